@@ -1,0 +1,77 @@
+# The few CMake functions of this project. Warnings are errors for our own
+# targets only; vendor headers are SYSTEM.
+
+set(TE_WARNINGS -Wall -Wextra -Werror -Wno-unused-parameter)
+
+function(te_use_ccache_and_lld)
+  find_program(CCACHE ccache)
+  if(CCACHE)
+    set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE} PARENT_SCOPE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE} PARENT_SCOPE)
+  endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    add_link_options(-fuse-ld=lld)
+  endif()
+endfunction()
+
+# The two link modes, never mixed in one binary: dylibs for development, raw
+# archives for the release (the packaged CMake targets would drag in the dylib).
+# Defines TE_LLVM_LIBRARIES.
+function(te_configure_llvm_linking)
+  if(NOT TE_STATIC)
+    set(TE_LLVM_LIBRARIES MLIR LLVM PARENT_SCOPE)
+    return()
+  endif()
+  file(GLOB mlir_archives ${LLVM_LIBRARY_DIRS}/libMLIR*.a)
+  list(FILTER mlir_archives EXCLUDE REGEX "libMLIRCAPI|libMLIRTest")
+  file(GLOB llvm_archives ${LLVM_LIBRARY_DIRS}/libLLVM*.a)
+  find_library(ZSTD NAMES libzstd.a zstd REQUIRED)
+  set(TE_LLVM_LIBRARIES -Wl,--start-group ${mlir_archives} ${llvm_archives}
+      -Wl,--end-group -Wl,--gc-sections ${ZSTD} ZLIB::ZLIB dl pthread m
+      PARENT_SCOPE)
+endfunction()
+
+# te_add_compiler_library(name sources... [DEPENDS tablegen-targets...]
+#                         [LINK libraries...]): a static library of the
+# compiler. Link MLIR in the executables, through te_add_tool.
+function(te_add_compiler_library name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS;LINK" ${ARGN})
+  add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
+  target_compile_options(${name} PRIVATE ${TE_WARNINGS} -fno-rtti -fno-exceptions
+                         -ffunction-sections -fdata-sections)
+  target_link_libraries(${name} PUBLIC ${ARG_LINK})
+  if(ARG_DEPENDS)
+    add_dependencies(${name} ${ARG_DEPENDS})
+  endif()
+endfunction()
+
+# te_add_tool(name sources... LINK libraries...): an installed executable that
+# links LLVM in this build's mode.
+function(te_add_tool name)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+  target_compile_options(${name} PRIVATE ${TE_WARNINGS} -fno-rtti)
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} ${TE_LLVM_LIBRARIES})
+  install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+endfunction()
+
+# te_add_runtime_library(name SHARED|STATIC|OBJECT sources...): code below the
+# ABI; sees no LLVM or MLIR header.
+function(te_add_runtime_library name kind)
+  add_library(${name} ${kind} ${ARGN})
+  target_compile_options(${name} PRIVATE ${TE_WARNINGS} -fvisibility=hidden)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/lib/Runtime)
+endfunction()
+
+# te_add_unit_test(name LABEL area sources... LINK libraries...): one gtest
+# binary, registered with ctest under its area's label.
+function(te_add_unit_test name)
+  cmake_parse_arguments(ARG "" "LABEL" "LINK" ${ARGN})
+  add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+  target_compile_options(${name} PRIVATE ${TE_WARNINGS})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/lib/Runtime
+                             ${PROJECT_SOURCE_DIR}/test/unit)
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL})
+endfunction()

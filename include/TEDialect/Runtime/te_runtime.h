@@ -1,0 +1,88 @@
+//===- te_runtime.h - the runtime as a host program sees it ---------------===//
+//
+// Life of a step: create a context for a backend, create an instance of a
+// compiled module (this makes every plan and the arena: the only allocations),
+// then run it as often as wanted. A run only enqueues work.
+//
+// Every function returns a status; on anything but TE_RT_OK the thread's
+// te_rt_last_error() says what was given, what is allowed and what to do.
+// Nothing prints, exits or throws. Objects are destroyed in reverse order of
+// creation; destroying NULL is allowed.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TEDIALECT_RUNTIME_TE_RUNTIME_H
+#define TEDIALECT_RUNTIME_TE_RUNTIME_H
+
+#include "TEDialect/Runtime/te_runtime_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TE_RT_API __attribute__((visibility("default")))
+
+/// TE_RT_VERSION this library was built with.
+TE_RT_API int32_t te_rt_version(void);
+
+/// Message of the last failed call on this thread; "" if there was none.
+/// Valid until the next call on this thread.
+TE_RT_API const char *te_rt_last_error(void);
+
+/// Creates a context. `backend` is "reference", "cuda" or "auto" (cuda where a
+/// usable GPU is found, else reference). `cuda` without a GPU is
+/// TE_RT_UNSUPPORTED.
+TE_RT_API te_rt_status te_rt_context_create(const char *backend,
+                                            te_rt_context **context);
+TE_RT_API void te_rt_context_destroy(te_rt_context *context);
+
+/// "reference" or "cuda". Lives as long as the context.
+TE_RT_API const char *te_rt_context_backend(const te_rt_context *context);
+/// Human-readable device, driver and library versions.
+TE_RT_API const char *te_rt_context_description(const te_rt_context *context);
+
+/// Device memory, 256-byte aligned. `bytes` may be 0 (gives a unique pointer).
+TE_RT_API te_rt_status te_rt_alloc(te_rt_context *context, int64_t bytes,
+                                   void **pointer);
+TE_RT_API te_rt_status te_rt_free(te_rt_context *context, void *pointer);
+
+/// Copies, ordered after all work of the context's own stream, and complete
+/// when they return.
+TE_RT_API te_rt_status te_rt_copy_to_device(te_rt_context *context, void *to,
+                                            const void *from, int64_t bytes);
+TE_RT_API te_rt_status te_rt_copy_to_host(te_rt_context *context, void *to,
+                                          const void *from, int64_t bytes);
+
+/// Waits for all work of the context's own stream and reports its errors.
+TE_RT_API te_rt_status te_rt_synchronize(te_rt_context *context);
+
+/// Loads a compiled step: allocates the arena, makes every plan. `module` is
+/// copied; the code it points to must outlive the instance.
+TE_RT_API te_rt_status te_rt_instance_create(te_rt_context *context,
+                                             const te_rt_module *module,
+                                             te_rt_instance **instance);
+TE_RT_API void te_rt_instance_destroy(te_rt_instance *instance);
+
+/// Enqueues one step. `arguments` are device pointers, inputs then results,
+/// num_arguments of them. `stream` is a CUstream, or NULL for the context's
+/// own. The first failed launch stops the step and is reported here.
+TE_RT_API te_rt_status te_rt_instance_run(te_rt_instance *instance,
+                                          void *const *arguments, void *stream);
+
+/// As te_rt_instance_run on the context's own stream, but captured into a CUDA
+/// graph the first time (and again whenever a pointer changes), replayed
+/// otherwise. On the reference backend it is te_rt_instance_run.
+TE_RT_API te_rt_status te_rt_instance_run_graph(te_rt_instance *instance,
+                                                void *const *arguments);
+
+/// Marks points on the context's own stream and measures between them; used by
+/// benchmarks. `index` is 0 or 1.
+TE_RT_API te_rt_status te_rt_timer_mark(te_rt_context *context, int32_t index);
+TE_RT_API te_rt_status te_rt_timer_elapsed_ms(te_rt_context *context,
+                                              float *milliseconds);
+
+#ifdef __cplusplus
+} // extern "C"
+#endif
+
+#endif // TEDIALECT_RUNTIME_TE_RUNTIME_H

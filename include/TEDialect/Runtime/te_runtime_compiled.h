@@ -1,0 +1,38 @@
+//===- te_runtime_compiled.h - the runtime as compiled code sees it -------===//
+//
+// Only code produced by the lowering may call these. A module's `load` calls
+// one te_rt_plan_* per launch with a slot number; its `step` calls
+// te_rt_launch with that slot and the launch's buffers. Errors are sticky:
+// after the first one every call of the same load or step does nothing, and
+// the enclosing te_rt_instance_create or te_rt_instance_run reports it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TEDIALECT_RUNTIME_TE_RUNTIME_COMPILED_H
+#define TEDIALECT_RUNTIME_TE_RUNTIME_COMPILED_H
+
+#include "TEDialect/Runtime/te_runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// Enqueues the plan in `slot`. `buffers` are in the order of its row in
+/// te_runtime_kernels.inc; absent optional buffers are NULL.
+TE_RT_API te_rt_status te_rt_launch(te_rt_instance *instance, int32_t slot,
+                                    void *const *buffers);
+
+// Expands to te_rt_plan_<name>(instance, slot, parameters...).
+#define TE_RT_I64(name) , int64_t name
+#define TE_RT_I32(name) , int32_t name
+#define TE_RT_F32(name) , float name
+#define TE_RT_KERNEL(name, parameters, buffers)                                \
+  TE_RT_API te_rt_status te_rt_plan_##name(te_rt_instance *instance,           \
+                                           int32_t slot parameters);
+#include "TEDialect/Runtime/te_runtime_kernels.inc"
+
+#ifdef __cplusplus
+} // extern "C"
+#endif
+
+#endif // TEDIALECT_RUNTIME_TE_RUNTIME_COMPILED_H

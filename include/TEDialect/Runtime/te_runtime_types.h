@@ -1,0 +1,103 @@
+//===- te_runtime_types.h - structs and enums both sides of the ABI share -===//
+//
+// Plain C. Enumerators are frozen: new ones are appended, none is renumbered.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TEDIALECT_RUNTIME_TE_RUNTIME_TYPES_H
+#define TEDIALECT_RUNTIME_TE_RUNTIME_TYPES_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// Bumped by every change of te_runtime_kernels.inc or of a struct below.
+#define TE_RT_VERSION 1
+
+/// What went wrong, and whether a retry can help. The text is in
+/// te_rt_last_error().
+typedef enum te_rt_status {
+  TE_RT_OK = 0,
+  /// The caller passed something the contract forbids; retrying cannot help.
+  TE_RT_INVALID_ARGUMENT = 1,
+  /// The machine or library lacks what was asked for; use another backend.
+  TE_RT_UNSUPPORTED = 2,
+  /// Host or device memory ran out; retry after freeing some.
+  TE_RT_OUT_OF_MEMORY = 3,
+  /// A vendor library reported an error; the context may be lost.
+  TE_RT_DEVICE_ERROR = 4,
+  /// A defect of this library.
+  TE_RT_INTERNAL = 5
+} te_rt_status;
+
+/// Element types. Sub-byte and 8-bit floats are stored one value a byte.
+typedef enum te_rt_dtype {
+  TE_RT_F32 = 0,
+  TE_RT_BF16 = 1,
+  TE_RT_F16 = 2,
+  TE_RT_F8E4M3FN = 3,
+  TE_RT_F8E5M2 = 4,
+  TE_RT_I32 = 5
+} te_rt_dtype;
+
+/// How a scaled value shares its scales (layouts: te_runtime_kernels.inc).
+typedef enum te_rt_scheme {
+  TE_RT_PER_TENSOR = 0,
+  TE_RT_BLOCK_1X128 = 1,
+  TE_RT_BLOCK_128X128 = 2
+} te_rt_scheme;
+
+/// Activations. Kinds from TE_RT_SWIGLU on are gated: they read [a | b] and
+/// give act(a) * b.
+typedef enum te_rt_activation {
+  TE_RT_GELU = 0,
+  TE_RT_SILU = 1,
+  TE_RT_RELU = 2,
+  TE_RT_SWIGLU = 16
+} te_rt_activation;
+
+typedef enum te_rt_pointwise_op {
+  TE_RT_ADD = 0,
+  TE_RT_SUB = 1,
+  TE_RT_MUL = 2,
+  TE_RT_DIV = 3,
+  TE_RT_MAX = 4,
+  TE_RT_MIN = 5,
+  /// Unary from here on.
+  TE_RT_CAST = 16,
+  TE_RT_NEG = 17,
+  TE_RT_EXP = 18,
+  TE_RT_TANH = 19,
+  TE_RT_SQRT = 20
+} te_rt_pointwise_op;
+
+/// A device with its library handles. Thread-compatible.
+typedef struct te_rt_context te_rt_context;
+/// A loaded step: its plans and its arena. One thread at a time.
+typedef struct te_rt_instance te_rt_instance;
+
+#define TE_RT_MODULE_MAGIC 0x4d524554u /* "TERM" */
+
+/// What a compiled step hands to te_rt_instance_create.
+typedef struct te_rt_module {
+  uint32_t magic;   /* TE_RT_MODULE_MAGIC */
+  uint32_t version; /* TE_RT_VERSION of the compiler */
+  /// Bytes of the one arena all temporaries live in (256-byte aligned).
+  int64_t arena_bytes;
+  int32_t num_plans;
+  /// Inputs first, then results; the length of `arguments` below.
+  int32_t num_arguments;
+  /// Makes every plan by calling te_rt_plan_*; called once.
+  te_rt_status (*load)(te_rt_instance *instance);
+  /// Enqueues every launch of one step by calling te_rt_launch.
+  void (*step)(te_rt_instance *instance, char *arena, void *const *arguments);
+} te_rt_module;
+
+#ifdef __cplusplus
+static_assert(sizeof(te_rt_module) == 40, "te_rt_module is frozen");
+} // extern "C"
+#endif
+
+#endif // TEDIALECT_RUNTIME_TE_RUNTIME_TYPES_H

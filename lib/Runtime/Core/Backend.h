@@ -1,0 +1,84 @@
+//===- Backend.h - what a backend implements ------------------------------===//
+//
+// A backend turns the parameters of a kernel into a Plan once (`plan*`), and a
+// Plan into enqueued work as often as a step runs (`Plan::launch`). Everything
+// that needs a decision, an allocation or a library query belongs in `plan*`;
+// `launch` only enqueues.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_CORE_BACKEND_H
+#define TE_RUNTIME_CORE_BACKEND_H
+
+#include "Core/Kernels.h"
+#include "Core/Status.h"
+
+#include <memory>
+#include <string>
+
+namespace te::rt {
+
+/// One kernel with its parameters fixed.
+class Plan {
+public:
+  virtual ~Plan() = default;
+
+  /// Enqueues the kernel on `stream` (a CUstream; ignored by the reference
+  /// backend). `buffers` follow the kernel's row in te_runtime_kernels.inc.
+  virtual Status launch(void *stream, void *const *buffers) = 0;
+
+  /// Bytes of scratch memory the launch needs. Plans of one instance run one
+  /// after another, so they share one region of the largest size.
+  virtual int64_t workspaceBytes() const { return 0; }
+
+  /// Tells the plan where its scratch memory is; called once, before the first
+  /// launch, when workspaceBytes() is not 0. The region is 256-byte aligned.
+  virtual void setWorkspace(void *) {}
+};
+
+class Backend {
+public:
+  virtual ~Backend() = default;
+
+  virtual const char *name() const = 0;
+  virtual std::string description() const = 0;
+
+  virtual Status alloc(int64_t bytes, void **pointer) = 0;
+  virtual Status free(void *pointer) = 0;
+  virtual Status copyToDevice(void *to, const void *from, int64_t bytes) = 0;
+  virtual Status copyToHost(void *to, const void *from, int64_t bytes) = 0;
+  virtual Status synchronize() = 0;
+  virtual Status timerMark(int index) = 0;
+  virtual Status timerElapsed(float *milliseconds) = 0;
+
+  /// The stream used where the caller names none.
+  virtual void *defaultStream() = 0;
+
+  /// Captures whatever `enqueue` puts on `stream` into a graph object. The
+  /// reference backend returns null: steps are then simply run.
+  class Graph {
+  public:
+    virtual ~Graph() = default;
+    virtual Status launch(void *stream) = 0;
+  };
+  virtual Status beginCapture(void *stream) = 0;
+  virtual Status endCapture(void *stream, std::unique_ptr<Graph> *graph) = 0;
+  virtual bool capturesGraphs() const = 0;
+
+  // virtual Status planAmax(const amax_params &, std::unique_ptr<Plan> *) = 0;
+#define TE_RT_KERNEL(name, parameters, buffers)                                \
+  virtual Status plan_##name(const name##_params &params,                      \
+                             std::unique_ptr<Plan> *plan) = 0;
+#include "TEDialect/Runtime/te_runtime_kernels.inc"
+};
+
+/// The slow, obvious CPU truth.
+std::unique_ptr<Backend> createReferenceBackend();
+
+/// cuBLASLt and own kernels, loaded at run time. TE_RT_UNSUPPORTED names what
+/// is missing where there is no usable GPU, driver or library.
+Status createCudaBackend(std::unique_ptr<Backend> *backend);
+
+} // namespace te::rt
+
+#endif // TE_RUNTIME_CORE_BACKEND_H

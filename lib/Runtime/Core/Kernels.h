@@ -1,0 +1,61 @@
+//===- Kernels.h - parameter structs and plan table of the kernel list ----===//
+//
+// C++ view of te_runtime_kernels.inc: one parameter struct per kernel, and the
+// index of every buffer of a launch as a named constant, so that backends
+// write `buffers[AmaxBuffers::x]` and never a bare number.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_CORE_KERNELS_H
+#define TE_RUNTIME_CORE_KERNELS_H
+
+#include "TEDialect/Runtime/te_runtime_types.h"
+
+#include <cstdint>
+
+namespace te::rt {
+
+// struct amax_params { int64_t count; int32_t type; };
+#define TE_RT_I64(name) int64_t name;
+#define TE_RT_I32(name) int32_t name;
+#define TE_RT_F32(name) float name;
+#define TE_RT_KERNEL(name, parameters, buffers)                                \
+  struct name##_params {                                                       \
+    parameters                                                                 \
+  };
+#include "TEDialect/Runtime/te_runtime_kernels.inc"
+
+// namespace amax_buffers { enum : int { x, amax, count_ }; }
+#define TE_RT_IN(name) name,
+#define TE_RT_OUT(name) name,
+#define TE_RT_IN_OPT(name) name,
+#define TE_RT_OUT_OPT(name) name,
+#define TE_RT_KERNEL(name, parameters, buffers)                                \
+  namespace name##_buffers {                                                   \
+  enum : int { buffers count_ };                                               \
+  }
+#include "TEDialect/Runtime/te_runtime_kernels.inc"
+
+/// Kinds from TE_RT_SWIGLU on read [first | second].
+inline bool isGated(int32_t activation) { return activation >= TE_RT_SWIGLU; }
+
+/// Bytes of one element of a te_rt_dtype.
+inline int64_t byteSize(int32_t type) {
+  switch (type) {
+  case TE_RT_F32:
+  case TE_RT_I32:
+    return 4;
+  case TE_RT_BF16:
+  case TE_RT_F16:
+    return 2;
+  default:
+    return 1;
+  }
+}
+
+inline int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t roundUp(int64_t a, int64_t b) { return ceilDiv(a, b) * b; }
+
+} // namespace te::rt
+
+#endif // TE_RUNTIME_CORE_KERNELS_H

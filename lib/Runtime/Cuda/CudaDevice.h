@@ -1,0 +1,49 @@
+//===- CudaDevice.h - one GPU as plan makers see it -----------------------===//
+//
+// What the plan functions of lib/Runtime/Kernels need from the backend: the
+// driver's entry points (a table filled at run time: the library links no CUDA),
+// the device's limits and the embedded kernels by name. Everything here is used
+// while planning; a launch only calls cuLaunchKernel.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_CUDA_CUDADEVICE_H
+#define TE_RUNTIME_CUDA_CUDADEVICE_H
+
+#include "Core/Status.h"
+
+#include <cuda.h>
+
+#include <vector>
+
+namespace te::rt::cuda {
+
+/// Entry points of libcuda, one member per row of DriverSymbols.inc.
+struct Driver {
+#define TE_CUDA_SYMBOL(name, versioned) decltype(&::name) name = nullptr;
+#include "Cuda/DriverSymbols.inc"
+#undef TE_CUDA_SYMBOL
+};
+
+class CudaDevice {
+public:
+  const Driver *driver = nullptr;
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  int computeMajor = 0, computeMinor = 0;
+  int multiprocessors = 0;
+  int l2Bytes = 0;
+  std::vector<CUmodule> modules;
+
+  /// Finds an embedded kernel; TE_RT_INTERNAL when no module holds it. With
+  /// `sharedBytes` above 48 KiB, raises the kernel's dynamic limit.
+  Status function(const char *name, CUfunction *function,
+                  int sharedBytes = 0) const;
+
+  /// `result` as a Status that names the driver's error and `what` was tried.
+  Status check(CUresult result, const char *what) const;
+};
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_CUDA_CUDADEVICE_H
