@@ -1,0 +1,643 @@
+//===- Npz.cpp - reading and writing numpy's .npy and .npz files ----------===//
+//
+// A .npz is a zip file whose members are .npy files. The central directory is
+// the authority for names and sizes; a local header is used only to find where
+// its data begin. `Cursor` is the only way bytes are read: it cannot run past
+// the end of what it was given.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Support/Npz.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+namespace te::support {
+
+namespace {
+
+constexpr uint32_t kLocalHeader = 0x04034b50;
+constexpr uint32_t kCentralHeader = 0x02014b50;
+constexpr uint32_t kEndOfDirectory = 0x06054b50;
+constexpr uint32_t kZip64Locator = 0x07064b50;
+constexpr uint32_t kZip64EndOfDirectory = 0x06064b50;
+constexpr uint16_t kStored = 0;
+constexpr uint16_t kDeflated = 8;
+constexpr uint16_t kZip64Extra = 1;
+/// No deflate stream expands further than this, so a larger claim is a lie and
+/// is refused before any memory is reserved for it.
+constexpr uint64_t kMaxInflation = 1032;
+
+bool fail(std::string &error, std::string message) {
+  error = std::move(message);
+  return false;
+}
+
+/// Names come from outside: what is not printable ASCII is not echoed.
+std::string quoted(std::string_view text) {
+  std::string result = "'";
+  for (char c : text.substr(0, 200))
+    result += c >= 0x20 && c < 0x7f ? c : '?';
+  return result + "'";
+}
+
+/// Reads little-endian fields; after the first read past the end `ok` is false
+/// and every value is 0.
+class Cursor {
+public:
+  Cursor(const uint8_t *bytes, size_t size) : bytes(bytes), size(size) {}
+
+  template <typename T> T read() {
+    T value = 0;
+    const uint8_t *from = take(sizeof(T));
+    for (size_t i = 0; from && i < sizeof(T); ++i)
+      value |= static_cast<T>(static_cast<T>(from[i]) << (8 * i));
+    return value;
+  }
+  const uint8_t *take(uint64_t count) {
+    if (!ok || count > size - position) {
+      ok = false;
+      return nullptr;
+    }
+    const uint8_t *result = bytes + position;
+    position += count;
+    return result;
+  }
+  void seek(uint64_t to) {
+    ok = ok && to <= size;
+    position = ok ? to : 0;
+  }
+  bool atEnd() const { return position == size; }
+
+  bool ok = true;
+
+private:
+  const uint8_t *bytes;
+  uint64_t size;
+  uint64_t position = 0;
+};
+
+/// The three entries of an .npy header, a Python dictionary literal.
+class HeaderParser {
+public:
+  explicit HeaderParser(std::string_view text) : text(text) {}
+
+  bool parse(NpyArray &array, bool &fortranOrder, std::string &error) {
+    bool haveType = false, haveOrder = false, haveShape = false;
+    if (!consume('{'))
+      return fail(error, "expected the header to be a dictionary");
+    while (!consume('}')) {
+      std::string key;
+      if (!string(key) || !consume(':'))
+        return fail(error, "expected \"'key': value\" in the header");
+      if (key == "descr") {
+        if (!string(array.dtype))
+          return fail(error, "expected 'descr' to be one type string "
+                             "(structured types are not supported)");
+        haveType = true;
+      } else if (key == "fortran_order") {
+        if (word("True"))
+          fortranOrder = true;
+        else if (word("False"))
+          fortranOrder = false;
+        else
+          return fail(error, "expected 'fortran_order' to be True or False");
+        haveOrder = true;
+      } else if (key == "shape") {
+        if (!shape(array.shape))
+          return fail(error, "expected 'shape' to be a tuple of sizes");
+        haveShape = true;
+      } else {
+        return fail(error, "unknown header key " + quoted(key));
+      }
+      consume(',');
+    }
+    if (!haveType || !haveOrder || !haveShape)
+      return fail(error, "expected the header to have 'descr', "
+                         "'fortran_order' and 'shape'");
+    return true;
+  }
+
+private:
+  void skipSpace() {
+    while (!text.empty() && std::isspace(static_cast<uint8_t>(text.front())))
+      text.remove_prefix(1);
+  }
+  bool consume(char c) {
+    skipSpace();
+    if (text.empty() || text.front() != c)
+      return false;
+    text.remove_prefix(1);
+    return true;
+  }
+  bool word(std::string_view expected) {
+    skipSpace();
+    if (!text.starts_with(expected))
+      return false;
+    text.remove_prefix(expected.size());
+    return true;
+  }
+  bool string(std::string &value) {
+    skipSpace();
+    if (text.empty() || (text.front() != '\'' && text.front() != '"'))
+      return false;
+    const size_t end = text.find(text.front(), 1);
+    if (end == std::string_view::npos)
+      return false;
+    value = text.substr(1, end - 1);
+    text.remove_prefix(end + 1);
+    return true;
+  }
+  bool shape(std::vector<int64_t> &sizes) {
+    sizes.clear();
+    if (!consume('('))
+      return false;
+    while (!consume(')')) {
+      int64_t size = 0;
+      skipSpace();
+      if (text.empty() || !std::isdigit(static_cast<uint8_t>(text.front())))
+        return false;
+      while (!text.empty() &&
+             std::isdigit(static_cast<uint8_t>(text.front()))) {
+        if (__builtin_mul_overflow(size, 10, &size) ||
+            __builtin_add_overflow(size, text.front() - '0', &size))
+          return false;
+        text.remove_prefix(1);
+      }
+      sizes.push_back(size);
+      consume(',');
+    }
+    return true;
+  }
+
+  std::string_view text;
+};
+
+/// Copies column-major `from` to row-major `to`.
+void toRowMajor(const uint8_t *from, const std::vector<int64_t> &shape,
+                int64_t elementSize, std::vector<uint8_t> &to) {
+  std::vector<int64_t> index(shape.size(), 0);
+  const int64_t count = static_cast<int64_t>(to.size()) / elementSize;
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t target = 0;
+    for (size_t d = 0; d < shape.size(); ++d)
+      target = target * shape[d] + index[d];
+    std::memcpy(&to[target * elementSize], from + i * elementSize, elementSize);
+    for (size_t d = 0; d < shape.size() && ++index[d] == shape[d]; ++d)
+      index[d] = 0;
+  }
+}
+
+struct Member {
+  std::string name;
+  uint16_t flags, method;
+  uint32_t crc;
+  uint64_t compressedSize, size, headerOffset;
+};
+
+/// Replaces the 32-bit fields that say "see the zip64 extra field".
+bool applyZip64(Cursor extra, Member &member) {
+  while (extra.ok && !extra.atEnd()) {
+    const auto id = extra.read<uint16_t>();
+    const auto length = extra.read<uint16_t>();
+    const uint8_t *body = extra.take(length);
+    if (!body || id != kZip64Extra)
+      continue;
+    Cursor fields(body, length);
+    for (uint64_t *field :
+         {&member.size, &member.compressedSize, &member.headerOffset})
+      if (*field == 0xffffffffu)
+        *field = fields.read<uint64_t>();
+    return fields.ok;
+  }
+  return extra.ok;
+}
+
+bool readMemberHeader(Cursor &directory, Member &member) {
+  if (directory.read<uint32_t>() != kCentralHeader)
+    return false;
+  directory.take(4);
+  member.flags = directory.read<uint16_t>();
+  member.method = directory.read<uint16_t>();
+  directory.take(4);
+  member.crc = directory.read<uint32_t>();
+  member.compressedSize = directory.read<uint32_t>();
+  member.size = directory.read<uint32_t>();
+  const auto nameLength = directory.read<uint16_t>();
+  const auto extraLength = directory.read<uint16_t>();
+  const auto commentLength = directory.read<uint16_t>();
+  directory.take(8);
+  member.headerOffset = directory.read<uint32_t>();
+  const uint8_t *name = directory.take(nameLength);
+  const uint8_t *extra = directory.take(extraLength);
+  directory.take(commentLength);
+  if (!directory.ok)
+    return false;
+  member.name.assign(reinterpret_cast<const char *>(name), nameLength);
+  return applyZip64(Cursor(extra, extraLength), member);
+}
+
+bool inflateInto(const uint8_t *from, uint64_t fromSize,
+                 std::vector<uint8_t> &to) {
+  z_stream stream = {};
+  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
+    return false;
+  uint64_t read = 0, written = 0;
+  int result = Z_OK;
+  uint8_t nothing = 0;
+  // zlib counts in 32 bits, members may be larger.
+  while (result == Z_OK) {
+    const uint64_t chunk = 1u << 30;
+    stream.next_in = const_cast<uint8_t *>(from + read);
+    stream.avail_in = std::min(chunk, fromSize - read);
+    stream.next_out = to.empty() ? &nothing : to.data() + written;
+    stream.avail_out = std::min<uint64_t>(chunk, to.size() - written);
+    const uint64_t in = stream.avail_in, out = stream.avail_out;
+    result = inflate(&stream, Z_NO_FLUSH);
+    read += in - stream.avail_in;
+    written += out - stream.avail_out;
+  }
+  inflateEnd(&stream);
+  return result == Z_STREAM_END && written == to.size();
+}
+
+bool extract(const uint8_t *bytes, size_t size, const Member &member,
+             std::vector<uint8_t> &contents, std::string &error) {
+  const std::string where = "member " + quoted(member.name) + ": ";
+  if (member.flags & 1)
+    return fail(error, where + "encrypted members are not supported");
+  Cursor local(bytes, size);
+  local.seek(member.headerOffset);
+  const bool found = local.read<uint32_t>() == kLocalHeader;
+  local.take(22);
+  const auto nameLength = local.read<uint16_t>();
+  const auto extraLength = local.read<uint16_t>();
+  local.take(nameLength);
+  local.take(extraLength);
+  const uint8_t *data = local.take(member.compressedSize);
+  if (!found || !data)
+    return fail(error, where + "its data lie outside the file");
+  if (member.method == kStored) {
+    if (member.size != member.compressedSize)
+      return fail(error, where +
+                             "expected a stored member to have one size, "
+                             "but got " +
+                             std::to_string(member.size) + " and " +
+                             std::to_string(member.compressedSize));
+    contents.assign(data, data + member.size);
+  } else if (member.method == kDeflated) {
+    if (member.size / kMaxInflation > member.compressedSize)
+      return fail(error, where + std::to_string(member.compressedSize) +
+                             " compressed bytes cannot hold the claimed " +
+                             std::to_string(member.size));
+    contents.resize(member.size);
+    if (!inflateInto(data, member.compressedSize, contents))
+      return fail(error, where + "its compressed data are damaged");
+  } else {
+    return fail(error, where +
+                           "expected compression method 0 (stored) or 8 "
+                           "(deflated), but got " +
+                           std::to_string(member.method));
+  }
+  const uint32_t crc = crc32_z(0, contents.data(), contents.size());
+  if (!contents.empty() && crc != member.crc)
+    return fail(error, where + "its checksum does not match");
+  return true;
+}
+
+/// Finds the central directory. Returns false where there is none.
+bool findDirectory(const uint8_t *bytes, size_t size, uint64_t &offset,
+                   uint64_t &count) {
+  constexpr size_t kEndSize = 22, kMaxComment = 65535, kLocatorSize = 20;
+  if (size < kEndSize)
+    return false;
+  const size_t last = size - kEndSize;
+  const size_t first = last > kMaxComment ? last - kMaxComment : 0;
+  for (size_t at = last + 1; at-- > first;) {
+    Cursor end(bytes, size);
+    end.seek(at);
+    if (end.read<uint32_t>() != kEndOfDirectory)
+      continue;
+    end.take(6);
+    count = end.read<uint16_t>();
+    end.take(4);
+    offset = end.read<uint32_t>();
+    if (count != 0xffff && offset != 0xffffffffu)
+      return end.ok;
+    Cursor wide(bytes, size);
+    wide.seek(at < kLocatorSize ? size : at - kLocatorSize);
+    if (wide.read<uint32_t>() != kZip64Locator)
+      return end.ok;
+    wide.take(4);
+    wide.seek(wide.read<uint64_t>());
+    if (wide.read<uint32_t>() != kZip64EndOfDirectory)
+      return false;
+    wide.take(28);
+    count = wide.read<uint64_t>();
+    wide.take(8);
+    offset = wide.read<uint64_t>();
+    return wide.ok;
+  }
+  return false;
+}
+
+bool readFile(const std::string &path, std::vector<uint8_t> &contents,
+              std::string &error) {
+  std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path.c_str(), "rb"),
+                                              std::fclose);
+  if (!file)
+    return fail(error,
+                "cannot open " + quoted(path) + ": " + std::strerror(errno));
+  contents.clear();
+  constexpr size_t kChunk = 1 << 20;
+  for (size_t got = kChunk; got == kChunk;) {
+    const size_t old = contents.size();
+    contents.resize(old + kChunk);
+    got = std::fread(contents.data() + old, 1, kChunk, file.get());
+    contents.resize(old + got);
+  }
+  if (std::ferror(file.get()))
+    return fail(error,
+                "cannot read " + quoted(path) + ": " + std::strerror(errno));
+  return true;
+}
+
+bool writeFile(const std::string &path, const std::string &contents,
+               std::string &error) {
+  FILE *file = std::fopen(path.c_str(), "wb");
+  bool ok = file && std::fwrite(contents.data(), 1, contents.size(), file) ==
+                        contents.size();
+  if (file && std::fclose(file) != 0)
+    ok = false;
+  if (!ok)
+    return fail(error,
+                "cannot write " + quoted(path) + ": " + std::strerror(errno));
+  return true;
+}
+
+template <typename T> void append(std::string &to, T value) {
+  for (size_t i = 0; i < sizeof(T); ++i)
+    to.push_back(static_cast<char>(value >> (8 * i)));
+}
+
+/// Returns false where the size of an array does not fit.
+bool checkedByteSize(const std::vector<int64_t> &shape, int64_t elementSize,
+                     int64_t &bytes) {
+  bytes = elementSize;
+  for (int64_t size : shape)
+    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes))
+      return false;
+  return true;
+}
+
+bool formatNpy(const NpyArray &array, std::string &file, std::string &error) {
+  const int64_t elementSize = dtypeByteSize(array.dtype);
+  int64_t bytes = 0;
+  if (elementSize == 0)
+    return fail(error, "unknown type " + quoted(array.dtype));
+  if (!checkedByteSize(array.shape, elementSize, bytes) ||
+      static_cast<size_t>(bytes) != array.data.size())
+    return fail(error, "expected " + std::to_string(bytes) +
+                           " bytes of data for the shape, but got " +
+                           std::to_string(array.data.size()));
+  const bool isCode = std::isdigit(static_cast<uint8_t>(array.dtype.back())) &&
+                      array.dtype.size() <= 4;
+  std::string sizes;
+  for (int64_t size : array.shape)
+    sizes += std::to_string(size) + (array.shape.size() == 1 ? "," : ", ");
+  if (array.shape.size() > 1)
+    sizes.resize(sizes.size() - 2);
+  std::string header =
+      "{'descr': '" +
+      (isCode ? array.dtype : "|V" + std::to_string(elementSize)) +
+      "', 'fortran_order': False, 'shape': (" + sizes + "), }";
+  const bool wide = header.size() + 64 > 65535;
+  const size_t prefix = wide ? 12 : 10;
+  // numpy maps the data, which therefore begin at a multiple of 64.
+  while ((prefix + header.size() + 1) % 64 != 0)
+    header += ' ';
+  header += '\n';
+  file.assign("\x93NUMPY", 6);
+  file += static_cast<char>(wide ? 2 : 1);
+  file += '\0';
+  if (wide)
+    append(file, static_cast<uint32_t>(header.size()));
+  else
+    append(file, static_cast<uint16_t>(header.size()));
+  file += header;
+  file.append(reinterpret_cast<const char *>(array.data.data()),
+              array.data.size());
+  return true;
+}
+
+bool deflateAll(const std::string &from, std::string &to) {
+  z_stream stream = {};
+  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -MAX_WBITS, 8,
+                   Z_DEFAULT_STRATEGY) != Z_OK)
+    return false;
+  to.resize(deflateBound(&stream, from.size()));
+  stream.next_in = reinterpret_cast<Bytef *>(const_cast<char *>(from.data()));
+  stream.avail_in = from.size();
+  stream.next_out = reinterpret_cast<Bytef *>(to.data());
+  stream.avail_out = to.size();
+  const int result = deflate(&stream, Z_FINISH);
+  to.resize(stream.total_out);
+  deflateEnd(&stream);
+  return result == Z_STREAM_END;
+}
+
+} // namespace
+
+int64_t NpyArray::numElements() const {
+  int64_t count = 1;
+  for (int64_t size : shape)
+    count *= size;
+  return count;
+}
+
+int64_t dtypeByteSize(std::string_view dtype) {
+  if (dtype == "bfloat16")
+    return 2;
+  for (std::string_view name :
+       {"float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float8_e4m3fnuz",
+        "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn", "float6_e2m3fn",
+        "float6_e3m2fn"})
+    if (dtype == name)
+      return 1;
+  if (!dtype.empty() && std::strchr("<|=", dtype.front()))
+    dtype.remove_prefix(1);
+  static constexpr struct {
+    char kind;
+    std::string_view sizes;
+  } kKinds[] = {{'b', "1"},   {'i', "1248"}, {'u', "1248"},
+                {'f', "248"}, {'c', "8"},    {'V', "12348"}};
+  if (dtype.size() != 2)
+    return 0;
+  for (const auto &[kind, sizes] : kKinds)
+    if (dtype[0] == kind && sizes.find(dtype[1]) != std::string_view::npos)
+      return dtype[1] - '0';
+  return 0;
+}
+
+bool parseNpy(const uint8_t *bytes, size_t size, NpyArray &array,
+              std::string &error) {
+  Cursor cursor(bytes, size);
+  const uint8_t *magic = cursor.take(6);
+  if (!magic || std::memcmp(magic, "\x93NUMPY", 6) != 0)
+    return fail(error, "not an .npy file (its first bytes are not numpy's)");
+  const auto major = cursor.read<uint8_t>();
+  cursor.read<uint8_t>();
+  if (cursor.ok && (major < 1 || major > 3))
+    return fail(error, "expected .npy version 1, 2 or 3, but got " +
+                           std::to_string(major));
+  const uint64_t headerSize =
+      major == 1 ? cursor.read<uint16_t>() : cursor.read<uint32_t>();
+  const uint8_t *header = cursor.take(headerSize);
+  if (!header)
+    return fail(error, "the file ends inside its header");
+  bool fortranOrder = false;
+  HeaderParser parser({reinterpret_cast<const char *>(header),
+                       static_cast<size_t>(headerSize)});
+  if (!parser.parse(array, fortranOrder, error))
+    return false;
+  const int64_t elementSize = dtypeByteSize(array.dtype);
+  if (elementSize == 0)
+    return fail(error, "unknown type " + quoted(array.dtype) +
+                           " (known: little-endian numbers such as '<f4', "
+                           "'<i4', '|u1', raw bytes such as '|V2', and the "
+                           "names of ml_dtypes)");
+  int64_t dataSize = 0;
+  if (!checkedByteSize(array.shape, elementSize, dataSize))
+    return fail(error, "the shape has more elements than can be addressed");
+  const uint8_t *data = cursor.take(dataSize);
+  if (!data)
+    return fail(error, "expected " + std::to_string(dataSize) +
+                           " bytes of data, but the file ends before");
+  if (!cursor.atEnd())
+    return fail(error, "expected " + std::to_string(dataSize) +
+                           " bytes of data, but the file is longer");
+  array.data.assign(data, data + dataSize);
+  if (fortranOrder && dataSize != 0)
+    toRowMajor(data, array.shape, elementSize, array.data);
+  return true;
+}
+
+bool parseNpz(const uint8_t *bytes, size_t size, NpzArchive &archive,
+              std::string &error) {
+  uint64_t offset = 0, count = 0;
+  archive.clear();
+  if (!findDirectory(bytes, size, offset, count))
+    return fail(error, "not an .npz file, or a truncated one (it has no zip "
+                       "directory)");
+  Cursor directory(bytes, size);
+  directory.seek(offset);
+  uint64_t total = 0;
+  for (uint64_t i = 0; i < count; ++i) {
+    Member member;
+    if (!readMemberHeader(directory, member))
+      return fail(error, "entry " + std::to_string(i) +
+                             " of the zip directory is damaged");
+    // Members that share bytes would let a small file claim any amount.
+    if (__builtin_add_overflow(total, member.compressedSize, &total) ||
+        total > size)
+      return fail(error, "the members are larger than the file");
+    std::vector<uint8_t> contents;
+    if (!extract(bytes, size, member, contents, error))
+      return false;
+    std::string name = member.name;
+    if (name.ends_with(".npy"))
+      name.resize(name.size() - 4);
+    if (archive.count(name))
+      return fail(error, "two members are called " + quoted(name));
+    if (!parseNpy(contents.data(), contents.size(), archive[name], error)) {
+      error = "member " + quoted(member.name) + ": " + error;
+      return false;
+    }
+  }
+  return true;
+}
+
+bool readNpy(const std::string &path, NpyArray &array, std::string &error) {
+  std::vector<uint8_t> contents;
+  if (!readFile(path, contents, error))
+    return false;
+  if (parseNpy(contents.data(), contents.size(), array, error))
+    return true;
+  error = quoted(path) + ": " + error;
+  return false;
+}
+
+bool readNpz(const std::string &path, NpzArchive &archive, std::string &error) {
+  std::vector<uint8_t> contents;
+  if (!readFile(path, contents, error))
+    return false;
+  if (parseNpz(contents.data(), contents.size(), archive, error))
+    return true;
+  error = quoted(path) + ": " + error;
+  return false;
+}
+
+bool writeNpy(const std::string &path, const NpyArray &array,
+              std::string &error) {
+  std::string file;
+  return formatNpy(array, file, error) && writeFile(path, file, error);
+}
+
+bool writeNpz(const std::string &path, const NpzArchive &archive, bool deflate,
+              std::string &error) {
+  std::string file, directory;
+  for (const auto &[name, array] : archive) {
+    std::string contents, packed;
+    if (!formatNpy(array, contents, error)) {
+      error = "array " + quoted(name) + ": " + error;
+      return false;
+    }
+    if (contents.size() + file.size() > 0xffff0000u || archive.size() > 65534)
+      return fail(error, quoted(path) + ": expected less than 4 GiB and 65535 "
+                                        "arrays in one archive");
+    const uint32_t crc = crc32_z(
+        0, reinterpret_cast<const Bytef *>(contents.data()), contents.size());
+    const bool compressed = deflate && deflateAll(contents, packed);
+    const std::string &data = compressed ? packed : contents;
+    const std::string member = name + ".npy";
+    std::string common;
+    append<uint16_t>(common, 20);
+    append<uint16_t>(common, 0x800); // names are UTF-8
+    append<uint16_t>(common, compressed ? kDeflated : kStored);
+    append<uint16_t>(common, 0);
+    append<uint16_t>(common, 0x21); // 1 January 1980, the first date zip has
+    append<uint32_t>(common, crc);
+    append<uint32_t>(common, data.size());
+    append<uint32_t>(common, contents.size());
+    append<uint16_t>(common, member.size());
+    append<uint16_t>(common, 0);
+
+    append(directory, kCentralHeader);
+    append<uint16_t>(directory, 20);
+    directory += common;
+    directory.append(10, '\0');
+    append<uint32_t>(directory, file.size());
+    directory += member;
+
+    append(file, kLocalHeader);
+    file += common + member + data;
+  }
+  const uint32_t offset = file.size();
+  file += directory;
+  append(file, kEndOfDirectory);
+  append<uint32_t>(file, 0);
+  append<uint16_t>(file, archive.size());
+  append<uint16_t>(file, archive.size());
+  append<uint32_t>(file, directory.size());
+  append<uint32_t>(file, offset);
+  append<uint16_t>(file, 0);
+  return writeFile(path, file, error);
+}
+
+} // namespace te::support
