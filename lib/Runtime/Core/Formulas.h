@@ -1,0 +1,160 @@
+//===- Formulas.h - element formulas both backends share ------------------===//
+//
+// The few formulas beyond Math.h where the order of operations decides the last
+// bit: the scale rule, the optimizers, normalisation, elementwise operators.
+// Host and device compile this file with contraction off (see Math.h), so a
+// backend that calls these functions in the reduction orders documented in
+// te_runtime_kernels.inc equals the reference bit for bit.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_CORE_FORMULAS_H
+#define TE_RUNTIME_CORE_FORMULAS_H
+
+#include "Core/Math.h"
+#include "TEDialect/Runtime/te_runtime_types.h"
+
+namespace te::rt {
+
+/// Lanes of every row reduction: lane i takes elements i, i + kLanes, ...; then
+/// the tree acc[i] += acc[i + s] for s = 128, 64, ..., 1 and i < s.
+inline constexpr int kLanes = 256;
+/// Rows of one partial sum of every column reduction.
+inline constexpr int kChunkRows = 128;
+
+namespace math {
+
+inline constexpr float kInfinity = __builtin_inff();
+inline constexpr float kFloatMax = 3.402823466e+38f;
+
+/// Largest finite value of a te_rt_dtype.
+TE_HOST_DEVICE float maxFinite(int32_t type) {
+  switch (type) {
+  case TE_RT_BF16:
+    return bitsToFloat(0x7f7f0000u);
+  case TE_RT_F16:
+    return 65504.0f;
+  case TE_RT_F8E4M3FN:
+    return 448.0f;
+  case TE_RT_F8E5M2:
+    return 57344.0f;
+  default:
+    return kFloatMax;
+  }
+}
+
+/// The quantisation factor for values up to `amax`. `valueForInf` replaces an
+/// overflowing quotient: kFloatMax for per-tensor scales, the largest finite
+/// value of the *input* type for block scales.
+TE_HOST_DEVICE float computeScale(float amax, float fp8Max, bool pow2,
+                                  float epsilon, float valueForInf) {
+  if (amax < epsilon)
+    amax = epsilon;
+  if (amax != amax || amax == kInfinity || amax == 0.0f)
+    return 1.0f;
+  float scale = fp8Max / amax;
+  if (scale == kInfinity)
+    scale = valueForInf;
+  return pow2 ? bitsToFloat(floatToBits(scale) & 0xff800000u) : scale;
+}
+
+/// 1 - beta^step, through f64 so that a long run does not lose it.
+TE_HOST_DEVICE float adamwBiasCorrection(float beta, float step) {
+  double power = 1.0, factor = beta;
+  for (unsigned n = static_cast<unsigned>(step); n != 0; n >>= 1) {
+    if (n & 1)
+      power *= factor;
+    factor *= factor;
+  }
+  return static_cast<float>(1.0 - power);
+}
+
+/// Updates `m` and `v` in place and returns the new parameter. `correction1`
+/// and `correction2` are adamwBiasCorrection of the betas.
+TE_HOST_DEVICE float adamw(float param, float grad, float &m, float &v,
+                           float lr, float beta1, float beta2, float epsilon,
+                           float weightDecay, float correction1,
+                           float correction2) {
+  m = beta1 * m + (1.0f - beta1) * grad;
+  v = beta2 * v + ((1.0f - beta2) * grad) * grad;
+  const float direction =
+      (m / correction1) / (sqrtf(v / correction2) + epsilon);
+  return param - lr * (direction + weightDecay * param);
+}
+
+/// `buf` is the momentum buffer, updated in place; pass 0 where there is none.
+TE_HOST_DEVICE float sgd(float param, float grad, float &buf, float lr,
+                         float momentum, float weightDecay) {
+  buf = momentum * buf + (grad + weightDecay * param);
+  return param - lr * buf;
+}
+
+/// From the sum of squares of a row.
+TE_HOST_DEVICE float rsigma(float sumOfSquares, int64_t cols, float epsilon) {
+  return 1.0f / sqrtf(sumOfSquares / static_cast<float>(cols) + epsilon);
+}
+/// `g` is gamma, plus 1 when zero-centred.
+TE_HOST_DEVICE float rmsNorm(float x, float g, float rsigma) {
+  return g * (rsigma * x);
+}
+/// `mean` is the row's sum of fmaf(g * dy, rsigma * x, acc), over cols.
+TE_HOST_DEVICE float rmsNormGrad(float dy, float x, float g, float rsigma,
+                                 float mean) {
+  return rsigma * (g * dy - (rsigma * x) * mean);
+}
+
+/// One te_rt_activation; `gate` is 1 for kinds that are not gated.
+TE_HOST_DEVICE float activation(int32_t kind, float x) {
+  switch (kind) {
+  case TE_RT_GELU:
+    return gelu(x);
+  case TE_RT_RELU:
+    return relu(x);
+  default: // TE_RT_SILU, TE_RT_SWIGLU
+    return silu(x);
+  }
+}
+TE_HOST_DEVICE float activationGrad(int32_t kind, float x) {
+  switch (kind) {
+  case TE_RT_GELU:
+    return geluGrad(x);
+  case TE_RT_RELU:
+    return reluGrad(x);
+  default:
+    return siluGrad(x);
+  }
+}
+
+/// One te_rt_pointwise_op. MAX and MIN give NaN where either operand is NaN,
+/// and `a` where the operands are equal.
+TE_HOST_DEVICE float pointwise(int32_t op, float a, float b) {
+  switch (op) {
+  case TE_RT_ADD:
+    return a + b;
+  case TE_RT_SUB:
+    return a - b;
+  case TE_RT_MUL:
+    return a * b;
+  case TE_RT_DIV:
+    return a / b;
+  case TE_RT_MAX:
+    return b != b || a < b ? b : a;
+  case TE_RT_MIN:
+    return b != b || a > b ? b : a;
+  case TE_RT_NEG:
+    return -a;
+  case TE_RT_EXP:
+    return exp(a);
+  case TE_RT_TANH:
+    return tanh(a);
+  case TE_RT_SQRT:
+    return sqrtf(a);
+  default: // TE_RT_CAST
+    return a;
+  }
+}
+
+} // namespace math
+} // namespace te::rt
+
+#endif // TE_RUNTIME_CORE_FORMULAS_H
