@@ -43,6 +43,11 @@ public:
   virtual const char *name() const = 0;
   virtual std::string description() const = 0;
 
+  /// Prepares the calling thread for launches (CUDA: makes the context
+  /// current). Called once per step, before the first Plan::launch or
+  /// Graph::launch; every other function here does it itself.
+  virtual Status enterThread() { return Status::ok(); }
+
   virtual Status alloc(int64_t bytes, void **pointer) = 0;
   virtual Status free(void *pointer) = 0;
   virtual Status copyToDevice(void *to, const void *from, int64_t bytes) = 0;
