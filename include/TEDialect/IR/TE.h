@@ -1,0 +1,49 @@
+//===- TE.h - the te dialect: types, attributes, ops ----------------------===//
+
+#ifndef TEDIALECT_IR_TE_H
+#define TEDIALECT_IR_TE_H
+
+#include "TEDialect/IR/Differentiation.h"
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "TEDialect/IR/TEDialect.h.inc"
+#include "TEDialect/IR/TEEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "TEDialect/IR/TEAttrs.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "TEDialect/IR/TETypes.h.inc"
+
+#include "TEDialect/IR/TEInterfaces.h.inc"
+
+#define GET_OP_CLASSES
+#include "TEDialect/IR/TEOps.h.inc"
+
+namespace mlir::te {
+
+/// Names of discardable attributes (see the dialect description).
+inline constexpr llvm::StringLiteral kNameAttr = "te.name";
+inline constexpr llvm::StringLiteral kWeightAttr = "te.weight";
+inline constexpr llvm::StringLiteral kRecipeAttr = "te.recipe";
+
+/// Kinds from swiglu on read [first | second].
+inline bool isGated(ActivationKind kind) {
+  return kind >= ActivationKind::Swiglu;
+}
+
+/// Largest finite magnitude of `f8E4M3FN` or `f8E5M2`.
+float maxFinite(Type fp8);
+
+} // namespace mlir::te
+
+#endif // TEDIALECT_IR_TE_H

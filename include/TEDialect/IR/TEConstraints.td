@@ -1,0 +1,34 @@
+//===- TEConstraints.td - operand and result constraints ------------------===//
+
+#ifndef TEDIALECT_IR_TECONSTRAINTS_TD
+#define TEDIALECT_IR_TECONSTRAINTS_TD
+
+include "TEDialect/IR/TEAttrs.td"
+include "TEDialect/IR/TETypes.td"
+include "TEDialect/IR/TEInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+
+/// A statically shaped tensor of a high-precision float.
+def TE_HPTensor : StaticShapeTensorOf<[BF16, F16, F32]>;
+def TE_HPMatrix
+    : 2DTensorOf<[BF16, F16, F32]>;
+def TE_HPVector : 1DTensorOf<[BF16, F16, F32]>;
+/// One f32: amax, scale, loss, learning rate.
+def TE_F32Scalar
+    : Type<And<[0DTensorOf<[F32]>.predicate]>, "0D tensor of 32-bit float values",
+           "::mlir::RankedTensorType">,
+      BuildableType<
+          "::mlir::RankedTensorType::get({}, $_builder.getF32Type())">;
+def TE_F32Vector : 1DTensorOf<[F32]>;
+def TE_F32Tensor : StaticShapeTensorOf<[F32]>;
+def TE_IdVector : 1DTensorOf<[I32]>;
+
+class TE_Op<string mnemonic, list<Trait> traits = []>
+    : Op<TE_Dialect, mnemonic, traits>;
+
+/// An op without side effects.
+class TE_PureOp<string mnemonic, list<Trait> traits = []>
+    : TE_Op<mnemonic, [Pure] # traits>;
+
+#endif // TEDIALECT_IR_TECONSTRAINTS_TD

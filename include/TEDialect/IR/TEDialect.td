@@ -1,0 +1,36 @@
+//===- TEDialect.td - the te dialect --------------------------------------===//
+
+#ifndef TEDIALECT_IR_TEDIALECT_TD
+#define TEDIALECT_IR_TEDIALECT_TD
+
+include "mlir/IR/OpBase.td"
+
+def TE_Dialect : Dialect {
+  let name = "te";
+  let cppNamespace = "::mlir::te";
+  let summary = "Quantised training graphs on tensors";
+  let description = [{
+    `te` says what a quantised training step computes. Everything that other
+    stacks keep in side tables is a value or an attribute here: scales and
+    quantised copies are SSA values, recipes are attributes, process groups are
+    operands of the ops that use them. A quantised value's type names its
+    element type, how scales are shared, and the axis it may be contracted
+    along, so a matmul on the wrong copy does not verify.
+
+    Frontends emit the layer ops (`te.linear`, `te.rms_norm`, ...); the passes
+    of `lib/Transforms` derive the backward, insert casts as the recipe says,
+    and lower to `tert`.
+
+    Function arguments and results may carry `te.name = "..."` (their name in
+    files and reports; a result with the name of an argument is that
+    argument's next state and is written in place) and `te.weight` (a
+    parameter).
+  }];
+  let useDefaultTypePrinterParser = 1;
+  let useDefaultAttributePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
+}
+
+#endif // TEDIALECT_IR_TEDIALECT_TD

@@ -1,0 +1,191 @@
+//===- TEGemmOps.td - matrix products and the linear layer ----------------===//
+
+#ifndef TEDIALECT_IR_TEGEMMOPS_TD
+#define TEDIALECT_IR_TEGEMMOPS_TD
+
+include "TEDialect/IR/TEConstraints.td"
+
+def TE_ScaledMatmulOp
+    : TE_PureOp<"scaled_matmul", [AttrSizedOperandSegments]> {
+  let summary = "multiply two scaled matrices along their contraction axes";
+  let description = [{
+    `out[i, j] = sum_k A[i, k] B[j, k] (+ bias[j]) (+ accumulate[i, j])`, where
+    `i`, `j` run over the other axis of `a`, `b` and `k` over the axis each type
+    says it may be contracted along. Products of dequantised elements,
+    accumulated in f32; `fast_accumulation` allows the tensor core's shorter
+    accumulator.
+
+    | a | b | sm_90 |
+    |---|---|---|
+    | per_tensor | per_tensor | not both `f8E5M2` |
+    | block_1x128 | block_1x128 | no fast accumulation |
+    | block_1x128 | block_128x128 | no fast accumulation |
+    | block_128x128 | block_1x128 | no fast accumulation |
+
+    Constraints:
+    1. (scaled_matmul-c1) `a` and `b` agree on the contracted size.
+    2. (scaled_matmul-c2) the result is `[outer(a), outer(b)]`.
+    3. (scaled_matmul-c3) both operands are per-tensor or both are block-scaled, and not both 128x128.
+    4. (scaled_matmul-c4) not both element types are `f8E5M2`.
+    5. (scaled_matmul-c5) block schemes do not accumulate fast.
+    6. (scaled_matmul-c6) the contracted size is a multiple of 16.
+    7. (scaled_matmul-c7) `outer(a)` and `outer(b)` are multiples of 8 for block schemes and of 16 for per-tensor `b`, 8 for per-tensor `a`.
+    8. (scaled_matmul-c8) `bias` is `[outer(b)]` in bf16; `accumulate` has the result's type.
+
+    Example:
+
+    ```mlir
+    %y = te.scaled_matmul %x, %w fast_accumulation = true
+      : !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>,
+        !te.scaled<1024x512xf8E4M3FN, per_tensor, contract = 1> -> tensor<256x1024xbf16>
+    ```
+  }];
+  let arguments = (ins
+    Arg<TE_ScaledType, "rows of the result">:$a,
+    Arg<TE_ScaledType, "columns of the result">:$b,
+    Arg<Optional<1DTensorOf<[BF16]>>, "added to every row">:$bias,
+    Arg<Optional<TE_HPMatrix>, "added to the result">:$accumulate,
+    BoolAttr:$fast_accumulation);
+  let results = (outs Res<TE_HPMatrix, "[outer(a), outer(b)]">:$out);
+  let assemblyFormat = [{
+    $a `,` $b (`bias` $bias^ `:` type($bias))?
+    (`accumulate` $accumulate^ `:` type($accumulate))?
+    `fast_accumulation` `=` $fast_accumulation attr-dict
+    `:` type($a) `,` type($b) `->` type($out)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_MatmulOp : TE_PureOp<"matmul", [AttrSizedOperandSegments]> {
+  let summary = "multiply two high-precision matrices";
+  let description = [{
+    `out[i, j] = sum_k A[i, k] B[j, k] (+ bias[j]) (+ accumulate[i, j])` with
+    f32 accumulation. `contract = [p, q]` contracts axis `p` of `a` with axis
+    `q` of `b`.
+
+    Constraints:
+    1. (matmul-c1) `contract` holds two axes, each 0 or 1.
+    2. (matmul-c2) `a` and `b` agree on the contracted size and element type.
+    3. (matmul-c3) the result is `[other axis of a, other axis of b]`.
+    4. (matmul-c4) `bias` is `[columns of the result]` of the operands' element type; `accumulate` has the result's type.
+
+    Example:
+
+    ```mlir
+    %y = te.matmul %x, %w contract = [1, 1]
+      : tensor<256x512xbf16>, tensor<1024x512xbf16> -> tensor<256x1024xbf16>
+    ```
+  }];
+  let arguments = (ins
+    Arg<TE_HPMatrix, "rows of the result">:$a,
+    Arg<TE_HPMatrix, "columns of the result">:$b,
+    Arg<Optional<TE_HPVector>, "added to every row">:$bias,
+    Arg<Optional<TE_HPMatrix>, "added to the result">:$accumulate,
+    DenseI64ArrayAttr:$contract);
+  let results = (outs Res<TE_HPMatrix, "the product">:$out);
+  let assemblyFormat = [{
+    $a `,` $b (`bias` $bias^ `:` type($bias))?
+    (`accumulate` $accumulate^ `:` type($accumulate))?
+    `contract` `=` $contract attr-dict
+    `:` type($a) `,` type($b) `->` type($out)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_LinearOp
+    : TE_PureOp<"linear", [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+  let summary = "apply a linear layer";
+  let description = [{
+    `y = x wᵀ (+ bias)`. How its GEMM and those of its backward are quantised
+    is the recipe's business (`te.recipe` on the op, function or module).
+
+    Constraints:
+    1. (linear-c1) `x` is `[M, K]`, `w` is `[N, K]`, the result `[M, N]`.
+    2. (linear-c2) `bias` is `[N]`.
+    3. (linear-c3) all operands and the result have one element type.
+
+    Example:
+
+    ```mlir
+    %y = te.linear %x, %w : tensor<256x512xbf16>, tensor<1024x512xbf16> -> tensor<256x1024xbf16>
+    ```
+  }];
+  let arguments = (ins
+    Arg<TE_HPMatrix, "activations [M, K]">:$x,
+    Arg<TE_HPMatrix, "weight [N, K]">:$w,
+    Arg<Optional<TE_HPVector>, "bias [N]">:$bias);
+  let results = (outs Res<TE_HPMatrix, "[M, N]">:$y);
+  let assemblyFormat = [{
+    $x `,` $w (`bias` $bias^ `:` type($bias))? attr-dict
+    `:` type($x) `,` type($w) `->` type($y)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_LinearDgradOp : TE_PureOp<"linear_dgrad"> {
+  let summary = "gradient of a linear layer with respect to its input";
+  let description = [{
+    `dx = dy w`. Made by `te-differentiate`, replaced in the quantise phase.
+
+    Constraints:
+    1. (linear_dgrad-c1) `dy` is `[M, N]`, `w` is `[N, K]`, the result `[M, K]`.
+    2. (linear_dgrad-c2) all have one element type.
+
+    Example:
+
+    ```mlir
+    %dx = te.linear_dgrad %dy, %w : tensor<256x1024xbf16>, tensor<1024x512xbf16> -> tensor<256x512xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPMatrix, "[M, N]">:$dy,
+                       Arg<TE_HPMatrix, "weight of the forward [N, K]">:$w);
+  let results = (outs Res<TE_HPMatrix, "[M, K]">:$dx);
+  let assemblyFormat =
+      "$dy `,` $w attr-dict `:` type($dy) `,` type($w) `->` type($dx)";
+  let hasVerifier = 1;
+}
+
+def TE_LinearWgradOp : TE_PureOp<"linear_wgrad"> {
+  let summary = "gradient of a linear layer with respect to its weight";
+  let description = [{
+    `dw = dyᵀ x`. Made by `te-differentiate`, replaced in the quantise phase.
+
+    Constraints:
+    1. (linear_wgrad-c1) `dy` is `[M, N]`, `x` is `[M, K]`, the result `[N, K]`.
+    2. (linear_wgrad-c2) `dy` and `x` have one element type; the result has it too or is f32.
+
+    Example:
+
+    ```mlir
+    %dw = te.linear_wgrad %dy, %x : tensor<256x1024xbf16>, tensor<256x512xbf16> -> tensor<1024x512xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPMatrix, "[M, N]">:$dy,
+                       Arg<TE_HPMatrix, "input of the forward [M, K]">:$x);
+  let results = (outs Res<TE_HPMatrix, "[N, K]">:$dw);
+  let assemblyFormat =
+      "$dy `,` $x attr-dict `:` type($dy) `,` type($x) `->` type($dw)";
+  let hasVerifier = 1;
+}
+
+def TE_BiasGradOp : TE_PureOp<"bias_grad"> {
+  let summary = "sum a gradient over its rows";
+  let description = [{
+    `db[j] = sum_i dy[i, j]`, accumulated in f32, rounded once.
+
+    Constraints:
+    1. (bias_grad-c1) the result is `[columns of dy]`.
+
+    Example:
+
+    ```mlir
+    %db = te.bias_grad %dy : tensor<256x1024xbf16> -> tensor<1024xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPMatrix, "[M, N]">:$dy);
+  let results = (outs Res<TE_HPVector, "[N]">:$db);
+  let assemblyFormat = "$dy attr-dict `:` type($dy) `->` type($db)";
+  let hasVerifier = 1;
+}
+
+#endif // TEDIALECT_IR_TEGEMMOPS_TD

@@ -1,0 +1,305 @@
+//===- TELayerOps.td - norm, activation, embedding, loss ------------------===//
+
+#ifndef TEDIALECT_IR_TELAYEROPS_TD
+#define TEDIALECT_IR_TELAYEROPS_TD
+
+include "TEDialect/IR/TEConstraints.td"
+
+def TE_RmsNormOp
+    : TE_PureOp<"rms_norm", [AttrSizedResultSegments, AllTypesMatch<["x", "y"]>,
+        DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+  let summary = "normalise each row by its root mean square";
+  let description = [{
+    `y = gamma * (rsigma * x)`, `rsigma = 1 / sqrt(mean(x²) + epsilon)` per row,
+    in f32, rounded once; `gamma + 1` with `zero_centered_gamma`. `rsigma` is a
+    result when the backward needs it; `amax` (of the rounded `y`) when
+    `te-fuse-amax` found a consumer.
+
+    Constraints:
+    1. (rms_norm-c1) `x` and `y` have one type, `gamma` is `[columns]` of its element type.
+    2. (rms_norm-c2) `rsigma` is `[rows]`.
+    3. (rms_norm-c3) `epsilon` is finite and not negative.
+
+    Example:
+
+    ```mlir
+    %y = te.rms_norm %x, %gamma {epsilon = 1.0e-5 : f32} : tensor<256x512xbf16>, tensor<512xbf16>
+    ```
+  }];
+  let arguments = (ins
+    Arg<TE_HPMatrix, "[rows, columns]">:$x,
+    Arg<TE_HPVector, "[columns]">:$gamma,
+    DefaultValuedAttr<F32Attr, "1.0e-5f">:$epsilon,
+    DefaultValuedAttr<BoolAttr, "false">:$zero_centered_gamma);
+  let results = (outs
+    Res<TE_HPMatrix, "type of x">:$y,
+    Res<Optional<TE_F32Vector>, "[rows]">:$rsigma,
+    Res<Optional<TE_F32Scalar>, "max |y|">:$amax);
+  let assemblyFormat = [{
+    $x `,` $gamma attr-dict `:` type($x) `,` type($gamma)
+    (`rsigma` type($rsigma)^)? (`amax` type($amax)^)?
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_RmsNormBackwardOp
+    : TE_PureOp<"rms_norm_backward", [AllTypesMatch<["dy", "x", "dx"]>,
+                                      AllTypesMatch<["gamma", "dgamma"]>]> {
+  let summary = "gradients of rms_norm";
+  let description = [{
+    With `h = rsigma * x` and `g = gamma` (`gamma + 1` when zero-centred):
+    `dx = rsigma * (g dy - h * mean(g dy h))` per row,
+    `dgamma = sum over rows of dy h`; both accumulated in f32, rounded once.
+
+    Constraints:
+    1. (rms_norm_backward-c1) `dy`, `x`, `dx` have one type; `gamma`, `dgamma` are `[columns]`; `rsigma` is `[rows]`.
+
+    Example:
+
+    ```mlir
+    %dx, %dgamma = te.rms_norm_backward %dy, %x, %gamma, %rsigma
+      : tensor<256x512xbf16>, tensor<512xbf16>, tensor<256xf32>
+    ```
+  }];
+  let arguments = (ins
+    Arg<TE_HPMatrix, "[rows, columns]">:$dy,
+    Arg<TE_HPMatrix, "input of the forward">:$x,
+    Arg<TE_HPVector, "[columns]">:$gamma,
+    Arg<TE_F32Vector, "[rows]">:$rsigma,
+    DefaultValuedAttr<BoolAttr, "false">:$zero_centered_gamma);
+  let results = (outs Res<TE_HPMatrix, "type of x">:$dx,
+                      Res<TE_HPVector, "type of gamma">:$dgamma);
+  let assemblyFormat = [{
+    $dy `,` $x `,` $gamma `,` $rsigma attr-dict
+    `:` type($x) `,` type($gamma) `,` type($rsigma)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_ActivationOp
+    : TE_PureOp<"activation", [
+        DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+  let summary = "apply an activation function";
+  let description = [{
+    `y = act(x)` in f32, rounded once. `swiglu` is gated: `x` is
+    `[rows, 2 columns]` and `y = silu(first half) * second half`. `amax` (of the
+    rounded `y`) is a result when `te-fuse-amax` found a consumer.
+
+    Constraints:
+    1. (activation-c1) `y` has the type of `x`, with half the columns for gated kinds.
+
+    Example:
+
+    ```mlir
+    %y = te.activation <swiglu> %x : tensor<256x1024xbf16> -> tensor<256x512xbf16>
+    ```
+  }];
+  let arguments = (ins TE_ActivationKindAttr:$kind,
+                       Arg<TE_HPMatrix, "[rows, columns]">:$x);
+  let results = (outs Res<TE_HPMatrix, "activated">:$y,
+                      Res<Optional<TE_F32Scalar>, "max |y|">:$amax);
+  let assemblyFormat = [{
+    $kind $x attr-dict `:` type($x) `->` type($y) (`amax` type($amax)^)?
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_ActivationBackwardOp
+    : TE_PureOp<"activation_backward", [
+                                        AllTypesMatch<["x", "dx"]>]> {
+  let summary = "gradient of an activation function";
+  let description = [{
+    `dx = dy * act'(x)` in f32, rounded once; for gated kinds with
+    `x = [a | b]`: `dx = [(act'(a) dy) b | act(a) dy]`.
+
+    Constraints:
+    1. (activation_backward-c1) `dx` has the type of `x`; `dy` too, with half the columns for gated kinds.
+
+    Example:
+
+    ```mlir
+    %dx = te.activation_backward <swiglu> %dy, %x : tensor<256x512xbf16>, tensor<256x1024xbf16>
+    ```
+  }];
+  let arguments = (ins TE_ActivationKindAttr:$kind,
+                       Arg<TE_HPMatrix, "cotangent of the result">:$dy,
+                       Arg<TE_HPMatrix, "input of the forward">:$x);
+  let results = (outs Res<TE_HPMatrix, "type of x">:$dx,
+                      Res<Optional<TE_F32Scalar>, "max |dx|">:$amax);
+  let assemblyFormat = [{
+    $kind $dy `,` $x attr-dict `:` type($dy) `,` type($x)
+    (`amax` type($amax)^)?
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_ActivationQuantizeOp : TE_PureOp<"activation_quantize"> {
+  let summary = "apply an activation function and quantise the result";
+  let description = [{
+    `te.activation` followed by `te.quantize` with 1x128 blocks, without the
+    high-precision result in memory. Bit-identical to the two ops: the
+    activated value is rounded to the element type of `x` before it is
+    quantised. Made by `te-fuse-activation-quantize`.
+
+    Constraints:
+    1. (activation_quantize-c1) one or two `block_1x128` results of the activated shape that differ in nothing but `contract`.
+    2. (activation_quantize-c2) `amax_epsilon` is finite and not negative.
+
+    Example:
+
+    ```mlir
+    %row = te.activation_quantize <swiglu> %x : tensor<256x1024xbf16>
+      -> !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1>
+    ```
+  }];
+  let arguments = (ins TE_ActivationKindAttr:$kind,
+                       Arg<TE_HPMatrix, "[rows, columns]">:$x,
+                       DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon);
+  let results = (outs Res<Variadic<TE_ScaledType>, "the usages">:$usages);
+  let assemblyFormat =
+      "$kind $x attr-dict `:` type($x) `->` type($usages)";
+  let hasVerifier = 1;
+}
+
+def TE_ActivationBackwardQuantizeOp
+    : TE_PureOp<"activation_backward_quantize"> {
+  let summary = "gradient of an activation function, quantised";
+  let description = [{
+    `te.activation_backward` followed by `te.quantize` with 1x128 blocks,
+    without the high-precision gradient in memory; bit-identical to the two
+    ops. Made by `te-fuse-activation-quantize`.
+
+    Constraints:
+    1. (activation_backward_quantize-c1) one or two `block_1x128` results of the shape of `x` that differ in nothing but `contract`.
+    2. (activation_backward_quantize-c2) `dy` has the type of `x`, with half the columns for gated kinds.
+    3. (activation_backward_quantize-c3) `amax_epsilon` is finite and not negative.
+
+    Example:
+
+    ```mlir
+    %row = te.activation_backward_quantize <swiglu> %dy, %x
+      : tensor<256x512xbf16>, tensor<256x1024xbf16>
+      -> !te.scaled<256x1024xf8E4M3FN, block_1x128, pow2, contract = 1>
+    ```
+  }];
+  let arguments = (ins TE_ActivationKindAttr:$kind,
+                       Arg<TE_HPMatrix, "cotangent of the result">:$dy,
+                       Arg<TE_HPMatrix, "input of the forward">:$x,
+                       DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon);
+  let results = (outs Res<Variadic<TE_ScaledType>, "the usages">:$usages);
+  let assemblyFormat = [{
+    $kind $dy `,` $x attr-dict `:` type($dy) `,` type($x) `->` type($usages)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_EmbeddingOp
+    : TE_PureOp<"embedding",
+        [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+  let summary = "look up rows of a table";
+  let description = [{
+    `y[t, :] = table[ids[t], :]`. An id outside the table gives a row of zeros.
+
+    Constraints:
+    1. (embedding-c1) `table` is `[vocabulary, hidden]`, the result `[tokens, hidden]` of its element type.
+
+    Example:
+
+    ```mlir
+    %y = te.embedding %ids, %table : tensor<256xi32>, tensor<1000x512xbf16> -> tensor<256x512xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<TE_IdVector, "[tokens]">:$ids,
+                       Arg<TE_HPMatrix, "[vocabulary, hidden]">:$table);
+  let results = (outs Res<TE_HPMatrix, "[tokens, hidden]">:$y);
+  let assemblyFormat =
+      "$ids `,` $table attr-dict `:` type($ids) `,` type($table) `->` type($y)";
+  let hasVerifier = 1;
+}
+
+def TE_EmbeddingBackwardOp : TE_PureOp<"embedding_backward"> {
+  let summary = "gradient of an embedding with respect to its table";
+  let description = [{
+    `dtable[v, :] = sum over t with ids[t] = v of dy[t, :]`, in token order, in
+    f32, rounded once.
+
+    Constraints:
+    1. (embedding_backward-c1) `dy` is `[tokens, hidden]`, the result `[vocabulary, hidden]` of its element type.
+
+    Example:
+
+    ```mlir
+    %d = te.embedding_backward %ids, %dy : tensor<256xi32>, tensor<256x512xbf16> -> tensor<1000x512xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<TE_IdVector, "[tokens]">:$ids,
+                       Arg<TE_HPMatrix, "[tokens, hidden]">:$dy);
+  let results = (outs Res<TE_HPMatrix, "[vocabulary, hidden]">:$dtable);
+  let assemblyFormat =
+      "$ids `,` $dy attr-dict `:` type($ids) `,` type($dy) `->` type($dtable)";
+  let hasVerifier = 1;
+}
+
+def TE_CrossEntropyOp
+    : TE_PureOp<"cross_entropy",
+        [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+  let summary = "mean softmax cross-entropy over tokens";
+  let description = [{
+    `loss = mean of (lse[t] - logits[t, targets[t]])` over the tokens whose
+    target is not `ignore_index`; 0 when there is none.
+    `lse[t] = log(sum_v exp(logits[t, v]))` in f32 is a result when the
+    backward needs it.
+
+    Constraints:
+    1. (cross_entropy-c1) `logits` is `[tokens, vocabulary]`, `targets` and `lse` are `[tokens]`.
+
+    Example:
+
+    ```mlir
+    %loss = te.cross_entropy %logits, %targets : tensor<256x1000xbf16>, tensor<256xi32>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPMatrix, "[tokens, vocabulary]">:$logits,
+                       Arg<TE_IdVector, "[tokens]">:$targets,
+                       DefaultValuedAttr<I32Attr, "-100">:$ignore_index);
+  let results = (outs Res<TE_F32Scalar, "mean loss">:$loss,
+                      Res<Optional<TE_F32Vector>, "[tokens]">:$lse);
+  let assemblyFormat = [{
+    $logits `,` $targets attr-dict `:` type($logits) `,` type($targets)
+    (`lse` type($lse)^)?
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_CrossEntropyBackwardOp
+    : TE_PureOp<"cross_entropy_backward",
+                [AllTypesMatch<["logits", "dlogits"]>]> {
+  let summary = "gradient of cross_entropy with respect to its logits";
+  let description = [{
+    `dlogits[t, v] = dloss / counted * (exp(logits[t, v] - lse[t]) - [v = targets[t]])`,
+    0 for ignored tokens; in f32, rounded once.
+
+    Constraints:
+    1. (cross_entropy_backward-c1) `logits` is `[tokens, vocabulary]`, `targets` and `lse` are `[tokens]`.
+
+    Example:
+
+    ```mlir
+    %d = te.cross_entropy_backward %dloss, %logits, %targets, %lse
+      : tensor<256x1000xbf16>, tensor<256xi32>, tensor<256xf32>
+    ```
+  }];
+  let arguments = (ins Arg<TE_F32Scalar, "cotangent of the loss">:$dloss,
+                       Arg<TE_HPMatrix, "[tokens, vocabulary]">:$logits,
+                       Arg<TE_IdVector, "[tokens]">:$targets,
+                       Arg<TE_F32Vector, "[tokens]">:$lse,
+                       DefaultValuedAttr<I32Attr, "-100">:$ignore_index);
+  let results = (outs Res<TE_HPMatrix, "type of logits">:$dlogits);
+  let assemblyFormat = [{
+    $dloss `,` $logits `,` $targets `,` $lse attr-dict
+    `:` type($logits) `,` type($targets) `,` type($lse)
+  }];
+  let hasVerifier = 1;
+}
+
+#endif // TEDIALECT_IR_TELAYEROPS_TD

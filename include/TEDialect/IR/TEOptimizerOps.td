@@ -1,0 +1,75 @@
+//===- TEOptimizerOps.td - parameter updates ------------------------------===//
+
+#ifndef TEDIALECT_IR_TEOPTIMIZEROPS_TD
+#define TEDIALECT_IR_TEOPTIMIZEROPS_TD
+
+include "TEDialect/IR/TEConstraints.td"
+
+def TE_AdamWOp : TE_PureOp<"adamw"> {
+  let summary = "update a parameter with AdamW";
+  let description = [{
+    Adam with decoupled weight decay, in f32:
+    `m' = beta1 m + (1 - beta1) g`, `v' = beta2 v + (1 - beta2) g²`,
+    `p' = p - lr (m̂ / (sqrt(v̂) + epsilon) + weight_decay p)` with
+    `m̂ = m' / (1 - beta1^step)`, `v̂ = v' / (1 - beta2^step)`; `step` is 1 at
+    the first update.
+
+    Constraints:
+    1. (adamw-c1) `param` and its result have one type; `grad`, `m`, `v` have its shape; `m` and `v` are f32.
+    2. (adamw-c2) `beta1` and `beta2` are in [0, 1); `epsilon` and `weight_decay` are finite and not negative.
+
+    Example:
+
+    ```mlir
+    %p1, %m1, %v1 = te.adamw %p, %g, %m, %v lr %lr step %t {weight_decay = 0.1 : f32}
+      : tensor<1024x512xf32>, tensor<1024x512xbf16>
+    ```
+  }];
+  let arguments = (ins
+    Arg<TE_HPTensor, "parameter">:$param,
+    Arg<TE_HPTensor, "its gradient">:$grad,
+    Arg<TE_F32Tensor, "first moment">:$m,
+    Arg<TE_F32Tensor, "second moment">:$v,
+    Arg<TE_F32Scalar, "learning rate">:$lr,
+    Arg<TE_F32Scalar, "number of this step, from 1">:$step,
+    DefaultValuedAttr<F32Attr, "0.9f">:$beta1,
+    DefaultValuedAttr<F32Attr, "0.999f">:$beta2,
+    DefaultValuedAttr<F32Attr, "1.0e-8f">:$epsilon,
+    DefaultValuedAttr<F32Attr, "0.01f">:$weight_decay);
+  let results = (outs Res<TE_HPTensor, "new parameter">:$new_param,
+                      Res<TE_F32Tensor, "new first moment">:$new_m,
+                      Res<TE_F32Tensor, "new second moment">:$new_v);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+}
+
+def TE_SgdOp : TE_PureOp<"sgd"> {
+  let summary = "update a parameter with stochastic gradient descent";
+  let description = [{
+    `u = momentum buffer + g + weight_decay p`, `p' = p - lr u`, in f32. With a
+    momentum buffer, `u` is also its next value.
+
+    Constraints:
+    1. (sgd-c1) `param` and its result have one type; `grad` has its shape; `buffer` and its result are f32 of that shape.
+    2. (sgd-c2) `momentum` is in [0, 1) and only given with a buffer; `weight_decay` is finite and not negative.
+
+    Example:
+
+    ```mlir
+    %p1 = te.sgd %p, %g lr %lr : tensor<1024xf32>, tensor<1024xf32>
+    ```
+  }];
+  let arguments = (ins
+    Arg<TE_HPTensor, "parameter">:$param,
+    Arg<TE_HPTensor, "its gradient">:$grad,
+    Arg<Optional<TE_F32Tensor>, "momentum buffer">:$buffer,
+    Arg<TE_F32Scalar, "learning rate">:$lr,
+    DefaultValuedAttr<F32Attr, "0.0f">:$momentum,
+    DefaultValuedAttr<F32Attr, "0.0f">:$weight_decay);
+  let results = (outs Res<TE_HPTensor, "new parameter">:$new_param,
+                      Res<Optional<TE_F32Tensor>, "new buffer">:$new_buffer);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+}
+
+#endif // TEDIALECT_IR_TEOPTIMIZEROPS_TD

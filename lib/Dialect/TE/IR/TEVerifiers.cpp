@@ -1,0 +1,64 @@
+//===- TEVerifiers.cpp - checks that several ops share --------------------===//
+
+#include "TEVerifiers.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+std::string te::formatShape(ArrayRef<int64_t> shape) {
+  return llvm::join(
+      llvm::map_range(shape, [](int64_t size) { return std::to_string(size); }),
+      "x");
+}
+
+LogicalResult te::verifyNonNegative(Operation *op, StringRef name,
+                                    APFloat value) {
+  if (value.isFinite() && (!value.isNegative() || value.isZero()))
+    return success();
+  SmallString<16> text;
+  value.toString(text);
+  return op->emitOpError() << "expected '" << name
+                           << "' to be finite and not negative, but got "
+                           << text;
+}
+
+LogicalResult te::verifyUsages(Operation *op, TypeRange usages,
+                               ArrayRef<int64_t> shape) {
+  if (usages.empty() || usages.size() > 2)
+    return op->emitOpError()
+           << "expected one or two scaled results, but got " << usages.size();
+  for (Type usage : usages)
+    if (cast<ScaledType>(usage).getShape() != shape)
+      return op->emitOpError()
+             << "expected every result to have shape " << formatShape(shape)
+             << ", but got " << usage;
+  if (usages.size() == 2 &&
+      cast<ScaledType>(usages[0]).getTransposedUsage() != usages[1])
+    return op->emitOpError() << "expected the two results to differ in nothing "
+                                "but 'contract', but got "
+                             << usages[0] << " and " << usages[1];
+  return success();
+}
+
+LogicalResult te::verifyShape(Operation *op, StringRef name, Type type,
+                              ArrayRef<int64_t> shape) {
+  if (shapeOf(type) == shape)
+    return success();
+  return op->emitOpError() << "expected '" << name << "' to have shape "
+                           << formatShape(shape) << ", but got "
+                           << formatShape(shapeOf(type));
+}
+
+LogicalResult te::verifySameElementType(Operation *op, StringRef name,
+                                        Type type, StringRef otherName,
+                                        Type other) {
+  Type element = cast<ShapedType>(type).getElementType();
+  Type otherElement = cast<ShapedType>(other).getElementType();
+  if (element == otherElement)
+    return success();
+  return op->emitOpError() << "expected '" << name << "' and '" << otherName
+                           << "' to have one element type, but got " << element
+                           << " and " << otherElement;
+}

@@ -1,0 +1,39 @@
+//===- TEVerifiers.h - checks that several ops share ----------------------===//
+//
+// Each check states one fact and reports it on the op it is given, in the
+// words of the op's own operand names.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_DIALECT_IR_TEVERIFIERS_H
+#define TE_DIALECT_IR_TEVERIFIERS_H
+
+#include "TEDialect/IR/TE.h"
+
+namespace mlir::te {
+
+/// 'name' is finite and not negative.
+LogicalResult verifyNonNegative(Operation *op, StringRef name, APFloat value);
+
+/// One or two scaled results of `shape` that differ in nothing but `contract`.
+LogicalResult verifyUsages(Operation *op, TypeRange usages,
+                           ArrayRef<int64_t> shape);
+
+/// `type` has exactly `shape`; `name` is the operand or result it belongs to.
+LogicalResult verifyShape(Operation *op, StringRef name, Type type,
+                          ArrayRef<int64_t> shape);
+
+/// Both types have one element type.
+LogicalResult verifySameElementType(Operation *op, StringRef name, Type type,
+                                    StringRef otherName, Type other);
+
+/// "256x512", for messages.
+std::string formatShape(ArrayRef<int64_t> shape);
+
+inline ArrayRef<int64_t> shapeOf(Type type) {
+  return cast<ShapedType>(type).getShape();
+}
+
+} // namespace mlir::te
+
+#endif // TE_DIALECT_IR_TEVERIFIERS_H
