@@ -39,7 +39,7 @@ def TE_RecipeAttr : AttrDef<TE_Dialect, "Recipe"> {
     "::mlir::te::RecipeKind":$kind,
     "::mlir::te::Fp8Format":$fp8Format,
     "bool":$pow2Scales,
-    "float":$amaxEpsilon,
+    "uint32_t":$amaxEpsilonBits,
     "::mlir::te::BackwardOverride":$backwardOverride,
     "unsigned":$xBlockDim,
     "unsigned":$wBlockDim,
@@ -55,6 +55,10 @@ def TE_RecipeAttr : AttrDef<TE_Dialect, "Recipe"> {
                                  RecipeKind kind);
     /// This recipe with another backward override.
     RecipeAttr withBackwardOverride(BackwardOverride mode) const;
+    /// Attribute parameters must hash, so the float is kept as its bits.
+    float getAmaxEpsilon() const {
+      return ::llvm::bit_cast<float>(getAmaxEpsilonBits());
+    }
     bool isQuantized() const {
       return getKind() != RecipeKind::HighPrecision;
     }

@@ -8,7 +8,9 @@
 #include "TEDialect/IR/TE.h"
 
 #include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/Format.h"
 
 #include <cmath>
 
@@ -53,14 +55,16 @@ struct RecipeOptions {
         splitWgrad(recipe.getSplitWgrad()) {}
 
   RecipeAttr get(MLIRContext *context) const {
-    return RecipeAttr::get(context, kind, format, pow2, epsilon, override, xDim,
+    return RecipeAttr::get(context, kind, format, pow2,
+                           llvm::bit_cast<uint32_t>(epsilon), override, xDim,
                            wDim, gradDim, splitFprop, splitDgrad, splitWgrad);
   }
   RecipeAttr getChecked(function_ref<InFlightDiagnostic()> emitError,
                         MLIRContext *context) const {
     return RecipeAttr::getChecked(emitError, context, kind, format, pow2,
-                                  epsilon, override, xDim, wDim, gradDim,
-                                  splitFprop, splitDgrad, splitWgrad);
+                                  llvm::bit_cast<uint32_t>(epsilon), override,
+                                  xDim, wDim, gradDim, splitFprop, splitDgrad,
+                                  splitWgrad);
   }
 };
 } // namespace
@@ -114,11 +118,10 @@ static ParseResult parseOption(AsmParser &parser, RecipeOptions &options) {
     options.epsilon = value.getValue().convertToFloat();
     return success();
   }
-  for (auto [option, value] :
-       {std::pair{"pow2_scales", &options.pow2},
-        {"split_fprop", &options.splitFprop},
-        {"split_dgrad", &options.splitDgrad},
-        {"split_wgrad", &options.splitWgrad}})
+  for (auto [option, value] : {std::pair{"pow2_scales", &options.pow2},
+                               {"split_fprop", &options.splitFprop},
+                               {"split_dgrad", &options.splitDgrad},
+                               {"split_wgrad", &options.splitWgrad}})
     if (name == option)
       return parseBool(parser, *value);
   for (auto [option, value] : {std::pair{"x_block_dim", &options.xDim},
@@ -143,9 +146,9 @@ Attribute RecipeAttr::parse(AsmParser &parser, Type) {
     return {};
   RecipeOptions options(kind);
   if (succeeded(parser.parseOptionalComma()) &&
-      parser.parseCommaSeparatedList(
-          AsmParser::Delimiter::Braces,
-          [&] { return parseOption(parser, options); }))
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Braces, [&] {
+        return parseOption(parser, options);
+      }))
     return {};
   if (parser.parseGreater())
     return {};
@@ -190,12 +193,14 @@ void RecipeAttr::print(AsmPrinter &printer) const {
   printer << ">";
 }
 
-LogicalResult
-RecipeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                   RecipeKind kind, Fp8Format format, bool pow2, float epsilon,
-                   BackwardOverride override, unsigned xDim, unsigned wDim,
-                   unsigned gradDim, bool splitFprop, bool splitDgrad,
-                   bool splitWgrad) {
+LogicalResult RecipeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 RecipeKind kind, Fp8Format format, bool pow2,
+                                 uint32_t epsilonBits,
+                                 BackwardOverride override, unsigned xDim,
+                                 unsigned wDim, unsigned gradDim,
+                                 bool splitFprop, bool splitDgrad,
+                                 bool splitWgrad) {
+  const float epsilon = llvm::bit_cast<float>(epsilonBits);
   RecipeOptions defaults(kind);
   bool otherDims = xDim != defaults.xDim || wDim != defaults.wDim ||
                    gradDim != defaults.gradDim;

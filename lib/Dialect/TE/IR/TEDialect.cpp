@@ -14,6 +14,9 @@ using namespace mlir::te;
 #include "TEDialect/IR/TEEnums.cpp.inc"
 #include "TEDialect/IR/TEInterfaces.cpp.inc"
 
+#define GET_OP_CLASSES
+#include "TEDialect/IR/TEOps.cpp.inc"
+
 namespace {
 /// Every te op is pure straight-line code, so it may be inlined anywhere.
 struct TEInlinerInterface : DialectInlinerInterface {

@@ -31,9 +31,8 @@ LogicalResult te::verifyUsages(Operation *op, TypeRange usages,
            << "expected one or two scaled results, but got " << usages.size();
   for (Type usage : usages)
     if (cast<ScaledType>(usage).getShape() != shape)
-      return op->emitOpError()
-             << "expected every result to have shape " << formatShape(shape)
-             << ", but got " << usage;
+      return op->emitOpError() << "expected every result to have shape "
+                               << formatShape(shape) << ", but got " << usage;
   if (usages.size() == 2 &&
       cast<ScaledType>(usages[0]).getTransposedUsage() != usages[1])
     return op->emitOpError() << "expected the two results to differ in nothing "

@@ -1,0 +1,140 @@
+//===- TELayerOps.cpp - verifiers of norm, activation, embedding, loss ----===//
+
+#include "TEVerifiers.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+/// 'gamma' is `[columns of x]` with the element type of `x`.
+static LogicalResult verifyGamma(Operation *op, Type x, Type gamma) {
+  if (failed(verifyShape(op, "gamma", gamma, {shapeOf(x)[1]})))
+    return failure();
+  return verifySameElementType(op, "gamma", gamma, "x", x);
+}
+
+LogicalResult RmsNormOp::verify() {
+  Type x = getX().getType();
+  // rms_norm-c1
+  if (failed(verifyGamma(*this, x, getGamma().getType())))
+    return failure();
+  // rms_norm-c2
+  if (getRsigma() && failed(verifyShape(*this, "rsigma", getRsigma().getType(),
+                                        {shapeOf(x)[0]})))
+    return failure();
+  // rms_norm-c3
+  return verifyNonNegative(*this, "epsilon", getEpsilon());
+}
+
+LogicalResult RmsNormBackwardOp::verify() {
+  Type x = getX().getType();
+  // rms_norm_backward-c1
+  if (failed(verifyGamma(*this, x, getGamma().getType())))
+    return failure();
+  return verifyShape(*this, "rsigma", getRsigma().getType(), {shapeOf(x)[0]});
+}
+
+/// 'name' is what the activation makes of `x`: its type, with half the columns
+/// for gated kinds.
+static LogicalResult verifyActivated(Operation *op, ActivationKind kind, Type x,
+                                     StringRef name, Type activated) {
+  int64_t rows = shapeOf(x)[0], columns = shapeOf(x)[1];
+  if (isGated(kind)) {
+    if (columns % 2)
+      return op->emitOpError()
+             << "expected 'x' to have an even number of columns for '"
+             << stringifyActivationKind(kind) << "', but got " << columns;
+    columns /= 2;
+  }
+  if (failed(verifyShape(op, name, activated, {rows, columns})))
+    return failure();
+  return isa<ScaledType>(activated)
+             ? success()
+             : verifySameElementType(op, name, activated, "x", x);
+}
+
+LogicalResult ActivationOp::verify() {
+  // activation-c1
+  return verifyActivated(*this, getKind(), getX().getType(), "y",
+                         getY().getType());
+}
+
+LogicalResult ActivationBackwardOp::verify() {
+  // activation_backward-c1
+  return verifyActivated(*this, getKind(), getX().getType(), "dy",
+                         getDy().getType());
+}
+
+/// Usages of a fused producer are 1x128 blocks of `shape`.
+static LogicalResult verifyBlockUsages(Operation *op, TypeRange usages,
+                                       ArrayRef<int64_t> shape) {
+  if (failed(verifyUsages(op, usages, shape)))
+    return failure();
+  auto type = cast<ScaledType>(usages[0]);
+  if (type.getScheme() == Scheme::Block1x128)
+    return success();
+  return op->emitOpError() << "expected results of scheme 'block_1x128', but "
+                              "got '"
+                           << stringifyScheme(type.getScheme()) << "'";
+}
+
+LogicalResult ActivationQuantizeOp::verify() {
+  SmallVector<int64_t> shape(shapeOf(getX().getType()));
+  if (isGated(getKind()))
+    shape[1] /= 2;
+  // activation_quantize-c1
+  if (failed(verifyBlockUsages(*this, getUsages().getTypes(), shape)))
+    return failure();
+  // activation_quantize-c2
+  return verifyNonNegative(*this, "amax_epsilon", getAmaxEpsilon());
+}
+
+LogicalResult ActivationBackwardQuantizeOp::verify() {
+  // activation_backward_quantize-c1
+  if (failed(verifyBlockUsages(*this, getUsages().getTypes(),
+                               shapeOf(getX().getType()))))
+    return failure();
+  // activation_backward_quantize-c2
+  if (failed(verifyActivated(*this, getKind(), getX().getType(), "dy",
+                             getDy().getType())))
+    return failure();
+  // activation_backward_quantize-c3
+  return verifyNonNegative(*this, "amax_epsilon", getAmaxEpsilon());
+}
+
+LogicalResult EmbeddingOp::verify() {
+  // embedding-c1
+  if (failed(verifyShape(
+          *this, "y", getY().getType(),
+          {shapeOf(getIds().getType())[0], shapeOf(getTable().getType())[1]})))
+    return failure();
+  return verifySameElementType(*this, "table", getTable().getType(), "y",
+                               getY().getType());
+}
+
+LogicalResult EmbeddingBackwardOp::verify() {
+  Type dy = getDy().getType(), dtable = getDtable().getType();
+  // embedding_backward-c1
+  if (failed(verifyShape(*this, "dy", dy,
+                         {shapeOf(getIds().getType())[0], shapeOf(dtable)[1]})))
+    return failure();
+  return verifySameElementType(*this, "dy", dy, "dtable", dtable);
+}
+
+/// 'targets' (and 'lse', when there) are `[tokens]`.
+static LogicalResult verifyTokens(Operation *op, Value logits, Value targets,
+                                  Value lse) {
+  int64_t tokens = shapeOf(logits.getType())[0];
+  if (failed(verifyShape(op, "targets", targets.getType(), {tokens})))
+    return failure();
+  return lse ? verifyShape(op, "lse", lse.getType(), {tokens}) : success();
+}
+
+LogicalResult CrossEntropyOp::verify() {
+  // cross_entropy-c1
+  return verifyTokens(*this, getLogits(), getTargets(), getLse());
+}
+
+LogicalResult CrossEntropyBackwardOp::verify() {
+  // cross_entropy_backward-c1
+  return verifyTokens(*this, getLogits(), getTargets(), getLse());
+}
