@@ -1,9 +1,9 @@
 //===- CudaDevice.h - one GPU as plan makers see it -----------------------===//
 //
 // What the plan functions of lib/Runtime/Kernels need from the backend: the
-// driver's entry points (a table filled at run time: the library links no CUDA),
-// the device's limits and the embedded kernels by name. Everything here is used
-// while planning; a launch only calls cuLaunchKernel.
+// driver's entry points (a table filled at run time: the library links no
+// CUDA), the device's limits and the embedded kernels by name. Everything here
+// is used while planning; a launch only calls cuLaunchKernel.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,6 +14,7 @@
 
 #include <cuda.h>
 
+#include <string>
 #include <vector>
 
 namespace te::rt::cuda {
@@ -25,11 +26,19 @@ struct Driver {
 #undef TE_CUDA_SYMBOL
 };
 
+class GemmPlanner;
+
 class CudaDevice {
 public:
   const Driver *driver = nullptr;
+  GemmPlanner *gemm = nullptr;
   CUdevice device = 0;
   CUcontext context = nullptr;
+  /// The context's own stream: copies, timers and tuning run on it.
+  CUstream stream = nullptr;
+  std::string name;
+  /// As 13000 for CUDA 13.0.
+  int driverVersion = 0;
   int computeMajor = 0, computeMinor = 0;
   int multiprocessors = 0;
   int l2Bytes = 0;

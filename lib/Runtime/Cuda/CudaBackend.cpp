@@ -1,0 +1,412 @@
+//===- CudaBackend.cpp - context, memory, streams and graphs on one GPU ---===//
+//
+// A backend owns a share of its device's primary context, one non-blocking
+// stream, two timer events, the kernel modules and a cuBLASLt handle. They are
+// made in that order and released in the reverse one, also when creation stops
+// half way: the destructor releases whatever is there.
+//
+// The driver wants the context current in the calling thread. Every function
+// here sees to that itself; launches do not, their caller calls enterThread()
+// once per step.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Cuda/CudaBackend.h"
+
+#include "Cuda/CublasLt.h"
+#include "Gemm/GemmPlanner.h"
+#include "Kernels/EmbeddedKernels.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace te::rt::cuda {
+namespace {
+
+const char *const driverRemedy =
+    "install the NVIDIA driver 580 or newer (CUDA 13)";
+const char *const cublasLtRemedy =
+    "install cuBLAS of CUDA 13 (Debian package 'libcublas-13-0', PyPI package "
+    "'nvidia-cublas')";
+
+CUdeviceptr devicePointer(const void *pointer) {
+  return reinterpret_cast<CUdeviceptr>(pointer);
+}
+
+class CudaGraph final : public Backend::Graph {
+public:
+  CudaGraph(const CudaDevice &device, CUgraphExec executable)
+      : device(device), executable(executable) {}
+  ~CudaGraph() override {
+    (void)device.driver->cuCtxSetCurrent(device.context);
+    (void)device.driver->cuGraphExecDestroy(executable);
+  }
+
+  Status launch(void *stream) override {
+    return device.check(
+        device.driver->cuGraphLaunch(executable, static_cast<CUstream>(stream)),
+        "cuGraphLaunch");
+  }
+
+private:
+  const CudaDevice &device;
+  CUgraphExec executable;
+};
+
+class CudaBackend final : public Backend {
+public:
+  ~CudaBackend() override;
+
+  Status initialize(const LibraryPaths &paths);
+
+  const char *name() const override { return "cuda"; }
+  std::string description() const override;
+  Status enterThread() override;
+
+  Status alloc(int64_t bytes, void **pointer) override;
+  Status free(void *pointer) override;
+  Status copyToDevice(void *to, const void *from, int64_t bytes) override;
+  Status copyToHost(void *to, const void *from, int64_t bytes) override;
+  Status synchronize() override;
+  Status timerMark(int index) override;
+  Status timerElapsed(float *milliseconds) override;
+
+  void *defaultStream() override { return device.stream; }
+  Status beginCapture(void *stream) override;
+  Status endCapture(void *stream, std::unique_ptr<Graph> *graph) override;
+  bool capturesGraphs() const override { return true; }
+
+#define TE_RT_KERNEL(name, parameters, buffers)                                \
+  Status plan_##name(const name##_params &params, std::unique_ptr<Plan> *plan) \
+      override {                                                               \
+    TE_RT_RETURN_IF_FAILED(enterThread());                                     \
+    return cuda::plan_##name(device, params, plan);                            \
+  }
+#include "TEDialect/Runtime/te_runtime_kernels.inc"
+
+private:
+  Status loadLibraries(const LibraryPaths &paths);
+  Status findDevice();
+  Status queryDevice();
+  Status createContext();
+  Status loadKernels();
+  Status createCublasLt();
+
+  Driver driver;
+  CublasLt cublasLt;
+  CudaDevice device;
+  std::unique_ptr<GemmPlanner> gemm;
+  CUevent timers[2] = {nullptr, nullptr};
+  bool timerMarked[2] = {false, false};
+  std::unordered_set<void *> allocations;
+};
+
+//===----------------------------------------------------------------------===//
+// Creation and destruction
+//===----------------------------------------------------------------------===//
+
+Status CudaBackend::loadLibraries(const LibraryPaths &paths) {
+  Library library;
+  TE_RT_RETURN_IF_FAILED(Library::open(paths.driver, driverRemedy, &library));
+#define TE_CUDA_SYMBOL(name, versioned)                                        \
+  TE_RT_RETURN_IF_FAILED(library.symbol(#versioned, &driver.name));
+#include "Cuda/DriverSymbols.inc"
+#undef TE_CUDA_SYMBOL
+  device.driver = &driver;
+
+  TE_RT_RETURN_IF_FAILED(
+      Library::open(paths.cublasLt, cublasLtRemedy, &library));
+#define TE_CUBLASLT_SYMBOL(name)                                               \
+  TE_RT_RETURN_IF_FAILED(library.symbol(#name, &cublasLt.name));
+#include "Cuda/CublasLtSymbols.inc"
+#undef TE_CUBLASLT_SYMBOL
+  return Status::ok();
+}
+
+static std::string versionText(int version, int perMajor, int perMinor) {
+  return std::to_string(version / perMajor) + "." +
+         std::to_string(version % perMajor / perMinor);
+}
+
+/// The device of the caller's current context, else device 0.
+Status CudaBackend::findDevice() {
+  const CUresult initialized = driver.cuInit(0);
+  if (initialized == CUDA_ERROR_NO_DEVICE)
+    return {TE_RT_UNSUPPORTED, "cuda backend: cuInit found no GPU; use the "
+                               "'reference' backend, or check 'nvidia-smi' and "
+                               "'CUDA_VISIBLE_DEVICES'"};
+  TE_RT_RETURN_IF_FAILED(device.check(initialized, "cuInit"));
+  TE_RT_RETURN_IF_FAILED(device.check(
+      driver.cuDriverGetVersion(&device.driverVersion), "cuDriverGetVersion"));
+  if (device.driverVersion < 13000)
+    return {TE_RT_UNSUPPORTED,
+            "cuda backend: expected a driver for CUDA 13.0 or newer, but got "
+            "one for " +
+                versionText(device.driverVersion, 1000, 10) + "; " +
+                driverRemedy};
+  int count = 0;
+  TE_RT_RETURN_IF_FAILED(
+      device.check(driver.cuDeviceGetCount(&count), "cuDeviceGetCount"));
+  if (count == 0)
+    return {TE_RT_UNSUPPORTED,
+            "cuda backend: the driver reports no GPU; use the 'reference' "
+            "backend, or check 'CUDA_VISIBLE_DEVICES'"};
+  CUcontext current = nullptr;
+  TE_RT_RETURN_IF_FAILED(
+      device.check(driver.cuCtxGetCurrent(&current), "cuCtxGetCurrent"));
+  if (current)
+    return device.check(driver.cuCtxGetDevice(&device.device),
+                        "cuCtxGetDevice");
+  return device.check(driver.cuDeviceGet(&device.device, 0), "cuDeviceGet");
+}
+
+Status CudaBackend::queryDevice() {
+  char name[256] = "";
+  TE_RT_RETURN_IF_FAILED(
+      device.check(driver.cuDeviceGetName(name, sizeof(name), device.device),
+                   "cuDeviceGetName"));
+  device.name = name;
+
+  const struct {
+    CUdevice_attribute attribute;
+    int *value;
+  } queries[] = {
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &device.computeMajor},
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &device.computeMinor},
+      {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &device.multiprocessors},
+      {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &device.l2Bytes},
+  };
+  for (const auto &query : queries)
+    TE_RT_RETURN_IF_FAILED(
+        device.check(driver.cuDeviceGetAttribute(query.value, query.attribute,
+                                                 device.device),
+                     "cuDeviceGetAttribute"));
+  if (device.computeMajor < 9)
+    return {TE_RT_UNSUPPORTED,
+            "cuda backend: expected a GPU of compute capability 9.0 or newer, "
+            "but got " +
+                std::to_string(device.computeMajor) + "." +
+                std::to_string(device.computeMinor) + " ('" + device.name +
+                "'); use the 'reference' backend"};
+  return Status::ok();
+}
+
+Status CudaBackend::createContext() {
+  TE_RT_RETURN_IF_FAILED(device.check(
+      driver.cuDevicePrimaryCtxRetain(&device.context, device.device),
+      "cuDevicePrimaryCtxRetain"));
+  TE_RT_RETURN_IF_FAILED(enterThread());
+  TE_RT_RETURN_IF_FAILED(device.check(
+      driver.cuStreamCreate(&device.stream, CU_STREAM_NON_BLOCKING),
+      "cuStreamCreate"));
+  for (CUevent &timer : timers)
+    TE_RT_RETURN_IF_FAILED(device.check(
+        driver.cuEventCreate(&timer, CU_EVENT_DEFAULT), "cuEventCreate"));
+  return Status::ok();
+}
+
+Status CudaBackend::loadKernels() {
+  for (const EmbeddedKernel *family = embeddedKernels; family->name; ++family) {
+    CUmodule module = nullptr;
+    const CUresult result = driver.cuModuleLoadData(&module, family->image);
+    const std::string what =
+        "cuModuleLoadData of '" + std::string(family->name) + "' kernels";
+    TE_RT_RETURN_IF_FAILED(device.check(result, what.c_str()));
+    device.modules.push_back(module);
+  }
+  return Status::ok();
+}
+
+Status CudaBackend::createCublasLt() {
+  TE_RT_RETURN_IF_FAILED(cublasLt.check(
+      cublasLt.cublasLtCreate(&cublasLt.handle), "cublasLtCreate"));
+  gemm = std::make_unique<GemmPlanner>(device, cublasLt);
+  device.gemm = gemm.get();
+  return Status::ok();
+}
+
+Status CudaBackend::initialize(const LibraryPaths &paths) {
+  TE_RT_RETURN_IF_FAILED(loadLibraries(paths));
+  TE_RT_RETURN_IF_FAILED(findDevice());
+  TE_RT_RETURN_IF_FAILED(queryDevice());
+  TE_RT_RETURN_IF_FAILED(createContext());
+  TE_RT_RETURN_IF_FAILED(loadKernels());
+  return createCublasLt();
+}
+
+// Errors are not reported: the driver repeats earlier ones here, and nothing
+// can be done about them.
+CudaBackend::~CudaBackend() {
+  if (!device.context)
+    return;
+  (void)driver.cuCtxSetCurrent(device.context);
+  if (device.stream)
+    (void)driver.cuStreamSynchronize(device.stream);
+  gemm.reset();
+  if (cublasLt.handle)
+    (void)cublasLt.cublasLtDestroy(cublasLt.handle);
+  for (CUmodule module : device.modules)
+    (void)driver.cuModuleUnload(module);
+  for (void *pointer : allocations)
+    (void)driver.cuMemFree(devicePointer(pointer));
+  for (CUevent timer : timers)
+    if (timer)
+      (void)driver.cuEventDestroy(timer);
+  if (device.stream)
+    (void)driver.cuStreamDestroy(device.stream);
+  (void)driver.cuDevicePrimaryCtxRelease(device.device);
+}
+
+std::string CudaBackend::description() const {
+  return device.name + " (compute capability " +
+         std::to_string(device.computeMajor) + "." +
+         std::to_string(device.computeMinor) + ", " +
+         std::to_string(device.multiprocessors) + " multiprocessors), CUDA " +
+         versionText(device.driverVersion, 1000, 10) + " driver, cuBLASLt " +
+         versionText(static_cast<int>(cublasLt.cublasLtGetVersion()), 10000,
+                     100);
+}
+
+Status CudaBackend::enterThread() {
+  return device.check(driver.cuCtxSetCurrent(device.context),
+                      "cuCtxSetCurrent");
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+Status CudaBackend::alloc(int64_t bytes, void **pointer) {
+  if (bytes < 0)
+    return {TE_RT_INVALID_ARGUMENT,
+            "expected 'bytes' to be at least 0, but got " +
+                std::to_string(bytes)};
+  TE_RT_RETURN_IF_FAILED(enterThread());
+  CUdeviceptr memory = 0;
+  const std::string what = "cuMemAlloc of " + std::to_string(bytes) + " bytes";
+  // The driver refuses 0 bytes; its blocks are at least 256-byte aligned.
+  TE_RT_RETURN_IF_FAILED(device.check(
+      driver.cuMemAlloc(&memory,
+                        static_cast<size_t>(std::max<int64_t>(bytes, 1))),
+      what.c_str()));
+  *pointer = reinterpret_cast<void *>(memory);
+  allocations.insert(*pointer);
+  return Status::ok();
+}
+
+Status CudaBackend::free(void *pointer) {
+  if (!pointer)
+    return Status::ok();
+  if (allocations.erase(pointer) == 0)
+    return {TE_RT_INVALID_ARGUMENT,
+            "expected 'pointer' to come from this context and not to be freed "
+            "already"};
+  TE_RT_RETURN_IF_FAILED(enterThread());
+  return device.check(driver.cuMemFree(devicePointer(pointer)), "cuMemFree");
+}
+
+static Status checkSize(int64_t bytes) {
+  if (bytes >= 0)
+    return Status::ok();
+  return {TE_RT_INVALID_ARGUMENT,
+          "expected 'bytes' to be at least 0, but got " +
+              std::to_string(bytes)};
+}
+
+Status CudaBackend::copyToDevice(void *to, const void *from, int64_t bytes) {
+  TE_RT_RETURN_IF_FAILED(checkSize(bytes));
+  if (bytes == 0)
+    return synchronize();
+  TE_RT_RETURN_IF_FAILED(enterThread());
+  TE_RT_RETURN_IF_FAILED(device.check(
+      driver.cuMemcpyHtoDAsync(devicePointer(to), from,
+                               static_cast<size_t>(bytes), device.stream),
+      "cuMemcpyHtoDAsync"));
+  return synchronize();
+}
+
+Status CudaBackend::copyToHost(void *to, const void *from, int64_t bytes) {
+  TE_RT_RETURN_IF_FAILED(checkSize(bytes));
+  if (bytes == 0)
+    return synchronize();
+  TE_RT_RETURN_IF_FAILED(enterThread());
+  TE_RT_RETURN_IF_FAILED(device.check(
+      driver.cuMemcpyDtoHAsync(to, devicePointer(from),
+                               static_cast<size_t>(bytes), device.stream),
+      "cuMemcpyDtoHAsync"));
+  return synchronize();
+}
+
+//===----------------------------------------------------------------------===//
+// Stream, timer and graphs
+//===----------------------------------------------------------------------===//
+
+Status CudaBackend::synchronize() {
+  TE_RT_RETURN_IF_FAILED(enterThread());
+  return device.check(driver.cuStreamSynchronize(device.stream),
+                      "cuStreamSynchronize");
+}
+
+Status CudaBackend::timerMark(int index) {
+  if (index != 0 && index != 1)
+    return {TE_RT_INVALID_ARGUMENT,
+            "expected 'index' to be 0 or 1, but got " + std::to_string(index)};
+  TE_RT_RETURN_IF_FAILED(enterThread());
+  TE_RT_RETURN_IF_FAILED(device.check(
+      driver.cuEventRecord(timers[index], device.stream), "cuEventRecord"));
+  timerMarked[index] = true;
+  return Status::ok();
+}
+
+Status CudaBackend::timerElapsed(float *milliseconds) {
+  if (!timerMarked[0] || !timerMarked[1])
+    return {TE_RT_INVALID_ARGUMENT, "expected both timer marks to be set"};
+  TE_RT_RETURN_IF_FAILED(enterThread());
+  TE_RT_RETURN_IF_FAILED(
+      device.check(driver.cuEventSynchronize(timers[1]), "cuEventSynchronize"));
+  return device.check(
+      driver.cuEventElapsedTime(milliseconds, timers[0], timers[1]),
+      "cuEventElapsedTime");
+}
+
+// Thread-local mode: what other threads of the program do meanwhile (allocate,
+// say) does not break the capture.
+Status CudaBackend::beginCapture(void *stream) {
+  TE_RT_RETURN_IF_FAILED(enterThread());
+  return device.check(
+      driver.cuStreamBeginCapture(static_cast<CUstream>(stream),
+                                  CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+      "cuStreamBeginCapture");
+}
+
+Status CudaBackend::endCapture(void *stream, std::unique_ptr<Graph> *graph) {
+  TE_RT_RETURN_IF_FAILED(enterThread());
+  CUgraph captured = nullptr;
+  TE_RT_RETURN_IF_FAILED(device.check(
+      driver.cuStreamEndCapture(static_cast<CUstream>(stream), &captured),
+      "cuStreamEndCapture"));
+  CUgraphExec executable = nullptr;
+  Status status =
+      device.check(driver.cuGraphInstantiate(&executable, captured, 0),
+                   "cuGraphInstantiate");
+  (void)driver.cuGraphDestroy(captured);
+  if (!status.failed())
+    *graph = std::make_unique<CudaGraph>(device, executable);
+  return status;
+}
+
+} // namespace
+
+Status createBackend(const LibraryPaths &paths,
+                     std::unique_ptr<Backend> *backend) {
+  auto created = std::make_unique<CudaBackend>();
+  TE_RT_RETURN_IF_FAILED(created->initialize(paths));
+  *backend = std::move(created);
+  return Status::ok();
+}
+
+} // namespace te::rt::cuda
+
+te::rt::Status te::rt::createCudaBackend(std::unique_ptr<Backend> *backend) {
+  return cuda::createBackend(cuda::LibraryPaths::standard(), backend);
+}

@@ -1,0 +1,60 @@
+//===- CudaDevice.cpp - kernels by name, driver errors as Status ----------===//
+//
+// The one place that knows what a CUresult means to a caller.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Cuda/CudaDevice.h"
+
+namespace te::rt::cuda {
+
+static te_rt_status statusOf(CUresult result) {
+  switch (result) {
+  case CUDA_SUCCESS:
+    return TE_RT_OK;
+  case CUDA_ERROR_OUT_OF_MEMORY:
+    return TE_RT_OUT_OF_MEMORY;
+  case CUDA_ERROR_NO_DEVICE:
+  case CUDA_ERROR_NOT_SUPPORTED:
+  case CUDA_ERROR_NO_BINARY_FOR_GPU:
+  case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+  case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
+    return TE_RT_UNSUPPORTED;
+  default:
+    return TE_RT_DEVICE_ERROR;
+  }
+}
+
+Status CudaDevice::check(CUresult result, const char *what) const {
+  if (result == CUDA_SUCCESS)
+    return Status::ok();
+  // Both lookups leave null for a code newer than the driver.
+  const char *name = nullptr, *text = nullptr;
+  (void)driver->cuGetErrorName(result, &name);
+  (void)driver->cuGetErrorString(result, &text);
+  const std::string fallback = "error " + std::to_string(result);
+  return {statusOf(result), std::string(what) + ": " +
+                                (name ? name : fallback.c_str()) + ", " +
+                                (text ? text : "unknown to this driver")};
+}
+
+Status CudaDevice::function(const char *name, CUfunction *function,
+                            int sharedBytes) const {
+  for (CUmodule module : modules) {
+    CUresult result = driver->cuModuleGetFunction(function, module, name);
+    if (result == CUDA_ERROR_NOT_FOUND)
+      continue;
+    if (result != CUDA_SUCCESS)
+      return check(result, "cuModuleGetFunction");
+    if (sharedBytes <= 48 * 1024)
+      return Status::ok();
+    return check(driver->cuFuncSetAttribute(
+                     *function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                     sharedBytes),
+                 "cuFuncSetAttribute");
+  }
+  return {TE_RT_INTERNAL,
+          "no embedded module has the kernel '" + std::string(name) + "'"};
+}
+
+} // namespace te::rt::cuda

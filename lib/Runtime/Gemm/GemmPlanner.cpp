@@ -1,0 +1,317 @@
+//===- GemmPlanner.cpp - cuBLASLt plans with tuned algorithms -------------===//
+//
+// How an algorithm is chosen: a cached one if the library still accepts it,
+// else the fastest of the library's candidates, else (small problem, one
+// candidate, no memory to measure in) its first guess. The variant with a bias
+// takes the same algorithm where that is possible.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Gemm/GemmPlanner.h"
+
+#include "Cuda/CudaBackend.h"
+#include "Gemm/GemmTuner.h"
+
+#include <algorithm>
+
+namespace te::rt::cuda {
+namespace {
+
+constexpr int maxCandidates = 16;
+
+/// Products with fewer multiplications are limited by their launch.
+constexpr double minTunedWork = 1 << 27;
+
+const char *typeText(int32_t type) {
+  static const char *const texts[] = {"f32",      "bf16",   "f16",
+                                      "f8E4M3FN", "f8E5M2", "i32"};
+  return type >= TE_RT_F32 && type <= TE_RT_I32 ? texts[type] : "?";
+}
+
+std::string operandText(const GemmOperand &operand) {
+  std::string text = typeText(operand.type);
+  if (operand.scheme == TE_RT_PER_TENSOR)
+    text += "/tensor";
+  if (operand.scheme == TE_RT_BLOCK_1X128)
+    text += "/1x128";
+  if (operand.scheme == TE_RT_BLOCK_128X128)
+    text += "/128x128";
+  return text + (operand.transposed ? "/t" : "");
+}
+
+/// Forms worth trying, preferred one first. Only a pair of different block
+/// shapes gains from the other form, and only there do both give the same
+/// bits: with two 1x128 operands the forms apply the two scales in different
+/// orders.
+std::vector<GemmOrder> orders(const GemmProblem &problem) {
+  if (problem.a.scheme == TE_RT_BLOCK_1X128 &&
+      problem.b.scheme == TE_RT_BLOCK_128X128)
+    return {GemmOrder::aFirst, GemmOrder::bFirst};
+  if (problem.a.scheme == TE_RT_BLOCK_128X128 &&
+      problem.b.scheme == TE_RT_BLOCK_1X128)
+    return {GemmOrder::bFirst, GemmOrder::aFirst};
+  return {GemmOrder::bFirst};
+}
+
+std::string machineText(const CudaDevice &device, const CublasLt &library) {
+  return device.name + " sm_" + std::to_string(device.computeMajor) +
+         std::to_string(device.computeMinor) + " x" +
+         std::to_string(device.multiprocessors) + ", driver " +
+         std::to_string(device.driverVersion) + ", cuBLASLt " +
+         std::to_string(library.cublasLtGetVersion());
+}
+
+} // namespace
+
+std::string GemmProblem::text() const {
+  return "m=" + std::to_string(m) + " n=" + std::to_string(n) +
+         " k=" + std::to_string(k) + " a=" + operandText(a) +
+         " b=" + operandText(b) + " out=" + typeText(outType) +
+         (fastAccumulation ? " fast" : "");
+}
+
+//===----------------------------------------------------------------------===//
+// Choosing
+//===----------------------------------------------------------------------===//
+
+GemmPlanner::GemmPlanner(const CudaDevice &device, const CublasLt &library)
+    : device(device), library(library), cache(machineText(device, library)) {}
+
+Status GemmPlanner::choosePlain(const GemmProblem &problem,
+                                GemmProduct::Variant *chosen) {
+  const bool tune =
+      static_cast<double>(problem.m) * problem.n * problem.k >= minTunedWork;
+  std::vector<std::unique_ptr<GemmDescriptors>> forms;
+  for (GemmOrder order : orders(problem)) {
+    std::unique_ptr<GemmDescriptors> form;
+    TE_RT_RETURN_IF_FAILED(
+        GemmDescriptors::create(library, problem, order, false, &form));
+    forms.push_back(std::move(form));
+  }
+
+  if (tune) {
+    if (std::optional<GemmAlgorithm> cached = cache.find(problem)) {
+      for (std::unique_ptr<GemmDescriptors> &form : forms) {
+        if (form->accepts(&*cached)) {
+          *chosen = {std::move(form), *cached};
+          return Status::ok();
+        }
+      }
+    }
+  }
+
+  std::vector<GemmCandidate> candidates;
+  for (std::unique_ptr<GemmDescriptors> &form : forms) {
+    // Without measuring, the first algorithm of the preferred form is it.
+    if (!tune && !candidates.empty())
+      break;
+    std::vector<GemmAlgorithm> algorithms;
+    TE_RT_RETURN_IF_FAILED(
+        form->suggest(tune ? maxCandidates : 1, &algorithms));
+    for (const GemmAlgorithm &algorithm : algorithms)
+      candidates.push_back({form.get(), algorithm});
+  }
+  if (candidates.empty())
+    return {TE_RT_UNSUPPORTED,
+            "cublasLtMatmulAlgoGetHeuristic: cuBLASLt " +
+                std::to_string(library.cublasLtGetVersion()) +
+                " has no algorithm for [" + problem.text() + "] on '" +
+                device.name + "' (compute capability " +
+                std::to_string(device.computeMajor) + "." +
+                std::to_string(device.computeMinor) + ")"};
+
+  size_t best = 0;
+  if (tune && candidates.size() > 1) {
+    TE_RT_RETURN_IF_FAILED(findFastest(device, problem, candidates, &best));
+    cache.insert(problem, candidates[best].algorithm);
+  }
+  for (std::unique_ptr<GemmDescriptors> &form : forms)
+    if (form.get() == candidates[best].descriptors)
+      *chosen = {std::move(form), candidates[best].algorithm};
+  return Status::ok();
+}
+
+Status GemmPlanner::chooseWithBias(const GemmProblem &problem,
+                                   const GemmAlgorithm &preferred,
+                                   GemmProduct::Variant *chosen) {
+  std::unique_ptr<GemmDescriptors> form;
+  TE_RT_RETURN_IF_FAILED(GemmDescriptors::create(
+      library, problem, GemmOrder::bFirst, true, &form));
+  std::vector<GemmAlgorithm> algorithms = {preferred};
+  if (!form->accepts(&algorithms.front())) {
+    algorithms.clear();
+    TE_RT_RETURN_IF_FAILED(form->suggest(1, &algorithms));
+  }
+  if (!algorithms.empty())
+    *chosen = {std::move(form), algorithms.front()};
+  return Status::ok();
+}
+
+Status GemmPlanner::plan(const GemmProblem &problem,
+                         std::unique_ptr<GemmProduct> *product) {
+  GemmProduct::Variant plain, withBias;
+  TE_RT_RETURN_IF_FAILED(choosePlain(problem, &plain));
+  TE_RT_RETURN_IF_FAILED(chooseWithBias(problem, plain.algorithm, &withBias));
+  *product =
+      std::make_unique<GemmProduct>(std::move(plain), std::move(withBias));
+  return Status::ok();
+}
+
+//===----------------------------------------------------------------------===//
+// Launching
+//===----------------------------------------------------------------------===//
+
+int64_t GemmProduct::workspaceBytes() const {
+  return std::max(plain.algorithm.workspaceBytes,
+                  withBias.algorithm.workspaceBytes);
+}
+
+Status GemmProduct::launch(const GemmBuffers &buffers, void *workspace,
+                           void *stream) {
+  Variant &variant = buffers.bias ? withBias : plain;
+  if (!variant.descriptors)
+    return {TE_RT_UNSUPPORTED,
+            "cuBLASLt has no algorithm that adds a bias to this product; add "
+            "it with a 'pointwise' kernel"};
+  return variant.descriptors->launch(variant.algorithm, buffers, workspace,
+                                     stream);
+}
+
+//===----------------------------------------------------------------------===//
+// The two kernels
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+class GemmPlan : public Plan {
+public:
+  explicit GemmPlan(std::unique_ptr<GemmProduct> product)
+      : product(std::move(product)) {}
+
+  int64_t workspaceBytes() const override { return product->workspaceBytes(); }
+  void setWorkspace(void *pointer) override { workspace = pointer; }
+
+protected:
+  std::unique_ptr<GemmProduct> product;
+  void *workspace = nullptr;
+};
+
+class MatmulPlan final : public GemmPlan {
+public:
+  using GemmPlan::GemmPlan;
+
+  Status launch(void *stream, void *const *buffers) override {
+    using namespace matmul_buffers;
+    GemmBuffers given;
+    given.a = buffers[a];
+    given.b = buffers[b];
+    given.bias = buffers[bias];
+    given.c = buffers[c];
+    given.out = buffers[out];
+    return product->launch(given, workspace, stream);
+  }
+};
+
+class ScaledMatmulPlan final : public GemmPlan {
+public:
+  using GemmPlan::GemmPlan;
+
+  Status launch(void *stream, void *const *buffers) override {
+    using namespace scaled_matmul_buffers;
+    return product->launch({.a = buffers[a],
+                            .aScale = buffers[a_scale],
+                            .b = buffers[b],
+                            .bScale = buffers[b_scale],
+                            .bias = buffers[bias],
+                            .c = buffers[c],
+                            .out = buffers[out]},
+                           workspace, stream);
+  }
+};
+
+/// A product over an empty axis: nothing to write, or an empty sum.
+class EmptyProductPlan final : public Plan {
+public:
+  EmptyProductPlan(const CudaDevice &device, int64_t outBytes, int bias, int c,
+                   int out)
+      : device(device), outBytes(outBytes), bias(bias), c(c), out(out) {}
+
+  Status launch(void *stream, void *const *buffers) override {
+    if (outBytes == 0)
+      return Status::ok();
+    if (buffers[bias])
+      return {TE_RT_UNSUPPORTED,
+              "expected 'k' to be at least 1 in a product with a bias, but got "
+              "0"};
+    const Driver &driver = *device.driver;
+    const auto address = [&](int index) {
+      return reinterpret_cast<CUdeviceptr>(buffers[index]);
+    };
+    if (!buffers[c])
+      return device.check(driver.cuMemsetD8Async(address(out), 0,
+                                                 static_cast<size_t>(outBytes),
+                                                 static_cast<CUstream>(stream)),
+                          "cuMemsetD8Async");
+    if (buffers[c] == buffers[out])
+      return Status::ok();
+    return device.check(driver.cuMemcpyDtoDAsync(address(out), address(c),
+                                                 static_cast<size_t>(outBytes),
+                                                 static_cast<CUstream>(stream)),
+                        "cuMemcpyDtoDAsync");
+  }
+
+private:
+  const CudaDevice &device;
+  const int64_t outBytes;
+  const int bias, c, out;
+};
+
+/// `bias`, `c` and `out` are the kernel's buffer indices.
+template <typename KernelPlan>
+Status planProduct(const CudaDevice &device, const GemmProblem &problem,
+                   int bias, int c, int out, std::unique_ptr<Plan> *plan) {
+  if (problem.m == 0 || problem.n == 0 || problem.k == 0) {
+    *plan = std::make_unique<EmptyProductPlan>(
+        device, problem.m * problem.n * byteSize(problem.outType), bias, c,
+        out);
+    return Status::ok();
+  }
+  std::unique_ptr<GemmProduct> product;
+  TE_RT_RETURN_IF_FAILED(device.gemm->plan(problem, &product));
+  *plan = std::make_unique<KernelPlan>(std::move(product));
+  return Status::ok();
+}
+
+} // namespace
+
+Status plan_matmul(const CudaDevice &device, const matmul_params &params,
+                   std::unique_ptr<Plan> *plan) {
+  using namespace matmul_buffers;
+  GemmProblem problem;
+  problem.m = params.m;
+  problem.n = params.n;
+  problem.k = params.k;
+  problem.a = {params.type, GemmOperand::unscaled, params.trans_a != 0};
+  problem.b = {params.type, GemmOperand::unscaled, params.trans_b != 0};
+  problem.biasType = params.type;
+  problem.outType = params.out_type;
+  return planProduct<MatmulPlan>(device, problem, bias, c, out, plan);
+}
+
+Status plan_scaled_matmul(const CudaDevice &device,
+                          const scaled_matmul_params &params,
+                          std::unique_ptr<Plan> *plan) {
+  using namespace scaled_matmul_buffers;
+  GemmProblem problem;
+  problem.m = params.m;
+  problem.n = params.n;
+  problem.k = params.k;
+  problem.a = {params.a_type, params.a_scheme, false};
+  problem.b = {params.b_type, params.b_scheme, false};
+  problem.biasType = TE_RT_BF16;
+  problem.outType = params.out_type;
+  problem.fastAccumulation = params.fast_accumulation != 0;
+  return planProduct<ScaledMatmulPlan>(device, problem, bias, c, out, plan);
+}
+
+} // namespace te::rt::cuda
