@@ -32,7 +32,7 @@ namespace te::rt {
 #define TE_RT_OUT_OPT(name) name,
 #define TE_RT_KERNEL(name, parameters, buffers)                                \
   namespace name##_buffers {                                                   \
-  enum : int { buffers count_ };                                               \
+    enum : int { buffers count_ };                                             \
   }
 #include "TEDialect/Runtime/te_runtime_kernels.inc"
 

@@ -95,8 +95,7 @@ TE_HOST_DEVICE float siluGrad(float x) {
 
 /// Tanh form.
 TE_HOST_DEVICE float gelu(float x) {
-  return x *
-         (0.5f + 0.5f * tanh(x * (0.79788456f + 0.03567741f * x * x)));
+  return x * (0.5f + 0.5f * tanh(x * (0.79788456f + 0.03567741f * x * x)));
 }
 TE_HOST_DEVICE float geluGrad(float x) {
   const float t = tanh(0.79788456f * x * (1.0f + 0.044715f * x * x));

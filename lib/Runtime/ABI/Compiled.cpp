@@ -1,0 +1,157 @@
+//===- Compiled.cpp - entry points that compiled code calls ---------------===//
+//
+// te_rt_plan_<name> of every kernel, expanded from te_runtime_kernels.inc, and
+// te_rt_launch. A launch that succeeds allocates nothing and touches no string.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/Runtime/te_runtime_compiled.h"
+
+#include "ABI/Objects.h"
+#include "Core/Capabilities.h"
+
+using namespace te::rt;
+
+namespace {
+
+/// Makes the first failure of a load or step the one that is reported.
+te_rt_status stick(te_rt_instance &instance, Status status) {
+  if (!instance.failure.failed())
+    instance.failure = std::move(status);
+  return report(instance.failure);
+}
+
+std::string slotPrefix(const KernelInfo &kernel, int32_t slot) {
+  return std::string(kernel.name) + " (slot " + std::to_string(slot) + "): ";
+}
+
+template <typename MakePlan>
+Status plan(te_rt_instance &instance, int32_t slot, const KernelInfo &kernel,
+            MakePlan makePlan) {
+  if (instance.phase != Phase::loading)
+    return invalid(slotPrefix(kernel, slot) +
+                   "plans can be made only inside the module's 'load'");
+  if (slot < 0 || slot >= static_cast<int32_t>(instance.slots.size()))
+    return invalid(slotPrefix(kernel, slot) +
+                   "expected a slot below the module's 'num_plans' " +
+                   std::to_string(instance.slots.size()) + ", but got " +
+                   std::to_string(slot));
+  Slot &target = instance.slots[slot];
+  if (target.plan)
+    return invalid(slotPrefix(kernel, slot) + "the slot already has a plan, '" +
+                   target.kernel->name + "'");
+  Status status = makePlan(&target.plan);
+  if (status.failed()) {
+    target.plan.reset();
+    status.message = slotPrefix(kernel, slot) + status.message;
+    return status;
+  }
+  target.kernel = &kernel;
+  return Status::ok();
+}
+
+/// The failure of a launch, described; off the path of one that works.
+[[gnu::noinline]] Status launchFailure(const te_rt_instance &instance,
+                                       int32_t slot, void *const *buffers) {
+  if (instance.phase != Phase::stepping)
+    return invalid("te_rt_launch: expected to be called inside the module's "
+                   "'step'");
+  if (slot < 0 || slot >= static_cast<int32_t>(instance.slots.size()))
+    return invalid("te_rt_launch: expected a slot below the module's "
+                   "'num_plans' " +
+                   std::to_string(instance.slots.size()) + ", but got " +
+                   std::to_string(slot));
+  const KernelInfo &kernel = *instance.slots[slot].kernel;
+  if (!buffers)
+    return invalid(slotPrefix(kernel, slot) + "'buffers' is null");
+  for (int i = 0; i < kernel.numBuffers; ++i)
+    if (kernel.buffers[i].required && !buffers[i])
+      return invalid(slotPrefix(kernel, slot) + "required buffer '" +
+                     kernel.buffers[i].name + "' is null");
+  return {TE_RT_INTERNAL, slotPrefix(kernel, slot) + "the launch was refused"};
+}
+
+bool hasRequiredBuffers(const KernelInfo &kernel, void *const *buffers) {
+  for (int i = 0; i < kernel.numBuffers; ++i)
+    if (!buffers[i] && kernel.buffers[i].required)
+      return false;
+  return true;
+}
+
+// const KernelInfo kInfo_amax = {"amax", {{"x", true}, {"amax", true}}, 2};
+#define TE_RT_IN(name) {#name, true},
+#define TE_RT_OUT(name) {#name, true},
+#define TE_RT_IN_OPT(name) {#name, false},
+#define TE_RT_OUT_OPT(name) {#name, false},
+#define TE_RT_KERNEL(kernel, parameters, buffers)                              \
+  const KernelInfo::Buffer kBuffers_##kernel[] = {buffers};                    \
+  const KernelInfo kInfo_##kernel = {#kernel, kBuffers_##kernel,               \
+                                     kernel##_buffers::count_};
+#include "TEDialect/Runtime/te_runtime_kernels.inc"
+
+} // namespace
+
+te_rt_status te_rt_launch(te_rt_instance *instance, int32_t slot,
+                          void *const *buffers) {
+  if (!instance)
+    return report(invalid("te_rt_launch: 'instance' is null"));
+  if (instance->failure.failed())
+    return report(instance->failure);
+  const auto index = static_cast<uint32_t>(slot);
+  if (instance->phase != Phase::stepping || index >= instance->slots.size() ||
+      !buffers || !hasRequiredBuffers(*instance->slots[index].kernel, buffers))
+    return guarded([&]() -> Status {
+      stick(*instance, launchFailure(*instance, slot, buffers));
+      return instance->failure;
+    });
+  const te_rt_status code = guarded([&]() -> Status {
+    Slot &target = instance->slots[index];
+    Status status = target.plan->launch(instance->stream, buffers);
+    if (status.failed())
+      status.message = slotPrefix(*target.kernel, slot) + status.message;
+    return status;
+  });
+  if (code != TE_RT_OK)
+    return stick(*instance, {code, te_rt_last_error()});
+  return TE_RT_OK;
+}
+
+// The parameters of a row are wanted twice, with and without their types, so
+// they expand to a sequence (int64_t, count)(int32_t, type) that each use walks
+// in its own way: A and B name each other until the sequence ends.
+#define TE_CLOSE_(...) __VA_ARGS__##_END
+#define TE_CLOSE(...) TE_CLOSE_(__VA_ARGS__)
+#define TE_DECLARE_A(type, name) , type name TE_DECLARE_B
+#define TE_DECLARE_B(type, name) , type name TE_DECLARE_A
+#define TE_DECLARE_A_END
+#define TE_DECLARE_B_END
+#define TE_DECLARE(sequence) TE_CLOSE(TE_DECLARE_A sequence)
+#define TE_NAME_A(type, name) name, TE_NAME_B
+#define TE_NAME_B(type, name) name, TE_NAME_A
+#define TE_NAME_A_END
+#define TE_NAME_B_END
+#define TE_NAMES(sequence) TE_CLOSE(TE_NAME_A sequence)
+
+#define TE_RT_I64(name) (int64_t, name)
+#define TE_RT_I32(name) (int32_t, name)
+#define TE_RT_F32(name) (float, name)
+#define TE_RT_KERNEL(kernel, parameters, buffers)                              \
+  te_rt_status te_rt_plan_##kernel(te_rt_instance *instance,                   \
+                                   int32_t slot TE_DECLARE(parameters)) {      \
+    if (!instance)                                                             \
+      return report(invalid("te_rt_plan_" #kernel ": 'instance' is null"));    \
+    if (instance->failure.failed())                                            \
+      return report(instance->failure);                                        \
+    const kernel##_params params = {TE_NAMES(parameters)};                     \
+    const te_rt_status code = guarded([&]() -> Status {                        \
+      return plan(*instance, slot, kInfo_##kernel,                             \
+                  [&](std::unique_ptr<Plan> *result) -> Status {               \
+                    TE_RT_RETURN_IF_FAILED(checkSupported(params));            \
+                    return instance->context->backend->plan_##kernel(params,   \
+                                                                     result);  \
+                  });                                                          \
+    });                                                                        \
+    return code == TE_RT_OK ? TE_RT_OK                                         \
+                            : stick(*instance, {code, te_rt_last_error()});    \
+  }
+#include "TEDialect/Runtime/te_runtime_kernels.inc"

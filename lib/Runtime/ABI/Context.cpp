@@ -1,0 +1,169 @@
+//===- Context.cpp - entry points on contexts, memory and errors ----------===//
+//
+// Choosing a backend is the only decision here. `auto` falls back from cuda to
+// reference only where cuda is not usable at all, and the description says so.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/Runtime/te_runtime.h"
+
+#include "ABI/Objects.h"
+
+#include <string_view>
+
+using namespace te::rt;
+
+namespace {
+
+std::string &lastError() {
+  static thread_local std::string message;
+  return message;
+}
+
+Status createBackend(std::string_view name, te_rt_context &context) {
+  if (name == "reference") {
+    context.backend = createReferenceBackend();
+    return Status::ok();
+  }
+  if (name == "cuda")
+    return createCudaBackend(&context.backend);
+  if (name != "auto")
+    return invalid("expected 'backend' to be 'reference', 'cuda' or 'auto', "
+                   "but got '" +
+                   std::string(name) + "'");
+  Status status = createCudaBackend(&context.backend);
+  if (status.code != TE_RT_UNSUPPORTED)
+    return status;
+  context.backend = createReferenceBackend();
+  context.description = "; cuda is not used: " + status.message;
+  return Status::ok();
+}
+
+/// An entry point on a context: checks the pointer, names itself in errors.
+template <typename Body>
+te_rt_status onContext(const char *function, te_rt_context *context,
+                       Body body) {
+  return guarded([&]() -> Status {
+    Status status =
+        context ? body(*context->backend) : invalid("'context' is null");
+    if (status.failed())
+      status.message = std::string(function) + ": " + status.message;
+    return status;
+  });
+}
+
+Status checkCopy(const void *to, const void *from, int64_t bytes) {
+  if (bytes < 0)
+    return invalid("expected 'bytes' to be zero or more, but got " +
+                   std::to_string(bytes));
+  if (bytes > 0 && (!to || !from))
+    return invalid(std::string("'") + (to ? "from" : "to") + "' is null");
+  return Status::ok();
+}
+
+} // namespace
+
+te_rt_status te::rt::report(const Status &status) {
+  // Out of memory for the message must not hide the code.
+  try {
+    lastError() = status.message;
+  } catch (...) {
+    lastError().clear();
+  }
+  return status.code;
+}
+
+int32_t te_rt_version(void) { return TE_RT_VERSION; }
+
+const char *te_rt_last_error(void) { return lastError().c_str(); }
+
+te_rt_status te_rt_context_create(const char *backend,
+                                  te_rt_context **context) {
+  return guarded([&]() -> Status {
+    if (!backend || !context)
+      return invalid(std::string("te_rt_context_create: '") +
+                     (backend ? "context" : "backend") + "' is null");
+    *context = nullptr;
+    auto result = std::make_unique<te_rt_context>();
+    Status status = createBackend(backend, *result);
+    if (status.failed()) {
+      status.message = "te_rt_context_create: " + status.message;
+      return status;
+    }
+    result->description = result->backend->description() + result->description;
+    *context = result.release();
+    return Status::ok();
+  });
+}
+
+void te_rt_context_destroy(te_rt_context *context) { delete context; }
+
+const char *te_rt_context_backend(const te_rt_context *context) {
+  return context ? context->backend->name() : "";
+}
+
+const char *te_rt_context_description(const te_rt_context *context) {
+  return context ? context->description.c_str() : "";
+}
+
+te_rt_status te_rt_alloc(te_rt_context *context, int64_t bytes,
+                         void **pointer) {
+  return onContext("te_rt_alloc", context, [&](Backend &backend) -> Status {
+    if (!pointer)
+      return invalid("'pointer' is null");
+    *pointer = nullptr;
+    if (bytes < 0)
+      return invalid("expected 'bytes' to be zero or more, but got " +
+                     std::to_string(bytes));
+    return backend.alloc(bytes, pointer);
+  });
+}
+
+te_rt_status te_rt_free(te_rt_context *context, void *pointer) {
+  return onContext("te_rt_free", context, [&](Backend &backend) -> Status {
+    return pointer ? backend.free(pointer) : Status::ok();
+  });
+}
+
+te_rt_status te_rt_copy_to_device(te_rt_context *context, void *to,
+                                  const void *from, int64_t bytes) {
+  return onContext("te_rt_copy_to_device", context,
+                   [&](Backend &backend) -> Status {
+                     TE_RT_RETURN_IF_FAILED(checkCopy(to, from, bytes));
+                     return backend.copyToDevice(to, from, bytes);
+                   });
+}
+
+te_rt_status te_rt_copy_to_host(te_rt_context *context, void *to,
+                                const void *from, int64_t bytes) {
+  return onContext("te_rt_copy_to_host", context,
+                   [&](Backend &backend) -> Status {
+                     TE_RT_RETURN_IF_FAILED(checkCopy(to, from, bytes));
+                     return backend.copyToHost(to, from, bytes);
+                   });
+}
+
+te_rt_status te_rt_synchronize(te_rt_context *context) {
+  return onContext("te_rt_synchronize", context,
+                   [](Backend &backend) { return backend.synchronize(); });
+}
+
+te_rt_status te_rt_timer_mark(te_rt_context *context, int32_t index) {
+  return onContext(
+      "te_rt_timer_mark", context, [&](Backend &backend) -> Status {
+        if (index != 0 && index != 1)
+          return invalid("expected 'index' to be 0 or 1, but got " +
+                         std::to_string(index));
+        return backend.timerMark(index);
+      });
+}
+
+te_rt_status te_rt_timer_elapsed_ms(te_rt_context *context,
+                                    float *milliseconds) {
+  return onContext("te_rt_timer_elapsed_ms", context,
+                   [&](Backend &backend) -> Status {
+                     if (!milliseconds)
+                       return invalid("'milliseconds' is null");
+                     return backend.timerElapsed(milliseconds);
+                   });
+}

@@ -1,0 +1,197 @@
+//===- Instance.cpp - loading and running compiled steps ------------------===//
+//
+// Loading runs the module's `load`, which fills every slot, then makes the
+// arena and one scratch region as large as the largest plan wants. Running
+// calls `step`, which enqueues; nothing is allocated any more.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/Runtime/te_runtime.h"
+
+#include "ABI/Objects.h"
+
+#include <algorithm>
+
+using namespace te::rt;
+
+namespace {
+
+Status prefixed(const char *function, Status status) {
+  if (status.failed())
+    status.message = std::string(function) + ": " + status.message;
+  return status;
+}
+
+std::string expected(const char *what, const std::string &value,
+                     const std::string &got) {
+  return std::string("expected the module's ") + what + " to be " + value +
+         ", but got " + got;
+}
+
+Status checkModule(const te_rt_module &module) {
+  auto hex = [](uint32_t value) {
+    char text[16];
+    std::snprintf(text, sizeof(text), "0x%08x", value);
+    return std::string(text);
+  };
+  if (module.magic != TE_RT_MODULE_MAGIC)
+    return invalid(
+        expected("'magic'", hex(TE_RT_MODULE_MAGIC), hex(module.magic)));
+  if (module.version != TE_RT_VERSION)
+    return invalid(expected("'version'", std::to_string(TE_RT_VERSION),
+                            std::to_string(module.version)) +
+                   "; compile it again with this runtime's release");
+  if (module.arena_bytes < 0)
+    return invalid(expected("'arena_bytes'", "zero or more",
+                            std::to_string(module.arena_bytes)));
+  if (module.num_plans < 0)
+    return invalid(expected("'num_plans'", "zero or more",
+                            std::to_string(module.num_plans)));
+  if (module.num_arguments < 0)
+    return invalid(expected("'num_arguments'", "zero or more",
+                            std::to_string(module.num_arguments)));
+  if (!module.load || !module.step)
+    return invalid(std::string("the module's '") +
+                   (module.load ? "step" : "load") + "' is null");
+  return Status::ok();
+}
+
+Status load(te_rt_instance &instance) {
+  Backend &backend = *instance.context->backend;
+  instance.slots.resize(instance.module.num_plans);
+  instance.phase = Phase::loading;
+  const te_rt_status code = instance.module.load(&instance);
+  instance.phase = Phase::idle;
+  TE_RT_RETURN_IF_FAILED(instance.failure);
+  if (code != TE_RT_OK)
+    return {code, "the module's 'load' returned status " +
+                      std::to_string(static_cast<int>(code))};
+
+  int64_t workspaceBytes = 0;
+  for (size_t i = 0; i < instance.slots.size(); ++i) {
+    if (!instance.slots[i].plan)
+      return invalid("the module's 'load' made no plan for slot " +
+                     std::to_string(i) + " of " +
+                     std::to_string(instance.slots.size()));
+    workspaceBytes =
+        std::max(workspaceBytes, instance.slots[i].plan->workspaceBytes());
+  }
+  TE_RT_RETURN_IF_FAILED(
+      backend.alloc(instance.module.arena_bytes, &instance.arena));
+  if (workspaceBytes == 0)
+    return Status::ok();
+  TE_RT_RETURN_IF_FAILED(backend.alloc(workspaceBytes, &instance.workspace));
+  for (Slot &slot : instance.slots)
+    if (slot.plan->workspaceBytes() != 0)
+      slot.plan->setWorkspace(instance.workspace);
+  return Status::ok();
+}
+
+Status checkArguments(const te_rt_instance *instance, void *const *arguments) {
+  if (!instance)
+    return invalid("'instance' is null");
+  const int32_t count = instance->module.num_arguments;
+  if (count != 0 && !arguments)
+    return invalid("'arguments' is null");
+  for (int32_t i = 0; i < count; ++i)
+    if (!arguments[i])
+      return invalid("argument " + std::to_string(i) + " of " +
+                     std::to_string(count) + " is null");
+  return Status::ok();
+}
+
+Status step(te_rt_instance &instance, void *const *arguments, void *stream) {
+  instance.failure = Status::ok();
+  instance.stream = stream;
+  instance.phase = Phase::stepping;
+  instance.module.step(&instance, static_cast<char *>(instance.arena),
+                       arguments);
+  instance.phase = Phase::idle;
+  return instance.failure;
+}
+
+/// Makes `instance.graph` the step with these arguments.
+Status capture(te_rt_instance &instance, void *const *arguments, void *stream) {
+  Backend &backend = *instance.context->backend;
+  instance.graph.reset();
+  TE_RT_RETURN_IF_FAILED(backend.beginCapture(stream));
+  Status status = step(instance, arguments, stream);
+  // A capture that was begun must be ended, whatever happened inside it.
+  std::unique_ptr<Backend::Graph> graph;
+  Status ended = backend.endCapture(stream, &graph);
+  TE_RT_RETURN_IF_FAILED(status);
+  TE_RT_RETURN_IF_FAILED(ended);
+  instance.graphArguments.assign(arguments,
+                                 arguments + instance.module.num_arguments);
+  instance.graph = std::move(graph);
+  return Status::ok();
+}
+
+} // namespace
+
+te_rt_instance::~te_rt_instance() {
+  Backend &backend = *context->backend;
+  // Enqueued work may still use what is freed here. A destructor has nobody to
+  // report to: a lost device has been reported by the call that lost it.
+  (void)backend.synchronize();
+  graph.reset();
+  slots.clear();
+  for (void *memory : {arena, workspace})
+    if (memory)
+      (void)backend.free(memory);
+}
+
+te_rt_status te_rt_instance_create(te_rt_context *context,
+                                   const te_rt_module *module,
+                                   te_rt_instance **instance) {
+  return guarded([&]() -> Status {
+    constexpr const char *kName = "te_rt_instance_create";
+    if (!context || !module || !instance)
+      return prefixed(kName, invalid(std::string("'") +
+                                     (!context  ? "context"
+                                      : !module ? "module"
+                                                : "instance") +
+                                     "' is null"));
+    *instance = nullptr;
+    TE_RT_RETURN_IF_FAILED(prefixed(kName, checkModule(*module)));
+    auto result = std::make_unique<te_rt_instance>();
+    result->context = context;
+    result->module = *module;
+    TE_RT_RETURN_IF_FAILED(prefixed(kName, load(*result)));
+    *instance = result.release();
+    return Status::ok();
+  });
+}
+
+void te_rt_instance_destroy(te_rt_instance *instance) { delete instance; }
+
+te_rt_status te_rt_instance_run(te_rt_instance *instance,
+                                void *const *arguments, void *stream) {
+  return guarded([&]() -> Status {
+    constexpr const char *kName = "te_rt_instance_run";
+    TE_RT_RETURN_IF_FAILED(
+        prefixed(kName, checkArguments(instance, arguments)));
+    if (!stream)
+      stream = instance->context->backend->defaultStream();
+    return prefixed(kName, step(*instance, arguments, stream));
+  });
+}
+
+te_rt_status te_rt_instance_run_graph(te_rt_instance *instance,
+                                      void *const *arguments) {
+  return guarded([&]() -> Status {
+    constexpr const char *kName = "te_rt_instance_run_graph";
+    TE_RT_RETURN_IF_FAILED(
+        prefixed(kName, checkArguments(instance, arguments)));
+    Backend &backend = *instance->context->backend;
+    void *stream = backend.defaultStream();
+    if (!backend.capturesGraphs())
+      return prefixed(kName, step(*instance, arguments, stream));
+    if (!instance->graph ||
+        !std::equal(instance->graphArguments.begin(),
+                    instance->graphArguments.end(), arguments))
+      TE_RT_RETURN_IF_FAILED(
+          prefixed(kName, capture(*instance, arguments, stream)));
+    return prefixed(kName, instance->graph->launch(stream));
+  });
+}

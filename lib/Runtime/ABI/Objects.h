@@ -1,0 +1,86 @@
+//===- Objects.h - what the ABI's opaque pointers point to ----------------===//
+//
+// And the two things every entry point does: turn an exception into a status,
+// and turn a Status into a return code plus this thread's message.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_ABI_OBJECTS_H
+#define TE_RUNTIME_ABI_OBJECTS_H
+
+#include "Core/Backend.h"
+
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+namespace te::rt {
+
+/// A kernel's row, for checks and messages at launch.
+struct KernelInfo {
+  struct Buffer {
+    const char *name;
+    bool required;
+  };
+  const char *name;
+  const Buffer *buffers;
+  int numBuffers;
+};
+
+/// One planned launch.
+struct Slot {
+  std::unique_ptr<Plan> plan;
+  const KernelInfo *kernel = nullptr;
+};
+
+/// What an instance is doing; planning and launching are allowed only in the
+/// module's own callbacks.
+enum class Phase { idle, loading, stepping };
+
+/// Records `status` as this thread's message and returns its code.
+te_rt_status report(const Status &status);
+
+/// Runs an entry point's body. The only place that catches.
+template <typename Body> te_rt_status guarded(Body body) noexcept {
+  try {
+    Status status = body();
+    return status.failed() ? report(status) : TE_RT_OK;
+  } catch (const std::bad_alloc &) {
+    return report({TE_RT_OUT_OF_MEMORY, "out of host memory"});
+  } catch (const std::exception &exception) {
+    return report({TE_RT_INTERNAL, exception.what()});
+  } catch (...) {
+    return report({TE_RT_INTERNAL, "unknown exception"});
+  }
+}
+
+inline Status invalid(std::string message) {
+  return {TE_RT_INVALID_ARGUMENT, std::move(message)};
+}
+
+} // namespace te::rt
+
+struct te_rt_context {
+  std::unique_ptr<te::rt::Backend> backend;
+  std::string description;
+};
+
+struct te_rt_instance {
+  te_rt_context *context;
+  te_rt_module module;
+  std::vector<te::rt::Slot> slots;
+  void *arena = nullptr;
+  void *workspace = nullptr;
+  void *stream = nullptr;
+  te::rt::Phase phase = te::rt::Phase::idle;
+  /// First failure of the running load or step.
+  te::rt::Status failure;
+  std::unique_ptr<te::rt::Backend::Graph> graph;
+  /// The pointers `graph` was captured with.
+  std::vector<void *> graphArguments;
+
+  ~te_rt_instance();
+};
+
+#endif // TE_RUNTIME_ABI_OBJECTS_H

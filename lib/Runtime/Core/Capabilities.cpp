@@ -1,0 +1,329 @@
+//===- Capabilities.cpp - what may be planned, on every backend -----------===//
+//
+// See Capabilities.h. Each rule is a list of named checks; the first that does
+// not hold is the answer.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Core/Capabilities.h"
+
+#include "Core/Math.h"
+
+#include <initializer_list>
+
+namespace te::rt {
+
+namespace {
+
+const char *const kTypeNames[] = {"f32",      "bf16",   "f16",
+                                  "f8E4M3FN", "f8E5M2", "i32"};
+const char *const kSchemeNames[] = {"per_tensor", "block_1x128",
+                                    "block_128x128"};
+
+std::string typeName(int32_t type) {
+  return type >= 0 && type <= TE_RT_I32 ? kTypeNames[type]
+                                        : std::to_string(type);
+}
+std::string schemeName(int32_t scheme) {
+  return scheme >= 0 && scheme <= TE_RT_BLOCK_128X128 ? kSchemeNames[scheme]
+                                                      : std::to_string(scheme);
+}
+
+/// Collects the first violation.
+class Checks {
+public:
+  Checks &type(const char *name, int32_t value,
+               std::initializer_list<int32_t> allowed) {
+    std::string list;
+    for (int32_t each : allowed) {
+      if (each == value)
+        return *this;
+      list += (list.empty() ? "" : ", ") + typeName(each);
+    }
+    return expected(std::string("'") + name + "' to be one of " + list,
+                    typeName(value));
+  }
+  Checks &wide(const char *name, int32_t value) {
+    return type(name, value, {TE_RT_F32, TE_RT_BF16, TE_RT_F16});
+  }
+  Checks &fp8(const char *name, int32_t value) {
+    return type(name, value, {TE_RT_F8E4M3FN, TE_RT_F8E5M2});
+  }
+  Checks &size(const char *name, int64_t value) {
+    return value >= 0
+               ? *this
+               : expected(std::string("'") + name + "' to be zero or more",
+                          std::to_string(value));
+  }
+  Checks &positive(const char *name, int64_t value) {
+    return value > 0 ? *this
+                     : expected(std::string("'") + name + "' to be one or more",
+                                std::to_string(value));
+  }
+  Checks &multiple(const char *name, int64_t value, int64_t of) {
+    return value % of == 0
+               ? *this
+               : expected(std::string("'") + name + "' to be a multiple of " +
+                              std::to_string(of),
+                          std::to_string(value));
+  }
+  Checks &flag(const char *name, int32_t value) {
+    return value == 0 || value == 1
+               ? *this
+               : expected(std::string("'") + name + "' to be 0 or 1",
+                          std::to_string(value));
+  }
+  Checks &scheme(const char *name, int32_t value, int32_t from, int32_t to) {
+    return value >= from && value <= to
+               ? *this
+               : expected(std::string("'") + name + "' to be " +
+                              schemeName(from) + " to " + schemeName(to),
+                          schemeName(value));
+  }
+  Checks &activation(int32_t kind) {
+    return kind == TE_RT_GELU || kind == TE_RT_SILU || kind == TE_RT_RELU ||
+                   kind == TE_RT_SWIGLU
+               ? *this
+               : expected("'kind' to be gelu (0), silu (1), relu (2) or "
+                          "swiglu (16)",
+                          std::to_string(kind));
+  }
+  /// Zero or a positive finite number.
+  Checks &nonNegative(const char *name, float value) {
+    return value >= 0.0f && value <= 3.402823466e+38f
+               ? *this
+               : expected(std::string("'") + name +
+                              "' to be finite and zero or more",
+                          std::to_string(value));
+  }
+  Checks &area(const char *names, int64_t rows, int64_t cols) {
+    int64_t bytes;
+    return !__builtin_mul_overflow(rows, cols, &bytes) &&
+                   !__builtin_mul_overflow(bytes, 16, &bytes)
+               ? *this
+               : expected(std::string(names) + " to fit in memory",
+                          std::to_string(rows) + " and " +
+                              std::to_string(cols));
+  }
+  Checks &require(bool holds, const char *what, const std::string &got,
+                  te_rt_status code = TE_RT_INVALID_ARGUMENT) {
+    return holds ? *this : expected(what, got, code);
+  }
+
+  operator Status() const { return status; }
+
+private:
+  Checks &expected(const std::string &what, const std::string &got,
+                   te_rt_status code = TE_RT_INVALID_ARGUMENT) {
+    if (!status.failed())
+      status = Status(code, "expected " + what + ", but got " + got);
+    return *this;
+  }
+
+  Status status;
+};
+
+Checks matrix(int64_t rows, int64_t cols) {
+  Checks checks;
+  checks.size("rows", rows)
+      .size("cols", cols)
+      .area("'rows' and 'cols'", rows, cols);
+  return checks;
+}
+
+template <typename Params> Checks checkActivation(const Params &p) {
+  return matrix(p.rows, p.cols).wide("type", p.type).activation(p.kind);
+}
+template <typename Params> Checks checkActivationQuantize(const Params &p) {
+  return checkActivation(p)
+      .fp8("fp8_type", p.fp8_type)
+      .flag("pow2_scales", p.pow2_scales)
+      .nonNegative("amax_epsilon", p.amax_epsilon);
+}
+template <typename Params> Checks checkEmbedding(const Params &p) {
+  return Checks()
+      .size("tokens", p.tokens)
+      .size("vocab", p.vocab)
+      .size("hidden", p.hidden)
+      .area("'tokens' and 'hidden'", p.tokens, p.hidden)
+      .area("'vocab' and 'hidden'", p.vocab, p.hidden)
+      .wide("type", p.type);
+}
+template <typename Params> Checks checkCrossEntropy(const Params &p) {
+  return Checks()
+      .size("tokens", p.tokens)
+      .positive("vocab", p.vocab)
+      .area("'tokens' and 'vocab'", p.tokens, p.vocab)
+      .wide("type", p.type);
+}
+
+} // namespace
+
+Status checkSupported(const activation_params &p) { return checkActivation(p); }
+Status checkSupported(const activation_backward_params &p) {
+  return checkActivation(p);
+}
+Status checkSupported(const activation_backward_quantize_block_params &p) {
+  return checkActivationQuantize(p);
+}
+Status checkSupported(const activation_quantize_block_params &p) {
+  return checkActivationQuantize(p);
+}
+
+Status checkSupported(const adamw_params &p) {
+  return Checks()
+      .size("count", p.count)
+      .wide("param_type", p.param_type)
+      .wide("grad_type", p.grad_type);
+}
+Status checkSupported(const sgd_params &p) {
+  return Checks()
+      .size("count", p.count)
+      .wide("param_type", p.param_type)
+      .wide("grad_type", p.grad_type);
+}
+
+Status checkSupported(const all_reduce_max_params &p) {
+  return Checks().size("count", p.count);
+}
+Status checkSupported(const amax_params &p) {
+  return Checks().size("count", p.count).wide("type", p.type);
+}
+Status checkSupported(const bias_grad_params &p) {
+  return matrix(p.rows, p.cols)
+      .wide("type", p.type)
+      .wide("out_type", p.out_type);
+}
+Status checkSupported(const compute_scale_params &p) {
+  return Checks()
+      .fp8("fp8_type", p.fp8_type)
+      .flag("pow2_scales", p.pow2_scales)
+      .nonNegative("amax_epsilon", p.amax_epsilon);
+}
+Status checkSupported(const copy_params &p) {
+  return Checks().size("bytes", p.bytes);
+}
+
+Status checkSupported(const cross_entropy_params &p) {
+  return checkCrossEntropy(p);
+}
+Status checkSupported(const cross_entropy_backward_params &p) {
+  return checkCrossEntropy(p);
+}
+
+Status checkSupported(const dequantize_params &p) {
+  return matrix(p.rows, p.cols)
+      .fp8("fp8_type", p.fp8_type)
+      .scheme("scheme", p.scheme, TE_RT_PER_TENSOR, TE_RT_BLOCK_128X128)
+      .flag("axis", p.axis)
+      .wide("out_type", p.out_type);
+}
+Status checkSupported(const embedding_params &p) { return checkEmbedding(p); }
+Status checkSupported(const embedding_backward_params &p) {
+  return checkEmbedding(p);
+}
+Status checkSupported(const fill_params &p) {
+  return Checks().size("count", p.count).wide("type", p.type);
+}
+
+Status checkSupported(const matmul_params &p) {
+  // cuBLASLt multiplies one input type into that type or into f32.
+  return Checks()
+      .size("m", p.m)
+      .size("n", p.n)
+      .size("k", p.k)
+      .area("'m' and 'n'", p.m, p.n)
+      .area("'m' and 'k'", p.m, p.k)
+      .area("'n' and 'k'", p.n, p.k)
+      .flag("trans_a", p.trans_a)
+      .flag("trans_b", p.trans_b)
+      .wide("type", p.type)
+      .type("out_type", p.out_type, {p.type, TE_RT_F32});
+}
+
+Status checkSupported(const pointwise_params &p) {
+  const bool known = (p.op >= TE_RT_ADD && p.op <= TE_RT_MIN) ||
+                     (p.op >= TE_RT_CAST && p.op <= TE_RT_SQRT);
+  return Checks()
+      .size("count", p.count)
+      .require(known, "'op' to be a te_rt_pointwise_op", std::to_string(p.op))
+      .wide("type", p.type)
+      .wide("out_type", p.out_type);
+}
+
+Status checkSupported(const quantize_block_params &p) {
+  return matrix(p.rows, p.cols)
+      .wide("type", p.type)
+      .fp8("fp8_type", p.fp8_type)
+      .scheme("scheme", p.scheme, TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128)
+      .flag("pow2_scales", p.pow2_scales)
+      .nonNegative("amax_epsilon", p.amax_epsilon);
+}
+Status checkSupported(const quantize_tensor_params &p) {
+  return matrix(p.rows, p.cols)
+      .wide("type", p.type)
+      .fp8("fp8_type", p.fp8_type);
+}
+
+Status checkSupported(const rms_norm_params &p) {
+  return matrix(p.rows, p.cols)
+      .wide("type", p.type)
+      .nonNegative("epsilon", p.epsilon)
+      .flag("zero_centered", p.zero_centered);
+}
+Status checkSupported(const rms_norm_backward_params &p) {
+  return matrix(p.rows, p.cols)
+      .wide("type", p.type)
+      .flag("zero_centered", p.zero_centered);
+}
+
+Status checkSupported(const scaled_matmul_params &p) {
+  const bool block =
+      p.a_scheme != TE_RT_PER_TENSOR || p.b_scheme != TE_RT_PER_TENSOR;
+  const std::string types = typeName(p.a_type) + " and " + typeName(p.b_type);
+  const std::string schemes =
+      schemeName(p.a_scheme) + " and " + schemeName(p.b_scheme);
+  Checks checks;
+  checks.size("m", p.m)
+      .size("n", p.n)
+      .size("k", p.k)
+      .area("'m' and 'n'", p.m, p.n)
+      .area("'m' and 'k'", p.m, p.k)
+      .area("'n' and 'k'", p.n, p.k)
+      .fp8("a_type", p.a_type)
+      .fp8("b_type", p.b_type)
+      .scheme("a_scheme", p.a_scheme, TE_RT_PER_TENSOR, TE_RT_BLOCK_128X128)
+      .scheme("b_scheme", p.b_scheme, TE_RT_PER_TENSOR, TE_RT_BLOCK_128X128)
+      .wide("out_type", p.out_type)
+      .flag("fast_accumulation", p.fast_accumulation)
+      .require(p.a_type == TE_RT_F8E4M3FN || p.b_type == TE_RT_F8E4M3FN,
+               "at least one operand of type f8E4M3FN (the tensor core has no "
+               "product of two f8E5M2)",
+               types, TE_RT_UNSUPPORTED)
+      .require((p.a_scheme == TE_RT_PER_TENSOR) ==
+                   (p.b_scheme == TE_RT_PER_TENSOR),
+               "both operands or neither to have per_tensor scales", schemes,
+               TE_RT_UNSUPPORTED)
+      .require(p.a_scheme != TE_RT_BLOCK_128X128 ||
+                   p.b_scheme != TE_RT_BLOCK_128X128,
+               "at least one block operand to be block_1x128", schemes,
+               TE_RT_UNSUPPORTED)
+      .require(!block || p.fast_accumulation == 0,
+               "'fast_accumulation' to be 0 for block scales",
+               std::to_string(p.fast_accumulation), TE_RT_UNSUPPORTED)
+      .multiple("k", p.k, 16)
+      .multiple("n", p.n, 8);
+  if (p.a_scheme == TE_RT_BLOCK_1X128)
+    checks.multiple("m", p.m, 8);
+  return checks;
+}
+
+Status checkSupported(const transpose_scaled_params &p) {
+  return matrix(p.rows, p.cols)
+      .require(p.scheme == TE_RT_PER_TENSOR || p.scheme == TE_RT_BLOCK_128X128,
+               "'scheme' to be per_tensor or block_128x128 (others have no "
+               "exact transpose)",
+               schemeName(p.scheme));
+}
+
+} // namespace te::rt

@@ -1,0 +1,26 @@
+//===- Capabilities.h - what may be planned, on every backend -------------===//
+//
+// One rule per kernel, checked by the ABI layer before a backend is asked. A
+// rule is as narrow as the narrowest backend, so a step that loads on the
+// reference backend is a step the hardware can run: what only cuBLASLt refuses
+// (an operand pair, a size that is not a multiple of 16) is refused here.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_CORE_CAPABILITIES_H
+#define TE_RUNTIME_CORE_CAPABILITIES_H
+
+#include "Core/Kernels.h"
+#include "Core/Status.h"
+
+namespace te::rt {
+
+// TE_RT_INVALID_ARGUMENT or TE_RT_UNSUPPORTED where a kernel cannot run with
+// these parameters on some backend; the message has no kernel name yet.
+#define TE_RT_KERNEL(name, parameters, buffers)                                \
+  Status checkSupported(const name##_params &params);
+#include "TEDialect/Runtime/te_runtime_kernels.inc"
+
+} // namespace te::rt
+
+#endif // TE_RUNTIME_CORE_CAPABILITIES_H

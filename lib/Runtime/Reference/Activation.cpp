@@ -1,0 +1,114 @@
+//===- Activation.cpp - activations on the reference backend --------------===//
+//
+// Gated kinds read a row as [first | second] and give act(first) * second; the
+// others have no second half. The fused forms quantise exactly what the unfused
+// ones would have stored.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Reference/Reference.h"
+
+#include <vector>
+
+namespace te::rt::reference {
+
+namespace {
+
+/// Columns of x for `cols` columns of y.
+int64_t inputCols(int32_t kind, int64_t cols) {
+  return isGated(kind) ? 2 * cols : cols;
+}
+
+/// y as f32 values that `type` holds exactly.
+template <typename Params>
+std::vector<float> forward(const Params &p, const void *x) {
+  const int64_t width = inputCols(p.kind, p.cols);
+  std::vector<float> y(p.rows * p.cols);
+  parallelFor(p.rows, p.rows * p.cols * 64, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r)
+      for (int64_t c = 0; c < p.cols; ++c) {
+        float value = math::activation(p.kind, load(x, r * width + c, p.type));
+        if (isGated(p.kind))
+          value *= load(x, r * width + p.cols + c, p.type);
+        uint32_t stored;
+        y[r * p.cols + c] = store(&stored, 0, value, p.type);
+      }
+  });
+  return y;
+}
+
+/// dx, likewise.
+template <typename Params>
+std::vector<float> backward(const Params &p, const void *dy, const void *x) {
+  const int64_t width = inputCols(p.kind, p.cols);
+  std::vector<float> dx(p.rows * width);
+  parallelFor(p.rows, p.rows * width * 64, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r)
+      for (int64_t c = 0; c < p.cols; ++c) {
+        const float first = load(x, r * width + c, p.type);
+        const float grad = load(dy, r * p.cols + c, p.type);
+        float value = math::activationGrad(p.kind, first) * grad;
+        uint32_t stored;
+        if (isGated(p.kind)) {
+          value *= load(x, r * width + p.cols + c, p.type);
+          dx[r * width + p.cols + c] =
+              store(&stored, 0, math::activation(p.kind, first) * grad, p.type);
+        }
+        dx[r * width + c] = store(&stored, 0, value, p.type);
+      }
+  });
+  return dx;
+}
+
+void writeWithAmax(const std::vector<float> &values, int32_t type, void *out,
+                   void *amax) {
+  float result = 0.0f;
+  for (size_t i = 0; i < values.size(); ++i)
+    result = maxMagnitude(result, store(out, i, values[i], type));
+  if (amax)
+    *static_cast<float *>(amax) = result;
+}
+
+template <typename Params>
+void quantize(const Params &p, int64_t cols, const std::vector<float> &values,
+              const BlockOutputs &out) {
+  quantizeBlocks(
+      p.rows, cols,
+      {p.type, p.fp8_type, TE_RT_BLOCK_1X128, p.pow2_scales != 0,
+       p.amax_epsilon},
+      [&](int64_t r, int64_t c) { return values[r * cols + c]; }, out);
+}
+
+} // namespace
+
+void activation(const activation_params &p, void *const *buffers) {
+  namespace b = activation_buffers;
+  writeWithAmax(forward(p, buffers[b::x]), p.type, buffers[b::y],
+                buffers[b::amax]);
+}
+
+void activation_backward(const activation_backward_params &p,
+                         void *const *buffers) {
+  namespace b = activation_backward_buffers;
+  writeWithAmax(backward(p, buffers[b::dy], buffers[b::x]), p.type,
+                buffers[b::dx], buffers[b::amax]);
+}
+
+void activation_quantize_block(const activation_quantize_block_params &p,
+                               void *const *buffers) {
+  namespace b = activation_quantize_block_buffers;
+  quantize(p, p.cols, forward(p, buffers[b::x]),
+           {buffers[b::row], buffers[b::row_scale], buffers[b::col],
+            buffers[b::col_scale]});
+}
+
+void activation_backward_quantize_block(
+    const activation_backward_quantize_block_params &p, void *const *buffers) {
+  namespace b = activation_backward_quantize_block_buffers;
+  quantize(p, inputCols(p.kind, p.cols),
+           backward(p, buffers[b::dy], buffers[b::x]),
+           {buffers[b::row], buffers[b::row_scale], buffers[b::col],
+            buffers[b::col_scale]});
+}
+
+} // namespace te::rt::reference

@@ -1,0 +1,178 @@
+//===- Cast.cpp - quantisation on the reference backend -------------------===//
+//
+// A value is converted to f32 exactly, multiplied by its f32 scale with one
+// rounding and rounded to 8 bits; nothing else happens to it. What the schemes
+// differ in is which values share a scale, and where that scale is stored.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Reference/Reference.h"
+
+#include <cstring>
+#include <vector>
+
+namespace te::rt::reference {
+
+namespace {
+
+constexpr int64_t kBlock = 128;
+
+uint8_t toFp8(float value, int32_t type) {
+  return type == TE_RT_F8E4M3FN ? floatToE4M3(value) : floatToE5M2(value);
+}
+
+/// Where the scale of a stored element is: `outer` and `inner` are its storage
+/// coordinates, inner running along the contraction axis.
+struct ScaleLayout {
+  ScaleLayout(int32_t scheme, int64_t outer, int64_t inner) : scheme(scheme) {
+    if (scheme == TE_RT_PER_TENSOR)
+      rows = stride = 1;
+    else if (scheme == TE_RT_BLOCK_1X128)
+      rows = ceilDiv(inner, kBlock), stride = roundUp(outer, 4);
+    else
+      rows = ceilDiv(outer, kBlock),
+      stride = roundUp(ceilDiv(inner, kBlock), 4);
+  }
+  int64_t index(int64_t outer, int64_t inner) const {
+    if (scheme == TE_RT_PER_TENSOR)
+      return 0;
+    if (scheme == TE_RT_BLOCK_1X128)
+      return inner / kBlock * stride + outer;
+    return outer / kBlock * stride + inner / kBlock;
+  }
+  int64_t size() const { return rows * stride; }
+
+  int32_t scheme;
+  int64_t rows, stride;
+};
+
+/// One usage: values at(outer, inner) stored as [outer, inner].
+template <typename At>
+void quantizeUsage(int64_t outer, int64_t inner, const BlockRecipe &recipe,
+                   At at, uint8_t *data, float *scaleInv) {
+  const ScaleLayout layout(recipe.scheme, outer, inner);
+  if (scaleInv)
+    std::memset(scaleInv, 0, layout.size() * sizeof(float));
+  const int64_t blockRows = recipe.scheme == TE_RT_BLOCK_1X128 ? 1 : kBlock;
+  parallelFor(ceilDiv(outer, blockRows), outer * inner * 16,
+              [&](int64_t begin, int64_t end) {
+                for (int64_t o0 = begin * blockRows;
+                     o0 < std::min(outer, end * blockRows); o0 += blockRows) {
+                  const int64_t o1 = std::min(outer, o0 + blockRows);
+                  for (int64_t i0 = 0; i0 < inner; i0 += kBlock) {
+                    const int64_t i1 = std::min(inner, i0 + kBlock);
+                    float amax = 0.0f;
+                    for (int64_t o = o0; o < o1; ++o)
+                      for (int64_t i = i0; i < i1; ++i)
+                        amax = maxMagnitude(amax, at(o, i));
+                    const float scale = math::computeScale(
+                        amax, math::maxFinite(recipe.fp8Type), recipe.pow2,
+                        recipe.epsilon, math::maxFinite(recipe.type));
+                    if (scaleInv)
+                      scaleInv[layout.index(o0, i0)] = 1.0f / scale;
+                    for (int64_t o = o0; data && o < o1; ++o)
+                      for (int64_t i = i0; i < i1; ++i)
+                        data[o * inner + i] =
+                            toFp8(at(o, i) * scale, recipe.fp8Type);
+                  }
+                }
+              });
+}
+
+} // namespace
+
+void quantizeBlocks(int64_t rows, int64_t cols, const BlockRecipe &recipe,
+                    const std::function<float(int64_t, int64_t)> &at,
+                    const BlockOutputs &out) {
+  if (out.row || out.rowScale)
+    quantizeUsage(rows, cols, recipe, at, static_cast<uint8_t *>(out.row),
+                  static_cast<float *>(out.rowScale));
+  if (out.col || out.colScale)
+    quantizeUsage(
+        cols, rows, recipe, [&](int64_t c, int64_t r) { return at(r, c); },
+        static_cast<uint8_t *>(out.col), static_cast<float *>(out.colScale));
+}
+
+void quantize_block(const quantize_block_params &p, void *const *buffers) {
+  namespace b = quantize_block_buffers;
+  const void *x = buffers[b::x];
+  quantizeBlocks(
+      p.rows, p.cols,
+      {p.type, p.fp8_type, p.scheme, p.pow2_scales != 0, p.amax_epsilon},
+      [&](int64_t r, int64_t c) { return load(x, r * p.cols + c, p.type); },
+      {buffers[b::row], buffers[b::row_scale], buffers[b::col],
+       buffers[b::col_scale]});
+}
+
+void quantize_tensor(const quantize_tensor_params &p, void *const *buffers) {
+  namespace b = quantize_tensor_buffers;
+  const void *x = buffers[b::x];
+  const float scale = *static_cast<const float *>(buffers[b::scale]);
+  auto *row = static_cast<uint8_t *>(buffers[b::row]);
+  auto *col = static_cast<uint8_t *>(buffers[b::col]);
+  for (int64_t r = 0; r < p.rows; ++r)
+    for (int64_t c = 0; c < p.cols; ++c) {
+      const uint8_t q =
+          toFp8(load(x, r * p.cols + c, p.type) * scale, p.fp8_type);
+      if (row)
+        row[r * p.cols + c] = q;
+      if (col)
+        col[c * p.rows + r] = q;
+    }
+  for (void *scaleInv : {buffers[b::row_scale], buffers[b::col_scale]})
+    if (scaleInv)
+      *static_cast<float *>(scaleInv) = 1.0f / scale;
+}
+
+void amax(const amax_params &p, void *const *buffers) {
+  float result = 0.0f;
+  for (int64_t i = 0; i < p.count; ++i)
+    result = maxMagnitude(result, load(buffers[amax_buffers::x], i, p.type));
+  *static_cast<float *>(buffers[amax_buffers::amax]) = result;
+}
+
+void compute_scale(const compute_scale_params &p, void *const *buffers) {
+  namespace b = compute_scale_buffers;
+  const float amax = *static_cast<const float *>(buffers[b::amax]);
+  *static_cast<float *>(buffers[b::scale]) =
+      math::computeScale(amax, math::maxFinite(p.fp8_type), p.pow2_scales != 0,
+                         p.amax_epsilon, math::kFloatMax);
+}
+
+void dequantize(const dequantize_params &p, void *const *buffers) {
+  namespace b = dequantize_buffers;
+  const bool transposed = p.axis == 0;
+  const int64_t outer = transposed ? p.cols : p.rows;
+  const int64_t inner = transposed ? p.rows : p.cols;
+  const ScaleLayout layout(p.scheme, outer, inner);
+  const auto *scale = static_cast<const float *>(buffers[b::scale]);
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < inner; ++i) {
+      const float q = load(buffers[b::data], o * inner + i, p.fp8_type);
+      store(buffers[b::out], transposed ? i * outer + o : o * inner + i,
+            q * scale[layout.index(o, i)], p.out_type);
+    }
+}
+
+void transpose_scaled(const transpose_scaled_params &p, void *const *buffers) {
+  namespace b = transpose_scaled_buffers;
+  const auto *data = static_cast<const uint8_t *>(buffers[b::data]);
+  const auto *scale = static_cast<const float *>(buffers[b::scale]);
+  auto *outData = static_cast<uint8_t *>(buffers[b::out_data]);
+  auto *outScale = static_cast<float *>(buffers[b::out_scale]);
+  for (int64_t r = 0; r < p.rows; ++r)
+    for (int64_t c = 0; c < p.cols; ++c)
+      outData[c * p.rows + r] = data[r * p.cols + c];
+  if (p.scheme == TE_RT_PER_TENSOR) {
+    *outScale = *scale;
+    return;
+  }
+  const ScaleLayout from(p.scheme, p.rows, p.cols),
+      to(p.scheme, p.cols, p.rows);
+  std::memset(outScale, 0, to.size() * sizeof(float));
+  for (int64_t r = 0; r < p.rows; r += kBlock)
+    for (int64_t c = 0; c < p.cols; c += kBlock)
+      outScale[to.index(c, r)] = scale[from.index(r, c)];
+}
+
+} // namespace te::rt::reference

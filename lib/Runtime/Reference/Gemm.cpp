@@ -1,0 +1,155 @@
+//===- Gemm.cpp - matrix products on the reference backend ----------------===//
+//
+// Every element of the result is a sum over k in increasing order, each product
+// and each sum rounded to f32. Both operands are converted to f32 panels first;
+// then kTile columns of a few rows at a time are accumulated, which changes the
+// order of the work but of no element's sum. Rows are split over threads.
+//
+// Block-scaled operands: the sum of one 128-wide slice of k is made apart as P,
+// then acc = fma(rn(P * first), second, acc) with the scales in the order that
+// the hardware applies them (see `scaled_matmul`).
+//
+//===----------------------------------------------------------------------===//
+
+#include "Reference/Reference.h"
+
+#include <vector>
+
+namespace te::rt::reference {
+
+namespace {
+
+constexpr int64_t kSlice = 128, kTile = 32, kRows = 4;
+
+/// The [k, n] panel of an operand stored [n, k], or [k, n] when `transposed`.
+std::vector<float> loadPanel(const void *data, int64_t n, int64_t k,
+                             bool transposed, int32_t type) {
+  std::vector<float> panel(n * k);
+  parallelFor(k, n * k * 4, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      for (int64_t j = 0; j < n; ++j)
+        panel[i * n + j] = load(data, transposed ? i * n + j : j * k + i, type);
+  });
+  return panel;
+}
+
+/// acc[kRows][kTile] += A[rows, k0..k1] * B[k0..k1, tile], in order of k.
+/// `a` is [k, m] and points at the first row, `b` is [k, n] and points at the
+/// first column.
+void accumulate(const float *a, int64_t m, const float *b, int64_t n,
+                int64_t k0, int64_t k1, float (&acc)[kRows][kTile]) {
+  for (int64_t k = k0; k < k1; ++k)
+    for (int64_t i = 0; i < kRows; ++i)
+      for (int64_t j = 0; j < kTile; ++j)
+        acc[i][j] += a[k * m + i] * b[k * n + j];
+}
+
+/// Panels padded to whole tiles, so that `accumulate` has constant bounds.
+std::vector<float> padColumns(const std::vector<float> &panel, int64_t n,
+                              int64_t k, int64_t padded) {
+  std::vector<float> result(k * padded, 0.0f);
+  for (int64_t i = 0; i < k; ++i)
+    std::copy_n(&panel[i * n], n, &result[i * padded]);
+  return result;
+}
+
+/// Computes every sum and hands it over: slice(acc, partial, i, j, slice) folds
+/// the sum of one slice of k into an element, finish(i, j, acc) stores it.
+template <typename Fold, typename Finish>
+void multiply(const std::vector<float> &a, const std::vector<float> &b,
+              int64_t m, int64_t n, int64_t k, int64_t slice, Fold fold,
+              Finish finish) {
+  const int64_t mPadded = roundUp(m, kRows), nPadded = roundUp(n, kTile);
+  const std::vector<float> aPanel = padColumns(a, m, k, mPadded);
+  const std::vector<float> bPanel = padColumns(b, n, k, nPadded);
+  parallelFor(mPadded / kRows, m * n * k, [&](int64_t begin, int64_t end) {
+    for (int64_t j0 = 0; j0 < n; j0 += kTile)
+      for (int64_t i0 = begin * kRows; i0 < end * kRows; i0 += kRows) {
+        float acc[kRows][kTile] = {};
+        for (int64_t k0 = 0; k0 < k; k0 += slice) {
+          float partial[kRows][kTile] = {};
+          accumulate(&aPanel[i0], mPadded, &bPanel[j0], nPadded, k0,
+                     std::min(k, k0 + slice), partial);
+          for (int64_t i = 0; i < std::min(kRows, m - i0); ++i)
+            for (int64_t j = 0; j < std::min(kTile, n - j0); ++j)
+              acc[i][j] = fold(acc[i][j], partial[i][j], i0 + i, j0 + j, k0);
+        }
+        for (int64_t i = 0; i < std::min(kRows, m - i0); ++i)
+          for (int64_t j = 0; j < std::min(kTile, n - j0); ++j)
+            finish(i0 + i, j0 + j, acc[i][j]);
+      }
+  });
+}
+
+} // namespace
+
+void matmul(const matmul_params &p, void *const *buffers) {
+  namespace b = matmul_buffers;
+  const auto lhs = loadPanel(buffers[b::a], p.m, p.k, p.trans_a != 0, p.type);
+  const auto rhs = loadPanel(buffers[b::b], p.n, p.k, p.trans_b != 0, p.type);
+  multiply(
+      lhs, rhs, p.m, p.n, p.k, std::max<int64_t>(p.k, 1),
+      [](float, float partial, int64_t, int64_t, int64_t) { return partial; },
+      [&](int64_t i, int64_t j, float sum) {
+        if (buffers[b::bias])
+          sum += load(buffers[b::bias], j, p.type);
+        if (buffers[b::c])
+          sum += load(buffers[b::c], i * p.n + j, p.out_type);
+        store(buffers[b::out], i * p.n + j, sum, p.out_type);
+      });
+}
+
+void scaled_matmul(const scaled_matmul_params &p, void *const *buffers) {
+  namespace b = scaled_matmul_buffers;
+  const auto lhs = loadPanel(buffers[b::a], p.m, p.k, false, p.a_type);
+  const auto rhs = loadPanel(buffers[b::b], p.n, p.k, false, p.b_type);
+  const auto *aScale = static_cast<const float *>(buffers[b::a_scale]);
+  const auto *bScale = static_cast<const float *>(buffers[b::b_scale]);
+  auto bias = [&](int64_t j, float sum) {
+    return buffers[b::bias] ? sum + load(buffers[b::bias], j, TE_RT_BF16) : sum;
+  };
+
+  if (p.a_scheme == TE_RT_PER_TENSOR) {
+    const float alpha = *aScale * *bScale;
+    multiply(
+        lhs, rhs, p.m, p.n, p.k, std::max<int64_t>(p.k, 1),
+        [](float, float partial, int64_t, int64_t, int64_t) { return partial; },
+        [&](int64_t i, int64_t j, float sum) {
+          float value = bias(j, alpha * sum);
+          if (buffers[b::c])
+            value += load(buffers[b::c], i * p.n + j, p.out_type);
+          store(buffers[b::out], i * p.n + j, value, p.out_type);
+        });
+    return;
+  }
+
+  const int64_t slices4 = roundUp(ceilDiv(p.k, kSlice), 4);
+  auto scale = [&](const float *scales, int32_t scheme, int64_t outer,
+                   int64_t row, int64_t slice) {
+    return scheme == TE_RT_BLOCK_1X128 ? scales[slice * roundUp(outer, 4) + row]
+                                       : scales[row / kSlice * slices4 + slice];
+  };
+  // The hardware multiplies by the finer scale first where one is 128x128, and
+  // by that of `a` where both are 1x128.
+  const bool bFirst = p.a_scheme == TE_RT_BLOCK_128X128;
+  multiply(
+      lhs, rhs, p.m, p.n, p.k, kSlice,
+      [&](float acc, float partial, int64_t i, int64_t j, int64_t k0) {
+        const float sa = scale(aScale, p.a_scheme, p.m, i, k0 / kSlice);
+        const float sb = scale(bScale, p.b_scheme, p.n, j, k0 / kSlice);
+        return bFirst ? std::fma(partial * sb, sa, acc)
+                      : std::fma(partial * sa, sb, acc);
+      },
+      [&](int64_t i, int64_t j, float sum) {
+        const int64_t at = i * p.n + j;
+        // `c` is added to the rounded product, as cuBLASLt does.
+        const float previous =
+            buffers[b::c] ? load(buffers[b::c], at, p.out_type) : 0.0f;
+        const float rounded =
+            store(buffers[b::out], at, bias(j, sum), p.out_type);
+        if (buffers[b::c])
+          store(buffers[b::out], at, rounded + previous, p.out_type);
+      });
+}
+
+} // namespace te::rt::reference

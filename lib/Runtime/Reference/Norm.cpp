@@ -1,0 +1,87 @@
+//===- Norm.cpp - normalisation and bias gradients ------------------------===//
+//
+// Row statistics are lane sums, column sums are chunk sums: see the head of
+// te_runtime_kernels.inc.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Reference/Reference.h"
+
+#include <vector>
+
+namespace te::rt::reference {
+
+namespace {
+
+std::vector<float> loadGamma(const void *gamma, int64_t cols, int32_t type,
+                             int32_t zeroCentered) {
+  std::vector<float> g(cols);
+  for (int64_t c = 0; c < cols; ++c)
+    g[c] = zeroCentered ? load(gamma, c, type) + 1.0f : load(gamma, c, type);
+  return g;
+}
+
+} // namespace
+
+void rms_norm(const rms_norm_params &p, void *const *buffers) {
+  namespace b = rms_norm_buffers;
+  const auto g = loadGamma(buffers[b::gamma], p.cols, p.type, p.zero_centered);
+  auto *rsigma = static_cast<float *>(buffers[b::rsigma]);
+  float amax = 0.0f;
+  for (int64_t r = 0; r < p.rows; ++r) {
+    auto x = [&](int64_t c) {
+      return load(buffers[b::x], r * p.cols + c, p.type);
+    };
+    const float sum = laneSum(p.cols, [&](float acc, int64_t c) {
+      return std::fma(x(c), x(c), acc);
+    });
+    rsigma[r] = math::rsigma(sum, p.cols, p.epsilon);
+    for (int64_t c = 0; c < p.cols; ++c)
+      amax = maxMagnitude(amax,
+                          store(buffers[b::y], r * p.cols + c,
+                                math::rmsNorm(x(c), g[c], rsigma[r]), p.type));
+  }
+  if (buffers[b::amax])
+    *static_cast<float *>(buffers[b::amax]) = amax;
+}
+
+void rms_norm_backward(const rms_norm_backward_params &p,
+                       void *const *buffers) {
+  namespace b = rms_norm_backward_buffers;
+  const auto g = loadGamma(buffers[b::gamma], p.cols, p.type, p.zero_centered);
+  const auto *rsigma = static_cast<const float *>(buffers[b::rsigma]);
+  auto x = [&](int64_t r, int64_t c) {
+    return load(buffers[b::x], r * p.cols + c, p.type);
+  };
+  auto dy = [&](int64_t r, int64_t c) {
+    return load(buffers[b::dy], r * p.cols + c, p.type);
+  };
+  for (int64_t r = 0; r < p.rows; ++r) {
+    const float sum = laneSum(p.cols, [&](float acc, int64_t c) {
+      return std::fma(g[c] * dy(r, c), rsigma[r] * x(r, c), acc);
+    });
+    const float mean = sum / static_cast<float>(p.cols);
+    for (int64_t c = 0; c < p.cols; ++c)
+      store(buffers[b::dx], r * p.cols + c,
+            math::rmsNormGrad(dy(r, c), x(r, c), g[c], rsigma[r], mean),
+            p.type);
+  }
+  for (int64_t c = 0; c < p.cols; ++c) {
+    const float sum = chunkSum(p.rows, [&](float acc, int64_t r) {
+      return std::fma(dy(r, c), rsigma[r] * x(r, c), acc);
+    });
+    store(buffers[b::dgamma], c, sum, p.type);
+  }
+}
+
+void bias_grad(const bias_grad_params &p, void *const *buffers) {
+  namespace b = bias_grad_buffers;
+  for (int64_t c = 0; c < p.cols; ++c) {
+    const float sum = chunkSum(p.rows, [&](float acc, int64_t r) {
+      return acc + load(buffers[b::dy], r * p.cols + c, p.type);
+    });
+    store(buffers[b::db], c, sum, p.out_type);
+  }
+}
+
+} // namespace te::rt::reference

@@ -1,0 +1,77 @@
+//===- Reference.h - the kernels of the reference backend -----------------===//
+//
+// One function per row of te_runtime_kernels.inc, grouped by family in the
+// files beside this one. They are written to be read: every result bit follows
+// from the row's comment and from Core/{Math,Formulas,Types}.h. Parameters have
+// passed checkSupported, required buffers are not null.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_REFERENCE_REFERENCE_H
+#define TE_RUNTIME_REFERENCE_REFERENCE_H
+
+#include "Core/Formulas.h"
+#include "Core/Kernels.h"
+#include "Core/Types.h"
+
+#include <functional>
+
+namespace te::rt::reference {
+
+#define TE_RT_KERNEL(name, parameters, buffers)                                \
+  void name(const name##_params &p, void *const *buffers);
+#include "TEDialect/Runtime/te_runtime_kernels.inc"
+
+/// Calls body(begin, end) for disjoint ranges that cover [0, count), on several
+/// threads where `work` (elementary operations in all) is worth it. A body must
+/// give the same result for every cut.
+void parallelFor(int64_t count, int64_t work,
+                 const std::function<void(int64_t, int64_t)> &body);
+
+/// The lane sum of te_runtime_kernels.inc: `step(acc, i)` is the new value of a
+/// lane that takes element i.
+template <typename Step> float laneSum(int64_t count, Step step) {
+  float lanes[kLanes] = {};
+  for (int64_t i = 0; i < count; ++i)
+    lanes[i % kLanes] = step(lanes[i % kLanes], i);
+  for (int s = kLanes / 2; s != 0; s /= 2)
+    for (int i = 0; i < s; ++i)
+      lanes[i] += lanes[i + s];
+  return lanes[0];
+}
+
+/// The chunk sum of te_runtime_kernels.inc over rows.
+template <typename Step> float chunkSum(int64_t rows, Step step) {
+  float total = 0.0f;
+  for (int64_t begin = 0; begin < rows; begin += kChunkRows) {
+    float chunk = 0.0f;
+    for (int64_t row = begin; row < std::min(rows, begin + kChunkRows); ++row)
+      chunk = step(chunk, row);
+    total += chunk;
+  }
+  return total;
+}
+
+/// Drops NaN, keeps infinities.
+inline float maxMagnitude(float amax, float value) {
+  const float magnitude = std::fabs(value);
+  return magnitude > amax ? magnitude : amax;
+}
+
+/// Quantises the [rows, cols] values `at(r, c)` (already of `type`) with one
+/// scale per block; any output may be null.
+struct BlockOutputs {
+  void *row, *rowScale, *col, *colScale;
+};
+struct BlockRecipe {
+  int32_t type, fp8Type, scheme;
+  bool pow2;
+  float epsilon;
+};
+void quantizeBlocks(int64_t rows, int64_t cols, const BlockRecipe &recipe,
+                    const std::function<float(int64_t, int64_t)> &at,
+                    const BlockOutputs &out);
+
+} // namespace te::rt::reference
+
+#endif // TE_RUNTIME_REFERENCE_REFERENCE_H

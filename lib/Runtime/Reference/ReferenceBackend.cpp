@@ -1,0 +1,112 @@
+//===- ReferenceBackend.cpp - the CPU backend -----------------------------===//
+//
+// Device memory is host memory, a launch is a call, and everything is complete
+// when it returns.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Core/Backend.h"
+#include "Reference/Reference.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+namespace te::rt {
+
+namespace {
+
+template <typename Params> class FunctionPlan final : public Plan {
+public:
+  using Function = void (*)(const Params &, void *const *);
+
+  FunctionPlan(const Params &params, Function function)
+      : params(params), function(function) {}
+
+  Status launch(void *, void *const *buffers) override {
+    function(params, buffers);
+    return Status::ok();
+  }
+
+private:
+  Params params;
+  Function function;
+};
+
+class ReferenceBackend final : public Backend {
+public:
+  const char *name() const override { return "reference"; }
+  std::string description() const override {
+    return "reference backend on the CPU";
+  }
+
+  Status alloc(int64_t bytes, void **pointer) override {
+    constexpr int64_t kAlignment = 256;
+    if (bytes > INT64_MAX - kAlignment)
+      return {TE_RT_OUT_OF_MEMORY,
+              "cannot allocate " + std::to_string(bytes) + " bytes"};
+    // Never zero bytes, so that every pointer is unique.
+    *pointer = std::aligned_alloc(
+        kAlignment, roundUp(std::max<int64_t>(bytes, 1), kAlignment));
+    if (*pointer)
+      return Status::ok();
+    return {TE_RT_OUT_OF_MEMORY,
+            "cannot allocate " + std::to_string(bytes) + " bytes"};
+  }
+  Status free(void *pointer) override {
+    std::free(pointer);
+    return Status::ok();
+  }
+  Status copyToDevice(void *to, const void *from, int64_t bytes) override {
+    if (bytes != 0)
+      std::memmove(to, from, bytes);
+    return Status::ok();
+  }
+  Status copyToHost(void *to, const void *from, int64_t bytes) override {
+    return copyToDevice(to, from, bytes);
+  }
+  Status synchronize() override { return Status::ok(); }
+
+  Status timerMark(int index) override {
+    marks[index] = Clock::now();
+    return Status::ok();
+  }
+  Status timerElapsed(float *milliseconds) override {
+    *milliseconds =
+        std::chrono::duration<float, std::milli>(marks[1] - marks[0]).count();
+    return Status::ok();
+  }
+
+  void *defaultStream() override { return nullptr; }
+  Status beginCapture(void *) override { return noGraphs(); }
+  Status endCapture(void *, std::unique_ptr<Graph> *) override {
+    return noGraphs();
+  }
+  bool capturesGraphs() const override { return false; }
+
+#define TE_RT_KERNEL(name, parameters, buffers)                                \
+  Status plan_##name(const name##_params &params, std::unique_ptr<Plan> *plan) \
+      override {                                                               \
+    *plan = std::make_unique<FunctionPlan<name##_params>>(params,              \
+                                                          reference::name);    \
+    return Status::ok();                                                       \
+  }
+#include "TEDialect/Runtime/te_runtime_kernels.inc"
+
+private:
+  using Clock = std::chrono::steady_clock;
+
+  static Status noGraphs() {
+    return {TE_RT_UNSUPPORTED, "the reference backend has no graphs"};
+  }
+
+  Clock::time_point marks[2] = {};
+};
+
+} // namespace
+
+std::unique_ptr<Backend> createReferenceBackend() {
+  return std::make_unique<ReferenceBackend>();
+}
+
+} // namespace te::rt
