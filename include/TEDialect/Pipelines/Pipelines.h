@@ -1,0 +1,89 @@
+//===- Pipelines.h - the training pipeline by phase -----------------------===//
+//
+// The whole compiler as one function over a pass manager, so that te-opt,
+// te-run and tests run exactly the same passes from the same option string.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TEDIALECT_PIPELINES_PIPELINES_H
+#define TEDIALECT_PIPELINES_PIPELINES_H
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassOptions.h"
+
+namespace mlir::te {
+
+/// The phases of the pipeline in order; `compile-to` stops after one.
+enum class Phase {
+  /// Recipe settled, calls inlined, every op known, shapes legal for it.
+  Import,
+  /// te.vjp replaced by forward, residuals and backward.
+  Autodiff,
+  /// Linear layers replaced by casts and matmuls as the recipe says.
+  Quantize,
+  /// Casts fused into their producers; changes no bit.
+  Fuse,
+  /// Tensors replaced by launches on buffers placed in one arena.
+  Schedule,
+  /// Launches replaced by calls of the runtime ABI.
+  Lower,
+};
+
+struct TrainingPipelineOptions
+    : public PassPipelineOptions<TrainingPipelineOptions> {
+  Option<std::string> recipe{
+      *this, "recipe",
+      llvm::cl::desc("recipe of the module, replacing its te.recipe")};
+  Option<std::string> backwardOverride{
+      *this, "backward-override",
+      llvm::cl::desc("none, high_precision or dequantized, replacing the "
+                     "recipe's own")};
+  Option<std::string> transposePolicy{
+      *this, "transpose-policy",
+      llvm::cl::desc("when weight transposes are made: on-demand or eager"),
+      llvm::cl::init("on-demand")};
+  Option<std::string> target{
+      *this, "target",
+      llvm::cl::desc("machine to compile for: sm_90, sm_100 or reference"),
+      llvm::cl::init("sm_90")};
+  Option<int64_t> memoryBudget{
+      *this, "memory-budget",
+      llvm::cl::desc("largest arena in bytes; 0 is no limit"),
+      llvm::cl::init(0)};
+  Option<bool> strict{
+      *this, "strict",
+      llvm::cl::desc("make every fall-back to higher precision an error"),
+      llvm::cl::init(false)};
+  Option<bool> fuse{*this, "fuse",
+                    llvm::cl::desc("run the fuse phase (changes no bit)"),
+                    llvm::cl::init(true)};
+  Option<std::string> vjp{
+      *this, "vjp",
+      llvm::cl::desc("differentiate this function: it then takes cotangents "
+                     "'grad.<result>' and returns 'grad.<argument>'")};
+  Option<std::string> compileTo{
+      *this, "compile-to",
+      llvm::cl::desc("last phase: import, autodiff, quantize, fuse, schedule "
+                     "or lower"),
+      llvm::cl::init("lower")};
+  ListOption<std::string> report{
+      *this, "report",
+      llvm::cl::desc("print reports: constraints, precision, memory")};
+  Option<std::string> reportFormat{*this, "report-format",
+                                   llvm::cl::desc("text or json"),
+                                   llvm::cl::init("text")};
+};
+
+/// Adds every phase up to `compile-to`. An option value that is not one of the
+/// accepted ones is reported through `emitError` and nothing is added.
+LogicalResult
+populateTETrainingPipeline(OpPassManager &manager,
+                           const TrainingPipelineOptions &options,
+                           function_ref<InFlightDiagnostic()> emitError);
+
+/// Registers `--te-training-pipeline`.
+void registerTETrainingPipeline();
+
+} // namespace mlir::te
+
+#endif // TEDIALECT_PIPELINES_PIPELINES_H

@@ -1,0 +1,176 @@
+//===- TrainingPipeline.cpp - the compiler's table of contents ------------===//
+//
+// One function per phase, each ending in the check of what may still exist.
+// Every addPass line says why the pass stands where it does.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/Pipelines/Pipelines.h"
+#include "TEDialect/Transforms/Autodiff/Passes.h"
+#include "TEDialect/Transforms/Fuse/Passes.h"
+#include "TEDialect/Transforms/Import/Passes.h"
+#include "TEDialect/Transforms/Lower/Passes.h"
+#include "TEDialect/Transforms/Quantize/Passes.h"
+#include "TEDialect/Transforms/Report/Passes.h"
+#include "TEDialect/Transforms/Schedule/Passes.h"
+#include "TEDialect/Transforms/Verify/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+namespace {
+
+struct PhaseInfo {
+  Phase phase;
+  StringLiteral name;
+  void (*populate)(OpPassManager &, const TrainingPipelineOptions &);
+};
+
+bool reports(const TrainingPipelineOptions &options, StringRef what) {
+  return llvm::is_contained(options.report, what);
+}
+
+void populateImport(OpPassManager &manager,
+                    const TrainingPipelineOptions &options) {
+  // First, because everything after it asks for the recipe.
+  manager.addPass(
+      createAssignRecipePass({options.recipe, options.backwardOverride}));
+  // Before inlining, so that the user's function is what is differentiated.
+  if (!options.vjp.empty())
+    manager.addPass(createWrapVjpPass({options.vjp}));
+  // Calls inlined: every later pass sees one straight line per function.
+  manager.addPass(createLegalizeInputPass());
+  // Reported before it is enforced, so that the report shows all of it.
+  if (reports(options, "constraints"))
+    manager.addPass(createReportConstraintsPass({options.reportFormat}));
+  // Before anything is rewritten, so that messages speak of the user's ops.
+  manager.addPass(createCheckConstraintsPass());
+}
+
+void populateAutodiff(OpPassManager &manager, const TrainingPipelineOptions &) {
+  manager.addPass(createDifferentiatePass());
+}
+
+void populateQuantize(OpPassManager &manager,
+                      const TrainingPipelineOptions &options) {
+  OpPassManager &function = manager.nest<func::FuncOp>();
+  function.addPass(createInsertCastsPass());
+  // Merges the casts that consumers of one tensor share.
+  function.addPass(createCSEPass());
+  // Before pairing, which would tie a weight's transpose to its forward cast.
+  function.addPass(createMaterializeTransposesPass(
+      {options.transposePolicy, options.target}));
+  function.addPass(createPairCastLayoutsPass());
+  // Drops casts nobody uses: the residual set is exactly what the mode needs.
+  function.addPass(createCanonicalizerPass());
+}
+
+void populateFuse(OpPassManager &manager,
+                  const TrainingPipelineOptions &options) {
+  if (options.fuse) {
+    OpPassManager &function = manager.nest<func::FuncOp>();
+    // Before the amax fusion: a block cast needs no amax.
+    function.addPass(createFuseActivationQuantizePass());
+    function.addPass(createFuseAmaxPass());
+  }
+  // Last point at which every GEMM and cast is one op.
+  if (reports(options, "precision") || options.strict)
+    manager.addPass(createReportPrecisionPass(
+        {options.reportFormat, options.strict, !reports(options, "precision")}));
+}
+
+void populateSchedule(OpPassManager &manager,
+                      const TrainingPipelineOptions &options) {
+  manager.addPass(createConvertToTERTPass());
+  manager.addPass(createPlanMemoryPass({options.memoryBudget}));
+  if (reports(options, "memory"))
+    manager.addPass(createReportMemoryPass({options.reportFormat}));
+}
+
+void populateLower(OpPassManager &manager, const TrainingPipelineOptions &) {
+  manager.addPass(createConvertTERTToLLVMPass());
+}
+
+constexpr PhaseInfo phases[] = {
+    {Phase::Import, "import", populateImport},
+    {Phase::Autodiff, "autodiff", populateAutodiff},
+    {Phase::Quantize, "quantize", populateQuantize},
+    {Phase::Fuse, "fuse", populateFuse},
+    {Phase::Schedule, "schedule", populateSchedule},
+    {Phase::Lower, "lower", populateLower},
+};
+
+/// `value` is one of `accepted`, else an error that lists them.
+LogicalResult checkOption(StringRef name, StringRef value,
+                          ArrayRef<StringRef> accepted,
+                          function_ref<InFlightDiagnostic()> emitError) {
+  if (llvm::is_contained(accepted, value))
+    return success();
+  InFlightDiagnostic diagnostic = emitError();
+  diagnostic << "expected '" << name << "' to be one of ";
+  llvm::interleaveComma(accepted, diagnostic);
+  return diagnostic << ", but got '" << value << "'";
+}
+
+} // namespace
+
+LogicalResult
+te::populateTETrainingPipeline(OpPassManager &manager,
+                               const TrainingPipelineOptions &options,
+                               function_ref<InFlightDiagnostic()> emitError) {
+  SmallVector<StringRef> names;
+  for (const PhaseInfo &info : phases)
+    names.push_back(info.name);
+  if (failed(checkOption("compile-to", options.compileTo, names, emitError)) ||
+      failed(checkOption("target", options.target,
+                         {"sm_90", "sm_100", "reference"}, emitError)) ||
+      failed(checkOption("transpose-policy", options.transposePolicy,
+                         {"on-demand", "eager"}, emitError)) ||
+      failed(checkOption("report-format", options.reportFormat,
+                         {"text", "json"}, emitError)))
+    return failure();
+  for (StringRef report : options.report)
+    if (failed(checkOption("report", report,
+                           {"constraints", "precision", "memory"}, emitError)))
+      return failure();
+
+  for (const PhaseInfo &info : phases) {
+    info.populate(manager, options);
+    manager.addPass(createVerifyStagePass({info.name.str()}));
+    if (options.compileTo == info.name)
+      break;
+  }
+  return success();
+}
+
+void te::registerTETrainingPipeline() {
+  mlir::registerPassPipeline(
+      "te-training-pipeline",
+      "Compile a training step, phase by phase, up to 'compile-to'",
+      [](OpPassManager &manager, StringRef text,
+         function_ref<LogicalResult(const Twine &)> error) {
+        TrainingPipelineOptions options;
+        std::string parseErrors;
+        llvm::raw_string_ostream stream(parseErrors);
+        if (failed(options.parseFromString(text, stream)))
+          return error(parseErrors);
+        std::string message;
+        MLIRContext context;
+        ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+          message = diagnostic.str();
+          return success();
+        });
+        if (failed(populateTETrainingPipeline(manager, options, [&] {
+              return emitError(UnknownLoc::get(&context));
+            })))
+          return error(message);
+        return success();
+      },
+      [](function_ref<void(const detail::PassOptions &)> handler) {
+        handler(TrainingPipelineOptions());
+      });
+}

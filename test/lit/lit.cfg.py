@@ -1,0 +1,17 @@
+# Configuration of the lit suite: te-opt and te-run on files, checked by FileCheck.
+
+import os
+
+import lit.formats
+
+config.name = "te"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir", ".test"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = config.te_test_folder
+config.environment["PATH"] = os.pathsep.join(
+    [config.te_tools, config.llvm_tools, os.environ["PATH"]])
+config.substitutions.append(("%python", config.python))
+config.substitutions.append(("%examples", config.examples))
+if config.cuda:
+    config.available_features.add("te-cuda")
