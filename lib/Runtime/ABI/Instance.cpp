@@ -171,8 +171,10 @@ te_rt_status te_rt_instance_run(te_rt_instance *instance,
     constexpr const char *kName = "te_rt_instance_run";
     TE_RT_RETURN_IF_FAILED(
         prefixed(kName, checkArguments(instance, arguments)));
+    Backend &backend = *instance->context->backend;
+    TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.enterThread()));
     if (!stream)
-      stream = instance->context->backend->defaultStream();
+      stream = backend.defaultStream();
     return prefixed(kName, step(*instance, arguments, stream));
   });
 }
@@ -184,6 +186,7 @@ te_rt_status te_rt_instance_run_graph(te_rt_instance *instance,
     TE_RT_RETURN_IF_FAILED(
         prefixed(kName, checkArguments(instance, arguments)));
     Backend &backend = *instance->context->backend;
+    TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.enterThread()));
     void *stream = backend.defaultStream();
     if (!backend.capturesGraphs())
       return prefixed(kName, step(*instance, arguments, stream));

@@ -122,8 +122,11 @@ Status GemmPlanner::choosePlain(const GemmProblem &problem,
 
   size_t best = 0;
   if (tune && candidates.size() > 1) {
-    TE_RT_RETURN_IF_FAILED(findFastest(device, problem, candidates, &best));
-    cache.insert(problem, candidates[best].algorithm);
+    std::optional<size_t> fastest;
+    TE_RT_RETURN_IF_FAILED(findFastest(device, problem, candidates, &fastest));
+    best = fastest.value_or(0);
+    if (fastest)
+      cache.insert(problem, candidates[best].algorithm);
   }
   for (std::unique_ptr<GemmDescriptors> &form : forms)
     if (form.get() == candidates[best].descriptors)

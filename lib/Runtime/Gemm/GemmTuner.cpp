@@ -38,11 +38,12 @@ int64_t scaleBytes(const GemmOperand &operand, int64_t outer, int64_t k) {
   }
 }
 
-/// Random values of `type` with either sign and magnitudes around one: the
-/// power a product draws, and so its speed, depends on the bits that toggle.
-std::vector<unsigned char> randomPattern(int32_t type) {
+/// `size` bytes (a multiple of 4) of random values of `type` with either sign
+/// and magnitudes around one: the power a product draws, and so its speed,
+/// depends on the bits that toggle.
+std::vector<unsigned char> randomPattern(int32_t type, int64_t size) {
   std::mt19937 generator(1);
-  std::vector<unsigned char> bytes(patternBytes);
+  std::vector<unsigned char> bytes(static_cast<size_t>(size));
   const auto fill = [&](auto zero, uint32_t signAndMantissa, uint32_t one,
                         uint32_t exponentStep) {
     decltype(zero) value;
@@ -153,8 +154,8 @@ Status Tuner::prepare(int64_t workspaceBytes, bool *ready) {
 }
 
 Status Tuner::fill(CUdeviceptr to, int64_t bytes, int32_t type) {
-  const std::vector<unsigned char> pattern = randomPattern(type);
   int64_t done = std::min(bytes, patternBytes);
+  const std::vector<unsigned char> pattern = randomPattern(type, done);
   TE_RT_RETURN_IF_FAILED(device.check(
       driver.cuMemcpyHtoDAsync(to, pattern.data(), static_cast<size_t>(done),
                                device.stream),
@@ -198,8 +199,8 @@ Status Tuner::measure(const GemmCandidate &candidate, float *milliseconds) {
 
 Status findFastest(const CudaDevice &device, const GemmProblem &problem,
                    const std::vector<GemmCandidate> &candidates,
-                   size_t *fastest) {
-  *fastest = 0;
+                   std::optional<size_t> *fastest) {
+  *fastest = std::nullopt;
   int64_t workspaceBytes = 0;
   for (const GemmCandidate &candidate : candidates)
     workspaceBytes =

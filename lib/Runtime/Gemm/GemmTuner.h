@@ -12,6 +12,9 @@
 #include "Cuda/CudaDevice.h"
 #include "Gemm/GemmDescriptors.h"
 
+#include <optional>
+#include <vector>
+
 namespace te::rt::cuda {
 
 /// One algorithm and the descriptors of its form.
@@ -20,12 +23,12 @@ struct GemmCandidate {
   GemmAlgorithm algorithm;
 };
 
-/// Sets `*fastest` to the index of the candidate with the shortest launch. It
-/// stays 0 when there is no memory to measure in; candidates that do not launch
-/// are passed over.
+/// Sets `*fastest` to the index of the candidate with the shortest launch, or
+/// to nothing where there is no memory to measure in. Candidates that do not
+/// launch are passed over.
 Status findFastest(const CudaDevice &device, const GemmProblem &problem,
                    const std::vector<GemmCandidate> &candidates,
-                   size_t *fastest);
+                   std::optional<size_t> *fastest);
 
 } // namespace te::rt::cuda
 
