@@ -8,7 +8,8 @@
 //   LaunchConfig config;
 //   TE_RT_RETURN_IF_FAILED(config.find(device, "te_amax_bf16"));
 //   config.gridX = ...;
-//   *plan = makePlan(device, [=](const Launcher &launch, void *const *buffers) {
+//   *plan = makePlan(device, [=](const Launcher &launch, void *const *buffers)
+//   {
 //     AmaxArgs args{.count = count};
 //     args.x = buffers[amax_buffers::x];
 //     return launch(config, args);

@@ -1,0 +1,356 @@
+//===- Cast.cpp - plans of the quantisation kernels -----------------------===//
+//
+// A plan finds the fast form of its kernel and the general one. Which of them
+// runs is decided at launch, where the pointers are known: the fast form needs
+// rows and columns that divide into whole vectors, and aligned pointers.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Kernels/Cast/cast_args.h"
+
+#include "Core/Formulas.h"
+#include "Cuda/CudaBackend.h"
+#include "Kernels/LaunchPlan.h"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+
+namespace te::rt::cuda {
+namespace {
+
+/// The two forms of a tile kernel, on the same grid unless said otherwise.
+struct TileKernels {
+  LaunchConfig fast, general;
+  bool hasFast = true;
+  uint32_t fastColTiles = 0, generalColTiles = 0;
+
+  /// `fastName` may be empty.
+  Status find(const CudaDevice &device, const std::string &fastName,
+              int fastShared, const std::string &generalName,
+              int generalShared) {
+    hasFast = !fastName.empty();
+    fast.block = general.block = kTileThreads;
+    if (hasFast)
+      TE_RT_RETURN_IF_FAILED(fast.find(device, fastName, fastShared));
+    return general.find(device, generalName, generalShared);
+  }
+
+  /// One block for each tile of [rows, cols] in the fast form and of
+  /// [rows, generalCols] in the general one.
+  Status setGrid(int64_t rows, int64_t cols, int64_t generalCols) {
+    TE_RT_RETURN_IF_FAILED(setGrid(fast, rows, cols));
+    TE_RT_RETURN_IF_FAILED(setGrid(general, rows, generalCols));
+    fastColTiles = static_cast<uint32_t>(ceilDiv(cols, kTile));
+    generalColTiles = static_cast<uint32_t>(ceilDiv(generalCols, kTile));
+    return Status::ok();
+  }
+
+  /// Launches the form that `isFast` asks for.
+  template <typename Args>
+  Status launch(const Launcher &launch, bool isFast, Args &args) const {
+    isFast &= hasFast;
+    args.colTiles = isFast ? fastColTiles : generalColTiles;
+    return launch(isFast ? fast : general, args);
+  }
+
+private:
+  static Status setGrid(LaunchConfig &config, int64_t rows, int64_t cols) {
+    const int64_t rowTiles = ceilDiv(rows, kTile);
+    const int64_t colTiles = ceilDiv(cols, kTile);
+    const int64_t limit = std::numeric_limits<int32_t>::max();
+    if (colTiles != 0 && rowTiles > limit / colTiles)
+      return {TE_RT_UNSUPPORTED,
+              "expected at most 2147483647 tiles of 128x128, but got rows " +
+                  std::to_string(rows) + " and cols " + std::to_string(cols)};
+    config.gridX = static_cast<unsigned>(rowTiles * colTiles);
+    return Status::ok();
+  }
+};
+
+/// Whether the row and column stores of tile.cuh may be vectors.
+bool storesVectors(const QuantizeOutputs &out, int64_t rows, int64_t cols) {
+  return cols % 8 == 0 && isAligned(out.row, 8) &&
+         (!out.col || (rows % 16 == 0 && isAligned(out.col, 16)));
+}
+
+/// The four outputs every quantising kernel ends its buffers with.
+QuantizeOutputs quantizeOutputs(void *const *buffers) {
+  return {.row = static_cast<uint8_t *>(buffers[0]),
+          .rowScale = static_cast<float *>(buffers[1]),
+          .col = static_cast<uint8_t *>(buffers[2]),
+          .colScale = static_cast<float *>(buffers[3])};
+}
+
+const char *schemeName(int32_t scheme) {
+  switch (scheme) {
+  case TE_RT_PER_TENSOR:
+    return "tensor";
+  case TE_RT_BLOCK_1X128:
+    return "block_1x128";
+  default:
+    return "block_128x128";
+  }
+}
+
+Status findQuantize(const CudaDevice &device, int32_t scheme, int32_t type,
+                    int32_t fp8Type, TileKernels &kernels) {
+  const std::string name = std::string("te_quantize_") + schemeName(scheme) +
+                           "_" + inputTypeName(type) + "_" +
+                           fp8TypeName(fp8Type);
+  return kernels.find(device, name, kTileSharedBytes, name + "_general",
+                      generalSharedBytes(static_cast<int>(byteSize(type))));
+}
+
+const char *activationName(int32_t kind) {
+  switch (kind) {
+  case TE_RT_GELU:
+    return "gelu";
+  case TE_RT_SILU:
+    return "silu";
+  case TE_RT_RELU:
+    return "relu";
+  default:
+    return "swiglu";
+  }
+}
+
+/// `prefix` names the direction. Only bf16 has fast forms.
+Status findActivationQuantize(const CudaDevice &device,
+                              const std::string &prefix, int32_t kind,
+                              int32_t type, int32_t fp8Type, int fastShared,
+                              TileKernels &kernels) {
+  const std::string suffix = std::string("_") + fp8TypeName(fp8Type);
+  return kernels.find(
+      device, type == TE_RT_BF16 ? prefix + activationName(kind) + suffix : "",
+      fastShared, prefix + inputTypeName(type) + suffix + "_general",
+      generalSharedBytes(static_cast<int>(byteSize(type))));
+}
+
+} // namespace
+
+Status plan_amax(const CudaDevice &device, const amax_params &params,
+                 std::unique_ptr<Plan> *plan) {
+  // A slot of device memory to each plan (amax in quantize.cu). They come
+  // round again only after kAmaxSlots plans, and matter only while running.
+  static std::atomic<uint32_t> nextSlot = 0;
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(config.find(device, std::string("te_amax_") +
+                                                 inputTypeName(params.type)));
+  config.block = kTileThreads;
+  // All blocks resident at once; fewer where a thread would get under 8 chunks.
+  config.gridX = static_cast<unsigned>(std::clamp<int64_t>(
+      ceilDiv(params.count, kTileThreads * 64), 1, device.multiprocessors * 8));
+  *plan = makePlan(
+      device, [config, count = params.count, slot = nextSlot++ % kAmaxSlots](
+                  const Launcher &launch, void *const *buffers) {
+        return launch(config, AmaxArgs{.x = buffers[amax_buffers::x],
+                                       .amax = static_cast<float *>(
+                                           buffers[amax_buffers::amax]),
+                                       .count = count,
+                                       .slot = slot});
+      });
+  return Status::ok();
+}
+
+Status plan_compute_scale(const CudaDevice &device,
+                          const compute_scale_params &params,
+                          std::unique_ptr<Plan> *plan) {
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(config.find(device, "te_compute_scale"));
+  config.block = 1;
+  *plan = makePlan(device, [config, params](const Launcher &launch,
+                                            void *const *buffers) {
+    namespace index = compute_scale_buffers;
+    return launch(config,
+                  ComputeScaleArgs{
+                      .amax = static_cast<const float *>(buffers[index::amax]),
+                      .scale = static_cast<float *>(buffers[index::scale]),
+                      .fp8Max = math::maxFinite(params.fp8_type),
+                      .epsilon = params.amax_epsilon,
+                      .pow2 = params.pow2_scales});
+  });
+  return Status::ok();
+}
+
+Status plan_quantize_tensor(const CudaDevice &device,
+                            const quantize_tensor_params &params,
+                            std::unique_ptr<Plan> *plan) {
+  TileKernels kernels;
+  TE_RT_RETURN_IF_FAILED(findQuantize(device, TE_RT_PER_TENSOR, params.type,
+                                      params.fp8_type, kernels));
+  // An empty value has a scale too: one block writes it.
+  TE_RT_RETURN_IF_FAILED(kernels.setGrid(std::max<int64_t>(params.rows, 1),
+                                         std::max<int64_t>(params.cols, 1),
+                                         std::max<int64_t>(params.cols, 1)));
+  *plan = makePlan(
+      device, [kernels, params](const Launcher &launch, void *const *buffers) {
+        namespace index = quantize_tensor_buffers;
+        QuantizeArgs args{};
+        args.x = buffers[index::x];
+        args.scale = static_cast<const float *>(buffers[index::scale]);
+        args.out = quantizeOutputs(buffers + index::row);
+        args.rows = params.rows;
+        args.cols = params.cols;
+        return kernels.launch(launch,
+                              isAligned(args.x, 16) &&
+                                  storesVectors(args.out, args.rows, args.cols),
+                              args);
+      });
+  return Status::ok();
+}
+
+Status plan_quantize_block(const CudaDevice &device,
+                           const quantize_block_params &params,
+                           std::unique_ptr<Plan> *plan) {
+  TileKernels kernels;
+  TE_RT_RETURN_IF_FAILED(findQuantize(device, params.scheme, params.type,
+                                      params.fp8_type, kernels));
+  TE_RT_RETURN_IF_FAILED(
+      kernels.setGrid(params.rows, params.cols, params.cols));
+  *plan = makePlan(
+      device, [kernels, params](const Launcher &launch, void *const *buffers) {
+        namespace index = quantize_block_buffers;
+        QuantizeArgs args{};
+        args.x = buffers[index::x];
+        args.out = quantizeOutputs(buffers + index::row);
+        args.rows = params.rows;
+        args.cols = params.cols;
+        args.pow2 = params.pow2_scales;
+        args.epsilon = params.amax_epsilon;
+        return kernels.launch(launch,
+                              isAligned(args.x, 16) &&
+                                  storesVectors(args.out, args.rows, args.cols),
+                              args);
+      });
+  return Status::ok();
+}
+
+Status
+plan_activation_quantize_block(const CudaDevice &device,
+                               const activation_quantize_block_params &params,
+                               std::unique_ptr<Plan> *plan) {
+  TileKernels kernels;
+  TE_RT_RETURN_IF_FAILED(findActivationQuantize(
+      device, "te_activation_quantize_", params.kind, params.type,
+      params.fp8_type, kTileSharedBytes, kernels));
+  TE_RT_RETURN_IF_FAILED(
+      kernels.setGrid(params.rows, params.cols, params.cols));
+  *plan = makePlan(
+      device, [kernels, params](const Launcher &launch, void *const *buffers) {
+        namespace index = activation_quantize_block_buffers;
+        ActivationQuantizeArgs args{};
+        args.x = buffers[index::x];
+        args.out = quantizeOutputs(buffers + index::row);
+        args.rows = params.rows;
+        args.cols = params.cols;
+        args.pow2 = params.pow2_scales;
+        args.epsilon = params.amax_epsilon;
+        args.kind = params.kind;
+        return kernels.launch(launch,
+                              isAligned(args.x, 16) &&
+                                  storesVectors(args.out, args.rows, args.cols),
+                              args);
+      });
+  return Status::ok();
+}
+
+Status plan_activation_backward_quantize_block(
+    const CudaDevice &device,
+    const activation_backward_quantize_block_params &params,
+    std::unique_ptr<Plan> *plan) {
+  const bool gated = isGated(params.kind);
+  TileKernels kernels;
+  TE_RT_RETURN_IF_FAILED(findActivationQuantize(
+      device, "te_activation_backward_quantize_", params.kind, params.type,
+      params.fp8_type, kBackwardSharedBytes, kernels));
+  // The fast form of a gated kind does both halves of dx from one block.
+  const int64_t outCols = gated ? 2 * params.cols : params.cols;
+  TE_RT_RETURN_IF_FAILED(kernels.setGrid(params.rows, params.cols, outCols));
+  kernels.hasFast &= !gated || params.cols % kTile == 0;
+  *plan = makePlan(device, [kernels, params, outCols](const Launcher &launch,
+                                                      void *const *buffers) {
+    namespace index = activation_backward_quantize_block_buffers;
+    ActivationQuantizeArgs args{};
+    args.dy = buffers[index::dy];
+    args.x = buffers[index::x];
+    args.out = quantizeOutputs(buffers + index::row);
+    args.rows = params.rows;
+    args.cols = params.cols;
+    args.pow2 = params.pow2_scales;
+    args.epsilon = params.amax_epsilon;
+    args.kind = params.kind;
+    return kernels.launch(launch,
+                          isAligned(args.dy, 16) && isAligned(args.x, 16) &&
+                              storesVectors(args.out, args.rows, outCols),
+                          args);
+  });
+  return Status::ok();
+}
+
+Status plan_dequantize(const CudaDevice &device,
+                       const dequantize_params &params,
+                       std::unique_ptr<Plan> *plan) {
+  const std::string suffix = std::string("_") + fp8TypeName(params.fp8_type) +
+                             "_" + inputTypeName(params.out_type);
+  TileKernels kernels;
+  TE_RT_RETURN_IF_FAILED(kernels.find(
+      device, "te_dequantize_axis" + std::to_string(params.axis) + suffix,
+      kTileSharedBytes, "te_dequantize_general" + suffix, 0));
+  TE_RT_RETURN_IF_FAILED(
+      kernels.setGrid(params.rows, params.cols, params.cols));
+  *plan = makePlan(
+      device, [kernels, params](const Launcher &launch, void *const *buffers) {
+        namespace index = dequantize_buffers;
+        DequantizeArgs args{
+            .data = static_cast<const uint8_t *>(buffers[index::data]),
+            .scale = static_cast<const float *>(buffers[index::scale]),
+            .out = buffers[index::out],
+            .rows = params.rows,
+            .cols = params.cols,
+            .colTiles = 0,
+            .scheme = params.scheme,
+            .axis = params.axis};
+        return kernels.launch(launch,
+                              params.rows % 8 == 0 && params.cols % 8 == 0 &&
+                                  isAligned(args.data, 8) &&
+                                  isAligned(args.out, 16),
+                              args);
+      });
+  return Status::ok();
+}
+
+Status plan_transpose_scaled(const CudaDevice &device,
+                             const transpose_scaled_params &params,
+                             std::unique_ptr<Plan> *plan) {
+  TileKernels kernels;
+  TE_RT_RETURN_IF_FAILED(
+      kernels.find(device, "te_transpose_scaled", kTileSharedBytes,
+                   "te_transpose_scaled_general", kTileSharedBytes));
+  // An empty per-tensor value has a scale too: one block copies it.
+  const int64_t least = params.scheme == TE_RT_PER_TENSOR ? 1 : 0;
+  const int64_t cols = std::max(params.cols, least);
+  TE_RT_RETURN_IF_FAILED(
+      kernels.setGrid(std::max(params.rows, least), cols, cols));
+  *plan = makePlan(
+      device, [kernels, params](const Launcher &launch, void *const *buffers) {
+        namespace index = transpose_scaled_buffers;
+        TransposeArgs args{
+            .data = static_cast<const uint8_t *>(buffers[index::data]),
+            .scale = static_cast<const float *>(buffers[index::scale]),
+            .outData = static_cast<uint8_t *>(buffers[index::out_data]),
+            .outScale = static_cast<float *>(buffers[index::out_scale]),
+            .rows = params.rows,
+            .cols = params.cols,
+            .colTiles = 0,
+            .scheme = params.scheme};
+        return kernels.launch(launch,
+                              params.rows % 16 == 0 && params.cols % 16 == 0 &&
+                                  isAligned(args.data, 16) &&
+                                  isAligned(args.outData, 16),
+                              args);
+      });
+  return Status::ok();
+}
+
+} // namespace te::rt::cuda

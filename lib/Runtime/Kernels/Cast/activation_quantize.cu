@@ -1,0 +1,313 @@
+//===- activation_quantize.cu - activations straight into 1x128 blocks ----===//
+//
+// te_activation[_backward]_quantize_<kind>_<fp8> compute a tile of the result
+// in bf16 registers, the very bits the activation kernels would store, and
+// quantise it there (tile.cuh). Forms ending in _<type>_<fp8>_general take any
+// kind, shape and alignment.
+//
+// The fast forms use the short formulas of fast_math.cuh. A thread that meets
+// an argument outside their domain (rare: |x| >= 87 or NaN, silu only) does its
+// part again with those of Core/Formulas.h.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Kernels/Activation/fast_math.cuh"
+#include "Kernels/Cast/tile.cuh"
+
+namespace te::rt::cuda {
+namespace {
+
+__device__ __forceinline__ constexpr bool isGatedKind(int kind) {
+  return kind >= TE_RT_SWIGLU;
+}
+__device__ __forceinline__ constexpr bool isSiluKind(int kind) {
+  return kind == TE_RT_SILU || kind == TE_RT_SWIGLU;
+}
+
+//===----------------------------------------------------------------------===//
+// One element, by Core/Formulas.h
+//===----------------------------------------------------------------------===//
+
+/// Element of y. `cols` are those of y.
+template <typename T> struct ForwardElement {
+  const T *x;
+  int64_t cols;
+  int32_t kind;
+
+  __device__ T operator()(int64_t row, int64_t col) const {
+    const T *a = x + row * (isGatedKind(kind) ? 2 * cols : cols) + col;
+    float y = math::activation(kind, toFloat(a[0]));
+    if (isGatedKind(kind))
+      y = y * toFloat(a[cols]);
+    return fromFloat<T>(y);
+  }
+};
+
+/// Element of dx, which has 2 * cols columns for gated kinds.
+template <typename T> struct BackwardElement {
+  const T *dy, *x;
+  int64_t cols;
+  int32_t kind;
+
+  __device__ T operator()(int64_t row, int64_t col) const {
+    const bool second = col >= cols;
+    if (second)
+      col -= cols;
+    const float g = toFloat(dy[row * cols + col]);
+    const T *a = x + row * (isGatedKind(kind) ? 2 * cols : cols) + col;
+    const float value = toFloat(a[0]);
+    if (second)
+      return fromFloat<T>(math::activation(kind, value) * g);
+    const float grad = math::activationGrad(kind, value);
+    return fromFloat<T>(isGatedKind(kind) ? (grad * g) * toFloat(a[cols])
+                                          : g * grad);
+  }
+};
+
+/// `tile` once more, element by element. The loop stays rolled by going through
+/// the thread's own 16 bytes of the stage.
+template <typename Element>
+__device__ __forceinline__ void recomputeTile(const Element &element,
+                                              const TilePosition &at,
+                                              int64_t col, Tile<bf16> &tile) {
+  Chunk<bf16> *slot =
+      reinterpret_cast<Chunk<bf16> *>(tileShared().stage) + threadIdx.x;
+#pragma unroll
+  for (int i = 0; i < kTileRows; ++i) {
+    if (at.row(i) >= at.rows || at.col() >= at.cols)
+      continue;
+#pragma unroll 1
+    for (int j = 0; j < kChunk; ++j)
+      reinterpret_cast<bf16 *>(slot)[j] = element(at.row(i), col + j);
+    tile[i] = *slot;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Eight elements, by fast_math.cuh
+//===----------------------------------------------------------------------===//
+
+/// Whether the short formulas of `kKind` hold for all of `x`.
+template <int kKind>
+__device__ __forceinline__ bool isEasy(const Chunk<bf16> &x) {
+  if constexpr (!isSiluKind(kKind))
+    return true;
+  uint32_t word = x.words[0];
+#pragma unroll
+  for (int i = 1; i < Chunk<bf16>::kWords; ++i)
+    asm("max.NaN.xorsign.abs.bf16x2 %0, %1, %2;"
+        : "=r"(word)
+        : "r"(word), "r"(x.words[i]));
+  float low, high;
+  unpackWord<bf16>(word, low, high);
+  return isFastExpArgument(low) && isFastExpArgument(high);
+}
+
+template <int kKind>
+__device__ __forceinline__ Chunk<bf16> forward(const Chunk<bf16> &a,
+                                               const Chunk<bf16> &b) {
+  float x[kChunk], gate[kChunk], y[kChunk];
+  a.unpack(x);
+  b.unpack(gate);
+#pragma unroll
+  for (int j = 0; j < kChunk; ++j) {
+    y[j] = kKind == TE_RT_GELU   ? fastGelu(x[j])
+           : kKind == TE_RT_RELU ? math::relu(x[j])
+                                 : x[j] * fastSigmoid(x[j]);
+    if (isGatedKind(kKind))
+      y[j] = y[j] * gate[j];
+  }
+  return Chunk<bf16>::pack(y);
+}
+
+/// dx; for gated kinds its first half, and the second in `second`.
+template <int kKind>
+__device__ __forceinline__ Chunk<bf16>
+backward(const Chunk<bf16> &dy, const Chunk<bf16> &a, const Chunk<bf16> &b,
+         Chunk<bf16> &second) {
+  float g[kChunk], x[kChunk], gate[kChunk], first[kChunk], other[kChunk];
+  dy.unpack(g);
+  a.unpack(x);
+  b.unpack(gate);
+#pragma unroll
+  for (int j = 0; j < kChunk; ++j) {
+    if constexpr (!isSiluKind(kKind)) {
+      const float grad =
+          kKind == TE_RT_GELU ? fastGeluGrad(x[j]) : math::reluGrad(x[j]);
+      first[j] = g[j] * grad;
+    } else {
+      const float s = fastSigmoid(x[j]);
+      const float grad = siluGradOf(x[j], s);
+      first[j] = isGatedKind(kKind) ? (grad * g[j]) * gate[j] : g[j] * grad;
+      other[j] = (x[j] * s) * g[j];
+    }
+  }
+  if constexpr (isGatedKind(kKind))
+    second = Chunk<bf16>::pack(other);
+  return Chunk<bf16>::pack(first);
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+template <typename F8, int kKind>
+__device__ __forceinline__ void
+activationQuantize(const ActivationQuantizeArgs &args) {
+  const TilePosition at(blockIdx.x / args.colTiles, blockIdx.x % args.colTiles,
+                        args.rows, args.cols);
+  const int64_t pitch = isGatedKind(kKind) ? 2 * args.cols : args.cols;
+  const bf16 *x =
+      static_cast<const bf16 *>(args.x) + at.row(0) * pitch + at.col();
+  Tile<bf16> tile;
+  bool easy = true;
+#pragma unroll
+  for (int i = 0; i < kTileRows; ++i) {
+    tile[i] = Chunk<bf16>::zero();
+    if (at.row(i) < args.rows && at.col() < args.cols) {
+      const Chunk<bf16> a = Chunk<bf16>::load(x + i * pitch);
+      Chunk<bf16> b = Chunk<bf16>::zero();
+      if constexpr (isGatedKind(kKind))
+        b = Chunk<bf16>::load(x + i * pitch + args.cols);
+      easy &= isEasy<kKind>(a);
+      tile[i] = forward<kKind>(a, b);
+    }
+  }
+  if (!easy)
+    recomputeTile(ForwardElement<bf16>{static_cast<const bf16 *>(args.x),
+                                       args.cols, kKind},
+                  at, at.col(), tile);
+  quantizeTile1x128<bf16, F8, true>(tile, at, args.out, args.pow2, args.epsilon,
+                                    tileShared());
+}
+
+/// Gated kinds need cols to be a multiple of kTile, so that a tile of the first
+/// half of dx and its twin of the second come from the same inputs.
+template <typename F8, int kKind>
+__device__ __forceinline__ void
+activationBackwardQuantize(const ActivationQuantizeArgs &args) {
+  constexpr bool kGated = isGatedKind(kKind);
+  const uint32_t rowTile = blockIdx.x / args.colTiles;
+  const uint32_t colTile = blockIdx.x % args.colTiles;
+  const int64_t pitch = kGated ? 2 * args.cols : args.cols;
+  const TilePosition from(rowTile, colTile, args.rows, args.cols);
+  const bf16 *x =
+      static_cast<const bf16 *>(args.x) + from.row(0) * pitch + from.col();
+  const bf16 *dy =
+      static_cast<const bf16 *>(args.dy) + from.row(0) * args.cols + from.col();
+  // The second half waits in shared memory, each thread's part in its own
+  // place, so that registers hold one tile at a time.
+  Chunk<bf16> *waiting =
+      reinterpret_cast<Chunk<bf16> *>(extraShared()) + threadIdx.x;
+  Tile<bf16> tile;
+  bool easy = true;
+#pragma unroll
+  for (int i = 0; i < kTileRows; ++i) {
+    Chunk<bf16> second = Chunk<bf16>::zero();
+    tile[i] = Chunk<bf16>::zero();
+    if (from.row(i) < args.rows && from.col() < args.cols) {
+      const Chunk<bf16> g = Chunk<bf16>::load(dy + i * args.cols);
+      const Chunk<bf16> a = Chunk<bf16>::load(x + i * pitch);
+      Chunk<bf16> b = Chunk<bf16>::zero();
+      if constexpr (kGated)
+        b = Chunk<bf16>::load(x + i * pitch + args.cols);
+      easy &= isEasy<kKind>(a);
+      tile[i] = backward<kKind>(g, a, b, second);
+    }
+    if constexpr (kGated)
+      waiting[i * kTileThreads] = second;
+  }
+  const BackwardElement<bf16> element{static_cast<const bf16 *>(args.dy),
+                                      static_cast<const bf16 *>(args.x),
+                                      args.cols, kKind};
+  if (!easy) {
+    if constexpr (kGated) {
+      recomputeTile(element, from, from.col() + args.cols, tile);
+#pragma unroll
+      for (int i = 0; i < kTileRows; ++i)
+        waiting[i * kTileThreads] = tile[i];
+    }
+    recomputeTile(element, from, from.col(), tile);
+  }
+  const TilePosition first(rowTile, colTile, args.rows, pitch);
+  quantizeTile1x128<bf16, F8, true>(tile, first, args.out, args.pow2,
+                                    args.epsilon, tileShared());
+  if constexpr (kGated) {
+#pragma unroll
+    for (int i = 0; i < kTileRows; ++i)
+      tile[i] = waiting[i * kTileThreads];
+    const TilePosition second(rowTile, colTile + args.colTiles, args.rows,
+                              pitch);
+    quantizeTile1x128<bf16, F8, true>(tile, second, args.out, args.pow2,
+                                      args.epsilon, tileShared());
+  }
+}
+
+/// The general forms: tiles of y, or of the whole dx, element by element.
+template <typename T, typename F8, typename Element>
+__device__ __forceinline__ void
+activationQuantizeGeneral(const ActivationQuantizeArgs &args,
+                          const Element &element, int64_t cols) {
+  const TilePosition at(blockIdx.x / args.colTiles, blockIdx.x % args.colTiles,
+                        args.rows, cols);
+  Tile<T> tile;
+  loadTileGeneral<T>(element, at, tile);
+  quantizeTile1x128<T, F8, false>(tile, at, args.out, args.pow2, args.epsilon,
+                                  tileShared());
+}
+
+template <typename T, typename F8>
+__device__ __forceinline__ void
+forwardGeneral(const ActivationQuantizeArgs &args) {
+  activationQuantizeGeneral<T, F8>(
+      args,
+      ForwardElement<T>{static_cast<const T *>(args.x), args.cols, args.kind},
+      args.cols);
+}
+template <typename T, typename F8>
+__device__ __forceinline__ void
+backwardGeneral(const ActivationQuantizeArgs &args) {
+  activationQuantizeGeneral<T, F8>(
+      args,
+      BackwardElement<T>{static_cast<const T *>(args.dy),
+                         static_cast<const T *>(args.x), args.cols, args.kind},
+      isGatedKind(args.kind) ? 2 * args.cols : args.cols);
+}
+
+} // namespace
+} // namespace te::rt::cuda
+
+using namespace te::rt::cuda;
+
+#define TE_ACTIVATION_QUANTIZE(name, kind, fp8, F8)                            \
+  extern "C" __global__ void __launch_bounds__(kTileThreads, 3)                \
+      te_activation_quantize_##name##_##fp8(                                   \
+          const __grid_constant__ ActivationQuantizeArgs args) {               \
+    activationQuantize<F8, kind>(args);                                        \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kTileThreads, 2)                \
+      te_activation_backward_quantize_##name##_##fp8(                          \
+          const __grid_constant__ ActivationQuantizeArgs args) {               \
+    activationBackwardQuantize<F8, kind>(args);                                \
+  }
+#define TE_ACTIVATION_QUANTIZE_GENERAL(type, T, fp8, F8)                       \
+  extern "C" __global__ void __launch_bounds__(kTileThreads, 2)                \
+      te_activation_quantize_##type##_##fp8##_general(                         \
+          const __grid_constant__ ActivationQuantizeArgs args) {               \
+    forwardGeneral<T, F8>(args);                                               \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kTileThreads, 2)                \
+      te_activation_backward_quantize_##type##_##fp8##_general(                \
+          const __grid_constant__ ActivationQuantizeArgs args) {               \
+    backwardGeneral<T, F8>(args);                                              \
+  }
+#define TE_ACTIVATION_QUANTIZE_FP8(fp8, F8)                                    \
+  TE_ACTIVATION_QUANTIZE(gelu, TE_RT_GELU, fp8, F8)                            \
+  TE_ACTIVATION_QUANTIZE(silu, TE_RT_SILU, fp8, F8)                            \
+  TE_ACTIVATION_QUANTIZE(relu, TE_RT_RELU, fp8, F8)                            \
+  TE_ACTIVATION_QUANTIZE(swiglu, TE_RT_SWIGLU, fp8, F8)                        \
+  TE_ACTIVATION_QUANTIZE_GENERAL(bf16, bf16, fp8, F8)                          \
+  TE_ACTIVATION_QUANTIZE_GENERAL(f16, f16, fp8, F8)                            \
+  TE_ACTIVATION_QUANTIZE_GENERAL(f32, float, fp8, F8)
+TE_ACTIVATION_QUANTIZE_FP8(e4m3, E4M3)
+TE_ACTIVATION_QUANTIZE_FP8(e5m2, E5M2)

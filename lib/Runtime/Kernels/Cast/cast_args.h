@@ -1,0 +1,94 @@
+//===- cast_args.h - arguments of the quantisation kernels ----------------===//
+//
+// Shared by the kernels and the glue that launches them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_KERNELS_CAST_CAST_ARGS_H
+#define TE_RUNTIME_KERNELS_CAST_CAST_ARGS_H
+
+#include <cstdint>
+
+namespace te::rt::cuda {
+
+/// Every kernel here works on tiles of kTile x kTile elements, one to a block
+/// of kTileThreads, numbered along the columns first.
+inline constexpr int kTile = 128;
+inline constexpr int kTileThreads = 256;
+
+/// Where a quantised [rows, cols] value goes. Any pointer may be null.
+struct QuantizeOutputs {
+  uint8_t *row;    // [rows, cols]
+  float *rowScale; // layout of the scheme
+  uint8_t *col;    // [cols, rows]
+  float *colScale;
+};
+
+struct QuantizeArgs {
+  const void *x;      // [rows, cols]
+  const float *scale; // [1], per-tensor only
+  QuantizeOutputs out;
+  int64_t rows, cols;
+  uint32_t colTiles;
+  int32_t pow2; // block schemes only, as is epsilon
+  float epsilon;
+};
+
+struct ActivationQuantizeArgs {
+  const void *dy; // [rows, cols], backward only
+  const void *x;  // [rows, cols], or [rows, 2 * cols] gated
+  QuantizeOutputs out;
+  int64_t rows, cols; // of the activation's result
+  uint32_t colTiles;
+  int32_t pow2;
+  float epsilon;
+  int32_t kind; // te_rt_activation; kernels named after a kind ignore it
+};
+
+struct AmaxArgs {
+  const void *x;
+  float *amax;
+  int64_t count;
+  uint32_t slot; // of this plan, below kAmaxSlots
+};
+inline constexpr uint32_t kAmaxSlots = 4096;
+
+struct ComputeScaleArgs {
+  const float *amax;
+  float *scale;
+  float fp8Max, epsilon;
+  int32_t pow2;
+};
+
+struct DequantizeArgs {
+  const uint8_t *data; // [rows, cols], or [cols, rows] of axis 0
+  const float *scale;
+  void *out; // [rows, cols]
+  int64_t rows, cols;
+  uint32_t colTiles;
+  int32_t scheme, axis;
+};
+
+struct TransposeArgs {
+  const uint8_t *data; // [rows, cols]
+  const float *scale;
+  uint8_t *outData; // [cols, rows]
+  float *outScale;
+  int64_t rows, cols;
+  uint32_t colTiles;
+  int32_t scheme;
+};
+
+/// Dynamic shared memory: of every tile kernel; of the general form of one,
+/// which also stages its input; of the fast activation backward, which keeps
+/// half of its result there.
+inline constexpr int kTileSharedBytes =
+    kTile * kTile + 2 * kTile * 4 + (kTileThreads / 32) * kTile * 4;
+constexpr int generalSharedBytes(int elementBytes) {
+  return kTileSharedBytes + kTile * kTile * elementBytes;
+}
+inline constexpr int kBackwardSharedBytes = generalSharedBytes(2);
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_KERNELS_CAST_CAST_ARGS_H

@@ -1,0 +1,193 @@
+//===- quantize.cu - amax, scales, and quantisation of plain tensors ------===//
+//
+// te_amax_<type>, te_compute_scale, te_quantize_{tensor,block_1x128,
+// block_128x128}_<type>_<fp8>. A quantisation kernel reads a tile once, as fast
+// as the chip copies, and writes both usages from registers (tile.cuh). The
+// form ending in _general takes any shape and any alignment.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Kernels/Cast/tile.cuh"
+
+namespace te::rt::cuda {
+namespace {
+
+/// The running maximum and the blocks done of every plan; both are back at
+/// zero when a launch ends, so no launch has to clear anything first.
+__device__ uint32_t amaxBits[kAmaxSlots];
+__device__ uint32_t amaxBlocksDone[kAmaxSlots];
+
+template <typename T>
+__device__ __forceinline__ void amax(const AmaxArgs &args) {
+  constexpr int kUnroll = 4;
+  const T *x = static_cast<const T *>(args.x);
+  const int64_t thread =
+      static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int64_t threads = static_cast<int64_t>(gridDim.x) * blockDim.x;
+
+  uint32_t words[kUnroll] = {};
+  int64_t done = 0; // elements that go in chunks
+  if (reinterpret_cast<uintptr_t>(x) % 16 == 0) {
+    const int64_t chunks = args.count / kChunk;
+    done = chunks * kChunk;
+    int64_t i = thread;
+    for (; i + (kUnroll - 1) * threads < chunks; i += kUnroll * threads) {
+      Chunk<T> chunk[kUnroll];
+#pragma unroll
+      for (int k = 0; k < kUnroll; ++k)
+        chunk[k] = Chunk<T>::load(x + (i + k * threads) * kChunk);
+#pragma unroll
+      for (int k = 0; k < kUnroll; ++k)
+        words[k] = maxAbs<T>(words[k], maxAbs(chunk[k]));
+    }
+    for (; i < chunks; i += threads)
+      words[0] = maxAbs<T>(words[0], maxAbs(Chunk<T>::load(x + i * kChunk)));
+  }
+  float result = 0.0f;
+#pragma unroll
+  for (int k = 0; k < kUnroll; ++k)
+    result = fmaxf(result, amaxOf<T>(words[k]));
+  for (int64_t i = done + thread; i < args.count; i += threads)
+    result = fmaxf(result, fabsf(toFloat(x[i])));
+
+  __shared__ float partial[kTileThreads / 32];
+  result = warpMax(result);
+  if (threadIdx.x % 32 == 0)
+    partial[threadIdx.x / 32] = result;
+  __syncthreads();
+  if (threadIdx.x != 0)
+    return;
+#pragma unroll
+  for (int i = 1; i < kTileThreads / 32; ++i)
+    result = fmaxf(result, partial[i]);
+  // Magnitudes order like their bits. The block whose count completes the grid
+  // sees every other block's maximum: each came before that block's fence.
+  atomicMax(&amaxBits[args.slot], __float_as_uint(result));
+  __threadfence();
+  if (atomicInc(&amaxBlocksDone[args.slot], gridDim.x - 1) == gridDim.x - 1) {
+    __threadfence();
+    *args.amax = __uint_as_float(atomicExch(&amaxBits[args.slot], 0));
+  }
+}
+
+/// Element of a plain tensor.
+template <typename T> struct PlainElement {
+  const T *x;
+  int64_t cols;
+  __device__ T operator()(int64_t row, int64_t col) const {
+    return x[row * cols + col];
+  }
+};
+
+template <typename T, bool kAligned>
+__device__ __forceinline__ void load(const QuantizeArgs &args,
+                                     const TilePosition &at, Tile<T> &tile) {
+  const T *x = static_cast<const T *>(args.x);
+  if constexpr (kAligned)
+    loadTile(x, at, tile);
+  else
+    loadTileGeneral<T>(PlainElement<T>{x, args.cols}, at, tile);
+}
+
+__device__ __forceinline__ TilePosition position(const QuantizeArgs &args) {
+  return {blockIdx.x / args.colTiles, blockIdx.x % args.colTiles, args.rows,
+          args.cols};
+}
+
+template <typename T, typename F8, bool kAligned>
+__device__ __forceinline__ void quantizeTensor(const QuantizeArgs &args) {
+  const TilePosition at = position(args);
+  Tile<T> tile;
+  load<T, kAligned>(args, at, tile);
+  const float scale = *args.scale;
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    if (args.out.rowScale)
+      *args.out.rowScale = __frcp_rn(scale);
+    if (args.out.colScale)
+      *args.out.colScale = __frcp_rn(scale);
+  }
+  quantizeTileUniform<T, F8, kAligned>(tile, at, args.out, scale, tileShared());
+}
+
+template <typename T, typename F8, bool kAligned>
+__device__ __forceinline__ void quantizeBlock1x128(const QuantizeArgs &args) {
+  const TilePosition at = position(args);
+  Tile<T> tile;
+  load<T, kAligned>(args, at, tile);
+  quantizeTile1x128<T, F8, kAligned>(tile, at, args.out, args.pow2,
+                                     args.epsilon, tileShared());
+}
+
+/// Entry (i, j) of a [., up(count, 4)] scale tensor; the last j also writes the
+/// padding.
+__device__ __forceinline__ void storeSquareScale(float *scales, int64_t i,
+                                                 int64_t j, int64_t count,
+                                                 float inverse) {
+  scales += i * up4(count);
+  scales[j] = inverse;
+  if (j == count - 1)
+    for (++j; j < up4(count); ++j)
+      scales[j] = 0.0f;
+}
+
+template <typename T, typename F8, bool kAligned>
+__device__ __forceinline__ void quantizeBlock128x128(const QuantizeArgs &args) {
+  const TilePosition at = position(args);
+  Tile<T> tile;
+  load<T, kAligned>(args, at, tile);
+  const float scale = blockScale<T, F8>(tileAmax(tile, at, tileShared()),
+                                        args.pow2, args.epsilon);
+  if (threadIdx.x == 0) {
+    const float inverse = __frcp_rn(scale);
+    const int64_t rowTiles = (args.rows + kTile - 1) / kTile;
+    if (args.out.rowScale)
+      storeSquareScale(args.out.rowScale, at.rowTile(), at.colTile(),
+                       args.colTiles, inverse);
+    if (args.out.colScale)
+      storeSquareScale(args.out.colScale, at.colTile(), at.rowTile(), rowTiles,
+                       inverse);
+  }
+  quantizeTileUniform<T, F8, kAligned>(tile, at, args.out, scale, tileShared());
+}
+
+/// Resident blocks asked of the compiler: four of 64 registers a thread, but
+/// f32 holds a tile in twice the registers.
+template <typename T> constexpr int blocksPerSm = sizeof(T) == 4 ? 2 : 4;
+
+} // namespace
+} // namespace te::rt::cuda
+
+using namespace te::rt::cuda;
+
+extern "C" __global__ void
+te_compute_scale(const __grid_constant__ ComputeScaleArgs args) {
+  *args.scale =
+      te::rt::math::computeScale(*args.amax, args.fp8Max, args.pow2,
+                                 args.epsilon, te::rt::math::kFloatMax);
+}
+
+#define TE_QUANTIZE(name, function, type, T, fp8, F8)                          \
+  extern "C" __global__ void __launch_bounds__(kTileThreads, blocksPerSm<T>)   \
+      te_quantize_##name##_##type##_##fp8(                                     \
+          const __grid_constant__ QuantizeArgs args) {                         \
+    function<T, F8, true>(args);                                               \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kTileThreads, 2)                \
+      te_quantize_##name##_##type##_##fp8##_general(                           \
+          const __grid_constant__ QuantizeArgs args) {                         \
+    function<T, F8, false>(args);                                              \
+  }
+#define TE_QUANTIZE_SCHEMES(type, T, fp8, F8)                                  \
+  TE_QUANTIZE(tensor, quantizeTensor, type, T, fp8, F8)                        \
+  TE_QUANTIZE(block_1x128, quantizeBlock1x128, type, T, fp8, F8)               \
+  TE_QUANTIZE(block_128x128, quantizeBlock128x128, type, T, fp8, F8)
+#define TE_CAST_TYPE(type, T)                                                  \
+  extern "C" __global__ void __launch_bounds__(kTileThreads)                   \
+      te_amax_##type(const __grid_constant__ AmaxArgs args) {                  \
+    amax<T>(args);                                                             \
+  }                                                                            \
+  TE_QUANTIZE_SCHEMES(type, T, e4m3, E4M3)                                     \
+  TE_QUANTIZE_SCHEMES(type, T, e5m2, E5M2)
+TE_CAST_TYPE(bf16, bf16)
+TE_CAST_TYPE(f16, f16)
+TE_CAST_TYPE(f32, float)

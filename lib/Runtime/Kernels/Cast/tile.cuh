@@ -1,0 +1,473 @@
+//===- tile.cuh - one 128 x 128 tile from registers to quantised bytes ----===//
+//
+// 256 threads hold the tile, eight rows of one chunk (8 columns) each: thread
+// (ty, tx) = (tid / 16, tid % 16) has rows 8 ty .. 8 ty + 7 and columns 8 tx ..
+// 8 tx + 7. A load or store of a row by 16 lanes is then one run of 256 or 128
+// bytes, a row's maximum lives in half a warp, and a thread's eight rows of one
+// column make eight consecutive bytes of the transposed output.
+//
+// The transposed bytes pass through shared memory, as units of 8 bytes; unit u
+// of column c lies at u ^ (c / 8 % 16), so that neither the writes (16 columns,
+// 8 apart) nor the reads (whole columns) meet a bank twice.
+//
+// Barriers are numbered in quantizeTile1x128; it may be called again for
+// another tile with no barrier in between.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_KERNELS_CAST_TILE_CUH
+#define TE_RUNTIME_KERNELS_CAST_TILE_CUH
+
+#include "Core/Formulas.h"
+#include "Kernels/Cast/cast_args.h"
+#include "Kernels/Device/chunk.cuh"
+#include "Kernels/Device/fp8.cuh"
+
+namespace te::rt::cuda {
+
+inline constexpr int kTileRows = 8; // of one thread
+inline constexpr int kTileWarps = kTileThreads / 32;
+
+struct TileShared {
+  alignas(16) uint8_t stage[kTile * kTile];
+  alignas(16) float rowScale[kTile];
+  alignas(16) float colScale[kTile];
+  alignas(16) uint32_t partial[kTileWarps * kTile];
+};
+static_assert(sizeof(TileShared) == kTileSharedBytes);
+
+extern __shared__ __align__(16) uint8_t dynamicShared[];
+__device__ __forceinline__ TileShared &tileShared() {
+  return *reinterpret_cast<TileShared *>(dynamicShared);
+}
+/// What follows TileShared.
+__device__ __forceinline__ uint8_t *extraShared() {
+  return dynamicShared + sizeof(TileShared);
+}
+
+template <typename T> using Tile = Chunk<T>[kTileRows];
+
+/// Where a thread's part of the tile is.
+struct TilePosition {
+  int64_t row0, col0; // of the tile
+  int64_t rows, cols; // of the matrix
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
+
+  __device__ TilePosition(uint32_t rowTile, uint32_t colTile, int64_t rows,
+                          int64_t cols)
+      : row0(static_cast<int64_t>(rowTile) * kTile),
+        col0(static_cast<int64_t>(colTile) * kTile), rows(rows), cols(cols) {}
+
+  __device__ int64_t row(int i) const { return row0 + ty * kTileRows + i; }
+  __device__ int64_t col() const { return col0 + tx * kChunk; }
+  __device__ int64_t rowTile() const { return row0 / kTile; }
+  __device__ int64_t colTile() const { return col0 / kTile; }
+};
+
+__device__ __forceinline__ int64_t up4(int64_t n) { return (n + 3) & ~3ll; }
+
+/// Byte of (column, row) of the tile in the transposed stage. Eight rows from
+/// a multiple of 8 are consecutive.
+__device__ __forceinline__ int stageOffset(int col, int row) {
+  return col * kTile + (((row >> 3) ^ (col >> 3)) << 3) + (row & 7);
+}
+
+//===----------------------------------------------------------------------===//
+// Loading
+//===----------------------------------------------------------------------===//
+
+/// x is 16-byte aligned and `cols` a multiple of 8.
+template <typename T>
+__device__ __forceinline__ void loadTile(const T *x, const TilePosition &at,
+                                         Tile<T> &tile) {
+  x += at.row(0) * at.cols + at.col();
+#pragma unroll
+  for (int i = 0; i < kTileRows; ++i)
+    tile[i] = at.row(i) < at.rows && at.col() < at.cols
+                  ? Chunk<T>::load(x + i * at.cols)
+                  : Chunk<T>::zero();
+}
+
+/// Any shape and alignment: `element(row, col)` is staged one by one.
+template <typename T, typename Element>
+__device__ __forceinline__ void
+loadTileGeneral(const Element &element, const TilePosition &at, Tile<T> &tile) {
+  T *staged = reinterpret_cast<T *>(extraShared());
+#pragma unroll 1
+  for (int i = threadIdx.x; i < kTile * kTile; i += kTileThreads) {
+    const int64_t row = at.row0 + i / kTile, col = at.col0 + i % kTile;
+    staged[i] =
+        row < at.rows && col < at.cols ? element(row, col) : fromFloat<T>(0.0f);
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kTileRows; ++i)
+    tile[i] = *reinterpret_cast<const Chunk<T> *>(
+        staged + (at.ty * kTileRows + i) * kTile + at.tx * kChunk);
+}
+
+//===----------------------------------------------------------------------===//
+// Storing
+//===----------------------------------------------------------------------===//
+
+/// The thread's row bytes. Aligned: `row` is 8-byte aligned and `cols` a
+/// multiple of 8. Not aligned: the stage is free to use until the return.
+template <bool kAligned>
+__device__ __forceinline__ void
+storeRows(uint8_t *row, const uint2 (&bytes)[kTileRows], const TilePosition &at,
+          TileShared &shared) {
+  if constexpr (kAligned) {
+    row += at.row(0) * at.cols + at.col();
+#pragma unroll
+    for (int i = 0; i < kTileRows; ++i)
+      if (at.row(i) < at.rows && at.col() < at.cols)
+        *reinterpret_cast<uint2 *>(row + i * at.cols) = bytes[i];
+  } else {
+#pragma unroll
+    for (int i = 0; i < kTileRows; ++i)
+      *reinterpret_cast<uint2 *>(
+          shared.stage + (at.ty * kTileRows + i) * kTile + at.tx * kChunk) =
+          bytes[i];
+    __syncthreads();
+#pragma unroll 1
+    for (int i = threadIdx.x; i < kTile * kTile; i += kTileThreads) {
+      const int64_t r = at.row0 + i / kTile, c = at.col0 + i % kTile;
+      if (r < at.rows && c < at.cols)
+        row[r * at.cols + c] = shared.stage[i];
+    }
+    __syncthreads();
+  }
+}
+
+/// The staged transposed tile, after a barrier. Aligned: `col` is 16-byte
+/// aligned and `rows` a multiple of 16.
+template <bool kAligned>
+__device__ __forceinline__ void storeStage(uint8_t *col, const TilePosition &at,
+                                           const TileShared &shared) {
+  if constexpr (kAligned) {
+    // 8 lanes take the 128 bytes of a column, 16 each; the swizzle exchanges
+    // 16-byte pairs of units, and the units of a pair where c / 8 is odd.
+    const int pair = threadIdx.x % 8;
+    const int64_t row = at.row0 + pair * 16;
+#pragma unroll
+    for (int i = 0; i < kTile * 8 / kTileThreads; ++i) {
+      const int c = i * (kTileThreads / 8) + threadIdx.x / 8;
+      const int key = c >> 3;
+      uint4 units = *reinterpret_cast<const uint4 *>(
+          shared.stage + c * kTile + ((pair ^ (key >> 1)) << 4));
+      if (key & 1)
+        units = make_uint4(units.z, units.w, units.x, units.y);
+      if (at.col0 + c < at.cols && row < at.rows)
+        *reinterpret_cast<uint4 *>(col + (at.col0 + c) * at.rows + row) = units;
+    }
+  } else {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < kTile * kTile; i += kTileThreads) {
+      const int c = i / kTile, r = i % kTile;
+      if (at.col0 + c < at.cols && at.row0 + r < at.rows)
+        col[(at.col0 + c) * at.rows + at.row0 + r] =
+            shared.stage[stageOffset(c, r)];
+    }
+  }
+}
+
+/// Puts the thread's bytes, eight rows of eight, into the transposed stage.
+__device__ __forceinline__ void stageTransposed(uint2 (&bytes)[kTileRows],
+                                                const TilePosition &at,
+                                                TileShared &shared) {
+  transposeBytes(bytes[0].x, bytes[1].x, bytes[2].x, bytes[3].x);
+  transposeBytes(bytes[0].y, bytes[1].y, bytes[2].y, bytes[3].y);
+  transposeBytes(bytes[4].x, bytes[5].x, bytes[6].x, bytes[7].x);
+  transposeBytes(bytes[4].y, bytes[5].y, bytes[6].y, bytes[7].y);
+  uint8_t *stage =
+      shared.stage + stageOffset(at.tx * kChunk, at.ty * kTileRows);
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    *reinterpret_cast<uint2 *>(stage + j * kTile) =
+        make_uint2(bytes[j].x, bytes[j + 4].x);
+    *reinterpret_cast<uint2 *>(stage + (j + 4) * kTile) =
+        make_uint2(bytes[j].y, bytes[j + 4].y);
+  }
+}
+
+/// Inverse scale of one 1x128 block: entry `index` of `line` of a scale
+/// tensor [lines, up(count, 4)].
+__device__ __forceinline__ void storeLineScale(float *scales, int64_t line,
+                                               int64_t index, int64_t count,
+                                               float scale) {
+  if (index < up4(count))
+    scales[line * up4(count) + index] = index < count ? __frcp_rn(scale) : 0.0f;
+}
+
+//===----------------------------------------------------------------------===//
+// 1x128 blocks
+//===----------------------------------------------------------------------===//
+
+/// Maximum over the 16 lanes of each half warp, of N words a lane. Lanes share
+/// the work: each ends with the maximum of word (lane % 16) * N / 16.
+template <typename T, int N>
+__device__ __forceinline__ uint32_t halfWarpMax(uint32_t (&words)[N],
+                                                int lane) {
+  int count = N;
+#pragma unroll
+  for (int mask = 8; mask != 0; mask >>= 1) {
+    if (count == 1) {
+      words[0] = maxAbs<T>(words[0], __shfl_xor_sync(~0u, words[0], mask));
+      continue;
+    }
+    count /= 2;
+    const bool upper = lane & mask;
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i)
+      if (i < count) {
+        const uint32_t keep = upper ? words[i + count] : words[i];
+        const uint32_t send = upper ? words[i] : words[i + count];
+        words[i] = maxAbs<T>(keep, __shfl_xor_sync(~0u, send, mask));
+      }
+  }
+  return words[0];
+}
+
+/// The amax of one row of the warp's sixteen: `row`, counted from the warp's
+/// first, where `owner`; the other lanes repeat an owner's.
+template <typename T>
+__device__ __forceinline__ float
+rowAmax(const Tile<T> &tile, const TilePosition &at, int &row, bool &owner) {
+  const int half = at.lane / 16 * kTileRows;
+  if constexpr (sizeof(T) == 4) {
+    uint32_t words[kTileRows];
+#pragma unroll
+    for (int i = 0; i < kTileRows; ++i)
+      words[i] = maxAbs(tile[i]);
+    row = half + (at.lane >> 1) % 8;
+    owner = !(at.lane & 1);
+    return amaxOf<T>(halfWarpMax<T>(words, at.lane), false);
+  } else {
+    // Two rows to a word from here on.
+    uint32_t words[kTileRows / 2];
+#pragma unroll
+    for (int i = 0; i < kTileRows / 2; ++i) {
+      const uint32_t a = maxAbs(tile[2 * i]), b = maxAbs(tile[2 * i + 1]);
+      words[i] =
+          maxAbs<T>(__byte_perm(a, b, 0x5410), __byte_perm(a, b, 0x7632));
+    }
+    row = half + (at.lane >> 2) % 4 * 2 + (at.lane & 1);
+    owner = !(at.lane & 2);
+    return amaxOf<T>(halfWarpMax<T>(words, at.lane), at.lane & 1);
+  }
+}
+
+/// Leaves the column maxima of the warp's sixteen rows in shared.partial.
+template <typename T>
+__device__ __forceinline__ void storeColPartial(const Tile<T> &tile,
+                                                const TilePosition &at,
+                                                TileShared &shared) {
+  constexpr int kWords = Chunk<T>::kWords;
+  uint32_t words[kWords];
+#pragma unroll
+  for (int w = 0; w < kWords; ++w) {
+    words[w] = maxAbs<T>(tile[0].words[w], tile[1].words[w]);
+#pragma unroll
+    for (int i = 2; i < kTileRows; ++i)
+      words[w] = maxAbs<T>(words[w], tile[i].words[w]);
+  }
+  // The two half warps hold the same columns; each finishes half of them.
+  const bool upper = at.lane & 16;
+  uint32_t *partial = shared.partial + at.warp * (16 * kWords) +
+                      at.tx * kWords + (upper ? kWords / 2 : 0);
+  uint32_t kept[kWords / 2];
+#pragma unroll
+  for (int w = 0; w < kWords / 2; ++w) {
+    const uint32_t keep = upper ? words[w + kWords / 2] : words[w];
+    const uint32_t send = upper ? words[w] : words[w + kWords / 2];
+    kept[w] = maxAbs<T>(keep, __shfl_xor_sync(~0u, send, 16));
+  }
+  if constexpr (kWords == 4)
+    *reinterpret_cast<uint2 *>(partial) = make_uint2(kept[0], kept[1]);
+  else
+    *reinterpret_cast<uint4 *>(partial) =
+        make_uint4(kept[0], kept[1], kept[2], kept[3]);
+}
+
+/// The amax of column `col` of the tile from shared.partial.
+template <typename T>
+__device__ __forceinline__ float colAmax(int col, const TileShared &shared) {
+  constexpr int kPerWord = 4 / sizeof(T);
+  constexpr int kPitch = kTile / kPerWord;
+  const uint32_t *partial = shared.partial + col / kPerWord;
+  uint32_t word = partial[0];
+#pragma unroll
+  for (int warp = 1; warp < kTileWarps; ++warp)
+    word = maxAbs<T>(word, partial[warp * kPitch]);
+  return amaxOf<T>(word, col % kPerWord != 0);
+}
+
+/// Eight scales, from a multiple of 8.
+__device__ __forceinline__ void loadScales(const float *from, float (&to)[8]) {
+  const float4 low = reinterpret_cast<const float4 *>(from)[0];
+  const float4 high = reinterpret_cast<const float4 *>(from)[1];
+  to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
+  to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
+}
+
+template <typename T> struct InputType;
+template <> struct InputType<float> {
+  static constexpr int32_t value = TE_RT_F32;
+};
+template <> struct InputType<bf16> {
+  static constexpr int32_t value = TE_RT_BF16;
+};
+template <> struct InputType<f16> {
+  static constexpr int32_t value = TE_RT_F16;
+};
+
+template <typename T, typename F8>
+__device__ __forceinline__ float blockScale(float amax, bool pow2,
+                                            float epsilon) {
+  return math::computeScale(amax, F8::max, pow2, epsilon,
+                            math::maxFinite(InputType<T>::value));
+}
+
+/// Quantises with block_1x128 scales: rows by blocks along the columns, columns
+/// by blocks along the rows.
+template <typename T, typename F8, bool kAligned>
+__device__ __forceinline__ void
+quantizeTile1x128(const Tile<T> &tile, const TilePosition &at,
+                  const QuantizeOutputs &out, bool pow2, float epsilon,
+                  TileShared &shared) {
+  const bool wantRow = out.row || out.rowScale;
+  const bool wantCol = out.col || out.colScale;
+  // A call before this one may still be reading the warp's row scales.
+  __syncwarp();
+  if (wantRow) {
+    int row;
+    bool owner;
+    const float amax = rowAmax(tile, at, row, owner);
+    const float scale = blockScale<T, F8>(amax, pow2, epsilon);
+    row += at.warp * 16;
+    if (owner) {
+      shared.rowScale[row] = scale;
+      if (out.rowScale)
+        storeLineScale(out.rowScale, at.colTile(), at.row0 + row, at.rows,
+                       scale);
+    }
+  }
+  if (wantCol)
+    storeColPartial(tile, at, shared);
+
+  // 1: partial is complete (and a former call's stage and colScale were read
+  // before its threads came here).
+  __syncthreads();
+  if (wantCol && threadIdx.x < kTile) {
+    const int col = threadIdx.x;
+    const float scale =
+        blockScale<T, F8>(colAmax<T>(col, shared), pow2, epsilon);
+    shared.colScale[col] = scale;
+    if (out.colScale)
+      storeLineScale(out.colScale, at.rowTile(), at.col0 + col, at.cols, scale);
+  }
+  if (out.row) {
+    float scales[kTileRows];
+    loadScales(shared.rowScale + at.ty * kTileRows, scales);
+    uint2 bytes[kTileRows];
+#pragma unroll
+    for (int i = 0; i < kTileRows; ++i) {
+      float x[kChunk];
+      tile[i].unpack(x);
+      const float s = scales[i];
+      bytes[i].x = F8::pack(x[0] * s, x[1] * s, x[2] * s, x[3] * s);
+      bytes[i].y = F8::pack(x[4] * s, x[5] * s, x[6] * s, x[7] * s);
+    }
+    storeRows<kAligned>(out.row, bytes, at, shared);
+  }
+  if (!wantCol)
+    return;
+  // 2: colScale is complete, and everyone is done with partial.
+  __syncthreads();
+  if (!out.col)
+    return;
+  float scales[kChunk];
+  loadScales(shared.colScale + at.tx * kChunk, scales);
+  // Two columns at a time: the word that holds them in every row.
+#pragma unroll
+  for (int j = 0; j < kChunk; j += 2) {
+    float even[kTileRows], odd[kTileRows];
+#pragma unroll
+    for (int i = 0; i < kTileRows; ++i) {
+      if constexpr (sizeof(T) == 4) {
+        even[i] = __uint_as_float(tile[i].words[j]);
+        odd[i] = __uint_as_float(tile[i].words[j + 1]);
+      } else {
+        unpackWord<T>(tile[i].words[j / 2], even[i], odd[i]);
+      }
+      even[i] *= scales[j];
+      odd[i] *= scales[j + 1];
+    }
+    uint8_t *stage =
+        shared.stage + stageOffset(at.tx * kChunk + j, at.ty * kTileRows);
+    *reinterpret_cast<uint2 *>(stage) =
+        make_uint2(F8::pack(even[0], even[1], even[2], even[3]),
+                   F8::pack(even[4], even[5], even[6], even[7]));
+    *reinterpret_cast<uint2 *>(stage + kTile) =
+        make_uint2(F8::pack(odd[0], odd[1], odd[2], odd[3]),
+                   F8::pack(odd[4], odd[5], odd[6], odd[7]));
+  }
+  // 3: the stage is complete.
+  __syncthreads();
+  storeStage<kAligned>(out.col, at, shared);
+}
+
+//===----------------------------------------------------------------------===//
+// One scale for the tile
+//===----------------------------------------------------------------------===//
+
+/// The amax of the whole tile, in every thread. Contains a barrier.
+template <typename T>
+__device__ __forceinline__ float
+tileAmax(const Tile<T> &tile, const TilePosition &at, TileShared &shared) {
+  uint32_t word = maxAbs(tile[0]);
+#pragma unroll
+  for (int i = 1; i < kTileRows; ++i)
+    word = maxAbs<T>(word, maxAbs(tile[i]));
+  const float amax = warpMax(amaxOf<T>(word));
+  float *partial = reinterpret_cast<float *>(shared.partial);
+  if (at.lane == 0)
+    partial[at.warp] = amax;
+  __syncthreads();
+  float values[kTileWarps];
+  loadScales(partial, values);
+#pragma unroll
+  for (int i = 1; i < kTileWarps; ++i)
+    values[0] = fmaxf(values[0], values[i]);
+  return values[0];
+}
+
+/// Quantises with one scale; the column bytes are the row bytes, transposed.
+template <typename T, typename F8, bool kAligned>
+__device__ __forceinline__ void
+quantizeTileUniform(const Tile<T> &tile, const TilePosition &at,
+                    const QuantizeOutputs &out, float scale,
+                    TileShared &shared) {
+  uint2 bytes[kTileRows];
+#pragma unroll
+  for (int i = 0; i < kTileRows; ++i) {
+    float x[kChunk];
+    tile[i].unpack(x);
+    bytes[i].x =
+        F8::pack(x[0] * scale, x[1] * scale, x[2] * scale, x[3] * scale);
+    bytes[i].y =
+        F8::pack(x[4] * scale, x[5] * scale, x[6] * scale, x[7] * scale);
+  }
+  if (out.row)
+    storeRows<kAligned>(out.row, bytes, at, shared);
+  if (!out.col)
+    return;
+  stageTransposed(bytes, at, shared);
+  __syncthreads();
+  storeStage<kAligned>(out.col, at, shared);
+}
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_KERNELS_CAST_TILE_CUH

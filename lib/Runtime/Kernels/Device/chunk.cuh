@@ -1,0 +1,116 @@
+//===- chunk.cuh - eight consecutive elements in registers ----------------===//
+//
+// The unit every quantisation kernel works in. bf16 and f16 stay packed, two
+// to a word, until they are scaled: a maximum of magnitudes is then one
+// instruction for two elements. `maxAbs` drops NaN where the other operand is a
+// number, so a maximum must end in `amaxOf`, which starts from zero.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_KERNELS_DEVICE_CHUNK_CUH
+#define TE_RUNTIME_KERNELS_DEVICE_CHUNK_CUH
+
+#include "Kernels/Pointwise/elements.cuh"
+
+#include <cstdint>
+
+namespace te::rt::cuda {
+
+inline constexpr int kChunk = 8;
+
+template <typename T> struct Chunk {
+  static constexpr int kWords = kChunk * static_cast<int>(sizeof(T)) / 4;
+  uint32_t words[kWords];
+
+  static __device__ __forceinline__ Chunk zero() { return Chunk{}; }
+
+  /// From 16-byte aligned global memory that this kernel does not write. Read
+  /// once, so it does not stay in L1.
+  static __device__ __forceinline__ Chunk load(const T *from) {
+    Chunk chunk;
+#pragma unroll
+    for (int i = 0; i < kWords; i += 4)
+      asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(chunk.words[i]), "=r"(chunk.words[i + 1]),
+                     "=r"(chunk.words[i + 2]), "=r"(chunk.words[i + 3])
+                   : "l"(reinterpret_cast<const uint32_t *>(from) + i));
+    return chunk;
+  }
+
+  __device__ __forceinline__ void unpack(float (&values)[kChunk]) const {
+    if constexpr (sizeof(T) == 4) {
+#pragma unroll
+      for (int i = 0; i < kChunk; ++i)
+        values[i] = __uint_as_float(words[i]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kWords; ++i)
+        unpackWord<T>(words[i], values[2 * i], values[2 * i + 1]);
+    }
+  }
+
+  static __device__ __forceinline__ Chunk pack(const float (&values)[kChunk]) {
+    Chunk chunk;
+    if constexpr (sizeof(T) == 4) {
+#pragma unroll
+      for (int i = 0; i < kChunk; ++i)
+        chunk.words[i] = __float_as_uint(values[i]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kWords; ++i)
+        chunk.words[i] = packWord<T>(values[2 * i], values[2 * i + 1]);
+    }
+    return chunk;
+  }
+};
+
+/// Larger magnitude of each element of a word; signs are left undefined.
+template <typename T>
+__device__ __forceinline__ uint32_t maxAbs(uint32_t a, uint32_t b) {
+  uint32_t result;
+  if constexpr (sizeof(T) == 4)
+    result = __float_as_uint(
+        fmaxf(fabsf(__uint_as_float(a)), fabsf(__uint_as_float(b))));
+  else if constexpr (std::is_same_v<T, bf16>)
+    asm("max.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  else
+    asm("max.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+}
+
+/// Magnitude of one element of a word of maxima, 0 for NaN; `odd` picks the
+/// upper of two.
+template <typename T>
+__device__ __forceinline__ float amaxOf(uint32_t word, bool odd) {
+  float low, high;
+  if constexpr (sizeof(T) == 4)
+    low = high = __uint_as_float(word);
+  else
+    unpackWord<T>(word, low, high);
+  return fmaxf(fabsf(odd ? high : low), 0.0f);
+}
+
+/// Magnitude of the largest element of a word of maxima.
+template <typename T> __device__ __forceinline__ float amaxOf(uint32_t word) {
+  const float low = amaxOf<T>(word, false);
+  return sizeof(T) == 4 ? low : fmaxf(low, amaxOf<T>(word, true));
+}
+
+/// maxAbs over the words of a chunk.
+template <typename T>
+__device__ __forceinline__ uint32_t maxAbs(const Chunk<T> &chunk) {
+  uint32_t result = maxAbs<T>(chunk.words[0], chunk.words[1]);
+#pragma unroll
+  for (int i = 2; i < Chunk<T>::kWords; ++i)
+    result = maxAbs<T>(result, chunk.words[i]);
+  return result;
+}
+
+/// Maximum of non-negative floats over the warp.
+__device__ __forceinline__ float warpMax(float value) {
+  return __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(value)));
+}
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_KERNELS_DEVICE_CHUNK_CUH
