@@ -1,0 +1,201 @@
+// Every example of the te dialect's reference pages, parsed, verified and
+// printed. test/lint/doc_examples.py checks that each one stands here.
+// RUN: te-opt %s | te-opt | FileCheck %s
+// RUN: te-opt %s --mlir-print-op-generic | te-opt | FileCheck %s
+// RUN: te-opt %s --emit-bytecode | te-opt | FileCheck %s
+
+// CHECK: module attributes {te.recipe = #te.recipe<float8_block_scaling>}
+module attributes {te.recipe = #te.recipe<float8_block_scaling>} {
+
+// CHECK-LABEL: @recipe
+// CHECK-SAME: #te.recipe<float8_current_scaling, {pow2_scales = true, backward_override = dequantized}>
+func.func @recipe() attributes {te.recipe =
+#te.recipe<float8_current_scaling, {backward_override = dequantized, pow2_scales = true}>
+} { return }
+
+// CHECK-LABEL: @scaled
+func.func @scaled(
+  // CHECK-SAME: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>
+  %a:
+!te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>
+  // CHECK-SAME: !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 0>
+  , %b:
+!te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 0>
+) { return }
+
+// CHECK-LABEL: @amax
+func.func @amax(%x: tensor<256x512xbf16>) -> tensor<f32> {
+  // CHECK: te.amax %{{.*}} : tensor<256x512xbf16>
+  %amax = te.amax %x : tensor<256x512xbf16>
+  // CHECK: te.amax_reduce %{{.*}} group 0
+  %all = te.amax_reduce %amax group 0
+  return %all : tensor<f32>
+}
+
+// CHECK-LABEL: @compute_scale
+func.func @compute_scale(%amax: tensor<f32>) -> tensor<f32> {
+  // CHECK: te.compute_scale %{{.*}} for f8E4M3FN
+  %scale = te.compute_scale %amax for f8E4M3FN
+  return %scale : tensor<f32>
+}
+
+// CHECK-LABEL: @quantize
+func.func @quantize(%x: tensor<256x512xbf16>) {
+  // CHECK: %{{.*}}:2 = te.quantize %{{.*}} : tensor<256x512xbf16> ->
+  %row, %col = te.quantize %x : tensor<256x512xbf16>
+    -> !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1>,
+       !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 0>
+  return
+}
+
+// CHECK-LABEL: @dequantize
+func.func @dequantize(%q: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>) {
+  // CHECK: te.dequantize
+  %x = te.dequantize %q
+    : !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1> -> tensor<256x512xbf16>
+  return
+}
+
+// CHECK-LABEL: @transpose
+func.func @transpose(%row: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>) {
+  // CHECK: te.transpose
+  %col = te.transpose %row
+    : !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>
+    -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0>
+  return
+}
+
+// CHECK-LABEL: @scaled_matmul
+func.func @scaled_matmul(
+    %x: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>,
+    %w: !te.scaled<1024x512xf8E4M3FN, per_tensor, contract = 1>,
+    %bias: tensor<1024xbf16>, %c: tensor<256x1024xbf16>) {
+  // CHECK: te.scaled_matmul %{{.*}}, %{{.*}} fast_accumulation = true
+  %y = te.scaled_matmul %x, %w fast_accumulation = true
+    : !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>,
+      !te.scaled<1024x512xf8E4M3FN, per_tensor, contract = 1> -> tensor<256x1024xbf16>
+  // CHECK: te.scaled_matmul %{{.*}}, %{{.*}} bias %{{.*}} : tensor<1024xbf16> accumulate %{{.*}} : tensor<256x1024xbf16> fast_accumulation = false
+  %z = te.scaled_matmul %x, %w bias %bias : tensor<1024xbf16> accumulate %c : tensor<256x1024xbf16> fast_accumulation = false
+    : !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>,
+      !te.scaled<1024x512xf8E4M3FN, per_tensor, contract = 1> -> tensor<256x1024xbf16>
+  return
+}
+
+// CHECK-LABEL: @matmul
+func.func @matmul(%x: tensor<256x512xbf16>, %w: tensor<1024x512xbf16>) {
+  // CHECK: te.matmul %{{.*}}, %{{.*}} contract = [1, 1]
+  %y = te.matmul %x, %w contract = [1, 1]
+    : tensor<256x512xbf16>, tensor<1024x512xbf16> -> tensor<256x1024xbf16>
+  return
+}
+
+// CHECK-LABEL: @linear
+func.func @linear(%x: tensor<256x512xbf16>, %w: tensor<1024x512xbf16>,
+                  %b: tensor<1024xbf16>, %dy: tensor<256x1024xbf16>) {
+  // CHECK: te.linear %{{.*}}, %{{.*}} : tensor<256x512xbf16>, tensor<1024x512xbf16> -> tensor<256x1024xbf16>
+  %y = te.linear %x, %w : tensor<256x512xbf16>, tensor<1024x512xbf16> -> tensor<256x1024xbf16>
+  // CHECK: te.linear %{{.*}}, %{{.*}} bias %{{.*}} : tensor<1024xbf16>
+  %z = te.linear %x, %w bias %b : tensor<1024xbf16> : tensor<256x512xbf16>, tensor<1024x512xbf16> -> tensor<256x1024xbf16>
+  // CHECK: te.linear_dgrad
+  %dx = te.linear_dgrad %dy, %w : tensor<256x1024xbf16>, tensor<1024x512xbf16> -> tensor<256x512xbf16>
+  // CHECK: te.linear_wgrad
+  %dw = te.linear_wgrad %dy, %x : tensor<256x1024xbf16>, tensor<256x512xbf16> -> tensor<1024x512xbf16>
+  // CHECK: te.bias_grad
+  %db = te.bias_grad %dy : tensor<256x1024xbf16> -> tensor<1024xbf16>
+  return
+}
+
+// CHECK-LABEL: @rms_norm
+func.func @rms_norm(%x: tensor<256x512xbf16>, %gamma: tensor<512xbf16>,
+                    %dy: tensor<256x512xbf16>) {
+  // CHECK: te.rms_norm %{{.*}}, %{{.*}} : tensor<256x512xbf16>, tensor<512xbf16>
+  %y = te.rms_norm %x, %gamma {epsilon = 1.0e-5 : f32} : tensor<256x512xbf16>, tensor<512xbf16>
+  // CHECK: te.rms_norm %{{.*}} rsigma tensor<256xf32> amax tensor<f32>
+  %z, %rsigma, %amax = te.rms_norm %x, %gamma : tensor<256x512xbf16>, tensor<512xbf16> rsigma tensor<256xf32> amax tensor<f32>
+  // CHECK: te.rms_norm_backward
+  %dx, %dgamma = te.rms_norm_backward %dy, %x, %gamma, %rsigma
+    : tensor<256x512xbf16>, tensor<512xbf16>, tensor<256xf32>
+  return
+}
+
+// CHECK-LABEL: @activation
+func.func @activation(%x: tensor<256x1024xbf16>, %dy: tensor<256x512xbf16>) {
+  // CHECK: te.activation <swiglu> %{{.*}} : tensor<256x1024xbf16> -> tensor<256x512xbf16>
+  %y = te.activation <swiglu> %x : tensor<256x1024xbf16> -> tensor<256x512xbf16>
+  // CHECK: te.activation <gelu> %{{.*}} amax tensor<f32>
+  %z, %amax = te.activation <gelu> %dy : tensor<256x512xbf16> -> tensor<256x512xbf16> amax tensor<f32>
+  // CHECK: te.activation_backward <swiglu>
+  %dx = te.activation_backward <swiglu> %dy, %x : tensor<256x512xbf16>, tensor<256x1024xbf16>
+  return
+}
+
+// CHECK-LABEL: @activation_quantize
+func.func @activation_quantize(%x: tensor<256x1024xbf16>) {
+  // CHECK: te.activation_quantize <swiglu>
+  %row = te.activation_quantize <swiglu> %x : tensor<256x1024xbf16>
+    -> !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1>
+  return
+}
+
+// CHECK-LABEL: @activation_backward_quantize
+func.func @activation_backward_quantize(%x: tensor<256x1024xbf16>, %dy: tensor<256x512xbf16>) {
+  // CHECK: te.activation_backward_quantize <swiglu>
+  %row = te.activation_backward_quantize <swiglu> %dy, %x
+    : tensor<256x512xbf16>, tensor<256x1024xbf16>
+    -> !te.scaled<256x1024xf8E4M3FN, block_1x128, pow2, contract = 1>
+  return
+}
+
+// CHECK-LABEL: @embedding
+func.func @embedding(%ids: tensor<256xi32>, %table: tensor<1000x512xbf16>, %dy: tensor<256x512xbf16>) {
+  // CHECK: te.embedding
+  %y = te.embedding %ids, %table : tensor<256xi32>, tensor<1000x512xbf16> -> tensor<256x512xbf16>
+  // CHECK: te.embedding_backward
+  %d = te.embedding_backward %ids, %dy : tensor<256xi32>, tensor<256x512xbf16> -> tensor<1000x512xbf16>
+  return
+}
+
+// CHECK-LABEL: @cross_entropy
+func.func @cross_entropy(%logits: tensor<256x1000xbf16>, %targets: tensor<256xi32>, %dloss: tensor<f32>) {
+  // CHECK: te.cross_entropy %{{.*}}, %{{.*}} : tensor<256x1000xbf16>, tensor<256xi32>
+  %loss = te.cross_entropy %logits, %targets : tensor<256x1000xbf16>, tensor<256xi32>
+  // CHECK: te.cross_entropy %{{.*}} lse tensor<256xf32>
+  %loss1, %lse = te.cross_entropy %logits, %targets : tensor<256x1000xbf16>, tensor<256xi32> lse tensor<256xf32>
+  // CHECK: te.cross_entropy_backward
+  %d = te.cross_entropy_backward %dloss, %logits, %targets, %lse
+    : tensor<256x1000xbf16>, tensor<256xi32>, tensor<256xf32>
+  return
+}
+
+// CHECK-LABEL: @adamw
+func.func @adamw(%p: tensor<1024x512xf32>, %g: tensor<1024x512xbf16>,
+                 %m: tensor<1024x512xf32>, %v: tensor<1024x512xf32>,
+                 %lr: tensor<f32>, %t: tensor<f32>) {
+  // CHECK: te.adamw %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} lr %{{.*}} step %{{.*}} {weight_decay = 1.000000e-01 : f32}
+  %p1, %m1, %v1 = te.adamw %p, %g, %m, %v lr %lr step %t {weight_decay = 0.1 : f32}
+    : tensor<1024x512xf32>, tensor<1024x512xbf16>
+  return
+}
+
+// CHECK-LABEL: @sgd
+func.func @sgd(%p: tensor<1024xf32>, %g: tensor<1024xf32>, %b: tensor<1024xf32>, %lr: tensor<f32>) {
+  // CHECK: te.sgd %{{.*}}, %{{.*}} lr %{{.*}} : tensor<1024xf32>, tensor<1024xf32>
+  %p1 = te.sgd %p, %g lr %lr : tensor<1024xf32>, tensor<1024xf32>
+  // CHECK: te.sgd %{{.*}}, %{{.*}} buffer %{{.*}} lr %{{.*}} {momentum = 9.000000e-01 : f32}
+  %p2, %b2 = te.sgd %p, %g buffer %b lr %lr {momentum = 0.9 : f32} : tensor<1024xf32>, tensor<1024xf32>
+  return
+}
+
+func.func private @loss(tensor<256xi32>, tensor<512x512xbf16>) -> tensor<f32>
+
+// CHECK-LABEL: @vjp
+func.func @vjp(%tokens: tensor<256xi32>, %w: tensor<512x512xbf16>, %one: tensor<f32>, %x: tensor<256x512xbf16>) {
+  // CHECK: te.vjp @loss(%{{.*}}, %{{.*}}) cotangents(%{{.*}}) wrt [1]
+  %loss, %dw = te.vjp @loss(%tokens, %w) cotangents(%one) wrt [1]
+    : (tensor<256xi32>, tensor<512x512xbf16>), (tensor<f32>) -> (tensor<f32>, tensor<512x512xbf16>)
+  // CHECK: te.residual %{{.*}} "mlp.x"
+  %r = te.residual %x "mlp.x" : tensor<256x512xbf16>
+  return
+}
+
+}

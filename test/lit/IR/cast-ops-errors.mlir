@@ -1,0 +1,179 @@
+// One violated constraint per function, named by its label.
+// RUN: te-opt %s --split-input-file --verify-diagnostics
+
+// expected-error @below {{expected a scaled type of rank 2, but got rank 3}}
+func.func private @scaled_c1(!te.scaled<2x16x16xf8E4M3FN, per_tensor, contract = 1>)
+
+// -----
+
+// expected-error @below {{expected a scaled type of 'f8E4M3FN' or 'f8E5M2', but got 'bf16'}}
+func.func private @scaled_c2(!te.scaled<16x16xbf16, per_tensor, contract = 1>)
+
+// -----
+
+// expected-error @below {{expected 'contract' to be 0 or 1, but got 2}}
+func.func private @scaled_c3(!te.scaled<16x16xf8E4M3FN, per_tensor, contract = 2>)
+
+// -----
+
+// expected-error @below {{expected a scheme ('per_tensor', 'block_1x128' or 'block_128x128'), but got 'per_row'}}
+func.func private @scaled_unknown_scheme(!te.scaled<16x16xf8E4M3FN, per_row, contract = 1>)
+
+// -----
+
+// expected-error @below {{expected the recipe 'high_precision' to have no options; its backward is high precision already}}
+func.func private @recipe_c1() attributes {te.recipe = #te.recipe<high_precision, {backward_override = dequantized}>}
+
+// -----
+
+// expected-error @below {{expected at most one of 'x_block_dim', 'w_block_dim', 'grad_block_dim' to be 2}}
+func.func private @recipe_c2() attributes {te.recipe = #te.recipe<float8_block_scaling, {x_block_dim = 2}>}
+
+// -----
+
+// expected-error @below {{only with 'float8_block_scaling', but got 'float8_current_scaling'}}
+func.func private @recipe_c2_kind() attributes {te.recipe = #te.recipe<float8_current_scaling, {w_block_dim = 1}>}
+
+// -----
+
+// expected-error @below {{expected a block dimension to be 1 (1x128) or 2 (128x128), but got 3}}
+func.func private @recipe_c2_range() attributes {te.recipe = #te.recipe<float8_block_scaling, {x_block_dim = 3}>}
+
+// -----
+
+// expected-error @below {{expected 'float8_block_scaling' to accumulate split in every GEMM}}
+func.func private @recipe_c3() attributes {te.recipe = #te.recipe<float8_block_scaling, {split_fprop = false}>}
+
+// -----
+
+// expected-error @below {{expected 'amax_epsilon' to be finite and not negative, but got -1.0}}
+func.func private @recipe_c4() attributes {te.recipe = #te.recipe<float8_block_scaling, {amax_epsilon = -1.0}>}
+
+// -----
+
+// expected-error @below {{expected the recipe to be one of 'high_precision', 'float8_current_scaling', 'float8_block_scaling', but got 'float8'}}
+func.func private @recipe_unknown() attributes {te.recipe = #te.recipe<float8>}
+
+// -----
+
+// expected-error @below {{unknown recipe option 'fast'}}
+func.func private @recipe_unknown_option() attributes {te.recipe = #te.recipe<float8_block_scaling, {fast = true}>}
+
+// -----
+
+// expected-error @below {{unknown attribute 'te.recepi'; the te dialect knows 'te.recipe' on ops}}
+func.func private @unknown_attribute() attributes {te.recepi}
+
+// -----
+
+// expected-error @below {{expected 'te.name' to be a string that is not empty}}
+func.func private @argument_name(tensor<f32> {te.name = ""})
+
+// -----
+
+// expected-error @below {{unknown attribute 'te.weights'; the te dialect knows 'te.name' and 'te.weight' on arguments}}
+func.func private @argument_unknown(tensor<f32> {te.weights})
+
+// -----
+
+func.func @amax_reduce_c1(%a: tensor<f32>) {
+  // expected-error @below {{expected 'group_id' not to be negative, but got -1}}
+  %r = te.amax_reduce %a group -1
+  return
+}
+
+// -----
+
+func.func @compute_scale_c1(%a: tensor<f32>) {
+  // expected-error @below {{expected 'element_type' to be 'f8E4M3FN' or 'f8E5M2', but got 'bf16'}}
+  %s = te.compute_scale %a for bf16
+  return
+}
+
+// -----
+
+func.func @compute_scale_c2(%a: tensor<f32>) {
+  // expected-error @below {{expected 'amax_epsilon' to be finite and not negative, but got -1}}
+  %s = te.compute_scale %a for f8E4M3FN {amax_epsilon = -1.0 : f32}
+  return
+}
+
+// -----
+
+func.func @quantize_c1(%x: tensor<32x32xbf16>) {
+  // expected-error @below {{expected one or two scaled results, but got 3}}
+  %a, %b, %c = te.quantize %x : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<32x32xf8E4M3FN, block_1x128, contract = 0>, !te.scaled<32x32xf8E4M3FN, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @quantize_c2(%x: tensor<32x32xbf16>) {
+  // expected-error @below {{expected every result to have shape 32x32, but got '!te.scaled<32x16xf8E4M3FN, block_1x128, contract = 1>'}}
+  %a = te.quantize %x : tensor<32x32xbf16> -> !te.scaled<32x16xf8E4M3FN, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @quantize_c3(%x: tensor<32x32xbf16>) {
+  // expected-error @below {{expected the two results to differ in nothing but 'contract'}}
+  %a, %b = te.quantize %x : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<32x32xf8E4M3FN, block_128x128, contract = 0>
+  return
+}
+
+// -----
+
+func.func @quantize_c4_missing(%x: tensor<32x32xbf16>) {
+  // expected-error @below {{expected 'scale' to be given exactly for 'per_tensor' results, but got none with 'per_tensor'}}
+  %a = te.quantize %x : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, per_tensor, contract = 1>
+  return
+}
+
+// -----
+
+func.func @quantize_c4_extra(%x: tensor<32x32xbf16>, %s: tensor<f32>) {
+  // expected-error @below {{expected 'scale' to be given exactly for 'per_tensor' results, but got one with 'block_1x128'}}
+  %a = te.quantize %x scale %s : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @quantize_c5(%x: tensor<32x32xbf16>, %s: tensor<f32>) {
+  // expected-error @below {{expected 'amax_epsilon' only for block schemes}}
+  %a = te.quantize %x scale %s {amax_epsilon = 1.0 : f32} : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, per_tensor, contract = 1>
+  return
+}
+
+// -----
+
+func.func @dequantize_c1(%q: !te.scaled<32x16xf8E4M3FN, per_tensor, contract = 0>) {
+  // expected-error @below {{expected 'x' to have shape 32x16, but got 16x32}}
+  %x = te.dequantize %q : !te.scaled<32x16xf8E4M3FN, per_tensor, contract = 0> -> tensor<16x32xbf16>
+  return
+}
+
+// -----
+
+func.func @transpose_c1(%q: !te.scaled<32x16xf8E4M3FN, block_1x128, contract = 1>) {
+  // expected-error @below {{whose other usage is the same bytes moved, but got 'block_1x128'; quantise the high-precision tensor for 'contract = 0' instead}}
+  %t = te.transpose %q : !te.scaled<32x16xf8E4M3FN, block_1x128, contract = 1> -> !te.scaled<32x16xf8E4M3FN, block_1x128, contract = 0>
+  return
+}
+
+// -----
+
+func.func @transpose_c2(%q: !te.scaled<32x16xf8E4M3FN, per_tensor, contract = 1>) {
+  // expected-error @below {{expected the result to be '!te.scaled<32x16xf8E4M3FN, per_tensor, contract = 0>'}}
+  %t = te.transpose %q : !te.scaled<32x16xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<16x32xf8E4M3FN, per_tensor, contract = 1>
+  return
+}
+
+// -----
+
+func.func @transpose_c3(%q: !te.scaled<32x16xf8E4M3FN, per_tensor, contract = 0>) {
+  // expected-error @below {{expected an operand made for axis 1}}
+  %t = te.transpose %q : !te.scaled<32x16xf8E4M3FN, per_tensor, contract = 0> -> !te.scaled<32x16xf8E4M3FN, per_tensor, contract = 1>
+  return
+}

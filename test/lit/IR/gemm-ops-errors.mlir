@@ -1,0 +1,184 @@
+// One violated constraint per function, named by its label.
+// RUN: te-opt %s --split-input-file --verify-diagnostics
+
+func.func @scaled_matmul_c1(%a: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, %b: !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 0>) {
+  // expected-error @below {{expected 'a' and 'b' to agree on the contracted size, but got 64 and 16; 'a' is made for axis 1, 'b' for axis 0}}
+  %y = te.scaled_matmul %a, %b fast_accumulation = true : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 0> -> tensor<32x16xbf16>
+  return
+}
+
+// -----
+
+func.func @scaled_matmul_c2(%a: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, %b: !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 1>) {
+  // expected-error @below {{expected 'out' to have shape 32x16, but got 16x32}}
+  %y = te.scaled_matmul %a, %b fast_accumulation = true : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 1> -> tensor<16x32xbf16>
+  return
+}
+
+// -----
+
+func.func @scaled_matmul_c3(%a: !te.scaled<32x64xf8E4M3FN, block_128x128, contract = 1>, %b: !te.scaled<16x64xf8E4M3FN, block_128x128, contract = 1>) {
+  // expected-error @below {{expected both operands per-tensor, or both block-scaled with at most one 128x128, but got 'block_128x128' and 'block_128x128'}}
+  %y = te.scaled_matmul %a, %b fast_accumulation = false : !te.scaled<32x64xf8E4M3FN, block_128x128, contract = 1>, !te.scaled<16x64xf8E4M3FN, block_128x128, contract = 1> -> tensor<32x16xbf16>
+  return
+}
+
+// -----
+
+func.func @scaled_matmul_c4(%a: !te.scaled<32x64xf8E5M2, per_tensor, contract = 1>, %b: !te.scaled<16x64xf8E5M2, per_tensor, contract = 1>) {
+  // expected-error @below {{expected at most one operand of 'f8E5M2'}}
+  %y = te.scaled_matmul %a, %b fast_accumulation = false : !te.scaled<32x64xf8E5M2, per_tensor, contract = 1>, !te.scaled<16x64xf8E5M2, per_tensor, contract = 1> -> tensor<32x16xbf16>
+  return
+}
+
+// -----
+
+func.func @scaled_matmul_c5(%a: !te.scaled<32x64xf8E4M3FN, block_1x128, contract = 1>, %b: !te.scaled<16x64xf8E4M3FN, block_128x128, contract = 1>) {
+  // expected-error @below {{expected 'fast_accumulation = false' for block schemes}}
+  %y = te.scaled_matmul %a, %b fast_accumulation = true : !te.scaled<32x64xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<16x64xf8E4M3FN, block_128x128, contract = 1> -> tensor<32x16xbf16>
+  return
+}
+
+// -----
+
+func.func @scaled_matmul_c6(%a: !te.scaled<32x40xf8E4M3FN, per_tensor, contract = 1>, %b: !te.scaled<16x40xf8E4M3FN, per_tensor, contract = 1>) {
+  // expected-error @below {{expected the contracted size to be a multiple of 16, but got 40}}
+  %y = te.scaled_matmul %a, %b fast_accumulation = true : !te.scaled<32x40xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<16x40xf8E4M3FN, per_tensor, contract = 1> -> tensor<32x16xbf16>
+  return
+}
+
+// -----
+
+func.func @scaled_matmul_c7_rows(%a: !te.scaled<20x64xf8E4M3FN, per_tensor, contract = 1>, %b: !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 1>) {
+  // expected-error @below {{expected the rows of the result to be a multiple of 8, but got 20}}
+  %y = te.scaled_matmul %a, %b fast_accumulation = true : !te.scaled<20x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 1> -> tensor<20x16xbf16>
+  return
+}
+
+// -----
+
+func.func @scaled_matmul_c7_columns(%a: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, %b: !te.scaled<24x64xf8E4M3FN, per_tensor, contract = 1>) {
+  // expected-error @below {{expected the columns of the result to be a multiple of 16, but got 24}}
+  %y = te.scaled_matmul %a, %b fast_accumulation = true : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<24x64xf8E4M3FN, per_tensor, contract = 1> -> tensor<32x24xbf16>
+  return
+}
+
+// -----
+
+func.func @scaled_matmul_c8(%a: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, %b: !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 1>, %bias: tensor<32xbf16>) {
+  // expected-error @below {{expected 'bias' to have shape 16, but got 32}}
+  %y = te.scaled_matmul %a, %b bias %bias : tensor<32xbf16> fast_accumulation = true : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 1> -> tensor<32x16xbf16>
+  return
+}
+
+// -----
+
+func.func @scaled_matmul_c8_accumulate(%a: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, %b: !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 1>, %c: tensor<32x16xf32>) {
+  // expected-error @below {{expected 'accumulate' to have the result's type 'tensor<32x16xbf16>', but got 'tensor<32x16xf32>'}}
+  %y = te.scaled_matmul %a, %b accumulate %c : tensor<32x16xf32> fast_accumulation = true : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 1> -> tensor<32x16xbf16>
+  return
+}
+
+// -----
+
+func.func @matmul_c1(%a: tensor<4x8xf32>, %b: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'contract' to hold two axes, each 0 or 1}}
+  %y = te.matmul %a, %b contract = [1, 2] : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @matmul_c2(%a: tensor<4x8xf32>, %b: tensor<4x6xf32>) {
+  // expected-error @below {{expected 'a' and 'b' to agree on the contracting size, but got 8 and 6}}
+  %y = te.matmul %a, %b contract = [1, 1] : tensor<4x8xf32>, tensor<4x6xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @matmul_c2_types(%a: tensor<4x8xf32>, %b: tensor<4x8xbf16>) {
+  // expected-error @below {{expected 'a' and 'b' to have one element type, but got 'f32' and 'bf16'}}
+  %y = te.matmul %a, %b contract = [1, 1] : tensor<4x8xf32>, tensor<4x8xbf16> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @matmul_c3(%a: tensor<4x8xf32>, %b: tensor<6x8xf32>) {
+  // expected-error @below {{expected 'out' to have shape 4x6, but got 6x4}}
+  %y = te.matmul %a, %b contract = [1, 1] : tensor<4x8xf32>, tensor<6x8xf32> -> tensor<6x4xf32>
+  return
+}
+
+// -----
+
+func.func @matmul_c4(%a: tensor<4x8xf32>, %b: tensor<6x8xf32>, %bias: tensor<6xbf16>) {
+  // expected-error @below {{expected 'bias' to have element type 'f32', but got 'bf16'}}
+  %y = te.matmul %a, %b bias %bias : tensor<6xbf16> contract = [1, 1] : tensor<4x8xf32>, tensor<6x8xf32> -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @linear_c1(%x: tensor<4x8xf32>, %w: tensor<6x4xf32>) {
+  // expected-error @below {{expected 'x' and 'w' to agree on the contracting size, but got 8 and 4}}
+  %y = te.linear %x, %w : tensor<4x8xf32>, tensor<6x4xf32> -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @linear_c2(%x: tensor<4x8xf32>, %w: tensor<6x8xf32>, %b: tensor<4xf32>) {
+  // expected-error @below {{expected 'bias' to have shape 6, but got 4}}
+  %y = te.linear %x, %w bias %b : tensor<4xf32> : tensor<4x8xf32>, tensor<6x8xf32> -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @linear_c3(%x: tensor<4x8xf32>, %w: tensor<6x8xbf16>) {
+  // expected-error @below {{expected 'x' and 'w' to have one element type, but got 'f32' and 'bf16'}}
+  %y = te.linear %x, %w : tensor<4x8xf32>, tensor<6x8xbf16> -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @linear_dgrad_c1(%dy: tensor<4x6xf32>, %w: tensor<8x6xf32>) {
+  // expected-error @below {{expected 'dy' and 'w' to agree on the contracting size, but got 6 and 8}}
+  %dx = te.linear_dgrad %dy, %w : tensor<4x6xf32>, tensor<8x6xf32> -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @linear_dgrad_c2(%dy: tensor<4x6xf32>, %w: tensor<6x8xbf16>) {
+  // expected-error @below {{expected 'dy' and 'w' to have one element type, but got 'f32' and 'bf16'}}
+  %dx = te.linear_dgrad %dy, %w : tensor<4x6xf32>, tensor<6x8xbf16> -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @linear_wgrad_c1(%dy: tensor<4x6xf32>, %x: tensor<2x8xf32>) {
+  // expected-error @below {{expected 'dy' and 'x' to agree on the contracting size, but got 4 and 2}}
+  %dw = te.linear_wgrad %dy, %x : tensor<4x6xf32>, tensor<2x8xf32> -> tensor<6x8xf32>
+  return
+}
+
+// -----
+
+func.func @linear_wgrad_c2(%dy: tensor<4x6xbf16>, %x: tensor<4x8xbf16>) {
+  // expected-error @below {{expected 'dy' and 'dw' to have one element type, but got 'bf16' and 'f16'}}
+  %dw = te.linear_wgrad %dy, %x : tensor<4x6xbf16>, tensor<4x8xbf16> -> tensor<6x8xf16>
+  return
+}
+
+// -----
+
+func.func @bias_grad_c1(%dy: tensor<4x6xbf16>) {
+  // expected-error @below {{expected 'db' to have shape 6, but got 4}}
+  %db = te.bias_grad %dy : tensor<4x6xbf16> -> tensor<4xbf16>
+  return
+}

@@ -1,0 +1,128 @@
+// One violated constraint per function, named by its label.
+// RUN: te-opt %s --split-input-file --verify-diagnostics
+
+func.func @rms_norm_c1(%x: tensor<4x8xf32>, %g: tensor<4xf32>) {
+  // expected-error @below {{expected 'gamma' to have shape 8, but got 4}}
+  %y = te.rms_norm %x, %g : tensor<4x8xf32>, tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @rms_norm_c2(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
+  // expected-error @below {{expected 'rsigma' to have shape 4, but got 8}}
+  %y, %r = te.rms_norm %x, %g : tensor<4x8xf32>, tensor<8xf32> rsigma tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @rms_norm_c3(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
+  // expected-error @below {{expected 'epsilon' to be finite and not negative, but got -1}}
+  %y = te.rms_norm %x, %g {epsilon = -1.0 : f32} : tensor<4x8xf32>, tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @rms_norm_backward_c1(%dy: tensor<4x8xf32>, %x: tensor<4x8xf32>, %g: tensor<8xbf16>, %r: tensor<4xf32>) {
+  // expected-error @below {{expected 'gamma' and 'x' to have one element type, but got 'bf16' and 'f32'}}
+  %dx, %dg = te.rms_norm_backward %dy, %x, %g, %r : tensor<4x8xf32>, tensor<8xbf16>, tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @activation_c1(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'y' to have shape 4x4, but got 4x8}}
+  %y = te.activation <swiglu> %x : tensor<4x8xf32> -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @activation_c1_odd(%x: tensor<4x7xf32>) {
+  // expected-error @below {{expected 'x' to have an even number of columns for 'swiglu', but got 7}}
+  %y = te.activation <swiglu> %x : tensor<4x7xf32> -> tensor<4x3xf32>
+  return
+}
+
+// -----
+
+func.func @activation_backward_c1(%dy: tensor<4x8xf32>, %x: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'dy' to have shape 4x4, but got 4x8}}
+  %dx = te.activation_backward <swiglu> %dy, %x : tensor<4x8xf32>, tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @activation_quantize_c1(%x: tensor<4x32xf32>) {
+  // expected-error @below {{expected results of scheme 'block_1x128', but got 'block_128x128'}}
+  %q = te.activation_quantize <gelu> %x : tensor<4x32xf32> -> !te.scaled<4x32xf8E4M3FN, block_128x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @activation_quantize_c2(%x: tensor<4x32xf32>) {
+  // expected-error @below {{expected 'amax_epsilon' to be finite and not negative, but got -1}}
+  %q = te.activation_quantize <gelu> %x {amax_epsilon = -1.0 : f32} : tensor<4x32xf32> -> !te.scaled<4x32xf8E4M3FN, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @activation_backward_quantize_c1(%dy: tensor<4x32xf32>, %x: tensor<4x64xf32>) {
+  // expected-error @below {{expected every result to have shape 4x64}}
+  %q = te.activation_backward_quantize <swiglu> %dy, %x : tensor<4x32xf32>, tensor<4x64xf32> -> !te.scaled<4x32xf8E4M3FN, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @activation_backward_quantize_c2(%dy: tensor<4x64xf32>, %x: tensor<4x64xf32>) {
+  // expected-error @below {{expected 'dy' to have shape 4x32, but got 4x64}}
+  %q = te.activation_backward_quantize <swiglu> %dy, %x : tensor<4x64xf32>, tensor<4x64xf32> -> !te.scaled<4x64xf8E4M3FN, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @activation_backward_quantize_c3(%dy: tensor<4x32xf32>, %x: tensor<4x64xf32>) {
+  // expected-error @below {{expected 'amax_epsilon' to be finite and not negative, but got -1}}
+  %q = te.activation_backward_quantize <swiglu> %dy, %x {amax_epsilon = -1.0 : f32} : tensor<4x32xf32>, tensor<4x64xf32> -> !te.scaled<4x64xf8E4M3FN, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @embedding_c1(%ids: tensor<4xi32>, %t: tensor<10x8xf32>) {
+  // expected-error @below {{expected 'y' to have shape 4x8, but got 10x8}}
+  %y = te.embedding %ids, %t : tensor<4xi32>, tensor<10x8xf32> -> tensor<10x8xf32>
+  return
+}
+
+// -----
+
+func.func @embedding_backward_c1(%ids: tensor<4xi32>, %dy: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'dy' to have shape 4x6, but got 4x8}}
+  %d = te.embedding_backward %ids, %dy : tensor<4xi32>, tensor<4x8xf32> -> tensor<10x6xf32>
+  return
+}
+
+// -----
+
+func.func @cross_entropy_c1(%l: tensor<4x10xf32>, %t: tensor<5xi32>) {
+  // expected-error @below {{expected 'targets' to have shape 4, but got 5}}
+  %loss = te.cross_entropy %l, %t : tensor<4x10xf32>, tensor<5xi32>
+  return
+}
+
+// -----
+
+func.func @cross_entropy_backward_c1(%d: tensor<f32>, %l: tensor<4x10xf32>, %t: tensor<4xi32>, %lse: tensor<5xf32>) {
+  // expected-error @below {{expected 'lse' to have shape 4, but got 5}}
+  %g = te.cross_entropy_backward %d, %l, %t, %lse : tensor<4x10xf32>, tensor<4xi32>, tensor<5xf32>
+  return
+}

@@ -1,0 +1,32 @@
+// One violated constraint per function, named by its label.
+// RUN: te-opt %s --split-input-file --verify-diagnostics
+
+func.func @adamw_c1(%p: tensor<8xf32>, %g: tensor<4xf32>, %m: tensor<8xf32>, %v: tensor<8xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected 'grad' to have shape 8, but got 4}}
+  %a, %b, %c = te.adamw %p, %g, %m, %v lr %lr step %lr : tensor<8xf32>, tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @adamw_c2(%p: tensor<8xf32>, %g: tensor<8xf32>, %m: tensor<8xf32>, %v: tensor<8xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected 'beta1' to be in [0, 1), but got 1.0}}
+  %a, %b, %c = te.adamw %p, %g, %m, %v lr %lr step %lr {beta1 = 1.0 : f32} : tensor<8xf32>, tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @sgd_c1(%p: tensor<8xf32>, %g: tensor<4xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected 'grad' to have shape 8, but got 4}}
+  %a = te.sgd %p, %g lr %lr : tensor<8xf32>, tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @sgd_c2(%p: tensor<8xf32>, %g: tensor<8xf32>, %lr: tensor<f32>) {
+  // expected-error @below {{expected 'momentum' only with a 'buffer' operand to carry it}}
+  %a = te.sgd %p, %g lr %lr {momentum = 0.9 : f32} : tensor<8xf32>, tensor<8xf32>
+  return
+}

@@ -1,0 +1,114 @@
+//===- Bench.cpp - timing and rows shared by the benchmarks ---------------===//
+
+#include "Bench.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <thread>
+
+using namespace te::bench;
+
+void te::bench::check(te_rt_status status, const char *what) {
+  if (status == TE_RT_OK)
+    return;
+  llvm::errs() << "te-bench: " << what << ": " << te_rt_last_error() << "\n";
+  std::exit(1);
+}
+
+/// Milliseconds of `count` repetitions from `first` on.
+static double timeRun(te_rt_context *context, int64_t first, int64_t count,
+                      const std::function<void(int64_t)> &enqueue) {
+  float milliseconds = 0;
+  check(te_rt_timer_mark(context, 0), "timer");
+  for (int64_t i = 0; i < count; ++i)
+    enqueue(first + i);
+  check(te_rt_timer_mark(context, 1), "timer");
+  check(te_rt_timer_elapsed_ms(context, &milliseconds), "timer");
+  return milliseconds;
+}
+
+Timing te::bench::measure(te_rt_context *context, const Effort &effort,
+                          const std::function<void(int64_t)> &enqueue) {
+  // The first run pays for lazy loading; the second sizes the rounds.
+  timeRun(context, 0, 3, enqueue);
+  double once = std::max(timeRun(context, 0, 3, enqueue) / 3, 1e-3);
+  auto repetitions = [&](double ms) {
+    return std::max<int64_t>(3, static_cast<int64_t>(ms / once));
+  };
+  std::vector<double> rounds;
+  int64_t count = repetitions(effort.burstMs);
+  for (int round = 0; round < effort.burstRounds; ++round) {
+    std::this_thread::sleep_for(
+        std::chrono::duration<double, std::milli>(effort.idleMs));
+    rounds.push_back(timeRun(context, round * count, count, enqueue) / count);
+  }
+  std::sort(rounds.begin(), rounds.end());
+  Timing timing;
+  timing.burstMs = rounds[rounds.size() / 2];
+  // The first half of the sustained run only warms the chip.
+  int64_t half = repetitions(effort.sustainedMs / 2);
+  timeRun(context, 0, half, enqueue);
+  timing.sustainedMs = timeRun(context, half, half, enqueue) / half;
+  return timing;
+}
+
+DeviceBuffers::~DeviceBuffers() {
+  for (void *pointer : pointers)
+    te_rt_free(context, pointer);
+}
+
+void *DeviceBuffers::allocate(int64_t bytes) {
+  void *pointer = nullptr;
+  check(te_rt_alloc(context, bytes, &pointer), "allocation");
+  pointers.push_back(pointer);
+  return pointer;
+}
+
+void *DeviceBuffers::allocateRandom(int64_t count, te_rt_dtype type,
+                                    float sigma) {
+  // One block of distinct values, repeated: power and numerics behave as on
+  // random data, and filling gigabytes stays quick.
+  constexpr int64_t period = (1 << 20) + 7;
+  static thread_local std::mt19937 generator(17);
+  std::normal_distribution<float> normal(0.0f, sigma);
+  const int64_t size = type == TE_RT_F32 || type == TE_RT_I32    ? 4
+                       : type == TE_RT_BF16 || type == TE_RT_F16 ? 2
+                                                                 : 1;
+  const int64_t distinct = std::min(count, period);
+  std::vector<char> host(count * size);
+  for (int64_t i = 0; i < distinct; ++i) {
+    char *to = host.data() + i * size;
+    if (type == TE_RT_F32) {
+      float value = std::fabs(normal(generator)) + 1e-3f;
+      std::memcpy(to, &value, 4);
+    } else if (type == TE_RT_I32) {
+      int32_t value = static_cast<int32_t>(generator() % 1000);
+      std::memcpy(to, &value, 4);
+    } else if (type == TE_RT_BF16) {
+      float value = normal(generator);
+      uint32_t bits;
+      std::memcpy(&bits, &value, 4);
+      uint16_t half = static_cast<uint16_t>(bits >> 16);
+      std::memcpy(to, &half, 2);
+    } else {
+      // E4M3 of a normal value scaled to use the range; E5M2 reads the same
+      // bytes as finite values too.
+      uint8_t exponent = static_cast<uint8_t>(
+          std::clamp(10.0f + normal(generator) / sigma * 2.0f, 1.0f, 14.0f));
+      *to = static_cast<char>((generator() & 0x87) | (exponent << 3));
+    }
+  }
+  for (int64_t done = distinct; done < count; done += distinct)
+    std::memcpy(host.data() + done * size, host.data(),
+                std::min(distinct, count - done) * size);
+  void *pointer = allocate(count * size);
+  check(te_rt_copy_to_device(context, pointer, host.data(), count * size),
+        "copy");
+  return pointer;
+}

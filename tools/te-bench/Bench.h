@@ -1,0 +1,70 @@
+//===- Bench.h - timing and rows shared by the benchmarks -----------------===//
+//
+// Every figure is the median of several measurements between two events of the
+// runtime's own stream. `burst` runs about 10 ms of work after an idle pause;
+// `sustained` runs back to back long enough for the chip to settle at the
+// clock its power limit allows. Data is normal random, never constant.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_BENCH_BENCH_H
+#define TE_BENCH_BENCH_H
+
+#include "TEDialect/Runtime/te_runtime.h"
+
+#include "llvm/Support/JSON.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace te::bench {
+
+struct Timing {
+  double burstMs = 0;
+  double sustainedMs = 0;
+};
+
+/// How long to measure; `--quick` shortens everything for tests.
+struct Effort {
+  int burstRounds = 7;
+  double burstMs = 10;
+  double idleMs = 100;
+  double sustainedMs = 600;
+};
+
+/// Exits with the runtime's message when `status` is a failure.
+void check(te_rt_status status, const char *what);
+
+/// Times `enqueue(i)`, the i-th repetition, on the context's own stream.
+Timing measure(te_rt_context *context, const Effort &effort,
+               const std::function<void(int64_t)> &enqueue);
+
+/// Device memory freed at the end of the benchmark that took it.
+class DeviceBuffers {
+public:
+  explicit DeviceBuffers(te_rt_context *context) : context(context) {}
+  ~DeviceBuffers();
+  DeviceBuffers(const DeviceBuffers &) = delete;
+
+  void *allocate(int64_t bytes);
+  /// Normal random values of `type` with standard deviation `sigma`; bytes
+  /// that decode to finite values for the 8-bit types.
+  void *allocateRandom(int64_t count, te_rt_dtype type, float sigma);
+
+private:
+  te_rt_context *context;
+  std::vector<void *> pointers;
+};
+
+/// Runs every kernel at the shapes of the MLP block; prints and returns rows.
+llvm::json::Array runKernelBench(te_rt_context *context, const Effort &effort);
+
+/// Compiles and runs the MLP block under every recipe and override.
+llvm::json::Array runMlpBench(te_rt_context *context, const Effort &effort,
+                              const std::string &file);
+
+} // namespace te::bench
+
+#endif // TE_BENCH_BENCH_H

@@ -1,0 +1,381 @@
+//===- KernelBench.cpp - each kernel alone, at the MLP block's shapes -----===//
+//
+// Kernels are planned and launched through the ABI compiled code uses. Bytes
+// are the fewest a kernel must move (inputs once, outputs once); the fraction
+// is against a copy of the same number of bytes measured right before it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Bench.h"
+
+#include "TEDialect/Runtime/te_runtime_compiled.h"
+
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace te::bench;
+
+namespace {
+
+using Planner = std::function<te_rt_status(te_rt_instance *)>;
+
+/// One kernel as a module of one plan. The ABI's load and step are plain
+/// functions, so the kernel being loaded or stepped is found in `current`.
+class Kernel {
+public:
+  Kernel(te_rt_context *context, Planner planner) : planner(planner) {
+    te_rt_module module = {
+        TE_RT_MODULE_MAGIC,
+        TE_RT_VERSION,
+        0,
+        1,
+        0,
+        [](te_rt_instance *instance) { return current->planner(instance); },
+        [](te_rt_instance *instance, char *, void *const *) {
+          te_rt_launch(instance, 0, current->buffers);
+        }};
+    current = this;
+    check(te_rt_instance_create(context, &module, &instance), "plan");
+  }
+  ~Kernel() { te_rt_instance_destroy(instance); }
+  Kernel(const Kernel &) = delete;
+
+  void enqueue(void *const *launchBuffers) {
+    current = this;
+    buffers = launchBuffers;
+    check(te_rt_instance_run(instance, nullptr, nullptr), "launch");
+  }
+
+private:
+  static inline Kernel *current = nullptr;
+  Planner planner;
+  te_rt_instance *instance = nullptr;
+  void *const *buffers = nullptr;
+};
+
+struct Buffer {
+  int64_t count;
+  te_rt_dtype type;
+  float sigma = 1.0f;
+};
+constexpr Buffer none = {-1, TE_RT_F32};
+
+struct Case {
+  std::string name;
+  Planner planner;
+  /// In the order of the kernel's row; `none` for an absent optional one.
+  std::vector<Buffer> buffers;
+  /// Bytes that must move, or 0 for a GEMM.
+  int64_t bytes;
+  double flops = 0;
+};
+
+class KernelBench {
+public:
+  KernelBench(te_rt_context *context, const Effort &effort)
+      : context(context), effort(effort) {}
+
+  void run(const Case &test) {
+    DeviceBuffers memory(context);
+    // Three sets, so that no launch finds its input in the cache.
+    constexpr int sets = 3;
+    std::vector<std::vector<void *>> pointers(sets);
+    for (auto &set : pointers)
+      for (const Buffer &buffer : test.buffers)
+        set.push_back(buffer.count < 0
+                          ? nullptr
+                          : memory.allocateRandom(buffer.count, buffer.type,
+                                                  buffer.sigma));
+    Kernel kernel(context, test.planner);
+    double copyMs = test.bytes ? copyTime(test.bytes) : 0;
+    Timing timing = measure(context, effort, [&](int64_t i) {
+      kernel.enqueue(pointers[i % sets].data());
+    });
+    llvm::json::Object row{{"name", test.name},
+                           {"burst_us", timing.burstMs * 1e3},
+                           {"sustained_us", timing.sustainedMs * 1e3}};
+    llvm::outs() << llvm::format("%-46s %9.1f %9.1f us", test.name.c_str(),
+                                 timing.burstMs * 1e3,
+                                 timing.sustainedMs * 1e3);
+    if (test.bytes) {
+      double fraction = copyMs / timing.sustainedMs;
+      row["bytes"] = test.bytes;
+      row["copy_us"] = copyMs * 1e3;
+      row["fraction_of_copy"] = fraction;
+      llvm::outs() << llvm::format("  %5.2f TB/s  %4.0f %% of copy\n",
+                                   test.bytes / timing.sustainedMs * 1e-9,
+                                   fraction * 100);
+    } else {
+      row["tflops_burst"] = test.flops / timing.burstMs * 1e-9;
+      row["tflops_sustained"] = test.flops / timing.sustainedMs * 1e-9;
+      llvm::outs() << llvm::format("  %5.0f burst %5.0f sustained TFLOPS\n",
+                                   test.flops / timing.burstMs * 1e-9,
+                                   test.flops / timing.sustainedMs * 1e-9);
+    }
+    llvm::outs().flush();
+    rows.push_back(std::move(row));
+  }
+
+  llvm::json::Array rows;
+
+private:
+  double copyTime(int64_t bytes) {
+    int64_t half = bytes / 2;
+    DeviceBuffers memory(context);
+    void *buffers[3][2];
+    for (auto &set : buffers) {
+      set[0] = memory.allocateRandom(half, TE_RT_F8E4M3FN, 1.0f);
+      set[1] = memory.allocate(half);
+    }
+    Kernel kernel(context, [=](te_rt_instance *instance) {
+      return te_rt_plan_copy(instance, 0, half);
+    });
+    return measure(context, effort,
+                   [&](int64_t i) { kernel.enqueue(buffers[i % 3]); })
+        .sustainedMs;
+  }
+
+  te_rt_context *context;
+  const Effort &effort;
+};
+
+} // namespace
+
+llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
+                                            const Effort &effort) {
+  KernelBench bench(context, effort);
+  constexpr int64_t T = 8192, H = 4096, F = 14336;
+  auto scales = [](int64_t outer, int64_t contraction) {
+    return (contraction + 127) / 128 * ((outer + 3) / 4 * 4);
+  };
+  auto squareScales = [](int64_t outer, int64_t contraction) {
+    return (outer + 127) / 128 * (((contraction + 127) / 128 + 3) / 4 * 4);
+  };
+  llvm::outs() << "kernel                                             "
+                  "burst sustained\n";
+
+  for (int64_t cols : {H, F}) {
+    const int64_t n = T * cols;
+    const std::string size = " 8192x" + std::to_string(cols);
+    bench.run({"amax" + size,
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_amax(i, 0, n, TE_RT_BF16);
+               },
+               {{n, TE_RT_BF16}, {1, TE_RT_F32}},
+               2 * n});
+    bench.run({"quantize_tensor row" + size,
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_quantize_tensor(i, 0, T, cols, TE_RT_BF16,
+                                                   TE_RT_F8E4M3FN);
+               },
+               {{n, TE_RT_BF16},
+                {1, TE_RT_F32},
+                {n, TE_RT_F8E4M3FN},
+                {1, TE_RT_F32},
+                none,
+                none},
+               3 * n});
+    bench.run({"quantize_tensor row+col" + size,
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_quantize_tensor(i, 0, T, cols, TE_RT_BF16,
+                                                   TE_RT_F8E4M3FN);
+               },
+               {{n, TE_RT_BF16},
+                {1, TE_RT_F32},
+                {n, TE_RT_F8E4M3FN},
+                {1, TE_RT_F32},
+                {n, TE_RT_F8E4M3FN},
+                {1, TE_RT_F32}},
+               4 * n});
+    auto block = [=](int32_t scheme) {
+      return [=](te_rt_instance *i) {
+        return te_rt_plan_quantize_block(i, 0, T, cols, TE_RT_BF16,
+                                         TE_RT_F8E4M3FN, scheme, 1, 0.0f);
+      };
+    };
+    const int64_t rowScales = scales(T, cols), colScales = scales(cols, T);
+    bench.run({"quantize_block 1x128 row" + size,
+               block(TE_RT_BLOCK_1X128),
+               {{n, TE_RT_BF16},
+                {n, TE_RT_F8E4M3FN},
+                {rowScales, TE_RT_F32},
+                none,
+                none},
+               3 * n + 4 * rowScales});
+    bench.run({"quantize_block 1x128 row+col" + size,
+               block(TE_RT_BLOCK_1X128),
+               {{n, TE_RT_BF16},
+                {n, TE_RT_F8E4M3FN},
+                {rowScales, TE_RT_F32},
+                {n, TE_RT_F8E4M3FN},
+                {colScales, TE_RT_F32}},
+               4 * n + 4 * (rowScales + colScales)});
+    bench.run({"quantize_block 128x128 row" + size,
+               block(TE_RT_BLOCK_128X128),
+               {{n, TE_RT_BF16},
+                {n, TE_RT_F8E4M3FN},
+                {squareScales(T, cols), TE_RT_F32},
+                none,
+                none},
+               3 * n});
+    bench.run({"quantize_block 128x128 row+col" + size,
+               block(TE_RT_BLOCK_128X128),
+               {{n, TE_RT_BF16},
+                {n, TE_RT_F8E4M3FN},
+                {squareScales(T, cols), TE_RT_F32},
+                {n, TE_RT_F8E4M3FN},
+                {squareScales(cols, T), TE_RT_F32}},
+               4 * n});
+    bench.run({"dequantize block 1x128" + size,
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_dequantize(i, 0, T, cols, TE_RT_F8E4M3FN,
+                                              TE_RT_BLOCK_1X128, 1, TE_RT_BF16);
+               },
+               {{n, TE_RT_F8E4M3FN}, {rowScales, TE_RT_F32}, {n, TE_RT_BF16}},
+               3 * n});
+    bench.run({"transpose_scaled per_tensor" + size,
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_transpose_scaled(i, 0, T, cols,
+                                                    TE_RT_PER_TENSOR);
+               },
+               {{n, TE_RT_F8E4M3FN},
+                {1, TE_RT_F32},
+                {n, TE_RT_F8E4M3FN},
+                {1, TE_RT_F32}},
+               2 * n});
+  }
+
+  bench.run({"rms_norm 8192x4096",
+             [=](te_rt_instance *i) {
+               return te_rt_plan_rms_norm(i, 0, T, H, TE_RT_BF16, 1e-5f, 0);
+             },
+             {{T * H, TE_RT_BF16},
+              {H, TE_RT_BF16},
+              {T * H, TE_RT_BF16},
+              {T, TE_RT_F32},
+              none},
+             4 * T * H});
+  bench.run({"rms_norm_backward 8192x4096",
+             [=](te_rt_instance *i) {
+               return te_rt_plan_rms_norm_backward(i, 0, T, H, TE_RT_BF16, 0);
+             },
+             {{T * H, TE_RT_BF16},
+              {T * H, TE_RT_BF16},
+              {H, TE_RT_BF16},
+              {T, TE_RT_F32},
+              {T * H, TE_RT_BF16},
+              {H, TE_RT_BF16}},
+             6 * T * H});
+  bench.run({"activation swiglu 8192x14336",
+             [=](te_rt_instance *i) {
+               return te_rt_plan_activation(i, 0, T, F, TE_RT_BF16,
+                                            TE_RT_SWIGLU);
+             },
+             {{2 * T * F, TE_RT_BF16}, {T * F, TE_RT_BF16}, none},
+             6 * T * F});
+  bench.run({"activation_backward swiglu 8192x14336",
+             [=](te_rt_instance *i) {
+               return te_rt_plan_activation_backward(i, 0, T, F, TE_RT_BF16,
+                                                     TE_RT_SWIGLU);
+             },
+             {{T * F, TE_RT_BF16},
+              {2 * T * F, TE_RT_BF16},
+              {2 * T * F, TE_RT_BF16},
+              none},
+             10 * T * F});
+  bench.run({"activation_quantize_block swiglu row+col",
+             [=](te_rt_instance *i) {
+               return te_rt_plan_activation_quantize_block(
+                   i, 0, T, F, TE_RT_BF16, TE_RT_SWIGLU, TE_RT_F8E4M3FN, 1,
+                   0.0f);
+             },
+             {{2 * T * F, TE_RT_BF16},
+              {T * F, TE_RT_F8E4M3FN},
+              {scales(T, F), TE_RT_F32},
+              {T * F, TE_RT_F8E4M3FN},
+              {scales(F, T), TE_RT_F32}},
+             6 * T * F});
+  bench.run({"activation_backward_quantize_block swiglu row+col",
+             [=](te_rt_instance *i) {
+               return te_rt_plan_activation_backward_quantize_block(
+                   i, 0, T, F, TE_RT_BF16, TE_RT_SWIGLU, TE_RT_F8E4M3FN, 1,
+                   0.0f);
+             },
+             {{T * F, TE_RT_BF16},
+              {2 * T * F, TE_RT_BF16},
+              {2 * T * F, TE_RT_F8E4M3FN},
+              {scales(T, 2 * F), TE_RT_F32},
+              {2 * T * F, TE_RT_F8E4M3FN},
+              {scales(2 * F, T), TE_RT_F32}},
+             10 * T * F});
+  bench.run({"pointwise add 8192x4096",
+             [=](te_rt_instance *i) {
+               return te_rt_plan_pointwise(i, 0, T * H, TE_RT_ADD, TE_RT_BF16,
+                                           TE_RT_BF16);
+             },
+             {{T * H, TE_RT_BF16}, {T * H, TE_RT_BF16}, {T * H, TE_RT_BF16}},
+             6 * T * H});
+
+  // m, n, k of the block's GEMMs: fprop and dgrad, then wgrad.
+  struct Shape {
+    const char *name;
+    int64_t m, n, k;
+    bool wgrad;
+  };
+  for (const Shape &s : {Shape{"gate_up fprop", T, 2 * F, H, false},
+                         Shape{"down fprop", T, H, F, false},
+                         Shape{"gate_up dgrad", T, H, 2 * F, false},
+                         Shape{"down dgrad", T, F, H, false},
+                         Shape{"gate_up wgrad", 2 * F, H, T, true},
+                         Shape{"down wgrad", H, F, T, true}}) {
+    double flops = 2.0 * s.m * s.n * s.k;
+    bench.run({std::string("matmul bf16 ") + s.name,
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_matmul(i, 0, s.m, s.n, s.k, 0, 0, TE_RT_BF16,
+                                          TE_RT_BF16);
+               },
+               {{s.m * s.k, TE_RT_BF16},
+                {s.n * s.k, TE_RT_BF16, 0.02f},
+                none,
+                none,
+                {s.m * s.n, TE_RT_BF16}},
+               0,
+               flops});
+    for (bool fast : {true, false})
+      bench.run({std::string("scaled_matmul per_tensor ") +
+                     (fast ? "fast " : "split ") + s.name,
+                 [=](te_rt_instance *i) {
+                   return te_rt_plan_scaled_matmul(
+                       i, 0, s.m, s.n, s.k, TE_RT_F8E4M3FN, TE_RT_PER_TENSOR,
+                       TE_RT_F8E4M3FN, TE_RT_PER_TENSOR, TE_RT_BF16, fast);
+                 },
+                 {{s.m * s.k, TE_RT_F8E4M3FN},
+                  {1, TE_RT_F32},
+                  {s.n * s.k, TE_RT_F8E4M3FN},
+                  {1, TE_RT_F32},
+                  none,
+                  none,
+                  {s.m * s.n, TE_RT_BF16}},
+                 0,
+                 flops});
+    bench.run(
+        {std::string("scaled_matmul block ") + s.name,
+         [=](te_rt_instance *i) {
+           return te_rt_plan_scaled_matmul(i, 0, s.m, s.n, s.k, TE_RT_F8E4M3FN,
+                                           TE_RT_BLOCK_1X128, TE_RT_F8E4M3FN,
+                                           s.wgrad ? TE_RT_BLOCK_1X128
+                                                   : TE_RT_BLOCK_128X128,
+                                           TE_RT_BF16, 0);
+         },
+         {{s.m * s.k, TE_RT_F8E4M3FN},
+          {scales(s.m, s.k), TE_RT_F32},
+          {s.n * s.k, TE_RT_F8E4M3FN},
+          {s.wgrad ? scales(s.n, s.k) : squareScales(s.n, s.k), TE_RT_F32},
+          none,
+          none,
+          {s.m * s.n, TE_RT_BF16}},
+         0,
+         flops});
+  }
+  return std::move(bench.rows);
+}
