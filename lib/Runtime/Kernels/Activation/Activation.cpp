@@ -1,0 +1,109 @@
+//===- Activation.cpp - plan the activations ------------------------------===//
+//
+// Shapes and kernels are fixed while planning; a launch decides only whether
+// its buffers allow vector accesses.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Cuda/CudaBackend.h"
+
+#include "Kernels/Activation/activation_args.h"
+#include "Kernels/Pointwise/KernelLookup.h"
+
+namespace te::rt::cuda {
+
+namespace {
+
+struct Shape {
+  int64_t rows, cols;
+  int32_t type, kind;
+};
+
+const char *kernelName(int32_t kind, bool backward) {
+  switch (kind) {
+  case TE_RT_GELU:
+    return backward ? "te_activation_backward_gelu" : "te_activation_gelu";
+  case TE_RT_SILU:
+    return backward ? "te_activation_backward_silu" : "te_activation_silu";
+  case TE_RT_RELU:
+    return backward ? "te_activation_backward_relu" : "te_activation_relu";
+  case TE_RT_SWIGLU:
+    return backward ? "te_activation_backward_swiglu" : "te_activation_swiglu";
+  default:
+    return nullptr;
+  }
+}
+
+Status configure(const CudaDevice &device, const Shape &shape, bool backward,
+                 LaunchConfig *config) {
+  const char *name = kernelName(shape.kind, backward);
+  if (!name)
+    return {TE_RT_UNSUPPORTED,
+            "te_activation: expected a known te_rt_activation, but got " +
+                std::to_string(shape.kind)};
+  TE_RT_RETURN_IF_FAILED(findTyped(device, name, {shape.type}, config));
+  config->block = kActivationBlock;
+  return setGrid(
+      ceilDiv(shape.rows * shape.cols,
+              kActivationBlock * (backward ? kActivationBackwardElements
+                                           : kActivationElements)),
+      config);
+}
+
+Status enqueue(const Launcher &launch, const LaunchConfig &config,
+               const Shape &shape, ActivationArgs args) {
+  const int64_t length = runLength({shape.type});
+  args.cols = shape.cols;
+  args.count = shape.rows * shape.cols;
+  args.runs = 0;
+  args.runsPerRow = 0;
+  const bool rowsAligned = !isGated(shape.kind) || shape.cols % length == 0;
+  // Gated kernels divide run numbers by runsPerRow in 32 bits.
+  const bool small = args.count / length <= 0xffffffff;
+  if (rowsAligned && small && areAligned({args.dy, args.x, args.out})) {
+    args.runs = args.count / length;
+    args.runsPerRow = static_cast<uint32_t>(shape.cols / length);
+  }
+  if (args.amax)
+    TE_RT_RETURN_IF_FAILED(launch.zero(args.amax, sizeof(float)));
+  return launch(config, args);
+}
+
+} // namespace
+
+Status plan_activation(const CudaDevice &device,
+                       const activation_params &params,
+                       std::unique_ptr<Plan> *plan) {
+  namespace b = activation_buffers;
+  const Shape shape{params.rows, params.cols, params.type, params.kind};
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(configure(device, shape, false, &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    ActivationArgs args{};
+    args.x = buffers[b::x];
+    args.out = buffers[b::y];
+    args.amax = static_cast<float *>(buffers[b::amax]);
+    return enqueue(launch, config, shape, args);
+  });
+  return Status::ok();
+}
+
+Status plan_activation_backward(const CudaDevice &device,
+                                const activation_backward_params &params,
+                                std::unique_ptr<Plan> *plan) {
+  namespace b = activation_backward_buffers;
+  const Shape shape{params.rows, params.cols, params.type, params.kind};
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(configure(device, shape, true, &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    ActivationArgs args{};
+    args.dy = buffers[b::dy];
+    args.x = buffers[b::x];
+    args.out = buffers[b::dx];
+    args.amax = static_cast<float *>(buffers[b::amax]);
+    return enqueue(launch, config, shape, args);
+  });
+  return Status::ok();
+}
+
+} // namespace te::rt::cuda

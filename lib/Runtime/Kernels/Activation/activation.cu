@@ -1,0 +1,209 @@
+//===- activation.cu - activations, gated and not, and their gradients ----===//
+//
+// te_activation_<kind>_<type> and te_activation_backward_<kind>_<type>. One
+// thread does runs of 16 bytes; a run of silu or swiglu goes the short way of
+// fast_math.cuh where every x of it allows that, which is nearly always, and
+// through Core/Formulas.h otherwise: the same bits either way.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Core/Formulas.h"
+#include "Kernels/Activation/activation_args.h"
+#include "Kernels/Activation/fast_math.cuh"
+#include "Kernels/Pointwise/elements.cuh"
+
+namespace te::rt::cuda {
+namespace {
+
+constexpr bool isGatedKind(int kind) { return kind >= TE_RT_SWIGLU; }
+constexpr bool isSiluKind(int kind) {
+  return kind == TE_RT_SILU || kind == TE_RT_SWIGLU;
+}
+
+template <int N>
+__device__ __forceinline__ bool areFastExpArguments(const float (&x)[N]) {
+  bool fast = true;
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    fast &= isFastExpArgument(x[i]);
+  return fast;
+}
+
+/// y = act(x).
+template <int kKind, int N>
+__device__ __forceinline__ void activate(const float (&x)[N], float (&y)[N]) {
+  if constexpr (!isSiluKind(kKind)) {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      y[i] = kKind == TE_RT_GELU ? fastGelu(x[i]) : math::relu(x[i]);
+  } else if (areFastExpArguments(x)) {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      y[i] = x[i] * fastSigmoid(x[i]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      y[i] = math::silu(x[i]);
+  }
+}
+
+/// y = act(x), grad = act'(x).
+template <int kKind, int N>
+__device__ __forceinline__ void differentiate(const float (&x)[N],
+                                              float (&y)[N], float (&grad)[N]) {
+  if constexpr (!isSiluKind(kKind)) {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      grad[i] = kKind == TE_RT_GELU ? fastGeluGrad(x[i]) : math::reluGrad(x[i]);
+  } else {
+    float s[N];
+    if (areFastExpArguments(x)) {
+#pragma unroll
+      for (int i = 0; i < N; ++i)
+        s[i] = fastSigmoid(x[i]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < N; ++i)
+        s[i] = math::sigmoid(x[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      y[i] = x[i] * s[i];
+      grad[i] = siluGradOf(x[i], s[i]);
+    }
+  }
+}
+
+/// Where run `i` of y finds its first half in x; the second is cols later.
+template <int N>
+__device__ __forceinline__ int64_t firstHalf(const ActivationArgs &args,
+                                             int64_t i) {
+  // A vector grid is small enough for a 32-bit division (the glue sees to it).
+  const int64_t row =
+      N == 1 ? i / args.cols : static_cast<uint32_t>(i) / args.runsPerRow;
+  return i * N + row * args.cols;
+}
+
+template <typename T, int kKind, int N> struct ForwardBody {
+  struct Loaded {
+    Run<T, N> a, b;
+  };
+  const ActivationArgs &args;
+  AbsMax<T> &amax;
+
+  __device__ __forceinline__ Loaded load(int64_t i) const {
+    const T *x = static_cast<const T *>(args.x);
+    Loaded loaded;
+    if constexpr (isGatedKind(kKind)) {
+      x += firstHalf<N>(args, i);
+      loaded.a = Run<T, N>::load(x);
+      loaded.b = Run<T, N>::load(x + args.cols);
+    } else {
+      loaded.a = Run<T, N>::load(x + i * N);
+    }
+    return loaded;
+  }
+  __device__ __forceinline__ void finish(int64_t i, const Loaded &loaded) {
+    float x[N], y[N];
+    loaded.a.unpack(x);
+    activate<kKind>(x, y);
+    if constexpr (isGatedKind(kKind)) {
+      float b[N];
+      loaded.b.unpack(b);
+#pragma unroll
+      for (int k = 0; k < N; ++k)
+        y[k] = y[k] * b[k];
+    }
+    const Run<T, N> packed = Run<T, N>::pack(y);
+    amax.add(packed);
+    packed.store(static_cast<T *>(args.out) + i * N);
+  }
+};
+
+template <typename T, int kKind, int N> struct BackwardBody {
+  struct Loaded {
+    Run<T, N> g, a, b;
+  };
+  const ActivationArgs &args;
+  AbsMax<T> &amax;
+
+  __device__ __forceinline__ Loaded load(int64_t i) const {
+    const T *x = static_cast<const T *>(args.x);
+    Loaded loaded;
+    loaded.g = Run<T, N>::load(static_cast<const T *>(args.dy) + i * N);
+    if constexpr (isGatedKind(kKind)) {
+      x += firstHalf<N>(args, i);
+      loaded.a = Run<T, N>::load(x);
+      loaded.b = Run<T, N>::load(x + args.cols);
+    } else {
+      loaded.a = Run<T, N>::load(x + i * N);
+    }
+    return loaded;
+  }
+  __device__ __forceinline__ void finish(int64_t i, const Loaded &loaded) {
+    T *dx = static_cast<T *>(args.out);
+    float g[N], x[N], y[N], grad[N];
+    loaded.g.unpack(g);
+    loaded.a.unpack(x);
+    differentiate<kKind>(x, y, grad);
+    if constexpr (isGatedKind(kKind)) {
+      float b[N];
+      loaded.b.unpack(b);
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        grad[k] = (grad[k] * g[k]) * b[k];
+        y[k] = y[k] * g[k];
+      }
+      dx += firstHalf<N>(args, i);
+      const Run<T, N> second = Run<T, N>::pack(y);
+      amax.add(second);
+      second.store(dx + args.cols);
+    } else {
+#pragma unroll
+      for (int k = 0; k < N; ++k)
+        grad[k] = g[k] * grad[k];
+      dx += i * N;
+    }
+    const Run<T, N> first = Run<T, N>::pack(grad);
+    amax.add(first);
+    first.store(dx);
+  }
+};
+
+template <typename T, template <typename, int, int> typename Body, int kKind,
+          int kElements>
+__device__ __forceinline__ void run(const ActivationArgs &args) {
+  constexpr int N = runLength<T>;
+  AbsMax<T> amax;
+  Body<T, kKind, N> runs{args, amax};
+  streamRuns<kElements / N>(args.runs, runs);
+  Body<T, kKind, 1> elements{args, amax};
+  streamElements(args.runs * N, args.count, elements);
+  if (args.amax)
+    raiseToBlockMax(args.amax, amax.get());
+}
+
+} // namespace
+} // namespace te::rt::cuda
+
+using namespace te::rt::cuda;
+
+#define TE_ACTIVATION(name, kind, type, T)                                     \
+  extern "C" __global__ void __launch_bounds__(kActivationBlock)               \
+      te_activation_##name##_##type(                                           \
+          const __grid_constant__ ActivationArgs args) {                       \
+    run<T, ForwardBody, kind, kActivationElements>(args);                      \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kActivationBlock)               \
+      te_activation_backward_##name##_##type(                                  \
+          const __grid_constant__ ActivationArgs args) {                       \
+    run<T, BackwardBody, kind, kActivationBackwardElements>(args);             \
+  }
+#define TE_ACTIVATION_TYPES(name, kind)                                        \
+  TE_ACTIVATION(name, kind, f32, float)                                        \
+  TE_ACTIVATION(name, kind, bf16, bf16)                                        \
+  TE_ACTIVATION(name, kind, f16, f16)
+TE_ACTIVATION_TYPES(gelu, TE_RT_GELU)
+TE_ACTIVATION_TYPES(silu, TE_RT_SILU)
+TE_ACTIVATION_TYPES(relu, TE_RT_RELU)
+TE_ACTIVATION_TYPES(swiglu, TE_RT_SWIGLU)

@@ -1,0 +1,32 @@
+//===- activation_args.h - arguments of the activation kernels ------------===//
+//
+// Shared by the kernels and the glue that launches them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_KERNELS_ACTIVATION_ACTIVATION_ARGS_H
+#define TE_RUNTIME_KERNELS_ACTIVATION_ACTIVATION_ARGS_H
+
+#include <cstdint>
+
+namespace te::rt::cuda {
+
+struct ActivationArgs {
+  const void *dy;      // [rows, cols], backward only
+  const void *x;       // [rows, cols], or [rows, 2 * cols] gated
+  void *out;           // y [rows, cols], or dx of the shape of x
+  float *amax;         // [1] or null; zero before the launch
+  int64_t cols;        // of y
+  int64_t count;       // of y
+  int64_t runs;        // leading runs done by vectors; 0 where not aligned
+  uint32_t runsPerRow; // gated kinds with runs > 0
+};
+
+inline constexpr int kActivationBlock = 256;
+/// Elements of y one thread does, forward and backward.
+inline constexpr int kActivationElements = 16;
+inline constexpr int kActivationBackwardElements = 8;
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_KERNELS_ACTIVATION_ACTIVATION_ARGS_H

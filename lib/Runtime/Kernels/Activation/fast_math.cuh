@@ -1,0 +1,93 @@
+//===- fast_math.cuh - Core/Math.h in fewer instructions, same bits -------===//
+//
+// Device forms of Core/Math.h on a restricted domain, where its special cases
+// cannot occur. Each returns the very bits of its twin:
+//
+//   * rint(x * log2 e) is a rounded add of 1.5 * 2^23, whose low mantissa bits
+//     are then the integer, so no conversion is needed;
+//   * scaling by 2^n is an addition to the exponent, exact where p * 2^n is
+//     normal;
+//   * 1 / y is one corrected step from the hardware's approximation, which is
+//     what a correctly rounded reciprocal of an unexceptional y consists of.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_KERNELS_ACTIVATION_FAST_MATH_CUH
+#define TE_RUNTIME_KERNELS_ACTIVATION_FAST_MATH_CUH
+
+#include "Core/Math.h"
+
+namespace te::rt::cuda {
+
+/// Where fastExp, fastSigmoid and what they are part of may be used.
+__device__ __forceinline__ bool isFastExpArgument(float x) {
+  return fabsf(x) < 87.0f;
+}
+
+/// math::exp(x) for |x| < 87.
+__device__ __forceinline__ float fastExp(float x) {
+  const float shift = 12582912.0f; // 1.5 * 2^23
+  const float shifted = __fadd_rn(__fmul_rn(x, 1.44269504f), shift);
+  const float n = __fsub_rn(shifted, shift);
+  float r = fmaf(n, -0.693359375f, x);
+  r = fmaf(n, 2.12194440e-4f, r);
+  float p = 1.9875691500e-4f;
+  p = fmaf(p, r, 1.3981999507e-3f);
+  p = fmaf(p, r, 8.3334519073e-3f);
+  p = fmaf(p, r, 4.1665795894e-2f);
+  p = fmaf(p, r, 1.6666665459e-1f);
+  p = fmaf(p, r, 5.0000001201e-1f);
+  p = __fadd_rn(fmaf(p, __fmul_rn(r, r), r), 1.0f);
+  // The bits of `shift` leave at the top; n, in two's complement, remains.
+  return __uint_as_float(__float_as_uint(p) + (__float_as_uint(shifted) << 23));
+}
+
+/// 1.0f / y for y in [2^-125, 2^126).
+__device__ __forceinline__ float fastReciprocal(float y) {
+  float approximate;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(approximate) : "f"(y));
+  return fmaf(approximate, fmaf(-y, approximate, 1.0f), approximate);
+}
+
+/// math::sigmoid(x) for |x| < 87.
+__device__ __forceinline__ float fastSigmoid(float x) {
+  return fastReciprocal(__fadd_rn(1.0f, fastExp(-x)));
+}
+
+/// math::tanh(x); anything for NaN.
+__device__ __forceinline__ float fastTanhOfNumber(float x) {
+  const float z = __fmul_rn(x, x);
+  float p = -5.70498872745e-3f;
+  p = fmaf(p, z, 2.06390887954e-2f);
+  p = fmaf(p, z, -5.37397155531e-2f);
+  p = fmaf(p, z, 1.33314422036e-1f);
+  p = fmaf(p, z, -3.33332819422e-1f);
+  const float small = fmaf(__fmul_rn(p, z), x, x);
+  // From 9.1 on the result is 1, so 10 may stand for everything above.
+  const float a = fminf(fabsf(x), 10.0f);
+  const float y = __fadd_rn(fastExp(__fadd_rn(a, a)), 1.0f);
+  const float large = fmaf(-2.0f, fastReciprocal(y), 1.0f);
+  return fabsf(x) < 0.625f ? small : copysignf(large, x);
+}
+
+/// math::gelu and math::geluGrad. A NaN x meets the result in a product.
+__device__ __forceinline__ float fastGelu(float x) {
+  const float t = fastTanhOfNumber(x * (0.79788456f + 0.03567741f * x * x));
+  // 0.5 * t is exact wherever adding it to 0.5 can tell.
+  return x * fmaf(0.5f, t, 0.5f);
+}
+__device__ __forceinline__ float fastGeluGrad(float x) {
+  const float t =
+      fastTanhOfNumber(0.79788456f * x * (1.0f + 0.044715f * x * x));
+  return 0.5f * x * ((1.0f - t * t) * (0.79788456f + 0.1070322243f * x * x)) +
+         0.5f * (1.0f + t);
+}
+
+/// math::siluGrad(x) where s = math::sigmoid(x).
+__device__ __forceinline__ float siluGradOf(float x, float s) {
+  return x * s * (1.0f - s) + s;
+}
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_KERNELS_ACTIVATION_FAST_MATH_CUH

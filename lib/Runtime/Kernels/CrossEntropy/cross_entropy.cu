@@ -1,0 +1,235 @@
+//===- cross_entropy.cu - softmax cross entropy, and its gradient ---------===//
+//
+// te_cross_entropy_lse_<type>: a block does a row, each thread two of the 256
+// lanes of a row sum (te_runtime_kernels.inc), in a pass for the maximum and
+// one for the sum. te_cross_entropy_mean_<type>: one block, a lane a thread.
+// The only step that may differ from the reference is the logarithm.
+//
+// te_cross_entropy_scale: dloss / count, then
+// te_cross_entropy_backward_<type>: elementwise.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Core/Formulas.h"
+#include "Kernels/Activation/fast_math.cuh"
+#include "Kernels/CrossEntropy/cross_entropy_args.h"
+#include "Kernels/Norm/lane_sum.cuh"
+#include "Kernels/Pointwise/elements.cuh"
+
+namespace te::rt::cuda {
+namespace {
+
+__device__ __forceinline__ bool counts(const CrossEntropyArgs &args,
+                                       int32_t target) {
+  return target != args.ignoreIndex && target >= 0 && target < args.vocab;
+}
+
+/// The tree over 256 lanes in shared memory, by warp 0, which gets the sum.
+__device__ __forceinline__ float treeSum(const float *lanes) {
+  LaneSum<1> sum;
+#pragma unroll
+  for (int k = 0; k < 8; ++k)
+    sum.acc[k] = lanes[k * 32 + threadIdx.x % 32];
+  return sum.total();
+}
+
+/// visit(k, value) for the elements of this thread's lanes, in order; k says
+/// which of the two. V elements lie together: lane V * thread + k for V = 2,
+/// thread + 128 k for V = 1.
+template <typename T, int V, typename Visit>
+__device__ __forceinline__ void forRow(const T *row, int64_t vocab,
+                                       Visit visit) {
+  constexpr int kUnroll = 16 / V;
+  constexpr int kStep = kLseBlock * V;
+  for (int64_t base = threadIdx.x * V; base < vocab; base += kUnroll * kStep) {
+    Run<T, V> runs[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u)
+      if (base + u * kStep < vocab)
+        runs[u] = Run<T, V>::load(row + base + u * kStep);
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u)
+      if (base + u * kStep < vocab) {
+        float values[V];
+        runs[u].unpack(values);
+#pragma unroll
+        for (int k = 0; k < V; ++k)
+          visit(V == 2 ? k : u % 2, values[k]);
+      }
+  }
+}
+
+/// math::exp, by its short form where that will do.
+__device__ __forceinline__ float exp(float x) {
+  return isFastExpArgument(x) ? fastExp(x) : math::exp(x);
+}
+
+template <typename T, int V>
+__device__ __forceinline__ void logSumExp(const CrossEntropyArgs &args) {
+  __shared__ float lanes[2 * kLseBlock];
+  __shared__ float rowMax;
+  const int64_t token = blockIdx.x;
+  const T *row = static_cast<const T *>(args.logits) + token * args.vocab;
+
+  float max = -math::kInfinity;
+  forRow<T, V>(row, args.vocab, [&](int, float x) { max = x > max ? x : max; });
+  lanes[threadIdx.x] = max;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+#pragma unroll
+    for (int k = 1; k < kLseBlock / 32; ++k)
+      max = fmaxf(max, lanes[k * 32 + threadIdx.x]);
+#pragma unroll
+    for (int distance = 16; distance != 0; distance /= 2)
+      max = fmaxf(max, __shfl_xor_sync(~0u, max, distance));
+    if (threadIdx.x == 0)
+      rowMax = max;
+  }
+  __syncthreads();
+  max = rowMax;
+
+  float sum[2] = {};
+  forRow<T, V>(row, args.vocab,
+               [&](int k, float x) { sum[k] = sum[k] + exp(x - max); });
+#pragma unroll
+  for (int k = 0; k < 2; ++k)
+    lanes[V == 2 ? 2 * threadIdx.x + k : threadIdx.x + k * kLseBlock] = sum[k];
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    const float total = treeSum(lanes);
+    if (threadIdx.x == 0)
+      args.lse[token] = max + logf(total);
+  }
+}
+
+template <typename T>
+__device__ __forceinline__ void logSumExp(const CrossEntropyArgs &args) {
+  if (args.vectors)
+    logSumExp<T, 2>(args);
+  else
+    logSumExp<T, 1>(args);
+}
+
+/// How many of this thread's tokens count, summed over the block.
+__device__ __forceinline__ int64_t countTokens(const CrossEntropyArgs &args) {
+  __shared__ unsigned long long total;
+  if (threadIdx.x == 0)
+    total = 0;
+  __syncthreads();
+  unsigned long long own = 0;
+#pragma unroll 4
+  for (int64_t t = threadIdx.x; t < args.tokens; t += kMeanBlock)
+    own += counts(args, args.targets[t]);
+  atomicAdd(&total, own);
+  __syncthreads();
+  return static_cast<int64_t>(total);
+}
+
+template <typename T>
+__device__ __forceinline__ void meanLoss(const CrossEntropyArgs &args) {
+  __shared__ float lanes[kMeanBlock];
+  const int64_t count = countTokens(args);
+  const T *logits = static_cast<const T *>(args.logits);
+  float sum = 0.0f;
+#pragma unroll 4
+  for (int64_t t = threadIdx.x; t < args.tokens; t += kMeanBlock) {
+    const int32_t target = args.targets[t];
+    if (counts(args, target))
+      sum = sum + (args.lse[t] - toFloat(logits[t * args.vocab + target]));
+  }
+  lanes[threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    const float total = treeSum(lanes);
+    if (threadIdx.x == 0)
+      *args.loss = count == 0 ? 0.0f : total / static_cast<float>(count);
+  }
+}
+
+/// N logits of a counted token from `v`.
+template <typename T, int N>
+__device__ __forceinline__ void logitGrad(const Run<T, N> &logits, int64_t v,
+                                          int32_t target, float lse,
+                                          float scale, T *to) {
+  float x[N];
+  logits.unpack(x);
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    const float p = exp(x[k] - lse);
+    x[k] = (v + k == target ? p - 1.0f : p) * scale;
+  }
+  Run<T, N>::pack(x).store(to);
+}
+
+template <typename T, int N>
+__device__ __forceinline__ void logitGrads(const CrossEntropyArgs &args) {
+  constexpr int kUnroll = kLogitGradElements / N;
+  const int64_t token = blockIdx.x / args.blocksPerRow;
+  const int64_t first = (static_cast<int64_t>(blockIdx.x % args.blocksPerRow) *
+                             (kUnroll * kLogitGradBlock) +
+                         threadIdx.x) *
+                        N;
+  const T *logits = static_cast<const T *>(args.logits) + token * args.vocab;
+  T *to = static_cast<T *>(args.dlogits) + token * args.vocab;
+  const int32_t target = args.targets[token];
+  const bool counted = counts(args, target);
+  const float lse = args.lse[token], scale = *args.scale;
+  Run<T, N> runs[kUnroll] = {};
+#pragma unroll
+  for (int u = 0; u < kUnroll; ++u) {
+    const int64_t v = first + u * (kLogitGradBlock * N);
+    if (counted && v < args.vocab)
+      runs[u] = Run<T, N>::load(logits + v);
+  }
+#pragma unroll
+  for (int u = 0; u < kUnroll; ++u) {
+    const int64_t v = first + u * (kLogitGradBlock * N);
+    if (v >= args.vocab)
+      continue;
+    if (counted)
+      logitGrad<T, N>(runs[u], v, target, lse, scale, to + v);
+    else
+      runs[u].store(to + v); // still zero
+  }
+}
+
+template <typename T>
+__device__ __forceinline__ void
+crossEntropyBackward(const CrossEntropyArgs &args) {
+  if (args.vectors)
+    logitGrads<T, runLength<T>>(args);
+  else
+    logitGrads<T, 1>(args);
+}
+
+} // namespace
+} // namespace te::rt::cuda
+
+using namespace te::rt::cuda;
+
+extern "C" __global__ void __launch_bounds__(kMeanBlock)
+    te_cross_entropy_scale(const __grid_constant__ CrossEntropyArgs args) {
+  const int64_t count = countTokens(args);
+  if (threadIdx.x == 0)
+    *args.scale = *args.dloss / static_cast<float>(count);
+}
+
+#define TE_CROSS_ENTROPY(type, T)                                              \
+  extern "C" __global__ void __launch_bounds__(kLseBlock)                      \
+      te_cross_entropy_lse_##type(                                             \
+          const __grid_constant__ CrossEntropyArgs args) {                     \
+    logSumExp<T>(args);                                                        \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kMeanBlock)                     \
+      te_cross_entropy_mean_##type(                                            \
+          const __grid_constant__ CrossEntropyArgs args) {                     \
+    meanLoss<T>(args);                                                         \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kLogitGradBlock)                \
+      te_cross_entropy_backward_##type(                                        \
+          const __grid_constant__ CrossEntropyArgs args) {                     \
+    crossEntropyBackward<T>(args);                                             \
+  }
+TE_CROSS_ENTROPY(f32, float)
+TE_CROSS_ENTROPY(bf16, bf16)
+TE_CROSS_ENTROPY(f16, f16)

@@ -1,0 +1,37 @@
+//===- cross_entropy_args.h - arguments of the cross entropy kernels ------===//
+//
+// Shared by the kernels and the glue that launches them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_KERNELS_CROSSENTROPY_CROSS_ENTROPY_ARGS_H
+#define TE_RUNTIME_KERNELS_CROSSENTROPY_CROSS_ENTROPY_ARGS_H
+
+#include <cstdint>
+
+namespace te::rt::cuda {
+
+struct CrossEntropyArgs {
+  const void *logits;     // [tokens, vocab]
+  const int32_t *targets; // [tokens]
+  const float *dloss;     // [1], backward only
+  float *lse;             // [tokens]
+  float *loss;            // [1]
+  float *scale;           // [1], scratch of the backward: dloss / count
+  void *dlogits;          // [tokens, vocab]
+  int64_t tokens;
+  int64_t vocab;
+  int32_t ignoreIndex;
+  uint32_t blocksPerRow; // of the backward; its grid is tokens * blocksPerRow
+  bool vectors;          // pairs (forward), 16 bytes (backward) are aligned
+};
+
+inline constexpr int kLseBlock = 128;
+inline constexpr int kMeanBlock = 256;
+inline constexpr int kLogitGradBlock = 256;
+/// Elements one thread of the backward does.
+inline constexpr int kLogitGradElements = 16;
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_KERNELS_CROSSENTROPY_CROSS_ENTROPY_ARGS_H

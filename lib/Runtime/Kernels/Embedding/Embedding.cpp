@@ -1,0 +1,107 @@
+//===- Embedding.cpp - plan the embedding ---------------------------------===//
+//
+// The gather copies rows in the widest unit that they and the launch's buffers
+// allow. The gradient counts ids first, in its workspace.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Cuda/CudaBackend.h"
+
+#include "Kernels/Embedding/embedding_args.h"
+#include "Kernels/Pointwise/KernelLookup.h"
+
+namespace te::rt::cuda {
+
+namespace {
+
+/// Finds te_embedding_<unit>; its grid covers tokens rows of rowBytes.
+Status findGather(const CudaDevice &device, const char *kernel, int64_t unit,
+                  int64_t tokens, int64_t rowBytes, LaunchConfig *config) {
+  TE_RT_RETURN_IF_FAILED(config->find(device, kernel));
+  config->block = kEmbeddingBlock;
+  return setGrid(
+      tokens * ceilDiv(rowBytes / unit, kEmbeddingBlock * kEmbeddingUnroll),
+      config);
+}
+
+const char *gatherOfElements(int64_t bytes) {
+  return bytes == 4   ? "te_embedding_4"
+         : bytes == 2 ? "te_embedding_2"
+                      : "te_embedding_1";
+}
+
+} // namespace
+
+Status plan_embedding(const CudaDevice &device, const embedding_params &params,
+                      std::unique_ptr<Plan> *plan) {
+  namespace b = embedding_buffers;
+  const int64_t elementBytes = byteSize(params.type);
+  const int64_t rowBytes = params.hidden * elementBytes;
+  LaunchConfig elements, vectors;
+  TE_RT_RETURN_IF_FAILED(findGather(device, gatherOfElements(elementBytes),
+                                    elementBytes, params.tokens, rowBytes,
+                                    &elements));
+  TE_RT_RETURN_IF_FAILED(findGather(device, "te_embedding_16", 16,
+                                    params.tokens, rowBytes, &vectors));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    EmbeddingArgs args{};
+    args.ids = static_cast<const int32_t *>(buffers[b::ids]);
+    args.table = buffers[b::table];
+    args.y = buffers[b::y];
+    args.vocab = params.vocab;
+    const bool wide = rowBytes % 16 == 0 && areAligned({args.table, args.y});
+    args.units = rowBytes / (wide ? 16 : elementBytes);
+    args.blocksPerRow = static_cast<uint32_t>(
+        ceilDiv(args.units, kEmbeddingBlock * kEmbeddingUnroll));
+    return launch(wide ? vectors : elements, args);
+  });
+  return Status::ok();
+}
+
+Status plan_embedding_backward(const CudaDevice &device,
+                               const embedding_backward_params &params,
+                               std::unique_ptr<Plan> *plan) {
+  namespace b = embedding_backward_buffers;
+  const int64_t length = runLength({params.type});
+  const int64_t rowGroups = ceilDiv(params.vocab, kEmbeddingRowsPerBlock);
+  const int64_t scalarBlocks = ceilDiv(params.hidden, kEmbeddingBlock);
+  const int64_t vectorBlocks = ceilDiv(params.hidden, kEmbeddingBlock * length);
+  LaunchConfig count, scalars;
+  TE_RT_RETURN_IF_FAILED(count.find(device, "te_embedding_count"));
+  count.block = kEmbeddingBlock;
+  TE_RT_RETURN_IF_FAILED(
+      setGrid(ceilDiv(params.tokens, kEmbeddingBlock), &count));
+  TE_RT_RETURN_IF_FAILED(
+      findTyped(device, "te_embedding_backward", {params.type}, &scalars));
+  scalars.block = kEmbeddingBlock;
+  LaunchConfig vectors = scalars;
+  TE_RT_RETURN_IF_FAILED(setGrid(rowGroups * scalarBlocks, &scalars));
+  TE_RT_RETURN_IF_FAILED(setGrid(rowGroups * vectorBlocks, &vectors));
+  const int64_t countBytes =
+      params.vocab * static_cast<int64_t>(sizeof(int32_t));
+  *plan = makeWorkspacePlan(
+      device, countBytes,
+      [=](Launcher launch, void *const *buffers, void *workspace) {
+        EmbeddingBackwardArgs args{};
+        args.ids = static_cast<const int32_t *>(buffers[b::ids]);
+        args.counts = static_cast<const int32_t *>(workspace);
+        args.dy = buffers[b::dy];
+        args.dtable = buffers[b::dtable];
+        args.tokens = params.tokens;
+        args.vocab = params.vocab;
+        args.hidden = params.hidden;
+        args.vectors =
+            params.hidden % length == 0 && areAligned({args.dy, args.dtable});
+        args.columnBlocks =
+            static_cast<uint32_t>(args.vectors ? vectorBlocks : scalarBlocks);
+        TE_RT_RETURN_IF_FAILED(launch.zero(workspace, countBytes));
+        TE_RT_RETURN_IF_FAILED(
+            launch(count, EmbeddingCountArgs{args.ids,
+                                             static_cast<int32_t *>(workspace),
+                                             params.tokens, params.vocab}));
+        return launch(args.vectors ? vectors : scalars, args);
+      });
+  return Status::ok();
+}
+
+} // namespace te::rt::cuda

@@ -1,0 +1,192 @@
+//===- embedding.cu - row gather, and its gradient ------------------------===//
+//
+// te_embedding_<bytes of a unit>: rows are copied as bytes, whatever their
+// type.
+//
+// te_embedding_backward_<type> adds the rows of dy that share an id in token
+// order, so it does not scatter: every row of dtable has one owner, which finds
+// its tokens by reading `ids`. Most rows of a large vocabulary have none; a
+// count per id, made first, tells, and also when to stop looking.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Kernels/Embedding/embedding_args.h"
+#include "Kernels/Pointwise/elements.cuh"
+
+namespace te::rt::cuda {
+namespace {
+
+template <typename Unit>
+__device__ __forceinline__ void embedding(const EmbeddingArgs &args) {
+  const int64_t token = blockIdx.x / args.blocksPerRow;
+  const int64_t first = static_cast<int64_t>(blockIdx.x % args.blocksPerRow) *
+                            (kEmbeddingUnroll * kEmbeddingBlock) +
+                        threadIdx.x;
+  const int32_t id = args.ids[token];
+  const bool inside = id >= 0 && id < args.vocab;
+  const Unit *from =
+      static_cast<const Unit *>(args.table) + (inside ? id * args.units : 0);
+  Unit *to = static_cast<Unit *>(args.y) + token * args.units;
+  Unit units[kEmbeddingUnroll] = {};
+#pragma unroll
+  for (int u = 0; u < kEmbeddingUnroll; ++u)
+    if (inside && first + u * kEmbeddingBlock < args.units)
+      units[u] = from[first + u * kEmbeddingBlock];
+#pragma unroll
+  for (int u = 0; u < kEmbeddingUnroll; ++u)
+    if (first + u * kEmbeddingBlock < args.units)
+      to[first + u * kEmbeddingBlock] = units[u];
+}
+
+/// Tokens looked at between two barriers: 32 words of match bits.
+constexpr int kScan = 1024;
+
+/// Finds the tokens of one id, kScan at a time, for the whole block.
+class TokenScan {
+public:
+  struct Storage {
+    uint32_t matches[kScan / 32];
+    int16_t found[kScan];
+    int foundCount;
+  };
+  __device__ TokenScan(Storage &storage) : storage(storage) {}
+
+  /// Tokens base + storage.found[0 ... result) have `id`, in rising order. The
+  /// whole block calls it; the list holds until the next call.
+  __device__ __forceinline__ int scan(const EmbeddingBackwardArgs &args,
+                                      int64_t base, int32_t id) {
+    const int warp = static_cast<int>(threadIdx.x / 32);
+    const int thread = static_cast<int>(threadIdx.x % 32);
+    bool any = false;
+#pragma unroll
+    for (int k = 0; k < kScan / kEmbeddingBlock; ++k) {
+      const int64_t token = base + k * kEmbeddingBlock + threadIdx.x;
+      const bool match = token < args.tokens && args.ids[token] == id;
+      const uint32_t bits = __ballot_sync(~0u, match);
+      if (thread == 0)
+        storage.matches[k * (kEmbeddingBlock / 32) + warp] = bits;
+      any |= match;
+    }
+    // Also orders this call's list after the last one's readers.
+    if (!__syncthreads_or(any))
+      return 0;
+    if (warp == 0) {
+      uint32_t bits = storage.matches[thread];
+      const int own = __popc(bits);
+      int end = own;
+#pragma unroll
+      for (int distance = 1; distance < 32; distance *= 2) {
+        const int before = __shfl_up_sync(~0u, end, distance);
+        end += thread >= distance ? before : 0;
+      }
+      for (int at = end - own; bits != 0; ++at, bits &= bits - 1)
+        storage.found[at] = static_cast<int16_t>(thread * 32 + __ffs(bits) - 1);
+      if (thread == 31)
+        storage.foundCount = end;
+    }
+    __syncthreads();
+    return storage.foundCount;
+  }
+
+private:
+  Storage &storage;
+};
+
+/// The sum of one row of dtable at N columns from `col`. The whole block calls
+/// it; threads with no column (`active` false) help to look.
+template <typename T, int N>
+__device__ __forceinline__ void
+embeddingBackwardRow(const EmbeddingBackwardArgs &args,
+                     TokenScan::Storage &storage, int64_t row, int64_t col,
+                     bool active) {
+  const T *dy = static_cast<const T *>(args.dy) + col;
+  float acc[N] = {};
+  int remaining = args.counts[row];
+  for (int64_t base = 0; remaining > 0; base += kScan) {
+    const int count =
+        TokenScan(storage).scan(args, base, static_cast<int32_t>(row));
+    remaining -= count;
+    constexpr int kBatch = 4;
+    for (int first = 0; active && first < count; first += kBatch) {
+      Run<T, N> runs[kBatch];
+#pragma unroll
+      for (int u = 0; u < kBatch; ++u)
+        if (first + u < count)
+          runs[u] = Run<T, N>::load(dy + (base + storage.found[first + u]) *
+                                             args.hidden);
+#pragma unroll
+      for (int u = 0; u < kBatch; ++u)
+        if (first + u < count) {
+          float values[N];
+          runs[u].unpack(values);
+#pragma unroll
+          for (int k = 0; k < N; ++k)
+            acc[k] = acc[k] + values[k];
+        }
+    }
+  }
+  if (active)
+    Run<T, N>::pack(acc).store(static_cast<T *>(args.dtable) +
+                               row * args.hidden + col);
+}
+
+template <typename T, int N>
+__device__ __forceinline__ void
+embeddingBackward(const EmbeddingBackwardArgs &args,
+                  TokenScan::Storage &storage) {
+  const int64_t col =
+      (static_cast<int64_t>(blockIdx.x % args.columnBlocks) * kEmbeddingBlock +
+       threadIdx.x) *
+      N;
+  const int64_t begin = static_cast<int64_t>(blockIdx.x / args.columnBlocks) *
+                        kEmbeddingRowsPerBlock;
+  for (int64_t row = begin;
+       row < begin + kEmbeddingRowsPerBlock && row < args.vocab; ++row)
+    embeddingBackwardRow<T, N>(args, storage, row, col, col < args.hidden);
+}
+
+template <typename T>
+__device__ __forceinline__ void
+embeddingBackward(const EmbeddingBackwardArgs &args) {
+  __shared__ TokenScan::Storage storage;
+  if (args.vectors)
+    embeddingBackward<T, runLength<T>>(args, storage);
+  else
+    embeddingBackward<T, 1>(args, storage);
+}
+
+} // namespace
+} // namespace te::rt::cuda
+
+using namespace te::rt::cuda;
+
+#define TE_EMBEDDING(bytes, Unit)                                              \
+  extern "C" __global__ void __launch_bounds__(kEmbeddingBlock)                \
+      te_embedding_##bytes(const __grid_constant__ EmbeddingArgs args) {       \
+    embedding<Unit>(args);                                                     \
+  }
+TE_EMBEDDING(1, uint8_t)
+TE_EMBEDDING(2, uint16_t)
+TE_EMBEDDING(4, uint32_t)
+TE_EMBEDDING(16, uint4)
+
+extern "C" __global__ void __launch_bounds__(kEmbeddingBlock)
+    te_embedding_count(const __grid_constant__ EmbeddingCountArgs args) {
+  const int64_t token =
+      static_cast<int64_t>(blockIdx.x) * kEmbeddingBlock + threadIdx.x;
+  if (token >= args.tokens)
+    return;
+  const int32_t id = args.ids[token];
+  if (id >= 0 && id < args.vocab)
+    atomicAdd(&args.counts[id], 1);
+}
+
+#define TE_EMBEDDING_BACKWARD(type, T)                                         \
+  extern "C" __global__ void __launch_bounds__(kEmbeddingBlock)                \
+      te_embedding_backward_##type(                                            \
+          const __grid_constant__ EmbeddingBackwardArgs args) {                \
+    embeddingBackward<T>(args);                                                \
+  }
+TE_EMBEDDING_BACKWARD(f32, float)
+TE_EMBEDDING_BACKWARD(bf16, bf16)
+TE_EMBEDDING_BACKWARD(f16, f16)

@@ -1,0 +1,45 @@
+//===- lane_sum.cuh - the row sum of te_runtime_kernels.inc, in a warp ----===//
+//
+// Lane i of 256 accumulates elements i, i + 256, ... in order; then a halving
+// tree. Eight lanes are one thread's.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_KERNELS_NORM_LANE_SUM_CUH
+#define TE_RUNTIME_KERNELS_NORM_LANE_SUM_CUH
+
+namespace te::rt::cuda {
+
+/// The 8 of 256 lanes that one thread of a warp owns: acc[k] is lane
+/// (k / V) * 32 V + thread * V + k % V.
+template <int V> struct LaneSum {
+  float acc[8] = {};
+
+  /// The tree. Every thread of the warp calls it and gets the sum.
+  __device__ __forceinline__ float total() {
+#pragma unroll
+    for (int stride = 128; stride >= 1; stride /= 2) {
+      if (stride >= 32 * V) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k)
+          if (k < stride / 32)
+            acc[k] += acc[k + stride / 32];
+      } else if (stride >= V) {
+        // Both partners compute the same sum: addition commutes.
+#pragma unroll
+        for (int k = 0; k < V; ++k)
+          acc[k] += __shfl_xor_sync(~0u, acc[k], stride / V);
+      } else {
+#pragma unroll
+        for (int k = 0; k < V; ++k)
+          if (k < stride)
+            acc[k] += acc[k + stride];
+      }
+    }
+    return acc[0];
+  }
+};
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_KERNELS_NORM_LANE_SUM_CUH

@@ -1,0 +1,372 @@
+//===- norm.cu - RMS normalisation, its gradients, and column sums --------===//
+//
+// A warp does a row. The order of a row sum is fixed (256 lanes, see
+// te_runtime_kernels.inc) and made to fit: with V elements in 16 bytes, thread
+// j loads elements V j ... V j + V - 1 of each 32 V, which are 8 lanes of the
+// 256 and always the same ones, so every lane is summed in order by one thread,
+// and the upper strides of the tree are shuffles. Rows of up to 8 KiB (16 KiB
+// forward) stay in registers between the sum and its use; longer ones are read
+// again, and anything not aligned goes element by element (V = 1).
+//
+// Column sums are in two stages: chunks of 128 rows into a workspace, then the
+// chunks in order. The backward needs dy and x twice, along rows for dx and
+// along columns for dgamma. One launch does both, the blocks of a chunk's
+// dgamma next to those of its dx: whichever comes second finds the chunk in L2,
+// and HBM sees one read.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Core/Formulas.h"
+#include "Kernels/Norm/lane_sum.cuh"
+#include "Kernels/Norm/norm_args.h"
+#include "Kernels/Pointwise/elements.cuh"
+
+namespace te::rt::cuda {
+namespace {
+
+/// Calls visit(slot, first element) for the runs of this thread in a row of
+/// `cols`, in order; `slot` % (8 / V) is a constant after unrolling.
+template <int V, int kRuns, typename Visit>
+__device__ __forceinline__ void forRuns(int begin, int cols, Visit visit) {
+  const int thread = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+  for (int r = 0; r < kRuns; ++r) {
+    const int i = begin + (r * 32 + thread) * V;
+    if (i < cols)
+      visit(r, i);
+  }
+}
+
+template <typename T, int V>
+__device__ __forceinline__ void gammaOf(const void *gamma, bool zeroCentered,
+                                        int i, float (&g)[V]) {
+  Run<T, V>::load(static_cast<const T *>(gamma) + i).unpack(g);
+  if (zeroCentered) {
+#pragma unroll
+    for (int k = 0; k < V; ++k)
+      g[k] = g[k] + 1.0f;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Forward
+//===----------------------------------------------------------------------===//
+
+template <int V, typename T>
+__device__ __forceinline__ void addSquares(const Run<T, V> &run, int slot,
+                                           LaneSum<V> &sum) {
+  float x[V];
+  run.unpack(x);
+#pragma unroll
+  for (int k = 0; k < V; ++k)
+    sum.acc[(slot * V + k) % 8] = fmaf(x[k], x[k], sum.acc[(slot * V + k) % 8]);
+}
+
+template <int V, typename T>
+__device__ __forceinline__ void normalise(const RmsNormArgs &args,
+                                          const Run<T, V> &run, int i, T *y,
+                                          float rsigma, AbsMax<T> &amax) {
+  float x[V], g[V], out[V];
+  run.unpack(x);
+  gammaOf<T>(args.gamma, args.zeroCentered, i, g);
+#pragma unroll
+  for (int k = 0; k < V; ++k)
+    out[k] = math::rmsNorm(x[k], g[k], rsigma);
+  const Run<T, V> packed = Run<T, V>::pack(out);
+  amax.add(packed);
+  packed.store(y + i);
+}
+
+/// kRuns == 0: a row of any length, read twice.
+template <typename T, int V, int kRuns>
+__device__ __forceinline__ void rmsNormRow(const RmsNormArgs &args, int64_t row,
+                                           AbsMax<T> &amax) {
+  const T *x = static_cast<const T *>(args.x) + row * args.cols;
+  T *y = static_cast<T *>(args.y) + row * args.cols;
+  constexpr int kKept = kRuns == 0 ? 8 : kRuns;
+  Run<T, V> runs[kKept];
+  LaneSum<V> sum;
+  int begin = 0;
+  do {
+    forRuns<V, kKept>(begin, args.cols,
+                      [&](int r, int i) { runs[r] = Run<T, V>::load(x + i); });
+    forRuns<V, kKept>(begin, args.cols,
+                      [&](int r, int i) { addSquares(runs[r], r, sum); });
+    begin += kKept * 32 * V;
+  } while (kRuns == 0 && begin < args.cols);
+
+  const float rsigma = math::rsigma(sum.total(), args.cols, args.epsilon);
+  if (threadIdx.x % 32 == 0)
+    args.rsigma[row] = rsigma;
+  begin = 0;
+  do {
+    if (kRuns == 0)
+      forRuns<V, kKept>(begin, args.cols, [&](int r, int i) {
+        runs[r] = Run<T, V>::load(x + i);
+      });
+    forRuns<V, kKept>(begin, args.cols, [&](int r, int i) {
+      normalise(args, runs[r], i, y, rsigma, amax);
+    });
+    begin += kKept * 32 * V;
+  } while (kRuns == 0 && begin < args.cols);
+}
+
+template <typename T, int kRuns>
+__device__ __forceinline__ void rmsNorm(const RmsNormArgs &args) {
+  AbsMax<T> amax;
+  const int64_t row =
+      static_cast<int64_t>(blockIdx.x) * kNormRowsPerBlock + threadIdx.x / 32;
+  if (row < args.rows) {
+    if (args.vectors)
+      rmsNormRow<T, runLength<T>, kRuns>(args, row, amax);
+    else if constexpr (kRuns == 0)
+      rmsNormRow<T, 1, 0>(args, row, amax);
+  }
+  if (args.amax)
+    raiseToBlockMax(args.amax, amax.get());
+}
+
+//===----------------------------------------------------------------------===//
+// Column sums
+//===----------------------------------------------------------------------===//
+
+/// Rows [begin, end) of `body` at C columns from `col`, in order, kUnroll rows
+/// loaded at a time.
+template <int C, int kUnroll, typename Body>
+__device__ __forceinline__ void sumRows(const Body &body, int64_t begin,
+                                        int64_t end, float (&acc)[C]) {
+  typename Body::Loaded loaded[kUnroll];
+  int64_t row = begin;
+  for (; row + kUnroll <= end; row += kUnroll) {
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u)
+      loaded[u] = body.load(row + u);
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u)
+      body.add(loaded[u], acc);
+  }
+  for (; row < end; ++row)
+    body.add(body.load(row), acc);
+}
+
+/// One block's share of one chunk's column sums.
+template <typename T, template <typename, int> typename Body, int C,
+          int kUnroll, typename Args>
+__device__ __forceinline__ void sumChunk(const Args &args, int64_t chunk,
+                                         unsigned block) {
+  const int64_t col =
+      (static_cast<int64_t>(block) * kNormBlock + threadIdx.x) * C;
+  if (col >= args.cols)
+    return;
+  const int64_t begin = chunk * kChunkRows;
+  const int64_t end =
+      begin + kChunkRows < args.rows ? begin + kChunkRows : args.rows;
+  float acc[C] = {};
+  sumRows<C, kUnroll>(Body<T, C>{args, col}, begin, end, acc);
+  Run<float, C>::pack(acc).store(args.partial + chunk * args.cols + col);
+}
+
+template <typename T, int C> struct BiasGradBody {
+  using Loaded = Run<T, C>;
+  const ColumnSumArgs &args;
+  int64_t col;
+
+  __device__ __forceinline__ Loaded load(int64_t row) const {
+    return Loaded::load(static_cast<const T *>(args.dy) + row * args.cols +
+                        col);
+  }
+  __device__ __forceinline__ void add(const Loaded &loaded,
+                                      float (&acc)[C]) const {
+    float dy[C];
+    loaded.unpack(dy);
+#pragma unroll
+    for (int k = 0; k < C; ++k)
+      acc[k] = acc[k] + dy[k];
+  }
+};
+
+template <typename T, int C> struct GammaGradBody {
+  struct Loaded {
+    Run<T, C> dy, x;
+    float rsigma;
+  };
+  const RmsNormBackwardArgs &args;
+  int64_t col;
+
+  __device__ __forceinline__ Loaded load(int64_t row) const {
+    const int64_t at = row * args.cols + col;
+    Loaded loaded;
+    loaded.dy = Run<T, C>::load(static_cast<const T *>(args.dy) + at);
+    loaded.x = Run<T, C>::load(static_cast<const T *>(args.x) + at);
+    loaded.rsigma = args.rsigma[row];
+    return loaded;
+  }
+  __device__ __forceinline__ void add(const Loaded &loaded,
+                                      float (&acc)[C]) const {
+    float dy[C], x[C];
+    loaded.dy.unpack(dy);
+    loaded.x.unpack(x);
+#pragma unroll
+    for (int k = 0; k < C; ++k)
+      acc[k] = fmaf(dy[k], loaded.rsigma * x[k], acc[k]);
+  }
+};
+
+template <typename T>
+__device__ __forceinline__ void biasGrad(const ColumnSumArgs &args) {
+  const int64_t chunk = blockIdx.x / args.columnBlocks;
+  const unsigned block = blockIdx.x % args.columnBlocks;
+  if (args.vectors)
+    sumChunk<T, BiasGradBody, kColumnsPerThread, 16>(args, chunk, block);
+  else
+    sumChunk<T, BiasGradBody, 1, 16>(args, chunk, block);
+}
+
+template <typename T>
+__device__ __forceinline__ void chunkSum(const ChunkSumArgs &args) {
+  const int64_t col =
+      static_cast<int64_t>(blockIdx.x) * kNormBlock + threadIdx.x;
+  if (col >= args.cols)
+    return;
+  float total = 0.0f;
+#pragma unroll 16
+  for (int64_t chunk = 0; chunk < args.chunks; ++chunk)
+    total = total + args.partial[chunk * args.cols + col];
+  static_cast<T *>(args.out)[col] = fromFloat<T>(total);
+}
+
+//===----------------------------------------------------------------------===//
+// Backward
+//===----------------------------------------------------------------------===//
+
+template <int V, typename T>
+__device__ __forceinline__ void
+addProducts(const RmsNormBackwardArgs &args, const Run<T, V> &dyRun,
+            const Run<T, V> &xRun, int slot, int i, float rsigma,
+            LaneSum<V> &sum) {
+  float dy[V], x[V], g[V];
+  dyRun.unpack(dy);
+  xRun.unpack(x);
+  gammaOf<T>(args.gamma, args.zeroCentered, i, g);
+#pragma unroll
+  for (int k = 0; k < V; ++k)
+    sum.acc[(slot * V + k) % 8] =
+        fmaf(g[k] * dy[k], rsigma * x[k], sum.acc[(slot * V + k) % 8]);
+}
+
+template <int V, typename T>
+__device__ __forceinline__ void
+inputGrad(const RmsNormBackwardArgs &args, const Run<T, V> &dyRun,
+          const Run<T, V> &xRun, int i, T *dx, float rsigma, float mean) {
+  float dy[V], x[V], g[V], out[V];
+  dyRun.unpack(dy);
+  xRun.unpack(x);
+  gammaOf<T>(args.gamma, args.zeroCentered, i, g);
+#pragma unroll
+  for (int k = 0; k < V; ++k)
+    out[k] = math::rmsNormGrad(dy[k], x[k], g[k], rsigma, mean);
+  Run<T, V>::pack(out).store(dx + i);
+}
+
+/// kRuns == 0: a row of any length, read twice.
+template <typename T, int V, int kRuns>
+__device__ __forceinline__ void inputGradRow(const RmsNormBackwardArgs &args,
+                                             int64_t row) {
+  const T *dy = static_cast<const T *>(args.dy) + row * args.cols;
+  const T *x = static_cast<const T *>(args.x) + row * args.cols;
+  T *dx = static_cast<T *>(args.dx) + row * args.cols;
+  const float rsigma = args.rsigma[row];
+  constexpr int kKept = kRuns == 0 ? 8 : kRuns;
+  Run<T, V> dyRuns[kKept], xRuns[kKept];
+  auto loadFrom = [&](int begin) {
+    forRuns<V, kKept>(begin, args.cols, [&](int r, int i) {
+      dyRuns[r] = Run<T, V>::load(dy + i);
+      xRuns[r] = Run<T, V>::load(x + i);
+    });
+  };
+  LaneSum<V> sum;
+  int begin = 0;
+  do {
+    loadFrom(begin);
+    forRuns<V, kKept>(begin, args.cols, [&](int r, int i) {
+      addProducts(args, dyRuns[r], xRuns[r], r, i, rsigma, sum);
+    });
+    begin += kKept * 32 * V;
+  } while (kRuns == 0 && begin < args.cols);
+
+  const float mean = sum.total() / static_cast<float>(args.cols);
+  begin = 0;
+  do {
+    if (kRuns == 0)
+      loadFrom(begin);
+    forRuns<V, kKept>(begin, args.cols, [&](int r, int i) {
+      inputGrad(args, dyRuns[r], xRuns[r], i, dx, rsigma, mean);
+    });
+    begin += kKept * 32 * V;
+  } while (kRuns == 0 && begin < args.cols);
+}
+
+template <typename T, int kRuns>
+__device__ __forceinline__ void
+rmsNormBackward(const RmsNormBackwardArgs &args) {
+  // Chunk by chunk: first the blocks of dgamma, then those of dx.
+  const unsigned perChunk = args.columnBlocks + kChunkRows / kNormRowsPerBlock;
+  const int64_t chunk = blockIdx.x / perChunk;
+  const unsigned block = blockIdx.x % perChunk;
+  if (block < args.columnBlocks) {
+    if (args.vectors)
+      sumChunk<T, GammaGradBody, kColumnsPerThread, 8>(args, chunk, block);
+    else
+      sumChunk<T, GammaGradBody, 1, 8>(args, chunk, block);
+    return;
+  }
+  const int64_t row = chunk * kChunkRows +
+                      (block - args.columnBlocks) * kNormRowsPerBlock +
+                      threadIdx.x / 32;
+  if (row >= args.rows)
+    return;
+  if (args.vectors)
+    inputGradRow<T, runLength<T>, kRuns>(args, row);
+  else if constexpr (kRuns == 0)
+    inputGradRow<T, 1, 0>(args, row);
+}
+
+} // namespace
+} // namespace te::rt::cuda
+
+using namespace te::rt::cuda;
+
+#define TE_NORM(type, T)                                                       \
+  extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
+      te_rms_norm_short_##type(const __grid_constant__ RmsNormArgs args) {     \
+    rmsNorm<T, kNormShortRuns>(args);                                          \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
+      te_rms_norm_long_##type(const __grid_constant__ RmsNormArgs args) {      \
+    rmsNorm<T, kNormLongRuns>(args);                                           \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
+      te_rms_norm_any_##type(const __grid_constant__ RmsNormArgs args) {       \
+    rmsNorm<T, 0>(args);                                                       \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kNormBlock, 3)                  \
+      te_rms_norm_backward_short_##type(                                       \
+          const __grid_constant__ RmsNormBackwardArgs args) {                  \
+    rmsNormBackward<T, kNormShortRuns>(args);                                  \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
+      te_rms_norm_backward_any_##type(                                         \
+          const __grid_constant__ RmsNormBackwardArgs args) {                  \
+    rmsNormBackward<T, 0>(args);                                               \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
+      te_bias_grad_##type(const __grid_constant__ ColumnSumArgs args) {        \
+    biasGrad<T>(args);                                                         \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
+      te_chunk_sum_##type(const __grid_constant__ ChunkSumArgs args) {         \
+    chunkSum<T>(args);                                                         \
+  }
+TE_NORM(f32, float)
+TE_NORM(bf16, bf16)
+TE_NORM(f16, f16)

@@ -1,0 +1,70 @@
+//===- norm_args.h - arguments of the normalisation kernels ---------------===//
+//
+// Shared by the kernels and the glue that launches them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_KERNELS_NORM_NORM_ARGS_H
+#define TE_RUNTIME_KERNELS_NORM_NORM_ARGS_H
+
+#include <cstdint>
+
+namespace te::rt::cuda {
+
+struct RmsNormArgs {
+  const void *x;     // [rows, cols]
+  const void *gamma; // [cols]
+  void *y;           // [rows, cols]
+  float *rsigma;     // [rows]
+  float *amax;       // [1] or null; zero before the launch
+  int64_t rows;
+  int32_t cols;
+  float epsilon;
+  bool zeroCentered;
+  bool vectors; // 16-byte accesses are aligned
+};
+
+struct RmsNormBackwardArgs {
+  const void *dy;      // [rows, cols]
+  const void *x;       // [rows, cols]
+  const void *gamma;   // [cols]
+  const float *rsigma; // [rows]
+  void *dx;            // [rows, cols]
+  float *partial;      // [ceil(rows / 128), cols], the chunks of dgamma
+  int64_t rows;
+  int32_t cols;
+  uint32_t columnBlocks; // blocks per chunk that work on `partial`
+  bool zeroCentered;
+  bool vectors; // 16-byte accesses are aligned
+};
+
+struct ColumnSumArgs {
+  const void *dy; // [rows, cols]
+  float *partial; // [ceil(rows / 128), cols]
+  int64_t rows;
+  int32_t cols;
+  uint32_t columnBlocks; // blocks per chunk
+  bool vectors;          // runs of kColumnsPerThread elements are aligned
+};
+
+struct ChunkSumArgs {
+  const float *partial; // [chunks, cols]
+  void *out;            // [cols]
+  int64_t chunks;
+  int32_t cols;
+};
+
+/// One warp a row.
+inline constexpr int kNormBlock = 128;
+inline constexpr int kNormRowsPerBlock = kNormBlock / 32;
+/// 16-byte runs of a row that one thread can keep in registers; longer rows are
+/// read twice. A warp's worth of runs is 512 bytes of a row.
+inline constexpr int kNormShortRuns = 16;
+inline constexpr int kNormLongRuns = 32;
+inline constexpr int kNormRunBytes = 512;
+/// Columns a thread of a column sum owns where accesses are aligned.
+inline constexpr int kColumnsPerThread = 4;
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_KERNELS_NORM_NORM_ARGS_H

@@ -1,0 +1,84 @@
+//===- Optimizer.cpp - plan the optimizers --------------------------------===//
+//
+// One kernel a launch; buffers that are not aligned go element by element.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Cuda/CudaBackend.h"
+
+#include "Kernels/Optimizer/optimizer_args.h"
+#include "Kernels/Pointwise/KernelLookup.h"
+
+namespace te::rt::cuda {
+
+namespace {
+
+Status configure(const CudaDevice &device, const char *family,
+                 int32_t paramType, int32_t gradType, int64_t count,
+                 LaunchConfig *config) {
+  TE_RT_RETURN_IF_FAILED(
+      findTyped(device, family, {paramType, gradType}, config));
+  config->block = kOptimizerBlock;
+  return setGrid(
+      ceilDiv(count, kOptimizerBlock * kOptimizerRun * kOptimizerUnroll),
+      config);
+}
+
+} // namespace
+
+Status plan_adamw(const CudaDevice &device, const adamw_params &params,
+                  std::unique_ptr<Plan> *plan) {
+  namespace b = adamw_buffers;
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(configure(device, "te_adamw", params.param_type,
+                                   params.grad_type, params.count, &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    AdamwArgs args{};
+    args.param = buffers[b::param];
+    args.grad = buffers[b::grad];
+    args.m = static_cast<const float *>(buffers[b::m]);
+    args.v = static_cast<const float *>(buffers[b::v]);
+    args.lr = static_cast<const float *>(buffers[b::lr]);
+    args.step = static_cast<const float *>(buffers[b::step]);
+    args.newParam = buffers[b::new_param];
+    args.newM = static_cast<float *>(buffers[b::new_m]);
+    args.newV = static_cast<float *>(buffers[b::new_v]);
+    args.count = params.count;
+    if (areAligned({args.param, args.grad, args.m, args.v, args.newParam,
+                    args.newM, args.newV}))
+      args.runs = params.count / kOptimizerRun;
+    args.beta1 = params.beta1;
+    args.beta2 = params.beta2;
+    args.epsilon = params.epsilon;
+    args.weightDecay = params.weight_decay;
+    return launch(config, args);
+  });
+  return Status::ok();
+}
+
+Status plan_sgd(const CudaDevice &device, const sgd_params &params,
+                std::unique_ptr<Plan> *plan) {
+  namespace b = sgd_buffers;
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(configure(device, "te_sgd", params.param_type,
+                                   params.grad_type, params.count, &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    SgdArgs args{};
+    args.param = buffers[b::param];
+    args.grad = buffers[b::grad];
+    args.buf = static_cast<const float *>(buffers[b::buf]);
+    args.lr = static_cast<const float *>(buffers[b::lr]);
+    args.newParam = buffers[b::new_param];
+    args.newBuf = static_cast<float *>(buffers[b::new_buf]);
+    args.count = params.count;
+    if (areAligned(
+            {args.param, args.grad, args.buf, args.newParam, args.newBuf}))
+      args.runs = params.count / kOptimizerRun;
+    args.momentum = params.momentum;
+    args.weightDecay = params.weight_decay;
+    return launch(config, args);
+  });
+  return Status::ok();
+}
+
+} // namespace te::rt::cuda

@@ -1,0 +1,141 @@
+//===- optimizer.cu - AdamW and SGD ---------------------------------------===//
+//
+// te_adamw_<param>_<grad> and te_sgd_<param>_<grad>: one pass over all state.
+// The expressions are those of Core/Formulas.h; these kernels only move data.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Core/Formulas.h"
+#include "Kernels/Optimizer/optimizer_args.h"
+#include "Kernels/Pointwise/elements.cuh"
+
+namespace te::rt::cuda {
+namespace {
+
+template <typename Param, typename Grad, int N> struct AdamwBody {
+  struct Loaded {
+    Run<Param, N> param;
+    Run<Grad, N> grad;
+    Run<float, N> m, v;
+  };
+  const AdamwArgs &args;
+  float lr = 0, correction1 = 0, correction2 = 0;
+
+  __device__ __forceinline__ Loaded load(int64_t i) const {
+    Loaded loaded;
+    loaded.param =
+        Run<Param, N>::load(static_cast<const Param *>(args.param) + i * N);
+    loaded.grad =
+        Run<Grad, N>::load(static_cast<const Grad *>(args.grad) + i * N);
+    loaded.m = Run<float, N>::load(args.m + i * N);
+    loaded.v = Run<float, N>::load(args.v + i * N);
+    return loaded;
+  }
+  __device__ __forceinline__ void finish(int64_t i,
+                                         const Loaded &loaded) const {
+    float param[N], grad[N], m[N], v[N];
+    loaded.param.unpack(param);
+    loaded.grad.unpack(grad);
+    loaded.m.unpack(m);
+    loaded.v.unpack(v);
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      param[k] =
+          math::adamw(param[k], grad[k], m[k], v[k], lr, args.beta1, args.beta2,
+                      args.epsilon, args.weightDecay, correction1, correction2);
+    Run<Param, N>::pack(param).store(static_cast<Param *>(args.newParam) +
+                                     i * N);
+    Run<float, N>::pack(m).store(args.newM + i * N);
+    Run<float, N>::pack(v).store(args.newV + i * N);
+  }
+};
+
+template <typename Param, typename Grad>
+__device__ __forceinline__ void adamw(const AdamwArgs &args) {
+  AdamwBody<Param, Grad, kOptimizerRun> runs{args};
+  RunStream<kOptimizerUnroll, decltype(runs)> stream(args.runs);
+  stream.load(runs);
+  // While the loads are under way, a warp for each loop in f64.
+  __shared__ float corrections[2];
+  if (threadIdx.x == 0)
+    corrections[0] = math::adamwBiasCorrection(args.beta1, *args.step);
+  if (threadIdx.x == 32)
+    corrections[1] = math::adamwBiasCorrection(args.beta2, *args.step);
+  __syncthreads();
+  runs.lr = *args.lr;
+  runs.correction1 = corrections[0];
+  runs.correction2 = corrections[1];
+  stream.finish(runs);
+  AdamwBody<Param, Grad, 1> elements{args, runs.lr, corrections[0],
+                                     corrections[1]};
+  streamElements(args.runs * kOptimizerRun, args.count, elements);
+}
+
+template <typename Param, typename Grad, int N> struct SgdBody {
+  struct Loaded {
+    Run<Param, N> param;
+    Run<Grad, N> grad;
+    Run<float, N> buf;
+  };
+  const SgdArgs &args;
+  float lr;
+
+  __device__ __forceinline__ Loaded load(int64_t i) const {
+    Loaded loaded;
+    loaded.param =
+        Run<Param, N>::load(static_cast<const Param *>(args.param) + i * N);
+    loaded.grad =
+        Run<Grad, N>::load(static_cast<const Grad *>(args.grad) + i * N);
+    if (args.buf)
+      loaded.buf = Run<float, N>::load(args.buf + i * N);
+    return loaded;
+  }
+  __device__ __forceinline__ void finish(int64_t i,
+                                         const Loaded &loaded) const {
+    float param[N], grad[N], buf[N];
+    loaded.param.unpack(param);
+    loaded.grad.unpack(grad);
+    loaded.buf.unpack(buf);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      buf[k] = args.buf ? buf[k] : 0.0f;
+      param[k] = math::sgd(param[k], grad[k], buf[k], lr, args.momentum,
+                           args.weightDecay);
+    }
+    Run<Param, N>::pack(param).store(static_cast<Param *>(args.newParam) +
+                                     i * N);
+    if (args.newBuf)
+      Run<float, N>::pack(buf).store(args.newBuf + i * N);
+  }
+};
+
+template <typename Param, typename Grad>
+__device__ __forceinline__ void sgd(const SgdArgs &args) {
+  const float lr = *args.lr;
+  SgdBody<Param, Grad, kOptimizerRun> runs{args, lr};
+  streamRuns<kOptimizerUnroll>(args.runs, runs);
+  SgdBody<Param, Grad, 1> elements{args, lr};
+  streamElements(args.runs * kOptimizerRun, args.count, elements);
+}
+
+} // namespace
+} // namespace te::rt::cuda
+
+using namespace te::rt::cuda;
+
+#define TE_OPTIMIZER(param, grad, Param, Grad)                                 \
+  extern "C" __global__ void __launch_bounds__(kOptimizerBlock)                \
+      te_adamw_##param##_##grad(const __grid_constant__ AdamwArgs args) {      \
+    adamw<Param, Grad>(args);                                                  \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kOptimizerBlock)                \
+      te_sgd_##param##_##grad(const __grid_constant__ SgdArgs args) {          \
+    sgd<Param, Grad>(args);                                                    \
+  }
+#define TE_OPTIMIZER_GRADS(param, Param)                                       \
+  TE_OPTIMIZER(param, f32, Param, float)                                       \
+  TE_OPTIMIZER(param, bf16, Param, bf16)                                       \
+  TE_OPTIMIZER(param, f16, Param, f16)
+TE_OPTIMIZER_GRADS(f32, float)
+TE_OPTIMIZER_GRADS(bf16, bf16)
+TE_OPTIMIZER_GRADS(f16, f16)

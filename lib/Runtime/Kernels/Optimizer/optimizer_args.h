@@ -1,0 +1,49 @@
+//===- optimizer_args.h - arguments of the optimizer kernels --------------===//
+//
+// Shared by the kernels and the glue that launches them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_KERNELS_OPTIMIZER_OPTIMIZER_ARGS_H
+#define TE_RUNTIME_KERNELS_OPTIMIZER_OPTIMIZER_ARGS_H
+
+#include <cstdint>
+
+namespace te::rt::cuda {
+
+/// Every array is [count]; outputs may be the matching inputs.
+struct AdamwArgs {
+  const void *param;
+  const void *grad;
+  const float *m;
+  const float *v;
+  const float *lr;   // [1]
+  const float *step; // [1]
+  void *newParam;
+  float *newM;
+  float *newV;
+  int64_t count;
+  int64_t runs; // leading runs of 4 done by vectors; 0 where not aligned
+  float beta1, beta2, epsilon, weightDecay;
+};
+
+struct SgdArgs {
+  const void *param;
+  const void *grad;
+  const float *buf; // or null: 0
+  const float *lr;  // [1]
+  void *newParam;
+  float *newBuf; // or null
+  int64_t count;
+  int64_t runs; // as above
+  float momentum, weightDecay;
+};
+
+inline constexpr int kOptimizerBlock = 256;
+/// Elements of a vector access, and how many of them one thread does.
+inline constexpr int kOptimizerRun = 4;
+inline constexpr int kOptimizerUnroll = 2;
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_KERNELS_OPTIMIZER_OPTIMIZER_ARGS_H

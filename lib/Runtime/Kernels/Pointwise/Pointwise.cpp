@@ -1,0 +1,104 @@
+//===- Pointwise.cpp - plan elementwise kernels ---------------------------===//
+//
+// pointwise and fill are kernels, copy is the driver's.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Cuda/CudaBackend.h"
+
+#include "Core/Types.h"
+#include "Kernels/Pointwise/KernelLookup.h"
+#include "Kernels/Pointwise/pointwise_args.h"
+
+namespace te::rt::cuda {
+
+namespace {
+
+bool isPointwiseOp(int32_t op) {
+  return (op >= TE_RT_ADD && op <= TE_RT_MIN) ||
+         (op >= TE_RT_CAST && op <= TE_RT_SQRT);
+}
+
+/// `value` as an element of `type`, repeated to four bytes.
+uint32_t repeatedWord(float value, int32_t type) {
+  uint32_t word = 0;
+  store(&word, 0, value, type);
+  if (byteSize(type) == 1)
+    word |= word << 8;
+  if (byteSize(type) <= 2)
+    word |= word << 16;
+  return word;
+}
+
+} // namespace
+
+Status plan_pointwise(const CudaDevice &device, const pointwise_params &params,
+                      std::unique_ptr<Plan> *plan) {
+  namespace b = pointwise_buffers;
+  if (!isPointwiseOp(params.op))
+    return {TE_RT_UNSUPPORTED,
+            "te_pointwise: expected a known te_rt_pointwise_op, but got " +
+                std::to_string(params.op)};
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(findTyped(device, "te_pointwise",
+                                   {params.type, params.out_type}, &config));
+  config.block = kPointwiseBlock;
+  TE_RT_RETURN_IF_FAILED(setGrid(
+      ceilDiv(params.count, kPointwiseBlock * kPointwiseElements), &config));
+  const int64_t length = runLength({params.type, params.out_type});
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    PointwiseArgs args{};
+    args.a = buffers[b::a];
+    args.b = buffers[b::b] ? buffers[b::b] : buffers[b::a];
+    args.out = buffers[b::out];
+    args.count = params.count;
+    if (areAligned({args.a, args.b, args.out}))
+      args.runs = params.count / length;
+    args.op = params.op;
+    return launch(config, args);
+  });
+  return Status::ok();
+}
+
+Status plan_fill(const CudaDevice &device, const fill_params &params,
+                 std::unique_ptr<Plan> *plan) {
+  namespace b = fill_buffers;
+  const int64_t bytes = byteSize(params.type);
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(config.find(device, bytes == 4   ? "te_fill_4"
+                                             : bytes == 2 ? "te_fill_2"
+                                                          : "te_fill_1"));
+  config.block = kPointwiseBlock;
+  TE_RT_RETURN_IF_FAILED(
+      setGrid(ceilDiv(params.count * bytes, kPointwiseBlock * kFillRuns * 16),
+              &config));
+  const uint32_t word = repeatedWord(params.value, params.type);
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    FillArgs args{};
+    args.y = buffers[b::y];
+    args.count = params.count;
+    if (areAligned({args.y}))
+      args.runs = params.count * bytes / 16;
+    args.word = word;
+    return launch(config, args);
+  });
+  return Status::ok();
+}
+
+Status plan_copy(const CudaDevice &device, const copy_params &params,
+                 std::unique_ptr<Plan> *plan) {
+  namespace b = copy_buffers;
+  *plan = makePlan(device, [=, &device](Launcher launch, void *const *buffers) {
+    if (params.bytes == 0 || buffers[b::x] == buffers[b::y])
+      return Status::ok();
+    return device.check(device.driver->cuMemcpyDtoDAsync(
+                            reinterpret_cast<CUdeviceptr>(buffers[b::y]),
+                            reinterpret_cast<CUdeviceptr>(buffers[b::x]),
+                            static_cast<size_t>(params.bytes),
+                            launch.rawStream()),
+                        "cuMemcpyDtoDAsync");
+  });
+  return Status::ok();
+}
+
+} // namespace te::rt::cuda

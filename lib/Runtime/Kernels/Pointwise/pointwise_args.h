@@ -1,0 +1,38 @@
+//===- pointwise_args.h - arguments of the pointwise kernels --------------===//
+//
+// Shared by the kernels and the glue that launches them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_KERNELS_POINTWISE_POINTWISE_ARGS_H
+#define TE_RUNTIME_KERNELS_POINTWISE_POINTWISE_ARGS_H
+
+#include <cstdint>
+
+namespace te::rt::cuda {
+
+struct PointwiseArgs {
+  const void *a; // [count]
+  const void *b; // [count], binary operators only
+  void *out;     // [count]
+  int64_t count;
+  int64_t runs; // leading runs done by vectors; 0 where not aligned
+  int32_t op;   // te_rt_pointwise_op
+};
+
+struct FillArgs {
+  void *y; // [count]
+  int64_t count;
+  int64_t runs;  // as above
+  uint32_t word; // the value, repeated to four bytes
+};
+
+inline constexpr int kPointwiseBlock = 256;
+/// Elements one thread does.
+inline constexpr int kPointwiseElements = 16;
+/// Runs of 16 bytes one thread of a fill writes.
+inline constexpr int kFillRuns = 2;
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_KERNELS_POINTWISE_POINTWISE_ARGS_H
