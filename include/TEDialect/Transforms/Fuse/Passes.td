@@ -1,0 +1,52 @@
+//===- Passes.td - casts folded into their producers ----------------------===//
+
+#ifndef TEDIALECT_TRANSFORMS_FUSE_PASSES
+#define TEDIALECT_TRANSFORMS_FUSE_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def FuseAmaxPass : Pass<"te-fuse-amax", "func::FuncOp"> {
+  let summary = "take the amax of a layer's result from the layer";
+  let description = [{
+    `te.amax` of the result of `te.rms_norm`, `te.activation` or
+    `te.activation_backward` becomes that op's amax result, which saves reading
+    the tensor once more. Bit-identical: the result is defined as the amax of
+    the rounded values. Runs after the quantise phase, which makes the
+    `te.amax`; skippable.
+
+    ```mlir
+    %y, %amax = te.activation <silu> %x : tensor<256x512xbf16> -> tensor<256x512xbf16> amax tensor<f32>
+    ```
+  }];
+  let dependentDialects = ["::mlir::te::TEDialect"];
+  let statistics = [
+    Statistic<"numFused", "num-fused", "amaxes taken from their producer">
+  ];
+}
+
+def FuseActivationQuantizePass
+    : Pass<"te-fuse-activation-quantize", "func::FuncOp"> {
+  let summary = "quantise an activation without storing it";
+  let description = [{
+    A `te.activation` or `te.activation_backward` whose result is read by one
+    1x128-block `te.quantize` and nothing else becomes
+    `te.activation_quantize` or `te.activation_backward_quantize`. Bit-identical:
+    the fused op rounds the activated value to the element type of its input
+    before it quantises. Declines, with a remark, where the result has other
+    uses (a residual under a backward override, a bias gradient) or a
+    per-tensor scale, which needs the whole tensor's amax first. Runs after
+    `te-pair-cast-layouts`; skippable.
+
+    ```mlir
+    %row, %col = te.activation_quantize <swiglu> %x : tensor<256x1024xbf16>
+      -> !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1>,
+         !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 0>
+    ```
+  }];
+  let dependentDialects = ["::mlir::te::TEDialect"];
+  let statistics = [
+    Statistic<"numFused", "num-fused", "activations fused with their cast">
+  ];
+}
+
+#endif // TEDIALECT_TRANSFORMS_FUSE_PASSES

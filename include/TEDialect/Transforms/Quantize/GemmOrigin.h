@@ -1,0 +1,48 @@
+//===- GemmOrigin.h - which layer and rule a GEMM came from ---------------===//
+//
+// After te-insert-casts a matrix product no longer says that it is, say, the
+// dgrad of layer 'w1' under an override. That is kept where it cannot change
+// meaning: as metadata of the op's location.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TEDIALECT_TRANSFORMS_QUANTIZE_GEMMORIGIN_H
+#define TEDIALECT_TRANSFORMS_QUANTIZE_GEMMORIGIN_H
+
+#include "TEDialect/Transforms/Quantize/QuantPolicy.h"
+
+namespace mlir::te {
+
+struct GemmOrigin {
+  /// The layer, as reports call it.
+  std::string layer;
+  /// "fprop", "dgrad" or "wgrad".
+  std::string gemm;
+  /// Why the GEMM has its precision.
+  std::string reason;
+  /// True when the recipe asked for quantised operands and did not get them.
+  bool fallback = false;
+
+  /// `loc` with this origin attached.
+  Location attach(Location loc) const;
+  /// The origin attached to `loc` or to a location inside it.
+  static std::optional<GemmOrigin> find(Location loc);
+};
+
+/// The function argument that `value` is a copy, cast or usage of, or null.
+BlockArgument traceToArgument(Value value);
+
+/// True when `value` traces to an argument marked `te.weight`.
+bool isWeight(Value value);
+
+/// What reports call `value`: the `te.name` of the argument it is, the name of
+/// the residual, else its producer's name.
+std::string describeValue(Value value);
+
+/// What reports call the layer at `loc` with weight `weight`: the innermost
+/// name in the location, else the weight's.
+std::string describeLayer(Location loc, Value weight);
+
+} // namespace mlir::te
+
+#endif // TEDIALECT_TRANSFORMS_QUANTIZE_GEMMORIGIN_H

@@ -1,0 +1,104 @@
+//===- Passes.td - casts and transposes as the recipe says ----------------===//
+
+#ifndef TEDIALECT_TRANSFORMS_QUANTIZE_PASSES
+#define TEDIALECT_TRANSFORMS_QUANTIZE_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def InsertCastsPass : Pass<"te-insert-casts", "func::FuncOp"> {
+  let summary = "replace linear layers by casts and matrix products";
+  let description = [{
+    Rewrites `te.linear`, `te.linear_dgrad` and `te.linear_wgrad` into
+    `te.quantize` + `te.scaled_matmul`, or `te.matmul`, as the recipe in force
+    at each op says. Runs after `te-differentiate`, so that the backward's casts
+    of forward tensors can be made in the forward and what is held is exactly
+    what the backward override needs:
+
+    | `backward_override` | dgrad | wgrad | held for x, w |
+    |---|---|---|---|
+    | `none` | row(dy), col(w) | col(dy), col(x) | col(x), col(w) |
+    | `high_precision` | dy, w | dy, x | x, w |
+    | `dequantized` | dy, dequantize(row(w)) | dy, dequantize(row(x)) | row(x), row(w) |
+
+    ("row": made for axis 1; "col": for axis 0.) A GEMM whose sizes the
+    quantised kernels do not take becomes `te.matmul` with a remark, or an
+    error with `strict`. Casts are created at every use; `cse` merges them and
+    `te-pair-cast-layouts` joins the two usages of one tensor. Each GEMM's
+    location records what it came from, for `te-report-precision`.
+
+    ```mlir
+    // #te.recipe<float8_block_scaling>: te.linear %x, %w becomes
+    %xq = te.quantize %x : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1>
+    %wq = te.quantize %w : tensor<1024x512xbf16> -> !te.scaled<1024x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+    %y = te.scaled_matmul %xq, %wq fast_accumulation = false
+      : !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1>,
+        !te.scaled<1024x512xf8E4M3FN, block_128x128, pow2, contract = 1> -> tensor<256x1024xbf16>
+    ```
+  }];
+  let options = [
+    Option<"strict", "strict", "bool", "false",
+           "fail where a quantised recipe ends in a high-precision GEMM without an override">
+  ];
+  let dependentDialects = ["::mlir::te::TEDialect", "::mlir::arith::ArithDialect"];
+  let statistics = [
+    Statistic<"numQuantized", "num-quantized", "GEMMs on quantised operands">,
+    Statistic<"numHighPrecision", "num-high-precision", "GEMMs left in high precision">
+  ];
+}
+
+def MaterializeTransposesPass
+    : Pass<"te-materialize-transposes", "func::FuncOp"> {
+  let summary = "decide when the second usage of a weight is made";
+  let description = [{
+    A weight's column usage (contracted by dgrad) can be derived from its row
+    usage bit for bit when its scheme is per-tensor or 128x128. `eager` keeps
+    the column cast that `te-insert-casts` made in the forward: both usages are
+    held until the backward. `on-demand` holds the row usage, which the forward
+    needs anyway, and puts a `te.transpose` right before the first use in the
+    backward. Activations always have both usages cast at once. Runs between
+    `te-insert-casts` + `cse` and `te-pair-cast-layouts`.
+
+    A weight is a function argument marked `te.weight`, also through precision
+    casts. Every target transposes: storage of a usage is contiguous along its
+    contraction axis.
+
+    ```mlir
+    // on-demand: the backward part of a layer
+    %held = te.residual %row "w1" : !te.scaled<1024x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+    %col = te.transpose %held : !te.scaled<1024x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+      -> !te.scaled<1024x512xf8E4M3FN, block_128x128, pow2, contract = 0>
+    ```
+  }];
+  let options = [
+    Option<"policy", "policy", "std::string", "\"on-demand\"",
+           "on-demand or eager">,
+    Option<"target", "target", "std::string", "\"sm_90\"",
+           "sm_90, sm_100 or reference">
+  ];
+  let dependentDialects = ["::mlir::te::TEDialect"];
+  let statistics = [
+    Statistic<"numTransposes", "num-transposes", "transposes made on demand">
+  ];
+}
+
+def PairCastLayoutsPass : Pass<"te-pair-cast-layouts", "func::FuncOp"> {
+  let summary = "make both usages of a tensor in one cast";
+  let description = [{
+    `te.quantize` ops of one block with the same source, scale and format are
+    usages of one tensor: they become one op with two results at the place of
+    the first, which reads the source once. Runs after `cse`, which merges equal
+    usages, and after `te-materialize-transposes`, which removes some.
+
+    ```mlir
+    %row, %col = te.quantize %x : tensor<256x512xbf16>
+      -> !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1>,
+         !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 0>
+    ```
+  }];
+  let dependentDialects = ["::mlir::te::TEDialect"];
+  let statistics = [
+    Statistic<"numPairs", "num-pairs", "casts that now make two usages">
+  ];
+}
+
+#endif // TEDIALECT_TRANSFORMS_QUANTIZE_PASSES

@@ -1,0 +1,96 @@
+//===- QuantPolicy.h - what a recipe means for one GEMM -------------------===//
+//
+// The decisions of the quantise phase, free of any IR walk: from a recipe, the
+// role of a tensor and the GEMM that reads it to formats, accumulation and size
+// rules. Passes, constraint checks and reports all ask here, so they agree.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TEDIALECT_TRANSFORMS_QUANTIZE_QUANTPOLICY_H
+#define TEDIALECT_TRANSFORMS_QUANTIZE_QUANTPOLICY_H
+
+#include "TEDialect/IR/TE.h"
+
+namespace mlir::te {
+
+/// The three GEMMs of a linear layer `y[M, N] = x[M, K] w[N, K]ᵀ`.
+enum class Gemm { Fprop, Dgrad, Wgrad };
+StringRef stringifyGemm(Gemm gemm);
+
+/// The tensors a linear layer may quantise.
+enum class TensorRole { X, W, Dy };
+
+/// What the operands of a GEMM are.
+enum class OperandMode {
+  /// The tensors themselves.
+  HighPrecision,
+  /// `dy` itself; the others dequantised from the forward's casts.
+  Dequantized,
+  /// Casts for the contracted axis.
+  Quantized
+};
+
+/// Sizes of a linear layer, see `Gemm`.
+struct LinearSizes {
+  int64_t m, n, k;
+};
+
+/// One size that a GEMM restricts.
+struct SizeRule {
+  /// 'M', 'N' or 'K'.
+  char axis;
+  int64_t multiple;
+  Gemm gemm;
+  /// True when the GEMM contracts this axis.
+  bool contracted;
+
+  int64_t size(LinearSizes sizes) const {
+    return axis == 'M' ? sizes.m : axis == 'N' ? sizes.n : sizes.k;
+  }
+  bool holds(LinearSizes sizes) const { return size(sizes) % multiple == 0; }
+  int64_t padded(LinearSizes sizes) const {
+    return (size(sizes) + multiple - 1) / multiple * multiple;
+  }
+};
+
+class QuantPolicy {
+public:
+  explicit QuantPolicy(RecipeAttr recipe) : recipe(recipe) {}
+
+  RecipeAttr getRecipe() const { return recipe; }
+
+  /// What the recipe asks for, before sizes are looked at.
+  OperandMode operandMode(Gemm gemm) const;
+
+  /// The type of a tensor of `shape` cast for axis `contract`. Weights and
+  /// activations are always E4M3, so no GEMM meets two E5M2 operands.
+  /// Precondition: the recipe quantises.
+  ScaledType castType(TensorRole role, ArrayRef<int64_t> shape,
+                      unsigned contract) const;
+
+  /// True when the scale is an operand of the cast, derived from the tensor's
+  /// amax; false when the cast computes its scales per block.
+  bool usesTensorScale() const {
+    return recipe.getKind() == RecipeKind::Float8CurrentScaling;
+  }
+
+  /// Whether the tensor core may use its short accumulator.
+  bool fastAccumulation(Gemm gemm) const;
+
+  /// What `gemm` demands of the sizes when its operands are quantised; empty
+  /// when they are not.
+  SmallVector<SizeRule> sizeRules(Gemm gemm) const;
+
+  /// The first of `sizeRules(gemm)` that `sizes` breaks.
+  std::optional<SizeRule> violation(Gemm gemm, LinearSizes sizes) const;
+
+  /// Why `gemm` runs as `operandMode` says: "recipe 'x'" or "override 'x'".
+  std::string reason(Gemm gemm) const;
+
+private:
+  RecipeAttr recipe;
+};
+
+} // namespace mlir::te
+
+#endif // TEDIALECT_TRANSFORMS_QUANTIZE_QUANTPOLICY_H

@@ -1,0 +1,74 @@
+//===- Passes.td - what a compiled step does, printed ---------------------===//
+
+#ifndef TEDIALECT_TRANSFORMS_REPORT_PASSES
+#define TEDIALECT_TRANSFORMS_REPORT_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def ReportPrecisionPass : Pass<"te-report-precision", "ModuleOp"> {
+  let summary = "print the precision ledger of every function";
+  let description = [{
+    One row for each GEMM (operand formats, accumulation, result type, kernel,
+    and why it runs in that precision) and one for each cast and transpose
+    (bytes read and written). Reads the origin that `te-insert-casts` left in
+    the locations of its GEMMs, so run it after `te-fuse-*`, in the same
+    process. Changes nothing.
+
+    ```mlir
+    // %y = te.scaled_matmul %x, %w ... is printed as
+    // gemm  layer  a                       b                       accumulate ...
+    // fprop w1     f8E4M3FN block_1x128    f8E4M3FN block_128x128  split      ...
+    ```
+  }];
+  let options = [
+    Option<"format", "format", "std::string", "\"text\"", "text or json">,
+    Option<"strict", "strict", "bool", "false",
+           "fail on a high-precision GEMM that neither recipe nor override asked for">
+  ];
+  let statistics = [
+    Statistic<"numGemms", "num-gemms", "GEMMs in the ledger">
+  ];
+}
+
+def ReportConstraintsPass : Pass<"te-report-constraints", "ModuleOp"> {
+  let summary = "print the size rules of every linear layer under its recipe";
+  let description = [{
+    One row for each tensor axis that a GEMM of the step restricts: the
+    multiple it needs, the size it has, the smallest padded size. The rows that
+    are violated are those `te-check-constraints` fails on. Runs on the
+    imported step, before casts. Changes nothing.
+
+    ```mlir
+    // te.linear %x, %w : tensor<250x512xbf16>, ... is printed as
+    // layer  tensor  axis  size  multiple of  by     padded
+    // w1     x       M     250   16           wgrad  256
+    ```
+  }];
+  let options = [
+    Option<"format", "format", "std::string", "\"text\"", "text or json">
+  ];
+  let statistics = [
+    Statistic<"numRules", "num-rules", "rules in the report">
+  ];
+}
+
+def ReportMemoryPass : Pass<"te-report-memory", "ModuleOp"> {
+  let summary = "print where the bytes of a planned step are";
+  let description = [{
+    One row for each buffer of the plan: size, offset, first and last use.
+    Runs after `te-plan-memory`. Changes nothing.
+
+    ```mlir
+    // a planned function is printed as
+    // buffer  bytes  offset  first use  last use
+    ```
+  }];
+  let options = [
+    Option<"format", "format", "std::string", "\"text\"", "text or json">
+  ];
+  let statistics = [
+    Statistic<"numBuffers", "num-buffers", "buffers in the report">
+  ];
+}
+
+#endif // TEDIALECT_TRANSFORMS_REPORT_PASSES

@@ -1,0 +1,107 @@
+//===- FuseActivationQuantize.cpp - quantise without storing --------------===//
+//
+// Legal only when the cast is the single reader: with any other the
+// high-precision result must be stored anyway, and computing it twice would
+// cost more than the read that is saved.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/IR/TE.h"
+#include "TEDialect/Transforms/Fuse/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Remarks.h"
+
+namespace mlir::te {
+#define GEN_PASS_DEF_FUSEACTIVATIONQUANTIZEPASS
+#include "TEDialect/Transforms/Fuse/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+
+/// The 1x128-block cast that is the only reader of `value`; else null, with
+/// `why` set when some cast reads it.
+static QuantizeOp soleCast(Value value, std::string &why) {
+  QuantizeOp cast;
+  for (Operation *user : value.getUsers())
+    if (auto quantize = dyn_cast<QuantizeOp>(user))
+      cast = quantize;
+  if (!cast)
+    return {};
+  auto type = mlir::cast<ScaledType>(cast.getUsages()[0].getType());
+  if (type.getScheme() != Scheme::Block1x128) {
+    why = ("its scheme is '" + stringifyScheme(type.getScheme()) + "'").str();
+    return {};
+  }
+  for (Operation *user : value.getUsers())
+    if (user != cast) {
+      why = ("'" + user->getName().getStringRef() + "' reads the result too")
+                .str();
+      return {};
+    }
+  return cast;
+}
+
+static void fuse(ActivationOp op, QuantizeOp cast) {
+  OpBuilder builder(cast);
+  auto fused = ActivationQuantizeOp::create(
+      builder, op.getLoc(), cast.getResultTypes(), op.getKindAttr(), op.getX(),
+      cast.getAmaxEpsilonAttr());
+  cast.replaceAllUsesWith(fused);
+}
+
+static void fuse(ActivationBackwardOp op, QuantizeOp cast) {
+  OpBuilder builder(cast);
+  auto fused = ActivationBackwardQuantizeOp::create(
+      builder, op.getLoc(), cast.getResultTypes(), op.getKindAttr(), op.getDy(),
+      op.getX(), cast.getAmaxEpsilonAttr());
+  cast.replaceAllUsesWith(fused);
+}
+
+namespace {
+struct FuseActivationQuantize final
+    : te::impl::FuseActivationQuantizePassBase<FuseActivationQuantize> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    SmallVector<Operation *> activations;
+    getOperation().walk([&](Operation *op) {
+      if (isa<ActivationOp, ActivationBackwardOp>(op))
+        activations.push_back(op);
+    });
+    for (Operation *op : activations) {
+      if (auto forward = dyn_cast<ActivationOp>(op))
+        tryFuse(forward);
+      else
+        tryFuse(cast<ActivationBackwardOp>(op));
+    }
+  }
+
+  template <typename ActivationLikeOp> void tryFuse(ActivationLikeOp op) {
+    auto options = remark::RemarkOpts::name("activation-quantize")
+                       .category("te-fuse-activation-quantize")
+                       .function(getOperation().getName());
+    std::string why;
+    QuantizeOp cast = soleCast(op->getResult(0), why);
+    if (cast && op.getAmax() && !op.getAmax().use_empty()) {
+      why = "its amax is read too";
+      cast = {};
+    }
+    if (!cast) {
+      if (!why.empty())
+        remark::missed(op.getLoc(), options)
+            << remark::add("'{0}' is not fused with its cast",
+                           op->getName().getStringRef())
+            << remark::reason("{0}", why);
+      return;
+    }
+    remark::passed(op.getLoc(), options) << remark::add(
+        "'{0}' is fused with its cast", op->getName().getStringRef());
+    fuse(op, cast);
+    cast.erase();
+    op.erase();
+    ++numFused;
+  }
+};
+} // namespace

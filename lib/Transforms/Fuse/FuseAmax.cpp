@@ -1,0 +1,90 @@
+//===- FuseAmax.cpp - take the amax of a layer's result from the layer ----===//
+//
+// The ops that can compute the amax of their result define it as the amax of
+// the rounded values, so this changes no bit.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/IR/TE.h"
+#include "TEDialect/Transforms/Fuse/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace mlir::te {
+#define GEN_PASS_DEF_FUSEAMAXPASS
+#include "TEDialect/Transforms/Fuse/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+
+/// Replaces `op` by itself with an amax result of type `scalar`; returns that
+/// result.
+static Value withAmax(RmsNormOp op, Type scalar) {
+  OpBuilder builder(op);
+  auto fused = RmsNormOp::create(
+      builder, op.getLoc(), op.getY().getType(),
+      op.getRsigma() ? op.getRsigma().getType() : Type(), scalar, op.getX(),
+      op.getGamma(), op.getEpsilonAttr(), op.getZeroCenteredGammaAttr());
+  op.getY().replaceAllUsesWith(fused.getY());
+  if (op.getRsigma())
+    op.getRsigma().replaceAllUsesWith(fused.getRsigma());
+  op.erase();
+  return fused.getAmax();
+}
+
+static Value withAmax(ActivationOp op, Type scalar) {
+  OpBuilder builder(op);
+  auto fused = ActivationOp::create(builder, op.getLoc(), op.getY().getType(),
+                                    scalar, op.getKindAttr(), op.getX());
+  op.getY().replaceAllUsesWith(fused.getY());
+  op.erase();
+  return fused.getAmax();
+}
+
+static Value withAmax(ActivationBackwardOp op, Type scalar) {
+  OpBuilder builder(op);
+  auto fused = ActivationBackwardOp::create(
+      builder, op.getLoc(), op.getDx().getType(), scalar, op.getKindAttr(),
+      op.getDy(), op.getX());
+  op.getDx().replaceAllUsesWith(fused.getDx());
+  op.erase();
+  return fused.getAmax();
+}
+
+/// The amax of `value` from the op that makes it, or null when that op cannot.
+static Value producedAmax(Value value, Type scalar) {
+  auto amaxOf = [&](auto op, Value rounded) -> Value {
+    if (value != rounded)
+      return {};
+    return op.getAmax() ? Value(op.getAmax()) : withAmax(op, scalar);
+  };
+  Operation *producer = value.getDefiningOp();
+  if (!producer)
+    return {};
+  return llvm::TypeSwitch<Operation *, Value>(producer)
+      .Case([&](RmsNormOp op) { return amaxOf(op, op.getY()); })
+      .Case([&](ActivationOp op) { return amaxOf(op, op.getY()); })
+      .Case([&](ActivationBackwardOp op) { return amaxOf(op, op.getDx()); })
+      .Default([](Operation *) { return Value(); });
+}
+
+namespace {
+struct FuseAmax final : te::impl::FuseAmaxPassBase<FuseAmax> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    SmallVector<AmaxOp> amaxes;
+    getOperation().walk([&](AmaxOp op) { amaxes.push_back(op); });
+    for (AmaxOp op : amaxes) {
+      Value fused = producedAmax(op.getX(), op.getAmax().getType());
+      if (!fused)
+        continue;
+      op.getAmax().replaceAllUsesWith(fused);
+      op.erase();
+      ++numFused;
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,112 @@
+//===- GemmOrigin.cpp - which layer and rule a GEMM came from -------------===//
+//
+// The origin is a dictionary in a FusedLoc. Locations survive cse,
+// canonicalisation and inlining, and printing one is never required for the
+// program to be right.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+static constexpr StringLiteral kLayer = "te.layer";
+static constexpr StringLiteral kGemm = "te.gemm";
+static constexpr StringLiteral kReason = "te.reason";
+static constexpr StringLiteral kFallback = "te.fallback";
+
+Location GemmOrigin::attach(Location loc) const {
+  Builder b(loc.getContext());
+  NamedAttrList entries;
+  entries.append(kLayer, b.getStringAttr(layer));
+  entries.append(kGemm, b.getStringAttr(gemm));
+  entries.append(kReason, b.getStringAttr(reason));
+  if (fallback)
+    entries.append(kFallback, b.getUnitAttr());
+  return FusedLoc::get(b.getContext(), {loc},
+                       entries.getDictionary(b.getContext()));
+}
+
+std::optional<GemmOrigin> GemmOrigin::find(Location loc) {
+  std::optional<GemmOrigin> origin;
+  loc->walk([&](Location inner) {
+    auto fused = dyn_cast<FusedLoc>(inner);
+    auto entries = fused ? dyn_cast_or_null<DictionaryAttr>(fused.getMetadata())
+                         : DictionaryAttr();
+    if (!entries)
+      return WalkResult::advance();
+    auto layer = entries.getAs<StringAttr>(kLayer);
+    auto gemm = entries.getAs<StringAttr>(kGemm);
+    auto reason = entries.getAs<StringAttr>(kReason);
+    if (!layer || !gemm || !reason)
+      return WalkResult::advance();
+    origin = GemmOrigin{layer.str(), gemm.str(), reason.str(),
+                        entries.contains(kFallback)};
+    return WalkResult::interrupt();
+  });
+  return origin;
+}
+
+BlockArgument mlir::te::traceToArgument(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isa<ResidualOp, QuantizeOp, TransposeOp, DequantizeOp, arith::TruncFOp,
+             arith::ExtFOp>(op))
+      return {};
+    value = op->getOperand(0);
+  }
+  return cast<BlockArgument>(value);
+}
+
+/// The attribute `name` of the function argument `argument`, or null.
+static Attribute argumentAttr(BlockArgument argument, StringRef name) {
+  auto function =
+      dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp());
+  if (!function || !argument.getOwner()->isEntryBlock())
+    return {};
+  return function.getArgAttr(argument.getArgNumber(), name);
+}
+
+bool mlir::te::isWeight(Value value) {
+  BlockArgument argument = traceToArgument(value);
+  return argument && argumentAttr(argument, kWeightAttr);
+}
+
+/// The innermost name in `loc`, or empty.
+static std::string findName(Location loc) {
+  std::string name;
+  loc->walk([&](Location inner) {
+    if (auto named = dyn_cast<NameLoc>(inner))
+      name = named.getName().str();
+    return WalkResult::advance();
+  });
+  return name;
+}
+
+std::string mlir::te::describeValue(Value value) {
+  for (Value current = value;;) {
+    if (auto argument = dyn_cast<BlockArgument>(current)) {
+      auto name =
+          dyn_cast_or_null<StringAttr>(argumentAttr(argument, kNameAttr));
+      return name ? name.str()
+                  : "arg" + std::to_string(argument.getArgNumber());
+    }
+    Operation *op = current.getDefiningOp();
+    if (auto residual = dyn_cast<ResidualOp>(op))
+      return residual.getName().str();
+    if (std::string name = findName(op->getLoc()); !name.empty())
+      return name;
+    if (!isa<QuantizeOp, TransposeOp, DequantizeOp, arith::TruncFOp,
+             arith::ExtFOp>(op))
+      return op->getName().stripDialect().str();
+    current = op->getOperand(0);
+  }
+}
+
+std::string mlir::te::describeLayer(Location loc, Value weight) {
+  std::string name = findName(loc);
+  return name.empty() ? describeValue(weight) : name;
+}

@@ -1,0 +1,331 @@
+//===- InsertCasts.cpp - linear layers into casts and products ------------===//
+//
+// Linear layers, then their backward GEMMs, are replaced one at a time; the
+// policy says what each one reads. What the backward needs of a forward tensor
+// is made in the forward and passes through a te.residual, so that exactly
+// that is held: where the old op read a residual of the tensor, the cast is
+// made right before that residual; where it read a value directly (function
+// arguments need no residual), next to the forward layer that reads the same
+// value. Residuals that lost their last reader are erased.
+//
+// Every cast is created where it is needed, however often; equal ones have
+// equal operands, so cse merges them.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
+#include "TEDialect/Transforms/Quantize/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace mlir::te {
+#define GEN_PASS_DEF_INSERTCASTSPASS
+#include "TEDialect/Transforms/Quantize/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+
+static ArrayRef<int64_t> shapeOf(Value value) {
+  return cast<ShapedType>(value.getType()).getShape();
+}
+
+namespace {
+/// A tensor that a GEMM reads and the usage it reads it in.
+struct Operand {
+  Value value;
+  TensorRole role;
+  unsigned contract;
+};
+
+/// One GEMM of a linear layer before it is rewritten.
+struct Product {
+  Operation *op;
+  Gemm gemm;
+  Operand a, b;
+  Value bias;
+  LinearSizes sizes;
+};
+
+class CastInserter {
+public:
+  CastInserter(func::FuncOp function, bool strict)
+      : function(function), strict(strict), builder(function.getContext()) {}
+
+  LogicalResult run();
+
+  unsigned numQuantized = 0;
+  unsigned numHighPrecision = 0;
+
+private:
+  Product describe(Operation *op);
+  LogicalResult rewrite(Product product);
+
+  /// `operand` cast at the builder's position.
+  Value castHere(const Operand &operand, const QuantPolicy &policy);
+  /// `operand` cast for the GEMM at `user`: in the forward and held when it is
+  /// a forward tensor, else at `user`.
+  Value castFor(Operation *user, const Operand &operand,
+                const QuantPolicy &policy);
+  /// `operand` for a GEMM whose operands were cast and dequantised again.
+  Value dequantizedFor(Operation *user, Operand operand,
+                       const QuantPolicy &policy);
+  /// Where `value`, defined at `definition`, crosses from forward to backward
+  /// for `user`: at the last residual between the two, else at `user`.
+  Operation *boundary(Operation *definition, Operation *user);
+  /// `bias` in the bf16 that quantised GEMMs add.
+  Value biasInBF16(Value bias);
+
+  void emitRemark(const Product &product, const GemmOrigin &origin,
+                  OperandMode mode);
+
+  func::FuncOp function;
+  bool strict;
+  OpBuilder builder;
+  /// The first forward GEMM that reads a value, and the layer names by
+  /// location (a backward GEMM has the location of its layer).
+  DenseMap<Value, Operation *> forwardReader;
+  DenseMap<Location, std::string> layerAt;
+  llvm::SetVector<Operation *> replacedResiduals;
+};
+} // namespace
+
+Product CastInserter::describe(Operation *op) {
+  if (auto linear = dyn_cast<LinearOp>(op)) {
+    ArrayRef<int64_t> x = shapeOf(linear.getX()), w = shapeOf(linear.getW());
+    return {op,
+            Gemm::Fprop,
+            {linear.getX(), TensorRole::X, 1},
+            {linear.getW(), TensorRole::W, 1},
+            linear.getBias(),
+            {x[0], w[0], w[1]}};
+  }
+  if (auto dgrad = dyn_cast<LinearDgradOp>(op)) {
+    ArrayRef<int64_t> dy = shapeOf(dgrad.getDy()), w = shapeOf(dgrad.getW());
+    return {op,
+            Gemm::Dgrad,
+            {dgrad.getDy(), TensorRole::Dy, 1},
+            {dgrad.getW(), TensorRole::W, 0},
+            {},
+            {dy[0], dy[1], w[1]}};
+  }
+  auto wgrad = cast<LinearWgradOp>(op);
+  ArrayRef<int64_t> dy = shapeOf(wgrad.getDy()), x = shapeOf(wgrad.getX());
+  return {op,
+          Gemm::Wgrad,
+          {wgrad.getDy(), TensorRole::Dy, 0},
+          {wgrad.getX(), TensorRole::X, 0},
+          {},
+          {dy[0], dy[1], x[1]}};
+}
+
+Value CastInserter::castHere(const Operand &operand,
+                             const QuantPolicy &policy) {
+  Location loc = operand.value.getLoc();
+  ScaledType type =
+      policy.castType(operand.role, shapeOf(operand.value), operand.contract);
+  FloatAttr epsilon =
+      builder.getF32FloatAttr(policy.getRecipe().getAmaxEpsilon());
+  Value scale;
+  if (policy.usesTensorScale()) {
+    auto scalar = RankedTensorType::get({}, builder.getF32Type());
+    Value amax = AmaxOp::create(builder, loc, scalar, operand.value);
+    scale = ComputeScaleOp::create(
+        builder, loc, scalar, amax, TypeAttr::get(type.getElementType()),
+        builder.getBoolAttr(type.getPow2()), epsilon);
+    // The cast itself uses no epsilon: it is in the scale.
+    epsilon = builder.getF32FloatAttr(0.0f);
+  }
+  return QuantizeOp::create(builder, loc, TypeRange(type), operand.value, scale,
+                            epsilon)
+      .getUsages()
+      .front();
+}
+
+Operation *CastInserter::boundary(Operation *definition, Operation *user) {
+  for (Operation *op = user->getPrevNode(); op && op != definition;
+       op = op->getPrevNode())
+    if (isa<ResidualOp>(op))
+      return op->getNextNode();
+  return user;
+}
+
+Value CastInserter::castFor(Operation *user, const Operand &operand,
+                            const QuantPolicy &policy) {
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(user);
+  if (isa<LinearOp>(user) || operand.role == TensorRole::Dy)
+    return castHere(operand, policy);
+  if (auto residual = operand.value.getDefiningOp<ResidualOp>()) {
+    builder.setInsertionPoint(residual);
+    Value scaled =
+        castHere({residual.getValue(), operand.role, operand.contract}, policy);
+    replacedResiduals.insert(residual);
+    return ResidualOp::create(builder, residual.getLoc(), scaled.getType(),
+                              scaled, residual.getNameAttr());
+  }
+  Operation *reader = forwardReader.lookup(operand.value);
+  bool inForward = reader && reader->getBlock() == user->getBlock() &&
+                   reader->isBeforeInBlock(user);
+  if (!inForward)
+    return castHere(operand, policy);
+  builder.setInsertionPoint(reader);
+  Value scaled = castHere(operand, policy);
+  builder.setInsertionPoint(boundary(reader, user));
+  return ResidualOp::create(
+      builder, user->getLoc(), scaled.getType(), scaled,
+      builder.getStringAttr(describeValue(operand.value)));
+}
+
+Value CastInserter::dequantizedFor(Operation *user, Operand operand,
+                                   const QuantPolicy &policy) {
+  // The forward's own cast, whatever axis this GEMM contracts.
+  operand.contract = 1;
+  Value scaled = castFor(user, operand, policy);
+  builder.setInsertionPoint(user);
+  return DequantizeOp::create(builder, user->getLoc(), operand.value.getType(),
+                              scaled);
+}
+
+Value CastInserter::biasInBF16(Value bias) {
+  auto type = cast<RankedTensorType>(bias.getType());
+  if (type.getElementType().isBF16())
+    return bias;
+  if (type.getElementType().isF16())
+    bias = arith::ExtFOp::create(builder, bias.getLoc(),
+                                 type.clone(builder.getF32Type()), bias);
+  return arith::TruncFOp::create(builder, bias.getLoc(),
+                                 type.clone(builder.getBF16Type()), bias);
+}
+
+static StringRef stringifyMode(OperandMode mode) {
+  switch (mode) {
+  case OperandMode::HighPrecision:
+    return "te.matmul on the original operands";
+  case OperandMode::Dequantized:
+    return "te.matmul on dequantised operands";
+  case OperandMode::Quantized:
+    return "te.scaled_matmul";
+  }
+  llvm_unreachable("all modes are listed");
+}
+
+void CastInserter::emitRemark(const Product &product, const GemmOrigin &origin,
+                              OperandMode mode) {
+  auto options = remark::RemarkOpts::name("gemm-precision")
+                     .category("te-insert-casts")
+                     .function(function.getName());
+  Location loc = product.op->getLoc();
+  // Only what the recipe wanted and did not get is a missed remark.
+  auto emit = [&](remark::detail::InFlightRemark &&out) {
+    out << remark::add("{0} of '{1}' became {2}", origin.gemm, origin.layer,
+                       stringifyMode(mode))
+        << remark::reason("{0}", origin.reason);
+  };
+  if (origin.fallback)
+    emit(remark::missed(loc, options));
+  else if (mode == OperandMode::Quantized)
+    emit(remark::passed(loc, options));
+  else
+    emit(remark::analysis(loc, options));
+}
+
+LogicalResult CastInserter::rewrite(Product product) {
+  Operation *op = product.op;
+  QuantPolicy policy(RecipeAttr::lookup(op));
+  OperandMode mode = policy.operandMode(product.gemm);
+
+  GemmOrigin origin;
+  origin.gemm = stringifyGemm(product.gemm).str();
+  origin.reason = policy.reason(product.gemm);
+  auto layer = layerAt.find(op->getLoc());
+  if (product.gemm == Gemm::Wgrad)
+    origin.layer = layer != layerAt.end() && !layer->second.empty()
+                       ? layer->second
+                       : describeLayer(op->getLoc(), product.b.value);
+  else
+    origin.layer = describeLayer(op->getLoc(), product.b.value);
+
+  if (auto broken = policy.violation(product.gemm, product.sizes)) {
+    std::string rule = llvm::formatv(
+        "expected {0} to be a multiple of {1}, but got {2}", broken->axis,
+        broken->multiple, broken->size(product.sizes));
+    if (strict)
+      return op->emitError()
+             << origin.gemm << " of '" << origin.layer << "' cannot run as "
+             << origin.reason << " says: " << rule;
+    mode = OperandMode::HighPrecision;
+    origin.fallback = true;
+    origin.reason = "fallback: " + rule;
+  }
+
+  Location loc = origin.attach(op->getLoc());
+  Type type = op->getResult(0).getType();
+  builder.setInsertionPoint(op);
+  Operation *gemm;
+  if (mode == OperandMode::Quantized) {
+    Value a = castFor(op, product.a, policy);
+    Value b = castFor(op, product.b, policy);
+    Value bias = product.bias ? biasInBF16(product.bias) : Value();
+    gemm = ScaledMatmulOp::create(
+        builder, loc, type, a, b, bias, /*accumulate=*/Value(),
+        builder.getBoolAttr(policy.fastAccumulation(product.gemm)));
+    ++numQuantized;
+  } else {
+    Value a = product.a.value, b = product.b.value;
+    if (mode == OperandMode::Dequantized)
+      b = dequantizedFor(op, product.b, policy);
+    builder.setInsertionPoint(op);
+    gemm = MatmulOp::create(
+        builder, loc, type, a, b, product.bias, /*accumulate=*/Value(),
+        builder.getDenseI64ArrayAttr({product.a.contract, product.b.contract}));
+    ++numHighPrecision;
+  }
+  emitRemark(product, origin, mode);
+  if (product.gemm == Gemm::Fprop) {
+    forwardReader.try_emplace(product.a.value, gemm);
+    forwardReader.try_emplace(product.b.value, gemm);
+    // Two layers at one place cannot be told apart in the backward.
+    auto [entry, isNew] = layerAt.try_emplace(op->getLoc(), origin.layer);
+    if (!isNew && entry->second != origin.layer)
+      entry->second.clear();
+  }
+  op->replaceAllUsesWith(gemm);
+  op->erase();
+  return success();
+}
+
+LogicalResult CastInserter::run() {
+  SmallVector<Operation *> forward, backward;
+  function.walk([&](Operation *op) {
+    if (isa<LinearOp>(op))
+      forward.push_back(op);
+    else if (isa<LinearDgradOp, LinearWgradOp>(op))
+      backward.push_back(op);
+  });
+  LogicalResult result = success();
+  for (Operation *op : llvm::concat<Operation *>(forward, backward))
+    if (failed(rewrite(describe(op))))
+      result = failure();
+  for (Operation *residual : replacedResiduals)
+    if (residual->use_empty())
+      residual->erase();
+  return result;
+}
+
+namespace {
+struct InsertCasts final : te::impl::InsertCastsPassBase<InsertCasts> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    CastInserter inserter(getOperation(), strict);
+    if (failed(inserter.run()))
+      return signalPassFailure();
+    numQuantized += inserter.numQuantized;
+    numHighPrecision += inserter.numHighPrecision;
+  }
+};
+} // namespace

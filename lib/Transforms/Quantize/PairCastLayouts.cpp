@@ -1,0 +1,78 @@
+//===- PairCastLayouts.cpp - both usages of a tensor in one cast ----------===//
+//
+// Casts are pure, so one may move up to another that reads the same operands:
+// those dominate the first of a group, hence its position is legal for all.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/IR/TE.h"
+#include "TEDialect/Transforms/Quantize/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+
+#include <array>
+#include <tuple>
+
+namespace mlir::te {
+#define GEN_PASS_DEF_PAIRCASTLAYOUTSPASS
+#include "TEDialect/Transforms/Quantize/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+
+/// `type` made for `contract`.
+static ScaledType usageFor(ScaledType type, unsigned contract) {
+  return type.getContract() == contract ? type : type.getTransposedUsage();
+}
+
+/// Replaces `casts` (equal but for `contract`, in program order) by one op.
+static void merge(ArrayRef<QuantizeOp> casts) {
+  std::array<SmallVector<Value>, 2> readers;
+  for (QuantizeOp cast : casts)
+    for (Value usage : cast.getUsages())
+      readers[mlir::cast<ScaledType>(usage.getType()).getContract()].push_back(
+          usage);
+
+  QuantizeOp first = casts.front();
+  auto type = cast<ScaledType>(first.getUsages()[0].getType());
+  // Rows first, as everywhere.
+  SmallVector<Type> types;
+  for (unsigned contract : {1u, 0u})
+    if (!readers[contract].empty())
+      types.push_back(usageFor(type, contract));
+
+  OpBuilder builder(first);
+  auto paired =
+      QuantizeOp::create(builder, first.getLoc(), types, first.getX(),
+                         first.getScale(), first.getAmaxEpsilonAttr());
+  for (Value usage : paired.getUsages())
+    for (Value old : readers[cast<ScaledType>(usage.getType()).getContract()])
+      old.replaceAllUsesWith(usage);
+  for (QuantizeOp cast : casts)
+    cast.erase();
+}
+
+namespace {
+struct PairCastLayouts final : te::impl::PairCastLayoutsPassBase<PairCastLayouts> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    // What two usages of one tensor share; scale may be null.
+    using Key = std::tuple<Block *, Value, Value, Attribute, Type>;
+    llvm::MapVector<Key, SmallVector<QuantizeOp>> groups;
+    getOperation().walk([&](QuantizeOp cast) {
+      auto type = mlir::cast<ScaledType>(cast.getUsages()[0].getType());
+      groups[{cast->getBlock(), cast.getX(), cast.getScale(),
+              cast.getAmaxEpsilonAttr(), usageFor(type, 1)}]
+          .push_back(cast);
+    });
+    for (auto &[key, casts] : groups)
+      if (casts.size() > 1) {
+        merge(casts);
+        ++numPairs;
+      }
+  }
+};
+} // namespace

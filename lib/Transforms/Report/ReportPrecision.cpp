@@ -1,0 +1,237 @@
+//===- ReportPrecision.cpp - the precision ledger -------------------------===//
+//
+// The ledger is read off the ops, not off the recipe: what it says is what will
+// run. Only the reason comes from elsewhere, the origin in a GEMM's location.
+// Bytes are those of operands and results, scales with their padding included.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Table.h"
+
+#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
+#include "TEDialect/Transforms/Report/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/JSON.h"
+
+namespace mlir::te {
+#define GEN_PASS_DEF_REPORTPRECISIONPASS
+#include "TEDialect/Transforms/Report/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+
+namespace {
+struct GemmRow {
+  Operation *op;
+  std::string gemm, layer, a, b, accumulation, out, kernel, reason;
+  bool fallback = false;
+};
+
+struct CastRow {
+  std::string op, tensor, format;
+  int64_t readBytes, writtenBytes;
+};
+} // namespace
+
+static std::string formatElement(Type type) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << type;
+  return text;
+}
+
+/// "f8E4M3FN block_1x128", or the element type of a high-precision tensor.
+static std::string formatOperand(Type type) {
+  auto scaled = dyn_cast<ScaledType>(type);
+  if (!scaled)
+    return formatElement(cast<ShapedType>(type).getElementType());
+  std::string text = formatElement(scaled.getElementType()) + " " +
+                     stringifyScheme(scaled.getScheme()).str();
+  return scaled.getPow2() ? text + " pow2" : text;
+}
+
+static int64_t bytesOf(Type type) {
+  if (auto scaled = dyn_cast<ScaledType>(type))
+    return scaled.getDataBytes() + scaled.getScaleBytes();
+  auto shaped = cast<ShapedType>(type);
+  return shaped.getNumElements() * shaped.getElementTypeBitWidth() / 8;
+}
+
+static int64_t bytesOf(TypeRange types) {
+  int64_t bytes = 0;
+  for (Type type : types)
+    bytes += bytesOf(type);
+  return bytes;
+}
+
+/// The family of library kernels that runs `a` times `b`.
+static std::string kernelFor(Type a, Type b) {
+  auto scaledA = dyn_cast<ScaledType>(a), scaledB = dyn_cast<ScaledType>(b);
+  if (!scaledA)
+    return "cublaslt " + formatOperand(a);
+  if (scaledA.getScheme() == Scheme::PerTensor)
+    return "cublaslt fp8 tensorwise";
+  auto block = [](ScaledType type) {
+    return stringifyScheme(type.getScheme()).drop_front(strlen("block_"));
+  };
+  return ("cublaslt fp8 blocks " + block(scaledA) + " * " + block(scaledB))
+      .str();
+}
+
+static GemmRow describeGemm(Operation *op, std::string accumulation) {
+  GemmRow row;
+  row.op = op;
+  Type a = op->getOperand(0).getType(), b = op->getOperand(1).getType();
+  row.a = formatOperand(a);
+  row.b = formatOperand(b);
+  row.accumulation = std::move(accumulation);
+  row.out = formatOperand(op->getResult(0).getType());
+  row.kernel = kernelFor(a, b);
+  if (auto origin = GemmOrigin::find(op->getLoc())) {
+    row.gemm = origin->gemm;
+    row.layer = origin->layer;
+    row.reason = origin->reason;
+    row.fallback = origin->fallback;
+  } else {
+    row.gemm = "matmul";
+    row.layer = describeValue(op->getOperand(1));
+    row.reason = "as written";
+  }
+  return row;
+}
+
+/// "quantize row+col" and the like.
+static std::string describeUsages(StringRef name, TypeRange usages) {
+  std::string text = name.str();
+  const char *separator = " ";
+  for (Type usage : usages) {
+    auto scaled = dyn_cast<ScaledType>(usage);
+    if (!scaled)
+      continue;
+    text += separator;
+    text += scaled.getContract() == 1 ? "row" : "col";
+    separator = "+";
+  }
+  return text;
+}
+
+/// The ledger of one function.
+static void collect(func::FuncOp function, std::vector<GemmRow> &gemms,
+                    SmallVectorImpl<CastRow> &casts) {
+  function.walk([&](Operation *op) {
+    if (auto product = dyn_cast<ScaledMatmulOp>(op))
+      gemms.push_back(
+          describeGemm(op, product.getFastAccumulation() ? "fast" : "split"));
+    else if (isa<MatmulOp>(op))
+      gemms.push_back(describeGemm(op, "f32"));
+    else if (isa<AmaxOp, QuantizeOp, DequantizeOp, TransposeOp,
+                 ActivationQuantizeOp, ActivationBackwardQuantizeOp>(op)) {
+      Type formatted = isa<DequantizeOp, AmaxOp>(op)
+                           ? op->getOperand(0).getType()
+                           : op->getResult(0).getType();
+      Value tensor = op->getOperand(0);
+      // A fused op casts what it computes, so that is what it is called.
+      bool isFused =
+          isa<ActivationQuantizeOp, ActivationBackwardQuantizeOp>(op);
+      casts.push_back(
+          {describeUsages(op->getName().stripDialect(), op->getResultTypes()),
+           isFused ? describeValue(op->getResult(0)) : describeValue(tensor),
+           formatOperand(formatted), bytesOf(op->getOperandTypes()),
+           bytesOf(op->getResultTypes())});
+    }
+  });
+}
+
+static void printText(StringRef function, ArrayRef<GemmRow> gemms,
+                      ArrayRef<CastRow> casts, raw_ostream &os) {
+  os << "precision of @" << function << "\n";
+  Table gemmTable(
+      {"gemm", "layer", "a", "b", "accumulate", "out", "kernel", "why"});
+  for (const GemmRow &row : gemms)
+    gemmTable.addRow({row.gemm, row.layer, row.a, row.b, row.accumulation,
+                      row.out, row.kernel, row.reason});
+  gemmTable.print(os);
+  if (casts.empty())
+    return;
+  int64_t read = 0, written = 0;
+  Table castTable({"cast", "tensor", "format", "read bytes", "written bytes"});
+  for (const CastRow &row : casts) {
+    castTable.addRow({row.op, row.tensor, row.format,
+                      std::to_string(row.readBytes),
+                      std::to_string(row.writtenBytes)});
+    read += row.readBytes;
+    written += row.writtenBytes;
+  }
+  castTable.addRow(
+      {"total", "", "", std::to_string(read), std::to_string(written)});
+  os << "\n";
+  castTable.print(os);
+}
+
+static llvm::json::Object toJson(StringRef function, ArrayRef<GemmRow> gemms,
+                                 ArrayRef<CastRow> casts) {
+  llvm::json::Array gemmRows, castRows;
+  for (const GemmRow &row : gemms)
+    gemmRows.push_back(llvm::json::Object{{"gemm", row.gemm},
+                                          {"layer", row.layer},
+                                          {"a", row.a},
+                                          {"b", row.b},
+                                          {"accumulate", row.accumulation},
+                                          {"out", row.out},
+                                          {"kernel", row.kernel},
+                                          {"why", row.reason},
+                                          {"fallback", row.fallback}});
+  for (const CastRow &row : casts)
+    castRows.push_back(llvm::json::Object{{"cast", row.op},
+                                          {"tensor", row.tensor},
+                                          {"format", row.format},
+                                          {"read_bytes", row.readBytes},
+                                          {"written_bytes", row.writtenBytes}});
+  return llvm::json::Object{{"function", function},
+                            {"gemms", std::move(gemmRows)},
+                            {"casts", std::move(castRows)}};
+}
+
+namespace {
+struct ReportPrecision final
+    : te::impl::ReportPrecisionPassBase<ReportPrecision> {
+  using Base::Base;
+
+  LogicalResult initialize(MLIRContext *context) override {
+    return checkReportFormat(context, getArgument(), format);
+  }
+
+  void runOnOperation() override {
+    llvm::json::Array functions;
+    bool unexpected = false;
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      std::vector<GemmRow> gemms;
+      SmallVector<CastRow> casts;
+      collect(function, gemms, casts);
+      numGemms += gemms.size();
+      if (gemms.empty() && casts.empty())
+        continue;
+      if (format == "json")
+        functions.push_back(toJson(function.getName(), gemms, casts));
+      else
+        printText(function.getName(), gemms, casts, llvm::outs());
+      for (const GemmRow &row : gemms)
+        if (strict && row.fallback) {
+          row.op->emitError() << row.gemm << " of '" << row.layer
+                              << "' runs in high precision: " << row.reason;
+          unexpected = true;
+        }
+    }
+    if (format == "json")
+      llvm::outs() << llvm::formatv("{0:2}\n",
+                                    llvm::json::Value(llvm::json::Object{
+                                        {"precision", std::move(functions)}}));
+    llvm::outs().flush();
+    if (unexpected)
+      signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+} // namespace
