@@ -1,0 +1,247 @@
+//===- AgreementTest.cpp - other backends give the reference's bits -------===//
+//
+// Every kernel but the products and the losses is exact: same inputs, same
+// bits, on every backend. Products and losses are compared with f64 elsewhere.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Conformance/Harness.h"
+#include "Conformance/Oracle.h"
+
+#include <cmath>
+#include <cstring>
+
+using namespace te::conformance;
+
+namespace {
+
+constexpr struct {
+  int64_t rows, cols;
+} kShapes[] = {{1, 1},     {3, 17},     {16, 128},   {129, 272},
+               {300, 257}, {512, 1408}, {1024, 4096}};
+constexpr int32_t kTypes[] = {TE_RT_BF16, TE_RT_F32, TE_RT_F16};
+constexpr const char *kKinds[] = {"normal", "inf", "nan", "wide", "subnormal"};
+
+class Agreement : public BackendTest {
+protected:
+  /// Runs on both backends with outputs of these types and sizes, which follow
+  /// the inputs; an output of size -1 is absent.
+  struct Output {
+    int32_t type;
+    int64_t size;
+  };
+  void check(const std::string &what, const PlanFunction &plan,
+             const std::vector<Buffer> &inputs,
+             const std::vector<Output> &outputs) {
+    std::vector<Array> results[2];
+    for (int i = 0; i < 2; ++i) {
+      std::vector<Buffer> buffers = inputs;
+      for (const Output &o : outputs)
+        results[i].emplace_back(o.type, o.size < 0 ? 0 : o.size);
+      for (size_t j = 0; j < outputs.size(); ++j)
+        buffers.push_back(outputs[j].size < 0 ? none()
+                                              : out(results[i][j].bytes));
+      (i == 0 ? deviceOf("reference") : device()).run(plan, buffers);
+    }
+    for (size_t j = 0; j < outputs.size(); ++j)
+      EXPECT_TRUE(sameBits(results[0][j], results[1][j]))
+          << what << ", output " << j;
+  }
+
+  /// Calls body for every shape, type and kind; large shapes only with one.
+  template <typename Body> void forEachInput(Body body) {
+    for (const auto &[rows, cols] : kShapes)
+      for (int32_t type : kTypes)
+        for (const char *kind : kKinds) {
+          const bool large = rows * cols > 200000;
+          if (large && (type != TE_RT_BF16 || std::strcmp(kind, "normal") != 0))
+            continue;
+          body(rows, cols, type, kind);
+          if (HasFailure())
+            return;
+        }
+  }
+  static std::string label(const char *kernel, int64_t rows, int64_t cols,
+                           int32_t type, const char *kind) {
+    return std::string(kernel) + " " + std::to_string(rows) + "x" +
+           std::to_string(cols) + " type " + std::to_string(type) + " " + kind;
+  }
+};
+// A machine with only the reference backend has nothing to compare.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Agreement);
+
+TEST_P(Agreement, Casts) {
+  forEachInput([&](int64_t rows, int64_t cols, int32_t type, const char *kind) {
+    const Array x = makeArray(kind, type, rows * cols);
+    const int64_t size = rows * cols;
+    const std::string what = label("cast", rows, cols, type, kind);
+    check(what + " amax", TE_PLAN(amax, size, type), {in(x.bytes)},
+          {{TE_RT_F32, 1}});
+    for (int32_t fp8Type : {TE_RT_F8E4M3FN, TE_RT_F8E5M2}) {
+      const std::vector<float> scale{7.3f};
+      check(what + " tensor",
+            TE_PLAN(quantize_tensor, rows, cols, type, fp8Type),
+            {in(x.bytes), in(scale)},
+            {{fp8Type, size}, {TE_RT_F32, 1}, {fp8Type, size}, {TE_RT_F32, 1}});
+      for (int32_t scheme : {TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128})
+        for (bool pow2 : {false, true}) {
+          const int64_t rowScales = scaleCount(scheme, rows, cols);
+          const int64_t colScales = scaleCount(scheme, cols, rows);
+          const auto plan = TE_PLAN(quantize_block, rows, cols, type, fp8Type,
+                                    scheme, pow2, 0.0f);
+          check(what + " block", plan, {in(x.bytes)},
+                {{fp8Type, size},
+                 {TE_RT_F32, rowScales},
+                 {fp8Type, size},
+                 {TE_RT_F32, colScales}});
+          check(what + " row", plan, {in(x.bytes)},
+                {{fp8Type, size}, {TE_RT_F32, rowScales}, {0, -1}, {0, -1}});
+          check(what + " col", plan, {in(x.bytes)},
+                {{0, -1}, {0, -1}, {fp8Type, size}, {TE_RT_F32, colScales}});
+          const Quantised q =
+              quantiseBlocks(x, rows, cols, 1, fp8Type, scheme, pow2, 0.0f);
+          check(what + " dequantize",
+                TE_PLAN(dequantize, rows, cols, fp8Type, scheme, 1, type),
+                {in(q.data), in(q.scale)}, {{type, size}});
+          if (scheme == TE_RT_BLOCK_128X128)
+            check(what + " transpose",
+                  TE_PLAN(transpose_scaled, rows, cols, scheme),
+                  {in(q.data), in(q.scale)},
+                  {{fp8Type, size}, {TE_RT_F32, colScales}});
+        }
+    }
+  });
+}
+
+TEST_P(Agreement, Activations) {
+  forEachInput([&](int64_t rows, int64_t cols, int32_t type, const char *kind) {
+    for (int32_t act : {TE_RT_GELU, TE_RT_SILU, TE_RT_RELU, TE_RT_SWIGLU}) {
+      const int64_t width = act == TE_RT_SWIGLU ? 2 * cols : cols;
+      const Array x = makeArray(kind, type, rows * width, 1);
+      const Array dy = makeArray("normal", type, rows * cols, 2);
+      const std::string what =
+          label("activation", rows, cols, type, kind) + std::to_string(act);
+      check(what, TE_PLAN(activation, rows, cols, type, act), {in(x.bytes)},
+            {{type, rows * cols}, {TE_RT_F32, 1}});
+      check(what + " backward",
+            TE_PLAN(activation_backward, rows, cols, type, act),
+            {in(dy.bytes), in(x.bytes)},
+            {{type, rows * width}, {TE_RT_F32, 1}});
+      for (bool pow2 : {false, true}) {
+        auto outputs = [&](int32_t fp8Type, int64_t w) {
+          return std::vector<Output>{
+              {fp8Type, rows * w},
+              {TE_RT_F32, scaleCount(TE_RT_BLOCK_1X128, rows, w)},
+              {fp8Type, rows * w},
+              {TE_RT_F32, scaleCount(TE_RT_BLOCK_1X128, w, rows)}};
+        };
+        check(what + " quantize",
+              TE_PLAN(activation_quantize_block, rows, cols, type, act,
+                      TE_RT_F8E4M3FN, pow2, 0.0f),
+              {in(x.bytes)}, outputs(TE_RT_F8E4M3FN, cols));
+        check(what + " backward quantize",
+              TE_PLAN(activation_backward_quantize_block, rows, cols, type, act,
+                      TE_RT_F8E5M2, pow2, 0.0f),
+              {in(dy.bytes), in(x.bytes)}, outputs(TE_RT_F8E5M2, width));
+      }
+    }
+  });
+}
+
+TEST_P(Agreement, Norms) {
+  forEachInput([&](int64_t rows, int64_t cols, int32_t type, const char *kind) {
+    const Array x = makeArray(kind, type, rows * cols, 1);
+    const Array dy = makeArray("normal", type, rows * cols, 2);
+    const Array gamma = makeArray("normal", type, cols, 3);
+    Array y(type, rows * cols);
+    std::vector<float> rsigma(rows);
+    for (bool zeroCentered : {false, true}) {
+      const std::string what = label("rms_norm", rows, cols, type, kind);
+      const auto plan =
+          TE_PLAN(rms_norm, rows, cols, type, 1e-5f, zeroCentered);
+      check(what, plan, {in(x.bytes), in(gamma.bytes)},
+            {{type, rows * cols}, {TE_RT_F32, rows}, {TE_RT_F32, 1}});
+      deviceOf("reference")
+          .run(plan, {in(x.bytes), in(gamma.bytes), out(y.bytes), out(rsigma),
+                      none()});
+      check(what + " backward",
+            TE_PLAN(rms_norm_backward, rows, cols, type, zeroCentered),
+            {in(dy.bytes), in(x.bytes), in(gamma.bytes), in(rsigma)},
+            {{type, rows * cols}, {type, cols}});
+    }
+    for (int32_t outType : {type, +TE_RT_F32})
+      check(label("bias_grad", rows, cols, type, kind),
+            TE_PLAN(bias_grad, rows, cols, type, outType), {in(x.bytes)},
+            {{outType, cols}});
+  });
+}
+
+TEST_P(Agreement, Elementwise) {
+  forEachInput([&](int64_t rows, int64_t cols, int32_t type, const char *kind) {
+    const int64_t count = rows * cols;
+    const Array a = makeArray(kind, type, count, 1);
+    const Array b = makeArray(kind, type, count, 2);
+    for (int op :
+         {TE_RT_ADD, TE_RT_SUB, TE_RT_MUL, TE_RT_DIV, TE_RT_MAX, TE_RT_MIN,
+          TE_RT_CAST, TE_RT_NEG, TE_RT_EXP, TE_RT_TANH, TE_RT_SQRT})
+      for (int32_t outType : kTypes)
+        check(label("pointwise", rows, cols, type, kind) + std::to_string(op),
+              TE_PLAN(pointwise, count, op, type, outType),
+              {in(a.bytes), op < TE_RT_CAST ? in(b.bytes) : none()},
+              {{outType, count}});
+    check("fill", TE_PLAN(fill, count, type, 0.3f), {}, {{type, count}});
+    check("copy", TE_PLAN(copy, static_cast<int64_t>(a.bytes.size())),
+          {in(a.bytes)}, {{type, count}});
+  });
+}
+
+TEST_P(Agreement, Optimizers) {
+  for (int64_t count : {1, 1000, 300001})
+    for (int32_t paramType : kTypes)
+      for (int32_t gradType : kTypes)
+        for (float step : {1.0f, 2.0f, 1000.0f, 123457.0f}) {
+          const Array param = makeArray("normal", paramType, count, 1);
+          const Array grad = makeArray("normal", gradType, count, 2);
+          const Array m = makeArray("normal", TE_RT_F32, count, 3);
+          Array v = makeArray("normal", TE_RT_F32, count, 4);
+          for (int64_t i = 0; i < count; ++i)
+            v.set(i, std::fabs(v.at(i)));
+          const std::vector<float> lr{0.013f}, steps{step};
+          check("adamw",
+                TE_PLAN(adamw, count, paramType, gradType, 0.9f, 0.95f, 1e-8f,
+                        0.1f),
+                {in(param.bytes), in(grad.bytes), in(m.bytes), in(v.bytes),
+                 in(lr), in(steps)},
+                {{paramType, count}, {TE_RT_F32, count}, {TE_RT_F32, count}});
+          check("sgd", TE_PLAN(sgd, count, paramType, gradType, 0.9f, 0.1f),
+                {in(param.bytes), in(grad.bytes), in(m.bytes), in(lr)},
+                {{paramType, count}, {TE_RT_F32, count}});
+          check("sgd without momentum",
+                TE_PLAN(sgd, count, paramType, gradType, 0.9f, 0.1f),
+                {in(param.bytes), in(grad.bytes), none(), in(lr)},
+                {{paramType, count}, {0, -1}});
+        }
+}
+
+TEST_P(Agreement, Embeddings) {
+  for (int32_t type : kTypes)
+    for (int64_t tokens : {1, 100, 2048})
+      for (int64_t hidden : {1, 8, 130, 512}) {
+        const int64_t vocab = 257;
+        std::vector<int32_t> ids(tokens);
+        for (int64_t t = 0; t < tokens; ++t)
+          ids[t] = static_cast<int32_t>((t * 7919) % 300) - 20;
+        const Array table = makeArray("wide", type, vocab * hidden, 1);
+        const Array dy = makeArray("normal", type, tokens * hidden, 2);
+        check("embedding", TE_PLAN(embedding, tokens, vocab, hidden, type),
+              {in(ids), in(table.bytes)}, {{type, tokens * hidden}});
+        check("embedding_backward",
+              TE_PLAN(embedding_backward, tokens, vocab, hidden, type),
+              {in(ids), in(dy.bytes)}, {{type, vocab * hidden}});
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(, Agreement, testing::ValuesIn(otherBackends()),
+                         [](const auto &info) { return info.param; });
+
+} // namespace

@@ -1,0 +1,243 @@
+//===- ErrorTest.cpp - what the runtime refuses, and in which words -------===//
+
+#include "Conformance/Harness.h"
+#include "Conformance/Oracle.h"
+
+using namespace te::conformance;
+using testing::AssertionFailure;
+using testing::AssertionResult;
+using testing::AssertionSuccess;
+
+namespace {
+
+AssertionResult lastErrorHas(std::initializer_list<const char *> parts) {
+  const std::string text = te_rt_last_error();
+  for (const char *part : parts)
+    if (text.find(part) == std::string::npos)
+      return AssertionFailure() << "no \"" << part << "\" in: " << text;
+  return AssertionSuccess();
+}
+
+te_rt_status loadNothing(te_rt_instance *) { return TE_RT_OK; }
+void stepNothing(te_rt_instance *, char *, void *const *) {}
+
+class Errors : public BackendTest {
+protected:
+  te_rt_status create(const te_rt_module &module) {
+    te_rt_instance *instance = nullptr;
+    const te_rt_status status =
+        te_rt_instance_create(device().context, &module, &instance);
+    EXPECT_EQ(instance == nullptr, status != TE_RT_OK);
+    const std::string message = te_rt_last_error();
+    te_rt_instance_destroy(instance);
+    return status;
+  }
+  te_rt_module module(int32_t plans, te_rt_status (*load)(te_rt_instance *),
+                      void (*step)(te_rt_instance *, char *,
+                                   void *const *) = stepNothing) {
+    return {TE_RT_MODULE_MAGIC, TE_RT_VERSION, 0, plans, 0, load, step};
+  }
+  /// Plans one kernel and expects a refusal whose text has `parts`.
+  AssertionResult refuses(te_rt_status code, const PlanFunction &plan,
+                          std::initializer_list<const char *> parts) {
+    static const PlanFunction *current;
+    current = &plan;
+    const te_rt_status status =
+        create(module(1, [](te_rt_instance *i) { return (*current)(i, 0); }));
+    if (status != code)
+      return AssertionFailure() << "expected status " << code << ", but got "
+                                << status << ": " << te_rt_last_error();
+    return lastErrorHas(parts);
+  }
+};
+
+TEST_P(Errors, BadMagicNamesBothValues) {
+  te_rt_module m = module(0, loadNothing);
+  m.magic = 0x12345678;
+  EXPECT_EQ(create(m), TE_RT_INVALID_ARGUMENT);
+  EXPECT_TRUE(lastErrorHas({"'magic'", "0x4d524554", "0x12345678"}));
+}
+
+TEST_P(Errors, BadVersionNamesBothValues) {
+  te_rt_module m = module(0, loadNothing);
+  m.version = TE_RT_VERSION + 7;
+  EXPECT_EQ(create(m), TE_RT_INVALID_ARGUMENT);
+  EXPECT_TRUE(lastErrorHas({"'version'", std::to_string(TE_RT_VERSION).c_str(),
+                            std::to_string(TE_RT_VERSION + 7).c_str()}));
+}
+
+TEST_P(Errors, ModuleFields) {
+  te_rt_module m = module(-1, loadNothing);
+  EXPECT_EQ(create(m), TE_RT_INVALID_ARGUMENT);
+  EXPECT_TRUE(lastErrorHas({"'num_plans'", "-1"}));
+  m = module(0, nullptr);
+  EXPECT_EQ(create(m), TE_RT_INVALID_ARGUMENT);
+  EXPECT_TRUE(lastErrorHas({"'load'", "null"}));
+  m = module(0, loadNothing);
+  m.arena_bytes = INT64_MAX / 2;
+  EXPECT_EQ(create(m), TE_RT_OUT_OF_MEMORY);
+}
+
+TEST_P(Errors, SlotOutOfRange) {
+  for (int32_t slot : {-1, 2, 100}) {
+    static int32_t wanted;
+    wanted = slot;
+    EXPECT_EQ(create(module(2,
+                            [](te_rt_instance *i) {
+                              return te_rt_plan_copy(i, wanted, 4);
+                            })),
+              TE_RT_INVALID_ARGUMENT);
+    EXPECT_TRUE(
+        lastErrorHas({"copy", "'num_plans' 2", std::to_string(slot).c_str()}));
+  }
+}
+
+TEST_P(Errors, SlotPlannedTwiceOrNever) {
+  EXPECT_EQ(create(module(1,
+                          [](te_rt_instance *i) {
+                            te_rt_plan_copy(i, 0, 4);
+                            return te_rt_plan_amax(i, 0, 4, TE_RT_F32);
+                          })),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_TRUE(lastErrorHas({"amax (slot 0)", "'copy'"}));
+  EXPECT_EQ(create(module(
+                2, [](te_rt_instance *i) { return te_rt_plan_copy(i, 0, 4); })),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_TRUE(lastErrorHas({"no plan for slot 1 of 2"}));
+}
+
+TEST_P(Errors, FirstFailureOfALoadIsReported) {
+  EXPECT_EQ(create(module(1,
+                          [](te_rt_instance *i) {
+                            te_rt_plan_copy(i, 0, -4);
+                            te_rt_plan_copy(i, 5, 4);
+                            return TE_RT_OK;
+                          })),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_TRUE(lastErrorHas({"'bytes'", "-4"}));
+}
+
+TEST_P(Errors, NullRequiredBufferIsNamed) {
+  std::vector<float> amax(1), x(4);
+  EXPECT_EQ(device().tryRun(TE_PLAN(amax, 4, TE_RT_F32), {in(x), none()}),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_NE(device().message.find("amax (slot 0): required buffer 'amax'"),
+            std::string::npos)
+      << device().message;
+  EXPECT_EQ(device().tryRun(TE_PLAN(amax, 4, TE_RT_F32), {none(), out(amax)}),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_NE(device().message.find("'x'"), std::string::npos);
+}
+
+TEST_P(Errors, FailedLaunchStopsTheStep) {
+  static void *buffers[2];
+  static te_rt_status second;
+  te_rt_instance *instance = nullptr;
+  const te_rt_module m = module(
+      1, [](te_rt_instance *i) { return te_rt_plan_copy(i, 0, 4); },
+      [](te_rt_instance *i, char *, void *const *) {
+        te_rt_launch(i, 3, buffers);
+        second = te_rt_launch(i, 0, buffers);
+      });
+  ASSERT_EQ(te_rt_instance_create(device().context, &m, &instance), TE_RT_OK);
+  for (int run = 0; run < 2; ++run) {
+    second = TE_RT_OK;
+    EXPECT_EQ(te_rt_instance_run(instance, nullptr, nullptr),
+              TE_RT_INVALID_ARGUMENT);
+    EXPECT_TRUE(lastErrorHas({"te_rt_launch", "'num_plans' 1", "3"}));
+    EXPECT_EQ(second, TE_RT_INVALID_ARGUMENT);
+  }
+  EXPECT_EQ(te_rt_launch(instance, 0, buffers), TE_RT_INVALID_ARGUMENT);
+  EXPECT_EQ(te_rt_plan_copy(instance, 0, 4), TE_RT_INVALID_ARGUMENT);
+  te_rt_instance_destroy(instance);
+}
+
+TEST_P(Errors, NullArgumentIsNumbered) {
+  te_rt_module m = module(0, loadNothing);
+  m.num_arguments = 2;
+  te_rt_instance *instance = nullptr;
+  ASSERT_EQ(te_rt_instance_create(device().context, &m, &instance), TE_RT_OK);
+  int x;
+  void *arguments[] = {&x, nullptr};
+  for (auto status : {te_rt_instance_run(instance, arguments, nullptr),
+                      te_rt_instance_run_graph(instance, arguments)})
+    EXPECT_EQ(status, TE_RT_INVALID_ARGUMENT);
+  EXPECT_TRUE(lastErrorHas({"argument 1 of 2 is null"}));
+  te_rt_instance_destroy(instance);
+}
+
+TEST_P(Errors, UnsupportedProducts) {
+  auto product = [](int64_t m, int64_t n, int64_t k, int32_t aType,
+                    int32_t aScheme, int32_t bType, int32_t bScheme,
+                    int32_t fast = 0) {
+    return PlanFunction(TE_PLAN(scaled_matmul, m, n, k, aType, aScheme, bType,
+                                bScheme, TE_RT_BF16, fast));
+  };
+  constexpr int32_t e4 = TE_RT_F8E4M3FN, e5 = TE_RT_F8E5M2;
+  constexpr int32_t tensor = TE_RT_PER_TENSOR, one = TE_RT_BLOCK_1X128,
+                    two = TE_RT_BLOCK_128X128;
+  EXPECT_TRUE(refuses(TE_RT_UNSUPPORTED,
+                      product(16, 16, 16, e5, tensor, e5, tensor),
+                      {"scaled_matmul", "f8E5M2 and f8E5M2"}));
+  EXPECT_TRUE(refuses(TE_RT_UNSUPPORTED,
+                      product(128, 128, 128, e4, two, e4, two),
+                      {"block_128x128 and block_128x128"}));
+  EXPECT_TRUE(refuses(TE_RT_UNSUPPORTED,
+                      product(128, 128, 128, e4, tensor, e4, one),
+                      {"per_tensor and block_1x128"}));
+  EXPECT_TRUE(refuses(TE_RT_UNSUPPORTED,
+                      product(128, 128, 128, e4, one, e4, one, 1),
+                      {"'fast_accumulation'"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      product(16, 16, 24, e4, tensor, e4, tensor),
+                      {"'k' to be a multiple of 16", "24"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      product(12, 16, 32, e4, one, e4, two),
+                      {"'m' to be a multiple of 8", "12"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      product(16, 20, 32, e4, one, e4, two),
+                      {"'n' to be a multiple of 8", "20"}));
+}
+
+TEST_P(Errors, Parameters) {
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, TE_PLAN(amax, 4, TE_RT_I32),
+                      {"'type'", "f32, bf16, f16", "i32"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, TE_PLAN(amax, -1, TE_RT_F32),
+                      {"'count'", "-1"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(transpose_scaled, 8, 8, TE_RT_BLOCK_1X128),
+                      {"exact transpose", "block_1x128"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(activation, 8, 8, TE_RT_BF16, 5),
+                      {"'kind'", "5"}));
+  EXPECT_TRUE(refuses(
+      TE_RT_INVALID_ARGUMENT,
+      TE_PLAN(quantize_tensor, INT64_MAX / 2, 8, TE_RT_BF16, TE_RT_F8E4M3FN),
+      {"'rows' and 'cols'"}));
+}
+
+TEST(Context, UnknownBackend) {
+  te_rt_context *context = nullptr;
+  EXPECT_EQ(te_rt_context_create("metal", &context), TE_RT_INVALID_ARGUMENT);
+  EXPECT_TRUE(lastErrorHas({"'reference', 'cuda' or 'auto'", "'metal'"}));
+  EXPECT_EQ(context, nullptr);
+  EXPECT_EQ(te_rt_context_create(nullptr, &context), TE_RT_INVALID_ARGUMENT);
+}
+
+TEST(Context, CudaWithoutGpuSaysWhatIsMissing) {
+  Device &cuda = deviceOf("cuda");
+  if (cuda.status == TE_RT_OK)
+    GTEST_SKIP() << "there is a GPU";
+  EXPECT_EQ(cuda.status, TE_RT_UNSUPPORTED);
+  EXPECT_GT(cuda.message.size(), 30u) << cuda.message;
+  Device automatic("auto");
+  ASSERT_EQ(automatic.status, TE_RT_OK);
+  EXPECT_STREQ(te_rt_context_backend(automatic.context), "reference");
+  EXPECT_NE(std::string(te_rt_context_description(automatic.context))
+                .find("cuda is not used"),
+            std::string::npos);
+}
+
+TE_FOR_EACH_BACKEND(Errors);
+
+} // namespace

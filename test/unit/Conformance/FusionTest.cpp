@@ -1,0 +1,102 @@
+//===- FusionTest.cpp - fused kernels equal their parts, bit for bit ------===//
+
+#include "Conformance/Harness.h"
+#include "Conformance/Oracle.h"
+
+using namespace te::conformance;
+
+namespace {
+
+constexpr int32_t kKinds[] = {TE_RT_GELU, TE_RT_SILU, TE_RT_RELU, TE_RT_SWIGLU};
+constexpr int32_t kTypes[] = {TE_RT_BF16, TE_RT_F32, TE_RT_F16};
+constexpr struct {
+  int64_t rows, cols;
+} kShapes[] = {{1, 16}, {64, 128}, {130, 272}, {256, 384}};
+
+class Fusion : public BackendTest {
+protected:
+  struct Usages {
+    Usages(int64_t rows, int64_t cols)
+        : row(rows * cols), col(rows * cols),
+          rowScale(scaleCount(TE_RT_BLOCK_1X128, rows, cols)),
+          colScale(scaleCount(TE_RT_BLOCK_1X128, cols, rows)) {}
+    bool operator==(const Usages &) const = default;
+
+    std::vector<uint8_t> row, col;
+    std::vector<float> rowScale, colScale;
+  };
+
+  Usages quantise(const Array &x, int64_t rows, int64_t cols, int32_t fp8Type,
+                  bool pow2) {
+    Usages u(rows, cols);
+    device().run(TE_PLAN(quantize_block, rows, cols, x.type, fp8Type,
+                         TE_RT_BLOCK_1X128, pow2, 0.0f),
+                 {in(x.bytes), out(u.row), out(u.rowScale), out(u.col),
+                  out(u.colScale)});
+    return u;
+  }
+  float amaxOf(const Array &x) {
+    std::vector<float> amax(1);
+    device().run(TE_PLAN(amax, static_cast<int64_t>(x.size()), x.type),
+                 {in(x.bytes), out(amax)});
+    return amax[0];
+  }
+};
+
+TEST_P(Fusion, Activation) {
+  for (const auto &[rows, cols] : kShapes)
+    for (int32_t kind : kKinds)
+      for (int32_t type : kTypes)
+        for (const char *values : {"normal", "nan", "inf", "wide"}) {
+          const int64_t r = rows, c = cols;
+          const int64_t width = kind >= TE_RT_SWIGLU ? 2 * cols : cols;
+          const Array x = makeArray(values, type, rows * width);
+          Array y(type, rows * cols);
+          std::vector<float> amax(1);
+          device().run(TE_PLAN(activation, r, c, type, kind),
+                       {in(x.bytes), out(y.bytes), out(amax)});
+          ASSERT_EQ(amax[0], amaxOf(y));
+          for (bool pow2 : {false, true}) {
+            Usages fused(rows, cols);
+            device().run(TE_PLAN(activation_quantize_block, r, c, type, kind,
+                                 TE_RT_F8E4M3FN, pow2, 0.0f),
+                         {in(x.bytes), out(fused.row), out(fused.rowScale),
+                          out(fused.col), out(fused.colScale)});
+            ASSERT_TRUE(fused == quantise(y, rows, cols, TE_RT_F8E4M3FN, pow2))
+                << rows << "x" << cols << " kind " << kind << " type " << type
+                << " " << values;
+          }
+        }
+}
+
+TEST_P(Fusion, ActivationBackward) {
+  for (const auto &[rows, cols] : kShapes)
+    for (int32_t kind : kKinds)
+      for (int32_t type : kTypes)
+        for (const char *values : {"normal", "nan", "inf", "wide"}) {
+          const int64_t r = rows, c = cols;
+          const int64_t width = kind >= TE_RT_SWIGLU ? 2 * cols : cols;
+          const Array x = makeArray(values, type, rows * width, 1);
+          const Array dy = makeArray("normal", type, rows * cols, 2);
+          Array dx(type, rows * width);
+          std::vector<float> amax(1);
+          device().run(TE_PLAN(activation_backward, r, c, type, kind),
+                       {in(dy.bytes), in(x.bytes), out(dx.bytes), out(amax)});
+          ASSERT_EQ(amax[0], amaxOf(dx));
+          for (bool pow2 : {false, true}) {
+            Usages fused(rows, width);
+            device().run(TE_PLAN(activation_backward_quantize_block, r, c, type,
+                                 kind, TE_RT_F8E5M2, pow2, 0.0f),
+                         {in(dy.bytes), in(x.bytes), out(fused.row),
+                          out(fused.rowScale), out(fused.col),
+                          out(fused.colScale)});
+            ASSERT_TRUE(fused == quantise(dx, rows, width, TE_RT_F8E5M2, pow2))
+                << rows << "x" << cols << " kind " << kind << " type " << type
+                << " " << values;
+          }
+        }
+}
+
+TE_FOR_EACH_BACKEND(Fusion);
+
+} // namespace

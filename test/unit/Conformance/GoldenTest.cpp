@@ -1,0 +1,153 @@
+//===- GoldenTest.cpp - TransformerEngine's own outputs, bit for bit ------===//
+//
+// The vectors lie beside the checkout, or where TE_GOLDEN_DIR (environment)
+// says; without them the test is skipped with a message. Every current_*,
+// block1d_* and block2d_* case is run: data and scales must have zero
+// mismatches. Scale padding is undefined in the vectors and not compared.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Conformance/Harness.h"
+#include "Conformance/Oracle.h"
+#include "Support/Npz.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+using namespace te::conformance;
+using te::support::NpyArray;
+using te::support::NpzArchive;
+
+namespace {
+
+/// "block1d_e4m3_0_128x256_normal" taken apart.
+struct Case {
+  std::string name, recipe, input;
+  int32_t fp8Type;
+  bool pow2;
+};
+
+Case parseCase(const std::string &name) {
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  for (int i = 0; i < 3; ++i) {
+    const size_t end = name.find('_', begin);
+    parts.push_back(name.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return {name, parts[0], "in_" + name.substr(begin),
+          parts[1] == "e4m3" ? TE_RT_F8E4M3FN : TE_RT_F8E5M2, parts[2] == "1"};
+}
+
+class Golden : public BackendTest {
+protected:
+  void SetUp() override {
+    const char *variable = std::getenv("TE_GOLDEN_DIR");
+    const std::string path =
+        std::string(variable ? variable : TE_GOLDEN_DIR) + "/quantizers_1.npz";
+    if (!std::filesystem::exists(path))
+      GTEST_SKIP() << "no golden vectors (quantizers_1.npz) here; set "
+                      "TE_GOLDEN_DIR to their folder";
+    std::string error;
+    if (archive.empty())
+      ASSERT_TRUE(te::support::readNpz(path, archive, error)) << error;
+  }
+
+  std::vector<Case> cases(const std::string &recipe) const {
+    std::set<std::string> names;
+    for (const auto &[name, array] : archive)
+      if (name.starts_with(recipe + "_"))
+        names.insert(name.substr(0, name.find('/')));
+    std::vector<Case> result;
+    for (const std::string &name : names)
+      result.push_back(parseCase(name));
+    return result;
+  }
+
+  const NpyArray &array(const std::string &name) const {
+    return archive.at(name);
+  }
+
+  void expectBytes(const Case &c, const char *what,
+                   const std::vector<uint8_t> &actual) {
+    const std::vector<uint8_t> &expected = array(c.name + "/" + what).data;
+    ASSERT_EQ(expected.size(), actual.size()) << c.name;
+    for (size_t i = 0; i < actual.size(); ++i)
+      ASSERT_EQ(int(expected[i]), int(actual[i]))
+          << c.name << " " << what << " at " << i;
+  }
+
+  static NpzArchive archive;
+};
+
+NpzArchive Golden::archive;
+
+TEST_P(Golden, CurrentScaling) {
+  const std::vector<Case> all = cases("current");
+  ASSERT_GE(all.size(), 50u);
+  for (const Case &c : all) {
+    const NpyArray &x = array(c.input + "/x");
+    const int64_t rows = x.shape[0], cols = x.shape[1];
+    std::vector<float> amax(1), scale(1), rowScale(1), colScale(1);
+    std::vector<uint8_t> row(rows * cols), col(rows * cols);
+    device().run(TE_PLAN(amax, rows * cols, TE_RT_BF16),
+                 {in(x.data), out(amax)});
+    device().run(TE_PLAN(compute_scale, c.fp8Type, c.pow2, 0.0f),
+                 {in(amax), out(scale)});
+    device().run(TE_PLAN(quantize_tensor, rows, cols, TE_RT_BF16, c.fp8Type),
+                 {in(x.data), in(scale), out(row), out(rowScale), out(col),
+                  out(colScale)});
+    expectBytes(c, "data", row);
+    expectBytes(c, "transpose", col);
+    for (const auto &each : {rowScale, colScale})
+      ASSERT_EQ(0, std::memcmp(each.data(),
+                               array(c.name + "/scale_inv").data.data(), 4))
+          << c.name;
+  }
+}
+
+class GoldenBlock : public Golden {
+protected:
+  void expectScales(const Case &c, const char *what, int32_t scheme,
+                    int64_t outer, int64_t inner,
+                    const std::vector<float> &actual) {
+    const NpyArray &expected = array(c.name + "/" + what);
+    ASSERT_EQ(expected.data.size(), actual.size() * 4) << c.name;
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t i = 0; i < inner; i += 128) {
+        const int64_t at = scaleIndex(scheme, outer, inner, o, i);
+        ASSERT_EQ(0, std::memcmp(&expected.data[at * 4], &actual[at], 4))
+            << c.name << " " << what << " at " << at;
+      }
+  }
+
+  void check(const std::string &recipe, int32_t scheme) {
+    const std::vector<Case> all = cases(recipe);
+    ASSERT_GE(all.size(), 50u);
+    for (const Case &c : all) {
+      const NpyArray &x = array(c.input + "/x");
+      const int64_t rows = x.shape[0], cols = x.shape[1];
+      std::vector<uint8_t> row(rows * cols), col(rows * cols);
+      std::vector<float> rowScale(scaleCount(scheme, rows, cols));
+      std::vector<float> colScale(scaleCount(scheme, cols, rows));
+      device().run(
+          TE_PLAN(quantize_block, rows, cols, TE_RT_BF16, c.fp8Type, scheme,
+                  c.pow2, 0.0f),
+          {in(x.data), out(row), out(rowScale), out(col), out(colScale)});
+      expectBytes(c, "row", row);
+      expectBytes(c, "col", col);
+      expectScales(c, "row_scale_inv", scheme, rows, cols, rowScale);
+      expectScales(c, "col_scale_inv", scheme, cols, rows, colScale);
+    }
+  }
+};
+
+TEST_P(GoldenBlock, OneDimensional) { check("block1d", TE_RT_BLOCK_1X128); }
+TEST_P(GoldenBlock, TwoDimensional) { check("block2d", TE_RT_BLOCK_128X128); }
+
+TE_FOR_EACH_BACKEND(Golden);
+TE_FOR_EACH_BACKEND(GoldenBlock);
+
+} // namespace

@@ -1,0 +1,140 @@
+//===- Harness.cpp - running one kernel through the C ABI -----------------===//
+
+#include "Conformance/Harness.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+
+namespace te::conformance {
+
+namespace {
+
+constexpr uint8_t kPoison = 0xcd;
+constexpr size_t kGuardBytes = 256;
+
+/// What the module callbacks, which get no user pointer, work on.
+struct Call {
+  const PlanFunction *plan;
+  std::vector<void *> buffers;
+};
+thread_local Call *currentCall = nullptr;
+
+te_rt_status loadOne(te_rt_instance *instance) {
+  return (*currentCall->plan)(instance, 0);
+}
+void stepOne(te_rt_instance *instance, char *, void *const *) {
+  te_rt_launch(instance, 0, currentCall->buffers.data());
+}
+
+std::string &restriction() {
+  static std::string backend;
+  return backend;
+}
+
+} // namespace
+
+Device::Device(const char *backend) {
+  status = te_rt_context_create(backend, &context);
+  message = te_rt_last_error();
+}
+
+Device::~Device() { te_rt_context_destroy(context); }
+
+te_rt_status Device::tryRun(const PlanFunction &plan,
+                            std::vector<Buffer> buffers) {
+  Call call{&plan, {}};
+  currentCall = &call;
+  std::vector<std::vector<uint8_t>> host;
+  te_rt_status result = TE_RT_OK;
+  auto note = [&](te_rt_status status) {
+    if (result == TE_RT_OK)
+      result = status;
+  };
+  for (const Buffer &buffer : buffers) {
+    std::vector<uint8_t> bytes(buffer.bytes + kGuardBytes, kPoison);
+    if (!buffer.isOutput && buffer.bytes != 0)
+      std::memcpy(bytes.data(), buffer.data, buffer.bytes);
+    void *pointer = nullptr;
+    if (!buffer.isNull) {
+      note(te_rt_alloc(context, bytes.size(), &pointer));
+      if (pointer)
+        note(
+            te_rt_copy_to_device(context, pointer, bytes.data(), bytes.size()));
+    }
+    call.buffers.push_back(pointer);
+    host.push_back(std::move(bytes));
+  }
+
+  const te_rt_module module = {
+      TE_RT_MODULE_MAGIC, TE_RT_VERSION, 0, 1, 0, loadOne, stepOne};
+  te_rt_instance *instance = nullptr;
+  std::string error;
+  if (result == TE_RT_OK) {
+    note(te_rt_instance_create(context, &module, &instance));
+    if (result == TE_RT_OK)
+      note(te_rt_instance_run(instance, nullptr, nullptr));
+    if (result == TE_RT_OK)
+      note(te_rt_synchronize(context));
+    error = te_rt_last_error();
+  }
+
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (!call.buffers[i])
+      continue;
+    if (result == TE_RT_OK) {
+      std::vector<uint8_t> after(host[i].size());
+      note(te_rt_copy_to_host(context, after.data(), call.buffers[i],
+                              after.size()));
+      EXPECT_TRUE(std::equal(after.begin() + buffers[i].bytes, after.end(),
+                             host[i].begin() + buffers[i].bytes))
+          << "buffer " << i << " was written behind its end";
+      if (buffers[i].isOutput && buffers[i].bytes != 0)
+        std::memcpy(buffers[i].data, after.data(), buffers[i].bytes);
+      else
+        EXPECT_EQ(after, host[i]) << "input buffer " << i << " was written";
+    }
+    EXPECT_EQ(te_rt_free(context, call.buffers[i]), TE_RT_OK);
+  }
+  te_rt_instance_destroy(instance);
+  currentCall = nullptr;
+  message = error;
+  return result;
+}
+
+void Device::run(const PlanFunction &plan, std::vector<Buffer> buffers) {
+  ASSERT_EQ(tryRun(plan, std::move(buffers)), TE_RT_OK) << message;
+}
+
+Device &deviceOf(const std::string &backend) {
+  static std::map<std::string, std::unique_ptr<Device>> devices;
+  auto &device = devices[backend];
+  if (!device)
+    device = std::make_unique<Device>(backend.c_str());
+  return *device;
+}
+
+void restrictBackend(const std::string &backend) { restriction() = backend; }
+
+std::vector<std::string> backendsUnderTest() {
+  if (!restriction().empty())
+    return {restriction()};
+  static const bool hasCuda = [] {
+    Device &cuda = deviceOf("cuda");
+    if (cuda.status == TE_RT_OK)
+      return true;
+    std::printf("cuda is not tested here: %s\n", cuda.message.c_str());
+    return false;
+  }();
+  return hasCuda ? std::vector<std::string>{"reference", "cuda"}
+                 : std::vector<std::string>{"reference"};
+}
+
+std::vector<std::string> otherBackends() {
+  std::vector<std::string> backends = backendsUnderTest();
+  std::erase(backends, "reference");
+  return backends;
+}
+
+} // namespace te::conformance

@@ -1,0 +1,32 @@
+//===- Main.cpp - entry point of te-conformance ---------------------------===//
+//
+// gtest's own main, with --backend=NAME in front: only that backend is tested,
+// and one that this machine lacks is an error instead of a note.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Conformance/Harness.h"
+
+#include <cstdio>
+#include <string_view>
+
+using namespace te::conformance;
+
+int main(int argc, char **argv) {
+  constexpr std::string_view kFlag = "--backend=";
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (!argument.starts_with(kFlag))
+      continue;
+    const std::string backend(argument.substr(kFlag.size()));
+    const Device &device = deviceOf(backend);
+    if (device.status != TE_RT_OK) {
+      std::fprintf(stderr, "te-conformance: %s\n", device.message.c_str());
+      return 1;
+    }
+    restrictBackend(backend);
+    std::printf("%s\n", te_rt_context_description(device.context));
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,298 @@
+//===- Oracle.cpp - what the kernels must give, from the definitions ------===//
+
+#include "Conformance/Oracle.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+namespace te::conformance {
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+struct Format {
+  int exponentBits, mantissaBits;
+  bool hasInfinity;
+};
+
+Format formatOf(int32_t type) {
+  switch (type) {
+  case TE_RT_F32:
+    return {8, 23, true};
+  case TE_RT_BF16:
+    return {8, 7, true};
+  case TE_RT_F16:
+    return {5, 10, true};
+  case TE_RT_F8E4M3FN:
+    return {4, 3, false};
+  default:
+    return {5, 2, true};
+  }
+}
+
+/// The value of a code, by the definition of binary floats. Types without
+/// infinity use all of the top exponent but the last code for numbers.
+double decodeByDefinition(int32_t type, uint32_t bits) {
+  const Format f = formatOf(type);
+  const uint32_t mantissa = bits & ((1u << f.mantissaBits) - 1);
+  const uint32_t top = (1u << f.exponentBits) - 1;
+  const uint32_t exponent = bits >> f.mantissaBits & top;
+  const bool negative = bits >> (f.mantissaBits + f.exponentBits) & 1;
+  const int bias = (1 << (f.exponentBits - 1)) - 1;
+  const double fraction = std::ldexp(mantissa, -f.mantissaBits);
+  double value;
+  if (exponent == top && f.hasInfinity)
+    value = mantissa == 0 ? kInf : kNan;
+  else if (exponent == top && mantissa == (1u << f.mantissaBits) - 1)
+    value = kNan;
+  else if (exponent == 0)
+    value = std::ldexp(fraction, 1 - bias);
+  else
+    value = std::ldexp(1 + fraction, static_cast<int>(exponent) - bias);
+  return negative ? -value : value;
+}
+
+/// Finite values of the positive codes, which are in increasing order.
+const std::vector<double> &positiveValues(int32_t type) {
+  static const std::array<std::vector<double>, 2> tables = [] {
+    std::array<std::vector<double>, 2> result;
+    for (int t = 0; t < 2; ++t)
+      for (uint32_t code = 0; code < 128; ++code) {
+        const double value = decodeByDefinition(TE_RT_F8E4M3FN + t, code);
+        if (std::isfinite(value))
+          result[t].push_back(value);
+      }
+    return result;
+  }();
+  return tables[type - TE_RT_F8E4M3FN];
+}
+
+uint32_t encodeWide(int32_t type, double value) {
+  const Format f = formatOf(type);
+  const int width = f.exponentBits + f.mantissaBits;
+  const double rounded = roundTo(type, value);
+  uint32_t bits = 0;
+  const uint32_t top = ((1u << f.exponentBits) - 1) << f.mantissaBits;
+  if (std::isnan(rounded))
+    return top | ((1u << f.mantissaBits) - 1);
+  if (std::isinf(rounded)) {
+    bits = top;
+  } else if (rounded != 0) {
+    const int bias = (1 << (f.exponentBits - 1)) - 1;
+    const int exponent = std::max(std::ilogb(rounded), 1 - bias);
+    // Counts units in the last place, the implicit bit included.
+    const auto units = static_cast<uint32_t>(
+        std::ldexp(std::fabs(rounded), f.mantissaBits - exponent));
+    bits =
+        (static_cast<uint32_t>(exponent + bias - 1) << f.mantissaBits) + units;
+  }
+  return bits | static_cast<uint32_t>(std::signbit(rounded)) << width;
+}
+
+} // namespace
+
+int64_t elementBytes(int32_t type) {
+  const Format f = formatOf(type);
+  return type == TE_RT_I32 ? 4 : (1 + f.exponentBits + f.mantissaBits) / 8;
+}
+
+double maxFiniteOf(int32_t type) {
+  if (type == TE_RT_F8E4M3FN || type == TE_RT_F8E5M2)
+    return positiveValues(type).back();
+  const Format f = formatOf(type);
+  return std::ldexp(2 - std::ldexp(1, -f.mantissaBits),
+                    (1 << (f.exponentBits - 1)) - 1);
+}
+
+double unitRoundoff(int32_t type) {
+  return std::ldexp(1, -formatOf(type).mantissaBits - 1);
+}
+
+double roundTo(int32_t type, double value) {
+  if (!std::isfinite(value) || value == 0)
+    return value;
+  const Format f = formatOf(type);
+  const int minExponent = 2 - (1 << (f.exponentBits - 1));
+  const int ulp = std::max(std::ilogb(value), minExponent) - f.mantissaBits;
+  const double rounded =
+      std::ldexp(std::nearbyint(std::ldexp(value, -ulp)), ulp);
+  if (std::fabs(rounded) > maxFiniteOf(type))
+    return std::copysign(kInf, value);
+  return std::copysign(rounded, value);
+}
+
+uint8_t encodeFp8(int32_t type, double value) {
+  if (std::isnan(value))
+    return 0x7f;
+  const std::vector<double> &table = positiveValues(type);
+  const double magnitude = std::fabs(value);
+  const auto above = std::lower_bound(table.begin(), table.end(), magnitude);
+  size_t code = above - table.begin();
+  if (above == table.end()) {
+    code = table.size() - 1;
+  } else if (*above != magnitude) {
+    // Between two codes: the nearer one, and the even one of a tie.
+    const double up = table[code] - magnitude;
+    const double down = magnitude - table[code - 1];
+    if (down < up || (down == up && (code - 1) % 2 == 0))
+      --code;
+  }
+  return static_cast<uint8_t>(code | (std::signbit(value) ? 0x80 : 0));
+}
+
+double decode(int32_t type, uint32_t bits) {
+  if (type == TE_RT_F32) {
+    float value;
+    std::memcpy(&value, &bits, sizeof(value));
+    return value;
+  }
+  return decodeByDefinition(type, bits);
+}
+
+Array::Array(int32_t type, size_t count)
+    : type(type), bytes(count * elementBytes(type)) {}
+
+Array::Array(int32_t type, const std::vector<double> &values)
+    : Array(type, values.size()) {
+  for (size_t i = 0; i < values.size(); ++i)
+    set(i, values[i]);
+}
+
+double Array::at(size_t i) const {
+  uint32_t bits = 0;
+  std::memcpy(&bits, &bytes[i * elementBytes(type)], elementBytes(type));
+  return decode(type, bits);
+}
+
+void Array::set(size_t i, double value) {
+  const uint32_t bits = elementBytes(type) == 1 ? encodeFp8(type, value)
+                                                : encodeWide(type, value);
+  std::memcpy(&bytes[i * elementBytes(type)], &bits, elementBytes(type));
+}
+
+testing::AssertionResult sameBits(const Array &expected, const Array &actual) {
+  const int64_t size = elementBytes(expected.type);
+  if (expected.type != actual.type || expected.size() != actual.size())
+    return testing::AssertionFailure() << "type or size differ";
+  size_t mismatches = 0, first = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (std::memcmp(&expected.bytes[i * size], &actual.bytes[i * size], size) ==
+        0)
+      continue;
+    // Which NaN an f32 holds is not part of the contract.
+    if (size > 1 && std::isnan(expected.at(i)) && std::isnan(actual.at(i)))
+      continue;
+    if (mismatches++ == 0)
+      first = i;
+  }
+  if (mismatches == 0)
+    return testing::AssertionSuccess();
+  return testing::AssertionFailure()
+         << mismatches << " of " << expected.size() << " differ, first at "
+         << first << ": expected " << expected.at(first) << ", but got "
+         << actual.at(first);
+}
+
+std::vector<double> makeValues(const std::string &kind, int32_t type,
+                               size_t count, uint32_t seed) {
+  std::mt19937 random(seed * 2654435761u + count);
+  std::normal_distribution<double> normal;
+  std::vector<double> values(count);
+  const double largest = maxFiniteOf(type);
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t r = random();
+    double &v = values[i];
+    v = normal(random);
+    if (kind == "zeros")
+      v = 0;
+    else if (kind == "inf" && r % 97 == 0)
+      v = r & 0x10000 ? kInf : -kInf;
+    else if (kind == "nan" && r % 53 == 0)
+      v = kNan;
+    else if (kind == "negzero" && r % 3 != 0)
+      v = r % 3 == 1 ? -0.0 : 0.0;
+    else if (kind == "subnormal")
+      v = std::ldexp(v, type == TE_RT_F16 ? -18 : -130);
+    else if (kind == "huge")
+      v = std::clamp(std::ldexp(v, std::ilogb(largest)), -largest, largest);
+    else if (kind == "wide")
+      v = std::ldexp(v, static_cast<int>(r % 60) - 40);
+  }
+  return values;
+}
+
+Array makeArray(const std::string &kind, int32_t type, size_t count,
+                uint32_t seed) {
+  return Array(type, makeValues(kind, type, count, seed));
+}
+
+float scaleOf(float amax, int32_t fp8Type, bool pow2, float epsilon,
+              double valueForInf) {
+  if (amax < epsilon)
+    amax = epsilon;
+  if (!std::isfinite(amax) || amax == 0)
+    return 1;
+  float scale = static_cast<float>(maxFiniteOf(fp8Type)) / amax;
+  if (std::isinf(scale))
+    scale = static_cast<float>(valueForInf);
+  return pow2 ? static_cast<float>(std::ldexp(1.0, std::ilogb(scale))) : scale;
+}
+
+int64_t scaleCount(int32_t scheme, int64_t outer, int64_t inner) {
+  const int64_t innerBlocks = (inner + 127) / 128;
+  if (scheme == TE_RT_PER_TENSOR)
+    return 1;
+  if (scheme == TE_RT_BLOCK_1X128)
+    return innerBlocks * ((outer + 3) / 4 * 4);
+  return (outer + 127) / 128 * ((innerBlocks + 3) / 4 * 4);
+}
+
+int64_t scaleIndex(int32_t scheme, int64_t outer, int64_t inner, int64_t o,
+                   int64_t i) {
+  if (scheme == TE_RT_PER_TENSOR)
+    return 0;
+  if (scheme == TE_RT_BLOCK_1X128)
+    return i / 128 * ((outer + 3) / 4 * 4) + o;
+  return o / 128 * (((inner + 127) / 128 + 3) / 4 * 4) + i / 128;
+}
+
+Quantised quantiseBlocks(const Array &x, int64_t rows, int64_t cols, int axis,
+                         int32_t fp8Type, int32_t scheme, bool pow2,
+                         float epsilon) {
+  const int64_t outer = axis == 1 ? rows : cols;
+  const int64_t inner = axis == 1 ? cols : rows;
+  auto at = [&](int64_t o, int64_t i) {
+    return x.at(axis == 1 ? o * cols + i : i * cols + o);
+  };
+  Quantised result;
+  result.data.resize(outer * inner);
+  result.scale.assign(scaleCount(scheme, outer, inner), 0.0f);
+  // First the amax of every block, then every element with its block's scale.
+  std::vector<double> amax(result.scale.size(), 0.0);
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < inner; ++i) {
+      double &block = amax[scaleIndex(scheme, outer, inner, o, i)];
+      if (std::fabs(at(o, i)) > block)
+        block = std::fabs(at(o, i));
+    }
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < inner; ++i) {
+      const int64_t block = scaleIndex(scheme, outer, inner, o, i);
+      const float scale = scaleOf(static_cast<float>(amax[block]), fp8Type,
+                                  pow2, epsilon, maxFiniteOf(x.type));
+      // The f64 product of two f32 is exact, so the cast rounds once.
+      const auto scaled =
+          static_cast<float>(at(o, i) * static_cast<double>(scale));
+      result.data[o * inner + i] = encodeFp8(fp8Type, scaled);
+      result.scale[block] = 1.0f / scale;
+    }
+  return result;
+}
+
+} // namespace te::conformance

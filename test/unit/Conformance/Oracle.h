@@ -1,0 +1,80 @@
+//===- Oracle.h - what the kernels must give, from the definitions --------===//
+//
+// Written from the definition of the formats and recipes and from nothing in
+// lib/: an 8-bit float is found by searching the table of its decoded values,
+// a rounding is done in f64, where all products and sums used here are exact.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_CONFORMANCE_ORACLE_H
+#define TE_CONFORMANCE_ORACLE_H
+
+#include "TEDialect/Runtime/te_runtime_types.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace te::conformance {
+
+int64_t elementBytes(int32_t type);
+/// Largest finite value of a type.
+double maxFiniteOf(int32_t type);
+/// Unit roundoff of a type: half the distance of 1 to the next larger value.
+double unitRoundoff(int32_t type);
+
+/// Rounds to nearest even in a 2- or 4-byte type; overflow gives infinity.
+double roundTo(int32_t type, double value);
+/// The nearest 8-bit code, saturating; NaN is 0x7f.
+uint8_t encodeFp8(int32_t type, double value);
+double decode(int32_t type, uint32_t bits);
+
+/// An array of a run-time type.
+struct Array {
+  Array() = default;
+  Array(int32_t type, size_t count);
+  /// Every value rounded to the type.
+  Array(int32_t type, const std::vector<double> &values);
+
+  double at(size_t i) const;
+  void set(size_t i, double value);
+  size_t size() const { return bytes.size() / elementBytes(type); }
+
+  int32_t type = TE_RT_F32;
+  std::vector<uint8_t> bytes;
+};
+
+/// Equal where both are the same bits, or both are NaN.
+testing::AssertionResult sameBits(const Array &expected, const Array &actual);
+
+/// Kinds of input: "normal", "zeros", "inf", "nan", "negzero" (zeros of both
+/// signs and normals), "subnormal", "huge" (up to the largest finite value),
+/// "wide" (magnitudes over 60 binary orders).
+std::vector<double> makeValues(const std::string &kind, int32_t type,
+                               size_t count, uint32_t seed);
+Array makeArray(const std::string &kind, int32_t type, size_t count,
+                uint32_t seed = 1);
+
+/// The scale rule of the recipes.
+float scaleOf(float amax, int32_t fp8Type, bool pow2, float epsilon,
+              double valueForInf);
+
+/// One usage of a block-quantised matrix.
+struct Quantised {
+  std::vector<uint8_t> data;
+  std::vector<float> scale;
+};
+/// The usage along axis 1 (row) or 0 (col) of x[rows, cols].
+Quantised quantiseBlocks(const Array &x, int64_t rows, int64_t cols, int axis,
+                         int32_t fp8Type, int32_t scheme, bool pow2,
+                         float epsilon);
+/// Entries of the scale of a stored [outer, inner] value.
+int64_t scaleCount(int32_t scheme, int64_t outer, int64_t inner);
+int64_t scaleIndex(int32_t scheme, int64_t outer, int64_t inner, int64_t o,
+                   int64_t i);
+
+} // namespace te::conformance
+
+#endif // TE_CONFORMANCE_ORACLE_H

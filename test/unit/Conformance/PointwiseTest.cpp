@@ -1,0 +1,360 @@
+//===- PointwiseTest.cpp - everything that is not a cast or a GEMM --------===//
+//
+// Values against f64. A result that is one IEEE operation is compared exactly:
+// f64 holds a sum, product, quotient or root of two f32 well enough that
+// rounding it to f32 is the correct rounding. The others have bounds in units
+// of 2^-24 that count their roundings; exp and tanh are within 2 ulp.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Conformance/Harness.h"
+#include "Conformance/Oracle.h"
+
+#include <cmath>
+#include <cstring>
+
+using namespace te::conformance;
+
+namespace {
+
+constexpr double kU = 0x1p-24;
+constexpr int32_t kTypes[] = {TE_RT_F32, TE_RT_BF16, TE_RT_F16};
+
+class Pointwise : public BackendTest {
+protected:
+  /// |actual - expected| <= bound + one rounding to the type of `actual`.
+  static void expectNear(double expected, double bound, const Array &actual,
+                         size_t i, const char *what) {
+    const double rounding =
+        unitRoundoff(actual.type) * (std::fabs(expected) + bound) + 0x1p-25;
+    ASSERT_LE(std::fabs(actual.at(i) - expected),
+              bound + (actual.type == TE_RT_F32 ? 0x1p-149 : rounding))
+        << what << " at " << i << ": expected " << expected << ", but got "
+        << actual.at(i);
+  }
+};
+
+float one(int op, float a, float b) {
+  const double x = a, y = b;
+  switch (op) {
+  case TE_RT_ADD:
+    return static_cast<float>(x + y);
+  case TE_RT_SUB:
+    return static_cast<float>(x - y);
+  case TE_RT_MUL:
+    return static_cast<float>(x * y);
+  case TE_RT_DIV:
+    return static_cast<float>(x / y);
+  case TE_RT_MAX:
+    return std::isnan(x) || std::isnan(y) ? NAN : x < y ? b : a;
+  case TE_RT_MIN:
+    return std::isnan(x) || std::isnan(y) ? NAN : x > y ? b : a;
+  case TE_RT_NEG:
+    return -a;
+  case TE_RT_SQRT:
+    return static_cast<float>(std::sqrt(x));
+  default:
+    return a;
+  }
+}
+
+TEST_P(Pointwise, OperatorsRoundOnce) {
+  const size_t count = 5001;
+  for (int32_t type : kTypes)
+    for (int32_t outType : kTypes)
+      for (const char *kind :
+           {"wide", "inf", "nan", "negzero", "subnormal", "huge"}) {
+        const Array a = makeArray(kind, type, count, 1);
+        const Array b = makeArray(kind, type, count, 2);
+        for (int op : {TE_RT_ADD, TE_RT_SUB, TE_RT_MUL, TE_RT_DIV, TE_RT_MAX,
+                       TE_RT_MIN, TE_RT_CAST, TE_RT_NEG, TE_RT_SQRT}) {
+          Array expected(outType, count), actual(outType, count);
+          for (size_t i = 0; i < count; ++i)
+            expected.set(i, one(op, static_cast<float>(a.at(i)),
+                                static_cast<float>(b.at(i))));
+          device().run(TE_PLAN(pointwise, static_cast<int64_t>(count), op, type,
+                               outType),
+                       {in(a.bytes), op < TE_RT_CAST ? in(b.bytes) : none(),
+                        out(actual.bytes)});
+          ASSERT_TRUE(sameBits(expected, actual))
+              << kind << " op " << op << " " << type << " to " << outType;
+        }
+      }
+}
+
+TEST_P(Pointwise, ExpAndTanhWithinTwoUlp) {
+  std::vector<double> values;
+  for (double x = -110; x < 100; x += 0.00731)
+    values.push_back(x);
+  for (double x : {0.0, -0.0, 1e-30, -1e-30, 88.7, 1e30, -1e30, HUGE_VAL,
+                   -HUGE_VAL, std::nan("")})
+    values.push_back(x);
+  const Array x(TE_RT_F32, values);
+  for (int op : {TE_RT_EXP, TE_RT_TANH}) {
+    Array y(TE_RT_F32, x.size());
+    device().run(TE_PLAN(pointwise, static_cast<int64_t>(x.size()), op,
+                         TE_RT_F32, TE_RT_F32),
+                 {in(x.bytes), none(), out(y.bytes)});
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double expected =
+          op == TE_RT_EXP ? std::exp(x.at(i)) : std::tanh(x.at(i));
+      const double rounded = roundTo(TE_RT_F32, expected);
+      if (!std::isfinite(rounded)) {
+        ASSERT_EQ(std::isnan(rounded), std::isnan(y.at(i))) << x.at(i);
+        ASSERT_TRUE(std::isnan(rounded) || y.at(i) == rounded) << x.at(i);
+        continue;
+      }
+      const double ulp =
+          expected == 0
+              ? 0
+              : std::ldexp(1, std::max(std::ilogb(expected), -126) - 23);
+      ASSERT_LE(std::fabs(y.at(i) - expected), 2 * ulp)
+          << x.at(i) << " op " << op;
+    }
+  }
+}
+
+TEST_P(Pointwise, FillAndCopy) {
+  for (int32_t type : kTypes) {
+    Array actual(type, 1001), copied(type, 1001);
+    device().run(TE_PLAN(fill, 1001, type, 0.1f), {out(actual.bytes)});
+    ASSERT_TRUE(sameBits(Array(type, std::vector<double>(1001, 0.1f)), actual));
+    device().run(TE_PLAN(copy, static_cast<int64_t>(actual.bytes.size())),
+                 {in(actual.bytes), out(copied.bytes)});
+    ASSERT_EQ(actual.bytes, copied.bytes);
+  }
+  std::vector<float> x{1, -2, INFINITY}, y(3);
+  device().run(TE_PLAN(all_reduce_max, 3, 0), {in(x), out(y)});
+  EXPECT_EQ(x, y);
+}
+
+double activate(int kind, double x) {
+  switch (kind) {
+  case TE_RT_GELU:
+    return x * (0.5 + 0.5 * std::tanh(x * (0.79788456 + 0.03567741 * x * x)));
+  case TE_RT_RELU:
+    return std::max(x, 0.0);
+  default:
+    return x / (1 + std::exp(-x));
+  }
+}
+
+// 16 roundings of values no larger than |x|, |gate| included: GELU near its
+// zero subtracts two halves, so the bound is absolute in |x|.
+TEST_P(Pointwise, ActivationValues) {
+  const int64_t rows = 67, cols = 130;
+  for (int32_t type : kTypes)
+    for (int kind : {TE_RT_GELU, TE_RT_SILU, TE_RT_RELU, TE_RT_SWIGLU}) {
+      const bool gated = kind == TE_RT_SWIGLU;
+      const int64_t width = gated ? 2 * cols : cols;
+      const Array x = makeArray("normal", type, rows * width);
+      Array y(type, rows * cols);
+      device().run(TE_PLAN(activation, rows, cols, type, kind),
+                   {in(x.bytes), out(y.bytes), none()});
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t c = 0; c < cols; ++c) {
+          const double first = x.at(r * width + c);
+          const double gate = gated ? x.at(r * width + cols + c) : 1;
+          expectNear(activate(kind, first) * gate,
+                     16 * kU * std::fabs(first * gate), y, r * cols + c,
+                     "activation");
+          if (HasFatalFailure())
+            return;
+        }
+    }
+}
+
+TEST_P(Pointwise, EmbeddingCopiesRowsAndZeroesUnknownIds) {
+  const int64_t tokens = 7, vocab = 5, hidden = 33;
+  const std::vector<int32_t> ids{0, 4, 5, -1, 2, 2, INT32_MAX};
+  for (int32_t type : kTypes) {
+    const Array table = makeArray("nan", type, vocab * hidden);
+    Array expected(type, tokens * hidden), actual(type, tokens * hidden);
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t h = 0; h < hidden; ++h)
+        expected.set(t * hidden + h, ids[t] >= 0 && ids[t] < vocab
+                                         ? table.at(ids[t] * hidden + h)
+                                         : 0);
+    device().run(TE_PLAN(embedding, tokens, vocab, hidden, type),
+                 {in(ids), in(table.bytes), out(actual.bytes)});
+    ASSERT_TRUE(sameBits(expected, actual));
+
+    // The gradient, whose order of addition is part of the contract.
+    const Array dy = makeArray("normal", type, tokens * hidden);
+    std::vector<float> sum(vocab * hidden, 0.0f);
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t h = 0; h < hidden; ++h)
+        if (ids[t] >= 0 && ids[t] < vocab)
+          sum[ids[t] * hidden + h] += static_cast<float>(dy.at(t * hidden + h));
+    Array expectedGrad(type, std::vector<double>(sum.begin(), sum.end()));
+    Array grad(type, vocab * hidden);
+    device().run(TE_PLAN(embedding_backward, tokens, vocab, hidden, type),
+                 {in(ids), in(dy.bytes), out(grad.bytes)});
+    ASSERT_TRUE(sameBits(expectedGrad, grad));
+  }
+}
+
+// The sum of squares has no cancellation: relative error at most
+// (cols / 256 + 9) u, halved by the root; then 4 more roundings.
+TEST_P(Pointwise, RmsNormValues) {
+  for (int32_t type : kTypes)
+    for (bool zeroCentered : {false, true})
+      for (int64_t cols : {1, 8, 255, 256, 257, 1000}) {
+        const int64_t rows = 19;
+        const Array x = makeArray("normal", type, rows * cols, 1);
+        const Array gamma = makeArray("normal", type, cols, 2);
+        Array y(type, rows * cols);
+        Array rsigma(TE_RT_F32, rows);
+        std::vector<float> amax(1), amaxOfStored(1);
+        device().run(TE_PLAN(rms_norm, rows, cols, type, 1e-5f, zeroCentered),
+                     {in(x.bytes), in(gamma.bytes), out(y.bytes),
+                      out(rsigma.bytes), out(amax)});
+        device().run(TE_PLAN(amax, rows * cols, type),
+                     {in(y.bytes), out(amaxOfStored)});
+        EXPECT_EQ(amax, amaxOfStored);
+        for (int64_t r = 0; r < rows; ++r) {
+          double sum = 0;
+          for (int64_t c = 0; c < cols; ++c)
+            sum += x.at(r * cols + c) * x.at(r * cols + c);
+          const double expected =
+              1 / std::sqrt(sum / static_cast<double>(cols) +
+                            static_cast<double>(1e-5f));
+          const double relative = (static_cast<double>(cols) / 256 + 16) * kU;
+          expectNear(expected, relative * expected, rsigma, r, "rsigma");
+          for (int64_t c = 0; c < cols && !HasFatalFailure(); ++c) {
+            const double value =
+                (gamma.at(c) + zeroCentered) * x.at(r * cols + c) * expected;
+            expectNear(value, (relative + 4 * kU) * std::fabs(value), y,
+                       r * cols + c, "y");
+          }
+        }
+      }
+}
+
+// At most 128 + rows / 128 roundings on the way of each addend.
+TEST_P(Pointwise, BiasGradValues) {
+  for (int32_t type : kTypes)
+    for (int32_t outType : {type, +TE_RT_F32})
+      for (int64_t rows : {1, 127, 128, 129, 700}) {
+        const int64_t cols = 37;
+        const Array dy = makeArray("normal", type, rows * cols);
+        Array db(outType, cols);
+        device().run(TE_PLAN(bias_grad, rows, cols, type, outType),
+                     {in(dy.bytes), out(db.bytes)});
+        for (int64_t c = 0; c < cols; ++c) {
+          double sum = 0, magnitude = 0;
+          for (int64_t r = 0; r < rows; ++r) {
+            sum += dy.at(r * cols + c);
+            magnitude += std::fabs(dy.at(r * cols + c));
+          }
+          const double n = 128 + static_cast<double>(rows) / 128;
+          expectNear(sum, n * kU / (1 - n * kU) * magnitude, db, c, "db");
+        }
+      }
+}
+
+// lse: exp within 2 ulp, the difference x - max exact to 1 rounding of a number
+// below 32, a lane sum of at most vocab / 256 + 9 roundings, log within 1 ulp.
+TEST_P(Pointwise, CrossEntropyValues) {
+  const int64_t tokens = 300, vocab = 517;
+  const int32_t ignore = -100;
+  for (int32_t type : kTypes) {
+    const Array logits = makeArray("normal", type, tokens * vocab);
+    std::vector<int32_t> targets(tokens);
+    for (int64_t t = 0; t < tokens; ++t)
+      targets[t] = t % 11 == 0 ? ignore : t % 13 == 0 ? 517 : (t * 31) % vocab;
+    Array loss(TE_RT_F32, 1), lse(TE_RT_F32, tokens);
+    device().run(
+        TE_PLAN(cross_entropy, tokens, vocab, type, ignore),
+        {in(logits.bytes), in(targets), out(loss.bytes), out(lse.bytes)});
+    double sum = 0;
+    int count = 0;
+    for (int64_t t = 0; t < tokens; ++t) {
+      double total = 0;
+      for (int64_t v = 0; v < vocab; ++v)
+        total += std::exp(logits.at(t * vocab + v));
+      const double expected = std::log(total);
+      expectNear(expected, (32 + 2 + 4 + 517.0 / 256 + 9 + 2 * 8) * kU, lse, t,
+                 "lse");
+      if (targets[t] == ignore || targets[t] >= vocab)
+        continue;
+      sum += expected - logits.at(t * vocab + targets[t]);
+      ++count;
+    }
+    expectNear(sum / count, 128 * kU * 16, loss, 0, "loss");
+
+    std::fill(targets.begin(), targets.end(), ignore);
+    device().run(
+        TE_PLAN(cross_entropy, tokens, vocab, type, ignore),
+        {in(logits.bytes), in(targets), out(loss.bytes), out(lse.bytes)});
+    EXPECT_EQ(loss.at(0), 0) << "no token counts";
+  }
+}
+
+// Each update is about a dozen operations on quantities bounded by the terms
+// that are added up below.
+TEST_P(Pointwise, OptimizerValues) {
+  const int64_t count = 777;
+  const float lr = 0.01f, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f,
+              decay = 0.1f, step = 7;
+  for (int32_t paramType : {TE_RT_F32, TE_RT_BF16})
+    for (int32_t gradType : {TE_RT_F32, TE_RT_BF16}) {
+      const Array param = makeArray("normal", paramType, count, 1);
+      const Array grad = makeArray("normal", gradType, count, 2);
+      const Array m = makeArray("normal", TE_RT_F32, count, 3);
+      Array v = makeArray("normal", TE_RT_F32, count, 4);
+      for (int64_t i = 0; i < count; ++i)
+        v.set(i, std::fabs(v.at(i)));
+      Array newParam(paramType, count), newM(TE_RT_F32, count),
+          newV(TE_RT_F32, count);
+      device().run(TE_PLAN(adamw, count, paramType, gradType, beta1, beta2,
+                           epsilon, decay),
+                   {in(param.bytes), in(grad.bytes), in(m.bytes), in(v.bytes),
+                    in(std::vector<float>{lr}), in(std::vector<float>{step}),
+                    out(newParam.bytes), out(newM.bytes), out(newV.bytes)});
+      const double b1 = beta1, b2 = beta2;
+      const double c1 = 1 - std::pow(b1, step), c2 = 1 - std::pow(b2, step);
+      for (int64_t i = 0; i < count && !HasFatalFailure(); ++i) {
+        const double g = grad.at(i), p = param.at(i);
+        const double m1 = b1 * m.at(i) + (1 - b1) * g;
+        const double v1 = b2 * v.at(i) + (1 - b2) * g * g;
+        const double mMagnitude =
+            b1 * std::fabs(m.at(i)) + (1 - b1) * std::fabs(g);
+        expectNear(m1, 4 * kU * mMagnitude, newM, i, "m");
+        expectNear(v1, 5 * kU * v1, newV, i, "v");
+        const double root = std::sqrt(v1 / c2) + static_cast<double>(epsilon);
+        const double update =
+            lr * (m1 / c1 / root + static_cast<double>(decay) * p);
+        const double magnitude =
+            std::fabs(p) + lr * (mMagnitude / c1 / root +
+                                 static_cast<double>(decay) * std::fabs(p));
+        expectNear(p - update, 16 * kU * magnitude, newParam, i, "param");
+      }
+
+      const Array buf = makeArray("normal", TE_RT_F32, count, 5);
+      Array newBuf(TE_RT_F32, count);
+      for (bool momentum : {false, true}) {
+        device().run(TE_PLAN(sgd, count, paramType, gradType, 0.9f, decay),
+                     {in(param.bytes), in(grad.bytes),
+                      momentum ? in(buf.bytes) : none(),
+                      in(std::vector<float>{lr}), out(newParam.bytes),
+                      momentum ? out(newBuf.bytes) : none()});
+        for (int64_t i = 0; i < count && !HasFatalFailure(); ++i) {
+          const double old = momentum ? 0.9f * buf.at(i) : 0;
+          const double d = static_cast<double>(decay) * param.at(i);
+          const double u = old + grad.at(i) + d;
+          const double magnitude =
+              std::fabs(old) + std::fabs(grad.at(i)) + std::fabs(d);
+          if (momentum)
+            expectNear(u, 4 * kU * magnitude, newBuf, i, "buf");
+          expectNear(param.at(i) - lr * u,
+                     6 * kU * (std::fabs(param.at(i)) + magnitude), newParam, i,
+                     "sgd param");
+        }
+      }
+    }
+}
+
+TE_FOR_EACH_BACKEND(Pointwise);
+
+} // namespace

@@ -1,0 +1,141 @@
+//===- TensorCastTest.cpp - per-tensor casts, exhaustively ----------------===//
+
+#include "Conformance/Harness.h"
+#include "Conformance/Oracle.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace te::conformance;
+
+namespace {
+
+class TensorCast : public BackendTest {
+protected:
+  /// Quantises x[rows, cols] into both usages and compares with the oracle.
+  void check(const Array &x, int64_t rows, int64_t cols, int32_t fp8Type,
+             float scale) {
+    std::vector<uint8_t> row(rows * cols), col(rows * cols);
+    std::vector<float> rowScale(1), colScale(1);
+    device().run(TE_PLAN(quantize_tensor, rows, cols, x.type, fp8Type),
+                 {in(x.bytes), in(std::vector<float>{scale}), out(row),
+                  out(rowScale), out(col), out(colScale)});
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < cols; ++c) {
+        const double value = x.at(r * cols + c);
+        const uint8_t expected = encodeFp8(
+            fp8Type, static_cast<float>(value * static_cast<double>(scale)));
+        ASSERT_EQ(expected, row[r * cols + c])
+            << value << " * " << scale << " to type " << fp8Type;
+        ASSERT_EQ(expected, col[c * rows + r])
+            << value << " * " << scale << " to type " << fp8Type;
+      }
+    ASSERT_EQ(rowScale[0], 1.0f / scale);
+    ASSERT_EQ(colScale[0], 1.0f / scale);
+  }
+};
+
+constexpr int32_t kFp8Types[] = {TE_RT_F8E4M3FN, TE_RT_F8E5M2};
+
+TEST_P(TensorCast, EveryHalfPrecisionInput) {
+  for (int32_t type : {TE_RT_BF16, TE_RT_F16}) {
+    Array x(type, 65536);
+    for (uint32_t i = 0; i < 65536; ++i) {
+      x.bytes[2 * i] = i & 0xff;
+      x.bytes[2 * i + 1] = i >> 8;
+    }
+    for (int32_t fp8Type : kFp8Types)
+      for (float scale : {1.0f, 7.3f, 0.013f, 0x1p-20f, 0x1p5f, 0x1p100f,
+                          std::numeric_limits<float>::max()})
+        check(x, 256, 256, fp8Type, scale);
+  }
+}
+
+// Around every point where the result changes: the middle of two neighbouring
+// codes, the codes themselves, and the next f32 on either side of each.
+TEST_P(TensorCast, EveryDecisionPointOfSinglePrecision) {
+  for (int32_t fp8Type : kFp8Types) {
+    std::vector<double> values;
+    for (uint32_t code = 0; code < 127; ++code) {
+      const double low = decode(fp8Type, code),
+                   high = decode(fp8Type, code + 1);
+      if (!std::isfinite(low))
+        continue;
+      const double next = std::isfinite(high) ? high : 2 * low;
+      for (double point : {low, (low + next) / 2}) {
+        const auto p = static_cast<float>(point);
+        for (float v : {p, std::nextafterf(p, 0), std::nextafterf(p, 1e30f)}) {
+          values.push_back(v);
+          values.push_back(-v);
+        }
+      }
+    }
+    const int64_t count = values.size();
+    check(Array(TE_RT_F32, values), 1, count, fp8Type, 1.0f);
+    check(Array(TE_RT_F32, values), count, 1, fp8Type, 0.37f);
+  }
+}
+
+TEST_P(TensorCast, OneUsageAlone) {
+  const Array x = makeArray("wide", TE_RT_BF16, 33 * 65);
+  const std::vector<float> scale{3.0f};
+  std::vector<uint8_t> row(33 * 65), col(33 * 65), rowAlone(33 * 65),
+      colAlone(33 * 65);
+  std::vector<float> inverse(1), inverse2(1);
+  const auto plan = TE_PLAN(quantize_tensor, 33, 65, TE_RT_BF16, TE_RT_F8E5M2);
+  device().run(plan, {in(x.bytes), in(scale), out(row), out(inverse), out(col),
+                      out(inverse2)});
+  device().run(plan, {in(x.bytes), in(scale), out(rowAlone), out(inverse),
+                      none(), none()});
+  device().run(plan, {in(x.bytes), in(scale), none(), none(), out(colAlone),
+                      out(inverse2)});
+  EXPECT_EQ(row, rowAlone);
+  EXPECT_EQ(col, colAlone);
+  EXPECT_EQ(inverse, inverse2);
+}
+
+TEST_P(TensorCast, EmptyMatrix) {
+  std::vector<uint8_t> nothing;
+  std::vector<float> inverse(1);
+  device().run(TE_PLAN(quantize_tensor, 0, 64, TE_RT_BF16, TE_RT_F8E4M3FN),
+               {in(nothing), in(std::vector<float>{4.0f}), out(nothing),
+                out(inverse), none(), none()});
+  EXPECT_EQ(inverse[0], 0.25f);
+}
+
+TEST_P(TensorCast, AmaxDropsNanAndKeepsInfinity) {
+  for (int32_t type : {TE_RT_F32, TE_RT_BF16, TE_RT_F16})
+    for (const char *kind :
+         {"normal", "zeros", "inf", "nan", "negzero", "subnormal", "huge"})
+      for (size_t count : {0, 1, 7, 1000, 70001}) {
+        const Array x = makeArray(kind, type, count);
+        double expected = 0;
+        for (size_t i = 0; i < count; ++i)
+          if (std::fabs(x.at(i)) > expected)
+            expected = std::fabs(x.at(i));
+        std::vector<float> amax(1);
+        device().run(TE_PLAN(amax, static_cast<int64_t>(count), type),
+                     {in(x.bytes), out(amax)});
+        ASSERT_EQ(expected, amax[0]) << kind << " " << count;
+      }
+}
+
+TEST_P(TensorCast, ComputeScale) {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (float amax : {0.0f, 1.0f, 3.7f, 448.0f, 1e-38f, 1e-45f, 3e-36f, 3e38f,
+                     inf, std::nanf(""), 0.02f})
+    for (float epsilon : {0.0f, 0.01f, 1e-40f})
+      for (bool pow2 : {false, true})
+        for (int32_t fp8Type : kFp8Types) {
+          std::vector<float> scale(1);
+          device().run(TE_PLAN(compute_scale, fp8Type, pow2, epsilon),
+                       {in(std::vector<float>{amax}), out(scale)});
+          EXPECT_EQ(scale[0], scaleOf(amax, fp8Type, pow2, epsilon,
+                                      maxFiniteOf(TE_RT_F32)))
+              << amax << " " << epsilon << " " << pow2;
+        }
+}
+
+TE_FOR_EACH_BACKEND(TensorCast);
+
+} // namespace
