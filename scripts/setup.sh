@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Installs what the build needs and the machine lacks: Debian packages, a Python
+# environment in .venv for the example, and, where CUDA's compiler is, the
+# headers of cuBLASLt in .deps. Does nothing when everything is there.
+#
+#   scripts/setup.sh          what this machine can build
+#   scripts/setup.sh --cuda   also CUDA's compiler, from PyPI, for machines
+#                             without a toolkit (about 600 MB)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+with_cuda=0
+for argument in "$@"; do
+  case "$argument" in
+    --cuda) with_cuda=1 ;;
+    *) echo "setup.sh: expected '--cuda', but got '$argument'" >&2; exit 2 ;;
+  esac
+done
+
+# LLVM's CMake files look for every -dev package that LLVM was built with.
+packages=(
+  clang-22 clang-format-22 lld-22 libclang-rt-22-dev
+  llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools
+  cmake ninja-build ccache git
+  libgtest-dev zlib1g-dev libzstd-dev libcurl4-openssl-dev libedit-dev
+  libxml2-dev xz-utils python3-venv
+)
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
+    missing+=("$package")
+done
+if ((${#missing[@]})); then
+  root=()
+  if [ "$(id -u)" != 0 ]; then root=(sudo); fi
+  echo "setup: installing ${missing[*]}"
+  log=$(mktemp)
+  install() {
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get "$@" >>"$log" 2>&1
+  }
+  if ! { install update -qq &&
+         install install -y -qq --no-install-recommends "${missing[@]}"; }; then
+    tail -n 20 "$log" >&2
+    echo "setup: apt-get cannot install these packages" >&2
+    exit 1
+  fi
+  rm -f "$log"
+fi
+
+if ! .venv/bin/python -c 'import numpy, matplotlib' 2>/dev/null; then
+  echo "setup: making .venv with numpy and matplotlib"
+  # A clean interpreter: the packages of the environment around stay outside.
+  python3 -m venv --clear .venv
+  .venv/bin/python -m pip install --quiet numpy matplotlib
+fi
+
+# The wheel of the release the kernels were measured with; only headers are
+# used, the library itself is loaded at run time.
+if { ((with_cuda)) || command -v nvcc >/dev/null; } &&
+   [ ! -f .deps/cublas/include/cublasLt.h ]; then
+  echo "setup: fetching the headers of cuBLASLt"
+  wheel=$(mktemp -d)
+  .venv/bin/python -m pip install --quiet --no-deps --no-compile \
+    --target "$wheel" nvidia-cublas==13.1.0.3
+  mkdir -p .deps/cublas
+  rm -rf .deps/cublas/include
+  cp -r "$wheel"/nvidia/cu13/include .deps/cublas/include
+  rm -rf "$wheel"
+fi
+if ((with_cuda)) && ! command -v nvcc >/dev/null &&
+   [ ! -x .deps/cuda/bin/nvcc ]; then
+  echo "setup: fetching CUDA's compiler"
+  wheel=$(mktemp -d)
+  .venv/bin/python -m pip install --quiet --no-deps --no-compile \
+    --target "$wheel" nvidia-cuda-nvcc==13.0.* nvidia-cuda-crt==13.0.* \
+    nvidia-nvvm==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-cccl==13.0.*
+  mkdir -p .deps
+  rm -rf .deps/cuda
+  mv "$wheel"/nvidia/cu13 .deps/cuda
+  rm -rf "$wheel"
+fi

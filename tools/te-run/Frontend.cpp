@@ -1,0 +1,59 @@
+//===- Frontend.cpp - from a file to a compiled step ----------------------===//
+
+#include "Frontend.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+
+using namespace mlir;
+
+namespace te::run {
+
+OwningOpRef<ModuleOp> parseModule(llvm::SourceMgr &sources,
+                                  MLIRContext *context) {
+  // The parser's own verification stops at the first violation of a region.
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(
+      sources, ParserConfig(context, /*verifyAfterParse=*/false));
+  if (!module)
+    return nullptr;
+  bool valid = true;
+  module->walk<WalkOrder::PreOrder>([&](Operation *op) {
+    valid &= succeeded(verify(op, /*verifyRecursively=*/false));
+  });
+  return valid ? std::move(module) : nullptr;
+}
+
+LogicalResult checkEntry(ModuleOp module, StringRef entry) {
+  auto function = module.lookupSymbol<func::FuncOp>(entry);
+  if (function && !function.isExternal())
+    return success();
+  InFlightDiagnostic diagnostic = module.emitError()
+                                  << "expected '--entry' to name a function "
+                                     "with a body, but got '"
+                                  << entry << "'; there ";
+  SmallVector<StringRef> names;
+  for (auto other : module.getOps<func::FuncOp>())
+    if (!other.isExternal() && other.isPublic())
+      names.push_back(other.getName());
+  if (names.empty())
+    return diagnostic << "is none";
+  diagnostic << (names.size() == 1 ? "is " : "are ");
+  llvm::interleaveComma(names, diagnostic, [&](StringRef name) {
+    diagnostic << "'" << name << "'";
+  });
+  return diagnostic;
+}
+
+LogicalResult compileModule(ModuleOp module,
+                            const mlir::te::TrainingPipelineOptions &options) {
+  PassManager manager(module->getName());
+  if (failed(applyPassManagerCLOptions(manager)) ||
+      failed(mlir::te::populateTETrainingPipeline(
+          manager, options, [&] { return emitError(module.getLoc()); })))
+    return failure();
+  return manager.run(module);
+}
+
+} // namespace te::run

@@ -1,0 +1,52 @@
+//===- Inputs.cpp - a value for every argument of a run -------------------===//
+
+#include "Inputs.h"
+
+#include <utility>
+
+namespace te::run {
+
+std::vector<StepInput> matchInputs(const std::vector<StepArgument> &arguments,
+                                   support::NpzArchive archive,
+                                   const InputPolicy &policy,
+                                   std::vector<std::string> &errors,
+                                   std::vector<std::string> &warnings) {
+  std::vector<StepInput> inputs;
+  // Both spellings are taken out, so that what is left is unused.
+  auto take = [&](const TensorSpec &spec, StepInput &input) {
+    auto once = archive.extract(spec.name);
+    auto perStep = archive.extract(spec.name + ".steps");
+    if (once && perStep)
+      errors.push_back("both arrays '" + spec.name + "' and '" + spec.name +
+                       ".steps' are given; keep one");
+    if (!once && !perStep)
+      return false;
+    input.perStep = !perStep.empty();
+    input.array = std::move((perStep ? perStep : once).mapped());
+    std::string error;
+    if (!fits(spec, input.array, input.perStep ? policy.steps : 0, error))
+      errors.push_back(std::move(error));
+    return true;
+  };
+  for (const StepArgument &argument : arguments) {
+    if (argument.isResult)
+      continue;
+    const TensorSpec &spec = argument.spec;
+    StepInput &input = inputs.emplace_back();
+    if (take(spec, input))
+      continue;
+    if (policy.onesForCotangents && spec.name.starts_with("grad."))
+      input.array = onesArray(spec);
+    else if (policy.seed)
+      input.array = drawArray(spec, *policy.seed);
+    else
+      errors.push_back("expected an array for argument '" + spec.name + "' (" +
+                       spec.str() +
+                       "); give one with --inputs, or draw it with --seed");
+  }
+  for (const auto &[name, array] : archive)
+    warnings.push_back("array '" + name + "' is not an argument of the entry");
+  return inputs;
+}
+
+} // namespace te::run

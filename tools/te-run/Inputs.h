@@ -1,0 +1,35 @@
+//===- Inputs.h - a value for every argument of a run ---------------------===//
+
+#ifndef TE_TOOLS_TE_RUN_INPUTS_H
+#define TE_TOOLS_TE_RUN_INPUTS_H
+
+#include "Runner.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace te::run {
+
+/// Where values come from that no array gives.
+struct InputPolicy {
+  int64_t steps = 1;
+  /// Arguments without an array are drawn (see drawArray).
+  std::optional<uint64_t> seed;
+  /// Cotangents `grad.<result>` without an array are ones.
+  bool onesForCotangents = false;
+};
+
+/// Takes out of `archive` one value for every argument that is not a result:
+/// the array of its name, or `<name>.steps` with one value a step. Everything
+/// that is wrong is appended to `errors`, arrays that belong to no argument to
+/// `warnings`.
+std::vector<StepInput> matchInputs(const std::vector<StepArgument> &arguments,
+                                   support::NpzArchive archive,
+                                   const InputPolicy &policy,
+                                   std::vector<std::string> &errors,
+                                   std::vector<std::string> &warnings);
+
+} // namespace te::run
+
+#endif // TE_TOOLS_TE_RUN_INPUTS_H

@@ -1,0 +1,139 @@
+//===- Options.cpp - the command line of te-run ---------------------------===//
+//
+// The help text is written by hand: LLVM's own would bury ours under the
+// options of its libraries, which stay usable (--help-hidden lists them).
+//
+//===----------------------------------------------------------------------===//
+
+#include "Options.h"
+
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/WithColor.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace te::run;
+namespace cl = llvm::cl;
+
+namespace {
+
+constexpr llvm::StringLiteral kHelp =
+    R"(OVERVIEW: te-run, compiles a training step and runs it
+
+USAGE: te-run FILE --entry=NAME [options]      (FILE '-' is standard input)
+
+Program:
+  --entry=NAME        function to run; names of arrays are its te.name's
+  --vjp               differentiate it: cotangents are read as 'grad.<result>'
+                      (absent: ones), gradients written as 'grad.<argument>'
+  --pipeline="OPTS"   options of te-opt's --te-training-pipeline, e.g.
+                      "recipe=float8_block_scaling backward-override=dequantized"
+Run:
+  --backend=NAME      auto (default: cuda where there is a GPU), reference, cuda
+  --steps=N           run N steps; a result named like an argument is its next
+                      value
+  --graph             capture the step once and replay it
+Arrays:
+  --inputs=F.npz      one array per argument, or '<name>.steps' with a leading
+                      dimension of N, one value a step; bf16 as 'bfloat16' or
+                      uint16, 8-bit floats as ml_dtypes names or uint8
+  --seed=N            draw what F.npz lacks: floats normal(0, 1), weights
+                      normal(0, 0.02), integers uniform in [0, 256)
+  --outputs=F.npz     every result after the last step; a rank-0 result also as
+                      '<name>.steps', one value a step
+Report:
+  --summary=F.json    ms per step, planned bytes, backend, device
+  --quiet             no progress and no summary line
+  --mlir-print-ir-after-all, --mlir-timing
+  --help, --help-hidden (every option of MLIR and LLVM), --version
+
+EXAMPLES:
+  te-run mlp.mlir --entry=mlp --vjp --seed=0 --outputs=gradients.npz
+  te-run train.mlir --entry=train_step --steps=100 --inputs=in.npz \
+         --pipeline="recipe=float8_current_scaling" --outputs=out.npz
+
+EXIT CODES: 0 ok, 1 diagnostics, 2 usage, 3 internal error
+)";
+
+ExitCode usageError(const llvm::Twine &message) {
+  llvm::WithColor::error(llvm::errs(), "te-run")
+      << message << "; 'te-run --help' shows every option\n";
+  return kUsage;
+}
+
+} // namespace
+
+std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
+                                              Options &options) {
+  for (int i = 1; i < argc; ++i) {
+    const llvm::StringRef argument = argv[i];
+    if (argument == "--help" || argument == "-help" || argument == "-h") {
+      llvm::outs() << kHelp;
+      return kOk;
+    }
+    if (argument == "--version" || argument == "-version") {
+      llvm::outs() << "te-run " << TE_VERSION << " (runtime ABI "
+                   << te_rt_version() << ", LLVM " << LLVM_VERSION_STRING
+                   << ")\n";
+      return kOk;
+    }
+  }
+
+  cl::opt<std::string, true> file(cl::Positional, cl::location(options.file));
+  cl::opt<std::string, true> entry("entry", cl::location(options.entry));
+  cl::opt<std::string, true> backend("backend", cl::location(options.backend));
+  cl::opt<std::string, true> pipeline("pipeline",
+                                      cl::location(options.pipeline));
+  cl::opt<std::string, true> inputs("inputs", cl::location(options.inputs));
+  cl::opt<std::string, true> outputs("outputs", cl::location(options.outputs));
+  cl::opt<std::string, true> summary("summary", cl::location(options.summary));
+  cl::opt<int64_t> steps("steps", cl::init(1));
+  cl::opt<uint64_t> seed("seed");
+  cl::opt<bool, true> vjp("vjp", cl::location(options.vjp));
+  cl::opt<bool, true> graph("graph", cl::location(options.graph));
+  cl::opt<bool, true> quiet("quiet", cl::location(options.quiet));
+  mlir::registerPassManagerCLOptions();
+  mlir::registerMLIRContextCLOptions();
+  // With a stream for the errors LLVM returns instead of exiting with 1.
+  if (!cl::ParseCommandLineOptions(argc, argv, "", &llvm::errs()))
+    return kUsage;
+  options.steps = steps;
+  if (seed.getNumOccurrences())
+    options.seed = seed;
+
+  if (options.file.empty())
+    return usageError("expected a file");
+  if (options.entry.empty())
+    return usageError("expected '--entry' to name the function to run");
+  if (options.steps < 1)
+    return usageError("expected '--steps' to be positive, but got " +
+                      llvm::Twine(options.steps));
+  if (!llvm::is_contained({"auto", "reference", "cuda"}, options.backend))
+    return usageError("expected '--backend' to be one of auto, reference, "
+                      "cuda, but got '" +
+                      options.backend + "'");
+  return std::nullopt;
+}
+
+bool te::run::parsePipeline(const Options &options, te_rt_context &context,
+                            mlir::te::TrainingPipelineOptions &pipeline,
+                            std::string &error) {
+  // Before the parse, so that a target the user names wins.
+  if (llvm::StringRef(te_rt_context_backend(&context)) == "reference")
+    pipeline.target = "reference";
+  llvm::raw_string_ostream stream(error);
+  if (failed(pipeline.parseFromString(options.pipeline, stream))) {
+    error = "'--pipeline': " + error;
+    return false;
+  }
+  if (pipeline.compileTo != "lower") {
+    error = "expected 'compile-to' to be lower, but got '" +
+            pipeline.compileTo + "'; 'te-opt' shows the phases before it";
+    return false;
+  }
+  if (options.vjp)
+    pipeline.vjp = options.entry;
+  return true;
+}

@@ -1,0 +1,52 @@
+//===- Options.h - the command line of te-run -----------------------------===//
+
+#ifndef TE_TOOLS_TE_RUN_OPTIONS_H
+#define TE_TOOLS_TE_RUN_OPTIONS_H
+
+#include "TEDialect/Pipelines/Pipelines.h"
+#include "TEDialect/Runtime/te_runtime.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace te::run {
+
+enum ExitCode {
+  kOk = 0,
+  /// The program, the arrays or the machine are at fault; a message says how.
+  kDiagnostics = 1,
+  /// The command line is at fault.
+  kUsage = 2,
+  /// te-run is at fault.
+  kInternal = 3,
+};
+
+struct Options {
+  std::string file;
+  std::string entry;
+  std::string backend = "auto";
+  std::string pipeline;
+  std::string inputs;
+  std::string outputs;
+  std::string summary;
+  int64_t steps = 1;
+  std::optional<uint64_t> seed;
+  bool vjp = false;
+  bool graph = false;
+  bool quiet = false;
+};
+
+/// Fills `options`; returns an exit code where there is nothing to run (--help,
+/// --version, or a usage error that was printed).
+std::optional<ExitCode> parseOptions(int argc, char **argv, Options &options);
+
+/// The pipeline's options: those of --pipeline, the entry to differentiate, and
+/// for the target the machine of `context`, where --pipeline names none.
+bool parsePipeline(const Options &options, te_rt_context &context,
+                   mlir::te::TrainingPipelineOptions &pipeline,
+                   std::string &error);
+
+} // namespace te::run
+
+#endif // TE_TOOLS_TE_RUN_OPTIONS_H

@@ -1,0 +1,212 @@
+//===- Runner.cpp - running a compiled step on the runtime ----------------===//
+
+#include "Runner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+
+namespace te::run {
+namespace {
+
+/// Device memory for the life of a run.
+class Buffer {
+public:
+  explicit Buffer(te_rt_context *context) : context(context) {}
+  Buffer(Buffer &&other) noexcept
+      : context(other.context), pointer(std::exchange(other.pointer, nullptr)) {
+  }
+  Buffer &operator=(Buffer &&) = delete;
+  ~Buffer() {
+    if (pointer)
+      (void)te_rt_free(context, pointer);
+  }
+
+  te_rt_status allocate(int64_t bytes) {
+    return te_rt_alloc(context, bytes, &pointer);
+  }
+  void *get() const { return pointer; }
+
+private:
+  te_rt_context *context;
+  void *pointer = nullptr;
+};
+
+struct InstanceDeleter {
+  void operator()(te_rt_instance *instance) const {
+    te_rt_instance_destroy(instance);
+  }
+};
+
+/// A result that is written to the outputs.
+struct Result {
+  const TensorSpec *spec;
+  void *pointer;
+  /// Collected after every step: rank 0 and not the state of an argument.
+  bool collected;
+  std::vector<uint8_t> history;
+};
+
+class Run {
+public:
+  Run(te_rt_context *context, const RunOptions &options, RunFailure &failure)
+      : context(context), options(options), failure(failure) {}
+
+  bool load(const te_rt_module &module, RunSummary &summary) {
+    te_rt_instance *raw = nullptr;
+    if (!check(te_rt_instance_create(context, &module, &raw)))
+      return false;
+    instance.reset(raw);
+    summary.backend = te_rt_context_backend(context);
+    summary.device = te_rt_context_description(context);
+    summary.arenaBytes = module.arena_bytes;
+    return true;
+  }
+
+  /// Makes the buffers; results share the buffer of the argument they name.
+  bool allocate(const std::vector<StepArgument> &arguments,
+                RunSummary &summary) {
+    std::unordered_map<std::string_view, void *> byName;
+    for (const StepArgument &argument : arguments) {
+      const TensorSpec &spec = argument.spec;
+      const auto shared = byName.find(spec.name);
+      const bool carried = argument.isResult && shared != byName.end();
+      if (carried) {
+        pointers.push_back(shared->second);
+      } else {
+        Buffer &buffer = buffers.emplace_back(context);
+        if (!check(buffer.allocate(spec.bytes())))
+          return false;
+        summary.argumentBytes += spec.bytes();
+        pointers.push_back(buffer.get());
+        byName.emplace(spec.name, buffer.get());
+      }
+      if (argument.isResult)
+        results.push_back({&spec, pointers.back(),
+                           spec.shape.empty() && !carried,
+                           std::vector<uint8_t>()});
+    }
+    return true;
+  }
+
+  /// Uploads what step `step` (from 0) needs that earlier ones did not.
+  bool upload(const std::vector<StepInput> &inputs, int64_t step) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const std::vector<uint8_t> &data = inputs[i].array.data;
+      if (!inputs[i].perStep && step != 0)
+        continue;
+      const int64_t bytes =
+          inputs[i].perStep ? static_cast<int64_t>(data.size()) / options.steps
+                            : static_cast<int64_t>(data.size());
+      const int64_t offset = inputs[i].perStep ? bytes * step : 0;
+      if (!check(te_rt_copy_to_device(context, pointers[i],
+                                      data.data() + offset, bytes)))
+        return false;
+    }
+    return true;
+  }
+
+  /// Runs one step and waits for it.
+  bool step(double &ms) {
+    const auto start = std::chrono::steady_clock::now();
+    if (!check(options.graph
+                   ? te_rt_instance_run_graph(instance.get(), pointers.data())
+                   : te_rt_instance_run(instance.get(), pointers.data(),
+                                        nullptr)) ||
+        !check(te_rt_synchronize(context)))
+      return false;
+    ms = std::chrono::duration<double, std::milli>(
+             std::chrono::steady_clock::now() - start)
+             .count();
+    return true;
+  }
+
+  /// Appends this step's rank-0 results to their histories and, as text, to
+  /// `scalars`.
+  bool collect(std::string &scalars) {
+    for (Result &result : results) {
+      if (!result.collected)
+        continue;
+      const size_t end = result.history.size();
+      result.history.resize(end + result.spec->bytes());
+      if (!check(te_rt_copy_to_host(context, &result.history[end],
+                                    result.pointer, result.spec->bytes())))
+        return false;
+      if (result.spec->type != TE_RT_F32)
+        continue;
+      float value;
+      std::memcpy(&value, &result.history[end], sizeof(value));
+      char text[32];
+      std::snprintf(text, sizeof(text), " %.4f", value);
+      scalars += (scalars.empty() ? "" : ", ") + result.spec->name + text;
+    }
+    return true;
+  }
+
+  bool download(support::NpzArchive &outputs) {
+    for (Result &result : results) {
+      const TensorSpec &spec = *result.spec;
+      support::NpyArray array{fileType(spec.type), spec.shape,
+                              std::vector<uint8_t>(spec.bytes())};
+      if (!check(te_rt_copy_to_host(context, array.data.data(), result.pointer,
+                                    spec.bytes())))
+        return false;
+      outputs[spec.name] = std::move(array);
+      if (result.collected)
+        outputs[spec.name + ".steps"] = {
+            fileType(spec.type), {options.steps}, std::move(result.history)};
+    }
+    return true;
+  }
+
+private:
+  /// Remembers the message of a failed call.
+  bool check(te_rt_status status) {
+    if (status != TE_RT_OK)
+      failure = {status, te_rt_last_error()};
+    return status == TE_RT_OK;
+  }
+
+  te_rt_context *context;
+  const RunOptions &options;
+  RunFailure &failure;
+  std::vector<Buffer> buffers;
+  std::vector<void *> pointers;
+  std::vector<Result> results;
+  /// After the buffers, so that it is destroyed, and waits, before them.
+  std::unique_ptr<te_rt_instance, InstanceDeleter> instance;
+};
+
+} // namespace
+
+bool runSteps(te_rt_context *context, const te_rt_module &module,
+              const std::vector<StepArgument> &arguments,
+              const std::vector<StepInput> &inputs, const RunOptions &options,
+              support::NpzArchive &outputs, RunSummary &summary,
+              RunFailure &failure) {
+  Run run(context, options, failure);
+  if (!run.load(module, summary) || !run.allocate(arguments, summary))
+    return false;
+  std::vector<double> times;
+  for (int64_t i = 0; i < options.steps; ++i) {
+    double ms = 0;
+    std::string scalars;
+    if (!run.upload(inputs, i) || !run.step(ms) || !run.collect(scalars))
+      return false;
+    times.push_back(ms);
+    if (options.progress)
+      options.progress(i + 1, ms, scalars);
+  }
+  summary.msFirstStep = times.front();
+  auto later = times.begin() + (times.size() > 1 ? 1 : 0);
+  auto middle = later + (times.end() - later) / 2;
+  std::nth_element(later, middle, times.end());
+  summary.msPerStep = *middle;
+  return run.download(outputs);
+}
+
+} // namespace te::run

@@ -1,0 +1,76 @@
+//===- Runner.h - running a compiled step on the runtime ------------------===//
+//
+// Everything between a loaded module and arrays in memory: device buffers,
+// uploads, N steps, downloads. Knows the runtime's C ABI and nothing of the
+// compiler, so it is also the shortest example of a host program.
+//
+// State stays on the device: a result named like an argument shares that
+// argument's buffer, and so is the argument's value in the next step.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_TOOLS_TE_RUN_RUNNER_H
+#define TE_TOOLS_TE_RUN_RUNNER_H
+
+#include "TEDialect/Runtime/te_runtime.h"
+#include "Tensors.h"
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace te::run {
+
+/// One pointer the compiled step takes; in the order of te_rt_module.
+struct StepArgument {
+  TensorSpec spec;
+  bool isResult = false;
+};
+
+/// The values of one argument: `array` has the argument's shape, or one value
+/// for each step below a leading dimension.
+struct StepInput {
+  support::NpyArray array;
+  bool perStep = false;
+};
+
+/// What a run reports about itself.
+struct RunSummary {
+  std::string backend;
+  std::string device;
+  /// Median over all steps but the first, which also loads code and captures.
+  double msPerStep = 0;
+  double msFirstStep = 0;
+  int64_t arenaBytes = 0;
+  int64_t argumentBytes = 0;
+};
+
+/// A failed runtime call.
+struct RunFailure {
+  te_rt_status status = TE_RT_OK;
+  std::string message;
+};
+
+struct RunOptions {
+  int64_t steps = 1;
+  bool graph = false;
+  /// Called after every step with its number from 1, the time it took, and the
+  /// rank-0 f32 results as "name value" pairs.
+  std::function<void(int64_t step, double ms, const std::string &scalars)>
+      progress;
+};
+
+/// Runs `options.steps` steps. `inputs` has one entry for each argument that is
+/// not a result, in order. `outputs` gets every result after the last step,
+/// and `<name>.steps` with one value a step for each rank-0 result that is not
+/// carried. Returns false, with `failure` set, if a runtime call fails.
+bool runSteps(te_rt_context *context, const te_rt_module &module,
+              const std::vector<StepArgument> &arguments,
+              const std::vector<StepInput> &inputs, const RunOptions &options,
+              support::NpzArchive &outputs, RunSummary &summary,
+              RunFailure &failure);
+
+} // namespace te::run
+
+#endif // TE_TOOLS_TE_RUN_RUNNER_H

@@ -1,0 +1,179 @@
+//===- Tensors.cpp - arrays of files against arguments of a step ----------===//
+
+#include "Tensors.h"
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+#include <string_view>
+
+namespace te::run {
+namespace {
+
+struct TypeNames {
+  const char *name;
+  int64_t bytes;
+  /// What an array of this type may be called; results are written as `file`.
+  std::vector<std::string_view> accepted;
+  const char *file;
+};
+
+const TypeNames &namesOf(te_rt_dtype type) {
+  static const std::array<TypeNames, 6> table = {{
+      {"f32", 4, {"<f4"}, "<f4"},
+      {"bf16", 2, {"bfloat16", "<u2", "|V2", "<V2"}, "<u2"},
+      {"f16", 2, {"<f2"}, "<f2"},
+      {"f8E4M3FN", 1, {"float8_e4m3fn", "|u1", "|V1", "<V1"}, "|u1"},
+      {"f8E5M2", 1, {"float8_e5m2", "|u1", "|V1", "<V1"}, "|u1"},
+      {"i32", 4, {"<i4"}, "<i4"},
+  }};
+  return table[type];
+}
+
+std::string shapeText(const int64_t *sizes, size_t rank) {
+  std::string text = "[";
+  for (size_t i = 0; i < rank; ++i)
+    text += (i ? ", " : "") + std::to_string(sizes[i]);
+  return text + "]";
+}
+
+/// splitmix64: one multiplication chain per value, the same on every machine.
+class Generator {
+public:
+  explicit Generator(uint64_t state) : state(state) {}
+
+  uint64_t bits() {
+    state += 0x9e3779b97f4a7c15u;
+    uint64_t z = state;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  /// In (0, 1].
+  double uniform() { return ((bits() >> 11) + 1) * 0x1p-53; }
+  /// Box-Muller.
+  double normal() {
+    const double radius = std::sqrt(-2.0 * std::log(uniform()));
+    return radius * std::cos(2.0 * std::numbers::pi * uniform());
+  }
+
+private:
+  uint64_t state;
+};
+
+/// FNV-1a.
+uint64_t hashName(std::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (unsigned char c : name)
+    hash = (hash ^ c) * 0x100000001b3u;
+  return hash;
+}
+
+/// Nearest, ties to even; finite values only.
+uint16_t toBf16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+/// Writes `value` as element `i` of an array of a floating type above 8 bits.
+void storeFloat(te_rt_dtype type, uint8_t *data, int64_t i, float value) {
+  if (type == TE_RT_F32) {
+    std::memcpy(data + 4 * i, &value, 4);
+    return;
+  }
+  const uint16_t half = type == TE_RT_BF16
+                            ? toBf16(value)
+                            : std::bit_cast<uint16_t>(_Float16(value));
+  std::memcpy(data + 2 * i, &half, 2);
+}
+
+support::NpyArray emptyArray(const TensorSpec &spec) {
+  return {fileType(spec.type), spec.shape,
+          std::vector<uint8_t>(spec.bytes(), 0)};
+}
+
+} // namespace
+
+int64_t TensorSpec::numElements() const {
+  int64_t count = 1;
+  for (int64_t size : shape)
+    count *= size;
+  return count;
+}
+
+int64_t TensorSpec::bytes() const {
+  return numElements() * namesOf(type).bytes;
+}
+
+std::string TensorSpec::str() const {
+  return std::string(namesOf(type).name) + " " +
+         shapeText(shape.data(), shape.size());
+}
+
+std::string fileType(te_rt_dtype type) { return namesOf(type).file; }
+
+bool fits(const TensorSpec &spec, const support::NpyArray &array, int64_t steps,
+          std::string &error) {
+  const TypeNames &names = namesOf(spec.type);
+  const std::string label = spec.name + (steps ? ".steps" : "");
+  bool known = false;
+  std::string accepted;
+  for (std::string_view name : names.accepted) {
+    known |= array.dtype == name;
+    accepted += (accepted.empty() ? "'" : ", '") + std::string(name) + "'";
+  }
+  if (!known) {
+    error = "expected array '" + label + "' to hold " + names.name +
+            ", stored as one of " + accepted + ", but its type is '" +
+            array.dtype + "'";
+    return false;
+  }
+  std::vector<int64_t> expected = spec.shape;
+  if (steps)
+    expected.insert(expected.begin(), steps);
+  if (array.shape != expected) {
+    error = "expected array '" + label + "' to have shape " +
+            shapeText(expected.data(), expected.size()) + ", but got " +
+            shapeText(array.shape.data(), array.shape.size());
+    return false;
+  }
+  return true;
+}
+
+support::NpyArray drawArray(const TensorSpec &spec, uint64_t seed) {
+  support::NpyArray array = emptyArray(spec);
+  Generator generator(hashName(spec.name) ^ (seed * 0x9e3779b97f4a7c15u));
+  const double deviation = spec.isWeight ? 0.02 : 1.0;
+  for (int64_t i = 0; i < spec.numElements(); ++i) {
+    switch (spec.type) {
+    case TE_RT_I32: {
+      const int32_t id = generator.bits() >> 56;
+      std::memcpy(&array.data[4 * i], &id, 4);
+      break;
+    }
+    case TE_RT_F8E4M3FN:
+    case TE_RT_F8E5M2: {
+      // The bytes above the largest finite magnitude are inf and NaN.
+      const uint8_t largest = spec.type == TE_RT_F8E4M3FN ? 0x7e : 0x7b;
+      const uint64_t bits = generator.bits();
+      array.data[i] = (bits >> 32) % (largest + 1) | (bits >> 63) << 7;
+      break;
+    }
+    default:
+      storeFloat(spec.type, array.data.data(), i,
+                 static_cast<float>(deviation * generator.normal()));
+    }
+  }
+  return array;
+}
+
+support::NpyArray onesArray(const TensorSpec &spec) {
+  support::NpyArray array = emptyArray(spec);
+  for (int64_t i = 0; i < spec.numElements(); ++i)
+    storeFloat(spec.type, array.data.data(), i, 1.0f);
+  return array;
+}
+
+} // namespace te::run

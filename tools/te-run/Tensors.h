@@ -1,0 +1,58 @@
+//===- Tensors.h - arrays of files against arguments of a step ------------===//
+//
+// A step's arguments have a name, an element type and a shape. Files have
+// arrays. This is where the two meet: what an array must look like to be an
+// argument, what a result looks like in a file, and what stands in for an array
+// that no file gives. No LLVM, no runtime calls.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_TOOLS_TE_RUN_TENSORS_H
+#define TE_TOOLS_TE_RUN_TENSORS_H
+
+#include "Support/Npz.h"
+#include "TEDialect/Runtime/te_runtime_types.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace te::run {
+
+/// One argument or result of a step.
+struct TensorSpec {
+  std::string name;
+  te_rt_dtype type = TE_RT_F32;
+  std::vector<int64_t> shape;
+  /// A parameter (`te.weight`): drawn small when there is no array for it.
+  bool isWeight = false;
+
+  int64_t numElements() const;
+  int64_t bytes() const;
+  /// As users write it: "bf16 [256, 512]", "f32 []".
+  std::string str() const;
+};
+
+/// Whether an array can be the argument `spec`: f32, i32 and f16 as
+/// themselves, bf16 as 'bfloat16' or raw 16 bits, 8-bit floats under their
+/// ml_dtypes name or as raw 8 bits. Nothing is converted. With `steps` > 0 the
+/// array must have a leading dimension of that size.
+bool fits(const TensorSpec &spec, const support::NpyArray &array, int64_t steps,
+          std::string &error);
+
+/// The element type string of results in files: numpy's where it has one, raw
+/// unsigned integers otherwise.
+std::string fileType(te_rt_dtype type);
+
+/// An array for `spec` drawn from `seed` and the argument's name, so it does
+/// not depend on the other arguments: floats normal(0, 1), weights
+/// normal(0, 0.02), 8-bit floats uniform over the finite bytes, integers
+/// uniform in [0, 256).
+support::NpyArray drawArray(const TensorSpec &spec, uint64_t seed);
+
+/// An array of ones.
+support::NpyArray onesArray(const TensorSpec &spec);
+
+} // namespace te::run
+
+#endif // TE_TOOLS_TE_RUN_TENSORS_H

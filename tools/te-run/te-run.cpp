@@ -1,0 +1,138 @@
+//===- te-run.cpp - compile a step and run it -----------------------------===//
+//
+// FILE --parse--> module --training pipeline--> llvm --JIT--> step, then N
+// steps on the runtime with arrays from and to .npz files. The order of the
+// checks is the order in which a user can fix things: command line, backend,
+// program, arrays.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Compiled.h"
+#include "Frontend.h"
+#include "Inputs.h"
+#include "Options.h"
+#include "Report.h"
+#include "Runner.h"
+
+#include "TEDialect/InitAllTE.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/WithColor.h"
+
+#include <memory>
+
+using namespace te::run;
+
+namespace {
+
+struct ContextDeleter {
+  void operator()(te_rt_context *context) const {
+    te_rt_context_destroy(context);
+  }
+};
+
+ExitCode fail(const llvm::Twine &message, ExitCode code = kDiagnostics) {
+  llvm::WithColor::error(llvm::errs(), "te-run") << message << "\n";
+  return code;
+}
+
+ExitCode fail(const RunFailure &failure) {
+  return fail(failure.message,
+              failure.status == TE_RT_INTERNAL ? kInternal : kDiagnostics);
+}
+
+/// Reads and checks every input, reporting all that is wrong.
+bool readInputs(const Options &options,
+                const std::vector<StepArgument> &arguments,
+                std::vector<StepInput> &inputs) {
+  te::support::NpzArchive archive;
+  std::string error;
+  if (!options.inputs.empty() &&
+      !te::support::readNpz(options.inputs, archive, error)) {
+    fail(error);
+    return false;
+  }
+  std::vector<std::string> errors, warnings;
+  inputs =
+      matchInputs(arguments, std::move(archive),
+                  {options.steps, options.seed, options.vjp}, errors, warnings);
+  for (const std::string &warning : warnings)
+    llvm::WithColor::warning(llvm::errs(), "te-run") << warning << "\n";
+  for (const std::string &message : errors)
+    fail(message);
+  return errors.empty();
+}
+
+ExitCode run(const Options &options) {
+  te_rt_context *rawContext = nullptr;
+  if (te_rt_status status =
+          te_rt_context_create(options.backend.c_str(), &rawContext))
+    return fail(RunFailure{status, te_rt_last_error()});
+  std::unique_ptr<te_rt_context, ContextDeleter> runtime(rawContext);
+
+  auto buffer = llvm::MemoryBuffer::getFileOrSTDIN(options.file);
+  if (!buffer)
+    return fail("cannot read '" + options.file +
+                "': " + buffer.getError().message());
+  llvm::SourceMgr sources;
+  sources.AddNewSourceBuffer(std::move(*buffer), llvm::SMLoc());
+
+  mlir::DialectRegistry registry;
+  mlir::te::registerAllTEDialects(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  mlir::SourceMgrDiagnosticHandler handler(sources, &context);
+
+  mlir::OwningOpRef<mlir::ModuleOp> module = parseModule(sources, &context);
+  if (!module || failed(checkEntry(*module, options.entry)))
+    return kDiagnostics;
+  std::string error;
+  mlir::te::TrainingPipelineOptions pipeline;
+  if (!parsePipeline(options, *runtime, pipeline, error))
+    return fail(error, kUsage);
+  if (failed(compileModule(*module, pipeline)))
+    return kDiagnostics;
+  std::unique_ptr<Compiled> compiled =
+      Compiled::create(*module, options.entry, error);
+  if (!compiled)
+    return fail(error, kInternal);
+
+  std::vector<StepInput> inputs;
+  if (!readInputs(options, compiled->arguments(), inputs))
+    return kDiagnostics;
+  RunOptions runOptions{options.steps, options.graph, {}};
+  Progress progress(options.steps);
+  if (!options.quiet)
+    runOptions.progress = [&](int64_t step, double ms,
+                              const std::string &text) {
+      progress.update(step, ms, text);
+    };
+  te::support::NpzArchive outputs;
+  RunSummary summary;
+  RunFailure failure;
+  if (!runSteps(runtime.get(), compiled->module(), compiled->arguments(),
+                inputs, runOptions, outputs, summary, failure))
+    return fail(failure);
+
+  if ((!options.outputs.empty() &&
+       !writeOutputs(options.outputs, outputs, error)) ||
+      (!options.summary.empty() &&
+       !writeSummary(options.summary, summary, options.steps, error)))
+    return fail(error);
+  if (!options.quiet)
+    printSummary(summary, options.steps);
+  return kOk;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  mlir::te::registerAllTEPasses();
+  Options options;
+  if (std::optional<ExitCode> code = parseOptions(argc, argv, options))
+    return *code;
+  return run(options);
+}
