@@ -297,11 +297,11 @@ Status CudaBackend::alloc(int64_t bytes, void **pointer) {
 Status CudaBackend::free(void *pointer) {
   if (!pointer)
     return Status::ok();
+  TE_RT_RETURN_IF_FAILED(enterThread());
   if (allocations.erase(pointer) == 0)
     return {TE_RT_INVALID_ARGUMENT,
             "expected 'pointer' to come from this context and not to be freed "
             "already"};
-  TE_RT_RETURN_IF_FAILED(enterThread());
   return device.check(driver.cuMemFree(devicePointer(pointer)), "cuMemFree");
 }
 
@@ -379,8 +379,9 @@ Status CudaBackend::beginCapture(void *stream) {
       "cuStreamBeginCapture");
 }
 
+// Ends on the thread that began it, so the context is current; nothing may come
+// before cuStreamEndCapture that could leave the stream capturing.
 Status CudaBackend::endCapture(void *stream, std::unique_ptr<Graph> *graph) {
-  TE_RT_RETURN_IF_FAILED(enterThread());
   CUgraph captured = nullptr;
   TE_RT_RETURN_IF_FAILED(device.check(
       driver.cuStreamEndCapture(static_cast<CUstream>(stream), &captured),

@@ -1,0 +1,137 @@
+//===- CudaInstanceTest.cpp - compiled steps on the cuda backend ----------===//
+//
+// The C ABI above the cuda backend, on the fake vendor libraries, found the way
+// a program finds the real ones: by their names.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Runtime/Cuda/FakeCudaTest.h"
+
+#include "TEDialect/Runtime/te_runtime_compiled.h"
+
+#include <dlfcn.h>
+
+#include <thread>
+
+using namespace te::fake;
+
+namespace {
+
+using Strings = std::vector<std::string>;
+
+// out = (x w^T) w^T, for 32 x 32 bf16 matrices; arguments x, w, out.
+te_rt_status load(te_rt_instance *instance) {
+  for (int32_t slot : {0, 1})
+    te_rt_plan_matmul(instance, slot, 32, 32, 32, 0, 0, TE_RT_BF16, TE_RT_BF16);
+  return TE_RT_OK;
+}
+
+void step(te_rt_instance *instance, char *arena, void *const *arguments) {
+  void *const first[] = {arguments[0], arguments[1], nullptr, nullptr, arena};
+  void *const second[] = {arena, arguments[1], nullptr, nullptr, arguments[2]};
+  te_rt_launch(instance, 0, first);
+  te_rt_launch(instance, 1, second);
+}
+
+constexpr te_rt_module twoProducts = {
+    TE_RT_MODULE_MAGIC, TE_RT_VERSION, 32 * 32 * 2, 2, 3, load, step};
+
+#define ASSERT_OK(call) ASSERT_EQ(call, TE_RT_OK) << te_rt_last_error()
+
+class CudaInstance : public FakeCudaTest {
+protected:
+  void SetUp() override {
+    FakeCudaTest::SetUp();
+    // A library that is loaded already is found by its name.
+    driver = dlopen(fakePaths().driver[0].c_str(), RTLD_NOW);
+    cublasLt = dlopen(fakePaths().cublasLt[0].c_str(), RTLD_NOW);
+    ASSERT_NE(driver, nullptr) << dlerror();
+    ASSERT_NE(cublasLt, nullptr) << dlerror();
+    ASSERT_OK(te_rt_context_create("cuda", &context));
+    for (void *&argument : arguments)
+      ASSERT_OK(te_rt_alloc(context, 32 * 32 * 2, &argument));
+    ASSERT_OK(te_rt_instance_create(context, &twoProducts, &instance));
+    book().calls.clear();
+  }
+
+  void TearDown() override {
+    te_rt_instance_destroy(instance);
+    te_rt_context_destroy(context);
+    FakeCudaTest::TearDown();
+    dlclose(cublasLt);
+    dlclose(driver);
+  }
+
+  void *driver = nullptr, *cublasLt = nullptr;
+  te_rt_context *context = nullptr;
+  te_rt_instance *instance = nullptr;
+  void *arguments[3] = {};
+};
+
+TEST_F(CudaInstance, RunIsItsLaunches) {
+  EXPECT_STREQ(te_rt_context_backend(context), "cuda");
+  for (int i = 0; i < 3; ++i) {
+    book().calls.clear();
+    ASSERT_OK(te_rt_instance_run(instance, arguments, nullptr));
+    EXPECT_EQ(book().calls,
+              Strings({"cuCtxSetCurrent", "cublasLtMatmul", "cublasLtMatmul"}));
+  }
+  EXPECT_EQ(book().executed, Strings(6, "cublasLtMatmul"));
+}
+
+TEST_F(CudaInstance, RunsOnAnotherThread) {
+  std::thread([&] {
+    EXPECT_EQ(te_rt_instance_run(instance, arguments, nullptr), TE_RT_OK)
+        << te_rt_last_error();
+    EXPECT_EQ(te_rt_instance_run_graph(instance, arguments), TE_RT_OK)
+        << te_rt_last_error();
+  }).join();
+  EXPECT_EQ(book().executed, Strings(4, "cublasLtMatmul"));
+}
+
+TEST_F(CudaInstance, GraphIsCapturedOnceAndReplayed) {
+  for (int i = 0; i < 3; ++i)
+    ASSERT_OK(te_rt_instance_run_graph(instance, arguments));
+  EXPECT_EQ(book().executed, Strings(6, "cublasLtMatmul"));
+  EXPECT_EQ(book().count("cuStreamBeginCapture"), 1);
+  EXPECT_EQ(book().count("cublasLtMatmul"), 2);
+  EXPECT_EQ(book().count("cuGraphLaunch"), 3);
+
+  // A replay is nothing but the graph's launch.
+  book().calls.clear();
+  ASSERT_OK(te_rt_instance_run_graph(instance, arguments));
+  EXPECT_EQ(book().calls, Strings({"cuCtxSetCurrent", "cuGraphLaunch"}));
+}
+
+TEST_F(CudaInstance, GraphIsCapturedAgainForOtherPointers) {
+  ASSERT_OK(te_rt_instance_run_graph(instance, arguments));
+  void *other[] = {arguments[1], arguments[1], arguments[2]};
+  ASSERT_OK(te_rt_instance_run_graph(instance, other));
+  EXPECT_EQ(book().count("cuStreamBeginCapture"), 2);
+  EXPECT_EQ(book().count("cuGraphExecDestroy"), 1);
+  EXPECT_EQ(book().executed, Strings(4, "cublasLtMatmul"));
+}
+
+TEST_F(CudaInstance, FailedLaunchIsLocatedAndEndsTheCapture) {
+  book().failCall(1, 1);
+  EXPECT_EQ(te_rt_instance_run(instance, arguments, nullptr),
+            TE_RT_DEVICE_ERROR);
+  EXPECT_NE(std::string(te_rt_last_error())
+                .find("cublasLtMatmul: CUBLAS_STATUS_EXECUTION_FAILED"),
+            std::string::npos)
+      << te_rt_last_error();
+  // Context, begin, first product, second product.
+  book().failCall(4, 1);
+  EXPECT_EQ(te_rt_instance_run_graph(instance, arguments), TE_RT_DEVICE_ERROR);
+  ASSERT_OK(te_rt_instance_run_graph(instance, arguments));
+  EXPECT_EQ(book().executed, Strings(2, "cublasLtMatmul"));
+}
+
+TEST_F(CudaInstance, MisalignedArgumentIsTheCallersError) {
+  arguments[0] = static_cast<char *>(arguments[0]) + 2;
+  EXPECT_EQ(te_rt_instance_run(instance, arguments, nullptr),
+            TE_RT_INVALID_ARGUMENT);
+  arguments[0] = static_cast<char *>(arguments[0]) - 2;
+}
+
+} // namespace

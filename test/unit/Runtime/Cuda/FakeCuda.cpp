@@ -1,0 +1,141 @@
+//===- FakeCuda.cpp - the book behind the fake vendor libraries -----------===//
+//
+// Object lifetimes, memory, fault injection. See FakeCuda.h.
+//
+//===----------------------------------------------------------------------===//
+
+#include "FakeCuda.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace te::fake {
+
+Book &book() {
+  static Book instance;
+  return instance;
+}
+
+Object *&currentContext() {
+  static thread_local Object *current = nullptr;
+  return current;
+}
+
+void Book::reset() {
+  for (const auto &[pointer, bytes] : memory)
+    std::free(const_cast<void *>(pointer));
+  *this = Book();
+  currentContext() = nullptr;
+}
+
+void Book::failCall(int index, int errorVariant) {
+  callsUntilFailure = index;
+  variant = errorVariant;
+}
+
+std::vector<std::string> Book::leaks() const {
+  std::vector<std::string> found;
+  for (const std::unique_ptr<Object> &object : objects)
+    if (object->alive)
+      found.push_back(kindName(object->kind));
+  for (const auto &[pointer, bytes] : memory)
+    found.push_back(std::to_string(bytes) + " bytes of memory");
+  return found;
+}
+
+int Book::count(const std::string &name) const {
+  return static_cast<int>(std::count(calls.begin(), calls.end(), name));
+}
+
+bool Book::enter(const char *name, bool needsContext) {
+  calls.push_back(name);
+  if (needsContext && (!currentContext() || !currentContext()->alive))
+    violation(std::string(name) + " without a current context");
+  if (callsUntilFailure < 0 || callsUntilFailure-- > 0)
+    return false;
+  failedCall = name;
+  return true;
+}
+
+std::string Book::kindName(Kind kind) const {
+  static const char *const names[] = {
+      "context",     "stream",        "event",      "module",
+      "function",    "graph",         "graph exec", "cublasLt handle",
+      "matmul desc", "matrix layout", "preference"};
+  return names[static_cast<int>(kind)];
+}
+
+Object *Book::create(Kind kind) {
+  objects.push_back(std::make_unique<Object>());
+  objects.back()->kind = kind;
+  return objects.back().get();
+}
+
+Object *Book::use(const void *handle, Kind kind, const char *call) {
+  for (const std::unique_ptr<Object> &object : objects) {
+    if (object.get() != handle || object->kind != kind)
+      continue;
+    if (object->alive)
+      return object.get();
+    violation(std::string(call) + " on a dead " + kindName(kind));
+    return nullptr;
+  }
+  violation(std::string(call) + " on something that is no " + kindName(kind));
+  return nullptr;
+}
+
+void Book::destroy(const void *handle, Kind kind, const char *call) {
+  Object *object = use(handle, kind, call);
+  if (!object)
+    return;
+  object->alive = false;
+  if (object->capturing)
+    violation(std::string(call) + " on a capturing stream");
+  if (kind == Kind::module)
+    for (const std::unique_ptr<Object> &other : objects)
+      if (other->parent == object)
+        other->alive = false;
+  if (kind == Kind::context)
+    for (const std::string &leak : leaks())
+      violation(leak + " outlives the context");
+}
+
+void *Book::allocate(size_t bytes) {
+  void *pointer = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  memory[pointer] = bytes;
+  return pointer;
+}
+
+void Book::release(void *pointer, const char *call) {
+  if (memory.erase(pointer) == 0)
+    return violation(std::string(call) + " on something not allocated");
+  std::free(pointer);
+}
+
+bool Book::touch(const void *pointer, size_t bytes, const char *call) {
+  auto next = memory.upper_bound(pointer);
+  if (next != memory.begin()) {
+    const auto &[start, size] = *std::prev(next);
+    const size_t offset =
+        static_cast<const char *>(pointer) - static_cast<const char *>(start);
+    if (offset <= size && bytes <= size - offset)
+      return true;
+  }
+  violation(std::string(call) + " outside live memory");
+  return false;
+}
+
+void Book::enqueue(Object *stream, const std::string &work) {
+  if (stream->capturing)
+    stream->work.push_back(work);
+  else
+    executed.push_back(work);
+}
+
+bool Book::anyCapture() const {
+  return std::any_of(
+      objects.begin(), objects.end(),
+      [](const std::unique_ptr<Object> &object) { return object->capturing; });
+}
+
+} // namespace te::fake

@@ -1,0 +1,140 @@
+//===- FakeCuda.h - a driver and cuBLASLt that only keep books ------------===//
+//
+// Two shared libraries stand in for libcuda.so.1 and libcublasLt.so.13. They
+// define every row of DriverSymbols.inc and CublasLtSymbols.inc, compute
+// nothing, and write down what they are asked. Both, and the test, share the
+// book below.
+//
+// The book notes a violation whenever the real libraries would misbehave: a
+// handle used after its end or ended twice, a handle that outlives the context,
+// a call without the current context, memory outside live allocations, a
+// synchronising call during a capture.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_UNITTEST_RUNTIME_CUDA_FAKECUDA_H
+#define TE_UNITTEST_RUNTIME_CUDA_FAKECUDA_H
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace te::fake {
+
+enum class Kind {
+  context,
+  stream,
+  event,
+  module,
+  function,
+  graph,
+  graphExec,
+  cublasHandle,
+  matmulDesc,
+  matrixLayout,
+  preference,
+};
+
+/// What a handle points to. Kept after its end, so that later uses are seen.
+struct Object {
+  Kind kind;
+  bool alive = true;
+  /// The kernel of a function.
+  std::string name;
+  /// The module of a function.
+  Object *parent = nullptr;
+  /// Of a capturing stream, a graph and an executable graph.
+  std::vector<std::string> work;
+  bool capturing = false;
+  /// Attributes of a descriptor or layout, by number.
+  std::map<int, std::vector<unsigned char>> attributes;
+  /// Of a layout, and the leading dimension.
+  int64_t rows = 0, cols = 0, leading = 0;
+  int type = -1;
+};
+
+/// How the faked machine is. Tests change it before they use it.
+struct Machine {
+  int deviceCount = 1;
+  int computeMajor = 9;
+  int driverVersion = 13000;
+  /// Algorithms each heuristic query finds (at most as many as asked for).
+  int algorithms = 1;
+  /// What cublasLtMatmulAlgoCheck says of any algorithm.
+  bool algorithmsFit = true;
+  /// Milliseconds of an algorithm, by the number its query gave it; 1 for
+  /// others.
+  std::map<int, float> algorithmTimes;
+};
+
+class Book {
+public:
+  Machine machine;
+  /// Names of all calls, in order.
+  std::vector<std::string> calls;
+  /// What the device did: kernel names, "cublasLtMatmul", in order.
+  std::vector<std::string> executed;
+  /// Numbers of the algorithms of all products, in order.
+  std::vector<int> usedAlgorithms;
+  std::vector<std::string> violations;
+
+  /// Forgets everything and frees what was never freed.
+  void reset();
+
+  /// The `index`-th call from now on (0 is the next) fails with the
+  /// `variant`-th of a few error codes. A function that releases still
+  /// releases: the real ones may report earlier errors.
+  void failCall(int index, int variant);
+  /// Name of the call that was made to fail; "" when it was not reached.
+  std::string failedCall;
+
+  /// Handles and memory that are still alive, one line each.
+  std::vector<std::string> leaks() const;
+
+  int count(const std::string &name) const;
+
+  //===--- used by the fake libraries
+  //---------------------------------------===//
+
+  /// Notes a call; true when it must fail.
+  bool enter(const char *name, bool needsContext);
+  int errorVariant() const { return variant; }
+  Object *create(Kind kind);
+  /// Null, and a violation, unless `handle` is a live object of `kind`.
+  Object *use(const void *handle, Kind kind, const char *call);
+  void destroy(const void *handle, Kind kind, const char *call);
+  void violation(const std::string &text) { violations.push_back(text); }
+  void *allocate(size_t bytes);
+  void release(void *pointer, const char *call);
+  /// Whether [pointer, pointer + bytes) is live memory; else a violation.
+  bool touch(const void *pointer, size_t bytes, const char *call);
+  /// Runs `work` on `stream`, or adds it to the stream's capture.
+  void enqueue(Object *stream, const std::string &work);
+  bool anyCapture() const;
+  std::string kindName(Kind kind) const;
+
+  /// The context, while a share of it is held.
+  Object *context = nullptr;
+  int contextShares = 0;
+  /// Milliseconds of simulated device time.
+  float clock = 0;
+
+private:
+  std::vector<std::unique_ptr<Object>> objects;
+  std::map<const void *, size_t> memory;
+  int callsUntilFailure = -1;
+  int variant = 0;
+};
+
+/// The one book of this process.
+Book &book();
+
+/// The current context of the calling thread.
+Object *&currentContext();
+
+} // namespace te::fake
+
+#endif // TE_UNITTEST_RUNTIME_CUDA_FAKECUDA_H

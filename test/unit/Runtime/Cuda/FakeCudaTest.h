@@ -1,0 +1,71 @@
+//===- FakeCudaTest.h - fixture of tests on the fake vendor libraries -----===//
+//
+// Every test starts with an empty book and an empty cache folder, and ends with
+// a look at the book: nothing violated, nothing left alive.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_UNITTEST_RUNTIME_CUDA_FAKECUDATEST_H
+#define TE_UNITTEST_RUNTIME_CUDA_FAKECUDATEST_H
+
+#include "Cuda/CudaBackend.h"
+#include "Runtime/Cuda/FakeCuda.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace te::fake {
+
+class FakeCudaTest : public testing::Test {
+protected:
+  void SetUp() override {
+    book().reset();
+    std::string pattern = testing::TempDir() + "te-cuda-XXXXXX";
+    cacheFolder = mkdtemp(pattern.data());
+    setenv("XDG_CACHE_HOME", cacheFolder.c_str(), 1);
+  }
+
+  void TearDown() override {
+    EXPECT_EQ(book().violations, std::vector<std::string>());
+    EXPECT_EQ(book().leaks(), std::vector<std::string>());
+    book().reset();
+    std::filesystem::remove_all(cacheFolder);
+  }
+
+  static rt::cuda::LibraryPaths fakePaths() {
+    return {{TE_FAKE_CUDA_DIR "/libcuda.so.1"},
+            {TE_FAKE_CUDA_DIR "/libcublasLt.so.13"}};
+  }
+
+  static rt::Status create(std::unique_ptr<rt::Backend> *backend) {
+    return rt::cuda::createBackend(fakePaths(), backend);
+  }
+
+  std::filesystem::path cacheFolder;
+};
+
+#define EXPECT_STATUS_OK(expression)                                           \
+  do {                                                                         \
+    const ::te::rt::Status status_ = (expression);                             \
+    EXPECT_EQ(status_.code, TE_RT_OK) << status_.message;                      \
+  } while (false)
+#define ASSERT_STATUS_OK(expression)                                           \
+  do {                                                                         \
+    const ::te::rt::Status status_ = (expression);                             \
+    ASSERT_EQ(status_.code, TE_RT_OK) << status_.message;                      \
+  } while (false)
+
+/// The code is `expected` and the message contains `text`.
+#define EXPECT_STATUS(expression, expected, text)                              \
+  do {                                                                         \
+    const ::te::rt::Status status_ = (expression);                             \
+    EXPECT_EQ(status_.code, expected);                                         \
+    EXPECT_NE(status_.message.find(text), std::string::npos)                   \
+        << status_.message;                                                    \
+  } while (false)
+
+} // namespace te::fake
+
+#endif // TE_UNITTEST_RUNTIME_CUDA_FAKECUDATEST_H

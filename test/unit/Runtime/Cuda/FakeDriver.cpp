@@ -1,0 +1,439 @@
+//===- FakeDriver.cpp - libcuda.so.1 for tests ----------------------------===//
+//
+// Every entry point of DriverSymbols.inc. Memory is host memory; copies and
+// fills happen at once, kernels not at all.
+//
+//===----------------------------------------------------------------------===//
+
+#include "FakeCuda.h"
+
+#include <cuda.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+using namespace te::fake;
+
+namespace {
+
+CUresult injectedError() {
+  static const CUresult codes[] = {CUDA_ERROR_OUT_OF_MEMORY,
+                                   CUDA_ERROR_ILLEGAL_ADDRESS,
+                                   CUDA_ERROR_NOT_SUPPORTED};
+  return codes[book().errorVariant()];
+}
+
+template <typename Handle> Handle handleOf(Object *object) {
+  return reinterpret_cast<Handle>(object);
+}
+
+void *hostPointer(CUdeviceptr pointer) {
+  return reinterpret_cast<void *>(pointer);
+}
+
+/// Looks up the stream of a call that may be captured.
+Object *enqueuingStream(CUstream stream, const char *call) {
+  return book().use(stream, Kind::stream, call);
+}
+
+void refuseInCapture(const char *call) {
+  if (book().anyCapture())
+    book().violation(std::string(call) + " during a capture");
+}
+
+} // namespace
+
+#define ENTER(name)                                                            \
+  if (book().enter(#name, true))                                               \
+  return injectedError()
+#define ENTER_WITHOUT_CONTEXT(name)                                            \
+  if (book().enter(#name, false))                                              \
+  return injectedError()
+/// For functions that release: `failed` is returned after the release.
+#define ENTER_RELEASE(name)                                                    \
+  const CUresult failed =                                                      \
+      book().enter(#name, true) ? injectedError() : CUDA_SUCCESS
+
+//===----------------------------------------------------------------------===//
+// Errors, devices, contexts
+//===----------------------------------------------------------------------===//
+
+// Not counted as calls: they are made about failures.
+CUresult CUDAAPI cuGetErrorName(CUresult error, const char **text) {
+  switch (error) {
+  case CUDA_ERROR_OUT_OF_MEMORY:
+    *text = "CUDA_ERROR_OUT_OF_MEMORY";
+    return CUDA_SUCCESS;
+  case CUDA_ERROR_ILLEGAL_ADDRESS:
+    *text = "CUDA_ERROR_ILLEGAL_ADDRESS";
+    return CUDA_SUCCESS;
+  default:
+    *text = nullptr;
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult CUDAAPI cuGetErrorString(CUresult, const char **text) {
+  *text = "a text of the driver";
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuInit(unsigned) {
+  ENTER_WITHOUT_CONTEXT(cuInit);
+  return book().machine.deviceCount < 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDriverGetVersion(int *version) {
+  ENTER_WITHOUT_CONTEXT(cuDriverGetVersion);
+  *version = book().machine.driverVersion;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetCount(int *count) {
+  ENTER_WITHOUT_CONTEXT(cuDeviceGetCount);
+  *count = book().machine.deviceCount;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal) {
+  ENTER_WITHOUT_CONTEXT(cuDeviceGet);
+  *device = ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetName(char *name, int size, CUdevice) {
+  ENTER_WITHOUT_CONTEXT(cuDeviceGetName);
+  std::snprintf(name, static_cast<size_t>(size), "Fake GPU");
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
+                                      CUdevice) {
+  ENTER_WITHOUT_CONTEXT(cuDeviceGetAttribute);
+  switch (attribute) {
+  case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+    *value = book().machine.computeMajor;
+    break;
+  case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+    *value = 132;
+    break;
+  case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+    *value = 50 << 20;
+    break;
+  default:
+    *value = 0;
+    break;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice) {
+  ENTER_WITHOUT_CONTEXT(cuDevicePrimaryCtxRetain);
+  if (book().contextShares++ == 0)
+    book().context = book().create(Kind::context);
+  *context = handleOf<CUcontext>(book().context);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice) {
+  const bool failed = book().enter("cuDevicePrimaryCtxRelease", false);
+  if (book().contextShares == 0)
+    book().violation("cuDevicePrimaryCtxRelease without a share");
+  else if (--book().contextShares == 0)
+    book().destroy(book().context, Kind::context, "cuDevicePrimaryCtxRelease");
+  return failed ? injectedError() : CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxSetCurrent(CUcontext context) {
+  ENTER_WITHOUT_CONTEXT(cuCtxSetCurrent);
+  currentContext() = book().use(context, Kind::context, "cuCtxSetCurrent");
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxGetCurrent(CUcontext *context) {
+  ENTER_WITHOUT_CONTEXT(cuCtxGetCurrent);
+  Object *current = currentContext();
+  *context = handleOf<CUcontext>(current && current->alive ? current : nullptr);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxGetDevice(CUdevice *device) {
+  ENTER(cuCtxGetDevice);
+  *device = 0;
+  return CUDA_SUCCESS;
+}
+
+//===----------------------------------------------------------------------===//
+// Streams, events, graphs
+//===----------------------------------------------------------------------===//
+
+CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned) {
+  ENTER(cuStreamCreate);
+  *stream = handleOf<CUstream>(book().create(Kind::stream));
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamDestroy(CUstream stream) {
+  ENTER_RELEASE(cuStreamDestroy);
+  book().destroy(stream, Kind::stream, "cuStreamDestroy");
+  return failed;
+}
+
+CUresult CUDAAPI cuStreamSynchronize(CUstream stream) {
+  ENTER(cuStreamSynchronize);
+  refuseInCapture("cuStreamSynchronize");
+  book().use(stream, Kind::stream, "cuStreamSynchronize");
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamBeginCapture(CUstream stream,
+                                      CUstreamCaptureMode mode) {
+  ENTER(cuStreamBeginCapture);
+  if (mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+    book().violation("cuStreamBeginCapture in another than thread-local mode");
+  Object *object = book().use(stream, Kind::stream, "cuStreamBeginCapture");
+  if (!object || object->capturing)
+    return CUDA_ERROR_ILLEGAL_STATE;
+  object->capturing = true;
+  object->work.clear();
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+  ENTER_RELEASE(cuStreamEndCapture);
+  Object *object = book().use(stream, Kind::stream, "cuStreamEndCapture");
+  if (!object || !object->capturing) {
+    book().violation("cuStreamEndCapture on a stream that does not capture");
+    return CUDA_ERROR_ILLEGAL_STATE;
+  }
+  object->capturing = false;
+  *graph = nullptr;
+  if (failed != CUDA_SUCCESS)
+    return failed;
+  Object *captured = book().create(Kind::graph);
+  captured->work = std::move(object->work);
+  *graph = handleOf<CUgraph>(captured);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphInstantiate(CUgraphExec *executable, CUgraph graph,
+                                    unsigned long long) {
+  ENTER(cuGraphInstantiate);
+  Object *source = book().use(graph, Kind::graph, "cuGraphInstantiate");
+  if (!source)
+    return CUDA_ERROR_INVALID_VALUE;
+  Object *object = book().create(Kind::graphExec);
+  object->work = source->work;
+  *executable = handleOf<CUgraphExec>(object);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphLaunch(CUgraphExec executable, CUstream stream) {
+  ENTER(cuGraphLaunch);
+  Object *object = book().use(executable, Kind::graphExec, "cuGraphLaunch");
+  Object *on = enqueuingStream(stream, "cuGraphLaunch");
+  if (!object || !on)
+    return CUDA_ERROR_INVALID_HANDLE;
+  for (const std::string &work : object->work)
+    book().enqueue(on, work);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphDestroy(CUgraph graph) {
+  ENTER_RELEASE(cuGraphDestroy);
+  book().destroy(graph, Kind::graph, "cuGraphDestroy");
+  return failed;
+}
+
+CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec executable) {
+  ENTER_RELEASE(cuGraphExecDestroy);
+  book().destroy(executable, Kind::graphExec, "cuGraphExecDestroy");
+  return failed;
+}
+
+CUresult CUDAAPI cuEventCreate(CUevent *event, unsigned) {
+  ENTER(cuEventCreate);
+  *event = handleOf<CUevent>(book().create(Kind::event));
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuEventDestroy(CUevent event) {
+  ENTER_RELEASE(cuEventDestroy);
+  book().destroy(event, Kind::event, "cuEventDestroy");
+  return failed;
+}
+
+// An event keeps its time as an attribute.
+CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) {
+  ENTER(cuEventRecord);
+  Object *object = book().use(event, Kind::event, "cuEventRecord");
+  if (!object || !book().use(stream, Kind::stream, "cuEventRecord"))
+    return CUDA_ERROR_INVALID_HANDLE;
+  object->attributes[0].resize(sizeof(float));
+  std::memcpy(object->attributes[0].data(), &book().clock, sizeof(float));
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuEventSynchronize(CUevent event) {
+  ENTER(cuEventSynchronize);
+  refuseInCapture("cuEventSynchronize");
+  book().use(event, Kind::event, "cuEventSynchronize");
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuEventElapsedTime(float *milliseconds, CUevent begin,
+                                    CUevent end) {
+  ENTER(cuEventElapsedTime);
+  float times[2];
+  int i = 0;
+  for (CUevent event : {begin, end}) {
+    Object *object = book().use(event, Kind::event, "cuEventElapsedTime");
+    if (!object || object->attributes[0].empty())
+      return CUDA_ERROR_INVALID_HANDLE;
+    std::memcpy(&times[i++], object->attributes[0].data(), sizeof(float));
+  }
+  *milliseconds = times[1] - times[0];
+  return CUDA_SUCCESS;
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+CUresult CUDAAPI cuMemAlloc(CUdeviceptr *pointer, size_t bytes) {
+  ENTER(cuMemAlloc);
+  refuseInCapture("cuMemAlloc");
+  if (bytes == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  *pointer = reinterpret_cast<CUdeviceptr>(book().allocate(bytes));
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemFree(CUdeviceptr pointer) {
+  ENTER_RELEASE(cuMemFree);
+  refuseInCapture("cuMemFree");
+  book().release(hostPointer(pointer), "cuMemFree");
+  return failed;
+}
+
+CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void *from,
+                                   size_t bytes, CUstream stream) {
+  ENTER(cuMemcpyHtoDAsync);
+  Object *on = enqueuingStream(stream, "cuMemcpyHtoDAsync");
+  if (!on || !book().touch(hostPointer(to), bytes, "cuMemcpyHtoDAsync"))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (on->capturing)
+    book().violation("cuMemcpyHtoDAsync of host memory during a capture");
+  std::memcpy(hostPointer(to), from, bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes,
+                                   CUstream stream) {
+  ENTER(cuMemcpyDtoHAsync);
+  Object *on = enqueuingStream(stream, "cuMemcpyDtoHAsync");
+  if (!on || !book().touch(hostPointer(from), bytes, "cuMemcpyDtoHAsync"))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (on->capturing)
+    book().violation("cuMemcpyDtoHAsync to host memory during a capture");
+  std::memcpy(to, hostPointer(from), bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from,
+                                   size_t bytes, CUstream stream) {
+  ENTER(cuMemcpyDtoDAsync);
+  Object *on = enqueuingStream(stream, "cuMemcpyDtoDAsync");
+  if (!on || !book().touch(hostPointer(to), bytes, "cuMemcpyDtoDAsync") ||
+      !book().touch(hostPointer(from), bytes, "cuMemcpyDtoDAsync"))
+    return CUDA_ERROR_INVALID_VALUE;
+  book().enqueue(on, "cuMemcpyDtoDAsync");
+  if (!on->capturing)
+    std::memmove(hostPointer(to), hostPointer(from), bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr to, unsigned char value,
+                                 size_t bytes, CUstream stream) {
+  ENTER(cuMemsetD8Async);
+  Object *on = enqueuingStream(stream, "cuMemsetD8Async");
+  if (!on || !book().touch(hostPointer(to), bytes, "cuMemsetD8Async"))
+    return CUDA_ERROR_INVALID_VALUE;
+  book().enqueue(on, "cuMemsetD8Async");
+  if (!on->capturing)
+    std::memset(hostPointer(to), value, bytes);
+  return CUDA_SUCCESS;
+}
+
+//===----------------------------------------------------------------------===//
+// Modules and kernels
+//===----------------------------------------------------------------------===//
+
+CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image) {
+  ENTER(cuModuleLoadData);
+  if (!image)
+    return CUDA_ERROR_INVALID_IMAGE;
+  *module = handleOf<CUmodule>(book().create(Kind::module));
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuModuleUnload(CUmodule module) {
+  ENTER_RELEASE(cuModuleUnload);
+  book().destroy(module, Kind::module, "cuModuleUnload");
+  return failed;
+}
+
+// Every module has every kernel, unless its name says otherwise.
+CUresult CUDAAPI cuModuleGetFunction(CUfunction *function, CUmodule module,
+                                     const char *name) {
+  ENTER(cuModuleGetFunction);
+  Object *parent = book().use(module, Kind::module, "cuModuleGetFunction");
+  if (!parent || std::strstr(name, "missing"))
+    return CUDA_ERROR_NOT_FOUND;
+  Object *object = book().create(Kind::function);
+  object->parent = parent;
+  object->name = name;
+  *function = handleOf<CUfunction>(object);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuFuncSetAttribute(CUfunction function, CUfunction_attribute,
+                                    int value) {
+  ENTER(cuFuncSetAttribute);
+  book().use(function, Kind::function, "cuFuncSetAttribute");
+  return value > 227 * 1024 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned gridX,
+                                unsigned gridY, unsigned gridZ, unsigned blockX,
+                                unsigned blockY, unsigned blockZ, unsigned,
+                                CUstream stream, void **, void **) {
+  ENTER(cuLaunchKernel);
+  Object *object = book().use(function, Kind::function, "cuLaunchKernel");
+  Object *on = enqueuingStream(stream, "cuLaunchKernel");
+  if (!object || !on)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (gridX * gridY * gridZ == 0 || blockX * blockY * blockZ == 0 ||
+      blockX * blockY * blockZ > 1024)
+    return CUDA_ERROR_INVALID_VALUE;
+  book().enqueue(on, object->name);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuTensorMapEncodeTiled(
+    CUtensorMap *map, CUtensorMapDataType, cuuint32_t, void *,
+    const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
+    const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+    CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  ENTER_WITHOUT_CONTEXT(cuTensorMapEncodeTiled);
+  std::memset(map, 0, sizeof(*map));
+  return CUDA_SUCCESS;
+}
+
+// A row without a definition above does not link.
+extern "C" const void *const teFakeDriverTable[] = {
+#define TE_CUDA_SYMBOL(name, versioned) reinterpret_cast<const void *>(&name),
+#include "Cuda/DriverSymbols.inc"
+#undef TE_CUDA_SYMBOL
+};
