@@ -51,7 +51,7 @@ if ! .venv/bin/python -c 'import numpy, matplotlib' 2>/dev/null; then
   echo "setup: making .venv with numpy and matplotlib"
   # A clean interpreter: the packages of the environment around stay outside.
   python3 -m venv --clear .venv
-  .venv/bin/python -m pip install --quiet numpy matplotlib
+  .venv/bin/python -m pip install -qq numpy matplotlib
 fi
 
 # The wheel of the release the kernels were measured with; only headers are
@@ -60,7 +60,7 @@ if { ((with_cuda)) || command -v nvcc >/dev/null; } &&
    [ ! -f .deps/cublas/include/cublasLt.h ]; then
   echo "setup: fetching the headers of cuBLASLt"
   wheel=$(mktemp -d)
-  .venv/bin/python -m pip install --quiet --no-deps --no-compile \
+  .venv/bin/python -m pip install -qq --no-deps --no-compile \
     --target "$wheel" nvidia-cublas==13.1.0.3
   mkdir -p .deps/cublas
   rm -rf .deps/cublas/include
@@ -71,7 +71,7 @@ if ((with_cuda)) && ! command -v nvcc >/dev/null &&
    [ ! -x .deps/cuda/bin/nvcc ]; then
   echo "setup: fetching CUDA's compiler"
   wheel=$(mktemp -d)
-  .venv/bin/python -m pip install --quiet --no-deps --no-compile \
+  .venv/bin/python -m pip install -qq --no-deps --no-compile \
     --target "$wheel" nvidia-cuda-nvcc==13.0.* nvidia-cuda-crt==13.0.* \
     nvidia-nvvm==13.0.* nvidia-cuda-runtime==13.0.* nvidia-cuda-cccl==13.0.*
   mkdir -p .deps

@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""Trains the byte-level language model of train.mlir under every recipe.
+
+The model, its backward and its optimizer are in train.mlir; this file only
+makes arrays and runs `te-run`. The text is read as bytes. One .npz file holds
+the initial parameters, a batch for every step and the learning rates, and
+every run reads the same one, so the curves differ by precision alone.
+
+Writes results.json and loss.png into --output and prints a table. Ends with 1
+if a run fails or its loss does not fall.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+
+# The sizes of train.mlir.
+TOKENS, CONTEXT, EMBEDDING, HIDDEN, FFN, VOCABULARY = 256, 8, 32, 256, 256, 256
+
+RUNS = [("high_precision", "none")] + [
+    (recipe, override)
+    for recipe in ("float8_current_scaling", "float8_block_scaling")
+    for override in ("none", "high_precision", "dequantized")
+]
+
+
+def initial_state(rng):
+    """Parameters and zero AdamW moments, by te.name."""
+
+    def matrix(rows, cols, scale=1.0):
+        return rng.normal(0.0, scale / math.sqrt(cols), (rows, cols))
+
+    parameters = {
+        "embedding": rng.normal(0.0, 1.0, (VOCABULARY, EMBEDDING)),
+        "w_in": matrix(HIDDEN, CONTEXT * EMBEDDING),
+        "gamma_out": np.ones(HIDDEN),
+        "w_out": matrix(VOCABULARY, HIDDEN, 0.5),
+    }
+    for block in ("block0", "block1"):
+        parameters[f"{block}.gamma"] = np.ones(HIDDEN)
+        parameters[f"{block}.w_up"] = matrix(2 * FFN, HIDDEN)
+        parameters[f"{block}.w_down"] = matrix(HIDDEN, FFN)
+    state = {}
+    for name, value in parameters.items():
+        state[name] = value.astype(np.float32)
+        state[f"{name}.m"] = np.zeros(value.shape, np.float32)
+        state[f"{name}.v"] = np.zeros(value.shape, np.float32)
+    return state
+
+
+def batches(text, steps, rng):
+    """For every step, TOKENS random positions: the CONTEXT bytes before each
+    and the byte there."""
+    positions = rng.integers(CONTEXT, len(text), (steps, TOKENS))
+    offsets = np.arange(-CONTEXT, 0)
+    context = text[positions[..., None] + offsets].reshape(steps, -1)
+    return context.astype(np.int32), text[positions].astype(np.int32)
+
+
+def learning_rates(steps, peak):
+    """Linear warm-up over a tenth of the steps, then a cosine to a tenth."""
+    step = np.arange(1, steps + 1)
+    warmup = max(1, steps // 10)
+    progress = np.clip((step - warmup) / max(1, steps - warmup), 0.0, 1.0)
+    cosine = 0.55 + 0.45 * np.cos(math.pi * progress)
+    return (peak * np.minimum(step / warmup, cosine)).astype(np.float32)
+
+
+def find_te_run():
+    beside = [ROOT / "build" / preset / "bin" / "te-run" for preset in ("dev", "release")]
+    beside += [parent / "bin" / "te-run" for parent in (HERE.parent, ROOT, ROOT.parent, ROOT.parent.parent)]
+    for candidate in beside:
+        if candidate.exists():
+            return str(candidate)
+    found = shutil.which("te-run")
+    if not found:
+        sys.exit("train.py: te-run is neither built nor on the PATH; give it with --te-run")
+    return found
+
+
+class Progress:
+    """One line that is rewritten on a terminal, a line every few seconds elsewhere."""
+
+    def __init__(self):
+        self.terminal = sys.stdout.isatty()
+        self.shown = 0.0
+
+    def show(self, text):
+        if self.terminal:
+            print(f"\r\033[K{text}", end="", flush=True)
+        elif time.monotonic() - self.shown > 5.0:
+            print(text, flush=True)
+            self.shown = time.monotonic()
+
+    def end(self, text):
+        print(f"\r\033[K{text}" if self.terminal else text, flush=True)
+
+
+def train(options, recipe, override, arrays, label, progress):
+    """Runs te-run once; returns its row of the results."""
+    outputs = options.output / f"{recipe}-{override}.npz"
+    summary = options.output / f"{recipe}-{override}.json"
+    command = [
+        options.te_run, str(HERE / "train.mlir"), "--entry=train_step",
+        f"--pipeline=recipe={recipe} backward-override={override}",
+        f"--backend={options.backend}", f"--steps={options.steps}",
+        f"--inputs={arrays}", f"--outputs={outputs}", f"--summary={summary}",
+    ] + (["--graph"] if options.graph else [])
+    lines = []
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stderr:
+            lines.append(line.rstrip())
+            if line.startswith("step "):
+                progress.show(f"{label}: {lines[-1]}")
+    if process.returncode != 0:
+        progress.end(f"{label}: te-run ended with {process.returncode}")
+        sys.exit("\n".join(line for line in lines if not line.startswith("step ")))
+
+    with np.load(outputs) as results:
+        losses = results["loss.steps"].astype(float)
+    outputs.unlink()
+    row = {"recipe": recipe, "override": override, **json.loads(summary.read_text())}
+    summary.unlink()
+    tail = max(1, options.steps // 10)
+    row.update(loss_start=losses[0], loss_end=float(losses[-tail:].mean()), losses=losses.tolist())
+    progress.end(f"{label}: loss {row['loss_start']:.3f} -> {row['loss_end']:.3f}")
+    return row
+
+
+def print_table(rows):
+    header = ("recipe", "backward override", "loss start", "loss end", "ms/step", "planned bytes", "backend")
+    table = [header] + [
+        (row["recipe"], row["override"], f"{row['loss_start']:.4f}", f"{row['loss_end']:.4f}",
+         f"{row['ms_per_step']:.3g}", f"{row['arena_bytes']:,}", row["backend"])
+        for row in rows
+    ]
+    widths = [max(len(line[i]) for line in table) for i in range(len(header))]
+    for i, line in enumerate(table):
+        cells = [cell.ljust(width) if column in (0, 1, 6) else cell.rjust(width)
+                 for column, (cell, width) in enumerate(zip(line, widths))]
+        print("  ".join(cells).rstrip())
+        if i == 0:
+            print("  ".join("-" * width for width in widths))
+
+
+def plot(rows, entropy, path):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    colours = {"high_precision": "black", "float8_current_scaling": "tab:blue",
+               "float8_block_scaling": "tab:orange"}
+    styles = {"none": "-", "high_precision": "--", "dequantized": ":"}
+    figure, axes = plt.subplots(figsize=(9, 5.5))
+    for row in rows:
+        losses = np.array(row["losses"])
+        width = min(5, len(losses))
+        mean = np.convolve(losses, np.ones(width) / width, "valid")
+        axes.plot(np.arange(width, len(losses) + 1), mean, color=colours[row["recipe"]],
+                  linestyle=styles[row["override"]], linewidth=1.4,
+                  label=f"{row['recipe']}, {row['override']}")
+    axes.axhline(entropy, color="grey", linewidth=0.8)
+    axes.annotate("byte frequencies alone", (axes.get_xlim()[1], entropy), xytext=(-4, 3),
+                  textcoords="offset points", ha="right", color="grey", fontsize=8)
+    axes.set_xlabel("step")
+    axes.set_ylabel("loss (nats per byte, mean of 5 steps)")
+    axes.set_title(f"Byte-level language model, every recipe and backward override ({rows[0]['backend']})")
+    axes.legend(title="recipe, backward override", fontsize=8)
+    axes.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path, dpi=130)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--te-run", help="the te-run to use (default: build/dev, build/release, PATH)")
+    parser.add_argument("--backend", default="auto", choices=("auto", "reference", "cuda"))
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--lr", type=float, default=3e-3, help="peak learning rate")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--graph", action="store_true", help="capture the step and replay it")
+    parser.add_argument("--recipe", help="only this recipe")
+    parser.add_argument("--text", type=pathlib.Path, default=HERE / "text.txt")
+    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "byte_lm")
+    options = parser.parse_args()
+    options.te_run = options.te_run or find_te_run()
+    if options.steps < 1:
+        parser.error(f"expected --steps to be positive, but got {options.steps}")
+    runs = [run for run in RUNS if options.recipe in (None, run[0])]
+    if not runs:
+        parser.error(f"expected --recipe to be one of {', '.join(sorted({r for r, _ in RUNS}))}, "
+                     f"but got '{options.recipe}'")
+
+    text = np.frombuffer(options.text.read_bytes(), np.uint8)
+    if len(text) <= CONTEXT:
+        parser.error(f"expected more than {CONTEXT} bytes of text, but got {len(text)}")
+    frequencies = np.bincount(text, minlength=VOCABULARY) / len(text)
+    frequencies = frequencies[frequencies > 0]
+    entropy = float(-(frequencies * np.log(frequencies)).sum())
+
+    options.output.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(options.seed)
+    state = initial_state(rng)
+    context, targets = batches(text, options.steps, rng)
+    arrays = options.output / "inputs.npz"
+    np.savez(arrays, **state, **{
+        "context.steps": context,
+        "targets.steps": targets,
+        "lr.steps": learning_rates(options.steps, options.lr),
+        "step.steps": np.arange(1, options.steps + 1, dtype=np.float32),
+    })
+    parameters = sum(v.size for name, v in state.items() if not name.endswith((".m", ".v")))
+    print(f"{len(text):,} bytes of text, {parameters:,} parameters, {len(runs)} runs of {options.steps} steps")
+
+    progress = Progress()
+    rows = []
+    for i, (recipe, override) in enumerate(runs):
+        label = f"[{i + 1}/{len(runs)}] {recipe}, backward {override}"
+        rows.append(train(options, recipe, override, arrays, label, progress))
+    arrays.unlink()
+
+    print()
+    print_table(rows)
+    print(f"\nThe frequencies of the bytes alone give {entropy:.4f} nats. Device: {rows[0]['device']}")
+    (options.output / "results.json").write_text(json.dumps({"entropy": entropy, "runs": rows}, indent=1) + "\n")
+    plot(rows, entropy, options.output / "loss.png")
+    print(f"Wrote {options.output / 'loss.png'} and results.json beside it.")
+    stuck = [row for row in rows if not row["loss_end"] < row["loss_start"]]
+    if stuck:
+        sys.exit("train.py: the loss did not fall under "
+                 + ", ".join(f"{row['recipe']}/{row['override']}" for row in stuck))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs every test: the dev preset's, then
+# the runtime's under AddressSanitizer and UndefinedBehaviorSanitizer.
+#   scripts/test.sh [ctest options]      e.g. -L runtime, -R Conformance
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/setup.sh
+for preset in dev asan; do
+  echo "== $preset: build"
+  scripts/configure.sh "$preset"
+  cmake --build --preset "$preset"
+done
+# Both are run even if the first fails: one run shows everything.
+status=0
+for preset in asan dev; do
+  echo "== $preset: test"
+  ctest --preset "$preset" "$@" || status=1
+done
+exit $status
