@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Files of the repository are small, clean and of no particular machine.
+
+No source above 1000 lines, no file above 256 kB, a header line in C++ sources,
+no tabs or trailing blanks there, no merge leftovers, and nothing that names a
+machine's own paths or a package registry.
+"""
+
+import re
+import sys
+
+from lint import ROOT, finish, read, tracked
+
+SOURCES = (".cpp", ".h", ".cu", ".cuh", ".inc", ".td", ".py", ".sh", ".mlir", ".cmake", ".txt")
+# Spelled in pieces, or this file would find itself.
+PLACES = re.compile("|".join(["/ro" + "ot/", "/wo" + "rk/", "/ho" + r"me/\w", r"(?<![\w$}])/t" + r"mp/\w",
+                              "deb.deb" + "ian.org", "pypi." + "org", "files.python" + "hosted"]))
+
+problems, count = [], 0
+for path in tracked():
+    name = path.relative_to(ROOT).as_posix()
+    count += 1
+    if path.stat().st_size > 256 * 1024 and not name.startswith(("docs/results/", "docs/images/")):
+        problems.append(f"{name}: {path.stat().st_size // 1024} kB; expected at most 256")
+    if name.endswith((".orig", ".rej")):
+        problems.append(f"{name}: a leftover of a merge")
+    try:
+        text = read(path)
+    except UnicodeDecodeError:
+        continue
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
+        if place := PLACES.search(line):
+            problems.append(f"{name}:{number}: names a place of one machine or a registry: {place[0]}")
+        if re.match(r"(<<<<<<<|>>>>>>>) ", line):
+            problems.append(f"{name}:{number}: a leftover of a merge")
+    if not name.endswith(SOURCES):
+        continue
+    if len(lines) > 1001:
+        problems.append(f"{name}: {len(lines) - 1} lines; expected at most 1000")
+    if name.endswith((".cpp", ".h", ".cu", ".cuh", ".inc", ".td")):
+        file = path.name
+        if not re.match(rf"//===- {re.escape(file)} - \S.* -+===//", lines[0]):
+            problems.append(f"{name}:1: expected '//===- {file} - purpose ---===//'")
+        for number, line in enumerate(lines, 1):
+            if "\t" in line or line != line.rstrip():
+                problems.append(f"{name}:{number}: a tab or a trailing blank")
+sys.exit(finish(problems, count, "files are clean"))
