@@ -42,6 +42,24 @@ __device__ __forceinline__ float fastExp(float x) {
   return __uint_as_float(__float_as_uint(p) + (__float_as_uint(shifted) << 23));
 }
 
+/// y = math::exp(x); the general form only where an x needs it.
+template <int N>
+__device__ __forceinline__ void expOf(const float (&x)[N], float (&y)[N]) {
+  bool fast = true;
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    fast &= isFastExpArgument(x[i]);
+  if (fast) {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      y[i] = fastExp(x[i]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      y[i] = math::exp(x[i]);
+  }
+}
+
 /// 1.0f / y for y in [2^-125, 2^126).
 __device__ __forceinline__ float fastReciprocal(float y) {
   float approximate;

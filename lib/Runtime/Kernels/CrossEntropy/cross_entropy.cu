@@ -33,35 +33,35 @@ __device__ __forceinline__ float treeSum(const float *lanes) {
   return sum.total();
 }
 
-/// visit(k, value) for the elements of this thread's lanes, in order; k says
-/// which of the two. V elements lie together: lane V * thread + k for V = 2,
-/// thread + 128 k for V = 1.
+/// Elements of a row that a thread loads before it uses any.
+constexpr int kBatch = 16;
+
+/// visit(values) for the elements of this thread's two lanes, in order and by
+/// turns; past the end of the row they are -inf. V elements lie together: lane
+/// V * thread + j % 2 for V = 2, thread + 128 * (j % 2) for V = 1.
 template <typename T, int V, typename Visit>
-__device__ __forceinline__ void forRow(const T *row, int64_t vocab,
-                                       Visit visit) {
-  constexpr int kUnroll = 16 / V;
+__device__ __forceinline__ void forBatches(const T *row, int64_t vocab,
+                                           Visit visit) {
   constexpr int kStep = kLseBlock * V;
-  for (int64_t base = threadIdx.x * V; base < vocab; base += kUnroll * kStep) {
-    Run<T, V> runs[kUnroll];
+  for (int64_t base = threadIdx.x * V; base < vocab;
+       base += kBatch / V * kStep) {
+    Run<T, V> runs[kBatch / V];
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u)
+    for (int u = 0; u < kBatch / V; ++u)
       if (base + u * kStep < vocab)
         runs[u] = Run<T, V>::load(row + base + u * kStep);
+    float values[kBatch];
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u)
-      if (base + u * kStep < vocab) {
-        float values[V];
-        runs[u].unpack(values);
+    for (int u = 0; u < kBatch / V; ++u) {
+      float run[V];
+      runs[u].unpack(run);
 #pragma unroll
-        for (int k = 0; k < V; ++k)
-          visit(V == 2 ? k : u % 2, values[k]);
-      }
+      for (int k = 0; k < V; ++k)
+        values[u * V + k] =
+            base + u * kStep < vocab ? run[k] : -math::kInfinity;
+    }
+    visit(values);
   }
-}
-
-/// math::exp, by its short form where that will do.
-__device__ __forceinline__ float exp(float x) {
-  return isFastExpArgument(x) ? fastExp(x) : math::exp(x);
 }
 
 template <typename T, int V>
@@ -72,7 +72,11 @@ __device__ __forceinline__ void logSumExp(const CrossEntropyArgs &args) {
   const T *row = static_cast<const T *>(args.logits) + token * args.vocab;
 
   float max = -math::kInfinity;
-  forRow<T, V>(row, args.vocab, [&](int, float x) { max = x > max ? x : max; });
+  forBatches<T, V>(row, args.vocab, [&](const float (&x)[kBatch]) {
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j)
+      max = x[j] > max ? x[j] : max;
+  });
   lanes[threadIdx.x] = max;
   __syncthreads();
   if (threadIdx.x < 32) {
@@ -89,8 +93,16 @@ __device__ __forceinline__ void logSumExp(const CrossEntropyArgs &args) {
   max = rowMax;
 
   float sum[2] = {};
-  forRow<T, V>(row, args.vocab,
-               [&](int k, float x) { sum[k] = sum[k] + exp(x - max); });
+  forBatches<T, V>(row, args.vocab, [&](float (&x)[kBatch]) {
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j)
+      x[j] = x[j] - max;
+    expOf(x, x);
+    // Past the end, exp(-inf) adds nothing.
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j)
+      sum[j % 2] = sum[j % 2] + x[j];
+  });
 #pragma unroll
   for (int k = 0; k < 2; ++k)
     lanes[V == 2 ? 2 * threadIdx.x + k : threadIdx.x + k * kLseBlock] = sum[k];
@@ -154,10 +166,12 @@ __device__ __forceinline__ void logitGrad(const Run<T, N> &logits, int64_t v,
   float x[N];
   logits.unpack(x);
 #pragma unroll
-  for (int k = 0; k < N; ++k) {
-    const float p = exp(x[k] - lse);
-    x[k] = (v + k == target ? p - 1.0f : p) * scale;
-  }
+  for (int k = 0; k < N; ++k)
+    x[k] = x[k] - lse;
+  expOf(x, x);
+#pragma unroll
+  for (int k = 0; k < N; ++k)
+    x[k] = (v + k == target ? x[k] - 1.0f : x[k]) * scale;
   Run<T, N>::pack(x).store(to);
 }
 

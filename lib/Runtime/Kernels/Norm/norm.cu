@@ -229,7 +229,7 @@ __device__ __forceinline__ void chunkSum(const ChunkSumArgs &args) {
   if (col >= args.cols)
     return;
   float total = 0.0f;
-#pragma unroll 16
+#pragma unroll 32
   for (int64_t chunk = 0; chunk < args.chunks; ++chunk)
     total = total + args.partial[chunk * args.cols + col];
   static_cast<T *>(args.out)[col] = fromFloat<T>(total);
@@ -315,9 +315,9 @@ rmsNormBackward(const RmsNormBackwardArgs &args) {
   const unsigned block = blockIdx.x % perChunk;
   if (block < args.columnBlocks) {
     if (args.vectors)
-      sumChunk<T, GammaGradBody, kColumnsPerThread, 8>(args, chunk, block);
+      sumChunk<T, GammaGradBody, kColumnsPerThread, 16>(args, chunk, block);
     else
-      sumChunk<T, GammaGradBody, 1, 8>(args, chunk, block);
+      sumChunk<T, GammaGradBody, 1, 16>(args, chunk, block);
     return;
   }
   const int64_t row = chunk * kChunkRows +
@@ -336,6 +336,8 @@ rmsNormBackward(const RmsNormBackwardArgs &args) {
 
 using namespace te::rt::cuda;
 
+// Blocks per multiprocessor are named where ptxas would otherwise give up loads
+// in flight to save registers for more of them.
 #define TE_NORM(type, T)                                                       \
   extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
       te_rms_norm_short_##type(const __grid_constant__ RmsNormArgs args) {     \
@@ -359,11 +361,11 @@ using namespace te::rt::cuda;
           const __grid_constant__ RmsNormBackwardArgs args) {                  \
     rmsNormBackward<T, 0>(args);                                               \
   }                                                                            \
-  extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
+  extern "C" __global__ void __launch_bounds__(kNormBlock, 6)                  \
       te_bias_grad_##type(const __grid_constant__ ColumnSumArgs args) {        \
     biasGrad<T>(args);                                                         \
   }                                                                            \
-  extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
+  extern "C" __global__ void __launch_bounds__(kNormBlock, 6)                  \
       te_chunk_sum_##type(const __grid_constant__ ChunkSumArgs args) {         \
     chunkSum<T>(args);                                                         \
   }

@@ -52,15 +52,16 @@ template <typename Param, typename Grad, int N> struct AdamwBody {
 
 template <typename Param, typename Grad>
 __device__ __forceinline__ void adamw(const AdamwArgs &args) {
+  const float step = *args.step;
   AdamwBody<Param, Grad, kOptimizerRun> runs{args};
   RunStream<kOptimizerUnroll, decltype(runs)> stream(args.runs);
   stream.load(runs);
   // While the loads are under way, a warp for each loop in f64.
   __shared__ float corrections[2];
   if (threadIdx.x == 0)
-    corrections[0] = math::adamwBiasCorrection(args.beta1, *args.step);
+    corrections[0] = math::adamwBiasCorrection(args.beta1, step);
   if (threadIdx.x == 32)
-    corrections[1] = math::adamwBiasCorrection(args.beta2, *args.step);
+    corrections[1] = math::adamwBiasCorrection(args.beta2, step);
   __syncthreads();
   runs.lr = *args.lr;
   runs.correction1 = corrections[0];

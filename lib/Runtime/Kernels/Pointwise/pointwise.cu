@@ -23,19 +23,6 @@ __device__ __forceinline__ void map(const float (&a)[N], const float (&b)[N],
     out[i] = function(a[i], b[i]);
 }
 
-/// exp of a run; the general form only where a value needs it.
-template <int N>
-__device__ __forceinline__ void mapExp(const float (&a)[N], float (&out)[N]) {
-  bool fast = true;
-#pragma unroll
-  for (int i = 0; i < N; ++i)
-    fast &= isFastExpArgument(a[i]);
-  if (fast)
-    map(a, a, out, [](float x, float) { return fastExp(x); });
-  else
-    map(a, a, out, [](float x, float) { return math::exp(x); });
-}
-
 template <int N>
 __device__ __forceinline__ void evaluate(int32_t op, const float (&a)[N],
                                          const float (&b)[N], float (&out)[N]) {
@@ -58,7 +45,7 @@ __device__ __forceinline__ void evaluate(int32_t op, const float (&a)[N],
     return map(a, b, out,
                [](float x, float) { return x != x ? x : fastTanhOfNumber(x); });
   case TE_RT_EXP:
-    return mapExp(a, out);
+    return expOf(a, out);
   }
 }
 
