@@ -233,7 +233,8 @@ plan_activation_quantize_block(const CudaDevice &device,
   TileKernels kernels;
   TE_RT_RETURN_IF_FAILED(findActivationQuantize(
       device, "te_activation_quantize_", params.kind, params.type,
-      params.fp8_type, kTileSharedBytes, kernels));
+      params.fp8_type, activationSharedBytes(isGated(params.kind) ? 2 : 1),
+      kernels));
   TE_RT_RETURN_IF_FAILED(
       kernels.setGrid(params.rows, params.cols, params.cols));
   *plan = makePlan(
@@ -263,7 +264,7 @@ Status plan_activation_backward_quantize_block(
   TileKernels kernels;
   TE_RT_RETURN_IF_FAILED(findActivationQuantize(
       device, "te_activation_backward_quantize_", params.kind, params.type,
-      params.fp8_type, kBackwardSharedBytes, kernels));
+      params.fp8_type, activationSharedBytes(gated ? 2 : 1), kernels));
   // The fast form of a gated kind does both halves of dx from one block.
   const int64_t outCols = gated ? 2 * params.cols : params.cols;
   TE_RT_RETURN_IF_FAILED(kernels.setGrid(params.rows, params.cols, outCols));

@@ -64,23 +64,61 @@ template <typename T> struct BackwardElement {
   }
 };
 
-/// `tile` once more, element by element. The loop stays rolled by going through
-/// the thread's own 16 bytes of the stage.
-template <typename Element>
-__device__ __forceinline__ void recomputeTile(const Element &element,
-                                              const TilePosition &at,
-                                              int64_t col, Tile<bf16> &tile) {
-  Chunk<bf16> *slot =
-      reinterpret_cast<Chunk<bf16> *>(tileShared().stage) + threadIdx.x;
+/// The thread's own eight chunks of a tile, in shared memory from where the
+/// stage starts: chunk i is [i * kTileThreads], and a second tile follows. The
+/// inputs arrive here, all in flight together at no cost in registers, and
+/// results take their places. The stage comes into use only behind a barrier
+/// after every thread has taken its part of the first tile back.
+__device__ __forceinline__ Chunk<bf16> *slots() {
+  return reinterpret_cast<Chunk<bf16> *>(tileShared().stage) + threadIdx.x;
+}
+constexpr int kTwin =
+    kTileRows * kTileThreads; // from a slot to the second tile
+
+/// Starts filling `slot`; with zeros, without a look at `from`, if not
+/// `inside`.
+__device__ __forceinline__ void copyAsync(Chunk<bf16> *slot, const bf16 *from,
+                                          bool inside) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(slot))),
+               "l"(from), "r"(inside ? 16 : 0)
+               : "memory");
+}
+__device__ __forceinline__ void endGroup() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/// Waits until the thread has at most `kPending` groups under way.
+template <int kPending> __device__ __forceinline__ void waitForGroups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+/// Copies the thread's rows of x into slots, four rows to a group; the second
+/// half of gated inputs goes to the second tile.
+template <bool kGated>
+__device__ __forceinline__ void
+copyTiles(const bf16 *x, int64_t pitch, int64_t cols, const TilePosition &at) {
 #pragma unroll
-  for (int i = 0; i < kTileRows; ++i) {
-    if (at.row(i) >= at.rows || at.col() >= at.cols)
-      continue;
-#pragma unroll 1
-    for (int j = 0; j < kChunk; ++j)
-      reinterpret_cast<bf16 *>(slot)[j] = element(at.row(i), col + j);
-    tile[i] = *slot;
+  for (int row = 0; row < kTileRows; ++row) {
+    Chunk<bf16> *slot = slots() + row * kTileThreads;
+    copyAsync(slot, x, at.holds(row));
+    if constexpr (kGated)
+      copyAsync(slot + kTwin, x + cols, at.holds(row));
+    x += pitch;
+    if (row % 4 == 3)
+      endGroup();
   }
+}
+
+/// Fills slots, for columns from `col`, element by element.
+template <typename Element>
+__device__ __forceinline__ void recompute(const Element &element,
+                                          const TilePosition &at, int64_t col,
+                                          Chunk<bf16> *slots) {
+#pragma unroll 1
+  for (int i = 0; i < kTileRows * kChunk; ++i)
+    if (at.holds(i / kChunk))
+      reinterpret_cast<bf16 *>(slots + i / kChunk * kTileThreads)[i % kChunk] =
+          element(at.row() + i / kChunk, col + i % kChunk);
 }
 
 //===----------------------------------------------------------------------===//
@@ -108,7 +146,8 @@ __device__ __forceinline__ Chunk<bf16> forward(const Chunk<bf16> &a,
                                                const Chunk<bf16> &b) {
   float x[kChunk], gate[kChunk], y[kChunk];
   a.unpack(x);
-  b.unpack(gate);
+  if constexpr (isGatedKind(kKind))
+    b.unpack(gate);
 #pragma unroll
   for (int j = 0; j < kChunk; ++j) {
     y[j] = kKind == TE_RT_GELU   ? fastGelu(x[j])
@@ -128,7 +167,8 @@ backward(const Chunk<bf16> &dy, const Chunk<bf16> &a, const Chunk<bf16> &b,
   float g[kChunk], x[kChunk], gate[kChunk], first[kChunk], other[kChunk];
   dy.unpack(g);
   a.unpack(x);
-  b.unpack(gate);
+  if constexpr (isGatedKind(kKind))
+    b.unpack(gate);
 #pragma unroll
   for (int j = 0; j < kChunk; ++j) {
     if constexpr (!isSiluKind(kKind)) {
@@ -158,25 +198,31 @@ activationQuantize(const ActivationQuantizeArgs &args) {
                         args.rows, args.cols);
   const int64_t pitch = isGatedKind(kKind) ? 2 * args.cols : args.cols;
   const bf16 *x =
-      static_cast<const bf16 *>(args.x) + at.row(0) * pitch + at.col();
-  Tile<bf16> tile;
+      static_cast<const bf16 *>(args.x) + at.row() * pitch + at.col();
   bool easy = true;
-#pragma unroll
-  for (int i = 0; i < kTileRows; ++i) {
-    tile[i] = Chunk<bf16>::zero();
-    if (at.row(i) < args.rows && at.col() < args.cols) {
-      const Chunk<bf16> a = Chunk<bf16>::load(x + i * pitch);
-      Chunk<bf16> b = Chunk<bf16>::zero();
-      if constexpr (isGatedKind(kKind))
-        b = Chunk<bf16>::load(x + i * pitch + args.cols);
+  // What lies outside arrives as zero and gives zero.
+  copyTiles<isGatedKind(kKind)>(x, pitch, args.cols, at);
+  const auto compute = [&](int begin) {
+#pragma unroll 1
+    for (int row = begin; row < begin + 4; ++row) {
+      Chunk<bf16> *slot = slots() + row * kTileThreads;
+      const Chunk<bf16> a = slot[0];
       easy &= isEasy<kKind>(a);
-      tile[i] = forward<kKind>(a, b);
+      slot[0] = forward<kKind>(a, isGatedKind(kKind) ? slot[kTwin] : a);
     }
-  }
+  };
+  waitForGroups<1>();
+  compute(0);
+  waitForGroups<0>();
+  compute(4);
   if (!easy)
-    recomputeTile(ForwardElement<bf16>{static_cast<const bf16 *>(args.x),
-                                       args.cols, kKind},
-                  at, at.col(), tile);
+    recompute(ForwardElement<bf16>{static_cast<const bf16 *>(args.x), args.cols,
+                                   kKind},
+              at, at.col(), slots());
+  Tile<bf16> tile;
+#pragma unroll
+  for (int i = 0; i < kTileRows; ++i)
+    tile[i] = slots()[i * kTileThreads];
   quantizeTile1x128<bf16, F8, true>(tile, at, args.out, args.pow2, args.epsilon,
                                     tileShared());
 }
@@ -192,53 +238,50 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args) {
   const int64_t pitch = kGated ? 2 * args.cols : args.cols;
   const TilePosition from(rowTile, colTile, args.rows, args.cols);
   const bf16 *x =
-      static_cast<const bf16 *>(args.x) + from.row(0) * pitch + from.col();
+      static_cast<const bf16 *>(args.x) + from.row() * pitch + from.col();
   const bf16 *dy =
-      static_cast<const bf16 *>(args.dy) + from.row(0) * args.cols + from.col();
-  // The second half waits in shared memory, each thread's part in its own
-  // place, so that registers hold one tile at a time.
-  Chunk<bf16> *waiting =
-      reinterpret_cast<Chunk<bf16> *>(extraShared()) + threadIdx.x;
-  Tile<bf16> tile;
+      static_cast<const bf16 *>(args.dy) + from.row() * args.cols + from.col();
   bool easy = true;
-#pragma unroll
-  for (int i = 0; i < kTileRows; ++i) {
-    Chunk<bf16> second = Chunk<bf16>::zero();
-    tile[i] = Chunk<bf16>::zero();
-    if (from.row(i) < args.rows && from.col() < args.cols) {
-      const Chunk<bf16> g = Chunk<bf16>::load(dy + i * args.cols);
-      const Chunk<bf16> a = Chunk<bf16>::load(x + i * pitch);
-      Chunk<bf16> b = Chunk<bf16>::zero();
-      if constexpr (kGated)
-        b = Chunk<bf16>::load(x + i * pitch + args.cols);
+  copyTiles<kGated>(x, pitch, args.cols, from);
+  // dy comes one row ahead through registers.
+  Chunk<bf16> next = Chunk<bf16>::loadIf(from.holds(0), dy);
+  const auto compute = [&](int begin) {
+#pragma unroll 1
+    for (int row = begin; row < begin + 4; ++row) {
+      const Chunk<bf16> g = next;
+      dy += args.cols;
+      next =
+          Chunk<bf16>::loadIf(row + 1 < kTileRows && from.holds(row + 1), dy);
+      Chunk<bf16> *slot = slots() + row * kTileThreads;
+      const Chunk<bf16> a = slot[0];
       easy &= isEasy<kKind>(a);
-      tile[i] = backward<kKind>(g, a, b, second);
+      Chunk<bf16> second;
+      slot[0] = backward<kKind>(g, a, kGated ? slot[kTwin] : a, second);
+      if constexpr (kGated)
+        slot[kTwin] = second;
     }
-    if constexpr (kGated)
-      waiting[i * kTileThreads] = second;
-  }
-  const BackwardElement<bf16> element{static_cast<const bf16 *>(args.dy),
-                                      static_cast<const bf16 *>(args.x),
-                                      args.cols, kKind};
+  };
+  waitForGroups<1>();
+  compute(0);
+  waitForGroups<0>();
+  compute(4);
   if (!easy) {
-    if constexpr (kGated) {
-      recomputeTile(element, from, from.col() + args.cols, tile);
-#pragma unroll
-      for (int i = 0; i < kTileRows; ++i)
-        waiting[i * kTileThreads] = tile[i];
-    }
-    recomputeTile(element, from, from.col(), tile);
+    const BackwardElement<bf16> element{static_cast<const bf16 *>(args.dy),
+                                        static_cast<const bf16 *>(args.x),
+                                        args.cols, kKind};
+    recompute(element, from, from.col(), slots());
+    if constexpr (kGated)
+      recompute(element, from, from.col() + args.cols, slots() + kTwin);
   }
-  const TilePosition first(rowTile, colTile, args.rows, pitch);
-  quantizeTile1x128<bf16, F8, true>(tile, first, args.out, args.pow2,
-                                    args.epsilon, tileShared());
-  if constexpr (kGated) {
+#pragma unroll
+  for (int half = 0; half < (kGated ? 2 : 1); ++half) {
+    Tile<bf16> tile;
 #pragma unroll
     for (int i = 0; i < kTileRows; ++i)
-      tile[i] = waiting[i * kTileThreads];
-    const TilePosition second(rowTile, colTile + args.colTiles, args.rows,
-                              pitch);
-    quantizeTile1x128<bf16, F8, true>(tile, second, args.out, args.pow2,
+      tile[i] = slots()[half * kTwin + i * kTileThreads];
+    const TilePosition to(rowTile, colTile + half * args.colTiles, args.rows,
+                          pitch);
+    quantizeTile1x128<bf16, F8, true>(tile, to, args.out, args.pow2,
                                       args.epsilon, tileShared());
   }
 }
@@ -285,7 +328,7 @@ using namespace te::rt::cuda;
           const __grid_constant__ ActivationQuantizeArgs args) {               \
     activationQuantize<F8, kind>(args);                                        \
   }                                                                            \
-  extern "C" __global__ void __launch_bounds__(kTileThreads, 2)                \
+  extern "C" __global__ void __launch_bounds__(kTileThreads, 3)                \
       te_activation_backward_quantize_##name##_##fp8(                          \
           const __grid_constant__ ActivationQuantizeArgs args) {               \
     activationBackwardQuantize<F8, kind>(args);                                \

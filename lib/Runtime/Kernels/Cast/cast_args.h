@@ -80,14 +80,17 @@ struct TransposeArgs {
 };
 
 /// Dynamic shared memory: of every tile kernel; of the general form of one,
-/// which also stages its input; of the fast activation backward, which keeps
-/// half of its result there.
-inline constexpr int kTileSharedBytes =
-    kTile * kTile + 2 * kTile * 4 + (kTileThreads / 32) * kTile * 4;
+/// which also stages its input; of the fast activations, which keep one tile of
+/// bf16, or two of gated kinds, from where the stage starts.
+inline constexpr int kTileScratchBytes =
+    2 * kTile * 4 + (kTileThreads / 32) * kTile * 4;
+inline constexpr int kTileSharedBytes = kTileScratchBytes + kTile * kTile;
 constexpr int generalSharedBytes(int elementBytes) {
   return kTileSharedBytes + kTile * kTile * elementBytes;
 }
-inline constexpr int kBackwardSharedBytes = generalSharedBytes(2);
+constexpr int activationSharedBytes(int tiles) {
+  return kTileScratchBytes + tiles * kTile * kTile * 2;
+}
 
 } // namespace te::rt::cuda
 

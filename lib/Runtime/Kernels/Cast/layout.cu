@@ -64,13 +64,13 @@ __device__ __forceinline__ void dequantizeTile(const DequantizeArgs &args) {
   uint2 bytes[kTileRows];
   float rowScales[kTileRows], colScales[kChunk];
   if constexpr (kAxis == 1) {
-    const uint8_t *data = args.data + at.row(0) * args.cols + at.col();
+    const uint8_t *data = args.data + at.row() * args.cols + at.col();
 #pragma unroll
     for (int i = 0; i < kTileRows; ++i) {
-      const bool inside = at.row(i) < args.rows && at.col() < args.cols;
+      const bool inside = at.holds(i);
       bytes[i] = inside ? *reinterpret_cast<const uint2 *>(data + i * args.cols)
                         : make_uint2(0, 0);
-      rowScales[i] = inside ? scaleAt(args.scale, args.scheme, at.row(i),
+      rowScales[i] = inside ? scaleAt(args.scale, args.scheme, at.row() + i,
                                       at.col(), args.rows, args.cols)
                             : 0.0f;
     }
@@ -92,12 +92,12 @@ __device__ __forceinline__ void dequantizeTile(const DequantizeArgs &args) {
           shared.stage + stageOffset(ty * kTileRows + i, tx * kChunk));
 #pragma unroll
     for (int j = 0; j < kChunk; ++j)
-      colScales[j] = at.row(0) < args.rows && at.col() + j < args.cols
+      colScales[j] = at.row() < args.rows && at.col() + j < args.cols
                          ? scaleAt(args.scale, args.scheme, at.col() + j,
-                                   at.row(0), args.cols, args.rows)
+                                   at.row(), args.cols, args.rows)
                          : 0.0f;
   }
-  T *out = static_cast<T *>(args.out) + at.row(0) * args.cols + at.col();
+  T *out = static_cast<T *>(args.out) + at.row() * args.cols + at.col();
 #pragma unroll
   for (int i = 0; i < kTileRows; ++i) {
     float values[kChunk];
@@ -106,7 +106,7 @@ __device__ __forceinline__ void dequantizeTile(const DequantizeArgs &args) {
 #pragma unroll
     for (int j = 0; j < kChunk; ++j)
       values[j] *= kAxis == 1 ? rowScales[i] : colScales[j];
-    if (at.row(i) < args.rows && at.col() < args.cols) {
+    if (at.holds(i)) {
       const Chunk<T> chunk = Chunk<T>::pack(values);
       uint4 *to = reinterpret_cast<uint4 *>(out + i * args.cols);
 #pragma unroll

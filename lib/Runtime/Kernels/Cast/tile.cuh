@@ -29,10 +29,10 @@ inline constexpr int kTileRows = 8; // of one thread
 inline constexpr int kTileWarps = kTileThreads / 32;
 
 struct TileShared {
-  alignas(16) uint8_t stage[kTile * kTile];
   alignas(16) float rowScale[kTile];
   alignas(16) float colScale[kTile];
   alignas(16) uint32_t partial[kTileWarps * kTile];
+  alignas(16) uint8_t stage[kTile * kTile];
 };
 static_assert(sizeof(TileShared) == kTileSharedBytes);
 
@@ -47,20 +47,28 @@ __device__ __forceinline__ uint8_t *extraShared() {
 
 template <typename T> using Tile = Chunk<T>[kTileRows];
 
-/// Where a thread's part of the tile is.
+/// Where a tile, and a thread's part of it, is.
 struct TilePosition {
-  int64_t row0, col0; // of the tile
-  int64_t rows, cols; // of the matrix
+  int64_t row0, col0;     // of the tile
+  int64_t rows, cols;     // of the matrix
+  int tileRows, tileCols; // kTile, but less at the matrix's edge
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
 
   __device__ TilePosition(uint32_t rowTile, uint32_t colTile, int64_t rows,
                           int64_t cols)
       : row0(static_cast<int64_t>(rowTile) * kTile),
-        col0(static_cast<int64_t>(colTile) * kTile), rows(rows), cols(cols) {}
+        col0(static_cast<int64_t>(colTile) * kTile), rows(rows), cols(cols),
+        tileRows(static_cast<int>(min(rows - row0, int64_t{kTile}))),
+        tileCols(static_cast<int>(min(cols - col0, int64_t{kTile}))) {}
 
-  __device__ int64_t row(int i) const { return row0 + ty * kTileRows + i; }
+  /// The thread's first element.
+  __device__ int64_t row() const { return row0 + ty * kTileRows; }
   __device__ int64_t col() const { return col0 + tx * kChunk; }
+  /// Whether the thread's chunk `i` is in the matrix, of whole chunks.
+  __device__ bool holds(int i) const {
+    return tx * kChunk < tileCols && ty * kTileRows + i < tileRows;
+  }
   __device__ int64_t rowTile() const { return row0 / kTile; }
   __device__ int64_t colTile() const { return col0 / kTile; }
 };
@@ -81,12 +89,10 @@ __device__ __forceinline__ int stageOffset(int col, int row) {
 template <typename T>
 __device__ __forceinline__ void loadTile(const T *x, const TilePosition &at,
                                          Tile<T> &tile) {
-  x += at.row(0) * at.cols + at.col();
+  x += at.row() * at.cols + at.col();
 #pragma unroll
   for (int i = 0; i < kTileRows; ++i)
-    tile[i] = at.row(i) < at.rows && at.col() < at.cols
-                  ? Chunk<T>::load(x + i * at.cols)
-                  : Chunk<T>::zero();
+    tile[i] = Chunk<T>::loadIf(at.holds(i), x + i * at.cols);
 }
 
 /// Any shape and alignment: `element(row, col)` is staged one by one.
@@ -118,10 +124,10 @@ __device__ __forceinline__ void
 storeRows(uint8_t *row, const uint2 (&bytes)[kTileRows], const TilePosition &at,
           TileShared &shared) {
   if constexpr (kAligned) {
-    row += at.row(0) * at.cols + at.col();
+    row += at.row() * at.cols + at.col();
 #pragma unroll
     for (int i = 0; i < kTileRows; ++i)
-      if (at.row(i) < at.rows && at.col() < at.cols)
+      if (at.holds(i))
         *reinterpret_cast<uint2 *>(row + i * at.cols) = bytes[i];
   } else {
 #pragma unroll
@@ -132,9 +138,9 @@ storeRows(uint8_t *row, const uint2 (&bytes)[kTileRows], const TilePosition &at,
     __syncthreads();
 #pragma unroll 1
     for (int i = threadIdx.x; i < kTile * kTile; i += kTileThreads) {
-      const int64_t r = at.row0 + i / kTile, c = at.col0 + i % kTile;
-      if (r < at.rows && c < at.cols)
-        row[r * at.cols + c] = shared.stage[i];
+      const int r = i / kTile, c = i % kTile;
+      if (r < at.tileRows && c < at.tileCols)
+        row[(at.row0 + r) * at.cols + at.col0 + c] = shared.stage[i];
     }
     __syncthreads();
   }
@@ -149,7 +155,7 @@ __device__ __forceinline__ void storeStage(uint8_t *col, const TilePosition &at,
     // 8 lanes take the 128 bytes of a column, 16 each; the swizzle exchanges
     // 16-byte pairs of units, and the units of a pair where c / 8 is odd.
     const int pair = threadIdx.x % 8;
-    const int64_t row = at.row0 + pair * 16;
+    col += (at.col0 + threadIdx.x / 8) * at.rows + at.row0 + pair * 16;
 #pragma unroll
     for (int i = 0; i < kTile * 8 / kTileThreads; ++i) {
       const int c = i * (kTileThreads / 8) + threadIdx.x / 8;
@@ -158,14 +164,15 @@ __device__ __forceinline__ void storeStage(uint8_t *col, const TilePosition &at,
           shared.stage + c * kTile + ((pair ^ (key >> 1)) << 4));
       if (key & 1)
         units = make_uint4(units.z, units.w, units.x, units.y);
-      if (at.col0 + c < at.cols && row < at.rows)
-        *reinterpret_cast<uint4 *>(col + (at.col0 + c) * at.rows + row) = units;
+      if (c < at.tileCols && pair * 16 < at.tileRows)
+        *reinterpret_cast<uint4 *>(col + i * (kTileThreads / 8) * at.rows) =
+            units;
     }
   } else {
 #pragma unroll 1
     for (int i = threadIdx.x; i < kTile * kTile; i += kTileThreads) {
       const int c = i / kTile, r = i % kTile;
-      if (at.col0 + c < at.cols && at.row0 + r < at.rows)
+      if (c < at.tileCols && r < at.tileRows)
         col[(at.col0 + c) * at.rows + at.row0 + r] =
             shared.stage[stageOffset(c, r)];
     }

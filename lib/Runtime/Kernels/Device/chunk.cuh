@@ -13,12 +13,13 @@
 #include "Kernels/Pointwise/elements.cuh"
 
 #include <cstdint>
+#include <type_traits>
 
 namespace te::rt::cuda {
 
 inline constexpr int kChunk = 8;
 
-template <typename T> struct Chunk {
+template <typename T> struct alignas(16) Chunk {
   static constexpr int kWords = kChunk * static_cast<int>(sizeof(T)) / 4;
   uint32_t words[kWords];
 
@@ -34,6 +35,24 @@ template <typename T> struct Chunk {
                    : "=r"(chunk.words[i]), "=r"(chunk.words[i + 1]),
                      "=r"(chunk.words[i + 2]), "=r"(chunk.words[i + 3])
                    : "l"(reinterpret_cast<const uint32_t *>(from) + i));
+    return chunk;
+  }
+
+  /// As load, or zeros; never a branch.
+  static __device__ __forceinline__ Chunk loadIf(bool inside, const T *from) {
+    Chunk chunk;
+#pragma unroll
+    for (int i = 0; i < kWords; i += 4) {
+      asm volatile(
+          "{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %5, 0;\n\t"
+          "mov.u32 %0, 0;\n\tmov.u32 %1, 0;\n\t"
+          "mov.u32 %2, 0;\n\tmov.u32 %3, 0;\n\t"
+          "@p ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n\t}"
+          : "=&r"(chunk.words[i]), "=&r"(chunk.words[i + 1]),
+            "=&r"(chunk.words[i + 2]), "=&r"(chunk.words[i + 3])
+          : "l"(reinterpret_cast<const uint32_t *>(from) + i),
+            "r"(static_cast<uint32_t>(inside)));
+    }
     return chunk;
   }
 
