@@ -1,0 +1,78 @@
+//===- JIT.h - compile a lowered step in this process ---------------------===//
+//
+// The one library that sees both the compiler and the runtime: takes a module
+// after the lower phase, makes machine code of it, and describes the arguments
+// of the step, so that a host program can fill them. The code and the module
+// it hands to te_rt_instance_create live as long as the CompiledStep.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TEDIALECT_JIT_JIT_H
+#define TEDIALECT_JIT_JIT_H
+
+#include "TEDialect/Runtime/te_runtime_types.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace llvm::orc {
+class LLJIT;
+} // namespace llvm::orc
+
+namespace mlir::te {
+
+/// One device pointer of a step.
+struct ArgumentInfo {
+  enum class Role { Argument, Result };
+  enum class Part { Value, Data, Scale };
+
+  /// `te.name`, else "arg<i>" or "result<i>".
+  std::string name;
+  Role role;
+  /// A scaled value is two buffers, Data then Scale.
+  Part part;
+  /// The buffer as stored, padding included; row-major.
+  std::vector<int64_t> shape;
+  te_rt_dtype type;
+  /// The element type as MLIR writes it, e.g. "bf16".
+  std::string typeName;
+  /// The type of the whole te value, e.g. "tensor<256x512xbf16>".
+  std::string valueType;
+  int64_t bytes;
+  /// For a result that is the next state of an argument: that argument's index
+  /// in the list. The step writes it into the argument's buffer and does not
+  /// look at this entry's pointer. Else -1.
+  int carriedInput;
+
+  /// `name`, with ".data" or ".scale" for the parts of a scaled value.
+  std::string qualifiedName() const;
+};
+
+class CompiledStep {
+public:
+  /// Compiles `lowered`, the output of te-convert-tert-to-llvm. Errors are
+  /// reported on the module.
+  static FailureOr<std::unique_ptr<CompiledStep>> compile(ModuleOp lowered);
+  ~CompiledStep();
+
+  /// For te_rt_instance_create. Destroy the instance before this object.
+  const te_rt_module &module() const { return *entry; }
+
+  /// In the order of the pointers te_rt_instance_run takes: arguments, then
+  /// results.
+  ArrayRef<ArgumentInfo> arguments() const { return info; }
+
+private:
+  CompiledStep();
+
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+  const te_rt_module *entry = nullptr;
+  std::vector<ArgumentInfo> info;
+};
+
+} // namespace mlir::te
+
+#endif // TEDIALECT_JIT_JIT_H

@@ -1,0 +1,53 @@
+//===- KernelTable.h - te_runtime_kernels.inc as data ---------------------===//
+//
+// The rows of the kernel list, for whoever reasons about launches: the
+// verifier of tert.launch, the conversion that makes launches, the memory
+// planner, and the lowering to calls.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TEDIALECT_TERT_KERNELTABLE_H
+#define TEDIALECT_TERT_KERNELTABLE_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <optional>
+
+namespace mlir::tert {
+
+struct KernelParameter {
+  enum Type { I64, I32, F32 };
+  llvm::StringRef name;
+  Type type;
+};
+
+struct KernelBuffer {
+  llvm::StringRef name;
+  bool isOutput;
+  bool isOptional;
+};
+
+struct KernelInfo {
+  llvm::StringRef name;
+  llvm::ArrayRef<KernelParameter> parameters;
+  llvm::ArrayRef<KernelBuffer> buffers;
+
+  /// True when buffer `output` may be the memory of buffer `input`: the kernel
+  /// reads each element of `input` before it writes that element of `output`,
+  /// and nowhere else. Only for buffers of equal size.
+  bool mayShare(unsigned input, unsigned output) const;
+
+  /// Index of the buffer called `name`, if there is one.
+  std::optional<unsigned> findBuffer(llvm::StringRef name) const;
+};
+
+/// The row called `name`, or null.
+const KernelInfo *lookupKernel(llvm::StringRef name);
+
+/// Every row, sorted by name.
+llvm::ArrayRef<KernelInfo> getKernels();
+
+} // namespace mlir::tert
+
+#endif // TEDIALECT_TERT_KERNELTABLE_H

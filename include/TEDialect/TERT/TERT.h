@@ -1,0 +1,40 @@
+//===- TERT.h - the tert dialect: types and ops ---------------------------===//
+
+#ifndef TEDIALECT_TERT_TERT_H
+#define TEDIALECT_TERT_TERT_H
+
+#include "TEDialect/IR/TE.h"
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "TEDialect/TERT/TERTDialect.h.inc"
+#include "TEDialect/TERT/TERTEnums.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "TEDialect/TERT/TERTTypes.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "TEDialect/TERT/TERTAttrs.h.inc"
+
+#define GET_OP_CLASSES
+#include "TEDialect/TERT/TERTOps.h.inc"
+
+namespace mlir::tert {
+
+/// Names of the attributes the dialect description explains.
+inline constexpr llvm::StringLiteral kSignatureAttr = "tert.signature";
+inline constexpr llvm::StringLiteral kArenaBytesAttr = "tert.arena_bytes";
+inline constexpr llvm::StringLiteral kMaxLiveBytesAttr = "tert.max_live_bytes";
+
+/// Every offset in the arena is a multiple of this.
+inline constexpr int64_t kArenaAlignment = 256;
+
+} // namespace mlir::tert
+
+#endif // TEDIALECT_TERT_TERT_H

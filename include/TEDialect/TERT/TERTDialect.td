@@ -1,0 +1,34 @@
+//===- TERTDialect.td - the tert dialect ----------------------------------===//
+
+#ifndef TEDIALECT_TERT_TERTDIALECT_TD
+#define TEDIALECT_TERT_TERTDIALECT_TD
+
+include "mlir/IR/OpBase.td"
+
+def TERT_Dialect : Dialect {
+  let name = "tert";
+  let cppNamespace = "::mlir::tert";
+  let summary = "Kernel launches on buffers";
+  let description = [{
+    `tert` says on which buffer, in which order and with which kernel a step
+    runs. A function of `tert` takes one buffer per argument and result of the
+    `te` function it came from (two for a scaled value), returns nothing and is
+    one straight line of launches. Everything a launch names is a row of
+    te_runtime_kernels.inc, which is the verifier's only source.
+
+    Function attributes:
+    * `tert.signature`: one dictionary per buffer argument. `name`, `type` (of
+      the te value), `role` ("argument" or "result"), `part` ("value", "data" or
+      "scale"), `carried`: for a result that is an argument's next state, the
+      index of that argument's buffer, else -1. A carried result is written
+      into the argument's buffer; its own buffer is not used and may be null.
+    * `tert.arena_bytes`, `tert.max_live_bytes`: set by `te-plan-memory`.
+
+    `te-convert-tert-to-llvm` keeps the first on the module it makes.
+  }];
+  let dependentDialects = ["::mlir::te::TEDialect"];
+  let useDefaultTypePrinterParser = 1;
+  let useDefaultAttributePrinterParser = 1;
+}
+
+#endif // TEDIALECT_TERT_TERTDIALECT_TD

@@ -1,0 +1,109 @@
+//===- TERTOps.td - ops of the tert dialect -------------------------------===//
+
+#ifndef TEDIALECT_TERT_TERTOPS_TD
+#define TEDIALECT_TERT_TERTOPS_TD
+
+include "mlir/IR/EnumAttr.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "TEDialect/TERT/TERTTypes.td"
+
+def TERT_Cause : I32EnumAttr<"Cause", "why a buffer exists", [
+  // A value of the forward that only the forward reads.
+  I32EnumAttrCase<"Activation", 0, "activation">,
+  // A value of the forward that the backward reads.
+  I32EnumAttrCase<"Residual", 1, "residual">,
+  // A quantised copy, data or scales.
+  I32EnumAttrCase<"CachedCast", 2, "cached_cast">,
+  // The other usage of a quantised copy.
+  I32EnumAttrCase<"Transpose", 3, "transpose">,
+  // A value of the backward.
+  I32EnumAttrCase<"Gradient", 4, "gradient">,
+  // A value of a parameter update.
+  I32EnumAttrCase<"Optimizer", 5, "optimizer">,
+  // A splat.
+  I32EnumAttrCase<"Constant", 6, "constant">
+]> {
+  let cppNamespace = "::mlir::tert";
+  let genSpecializedAttr = 0;
+}
+def TERT_CauseAttr : EnumAttr<TERT_Dialect, TERT_Cause, "cause"> {
+  let assemblyFormat = "$value";
+}
+
+class TERT_Op<string mnemonic, list<Trait> traits = []>
+    : Op<TERT_Dialect, mnemonic, traits>;
+
+def TERT_AllocOp : TERT_Op<"alloc"> {
+  let summary = "declare a temporary buffer";
+  let description = [{
+    A buffer that lives from its first to its last launch. `name` and `cause`
+    are what reports say about it. `te-plan-memory` sets `offset`, its place in
+    the arena.
+
+    Constraints:
+    1. (alloc-c1) `name` is not empty.
+    2. (alloc-c2) `offset` is a multiple of 256 and not negative.
+
+    Example:
+
+    ```mlir
+    %h = tert.alloc "w1.out" activation : !tert.buffer<2097152>
+    %q = tert.alloc "x.data" cached_cast offset 4096 : !tert.buffer<131072>
+    ```
+  }];
+  let arguments = (ins StrAttr:$name, TERT_CauseAttr:$cause,
+                       OptionalAttr<I64Attr>:$offset);
+  let results = (outs Res<TERT_BufferType, "the buffer", [MemAlloc]>:$buffer);
+  let assemblyFormat = [{
+    $name $cause (`offset` $offset^)? attr-dict `:` type($buffer)
+  }];
+  let hasVerifier = 1;
+}
+
+def TERT_NullOp : TERT_Op<"null", [Pure]> {
+  let summary = "stand for an optional buffer that is absent";
+  let description = [{
+    Example:
+
+    ```mlir
+    %none = tert.null : !tert.buffer<0>
+    ```
+
+    Constraints:
+    1. (null-c1) the type is `!tert.buffer<0>`.
+  }];
+  let results = (outs Res<TERT_BufferType, "no memory">:$buffer);
+  let assemblyFormat = "attr-dict `:` type($buffer)";
+  let hasVerifier = 1;
+}
+
+def TERT_LaunchOp
+    : TERT_Op<"launch", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "run a kernel on buffers";
+  let description = [{
+    `kernel`, its parameters and its buffers are a row of
+    te_runtime_kernels.inc, and mean what that row says.
+
+    Constraints:
+    1. (launch-c1) `kernel` is a row.
+    2. (launch-c2) `parameters` are exactly the row's, by name and type.
+    3. (launch-c3) there is one buffer for each of the row's.
+    4. (launch-c4) only optional buffers are `tert.null`.
+    5. (launch-c5) a written buffer is no other buffer of the launch, except an input of the row that may share its memory.
+
+    Example:
+
+    ```mlir
+    tert.launch "amax" {count = 131072 : i64, type = 1 : i32} (%x, %amax)
+      : !tert.buffer<262144>, !tert.buffer<4>
+    ```
+  }];
+  let arguments = (ins StrAttr:$kernel, DictionaryAttr:$parameters,
+                       Variadic<TERT_BufferType>:$buffers);
+  let assemblyFormat = [{
+    $kernel $parameters `(` $buffers `)` attr-dict `:` type($buffers)
+  }];
+  let hasVerifier = 1;
+}
+
+#endif // TEDIALECT_TERT_TERTOPS_TD

@@ -1,0 +1,70 @@
+//===- Passes.td - from tensors to launches in one arena ------------------===//
+
+#ifndef TEDIALECT_TRANSFORMS_SCHEDULE_PASSES
+#define TEDIALECT_TRANSFORMS_SCHEDULE_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def ConvertToTERTPass : Pass<"te-convert-to-tert", "ModuleOp"> {
+  let summary = "replace tensors by buffers and ops by kernel launches";
+  let description = [{
+    Every function becomes one straight line of `tert.launch` on buffers:
+    arguments, then results, then temporaries. Views (`te.residual`, reshapes)
+    are the buffer they look at; a splat is filled right before its first use.
+    A result named as an argument is written into that argument's buffer, by
+    its producer where every other access of the old value comes earlier (or
+    the kernel reads each element before it writes it), else by a copy at the
+    end of the step. Private functions that nothing calls are erased.
+
+    Needs calls inlined and layers replaced by casts and products; leaves no op
+    and no type of `te` but in `tert.signature`. It runs last before planning,
+    because order is memory from here on.
+
+    ```mlir
+    func.func @f(%x: tensor<64xf32> {te.name = "x"}) -> (tensor<64xf32> {te.name = "x"}) {
+      %y = arith.addf %x, %x : tensor<64xf32>
+      return %y : tensor<64xf32>
+    }
+    // becomes
+    func.func @f(%x: !tert.buffer<256>, %unused: !tert.buffer<256>) attributes {tert.signature = [...]} {
+      tert.launch "pointwise" {count = 64 : i64, op = 0 : i32, out_type = 0 : i32, type = 0 : i32} (%x, %x, %x) : ...
+      return
+    }
+    ```
+  }];
+  let dependentDialects = ["::mlir::tert::TERTDialect"];
+  let statistics = [
+    Statistic<"numLaunches", "num-launches", "launches made">,
+    Statistic<"numInPlace", "num-in-place", "results written by their producer">,
+    Statistic<"numCopies", "num-copies", "results that needed a copy">
+  ];
+}
+
+def PlanMemoryPass : Pass<"te-plan-memory", "ModuleOp"> {
+  let summary = "place every temporary buffer in one arena";
+  let description = [{
+    Sets `offset` on every `tert.alloc`, and `tert.arena_bytes` and
+    `tert.max_live_bytes` on the function. A buffer lives from its first to its
+    last launch; a kernel that may share an input with an output does so when
+    the input dies there. The policy is MemoryPlanner. With `budget`, an arena
+    above it is an error that says what the step needs and which buffers are
+    live at its peak.
+
+    ```mlir
+    %h = tert.alloc "h" activation : !tert.buffer<2097152>
+    // becomes
+    %h = tert.alloc "h" activation offset 4096 : !tert.buffer<2097152>
+    ```
+  }];
+  let options = [
+    Option<"budget", "budget", "int64_t", "0",
+           "largest arena in bytes; 0 is no limit">
+  ];
+  let dependentDialects = ["::mlir::tert::TERTDialect"];
+  let statistics = [
+    Statistic<"numBuffers", "num-buffers", "temporaries placed">,
+    Statistic<"numShared", "num-shared", "temporaries that took over a dying input">
+  ];
+}
+
+#endif // TEDIALECT_TRANSFORMS_SCHEDULE_PASSES

@@ -1,0 +1,148 @@
+//===- CompiledStep.cpp - compile a lowered step in this process ----------===//
+//
+// LLVM dialect to LLVM IR to LLJIT. The functions of the runtime are bound by
+// address, from the same list the lowering read, so the process need not export
+// any symbol.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/JIT/JIT.h"
+
+#include "TEDialect/Runtime/te_runtime_compiled.h"
+#include "TEDialect/TERT/RuntimeTypes.h"
+
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
+#include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/TargetSelect.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+CompiledStep::CompiledStep() = default;
+CompiledStep::~CompiledStep() = default;
+
+std::string ArgumentInfo::qualifiedName() const {
+  switch (part) {
+  case Part::Value:
+    return name;
+  case Part::Data:
+    return name + ".data";
+  case Part::Scale:
+    return name + ".scale";
+  }
+  llvm_unreachable("every part is handled above");
+}
+
+template <typename T> static std::string print(T printable) {
+  std::string text;
+  llvm::raw_string_ostream(text) << printable;
+  return text;
+}
+
+/// The arguments as `tert.signature` describes them.
+static FailureOr<std::vector<ArgumentInfo>> readSignature(ModuleOp module) {
+  auto signature = module->getAttrOfType<ArrayAttr>(tert::kSignatureAttr);
+  if (!signature)
+    return module.emitError()
+           << "expected a module with '" << tert::kSignatureAttr
+           << "'; run te-convert-tert-to-llvm before";
+  std::vector<ArgumentInfo> info;
+  for (auto entry : signature.getAsRange<DictionaryAttr>()) {
+    auto name = entry.getAs<StringAttr>("name");
+    auto type = entry.getAs<TypeAttr>("type");
+    auto role = entry.getAs<StringAttr>("role");
+    auto part = entry.getAs<StringAttr>("part");
+    auto carried = entry.getAs<IntegerAttr>("carried");
+    if (!name || !type || !role || !part || !carried)
+      return module.emitError()
+             << "expected an entry of '" << tert::kSignatureAttr
+             << "' to have 'name', 'type', 'role', 'part' and 'carried', but "
+                "got "
+             << entry;
+    auto layouts = tert::getBufferLayouts(type.getValue());
+    auto layout = llvm::find_if(layouts, [&](const tert::BufferLayout &layout) {
+      return layout.part == part.getValue();
+    });
+    if (layout == layouts.end())
+      return module.emitError() << "a value of type " << type.getValue()
+                                << " has no part '" << part.getValue() << "'";
+    ArgumentInfo argument;
+    argument.name = name.str();
+    argument.role = role.getValue() == "result" ? ArgumentInfo::Role::Result
+                                                : ArgumentInfo::Role::Argument;
+    argument.part = layout->part == "data"    ? ArgumentInfo::Part::Data
+                    : layout->part == "scale" ? ArgumentInfo::Part::Scale
+                                              : ArgumentInfo::Part::Value;
+    argument.shape.assign(layout->shape.begin(), layout->shape.end());
+    // Layouts hold only types the runtime has.
+    argument.type =
+        static_cast<te_rt_dtype>(*tert::getRuntimeType(layout->elementType));
+    argument.typeName = print(layout->elementType);
+    argument.valueType = print(type.getValue());
+    argument.bytes = layout->bytes;
+    argument.carriedInput = carried.getInt();
+    info.push_back(std::move(argument));
+  }
+  return info;
+}
+
+/// The address of everything compiled code may call.
+static llvm::orc::SymbolMap runtimeSymbols(llvm::orc::LLJIT &jit) {
+  llvm::orc::SymbolMap symbols;
+  auto bind = [&](llvm::StringRef name, auto *function) {
+    symbols[jit.mangleAndIntern(name)] = {
+        llvm::orc::ExecutorAddr::fromPtr(function),
+        llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
+  };
+  bind("te_rt_launch", &te_rt_launch);
+#define TE_RT_KERNEL(name, parameters, buffers)                                \
+  bind("te_rt_plan_" #name, &te_rt_plan_##name);
+#include "TEDialect/Runtime/te_runtime_kernels.inc"
+  return symbols;
+}
+
+FailureOr<std::unique_ptr<CompiledStep>>
+CompiledStep::compile(ModuleOp lowered) {
+  FailureOr<std::vector<ArgumentInfo>> info = readSignature(lowered);
+  if (failed(info))
+    return failure();
+  auto fail = [&](llvm::Error error) {
+    return lowered.emitError()
+           << "cannot compile the step: " << llvm::toString(std::move(error));
+  };
+
+  registerBuiltinDialectTranslation(*lowered.getContext());
+  registerLLVMDialectTranslation(*lowered.getContext());
+  auto context = std::make_unique<llvm::LLVMContext>();
+  std::unique_ptr<llvm::Module> module =
+      translateModuleToLLVMIR(lowered, *context, "te_step");
+  if (!module)
+    return lowered.emitError() << "expected a module of the llvm dialect only";
+
+  llvm::InitializeNativeTarget();
+  llvm::InitializeNativeTargetAsmPrinter();
+  llvm::Expected<std::unique_ptr<llvm::orc::LLJIT>> jit =
+      llvm::orc::LLJITBuilder().create();
+  if (!jit)
+    return fail(jit.takeError());
+  std::unique_ptr<CompiledStep> step(new CompiledStep());
+  step->info = std::move(*info);
+  step->jit = std::move(*jit);
+  if (llvm::Error error = step->jit->getMainJITDylib().define(
+          llvm::orc::absoluteSymbols(runtimeSymbols(*step->jit))))
+    return fail(std::move(error));
+  if (llvm::Error error =
+          step->jit->addIRModule({std::move(module), std::move(context)}))
+    return fail(std::move(error));
+  llvm::Expected<llvm::orc::ExecutorAddr> entry =
+      step->jit->lookup("te_module");
+  if (!entry)
+    return fail(entry.takeError());
+  step->entry = entry->toPtr<const te_rt_module *>();
+  return step;
+}

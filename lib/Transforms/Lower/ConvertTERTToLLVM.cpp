@@ -1,0 +1,250 @@
+//===- ConvertTERTToLLVM.cpp - launches as calls of the runtime -----------===//
+//
+// Equal (kernel, parameters) pairs share one plan: plans hold no state of a
+// step, and a model of equal layers then loads in the time of one. The step is
+// straight-line code: it fills one array of pointers, calls te_rt_launch, and
+// so on; errors are sticky in the runtime, so nothing branches.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/Runtime/te_runtime_types.h"
+#include "TEDialect/TERT/KernelTable.h"
+#include "TEDialect/TERT/TERT.h"
+#include "TEDialect/Transforms/Lower/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace mlir::te {
+#define GEN_PASS_DEF_CONVERTTERTTOLLVMPASS
+#include "TEDialect/Transforms/Lower/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+using tert::LaunchOp;
+
+namespace {
+
+/// A kernel with its parameters; its position in the map is its slot.
+using PlanKey = std::pair<StringAttr, DictionaryAttr>;
+using Plans = llvm::MapVector<PlanKey, Location>;
+
+class ModuleLowering {
+public:
+  explicit ModuleLowering(func::FuncOp function)
+      : function(function), context(function.getContext()), builder(context),
+        ptr(LLVM::LLVMPointerType::get(context)), i32(builder.getI32Type()),
+        i64(builder.getI64Type()) {}
+
+  /// Adds te_module_load, te_module_step and te_module behind the function.
+  void run();
+
+  unsigned numPlans() const { return plans.size(); }
+  unsigned numLaunches() const { return launches.size(); }
+
+private:
+  void emitLoad();
+  void emitStep();
+  void emitModule();
+  LLVM::LLVMFuncOp declare(StringRef name, Type result, ArrayRef<Type> inputs);
+  LLVM::LLVMFuncOp define(StringRef name, Type result, ArrayRef<Type> inputs);
+  Value constantI32(Location loc, int64_t value) {
+    return LLVM::ConstantOp::create(builder, loc, i32,
+                                    builder.getI32IntegerAttr(value));
+  }
+
+  func::FuncOp function;
+  MLIRContext *context;
+  OpBuilder builder;
+  Type ptr, i32, i64;
+  Plans plans;
+  SmallVector<LaunchOp> launches;
+};
+
+} // namespace
+
+/// The runtime function `name`, declared once per module.
+LLVM::LLVMFuncOp ModuleLowering::declare(StringRef name, Type result,
+                                         ArrayRef<Type> inputs) {
+  auto module = function->getParentOfType<ModuleOp>();
+  if (auto known = module.lookupSymbol<LLVM::LLVMFuncOp>(name))
+    return known;
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(function);
+  return LLVM::LLVMFuncOp::create(builder, function.getLoc(), name,
+                                  LLVM::LLVMFunctionType::get(result, inputs));
+}
+
+/// A new function, with the builder at the start of its body.
+LLVM::LLVMFuncOp ModuleLowering::define(StringRef name, Type result,
+                                        ArrayRef<Type> inputs) {
+  builder.setInsertionPoint(function);
+  auto defined =
+      LLVM::LLVMFuncOp::create(builder, function.getLoc(), name,
+                               LLVM::LLVMFunctionType::get(result, inputs));
+  builder.setInsertionPointToStart(defined.addEntryBlock(builder));
+  return defined;
+}
+
+void ModuleLowering::emitLoad() {
+  LLVM::LLVMFuncOp load = define("te_module_load", i32, {ptr});
+  Value instance = load.getArgument(0);
+  Value status = constantI32(function.getLoc(), TE_RT_OK);
+  for (auto [slot, entry] : llvm::enumerate(plans)) {
+    auto [key, loc] = entry;
+    const tert::KernelInfo *kernel = tert::lookupKernel(key.first);
+    SmallVector<Value> operands = {instance, constantI32(loc, slot)};
+    for (const tert::KernelParameter &parameter : kernel->parameters) {
+      auto value = cast<TypedAttr>(key.second.get(parameter.name));
+      operands.push_back(
+          LLVM::ConstantOp::create(builder, loc, value.getType(), value));
+    }
+    LLVM::LLVMFuncOp plan =
+        declare(("te_rt_plan_" + kernel->name).str(), i32,
+                llvm::to_vector(ValueRange(operands).getTypes()));
+    status = LLVM::CallOp::create(builder, loc, plan, operands).getResult();
+  }
+  LLVM::ReturnOp::create(builder, function.getLoc(), status);
+}
+
+void ModuleLowering::emitStep() {
+  Location loc = function.getLoc();
+  LLVM::LLVMFuncOp launchFunction =
+      declare("te_rt_launch", i32, {ptr, i32, ptr});
+  LLVM::LLVMFuncOp step = define(
+      "te_module_step", LLVM::LLVMVoidType::get(context), {ptr, ptr, ptr});
+  Value instance = step.getArgument(0), arena = step.getArgument(1),
+        arguments = step.getArgument(2);
+
+  size_t mostBuffers = 1;
+  for (LaunchOp launch : launches)
+    mostBuffers = std::max<size_t>(mostBuffers, launch.getBuffers().size());
+  Value array = LLVM::AllocaOp::create(builder, loc, ptr, ptr,
+                                       constantI32(loc, mostBuffers));
+  Value null = LLVM::ZeroOp::create(builder, loc, ptr);
+
+  DenseMap<Value, Value> pointers;
+  auto pointerOf = [&](Value buffer) -> Value {
+    Value &pointer = pointers[buffer];
+    if (pointer)
+      return pointer;
+    if (auto alloc = buffer.getDefiningOp<tert::AllocOp>()) {
+      Value offset = LLVM::ConstantOp::create(builder, alloc.getLoc(), i64,
+                                              alloc.getOffsetAttr());
+      pointer =
+          LLVM::GEPOp::create(builder, alloc.getLoc(), ptr, builder.getI8Type(),
+                              arena, ArrayRef<LLVM::GEPArg>{offset});
+    } else if (auto argument = dyn_cast<BlockArgument>(buffer)) {
+      Value address = LLVM::GEPOp::create(
+          builder, argument.getLoc(), ptr, ptr, arguments,
+          ArrayRef<LLVM::GEPArg>{int32_t(argument.getArgNumber())});
+      pointer = LLVM::LoadOp::create(builder, argument.getLoc(), ptr, address);
+    } else {
+      pointer = null;
+    }
+    return pointer;
+  };
+
+  for (LaunchOp launch : launches) {
+    Location loc = launch.getLoc();
+    for (auto [index, buffer] : llvm::enumerate(launch.getBuffers())) {
+      Value pointer = pointerOf(buffer);
+      Value element =
+          LLVM::GEPOp::create(builder, loc, ptr, ptr, array,
+                              ArrayRef<LLVM::GEPArg>{int32_t(index)});
+      LLVM::StoreOp::create(builder, loc, pointer, element);
+    }
+    PlanKey key{launch.getKernelAttr(), launch.getParameters()};
+    int64_t slot = plans.find(key) - plans.begin();
+    LLVM::CallOp::create(builder, loc, launchFunction,
+                         ValueRange{instance, constantI32(loc, slot), array});
+  }
+  LLVM::ReturnOp::create(builder, loc, ValueRange());
+}
+
+void ModuleLowering::emitModule() {
+  Location loc = function.getLoc();
+  // The fields of te_rt_module, in order.
+  auto type = LLVM::LLVMStructType::getLiteral(
+      context, {i32, i32, i64, i32, i32, ptr, ptr});
+  builder.setInsertionPoint(function);
+  auto global = LLVM::GlobalOp::create(builder, loc, type, /*isConstant=*/true,
+                                       LLVM::Linkage::External, "te_module",
+                                       /*value=*/Attribute());
+  builder.createBlock(&global.getInitializerRegion());
+  auto constant = [&](IntegerAttr value) -> Value {
+    return LLVM::ConstantOp::create(builder, loc, value.getType(), value);
+  };
+  auto address = [&](StringRef name) -> Value {
+    return LLVM::AddressOfOp::create(builder, loc, ptr, name);
+  };
+  Value fields[] = {
+      constant(builder.getI32IntegerAttr(TE_RT_MODULE_MAGIC)),
+      constant(builder.getI32IntegerAttr(TE_RT_VERSION)),
+      constant(function->getAttrOfType<IntegerAttr>(tert::kArenaBytesAttr)),
+      constant(builder.getI32IntegerAttr(plans.size())),
+      constant(builder.getI32IntegerAttr(function.getNumArguments())),
+      address("te_module_load"),
+      address("te_module_step")};
+  Value value = LLVM::PoisonOp::create(builder, loc, type);
+  for (auto [index, field] : llvm::enumerate(fields))
+    value = LLVM::InsertValueOp::create(builder, loc, value, field, index);
+  LLVM::ReturnOp::create(builder, loc, value);
+}
+
+void ModuleLowering::run() {
+  launches = llvm::to_vector(function.getOps<LaunchOp>());
+  for (LaunchOp launch : launches)
+    plans.insert(
+        {{launch.getKernelAttr(), launch.getParameters()}, launch.getLoc()});
+  emitLoad();
+  emitStep();
+  emitModule();
+}
+
+namespace {
+
+class ConvertTERTToLLVM final
+    : public te::impl::ConvertTERTToLLVMPassBase<ConvertTERTToLLVM> {
+public:
+  using Base::Base;
+
+  void runOnOperation() override {
+    FailureOr<func::FuncOp> step = findStep();
+    if (failed(step))
+      return signalPassFailure();
+    ModuleLowering lowering(*step);
+    lowering.run();
+    numPlans += lowering.numPlans();
+    numLaunches += lowering.numLaunches();
+    getOperation()->setAttr(tert::kSignatureAttr,
+                            (*step)->getAttr(tert::kSignatureAttr));
+    step->erase();
+  }
+
+private:
+  /// The one function of the module, planned.
+  FailureOr<func::FuncOp> findStep() {
+    ModuleOp module = getOperation();
+    SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
+    if (functions.size() != 1) {
+      module.emitError()
+          << "expected a module to have one function to compile, but it has "
+          << functions.size();
+      return failure();
+    }
+    func::FuncOp step = functions.front();
+    if (!step->hasAttr(tert::kArenaBytesAttr) ||
+        !step->hasAttr(tert::kSignatureAttr)) {
+      step.emitError() << "expected the memory of '" << step.getName()
+                       << "' to be planned; run te-convert-to-tert and "
+                          "te-plan-memory before";
+      return failure();
+    }
+    return step;
+  }
+};
+
+} // namespace

@@ -1,0 +1,300 @@
+//===- ConvertToTERT.cpp - replace tensors by buffers ---------------------===//
+//
+// Three steps for every function. Emit: ops become launches on fresh
+// temporaries, in program order (LaunchEmitter). Return: every result is copied
+// from wherever it is into its place, old values of arguments being read before
+// any of them is overwritten. Elide: where the producer of a copied temporary
+// can write the destination itself, the copy and the temporary go. Only the
+// last step knows about writing in place, and it only looks at launches, so it
+// cannot be wrong about what an op means.
+//
+//===----------------------------------------------------------------------===//
+
+#include "LaunchEmitter.h"
+
+#include "TEDialect/TERT/KernelTable.h"
+#include "TEDialect/TERT/RuntimeTypes.h"
+#include "TEDialect/Transforms/Schedule/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/SymbolTable.h"
+
+namespace mlir::te {
+#define GEN_PASS_DEF_CONVERTTOTERTPASS
+#include "TEDialect/Transforms/Schedule/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+using tert::BufferType;
+using tert::LaunchOp;
+
+namespace {
+
+class FunctionConversion {
+public:
+  explicit FunctionConversion(func::FuncOp function)
+      : function(function), block(function.getBody().front()),
+        builder(block.getTerminator()), emitter(builder, block) {}
+
+  LogicalResult run();
+
+  unsigned numInPlace = 0, numCopies = 0;
+
+private:
+  LogicalResult declareArguments();
+  LogicalResult declareResults();
+  FailureOr<Buffers> addBuffers(Location loc, Type type, StringAttr name,
+                                StringRef role, int64_t carried);
+  LogicalResult returnResults();
+  bool elideCopy(LaunchOp copy);
+  void finish();
+
+  func::FuncOp function;
+  Block &block;
+  OpBuilder builder;
+  LaunchEmitter emitter;
+  SmallVector<Attribute> signature;
+  /// First buffer of the argument of a name, counted in the new signature.
+  llvm::StringMap<unsigned> argumentBuffers;
+  /// Where each result belongs.
+  SmallVector<Buffers> destinations;
+  /// Arguments of the old signature, buffers of arguments in the new one.
+  unsigned numOldArguments = 0, numArgumentBuffers = 0;
+};
+
+} // namespace
+
+/// Appends buffer arguments for a value of `type` and describes them.
+FailureOr<Buffers> FunctionConversion::addBuffers(Location loc, Type type,
+                                                  StringAttr name,
+                                                  StringRef role,
+                                                  int64_t carried) {
+  Buffers buffers;
+  for (const tert::BufferLayout &layout : tert::getBufferLayouts(type)) {
+    signature.push_back(builder.getDictionaryAttr(
+        {builder.getNamedAttr("name", name),
+         builder.getNamedAttr("type", TypeAttr::get(type)),
+         builder.getNamedAttr("role", builder.getStringAttr(role)),
+         builder.getNamedAttr("part", builder.getStringAttr(layout.part)),
+         builder.getNamedAttr(
+             "carried", builder.getI64IntegerAttr(
+                            carried < 0 ? -1 : carried + buffers.size()))}));
+    buffers.push_back(block.addArgument(
+        BufferType::get(builder.getContext(), layout.bytes), loc));
+  }
+  if (buffers.empty())
+    return emitError(loc) << "the runtime has no buffer for " << role << " '"
+                          << name.getValue() << "' of type " << type;
+  return buffers;
+}
+
+LogicalResult FunctionConversion::declareArguments() {
+  numOldArguments = block.getNumArguments();
+  LogicalResult result = success();
+  for (unsigned index = 0; index < numOldArguments; ++index) {
+    BlockArgument argument = block.getArgument(index);
+    auto name = function.getArgAttrOfType<StringAttr>(index, kNameAttr);
+    if (name)
+      argumentBuffers[name.getValue()] = signature.size();
+    else
+      name = builder.getStringAttr("arg" + Twine(index));
+    FailureOr<Buffers> buffers =
+        addBuffers(argument.getLoc(), argument.getType(), name, "argument", -1);
+    if (succeeded(buffers))
+      emitter.bind(argument, *buffers);
+    else
+      result = failure();
+  }
+  return result;
+}
+
+LogicalResult FunctionConversion::declareResults() {
+  LogicalResult result = success();
+  Operation *terminator = block.getTerminator();
+  for (auto [index, value] : llvm::enumerate(terminator->getOperands())) {
+    auto name = function.getResultAttrOfType<StringAttr>(index, kNameAttr);
+    int64_t carried = -1;
+    if (!name)
+      name = builder.getStringAttr("result" + Twine(index));
+    else if (auto found = argumentBuffers.find(name.getValue());
+             found != argumentBuffers.end())
+      carried = found->second;
+    FailureOr<Buffers> buffers = addBuffers(
+        terminator->getLoc(), value.getType(), name, "result", carried);
+    if (failed(buffers)) {
+      result = failure();
+      continue;
+    }
+    if (carried >= 0)
+      for (auto [part, buffer] : llvm::enumerate(*buffers)) {
+        Value next = buffer;
+        buffer = block.getArgument(numOldArguments + carried + part);
+        if (buffer.getType() != next.getType())
+          return emitError(terminator->getLoc())
+                 << "expected result '" << name.getValue()
+                 << "' to have the type of the argument it is named after";
+      }
+    destinations.push_back(*buffers);
+  }
+  return result;
+}
+
+LogicalResult FunctionConversion::returnResults() {
+  Location loc = block.getTerminator()->getLoc();
+  struct PendingCopy {
+    Value from, to;
+  };
+  SmallVector<PendingCopy> early, late;
+  auto isArgument = [](Value buffer) { return isa<BlockArgument>(buffer); };
+  for (auto [value, destination] :
+       llvm::zip_equal(block.getTerminator()->getOperands(), destinations)) {
+    FailureOr<Buffers> buffers = emitter.lookup(value);
+    if (failed(buffers))
+      return failure();
+    for (auto [from, to] : llvm::zip_equal(*buffers, destination)) {
+      if (from == to)
+        continue;
+      bool isCarried = cast<BlockArgument>(to).getArgNumber() <
+                       numOldArguments + numArgumentBuffers;
+      if (!isArgument(from)) {
+        late.push_back({from, to});
+        continue;
+      }
+      // The old value of an argument. Its own next state may be written below,
+      // and so may the argument it goes to.
+      Value staged = to;
+      if (isCarried) {
+        staged = emitter.alloc(loc, "carried", tert::Cause::Activation,
+                               cast<BufferType>(to.getType()).getBytes());
+        late.push_back({staged, to});
+      }
+      early.push_back({from, staged});
+    }
+  }
+  for (PendingCopy &pending : early)
+    emitter.copy(loc, pending.from, pending.to);
+  SmallVector<LaunchOp> copies;
+  for (PendingCopy &pending : late)
+    copies.push_back(emitter.copy(loc, pending.from, pending.to));
+  numCopies = early.size();
+  for (LaunchOp copy : copies)
+    elideCopy(copy) ? ++numInPlace : ++numCopies;
+  return success();
+}
+
+/// Lets whoever first writes the source of `copy` write its destination, where
+/// nothing else looks at the destination from then on.
+bool FunctionConversion::elideCopy(LaunchOp copy) {
+  auto alloc = copy.getBuffers()[0].getDefiningOp<tert::AllocOp>();
+  if (!alloc)
+    return false;
+  Value destination = copy.getBuffers()[1];
+  Operation *producer = copy;
+  for (Operation *user : alloc->getUsers())
+    if (user->isBeforeInBlock(producer))
+      producer = user;
+  auto launch = cast<LaunchOp>(producer);
+  const tert::KernelInfo *kernel = tert::lookupKernel(launch.getKernel());
+
+  for (OpOperand &use : destination.getUses()) {
+    Operation *user = use.getOwner();
+    if (user == copy || user->isBeforeInBlock(producer))
+      continue;
+    if (user != producer)
+      return false;
+    for (OpOperand &written : alloc.getBuffer().getUses())
+      if (written.getOwner() == producer &&
+          !kernel->mayShare(use.getOperandNumber(), written.getOperandNumber()))
+        return false;
+  }
+  alloc.getBuffer().replaceAllUsesWith(destination);
+  copy.erase();
+  alloc.erase();
+  return true;
+}
+
+void FunctionConversion::finish() {
+  Operation *terminator = block.getTerminator();
+  terminator->setOperands({});
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (&op != terminator && !isa<tert::TERTDialect>(op.getDialect()))
+      op.erase();
+  block.eraseArguments(0, numOldArguments);
+  // Temporaries nothing is launched on, e.g. of constants that were elided.
+  for (auto alloc : llvm::make_early_inc_range(block.getOps<tert::AllocOp>()))
+    if (alloc->use_empty())
+      alloc.erase();
+
+  function.setFunctionType(
+      builder.getFunctionType(block.getArgumentTypes(), {}));
+  function.removeArgAttrsAttr();
+  function.removeResAttrsAttr();
+  function->removeAttr(kRecipeAttr);
+  function->setAttr(tert::kSignatureAttr, builder.getArrayAttr(signature));
+}
+
+LogicalResult FunctionConversion::run() {
+  if (failed(declareArguments()))
+    return failure();
+  numArgumentBuffers = signature.size();
+  if (failed(declareResults()))
+    return failure();
+
+  // Launches are appended behind the ops they come from.
+  LogicalResult result = success();
+  SmallVector<Operation *> ops;
+  for (Operation &op : block.without_terminator())
+    ops.push_back(&op);
+  for (Operation *op : ops)
+    if (failed(emitter.emit(op)))
+      result = failure();
+  if (failed(result) || failed(returnResults()))
+    return failure();
+  finish();
+  return success();
+}
+
+namespace {
+
+class ConvertToTERT final
+    : public te::impl::ConvertToTERTPassBase<ConvertToTERT> {
+public:
+  using Base::Base;
+
+  void runOnOperation() override {
+    eraseUnusedFunctions();
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (function.isExternal())
+        continue;
+      if (!function.getBody().hasOneBlock()) {
+        function.emitError()
+            << "expected function '" << function.getName()
+            << "' to be one block, but it has "
+            << llvm::range_size(function.getBody()) << " blocks";
+        return signalPassFailure();
+      }
+      FunctionConversion conversion(function);
+      if (failed(conversion.run()))
+        return signalPassFailure();
+      numLaunches += llvm::range_size(function.getOps<LaunchOp>());
+      numInPlace += conversion.numInPlace;
+      numCopies += conversion.numCopies;
+    }
+    getOperation()->removeAttr(kRecipeAttr);
+  }
+
+private:
+  /// After inlining a private function is called by nobody; its layers may not
+  /// have been replaced.
+  void eraseUnusedFunctions() {
+    SymbolTableCollection tables;
+    SymbolUserMap users(tables, getOperation());
+    for (auto function :
+         llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
+      if (function.isPrivate() && users.useEmpty(function))
+        function.erase();
+  }
+};
+
+} // namespace

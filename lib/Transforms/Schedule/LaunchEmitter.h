@@ -1,0 +1,72 @@
+//===- LaunchEmitter.h - te ops as kernel launches ------------------------===//
+//
+// Knows for every te, arith, math and tensor op which kernel of the runtime
+// computes it, and on which buffers. Visits ops in program order and appends
+// launches at the builder's position; every result gets a fresh temporary.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_TRANSFORMS_SCHEDULE_LAUNCHEMITTER_H
+#define TE_TRANSFORMS_SCHEDULE_LAUNCHEMITTER_H
+
+#include "TEDialect/TERT/TERT.h"
+
+#include "llvm/ADT/StringMap.h"
+
+namespace mlir::te {
+
+/// The buffers of one value: the value itself, or data and scale.
+using Buffers = SmallVector<Value, 2>;
+
+class LaunchEmitter {
+public:
+  /// `block` is read once for the names of residuals.
+  LaunchEmitter(OpBuilder &builder, Block &block);
+
+  /// Says where a function argument is.
+  void bind(Value value, Buffers buffers);
+
+  /// Where `value` is. A constant is filled at the builder's position the
+  /// first time it is asked for.
+  FailureOr<Buffers> lookup(Value value);
+
+  /// Appends the launches of `op` and binds its results.
+  LogicalResult emit(Operation *op);
+
+  /// Appends a copy between buffers of equal size.
+  tert::LaunchOp copy(Location loc, Value from, Value to);
+
+  /// A temporary that names itself after `name`.
+  Value alloc(Location loc, StringRef name, tert::Cause cause, int64_t bytes);
+
+private:
+  struct Call;
+
+  LogicalResult emitPointwise(Operation *op, int32_t kind);
+  LogicalResult emitConstant(Operation *op);
+  LogicalResult emitCast(Operation *op, bool &isKnown);
+  LogicalResult emitProduct(Operation *op, bool &isKnown);
+  LogicalResult emitLayer(Operation *op, bool &isKnown);
+  LogicalResult emitOptimizer(Operation *op, bool &isKnown);
+
+  tert::Cause causeOf(Operation *op, Value result) const;
+  std::string uniqueName(StringRef name);
+  std::string baseName(Operation *op);
+
+  OpBuilder &builder;
+  DenseMap<Value, Buffers> bindings;
+  /// Name of the te.residual that holds a value, keyed by the value behind
+  /// views.
+  DenseMap<Value, StringRef> residualNames;
+  llvm::StringMap<unsigned> nameCounts;
+  Value null;
+  bool inBackward = false;
+};
+
+/// The value that `value` is a view of: itself, or what te.residual and
+/// reshapes look at.
+Value lookThroughViews(Value value);
+
+} // namespace mlir::te
+
+#endif // TE_TRANSFORMS_SCHEDULE_LAUNCHEMITTER_H

@@ -1,0 +1,140 @@
+//===- PlanMemory.cpp - place temporaries in one arena --------------------===//
+//
+// Lifetimes from the order of launches, sharing from the kernel table, places
+// from MemoryPlanner.
+//
+//===----------------------------------------------------------------------===//
+
+#include "MemoryPlanner.h"
+
+#include "TEDialect/TERT/KernelTable.h"
+#include "TEDialect/TERT/TERT.h"
+#include "TEDialect/Transforms/Schedule/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace mlir::te {
+#define GEN_PASS_DEF_PLANMEMORYPASS
+#include "TEDialect/Transforms/Schedule/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+using tert::AllocOp;
+using tert::LaunchOp;
+
+namespace {
+
+struct Lifetime {
+  AllocOp alloc;
+  unsigned first, last;
+};
+
+class PlanMemory final : public te::impl::PlanMemoryPassBase<PlanMemory> {
+public:
+  using Base::Base;
+
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isExternal() && failed(plan(function)))
+        return signalPassFailure();
+  }
+
+private:
+  LogicalResult plan(func::FuncOp function);
+  LogicalResult checkBudget(func::FuncOp function, const MemoryPlanner &planner,
+                            ArrayRef<Lifetime> lifetimes);
+};
+
+} // namespace
+
+static SmallVector<Lifetime> collectLifetimes(ArrayRef<LaunchOp> launches) {
+  llvm::MapVector<AllocOp, Lifetime> lifetimes;
+  for (auto [index, launch] : llvm::enumerate(launches))
+    for (Value buffer : LaunchOp(launch).getBuffers())
+      if (auto alloc = buffer.getDefiningOp<AllocOp>()) {
+        unsigned event = index;
+        lifetimes.try_emplace(alloc, Lifetime{alloc, event, event})
+            .first->second.last = event;
+      }
+  return llvm::map_to_vector(lifetimes,
+                             [](auto &entry) { return entry.second; });
+}
+
+/// True when `launch` reads the buffer of `input` nowhere but where `output`
+/// may take its place.
+static bool isReadOnlyAs(const tert::KernelInfo &kernel, LaunchOp launch,
+                         unsigned input, unsigned output) {
+  for (auto [index, buffer] : llvm::enumerate(launch.getBuffers()))
+    if (buffer == launch.getBuffers()[input] && !kernel.mayShare(index, output))
+      return false;
+  return true;
+}
+
+LogicalResult PlanMemory::plan(func::FuncOp function) {
+  SmallVector<LaunchOp> launches(function.getOps<LaunchOp>());
+  SmallVector<Lifetime> lifetimes = collectLifetimes(launches);
+
+  MemoryPlanner planner(tert::kArenaAlignment);
+  DenseMap<Value, unsigned> numbers;
+  for (Lifetime &life : lifetimes)
+    numbers[life.alloc.getBuffer()] = planner.add(
+        life.alloc.getBuffer().getType().getBytes(), life.first, life.last);
+  numBuffers += lifetimes.size();
+
+  for (LaunchOp launch : launches) {
+    const tert::KernelInfo *kernel = tert::lookupKernel(launch.getKernel());
+    for (auto [output, written] : llvm::enumerate(launch.getBuffers()))
+      for (auto [input, read] : llvm::enumerate(launch.getBuffers())) {
+        auto from = numbers.find(read), to = numbers.find(written);
+        if (from != numbers.end() && to != numbers.end() &&
+            kernel->mayShare(input, output) &&
+            isReadOnlyAs(*kernel, launch, input, output) &&
+            planner.share(from->second, to->second))
+          ++numShared;
+      }
+  }
+
+  planner.plan();
+  if (failed(checkBudget(function, planner, lifetimes)))
+    return failure();
+  Builder builder(&getContext());
+  for (Lifetime &life : lifetimes)
+    life.alloc.setOffset(planner.offset(numbers[life.alloc.getBuffer()]));
+  function->setAttr(tert::kArenaBytesAttr,
+                    builder.getI64IntegerAttr(planner.arenaBytes()));
+  function->setAttr(tert::kMaxLiveBytesAttr,
+                    builder.getI64IntegerAttr(planner.maxLiveBytes()));
+  return success();
+}
+
+LogicalResult PlanMemory::checkBudget(func::FuncOp function,
+                                      const MemoryPlanner &planner,
+                                      ArrayRef<Lifetime> lifetimes) {
+  if (budget <= 0 || planner.arenaBytes() <= budget)
+    return success();
+  InFlightDiagnostic diagnostic = function.emitError()
+                                  << "expected the temporaries of '"
+                                  << function.getName() << "' to fit in "
+                                  << int64_t(budget) << " bytes, but they need "
+                                  << planner.arenaBytes();
+  diagnostic.attachNote() << "the smallest 'budget' that works is "
+                          << planner.arenaBytes();
+  // Negative sizes, so that sorting puts the largest first and keeps ties in
+  // program order.
+  SmallVector<std::pair<int64_t, size_t>> atPeak;
+  for (auto [index, life] : llvm::enumerate(lifetimes))
+    if (life.first <= planner.peakEvent() && planner.peakEvent() <= life.last)
+      atPeak.push_back(
+          {-AllocOp(life.alloc).getBuffer().getType().getBytes(), index});
+  llvm::sort(atPeak);
+  for (auto [negatedBytes, index] : ArrayRef(atPeak).take_front(5)) {
+    AllocOp alloc = lifetimes[index].alloc;
+    diagnostic.attachNote(alloc.getLoc())
+        << "'" << alloc.getName() << "' ("
+        << tert::stringifyCause(alloc.getCause()) << ", " << -negatedBytes
+        << " bytes) is live at the peak";
+  }
+  return diagnostic;
+}
