@@ -1,0 +1,159 @@
+//===- ArithGradients.cpp - derivatives of arith, math and tensor ops -----===//
+//
+// External models, so that ops of other dialects take part in te-differentiate
+// without knowing of it. Elementwise, in the type of the values: every op of a
+// derivative rounds once, as the forward's do. maximumf and minimumf have no
+// rule on purpose: at a tie the derivative is a convention, not a number.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/IR/Gradients.h"
+#include "TEDialect/IR/TE.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+namespace {
+
+/// What a rule works with: the builder, the op's place, its cotangent.
+struct Rule {
+  OpBuilder &b;
+  Location loc;
+  AdjointContext &adjoints;
+  Value dy;
+
+  Value mul(Value a, Value c) { return arith::MulFOp::create(b, loc, a, c); }
+  Value div(Value a, Value c) { return arith::DivFOp::create(b, loc, a, c); }
+  Value neg(Value a) { return arith::NegFOp::create(b, loc, a); }
+
+  /// Adds what `make` builds to `operand`, if that wants it.
+  template <typename Make> void add(Value operand, Make make) {
+    if (adjoints.wants(operand))
+      adjoints.add(operand, make());
+  }
+};
+
+/// One overload per op, below; dy is the cotangent of the only result.
+void apply(arith::AddFOp op, Rule rule) {
+  rule.add(op.getLhs(), [&] { return rule.dy; });
+  rule.add(op.getRhs(), [&] { return rule.dy; });
+}
+
+void apply(arith::SubFOp op, Rule rule) {
+  rule.add(op.getLhs(), [&] { return rule.dy; });
+  rule.add(op.getRhs(), [&] { return rule.neg(rule.dy); });
+}
+
+void apply(arith::MulFOp op, Rule rule) {
+  rule.add(op.getLhs(), [&] {
+    return rule.mul(rule.dy, rule.adjoints.residual(op.getRhs(), "rhs"));
+  });
+  rule.add(op.getRhs(), [&] {
+    return rule.mul(rule.dy, rule.adjoints.residual(op.getLhs(), "lhs"));
+  });
+}
+
+// With y = a / b: da = dy / b, db = -(dy / b) y.
+void apply(arith::DivFOp op, Rule rule) {
+  Value quotient =
+      rule.div(rule.dy, rule.adjoints.residual(op.getRhs(), "rhs"));
+  rule.add(op.getLhs(), [&] { return quotient; });
+  rule.add(op.getRhs(), [&] {
+    Value y = rule.adjoints.residual(op.getResult(), "out");
+    return rule.neg(rule.mul(quotient, y));
+  });
+}
+
+void apply(arith::NegFOp op, Rule rule) {
+  rule.add(op.getOperand(), [&] { return rule.neg(rule.dy); });
+}
+
+void apply(arith::TruncFOp op, Rule rule) {
+  rule.add(op.getIn(), [&]() -> Value {
+    return arith::ExtFOp::create(rule.b, rule.loc, op.getIn().getType(),
+                                 rule.dy);
+  });
+}
+
+void apply(arith::ExtFOp op, Rule rule) {
+  rule.add(op.getIn(), [&]() -> Value {
+    return arith::TruncFOp::create(rule.b, rule.loc, op.getIn().getType(),
+                                   rule.dy);
+  });
+}
+
+void apply(math::ExpOp op, Rule rule) {
+  rule.add(op.getOperand(), [&] {
+    return rule.mul(rule.dy, rule.adjoints.residual(op.getResult(), "out"));
+  });
+}
+
+// dx = dy (1 - y²)
+void apply(math::TanhOp op, Rule rule) {
+  rule.add(op.getOperand(), [&] {
+    Value y = rule.adjoints.residual(op.getResult(), "out");
+    auto type = cast<ShapedType>(y.getType());
+    Value one = arith::ConstantOp::create(
+        rule.b, rule.loc,
+        DenseElementsAttr::get(type,
+                               rule.b.getFloatAttr(type.getElementType(), 1)));
+    Value slope = arith::SubFOp::create(rule.b, rule.loc, one, rule.mul(y, y));
+    return rule.mul(rule.dy, slope);
+  });
+}
+
+// dx = dy / (2 y); doubling is exact.
+void apply(math::SqrtOp op, Rule rule) {
+  rule.add(op.getOperand(), [&] {
+    Value y = rule.adjoints.residual(op.getResult(), "out");
+    return rule.div(rule.dy, arith::AddFOp::create(rule.b, rule.loc, y, y));
+  });
+}
+
+void apply(tensor::CollapseShapeOp op, Rule rule) {
+  rule.add(op.getSrc(), [&]() -> Value {
+    return tensor::ExpandShapeOp::create(rule.b, rule.loc, op.getSrcType(),
+                                         rule.dy, op.getReassociationIndices());
+  });
+}
+
+void apply(tensor::ExpandShapeOp op, Rule rule) {
+  rule.add(op.getSrc(), [&]() -> Value {
+    return tensor::CollapseShapeOp::create(rule.b, rule.loc, op.getSrcType(),
+                                           rule.dy,
+                                           op.getReassociationIndices());
+  });
+}
+
+template <typename Op>
+struct Gradient : DifferentiableOpInterface::ExternalModel<Gradient<Op>, Op> {
+  LogicalResult differentiate(Operation *op, OpBuilder &builder,
+                              AdjointContext &adjoints) const {
+    apply(cast<Op>(op), Rule{builder, op->getLoc(), adjoints,
+                             adjoints.get(op->getResult(0))});
+    return success();
+  }
+};
+
+template <typename... Ops> void attach(MLIRContext *context) {
+  (Ops::template attachInterface<Gradient<Ops>>(*context), ...);
+}
+
+} // namespace
+
+void te::registerTEGradients(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, arith::ArithDialect *) {
+    attach<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp,
+           arith::NegFOp, arith::TruncFOp, arith::ExtFOp>(context);
+  });
+  registry.addExtension(+[](MLIRContext *context, math::MathDialect *) {
+    attach<math::ExpOp, math::TanhOp, math::SqrtOp>(context);
+  });
+  registry.addExtension(+[](MLIRContext *context, tensor::TensorDialect *) {
+    attach<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(context);
+  });
+}

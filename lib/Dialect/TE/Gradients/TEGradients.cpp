@@ -1,0 +1,137 @@
+//===- TEGradients.cpp - derivatives of te ops ----------------------------===//
+//
+// One rule per differentiable op: the backward op it has, and what that reads
+// of the forward. Backward ops take their forward op's location and recipe, so
+// that they are quantised as that layer. A rule that needs an optional result
+// (rsigma, lse) puts a new op in place of the forward one and leaves the old
+// one without users, for te-differentiate to erase.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/IR/TE.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+/// Gives `backward` the recipe that is written on `forward`, if any.
+static void keepRecipe(Operation *forward, Operation *backward) {
+  if (Attribute recipe = forward->getDiscardableAttr(kRecipeAttr))
+    backward->setDiscardableAttr(kRecipeAttr, recipe);
+}
+
+/// Fails when `side` has a cotangent: no rule goes through rsigma, lse or amax.
+static LogicalResult expectNoCotangent(Operation *op, AdjointContext &adjoints,
+                                       Value side, StringRef name) {
+  if (!side || !adjoints.get(side))
+    return success();
+  return op->emitError() << "'" << op->getName()
+                         << "' has no derivative through its result '" << name
+                         << "'";
+}
+
+LogicalResult LinearOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
+  Value dy = adjoints.get(getY());
+  if (adjoints.wants(getX())) {
+    Value w = adjoints.residual(getW(), "w");
+    auto dgrad = LinearDgradOp::create(b, getLoc(), getX().getType(), dy, w);
+    keepRecipe(*this, dgrad);
+    adjoints.add(getX(), dgrad.getDx());
+  }
+  if (adjoints.wants(getW())) {
+    Value x = adjoints.residual(getX(), "x");
+    auto wgrad = LinearWgradOp::create(b, getLoc(), getW().getType(), dy, x);
+    keepRecipe(*this, wgrad);
+    adjoints.add(getW(), wgrad.getDw());
+  }
+  if (getBias() && adjoints.wants(getBias()))
+    adjoints.add(getBias(),
+                 BiasGradOp::create(b, getLoc(), getBias().getType(), dy));
+  return success();
+}
+
+/// The op's `rsigma`; makes the op produce it if it does not yet.
+static Value requireRsigma(RmsNormOp op) {
+  if (op.getRsigma())
+    return op.getRsigma();
+  OpBuilder b(op);
+  Type amax = op.getAmax() ? op.getAmax().getType() : Type();
+  auto rsigma = RankedTensorType::get({op.getX().getType().getDimSize(0)},
+                                      b.getF32Type());
+  auto norm = RmsNormOp::create(
+      b, op.getLoc(), op.getY().getType(), rsigma, amax, op.getX(),
+      op.getGamma(), op.getEpsilonAttr(), op.getZeroCenteredGammaAttr());
+  norm->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  op.getY().replaceAllUsesWith(norm.getY());
+  if (op.getAmax())
+    op.getAmax().replaceAllUsesWith(norm.getAmax());
+  return norm.getRsigma();
+}
+
+LogicalResult RmsNormOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
+  if (failed(expectNoCotangent(*this, adjoints, getRsigma(), "rsigma")) ||
+      failed(expectNoCotangent(*this, adjoints, getAmax(), "amax")))
+    return failure();
+  Value dy = adjoints.get(getY());
+  Value x = adjoints.residual(getX(), "x");
+  Value gamma = adjoints.residual(getGamma(), "gamma");
+  Value rsigma = adjoints.residual(requireRsigma(*this), "rsigma");
+  auto backward = RmsNormBackwardOp::create(b, getLoc(), getX().getType(),
+                                            getGamma().getType(), dy, x, gamma,
+                                            rsigma, getZeroCenteredGammaAttr());
+  if (adjoints.wants(getX()))
+    adjoints.add(getX(), backward.getDx());
+  if (adjoints.wants(getGamma()))
+    adjoints.add(getGamma(), backward.getDgamma());
+  return success();
+}
+
+LogicalResult ActivationOp::differentiate(OpBuilder &b,
+                                          AdjointContext &adjoints) {
+  if (failed(expectNoCotangent(*this, adjoints, getAmax(), "amax")))
+    return failure();
+  Value dy = adjoints.get(getY());
+  Value x = adjoints.residual(getX(), "x");
+  auto backward = ActivationBackwardOp::create(
+      b, getLoc(), getX().getType(), /*amax=*/Type(), getKindAttr(), dy, x);
+  adjoints.add(getX(), backward.getDx());
+  return success();
+}
+
+LogicalResult EmbeddingOp::differentiate(OpBuilder &b,
+                                         AdjointContext &adjoints) {
+  Value dy = adjoints.get(getY());
+  Value ids = adjoints.residual(getIds(), "ids");
+  adjoints.add(getTable(), EmbeddingBackwardOp::create(
+                               b, getLoc(), getTable().getType(), ids, dy));
+  return success();
+}
+
+/// The op's `lse`; makes the op produce it if it does not yet.
+static Value requireLse(CrossEntropyOp op) {
+  if (op.getLse())
+    return op.getLse();
+  OpBuilder b(op);
+  auto lse = RankedTensorType::get({op.getLogits().getType().getDimSize(0)},
+                                   b.getF32Type());
+  auto loss = CrossEntropyOp::create(b, op.getLoc(), op.getLoss().getType(),
+                                     lse, op.getLogits(), op.getTargets(),
+                                     op.getIgnoreIndexAttr());
+  loss->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  op.getLoss().replaceAllUsesWith(loss.getLoss());
+  return loss.getLse();
+}
+
+LogicalResult CrossEntropyOp::differentiate(OpBuilder &b,
+                                            AdjointContext &adjoints) {
+  if (failed(expectNoCotangent(*this, adjoints, getLse(), "lse")))
+    return failure();
+  Value dloss = adjoints.get(getLoss());
+  Value logits = adjoints.residual(getLogits(), "logits");
+  Value targets = adjoints.residual(getTargets(), "targets");
+  Value lse = adjoints.residual(requireLse(*this), "lse");
+  auto backward = CrossEntropyBackwardOp::create(
+      b, getLoc(), getLogits().getType(), dloss, logits, targets, lse,
+      getIgnoreIndexAttr());
+  adjoints.add(getLogits(), backward.getDlogits());
+  return success();
+}

@@ -1,0 +1,318 @@
+//===- Differentiate.cpp - te-differentiate -------------------------------===//
+//
+// Reverse mode on a straight line of ops. The callee of a te.vjp is copied
+// aside; there its block arguments are distinct values even when the te.vjp is
+// given one value twice. In the copy the return stands between the forward
+// (with the residuals at its end) and the backward; then everything but the
+// return moves to where the te.vjp was.
+//
+// Which ops are asked for a derivative: those between an argument in `wrt` and
+// a result. What each derivative is, is the ops' business.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/IR/TE.h"
+#include "TEDialect/Transforms/Autodiff/Passes.h"
+#include "TEDialect/Transforms/Import/Inline.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace mlir::te {
+#define GEN_PASS_DEF_DIFFERENTIATEPASS
+#include "TEDialect/Transforms/Autodiff/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+
+namespace {
+
+/// Names of residuals in one function: "<layer>.<role>", where the layer is
+/// the name in the op's location, else its mnemonic and how many of its kind
+/// came before.
+class ResidualNames {
+public:
+  /// Numbers the ops of a forward. Called once per forward, in program order.
+  void addForward(ArrayRef<Operation *> ops) {
+    layers.clear();
+    for (Operation *op : ops) {
+      StringRef mnemonic = op->getName().stripDialect();
+      unsigned number = counts[mnemonic]++;
+      std::string name = locationName(op->getLoc());
+      layers[op] =
+          name.empty() ? (mnemonic + Twine(number)).str() : std::move(name);
+    }
+  }
+
+  std::string get(Operation *op, StringRef role) {
+    std::string name = layers.lookup(op) + "." + role.str();
+    std::string unique = name;
+    for (unsigned i = 1; !taken.insert(unique).second; ++i)
+      unique = name + "_" + std::to_string(i);
+    return unique;
+  }
+
+  std::string getCotangent(unsigned number) {
+    return "vjp" + std::to_string(numVjps++) + ".cotangent" +
+           std::to_string(number);
+  }
+
+private:
+  static std::string locationName(Location loc) {
+    std::string name;
+    loc->walk([&](Location inner) {
+      if (auto named = dyn_cast<NameLoc>(inner))
+        name = named.getName().str();
+      return WalkResult::advance();
+    });
+    return name;
+  }
+
+  llvm::StringMap<unsigned> counts;
+  llvm::StringSet<> taken;
+  DenseMap<Operation *, std::string> layers;
+  unsigned numVjps = 0;
+};
+
+bool isFloatTensor(Value value) {
+  return isa<RankedTensorType>(value.getType()) &&
+         isa<FloatType>(getElementTypeOrSelf(value));
+}
+
+/// Needs no residual: it is there in the backward anyway.
+bool isAlwaysThere(Value value) {
+  return isa<BlockArgument>(value) || matchPattern(value, m_Constant());
+}
+
+/// The expansion of one te.vjp.
+class Expansion final : public AdjointContext {
+public:
+  Expansion(VjpOp vjp, func::FuncOp callee, ResidualNames &names)
+      : vjp(vjp), copy(callee.clone()), block(&copy.getBody().front()),
+        boundary(block->getTerminator()), names(names),
+        residualBuilder(boundary), backward(vjp.getContext()) {
+    pinRecipes(copy, callee, vjp->getParentOp());
+    backward.setInsertionPointToEnd(block);
+    for (Operation &op : block->without_terminator())
+      forward.push_back(&op);
+    names.addForward(forward);
+  }
+  ~Expansion() override { copy.erase(); }
+
+  /// Replaces the te.vjp, or reports every op that has no derivative.
+  LogicalResult run() {
+    findActive();
+    if (failed(checkDerivatives()))
+      return failure();
+    seedCotangents();
+    for (Operation *op : llvm::reverse(forward)) {
+      if (!isVisited(op))
+        continue;
+      current = op;
+      if (failed(cast<DifferentiableOpInterface>(op).differentiate(backward,
+                                                                   *this))) {
+        noteVjp(op);
+        return failure();
+      }
+    }
+    replaceVjp();
+    return success();
+  }
+
+  unsigned getNumResiduals() const { return residuals.size(); }
+
+  Value get(Value primal) override { return cotangents.lookup(primal); }
+
+  bool wants(Value primal) override { return active.contains(primal); }
+
+  void add(Value primal, Value cotangent) override {
+    assert(primal.getType() == cotangent.getType() &&
+           "a cotangent has the type of its value");
+    Value &sum = cotangents[primal];
+    sum =
+        sum ? arith::AddFOp::create(backward, current->getLoc(), sum, cotangent)
+            : cotangent;
+  }
+
+  Value residual(Value primal, StringRef role) override {
+    return hold(resolve(primal), current->getLoc(),
+                [&] { return names.get(current, role); });
+  }
+
+private:
+  /// What a parameter of the callee is in the function of the te.vjp.
+  Value resolve(Value value) {
+    auto parameter = dyn_cast<BlockArgument>(value);
+    if (parameter && parameter.getOwner() == block)
+      return vjp.getArguments()[parameter.getArgNumber()];
+    return value;
+  }
+
+  Value hold(Value value, Location loc, function_ref<std::string()> name) {
+    if (isAlwaysThere(value))
+      return value;
+    Value &held = residuals[value];
+    if (!held)
+      held = ResidualOp::create(residualBuilder, loc, value.getType(), value,
+                                residualBuilder.getStringAttr(name()));
+    return held;
+  }
+
+  /// Marks the floating-point values that depend on an argument in `wrt`.
+  void findActive() {
+    for (int64_t index : vjp.getWrt())
+      active.insert(block->getArgument(index));
+    for (Operation *op : forward)
+      if (llvm::any_of(op->getOperands(), [&](Value v) { return wants(v); }))
+        active.insert_range(
+            llvm::make_filter_range(op->getResults(), isFloatTensor));
+  }
+
+  /// Every op between `wrt` and a result has a derivative.
+  LogicalResult checkDerivatives() {
+    DenseSet<Value> reached(boundary->operand_begin(), boundary->operand_end());
+    LogicalResult result = success();
+    for (Operation *op : llvm::reverse(forward)) {
+      bool onPath = llvm::any_of(op->getResults(), [&](Value value) {
+        return reached.contains(value) && wants(value);
+      });
+      if (!onPath)
+        continue;
+      reached.insert_range(op->getOperands());
+      if (isa<DifferentiableOpInterface>(op))
+        continue;
+      InFlightDiagnostic diagnostic = op->emitError() << "'" << op->getName()
+                                                      << "' has no derivative";
+      diagnostic.attachNote(vjp.getLoc()) << "differentiated here";
+      result = failure();
+    }
+    return result;
+  }
+
+  void noteVjp(Operation *op) {
+    emitRemark(vjp.getLoc()) << "while differentiating here";
+  }
+
+  void seedCotangents() {
+    for (auto [i, pair] : llvm::enumerate(
+             llvm::zip(boundary->getOperands(), vjp.getCotangents()))) {
+      auto [result, cotangent] = pair;
+      if (!wants(result))
+        continue;
+      current = vjp;
+      unsigned number = i;
+      add(result, hold(cotangent, vjp.getLoc(),
+                       [&] { return names.getCotangent(number); }));
+    }
+  }
+
+  /// True when a result has a cotangent and some operand wants one.
+  bool isVisited(Operation *op) {
+    return llvm::any_of(op->getResults(), [&](Value v) { return get(v); }) &&
+           llvm::any_of(op->getOperands(), [&](Value v) { return wants(v); });
+  }
+
+  /// Moves the code in, connects it, and drops forward ops nobody reads.
+  void replaceVjp() {
+    SmallVector<Value> outputs(boundary->getOperands());
+    for (int64_t index : vjp.getWrt()) {
+      BlockArgument parameter = block->getArgument(index);
+      Value gradient = get(parameter);
+      if (!gradient)
+        gradient = arith::ConstantOp::create(
+            backward, vjp.getLoc(),
+            cast<TypedAttr>(backward.getZeroAttr(parameter.getType())));
+      outputs.push_back(gradient);
+    }
+    for (Value &output : outputs)
+      output = resolve(output);
+    for (BlockArgument parameter : block->getArguments())
+      parameter.replaceAllUsesWith(resolve(parameter));
+    boundary->erase();
+    vjp->getBlock()->getOperations().splice(vjp->getIterator(),
+                                            block->getOperations());
+    vjp.replaceAllUsesWith(outputs);
+    vjp.erase();
+    for (Operation *op : llvm::reverse(forward))
+      if (isOpTriviallyDead(op))
+        op->erase();
+  }
+
+  VjpOp vjp;
+  func::FuncOp copy;
+  Block *block;
+  /// The copy's return: residuals before it, backward after it.
+  Operation *boundary;
+  ResidualNames &names;
+  OpBuilder residualBuilder, backward;
+  SmallVector<Operation *> forward;
+  /// The op whose derivative is being built.
+  Operation *current = nullptr;
+  DenseSet<Value> active;
+  DenseMap<Value, Value> cotangents, residuals;
+};
+
+class Differentiate final
+    : public te::impl::DifferentiatePassBase<Differentiate> {
+public:
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    SmallVector<VjpOp> vjps;
+    module.walk([&](VjpOp vjp) { vjps.push_back(vjp); });
+    bool failedAny = false;
+    for (VjpOp vjp : vjps)
+      failedAny |= failed(checkCallee(vjp));
+    if (failedAny)
+      return signalPassFailure();
+
+    llvm::SetVector<func::FuncOp> callees;
+    llvm::MapVector<Operation *, ResidualNames> names;
+    for (VjpOp vjp : vjps) {
+      func::FuncOp callee = getCallee(vjp);
+      callees.insert(callee);
+      Expansion expansion(vjp, callee, names[vjp->getParentOp()]);
+      if (failed(expansion.run())) {
+        failedAny = true;
+        continue;
+      }
+      ++numVjps;
+      numResiduals += expansion.getNumResiduals();
+    }
+    if (failedAny)
+      return signalPassFailure();
+    for (func::FuncOp callee : callees)
+      if (callee.isPrivate() &&
+          SymbolTable::symbolKnownUseEmpty(callee, module))
+        callee.erase();
+  }
+
+private:
+  func::FuncOp getCallee(VjpOp vjp) {
+    return getOperation().lookupSymbol<func::FuncOp>(vjp.getCallee());
+  }
+
+  LogicalResult checkCallee(VjpOp vjp) {
+    func::FuncOp callee = getCallee(vjp);
+    if (!callee || !llvm::hasSingleElement(callee.getBody()))
+      return vjp.emitError() << "expected '@" << vjp.getCallee()
+                             << "' to have a body of one block";
+    for (auto inner : callee.getOps<VjpOp>()) {
+      InFlightDiagnostic diagnostic =
+          inner.emitError()
+          << "expected a differentiated function to hold no 'te.vjp', but '@"
+          << vjp.getCallee() << "' does; derivatives of derivatives are not "
+          << "supported";
+      diagnostic.attachNote(vjp.getLoc()) << "differentiated here";
+      return diagnostic;
+    }
+    return success();
+  }
+};
+
+} // namespace

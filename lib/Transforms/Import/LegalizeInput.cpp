@@ -1,0 +1,240 @@
+//===- LegalizeInput.cpp - te-legalize-input ------------------------------===//
+//
+// The gate of the compiler. Calls are inlined first, then every rule is checked
+// on every op, so that a frontend sees all it has to change in one run. What is
+// checked here is not checked again by later passes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/IR/TE.h"
+#include "TEDialect/Transforms/Import/Inline.h"
+#include "TEDialect/Transforms/Import/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::te {
+#define GEN_PASS_DEF_LEGALIZEINPUTPASS
+#include "TEDialect/Transforms/Import/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+
+namespace {
+
+/// Inlines all calls of a module, callees first.
+class CallInliner {
+public:
+  explicit CallInliner(ModuleOp module) : module(module) {}
+
+  LogicalResult run() {
+    LogicalResult result = success();
+    for (auto function : module.getOps<func::FuncOp>())
+      if (failed(visit(function)))
+        result = failure();
+    if (failed(result))
+      return failure();
+    for (func::FuncOp callee : inlined)
+      if (callee.isPrivate() &&
+          SymbolTable::symbolKnownUseEmpty(callee, module))
+        callee.erase();
+    return success();
+  }
+
+  unsigned getNumInlined() const { return numInlined; }
+
+private:
+  enum class State { Unseen, Open, Done };
+
+  LogicalResult visit(func::FuncOp function) {
+    states[function] = State::Open;
+    LogicalResult result = success();
+    SmallVector<func::CallOp> calls(function.getOps<func::CallOp>());
+    for (func::CallOp call : calls)
+      if (failed(inlineCall(call)))
+        result = failure();
+    states[function] = State::Done;
+    return result;
+  }
+
+  LogicalResult inlineCall(func::CallOp call) {
+    auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
+    if (!callee || !llvm::hasSingleElement(callee.getBody()))
+      return call.emitError() << "expected '@" << call.getCallee()
+                              << "' to have a body of one block, to inline it";
+    if (states.lookup(callee) == State::Open)
+      return call.emitError() << "expected '@" << call.getCallee()
+                              << "' not to call itself, directly or not";
+    if (states.lookup(callee) == State::Unseen && failed(visit(callee)))
+      return failure();
+
+    func::FuncOp copy = callee.clone();
+    pinRecipes(copy, callee, call);
+    Block &body = copy.getBody().front();
+    for (auto [parameter, value] :
+         llvm::zip(body.getArguments(), call.getOperands()))
+      parameter.replaceAllUsesWith(value);
+    for (Operation &op : body)
+      op.setLoc(CallSiteLoc::get(op.getLoc(), call.getLoc()));
+    Operation *terminator = body.getTerminator();
+    call.replaceAllUsesWith(terminator->getOperands());
+    terminator->erase();
+    call->getBlock()->getOperations().splice(call->getIterator(),
+                                             body.getOperations());
+    call.erase();
+    copy.erase();
+    inlined.insert(callee);
+    ++numInlined;
+    return success();
+  }
+
+  ModuleOp module;
+  DenseMap<Operation *, State> states;
+  llvm::SetVector<func::FuncOp> inlined;
+  unsigned numInlined = 0;
+};
+
+/// Checks every rule on everything in a module; `failed()` once one is broken.
+class InputChecker {
+public:
+  void check(ModuleOp module) {
+    for (Operation &op : *module.getBody()) {
+      if (auto function = dyn_cast<func::FuncOp>(op))
+        check(function);
+      else
+        report(op.getLoc())
+            << "expected only functions in the module, but got '"
+            << op.getName() << "'";
+    }
+  }
+
+  bool foundViolation() const { return violated; }
+
+private:
+  InFlightDiagnostic report(Location loc) {
+    violated = true;
+    return emitError(loc);
+  }
+
+  void check(func::FuncOp function) {
+    if (!llvm::hasSingleElement(function.getBody())) {
+      report(function.getLoc()) << "expected '@" << function.getName()
+                                << "' to have a body of one block, but it has "
+                                << function.getBody().getBlocks().size();
+      return;
+    }
+    checkNames(function);
+    for (auto [i, argument] : llvm::enumerate(function.getArguments()))
+      checkType(argument.getLoc(), argument.getType(),
+                "argument " + Twine(i).str());
+    for (Operation &op : function.getBody().front()) {
+      checkOp(&op);
+      for (Type type : op.getResultTypes())
+        checkType(op.getLoc(), type,
+                  ("a result of '" + op.getName().getStringRef() + "'").str());
+    }
+  }
+
+  void checkOp(Operation *op) {
+    if (isa<func::ReturnOp, tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op))
+      return;
+    if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+      auto elements = dyn_cast<DenseElementsAttr>(constant.getValue());
+      if (isa<TensorType>(constant.getType()) &&
+          (!elements || !elements.isSplat()))
+        report(op->getLoc()) << "expected a constant tensor to hold one value "
+                                "in every element; pass others as arguments";
+      return;
+    }
+    Dialect *dialect = op->getDialect();
+    if (isa_and_present<TEDialect>(dialect))
+      return;
+    if (isa_and_present<arith::ArithDialect, math::MathDialect>(dialect) &&
+        OpTrait::hasElementwiseMappableTraits(op))
+      return;
+    report(op->getLoc()) << "expected a te op, elementwise arith or math, a "
+                            "tensor reshape or a constant, but got '"
+                         << op->getName() << "'";
+  }
+
+  void checkType(Location loc, Type type, const std::string &what) {
+    if (isa<ScaledType>(type))
+      return;
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!tensor || !tensor.hasStaticShape()) {
+      report(loc) << "expected " << what
+                  << " to be a tensor of static shape, but got " << type;
+      return;
+    }
+    Type element = tensor.getElementType();
+    if (!element.isBF16() && !element.isF16() && !element.isF32() &&
+        !element.isSignlessInteger(32))
+      report(loc) << "expected " << what
+                  << " to have elements of bf16, f16, f32 or i32, but got "
+                  << type;
+  }
+
+  /// Names are given once per side; one on both sides is a state.
+  void checkNames(func::FuncOp function) {
+    llvm::StringMap<unsigned> arguments, results;
+    for (unsigned i = 0, e = function.getNumArguments(); i < e; ++i) {
+      auto name = function.getArgAttrOfType<StringAttr>(i, kNameAttr);
+      if (!name)
+        continue;
+      auto [previous, isNew] = arguments.try_emplace(name.getValue(), i);
+      if (!isNew)
+        report(function.getArgument(i).getLoc())
+            << "expected arguments to have different names, but arguments "
+            << previous->second << " and " << i << " of '@"
+            << function.getName() << "' are both '" << name.getValue() << "'";
+    }
+    for (unsigned i = 0, e = function.getNumResults(); i < e; ++i) {
+      auto name = function.getResultAttrOfType<StringAttr>(i, kNameAttr);
+      if (!name)
+        continue;
+      auto [previous, isNew] = results.try_emplace(name.getValue(), i);
+      if (!isNew)
+        report(function.getLoc())
+            << "expected results to have different names, but results "
+            << previous->second << " and " << i << " of '@"
+            << function.getName() << "' are both '" << name.getValue() << "'";
+      auto state = arguments.find(name.getValue());
+      if (state == arguments.end())
+        continue;
+      Type argumentType = function.getArgumentTypes()[state->second];
+      Type resultType = function.getResultTypes()[i];
+      if (argumentType != resultType)
+        report(function.getLoc())
+            << "expected result '" << name.getValue()
+            << "' to have the type of the argument whose next state it is, but "
+               "got "
+            << resultType << " and " << argumentType;
+    }
+  }
+
+  bool violated = false;
+};
+
+class LegalizeInput final
+    : public te::impl::LegalizeInputPassBase<LegalizeInput> {
+public:
+  using Base::Base;
+
+  void runOnOperation() override {
+    CallInliner inliner(getOperation());
+    LogicalResult inlining = inliner.run();
+    numInlined += inliner.getNumInlined();
+    if (failed(inlining))
+      return signalPassFailure();
+    InputChecker checker;
+    checker.check(getOperation());
+    if (checker.foundViolation())
+      signalPassFailure();
+  }
+};
+
+} // namespace

@@ -1,0 +1,197 @@
+//===- StageSpecs.cpp - what may exist after each stage -------------------===//
+//
+// The contract between stages, as data: a row is a fact that holds from the end
+// of one stage to the end of another. A pass may rely on every row of the
+// stages before it, and nothing else.
+//
+//===----------------------------------------------------------------------===//
+
+#include "StageSpecs.h"
+
+#include "TEDialect/IR/TE.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+namespace {
+
+bool inDialect(Operation *op, StringRef dialect) {
+  return op->getName().getDialectNamespace() == dialect;
+}
+
+bool isStructure(Operation *op) {
+  return isa<ModuleOp, func::FuncOp, func::ReturnOp>(op);
+}
+
+/// True when a type of `op`'s operands, results, blocks or signature satisfies
+/// `predicate`.
+bool hasType(Operation *op, function_ref<bool(Type)> predicate) {
+  if (llvm::any_of(op->getOperandTypes(), predicate) ||
+      llvm::any_of(op->getResultTypes(), predicate))
+    return true;
+  if (auto function = dyn_cast<func::FuncOp>(op))
+    return llvm::any_of(function.getArgumentTypes(), predicate) ||
+           llvm::any_of(function.getResultTypes(), predicate);
+  return false;
+}
+
+bool isCall(Operation *op) { return isa<func::CallOp>(op); }
+
+bool isNotTensorCode(Operation *op) {
+  if (isStructure(op) || inDialect(op, "te"))
+    return false;
+  StringRef name = op->getName().getStringRef();
+  if (name == "tensor.collapse_shape" || name == "tensor.expand_shape" ||
+      name == "arith.constant")
+    return false;
+  return !(inDialect(op, "arith") || inDialect(op, "math")) ||
+         !OpTrait::hasElementwiseMappableTraits(op);
+}
+
+bool hasDynamicShape(Operation *op) {
+  return hasType(op, [](Type type) {
+    auto shaped = dyn_cast<ShapedType>(type);
+    return shaped && !shaped.hasStaticShape();
+  });
+}
+
+bool isVjp(Operation *op) { return isa<VjpOp>(op); }
+
+bool isLinear(Operation *op) {
+  return isa<LinearOp, LinearDgradOp, LinearWgradOp>(op);
+}
+
+/// Crosses from forward to backward without being saved: an argument or a
+/// constant is there anyway, and a scalar costs nothing to hold.
+bool mayCross(Value value) {
+  if (isa<BlockArgument>(value) || value.getDefiningOp<ResidualOp>() ||
+      matchPattern(value, m_Constant()))
+    return true;
+  auto shaped = dyn_cast<ShapedType>(value.getType());
+  return shaped && shaped.hasRank() && shaped.getRank() == 0;
+}
+
+/// The operands of a te backward op that are values of the forward.
+SmallVector<Value> getSavedOperands(Operation *op) {
+  if (auto dgrad = dyn_cast<LinearDgradOp>(op))
+    return {dgrad.getW()};
+  if (auto wgrad = dyn_cast<LinearWgradOp>(op))
+    return {wgrad.getX()};
+  if (auto norm = dyn_cast<RmsNormBackwardOp>(op))
+    return {norm.getX(), norm.getGamma(), norm.getRsigma()};
+  if (auto activation = dyn_cast<ActivationBackwardOp>(op))
+    return {activation.getX()};
+  if (auto embedding = dyn_cast<EmbeddingBackwardOp>(op))
+    return {embedding.getIds()};
+  if (auto loss = dyn_cast<CrossEntropyBackwardOp>(op))
+    return {loss.getLogits(), loss.getTargets(), loss.getLse()};
+  return {};
+}
+
+bool readsUnsavedOperand(Operation *op) {
+  return !llvm::all_of(getSavedOperands(op), mayCross);
+}
+
+/// True when `op` stands after the block's first residual, depends on one, and
+/// reads a value from before it. Returns and parameter updates are no part of
+/// the backward.
+bool readsAcrossBoundary(Operation *op) {
+  if (isStructure(op) || isa<ResidualOp, AdamWOp, SgdOp>(op))
+    return false;
+  auto residuals = op->getBlock()->getOps<ResidualOp>();
+  if (residuals.empty())
+    return false;
+  Operation *first = *residuals.begin();
+  if (op->isBeforeInBlock(first) ||
+      llvm::none_of(op->getOperands(), [&](Value value) {
+        Operation *producer = value.getDefiningOp();
+        return producer && !producer->isBeforeInBlock(first);
+      }))
+    return false;
+
+  // Does a residual reach `op`? A second forward behind the first boundary
+  // is none of its business.
+  SmallVector<Operation *> worklist = {op};
+  SmallPtrSet<Operation *, 16> seen;
+  bool inBackward = false;
+  while (!worklist.empty() && !inBackward) {
+    Operation *next = worklist.pop_back_val();
+    if (!seen.insert(next).second || next->isBeforeInBlock(first))
+      continue;
+    inBackward = isa<ResidualOp>(next);
+    for (Value value : next->getOperands())
+      if (Operation *producer = value.getDefiningOp())
+        worklist.push_back(producer);
+  }
+  return inBackward && llvm::any_of(op->getOperands(), [&](Value value) {
+           Operation *producer = value.getDefiningOp();
+           return producer && producer->isBeforeInBlock(first) &&
+                  !mayCross(value);
+         });
+}
+
+bool isNotLaunchCode(Operation *op) {
+  return !isStructure(op) && !inDialect(op, "tert");
+}
+
+bool hasTensor(Operation *op) {
+  return hasType(op,
+                 [](Type type) { return isa<TensorType, ScaledType>(type); });
+}
+
+bool isNotLLVM(Operation *op) {
+  return !isa<ModuleOp>(op) && !inDialect(op, "llvm");
+}
+
+constexpr StringLiteral stageNames[] = {"import", "autodiff", "quantize",
+                                        "fuse",   "schedule", "lower"};
+
+constexpr StageRule rules[] = {
+    {Stage::Import, Stage::Schedule, "no-calls", "every call is inlined",
+     isCall},
+    {Stage::Import, Stage::Fuse, "tensor-code",
+     "every op is te, elementwise arith or math, a tensor reshape or a "
+     "constant",
+     isNotTensorCode},
+    {Stage::Import, Stage::Fuse, "static-shapes", "every shape is static",
+     hasDynamicShape},
+    {Stage::Autodiff, Stage::Fuse, "no-vjp",
+     "every te.vjp is replaced by its forward and backward", isVjp},
+    {Stage::Autodiff, Stage::Autodiff, "saved-operands",
+     "te backward ops read the forward through te.residual, arguments or "
+     "constants",
+     readsUnsavedOperand},
+    {Stage::Autodiff, Stage::Autodiff, "residual-boundary",
+     "a tensor from before the first te.residual reaches the backward only "
+     "through te.residual",
+     readsAcrossBoundary},
+    {Stage::Quantize, Stage::Fuse, "no-linear",
+     "every te.linear, te.linear_dgrad and te.linear_wgrad is casts and a "
+     "matrix product",
+     isLinear},
+    {Stage::Schedule, Stage::Schedule, "launches-only",
+     "functions hold tert ops and a return, nothing else", isNotLaunchCode},
+    {Stage::Schedule, Stage::Lower, "no-tensors", "every value is a buffer",
+     hasTensor},
+    {Stage::Lower, Stage::Lower, "llvm-only", "every op is of the llvm dialect",
+     isNotLLVM},
+};
+
+} // namespace
+
+StringRef te::stringifyStage(Stage stage) {
+  return stageNames[static_cast<unsigned>(stage)];
+}
+
+std::optional<Stage> te::symbolizeStage(StringRef name) {
+  const auto *found = llvm::find(stageNames, name);
+  if (found == std::end(stageNames))
+    return std::nullopt;
+  return static_cast<Stage>(found - std::begin(stageNames));
+}
+
+ArrayRef<StageRule> te::getStageRules() { return rules; }

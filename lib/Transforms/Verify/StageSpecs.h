@@ -1,0 +1,36 @@
+//===- StageSpecs.h - the table of post-conditions ------------------------===//
+
+#ifndef TE_TRANSFORMS_VERIFY_STAGESPECS_H
+#define TE_TRANSFORMS_VERIFY_STAGESPECS_H
+
+#include "mlir/IR/Operation.h"
+
+#include <optional>
+
+namespace mlir::te {
+
+enum class Stage { Import, Autodiff, Quantize, Fuse, Schedule, Lower };
+
+/// "import", "autodiff", ...
+StringRef stringifyStage(Stage stage);
+/// The stage called `name`, if there is one.
+std::optional<Stage> symbolizeStage(StringRef name);
+
+/// One fact about every op, from the end of stage `from` to the end of stage
+/// `to`.
+struct StageRule {
+  Stage from, to;
+  /// A stable name for messages and tests.
+  StringLiteral name;
+  /// One sentence, in the words of the user of the IR.
+  StringLiteral sentence;
+  /// True when `op` breaks the rule.
+  bool (*isBroken)(Operation *op);
+};
+
+/// Every rule, in stage order.
+ArrayRef<StageRule> getStageRules();
+
+} // namespace mlir::te
+
+#endif // TE_TRANSFORMS_VERIFY_STAGESPECS_H
