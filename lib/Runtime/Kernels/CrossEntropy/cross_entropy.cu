@@ -163,6 +163,8 @@ template <typename T, int N>
 __device__ __forceinline__ void logitGrad(const Run<T, N> &logits, int64_t v,
                                           int32_t target, float lse,
                                           float scale, T *to) {
+  // Column numbers fit in 32 bits where a target can name them.
+  const int32_t hit = static_cast<int32_t>(target - v);
   float x[N];
   logits.unpack(x);
 #pragma unroll
@@ -171,7 +173,7 @@ __device__ __forceinline__ void logitGrad(const Run<T, N> &logits, int64_t v,
   expOf(x, x);
 #pragma unroll
   for (int k = 0; k < N; ++k)
-    x[k] = (v + k == target ? x[k] - 1.0f : x[k]) * scale;
+    x[k] = (k == hit ? x[k] - 1.0f : x[k]) * scale;
   Run<T, N>::pack(x).store(to);
 }
 
