@@ -6,6 +6,8 @@
 
 #include "Runtime/Cuda/FakeCudaTest.h"
 
+#include "Kernels/EmbeddedKernels.h"
+
 #include <thread>
 
 using namespace te::fake;
@@ -153,9 +155,31 @@ TEST_F(CudaBackend, WorksFromAnotherThread) {
 TEST_F(CudaBackend, FindsKernelsByName) {
   std::unique_ptr<Backend> backend;
   ASSERT_STATUS_OK(create(&backend));
-  const int modules = book().count("cuModuleLoadData");
-  backend.reset();
-  EXPECT_EQ(book().count("cuModuleUnload"), modules);
+  cuda::Driver driver;
+  cuda::Library library;
+  ASSERT_STATUS_OK(cuda::Library::open(fakePaths().driver, "", &library));
+#define TE_CUDA_SYMBOL(name, versioned)                                        \
+  ASSERT_STATUS_OK(library.symbol(#versioned, &driver.name));
+#include "Cuda/DriverSymbols.inc"
+#undef TE_CUDA_SYMBOL
+  cuda::CudaDevice device;
+  device.driver = &driver;
+  for (const cuda::EmbeddedKernel *family = cuda::embeddedKernels; family->name;
+       ++family) {
+    CUmodule module;
+    ASSERT_EQ(driver.cuModuleLoadData(&module, family->image), CUDA_SUCCESS);
+    device.modules.push_back(module);
+  }
+
+  CUfunction function = nullptr;
+  EXPECT_STATUS_OK(device.function("te_fill_4", &function));
+  EXPECT_EQ(book().count("cuFuncSetAttribute"), 0);
+  EXPECT_STATUS_OK(device.function("te_fill_4", &function, 100 * 1024));
+  EXPECT_EQ(book().count("cuFuncSetAttribute"), 1);
+  EXPECT_STATUS(device.function("te_no_such_kernel", &function), TE_RT_INTERNAL,
+                "no embedded module has the kernel 'te_no_such_kernel'");
+  for (CUmodule module : device.modules)
+    driver.cuModuleUnload(module);
 }
 
 } // namespace

@@ -44,6 +44,8 @@ struct Object {
   bool alive = true;
   /// The kernel of a function.
   std::string name;
+  /// What a module was loaded from.
+  const void *image = nullptr;
   /// The module of a function.
   Object *parent = nullptr;
   /// Of a capturing stream, a graph and an executable graph.

@@ -195,6 +195,9 @@ TEST_F(GemmPlanner, EmptyProducts) {
   ASSERT_STATUS_OK(product->launch(stream, buffers));
   ASSERT_STATUS_OK(backend->copyToHost(out, buffers[4], sizeof(out)));
   EXPECT_EQ(out[31], 0.0f);
+  buffers[matmul_buffers::bias] = buffers[0];
+  EXPECT_STATUS(product->launch(stream, buffers), TE_RT_UNSUPPORTED,
+                "'k' to be at least 1 in a product with a bias");
 }
 
 TEST_F(GemmPlanner, NamesTheProductWithoutAlgorithm) {

@@ -1,0 +1,154 @@
+//===- KernelPlansTest.cpp - every kernel plans and launches --------------===//
+//
+// For each row of te_runtime_kernels.inc, every combination of a few values of
+// its parameters that Capabilities allow: the plan is made (so every kernel it
+// names is in the embedded images), and a launch only enqueues. What the
+// kernels compute is the conformance suite's business.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Runtime/Cuda/FakeCudaTest.h"
+
+#include "Core/Capabilities.h"
+
+#include <set>
+
+using namespace te::fake;
+using namespace te::rt;
+
+namespace {
+
+/// Walks through all combinations of choices, without knowing them beforehand:
+/// each round asks the same questions in the same order.
+class Odometer {
+public:
+  template <typename T> T choose(const std::vector<T> &values) {
+    if (position == digits.size())
+      digits.push_back({0, values.size()});
+    return values[digits[position++].value];
+  }
+
+  /// Starts the next round; false after the last one.
+  bool next() {
+    position = 0;
+    for (Digit &digit : digits) {
+      if (++digit.value < digit.count)
+        return true;
+      digit.value = 0;
+    }
+    return false;
+  }
+
+private:
+  struct Digit {
+    size_t value, count;
+  };
+  std::vector<Digit> digits;
+  size_t position = 0;
+};
+
+std::vector<int64_t> sizes(const std::string &name) {
+  // An empty sum with a bias is refused; GemmPlannerTest has empty products.
+  if (name == "k")
+    return {16, 256};
+  return {0, 37, 256};
+}
+
+std::vector<int32_t> integers(const std::string &name) {
+  if (name == "kind")
+    return {TE_RT_GELU, TE_RT_SILU, TE_RT_RELU, TE_RT_SWIGLU};
+  if (name == "op")
+    return {TE_RT_ADD, TE_RT_DIV, TE_RT_MIN, TE_RT_CAST, TE_RT_SQRT};
+  if (name.ends_with("scheme"))
+    return {TE_RT_PER_TENSOR, TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128};
+  if (name.ends_with("type"))
+    return {TE_RT_F32, TE_RT_BF16, TE_RT_F16, TE_RT_F8E4M3FN, TE_RT_F8E5M2};
+  return {0, 1};
+}
+
+std::vector<float> reals(const std::string &) { return {0.5f}; }
+
+class KernelPlans : public FakeCudaTest {
+protected:
+  void SetUp() override {
+    FakeCudaTest::SetUp();
+    ASSERT_STATUS_OK(create(&backend));
+    // Serves as every buffer of every launch.
+    ASSERT_STATUS_OK(backend->alloc(1 << 20, &memory));
+  }
+  void TearDown() override {
+    backend.reset();
+    FakeCudaTest::TearDown();
+  }
+
+  void launch(Plan &plan, const std::vector<bool> &optional) {
+    if (plan.workspaceBytes() != 0) {
+      void *workspace = nullptr;
+      ASSERT_STATUS_OK(backend->alloc(plan.workspaceBytes(), &workspace));
+      plan.setWorkspace(workspace);
+      workspaces.push_back(workspace);
+    }
+    std::vector<void *> buffers(optional.size(), memory);
+    void *const stream = backend->defaultStream();
+    EXPECT_STATUS_OK(plan.launch(stream, buffers.data()));
+    book().calls.clear();
+    EXPECT_STATUS_OK(plan.launch(stream, buffers.data()));
+    for (const std::string &call : book().calls)
+      EXPECT_EQ(enqueueing.count(call), 1u) << call;
+
+    // Some kernels want at least one of their optional results.
+    for (size_t i = 0; i < optional.size(); ++i)
+      if (optional[i])
+        buffers[i] = nullptr;
+    const Status status = plan.launch(stream, buffers.data());
+    EXPECT_TRUE(status.code == TE_RT_OK ||
+                status.code == TE_RT_INVALID_ARGUMENT)
+        << status.message;
+
+    for (void *workspace : workspaces)
+      EXPECT_STATUS_OK(backend->free(workspace));
+    workspaces.clear();
+  }
+
+  const std::set<std::string> enqueueing = {"cuLaunchKernel", "cublasLtMatmul",
+                                            "cuMemcpyDtoDAsync",
+                                            "cuMemsetD8Async"};
+  std::unique_ptr<Backend> backend;
+  void *memory = nullptr;
+  std::vector<void *> workspaces;
+};
+
+#define TE_RT_I64(name)                                                        \
+  params.name = odometer.choose(sizes(#name));                                 \
+  values += " " #name "=" + std::to_string(params.name);
+#define TE_RT_I32(name)                                                        \
+  params.name = odometer.choose(integers(#name));                              \
+  values += " " #name "=" + std::to_string(params.name);
+#define TE_RT_F32(name) params.name = odometer.choose(reals(#name));
+#define TE_RT_IN(name) false,
+#define TE_RT_OUT(name) false,
+#define TE_RT_IN_OPT(name) true,
+#define TE_RT_OUT_OPT(name) true,
+#define TE_RT_KERNEL(kernel, parameters, buffers)                              \
+  TEST_F(KernelPlans, kernel) {                                                \
+    Odometer odometer;                                                         \
+    int numPlanned = 0;                                                        \
+    do {                                                                       \
+      kernel##_params params;                                                  \
+      std::string values;                                                      \
+      parameters if (checkSupported(params).failed()) continue;                \
+      SCOPED_TRACE(values);                                                    \
+      std::unique_ptr<Plan> plan;                                              \
+      ASSERT_STATUS_OK(backend->plan_##kernel(params, &plan));                 \
+      ASSERT_NE(plan, nullptr);                                                \
+      ++numPlanned;                                                            \
+      launch(*plan, {buffers});                                                \
+      if (HasFailure())                                                        \
+        return;                                                                \
+    } while (odometer.next());                                                 \
+    EXPECT_GT(numPlanned, 0);                                                  \
+    RecordProperty("planned", numPlanned);                                     \
+  }
+#include "TEDialect/Runtime/te_runtime_kernels.inc"
+
+} // namespace
