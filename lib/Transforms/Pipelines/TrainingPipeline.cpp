@@ -170,7 +170,7 @@ void te::registerTETrainingPipeline() {
           return error(message);
         return success();
       },
-      [](function_ref<void(const detail::PassOptions &)> handler) {
+      [](function_ref<void(const mlir::detail::PassOptions &)> handler) {
         handler(TrainingPipelineOptions());
       });
 }
