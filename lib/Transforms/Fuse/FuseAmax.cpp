@@ -27,6 +27,7 @@ static Value withAmax(RmsNormOp op, Type scalar) {
       builder, op.getLoc(), op.getY().getType(),
       op.getRsigma() ? op.getRsigma().getType() : Type(), scalar, op.getX(),
       op.getGamma(), op.getEpsilonAttr(), op.getZeroCenteredGammaAttr());
+  fused->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   op.getY().replaceAllUsesWith(fused.getY());
   if (op.getRsigma())
     op.getRsigma().replaceAllUsesWith(fused.getRsigma());
@@ -38,6 +39,7 @@ static Value withAmax(ActivationOp op, Type scalar) {
   OpBuilder builder(op);
   auto fused = ActivationOp::create(builder, op.getLoc(), op.getY().getType(),
                                     scalar, op.getKindAttr(), op.getX());
+  fused->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   op.getY().replaceAllUsesWith(fused.getY());
   op.erase();
   return fused.getAmax();
@@ -48,6 +50,7 @@ static Value withAmax(ActivationBackwardOp op, Type scalar) {
   auto fused = ActivationBackwardOp::create(
       builder, op.getLoc(), op.getDx().getType(), scalar, op.getKindAttr(),
       op.getDy(), op.getX());
+  fused->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   op.getDx().replaceAllUsesWith(fused.getDx());
   op.erase();
   return fused.getAmax();

@@ -11,6 +11,7 @@
 #include "TEDialect/Transforms/Import/Passes.h"
 
 #include "mlir/AsmParser/AsmParser.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Remarks.h"
 
 namespace mlir::te {
@@ -60,7 +61,7 @@ struct AssignRecipe final : te::impl::AssignRecipePassBase<AssignRecipe> {
     if (!parsed)
       return failure();
     module->setAttr(kRecipeAttr, parsed);
-    ++numAssigned;
+    ++numRecipes;
     module.walk([&](Operation *op) {
       auto own = op->getAttrOfType<RecipeAttr>(kRecipeAttr);
       if (own && op != module)
@@ -92,7 +93,7 @@ struct AssignRecipe final : te::impl::AssignRecipePassBase<AssignRecipe> {
         return;
       op->setAttr(kRecipeAttr, own.withBackwardOverride(*mode));
       reached = true;
-      ++numAssigned;
+      ++numRecipes;
     });
     if (reached || *mode == BackwardOverride::None)
       return success();

@@ -249,7 +249,11 @@ LogicalResult CastInserter::rewrite(Product product) {
   else
     origin.layer = describeLayer(op->getLoc(), product.b.value);
 
-  if (auto broken = policy.violation(product.gemm, product.sizes)) {
+  auto broken = policy.violation(product.gemm, product.sizes);
+  // What the forward could not cast, there is nothing to dequantise of.
+  if (mode == OperandMode::Dequantized)
+    broken = policy.violation(Gemm::Fprop, product.sizes);
+  if (broken) {
     std::string rule = llvm::formatv(
         "expected {0} to be a multiple of {1}, but got {2}", broken->axis,
         broken->multiple, broken->size(product.sizes));

@@ -55,7 +55,8 @@ static void merge(ArrayRef<QuantizeOp> casts) {
 }
 
 namespace {
-struct PairCastLayouts final : te::impl::PairCastLayoutsPassBase<PairCastLayouts> {
+struct PairCastLayouts final
+    : te::impl::PairCastLayoutsPassBase<PairCastLayouts> {
   using Base::Base;
 
   void runOnOperation() override {

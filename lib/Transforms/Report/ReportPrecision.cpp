@@ -213,9 +213,9 @@ struct ReportPrecision final
       numGemms += gemms.size();
       if (gemms.empty() && casts.empty())
         continue;
-      if (format == "json")
+      if (!quiet && format == "json")
         functions.push_back(toJson(function.getName(), gemms, casts));
-      else
+      else if (!quiet)
         printText(function.getName(), gemms, casts, llvm::outs());
       for (const GemmRow &row : gemms)
         if (strict && row.fallback) {
@@ -224,7 +224,7 @@ struct ReportPrecision final
           unexpected = true;
         }
     }
-    if (format == "json")
+    if (format == "json" && !quiet)
       llvm::outs() << llvm::formatv("{0:2}\n",
                                     llvm::json::Value(llvm::json::Object{
                                         {"precision", std::move(functions)}}));

@@ -23,7 +23,9 @@ def ReportPrecisionPass : Pass<"te-report-precision", "ModuleOp"> {
   let options = [
     Option<"format", "format", "std::string", "\"text\"", "text or json">,
     Option<"strict", "strict", "bool", "false",
-           "fail on a high-precision GEMM that neither recipe nor override asked for">
+           "fail on a high-precision GEMM that neither recipe nor override asked for">,
+    Option<"quiet", "quiet", "bool", "false",
+           "print nothing; only what 'strict' fails on matters">
   ];
   let statistics = [
     Statistic<"numGemms", "num-gemms", "GEMMs in the ledger">
@@ -55,12 +57,16 @@ def ReportConstraintsPass : Pass<"te-report-constraints", "ModuleOp"> {
 def ReportMemoryPass : Pass<"te-report-memory", "ModuleOp"> {
   let summary = "print where the bytes of a planned step are";
   let description = [{
-    One row for each buffer of the plan: size, offset, first and last use.
-    Runs after `te-plan-memory`. Changes nothing.
+    The arena next to its lower bound (the most bytes alive at one launch), the
+    bytes of arguments, the bytes of temporaries by cause, and one row for each
+    temporary: size, cause, offset, first and last launch. Needs
+    `te-plan-memory`; functions without a plan are skipped. Changes nothing.
 
     ```mlir
-    // a planned function is printed as
-    // buffer  bytes  offset  first use  last use
+    // %h = tert.alloc "w1.out" residual offset 4096 : !tert.buffer<2097152>
+    // is printed as
+    // buffer  cause     bytes    offset  first launch  last launch
+    // w1.out  residual  2097152  4096    3             17
     ```
   }];
   let options = [

@@ -1,0 +1,61 @@
+// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-fuse-activation-quantize))' --remarks-filter='.*' 2>%t | FileCheck %s
+// RUN: FileCheck %s --check-prefix=REMARK < %t
+
+// REMARK-DAG: [Passed] activation-quantize{{.*}}Function=pair
+// REMARK-DAG: [Passed] activation-quantize{{.*}}Function=backward
+// REMARK-DAG: [Missed] activation-quantize{{.*}}Function=result_has_another_reader{{.*}}Reason="'te.residual' reads the result too"
+// REMARK-DAG: [Missed] activation-quantize{{.*}}Function=per_tensor_needs_the_amax_first{{.*}}Reason="its scheme is 'per_tensor'"
+// REMARK-DAG: [Missed] activation-quantize{{.*}}Function=amax_is_read{{.*}}Reason="its amax is read too"
+
+// CHECK-LABEL: func.func @pair
+// CHECK-NEXT: %[[Q:.*]]:2 = te.activation_quantize <swiglu> %{{.*}} {amax_epsilon = 1.000000e-03 : f32} : tensor<32x256xbf16> -> !te.scaled<32x128xf8E4M3FN, block_1x128, pow2, contract = 1>, !te.scaled<32x128xf8E4M3FN, block_1x128, pow2, contract = 0>
+// CHECK-NEXT: return %[[Q]]#0, %[[Q]]#1
+func.func @pair(%x: tensor<32x256xbf16>) -> (!te.scaled<32x128xf8E4M3FN, block_1x128, pow2, contract = 1>, !te.scaled<32x128xf8E4M3FN, block_1x128, pow2, contract = 0>) {
+  %y = te.activation <swiglu> %x : tensor<32x256xbf16> -> tensor<32x128xbf16>
+  %q:2 = te.quantize %y {amax_epsilon = 1.0e-3 : f32} : tensor<32x128xbf16> -> !te.scaled<32x128xf8E4M3FN, block_1x128, pow2, contract = 1>, !te.scaled<32x128xf8E4M3FN, block_1x128, pow2, contract = 0>
+  return %q#0, %q#1 : !te.scaled<32x128xf8E4M3FN, block_1x128, pow2, contract = 1>, !te.scaled<32x128xf8E4M3FN, block_1x128, pow2, contract = 0>
+}
+
+// CHECK-LABEL: func.func @backward
+// CHECK-NEXT: %[[Q:.*]] = te.activation_backward_quantize <silu> %{{.*}}, %{{.*}} : tensor<32x128xbf16>, tensor<32x128xbf16> -> !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>
+// CHECK-NEXT: return %[[Q]]
+func.func @backward(%dy: tensor<32x128xbf16>, %x: tensor<32x128xbf16>) -> !te.scaled<32x128xf8E5M2, block_1x128, contract = 1> {
+  %dx = te.activation_backward <silu> %dy, %x : tensor<32x128xbf16>, tensor<32x128xbf16>
+  %q = te.quantize %dx : tensor<32x128xbf16> -> !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>
+  return %q : !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>
+}
+
+// The high-precision result is held: it must be stored anyway.
+// CHECK-LABEL: func.func @result_has_another_reader
+// CHECK-NEXT: te.activation <silu>
+// CHECK-NEXT: te.quantize
+func.func @result_has_another_reader(%x: tensor<32x128xbf16>) -> (!te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, tensor<32x128xbf16>) {
+  %y = te.activation <silu> %x : tensor<32x128xbf16> -> tensor<32x128xbf16>
+  %q = te.quantize %y : tensor<32x128xbf16> -> !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>
+  %r = te.residual %y "y" : tensor<32x128xbf16>
+  return %q, %r : !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, tensor<32x128xbf16>
+}
+
+// CHECK-LABEL: func.func @per_tensor_needs_the_amax_first
+// CHECK-NOT: te.activation_quantize
+func.func @per_tensor_needs_the_amax_first(%x: tensor<32x128xbf16>, %s: tensor<f32>) -> !te.scaled<32x128xf8E4M3FN, per_tensor, contract = 1> {
+  %y = te.activation <silu> %x : tensor<32x128xbf16> -> tensor<32x128xbf16>
+  %q = te.quantize %y scale %s : tensor<32x128xbf16> -> !te.scaled<32x128xf8E4M3FN, per_tensor, contract = 1>
+  return %q : !te.scaled<32x128xf8E4M3FN, per_tensor, contract = 1>
+}
+
+// CHECK-LABEL: func.func @amax_is_read
+// CHECK-NOT: te.activation_quantize
+func.func @amax_is_read(%x: tensor<32x128xbf16>) -> (!te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, tensor<f32>) {
+  %y, %a = te.activation <silu> %x : tensor<32x128xbf16> -> tensor<32x128xbf16> amax tensor<f32>
+  %q = te.quantize %y : tensor<32x128xbf16> -> !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>
+  return %q, %a : !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, tensor<f32>
+}
+
+// Without a cast there is nothing to say.
+// CHECK-LABEL: func.func @plain
+// CHECK-NEXT: te.activation <silu>
+func.func @plain(%x: tensor<32x128xbf16>) -> tensor<32x128xbf16> {
+  %y = te.activation <silu> %x : tensor<32x128xbf16> -> tensor<32x128xbf16>
+  return %y : tensor<32x128xbf16>
+}

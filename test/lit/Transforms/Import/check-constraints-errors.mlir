@@ -1,0 +1,34 @@
+// RUN: te-opt %s --te-check-constraints --verify-diagnostics --split-input-file
+
+// All violations of the step at once; dgrad of the first layer is not needed
+// (x is not differentiated), so M is restricted by wgrad and N by fprop alone.
+module attributes {te.recipe = #te.recipe<float8_block_scaling>} {
+  func.func private @mlp(%x: tensor<250x24xbf16> {te.name = "x"}, %w1: tensor<36x24xbf16> {te.name = "w1"}, %w2: tensor<8x36xbf16> {te.name = "w2"}) -> tensor<250x8xbf16> {
+    // expected-error @below {{expected the rows of 'x' in layer 'w1' to be a multiple of 16, but got 250; its wgrad contracts them under the recipe 'float8_block_scaling'; the smallest padded size is 256}}
+    // expected-error @below {{expected the rows of 'w1' in layer 'w1' to be a multiple of 8, but got 36; its fprop writes them under the recipe 'float8_block_scaling'; the smallest padded size is 40}}
+    // expected-error @below {{expected the columns of 'w1' in layer 'w1' to be a multiple of 16, but got 24; its fprop contracts them under the recipe 'float8_block_scaling'; the smallest padded size is 32}}
+    %h = te.linear %x, %w1 : tensor<250x24xbf16>, tensor<36x24xbf16> -> tensor<250x36xbf16>
+    %a = te.activation <silu> %h : tensor<250x36xbf16> -> tensor<250x36xbf16>
+    // expected-error @below {{expected the rows of 'activation' in layer 'w2' to be a multiple of 16, but got 250}}
+    // expected-error @below {{expected the rows of 'w2' in layer 'w2' to be a multiple of 16, but got 8; its dgrad contracts them}}
+    // expected-error @below {{expected the columns of 'w2' in layer 'w2' to be a multiple of 16, but got 36}}
+    %y = te.linear %a, %w2 : tensor<250x36xbf16>, tensor<8x36xbf16> -> tensor<250x8xbf16>
+    return %y : tensor<250x8xbf16>
+  }
+  func.func @step(%x: tensor<250x24xbf16>, %w1: tensor<36x24xbf16>, %w2: tensor<8x36xbf16>, %dy: tensor<250x8xbf16>)
+      -> (tensor<250x8xbf16>, tensor<36x24xbf16>, tensor<8x36xbf16>) {
+    %r:3 = te.vjp @mlp(%x, %w1, %w2) cotangents(%dy) wrt [1, 2]
+      : (tensor<250x24xbf16>, tensor<36x24xbf16>, tensor<8x36xbf16>), (tensor<250x8xbf16>) -> (tensor<250x8xbf16>, tensor<36x24xbf16>, tensor<8x36xbf16>)
+    return %r#0, %r#1, %r#2 : tensor<250x8xbf16>, tensor<36x24xbf16>, tensor<8x36xbf16>
+  }
+}
+
+// -----
+
+// Backward ops count with their own GEMM.
+func.func @backward(%dy: tensor<24x64xbf16> {te.name = "dy"}, %x: tensor<24x32xbf16> {te.name = "x"}) -> tensor<64x32xbf16>
+    attributes {te.recipe = #te.recipe<float8_current_scaling>} {
+  // expected-error @below {{expected the rows of 'x' in layer 'x' to be a multiple of 16, but got 24; its wgrad contracts them under the recipe 'float8_current_scaling'; the smallest padded size is 32}}
+  %dw = te.linear_wgrad %dy, %x : tensor<24x64xbf16>, tensor<24x32xbf16> -> tensor<64x32xbf16>
+  return %dw : tensor<64x32xbf16>
+}

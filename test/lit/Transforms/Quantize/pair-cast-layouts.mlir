@@ -1,0 +1,47 @@
+// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-pair-cast-layouts))' | FileCheck %s
+
+// Rows are the first result whichever cast came first, and the pair stands where the first cast stood.
+// CHECK-LABEL: func.func @both_usages_in_one_read
+// CHECK-NEXT: %[[Q:.*]]:2 = te.quantize %{{.*}} -> !te.scaled<{{.*}}contract = 1>, !te.scaled<{{.*}}contract = 0>
+// CHECK-NEXT: te.dequantize %[[Q]]#1
+// CHECK-NEXT: te.dequantize %[[Q]]#0
+// CHECK-NOT: te.quantize
+func.func @both_usages_in_one_read(%x: tensor<256x512xbf16>) -> (tensor<256x512xbf16>, tensor<256x512xbf16>) {
+  %col = te.quantize %x : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 0>
+  %c = te.dequantize %col : !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 0> -> tensor<256x512xbf16>
+  %row = te.quantize %x : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1>
+  %r = te.dequantize %row : !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1> -> tensor<256x512xbf16>
+  return %c, %r : tensor<256x512xbf16>, tensor<256x512xbf16>
+}
+
+// Another scale, format, epsilon or scheme is another tensor.
+// CHECK-LABEL: func.func @different_casts_stay
+// CHECK-NOT: :2 = te.quantize
+// CHECK-COUNT-6: te.quantize
+func.func @different_casts_stay(%x: tensor<256x512xbf16>, %s: tensor<f32>, %t: tensor<f32>)
+    -> (!te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0>,
+        !te.scaled<256x512xf8E5M2, per_tensor, contract = 0>, !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 1>,
+        !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 0>, !te.scaled<256x512xf8E4M3FN, block_128x128, contract = 0>) {
+  %a = te.quantize %x scale %s : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>
+  %b = te.quantize %x scale %t : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0>
+  %c = te.quantize %x scale %s : tensor<256x512xbf16> -> !te.scaled<256x512xf8E5M2, per_tensor, contract = 0>
+  %d = te.quantize %x : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 1>
+  %e = te.quantize %x {amax_epsilon = 1.0e-3 : f32} : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 0>
+  %f = te.quantize %x : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, contract = 0>
+  return %a, %b, %c, %d, %e, %f : !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0>,
+        !te.scaled<256x512xf8E5M2, per_tensor, contract = 0>, !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 1>,
+        !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 0>, !te.scaled<256x512xf8E4M3FN, block_128x128, contract = 0>
+}
+
+// A cast that already makes both takes over a single one.
+// CHECK-LABEL: func.func @joins_an_existing_pair
+// CHECK-NEXT: %[[Q:.*]]:2 = te.quantize
+// CHECK-NEXT: return %[[Q]]#0, %[[Q]]#1, %[[Q]]#1
+func.func @joins_an_existing_pair(%x: tensor<256x512xbf16>)
+    -> (!te.scaled<256x512xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 0>,
+        !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 0>) {
+  %a:2 = te.quantize %x : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 0>
+  %b = te.quantize %x : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 0>
+  return %a#0, %a#1, %b : !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 0>,
+        !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 0>
+}

@@ -1,0 +1,54 @@
+// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-materialize-transposes,te-pair-cast-layouts),te-report-precision)' -o %t.mlir | FileCheck %s --match-full-lines --strict-whitespace --check-prefix=TEXT
+// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-materialize-transposes,te-pair-cast-layouts),te-report-precision{format=json})' -o %t.mlir | FileCheck %s --check-prefix=JSON
+// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse),te-report-precision{quiet})' -o %t.mlir | count 0
+
+// Formats are those of the ops; bytes include scales. 48x64 in bf16 is 6144
+// bytes; its per-tensor usage 48 * 64 + 4.
+//      TEXT:precision of @step
+// TEXT-NEXT:  gemm   layer  a                    b                    accumulate  out   kernel                   why
+// TEXT-NEXT:  fprop  w      f8E4M3FN per_tensor  f8E4M3FN per_tensor  fast        bf16  cublaslt fp8 tensorwise  recipe 'float8_current_scaling'
+// TEXT-NEXT:  fprop  v      bf16                 bf16                 f32         bf16  cublaslt bf16            fallback: expected N to be a multiple of 16, but got 8
+// TEXT-NEXT:  dgrad  w      f8E5M2 per_tensor    f8E4M3FN per_tensor  split       bf16  cublaslt fp8 tensorwise  recipe 'float8_current_scaling'
+// TEXT-NEXT:  wgrad  v      bf16                 bf16                 f32         f32   cublaslt bf16            override 'high_precision'
+// TEXT-EMPTY:
+// TEXT-NEXT:  cast           tensor  format               read bytes  written bytes
+// TEXT-NEXT:  amax           x       bf16                 6144        4
+// TEXT-NEXT:  quantize row   x       f8E4M3FN per_tensor  6148        3076
+// TEXT-NEXT:  amax           w       bf16                 8192        4
+// TEXT-NEXT:  quantize row   w       f8E4M3FN per_tensor  8196        4100
+// TEXT-NEXT:  amax           dh      bf16                 6144        4
+// TEXT-NEXT:  quantize row   dh      f8E5M2 per_tensor    6148        3076
+// TEXT-NEXT:  transpose col  w       f8E4M3FN per_tensor  4100        4100
+// TEXT-NEXT:  total                                       45072       14364
+//  TEXT-NOT:{{.+}}
+
+// JSON: "precision": [
+// JSON: "casts": [
+// JSON: "cast": "amax",
+// JSON-NEXT: "format": "bf16",
+// JSON-NEXT: "read_bytes": 6144,
+// JSON-NEXT: "tensor": "x",
+// JSON-NEXT: "written_bytes": 4
+// JSON: "function": "step",
+// JSON: "gemms": [
+// JSON: "a": "f8E4M3FN per_tensor",
+// JSON-NEXT: "accumulate": "fast",
+// JSON-NEXT: "b": "f8E4M3FN per_tensor",
+// JSON-NEXT: "fallback": false,
+// JSON-NEXT: "gemm": "fprop",
+// JSON-NEXT: "kernel": "cublaslt fp8 tensorwise",
+// JSON-NEXT: "layer": "w",
+// JSON-NEXT: "out": "bf16",
+// JSON-NEXT: "why": "recipe 'float8_current_scaling'"
+// JSON: "fallback": true,
+
+func.func @step(%x: tensor<48x64xbf16> {te.name = "x"}, %w: tensor<64x64xbf16> {te.name = "w", te.weight},
+    %v: tensor<8x64xbf16> {te.name = "v", te.weight}, %dy: tensor<48x8xbf16> {te.name = "dy"}, %dh: tensor<48x64xbf16> {te.name = "dh"})
+    -> (tensor<48x8xbf16>, tensor<48x64xbf16>, tensor<8x64xf32>)
+    attributes {te.recipe = #te.recipe<float8_current_scaling>} {
+  %h = te.linear %x, %w : tensor<48x64xbf16>, tensor<64x64xbf16> -> tensor<48x64xbf16>
+  %y = te.linear %h, %v : tensor<48x64xbf16>, tensor<8x64xbf16> -> tensor<48x8xbf16> loc("v")
+  %dx = te.linear_dgrad %dh, %w : tensor<48x64xbf16>, tensor<64x64xbf16> -> tensor<48x64xbf16>
+  %dv = te.linear_wgrad %dy, %x {te.recipe = #te.recipe<float8_current_scaling, {backward_override = high_precision}>} : tensor<48x8xbf16>, tensor<48x64xbf16> -> tensor<8x64xf32> loc("v")
+  return %y, %dx, %dv : tensor<48x8xbf16>, tensor<48x64xbf16>, tensor<8x64xf32>
+}

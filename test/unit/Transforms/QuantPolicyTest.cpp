@@ -1,0 +1,177 @@
+//===- QuantPolicyTest.cpp - what a recipe means for one GEMM -------------===//
+//
+// The tables of the recipes, written out: every role, every GEMM, every
+// override. The expectations come from the recipes' definitions, not from the
+// code under test.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/Transforms/Quantize/QuantPolicy.h"
+
+#include "mlir/AsmParser/AsmParser.h"
+#include "mlir/IR/MLIRContext.h"
+#include "gtest/gtest.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+namespace {
+constexpr Gemm allGemms[] = {Gemm::Fprop, Gemm::Dgrad, Gemm::Wgrad};
+constexpr TensorRole allRoles[] = {TensorRole::X, TensorRole::W,
+                                   TensorRole::Dy};
+
+class QuantPolicyTest : public testing::Test {
+protected:
+  QuantPolicyTest() { context.loadDialect<TEDialect>(); }
+
+  QuantPolicy policy(const std::string &recipe) {
+    auto attr = dyn_cast_or_null<RecipeAttr>(
+        parseAttribute("#te.recipe<" + recipe + ">", &context));
+    EXPECT_TRUE(attr) << recipe;
+    return QuantPolicy(attr);
+  }
+
+  /// The cast type of a 256x512 tensor, as text.
+  std::string cast(const std::string &recipe, TensorRole role,
+                   unsigned contract) {
+    std::string text;
+    llvm::raw_string_ostream os(text);
+    os << policy(recipe).castType(role, {256, 512}, contract);
+    return text;
+  }
+
+  MLIRContext context;
+};
+} // namespace
+
+TEST_F(QuantPolicyTest, CurrentScalingIsHybridPerTensor) {
+  const std::string recipe = "float8_current_scaling";
+  EXPECT_EQ(cast(recipe, TensorRole::X, 1),
+            "!te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>");
+  EXPECT_EQ(cast(recipe, TensorRole::W, 0),
+            "!te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0>");
+  EXPECT_EQ(cast(recipe, TensorRole::Dy, 1),
+            "!te.scaled<256x512xf8E5M2, per_tensor, contract = 1>");
+  EXPECT_TRUE(policy(recipe).usesTensorScale());
+}
+
+TEST_F(QuantPolicyTest, E4M3FormatAppliesToGradients) {
+  EXPECT_EQ(
+      cast("float8_current_scaling, {fp8_format = e4m3}", TensorRole::Dy, 1),
+      "!te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>");
+}
+
+TEST_F(QuantPolicyTest, BlockScalingUsesRowsForXAndDyAndSquaresForW) {
+  const std::string recipe = "float8_block_scaling";
+  EXPECT_EQ(cast(recipe, TensorRole::X, 1),
+            "!te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1>");
+  EXPECT_EQ(cast(recipe, TensorRole::W, 1),
+            "!te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>");
+  EXPECT_EQ(cast(recipe, TensorRole::Dy, 0),
+            "!te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 0>");
+  EXPECT_FALSE(policy(recipe).usesTensorScale());
+}
+
+TEST_F(QuantPolicyTest, BlockDimensionsAndScalesFollowTheRecipe) {
+  const std::string recipe = "float8_block_scaling, {pow2_scales = false, "
+                             "w_block_dim = 1, x_block_dim = 2}";
+  EXPECT_EQ(cast(recipe, TensorRole::X, 1),
+            "!te.scaled<256x512xf8E4M3FN, block_128x128, contract = 1>");
+  EXPECT_EQ(cast(recipe, TensorRole::W, 1),
+            "!te.scaled<256x512xf8E4M3FN, block_1x128, contract = 1>");
+}
+
+TEST_F(QuantPolicyTest, NoGemmMeetsTwoE5M2Operands) {
+  for (const char *recipe :
+       {"float8_current_scaling", "float8_block_scaling, {fp8_format = hybrid}",
+        "float8_current_scaling, {fp8_format = e4m3}"}) {
+    unsigned wide = 0;
+    for (TensorRole role : allRoles)
+      wide += isa<Float8E5M2Type>(
+          policy(recipe).castType(role, {256, 512}, 1).getElementType());
+    EXPECT_LE(wide, 1u) << recipe;
+  }
+}
+
+TEST_F(QuantPolicyTest, AccumulationPerGemm) {
+  // fprop, dgrad, wgrad
+  auto fast = [&](const std::string &recipe) {
+    std::string text;
+    for (Gemm gemm : allGemms)
+      text += policy(recipe).fastAccumulation(gemm) ? 'f' : 's';
+    return text;
+  };
+  EXPECT_EQ(fast("float8_current_scaling"), "fss");
+  EXPECT_EQ(fast("float8_current_scaling, {split_fprop = true}"), "sss");
+  EXPECT_EQ(fast("float8_current_scaling, {split_dgrad = false}"), "ffs");
+  EXPECT_EQ(fast("float8_current_scaling, {split_wgrad = false}"), "fsf");
+  EXPECT_EQ(fast("float8_block_scaling"), "sss");
+}
+
+TEST_F(QuantPolicyTest, OverrideChangesTheBackwardOnly) {
+  // h: original operands, d: dequantised, q: quantised.
+  auto modes = [&](const std::string &recipe) {
+    std::string text;
+    for (Gemm gemm : allGemms)
+      text += "hdq"[static_cast<int>(policy(recipe).operandMode(gemm))];
+    return text;
+  };
+  EXPECT_EQ(modes("high_precision"), "hhh");
+  for (const std::string recipe :
+       {"float8_current_scaling", "float8_block_scaling"}) {
+    EXPECT_EQ(modes(recipe), "qqq");
+    EXPECT_EQ(modes(recipe + ", {backward_override = high_precision}"), "qhh");
+    EXPECT_EQ(modes(recipe + ", {backward_override = dequantized}"), "qdd");
+  }
+}
+
+TEST_F(QuantPolicyTest, ReasonNamesTheRecipeOrTheOverride) {
+  QuantPolicy dequantized =
+      policy("float8_block_scaling, {backward_override = dequantized}");
+  EXPECT_EQ(dequantized.reason(Gemm::Fprop), "recipe 'float8_block_scaling'");
+  EXPECT_EQ(dequantized.reason(Gemm::Wgrad), "override 'dequantized'");
+  EXPECT_EQ(policy("high_precision").reason(Gemm::Dgrad),
+            "recipe 'high_precision'");
+}
+
+TEST_F(QuantPolicyTest, SizeRulesAreThoseOfTheGemm) {
+  // The contracted axis needs 16; outer axes 8, or 16 for b per tensor.
+  struct Case {
+    const char *recipe;
+    Gemm gemm;
+    LinearSizes sizes;
+    const char *violated;
+  };
+  const Case cases[] = {
+      {"float8_block_scaling", Gemm::Fprop, {8, 8, 16}, ""},
+      {"float8_block_scaling", Gemm::Fprop, {8, 8, 8}, "K"},
+      {"float8_block_scaling", Gemm::Fprop, {4, 8, 16}, "M"},
+      {"float8_block_scaling", Gemm::Fprop, {8, 4, 16}, "N"},
+      {"float8_block_scaling", Gemm::Dgrad, {8, 16, 8}, ""},
+      {"float8_block_scaling", Gemm::Dgrad, {8, 8, 8}, "N"},
+      {"float8_block_scaling", Gemm::Wgrad, {16, 8, 8}, ""},
+      {"float8_block_scaling", Gemm::Wgrad, {8, 8, 8}, "M"},
+      {"float8_current_scaling", Gemm::Fprop, {8, 16, 16}, ""},
+      {"float8_current_scaling", Gemm::Fprop, {8, 8, 16}, "N"},
+      {"float8_current_scaling", Gemm::Dgrad, {8, 16, 8}, "K"},
+      {"float8_current_scaling", Gemm::Wgrad, {16, 8, 8}, "K"},
+      {"float8_current_scaling, {backward_override = dequantized}",
+       Gemm::Wgrad,
+       {1, 1, 1},
+       ""},
+      {"high_precision", Gemm::Fprop, {1, 1, 1}, ""},
+  };
+  for (const Case &c : cases) {
+    auto broken = policy(c.recipe).violation(c.gemm, c.sizes);
+    EXPECT_EQ(broken ? std::string(1, broken->axis) : "", c.violated)
+        << c.recipe << " " << stringifyGemm(c.gemm).str() << " " << c.sizes.m
+        << "x" << c.sizes.n << "x" << c.sizes.k;
+  }
+}
+
+TEST_F(QuantPolicyTest, PaddingIsTheSmallestThatHolds) {
+  SizeRule rule{'M', 16, Gemm::Wgrad, true};
+  EXPECT_EQ(rule.padded({250, 1, 1}), 256);
+  EXPECT_EQ(rule.padded({256, 1, 1}), 256);
+  EXPECT_EQ(rule.padded({1, 1, 1}), 16);
+}
