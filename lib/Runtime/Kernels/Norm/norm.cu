@@ -13,6 +13,8 @@
 // along columns for dgamma. One launch does both, the blocks of a chunk's
 // dgamma next to those of its dx: whichever comes second finds the chunk in L2,
 // and HBM sees one read.
+// Blocks of one read what blocks of the other would overwrite, were dx to lie
+// in the memory of dy or x: it may not.
 //
 //===----------------------------------------------------------------------===//
 
