@@ -276,11 +276,16 @@ Status CudaBackend::enterThread() {
 // Memory
 //===----------------------------------------------------------------------===//
 
+static Status checkSize(int64_t bytes) {
+  if (bytes >= 0)
+    return Status::ok();
+  return {TE_RT_INVALID_ARGUMENT,
+          "expected 'bytes' to be at least 0, but got " +
+              std::to_string(bytes)};
+}
+
 Status CudaBackend::alloc(int64_t bytes, void **pointer) {
-  if (bytes < 0)
-    return {TE_RT_INVALID_ARGUMENT,
-            "expected 'bytes' to be at least 0, but got " +
-                std::to_string(bytes)};
+  TE_RT_RETURN_IF_FAILED(checkSize(bytes));
   TE_RT_RETURN_IF_FAILED(enterThread());
   CUdeviceptr memory = 0;
   const std::string what = "cuMemAlloc of " + std::to_string(bytes) + " bytes";
@@ -303,14 +308,6 @@ Status CudaBackend::free(void *pointer) {
             "expected 'pointer' to come from this context and not to be freed "
             "already"};
   return device.check(driver.cuMemFree(devicePointer(pointer)), "cuMemFree");
-}
-
-static Status checkSize(int64_t bytes) {
-  if (bytes >= 0)
-    return Status::ok();
-  return {TE_RT_INVALID_ARGUMENT,
-          "expected 'bytes' to be at least 0, but got " +
-              std::to_string(bytes)};
 }
 
 Status CudaBackend::copyToDevice(void *to, const void *from, int64_t bytes) {

@@ -235,8 +235,8 @@ Status GemmDescriptors::launch(const GemmAlgorithm &algorithm,
   const auto address = [](void *pointer) {
     return reinterpret_cast<uintptr_t>(pointer);
   };
-  // Scalar scales need no alignment, block scales as much as the matrices; the
-  // kernels that make them do not tell, so only the matrices are checked.
+  // Scales are not checked: a per-tensor one may lie at any f32, and block
+  // scales come from kernels that write whole aligned buffers.
   if ((address(buffers.a) | address(buffers.b) | address(buffers.bias) |
        address(buffers.c) | address(buffers.out)) %
       pointerAlignment)
