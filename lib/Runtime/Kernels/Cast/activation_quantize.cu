@@ -13,6 +13,7 @@
 
 #include "Kernels/Activation/fast_math.cuh"
 #include "Kernels/Cast/tile.cuh"
+#include "Kernels/Device/async_copy.cuh"
 
 namespace te::rt::cuda {
 namespace {
@@ -75,28 +76,11 @@ __device__ __forceinline__ Chunk<bf16> *slots() {
 constexpr int kTwin =
     kTileRows * kTileThreads; // from a slot to the second tile
 
-/// Starts filling `slot`; with zeros, without a look at `from`, if not
-/// `inside`.
-__device__ __forceinline__ void copyAsync(Chunk<bf16> *slot, const bf16 *from,
-                                          bool inside) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                   static_cast<uint32_t>(__cvta_generic_to_shared(slot))),
-               "l"(from), "r"(inside ? 16 : 0)
-               : "memory");
-}
-__device__ __forceinline__ void endGroup() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-/// Waits until the thread has at most `kPending` groups under way.
-template <int kPending> __device__ __forceinline__ void waitForGroups() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-}
-
 /// Copies the thread's rows of x into slots, four rows to a group; the second
 /// half of gated inputs goes to the second tile.
-template <bool kGated>
-__device__ __forceinline__ void
-copyTiles(const bf16 *x, int64_t pitch, int64_t cols, const TilePosition &at) {
+template <bool kGated, typename Position>
+__device__ __forceinline__ void copyTiles(const bf16 *x, int64_t pitch,
+                                          int64_t cols, const Position &at) {
 #pragma unroll
   for (int row = 0; row < kTileRows; ++row) {
     Chunk<bf16> *slot = slots() + row * kTileThreads;
@@ -105,14 +89,14 @@ copyTiles(const bf16 *x, int64_t pitch, int64_t cols, const TilePosition &at) {
       copyAsync(slot + kTwin, x + cols, at.holds(row));
     x += pitch;
     if (row % 4 == 3)
-      endGroup();
+      endCopyGroup();
   }
 }
 
 /// Fills slots, for columns from `col`, element by element.
-template <typename Element>
+template <typename Element, typename Position>
 __device__ __forceinline__ void recompute(const Element &element,
-                                          const TilePosition &at, int64_t col,
+                                          const Position &at, int64_t col,
                                           Chunk<bf16> *slots) {
 #pragma unroll 1
   for (int i = 0; i < kTileRows * kChunk; ++i)
@@ -133,9 +117,7 @@ __device__ __forceinline__ bool isEasy(const Chunk<bf16> &x) {
   uint32_t word = x.words[0];
 #pragma unroll
   for (int i = 1; i < Chunk<bf16>::kWords; ++i)
-    asm("max.NaN.xorsign.abs.bf16x2 %0, %1, %2;"
-        : "=r"(word)
-        : "r"(word), "r"(x.words[i]));
+    word = maxAbsOrNaN(word, x.words[i]);
   float low, high;
   unpackWord<bf16>(word, low, high);
   return isFastExpArgument(low) && isFastExpArgument(high);
@@ -191,11 +173,9 @@ backward(const Chunk<bf16> &dy, const Chunk<bf16> &a, const Chunk<bf16> &b,
 // Kernels
 //===----------------------------------------------------------------------===//
 
-template <typename F8, int kKind>
+template <typename F8, int kKind, typename Position>
 __device__ __forceinline__ void
-activationQuantize(const ActivationQuantizeArgs &args) {
-  const TilePosition at(blockIdx.x / args.colTiles, blockIdx.x % args.colTiles,
-                        args.rows, args.cols);
+activationQuantize(const ActivationQuantizeArgs &args, const Position &at) {
   const int64_t pitch = isGatedKind(kKind) ? 2 * args.cols : args.cols;
   const bf16 *x =
       static_cast<const bf16 *>(args.x) + at.row() * pitch + at.col();
@@ -211,9 +191,9 @@ activationQuantize(const ActivationQuantizeArgs &args) {
       slot[0] = forward<kKind>(a, isGatedKind(kKind) ? slot[kTwin] : a);
     }
   };
-  waitForGroups<1>();
+  waitForCopyGroups<1>();
   compute(0);
-  waitForGroups<0>();
+  waitForCopyGroups<0>();
   compute(4);
   if (!easy)
     recompute(ForwardElement<bf16>{static_cast<const bf16 *>(args.x), args.cols,
@@ -229,14 +209,12 @@ activationQuantize(const ActivationQuantizeArgs &args) {
 
 /// Gated kinds need cols to be a multiple of kTile, so that a tile of the first
 /// half of dx and its twin of the second come from the same inputs.
-template <typename F8, int kKind>
+template <typename F8, int kKind, bool kWhole>
 __device__ __forceinline__ void
-activationBackwardQuantize(const ActivationQuantizeArgs &args) {
+activationBackwardQuantize(const ActivationQuantizeArgs &args,
+                           const TilePosition<kWhole> &from) {
   constexpr bool kGated = isGatedKind(kKind);
-  const uint32_t rowTile = blockIdx.x / args.colTiles;
-  const uint32_t colTile = blockIdx.x % args.colTiles;
   const int64_t pitch = kGated ? 2 * args.cols : args.cols;
-  const TilePosition from(rowTile, colTile, args.rows, args.cols);
   const bf16 *x =
       static_cast<const bf16 *>(args.x) + from.row() * pitch + from.col();
   const bf16 *dy =
@@ -261,9 +239,9 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args) {
         slot[kTwin] = second;
     }
   };
-  waitForGroups<1>();
+  waitForCopyGroups<1>();
   compute(0);
-  waitForGroups<0>();
+  waitForCopyGroups<0>();
   compute(4);
   if (!easy) {
     const BackwardElement<bf16> element{static_cast<const bf16 *>(args.dy),
@@ -279,8 +257,10 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args) {
 #pragma unroll
     for (int i = 0; i < kTileRows; ++i)
       tile[i] = slots()[half * kTwin + i * kTileThreads];
-    const TilePosition to(rowTile, colTile + half * args.colTiles, args.rows,
-                          pitch);
+    const TilePosition<kWhole> to(static_cast<uint32_t>(from.rowTile()),
+                                  static_cast<uint32_t>(from.colTile()) +
+                                      half * args.colTiles,
+                                  args.rows, pitch);
     quantizeTile1x128<bf16, F8, true>(tile, to, args.out, args.pow2,
                                       args.epsilon, tileShared());
   }
@@ -291,8 +271,8 @@ template <typename T, typename F8, typename Element>
 __device__ __forceinline__ void
 activationQuantizeGeneral(const ActivationQuantizeArgs &args,
                           const Element &element, int64_t cols) {
-  const TilePosition at(blockIdx.x / args.colTiles, blockIdx.x % args.colTiles,
-                        args.rows, cols);
+  const TilePosition<false> at(blockIdx.x / args.colTiles,
+                               blockIdx.x % args.colTiles, args.rows, cols);
   Tile<T> tile;
   loadTileGeneral<T>(element, at, tile);
   quantizeTile1x128<T, F8, false>(tile, at, args.out, args.pow2, args.epsilon,
@@ -326,12 +306,15 @@ using namespace te::rt::cuda;
   extern "C" __global__ void __launch_bounds__(kTileThreads, 3)                \
       te_activation_quantize_##name##_##fp8(                                   \
           const __grid_constant__ ActivationQuantizeArgs args) {               \
-    activationQuantize<F8, kind>(args);                                        \
+    withTile(args.colTiles, args.rows, args.cols,                              \
+             [&](const auto &at) { activationQuantize<F8, kind>(args, at); }); \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kTileThreads, 3)                \
       te_activation_backward_quantize_##name##_##fp8(                          \
           const __grid_constant__ ActivationQuantizeArgs args) {               \
-    activationBackwardQuantize<F8, kind>(args);                                \
+    withTile(args.colTiles, args.rows, args.cols, [&](const auto &at) {        \
+      activationBackwardQuantize<F8, kind>(args, at);                          \
+    });                                                                        \
   }
 #define TE_ACTIVATION_QUANTIZE_GENERAL(type, T, fp8, F8)                       \
   extern "C" __global__ void __launch_bounds__(kTileThreads, 2)                \

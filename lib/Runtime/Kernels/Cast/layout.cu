@@ -58,8 +58,9 @@ __device__ __forceinline__ void dequantizeGeneral(const DequantizeArgs &args) {
 /// 8.
 template <typename F8, typename T, int kAxis>
 __device__ __forceinline__ void dequantizeTile(const DequantizeArgs &args) {
-  const TilePosition at(blockIdx.x / args.colTiles, blockIdx.x % args.colTiles,
-                        args.rows, args.cols);
+  const TilePosition<false> at(blockIdx.x / args.colTiles,
+                               blockIdx.x % args.colTiles, args.rows,
+                               args.cols);
   const int tx = at.tx, ty = at.ty;
   uint2 bytes[kTileRows];
   float rowScales[kTileRows], colScales[kChunk];

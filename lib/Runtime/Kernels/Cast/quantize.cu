@@ -79,9 +79,9 @@ template <typename T> struct PlainElement {
   }
 };
 
-template <typename T, bool kAligned>
+template <typename T, bool kAligned, typename Position>
 __device__ __forceinline__ void load(const QuantizeArgs &args,
-                                     const TilePosition &at, Tile<T> &tile) {
+                                     const Position &at, Tile<T> &tile) {
   const T *x = static_cast<const T *>(args.x);
   if constexpr (kAligned)
     loadTile(x, at, tile);
@@ -89,34 +89,36 @@ __device__ __forceinline__ void load(const QuantizeArgs &args,
     loadTileGeneral<T>(PlainElement<T>{x, args.cols}, at, tile);
 }
 
-__device__ __forceinline__ TilePosition position(const QuantizeArgs &args) {
-  return {blockIdx.x / args.colTiles, blockIdx.x % args.colTiles, args.rows,
-          args.cols};
-}
+template <typename T, typename F8, bool kAligned> struct QuantizeTensor {
+  const QuantizeArgs &args;
 
-template <typename T, typename F8, bool kAligned>
-__device__ __forceinline__ void quantizeTensor(const QuantizeArgs &args) {
-  const TilePosition at = position(args);
-  Tile<T> tile;
-  load<T, kAligned>(args, at, tile);
-  const float scale = *args.scale;
-  if (blockIdx.x == 0 && threadIdx.x == 0) {
-    if (args.out.rowScale)
-      *args.out.rowScale = __frcp_rn(scale);
-    if (args.out.colScale)
-      *args.out.colScale = __frcp_rn(scale);
+  template <typename Position>
+  __device__ __forceinline__ void operator()(const Position &at) const {
+    Tile<T> tile;
+    load<T, kAligned>(args, at, tile);
+    const float scale = *args.scale;
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+      if (args.out.rowScale)
+        *args.out.rowScale = __frcp_rn(scale);
+      if (args.out.colScale)
+        *args.out.colScale = __frcp_rn(scale);
+    }
+    quantizeTileUniform<T, F8, kAligned>(tile, at, args.out, scale,
+                                         tileShared());
   }
-  quantizeTileUniform<T, F8, kAligned>(tile, at, args.out, scale, tileShared());
-}
+};
 
-template <typename T, typename F8, bool kAligned>
-__device__ __forceinline__ void quantizeBlock1x128(const QuantizeArgs &args) {
-  const TilePosition at = position(args);
-  Tile<T> tile;
-  load<T, kAligned>(args, at, tile);
-  quantizeTile1x128<T, F8, kAligned>(tile, at, args.out, args.pow2,
-                                     args.epsilon, tileShared());
-}
+template <typename T, typename F8, bool kAligned> struct QuantizeBlock1x128 {
+  const QuantizeArgs &args;
+
+  template <typename Position>
+  __device__ __forceinline__ void operator()(const Position &at) const {
+    Tile<T> tile;
+    load<T, kAligned>(args, at, tile);
+    quantizeTile1x128<T, F8, kAligned>(tile, at, args.out, args.pow2,
+                                       args.epsilon, tileShared());
+  }
+};
 
 /// Entry (i, j) of a [., up(count, 4)] scale tensor; the last j also writes the
 /// padding.
@@ -130,24 +132,40 @@ __device__ __forceinline__ void storeSquareScale(float *scales, int64_t i,
       scales[j] = 0.0f;
 }
 
-template <typename T, typename F8, bool kAligned>
-__device__ __forceinline__ void quantizeBlock128x128(const QuantizeArgs &args) {
-  const TilePosition at = position(args);
-  Tile<T> tile;
-  load<T, kAligned>(args, at, tile);
-  const float scale = blockScale<T, F8>(tileAmax(tile, at, tileShared()),
-                                        args.pow2, args.epsilon);
-  if (threadIdx.x == 0) {
-    const float inverse = __frcp_rn(scale);
-    const int64_t rowTiles = (args.rows + kTile - 1) / kTile;
-    if (args.out.rowScale)
-      storeSquareScale(args.out.rowScale, at.rowTile(), at.colTile(),
-                       args.colTiles, inverse);
-    if (args.out.colScale)
-      storeSquareScale(args.out.colScale, at.colTile(), at.rowTile(), rowTiles,
-                       inverse);
+template <typename T, typename F8, bool kAligned> struct QuantizeBlock128x128 {
+  const QuantizeArgs &args;
+
+  template <typename Position>
+  __device__ __forceinline__ void operator()(const Position &at) const {
+    Tile<T> tile;
+    load<T, kAligned>(args, at, tile);
+    const float scale = blockScale<T, F8>(tileAmax(tile, at, tileShared()),
+                                          args.pow2, args.epsilon);
+    if (threadIdx.x == 0) {
+      const float inverse = __frcp_rn(scale);
+      const int64_t rowTiles = (args.rows + kTile - 1) / kTile;
+      if (args.out.rowScale)
+        storeSquareScale(args.out.rowScale, at.rowTile(), at.colTile(),
+                         args.colTiles, inverse);
+      if (args.out.colScale)
+        storeSquareScale(args.out.colScale, at.colTile(), at.rowTile(),
+                         rowTiles, inverse);
+    }
+    quantizeTileUniform<T, F8, kAligned>(tile, at, args.out, scale,
+                                         tileShared());
   }
-  quantizeTileUniform<T, F8, kAligned>(tile, at, args.out, scale, tileShared());
+};
+
+/// Runs one of the above. The general forms do not tell whole tiles apart.
+template <typename T, typename F8, bool kAligned,
+          template <typename, typename, bool> typename Body>
+__device__ __forceinline__ void quantize(const QuantizeArgs &args) {
+  const Body<T, F8, kAligned> body{args};
+  if constexpr (kAligned)
+    withTile(args.colTiles, args.rows, args.cols, body);
+  else
+    body(TilePosition<false>(blockIdx.x / args.colTiles,
+                             blockIdx.x % args.colTiles, args.rows, args.cols));
 }
 
 /// Resident blocks asked of the compiler: four of 64 registers a thread, but
@@ -166,21 +184,21 @@ te_compute_scale(const __grid_constant__ ComputeScaleArgs args) {
                                  args.epsilon, te::rt::math::kFloatMax);
 }
 
-#define TE_QUANTIZE(name, function, type, T, fp8, F8)                          \
+#define TE_QUANTIZE(name, Body, type, T, fp8, F8)                              \
   extern "C" __global__ void __launch_bounds__(kTileThreads, blocksPerSm<T>)   \
       te_quantize_##name##_##type##_##fp8(                                     \
           const __grid_constant__ QuantizeArgs args) {                         \
-    function<T, F8, true>(args);                                               \
+    quantize<T, F8, true, Body>(args);                                         \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kTileThreads, 2)                \
       te_quantize_##name##_##type##_##fp8##_general(                           \
           const __grid_constant__ QuantizeArgs args) {                         \
-    function<T, F8, false>(args);                                              \
+    quantize<T, F8, false, Body>(args);                                        \
   }
 #define TE_QUANTIZE_SCHEMES(type, T, fp8, F8)                                  \
-  TE_QUANTIZE(tensor, quantizeTensor, type, T, fp8, F8)                        \
-  TE_QUANTIZE(block_1x128, quantizeBlock1x128, type, T, fp8, F8)               \
-  TE_QUANTIZE(block_128x128, quantizeBlock128x128, type, T, fp8, F8)
+  TE_QUANTIZE(tensor, QuantizeTensor, type, T, fp8, F8)                        \
+  TE_QUANTIZE(block_1x128, QuantizeBlock1x128, type, T, fp8, F8)               \
+  TE_QUANTIZE(block_128x128, QuantizeBlock128x128, type, T, fp8, F8)
 #define TE_CAST_TYPE(type, T)                                                  \
   extern "C" __global__ void __launch_bounds__(kTileThreads)                   \
       te_amax_##type(const __grid_constant__ AmaxArgs args) {                  \

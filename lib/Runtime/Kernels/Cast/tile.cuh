@@ -47,8 +47,9 @@ __device__ __forceinline__ uint8_t *extraShared() {
 
 template <typename T> using Tile = Chunk<T>[kTileRows];
 
-/// Where a tile, and a thread's part of it, is.
-struct TilePosition {
+/// Where a tile, and a thread's part of it, is. `kWhole` when the tile lies in
+/// the matrix as a whole, which saves every test against the edges.
+template <bool kWhole> struct TilePosition {
   int64_t row0, col0;     // of the tile
   int64_t rows, cols;     // of the matrix
   int tileRows, tileCols; // kTile, but less at the matrix's edge
@@ -67,11 +68,29 @@ struct TilePosition {
   __device__ int64_t col() const { return col0 + tx * kChunk; }
   /// Whether the thread's chunk `i` is in the matrix, of whole chunks.
   __device__ bool holds(int i) const {
-    return tx * kChunk < tileCols && ty * kTileRows + i < tileRows;
+    return kWhole || (tx * kChunk < tileCols && ty * kTileRows + i < tileRows);
+  }
+  /// Whether element (row, col) of the tile is in the matrix.
+  __device__ bool holds(int row, int col) const {
+    return kWhole || (row < tileRows && col < tileCols);
   }
   __device__ int64_t rowTile() const { return row0 / kTile; }
   __device__ int64_t colTile() const { return col0 / kTile; }
 };
+
+/// Calls `body` with the position of this block's tile, numbered along the
+/// columns first.
+template <typename Body>
+__device__ __forceinline__ void withTile(uint32_t colTiles, int64_t rows,
+                                         int64_t cols, const Body &body) {
+  const uint32_t rowTile = blockIdx.x / colTiles;
+  const uint32_t colTile = blockIdx.x % colTiles;
+  const TilePosition<false> at(rowTile, colTile, rows, cols);
+  if (at.tileRows == kTile && at.tileCols == kTile)
+    body(TilePosition<true>(rowTile, colTile, rows, cols));
+  else
+    body(at);
+}
 
 __device__ __forceinline__ int64_t up4(int64_t n) { return (n + 3) & ~3ll; }
 
@@ -86,8 +105,8 @@ __device__ __forceinline__ int stageOffset(int col, int row) {
 //===----------------------------------------------------------------------===//
 
 /// x is 16-byte aligned and `cols` a multiple of 8.
-template <typename T>
-__device__ __forceinline__ void loadTile(const T *x, const TilePosition &at,
+template <typename T, typename Position>
+__device__ __forceinline__ void loadTile(const T *x, const Position &at,
                                          Tile<T> &tile) {
   x += at.row() * at.cols + at.col();
 #pragma unroll
@@ -96,9 +115,9 @@ __device__ __forceinline__ void loadTile(const T *x, const TilePosition &at,
 }
 
 /// Any shape and alignment: `element(row, col)` is staged one by one.
-template <typename T, typename Element>
+template <typename T, typename Element, typename Position>
 __device__ __forceinline__ void
-loadTileGeneral(const Element &element, const TilePosition &at, Tile<T> &tile) {
+loadTileGeneral(const Element &element, const Position &at, Tile<T> &tile) {
   T *staged = reinterpret_cast<T *>(extraShared());
 #pragma unroll 1
   for (int i = threadIdx.x; i < kTile * kTile; i += kTileThreads) {
@@ -119,9 +138,9 @@ loadTileGeneral(const Element &element, const TilePosition &at, Tile<T> &tile) {
 
 /// The thread's row bytes. Aligned: `row` is 8-byte aligned and `cols` a
 /// multiple of 8. Not aligned: the stage is free to use until the return.
-template <bool kAligned>
+template <bool kAligned, typename Position>
 __device__ __forceinline__ void
-storeRows(uint8_t *row, const uint2 (&bytes)[kTileRows], const TilePosition &at,
+storeRows(uint8_t *row, const uint2 (&bytes)[kTileRows], const Position &at,
           TileShared &shared) {
   if constexpr (kAligned) {
     row += at.row() * at.cols + at.col();
@@ -148,8 +167,8 @@ storeRows(uint8_t *row, const uint2 (&bytes)[kTileRows], const TilePosition &at,
 
 /// The staged transposed tile, after a barrier. Aligned: `col` is 16-byte
 /// aligned and `rows` a multiple of 16.
-template <bool kAligned>
-__device__ __forceinline__ void storeStage(uint8_t *col, const TilePosition &at,
+template <bool kAligned, typename Position>
+__device__ __forceinline__ void storeStage(uint8_t *col, const Position &at,
                                            const TileShared &shared) {
   if constexpr (kAligned) {
     // 8 lanes take the 128 bytes of a column, 16 each; the swizzle exchanges
@@ -164,7 +183,7 @@ __device__ __forceinline__ void storeStage(uint8_t *col, const TilePosition &at,
           shared.stage + c * kTile + ((pair ^ (key >> 1)) << 4));
       if (key & 1)
         units = make_uint4(units.z, units.w, units.x, units.y);
-      if (c < at.tileCols && pair * 16 < at.tileRows)
+      if (at.holds(pair * 16, c))
         *reinterpret_cast<uint4 *>(col + i * (kTileThreads / 8) * at.rows) =
             units;
     }
@@ -180,8 +199,9 @@ __device__ __forceinline__ void storeStage(uint8_t *col, const TilePosition &at,
 }
 
 /// Puts the thread's bytes, eight rows of eight, into the transposed stage.
+template <typename Position>
 __device__ __forceinline__ void stageTransposed(uint2 (&bytes)[kTileRows],
-                                                const TilePosition &at,
+                                                const Position &at,
                                                 TileShared &shared) {
   transposeBytes(bytes[0].x, bytes[1].x, bytes[2].x, bytes[3].x);
   transposeBytes(bytes[0].y, bytes[1].y, bytes[2].y, bytes[3].y);
@@ -238,9 +258,9 @@ __device__ __forceinline__ uint32_t halfWarpMax(uint32_t (&words)[N],
 
 /// The amax of one row of the warp's sixteen: `row`, counted from the warp's
 /// first, where `owner`; the other lanes repeat an owner's.
-template <typename T>
+template <typename T, typename Position>
 __device__ __forceinline__ float
-rowAmax(const Tile<T> &tile, const TilePosition &at, int &row, bool &owner) {
+rowAmax(const Tile<T> &tile, const Position &at, int &row, bool &owner) {
   const int half = at.lane / 16 * kTileRows;
   if constexpr (sizeof(T) == 4) {
     uint32_t words[kTileRows];
@@ -266,10 +286,9 @@ rowAmax(const Tile<T> &tile, const TilePosition &at, int &row, bool &owner) {
 }
 
 /// Leaves the column maxima of the warp's sixteen rows in shared.partial.
-template <typename T>
-__device__ __forceinline__ void storeColPartial(const Tile<T> &tile,
-                                                const TilePosition &at,
-                                                TileShared &shared) {
+template <typename T, typename Position>
+__device__ __forceinline__ void
+storeColPartial(const Tile<T> &tile, const Position &at, TileShared &shared) {
   constexpr int kWords = Chunk<T>::kWords;
   uint32_t words[kWords];
 #pragma unroll
@@ -338,9 +357,9 @@ __device__ __forceinline__ float blockScale(float amax, bool pow2,
 
 /// Quantises with block_1x128 scales: rows by blocks along the columns, columns
 /// by blocks along the rows.
-template <typename T, typename F8, bool kAligned>
+template <typename T, typename F8, bool kAligned, typename Position>
 __device__ __forceinline__ void
-quantizeTile1x128(const Tile<T> &tile, const TilePosition &at,
+quantizeTile1x128(const Tile<T> &tile, const Position &at,
                   const QuantizeOutputs &out, bool pow2, float epsilon,
                   TileShared &shared) {
   const bool wantRow = out.row || out.rowScale;
@@ -430,9 +449,9 @@ quantizeTile1x128(const Tile<T> &tile, const TilePosition &at,
 //===----------------------------------------------------------------------===//
 
 /// The amax of the whole tile, in every thread. Contains a barrier.
-template <typename T>
+template <typename T, typename Position>
 __device__ __forceinline__ float
-tileAmax(const Tile<T> &tile, const TilePosition &at, TileShared &shared) {
+tileAmax(const Tile<T> &tile, const Position &at, TileShared &shared) {
   uint32_t word = maxAbs(tile[0]);
 #pragma unroll
   for (int i = 1; i < kTileRows; ++i)
@@ -451,9 +470,9 @@ tileAmax(const Tile<T> &tile, const TilePosition &at, TileShared &shared) {
 }
 
 /// Quantises with one scale; the column bytes are the row bytes, transposed.
-template <typename T, typename F8, bool kAligned>
+template <typename T, typename F8, bool kAligned, typename Position>
 __device__ __forceinline__ void
-quantizeTileUniform(const Tile<T> &tile, const TilePosition &at,
+quantizeTileUniform(const Tile<T> &tile, const Position &at,
                     const QuantizeOutputs &out, float scale,
                     TileShared &shared) {
   uint2 bytes[kTileRows];

@@ -97,6 +97,13 @@ __device__ __forceinline__ uint32_t maxAbs(uint32_t a, uint32_t b) {
   return result;
 }
 
+/// As maxAbs, of bf16, but NaN where either is NaN.
+__device__ __forceinline__ uint32_t maxAbsOrNaN(uint32_t a, uint32_t b) {
+  uint32_t result;
+  asm("max.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+}
+
 /// Magnitude of one element of a word of maxima, 0 for NaN; `odd` picks the
 /// upper of two.
 template <typename T>
