@@ -43,8 +43,8 @@ struct ArgumentInfo {
   std::string valueType;
   int64_t bytes;
   /// For a result that is the next state of an argument: that argument's index
-  /// in the list. The step writes it into the argument's buffer and does not
-  /// look at this entry's pointer. Else -1.
+  /// in the list. The step writes it into the argument's buffer, and this entry
+  /// is given the same pointer. Else -1.
   int carriedInput;
 
   /// `name`, with ".data" or ".scale" for the parts of a scaled value.

@@ -21,7 +21,7 @@ def TERT_Dialect : Dialect {
       the te value), `role` ("argument" or "result"), `part` ("value", "data" or
       "scale"), `carried`: for a result that is an argument's next state, the
       index of that argument's buffer, else -1. A carried result is written
-      into the argument's buffer; its own buffer is not used and may be null.
+      into the argument's buffer; callers pass that buffer for both.
     * `tert.arena_bytes`, `tert.max_live_bytes`: set by `te-plan-memory`.
 
     `te-convert-tert-to-llvm` keeps the first on the module it makes.

@@ -7,12 +7,12 @@
 
 #include "MemoryPlanner.h"
 
+#include "TEDialect/TERT/BufferLifetimes.h"
 #include "TEDialect/TERT/KernelTable.h"
 #include "TEDialect/TERT/TERT.h"
 #include "TEDialect/Transforms/Schedule/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/MapVector.h"
 
 namespace mlir::te {
 #define GEN_PASS_DEF_PLANMEMORYPASS
@@ -25,11 +25,6 @@ using tert::AllocOp;
 using tert::LaunchOp;
 
 namespace {
-
-struct Lifetime {
-  AllocOp alloc;
-  unsigned first, last;
-};
 
 class PlanMemory final : public te::impl::PlanMemoryPassBase<PlanMemory> {
 public:
@@ -44,23 +39,10 @@ public:
 private:
   LogicalResult plan(func::FuncOp function);
   LogicalResult checkBudget(func::FuncOp function, const MemoryPlanner &planner,
-                            ArrayRef<Lifetime> lifetimes);
+                            ArrayRef<tert::BufferLifetime> lifetimes);
 };
 
 } // namespace
-
-static SmallVector<Lifetime> collectLifetimes(ArrayRef<LaunchOp> launches) {
-  llvm::MapVector<AllocOp, Lifetime> lifetimes;
-  for (auto [index, launch] : llvm::enumerate(launches))
-    for (Value buffer : LaunchOp(launch).getBuffers())
-      if (auto alloc = buffer.getDefiningOp<AllocOp>()) {
-        unsigned event = index;
-        lifetimes.try_emplace(alloc, Lifetime{alloc, event, event})
-            .first->second.last = event;
-      }
-  return llvm::map_to_vector(lifetimes,
-                             [](auto &entry) { return entry.second; });
-}
 
 /// True when `launch` reads the buffer of `input` nowhere but where `output`
 /// may take its place.
@@ -74,11 +56,12 @@ static bool isReadOnlyAs(const tert::KernelInfo &kernel, LaunchOp launch,
 
 LogicalResult PlanMemory::plan(func::FuncOp function) {
   SmallVector<LaunchOp> launches(function.getOps<LaunchOp>());
-  SmallVector<Lifetime> lifetimes = collectLifetimes(launches);
+  SmallVector<tert::BufferLifetime> lifetimes =
+      tert::collectLifetimes(function.getBody().front());
 
   MemoryPlanner planner(tert::kArenaAlignment);
   DenseMap<Value, unsigned> numbers;
-  for (Lifetime &life : lifetimes)
+  for (tert::BufferLifetime &life : lifetimes)
     numbers[life.alloc.getBuffer()] = planner.add(
         life.alloc.getBuffer().getType().getBytes(), life.first, life.last);
   numBuffers += lifetimes.size();
@@ -100,7 +83,7 @@ LogicalResult PlanMemory::plan(func::FuncOp function) {
   if (failed(checkBudget(function, planner, lifetimes)))
     return failure();
   Builder builder(&getContext());
-  for (Lifetime &life : lifetimes)
+  for (tert::BufferLifetime &life : lifetimes)
     life.alloc.setOffset(planner.offset(numbers[life.alloc.getBuffer()]));
   function->setAttr(tert::kArenaBytesAttr,
                     builder.getI64IntegerAttr(planner.arenaBytes()));
@@ -109,9 +92,9 @@ LogicalResult PlanMemory::plan(func::FuncOp function) {
   return success();
 }
 
-LogicalResult PlanMemory::checkBudget(func::FuncOp function,
-                                      const MemoryPlanner &planner,
-                                      ArrayRef<Lifetime> lifetimes) {
+LogicalResult
+PlanMemory::checkBudget(func::FuncOp function, const MemoryPlanner &planner,
+                        ArrayRef<tert::BufferLifetime> lifetimes) {
   if (budget <= 0 || planner.arenaBytes() <= budget)
     return success();
   InFlightDiagnostic diagnostic = function.emitError()

@@ -1,0 +1,23 @@
+//===- BufferLifetimes.h - when temporaries are alive ---------------------===//
+
+#ifndef TEDIALECT_TERT_BUFFERLIFETIMES_H
+#define TEDIALECT_TERT_BUFFERLIFETIMES_H
+
+#include "TEDialect/TERT/TERT.h"
+
+namespace mlir::tert {
+
+/// A temporary is alive from its first to its last launch, both included;
+/// launches count from 0 in program order.
+struct BufferLifetime {
+  AllocOp alloc;
+  unsigned first, last;
+};
+
+/// The temporaries of a straight line of launches, in order of first use. Those
+/// that no launch uses are not in it.
+llvm::SmallVector<BufferLifetime> collectLifetimes(Block &block);
+
+} // namespace mlir::tert
+
+#endif // TEDIALECT_TERT_BUFFERLIFETIMES_H
