@@ -2,10 +2,13 @@
 
 #include "Frontend.h"
 
+#include "TEDialect/IR/TE.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
 
@@ -25,10 +28,14 @@ OwningOpRef<ModuleOp> parseModule(llvm::SourceMgr &sources,
   return valid ? std::move(module) : nullptr;
 }
 
-LogicalResult checkEntry(ModuleOp module, StringRef entry) {
+LogicalResult selectEntry(ModuleOp module, StringRef entry) {
   auto function = module.lookupSymbol<func::FuncOp>(entry);
-  if (function && !function.isExternal())
+  if (function && !function.isExternal()) {
+    for (auto other : module.getOps<func::FuncOp>())
+      other.setPrivate();
+    function.setPublic();
     return success();
+  }
   InFlightDiagnostic diagnostic = module.emitError()
                                   << "expected '--entry' to name a function "
                                      "with a body, but got '"
@@ -46,14 +53,39 @@ LogicalResult checkEntry(ModuleOp module, StringRef entry) {
   return diagnostic;
 }
 
+llvm::StringSet<> weightsOf(ModuleOp module, StringRef entry) {
+  llvm::StringSet<> names;
+  auto function = module.lookupSymbol<func::FuncOp>(entry);
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    if (function.getArgAttr(i, mlir::te::kWeightAttr))
+      if (auto name =
+              function.getArgAttrOfType<StringAttr>(i, mlir::te::kNameAttr))
+        names.insert(name.getValue());
+  return names;
+}
+
 LogicalResult compileModule(ModuleOp module,
                             const mlir::te::TrainingPipelineOptions &options) {
   PassManager manager(module->getName());
+  // Functions the entry does not use are not this step's business.
+  manager.addPass(createSymbolDCEPass());
   if (failed(applyPassManagerCLOptions(manager)) ||
       failed(mlir::te::populateTETrainingPipeline(
           manager, options, [&] { return emitError(module.getLoc()); })))
     return failure();
   return manager.run(module);
+}
+
+std::vector<StepArgument> argumentsOf(const mlir::te::CompiledStep &step,
+                                      const llvm::StringSet<> &weights) {
+  using mlir::te::ArgumentInfo;
+  std::vector<StepArgument> arguments;
+  for (const ArgumentInfo &info : step.arguments())
+    arguments.push_back({{info.qualifiedName(), info.type, info.shape,
+                          weights.contains(info.name)},
+                         info.role == ArgumentInfo::Role::Result,
+                         info.carriedInput});
+  return arguments;
 }
 
 } // namespace te::run

@@ -3,12 +3,18 @@
 #ifndef TE_TOOLS_TE_RUN_FRONTEND_H
 #define TE_TOOLS_TE_RUN_FRONTEND_H
 
+#include "TEDialect/JIT/JIT.h"
 #include "TEDialect/Pipelines/Pipelines.h"
+
+#include "Runner.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/SourceMgr.h"
+
+#include <vector>
 
 namespace te::run {
 
@@ -17,14 +23,22 @@ namespace te::run {
 mlir::OwningOpRef<mlir::ModuleOp> parseModule(llvm::SourceMgr &sources,
                                               mlir::MLIRContext *context);
 
-/// Checks that `entry` is a function with a body; otherwise reports which
-/// functions there are.
-llvm::LogicalResult checkEntry(mlir::ModuleOp module, llvm::StringRef entry);
+/// Makes `entry` the one public function, so that it is what is compiled. Where
+/// it is not a function with a body, reports which functions there are.
+llvm::LogicalResult selectEntry(mlir::ModuleOp module, llvm::StringRef entry);
 
-/// Runs the training pipeline to its end.
+/// Names of the arguments of `entry` that are parameters (`te.weight`).
+llvm::StringSet<> weightsOf(mlir::ModuleOp module, llvm::StringRef entry);
+
+/// Runs the training pipeline to its end on what `selectEntry` selected.
 llvm::LogicalResult
 compileModule(mlir::ModuleOp module,
               const mlir::te::TrainingPipelineOptions &options);
+
+/// The step's pointers as the runner sees them; those of scaled values are
+/// called `<name>.data` and `<name>.scale`.
+std::vector<StepArgument> argumentsOf(const mlir::te::CompiledStep &step,
+                                      const llvm::StringSet<> &weights);
 
 } // namespace te::run
 

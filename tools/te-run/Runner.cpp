@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <unordered_map>
 #include <utility>
 
 namespace te::run {
@@ -67,23 +66,20 @@ public:
     return true;
   }
 
-  /// Makes the buffers; results share the buffer of the argument they name.
+  /// Makes the buffers; carried results share their argument's.
   bool allocate(const std::vector<StepArgument> &arguments,
                 RunSummary &summary) {
-    std::unordered_map<std::string_view, void *> byName;
     for (const StepArgument &argument : arguments) {
       const TensorSpec &spec = argument.spec;
-      const auto shared = byName.find(spec.name);
-      const bool carried = argument.isResult && shared != byName.end();
+      const bool carried = argument.carriedInput >= 0;
       if (carried) {
-        pointers.push_back(shared->second);
+        pointers.push_back(pointers[argument.carriedInput]);
       } else {
         Buffer &buffer = buffers.emplace_back(context);
         if (!check(buffer.allocate(spec.bytes())))
           return false;
         summary.argumentBytes += spec.bytes();
         pointers.push_back(buffer.get());
-        byName.emplace(spec.name, buffer.get());
       }
       if (argument.isResult)
         results.push_back({&spec, pointers.back(),

@@ -4,8 +4,8 @@
 // uploads, N steps, downloads. Knows the runtime's C ABI and nothing of the
 // compiler, so it is also the shortest example of a host program.
 //
-// State stays on the device: a result named like an argument shares that
-// argument's buffer, and so is the argument's value in the next step.
+// State stays on the device: a result that is an argument's next state shares
+// that argument's buffer.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,6 +26,9 @@ namespace te::run {
 struct StepArgument {
   TensorSpec spec;
   bool isResult = false;
+  /// For a result that is the next state of an argument: that argument's
+  /// index. The two share a buffer. Else -1.
+  int carriedInput = -1;
 };
 
 /// The values of one argument: `array` has the argument's shape, or one value

@@ -7,7 +7,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Compiled.h"
 #include "Frontend.h"
 #include "Inputs.h"
 #include "Options.h"
@@ -86,21 +85,23 @@ ExitCode run(const Options &options) {
   mlir::SourceMgrDiagnosticHandler handler(sources, &context);
 
   mlir::OwningOpRef<mlir::ModuleOp> module = parseModule(sources, &context);
-  if (!module || failed(checkEntry(*module, options.entry)))
+  if (!module || failed(selectEntry(*module, options.entry)))
     return kDiagnostics;
   std::string error;
   mlir::te::TrainingPipelineOptions pipeline;
   if (!parsePipeline(options, *runtime, pipeline, error))
     return fail(error, kUsage);
+  const llvm::StringSet<> weights = weightsOf(*module, options.entry);
   if (failed(compileModule(*module, pipeline)))
     return kDiagnostics;
-  std::unique_ptr<Compiled> compiled =
-      Compiled::create(*module, options.entry, error);
-  if (!compiled)
-    return fail(error, kInternal);
+  auto compiled = mlir::te::CompiledStep::compile(*module);
+  if (failed(compiled))
+    return kInternal;
+  const mlir::te::CompiledStep &step = **compiled;
+  const std::vector<StepArgument> arguments = argumentsOf(step, weights);
 
   std::vector<StepInput> inputs;
-  if (!readInputs(options, compiled->arguments(), inputs))
+  if (!readInputs(options, arguments, inputs))
     return kDiagnostics;
   RunOptions runOptions{options.steps, options.graph, {}};
   Progress progress(options.steps);
@@ -112,8 +113,8 @@ ExitCode run(const Options &options) {
   te::support::NpzArchive outputs;
   RunSummary summary;
   RunFailure failure;
-  if (!runSteps(runtime.get(), compiled->module(), compiled->arguments(),
-                inputs, runOptions, outputs, summary, failure))
+  if (!runSteps(runtime.get(), step.module(), arguments, inputs, runOptions,
+                outputs, summary, failure))
     return fail(failure);
 
   if ((!options.outputs.empty() &&
