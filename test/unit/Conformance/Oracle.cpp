@@ -267,8 +267,11 @@ Quantised quantiseBlocks(const Array &x, int64_t rows, int64_t cols, int axis,
                          float epsilon) {
   const int64_t outer = axis == 1 ? rows : cols;
   const int64_t inner = axis == 1 ? cols : rows;
+  std::vector<double> values(x.size());
+  for (size_t i = 0; i < x.size(); ++i)
+    values[i] = x.at(i);
   auto at = [&](int64_t o, int64_t i) {
-    return x.at(axis == 1 ? o * cols + i : i * cols + o);
+    return values[axis == 1 ? o * cols + i : i * cols + o];
   };
   Quantised result;
   result.data.resize(outer * inner);

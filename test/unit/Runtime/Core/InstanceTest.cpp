@@ -1,0 +1,95 @@
+//===- InstanceTest.cpp - running a module of several launches ------------===//
+//
+// y = 2x through the arena: a copy, then an addition, by both ways to run.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/Runtime/te_runtime_compiled.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace {
+
+constexpr int64_t kCount = 100;
+
+te_rt_status load(te_rt_instance *instance) {
+  te_rt_plan_copy(instance, 0, kCount * 4);
+  return te_rt_plan_pointwise(instance, 1, kCount, TE_RT_ADD, TE_RT_F32,
+                              TE_RT_F32);
+}
+void step(te_rt_instance *instance, char *arena, void *const *arguments) {
+  void *copy[] = {arguments[0], arena};
+  te_rt_launch(instance, 0, copy);
+  void *add[] = {arena, arguments[0], arguments[1]};
+  te_rt_launch(instance, 1, add);
+}
+
+class Instance : public testing::Test {
+protected:
+  void SetUp() override {
+    const te_rt_module module = {
+        TE_RT_MODULE_MAGIC, TE_RT_VERSION, kCount * 4, 2, 2, load, step};
+    ASSERT_EQ(te_rt_context_create("reference", &context), TE_RT_OK);
+    ASSERT_EQ(te_rt_instance_create(context, &module, &instance), TE_RT_OK);
+  }
+  void TearDown() override {
+    te_rt_instance_destroy(instance);
+    te_rt_context_destroy(context);
+  }
+
+  te_rt_context *context = nullptr;
+  te_rt_instance *instance = nullptr;
+};
+
+TEST_F(Instance, RunsByBothWaysWithChangingPointers) {
+  for (int round = 0; round < 4; ++round) {
+    void *x = nullptr, *y = nullptr;
+    ASSERT_EQ(te_rt_alloc(context, kCount * 4, &x), TE_RT_OK);
+    ASSERT_EQ(te_rt_alloc(context, kCount * 4, &y), TE_RT_OK);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(x) % 256, 0u);
+    float host[kCount], result[kCount];
+    for (int i = 0; i < kCount; ++i)
+      host[i] = static_cast<float>(i + round);
+    ASSERT_EQ(te_rt_copy_to_device(context, x, host, sizeof(host)), TE_RT_OK);
+    void *arguments[] = {x, y};
+    ASSERT_EQ(round % 2 ? te_rt_instance_run(instance, arguments, nullptr)
+                        : te_rt_instance_run_graph(instance, arguments),
+              TE_RT_OK)
+        << te_rt_last_error();
+    ASSERT_EQ(te_rt_copy_to_host(context, result, y, sizeof(result)), TE_RT_OK);
+    for (int i = 0; i < kCount; ++i)
+      ASSERT_EQ(result[i], 2 * host[i]);
+    EXPECT_EQ(te_rt_free(context, x), TE_RT_OK);
+    EXPECT_EQ(te_rt_free(context, y), TE_RT_OK);
+  }
+}
+
+TEST_F(Instance, Timers) {
+  float milliseconds = -1;
+  EXPECT_EQ(te_rt_timer_mark(context, 0), TE_RT_OK);
+  EXPECT_EQ(te_rt_timer_mark(context, 1), TE_RT_OK);
+  EXPECT_EQ(te_rt_timer_elapsed_ms(context, &milliseconds), TE_RT_OK);
+  EXPECT_GE(milliseconds, 0);
+  EXPECT_EQ(te_rt_timer_mark(context, 2), TE_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(te_rt_last_error(),
+               "te_rt_timer_mark: expected 'index' to be 0 or 1, but got 2");
+}
+
+TEST(Version, IsTheHeaders) { EXPECT_EQ(te_rt_version(), TE_RT_VERSION); }
+
+TEST(Allocation, EmptyOnesAreUnique) {
+  te_rt_context *context = nullptr;
+  ASSERT_EQ(te_rt_context_create("reference", &context), TE_RT_OK);
+  void *a = nullptr, *b = nullptr;
+  EXPECT_EQ(te_rt_alloc(context, 0, &a), TE_RT_OK);
+  EXPECT_EQ(te_rt_alloc(context, 0, &b), TE_RT_OK);
+  EXPECT_NE(a, b);
+  EXPECT_EQ(te_rt_alloc(context, -1, &b), TE_RT_INVALID_ARGUMENT);
+  EXPECT_EQ(te_rt_alloc(context, INT64_MAX, &b), TE_RT_OUT_OF_MEMORY);
+  EXPECT_EQ(te_rt_free(context, a), TE_RT_OK);
+  te_rt_context_destroy(context);
+}
+
+} // namespace

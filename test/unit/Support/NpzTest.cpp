@@ -1,0 +1,130 @@
+//===- NpzTest.cpp - npz files, well-formed and hostile -------------------===//
+
+#include "Support/Npz.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <unistd.h>
+
+using namespace te::support;
+
+namespace {
+
+class Npz : public testing::TestWithParam<bool> {
+protected:
+  void SetUp() override {
+    path = (std::filesystem::temp_directory_path() /
+            ("te-npz-test-" + std::to_string(getpid()) + ".npz"))
+               .string();
+    archive["x"] = {"<f4", {3, 1000}, std::vector<uint8_t>(12000, 7)};
+    archive["scalar"] = {"<i4", {}, {1, 2, 3, 4}};
+    archive["empty"] = {"|u1", {0, 5}, {}};
+    archive["w"] = {"|V2", {3}, {1, 2, 3, 4, 5, 6}};
+    for (size_t i = 0; i < archive["x"].data.size(); ++i)
+      archive["x"].data[i] = static_cast<uint8_t>(i / 100);
+    ASSERT_TRUE(writeNpz(path, archive, GetParam(), error)) << error;
+    std::ifstream file(path, std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  void TearDown() override { std::filesystem::remove(path); }
+
+  std::string path, error;
+  NpzArchive archive;
+  std::vector<uint8_t> bytes;
+};
+
+TEST_P(Npz, RoundTrip) {
+  NpzArchive read;
+  ASSERT_TRUE(readNpz(path, read, error)) << error;
+  ASSERT_EQ(read.size(), archive.size());
+  for (const auto &[name, array] : archive) {
+    EXPECT_EQ(read[name].dtype, array.dtype);
+    EXPECT_EQ(read[name].shape, array.shape);
+    EXPECT_EQ(read[name].data, array.data);
+  }
+}
+
+// Every prefix and every flipped byte either reads or explains itself.
+TEST_P(Npz, DamageIsReported) {
+  NpzArchive read;
+  for (size_t size = 0; size < bytes.size(); size += 7) {
+    error.clear();
+    EXPECT_FALSE(parseNpz(bytes.data(), size, read, error));
+    EXPECT_FALSE(error.empty());
+  }
+  for (size_t i = 0; i < bytes.size(); i += i < 400 ? 1 : 13)
+    for (uint8_t flip : {0x01, 0x80, 0xff}) {
+      std::vector<uint8_t> damaged = bytes;
+      damaged[i] ^= flip;
+      error.clear();
+      EXPECT_TRUE(parseNpz(damaged.data(), damaged.size(), read, error) ||
+                  !error.empty());
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(, Npz, testing::Bool(), [](const auto &info) {
+  return info.param ? "deflated" : "stored";
+});
+
+std::vector<uint8_t> npy(const std::string &header, size_t dataBytes) {
+  std::string file("\x93NUMPY\x01\x00", 8);
+  file += static_cast<char>(header.size());
+  file += static_cast<char>(header.size() >> 8);
+  file += header + std::string(dataBytes, '\0');
+  return {file.begin(), file.end()};
+}
+
+TEST(Npy, HeadersAreChecked) {
+  const struct {
+    const char *header;
+    size_t bytes;
+    const char *error;
+  } cases[] = {
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 8, ""},
+      {"{'descr': 'bfloat16', 'fortran_order': False, 'shape': (2,)}", 4, ""},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 7,
+       "expected 8 bytes"},
+      {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 9,
+       "longer"},
+      {"{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", 8,
+       "unknown type '>f4'"},
+      {"{'descr': '|O8', 'fortran_order': False, 'shape': (2,), }", 16,
+       "unknown type '|O8'"},
+      {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }", 8,
+       "structured"},
+      {"{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904,"
+       " 4), }",
+       8, "more elements"},
+      {"{'descr': '<f8', 'fortran_order': False, 'shape': (9223372036854775808,"
+       "), }",
+       8, "'shape'"},
+      {"{'descr': '<f8', 'fortran_order': False, 'shape': (-1,), }", 8,
+       "'shape'"},
+      {"{'descr': '<f8', 'fortran_order': False}", 8, "to have"},
+      {"{'descr': '<f8'", 8, "header"},
+  };
+  for (const auto &c : cases) {
+    NpyArray array;
+    std::string error;
+    const std::vector<uint8_t> file = npy(c.header, c.bytes);
+    const bool ok = parseNpy(file.data(), file.size(), array, error);
+    EXPECT_EQ(ok, *c.error == '\0') << c.header << ": " << error;
+    EXPECT_NE(error.find(c.error), std::string::npos) << error;
+  }
+}
+
+TEST(Npy, FortranOrderBecomesRowMajor) {
+  std::vector<uint8_t> file =
+      npy("{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3), }", 6);
+  for (int i = 0; i < 6; ++i)
+    file[file.size() - 6 + i] = static_cast<uint8_t>(i);
+  NpyArray array;
+  std::string error;
+  ASSERT_TRUE(parseNpy(file.data(), file.size(), array, error)) << error;
+  EXPECT_EQ(array.data, (std::vector<uint8_t>{0, 2, 4, 1, 3, 5}));
+}
+
+} // namespace
