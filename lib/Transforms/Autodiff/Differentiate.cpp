@@ -114,10 +114,8 @@ public:
         continue;
       current = op;
       if (failed(cast<DifferentiableOpInterface>(op).differentiate(backward,
-                                                                   *this))) {
-        noteVjp(op);
+                                                                   *this)))
         return failure();
-      }
     }
     replaceVjp();
     return success();
@@ -191,10 +189,6 @@ private:
       result = failure();
     }
     return result;
-  }
-
-  void noteVjp(Operation *op) {
-    emitRemark(vjp.getLoc()) << "while differentiating here";
   }
 
   void seedCotangents() {

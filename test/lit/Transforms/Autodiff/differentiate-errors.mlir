@@ -1,0 +1,73 @@
+// RUN: te-opt %s --te-differentiate --split-input-file --verify-diagnostics
+
+// Every op on the path is reported, not only the last; those off the path are
+// not.
+
+func.func @f(%x: tensor<4xf32>, %k: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{'math.sin' has no derivative}}
+  %s = math.sin %x : tensor<4xf32>
+  // expected-error @below {{'arith.maximumf' has no derivative}}
+  %m = arith.maximumf %s, %k : tensor<4xf32>
+  %unrelated = math.sin %k : tensor<4xf32>
+  %y = arith.addf %m, %unrelated : tensor<4xf32>
+  %unused = math.cos %x : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+func.func @step(%x: tensor<4xf32>, %k: tensor<4xf32>, %dy: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-note @below {{differentiated here}}
+  %y, %dx = te.vjp @f(%x, %k) cotangents(%dy) wrt [0] : (tensor<4xf32>, tensor<4xf32>), (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  return %dx : tensor<4xf32>
+}
+
+// -----
+
+// Derivatives of derivatives.
+
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+func.func @g(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{expected a differentiated function to hold no 'te.vjp', but '@g' does; derivatives of derivatives are not supported}}
+  %y, %dx = te.vjp @f(%x) cotangents(%x) wrt [0] : (tensor<4xf32>), (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  return %dx : tensor<4xf32>
+}
+func.func @step(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-note @below {{differentiated here}}
+  %y, %dx = te.vjp @g(%x) cotangents(%x) wrt [0] : (tensor<4xf32>), (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  return %dx : tensor<4xf32>
+}
+
+// -----
+
+func.func private @f(tensor<4xf32>) -> tensor<4xf32>
+func.func @step(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{expected '@f' to have a body of one block}}
+  %y, %dx = te.vjp @f(%x) cotangents(%x) wrt [0] : (tensor<4xf32>), (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  return %dx : tensor<4xf32>
+}
+
+// -----
+
+// rsigma is for the backward; there is no rule through it.
+
+func.func @f(%x: tensor<4x8xf32>, %g: tensor<8xf32>) -> tensor<4xf32> {
+  // expected-error @below {{'te.rms_norm' has no derivative through its result 'rsigma'}}
+  %y, %rsigma = te.rms_norm %x, %g : tensor<4x8xf32>, tensor<8xf32> rsigma tensor<4xf32>
+  return %rsigma : tensor<4xf32>
+}
+func.func @step(%x: tensor<4x8xf32>, %g: tensor<8xf32>, %dy: tensor<4xf32>) -> tensor<4x8xf32> {
+  %y, %dx = te.vjp @f(%x, %g) cotangents(%dy) wrt [0] : (tensor<4x8xf32>, tensor<8xf32>), (tensor<4xf32>) -> (tensor<4xf32>, tensor<4x8xf32>)
+  return %dx : tensor<4x8xf32>
+}
+
+// -----
+
+func.func @f(%x: tensor<4x8xf32>, %t: tensor<4xi32>) -> tensor<4xf32> {
+  // expected-error @below {{'te.cross_entropy' has no derivative through its result 'lse'}}
+  %loss, %lse = te.cross_entropy %x, %t : tensor<4x8xf32>, tensor<4xi32> lse tensor<4xf32>
+  return %lse : tensor<4xf32>
+}
+func.func @step(%x: tensor<4x8xf32>, %t: tensor<4xi32>, %dy: tensor<4xf32>) -> tensor<4x8xf32> {
+  %y, %dx = te.vjp @f(%x, %t) cotangents(%dy) wrt [0] : (tensor<4x8xf32>, tensor<4xi32>), (tensor<4xf32>) -> (tensor<4xf32>, tensor<4x8xf32>)
+  return %dx : tensor<4x8xf32>
+}

@@ -1,0 +1,180 @@
+// RUN: te-opt %s --te-differentiate --te-verify-stage=stage=autodiff --split-input-file | FileCheck %s
+
+// The whole of a small transformer block: residuals in one row between forward
+// and backward, rsigma asked of the forward, gradients added in reverse order.
+
+// CHECK-LABEL: func.func @mlp(
+// CHECK-SAME:    %[[X:[^ ]*]]: tensor<256x512xbf16>, %[[G:[^ ]*]]: tensor<512xbf16>, %[[W1:[^ ]*]]: tensor<1024x512xbf16>, %[[W2:[^ ]*]]: tensor<512x512xbf16>, %[[DY:[^ ]*]]: tensor<256x512xbf16>)
+// CHECK-NEXT:    %[[N:.*]], %[[RSIGMA:.*]] = te.rms_norm %[[X]], %[[G]] {epsilon = 1.000000e-03 : f32} : tensor<256x512xbf16>, tensor<512xbf16> rsigma tensor<256xf32>
+// CHECK-NEXT:    %[[H:.*]] = te.linear %[[N]], %[[W1]]
+// CHECK-NEXT:    %[[A:.*]] = te.activation <swiglu> %[[H]]
+// CHECK-NEXT:    %[[O:.*]] = te.linear %[[A]], %[[W2]]
+// CHECK-NEXT:    %[[Y:.*]] = arith.addf %[[X]], %[[O]]
+// CHECK-NEXT:    %[[A_R:.*]] = te.residual %[[A]] "linear1.x"
+// CHECK-NEXT:    %[[H_R:.*]] = te.residual %[[H]] "activation0.x"
+// CHECK-NEXT:    %[[N_R:.*]] = te.residual %[[N]] "linear0.x"
+// CHECK-NEXT:    %[[RSIGMA_R:.*]] = te.residual %[[RSIGMA]] "rms_norm0.rsigma"
+// CHECK-NEXT:    %[[DA:.*]] = te.linear_dgrad %[[DY]], %[[W2]]
+// CHECK-NEXT:    %[[DW2:.*]] = te.linear_wgrad %[[DY]], %[[A_R]]
+// CHECK-NEXT:    %[[DH:.*]] = te.activation_backward <swiglu> %[[DA]], %[[H_R]]
+// CHECK-NEXT:    %[[DN:.*]] = te.linear_dgrad %[[DH]], %[[W1]]
+// CHECK-NEXT:    %[[DW1:.*]] = te.linear_wgrad %[[DH]], %[[N_R]]
+// CHECK-NEXT:    %[[DX_NORM:.*]], %[[DG:.*]] = te.rms_norm_backward %[[DN]], %[[X]], %[[G]], %[[RSIGMA_R]]
+// CHECK-NEXT:    %[[DX:.*]] = arith.addf %[[DY]], %[[DX_NORM]]
+// CHECK-NEXT:    return %[[Y]], %[[DX]], %[[DG]], %[[DW1]], %[[DW2]]
+// CHECK-NOT:   @block
+func.func @mlp(%x: tensor<256x512xbf16>, %g: tensor<512xbf16>, %w1: tensor<1024x512xbf16>, %w2: tensor<512x512xbf16>, %dy: tensor<256x512xbf16>)
+    -> (tensor<256x512xbf16>, tensor<256x512xbf16>, tensor<512xbf16>, tensor<1024x512xbf16>, tensor<512x512xbf16>) {
+  %r:5 = te.vjp @block(%x, %g, %w1, %w2) cotangents(%dy) wrt [0, 1, 2, 3]
+    : (tensor<256x512xbf16>, tensor<512xbf16>, tensor<1024x512xbf16>, tensor<512x512xbf16>), (tensor<256x512xbf16>)
+    -> (tensor<256x512xbf16>, tensor<256x512xbf16>, tensor<512xbf16>, tensor<1024x512xbf16>, tensor<512x512xbf16>)
+  return %r#0, %r#1, %r#2, %r#3, %r#4 : tensor<256x512xbf16>, tensor<256x512xbf16>, tensor<512xbf16>, tensor<1024x512xbf16>, tensor<512x512xbf16>
+}
+func.func private @block(%x: tensor<256x512xbf16>, %g: tensor<512xbf16>, %w1: tensor<1024x512xbf16>, %w2: tensor<512x512xbf16>) -> tensor<256x512xbf16> {
+  %n = te.rms_norm %x, %g {epsilon = 1.0e-3 : f32} : tensor<256x512xbf16>, tensor<512xbf16>
+  %h = te.linear %n, %w1 : tensor<256x512xbf16>, tensor<1024x512xbf16> -> tensor<256x1024xbf16>
+  %a = te.activation <swiglu> %h : tensor<256x1024xbf16> -> tensor<256x512xbf16>
+  %o = te.linear %a, %w2 : tensor<256x512xbf16>, tensor<512x512xbf16> -> tensor<256x512xbf16>
+  %y = arith.addf %x, %o : tensor<256x512xbf16>
+  return %y : tensor<256x512xbf16>
+}
+
+// -----
+
+// A training step without updates: ids get no gradient, lse is asked of the
+// loss, nothing but the residuals crosses.
+
+// CHECK-LABEL: func.func @language_model(
+// CHECK-SAME:    %[[IDS:[^ ]*]]: tensor<16xi32>, %[[TARGETS:[^ ]*]]: tensor<16xi32>, %[[TABLE:[^ ]*]]: tensor<32x64xf32>)
+// CHECK-NEXT:    %[[ONE:.*]] = arith.constant dense<1.000000e+00> : tensor<f32>
+// CHECK-NEXT:    %[[E:.*]] = te.embedding %[[IDS]], %[[TABLE]]
+// CHECK-NEXT:    %[[LOGITS:.*]] = te.linear %[[E]], %[[TABLE]]
+// CHECK-NEXT:    %[[LOSS:.*]], %[[LSE:.*]] = te.cross_entropy %[[LOGITS]], %[[TARGETS]] {ignore_index = 7 : i32} : tensor<16x32xf32>, tensor<16xi32> lse tensor<16xf32>
+// CHECK-NEXT:    %[[LOGITS_R:.*]] = te.residual %[[LOGITS]] "cross_entropy0.logits"
+// CHECK-NEXT:    %[[LSE_R:.*]] = te.residual %[[LSE]] "cross_entropy0.lse"
+// CHECK-NEXT:    %[[E_R:.*]] = te.residual %[[E]] "linear0.x"
+// CHECK-NEXT:    %[[DLOGITS:.*]] = te.cross_entropy_backward %[[ONE]], %[[LOGITS_R]], %[[TARGETS]], %[[LSE_R]] {ignore_index = 7 : i32}
+// CHECK-NEXT:    %[[DE:.*]] = te.linear_dgrad %[[DLOGITS]], %[[TABLE]]
+// CHECK-NEXT:    %[[DW:.*]] = te.linear_wgrad %[[DLOGITS]], %[[E_R]]
+// CHECK-NEXT:    %[[DT:.*]] = te.embedding_backward %[[IDS]], %[[DE]]
+// CHECK-NEXT:    %[[DTABLE:.*]] = arith.addf %[[DW]], %[[DT]]
+// CHECK-NEXT:    return %[[LOSS]], %[[DTABLE]]
+func.func @language_model(%ids: tensor<16xi32>, %targets: tensor<16xi32>, %table: tensor<32x64xf32>) -> (tensor<f32>, tensor<32x64xf32>) {
+  %one = arith.constant dense<1.0> : tensor<f32>
+  %loss, %dtable = te.vjp @loss(%ids, %targets, %table) cotangents(%one) wrt [2]
+    : (tensor<16xi32>, tensor<16xi32>, tensor<32x64xf32>), (tensor<f32>) -> (tensor<f32>, tensor<32x64xf32>)
+  return %loss, %dtable : tensor<f32>, tensor<32x64xf32>
+}
+func.func private @loss(%ids: tensor<16xi32>, %targets: tensor<16xi32>, %table: tensor<32x64xf32>) -> tensor<f32> {
+  %e = te.embedding %ids, %table : tensor<16xi32>, tensor<32x64xf32> -> tensor<16x64xf32>
+  %logits = te.linear %e, %table : tensor<16x64xf32>, tensor<32x64xf32> -> tensor<16x32xf32>
+  %loss = te.cross_entropy %logits, %targets {ignore_index = 7 : i32} : tensor<16x32xf32>, tensor<16xi32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
+// Only what `wrt` asks for is built, and forward ops nobody reads are dropped:
+// with y = x wT + bias itself unused, only dw and db remain.
+
+// CHECK-LABEL: func.func @builds_only_what_is_asked(
+// CHECK-SAME:    %[[X:[^ ]*]]: tensor<16x32xf32>, %[[W:[^ ]*]]: tensor<64x32xf32>, %[[BIAS:[^ ]*]]: tensor<64xf32>, %[[DY:[^ ]*]]: tensor<16x64xf32>)
+// CHECK-NEXT:    %[[DW:.*]] = te.linear_wgrad %[[DY]], %[[X]] : tensor<16x64xf32>, tensor<16x32xf32> -> tensor<64x32xf32>
+// CHECK-NEXT:    %[[DB:.*]] = te.bias_grad %[[DY]]
+// CHECK-NEXT:    return %[[DW]], %[[DB]]
+func.func @builds_only_what_is_asked(%x: tensor<16x32xf32>, %w: tensor<64x32xf32>, %bias: tensor<64xf32>, %dy: tensor<16x64xf32>) -> (tensor<64x32xf32>, tensor<64xf32>) {
+  %r:3 = te.vjp @linear(%x, %w, %bias) cotangents(%dy) wrt [1, 2]
+    : (tensor<16x32xf32>, tensor<64x32xf32>, tensor<64xf32>), (tensor<16x64xf32>) -> (tensor<16x64xf32>, tensor<64x32xf32>, tensor<64xf32>)
+  return %r#1, %r#2 : tensor<64x32xf32>, tensor<64xf32>
+}
+func.func private @linear(%x: tensor<16x32xf32>, %w: tensor<64x32xf32>, %bias: tensor<64xf32>) -> tensor<16x64xf32> {
+  %y = te.linear %x, %w bias %bias : tensor<64xf32> : tensor<16x32xf32>, tensor<64x32xf32> -> tensor<16x64xf32>
+  return %y : tensor<16x64xf32>
+}
+
+// -----
+
+// One value given twice has two gradients, not their sum twice.
+
+// CHECK-LABEL: func.func @keeps_equal_arguments_apart(
+// CHECK-SAME:    %[[X:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>)
+// CHECK-NEXT:    %[[DB:.*]] = arith.negf %[[DY]]
+// CHECK-NEXT:    return %[[DY]], %[[DB]]
+func.func @keeps_equal_arguments_apart(%x: tensor<4xf32>, %dy: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %r:3 = te.vjp @sub(%x, %x) cotangents(%dy) wrt [0, 1] : (tensor<4xf32>, tensor<4xf32>), (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>)
+  return %r#1, %r#2 : tensor<4xf32>, tensor<4xf32>
+}
+func.func private @sub(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
+  %y = arith.subf %a, %b : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// An argument that no result depends on has gradient zero; one returned as it
+// is has the cotangent.
+
+// CHECK-LABEL: func.func @has_gradients_without_ops(
+// CHECK-SAME:    %[[X:[^ ]*]]: tensor<4xf32>, %[[UNUSED:[^ ]*]]: tensor<8xbf16>, %[[DY:[^ ]*]]: tensor<4xf32>)
+// CHECK-NEXT:    %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : tensor<8xbf16>
+// CHECK-NEXT:    return %[[X]], %[[DY]], %[[ZERO]]
+func.func @has_gradients_without_ops(%x: tensor<4xf32>, %unused: tensor<8xbf16>, %dy: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<8xbf16>) {
+  %r:3 = te.vjp @identity(%x, %unused) cotangents(%dy) wrt [0, 1] : (tensor<4xf32>, tensor<8xbf16>), (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<8xbf16>)
+  return %r#0, %r#1, %r#2 : tensor<4xf32>, tensor<4xf32>, tensor<8xbf16>
+}
+func.func private @identity(%x: tensor<4xf32>, %unused: tensor<8xbf16>) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// Layers keep the recipe of the function they were written in, and the backward
+// keeps that of its layer; residuals take the name in a layer's location.
+
+// CHECK-LABEL: func.func @keeps_recipes(
+// CHECK:         te.linear {{.*}} {te.recipe = #te.recipe<float8_block_scaling>}
+// CHECK:         te.linear {{.*}} {te.recipe = #te.recipe<float8_current_scaling>}
+// CHECK:         te.residual {{.*}} "fc2.x"
+// CHECK:         te.linear_dgrad {{.*}} {te.recipe = #te.recipe<float8_current_scaling>}
+// CHECK:         te.linear_wgrad {{.*}} {te.recipe = #te.recipe<float8_current_scaling>}
+// CHECK:         te.linear_wgrad {{.*}} {te.recipe = #te.recipe<float8_block_scaling>}
+func.func @keeps_recipes(%x: tensor<16x16xbf16>, %w1: tensor<16x16xbf16>, %w2: tensor<16x16xbf16>, %dy: tensor<16x16xbf16>) -> (tensor<16x16xbf16>, tensor<16x16xbf16>, tensor<16x16xbf16>) {
+  %r:3 = te.vjp @two(%x, %w1, %w2) cotangents(%dy) wrt [1, 2]
+    : (tensor<16x16xbf16>, tensor<16x16xbf16>, tensor<16x16xbf16>), (tensor<16x16xbf16>) -> (tensor<16x16xbf16>, tensor<16x16xbf16>, tensor<16x16xbf16>)
+  return %r#0, %r#1, %r#2 : tensor<16x16xbf16>, tensor<16x16xbf16>, tensor<16x16xbf16>
+}
+func.func private @two(%x: tensor<16x16xbf16>, %w1: tensor<16x16xbf16>, %w2: tensor<16x16xbf16>) -> tensor<16x16xbf16>
+    attributes {te.recipe = #te.recipe<float8_block_scaling>} {
+  %h = te.linear %x, %w1 : tensor<16x16xbf16>, tensor<16x16xbf16> -> tensor<16x16xbf16>
+  %y = te.linear %h, %w2 {te.recipe = #te.recipe<float8_current_scaling>} : tensor<16x16xbf16>, tensor<16x16xbf16> -> tensor<16x16xbf16> loc("fc2")
+  %z = arith.negf %y : tensor<16x16xbf16>
+  return %z : tensor<16x16xbf16>
+}
+
+// -----
+
+// Two micro-batches through one callee that is public, so it stays: each has
+// its own residuals, with different names, before its own backward. A cotangent
+// made before the forward is held over it like everything else.
+
+// CHECK-LABEL: func.func @expands_each_use(
+// CHECK:         %[[Y0:.*]] = math.exp
+// CHECK-NEXT:    te.residual %[[Y0]] "exp0.out"
+// CHECK-NEXT:    arith.mulf
+// CHECK:         %[[DY1:.*]] = arith.negf
+// CHECK-NEXT:    %[[Y1:.*]] = math.exp
+// CHECK-NEXT:    %[[DY1_R:.*]] = te.residual %[[DY1]] "vjp0.cotangent0"
+// CHECK-NEXT:    %[[Y1_R:.*]] = te.residual %[[Y1]] "exp1.out"
+// CHECK-NEXT:    arith.mulf %[[DY1_R]], %[[Y1_R]]
+// CHECK:       func.func @exp(
+func.func @expands_each_use(%x0: tensor<4xf32>, %x1: tensor<4xf32>, %dy: tensor<4xf32>) -> tensor<4xf32> {
+  %y0, %dx0 = te.vjp @exp(%x0) cotangents(%dy) wrt [0] : (tensor<4xf32>), (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  %dy1 = arith.negf %dy : tensor<4xf32>
+  %y1, %dx1 = te.vjp @exp(%x1) cotangents(%dy1) wrt [0] : (tensor<4xf32>), (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  %dx = arith.addf %dx0, %dx1 : tensor<4xf32>
+  return %dx : tensor<4xf32>
+}
+func.func @exp(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = math.exp %x : tensor<4xf32>
+  return %y : tensor<4xf32>
+}

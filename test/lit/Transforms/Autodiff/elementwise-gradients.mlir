@@ -1,0 +1,154 @@
+// RUN: te-opt %s --te-wrap-vjp=entry=f --te-differentiate --te-verify-stage=stage=autodiff --split-input-file | FileCheck %s
+
+// One function per derivative of an op of another dialect. The gradient of the
+// callee's arguments is all that is left of each.
+
+// y = a + a: both uses count.
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
+// CHECK:         %[[Y:.*]] = arith.addf %[[A]], %[[A]]
+// CHECK-NEXT:    %[[DA:.*]] = arith.addf %[[DY]], %[[DY]]
+// CHECK-NEXT:    return %[[Y]], %[[DA]]
+func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %y = arith.addf %a, %a : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// y = a - b: db = -dy.
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[B:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
+// CHECK:         %[[Y:.*]] = arith.subf %[[A]], %[[B]]
+// CHECK-NEXT:    %[[DB:.*]] = arith.negf %[[DY]]
+// CHECK-NEXT:    return %[[Y]], %[[DY]], %[[DB]]
+func.func @f(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
+  %y = arith.subf %a, %b : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// y = a b: each side needs the other.
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[B:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
+// CHECK:         %[[Y:.*]] = arith.mulf %[[A]], %[[B]]
+// CHECK-NEXT:    %[[DA:.*]] = arith.mulf %[[DY]], %[[B]]
+// CHECK-NEXT:    %[[DB:.*]] = arith.mulf %[[DY]], %[[A]]
+// CHECK-NEXT:    return %[[Y]], %[[DA]], %[[DB]]
+func.func @f(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
+  %y = arith.mulf %a, %b : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// A constant factor is there anyway and wants no gradient.
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
+// CHECK:         %[[HALF:.*]] = arith.constant dense<5.000000e-01>
+// CHECK-NEXT:    %[[Y:.*]] = arith.mulf %[[A]], %[[HALF]]
+// CHECK-NEXT:    %[[DA:.*]] = arith.mulf %[[DY]], %[[HALF]]
+// CHECK-NEXT:    return %[[Y]], %[[DA]]
+func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %half = arith.constant dense<0.5> : tensor<4xf32>
+  %y = arith.mulf %a, %half : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// y = a / b: da = dy / b, db = -(dy / b) y.
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[B:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
+// CHECK:         %[[Y:.*]] = arith.divf %[[A]], %[[B]]
+// CHECK-NEXT:    %[[Y_R:.*]] = te.residual %[[Y]] "divf0.out"
+// CHECK-NEXT:    %[[DA:.*]] = arith.divf %[[DY]], %[[B]]
+// CHECK-NEXT:    %[[P:.*]] = arith.mulf %[[DA]], %[[Y_R]]
+// CHECK-NEXT:    %[[DB:.*]] = arith.negf %[[P]]
+// CHECK-NEXT:    return %[[Y]], %[[DA]], %[[DB]]
+func.func @f(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
+  %y = arith.divf %a, %b : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// y = -a, through a cast down and a cast up.
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
+// CHECK:         %[[T:.*]] = arith.truncf %[[A]] : tensor<4xf32> to tensor<4xbf16>
+// CHECK-NEXT:    %[[N:.*]] = arith.negf %[[T]]
+// CHECK-NEXT:    %[[Y:.*]] = arith.extf %[[N]] : tensor<4xbf16> to tensor<4xf32>
+// CHECK-NEXT:    %[[DN:.*]] = arith.truncf %[[DY]] : tensor<4xf32> to tensor<4xbf16>
+// CHECK-NEXT:    %[[DT:.*]] = arith.negf %[[DN]]
+// CHECK-NEXT:    %[[DA:.*]] = arith.extf %[[DT]] : tensor<4xbf16> to tensor<4xf32>
+// CHECK-NEXT:    return %[[Y]], %[[DA]]
+func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %t = arith.truncf %a : tensor<4xf32> to tensor<4xbf16>
+  %n = arith.negf %t : tensor<4xbf16>
+  %y = arith.extf %n : tensor<4xbf16> to tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// y = exp(a): da = dy y.
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
+// CHECK:         %[[Y:.*]] = math.exp %[[A]]
+// CHECK-NEXT:    %[[Y_R:.*]] = te.residual %[[Y]] "exp0.out"
+// CHECK-NEXT:    %[[DA:.*]] = arith.mulf %[[DY]], %[[Y_R]]
+// CHECK-NEXT:    return %[[Y]], %[[DA]]
+func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %y = math.exp %a : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// y = tanh(a): da = dy (1 - y y).
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xbf16>, %[[DY:[^ ]*]]: tensor<4xbf16>
+// CHECK:         %[[Y:.*]] = math.tanh %[[A]]
+// CHECK-NEXT:    %[[Y_R:.*]] = te.residual %[[Y]] "tanh0.out"
+// CHECK-NEXT:    %[[ONE:.*]] = arith.constant dense<1.000000e+00> : tensor<4xbf16>
+// CHECK-NEXT:    %[[SQUARE:.*]] = arith.mulf %[[Y_R]], %[[Y_R]]
+// CHECK-NEXT:    %[[SLOPE:.*]] = arith.subf %[[ONE]], %[[SQUARE]]
+// CHECK-NEXT:    %[[DA:.*]] = arith.mulf %[[DY]], %[[SLOPE]]
+// CHECK-NEXT:    return %[[Y]], %[[DA]]
+func.func @f(%a: tensor<4xbf16>) -> tensor<4xbf16> {
+  %y = math.tanh %a : tensor<4xbf16>
+  return %y : tensor<4xbf16>
+}
+
+// -----
+
+// y = sqrt(a): da = dy / (y + y).
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>
+// CHECK:         %[[Y:.*]] = math.sqrt %[[A]]
+// CHECK-NEXT:    %[[Y_R:.*]] = te.residual %[[Y]] "sqrt0.out"
+// CHECK-NEXT:    %[[TWICE:.*]] = arith.addf %[[Y_R]], %[[Y_R]]
+// CHECK-NEXT:    %[[DA:.*]] = arith.divf %[[DY]], %[[TWICE]]
+// CHECK-NEXT:    return %[[Y]], %[[DA]]
+func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %y = math.sqrt %a : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// Reshapes undo each other.
+// CHECK-LABEL: func.func @f(
+// CHECK-SAME:    %[[A:[^ ]*]]: tensor<2x3x4xf32>, %[[DY:[^ ]*]]: tensor<6x2x2xf32>
+// CHECK:         tensor.collapse_shape
+// CHECK-NEXT:    %[[Y:.*]] = tensor.expand_shape
+// CHECK-NEXT:    %[[DC:.*]] = tensor.collapse_shape %[[DY]] {{\[\[}}0], [1, 2]] : tensor<6x2x2xf32> into tensor<6x4xf32>
+// CHECK-NEXT:    %[[DA:.*]] = tensor.expand_shape %[[DC]] {{\[\[}}0, 1], [2]] output_shape [2, 3, 4] : tensor<6x4xf32> into tensor<2x3x4xf32>
+// CHECK-NEXT:    return %[[Y]], %[[DA]]
+func.func @f(%a: tensor<2x3x4xf32>) -> tensor<6x2x2xf32> {
+  %c = tensor.collapse_shape %a [[0, 1], [2]] : tensor<2x3x4xf32> into tensor<6x4xf32>
+  %y = tensor.expand_shape %c [[0], [1, 2]] output_shape [6, 2, 2] : tensor<6x4xf32> into tensor<6x2x2xf32>
+  return %y : tensor<6x2x2xf32>
+}

@@ -1,0 +1,64 @@
+// RUN: te-opt %s --te-legalize-input --split-input-file --verify-diagnostics
+
+// All violations of a module are reported, each where it is.
+
+// expected-error @below {{expected only functions in the module, but got 'builtin.module'}}
+module {}
+
+// expected-error @below {{expected arguments to have different names, but arguments 0 and 1 of '@names' are both 'a'}}
+func.func @names(%a: tensor<4xf32> {te.name = "a"}, %b: tensor<4xf32> {te.name = "a"}) {
+  return
+}
+
+// expected-error @below {{expected results to have different names, but results 0 and 1 of '@results' are both 'y'}}
+func.func @results(%a: tensor<4xf32>) -> (tensor<4xf32> {te.name = "y"}, tensor<4xf32> {te.name = "y"}) {
+  return %a, %a : tensor<4xf32>, tensor<4xf32>
+}
+
+// expected-error @below {{expected result 'm' to have the type of the argument whose next state it is, but got 'tensor<4xf32>' and 'tensor<4xbf16>'}}
+func.func @state(%m: tensor<4xbf16> {te.name = "m"}) -> (tensor<4xf32> {te.name = "m"}) {
+  %y = arith.extf %m : tensor<4xbf16> to tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// expected-error @below {{expected argument 0 to be a tensor of static shape, but got 'tensor<?xf32>'}}
+func.func @dynamic(%a: tensor<?xf32>) {
+  // expected-error @below {{expected a result of 'math.exp' to be a tensor of static shape, but got 'tensor<?xf32>'}}
+  %y = math.exp %a : tensor<?xf32>
+  return
+}
+
+func.func @ops(%a: tensor<4xf32>, %b: tensor<4x4xf32>) {
+  // expected-error @below {{expected a te op, elementwise arith or math, a tensor reshape or a constant, but got 'tensor.empty'}}
+  %e = tensor.empty() : tensor<4xf32>
+  // expected-error @below {{expected a constant tensor to hold one value in every element; pass others as arguments}}
+  %c = arith.constant dense<[0.0, 1.0, 2.0, 3.0]> : tensor<4xf32>
+  // expected-error @below {{expected a result of 'arith.constant' to be a tensor of static shape, but got 'f32'}}
+  %s = arith.constant 1.0 : f32
+  // expected-error @below {{expected a result of 'arith.extf' to have elements of bf16, f16, f32 or i32, but got 'tensor<4xf64>'}}
+  %d = arith.extf %a : tensor<4xf32> to tensor<4xf64>
+  return
+}
+
+// expected-error @below {{expected '@external' to have a body of one block, but it has 0}}
+func.func private @external(tensor<4xf32>) -> tensor<4xf32>
+
+// -----
+
+// Calls that cannot be inlined.
+
+func.func @loops(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %y = call @again(%a) : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+func.func @again(%a: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{expected '@loops' not to call itself, directly or not}}
+  %y = call @loops(%a) : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+func.func private @external(tensor<4xf32>) -> tensor<4xf32>
+func.func @calls_nothing(%a: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{expected '@external' to have a body of one block, to inline it}}
+  %y = call @external(%a) : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
