@@ -13,13 +13,18 @@
 
 #include "Reference/Reference.h"
 
+#include <cstring>
 #include <vector>
 
 namespace te::rt::reference {
 
 namespace {
 
-constexpr int64_t kSlice = 128, kTile = 32, kRows = 4;
+/// Four neighbouring columns: the compiler's vector type, whose arithmetic is
+/// that of its elements.
+typedef float Vector __attribute__((vector_size(16)));
+constexpr int64_t kWidth = 4, kVectors = 2;
+constexpr int64_t kSlice = 128, kTile = kWidth * kVectors, kRows = 4;
 
 /// The [k, n] panel of an operand stored [n, k], or [k, n] when `transposed`.
 std::vector<float> loadPanel(const void *data, int64_t n, int64_t k,
@@ -33,18 +38,23 @@ std::vector<float> loadPanel(const void *data, int64_t n, int64_t k,
   return panel;
 }
 
-/// acc[kRows][kTile] += A[rows, k0..k1] * B[k0..k1, tile], in order of k.
-/// `a` is [k, m] and points at the first row, `b` is [k, n] and points at the
-/// first column.
-void accumulate(const float *a, int64_t m, const float *b, int64_t n,
-                int64_t k0, int64_t k1, float (&acc)[kRows][kTile]) {
-  for (int64_t k = k0; k < k1; ++k)
+/// sums = A[rows, k0..k1] * B[k0..k1, tile], each in order of k. `a` is [k, m]
+/// and points at the first row, `b` is [k, n] and points at the first column.
+/// The accumulators are few enough to stay in registers.
+void multiplyTile(const float *a, int64_t m, const float *b, int64_t n,
+                  int64_t k0, int64_t k1, float (&sums)[kRows][kTile]) {
+  Vector acc[kRows][kVectors] = {};
+  for (int64_t k = k0; k < k1; ++k) {
+    Vector row[kVectors];
+    std::memcpy(row, b + k * n, sizeof(row));
     for (int64_t i = 0; i < kRows; ++i)
-      for (int64_t j = 0; j < kTile; ++j)
-        acc[i][j] += a[k * m + i] * b[k * n + j];
+      for (int64_t v = 0; v < kVectors; ++v)
+        acc[i][v] += a[k * m + i] * row[v];
+  }
+  std::memcpy(sums, acc, sizeof(sums));
 }
 
-/// Panels padded to whole tiles, so that `accumulate` has constant bounds.
+/// Panels padded to whole tiles, so that `multiplyTile` has constant bounds.
 std::vector<float> padColumns(const std::vector<float> &panel, int64_t n,
                               int64_t k, int64_t padded) {
   std::vector<float> result(k * padded, 0.0f);
@@ -67,9 +77,9 @@ void multiply(const std::vector<float> &a, const std::vector<float> &b,
       for (int64_t i0 = begin * kRows; i0 < end * kRows; i0 += kRows) {
         float acc[kRows][kTile] = {};
         for (int64_t k0 = 0; k0 < k; k0 += slice) {
-          float partial[kRows][kTile] = {};
-          accumulate(&aPanel[i0], mPadded, &bPanel[j0], nPadded, k0,
-                     std::min(k, k0 + slice), partial);
+          float partial[kRows][kTile];
+          multiplyTile(&aPanel[i0], mPadded, &bPanel[j0], nPadded, k0,
+                       std::min(k, k0 + slice), partial);
           for (int64_t i = 0; i < std::min(kRows, m - i0); ++i)
             for (int64_t j = 0; j < std::min(kTile, n - j0); ++j)
               acc[i][j] = fold(acc[i][j], partial[i][j], i0 + i, j0 + j, k0);
