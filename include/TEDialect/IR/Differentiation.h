@@ -3,7 +3,9 @@
 // Reverse mode on a straight line of ops: each rule reads the cotangents of its
 // results and adds cotangents to its operands. Forward values needed later are
 // requested as residuals, which gives them a name and makes them the only
-// values that cross from forward to backward.
+// values that cross from forward to backward. A rule may put another op in
+// place of its own, to get one more result; it leaves the old one without
+// users.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,8 +31,10 @@ public:
   /// Adds `cotangent` (same type as `primal`) to what `primal` has so far.
   virtual void add(Value primal, Value cotangent) = 0;
 
-  /// `primal` as the backward may use it. Function arguments are returned as
-  /// they are; everything else goes through one `te.residual` called `name`.
+  /// `primal` as the backward may use it. Function arguments and constants are
+  /// returned as they are; everything else goes through one `te.residual`.
+  /// `name` is the role of `primal` in the op, such as "x"; the residual is
+  /// called "<layer>.<name>".
   virtual Value residual(Value primal, llvm::StringRef name) = 0;
 };
 

@@ -178,3 +178,27 @@ func.func @exp(%x: tensor<4xf32>) -> tensor<4xf32> {
   %y = math.exp %x : tensor<4xf32>
   return %y : tensor<4xf32>
 }
+
+// -----
+
+// A value that two rules need is held once, under the name of the later one;
+// what its users send back is added up.
+
+// CHECK-LABEL: func.func @holds_each_value_once(
+// CHECK-SAME:    %[[X:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<4xf32>)
+// CHECK-NEXT:    %[[E:.*]] = math.exp %[[X]]
+// CHECK-NEXT:    %[[E_R:.*]] = te.residual %[[E]] "mulf0.rhs"
+// CHECK-NEXT:    %[[D0:.*]] = arith.mulf %[[DY]], %[[E_R]]
+// CHECK-NEXT:    %[[D1:.*]] = arith.mulf %[[DY]], %[[E_R]]
+// CHECK-NEXT:    %[[D:.*]] = arith.addf %[[D0]], %[[D1]]
+// CHECK-NEXT:    %[[DX:.*]] = arith.mulf %[[D]], %[[E_R]]
+// CHECK-NEXT:    return %[[DX]]
+func.func @holds_each_value_once(%x: tensor<4xf32>, %dy: tensor<4xf32>) -> tensor<4xf32> {
+  %y, %dx = te.vjp @square_of_exp(%x) cotangents(%dy) wrt [0] : (tensor<4xf32>), (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  return %dx : tensor<4xf32>
+}
+func.func private @square_of_exp(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %e = math.exp %x : tensor<4xf32>
+  %y = arith.mulf %e, %e : tensor<4xf32>
+  return %y : tensor<4xf32>
+}

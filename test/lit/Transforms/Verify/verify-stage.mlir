@@ -30,7 +30,8 @@ func.func @crosses(%x: tensor<4xf32>, %k: tensor<f32>, %w: tensor<4xbf16>, %lr: 
   %dx = arith.mulf %d, %x : tensor<4xf32>
   %rs = te.residual %k "k" : tensor<f32>
   %unscaled = arith.divf %rs, %scale : tensor<f32>
-  %second = arith.addf %master, %x : tensor<4xf32>
+  %other = math.exp %x : tensor<4xf32>
+  %second = arith.addf %other, %master : tensor<4xf32>
   %new = te.sgd %master, %dx lr %lr : tensor<4xf32>, tensor<4xf32>
   return %y, %dx, %new, %unscaled, %second : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<f32>, tensor<4xf32>
 }
