@@ -251,7 +251,7 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args,
     if constexpr (kGated)
       recompute(element, from, from.col() + args.cols, slots() + kTwin);
   }
-#pragma unroll
+#pragma unroll 1
   for (int half = 0; half < (kGated ? 2 : 1); ++half) {
     Tile<bf16> tile;
 #pragma unroll

@@ -109,11 +109,11 @@ __device__ __forceinline__ void dequantizeTile(const DequantizeArgs &args) {
       values[j] *= kAxis == 1 ? rowScales[i] : colScales[j];
     if (at.holds(i)) {
       const Chunk<T> chunk = Chunk<T>::pack(values);
-      uint4 *to = reinterpret_cast<uint4 *>(out + i * args.cols);
 #pragma unroll
       for (int w = 0; w < Chunk<T>::kWords; w += 4)
-        to[w / 4] = make_uint4(chunk.words[w], chunk.words[w + 1],
-                               chunk.words[w + 2], chunk.words[w + 3]);
+        storeQuad(reinterpret_cast<uint32_t *>(out + i * args.cols) + w,
+                  chunk.words[w], chunk.words[w + 1], chunk.words[w + 2],
+                  chunk.words[w + 3]);
     }
   }
 }
@@ -135,6 +135,7 @@ transposeScale(const TransposeArgs &args, int64_t rowTile, int64_t colTile) {
   float *to = args.outScale + colTile * up4(rowTiles);
   to[rowTile] = args.scale[rowTile * up4(args.colTiles) + colTile];
   if (rowTile == rowTiles - 1)
+#pragma unroll 1
     for (int64_t i = rowTiles; i < up4(rowTiles); ++i)
       to[i] = 0.0f;
 }

@@ -128,6 +128,7 @@ __device__ __forceinline__ void storeSquareScale(float *scales, int64_t i,
   scales += i * up4(count);
   scales[j] = inverse;
   if (j == count - 1)
+#pragma unroll 1
     for (++j; j < up4(count); ++j)
       scales[j] = 0.0f;
 }

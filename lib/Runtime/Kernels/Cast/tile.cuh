@@ -136,18 +136,25 @@ loadTileGeneral(const Element &element, const Position &at, Tile<T> &tile) {
 // Storing
 //===----------------------------------------------------------------------===//
 
-/// The thread's row bytes. Aligned: `row` is 8-byte aligned and `cols` a
-/// multiple of 8. Not aligned: the stage is free to use until the return.
+/// Row `i` of the thread. `row` is 8-byte aligned and `cols` a multiple of 8.
+template <typename Position>
+__device__ __forceinline__ void storeRow(uint8_t *row, int i, uint2 bytes,
+                                         const Position &at) {
+  if (at.holds(i))
+    *reinterpret_cast<uint2 *>(row + (at.row() + i) * at.cols + at.col()) =
+        bytes;
+}
+
+/// All of the thread's rows, aligned as for storeRow. Not aligned: the stage is
+/// free to use until the return.
 template <bool kAligned, typename Position>
 __device__ __forceinline__ void
 storeRows(uint8_t *row, const uint2 (&bytes)[kTileRows], const Position &at,
           TileShared &shared) {
   if constexpr (kAligned) {
-    row += at.row() * at.cols + at.col();
 #pragma unroll
     for (int i = 0; i < kTileRows; ++i)
-      if (at.holds(i))
-        *reinterpret_cast<uint2 *>(row + i * at.cols) = bytes[i];
+      storeRow(row, i, bytes[i], at);
   } else {
 #pragma unroll
     for (int i = 0; i < kTileRows; ++i)
@@ -256,20 +263,19 @@ __device__ __forceinline__ uint32_t halfWarpMax(uint32_t (&words)[N],
   return words[0];
 }
 
-/// The amax of one row of the warp's sixteen: `row`, counted from the warp's
-/// first, where `owner`; the other lanes repeat an owner's.
+/// Leaves the amax of the warp's sixteen rows in shared.rowScale.
 template <typename T, typename Position>
-__device__ __forceinline__ float
-rowAmax(const Tile<T> &tile, const Position &at, int &row, bool &owner) {
-  const int half = at.lane / 16 * kTileRows;
+__device__ __forceinline__ void
+storeRowAmax(const Tile<T> &tile, const Position &at, TileShared &shared) {
+  float *amax = shared.rowScale + at.ty * kTileRows;
   if constexpr (sizeof(T) == 4) {
     uint32_t words[kTileRows];
 #pragma unroll
     for (int i = 0; i < kTileRows; ++i)
       words[i] = maxAbs(tile[i]);
-    row = half + (at.lane >> 1) % 8;
-    owner = !(at.lane & 1);
-    return amaxOf<T>(halfWarpMax<T>(words, at.lane), false);
+    const uint32_t word = halfWarpMax<T>(words, at.lane);
+    if (!(at.lane & 1))
+      amax[(at.lane >> 1) % 8] = amaxOf<T>(word, false);
   } else {
     // Two rows to a word from here on.
     uint32_t words[kTileRows / 2];
@@ -279,9 +285,10 @@ rowAmax(const Tile<T> &tile, const Position &at, int &row, bool &owner) {
       words[i] =
           maxAbs<T>(__byte_perm(a, b, 0x5410), __byte_perm(a, b, 0x7632));
     }
-    row = half + (at.lane >> 2) % 4 * 2 + (at.lane & 1);
-    owner = !(at.lane & 2);
-    return amaxOf<T>(halfWarpMax<T>(words, at.lane), at.lane & 1);
+    const uint32_t word = halfWarpMax<T>(words, at.lane);
+    if (!(at.lane & 2))
+      amax[(at.lane >> 2) % 4 * 2 + (at.lane & 1)] =
+          amaxOf<T>(word, at.lane & 1);
   }
 }
 
@@ -329,12 +336,10 @@ __device__ __forceinline__ float colAmax(int col, const TileShared &shared) {
   return amaxOf<T>(word, col % kPerWord != 0);
 }
 
-/// Eight scales, from a multiple of 8.
-__device__ __forceinline__ void loadScales(const float *from, float (&to)[8]) {
-  const float4 low = reinterpret_cast<const float4 *>(from)[0];
-  const float4 high = reinterpret_cast<const float4 *>(from)[1];
-  to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
-  to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
+/// Four floats, 16-byte aligned.
+__device__ __forceinline__ void loadFour(const float *from, float (&to)[4]) {
+  const float4 quad = *reinterpret_cast<const float4 *>(from);
+  to[0] = quad.x, to[1] = quad.y, to[2] = quad.z, to[3] = quad.w;
 }
 
 template <typename T> struct InputType;
@@ -364,81 +369,76 @@ quantizeTile1x128(const Tile<T> &tile, const Position &at,
                   TileShared &shared) {
   const bool wantRow = out.row || out.rowScale;
   const bool wantCol = out.col || out.colScale;
-  // A call before this one may still be reading the warp's row scales.
+  // A former call without columns may still be reading the warp's row scales.
   __syncwarp();
-  if (wantRow) {
-    int row;
-    bool owner;
-    const float amax = rowAmax(tile, at, row, owner);
-    const float scale = blockScale<T, F8>(amax, pow2, epsilon);
-    row += at.warp * 16;
-    if (owner) {
-      shared.rowScale[row] = scale;
-      if (out.rowScale)
-        storeLineScale(out.rowScale, at.colTile(), at.row0 + row, at.rows,
-                       scale);
-    }
-  }
+  if (wantRow)
+    storeRowAmax(tile, at, shared);
   if (wantCol)
     storeColPartial(tile, at, shared);
-
-  // 1: partial is complete (and a former call's stage and colScale were read
-  // before its threads came here).
+  // 1: every amax is complete (and a former call's stage and column scales were
+  // read before its threads came here).
   __syncthreads();
-  if (wantCol && threadIdx.x < kTile) {
-    const int col = threadIdx.x;
-    const float scale =
-        blockScale<T, F8>(colAmax<T>(col, shared), pow2, epsilon);
-    shared.colScale[col] = scale;
-    if (out.colScale)
-      storeLineScale(out.colScale, at.rowTile(), at.col0 + col, at.cols, scale);
+  // Half of the threads finish a row each, the others a column.
+  const int index = threadIdx.x % kTile;
+  const bool isRow = threadIdx.x < kTile;
+  if (isRow ? wantRow : wantCol) {
+    const float amax =
+        isRow ? shared.rowScale[index] : colAmax<T>(index, shared);
+    const float scale = blockScale<T, F8>(amax, pow2, epsilon);
+    (isRow ? shared.rowScale : shared.colScale)[index] = scale;
+    if (float *scales = isRow ? out.rowScale : out.colScale)
+      storeLineScale(scales, isRow ? at.colTile() : at.rowTile(),
+                     (isRow ? at.row0 : at.col0) + index,
+                     isRow ? at.rows : at.cols, scale);
   }
-  if (out.row) {
-    float scales[kTileRows];
-    loadScales(shared.rowScale + at.ty * kTileRows, scales);
-    uint2 bytes[kTileRows];
+  // 2: every scale is complete, and everyone is done with partial.
+  __syncthreads();
+  // By blocks of 4 x 4, each unpacked once for both usages.
+  uint2 rowBytes[kTileRows];
+  uint32_t colWords[kChunk][2];
 #pragma unroll
-    for (int i = 0; i < kTileRows; ++i) {
-      float x[kChunk];
-      tile[i].unpack(x);
-      const float s = scales[i];
-      bytes[i].x = F8::pack(x[0] * s, x[1] * s, x[2] * s, x[3] * s);
-      bytes[i].y = F8::pack(x[4] * s, x[5] * s, x[6] * s, x[7] * s);
+  for (int i = 0; i < kTileRows; i += 4) {
+    float rowScales[4], colScales[4];
+    loadFour(shared.rowScale + at.ty * kTileRows + i, rowScales);
+#pragma unroll
+    for (int j = 0; j < kChunk; j += 4) {
+      loadFour(shared.colScale + at.tx * kChunk + j, colScales);
+      float x[4][4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        tile[i + k].unpackFour(j, x[k]);
+      if (out.row) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          const float s = rowScales[k];
+          (j == 0 ? rowBytes[i + k].x : rowBytes[i + k].y) =
+              F8::pack(x[k][0] * s, x[k][1] * s, x[k][2] * s, x[k][3] * s);
+        }
+      }
+      if (out.col) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          const float s = colScales[k];
+          colWords[j + k][i / 4] =
+              F8::pack(x[0][k] * s, x[1][k] * s, x[2][k] * s, x[3][k] * s);
+        }
+      }
     }
-    storeRows<kAligned>(out.row, bytes, at, shared);
+    if (kAligned && out.row)
+#pragma unroll
+      for (int k = i; k < i + 4; ++k)
+        storeRow(out.row, k, rowBytes[k], at);
   }
-  if (!wantCol)
-    return;
-  // 2: colScale is complete, and everyone is done with partial.
-  __syncthreads();
+  if (!kAligned && out.row)
+    storeRows<false>(out.row, rowBytes, at, shared);
   if (!out.col)
     return;
-  float scales[kChunk];
-  loadScales(shared.colScale + at.tx * kChunk, scales);
-  // Two columns at a time: the word that holds them in every row.
+  uint8_t *stage =
+      shared.stage + stageOffset(at.tx * kChunk, at.ty * kTileRows);
 #pragma unroll
-  for (int j = 0; j < kChunk; j += 2) {
-    float even[kTileRows], odd[kTileRows];
-#pragma unroll
-    for (int i = 0; i < kTileRows; ++i) {
-      if constexpr (sizeof(T) == 4) {
-        even[i] = __uint_as_float(tile[i].words[j]);
-        odd[i] = __uint_as_float(tile[i].words[j + 1]);
-      } else {
-        unpackWord<T>(tile[i].words[j / 2], even[i], odd[i]);
-      }
-      even[i] *= scales[j];
-      odd[i] *= scales[j + 1];
-    }
-    uint8_t *stage =
-        shared.stage + stageOffset(at.tx * kChunk + j, at.ty * kTileRows);
-    *reinterpret_cast<uint2 *>(stage) =
-        make_uint2(F8::pack(even[0], even[1], even[2], even[3]),
-                   F8::pack(even[4], even[5], even[6], even[7]));
-    *reinterpret_cast<uint2 *>(stage + kTile) =
-        make_uint2(F8::pack(odd[0], odd[1], odd[2], odd[3]),
-                   F8::pack(odd[4], odd[5], odd[6], odd[7]));
-  }
+  for (int j = 0; j < kChunk; ++j)
+    *reinterpret_cast<uint2 *>(stage + j * kTile) =
+        make_uint2(colWords[j][0], colWords[j][1]);
   // 3: the stage is complete.
   __syncthreads();
   storeStage<kAligned>(out.col, at, shared);
@@ -461,12 +461,11 @@ tileAmax(const Tile<T> &tile, const Position &at, TileShared &shared) {
   if (at.lane == 0)
     partial[at.warp] = amax;
   __syncthreads();
-  float values[kTileWarps];
-  loadScales(partial, values);
+  float result = 0.0f;
 #pragma unroll
-  for (int i = 1; i < kTileWarps; ++i)
-    values[0] = fmaxf(values[0], values[i]);
-  return values[0];
+  for (int i = 0; i < kTileWarps; ++i)
+    result = fmaxf(result, partial[i]);
+  return result;
 }
 
 /// Quantises with one scale; the column bytes are the row bytes, transposed.

@@ -68,6 +68,19 @@ template <typename T> struct alignas(16) Chunk {
     }
   }
 
+  /// Elements `first` to `first` + 3; `first` is 0 or 4.
+  __device__ __forceinline__ void unpackFour(int first,
+                                             float (&values)[4]) const {
+    if constexpr (sizeof(T) == 4) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        values[i] = __uint_as_float(words[first + i]);
+    } else {
+      unpackWord<T>(words[first / 2], values[0], values[1]);
+      unpackWord<T>(words[first / 2 + 1], values[2], values[3]);
+    }
+  }
+
   static __device__ __forceinline__ Chunk pack(const float (&values)[kChunk]) {
     Chunk chunk;
     if constexpr (sizeof(T) == 4) {
