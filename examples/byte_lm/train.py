@@ -58,13 +58,11 @@ def initial_state(rng):
     return state
 
 
-def batches(text, steps, rng):
-    """For every step, TOKENS random positions: the CONTEXT bytes before each
-    and the byte there."""
-    positions = rng.integers(CONTEXT, len(text), (steps, TOKENS))
-    offsets = np.arange(-CONTEXT, 0)
-    context = text[positions[..., None] + offsets].reshape(steps, -1)
-    return context.astype(np.int32), text[positions].astype(np.int32)
+def batches(text, positions):
+    """For every step (row) and position: the CONTEXT bytes before it and the
+    byte there."""
+    context = text[positions[..., None] + np.arange(-CONTEXT, 0)]
+    return context.reshape(len(positions), -1).astype(np.int32), text[positions].astype(np.int32)
 
 
 def learning_rates(steps, peak):
@@ -106,16 +104,13 @@ class Progress:
         print(f"\r\033[K{text}" if self.terminal else text, flush=True)
 
 
-def train(options, recipe, override, arrays, label, progress):
-    """Runs te-run once; returns its row of the results."""
-    outputs = options.output / f"{recipe}-{override}.npz"
-    summary = options.output / f"{recipe}-{override}.json"
+def te_run(options, entry, steps, pipeline, inputs, outputs, label, progress, *more):
+    """Runs te-run, showing its progress; ends this program if it fails."""
     command = [
-        options.te_run, str(HERE / "train.mlir"), "--entry=train_step",
-        f"--pipeline=recipe={recipe} backward-override={override}",
-        f"--backend={options.backend}", f"--steps={options.steps}",
-        f"--inputs={arrays}", f"--outputs={outputs}", f"--summary={summary}",
-    ] + (["--graph"] if options.graph else [])
+        options.te_run, str(HERE / "train.mlir"), f"--entry={entry}", f"--pipeline={pipeline}",
+        f"--backend={options.backend}", f"--steps={steps}", f"--inputs={inputs}",
+        f"--outputs={outputs}", *more,
+    ]
     lines = []
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         for line in process.stderr:
@@ -125,28 +120,52 @@ def train(options, recipe, override, arrays, label, progress):
     if process.returncode != 0:
         progress.end(f"{label}: te-run ended with {process.returncode}")
         sys.exit("\n".join(line for line in lines if not line.startswith("step ")))
-
     with np.load(outputs) as results:
-        losses = results["loss.steps"].astype(float)
+        arrays = dict(results)
     outputs.unlink()
+    return arrays
+
+
+def train(options, recipe, override, arrays, held_out, label, progress):
+    """Trains once and measures the held-out text; returns a row of the results."""
+    outputs = options.output / f"{recipe}-{override}.npz"
+    summary = options.output / f"{recipe}-{override}.json"
+    pipeline = f"recipe={recipe} backward-override={override}"
+    graph = ["--graph"] if options.graph else []
+    trained = te_run(options, "train_step", options.steps, pipeline, arrays, outputs, label, progress,
+                     f"--summary={summary}", *graph)
+    losses = trained.pop("loss.steps").astype(float)
+
+    # The forward alone, with the trained parameters, under the same recipe.
+    context, targets = held_out
+    parameters = {name: value for name, value in trained.items()
+                  if name != "loss" and not name.endswith((".m", ".v"))}
+    evaluation = options.output / "held_out.npz"
+    np.savez(evaluation, **parameters, **{"context.steps": context, "targets.steps": targets})
+    held_out_losses = te_run(options, "loss", len(context), pipeline, evaluation, outputs, label, progress,
+                             "--quiet")["loss.steps"]
+    evaluation.unlink()
+
     row = {"recipe": recipe, "override": override, **json.loads(summary.read_text())}
     summary.unlink()
     tail = max(1, options.steps // 10)
-    row.update(loss_start=losses[0], loss_end=float(losses[-tail:].mean()), losses=losses.tolist())
-    progress.end(f"{label}: loss {row['loss_start']:.3f} -> {row['loss_end']:.3f}")
+    row.update(loss_start=losses[0], loss_end=float(losses[-tail:].mean()),
+               loss_held_out=float(held_out_losses.mean()), losses=losses.tolist())
+    progress.end(f"{label}: loss {row['loss_start']:.3f} -> {row['loss_end']:.3f}, "
+                 f"held out {row['loss_held_out']:.3f}")
     return row
 
 
 def print_table(rows):
-    header = ("recipe", "backward override", "loss start", "loss end", "ms/step", "planned bytes", "backend")
+    header = ("recipe", "backward override", "loss start", "loss end", "held out", "ms/step", "planned bytes", "backend")
     table = [header] + [
         (row["recipe"], row["override"], f"{row['loss_start']:.4f}", f"{row['loss_end']:.4f}",
-         f"{row['ms_per_step']:.3g}", f"{row['arena_bytes']:,}", row["backend"])
+         f"{row['loss_held_out']:.4f}", f"{row['ms_per_step']:.3g}", f"{row['arena_bytes']:,}", row["backend"])
         for row in rows
     ]
     widths = [max(len(line[i]) for line in table) for i in range(len(header))]
     for i, line in enumerate(table):
-        cells = [cell.ljust(width) if column in (0, 1, 6) else cell.rjust(width)
+        cells = [cell.ljust(width) if column in (0, 1, 7) else cell.rjust(width)
                  for column, (cell, width) in enumerate(zip(line, widths))]
         print("  ".join(cells).rstrip())
         if i == 0:
@@ -162,22 +181,25 @@ def plot(rows, entropy, path):
     colours = {"high_precision": "black", "float8_current_scaling": "tab:blue",
                "float8_block_scaling": "tab:orange"}
     styles = {"none": "-", "high_precision": "--", "dequantized": ":"}
-    figure, axes = plt.subplots(figsize=(9, 5.5))
+    figure, (top, bottom) = plt.subplots(2, sharex=True, figsize=(9, 8), height_ratios=(3, 2))
+    baseline = np.array(rows[0]["losses"])
     for row in rows:
         losses = np.array(row["losses"])
-        width = min(5, len(losses))
-        mean = np.convolve(losses, np.ones(width) / width, "valid")
-        axes.plot(np.arange(width, len(losses) + 1), mean, color=colours[row["recipe"]],
-                  linestyle=styles[row["override"]], linewidth=1.4,
-                  label=f"{row['recipe']}, {row['override']}")
-    axes.axhline(entropy, color="grey", linewidth=0.8)
-    axes.annotate("byte frequencies alone", (axes.get_xlim()[1], entropy), xytext=(-4, 3),
-                  textcoords="offset points", ha="right", color="grey", fontsize=8)
-    axes.set_xlabel("step")
-    axes.set_ylabel("loss (nats per byte, mean of 5 steps)")
-    axes.set_title(f"Byte-level language model, every recipe and backward override ({rows[0]['backend']})")
-    axes.legend(title="recipe, backward override", fontsize=8)
-    axes.grid(alpha=0.3)
+        style = {"color": colours[row["recipe"]], "linestyle": styles[row["override"]], "linewidth": 1.3,
+                 "label": f"{row['recipe']}, {row['override']}"}
+        steps = np.arange(1, len(losses) + 1)
+        top.plot(steps, losses, **style)
+        bottom.plot(steps, losses - baseline, **style)
+    top.axhline(entropy, color="grey", linewidth=0.8)
+    top.annotate("byte frequencies alone", (1, entropy), xycoords=("axes fraction", "data"),
+                 xytext=(-4, 3), textcoords="offset points", ha="right", color="grey", fontsize=8)
+    top.set_ylabel("loss (nats per byte)")
+    top.set_title(f"Byte-level language model on the {rows[0]['backend']} backend")
+    top.legend(title="recipe, backward override", fontsize=8)
+    bottom.set_xlabel("step")
+    bottom.set_ylabel(f"loss minus that of\n{rows[0]['recipe']}, {rows[0]['override']}")
+    for axes in (top, bottom):
+        axes.grid(alpha=0.3)
     figure.tight_layout()
     figure.savefig(path, dpi=130)
 
@@ -203,8 +225,13 @@ def main():
                      f"but got '{options.recipe}'")
 
     text = np.frombuffer(options.text.read_bytes(), np.uint8)
-    if len(text) <= CONTEXT:
-        parser.error(f"expected more than {CONTEXT} bytes of text, but got {len(text)}")
+    shortest = 20 * (TOKENS + CONTEXT)
+    if len(text) < shortest:
+        parser.error(f"expected at least {shortest} bytes of text, but got {len(text)}")
+    # The last tenth of the text is never trained on.
+    split = len(text) - len(text) // 10
+    test_steps = (len(text) - split - CONTEXT) // TOKENS
+    held_out = batches(text[split:], CONTEXT + np.arange(test_steps * TOKENS).reshape(test_steps, TOKENS))
     frequencies = np.bincount(text, minlength=VOCABULARY) / len(text)
     frequencies = frequencies[frequencies > 0]
     entropy = float(-(frequencies * np.log(frequencies)).sum())
@@ -212,7 +239,7 @@ def main():
     options.output.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(options.seed)
     state = initial_state(rng)
-    context, targets = batches(text, options.steps, rng)
+    context, targets = batches(text[:split], rng.integers(CONTEXT, split, (options.steps, TOKENS)))
     arrays = options.output / "inputs.npz"
     np.savez(arrays, **state, **{
         "context.steps": context,
@@ -227,7 +254,7 @@ def main():
     rows = []
     for i, (recipe, override) in enumerate(runs):
         label = f"[{i + 1}/{len(runs)}] {recipe}, backward {override}"
-        rows.append(train(options, recipe, override, arrays, label, progress))
+        rows.append(train(options, recipe, override, arrays, held_out, label, progress))
     arrays.unlink()
 
     print()
