@@ -28,6 +28,16 @@ func.func @rms_norm(%x: tensor<32x64xbf16>, %g: tensor<64xbf16>) -> (tensor<32x6
   return %y, %r, %a : tensor<32x64xbf16>, tensor<32xf32>, tensor<f32>
 }
 
+// Only the normalised rows have their amax taken by the op.
+// CHECK-LABEL: func.func @other_results_keep_theirs
+// CHECK: te.rms_norm
+// CHECK-NEXT: te.amax
+func.func @other_results_keep_theirs(%x: tensor<32x64xbf16>, %g: tensor<64xbf16>) -> tensor<f32> {
+  %y, %r = te.rms_norm %x, %g : tensor<32x64xbf16>, tensor<64xbf16> rsigma tensor<32xf32>
+  %a = te.amax %r : tensor<32xf32>
+  return %a : tensor<f32>
+}
+
 // One amax serves all.
 // CHECK-LABEL: func.func @reuses_an_amax
 // CHECK-NEXT: %{{.*}}, %[[AMAX:.*]] = te.activation

@@ -21,6 +21,11 @@
 // REDEFINE: %{override} = none
 // RUN: %{run} | FileCheck %s --check-prefixes=CURRENT,CURRENT-NONE
 
+// Without cse: the residual that lost its readers is gone at once.
+// RUN: te-opt %s --pass-pipeline='builtin.module(te-assign-recipe{recipe=float8_block_scaling},func.func(te-insert-casts))' | FileCheck %s --check-prefix=ALONE
+// ALONE: te.residual {{.*}} "linear2.x" : !te.scaled
+// ALONE-NOT: "linear2.x"
+
 // The layers are gone, whatever the recipe.
 // HP-NOT: te.linear
 // BLOCK-NOT: te.linear
