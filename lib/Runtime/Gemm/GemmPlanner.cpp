@@ -11,6 +11,7 @@
 
 #include "Cuda/CudaBackend.h"
 #include "Gemm/GemmTuner.h"
+#include "Kernels/Gemm/BlockGemm.h"
 
 #include <algorithm>
 
@@ -305,6 +306,8 @@ Status plan_scaled_matmul(const CudaDevice &device,
                           const scaled_matmul_params &params,
                           std::unique_ptr<Plan> *plan) {
   using namespace scaled_matmul_buffers;
+  if (supportsBlockGemm(device, params))
+    return planBlockGemm(device, params, plan);
   GemmProblem problem;
   problem.m = params.m;
   problem.n = params.n;

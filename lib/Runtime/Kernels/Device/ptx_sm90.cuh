@@ -58,13 +58,15 @@ __device__ __forceinline__ void barrierArriveExpect(uint64_t *barrier,
                : "memory");
 }
 
-/// One arrival on the same barrier of CTA `rank` of the cluster.
+/// One arrival on the same barrier of CTA `rank` of the cluster. It says that
+/// this thread has read, not that it has written: release at cluster scope
+/// would cost a device-wide fence.
 __device__ __forceinline__ void barrierArriveRemote(uint64_t *barrier,
                                                     uint32_t rank) {
   asm volatile("{\n"
                ".reg .b32 remote;\n"
                "mapa.shared::cluster.u32 remote, %0, %1;\n"
-               "mbarrier.arrive.release.cluster.shared::cluster.b64 _, "
+               "mbarrier.arrive.shared::cluster.b64 _, "
                "[remote];\n"
                "}" ::"r"(sharedAddress(barrier)),
                "r"(rank)
@@ -125,20 +127,13 @@ __device__ __forceinline__ void prefetchMap(const CUtensorMap *map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-// --- registers and named barriers -------------------------------------------
+// --- registers ---------------------------------------------------------------
 
 template <int Registers> __device__ __forceinline__ void registersIncrease() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 template <int Registers> __device__ __forceinline__ void registersDecrease() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
-}
-
-__device__ __forceinline__ void namedBarrierSync(int id, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-__device__ __forceinline__ void namedBarrierArrive(int id, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 // --- warpgroup matrix products ----------------------------------------------

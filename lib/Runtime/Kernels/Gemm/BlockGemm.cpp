@@ -1,0 +1,106 @@
+//===- BlockGemm.cpp - plans of the block-scaled GEMM ---------------------===//
+//
+// Everything but the tensor maps is fixed while planning. A tensor map holds an
+// operand's address, so it is encoded at the first launch and again only when
+// that address changes: in a planned step, never.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Kernels/Gemm/BlockGemm.h"
+
+#include "Kernels/Gemm/block_gemm_args.h"
+#include "Kernels/LaunchPlan.h"
+
+#include <algorithm>
+
+namespace te::rt::cuda {
+namespace {
+
+class BlockGemmPlan final : public Plan {
+public:
+  BlockGemmPlan(const CudaDevice &device, LaunchConfig config,
+                BlockGemmArgs args)
+      : device(device), config(std::move(config)), args(args) {}
+
+  Status launch(void *stream, void *const *buffers) override {
+    using namespace scaled_matmul_buffers;
+    TE_RT_RETURN_IF_FAILED(mapOperand(buffers[a], args.m, &mappedA, &args.a));
+    TE_RT_RETURN_IF_FAILED(mapOperand(buffers[b], args.n, &mappedB, &args.b));
+    args.a_scale = static_cast<const float *>(buffers[a_scale]);
+    args.b_scale = static_cast<const float *>(buffers[b_scale]);
+    args.bias = buffers[bias];
+    args.c = buffers[c];
+    args.out = buffers[out];
+    return Launcher(device, stream)(config, args);
+  }
+
+private:
+  /// Encodes the map of a [rows, k] operand unless it is the one encoded last.
+  Status mapOperand(void *data, uint32_t rows, void **mapped,
+                    CUtensorMap *map) const {
+    if (data == *mapped)
+      return Status::ok();
+    const cuuint64_t sizes[] = {args.k, rows}, strides[] = {args.k};
+    const cuuint32_t box[] = {kBlockGemmDepth, kBlockGemmCols};
+    const cuuint32_t steps[] = {1, 1};
+    TE_RT_RETURN_IF_FAILED(device.check(
+        device.driver->cuTensorMapEncodeTiled(
+            map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, data, sizes, strides, box,
+            steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+            CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+        "cuTensorMapEncodeTiled"));
+    *mapped = data;
+    return Status::ok();
+  }
+
+  const CudaDevice &device; // outlives every plan of its backend
+  LaunchConfig config;
+  BlockGemmArgs args;
+  void *mappedA = nullptr, *mappedB = nullptr;
+};
+
+} // namespace
+
+bool supportsBlockGemm(const CudaDevice &device,
+                       const scaled_matmul_params &params) {
+  return device.computeMajor == 9 && device.computeMinor == 0 &&
+         params.a_scheme == TE_RT_BLOCK_1X128 &&
+         params.b_scheme != TE_RT_PER_TENSOR &&
+         (params.out_type == TE_RT_BF16 || params.out_type == TE_RT_F32) &&
+         params.m > 0 && params.n > 0 && params.k > 0 &&
+         std::max({params.m, params.n, params.k}) < int64_t(1) << 31;
+}
+
+Status planBlockGemm(const CudaDevice &device,
+                     const scaled_matmul_params &params,
+                     std::unique_ptr<Plan> *plan) {
+  const bool squareB = params.b_scheme == TE_RT_BLOCK_128X128;
+  BlockGemmArgs args = {};
+  args.m = static_cast<uint32_t>(params.m);
+  args.n = static_cast<uint32_t>(params.n);
+  args.k = static_cast<uint32_t>(params.k);
+  args.a_scale_stride = static_cast<uint32_t>(roundUp(params.m, 4));
+  args.b_scale_stride = static_cast<uint32_t>(
+      squareB ? roundUp(ceilDiv(params.k, kBlockGemmDepth), 4)
+              : roundUp(params.n, 4));
+
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(config.find(
+      device,
+      std::string("te_block_gemm_") + (squareB ? "128x128_" : "1x128_") +
+          fp8TypeName(params.a_type) + "_" + fp8TypeName(params.b_type) +
+          (params.out_type == TE_RT_BF16 ? "_bf16" : "_f32"),
+      kBlockGemmSharedBytes));
+  config.block = kBlockGemmThreads;
+  // Persistent: as many clusters as the device holds, or as there are tiles.
+  const int64_t tiles = ceilDiv(params.m, kBlockGemmRows) *
+                        ceilDiv(params.n, kBlockGemmCols * kBlockGemmCluster);
+  config.gridX = kBlockGemmCluster *
+                 static_cast<unsigned>(std::min<int64_t>(
+                     device.multiprocessors / kBlockGemmCluster, tiles));
+  *plan = std::make_unique<BlockGemmPlan>(device, std::move(config), args);
+  return Status::ok();
+}
+
+} // namespace te::rt::cuda
