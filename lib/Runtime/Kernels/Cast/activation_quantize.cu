@@ -209,10 +209,14 @@ activationQuantize(const ActivationQuantizeArgs &args, const Position &at) {
 
 /// Gated kinds need cols to be a multiple of kTile, so that a tile of the first
 /// half of dx and its twin of the second come from the same inputs.
-template <typename F8, int kKind, bool kWhole>
+template <typename F8, int kKind>
 __device__ __forceinline__ void
-activationBackwardQuantize(const ActivationQuantizeArgs &args,
-                           const TilePosition<kWhole> &from) {
+activationBackwardQuantize(const ActivationQuantizeArgs &args) {
+  // Whole tiles are not told apart: it would cost more registers than it saves
+  // instructions.
+  const uint32_t rowTile = blockIdx.x / args.colTiles;
+  const uint32_t colTile = blockIdx.x % args.colTiles;
+  const TilePosition<false> from(rowTile, colTile, args.rows, args.cols);
   constexpr bool kGated = isGatedKind(kKind);
   const int64_t pitch = kGated ? 2 * args.cols : args.cols;
   const bf16 *x =
@@ -257,10 +261,8 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args,
 #pragma unroll
     for (int i = 0; i < kTileRows; ++i)
       tile[i] = slots()[half * kTwin + i * kTileThreads];
-    const TilePosition<kWhole> to(static_cast<uint32_t>(from.rowTile()),
-                                  static_cast<uint32_t>(from.colTile()) +
-                                      half * args.colTiles,
-                                  args.rows, pitch);
+    const TilePosition<false> to(rowTile, colTile + half * args.colTiles,
+                                 args.rows, pitch);
     quantizeTile1x128<bf16, F8, true>(tile, to, args.out, args.pow2,
                                       args.epsilon, tileShared());
   }
@@ -312,9 +314,7 @@ using namespace te::rt::cuda;
   extern "C" __global__ void __launch_bounds__(kTileThreads, 3)                \
       te_activation_backward_quantize_##name##_##fp8(                          \
           const __grid_constant__ ActivationQuantizeArgs args) {               \
-    withTile(args.colTiles, args.rows, args.cols, [&](const auto &at) {        \
-      activationBackwardQuantize<F8, kind>(args, at);                          \
-    });                                                                        \
+    activationBackwardQuantize<F8, kind>(args);                                \
   }
 #define TE_ACTIVATION_QUANTIZE_GENERAL(type, T, fp8, F8)                       \
   extern "C" __global__ void __launch_bounds__(kTileThreads, 2)                \
