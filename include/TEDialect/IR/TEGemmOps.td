@@ -67,7 +67,7 @@ def TE_MatmulOp : TE_PureOp<"matmul", [AttrSizedOperandSegments]> {
     1. (matmul-c1) `contract` holds two axes, each 0 or 1.
     2. (matmul-c2) `a` and `b` agree on the contracted size and element type.
     3. (matmul-c3) the result is `[other axis of a, other axis of b]`.
-    4. (matmul-c4) `bias` is `[columns of the result]` of the operands' element type; `accumulate` has the result's type.
+    4. (matmul-c4) `bias` is `[columns of the result]` of the operands' and the result's element type; `accumulate` has the result's type.
 
     Example:
 

@@ -138,6 +138,11 @@ Status GemmPlanner::choosePlain(const GemmProblem &problem,
 Status GemmPlanner::chooseWithBias(const GemmProblem &problem,
                                    const GemmAlgorithm &preferred,
                                    GemmProduct::Variant *chosen) {
+  // A high-precision product adds a bias of its own type to a result of that
+  // type, and nothing else (te_runtime_kernels.inc).
+  if (problem.a.scheme == GemmOperand::unscaled &&
+      problem.biasType != problem.outType)
+    return Status::ok();
   std::unique_ptr<GemmDescriptors> form;
   TE_RT_RETURN_IF_FAILED(GemmDescriptors::create(
       library, problem, GemmOrder::bFirst, true, &form));

@@ -114,8 +114,16 @@ func.func @matmul_c3(%a: tensor<4x8xf32>, %b: tensor<6x8xf32>) {
 // -----
 
 func.func @matmul_c4(%a: tensor<4x8xf32>, %b: tensor<6x8xf32>, %bias: tensor<6xbf16>) {
-  // expected-error @below {{expected 'bias' to have element type 'f32', but got 'bf16'}}
+  // expected-error @below {{expected 'bias' and 'out' to have one element type, but got 'bf16' and 'f32'}}
   %y = te.matmul %a, %b bias %bias : tensor<6xbf16> contract = [1, 1] : tensor<4x8xf32>, tensor<6x8xf32> -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @matmul_c4_result(%a: tensor<4x8xbf16>, %b: tensor<6x8xbf16>, %bias: tensor<6xbf16>) {
+  // expected-error @below {{expected 'bias' and 'out' to have one element type, but got 'bf16' and 'f32'}}
+  %y = te.matmul %a, %b bias %bias : tensor<6xbf16> contract = [1, 1] : tensor<4x8xbf16>, tensor<6x8xbf16> -> tensor<4x6xf32>
   return
 }
 

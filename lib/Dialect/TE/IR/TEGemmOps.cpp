@@ -103,6 +103,10 @@ LogicalResult MatmulOp::verify() {
                          {aShape[1 - contract[0]], columns})))
     return failure();
   // matmul-c4
+  if (getBias() &&
+      failed(verifySameElementType(*this, "bias", getBias().getType(), "out",
+                                   getOut().getType())))
+    return failure();
   if (failed(verifyBias(*this, getBias(), columns,
                         getA().getType().getElementType())))
     return failure();
