@@ -259,7 +259,7 @@ def main():
 
     print()
     print_table(rows)
-    print(f"\nThe frequencies of the bytes alone give {entropy:.4f} nats. Device: {rows[0]['device']}")
+    print(f"\nThe frequencies of the bytes alone give {entropy:.4f} nats. Device: {rows[0]['device'].split(';')[0]}")
     (options.output / "results.json").write_text(json.dumps({"entropy": entropy, "runs": rows}, indent=1) + "\n")
     plot(rows, entropy, options.output / "loss.png")
     print(f"Wrote {options.output / 'loss.png'} and results.json beside it.")

@@ -64,16 +64,15 @@ llvm::StringSet<> weightsOf(ModuleOp module, StringRef entry) {
   return names;
 }
 
-LogicalResult compileModule(ModuleOp module,
-                            const mlir::te::TrainingPipelineOptions &options) {
-  PassManager manager(module->getName());
+LogicalResult
+populatePipeline(PassManager &manager, Location loc,
+                 const mlir::te::TrainingPipelineOptions &options) {
   // Functions the entry does not use are not this step's business.
   manager.addPass(createSymbolDCEPass());
-  if (failed(applyPassManagerCLOptions(manager)) ||
-      failed(mlir::te::populateTETrainingPipeline(
-          manager, options, [&] { return emitError(module.getLoc()); })))
+  if (failed(applyPassManagerCLOptions(manager)))
     return failure();
-  return manager.run(module);
+  return mlir::te::populateTETrainingPipeline(manager, options,
+                                              [&] { return emitError(loc); });
 }
 
 std::vector<StepArgument> argumentsOf(const mlir::te::CompiledStep &step,

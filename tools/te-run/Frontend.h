@@ -30,10 +30,12 @@ llvm::LogicalResult selectEntry(mlir::ModuleOp module, llvm::StringRef entry);
 /// Names of the arguments of `entry` that are parameters (`te.weight`).
 llvm::StringSet<> weightsOf(mlir::ModuleOp module, llvm::StringRef entry);
 
-/// Runs the training pipeline to its end on what `selectEntry` selected.
+/// Fills `manager` with the whole training pipeline, for what `selectEntry`
+/// selected. Fails after a diagnostic where an option has a value that is not
+/// one of the accepted ones.
 llvm::LogicalResult
-compileModule(mlir::ModuleOp module,
-              const mlir::te::TrainingPipelineOptions &options);
+populatePipeline(mlir::PassManager &manager, mlir::Location loc,
+                 const mlir::te::TrainingPipelineOptions &options);
 
 /// The step's pointers as the runner sees them; those of scaled values are
 /// called `<name>.data` and `<name>.scale`.

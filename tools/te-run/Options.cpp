@@ -125,7 +125,7 @@ bool te::run::parsePipeline(const Options &options, te_rt_context &context,
     pipeline.target = "reference";
   llvm::raw_string_ostream stream(error);
   if (failed(pipeline.parseFromString(options.pipeline, stream))) {
-    error = "'--pipeline': " + error;
+    error = "'--pipeline': " + llvm::StringRef(error).trim().str();
     return false;
   }
   if (pipeline.compileTo != "lower") {

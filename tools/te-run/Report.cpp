@@ -46,8 +46,11 @@ void Progress::update(int64_t step, double ms, const std::string &scalars) {
 }
 
 void te::run::printSummary(const RunSummary &summary, int64_t steps) {
+  // What follows a semicolon is why it is not another device.
+  const llvm::StringRef device =
+      llvm::StringRef(summary.device).split(';').first;
   llvm::errs() << steps << (steps == 1 ? " step on " : " steps on ")
-               << summary.backend << " (" << summary.device
+               << summary.backend << " (" << device
                << "): " << llvm::format("%.4g", summary.msPerStep)
                << " ms per step, arena " << summary.arenaBytes
                << " bytes, arguments " << summary.argumentBytes << " bytes\n";

@@ -82,6 +82,8 @@ ExitCode run(const Options &options) {
   mlir::DialectRegistry registry;
   mlir::te::registerAllTEDialects(registry);
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  // The message and the line say it; a printed module would hide them.
+  context.printOpOnDiagnostic(false);
   mlir::SourceMgrDiagnosticHandler handler(sources, &context);
 
   mlir::OwningOpRef<mlir::ModuleOp> module = parseModule(sources, &context);
@@ -92,7 +94,10 @@ ExitCode run(const Options &options) {
   if (!parsePipeline(options, *runtime, pipeline, error))
     return fail(error, kUsage);
   const llvm::StringSet<> weights = weightsOf(*module, options.entry);
-  if (failed(compileModule(*module, pipeline)))
+  mlir::PassManager manager(module.get()->getName());
+  if (failed(populatePipeline(manager, module->getLoc(), pipeline)))
+    return kUsage;
+  if (failed(manager.run(*module)))
     return kDiagnostics;
   auto compiled = mlir::te::CompiledStep::compile(*module);
   if (failed(compiled))
