@@ -19,9 +19,6 @@
 #define GET_TYPEDEF_CLASSES
 #include "TEDialect/TERT/TERTTypes.h.inc"
 
-#define GET_ATTRDEF_CLASSES
-#include "TEDialect/TERT/TERTAttrs.h.inc"
-
 #define GET_OP_CLASSES
 #include "TEDialect/TERT/TERTOps.h.inc"
 

@@ -28,7 +28,6 @@ def TERT_Dialect : Dialect {
   }];
   let dependentDialects = ["::mlir::te::TEDialect"];
   let useDefaultTypePrinterParser = 1;
-  let useDefaultAttributePrinterParser = 1;
 }
 
 #endif // TEDIALECT_TERT_TERTDIALECT_TD

@@ -24,10 +24,6 @@ def TERT_Cause : I32EnumAttr<"Cause", "why a buffer exists", [
   I32EnumAttrCase<"Constant", 6, "constant">
 ]> {
   let cppNamespace = "::mlir::tert";
-  let genSpecializedAttr = 0;
-}
-def TERT_CauseAttr : EnumAttr<TERT_Dialect, TERT_Cause, "cause"> {
-  let assemblyFormat = "$value";
 }
 
 class TERT_Op<string mnemonic, list<Trait> traits = []>
@@ -51,11 +47,11 @@ def TERT_AllocOp : TERT_Op<"alloc"> {
     %q = tert.alloc "x.data" cached_cast offset 4096 : !tert.buffer<131072>
     ```
   }];
-  let arguments = (ins StrAttr:$name, TERT_CauseAttr:$cause,
+  let arguments = (ins StrAttr:$name, TERT_Cause:$cause,
                        OptionalAttr<I64Attr>:$offset);
   let results = (outs Res<TERT_BufferType, "the buffer", [MemAlloc]>:$buffer);
   let assemblyFormat = [{
-    $name $cause (`offset` $offset^)? attr-dict `:` type($buffer)
+    $name $cause (`offset` $offset^)? attr-dict `:` qualified(type($buffer))
   }];
   let hasVerifier = 1;
 }
@@ -73,7 +69,7 @@ def TERT_NullOp : TERT_Op<"null", [Pure]> {
     1. (null-c1) the type is `!tert.buffer<0>`.
   }];
   let results = (outs Res<TERT_BufferType, "no memory">:$buffer);
-  let assemblyFormat = "attr-dict `:` type($buffer)";
+  let assemblyFormat = "attr-dict `:` qualified(type($buffer))";
   let hasVerifier = 1;
 }
 

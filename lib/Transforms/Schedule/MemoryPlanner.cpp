@@ -108,26 +108,29 @@ int64_t MemoryPlanner::findOffset(int64_t bytes,
   return best < 0 ? end : best;
 }
 
-void MemoryPlanner::plan() {
-  measure();
+/// Places every slot in the given order; returns the size of the arena.
+int64_t MemoryPlanner::place(Order order) {
   unsigned numEvents = 1;
-  llvm::SmallVector<unsigned> order;
+  // Negated keys, so that ascending order puts the largest first and keeps ties
+  // in the order of `add`.
+  llvm::SmallVector<std::tuple<double, int64_t, unsigned>> queue;
   for (auto [index, slot] : llvm::enumerate(slots)) {
     numEvents = std::max(numEvents, slot.last + 1);
-    if (slot.bytes != 0)
-      order.push_back(index);
+    if (slot.bytes == 0)
+      continue;
+    int64_t life = slot.last - slot.first + 1;
+    double key = order == Order::Size   ? double(slot.bytes)
+                 : order == Order::Area ? double(slot.bytes) * life
+                                        : double(life);
+    queue.push_back({-key, order == Order::Size ? -life : -slot.bytes, index});
   }
-  // Long lives first among equal sizes: they are the harder ones.
-  llvm::sort(order, [&](unsigned a, unsigned b) {
-    const Slot &left = slots[a], &right = slots[b];
-    return std::tuple(-left.bytes, -int64_t(left.last - left.first), a) <
-           std::tuple(-right.bytes, -int64_t(right.last - right.first), b);
-  });
+  llvm::sort(queue);
 
+  int64_t size = 0;
   StabbingTree tree(numEvents);
   std::set<std::pair<unsigned, unsigned>> births;
   llvm::SmallVector<const Slot *> alive;
-  for (unsigned index : order) {
+  for (auto [key, tie, index] : queue) {
     Slot &slot = slots[index];
     alive.clear();
     tree.visit(slot.first,
@@ -139,10 +142,26 @@ void MemoryPlanner::plan() {
       return a->offset < b->offset;
     });
     slot.offset = findOffset(slot.bytes, alive);
-    arena = std::max(arena, slot.offset + slot.bytes);
+    size = std::max(size, slot.offset + slot.bytes);
     tree.insert(slot.first, slot.last, index);
     births.insert({slot.first, index});
   }
+  return size;
+}
+
+void MemoryPlanner::plan() {
+  measure();
+  llvm::SmallVector<Slot> best;
+  for (Order order : {Order::Size, Order::Area, Order::Lifetime}) {
+    int64_t size = place(order);
+    if (best.empty() || size < arena) {
+      arena = size;
+      best = slots;
+    }
+    if (arena == maxLive)
+      break;
+  }
+  slots = std::move(best);
 }
 
 int64_t MemoryPlanner::offset(unsigned buffer) const {

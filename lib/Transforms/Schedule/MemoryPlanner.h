@@ -1,9 +1,11 @@
 //===- MemoryPlanner.h - place buffers in one arena -----------------------===//
 //
-// Dynamic storage allocation with known lifetimes. Greedy by size: buffers are
-// placed from the largest to the smallest, each in the smallest gap it fits
-// among the placed buffers it is alive together with (best fit), else above
-// them. The first buffer of a peak is therefore never displaced by a small one.
+// Dynamic storage allocation with known lifetimes. Buffers are placed one after
+// another, each in the smallest gap it fits among the placed buffers it is
+// alive together with (best fit), else above them. The order decides the
+// quality: from the largest, from the largest area (size times lifetime), from
+// the longest life. All are tried and the smallest arena is kept; the first
+// that meets the lower bound ends the search.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,7 +52,10 @@ private:
     int64_t offset = 0;
   };
 
+  enum class Order { Size, Area, Lifetime };
+
   void measure();
+  int64_t place(Order order);
   int64_t findOffset(int64_t bytes, llvm::ArrayRef<const Slot *> alive) const;
 
   int64_t alignment;

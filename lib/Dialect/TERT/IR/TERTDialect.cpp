@@ -17,9 +17,6 @@ using namespace mlir::tert;
 #include "TEDialect/TERT/TERTDialect.cpp.inc"
 #include "TEDialect/TERT/TERTEnums.cpp.inc"
 
-#define GET_ATTRDEF_CLASSES
-#include "TEDialect/TERT/TERTAttrs.cpp.inc"
-
 #define GET_TYPEDEF_CLASSES
 #include "TEDialect/TERT/TERTTypes.cpp.inc"
 
@@ -27,10 +24,6 @@ using namespace mlir::tert;
 #include "TEDialect/TERT/TERTOps.cpp.inc"
 
 void TERTDialect::initialize() {
-  addAttributes<
-#define GET_ATTRDEF_LIST
-#include "TEDialect/TERT/TERTAttrs.cpp.inc"
-      >();
   addTypes<
 #define GET_TYPEDEF_LIST
 #include "TEDialect/TERT/TERTTypes.cpp.inc"

@@ -1,0 +1,77 @@
+// RUN: te-opt %s --split-input-file --verify-diagnostics
+
+// expected-error @below {{expected 'bytes' not to be negative, but got -1}}
+func.func @buffer_c1(%x: !tert.buffer<-1>) { return }
+
+// -----
+func.func @alloc_c1() {
+  // expected-error @below {{expected 'name' not to be empty}}
+  %h = tert.alloc "" activation : !tert.buffer<256>
+  return
+}
+
+// -----
+func.func @alloc_c2() {
+  // expected-error @below {{expected 'offset' to be a multiple of 256 that is not negative, but got 64}}
+  %h = tert.alloc "h" activation offset 64 : !tert.buffer<256>
+  return
+}
+
+// -----
+func.func @null_c1() {
+  // expected-error @below {{expected type '!tert.buffer<0>', but got '!tert.buffer<4>'}}
+  %h = tert.null : !tert.buffer<4>
+  return
+}
+
+// -----
+func.func @launch_c1(%x: !tert.buffer<256>) {
+  // expected-error @below {{the runtime has no kernel 'softmax'}}
+  tert.launch "softmax" {} (%x) : !tert.buffer<256>
+  return
+}
+
+// -----
+func.func @launch_c2_missing(%x: !tert.buffer<256>) {
+  // expected-error @below {{expected parameter 'bytes' of kernel 'copy'}}
+  tert.launch "copy" {} (%x, %x) : !tert.buffer<256>, !tert.buffer<256>
+  return
+}
+
+// -----
+func.func @launch_c2_type(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  // expected-error @below {{expected parameter 'bytes' of kernel 'copy' to be of type i64, but got 256 : i32}}
+  tert.launch "copy" {bytes = 256 : i32} (%x, %y) : !tert.buffer<256>, !tert.buffer<256>
+  return
+}
+
+// -----
+func.func @launch_c2_unknown(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  // expected-error @below {{kernel 'copy' has no parameter 'stream'}}
+  tert.launch "copy" {bytes = 256 : i64, stream = 0 : i32} (%x, %y) : !tert.buffer<256>, !tert.buffer<256>
+  return
+}
+
+// -----
+func.func @launch_c3(%x: !tert.buffer<256>) {
+  // expected-error @below {{expected 2 buffers for kernel 'copy', but got 1}}
+  tert.launch "copy" {bytes = 256 : i64} (%x) : !tert.buffer<256>
+  return
+}
+
+// -----
+func.func @launch_c4(%x: !tert.buffer<256>) {
+  %null = tert.null : !tert.buffer<0>
+  // expected-error @below {{buffer 'y' of kernel 'copy' is not optional}}
+  tert.launch "copy" {bytes = 256 : i64} (%x, %null) : !tert.buffer<256>, !tert.buffer<0>
+  return
+}
+
+// -----
+func.func @launch_c5(%x: !tert.buffer<256>) {
+  %null = tert.null : !tert.buffer<0>
+  // expected-error @below {{kernel 'matmul' cannot write 'out' into the buffer of 'a'}}
+  tert.launch "matmul" {m = 8 : i64, n = 8 : i64, k = 8 : i64, trans_a = 0 : i32, trans_b = 0 : i32, type = 0 : i32, out_type = 0 : i32}
+    (%x, %x, %null, %null, %x) : !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>
+  return
+}

@@ -1,0 +1,40 @@
+// RUN: te-opt %s | te-opt | FileCheck %s
+// RUN: te-opt %s --mlir-print-op-generic | te-opt | FileCheck %s
+// RUN: te-opt %s --cse --canonicalize | FileCheck %s --check-prefix=EFFECTS
+
+// CHECK-LABEL: func.func @round_trip
+// EFFECTS-LABEL: func.func @round_trip
+func.func @round_trip(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  // CHECK: tert.alloc "h" residual : !tert.buffer<256>
+  %h = tert.alloc "h" residual : !tert.buffer<256>
+  // CHECK: tert.alloc "q.data" cached_cast offset 4096 : !tert.buffer<64>
+  %q = tert.alloc "q.data" cached_cast offset 4096 : !tert.buffer<64>
+  // CHECK: %[[NULL:.*]] = tert.null : !tert.buffer<0>
+  %null = tert.null : !tert.buffer<0>
+  // CHECK: tert.launch "pointwise" {count = 64 : i64, op = 17 : i32, out_type = 0 : i32, type = 0 : i32}(%{{.*}}, %[[NULL]], %{{.*}}) : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<256>
+  tert.launch "pointwise" {count = 64 : i64, op = 17 : i32, out_type = 0 : i32, type = 0 : i32}
+    (%x, %null, %h) : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<256>
+  // CHECK: tert.launch "copy" {bytes = 256 : i64}
+  tert.launch "copy" {bytes = 256 : i64} (%h, %y) : !tert.buffer<256>, !tert.buffer<256>
+  return
+}
+
+// Launches write memory, so none is merged or dropped; an unused alloc is.
+// EFFECTS-LABEL: func.func @launches_have_effects
+func.func @launches_have_effects(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  // EFFECTS-NOT: tert.alloc
+  // EFFECTS-COUNT-2: tert.launch "copy"
+  %unused = tert.alloc "unused" activation : !tert.buffer<256>
+  tert.launch "copy" {bytes = 256 : i64} (%x, %y) : !tert.buffer<256>, !tert.buffer<256>
+  tert.launch "copy" {bytes = 256 : i64} (%x, %y) : !tert.buffer<256>, !tert.buffer<256>
+  return
+}
+
+// launch-c5: elementwise kernels may write where they read.
+// CHECK-LABEL: func.func @in_place
+func.func @in_place(%x: !tert.buffer<256>) {
+  // CHECK: tert.launch "pointwise"
+  tert.launch "pointwise" {count = 64 : i64, op = 0 : i32, out_type = 0 : i32, type = 0 : i32}
+    (%x, %x, %x) : !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<256>
+  return
+}

@@ -1,0 +1,31 @@
+// RUN: te-opt %s --te-convert-tert-to-llvm | FileCheck %s
+// RUN: te-opt %s --te-convert-tert-to-llvm | mlir-translate --mlir-to-llvmir | FileCheck %s --check-prefix=LLVM
+
+// CHECK: module attributes {tert.signature = [
+// CHECK-NOT: func.func
+// Two launches with equal parameters share slot 0.
+// CHECK-LABEL: llvm.func @te_module_load(%{{.*}}: !llvm.ptr) -> i32
+// CHECK: llvm.call @te_rt_plan_copy(%{{.*}}) : (!llvm.ptr, i32, i64) -> i32
+// CHECK-NOT: te_rt_plan_copy
+// CHECK: %[[LAST:.*]] = llvm.call @te_rt_plan_fill(%{{.*}}) : (!llvm.ptr, i32, i64, i32, f32) -> i32
+// CHECK: llvm.return %[[LAST]] : i32
+// CHECK-LABEL: llvm.func @te_module_step
+// CHECK-SAME: (%[[INSTANCE:.*]]: !llvm.ptr, %[[ARENA:.*]]: !llvm.ptr, %[[ARGUMENTS:.*]]: !llvm.ptr)
+// CHECK: %[[TWO:.*]] = llvm.mlir.constant(2 : i32) : i32
+// CHECK: %[[ARRAY:.*]] = llvm.alloca %[[TWO]] x !llvm.ptr
+// CHECK: llvm.getelementptr %[[ARGUMENTS]][0]
+// CHECK: llvm.getelementptr %[[ARENA]]
+// CHECK: llvm.call @te_rt_launch(%[[INSTANCE]], %{{.*}}, %[[ARRAY]]) : (!llvm.ptr, i32, !llvm.ptr) -> i32
+// CHECK-COUNT-2: llvm.call @te_rt_launch
+// CHECK-NOT: llvm.call @te_rt_launch
+// CHECK: llvm.mlir.global external constant @te_module()
+
+// LLVM: @te_module = constant { i32, i32, i64, i32, i32, ptr, ptr } { i32 1297237332, i32 {{[0-9]+}}, i64 512, i32 2, i32 2, ptr @te_module_load, ptr @te_module_step }
+func.func @step(%x: !tert.buffer<256>, %y: !tert.buffer<256>)
+    attributes {tert.arena_bytes = 512 : i64, tert.max_live_bytes = 512 : i64, tert.signature = []} {
+  %a = tert.alloc "a" activation offset 256 : !tert.buffer<256>
+  tert.launch "copy" {bytes = 256 : i64} (%x, %a) : !tert.buffer<256>, !tert.buffer<256>
+  tert.launch "copy" {bytes = 256 : i64} (%a, %y) : !tert.buffer<256>, !tert.buffer<256>
+  tert.launch "fill" {count = 64 : i64, type = 0 : i32, value = 1.0 : f32} (%x) : !tert.buffer<256>
+  return
+}

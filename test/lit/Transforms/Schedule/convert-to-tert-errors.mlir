@@ -1,0 +1,41 @@
+// RUN: te-opt %s --split-input-file --te-convert-to-tert --verify-diagnostics
+
+// Every op without a kernel is reported.
+func.func @no_kernel(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  // expected-error @below {{the runtime has no kernel for 'te.linear'}}
+  %y = te.linear %x, %x : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  // expected-error @below {{the runtime has no kernel for 'math.log'}}
+  %z = math.log %y : tensor<8x8xf32>
+  return %z : tensor<8x8xf32>
+}
+
+// -----
+
+func.func @no_buffer(
+    // expected-error @below {{the runtime has no buffer for argument 'x' of type 'tensor<8xf64>'}}
+    %x: tensor<8xf64> {te.name = "x"}) {
+  return
+}
+
+// -----
+
+func.func @not_a_splat() -> tensor<2xf32> {
+  // expected-error @below {{expected a constant to be a splat of a float, but its type is 'tensor<2xf32>'}}
+  %c = arith.constant dense<[1.0, 2.0]> : tensor<2xf32>
+  return %c : tensor<2xf32>
+}
+
+// -----
+
+func.func @rounding_mode(%x: tensor<8xf32>) -> tensor<8xbf16> {
+  // expected-error @below {{expected 'roundingmode' to be to_nearest_even}}
+  %y = arith.truncf %x toward_zero : tensor<8xf32> to tensor<8xbf16>
+  return %y : tensor<8xbf16>
+}
+
+// -----
+
+func.func @carried_type(%w: tensor<8xf32> {te.name = "w"}, %x: tensor<4xf32>) -> (tensor<4xf32> {te.name = "w"}) {
+  // expected-error @below {{expected result 'w' to have the type of the argument it is named after}}
+  return %x : tensor<4xf32>
+}

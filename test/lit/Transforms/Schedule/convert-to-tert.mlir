@@ -1,0 +1,109 @@
+// RUN: te-opt %s --split-input-file --te-convert-to-tert | FileCheck %s
+
+// Arguments, then results; a result named as an argument is carried.
+// CHECK-LABEL: func.func @signature
+// CHECK-SAME: (%[[W:[^:]*]]: !tert.buffer<256>, %[[G:[^:]*]]: !tert.buffer<256>, %{{[^:]*}}: !tert.buffer<256>, %[[Y:[^:]*]]: !tert.buffer<256>)
+// CHECK-SAME: {carried = -1 : i64, name = "w", part = "value", role = "argument", type = tensor<64xf32>}
+// CHECK-SAME: {carried = 0 : i64, name = "w", part = "value", role = "result", type = tensor<64xf32>}
+// CHECK-SAME: {carried = -1 : i64, name = "result1", part = "value", role = "result", type = tensor<64xf32>}
+func.func @signature(%w: tensor<64xf32> {te.name = "w"}, %g: tensor<64xf32> {te.name = "g"})
+    -> (tensor<64xf32> {te.name = "w"}, tensor<64xf32>) {
+  // The old value is read here for the last time, element by element.
+  // CHECK: tert.launch "pointwise" {{.*}} op = 1 : i32, {{.*}}(%[[W]], %[[G]], %[[W]])
+  %n = arith.subf %w, %g : tensor<64xf32>
+  // CHECK: tert.launch "pointwise" {{.*}} op = 17 : i32, {{.*}}(%[[W]], %{{.*}}, %[[Y]])
+  %y = arith.negf %n : tensor<64xf32>
+  // CHECK-NOT: copy
+  return %n, %y : tensor<64xf32>, tensor<64xf32>
+}
+
+// -----
+
+// The old state is read after the new one exists: computed aside, copied last.
+// CHECK-LABEL: func.func @late_read
+// CHECK-SAME: (%[[W:[^:]*]]: !tert.buffer<256>, %{{[^:]*}}: !tert.buffer<256>, %[[Y:[^:]*]]: !tert.buffer<256>)
+func.func @late_read(%w: tensor<64xf32> {te.name = "w"})
+    -> (tensor<64xf32> {te.name = "w"}, tensor<64xf32> {te.name = "y"}) {
+  // CHECK: %[[N:.*]] = tert.alloc "negf.out" activation
+  // CHECK: tert.launch "pointwise" {{.*}}(%[[W]], %{{.*}}, %[[N]])
+  %n = arith.negf %w : tensor<64xf32>
+  // CHECK: tert.launch "pointwise" {{.*}}(%[[W]], %[[N]], %[[Y]])
+  %y = arith.mulf %w, %n : tensor<64xf32>
+  // CHECK: tert.launch "copy" {bytes = 256 : i64}(%[[N]], %[[W]])
+  return %n, %y : tensor<64xf32>, tensor<64xf32>
+}
+
+// -----
+
+// A matmul reads elements it has not computed yet: never in place.
+// CHECK-LABEL: func.func @matmul_is_not_in_place
+// CHECK-SAME: (%[[W:[^:]*]]: !tert.buffer<256>
+func.func @matmul_is_not_in_place(%w: tensor<8x8xf32> {te.name = "w"}) -> (tensor<8x8xf32> {te.name = "w"}) {
+  // CHECK: %[[N:.*]] = tert.alloc "matmul.out"
+  // CHECK: tert.launch "matmul" {k = 8 : i64, m = 8 : i64, n = 8 : i64, out_type = 0 : i32, trans_a = 0 : i32, trans_b = 1 : i32, type = 0 : i32}(%[[W]], %[[W]], %{{.*}}, %{{.*}}, %[[N]])
+  %n = te.matmul %w, %w contract = [1, 0] : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  // CHECK: tert.launch "copy" {bytes = 256 : i64}(%[[N]], %[[W]])
+  return %n : tensor<8x8xf32>
+}
+
+// -----
+
+// Optimizers update their state where it is, and only that.
+// CHECK-LABEL: func.func @adamw
+// CHECK-SAME: (%[[P:[^:]*]]: !tert.buffer<256>, %[[G:[^:]*]]: !tert.buffer<128>, %[[M:[^:]*]]: !tert.buffer<256>, %[[V:[^:]*]]: !tert.buffer<256>, %[[LR:[^:]*]]: !tert.buffer<4>, %[[T:[^:]*]]: !tert.buffer<4>,
+func.func @adamw(%p: tensor<64xf32> {te.name = "p"}, %g: tensor<64xbf16> {te.name = "g"}, %m: tensor<64xf32> {te.name = "m"},
+                 %v: tensor<64xf32> {te.name = "v"}, %lr: tensor<f32> {te.name = "lr"}, %t: tensor<f32> {te.name = "t"})
+    -> (tensor<64xf32> {te.name = "p"}, tensor<64xf32> {te.name = "m"}, tensor<64xf32> {te.name = "v"}) {
+  // CHECK-NOT: tert.alloc
+  // CHECK: tert.launch "adamw" {{.*}}(%[[P]], %[[G]], %[[M]], %[[V]], %[[LR]], %[[T]], %[[P]], %[[M]], %[[V]])
+  %p1, %m1, %v1 = te.adamw %p, %g, %m, %v lr %lr step %t : tensor<64xf32>, tensor<64xbf16>
+  // CHECK-NOT: copy
+  return %p1, %m1, %v1 : tensor<64xf32>, tensor<64xf32>, tensor<64xf32>
+}
+
+// -----
+
+// A scaled value is data and scale; absent usages are null. Views are the
+// buffer they look at, residuals give it a name and a cause.
+// CHECK-LABEL: func.func @views_and_usages
+!row = !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1>
+func.func @views_and_usages(%x: tensor<2x128x512xbf16> {te.name = "x"}, %w: !row {te.name = "w"}) -> (tensor<256x256xbf16> {te.name = "y"}) {
+  %flat = tensor.collapse_shape %x [[0, 1], [2]] : tensor<2x128x512xbf16> into tensor<256x512xbf16>
+  // CHECK: %[[DATA:.*]] = tert.alloc "mlp.x.data" residual : !tert.buffer<131072>
+  // CHECK: %[[SCALE:.*]] = tert.alloc "mlp.x.scale" residual : !tert.buffer<4096>
+  // CHECK: %[[NULL:.*]] = tert.null
+  // CHECK: tert.launch "quantize_block" {amax_epsilon = 0.000000e+00 : f32, cols = 512 : i64, fp8_type = 3 : i32, pow2_scales = 1 : i32, rows = 256 : i64, scheme = 1 : i32, type = 1 : i32}(%arg0, %[[DATA]], %[[SCALE]], %[[NULL]], %[[NULL]])
+  %q = te.quantize %flat : tensor<256x512xbf16> -> !row
+  %r = te.residual %q "mlp.x" : !row
+  // CHECK: tert.launch "scaled_matmul" {{.*}}(%[[DATA]], %[[SCALE]], %arg1, %arg2, %[[NULL]], %[[NULL]], %arg3)
+  %y = te.scaled_matmul %r, %w fast_accumulation = false : !row, !row -> tensor<256x256xbf16>
+  return %y : tensor<256x256xbf16>
+}
+
+// -----
+
+// A splat is filled right before its first use; what the kernel always writes
+// gets memory also when nobody wants it.
+// CHECK-LABEL: func.func @constants_and_scratch
+func.func @constants_and_scratch(%x: tensor<8x64xf32> {te.name = "x"}, %g: tensor<64xf32> {te.name = "g"}) -> tensor<8x64xf32> {
+  %two = arith.constant dense<2.0> : tensor<8x64xf32>
+  // CHECK: %[[RSIGMA:.*]] = tert.alloc "rms_norm.rsigma" activation : !tert.buffer<32>
+  // CHECK: tert.launch "rms_norm" {{.*}}(%{{.*}}, %{{.*}}, %{{.*}}, %[[RSIGMA]], %{{.*}})
+  %n = te.rms_norm %x, %g : tensor<8x64xf32>, tensor<64xf32>
+  // CHECK: %[[TWO:.*]] = tert.alloc "constant.y" constant
+  // CHECK: tert.launch "fill" {count = 512 : i64, type = 0 : i32, value = 2.000000e+00 : f32}(%[[TWO]])
+  // CHECK: tert.launch "pointwise"
+  %y = arith.mulf %n, %two : tensor<8x64xf32>
+  return %y : tensor<8x64xf32>
+}
+
+// -----
+
+// After inlining nobody calls a private function.
+// CHECK-NOT: @original
+func.func private @original(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %y = te.linear %x, %x : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  return %y : tensor<8x8xf32>
+}
+// CHECK: func.func @kept
+func.func @kept() { return }

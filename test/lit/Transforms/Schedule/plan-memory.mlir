@@ -1,0 +1,40 @@
+// RUN: te-opt %s --te-plan-memory | FileCheck %s
+// RUN: te-opt %s --te-plan-memory=budget=2560 | FileCheck %s
+
+// The elementwise chain a -> b shares one slot; the matmul result may not take
+// the slot of its own operand, but the slot of the dead large buffer is free.
+// CHECK-LABEL: func.func @chain
+// CHECK-SAME: tert.arena_bytes = 1024 : i64, tert.max_live_bytes = 1024 : i64
+func.func @chain(%x: !tert.buffer<512>, %y: !tert.buffer<512>) {
+  %null = tert.null : !tert.buffer<0>
+  // CHECK: tert.alloc "a" activation offset [[A:[0-9]+]]
+  %a = tert.alloc "a" activation : !tert.buffer<512>
+  // CHECK: tert.alloc "b" activation offset [[A]]
+  %b = tert.alloc "b" activation : !tert.buffer<512>
+  // CHECK-NOT: tert.alloc "c" activation offset [[A]]
+  // CHECK: tert.alloc "c" activation
+  %c = tert.alloc "c" activation : !tert.buffer<512>
+  tert.launch "pointwise" {count = 128 : i64, op = 17 : i32, out_type = 0 : i32, type = 0 : i32}
+    (%x, %null, %a) : !tert.buffer<512>, !tert.buffer<0>, !tert.buffer<512>
+  tert.launch "pointwise" {count = 128 : i64, op = 17 : i32, out_type = 0 : i32, type = 0 : i32}
+    (%a, %null, %b) : !tert.buffer<512>, !tert.buffer<0>, !tert.buffer<512>
+  tert.launch "matmul" {m = 8 : i64, n = 16 : i64, k = 16 : i64, trans_a = 0 : i32, trans_b = 0 : i32, type = 0 : i32, out_type = 0 : i32}
+    (%b, %x, %null, %null, %c) : !tert.buffer<512>, !tert.buffer<512>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<512>
+  tert.launch "copy" {bytes = 512 : i64} (%c, %y) : !tert.buffer<512>, !tert.buffer<512>
+  return
+}
+
+// An input that is read again later keeps its slot.
+// CHECK-LABEL: func.func @live_input
+// CHECK-SAME: tert.arena_bytes = 512 : i64, tert.max_live_bytes = 512 : i64
+func.func @live_input(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  %null = tert.null : !tert.buffer<0>
+  %a = tert.alloc "a" activation : !tert.buffer<256>
+  %b = tert.alloc "b" activation : !tert.buffer<256>
+  tert.launch "copy" {bytes = 256 : i64} (%x, %a) : !tert.buffer<256>, !tert.buffer<256>
+  tert.launch "pointwise" {count = 64 : i64, op = 17 : i32, out_type = 0 : i32, type = 0 : i32}
+    (%a, %null, %b) : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<256>
+  tert.launch "pointwise" {count = 64 : i64, op = 0 : i32, out_type = 0 : i32, type = 0 : i32}
+    (%a, %b, %y) : !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<256>
+  return
+}
