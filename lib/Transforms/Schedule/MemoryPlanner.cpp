@@ -10,6 +10,7 @@
 #include "MemoryPlanner.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVectorExtras.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -108,14 +109,11 @@ int64_t MemoryPlanner::findOffset(int64_t bytes,
   return best < 0 ? end : best;
 }
 
-/// Places every slot in the given order; returns the size of the arena.
-int64_t MemoryPlanner::place(Order order) {
-  unsigned numEvents = 1;
+llvm::SmallVector<unsigned> MemoryPlanner::sorted(Order order) const {
   // Negated keys, so that ascending order puts the largest first and keeps ties
   // in the order of `add`.
   llvm::SmallVector<std::tuple<double, int64_t, unsigned>> queue;
   for (auto [index, slot] : llvm::enumerate(slots)) {
-    numEvents = std::max(numEvents, slot.last + 1);
     if (slot.bytes == 0)
       continue;
     int64_t life = slot.last - slot.first + 1;
@@ -125,12 +123,21 @@ int64_t MemoryPlanner::place(Order order) {
     queue.push_back({-key, order == Order::Size ? -life : -slot.bytes, index});
   }
   llvm::sort(queue);
+  return llvm::map_to_vector(queue,
+                             [](auto &entry) { return std::get<2>(entry); });
+}
 
+/// Places every slot in the given order, and keeps the result if it is the
+/// best.
+void MemoryPlanner::tryOrder(llvm::ArrayRef<unsigned> order) {
+  unsigned numEvents = 1;
+  for (const Slot &slot : slots)
+    numEvents = std::max(numEvents, slot.last + 1);
   int64_t size = 0;
   StabbingTree tree(numEvents);
   std::set<std::pair<unsigned, unsigned>> births;
   llvm::SmallVector<const Slot *> alive;
-  for (auto [key, tie, index] : queue) {
+  for (unsigned index : order) {
     Slot &slot = slots[index];
     alive.clear();
     tree.visit(slot.first,
@@ -146,20 +153,34 @@ int64_t MemoryPlanner::place(Order order) {
     tree.insert(slot.first, slot.last, index);
     births.insert({slot.first, index});
   }
-  return size;
+  if (best.empty() || size < arena) {
+    arena = size;
+    best = slots;
+  }
 }
 
 void MemoryPlanner::plan() {
   measure();
-  llvm::SmallVector<Slot> best;
-  for (Order order : {Order::Size, Order::Area, Order::Lifetime}) {
-    int64_t size = place(order);
-    if (best.empty() || size < arena) {
-      arena = size;
-      best = slots;
-    }
-    if (arena == maxLive)
-      break;
+  llvm::SmallVector<unsigned> order;
+  for (Order candidate : {Order::Lifetime, Order::Area, Order::Size}) {
+    int64_t before = arena;
+    llvm::SmallVector<unsigned> next = sorted(candidate);
+    tryOrder(next);
+    if (order.empty() || arena < before)
+      order = std::move(next);
+  }
+  slots = best;
+  // Placements of all rounds together, which keeps large steps cheap.
+  constexpr size_t kWork = 20000;
+  for (size_t work = 0; arena > maxLive && work < kWork; work += order.size()) {
+    // Whatever ends above the lower bound was placed too late.
+    llvm::SmallVector<unsigned> late, others;
+    for (unsigned index : order)
+      (slots[index].offset + slots[index].bytes > maxLive ? late : others)
+          .push_back(index);
+    late.append(others);
+    order = std::move(late);
+    tryOrder(order);
   }
   slots = std::move(best);
 }

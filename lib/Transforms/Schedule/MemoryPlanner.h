@@ -4,8 +4,10 @@
 // another, each in the smallest gap it fits among the placed buffers it is
 // alive together with (best fit), else above them. The order decides the
 // quality: from the largest, from the largest area (size times lifetime), from
-// the longest life. All are tried and the smallest arena is kept; the first
-// that meets the lower bound ends the search.
+// the longest life are tried. Then, from the best of them, the buffers that
+// stick out at the top of the arena go first in another round, as long as a
+// fixed amount of work lasts. The smallest arena is kept; meeting the lower
+// bound ends the search.
 //
 //===----------------------------------------------------------------------===//
 
@@ -55,11 +57,12 @@ private:
   enum class Order { Size, Area, Lifetime };
 
   void measure();
-  int64_t place(Order order);
+  llvm::SmallVector<unsigned> sorted(Order order) const;
+  void tryOrder(llvm::ArrayRef<unsigned> order);
   int64_t findOffset(int64_t bytes, llvm::ArrayRef<const Slot *> alive) const;
 
   int64_t alignment;
-  llvm::SmallVector<Slot> slots;
+  llvm::SmallVector<Slot> slots, best;
   struct Buffer {
     unsigned slot;
     bool hasSuccessor = false;
