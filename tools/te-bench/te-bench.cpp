@@ -1,0 +1,81 @@
+//===- te-bench.cpp - kernels and the MLP block on the machine at hand ----===//
+//
+// Prints a table and, with --json, writes every row with the versions of what
+// was measured. Speed is only meaningful on the cuda backend; elsewhere
+// --suite=smoke runs everything once on small shapes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Bench.h"
+
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace te::bench;
+
+namespace {
+llvm::cl::OptionCategory category("te-bench");
+llvm::cl::opt<std::string>
+    suite("suite", llvm::cl::desc("kernels, mlp or all (default)"),
+          llvm::cl::init("all"), llvm::cl::cat(category));
+llvm::cl::opt<std::string>
+    backend("backend", llvm::cl::desc("auto (default), cuda or reference"),
+            llvm::cl::init("auto"), llvm::cl::cat(category));
+llvm::cl::opt<std::string>
+    mlpFile("mlp", llvm::cl::desc("file with the function @mlp"),
+            llvm::cl::init("test/bench/llama_mlp.mlir"),
+            llvm::cl::cat(category));
+llvm::cl::opt<std::string> jsonFile("json",
+                                    llvm::cl::desc("write the rows as JSON"),
+                                    llvm::cl::cat(category));
+llvm::cl::opt<bool>
+    quick("quick", llvm::cl::desc("one short round per row: a smoke test"),
+          llvm::cl::cat(category));
+} // namespace
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  llvm::cl::HideUnrelatedOptions(category);
+  llvm::cl::ParseCommandLineOptions(
+      argc, argv,
+      "te-bench: times kernels and the Llama-8B MLP block on this machine\n");
+  if (suite != "all" && suite != "kernels" && suite != "mlp") {
+    llvm::errs() << "te-bench: expected '--suite' to be kernels, mlp or all, "
+                    "but got '"
+                 << suite << "'\n";
+    return 2;
+  }
+  Effort effort;
+  if (quick)
+    effort = {1, 0.01, 0, 0.01};
+
+  te_rt_context *context = nullptr;
+  check(te_rt_context_create(backend.c_str(), &context), "context");
+  llvm::outs() << te_rt_context_description(context) << "\n";
+  llvm::json::Object report{
+      {"device", te_rt_context_description(context)},
+      {"backend", te_rt_context_backend(context)},
+      {"data", "normal random; bf16 sigma 1, weights 0.02"},
+      {"timing", "median of burst rounds of 10 ms; sustained over 0.3 s after "
+                 "0.3 s of the same work"}};
+  if (suite != "kernels")
+    report["mlp_block"] = runMlpBench(context, effort, mlpFile);
+  if (suite != "mlp")
+    report["kernels"] = runKernelBench(context, effort);
+  te_rt_context_destroy(context);
+
+  if (!jsonFile.empty()) {
+    std::error_code error;
+    llvm::raw_fd_ostream stream(jsonFile, error);
+    if (error) {
+      llvm::errs() << "te-bench: cannot write '" << jsonFile
+                   << "': " << error.message() << "\n";
+      return 1;
+    }
+    stream << llvm::formatv("{0:2}", llvm::json::Value(std::move(report)))
+           << "\n";
+  }
+  return 0;
+}
