@@ -32,6 +32,17 @@ static ParseResult parseTypes(OpAsmParser &parser, OperationState &result,
   return success();
 }
 
+/// Prints the attributes of `op` that differ from `defaults`.
+static void printAttributes(OpAsmPrinter &printer, Operation *op,
+                            ArrayRef<std::pair<StringRef, float>> defaults) {
+  SmallVector<StringRef> elided;
+  for (auto [name, value] : defaults)
+    if (auto attribute = op->getAttrOfType<FloatAttr>(name))
+      if (attribute.getValue().convertToFloat() == value)
+        elided.push_back(name);
+  printer.printOptionalAttrDict(op->getAttrs(), elided);
+}
+
 static LogicalResult verifyFraction(Operation *op, StringRef name,
                                     APFloat value) {
   double number = value.convertToDouble();
@@ -64,7 +75,11 @@ ParseResult AdamWOp::parse(OpAsmParser &parser, OperationState &result) {
 void AdamWOp::print(OpAsmPrinter &printer) {
   printer << " " << getParam() << ", " << getGrad() << ", " << getM() << ", "
           << getV() << " lr " << getLr() << " step " << getStep();
-  printer.printOptionalAttrDict((*this)->getAttrs());
+  printAttributes(printer, *this,
+                  {{"beta1", 0.9f},
+                   {"beta2", 0.999f},
+                   {"epsilon", 1.0e-8f},
+                   {"weight_decay", 0.01f}});
   printer << " : " << getParam().getType() << ", " << getGrad().getType();
 }
 
@@ -118,7 +133,7 @@ void SgdOp::print(OpAsmPrinter &printer) {
   if (getBuffer())
     printer << " buffer " << getBuffer();
   printer << " lr " << getLr();
-  printer.printOptionalAttrDict((*this)->getAttrs());
+  printAttributes(printer, *this, {{"momentum", 0.0f}, {"weight_decay", 0.0f}});
   printer << " : " << getParam().getType() << ", " << getGrad().getType();
 }
 
