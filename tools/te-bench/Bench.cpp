@@ -9,7 +9,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <random>
 #include <thread>
 
 using namespace te::bench;
@@ -75,7 +74,6 @@ void *DeviceBuffers::allocateRandom(int64_t count, te_rt_dtype type,
   // One block of distinct values, repeated: power and numerics behave as on
   // random data, and filling gigabytes stays quick.
   constexpr int64_t period = (1 << 20) + 7;
-  static thread_local std::mt19937 generator(17);
   std::normal_distribution<float> normal(0.0f, sigma);
   const int64_t size = type == TE_RT_F32 || type == TE_RT_I32    ? 4
                        : type == TE_RT_BF16 || type == TE_RT_F16 ? 2

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,8 @@ public:
 private:
   te_rt_context *context;
   std::vector<void *> pointers;
+  /// Seeded alike in every object, so that rows of a table see equal inputs.
+  std::mt19937 generator{17};
 };
 
 /// Runs every kernel at the shapes of the MLP block; prints and returns rows.

@@ -55,8 +55,8 @@ int main(int argc, char **argv) {
   check(te_rt_context_create(backend.c_str(), &context), "context");
   llvm::outs() << te_rt_context_description(context) << "\n";
   llvm::json::Object report{
-      {"device", te_rt_context_description(context)},
-      {"backend", te_rt_context_backend(context)},
+      {"device", std::string(te_rt_context_description(context))},
+      {"backend", std::string(te_rt_context_backend(context))},
       {"data", "normal random; bf16 sigma 1, weights 0.02"},
       {"timing", "median of burst rounds of 10 ms; sustained over 0.3 s after "
                  "0.3 s of the same work"}};
