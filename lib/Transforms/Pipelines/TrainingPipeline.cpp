@@ -76,11 +76,13 @@ void populateFuse(OpPassManager &manager,
     // Before the amax fusion: a block cast needs no amax.
     function.addPass(createFuseActivationQuantizePass());
     function.addPass(createFuseAmaxPass());
+    function.addPass(createFuseResidualAddPass());
   }
   // Last point at which every GEMM and cast is one op.
   if (reports(options, "precision") || options.strict)
-    manager.addPass(createReportPrecisionPass(
-        {options.reportFormat, options.strict, !reports(options, "precision")}));
+    manager.addPass(
+        createReportPrecisionPass({options.reportFormat, options.strict,
+                                   !reports(options, "precision")}));
 }
 
 void populateSchedule(OpPassManager &manager,

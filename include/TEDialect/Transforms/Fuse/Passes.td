@@ -49,4 +49,26 @@ def FuseActivationQuantizePass
   ];
 }
 
+def FuseResidualAddPass : Pass<"te-fuse-residual-add", "func::FuncOp"> {
+  let summary = "add a residual in the epilogue of a block-scaled matmul";
+  let description = [{
+    `arith.addf` of the result of a block-scaled `te.scaled_matmul` and another
+    tensor becomes the matmul's `accumulate` operand, which saves writing and
+    reading the product. Bit-identical: a block-scaled matmul rounds the product
+    to the result's type before it adds. Declines, with a remark, for per-tensor
+    operands (whose product is not rounded before the addition) and where the
+    product has other uses. Runs in the fuse phase; skippable.
+
+    ```mlir
+    %y = te.scaled_matmul %a, %w accumulate %x : tensor<256x512xbf16> fast_accumulation = false
+      : !te.scaled<256x1024xf8E4M3FN, block_1x128, pow2, contract = 1>,
+        !te.scaled<512x1024xf8E4M3FN, block_128x128, pow2, contract = 1> -> tensor<256x512xbf16>
+    ```
+  }];
+  let dependentDialects = ["::mlir::te::TEDialect"];
+  let statistics = [
+    Statistic<"numFused", "num-fused", "additions moved into a matmul">
+  ];
+}
+
 #endif // TEDIALECT_TRANSFORMS_FUSE_PASSES

@@ -1,0 +1,76 @@
+//===- FuseResidualAdd.cpp - residuals in the matmul's epilogue -----------===//
+//
+// A block-scaled matmul is defined to round its product before it adds
+// `accumulate`, which is what a separate addition of the rounded product does.
+// A per-tensor matmul adds in f32 and rounds once, so it is left alone.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/IR/TE.h"
+#include "TEDialect/Transforms/Fuse/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Remarks.h"
+
+namespace mlir::te {
+#define GEN_PASS_DEF_FUSERESIDUALADDPASS
+#include "TEDialect/Transforms/Fuse/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+
+/// Why `product` cannot take an addition into its epilogue; empty if it can.
+static StringRef whyNot(ScaledMatmulOp product) {
+  auto scheme = cast<ScaledType>(product.getA().getType()).getScheme();
+  if (scheme == Scheme::PerTensor)
+    return "a per-tensor product is not rounded before the addition";
+  if (scheme != Scheme::Block1x128)
+    return "only products whose 'a' has 1x128 blocks round before they add";
+  if (!product->hasOneUse())
+    return "the product has other uses";
+  if (product.getAccumulate() || product.getBias())
+    return "the product has an epilogue already";
+  return {};
+}
+
+namespace {
+struct FuseResidualAdd final
+    : te::impl::FuseResidualAddPassBase<FuseResidualAdd> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    SmallVector<arith::AddFOp> additions;
+    getOperation().walk([&](arith::AddFOp op) { additions.push_back(op); });
+    for (arith::AddFOp add : additions)
+      for (auto [mine, other] : {std::pair{add.getLhs(), add.getRhs()},
+                                 std::pair{add.getRhs(), add.getLhs()}}) {
+        auto product = mine.getDefiningOp<ScaledMatmulOp>();
+        if (!product || !fuse(add, product, other))
+          continue;
+        break;
+      }
+  }
+
+  bool fuse(arith::AddFOp add, ScaledMatmulOp product, Value other) {
+    if (StringRef reason = whyNot(product); !reason.empty()) {
+      remark::missed(add.getLoc(),
+                     remark::RemarkOpts::name("residual-add").category("fuse"))
+          << reason;
+      return false;
+    }
+    // At the addition, where both the operands and the residual are known.
+    OpBuilder builder(add);
+    auto fused = ScaledMatmulOp::create(
+        builder, product.getLoc(), add.getType(), product.getA(),
+        product.getB(), Value(), other, product.getFastAccumulationAttr());
+    fused->setDiscardableAttrs(product->getDiscardableAttrDictionary());
+    add.replaceAllUsesWith(fused.getOut());
+    add.erase();
+    product.erase();
+    ++numFused;
+    return true;
+  }
+};
+} // namespace

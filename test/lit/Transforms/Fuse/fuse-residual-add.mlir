@@ -1,0 +1,55 @@
+// RUN: te-opt %s --te-fuse-residual-add | FileCheck %s
+
+!a = !te.scaled<256x1024xf8E4M3FN, block_1x128, pow2, contract = 1>
+!w = !te.scaled<512x1024xf8E4M3FN, block_128x128, pow2, contract = 1>
+
+// The addition may name the product first or second.
+// CHECK-LABEL: @takes_either_side
+func.func @takes_either_side(%a: !a, %w: !w, %x: tensor<256x512xbf16>) -> (tensor<256x512xbf16>, tensor<256x512xbf16>) {
+  %p = te.scaled_matmul %a, %w fast_accumulation = false : !a, !w -> tensor<256x512xbf16>
+  // CHECK: %[[Y:.*]] = te.scaled_matmul %arg0, %arg1 accumulate %arg2
+  // CHECK-NOT: arith.addf
+  %y = arith.addf %x, %p : tensor<256x512xbf16>
+  %q = te.scaled_matmul %a, %w fast_accumulation = false : !a, !w -> tensor<256x512xbf16>
+  // CHECK: %[[Z:.*]] = te.scaled_matmul %arg0, %arg1 accumulate %[[Y]]
+  %z = arith.addf %q, %y : tensor<256x512xbf16>
+  // CHECK: return %[[Y]], %[[Z]]
+  return %y, %z : tensor<256x512xbf16>, tensor<256x512xbf16>
+}
+
+// A residual that is computed after the product still fuses: the fused op
+// stands where the addition stood.
+// CHECK-LABEL: @residual_after_product
+func.func @residual_after_product(%a: !a, %w: !w, %x: tensor<256x512xbf16>) -> tensor<256x512xbf16> {
+  %p = te.scaled_matmul %a, %w fast_accumulation = false : !a, !w -> tensor<256x512xbf16>
+  // CHECK: %[[N:.*]] = arith.negf
+  // CHECK: te.scaled_matmul %arg0, %arg1 accumulate %[[N]]
+  %n = arith.negf %x : tensor<256x512xbf16>
+  %y = arith.addf %n, %p : tensor<256x512xbf16>
+  return %y : tensor<256x512xbf16>
+}
+
+// CHECK-LABEL: @keeps_a_product_with_other_uses
+func.func @keeps_a_product_with_other_uses(%a: !a, %w: !w, %x: tensor<256x512xbf16>) -> (tensor<256x512xbf16>, tensor<256x512xbf16>) {
+  %p = te.scaled_matmul %a, %w fast_accumulation = false : !a, !w -> tensor<256x512xbf16>
+  // CHECK: arith.addf
+  %y = arith.addf %x, %p : tensor<256x512xbf16>
+  return %y, %p : tensor<256x512xbf16>, tensor<256x512xbf16>
+}
+
+// A per-tensor product adds before it rounds: not the same bits.
+// CHECK-LABEL: @keeps_per_tensor
+func.func @keeps_per_tensor(%a: !te.scaled<256x1024xf8E4M3FN, per_tensor, contract = 1>, %w: !te.scaled<512x1024xf8E4M3FN, per_tensor, contract = 1>, %x: tensor<256x512xbf16>) -> tensor<256x512xbf16> {
+  %p = te.scaled_matmul %a, %w fast_accumulation = true : !te.scaled<256x1024xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<512x1024xf8E4M3FN, per_tensor, contract = 1> -> tensor<256x512xbf16>
+  // CHECK: arith.addf
+  %y = arith.addf %x, %p : tensor<256x512xbf16>
+  return %y : tensor<256x512xbf16>
+}
+
+// CHECK-LABEL: @keeps_an_epilogue
+func.func @keeps_an_epilogue(%a: !a, %w: !w, %x: tensor<256x512xbf16>) -> tensor<256x512xbf16> {
+  %p = te.scaled_matmul %a, %w accumulate %x : tensor<256x512xbf16> fast_accumulation = false : !a, !w -> tensor<256x512xbf16>
+  // CHECK: arith.addf
+  %y = arith.addf %x, %p : tensor<256x512xbf16>
+  return %y : tensor<256x512xbf16>
+}
