@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# On a machine with a GPU, from the unpacked portable archive: the conformance
+# suite on both backends, the training example, and the benchmarks.
+#   share/te-mlir/gpu_check.sh OUTPUT_FOLDER
+# Writes conformance.txt, train/, bench.json and bench.txt there. Ends with 1 if
+# anything failed. TE_GOLDEN_DIR, when set, points to golden vectors.
+set -uo pipefail
+prefix=$(cd "$(dirname "$0")/../.." && pwd)
+out=${1:?give an output folder}
+mkdir -p "$out"
+status=0
+share=$prefix/share/te-mlir
+
+"$prefix/bin/te-run" --version || status=1
+
+"$prefix/bin/te-conformance" >"$out/conformance.txt" 2>&1 || status=1
+grep -E "FAILED|PASSED|fraction|of the bound" "$out/conformance.txt" | tail -25
+
+python3 "$share/examples/byte_lm/train.py" --backend cuda --output "$out/train" || status=1
+
+"$prefix/bin/te-bench" --mlp="$share/bench/llama_mlp.mlir" --json="$out/bench.json" \
+  | tee "$out/bench.txt" || status=1
+exit $status
