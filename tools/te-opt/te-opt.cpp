@@ -16,7 +16,8 @@
 #include <string>
 #include <vector>
 
-static constexpr llvm::StringLiteral kHelp = R"(OVERVIEW: te-opt, the opt tool of quantised training graphs
+static constexpr llvm::StringLiteral kHelp =
+    R"(OVERVIEW: te-opt, the opt tool of quantised training graphs
 
 USAGE: te-opt [options] <input file, or - for standard input>
 

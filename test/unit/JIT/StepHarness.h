@@ -41,8 +41,8 @@ public:
   ~Step();
 
   /// Runs one step. `inputs` are all arguments; the answer is every result, and
-  /// the state of every argument under "after.<name>". A carried result is given
-  /// its argument's pointer.
+  /// the state of every argument under "after.<name>". A carried result is
+  /// given its argument's pointer.
   Values run(const Values &inputs);
 
   const mlir::te::CompiledStep &compiled() const { return *step; }

@@ -1,4 +1,4 @@
-//===- Passes.h - passes of the schedule stage -------------------------------===//
+//===- Passes.h - passes of the schedule stage --------------------------===//
 
 #ifndef TEDIALECT_TRANSFORMS_SCHEDULE_PASSES_H
 #define TEDIALECT_TRANSFORMS_SCHEDULE_PASSES_H
