@@ -1,0 +1,36 @@
+// Every example of the tert dialect's reference pages, parsed, verified and
+// printed. test/lint/doc_examples.py checks that each one stands here.
+// RUN: te-opt %s | te-opt | FileCheck %s
+// RUN: te-opt %s --mlir-print-op-generic | te-opt | FileCheck %s
+// RUN: te-opt %s --emit-bytecode | te-opt | FileCheck %s
+
+// CHECK-LABEL: @buffer
+func.func @buffer(
+  // CHECK-SAME: !tert.buffer<262144>
+  %a:
+!tert.buffer<262144>
+) { return }
+
+// CHECK-LABEL: @alloc
+func.func @alloc() {
+  // CHECK: tert.alloc "w1.out" activation : !tert.buffer<2097152>
+  // CHECK: tert.alloc "x.data" cached_cast offset 4096 : !tert.buffer<131072>
+  %h = tert.alloc "w1.out" activation : !tert.buffer<2097152>
+  %q = tert.alloc "x.data" cached_cast offset 4096 : !tert.buffer<131072>
+  return
+}
+
+// CHECK-LABEL: @null
+func.func @null() {
+  // CHECK: tert.null : !tert.buffer<0>
+  %none = tert.null : !tert.buffer<0>
+  return
+}
+
+// CHECK-LABEL: @launch
+func.func @launch(%x: !tert.buffer<262144>, %amax: !tert.buffer<4>) {
+  // CHECK: tert.launch "amax" {count = 131072 : i64, type = 1 : i32}(%{{.*}}, %{{.*}}) : !tert.buffer<262144>, !tert.buffer<4>
+  tert.launch "amax" {count = 131072 : i64, type = 1 : i32} (%x, %amax)
+    : !tert.buffer<262144>, !tert.buffer<4>
+  return
+}
