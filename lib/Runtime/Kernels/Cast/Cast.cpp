@@ -74,6 +74,11 @@ bool storesVectors(const QuantizeOutputs &out, int64_t rows, int64_t cols) {
          (!out.col || (rows % 16 == 0 && isAligned(out.col, 16)));
 }
 
+/// Whether both usages are wanted, with their scales.
+bool isComplete(const QuantizeOutputs &out) {
+  return out.row && out.rowScale && out.col && out.colScale;
+}
+
 /// The four outputs every quantising kernel ends its buffers with.
 QuantizeOutputs quantizeOutputs(void *const *buffers) {
   return {.row = static_cast<uint8_t *>(buffers[0]),
@@ -269,8 +274,15 @@ Status plan_activation_backward_quantize_block(
   const int64_t outCols = gated ? 2 * params.cols : params.cols;
   TE_RT_RETURN_IF_FAILED(kernels.setGrid(params.rows, params.cols, outCols));
   kernels.hasFast &= !gated || params.cols % kTile == 0;
-  *plan = makePlan(device, [kernels, params, outCols](const Launcher &launch,
-                                                      void *const *buffers) {
+  // Whole tiles have a form of their own, for both usages.
+  const bool isWhole =
+      kernels.hasFast && params.rows % kTile == 0 && params.cols % kTile == 0;
+  LaunchConfig whole = kernels.fast;
+  if (isWhole)
+    TE_RT_RETURN_IF_FAILED(whole.find(device, kernels.fast.name + "_whole",
+                                      slotSharedBytes(gated ? 2 : 1)));
+  *plan = makePlan(device, [kernels, whole, isWhole, params, outCols](
+                               const Launcher &launch, void *const *buffers) {
     namespace index = activation_backward_quantize_block_buffers;
     ActivationQuantizeArgs args{};
     args.dy = buffers[index::dy];
@@ -281,10 +293,13 @@ Status plan_activation_backward_quantize_block(
     args.pow2 = params.pow2_scales;
     args.epsilon = params.amax_epsilon;
     args.kind = params.kind;
-    return kernels.launch(launch,
-                          isAligned(args.dy, 16) && isAligned(args.x, 16) &&
-                              storesVectors(args.out, args.rows, outCols),
-                          args);
+    const bool isFast = isAligned(args.dy, 16) && isAligned(args.x, 16) &&
+                        storesVectors(args.out, args.rows, outCols);
+    if (isFast && isWhole && isComplete(args.out)) {
+      args.colTiles = kernels.fastColTiles;
+      return launch(whole, args);
+    }
+    return kernels.launch(launch, isFast, args);
   });
   return Status::ok();
 }

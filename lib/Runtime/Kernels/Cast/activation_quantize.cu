@@ -12,7 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Kernels/Activation/fast_math.cuh"
-#include "Kernels/Cast/tile.cuh"
+#include "Kernels/Cast/slot_tiles.cuh"
 #include "Kernels/Device/async_copy.cuh"
 
 namespace te::rt::cuda {
@@ -73,17 +73,16 @@ template <typename T> struct BackwardElement {
 __device__ __forceinline__ Chunk<bf16> *slots() {
   return reinterpret_cast<Chunk<bf16> *>(tileShared().stage) + threadIdx.x;
 }
-constexpr int kTwin =
-    kTileRows * kTileThreads; // from a slot to the second tile
 
 /// Copies the thread's rows of x into slots, four rows to a group; the second
 /// half of gated inputs goes to the second tile.
 template <bool kGated, typename Position>
 __device__ __forceinline__ void copyTiles(const bf16 *x, int64_t pitch,
-                                          int64_t cols, const Position &at) {
+                                          int64_t cols, const Position &at,
+                                          Chunk<bf16> *slots) {
 #pragma unroll
   for (int row = 0; row < kTileRows; ++row) {
-    Chunk<bf16> *slot = slots() + row * kTileThreads;
+    Chunk<bf16> *slot = slots + row * kTileThreads;
     copyAsync(slot, x, at.holds(row));
     if constexpr (kGated)
       copyAsync(slot + kTwin, x + cols, at.holds(row));
@@ -109,19 +108,26 @@ __device__ __forceinline__ void recompute(const Element &element,
 // Eight elements, by fast_math.cuh
 //===----------------------------------------------------------------------===//
 
-/// Whether the short formulas of `kKind` hold for all of `x`.
-template <int kKind>
-__device__ __forceinline__ bool isEasy(const Chunk<bf16> &x) {
-  if constexpr (!isSiluKind(kKind))
-    return true;
-  uint32_t word = x.words[0];
+/// Collects the largest |x| met, to tell in the end whether the short formulas
+/// of `kKind` held for every one.
+template <int kKind> class Domain {
+public:
+  __device__ __forceinline__ void add(const Chunk<bf16> &x) {
+    if constexpr (isSiluKind(kKind)) {
 #pragma unroll
-  for (int i = 1; i < Chunk<bf16>::kWords; ++i)
-    word = maxAbsOrNaN(word, x.words[i]);
-  float low, high;
-  unpackWord<bf16>(word, low, high);
-  return isFastExpArgument(low) && isFastExpArgument(high);
-}
+      for (int i = 0; i < Chunk<bf16>::kWords; ++i)
+        largest = maxAbsOrNaN(largest, x.words[i]);
+    }
+  }
+  __device__ __forceinline__ bool isEasy() const {
+    float low, high;
+    unpackWord<bf16>(largest, low, high);
+    return isFastExpArgument(low) && isFastExpArgument(high);
+  }
+
+private:
+  uint32_t largest = 0;
+};
 
 template <int kKind>
 __device__ __forceinline__ Chunk<bf16> forward(const Chunk<bf16> &a,
@@ -179,15 +185,15 @@ activationQuantize(const ActivationQuantizeArgs &args, const Position &at) {
   const int64_t pitch = isGatedKind(kKind) ? 2 * args.cols : args.cols;
   const bf16 *x =
       static_cast<const bf16 *>(args.x) + at.row() * pitch + at.col();
-  bool easy = true;
+  Domain<kKind> domain;
   // What lies outside arrives as zero and gives zero.
-  copyTiles<isGatedKind(kKind)>(x, pitch, args.cols, at);
+  copyTiles<isGatedKind(kKind)>(x, pitch, args.cols, at, slots());
   const auto compute = [&](int begin) {
 #pragma unroll 1
     for (int row = begin; row < begin + 4; ++row) {
       Chunk<bf16> *slot = slots() + row * kTileThreads;
       const Chunk<bf16> a = slot[0];
-      easy &= isEasy<kKind>(a);
+      domain.add(a);
       slot[0] = forward<kKind>(a, isGatedKind(kKind) ? slot[kTwin] : a);
     }
   };
@@ -195,7 +201,7 @@ activationQuantize(const ActivationQuantizeArgs &args, const Position &at) {
   compute(0);
   waitForCopyGroups<0>();
   compute(4);
-  if (!easy)
+  if (!domain.isEasy())
     recompute(ForwardElement<bf16>{static_cast<const bf16 *>(args.x), args.cols,
                                    kKind},
               at, at.col(), slots());
@@ -223,8 +229,8 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args) {
       static_cast<const bf16 *>(args.x) + from.row() * pitch + from.col();
   const bf16 *dy =
       static_cast<const bf16 *>(args.dy) + from.row() * args.cols + from.col();
-  bool easy = true;
-  copyTiles<kGated>(x, pitch, args.cols, from);
+  Domain<kKind> domain;
+  copyTiles<kGated>(x, pitch, args.cols, from, slots());
   // dy comes one row ahead through registers.
   Chunk<bf16> next = Chunk<bf16>::loadIf(from.holds(0), dy);
   const auto compute = [&](int begin) {
@@ -236,7 +242,7 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args) {
           Chunk<bf16>::loadIf(row + 1 < kTileRows && from.holds(row + 1), dy);
       Chunk<bf16> *slot = slots() + row * kTileThreads;
       const Chunk<bf16> a = slot[0];
-      easy &= isEasy<kKind>(a);
+      domain.add(a);
       Chunk<bf16> second;
       slot[0] = backward<kKind>(g, a, kGated ? slot[kTwin] : a, second);
       if constexpr (kGated)
@@ -247,7 +253,7 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args) {
   compute(0);
   waitForCopyGroups<0>();
   compute(4);
-  if (!easy) {
+  if (!domain.isEasy()) {
     const BackwardElement<bf16> element{static_cast<const bf16 *>(args.dy),
                                         static_cast<const bf16 *>(args.x),
                                         args.cols, kKind};
@@ -266,6 +272,61 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args) {
     quantizeTile1x128<bf16, F8, true>(tile, to, args.out, args.pow2,
                                       args.epsilon, tileShared());
   }
+}
+
+/// As activationBackwardQuantize where every tile is whole and both usages are
+/// wanted.
+template <typename F8, int kKind>
+__device__ __forceinline__ void
+activationBackwardQuantizeWhole(const ActivationQuantizeArgs &args) {
+  const uint32_t rowTile = blockIdx.x / args.colTiles;
+  const uint32_t colTile = blockIdx.x % args.colTiles;
+  const TilePosition<true> from(rowTile, colTile, args.rows, args.cols);
+  constexpr bool kGated = isGatedKind(kKind);
+  const int64_t pitch = kGated ? 2 * args.cols : args.cols;
+  const bf16 *x =
+      static_cast<const bf16 *>(args.x) + from.row() * pitch + from.col();
+  const bf16 *dy =
+      static_cast<const bf16 *>(args.dy) + from.row() * args.cols + from.col();
+  auto &scratch = *reinterpret_cast<SlotScratch *>(dynamicShared);
+  auto *tiles =
+      reinterpret_cast<Chunk<bf16> *>(dynamicShared + sizeof(SlotScratch));
+  Chunk<bf16> *slots = tiles + threadIdx.x;
+  copyTiles<kGated>(x, pitch, args.cols, from, slots);
+  // dy comes two rows ahead through registers.
+  Chunk<bf16> ahead[2] = {Chunk<bf16>::load(dy),
+                          Chunk<bf16>::load(dy + args.cols)};
+  Domain<kKind> domain;
+  waitForCopyGroups<1>();
+#pragma unroll 1
+  for (int row = 0; row < kTileRows; row += 2) {
+    if (row == kTileRows / 2)
+      waitForCopyGroups<0>();
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const Chunk<bf16> g = ahead[k];
+      ahead[k] = Chunk<bf16>::loadIf(row + 2 < kTileRows,
+                                     dy + (row + 2 + k) * args.cols);
+      Chunk<bf16> *slot = slots + (row + k) * kTileThreads;
+      const Chunk<bf16> a = slot[0];
+      domain.add(a);
+      Chunk<bf16> second;
+      slot[0] = backward<kKind>(g, a, kGated ? slot[kTwin] : a, second);
+      if constexpr (kGated)
+        slot[kTwin] = second;
+    }
+  }
+  if (!domain.isEasy()) {
+    const BackwardElement<bf16> element{static_cast<const bf16 *>(args.dy),
+                                        static_cast<const bf16 *>(args.x),
+                                        args.cols, kKind};
+    recompute(element, from, from.col(), slots);
+    if constexpr (kGated)
+      recompute(element, from, from.col() + args.cols, slots + kTwin);
+  }
+  quantizeSlots<F8, kGated ? 2 : 1>(
+      slots, scratch, reinterpret_cast<uint8_t *>(tiles), rowTile, colTile,
+      args.colTiles, args.rows, pitch, args.out, args.pow2, args.epsilon);
 }
 
 /// The general forms: tiles of y, or of the whole dx, element by element.
@@ -315,6 +376,11 @@ using namespace te::rt::cuda;
       te_activation_backward_quantize_##name##_##fp8(                          \
           const __grid_constant__ ActivationQuantizeArgs args) {               \
     activationBackwardQuantize<F8, kind>(args);                                \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kTileThreads, 3)                \
+      te_activation_backward_quantize_##name##_##fp8##_whole(                  \
+          const __grid_constant__ ActivationQuantizeArgs args) {               \
+    activationBackwardQuantizeWhole<F8, kind>(args);                           \
   }
 #define TE_ACTIVATION_QUANTIZE_GENERAL(type, T, fp8, F8)                       \
   extern "C" __global__ void __launch_bounds__(kTileThreads, 2)                \

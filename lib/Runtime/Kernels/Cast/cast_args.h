@@ -91,6 +91,12 @@ constexpr int generalSharedBytes(int elementBytes) {
 constexpr int activationSharedBytes(int tiles) {
   return kTileScratchBytes + tiles * kTile * kTile * 2;
 }
+/// The form that knows only whole tiles (slot_tiles.cuh).
+inline constexpr int kSlotScratchBytes =
+    4 * kTile * 4 + (kTileThreads / 32) * kTile * 4;
+constexpr int slotSharedBytes(int tiles) {
+  return kSlotScratchBytes + tiles * kTile * kTile * 2;
+}
 
 } // namespace te::rt::cuda
 

@@ -176,7 +176,7 @@ storeRows(uint8_t *row, const uint2 (&bytes)[kTileRows], const Position &at,
 /// aligned and `rows` a multiple of 16.
 template <bool kAligned, typename Position>
 __device__ __forceinline__ void storeStage(uint8_t *col, const Position &at,
-                                           const TileShared &shared) {
+                                           const uint8_t *stage) {
   if constexpr (kAligned) {
     // 8 lanes take the 128 bytes of a column, 16 each; the swizzle exchanges
     // 16-byte pairs of units, and the units of a pair where c / 8 is odd.
@@ -187,7 +187,7 @@ __device__ __forceinline__ void storeStage(uint8_t *col, const Position &at,
       const int c = i * (kTileThreads / 8) + threadIdx.x / 8;
       const int key = c >> 3;
       uint4 units = *reinterpret_cast<const uint4 *>(
-          shared.stage + c * kTile + ((pair ^ (key >> 1)) << 4));
+          stage + c * kTile + ((pair ^ (key >> 1)) << 4));
       if (key & 1)
         units = make_uint4(units.z, units.w, units.x, units.y);
       if (at.holds(pair * 16, c))
@@ -199,8 +199,7 @@ __device__ __forceinline__ void storeStage(uint8_t *col, const Position &at,
     for (int i = threadIdx.x; i < kTile * kTile; i += kTileThreads) {
       const int c = i / kTile, r = i % kTile;
       if (c < at.tileCols && r < at.tileRows)
-        col[(at.col0 + c) * at.rows + at.row0 + r] =
-            shared.stage[stageOffset(c, r)];
+        col[(at.col0 + c) * at.rows + at.row0 + r] = stage[stageOffset(c, r)];
     }
   }
 }
@@ -263,11 +262,11 @@ __device__ __forceinline__ uint32_t halfWarpMax(uint32_t (&words)[N],
   return words[0];
 }
 
-/// Leaves the amax of the warp's sixteen rows in shared.rowScale.
+/// Leaves the amax of the warp's sixteen rows in `amax`, of the tile's rows.
 template <typename T, typename Position>
-__device__ __forceinline__ void
-storeRowAmax(const Tile<T> &tile, const Position &at, TileShared &shared) {
-  float *amax = shared.rowScale + at.ty * kTileRows;
+__device__ __forceinline__ void storeRowAmax(const Tile<T> &tile,
+                                             const Position &at, float *amax) {
+  amax += at.ty * kTileRows;
   if constexpr (sizeof(T) == 4) {
     uint32_t words[kTileRows];
 #pragma unroll
@@ -292,10 +291,10 @@ storeRowAmax(const Tile<T> &tile, const Position &at, TileShared &shared) {
   }
 }
 
-/// Leaves the column maxima of the warp's sixteen rows in shared.partial.
+/// Leaves the column maxima of the warp's sixteen rows in `partial`.
 template <typename T, typename Position>
 __device__ __forceinline__ void
-storeColPartial(const Tile<T> &tile, const Position &at, TileShared &shared) {
+storeColPartial(const Tile<T> &tile, const Position &at, uint32_t *partial) {
   constexpr int kWords = Chunk<T>::kWords;
   uint32_t words[kWords];
 #pragma unroll
@@ -307,8 +306,8 @@ storeColPartial(const Tile<T> &tile, const Position &at, TileShared &shared) {
   }
   // The two half warps hold the same columns; each finishes half of them.
   const bool upper = at.lane & 16;
-  uint32_t *partial = shared.partial + at.warp * (16 * kWords) +
-                      at.tx * kWords + (upper ? kWords / 2 : 0);
+  partial +=
+      at.warp * (16 * kWords) + at.tx * kWords + (upper ? kWords / 2 : 0);
   uint32_t kept[kWords / 2];
 #pragma unroll
   for (int w = 0; w < kWords / 2; ++w) {
@@ -323,12 +322,12 @@ storeColPartial(const Tile<T> &tile, const Position &at, TileShared &shared) {
         make_uint4(kept[0], kept[1], kept[2], kept[3]);
 }
 
-/// The amax of column `col` of the tile from shared.partial.
+/// The amax of column `col` of the tile from what storeColPartial left.
 template <typename T>
-__device__ __forceinline__ float colAmax(int col, const TileShared &shared) {
+__device__ __forceinline__ float colAmax(int col, const uint32_t *partial) {
   constexpr int kPerWord = 4 / sizeof(T);
   constexpr int kPitch = kTile / kPerWord;
-  const uint32_t *partial = shared.partial + col / kPerWord;
+  partial += col / kPerWord;
   uint32_t word = partial[0];
 #pragma unroll
   for (int warp = 1; warp < kTileWarps; ++warp)
@@ -372,9 +371,9 @@ quantizeTile1x128(const Tile<T> &tile, const Position &at,
   // A former call without columns may still be reading the warp's row scales.
   __syncwarp();
   if (wantRow)
-    storeRowAmax(tile, at, shared);
+    storeRowAmax(tile, at, shared.rowScale);
   if (wantCol)
-    storeColPartial(tile, at, shared);
+    storeColPartial(tile, at, shared.partial);
   // 1: every amax is complete (and a former call's stage and column scales were
   // read before its threads came here).
   __syncthreads();
@@ -383,7 +382,7 @@ quantizeTile1x128(const Tile<T> &tile, const Position &at,
   const bool isRow = threadIdx.x < kTile;
   if (isRow ? wantRow : wantCol) {
     const float amax =
-        isRow ? shared.rowScale[index] : colAmax<T>(index, shared);
+        isRow ? shared.rowScale[index] : colAmax<T>(index, shared.partial);
     const float scale = blockScale<T, F8>(amax, pow2, epsilon);
     (isRow ? shared.rowScale : shared.colScale)[index] = scale;
     if (float *scales = isRow ? out.rowScale : out.colScale)
@@ -441,7 +440,7 @@ quantizeTile1x128(const Tile<T> &tile, const Position &at,
         make_uint2(colWords[j][0], colWords[j][1]);
   // 3: the stage is complete.
   __syncthreads();
-  storeStage<kAligned>(out.col, at, shared);
+  storeStage<kAligned>(out.col, at, shared.stage);
 }
 
 //===----------------------------------------------------------------------===//
@@ -490,7 +489,7 @@ quantizeTileUniform(const Tile<T> &tile, const Position &at,
     return;
   stageTransposed(bytes, at, shared);
   __syncthreads();
-  storeStage<kAligned>(out.col, at, shared);
+  storeStage<kAligned>(out.col, at, shared.stage);
 }
 
 } // namespace te::rt::cuda
