@@ -1,0 +1,42 @@
+"""Fusions and transpose policies change no bit of any result.
+
+The gradients of a block and three training steps, under every recipe and override, with fusions on and off and with
+transposes made on demand and eagerly. The compiled programs are checked to differ where they should, or nothing is compared.
+"""
+
+import numpy as np
+from harness import INPUTS, MODES, compile_to, expect, expect_same, finish, run
+from models import mlp_arrays, train_arrays
+
+MLP, TRAIN, STEPS = INPUTS / "mlp.mlir", INPUTS / "train.mlir", 3
+VARIANTS = ("fuse=false", "transpose-policy=eager", "fuse=false transpose-policy=eager")
+mlp = mlp_arrays(np.random.default_rng(7))
+state, feed = train_arrays(np.random.default_rng(8))
+train = state | {name: values[:STEPS] for name, values in feed.items()}
+
+
+FORWARD, BACKWARD, AMAX = "te.activation_quantize", "te.activation_backward_quantize", " amax tensor<f32>"
+# An activation that the backward reads in high precision is not fused away.
+FUSIONS = [set(), {AMAX}, {AMAX}, {AMAX}, {FORWARD, BACKWARD}, set(), {FORWARD}]
+
+
+def fusions(program):
+    """What only fusions make: two ops, and an amax as another op's result."""
+    return {mark for mark in (FORWARD, BACKWARD, AMAX) if mark in program}
+
+
+for mode, wanted in zip(MODES, FUSIONS):
+    fused, unfused = compile_to(MLP, "fuse", f"vjp=mlp {mode}"), compile_to(MLP, "fuse", f"vjp=mlp {mode} fuse=false")
+    eager = compile_to(MLP, "fuse", f"vjp=mlp {mode} transpose-policy=eager")
+    expect(fusions(fused) == wanted, f"{mode}: {fusions(fused)} is what is fused, not {wanted}")
+    expect(not fusions(unfused), f"{mode}: nothing is fused with fuse=false")
+    # Only a quantised backward wants the weight's other usage.
+    expect(("te.transpose" in fused) == ("none" in mode), f"{mode}: transposes are on demand")
+    expect("te.transpose" not in eager, f"{mode}: there is no transpose with transpose-policy=eager")
+    gradients, steps = run(MLP, "mlp", mlp, mode, vjp=True), run(TRAIN, "step", train, mode, steps=STEPS)
+    for variant in VARIANTS:
+        found = run(MLP, "mlp", mlp, f"{mode} {variant}", vjp=True)
+        expect_same(found, gradients, sorted(gradients), f"{mode}, {variant}: gradients")
+        found = run(TRAIN, "step", train, f"{mode} {variant}", steps=STEPS)
+        expect_same(found, steps, sorted(steps), f"{mode}, {variant}: training")
+finish("fuse-is-exact")

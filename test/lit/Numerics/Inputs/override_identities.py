@@ -1,0 +1,137 @@
+"""What a backward override means, said by a program without recipes.
+
+The program of `explicit` spells out every cast and every product of the block's forward and backward with the ops below
+te.linear, and runs under `high_precision`, which changes nothing of it. Compiled from te.linear under a recipe and an override,
+every result must have the same bytes: no tolerance, because both run the same kernels on the same values. That `y` does not
+depend on the override follows too, and is checked by itself, as is that the three gradients differ.
+"""
+
+import numpy as np
+from harness import INPUTS, OVERRIDES, RECIPES, expect, expect_same, finish, run, same_bytes
+from models import mlp_arrays
+
+M, K, H = 144, 176, 160
+RESULTS = {"y": (M, K), "grad.x": (M, K), "grad.gamma": (K,), "grad.w1": (2 * H, K), "grad.b1": (2 * H,), "grad.w2": (K, H)}
+
+
+def tensor(*shape):
+    return f"tensor<{''.join(f'{n}x' for n in shape)}bf16>"
+
+
+class Program:
+    """Lines of a function, for operands that are quantised as `recipe` says."""
+
+    def __init__(self, recipe):
+        self.current, self.lines = recipe == "float8_current_scaling", []
+        self.types, self.scales, self.held = {}, {}, {}
+
+    def op(self, name, text, *types):
+        self.lines.append(f"    {name} = {text}")
+        for i, type in enumerate(types):
+            self.types[name.split(", ")[i]] = type
+        return name
+
+    def scaled(self, value, shape, axis, weight, gradient):
+        """`value` for contraction along `axis`."""
+        name = f"{value}_q{axis}"
+        if self.current:
+            element = "f8E5M2" if gradient else "f8E4M3FN"
+            if value not in self.scales:
+                self.op(f"{value}_amax", f"te.amax {value} : {tensor(*shape)}")
+                self.scales[value] = self.op(f"{value}_s", f"te.compute_scale {value}_amax for {element}")
+            scale, scheme = f" scale {self.scales[value]}", "per_tensor"
+        else:
+            element, scale, scheme = "f8E4M3FN", "", f"block_{'128x128' if weight else '1x128'}, pow2"
+        type = f"!te.scaled<{shape[0]}x{shape[1]}x{element}, {scheme}, contract = {axis}>"
+        if name not in self.types:
+            self.op(name, f"te.quantize {value}{scale} : {tensor(*shape)} -> {type}", type)
+        return self.held.get(name, name)
+
+    def product(self, name, a, b, axes, shape, quantised, fast=False, bias=""):
+        """a, b: (value, shape, is a weight, is a gradient); contracted along `axes`."""
+        if quantised:
+            left, right = (self.scaled(v, s, axis, w, g) for (v, s, w, g), axis in zip((a, b), axes))
+            fast = "true" if fast and self.current else "false"
+            types = f"{self.types[left]}, {self.types[right]}"
+            self.op(name, f"te.scaled_matmul {left}, {right} {bias} fast_accumulation = {fast} : {types} -> {tensor(*shape)}")
+        else:
+            types = f"{tensor(*a[1])}, {tensor(*b[1])}"
+            left, right = (self.held.get(v, v) for v in (a[0], b[0]))
+            self.op(name, f"te.matmul {left}, {right} contract = [{axes[0]}, {axes[1]}] : {types} -> {tensor(*shape)}")
+
+    def hold(self, value):
+        """Takes `value` over to the backward; later uses read what was held."""
+        type = self.types[value]
+        self.op(f"{value}_r", f'te.residual {value} "{value[1:]}" : {type}', type)
+        self.held[value] = f"{value}_r"
+
+    def decoded(self, operand):
+        """The operand as the forward's product saw it."""
+        value, shape, weight, gradient = operand
+        q = self.scaled(value, shape, 1, weight, gradient)
+        name = f"{value}_d"
+        self.op(name, f"te.dequantize {q} : {self.types[q]} -> {tensor(*shape)}", tensor(*shape))
+        return name, shape, weight, gradient
+
+
+def explicit(recipe, override):
+    p = Program(recipe)
+    x, gamma, h, half = tensor(M, K), tensor(K), tensor(M, 2 * H), tensor(M, H)
+    n, w1, a, w2 = ("%n", (M, K), False, False), ("%w1", (2 * H, K), True, False), \
+        ("%a", (M, H), False, False), ("%w2", (K, H), True, False)
+    dy, dh = ("%dy", (M, K), False, True), ("%dh", (M, 2 * H), False, True)
+    p.lines.append(f"    %n, %rsigma = te.rms_norm %x, %gamma {{epsilon = 1.0e-5 : f32}} : {x}, {gamma} rsigma tensor<{M}xf32>")
+    p.product("%h", n, w1, (1, 1), (M, 2 * H), True, fast=True, bias=f"bias %b1 : {tensor(2 * H)}")
+    p.op("%a", f"te.activation <swiglu> %h : {h} -> {half}")
+    p.product("%o", a, w2, (1, 1), (M, K), True, fast=True)
+    p.op("%y", f"arith.addf %x, %o : {x}")
+    for name, type in (("%n", x), ("%a", half), ("%h", h), ("%rsigma", f"tensor<{M}xf32>")):
+        p.types[name] = type
+    p.hold("%h")
+    p.hold("%rsigma")
+    quantised = override == "none"
+    if override == "high_precision":
+        p.hold("%n")
+        p.hold("%a")
+    else:
+        # Both usages have one scale, so the casts are all made before anything is held.
+        casts = [p.scaled(v, s, 0 if quantised else 1, w, g) for v, s, w, g in (n, w1, a, w2)]
+        for cast in casts:
+            p.hold(cast)
+    if override == "dequantized":
+        n, w1, a, w2 = map(p.decoded, (n, w1, a, w2))
+    p.product("%da", dy, w2, (1, 0), (M, H), quantised)
+    p.product("%dw2", dy, a, (0, 0), (K, H), quantised)
+    p.op("%dh", f"te.activation_backward <swiglu> %da, %h_r : {half}, {h}")
+    p.op("%db1", f"te.bias_grad %dh : {h} -> {tensor(2 * H)}")
+    p.product("%dn", dh, w1, (1, 0), (M, K), quantised)
+    p.product("%dw1", dh, n, (0, 0), (2 * H, K), quantised)
+    p.op("%dxn, %dgamma", f"te.rms_norm_backward %dn, %x, %gamma, %rsigma_r : {x}, {gamma}, tensor<{M}xf32>")
+    p.op("%dx", f"arith.addf %dy, %dxn : {x}")
+    arguments = {"%x": ("x", x), "%gamma": ("gamma", gamma), "%w1": ("w1", tensor(*w1[1])), "%b1": ("b1", tensor(2 * H)),
+                 "%w2": ("w2", tensor(*w2[1])), "%dy": ("grad.y", x)}
+    signature = ", ".join(f'{value}: {type} {{te.name = "{name}"}}' for value, (name, type) in arguments.items())
+    results = ", ".join(f'{tensor(*shape)} {{te.name = "{name}"}}' for name, shape in RESULTS.items())
+    types = ", ".join(tensor(*shape) for shape in RESULTS.values())
+    return "\n".join(["module attributes {te.recipe = #te.recipe<high_precision>} {",
+                      f"  func.func @explicit({signature}) -> ({results}) {{", *p.lines,
+                      f"    return %y, %dx, %dgamma, %dw1, %db1, %dw2 : {types}", "  }", "}", ""])
+
+
+arrays = mlp_arrays(np.random.default_rng(5))
+for recipe in RECIPES:
+    found = {}
+    for override in OVERRIDES:
+        mode = f"recipe={recipe} backward-override={override}"
+        found[override] = run(INPUTS / "mlp.mlir", "mlp", arrays, mode, vjp=True)
+        wanted = run(explicit(recipe, override), "explicit", arrays)
+        expect_same(found[override], wanted, RESULTS, f"{mode} equals its explicit program")
+        expect(set(found[override]) == set(RESULTS), f"{mode} has the results {list(RESULTS)}")
+        expect_same(found[override], found["none"], ["y"], f"{mode} leaves the forward alone")
+        for name in RESULTS:
+            values = found[override][name].astype(np.uint32) << 16
+            expect(np.isfinite(values.view(np.float32)).all() and values.any(), f"{mode}: '{name}' is finite and not zero")
+    for a, b in (("none", "high_precision"), ("none", "dequantized"), ("high_precision", "dequantized")):
+        for name in ("grad.x", "grad.w1", "grad.w2"):
+            expect(not same_bytes(found[a][name], found[b][name]), f"{recipe}: '{name}' differs between {a} and {b}")
+finish("override-identities")
