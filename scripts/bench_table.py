@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Writes the results of docs/performance.md from te-bench's JSON.
+
+    bench_table.py          rewrites the text between the page's two markers
+    bench_table.py --check  fails where the page differs from the JSON
+
+One section for each docs/results/*.json that te-bench wrote, by name. Nothing
+in it is typed by hand: those files are the only source.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs/performance.md"
+RESULTS = ROOT / "docs/results"
+MARKED = re.compile(r"(<!-- results -->\n).*(<!-- end of results -->)", re.S)
+
+
+def table(header, rows, right_from=1):
+    marks = ["---" if i < right_from else "---:" for i in range(len(header))]
+    lines = [header, marks] + rows
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def device(report):
+    return (f"* machine: {report['device']}\n* backend: `{report['backend']}`\n"
+            f"* data: {report['data']}\n* timing: {report['timing']}\n")
+
+
+def mlp(report):
+    header = ["recipe", "override", "burst ms", "sustained ms", "x bf16 burst", "x bf16 sustained",
+              "graph, sustained ms", "arena MiB", "launches", "host µs/launch", "same forward"]
+    return table(header, [[
+        f"`{row['recipe']}`", f"`{row['backward_override']}`",
+        f"{row['burst_ms']:.3f}", f"{row['sustained_ms']:.3f}",
+        f"{row['speedup_burst']:.2f}", f"{row['speedup_sustained']:.2f}",
+        f"{row['graph_sustained_ms']:.3f}", f"{row['arena_bytes'] / 2**20:.0f}",
+        str(row["launches"]), f"{row['host_us_per_launch']:.2f}",
+        "yes" if row["forward_same_as_no_override"] else "NO",
+    ] for row in report["mlp_block"]], right_from=2)
+
+
+def bytes_moved(report):
+    """Kernels that are limited by memory."""
+    header = ["kernel", "burst µs", "sustained µs", "MB moved", "TB/s", "% of a copy"]
+    return table(header, [[
+        row["name"], f"{row['burst_us']:.1f}", f"{row['sustained_us']:.1f}",
+        f"{row['bytes'] / 1e6:.1f}", f"{row['bytes'] / row['sustained_us'] * 1e-6:.2f}",
+        f"{row['fraction_of_copy'] * 100:.0f}",
+    ] for row in report["kernels"] if "bytes" in row])
+
+
+def gemms(report):
+    header = ["matrix product", "burst µs", "sustained µs", "TFLOPS burst", "TFLOPS sustained"]
+    return table(header, [[
+        row["name"], f"{row['burst_us']:.1f}", f"{row['sustained_us']:.1f}",
+        f"{row['tflops_burst']:.0f}", f"{row['tflops_sustained']:.0f}",
+    ] for row in report["kernels"] if "bytes" not in row])
+
+
+def section(path):
+    """The tables of one file; empty for JSON that te-bench did not write."""
+    report = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(report, dict) or not {"device", "timing"} <= report.keys():
+        return ""
+    text = f"### {path.stem}\n\n{device(report)}\n"
+    text += f"Source: [`results/{path.name}`](results/{path.name})\n\n"
+    if "mlp_block" in report:
+        text += "The MLP block, forward and backward:\n\n" + mlp(report) + "\n"
+    if "kernels" in report:
+        text += "Kernels that memory limits:\n\n" + bytes_moved(report) + "\n"
+        text += "Matrix products:\n\n" + gemms(report) + "\n"
+    return text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="change nothing; fail when the page is out of date")
+    options = parser.parse_args()
+    page = PAGE.read_text(encoding="utf-8")
+    sections = [text for path in sorted(RESULTS.glob("*.json")) if (text := section(path))]
+    body = "\n" + ("".join(sections) or "`docs/results` holds no file of te-bench.\n\n")
+    filled, count = MARKED.subn(lambda match: match[1] + body + match[2], page)
+    if count != 1:
+        print(f"expected docs/performance.md to have one pair of markers, but got {count}")
+        return 1
+    if options.check and filled != page:
+        print("docs/performance.md differs from docs/results: run scripts/bench_table.py and commit")
+        return 1
+    if not options.check:
+        PAGE.write_text(filled, encoding="utf-8")
+    print(f"docs/performance.md shows {len(sections)} files of docs/results")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
