@@ -25,9 +25,14 @@ def fusions(program):
     return {mark for mark in (FORWARD, BACKWARD, AMAX) if mark in program}
 
 
+def differentiated(mode):
+    """The last function of both modules, which is the one with a backward."""
+    programs = compile_to(MLP, "fuse", f"vjp=mlp {mode}"), compile_to(TRAIN, "fuse", mode)
+    return "".join(program.rsplit("func.func", 1)[1] for program in programs)
+
+
 for mode, wanted in zip(MODES, FUSIONS):
-    fused, unfused = compile_to(MLP, "fuse", f"vjp=mlp {mode}"), compile_to(MLP, "fuse", f"vjp=mlp {mode} fuse=false")
-    eager = compile_to(MLP, "fuse", f"vjp=mlp {mode} transpose-policy=eager")
+    fused, unfused, eager = (differentiated(f"{mode}{more}") for more in ("", " fuse=false", " transpose-policy=eager"))
     expect(fusions(fused) == wanted, f"{mode}: {fusions(fused)} is what is fused, not {wanted}")
     expect(not fusions(unfused), f"{mode}: nothing is fused with fuse=false")
     # Only a quantised backward wants the weight's other usage.

@@ -1,0 +1,263 @@
+"""Gradients of te-run against central differences of a forward written in numpy's float64.
+
+With L = sum of cotangent * result, element i of a gradient is compared with D(h) = (L(x + h e_i) - L(x - h e_i)) / 2h. Bound:
+
+* truncation. D(h) = L' + h^2 L'''/6 + O(h^4), so D(2h) - D(h) is three times the leading term: |D(2h) - D(h)| is allowed.
+* rounding of D. L is a sum whose float64 error is below 64 eps * sum |cotangent * result|, and is divided by h: with
+  h = 2^-14 and eps = 2^-53 that is 2^-33 of it, twice less than a float32 rounding.
+* rounding of the gradient, u = 2^-24 a float32 operation. exp and tanh are within 2 ulp, at most 4u. Two kinds of program:
+  - sums of products (linear, embedding, arith): with at most n roundings from an input to a gradient, the error is at most n u
+    times the same gradient of the program of absolute values, which is found by differences too; `roundings` is n.
+    n = 0 says that a gradient is a cotangent, or a copy: the bound is that of D alone.
+  - others: `slack` gives, in u, the first-order error of the formula of the backward, term by term.
+  Terms of order u^2 are below a hundredth of that: the bound is taken 1.01 times.
+
+relu is kept away from its kink by more than 2h. What the bound leaves unused is printed as the largest error / bound of a case.
+"""
+
+import numpy as np
+from harness import expect, finish, from_bf16, run, to_bf16
+
+H, U, EPS = 2.0**-14, 2.0**-24, 2.0**-53
+rng = np.random.default_rng(17)
+ratios = {}
+
+
+def draw(*shape, low=0.0):
+    x = rng.normal(size=shape)
+    return (x + np.copysign(low, x)).astype(np.float32)
+
+
+def differences(forward, arrays, cotangents, name):
+    """(dL/d name, bound of its error)."""
+    values = {key: array.astype(np.float64) if array.dtype.kind == "f" else array for key, array in arrays.items()}
+
+    def loss():
+        results = forward(values)
+        return sum(np.sum(results[key] * cotangents[key]) for key in cotangents)
+
+    def central(at, h):
+        x = values[name][at]
+        values[name][at] = x + h
+        high = loss()
+        values[name][at] = x - h
+        low = loss()
+        values[name][at] = x
+        return (high - low) / (2 * h)
+
+    results = forward(values)
+    size = sum(np.sum(np.abs(results[key] * cotangents[key])) for key in cotangents)
+    gradient, bound = np.zeros(values[name].shape), np.zeros(values[name].shape)
+    for at in np.ndindex(gradient.shape):
+        gradient[at] = central(at, H)
+        bound[at] = abs(central(at, 2 * H) - gradient[at]) + 64 * EPS * size / H
+    return gradient, bound
+
+
+def check(title, body, arrays, results, forward, roundings=None, slack=None):
+    """`body` computes the `results` {name: type} from %name of `arrays`; `forward(v, minus)` does in float64."""
+    types = {"f": "f32", "i": "i32"}
+    signature = ", ".join(f"%{k}: tensor<{''.join(f'{n}x' for n in a.shape)}{types[a.dtype.kind]}> {{te.name = \"{k}\"}}"
+                          for k, a in arrays.items())
+    returned = ", ".join(f'{type} {{te.name = "{name}"}}' for name, type in results.items())
+    text = f"func.func @f({signature}) -> ({returned}) {{\n{body}\n  return {', '.join(f'%{r}' for r in results)} : " \
+           f"{', '.join(results.values())}\n}}\n"
+    plain = forward(arrays, -1.0)
+    cotangents = {name: draw(*np.shape(plain[name])) for name in results}
+    found = run(text, "f", arrays | {f"grad.{k}": v for k, v in cotangents.items()}, vjp=True)
+    wide = {k: v.astype(np.float64) for k, v in cotangents.items()}
+    wanted_slack = slack({k: v.astype(np.float64) if v.dtype.kind == "f" else v for k, v in arrays.items()}, wide) if slack else {}
+    worst = 0.0
+    for name, array in arrays.items():
+        if array.dtype.kind != "f":
+            expect(f"grad.{name}" not in found, f"{title}: '{name}' has no gradient")
+            continue
+        wanted, bound = differences(lambda v: forward(v, -1.0), arrays, wide, name)
+        if slack:
+            rounding = wanted_slack[name]
+        else:
+            absolute = {k: np.abs(v) if v.dtype.kind == "f" else v for k, v in arrays.items()}
+            size, more = differences(lambda v: forward(v, 1.0), absolute, {k: np.abs(v) for k, v in wide.items()}, name)
+            rounding = roundings * (size + more)
+        bound += 1.01 * U * rounding
+        error = np.abs(found[f"grad.{name}"] - wanted)
+        worst = max(worst, np.max(error / np.maximum(bound, 1e-300)))
+        at = np.unravel_index(np.argmax(error - bound), error.shape)
+        expect((error <= bound).all(), f"{title}: 'grad.{name}'{list(map(int, at))} is {found[f'grad.{name}'][at]!r}, "
+                                       f"expected {wanted[at]!r} within {bound[at]:.3g}")
+        expect(np.abs(wanted).max() > 1e3 * bound.max() or not np.any(wanted), f"{title}: the bound of '{name}' says something")
+    ratios[title] = worst
+
+
+T = "tensor<5x7xf32>"
+a, b = draw(5, 7), draw(5, 7, low=0.5)
+for op, forward, roundings in (("addf", lambda v, minus: {"y": v["a"] + v["b"]}, 0),
+                               ("subf", lambda v, minus: {"y": v["a"] + minus * v["b"]}, 0),
+                               ("mulf", lambda v, minus: {"y": v["a"] * v["b"]}, 1)):
+    check(op, f"  %y = arith.{op} %a, %b : {T}", {"a": a, "b": b}, {"y": T}, forward, roundings)
+# da = dy / b, db = -(dy / b) (a / b): 1 and 3 roundings of one product.
+check("divf", f"  %y = arith.divf %a, %b : {T}", {"a": a, "b": b}, {"y": T}, lambda v, minus: {"y": v["a"] / v["b"]},
+      slack=lambda v, d: {"a": np.abs(d["y"] / v["b"]), "b": 3 * np.abs(d["y"] * v["a"] / v["b"] ** 2)})
+check("negf", f"  %y = arith.negf %a : {T}", {"a": a}, {"y": T}, lambda v, minus: {"y": minus * v["a"]}, 0)
+# dy * y: exp is within 4u, the product 1.
+check("exp", f"  %y = math.exp %a : {T}", {"a": a}, {"y": T}, lambda v, minus: {"y": np.exp(v["a"])},
+      slack=lambda v, d: {"a": 5 * np.abs(d["y"]) * np.exp(v["a"])})
+# dy * (1 - y * y): y within 4u, so y * y within 9; then the difference and the product.
+check("tanh", f"  %y = math.tanh %a : {T}", {"a": a}, {"y": T}, lambda v, minus: {"y": np.tanh(v["a"])},
+      slack=lambda v, d: {"a": np.abs(d["y"]) * (9 * np.tanh(v["a"]) ** 2 + 2)})
+# dy / (y + y): sqrt, a sum that is exact, a division.
+check("sqrt", f"  %y = math.sqrt %a : {T}", {"a": np.abs(b)}, {"y": T}, lambda v, minus: {"y": np.sqrt(v["a"])},
+      slack=lambda v, d: {"a": 2 * np.abs(d["y"] / (2 * np.sqrt(v["a"])))})
+
+check("reshape", """  %wide = tensor.expand_shape %x [[0, 1], [2]] output_shape [2, 3, 4] : tensor<6x4xf32> into tensor<2x3x4xf32>
+  %y = tensor.collapse_shape %wide [[0], [1, 2]] : tensor<2x3x4xf32> into tensor<2x12xf32>""",
+      {"x": draw(6, 4)}, {"y": "tensor<2x12xf32>"}, lambda v, minus: {"y": v["x"].reshape(2, 12)}, 0)
+
+# At most 2n roundings in a sum of n products, n <= 7 here.
+check("linear", "  %y = te.linear %x, %w bias %b : tensor<6xf32> : tensor<5x7xf32>, tensor<6x7xf32> -> tensor<5x6xf32>",
+      {"x": draw(5, 7), "w": draw(6, 7), "b": draw(6)}, {"y": "tensor<5x6xf32>"},
+      lambda v, minus: {"y": v["x"] @ v["w"].T + v["b"]}, 14)
+
+# y is used twice and returned, x three times: up to 4 products and sums.
+check("used twice", f"""  %y = arith.mulf %x, %x : {T}
+  %t = arith.mulf %y, %x : {T}
+  %z = arith.subf %t, %y : {T}""", {"x": a}, {"y": T, "z": T},
+      lambda v, minus: {"y": v["x"] ** 2, "z": v["x"] ** 3 + minus * v["x"] ** 2}, 8)
+# Two layers: two forward and backward sums of 2 * 6 roundings, and the sum of w's two gradients.
+check("one weight in two layers", """  %h = te.linear %x, %w : tensor<5x6xf32>, tensor<6x6xf32> -> tensor<5x6xf32>
+  %y = te.linear %h, %w : tensor<5x6xf32>, tensor<6x6xf32> -> tensor<5x6xf32>""",
+      {"x": draw(5, 6), "w": draw(6, 6)}, {"y": "tensor<5x6xf32>"},
+      lambda v, minus: {"y": v["x"] @ v["w"].T @ v["w"].T}, 37)
+
+# Ids repeat, and two of them are outside the table.
+ids = np.array([3, 0, 3, -1, 4, 3, 5, 0], np.int32)
+
+
+def embedding(v, minus):
+    rows = v["table"][np.clip(ids, 0, 4)]
+    return {"y": np.where(((ids >= 0) & (ids < 5))[:, None], rows, 0)}
+
+
+check("embedding", "  %y = te.embedding %ids, %table : tensor<8xi32>, tensor<5x3xf32> -> tensor<8x3xf32>",
+      {"ids": ids, "table": draw(5, 3)}, {"y": "tensor<8x3xf32>"}, embedding, 7)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def gelu(x):
+    return x * (0.5 + 0.5 * np.tanh(x * (0.79788456 + 0.03567741 * x * x)))
+
+
+def silu_grad_slack(x):
+    """siluGrad = x s (1 - s) + s: s is within 6u (exp 4, sum 1, quotient 1), so 1 - s within 6u s + 1u (1 - s)."""
+    s = sigmoid(x)
+    return np.abs(x) * s * (10 * (1 - s) + 6 * s) + 7 * s
+
+
+def gelu_slack(v, d):
+    """The argument of tanh within 8u (constants of 8 digits 2, operations 6), which moves tanh by at most 8u * 0.448, plus its
+    own 4u: t within 8u, 1 - t^2 within 18u, its factor within 6u, three products; then the sum and the product with dy."""
+    x = v["x"]
+    inner = 0.79788456 + 0.10703223 * x * x
+    t = np.tanh(x * (0.79788456 + 0.03567741 * x * x))
+    return {"x": np.abs(d["y"]) * (0.5 * np.abs(x) * inner * (18 + 11 * (1 - t * t)) + 7)}
+
+
+def silu_slack(v, d):
+    s = sigmoid(v["x"])
+    return {"x": np.abs(d["y"]) * (silu_grad_slack(v["x"]) + np.abs(v["x"]) * s * (1 - s) + s)}
+
+
+x = (4 * rng.random((5, 7)) * np.sign(draw(5, 7)) + draw(5, 7)).astype(np.float32)
+check("gelu", f"  %y = te.activation <gelu> %x : {T} -> {T}", {"x": x}, {"y": T}, lambda v, minus: {"y": gelu(v["x"])},
+      slack=gelu_slack)
+check("silu", f"  %y = te.activation <silu> %x : {T} -> {T}", {"x": x}, {"y": T},
+      lambda v, minus: {"y": v["x"] * sigmoid(v["x"])}, slack=silu_slack)
+check("relu", f"  %y = te.activation <relu> %x : {T} -> {T}", {"x": draw(5, 7, low=0.01)}, {"y": T},
+      lambda v, minus: {"y": np.maximum(v["x"], 0)}, slack=lambda v, d: {"x": np.zeros((5, 7))})
+
+
+def swiglu(v, minus):
+    first, second = np.split(v["x"], 2, axis=1)
+    return {"y": first * sigmoid(first) * second}
+
+
+def swiglu_slack(v, d):
+    """d_first = silu'(first) dy second, d_second = silu(first) dy with silu within 7u."""
+    first, second = np.split(v["x"], 2, axis=1)
+    s = sigmoid(first)
+    slope = silu_grad_slack(first) + 2 * (np.abs(first) * s * (1 - s) + s)
+    return {"x": np.concatenate([np.abs(d["y"] * second) * slope, 8 * np.abs(first * s * d["y"])], axis=1)}
+
+
+check("swiglu", "  %y = te.activation <swiglu> %x : tensor<5x6xf32> -> tensor<5x3xf32>", {"x": 2 * draw(5, 6)},
+      {"y": "tensor<5x3xf32>"}, swiglu, slack=swiglu_slack)
+
+EPSILON = float(np.float32(1e-2))
+for centred in (False, True):
+    def norm(v, minus, centred=centred):
+        r = 1 / np.sqrt(np.mean(v["x"] ** 2, axis=1, keepdims=True) + EPSILON)
+        return {"y": (v["gamma"] + centred) * (r * v["x"])}
+
+    def norm_slack(v, d, centred=centred):
+        """The sum of K squares within K + 8 (256 lanes and their tree), so rsigma within rho = (K + 10) / 2 + 2; then
+        dx = r (g dy - h mean(g dy h)) with h = r x within rho + 1, and dgamma = sum over M rows of dy h."""
+        x, g, dy = v["x"], v["gamma"] + centred, d["y"]
+        rows, columns = x.shape
+        rho = (columns + 10) / 2 + 2
+        r = 1 / np.sqrt(np.mean(x * x, axis=1, keepdims=True) + EPSILON)
+        mean = np.mean(np.abs(g * dy * r * x), axis=1, keepdims=True)
+        return {"x": r * np.abs(g * dy) * (rho + 4) + r * np.abs(r * x) * mean * (3 * rho + columns + 17),
+                "gamma": (rho + rows + 3) * np.sum(np.abs(dy * r * x), axis=0)}
+
+    check(f"rms_norm{', zero-centred gamma' * centred}",
+          f"  %y = te.rms_norm %x, %gamma {{epsilon = 1.0e-2 : f32, zero_centered_gamma = {str(centred).lower()}}} : {T}, tensor<7xf32>",
+          {"x": draw(5, 7), "gamma": draw(7)}, {"y": T}, norm, slack=norm_slack)
+
+for title, targets, attribute in (("cross_entropy", [2, 0, 6, 3, 3], ""),
+                                  ("cross_entropy, ignored", [2, -100, 6, 3, -100], ""),
+                                  ("cross_entropy, ignore_index", [2, 3, 6, 3, 0], " {ignore_index = 3 : i32}"),
+                                  ("cross_entropy, all ignored", [-100] * 5, "")):
+    targets = np.array(targets, np.int32)
+    counted = targets != (3 if attribute else -100)
+
+    def loss(v, minus, targets=targets, counted=counted):
+        x = v["x"].astype(np.float64)
+        top = x.max(axis=1)
+        lse = top + np.log(np.exp(x - top[:, None]).sum(axis=1))
+        each = lse - x[np.arange(5), np.clip(targets, 0, 6)]
+        return {"y": np.sum(each * counted) / max(counted.sum(), 1)}
+
+    def loss_slack(v, d, targets=targets, counted=counted):
+        """lse = max + log(sum exp(x - max)): the sum within D + 4 + V + 8, D the largest |x - max|; log 2, the sum 1.
+        Then exp(x - lse) - [target], times dloss / count."""
+        x = v["x"]
+        top = x.max(axis=1, keepdims=True)
+        log = np.log(np.exp(x - top).sum(axis=1, keepdims=True))
+        lse, hot = top + log, np.eye(7)[np.clip(targets, 0, 6)]
+        p, spread = np.exp(x - lse), (top - x).max(axis=1, keepdims=True)
+        error = p * (spread + 7 + 16 + 2 * log + np.abs(lse) + np.abs(x - lse)) + 3 * np.abs(p - hot)
+        return {"x": np.abs(d["y"]) / max(counted.sum(), 1) * error * counted[:, None]}
+
+    check(title, f"  %y = te.cross_entropy %x, %targets{attribute} : {T}, tensor<5xi32>",
+          {"x": 3 * draw(5, 7), "targets": targets}, {"y": "tensor<f32>"}, loss, slack=loss_slack)
+
+# Differences say nothing of a conversion; its gradient is the conversion of the cotangent, to the bit.
+cast = run("""func.func @f(%x: tensor<5x7xf32> {te.name = "x"}, %h: tensor<5x7xbf16> {te.name = "h"})
+    -> (tensor<5x7xbf16> {te.name = "narrow"}, tensor<5x7xf32> {te.name = "wide"}) {
+  %narrow = arith.truncf %x : tensor<5x7xf32> to tensor<5x7xbf16>
+  %wide = arith.extf %h : tensor<5x7xbf16> to tensor<5x7xf32>
+  return %narrow, %wide : tensor<5x7xbf16>, tensor<5x7xf32>
+}
+""", "f", {"x": a, "h": to_bf16(b), "grad.narrow": to_bf16(x), "grad.wide": b}, vjp=True)
+expect(cast["narrow"].tobytes() == to_bf16(a).tobytes(), "truncf rounds to nearest even")
+expect(cast["wide"].tobytes() == from_bf16(to_bf16(b)).tobytes(), "extf is exact")
+expect(cast["grad.x"].tobytes() == from_bf16(to_bf16(x)).tobytes(), "the gradient of truncf is extf of the cotangent")
+expect(cast["grad.h"].tobytes() == to_bf16(b).tobytes(), "the gradient of extf is truncf of the cotangent")
+
+for title, worst in ratios.items():
+    print(f"{title}: largest error / bound {worst:.3f}")
+expect(max(ratios.values()) > 0.01, "the bounds are near what is observed")
+finish("finite-differences")
