@@ -23,7 +23,7 @@ function(te_configure_llvm_linking)
     return()
   endif()
   file(GLOB mlir_archives ${LLVM_LIBRARY_DIRS}/libMLIR*.a)
-  list(FILTER mlir_archives EXCLUDE REGEX "libMLIRCAPI|Test")
+  list(FILTER mlir_archives EXCLUDE REGEX "libMLIRCAPI|Test|OptMain")
   file(GLOB llvm_archives ${LLVM_LIBRARY_DIRS}/libLLVM*.a)
   find_library(ZSTD NAMES libzstd.a zstd REQUIRED)
   set(TE_LLVM_LIBRARIES -Wl,--start-group ${mlir_archives} ${llvm_archives}
