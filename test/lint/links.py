@@ -1,0 +1,21 @@
+#!/usr/bin/env python3
+"""Every relative link of a Markdown page leads to a file of the repository."""
+
+import re
+import sys
+
+from lint import ROOT, finish, read, tracked
+
+files = {path.resolve() for path in tracked()}
+folders = {parent for path in files for parent in path.parents}
+problems, count = [], 0
+for page in tracked("*.md"):
+    for number, line in enumerate(read(page).splitlines(), 1):
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", line):
+            if re.match(r"[a-z]+:", target):
+                continue
+            count += 1
+            path = (page.parent / target).resolve()
+            if path not in files and path not in folders:
+                problems.append(f"{page.relative_to(ROOT)}:{number}: no such file: {target}")
+sys.exit(finish(problems, count, "links lead to files"))
