@@ -86,9 +86,11 @@ TEST(Allocation, EmptyOnesAreUnique) {
   EXPECT_EQ(te_rt_alloc(context, 0, &a), TE_RT_OK);
   EXPECT_EQ(te_rt_alloc(context, 0, &b), TE_RT_OK);
   EXPECT_NE(a, b);
-  EXPECT_EQ(te_rt_alloc(context, -1, &b), TE_RT_INVALID_ARGUMENT);
-  EXPECT_EQ(te_rt_alloc(context, INT64_MAX, &b), TE_RT_OUT_OF_MEMORY);
+  void *none = nullptr;
+  EXPECT_EQ(te_rt_alloc(context, -1, &none), TE_RT_INVALID_ARGUMENT);
+  EXPECT_EQ(te_rt_alloc(context, INT64_MAX, &none), TE_RT_OUT_OF_MEMORY);
   EXPECT_EQ(te_rt_free(context, a), TE_RT_OK);
+  EXPECT_EQ(te_rt_free(context, b), TE_RT_OK);
   te_rt_context_destroy(context);
 }
 

@@ -317,18 +317,29 @@ TEST_F(GemmPlanner, WorksWithoutACacheFolder) {
   EXPECT_EQ(book().count("cublasLtMatmul"), 12);
 }
 
-// The two forms of a mixed block pair compete; a bias needs the other form.
+// The two forms of a mixed block pair compete; a bias needs the other form. (An
+// f16 result: bf16 and f32 ones are the own kernel's.)
 TEST_F(GemmPlanner, MixedBlocksAreTriedInBothForms) {
   book().machine.algorithms = 2;
   scaled_matmul_params params = largeTensor;
   params.a_scheme = TE_RT_BLOCK_1X128;
   params.b_scheme = TE_RT_BLOCK_128X128;
+  params.out_type = TE_RT_F16;
   ASSERT_NE(plan(params), nullptr);
   EXPECT_EQ(book().count("cublasLtMatmul"), 24);
   book().calls.clear();
   params.b_scheme = TE_RT_BLOCK_1X128;
   ASSERT_NE(plan(params), nullptr);
   EXPECT_EQ(book().count("cublasLtMatmul"), 12);
+}
+
+// Block products of sm_90 with a bf16 result ask cuBLASLt for nothing.
+TEST_F(GemmPlanner, BlockProductsAreTheOwnKernels) {
+  scaled_matmul_params params = largeTensor;
+  params.a_scheme = params.b_scheme = TE_RT_BLOCK_1X128;
+  params.out_type = TE_RT_BF16;
+  ASSERT_NE(plan(params), nullptr);
+  EXPECT_EQ(book().count("cublasLtMatmulAlgoGetHeuristic"), 0);
 }
 
 } // namespace
