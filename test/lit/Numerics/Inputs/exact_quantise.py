@@ -50,8 +50,8 @@ class Module:
 
     def text(self):
         names = ", ".join(f'{type} {{te.name = "{name}"}}' for _, type, name in self.results)
-        return "\n".join([f'func.func @casts(%x: {self.matrix} {{te.name = "x"}}, %given: tensor<f32> {{te.name = "given"}}) -> ({names}) {{',
-                          *self.lines,
+        arguments = f'%x: {self.matrix} {{te.name = "x"}}, %given: tensor<f32> {{te.name = "given"}}'
+        return "\n".join([f"func.func @casts({arguments}) -> ({names}) {{", *self.lines,
                           f"    return {', '.join(v for v, _, _ in self.results)} : {', '.join(t for _, t, _ in self.results)}", "}", ""])
 
 
