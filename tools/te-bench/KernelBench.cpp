@@ -173,6 +173,7 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                 {n, TE_RT_F8E4M3FN},
                 {1, TE_RT_F32},
                 none,
+                none,
                 none},
                3 * n});
     bench.run({"quantize_tensor row+col" + size,
@@ -185,6 +186,20 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                 {n, TE_RT_F8E4M3FN},
                 {1, TE_RT_F32},
                 {n, TE_RT_F8E4M3FN},
+                {1, TE_RT_F32},
+                none},
+               4 * n});
+    bench.run({"quantize_tensor row+col+amax" + size,
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_quantize_tensor(i, 0, T, cols, TE_RT_BF16,
+                                                   TE_RT_F8E4M3FN);
+               },
+               {{n, TE_RT_BF16},
+                {1, TE_RT_F32},
+                {n, TE_RT_F8E4M3FN},
+                {1, TE_RT_F32},
+                {n, TE_RT_F8E4M3FN},
+                {1, TE_RT_F32},
                 {1, TE_RT_F32}},
                4 * n});
     auto block = [=](int32_t scheme) {

@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /// Bumped by every change of te_runtime_kernels.inc or of a struct below.
-#define TE_RT_VERSION 1
+#define TE_RT_VERSION 2
 
 /// What went wrong, and whether a retry can help. The text is in
 /// te_rt_last_error().
@@ -72,6 +72,12 @@ typedef enum te_rt_pointwise_op {
   TE_RT_TANH = 19,
   TE_RT_SQRT = 20
 } te_rt_pointwise_op;
+
+/// What delayed scaling takes from a history of amaxes.
+typedef enum te_rt_amax_algorithm {
+  TE_RT_AMAX_MAX = 0,
+  TE_RT_AMAX_MOST_RECENT = 1
+} te_rt_amax_algorithm;
 
 /// A device with its library handles. Thread-compatible.
 typedef struct te_rt_context te_rt_context;

@@ -211,6 +211,22 @@ Status checkSupported(const cross_entropy_backward_params &p) {
   return checkCrossEntropy(p);
 }
 
+Status checkSupported(const delayed_scaling_update_params &p) {
+  return Checks()
+      .size("slots", p.slots)
+      .positive("history_length", p.history_length)
+      .area("'history_length' and 'slots'", p.history_length, p.slots)
+      .require(p.algorithm == TE_RT_AMAX_MAX ||
+                   p.algorithm == TE_RT_AMAX_MOST_RECENT,
+               "'algorithm' to be max (0) or most_recent (1)",
+               std::to_string(p.algorithm))
+      .require(p.fp8_max > 0.0f && p.fp8_max <= 65536.0f,
+               "'fp8_max' to be positive and at most 65536",
+               std::to_string(p.fp8_max))
+      // Then fp8_max * 2^-margin is exact.
+      .require(p.margin >= -100 && p.margin <= 100,
+               "'margin' to be from -100 to 100", std::to_string(p.margin));
+}
 Status checkSupported(const dequantize_params &p) {
   return matrix(p.rows, p.cols)
       .fp8("fp8_type", p.fp8_type)

@@ -58,6 +58,13 @@ TE_HOST_DEVICE float computeScale(float amax, float fp8Max, bool pow2,
   return pow2 ? bitsToFloat(floatToBits(scale) & 0xff800000u) : scale;
 }
 
+/// The next factor of delayed scaling: `old` where `amax` says nothing (0,
+/// infinite, NaN). `scaledMax` is the largest finite value times 2^-margin.
+TE_HOST_DEVICE float delayedScale(float amax, float scaledMax, float old) {
+  const float scale = amax > 0.0f && amax < kInfinity ? scaledMax / amax : old;
+  return scale == kInfinity ? kFloatMax : scale;
+}
+
 /// 1 - beta^step, through f64 so that a long run does not lose it.
 TE_HOST_DEVICE float adamwBiasCorrection(float beta, float step) {
   double power = 1.0, factor = beta;

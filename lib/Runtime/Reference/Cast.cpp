@@ -46,6 +46,13 @@ struct ScaleLayout {
   int64_t rows, stride;
 };
 
+float amaxOf(const void *x, int64_t count, int32_t type) {
+  float result = 0.0f;
+  for (int64_t i = 0; i < count; ++i)
+    result = maxMagnitude(result, load(x, i, type));
+  return result;
+}
+
 /// One usage: values at(outer, inner) stored as [outer, inner].
 template <typename At>
 void quantizeUsage(int64_t outer, int64_t inner, const BlockRecipe &recipe,
@@ -122,13 +129,14 @@ void quantize_tensor(const quantize_tensor_params &p, void *const *buffers) {
   for (void *scaleInv : {buffers[b::row_scale], buffers[b::col_scale]})
     if (scaleInv)
       *static_cast<float *>(scaleInv) = 1.0f / scale;
+  if (buffers[b::amax])
+    *static_cast<float *>(buffers[b::amax]) =
+        amaxOf(x, p.rows * p.cols, p.type);
 }
 
 void amax(const amax_params &p, void *const *buffers) {
-  float result = 0.0f;
-  for (int64_t i = 0; i < p.count; ++i)
-    result = maxMagnitude(result, load(buffers[amax_buffers::x], i, p.type));
-  *static_cast<float *>(buffers[amax_buffers::amax]) = result;
+  *static_cast<float *>(buffers[amax_buffers::amax]) =
+      amaxOf(buffers[amax_buffers::x], p.count, p.type);
 }
 
 void compute_scale(const compute_scale_params &p, void *const *buffers) {
@@ -137,6 +145,35 @@ void compute_scale(const compute_scale_params &p, void *const *buffers) {
   *static_cast<float *>(buffers[b::scale]) =
       math::computeScale(amax, math::maxFinite(p.fp8_type), p.pow2_scales != 0,
                          p.amax_epsilon, math::kFloatMax);
+}
+
+void delayed_scaling_update(const delayed_scaling_update_params &p,
+                            void *const *buffers) {
+  namespace b = delayed_scaling_update_buffers;
+  const auto *measured = static_cast<const float *>(buffers[b::amax]);
+  const auto *history = static_cast<const float *>(buffers[b::history]);
+  const auto *scale = static_cast<const float *>(buffers[b::scale]);
+  auto *newHistory = static_cast<float *>(buffers[b::new_history]);
+  auto *newScale = static_cast<float *>(buffers[b::new_scale]);
+  const float scaledMax = std::ldexp(p.fp8_max, -p.margin);
+  for (int64_t slot = 0; slot < p.slots; ++slot) {
+    const float last = measured[slot] != 0.0f ? measured[slot] : history[slot];
+    float amax = last;
+    // Upwards, so that the new history may lie on the old one.
+    for (int64_t i = 0; i < p.history_length; ++i) {
+      const int64_t at = i * p.slots + slot;
+      if (last == 0.0f) {
+        newHistory[at] = history[at];
+        continue;
+      }
+      const float entry =
+          i + 1 < p.history_length ? history[at + p.slots] : last;
+      newHistory[at] = i == 0 ? 0.0f : entry;
+      if (p.algorithm == TE_RT_AMAX_MAX)
+        amax = std::fmax(amax, entry);
+    }
+    newScale[slot] = math::delayedScale(amax, scaledMax, scale[slot]);
+  }
 }
 
 void dequantize(const dequantize_params &p, void *const *buffers) {

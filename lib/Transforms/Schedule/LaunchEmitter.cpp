@@ -349,9 +349,11 @@ LogicalResult LaunchEmitter::emitCast(Operation *op, bool &isKnown) {
           call.i32("scheme", static_cast<int32_t>(type.getScheme()))
               .i32("pow2_scales", type.getPow2())
               .f32("amax_epsilon", op.getAmaxEpsilon());
-        return call.out(findUsage(op.getUsages(), 1), 2)
-            .out(findUsage(op.getUsages(), 0), 2)
-            .emit();
+        call.out(findUsage(op.getUsages(), 1), 2)
+            .out(findUsage(op.getUsages(), 0), 2);
+        if (isPerTensor)
+          call.none(1);
+        return call.emit();
       })
       .Case([&](DequantizeOp op) {
         ScaledType type = op.getQ().getType();

@@ -82,7 +82,11 @@ TEST_P(Agreement, Casts) {
       check(what + " tensor",
             TE_PLAN(quantize_tensor, rows, cols, type, fp8Type),
             {in(x.bytes), in(scale)},
-            {{fp8Type, size}, {TE_RT_F32, 1}, {fp8Type, size}, {TE_RT_F32, 1}});
+            {{fp8Type, size},
+             {TE_RT_F32, 1},
+             {fp8Type, size},
+             {TE_RT_F32, 1},
+             {TE_RT_F32, 1}});
       for (int32_t scheme : {TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128})
         for (bool pow2 : {false, true}) {
           const int64_t rowScales = scaleCount(scheme, rows, cols);

@@ -138,7 +138,8 @@ TEST_P(BlockCast, TransposeEqualsDirectColumnUsage) {
       device().run(
           TE_PLAN(quantize_tensor, rows, cols, TE_RT_BF16, TE_RT_F8E4M3FN),
           {in(x.bytes), in(std::vector<float>{7.3f}), out(tensor.row.data),
-           out(tensor.row.scale), out(tensor.col.data), out(tensor.col.scale)});
+           out(tensor.row.scale), out(tensor.col.data), out(tensor.col.scale),
+           none()});
       device().run(TE_PLAN(quantize_block, rows, cols, TE_RT_BF16,
                            TE_RT_F8E4M3FN, TE_RT_BLOCK_128X128, 0, 0.0f),
                    {in(x.bytes), out(block.row.data), out(block.row.scale),

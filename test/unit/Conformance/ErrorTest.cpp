@@ -216,6 +216,24 @@ TEST_P(Errors, Parameters) {
       {"'rows' and 'cols'"}));
 }
 
+TEST_P(Errors, DelayedScaling) {
+  auto update = [](int64_t slots, int64_t length, int32_t algorithm,
+                   float fp8Max, int32_t margin) {
+    return PlanFunction(TE_PLAN(delayed_scaling_update, slots, length,
+                                algorithm, fp8Max, margin));
+  };
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, update(-1, 8, 0, 448, 0),
+                      {"delayed_scaling_update", "'slots'", "-1"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, update(3, 0, 0, 448, 0),
+                      {"'history_length' to be one or more", "0"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, update(3, 8, 2, 448, 0),
+                      {"'algorithm'", "most_recent (1)", "2"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, update(3, 8, 0, -1, 0),
+                      {"'fp8_max'", "-1"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, update(3, 8, 0, 448, 101),
+                      {"'margin'", "-100 to 100", "101"}));
+}
+
 TEST(Context, UnknownBackend) {
   te_rt_context *context = nullptr;
   EXPECT_EQ(te_rt_context_create("metal", &context), TE_RT_INVALID_ARGUMENT);

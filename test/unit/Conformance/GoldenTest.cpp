@@ -2,8 +2,9 @@
 //
 // The vectors lie beside the checkout, or where TE_GOLDEN_DIR (environment)
 // says; without them the test is skipped with a message. Every current_*,
-// block1d_* and block2d_* case is run: data and scales must have zero
-// mismatches. Scale padding is undefined in the vectors and not compared.
+// delayed_*, block1d_* and block2d_* case is run, and every sequence of delayed
+// scaling: data, scales and histories must have zero mismatches. Scale padding
+// is undefined in the vectors and not compared.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +23,8 @@ using te::support::NpzArchive;
 
 namespace {
 
-/// "block1d_e4m3_0_128x256_normal" taken apart.
+/// "block1d_e4m3_0_128x256_normal", or "delayed_e4m3_128x256_normal", taken
+/// apart.
 struct Case {
   std::string name, recipe, input;
   int32_t fp8Type;
@@ -32,24 +34,27 @@ struct Case {
 Case parseCase(const std::string &name) {
   std::vector<std::string> parts;
   size_t begin = 0;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < (name.starts_with("delayed") ? 2 : 3); ++i) {
     const size_t end = name.find('_', begin);
     parts.push_back(name.substr(begin, end - begin));
     begin = end + 1;
   }
   return {name, parts[0], "in_" + name.substr(begin),
-          parts[1] == "e4m3" ? TE_RT_F8E4M3FN : TE_RT_F8E5M2, parts[2] == "1"};
+          parts[1] == "e4m3" ? TE_RT_F8E4M3FN : TE_RT_F8E5M2,
+          parts.back() == "1"};
 }
 
 class Golden : public BackendTest {
 protected:
-  void SetUp() override {
+  void SetUp() override { open("quantizers_1.npz", archive); }
+
+  static void open(const std::string &file, NpzArchive &archive) {
     const char *variable = std::getenv("TE_GOLDEN_DIR");
     const std::string path =
-        std::string(variable ? variable : TE_GOLDEN_DIR) + "/quantizers_1.npz";
+        std::string(variable ? variable : TE_GOLDEN_DIR) + "/" + file;
     if (!std::filesystem::exists(path))
-      GTEST_SKIP() << "no golden vectors (quantizers_1.npz) here; set "
-                      "TE_GOLDEN_DIR to their folder";
+      GTEST_SKIP() << "no golden vectors (" << file
+                   << ") here; set TE_GOLDEN_DIR to their folder";
     std::string error;
     if (archive.empty())
       ASSERT_TRUE(te::support::readNpz(path, archive, error)) << error;
@@ -98,7 +103,7 @@ TEST_P(Golden, CurrentScaling) {
                  {in(amax), out(scale)});
     device().run(TE_PLAN(quantize_tensor, rows, cols, TE_RT_BF16, c.fp8Type),
                  {in(x.data), in(scale), out(row), out(rowScale), out(col),
-                  out(colScale)});
+                  out(colScale), none()});
     expectBytes(c, "data", row);
     expectBytes(c, "transpose", col);
     for (const auto &each : {rowScale, colScale})
@@ -106,6 +111,98 @@ TEST_P(Golden, CurrentScaling) {
                                array(c.name + "/scale_inv").data.data(), 4))
           << c.name;
   }
+}
+
+TEST_P(Golden, DelayedScaling) {
+  const std::vector<Case> all = cases("delayed");
+  ASSERT_GE(all.size(), 40u);
+  for (const Case &c : all) {
+    const NpyArray &x = array(c.input + "/x");
+    const int64_t rows = x.shape[0], cols = x.shape[1];
+    std::vector<float> scaleInv(1), amax(1);
+    std::vector<uint8_t> row(rows * cols), col(rows * cols);
+    device().run(TE_PLAN(quantize_tensor, rows, cols, TE_RT_BF16, c.fp8Type),
+                 {in(x.data), in(std::vector<float>{7.3f}), out(row),
+                  out(scaleInv), out(col), none(), out(amax)});
+    expectBytes(c, "data", row);
+    expectBytes(c, "transpose", col);
+    ASSERT_EQ(0, std::memcmp(scaleInv.data(),
+                             array(c.name + "/scale_inv").data.data(), 4))
+        << c.name;
+    ASSERT_EQ(0,
+              std::memcmp(amax.data(), array(c.name + "/amax").data.data(), 4))
+        << c.name << ": " << amax[0];
+  }
+}
+
+// 24 steps of one linear layer: the amaxes of its tensors in, the histories and
+// scales after every step out.
+class GoldenSequence : public Golden {
+protected:
+  void SetUp() override { open("modules_1.npz", archive); }
+
+  /// Number `i` of an array of f64, or the one number of an f32.
+  static float number(const NpyArray &from, size_t i) {
+    if (from.numElements() == 1) {
+      float value;
+      std::memcpy(&value, from.data.data(), 4);
+      return value;
+    }
+    double value;
+    std::memcpy(&value, from.data.data() + i * 8, 8);
+    return static_cast<float>(value);
+  }
+
+  /// One direction: `sources` are the arrays of amaxes of its slots, the last
+  /// slot is unused.
+  void check(const std::string &name, const std::string &prefix,
+             const std::vector<std::string> &sources, float fp8Max) {
+    const NpyArray &scales = array(name + "/" + prefix + "_scale");
+    const NpyArray &histories = array(name + "/" + prefix + "_hist");
+    const int64_t steps = histories.shape[0], length = histories.shape[1],
+                  slots = histories.shape[2];
+    ASSERT_EQ(slots, int64_t(sources.size()) + 1);
+    std::vector<float> history(length * slots), scale(slots, 1.0f);
+    const int32_t algorithm = name.ends_with("most_recent");
+    for (int64_t step = 0; step < steps; ++step) {
+      std::vector<float> amax(slots);
+      for (size_t i = 0; i < sources.size(); ++i)
+        amax[i] = number(array(name + "/" + sources[i]), step);
+      std::vector<float> newHistory(history.size()), newScale(slots);
+      device().run(
+          TE_PLAN(delayed_scaling_update, slots, length, algorithm, fp8Max, 0),
+          {in(amax), in(history), in(scale), out(newHistory), out(newScale)});
+      history = newHistory, scale = newScale;
+      ASSERT_EQ(0,
+                std::memcmp(scale.data(), scales.data.data() + step * slots * 4,
+                            slots * 4))
+          << name << " " << prefix << " scale, step " << step;
+      ASSERT_EQ(0,
+                std::memcmp(history.data(),
+                            histories.data.data() + step * history.size() * 4,
+                            history.size() * 4))
+          << name << " " << prefix << " history, step " << step;
+    }
+  }
+
+  static NpzArchive archive;
+  const NpyArray &array(const std::string &name) const {
+    return archive.at(name);
+  }
+};
+
+NpzArchive GoldenSequence::archive;
+
+TEST_P(GoldenSequence, DelayedScaling) {
+  int count = 0;
+  for (const auto &[key, each] : archive)
+    if (key.starts_with("delayed_seq_") && key.ends_with("/f_scale")) {
+      const std::string name = key.substr(0, key.find('/'));
+      check(name, "f", {"amax_x", "amax_w"}, 448.0f);
+      check(name, "b", {"amax_dy"}, 57344.0f);
+      ++count;
+    }
+  EXPECT_EQ(count, 6);
 }
 
 class GoldenBlock : public Golden {
@@ -149,5 +246,6 @@ TEST_P(GoldenBlock, TwoDimensional) { check("block2d", TE_RT_BLOCK_128X128); }
 
 TE_FOR_EACH_BACKEND(Golden);
 TE_FOR_EACH_BACKEND(GoldenBlock);
+TE_FOR_EACH_BACKEND(GoldenSequence);
 
 } // namespace

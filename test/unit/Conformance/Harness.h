@@ -9,7 +9,8 @@
 //
 // Outputs are filled with a poison byte before the launch, so that what a
 // kernel forgets to write is seen, and guarded behind their end, so that what
-// it writes too much is seen. Inputs must come back unchanged.
+// it writes too much is seen. Inputs must come back unchanged, but for those an
+// output was put on.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,6 +41,7 @@ struct Buffer {
   size_t bytes = 0;
   bool isOutput = false;
   bool isNull = true;
+  int sharedWith = -1; // index of the input whose memory an output takes
 };
 template <typename T> Buffer in(const std::vector<T> &values) {
   return {const_cast<T *>(values.data()), values.size() * sizeof(T), false,
@@ -47,6 +49,12 @@ template <typename T> Buffer in(const std::vector<T> &values) {
 }
 template <typename T> Buffer out(std::vector<T> &values) {
   return {values.data(), values.size() * sizeof(T), true, false};
+}
+/// An output that lies on the input of that index, which has its size.
+template <typename T> Buffer outOn(int input, std::vector<T> &values) {
+  Buffer buffer = out(values);
+  buffer.sharedWith = input;
+  return buffer;
 }
 inline Buffer none() { return {}; }
 

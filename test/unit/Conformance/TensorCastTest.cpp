@@ -19,7 +19,7 @@ protected:
     std::vector<float> rowScale(1), colScale(1);
     device().run(TE_PLAN(quantize_tensor, rows, cols, x.type, fp8Type),
                  {in(x.bytes), in(std::vector<float>{scale}), out(row),
-                  out(rowScale), out(col), out(colScale)});
+                  out(rowScale), out(col), out(colScale), none()});
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < cols; ++c) {
         const double value = x.at(r * cols + c);
@@ -84,23 +84,54 @@ TEST_P(TensorCast, OneUsageAlone) {
   std::vector<float> inverse(1), inverse2(1);
   const auto plan = TE_PLAN(quantize_tensor, 33, 65, TE_RT_BF16, TE_RT_F8E5M2);
   device().run(plan, {in(x.bytes), in(scale), out(row), out(inverse), out(col),
-                      out(inverse2)});
+                      out(inverse2), none()});
   device().run(plan, {in(x.bytes), in(scale), out(rowAlone), out(inverse),
-                      none(), none()});
+                      none(), none(), none()});
   device().run(plan, {in(x.bytes), in(scale), none(), none(), out(colAlone),
-                      out(inverse2)});
+                      out(inverse2), none()});
   EXPECT_EQ(row, rowAlone);
   EXPECT_EQ(col, colAlone);
   EXPECT_EQ(inverse, inverse2);
 }
 
+// A cast that measures gives the bytes of one that does not, and the amax of
+// its input before scaling.
+TEST_P(TensorCast, MeasuresWhileItCasts) {
+  const struct {
+    int64_t rows, cols;
+  } shapes[] = {{1, 1}, {7, 33}, {128, 128}, {130, 256}, {304, 272}};
+  for (int32_t type : {TE_RT_F32, TE_RT_BF16, TE_RT_F16})
+    for (const char *kind :
+         {"normal", "zeros", "inf", "nan", "negzero", "subnormal", "huge"})
+      for (const auto &[rows, cols] : shapes) {
+        const int64_t count = rows * cols;
+        const Array x = makeArray(kind, type, count);
+        const std::vector<float> scale{7.3f};
+        std::vector<uint8_t> row(count), col(count), plainRow(count),
+            plainCol(count);
+        std::vector<float> rowScale(1), colScale(1), amax(1), expected(1);
+        const auto plan =
+            TE_PLAN(quantize_tensor, rows, cols, type, TE_RT_F8E4M3FN);
+        device().run(plan,
+                     {in(x.bytes), in(scale), out(plainRow), out(rowScale),
+                      out(plainCol), out(colScale), none()});
+        device().run(plan, {in(x.bytes), in(scale), out(row), out(rowScale),
+                            out(col), out(colScale), out(amax)});
+        device().run(TE_PLAN(amax, count, type), {in(x.bytes), out(expected)});
+        ASSERT_EQ(amax, expected) << kind << " " << rows << "x" << cols;
+        ASSERT_EQ(row, plainRow);
+        ASSERT_EQ(col, plainCol);
+      }
+}
+
 TEST_P(TensorCast, EmptyMatrix) {
   std::vector<uint8_t> nothing;
-  std::vector<float> inverse(1);
+  std::vector<float> inverse(1), amax(1);
   device().run(TE_PLAN(quantize_tensor, 0, 64, TE_RT_BF16, TE_RT_F8E4M3FN),
                {in(nothing), in(std::vector<float>{4.0f}), out(nothing),
-                out(inverse), none(), none()});
+                out(inverse), none(), none(), out(amax)});
   EXPECT_EQ(inverse[0], 0.25f);
+  EXPECT_EQ(amax[0], 0.0f);
 }
 
 TEST_P(TensorCast, AmaxDropsNanAndKeepsInfinity) {

@@ -87,22 +87,10 @@ QuantizeOutputs quantizeOutputs(void *const *buffers) {
           .colScale = static_cast<float *>(buffers[3])};
 }
 
-const char *schemeName(int32_t scheme) {
-  switch (scheme) {
-  case TE_RT_PER_TENSOR:
-    return "tensor";
-  case TE_RT_BLOCK_1X128:
-    return "block_1x128";
-  default:
-    return "block_128x128";
-  }
-}
-
-Status findQuantize(const CudaDevice &device, int32_t scheme, int32_t type,
-                    int32_t fp8Type, TileKernels &kernels) {
-  const std::string name = std::string("te_quantize_") + schemeName(scheme) +
-                           "_" + inputTypeName(type) + "_" +
-                           fp8TypeName(fp8Type);
+Status findQuantize(const CudaDevice &device, const std::string &scheme,
+                    int32_t type, int32_t fp8Type, TileKernels &kernels) {
+  const std::string name = "te_quantize_" + scheme + "_" + inputTypeName(type) +
+                           "_" + fp8TypeName(fp8Type);
   return kernels.find(device, name, kTileSharedBytes, name + "_general",
                       generalSharedBytes(static_cast<int>(byteSize(type))));
 }
@@ -132,13 +120,18 @@ Status findActivationQuantize(const CudaDevice &device,
       generalSharedBytes(static_cast<int>(byteSize(type))));
 }
 
+/// A slot of device memory to each plan that measures (finishAmax in
+/// quantize.cu). They come round again only after kAmaxSlots plans, and matter
+/// only while running.
+uint32_t takeAmaxSlot() {
+  static std::atomic<uint32_t> next = 0;
+  return next++ % kAmaxSlots;
+}
+
 } // namespace
 
 Status plan_amax(const CudaDevice &device, const amax_params &params,
                  std::unique_ptr<Plan> *plan) {
-  // A slot of device memory to each plan (amax in quantize.cu). They come
-  // round again only after kAmaxSlots plans, and matter only while running.
-  static std::atomic<uint32_t> nextSlot = 0;
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(config.find(device, std::string("te_amax_") +
                                                  inputTypeName(params.type)));
@@ -146,9 +139,9 @@ Status plan_amax(const CudaDevice &device, const amax_params &params,
   // All blocks resident at once; fewer where a thread would get under 8 chunks.
   config.gridX = static_cast<unsigned>(std::clamp<int64_t>(
       ceilDiv(params.count, kTileThreads * 64), 1, device.multiprocessors * 8));
-  *plan = makePlan(
-      device, [config, count = params.count, slot = nextSlot++ % kAmaxSlots](
-                  const Launcher &launch, void *const *buffers) {
+  *plan =
+      makePlan(device, [config, count = params.count, slot = takeAmaxSlot()](
+                           const Launcher &launch, void *const *buffers) {
         return launch(config, AmaxArgs{.x = buffers[amax_buffers::x],
                                        .amax = static_cast<float *>(
                                            buffers[amax_buffers::amax]),
@@ -181,27 +174,31 @@ Status plan_compute_scale(const CudaDevice &device,
 Status plan_quantize_tensor(const CudaDevice &device,
                             const quantize_tensor_params &params,
                             std::unique_ptr<Plan> *plan) {
-  TileKernels kernels;
-  TE_RT_RETURN_IF_FAILED(findQuantize(device, TE_RT_PER_TENSOR, params.type,
-                                      params.fp8_type, kernels));
-  // An empty value has a scale too: one block writes it.
-  TE_RT_RETURN_IF_FAILED(kernels.setGrid(std::max<int64_t>(params.rows, 1),
-                                         std::max<int64_t>(params.cols, 1),
-                                         std::max<int64_t>(params.cols, 1)));
-  *plan = makePlan(
-      device, [kernels, params](const Launcher &launch, void *const *buffers) {
-        namespace index = quantize_tensor_buffers;
-        QuantizeArgs args{};
-        args.x = buffers[index::x];
-        args.scale = static_cast<const float *>(buffers[index::scale]);
-        args.out = quantizeOutputs(buffers + index::row);
-        args.rows = params.rows;
-        args.cols = params.cols;
-        return kernels.launch(launch,
-                              isAligned(args.x, 16) &&
-                                  storesVectors(args.out, args.rows, args.cols),
-                              args);
-      });
+  TileKernels plain, measuring;
+  TE_RT_RETURN_IF_FAILED(
+      findQuantize(device, "tensor", params.type, params.fp8_type, plain));
+  TE_RT_RETURN_IF_FAILED(findQuantize(device, "tensor_amax", params.type,
+                                      params.fp8_type, measuring));
+  // An empty value has a scale and an amax too: one block writes them.
+  const int64_t rows = std::max<int64_t>(params.rows, 1);
+  const int64_t cols = std::max<int64_t>(params.cols, 1);
+  TE_RT_RETURN_IF_FAILED(plain.setGrid(rows, cols, cols));
+  TE_RT_RETURN_IF_FAILED(measuring.setGrid(rows, cols, cols));
+  *plan = makePlan(device, [plain, measuring, params, slot = takeAmaxSlot()](
+                               const Launcher &launch, void *const *buffers) {
+    namespace index = quantize_tensor_buffers;
+    QuantizeArgs args{};
+    args.x = buffers[index::x];
+    args.scale = static_cast<const float *>(buffers[index::scale]);
+    args.amax = static_cast<float *>(buffers[index::amax]);
+    args.amaxSlot = slot;
+    args.out = quantizeOutputs(buffers + index::row);
+    args.rows = params.rows;
+    args.cols = params.cols;
+    const bool isFast =
+        isAligned(args.x, 16) && storesVectors(args.out, args.rows, args.cols);
+    return (args.amax ? measuring : plain).launch(launch, isFast, args);
+  });
   return Status::ok();
 }
 
@@ -209,8 +206,10 @@ Status plan_quantize_block(const CudaDevice &device,
                            const quantize_block_params &params,
                            std::unique_ptr<Plan> *plan) {
   TileKernels kernels;
-  TE_RT_RETURN_IF_FAILED(findQuantize(device, params.scheme, params.type,
-                                      params.fp8_type, kernels));
+  const char *scheme =
+      params.scheme == TE_RT_BLOCK_1X128 ? "block_1x128" : "block_128x128";
+  TE_RT_RETURN_IF_FAILED(
+      findQuantize(device, scheme, params.type, params.fp8_type, kernels));
   TE_RT_RETURN_IF_FAILED(
       kernels.setGrid(params.rows, params.cols, params.cols));
   *plan = makePlan(

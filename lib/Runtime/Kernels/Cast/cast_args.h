@@ -26,7 +26,9 @@ struct QuantizeOutputs {
 
 struct QuantizeArgs {
   const void *x;      // [rows, cols]
-  const float *scale; // [1], per-tensor only
+  const float *scale; // [1], per-tensor only, as is amax
+  float *amax;        // [1], null in the kernels that do not measure
+  uint32_t amaxSlot;  // as AmaxArgs::slot
   QuantizeOutputs out;
   int64_t rows, cols;
   uint32_t colTiles;

@@ -1,9 +1,9 @@
 //===- quantize.cu - amax, scales, and quantisation of plain tensors ------===//
 //
-// te_amax_<type>, te_compute_scale, te_quantize_{tensor,block_1x128,
-// block_128x128}_<type>_<fp8>. A quantisation kernel reads a tile once, as fast
-// as the chip copies, and writes both usages from registers (tile.cuh). The
-// form ending in _general takes any shape and any alignment.
+// te_amax_<type>, te_compute_scale, te_quantize_{tensor,tensor_amax,
+// block_1x128,block_128x128}_<type>_<fp8>. A quantisation kernel reads a tile
+// once, as fast as the chip copies, and writes both usages from registers
+// (tile.cuh). The form ending in _general takes any shape and any alignment.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,6 +16,20 @@ namespace {
 /// zero when a launch ends, so no launch has to clear anything first.
 __device__ uint32_t amaxBits[kAmaxSlots];
 __device__ uint32_t amaxBlocksDone[kAmaxSlots];
+
+/// Called by one thread of every block, with the block's maximum: `amax` gets
+/// the grid's.
+__device__ __forceinline__ void finishAmax(float blockAmax, uint32_t slot,
+                                           float *amax) {
+  // Magnitudes order like their bits. The block whose count completes the grid
+  // sees every other block's maximum: each came before that block's fence.
+  atomicMax(&amaxBits[slot], __float_as_uint(blockAmax));
+  __threadfence();
+  if (atomicInc(&amaxBlocksDone[slot], gridDim.x - 1) == gridDim.x - 1) {
+    __threadfence();
+    *amax = __uint_as_float(atomicExch(&amaxBits[slot], 0));
+  }
+}
 
 template <typename T>
 __device__ __forceinline__ void amax(const AmaxArgs &args) {
@@ -60,14 +74,7 @@ __device__ __forceinline__ void amax(const AmaxArgs &args) {
 #pragma unroll
   for (int i = 1; i < kTileThreads / 32; ++i)
     result = fmaxf(result, partial[i]);
-  // Magnitudes order like their bits. The block whose count completes the grid
-  // sees every other block's maximum: each came before that block's fence.
-  atomicMax(&amaxBits[args.slot], __float_as_uint(result));
-  __threadfence();
-  if (atomicInc(&amaxBlocksDone[args.slot], gridDim.x - 1) == gridDim.x - 1) {
-    __threadfence();
-    *args.amax = __uint_as_float(atomicExch(&amaxBits[args.slot], 0));
-  }
+  finishAmax(result, args.slot, args.amax);
 }
 
 /// Element of a plain tensor.
@@ -89,7 +96,8 @@ __device__ __forceinline__ void load(const QuantizeArgs &args,
     loadTileGeneral<T>(PlainElement<T>{x, args.cols}, at, tile);
 }
 
-template <typename T, typename F8, bool kAligned> struct QuantizeTensor {
+template <typename T, typename F8, bool kAligned, bool kMeasures>
+struct QuantizeTensorBody {
   const QuantizeArgs &args;
 
   template <typename Position>
@@ -103,10 +111,20 @@ template <typename T, typename F8, bool kAligned> struct QuantizeTensor {
       if (args.out.colScale)
         *args.out.colScale = __frcp_rn(scale);
     }
+    // What lies outside the matrix was loaded as zero.
+    if constexpr (kMeasures) {
+      const float amax = tileAmax(tile, at, tileShared());
+      if (threadIdx.x == 0)
+        finishAmax(amax, args.amaxSlot, args.amax);
+    }
     quantizeTileUniform<T, F8, kAligned>(tile, at, args.out, scale,
                                          tileShared());
   }
 };
+template <typename T, typename F8, bool kAligned>
+using QuantizeTensor = QuantizeTensorBody<T, F8, kAligned, false>;
+template <typename T, typename F8, bool kAligned>
+using QuantizeTensorAmax = QuantizeTensorBody<T, F8, kAligned, true>;
 
 template <typename T, typename F8, bool kAligned> struct QuantizeBlock1x128 {
   const QuantizeArgs &args;
@@ -198,6 +216,7 @@ te_compute_scale(const __grid_constant__ ComputeScaleArgs args) {
   }
 #define TE_QUANTIZE_SCHEMES(type, T, fp8, F8)                                  \
   TE_QUANTIZE(tensor, QuantizeTensor, type, T, fp8, F8)                        \
+  TE_QUANTIZE(tensor_amax, QuantizeTensorAmax, type, T, fp8, F8)               \
   TE_QUANTIZE(block_1x128, QuantizeBlock1x128, type, T, fp8, F8)               \
   TE_QUANTIZE(block_128x128, QuantizeBlock128x128, type, T, fp8, F8)
 #define TE_CAST_TYPE(type, T)                                                  \

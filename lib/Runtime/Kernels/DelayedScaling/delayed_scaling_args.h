@@ -1,0 +1,30 @@
+//===- delayed_scaling_args.h - arguments of the scale update -------------===//
+//
+// Shared by the kernel and the glue that launches it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_KERNELS_DELAYEDSCALING_DELAYED_SCALING_ARGS_H
+#define TE_RUNTIME_KERNELS_DELAYEDSCALING_DELAYED_SCALING_ARGS_H
+
+#include <cstdint>
+
+namespace te::rt::cuda {
+
+inline constexpr int kDelayedScalingBlock = 256;
+
+/// Outputs may be the matching inputs.
+struct DelayedScalingArgs {
+  const float *amax;    // [slots]
+  const float *history; // [length, slots]
+  const float *scale;   // [slots]
+  float *newHistory;
+  float *newScale;
+  int64_t slots, length;
+  float scaledMax; // the largest finite value times 2^-margin
+  int32_t algorithm;
+};
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_KERNELS_DELAYEDSCALING_DELAYED_SCALING_ARGS_H

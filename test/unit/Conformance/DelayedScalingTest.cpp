@@ -1,0 +1,165 @@
+//===- DelayedScalingTest.cpp - histories and scales over many steps ------===//
+//
+// The model keeps a history as a queue of the newest amaxes, oldest first, and
+// computes in f64: a quotient of two f32 rounded to f64 and then to f32 is the
+// quotient rounded once (f64 has more than twice the bits). Slots see zeros,
+// infinities, NaN, tiny and huge amaxes at different steps.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Conformance/Harness.h"
+
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <random>
+
+using namespace te::conformance;
+
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+/// One slot of the definition.
+struct Slot {
+  std::deque<float> newest; // of the length of the history, oldest first
+  float pending = 0;        // measured, not counted yet
+  float scale = 1;
+
+  void update(float amax, bool mostRecent, double fp8Max, int margin) {
+    const float last = amax != 0 ? amax : pending;
+    if (last == 0) {
+      if (scale == kInf)
+        scale = std::numeric_limits<float>::max();
+      return;
+    }
+    newest.pop_front();
+    newest.push_back(last);
+    pending = 0;
+    double chosen = last;
+    if (!mostRecent) {
+      chosen = 0;
+      for (float each : newest)
+        if (each > chosen)
+          chosen = each;
+    }
+    if (chosen > 0 && chosen < kInf)
+      scale = static_cast<float>(std::ldexp(fp8Max, -margin) / chosen);
+    if (scale == kInf)
+      scale = std::numeric_limits<float>::max();
+  }
+
+  /// Row `i` of the stored history. Where nothing was ever counted, it is what
+  /// it was.
+  float row(size_t i) const {
+    if (i == 0)
+      return pending;
+    return newest[i];
+  }
+};
+
+constexpr int64_t kSlots = 7;
+
+/// What slot `slot` measures in step `step`.
+float measure(int64_t slot, int step, std::mt19937 &random) {
+  const float normal =
+      std::exp(std::normal_distribution<float>(0.0f, 2.0f)(random));
+  switch (slot) {
+  case 0: // never used
+    return 0;
+  case 1: // zeros for a while, and now and then
+    return step < 4 || step % 9 == 0 ? 0 : normal;
+  case 2: // two infinities
+    return step == 7 || step == 30 ? kInf : normal;
+  case 3: // NaN, from the second step on
+    return step % 6 == 1 ? std::nanf("") : normal;
+  case 4: // quotients that overflow, and subnormal amaxes
+    return step % 3 == 0 ? 1e-38f : step % 3 == 1 ? 1e-45f : normal;
+  case 5: // the largest finite amax once
+    return step == 11 ? std::numeric_limits<float>::max() : normal;
+  default:
+    return normal;
+  }
+}
+
+bool same(const std::vector<float> &a, const std::vector<float> &b) {
+  if (a.size() != b.size())
+    return false;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (std::memcmp(&a[i], &b[i], 4) != 0 &&
+        !(std::isnan(a[i]) && std::isnan(b[i])))
+      return false;
+  return true;
+}
+
+class DelayedScaling : public BackendTest {
+protected:
+  void check(int64_t length, int32_t algorithm, float fp8Max, int32_t margin,
+             bool inPlace) {
+    SCOPED_TRACE("length " + std::to_string(length) + " algorithm " +
+                 std::to_string(algorithm) + " margin " +
+                 std::to_string(margin) + (inPlace ? " in place" : ""));
+    std::mt19937 random(17);
+    std::vector<Slot> slots(kSlots);
+    for (int64_t s = 0; s < kSlots; ++s)
+      slots[s].newest.assign(length, 0.0f);
+    // A measurement of an evaluation run, not counted yet, and a bad scale.
+    slots[0].pending = 2.5f;
+    slots[6].pending = 1e30f;
+    slots[1].scale = kInf;
+    std::vector<float> history(length * kSlots), scale(kSlots);
+    auto expect = [&](std::vector<float> &h, std::vector<float> &s) {
+      for (int64_t slot = 0; slot < kSlots; ++slot) {
+        s[slot] = slots[slot].scale;
+        for (int64_t i = 0; i < length; ++i)
+          h[i * kSlots + slot] = slots[slot].row(i);
+      }
+    };
+    expect(history, scale);
+    const auto plan = TE_PLAN(delayed_scaling_update, kSlots, length, algorithm,
+                              fp8Max, margin);
+    for (int step = 0; step < 50; ++step) {
+      std::vector<float> amax(kSlots), newHistory(history.size()),
+          newScale(kSlots), expectedHistory(history.size()),
+          expectedScale(kSlots);
+      for (int64_t s = 0; s < kSlots; ++s) {
+        amax[s] = measure(s, step, random);
+        slots[s].update(amax[s], algorithm == TE_RT_AMAX_MOST_RECENT, fp8Max,
+                        margin);
+      }
+      expect(expectedHistory, expectedScale);
+      if (inPlace)
+        device().run(plan, {in(amax), in(history), in(scale),
+                            outOn(1, newHistory), outOn(2, newScale)});
+      else
+        device().run(plan, {in(amax), in(history), in(scale), out(newHistory),
+                            out(newScale)});
+      ASSERT_TRUE(same(newScale, expectedScale)) << "scale, step " << step;
+      ASSERT_TRUE(same(newHistory, expectedHistory))
+          << "history, step " << step;
+      history = newHistory, scale = newScale;
+    }
+  }
+};
+
+TEST_P(DelayedScaling, FiftySteps) {
+  for (int64_t length : {1, 2, 8, 255, 256, 257, 1024})
+    for (int32_t algorithm : {TE_RT_AMAX_MAX, TE_RT_AMAX_MOST_RECENT})
+      for (bool inPlace : {false, true}) {
+        check(length, algorithm, 448.0f, 0, inPlace);
+        check(length, algorithm, 57344.0f, 3, inPlace);
+        check(length, algorithm, 448.0f, -2, inPlace);
+      }
+}
+
+TEST_P(DelayedScaling, NoSlots) {
+  std::vector<float> none_, newHistory, newScale;
+  device().run(
+      TE_PLAN(delayed_scaling_update, 0, 8, 0, 448.0f, 0),
+      {in(none_), in(none_), in(none_), out(newHistory), out(newScale)});
+}
+
+TE_FOR_EACH_BACKEND(DelayedScaling);
+
+} // namespace
