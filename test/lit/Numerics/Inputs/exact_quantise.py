@@ -2,7 +2,7 @@
 
 Every combination of source type, format, scheme, axis and scale option, on shapes with short blocks, and on values where
 quantisers go wrong: zeros of both signs, infinities, NaN, subnormals, values that straddle a tie, blocks of nothing but zeros,
-magnitudes whose scale overflows, and per-tensor scales that are no powers of two.
+magnitudes whose scale overflows, and per-tensor scales that are no powers of two. Products of the casts come last.
 """
 
 import itertools
@@ -129,5 +129,36 @@ check(np.full((2, 129), np.nan), "f32", 1e-30)
 check(np.full((130, 2), 2.0**-149), "f32", 3e38)
 check(np.full((4, 4), 2.0**-133), "bf16", 1.0)
 check(np.array([[448.0, 464.0, 480.0, 0.0146484375, 0.0009765625, 2.0**-10, 1.5 * 2.0**-9, -448.1, -0.0, 2.0**-17]]), "f32", 1.0)
+
+def product(rng, scheme_a, scheme_b):
+    """A product of quantised operands is that of their decoded elements: f32 sums of K products, K / 128 scalings of 3
+    roundings, one rounding of the result, so within (K + 8) u of the sum of magnitudes. Slices of k differ in size, so that
+    no scale can stand for another."""
+    rows, columns, inner = 40, 48, 304
+    sizes = np.exp2(4.0 * (np.arange(inner) // 128) - rng.integers(0, 3, inner))
+    a, b = (rng.normal(size=(n, inner)) * sizes * np.exp2(rng.integers(-4, 5, (n, 1))) for n in (rows, columns))
+    (a_bits, a), (b_bits, b) = encode(a, "bf16"), encode(b / sizes**2, "bf16")
+    lines, types, decoded = [], [], []
+    for name, x, scheme in (("a", a, scheme_a), ("b", b, scheme_b)):
+        matrix = f"tensor<{x.shape[0]}x{inner}xbf16>"
+        types.append((matrix, f"!te.scaled<{x.shape[0]}x{inner}xf8E4M3FN, {scheme}, contract = 1>"))
+        scale = compute_scale(amax(x), 448) if scheme == "per_tensor" else None
+        if scale is not None:
+            lines += [f"  %m{name} = te.amax %{name} : {matrix}", f"  %s{name} = te.compute_scale %m{name} for f8E4M3FN"]
+        lines.append(f"  %q{name} = te.quantize %{name}{f' scale %s{name}' * (scale is not None)} : {matrix} -> {types[-1][1]}")
+        decoded.append(dequantize(*quantize(x, "bf16", "f8E4M3FN", scheme, 1, scale=scale)[:2], "f8E4M3FN", scheme, 1))
+    out = f"tensor<{rows}x{columns}xf32>"
+    lines.append(f"  %y = te.scaled_matmul %qa, %qb fast_accumulation = false : {types[0][1]}, {types[1][1]} -> {out}")
+    arguments = ", ".join(f'%{name}: {types[i][0]} {{te.name = "{name}"}}' for i, name in enumerate("ab"))
+    text = "\n".join([f'func.func @f({arguments}) -> ({out} {{te.name = "y"}}) {{', *lines, f"  return %y : {out}", "}", ""])
+    left, right = (x.astype(np.float64) for x in decoded)
+    bound = (inner + 8) * 2.0**-24 * (np.abs(left) @ np.abs(right).T)
+    error = np.abs(run(text, "f", {"a": a_bits, "b": b_bits})["y"] - left @ right.T)
+    expect((error <= bound).all(), f"{scheme_a} times {scheme_b}: the largest error is {np.max(error / bound):.3f} of its bound")
+
+
+for schemes in (("per_tensor", "per_tensor"), ("block_1x128", "block_1x128"), ("block_1x128", "block_128x128"),
+                ("block_128x128", "block_1x128")):
+    product(rng, *schemes)
 print(f"exact-quantise: {compared['elements']} elements and scales compared")
 finish("exact-quantise")
