@@ -126,7 +126,7 @@ public:
 namespace te::bench {
 
 llvm::json::Array runMlpBench(te_rt_context *context, const Effort &effort,
-                              const std::string &file) {
+                              const std::string &file, bool &failed) {
   mlir::DialectRegistry registry;
   mlir::te::registerAllTEDialects(registry);
   MLIRContext mlirContext(registry);
@@ -158,6 +158,7 @@ llvm::json::Array runMlpBench(te_rt_context *context, const Effort &effort,
           "copy");
     auto [known, inserted] = forwards.try_emplace(config.recipe, forward);
     bool sameY = known->second == forward;
+    failed |= !sameY;
 
     Timing timing = measure(context, effort, enqueue);
     // Host cost: enqueueing alone, the pointers unchanged as in training, and

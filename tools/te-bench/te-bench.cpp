@@ -60,8 +60,9 @@ int main(int argc, char **argv) {
       {"data", "normal random; bf16 sigma 1, weights 0.02"},
       {"timing", "median of burst rounds of 10 ms; sustained over 0.3 s after "
                  "0.3 s of the same work"}};
+  bool failed = false;
   if (suite != "kernels")
-    report["mlp_block"] = runMlpBench(context, effort, mlpFile);
+    report["mlp_block"] = runMlpBench(context, effort, mlpFile, failed);
   if (suite != "mlp")
     report["kernels"] = runKernelBench(context, effort);
   te_rt_context_destroy(context);
@@ -77,5 +78,7 @@ int main(int argc, char **argv) {
     stream << llvm::formatv("{0:2}", llvm::json::Value(std::move(report)))
            << "\n";
   }
-  return 0;
+  if (failed)
+    llvm::errs() << "te-bench: a forward differs between override modes\n";
+  return failed;
 }

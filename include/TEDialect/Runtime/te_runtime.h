@@ -64,8 +64,10 @@ TE_RT_API te_rt_status te_rt_instance_create(te_rt_context *context,
 TE_RT_API void te_rt_instance_destroy(te_rt_instance *instance);
 
 /// Enqueues one step. `arguments` are device pointers, inputs then results,
-/// num_arguments of them. `stream` is a CUstream, or NULL for the context's
-/// own. The first failed launch stops the step and is reported here.
+/// num_arguments of them, each aligned to 16 bytes. `stream` is a CUstream, or
+/// NULL for the context's own. The first failed launch stops the step and is
+/// reported here. Steps of one instance share its arena: run them on one
+/// stream, or synchronise in between, and before destroying the instance.
 TE_RT_API te_rt_status te_rt_instance_run(te_rt_instance *instance,
                                           void *const *arguments, void *stream);
 

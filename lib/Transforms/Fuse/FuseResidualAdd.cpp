@@ -28,6 +28,8 @@ static StringRef whyNot(ScaledMatmulOp product) {
     return "a per-tensor product is not rounded before the addition";
   if (scheme != Scheme::Block1x128)
     return "only products whose 'a' has 1x128 blocks round before they add";
+  if (product.getOut().getType().getElementType().isF16())
+    return "an f16 product is not rounded before the addition on every target";
   if (!product->hasOneUse())
     return "the product has other uses";
   if (product.getAccumulate() || product.getBias())

@@ -1,9 +1,11 @@
 //===- ConvertTERTToLLVM.cpp - launches as calls of the runtime -----------===//
 //
-// Equal (kernel, parameters) pairs share one plan: plans hold no state of a
-// step, and a model of equal layers then loads in the time of one. The step is
-// straight-line code: it fills one array of pointers, calls te_rt_launch, and
-// so on; errors are sticky in the runtime, so nothing branches.
+// Every launch has a plan of its own, also where parameters are equal: a plan
+// may keep what it derives from the buffers it saw last (a tensor map, a scale
+// pointer), and in a planned step each launch always sees the same ones. The
+// step is straight-line code: it fills one array of pointers, calls
+// te_rt_launch, and so on; errors are sticky in the runtime, so nothing
+// branches.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,7 +16,6 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "llvm/ADT/MapVector.h"
 
 namespace mlir::te {
 #define GEN_PASS_DEF_CONVERTTERTTOLLVMPASS
@@ -27,10 +28,6 @@ using tert::LaunchOp;
 
 namespace {
 
-/// A kernel with its parameters; its position in the map is its slot.
-using PlanKey = std::pair<StringAttr, DictionaryAttr>;
-using Plans = llvm::MapVector<PlanKey, Location>;
-
 class ModuleLowering {
 public:
   explicit ModuleLowering(func::FuncOp function)
@@ -41,7 +38,6 @@ public:
   /// Adds te_module_load, te_module_step and te_module behind the function.
   void run();
 
-  unsigned numPlans() const { return plans.size(); }
   unsigned numLaunches() const { return launches.size(); }
 
 private:
@@ -59,7 +55,7 @@ private:
   MLIRContext *context;
   OpBuilder builder;
   Type ptr, i32, i64;
-  Plans plans;
+  /// In order; a launch's position is the slot of its plan.
   SmallVector<LaunchOp> launches;
 };
 
@@ -92,12 +88,12 @@ void ModuleLowering::emitLoad() {
   LLVM::LLVMFuncOp load = define("te_module_load", i32, {ptr});
   Value instance = load.getArgument(0);
   Value status = constantI32(function.getLoc(), TE_RT_OK);
-  for (auto [slot, entry] : llvm::enumerate(plans)) {
-    auto [key, loc] = entry;
-    const tert::KernelInfo *kernel = tert::lookupKernel(key.first);
+  for (auto [slot, launch] : llvm::enumerate(launches)) {
+    Location loc = launch.getLoc();
+    const tert::KernelInfo *kernel = tert::lookupKernel(launch.getKernel());
     SmallVector<Value> operands = {instance, constantI32(loc, slot)};
     for (const tert::KernelParameter &parameter : kernel->parameters) {
-      auto value = cast<TypedAttr>(key.second.get(parameter.name));
+      auto value = cast<TypedAttr>(launch.getParameters().get(parameter.name));
       operands.push_back(
           LLVM::ConstantOp::create(builder, loc, value.getType(), value));
     }
@@ -147,7 +143,7 @@ void ModuleLowering::emitStep() {
     return pointer;
   };
 
-  for (LaunchOp launch : launches) {
+  for (auto [slot, launch] : llvm::enumerate(launches)) {
     Location loc = launch.getLoc();
     for (auto [index, buffer] : llvm::enumerate(launch.getBuffers())) {
       Value pointer = pointerOf(buffer);
@@ -156,8 +152,6 @@ void ModuleLowering::emitStep() {
                               ArrayRef<LLVM::GEPArg>{int32_t(index)});
       LLVM::StoreOp::create(builder, loc, pointer, element);
     }
-    PlanKey key{launch.getKernelAttr(), launch.getParameters()};
-    int64_t slot = plans.find(key) - plans.begin();
     LLVM::CallOp::create(builder, loc, launchFunction,
                          ValueRange{instance, constantI32(loc, slot), array});
   }
@@ -184,7 +178,7 @@ void ModuleLowering::emitModule() {
       constant(builder.getI32IntegerAttr(TE_RT_MODULE_MAGIC)),
       constant(builder.getI32IntegerAttr(TE_RT_VERSION)),
       constant(function->getAttrOfType<IntegerAttr>(tert::kArenaBytesAttr)),
-      constant(builder.getI32IntegerAttr(plans.size())),
+      constant(builder.getI32IntegerAttr(launches.size())),
       constant(builder.getI32IntegerAttr(function.getNumArguments())),
       address("te_module_load"),
       address("te_module_step")};
@@ -196,9 +190,6 @@ void ModuleLowering::emitModule() {
 
 void ModuleLowering::run() {
   launches = llvm::to_vector(function.getOps<LaunchOp>());
-  for (LaunchOp launch : launches)
-    plans.insert(
-        {{launch.getKernelAttr(), launch.getParameters()}, launch.getLoc()});
   emitLoad();
   emitStep();
   emitModule();
@@ -217,7 +208,6 @@ public:
       return signalPassFailure();
     ModuleLowering lowering(*step);
     lowering.run();
-    numPlans += lowering.numPlans();
     numLaunches += lowering.numLaunches();
     getOperation()->setAttr(tert::kSignatureAttr,
                             (*step)->getAttr(tert::kSignatureAttr));

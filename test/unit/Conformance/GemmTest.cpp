@@ -106,6 +106,8 @@ protected:
                    sumError(p.k + 3, false, false), false);
   }
 
+  void checkExactIntegers(int64_t m, int64_t n, int64_t k);
+
   static std::vector<double> logical(const Array &x, int64_t outer, int64_t k,
                                      bool transposed) {
     std::vector<double> values(outer * k);
@@ -215,8 +217,16 @@ TEST_P(Gemm, ScaledBlocks) {
 
 // Operands whose products and sums are all exact leave no room: any wrong
 // index, scale or slice is a wrong integer.
-TEST_P(Gemm, ExactIntegers) {
-  const int64_t m = 24, n = 40, k = 272;
+TEST_P(Gemm, ExactIntegers) { checkExactIntegers(24, 40, 272); }
+
+// Long sums and many tiles: rings of stages wrap around, a block of the grid
+// makes several tiles, and both edges are partial.
+TEST_P(Gemm, ExactIntegersOverManyTiles) {
+  checkExactIntegers(264, 152, 2064);
+  checkExactIntegers(2568, 4120, 400);
+}
+
+void Gemm::checkExactIntegers(int64_t m, int64_t n, int64_t k) {
   for (const auto &[aScheme, bScheme] :
        {std::pair{TE_RT_PER_TENSOR, TE_RT_PER_TENSOR},
         {TE_RT_BLOCK_1X128, TE_RT_BLOCK_1X128},
@@ -238,17 +248,20 @@ TEST_P(Gemm, ExactIntegers) {
                          TE_RT_F8E4M3FN, bScheme, TE_RT_F32, 0),
                  {in(a.data), in(a.scale), in(b.data), in(b.scale), none(),
                   none(), out(actual)});
-    for (int64_t i = 0; i < m; ++i)
-      for (int64_t j = 0; j < n; ++j) {
-        double sum = 0;
-        for (int64_t l = 0; l < k; ++l)
-          sum += decode(TE_RT_F8E4M3FN, a.data[i * k + l]) *
-                 a.scale[scaleIndex(aScheme, m, k, i, l)] *
-                 decode(TE_RT_F8E4M3FN, b.data[j * k + l]) *
-                 b.scale[scaleIndex(bScheme, n, k, j, l)];
-        ASSERT_EQ(sum, actual[i * n + j])
-            << i << ", " << j << " schemes " << aScheme << " " << bScheme;
-      }
+    // Every element of a small product, a spread of a large one.
+    const int64_t step = std::max<int64_t>(1, m * n * k / (1 << 22) | 1);
+    for (int64_t element = 0; element < m * n; element += step) {
+      const int64_t i = element / n, j = element % n;
+      double sum = 0;
+      for (int64_t l = 0; l < k; ++l)
+        sum += decode(TE_RT_F8E4M3FN, a.data[i * k + l]) *
+               a.scale[scaleIndex(aScheme, m, k, i, l)] *
+               decode(TE_RT_F8E4M3FN, b.data[j * k + l]) *
+               b.scale[scaleIndex(bScheme, n, k, j, l)];
+      ASSERT_EQ(sum, actual[element])
+          << i << ", " << j << " of " << m << "x" << n << "x" << k
+          << ", schemes " << aScheme << " " << bScheme;
+    }
   }
 }
 

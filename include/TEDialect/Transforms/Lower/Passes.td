@@ -11,8 +11,8 @@ def ConvertTERTToLLVMPass : Pass<"te-convert-tert-to-llvm", "ModuleOp"> {
     The module's one planned function becomes two functions and one constant:
 
     * `te_module_load(instance)` calls `te_rt_plan_<kernel>` once for every
-      distinct (kernel, parameters) pair and returns the last status, which is
-      the first error because errors are sticky;
+      launch and returns the last status, which is the first error because
+      errors are sticky;
     * `te_module_step(instance, arena, arguments)` calls `te_rt_launch` for
       every launch, in order;
     * `te_module` is the `te_rt_module` a host program hands to
@@ -31,7 +31,6 @@ def ConvertTERTToLLVMPass : Pass<"te-convert-tert-to-llvm", "ModuleOp"> {
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
   let statistics = [
-    Statistic<"numPlans", "num-plans", "distinct plans">,
     Statistic<"numLaunches", "num-launches", "launches of one step">
   ];
 }

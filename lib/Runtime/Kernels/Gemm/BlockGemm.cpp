@@ -24,6 +24,17 @@ public:
 
   Status launch(void *stream, void *const *buffers) override {
     using namespace scaled_matmul_buffers;
+    // The kernel copies and stores 16 bytes at a time.
+    for (auto [index, name] : {std::pair<int, const char *>{a, "a"},
+                               {a_scale, "a_scale"},
+                               {b, "b"},
+                               {b_scale, "b_scale"},
+                               {bias, "bias"},
+                               {c, "c"},
+                               {out, "out"}})
+      if (!isAligned(buffers[index], 16))
+        return {TE_RT_INVALID_ARGUMENT, std::string("expected '") + name +
+                                            "' to be aligned to 16 bytes"};
     TE_RT_RETURN_IF_FAILED(mapOperand(buffers[a], args.m, &mappedA, &args.a));
     TE_RT_RETURN_IF_FAILED(mapOperand(buffers[b], args.n, &mappedB, &args.b));
     args.a_scale = static_cast<const float *>(buffers[a_scale]);

@@ -53,3 +53,11 @@ func.func @keeps_an_epilogue(%a: !a, %w: !w, %x: tensor<256x512xbf16>) -> tensor
   %y = arith.addf %x, %p : tensor<256x512xbf16>
   return %y : tensor<256x512xbf16>
 }
+
+// CHECK-LABEL: @keeps_f16
+func.func @keeps_f16(%a: !a, %w: !w, %x: tensor<256x512xf16>) -> tensor<256x512xf16> {
+  %p = te.scaled_matmul %a, %w fast_accumulation = false : !a, !w -> tensor<256x512xf16>
+  // CHECK: arith.addf
+  %y = arith.addf %x, %p : tensor<256x512xf16>
+  return %y : tensor<256x512xf16>
+}

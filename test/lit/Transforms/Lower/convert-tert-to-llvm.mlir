@@ -3,9 +3,9 @@
 
 // CHECK: module attributes {tert.signature = [
 // CHECK-NOT: func.func
-// Two launches with equal parameters share slot 0.
+// Every launch has a slot of its own, also where parameters are equal.
 // CHECK-LABEL: llvm.func @te_module_load(%{{.*}}: !llvm.ptr) -> i32
-// CHECK: llvm.call @te_rt_plan_copy(%{{.*}}) : (!llvm.ptr, i32, i64) -> i32
+// CHECK-COUNT-2: llvm.call @te_rt_plan_copy(%{{.*}}) : (!llvm.ptr, i32, i64) -> i32
 // CHECK-NOT: te_rt_plan_copy
 // CHECK: %[[LAST:.*]] = llvm.call @te_rt_plan_fill(%{{.*}}) : (!llvm.ptr, i32, i64, i32, f32) -> i32
 // CHECK: llvm.return %[[LAST]] : i32
@@ -20,7 +20,7 @@
 // CHECK-NOT: llvm.call @te_rt_launch
 // CHECK: llvm.mlir.global external constant @te_module()
 
-// LLVM: @te_module = constant { i32, i32, i64, i32, i32, ptr, ptr } { i32 1297237332, i32 {{[0-9]+}}, i64 512, i32 2, i32 2, ptr @te_module_load, ptr @te_module_step }
+// LLVM: @te_module = constant { i32, i32, i64, i32, i32, ptr, ptr } { i32 1297237332, i32 {{[0-9]+}}, i64 512, i32 3, i32 2, ptr @te_module_load, ptr @te_module_step }
 func.func @step(%x: !tert.buffer<256>, %y: !tert.buffer<256>)
     attributes {tert.arena_bytes = 512 : i64, tert.max_live_bytes = 512 : i64, tert.signature = []} {
   %a = tert.alloc "a" activation offset 256 : !tert.buffer<256>

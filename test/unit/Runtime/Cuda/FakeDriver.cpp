@@ -450,11 +450,17 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned gridX,
 }
 
 CUresult CUDAAPI cuTensorMapEncodeTiled(
-    CUtensorMap *map, CUtensorMapDataType, cuuint32_t, void *,
-    const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
+    CUtensorMap *map, CUtensorMapDataType, cuuint32_t rank, void *address,
+    const cuuint64_t *, const cuuint64_t *strides, const cuuint32_t *,
     const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
     CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
   ENTER_WITHOUT_CONTEXT(cuTensorMapEncodeTiled);
+  // What the driver demands of an address and of every stride.
+  bool aligned = reinterpret_cast<uintptr_t>(address) % 16 == 0;
+  for (cuuint32_t i = 0; i + 1 < rank; ++i)
+    aligned &= strides[i] % 16 == 0;
+  if (!aligned)
+    return CUDA_ERROR_INVALID_VALUE;
   std::memset(map, 0, sizeof(*map));
   return CUDA_SUCCESS;
 }

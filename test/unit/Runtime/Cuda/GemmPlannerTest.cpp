@@ -333,6 +333,30 @@ TEST_F(GemmPlanner, MixedBlocksAreTriedInBothForms) {
   EXPECT_EQ(book().count("cublasLtMatmul"), 12);
 }
 
+// A tensor map is encoded when an operand's address changes, and only then.
+TEST_F(GemmPlanner, BlockProductsKeepTheirTensorMaps) {
+  scaled_matmul_params params = largeTensor;
+  params.a_scheme = params.b_scheme = TE_RT_BLOCK_1X128;
+  params.out_type = TE_RT_BF16;
+  std::unique_ptr<Plan> product = plan(params);
+  ASSERT_NE(product, nullptr);
+  alignas(16) char memory[64];
+  std::vector<void *> buffers(scaled_matmul_buffers::count_, memory);
+  buffers[scaled_matmul_buffers::bias] = nullptr;
+  book().calls.clear();
+  for (int i = 0; i < 3; ++i)
+    EXPECT_STATUS_OK(product->launch(backend->defaultStream(), buffers.data()));
+  EXPECT_EQ(book().count("cuTensorMapEncodeTiled"), 2);
+  buffers[scaled_matmul_buffers::b] = memory + 16;
+  EXPECT_STATUS_OK(product->launch(backend->defaultStream(), buffers.data()));
+  EXPECT_EQ(book().count("cuTensorMapEncodeTiled"), 3);
+  buffers[scaled_matmul_buffers::out] = memory + 8;
+  const Status status =
+      product->launch(backend->defaultStream(), buffers.data());
+  EXPECT_EQ(status.code, TE_RT_INVALID_ARGUMENT);
+  EXPECT_NE(status.message.find("'out'"), std::string::npos);
+}
+
 // Block products of sm_90 with a bf16 result ask cuBLASLt for nothing.
 TEST_F(GemmPlanner, BlockProductsAreTheOwnKernels) {
   scaled_matmul_params params = largeTensor;
