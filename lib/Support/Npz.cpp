@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <new>
 
 namespace te::support {
 
@@ -45,6 +46,17 @@ std::string quoted(std::string_view text) {
   for (char c : text.substr(0, 200))
     result += c >= 0x20 && c < 0x7f ? c : '?';
   return result + "'";
+}
+
+bool canAllocate(uint64_t bytes) {
+  // A call, not a new-expression, which the compiler may leave out.
+  void *memory = ::operator new(bytes, std::nothrow);
+  ::operator delete(memory);
+  return memory;
+}
+
+std::string noMemory(uint64_t bytes) {
+  return "no memory for " + std::to_string(bytes) + " bytes";
 }
 
 /// Reads little-endian fields; after the first read past the end `ok` is false
@@ -290,13 +302,16 @@ bool extract(const uint8_t *bytes, size_t size, const Member &member,
                              "but got " +
                              std::to_string(member.size) + " and " +
                              std::to_string(member.compressedSize));
-    contents.assign(data, data + member.size);
+    if (!tryResize(contents, member.size))
+      return fail(error, where + noMemory(member.size));
+    std::copy_n(data, member.size, contents.begin());
   } else if (member.method == kDeflated) {
     if (member.size / kMaxInflation > member.compressedSize)
       return fail(error, where + std::to_string(member.compressedSize) +
                              " compressed bytes cannot hold the claimed " +
                              std::to_string(member.size));
-    contents.resize(member.size);
+    if (!tryResize(contents, member.size))
+      return fail(error, where + noMemory(member.size));
     if (!inflateInto(data, member.compressedSize, contents))
       return fail(error, where + "its compressed data are damaged");
   } else {
@@ -358,6 +373,10 @@ bool readFile(const std::string &path, std::vector<uint8_t> &contents,
   constexpr size_t kChunk = 1 << 20;
   for (size_t got = kChunk; got == kChunk;) {
     const size_t old = contents.size();
+    // The vector doubles; it cannot say that it could not.
+    if (old + kChunk > contents.capacity() && !canAllocate(2 * old + kChunk))
+      return fail(error, "cannot read " + quoted(path) + ": " +
+                             noMemory(2 * old + kChunk));
     contents.resize(old + kChunk);
     got = std::fread(contents.data() + old, 1, kChunk, file.get());
     contents.resize(old + got);
@@ -368,17 +387,22 @@ bool readFile(const std::string &path, std::vector<uint8_t> &contents,
   return true;
 }
 
-bool writeFile(const std::string &path, const std::string &contents,
-               std::string &error) {
+/// Opens `path`, lets `write` fill it and closes it.
+template <typename Fn>
+bool writeFile(const std::string &path, std::string &error, Fn write) {
   FILE *file = std::fopen(path.c_str(), "wb");
-  bool ok = file && std::fwrite(contents.data(), 1, contents.size(), file) ==
-                        contents.size();
+  const ByteSink sink = [&](const void *bytes, size_t size) {
+    return std::fwrite(bytes, 1, size, file) == size;
+  };
+  bool ok = file && write(sink);
   if (file && std::fclose(file) != 0)
     ok = false;
-  if (!ok)
-    return fail(error,
-                "cannot write " + quoted(path) + ": " + std::strerror(errno));
-  return true;
+  if (ok)
+    return true;
+  if (error.empty())
+    error = std::strerror(errno);
+  error = "cannot write " + quoted(path) + ": " + error;
+  return false;
 }
 
 template <typename T> void append(std::string &to, T value) {
@@ -396,7 +420,9 @@ bool checkedByteSize(const std::vector<int64_t> &shape, int64_t elementSize,
   return true;
 }
 
-bool formatNpy(const NpyArray &array, std::string &file, std::string &error) {
+/// What an .npy file has before the data of `array`.
+bool formatHeader(const NpyArray &array, std::string &file,
+                  std::string &error) {
   const int64_t elementSize = dtypeByteSize(array.dtype);
   int64_t bytes = 0;
   if (elementSize == 0)
@@ -431,25 +457,45 @@ bool formatNpy(const NpyArray &array, std::string &file, std::string &error) {
   else
     append(file, static_cast<uint16_t>(header.size()));
   file += header;
-  file.append(reinterpret_cast<const char *>(array.data.data()),
-              array.data.size());
   return true;
 }
 
-bool deflateAll(const std::string &from, std::string &to) {
+/// Appends `from` to what `stream` compresses into `to`.
+bool deflateInto(z_stream &stream, const void *from, uint64_t size, int flush,
+                 std::string &to) {
+  const auto *bytes = static_cast<const Bytef *>(from);
+  // zlib counts in 32 bits, members may be larger.
+  constexpr uint64_t kChunk = 1u << 20;
+  uint64_t read = 0;
+  int result = Z_OK;
+  do {
+    const uint64_t in = std::min(kChunk, size - read);
+    stream.next_in = const_cast<Bytef *>(bytes + read);
+    stream.avail_in = in;
+    read += in;
+    const int now = read == size ? flush : Z_NO_FLUSH;
+    do {
+      char buffer[1 << 16];
+      stream.next_out = reinterpret_cast<Bytef *>(buffer);
+      stream.avail_out = sizeof(buffer);
+      result = deflate(&stream, now);
+      to.append(buffer, sizeof(buffer) - stream.avail_out);
+    } while (result == Z_OK && stream.avail_out == 0);
+  } while (read != size && result != Z_STREAM_ERROR);
+  return result != Z_STREAM_ERROR;
+}
+
+bool deflateAll(const std::string &header, const std::vector<uint8_t> &data,
+                std::string &to) {
   z_stream stream = {};
   if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -MAX_WBITS, 8,
                    Z_DEFAULT_STRATEGY) != Z_OK)
     return false;
-  to.resize(deflateBound(&stream, from.size()));
-  stream.next_in = reinterpret_cast<Bytef *>(const_cast<char *>(from.data()));
-  stream.avail_in = from.size();
-  stream.next_out = reinterpret_cast<Bytef *>(to.data());
-  stream.avail_out = to.size();
-  const int result = deflate(&stream, Z_FINISH);
-  to.resize(stream.total_out);
+  const bool ok =
+      deflateInto(stream, header.data(), header.size(), Z_NO_FLUSH, to) &&
+      deflateInto(stream, data.data(), data.size(), Z_FINISH, to);
   deflateEnd(&stream);
-  return result == Z_STREAM_END;
+  return ok;
 }
 
 } // namespace
@@ -459,6 +505,14 @@ int64_t NpyArray::numElements() const {
   for (int64_t size : shape)
     count *= size;
   return count;
+}
+
+bool tryResize(std::vector<uint8_t> &bytes, uint64_t size) {
+  if (size > bytes.max_size() ||
+      (size > bytes.capacity() && !canAllocate(size)))
+    return false;
+  bytes.resize(size);
+  return true;
 }
 
 int64_t dtypeByteSize(std::string_view dtype) {
@@ -522,7 +576,9 @@ bool parseNpy(const uint8_t *bytes, size_t size, NpyArray &array,
   if (!cursor.atEnd())
     return fail(error, "expected " + std::to_string(dataSize) +
                            " bytes of data, but the file is longer");
-  array.data.assign(data, data + dataSize);
+  if (!tryResize(array.data, dataSize))
+    return fail(error, noMemory(dataSize));
+  std::copy_n(data, dataSize, array.data.begin());
   if (fortranOrder && dataSize != 0)
     toRowMajor(data, array.shape, elementSize, array.data);
   return true;
@@ -585,59 +641,108 @@ bool readNpz(const std::string &path, NpzArchive &archive, std::string &error) {
 
 bool writeNpy(const std::string &path, const NpyArray &array,
               std::string &error) {
-  std::string file;
-  return formatNpy(array, file, error) && writeFile(path, file, error);
+  error.clear();
+  return writeFile(path, error, [&](const ByteSink &sink) {
+    std::string header;
+    return formatHeader(array, header, error) &&
+           sink(header.data(), header.size()) &&
+           sink(array.data.data(), array.data.size());
+  });
 }
 
-bool writeNpz(const std::string &path, const NpzArchive &archive, bool deflate,
+bool writeNpz(const ByteSink &sink, const NpzArchive &archive, bool deflate,
               std::string &error) {
-  std::string file, directory;
+  error.clear();
+  std::string directory;
+  uint64_t offset = 0;
+  // Every size and offset stands in a zip64 field, whatever it is: one form.
+  constexpr uint32_t kSeeZip64 = 0xffffffff;
+  constexpr uint16_t kZip64Version = 45;
   for (const auto &[name, array] : archive) {
-    std::string contents, packed;
-    if (!formatNpy(array, contents, error)) {
+    std::string header, packed;
+    if (!formatHeader(array, header, error)) {
       error = "array " + quoted(name) + ": " + error;
       return false;
     }
-    if (contents.size() + file.size() > 0xffff0000u || archive.size() > 65534)
-      return fail(error, quoted(path) + ": expected less than 4 GiB and 65535 "
-                                        "arrays in one archive");
-    const uint32_t crc = crc32_z(
-        0, reinterpret_cast<const Bytef *>(contents.data()), contents.size());
-    const bool compressed = deflate && deflateAll(contents, packed);
-    const std::string &data = compressed ? packed : contents;
+    const uint64_t size = header.size() + array.data.size();
+    uint32_t crc = crc32_z(0, reinterpret_cast<const Bytef *>(header.data()),
+                           header.size());
+    // Not for an empty array: zlib takes a null pointer for a reset.
+    if (!array.data.empty())
+      crc = crc32_z(crc, array.data.data(), array.data.size());
+    const bool compressed = deflate && deflateAll(header, array.data, packed);
+    const uint64_t storedSize = compressed ? packed.size() : size;
     const std::string member = name + ".npy";
     std::string common;
-    append<uint16_t>(common, 20);
+    append<uint16_t>(common, kZip64Version);
     append<uint16_t>(common, 0x800); // names are UTF-8
     append<uint16_t>(common, compressed ? kDeflated : kStored);
     append<uint16_t>(common, 0);
     append<uint16_t>(common, 0x21); // 1 January 1980, the first date zip has
     append<uint32_t>(common, crc);
-    append<uint32_t>(common, data.size());
-    append<uint32_t>(common, contents.size());
+    append(common, kSeeZip64);
+    append(common, kSeeZip64);
     append<uint16_t>(common, member.size());
-    append<uint16_t>(common, 0);
+    std::string sizes;
+    append(sizes, size);
+    append(sizes, storedSize);
 
     append(directory, kCentralHeader);
-    append<uint16_t>(directory, 20);
+    append(directory, kZip64Version);
     directory += common;
+    append<uint16_t>(directory, 4 + sizes.size() + 8);
     directory.append(10, '\0');
-    append<uint32_t>(directory, file.size());
+    append(directory, kSeeZip64);
     directory += member;
+    append(directory, kZip64Extra);
+    append<uint16_t>(directory, sizes.size() + 8);
+    directory += sizes;
+    append(directory, offset);
 
-    append(file, kLocalHeader);
-    file += common + member + data;
+    std::string local;
+    append(local, kLocalHeader);
+    local += common;
+    append<uint16_t>(local, 4 + sizes.size());
+    local += member;
+    append(local, kZip64Extra);
+    append<uint16_t>(local, sizes.size());
+    local += sizes;
+    offset += local.size() + storedSize;
+    if (!sink(local.data(), local.size()) ||
+        !(compressed ? sink(packed.data(), packed.size())
+                     : sink(header.data(), header.size()) &&
+                           sink(array.data.data(), array.data.size())))
+      return false;
   }
-  const uint32_t offset = file.size();
-  file += directory;
-  append(file, kEndOfDirectory);
-  append<uint32_t>(file, 0);
-  append<uint16_t>(file, archive.size());
-  append<uint16_t>(file, archive.size());
-  append<uint32_t>(file, directory.size());
-  append<uint32_t>(file, offset);
-  append<uint16_t>(file, 0);
-  return writeFile(path, file, error);
+  const uint64_t directorySize = directory.size();
+  append(directory, kZip64EndOfDirectory);
+  append<uint64_t>(directory, 44); // bytes of this record after this field
+  append(directory, kZip64Version);
+  append(directory, kZip64Version);
+  append<uint64_t>(directory, 0);
+  append<uint64_t>(directory, archive.size());
+  append<uint64_t>(directory, archive.size());
+  append(directory, directorySize);
+  append(directory, offset);
+  append(directory, kZip64Locator);
+  append<uint32_t>(directory, 0);
+  append(directory, offset + directorySize);
+  append<uint32_t>(directory, 1);
+  append(directory, kEndOfDirectory);
+  append<uint32_t>(directory, 0);
+  append<uint16_t>(directory, 0xffff);
+  append<uint16_t>(directory, 0xffff);
+  append(directory, kSeeZip64);
+  append(directory, kSeeZip64);
+  append<uint16_t>(directory, 0);
+  return sink(directory.data(), directory.size());
+}
+
+bool writeNpz(const std::string &path, const NpzArchive &archive, bool deflate,
+              std::string &error) {
+  return writeFile(path, error, [&](const ByteSink &sink) {
+    return writeNpz(sink, archive, deflate, error);
+  });
 }
 
 } // namespace te::support
