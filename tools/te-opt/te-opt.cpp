@@ -10,6 +10,8 @@
 
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -60,6 +62,12 @@ EXIT CODES: 0 ok, 1 diagnostics, 2 usage, 3 internal error
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  // The message and the line say it; a printed op would hide them. Given twice,
+  // the flag would be an error, so it is left to the user who gives it.
+  constexpr llvm::StringLiteral kPrintOp = "mlir-print-op-on-diagnostic";
+  bool asksForOp = llvm::any_of(llvm::ArrayRef(argv, argc), [&](char *text) {
+    return llvm::StringRef(text).contains(kPrintOp);
+  });
   std::vector<std::string> arguments;
   std::string pipeline, extra;
   bool hasPipeline = false, reports = false, hasOutput = false;
@@ -88,6 +96,8 @@ int main(int argc, char **argv) {
   }
   if (hasPipeline || !extra.empty())
     arguments.push_back("--te-training-pipeline=" + pipeline + extra);
+  if (!asksForOp)
+    arguments.push_back(("--" + kPrintOp + "=false").str());
   if (reports && !hasOutput)
     arguments.insert(arguments.end(), {"-o", "/dev/null"});
 
