@@ -30,7 +30,7 @@ def TE_ScaledMatmulOp
     5. (scaled_matmul-c5) block schemes do not accumulate fast.
     6. (scaled_matmul-c6) the contracted size is a multiple of 16.
     7. (scaled_matmul-c7) `outer(a)` and `outer(b)` are multiples of 8 for block schemes and of 16 for per-tensor `b`, 8 for per-tensor `a`.
-    8. (scaled_matmul-c8) `bias` is `[outer(b)]` in bf16; `accumulate` has the result's type.
+    8. (scaled_matmul-c8) `bias` is `[outer(b)]` in bf16, and the result is then bf16 or f32; `accumulate` has the result's type.
 
     Example:
 

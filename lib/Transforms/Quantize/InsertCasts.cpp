@@ -15,6 +15,7 @@
 
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
+#include "TEDialect/Transforms/Quantize/StepConstraints.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -76,7 +77,7 @@ private:
   /// Where `value`, defined at `definition`, crosses from forward to backward
   /// for `user`: at the last residual between the two, else at `user`.
   Operation *boundary(Operation *definition, Operation *user);
-  /// `bias` in the bf16 that quantised GEMMs add.
+  /// `bias`, of f32 or bf16, in the bf16 that quantised GEMMs add.
   Value biasInBF16(Value bias);
 
   void emitRemark(const Product &product, const GemmOrigin &origin,
@@ -194,9 +195,6 @@ Value CastInserter::biasInBF16(Value bias) {
   auto type = cast<RankedTensorType>(bias.getType());
   if (type.getElementType().isBF16())
     return bias;
-  if (type.getElementType().isF16())
-    bias = arith::ExtFOp::create(builder, bias.getLoc(),
-                                 type.clone(builder.getF32Type()), bias);
   return arith::TruncFOp::create(builder, bias.getLoc(),
                                  type.clone(builder.getBF16Type()), bias);
 }
@@ -253,10 +251,15 @@ LogicalResult CastInserter::rewrite(Product product) {
   // What the forward could not cast, there is nothing to dequantise of.
   if (mode == OperandMode::Dequantized)
     broken = policy.violation(Gemm::Fprop, product.sizes);
-  if (broken) {
-    std::string rule = llvm::formatv(
-        "expected {0} to be a multiple of {1}, but got {2}", broken->axis,
-        broken->multiple, broken->size(product.sizes));
+  auto linear = dyn_cast<LinearOp>(op);
+  std::string rule;
+  if (broken)
+    rule = llvm::formatv("expected {0} to be a multiple of {1}, but got {2}",
+                         broken->axis, broken->multiple,
+                         broken->size(product.sizes));
+  else if (linear && breaksBiasRule(linear))
+    rule = "expected the result to be bf16 or f32 with a bias, but got f16";
+  if (!rule.empty()) {
     if (strict)
       return op->emitError()
              << origin.gemm << " of '" << origin.layer << "' cannot run as "

@@ -106,6 +106,11 @@ private:
 };
 } // namespace
 
+bool mlir::te::breaksBiasRule(LinearOp linear) {
+  return linear.getBias() && linear.getY().getType().getElementType().isF16() &&
+         RecipeAttr::lookup(linear).isQuantized();
+}
+
 SmallVector<StepConstraint> mlir::te::collectStepConstraints(ModuleOp module) {
   return Collector(module).collect();
 }

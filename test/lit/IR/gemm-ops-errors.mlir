@@ -73,6 +73,14 @@ func.func @scaled_matmul_c8(%a: !te.scaled<32x64xf8E4M3FN, per_tensor, contract 
 
 // -----
 
+func.func @scaled_matmul_c8_f16(%a: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, %b: !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 1>, %bias: tensor<16xbf16>) {
+  // expected-error @below {{expected the result to have element type 'bf16' or 'f32' where there is a 'bias', but got 'f16'}}
+  %y = te.scaled_matmul %a, %b bias %bias : tensor<16xbf16> fast_accumulation = true : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 1> -> tensor<32x16xf16>
+  return
+}
+
+// -----
+
 func.func @scaled_matmul_c8_accumulate(%a: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, %b: !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 1>, %c: tensor<32x16xf32>) {
   // expected-error @below {{expected 'accumulate' to have the result's type 'tensor<32x16xbf16>', but got 'tensor<32x16xf32>'}}
   %y = te.scaled_matmul %a, %b accumulate %c : tensor<32x16xf32> fast_accumulation = true : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 1> -> tensor<32x16xbf16>

@@ -28,6 +28,10 @@ struct StepConstraint {
   bool holds() const { return rule.holds(sizes); }
 };
 
+/// True when `linear` has a bias that its recipe's product cannot add: that of
+/// an f16 layer.
+bool breaksBiasRule(LinearOp linear);
+
 /// Every constraint of `module`, in program order. A `te.linear` in a function
 /// that some `te.vjp` differentiates counts with the backward GEMMs that the
 /// arguments in `wrt` need.

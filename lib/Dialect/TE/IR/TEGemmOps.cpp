@@ -77,6 +77,9 @@ LogicalResult ScaledMatmulOp::verify() {
   // scaled_matmul-c8
   if (failed(verifyBias(*this, getBias(), b.getOuter(), {})))
     return failure();
+  if (getBias() && getOut().getType().getElementType().isF16())
+    return emitOpError() << "expected the result to have element type 'bf16' "
+                            "or 'f32' where there is a 'bias', but got 'f16'";
   return verifyAccumulate(*this, getAccumulate(), getOut().getType());
 }
 

@@ -32,3 +32,18 @@ func.func @backward(%dy: tensor<24x64xbf16> {te.name = "dy"}, %x: tensor<24x32xb
   %dw = te.linear_wgrad %dy, %x : tensor<24x64xbf16>, tensor<24x32xbf16> -> tensor<64x32xbf16>
   return %dw : tensor<64x32xbf16>
 }
+
+// -----
+
+// An f16 layer has no quantised product with a bias; other biases are fine.
+module attributes {te.recipe = #te.recipe<float8_current_scaling>} {
+  func.func @bias(%x: tensor<32x32xf16>, %w: tensor<32x32xf16> {te.name = "w"}, %b: tensor<32xf16>,
+                  %xb: tensor<32x32xbf16>, %wb: tensor<32x32xbf16>, %bb: tensor<32xbf16>) {
+    // expected-error @below {{expected layer 'w' to compute in bf16 or f32, but got f16; quantised products add a bias to no other result, and the recipe in force is 'float8_current_scaling'; compute in bf16, drop the bias, or set 'te.recipe = #te.recipe<high_precision>' on the layer}}
+    %y = te.linear %x, %w bias %b : tensor<32xf16> : tensor<32x32xf16>, tensor<32x32xf16> -> tensor<32x32xf16>
+    %z = te.linear %x, %w : tensor<32x32xf16>, tensor<32x32xf16> -> tensor<32x32xf16>
+    %p = te.linear %x, %w bias %b : tensor<32xf16> {te.recipe = #te.recipe<high_precision>} : tensor<32x32xf16>, tensor<32x32xf16> -> tensor<32x32xf16>
+    %q = te.linear %xb, %wb bias %bb : tensor<32xbf16> : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x32xbf16>
+    return
+  }
+}

@@ -46,6 +46,16 @@ func.func @f32_bias_is_rounded(%x: tensor<32x64xf32>, %w: tensor<64x64xf32>, %b:
   return %y : tensor<32x64xf32>
 }
 
+// They add it to no f16 result.
+// CHECK-LABEL: func.func @f16_with_bias_falls_back
+// CHECK-NOT: te.quantize
+// CHECK: te.matmul %{{.*}}, %{{.*}} bias
+func.func @f16_with_bias_falls_back(%x: tensor<32x64xf16>, %w: tensor<64x64xf16>, %b: tensor<64xf16>) -> tensor<32x64xf16>
+    attributes {te.recipe = #te.recipe<float8_block_scaling>} {
+  %y = te.linear %x, %w bias %b : tensor<64xf16> : tensor<32x64xf16>, tensor<64x64xf16> -> tensor<32x64xf16>
+  return %y : tensor<32x64xf16>
+}
+
 // CHECK-LABEL: func.func @high_precision_keeps_its_bias
 // CHECK: te.matmul %{{.*}}, %{{.*}} bias %{{.*}} : tensor<64xf32> contract = [1, 1]
 func.func @high_precision_keeps_its_bias(%x: tensor<32x64xf32>, %w: tensor<64x64xf32>, %b: tensor<64xf32>) -> tensor<32x64xf32> {
