@@ -10,10 +10,10 @@
 
 #include "TEDialect/Runtime/te_runtime_types.h"
 #include "TEDialect/TERT/KernelTable.h"
+#include "TEDialect/TERT/PointwiseOps.h"
 #include "TEDialect/TERT/RuntimeTypes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -115,14 +115,21 @@ struct LaunchEmitter::Call {
     return *this;
   }
 
-  /// As `out`, for a buffer the kernel always writes.
-  Call &outOrScratch(Value result, int64_t bytes) {
+  /// As `out`, for `count` f32 the kernel always writes.
+  Call &outOrScratch(Value result, int64_t count) {
     if (result)
       return out(result);
-    buffers.push_back(emitter.alloc(op->getLoc(), nextName(),
-                                    emitter.causeOf(op, op->getResult(0)),
-                                    bytes));
-    return *this;
+    auto type = RankedTensorType::get({count}, emitter.builder.getF32Type());
+    for (const tert::BufferLayout &layout : tert::getBufferLayouts(type)) {
+      buffers.push_back(emitter.alloc(op->getLoc(), nextName(),
+                                      emitter.causeOf(op, op->getResult(0)),
+                                      layout.bytes));
+      return *this;
+    }
+    op->emitError() << "the runtime has no buffer for " << count
+                    << " f32 beside the results";
+    isValid = false;
+    return none(1);
   }
 
   Call &none(unsigned n) {
@@ -418,20 +425,11 @@ LogicalResult LaunchEmitter::emitCast(Operation *op, bool &isKnown) {
                                    "has";
         return emitPointwise(op, TE_RT_CAST);
       })
-      .Case([&](arith::ExtFOp op) { return emitPointwise(op, TE_RT_CAST); })
-      .Case([&](arith::AddFOp op) { return emitPointwise(op, TE_RT_ADD); })
-      .Case([&](arith::SubFOp op) { return emitPointwise(op, TE_RT_SUB); })
-      .Case([&](arith::MulFOp op) { return emitPointwise(op, TE_RT_MUL); })
-      .Case([&](arith::DivFOp op) { return emitPointwise(op, TE_RT_DIV); })
-      .Case([&](arith::MaximumFOp op) { return emitPointwise(op, TE_RT_MAX); })
-      .Case([&](arith::MinimumFOp op) { return emitPointwise(op, TE_RT_MIN); })
-      .Case([&](arith::NegFOp op) { return emitPointwise(op, TE_RT_NEG); })
-      .Case([&](math::ExpOp op) { return emitPointwise(op, TE_RT_EXP); })
-      .Case([&](math::TanhOp op) { return emitPointwise(op, TE_RT_TANH); })
-      .Case([&](math::SqrtOp op) { return emitPointwise(op, TE_RT_SQRT); })
-      .Default([&](Operation *) {
-        isKnown = false;
-        return failure();
+      .Default([&](Operation *op) -> LogicalResult {
+        std::optional<int32_t> code =
+            tert::lookupPointwise(op->getName().getStringRef());
+        isKnown = code.has_value();
+        return isKnown ? emitPointwise(op, *code) : failure();
       });
 }
 
@@ -501,7 +499,7 @@ LogicalResult LaunchEmitter::emitLayer(Operation *op, bool &isKnown) {
             .in(op.getX())
             .in(op.getGamma())
             .out(op.getY())
-            .outOrScratch(op.getRsigma(), dim(op.getX(), 0) * sizeof(float))
+            .outOrScratch(op.getRsigma(), dim(op.getX(), 0))
             .out(op.getAmax())
             .emit();
       })
@@ -573,7 +571,7 @@ LogicalResult LaunchEmitter::emitLayer(Operation *op, bool &isKnown) {
             .in(op.getLogits())
             .in(op.getTargets())
             .out(op.getLoss())
-            .outOrScratch(op.getLse(), dim(op.getLogits(), 0) * sizeof(float))
+            .outOrScratch(op.getLse(), dim(op.getLogits(), 0))
             .emit();
       })
       .Case([&](CrossEntropyBackwardOp op) {

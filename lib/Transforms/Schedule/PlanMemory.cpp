@@ -13,6 +13,7 @@
 #include "TEDialect/Transforms/Schedule/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace mlir::te {
 #define GEN_PASS_DEF_PLANMEMORYPASS
@@ -38,6 +39,8 @@ public:
 
 private:
   LogicalResult plan(func::FuncOp function);
+  LogicalResult checkSum(func::FuncOp function,
+                         ArrayRef<tert::BufferLifetime> lifetimes);
   LogicalResult checkBudget(func::FuncOp function, const MemoryPlanner &planner,
                             ArrayRef<tert::BufferLifetime> lifetimes);
 };
@@ -59,6 +62,8 @@ LogicalResult PlanMemory::plan(func::FuncOp function) {
   SmallVector<tert::BufferLifetime> lifetimes =
       tert::collectLifetimes(function.getBody().front());
 
+  if (failed(checkSum(function, lifetimes)))
+    return failure();
   MemoryPlanner planner(tert::kArenaAlignment);
   DenseMap<Value, unsigned> numbers;
   for (tert::BufferLifetime &life : lifetimes)
@@ -89,6 +94,23 @@ LogicalResult PlanMemory::plan(func::FuncOp function) {
                     builder.getI64IntegerAttr(planner.arenaBytes()));
   function->setAttr(tert::kMaxLiveBytesAttr,
                     builder.getI64IntegerAttr(planner.maxLiveBytes()));
+  return success();
+}
+
+/// No sum of the planner may overflow, whatever it adds up.
+LogicalResult PlanMemory::checkSum(func::FuncOp function,
+                                   ArrayRef<tert::BufferLifetime> lifetimes) {
+  int64_t sum = 0;
+  for (const tert::BufferLifetime &life : lifetimes) {
+    tert::AllocOp alloc = life.alloc;
+    int64_t bytes = alloc.getBuffer().getType().getBytes();
+    if (llvm::AddOverflow(sum, bytes, sum) ||
+        llvm::AddOverflow(sum, int64_t(tert::kArenaAlignment), sum))
+      return alloc.emitError()
+             << "expected the temporaries of '" << function.getName()
+             << "' to take fewer than 2^63 bytes together, but '"
+             << alloc.getName() << "' of " << bytes << " bytes exceeds that";
+  }
   return success();
 }
 

@@ -5,6 +5,7 @@
 #include "TEDialect/Runtime/te_runtime_types.h"
 
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::tert;
@@ -22,20 +23,37 @@ std::optional<int32_t> tert::getRuntimeType(Type elementType) {
       });
 }
 
+/// Bytes of an array; nothing where they do not fit into 63 bits.
+static std::optional<int64_t> countBytes(ArrayRef<int64_t> shape,
+                                         Type elementType) {
+  int64_t bytes = elementType.getIntOrFloatBitWidth() / 8;
+  // No bytes, whatever the other sizes.
+  if (llvm::is_contained(shape, 0))
+    return 0;
+  for (int64_t size : shape)
+    if (llvm::MulOverflow(bytes, size, bytes))
+      return std::nullopt;
+  return bytes;
+}
+
 SmallVector<BufferLayout, 2> tert::getBufferLayouts(Type type) {
   if (auto scaled = dyn_cast<te::ScaledType>(type)) {
     Type f32 = Float32Type::get(type.getContext());
-    return {{"data",
-             {scaled.getOuter(), scaled.getContraction()},
-             scaled.getElementType(),
-             scaled.getDataBytes()},
+    SmallVector<int64_t> shape = {scaled.getOuter(), scaled.getContraction()};
+    // At most one scale per element, so a shape that fits has scales that do.
+    if (!countBytes(shape, f32))
+      return {};
+    return {{"data", shape, scaled.getElementType(), scaled.getDataBytes()},
             {"scale", scaled.getScaleShape(), f32, scaled.getScaleBytes()}};
   }
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor || !tensor.hasStaticShape() ||
       !getRuntimeType(tensor.getElementType()))
     return {};
+  std::optional<int64_t> bytes =
+      countBytes(tensor.getShape(), tensor.getElementType());
+  if (!bytes)
+    return {};
   return {{"value", SmallVector<int64_t>(tensor.getShape()),
-           tensor.getElementType(),
-           tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8}};
+           tensor.getElementType(), *bytes}};
 }

@@ -39,3 +39,22 @@ func.func @carried_type(%w: tensor<8xf32> {te.name = "w"}, %x: tensor<4xf32>) ->
   // expected-error @below {{expected result 'w' to have the type of the argument it is named after}}
   return %x : tensor<4xf32>
 }
+
+// -----
+
+// Byte counts that 63 bits do not hold.
+func.func @overflow(
+    // expected-error @below {{the runtime has no buffer for argument 'x' of type 'tensor<4294967296x1073741824xf32>'}}
+    %x: tensor<4294967296x1073741824xf32> {te.name = "x"},
+    // expected-error @below {{the runtime has no buffer for argument 'q'}}
+    %q: !te.scaled<4294967296x4294967296xf8E4M3FN, per_tensor, contract = 1> {te.name = "q"}) {
+  return
+}
+
+// -----
+
+func.func @scratch_overflow(%x: tensor<4611686018427387904x0xf32>, %g: tensor<0xf32>) {
+  // expected-error @below {{the runtime has no buffer for 4611686018427387904 f32 beside the results}}
+  %y = te.rms_norm %x, %g : tensor<4611686018427387904x0xf32>, tensor<0xf32>
+  return
+}
