@@ -2,11 +2,15 @@
 //
 // The gate of the compiler. Calls are inlined first, then every rule is checked
 // on every op, so that a frontend sees all it has to change in one run. What is
-// checked here is not checked again by later passes.
+// checked here is not checked again by later passes. A failure ends the
+// pipeline before te-check-constraints, so what that would say is said here.
 //
 //===----------------------------------------------------------------------===//
 
+#include "CheckConstraints.h"
+
 #include "TEDialect/IR/TE.h"
+#include "TEDialect/TERT/PointwiseOps.h"
 #include "TEDialect/Transforms/Import/Inline.h"
 #include "TEDialect/Transforms/Import/Passes.h"
 
@@ -14,7 +18,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/IRMapping.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace mlir::te {
 #define GEN_PASS_DEF_LEGALIZEINPUTPASS
@@ -98,6 +102,18 @@ private:
   unsigned numInlined = 0;
 };
 
+/// More than any device has, and small enough that no sum of sizes overflows.
+constexpr uint64_t kMaxBytes = uint64_t(1) << 40;
+
+/// Bytes of `shape`, or the largest number. A size of 0 counts as 1: buffers
+/// beside the tensor may have its other sizes only.
+uint64_t saturatingBytes(ArrayRef<int64_t> shape, Type element) {
+  uint64_t bytes = element.getIntOrFloatBitWidth() / 8;
+  for (int64_t size : shape)
+    bytes = llvm::SaturatingMultiply(bytes, std::max<uint64_t>(size, 1));
+  return bytes;
+}
+
 /// Checks every rule on everything in a module; `failed()` once one is broken.
 class InputChecker {
 public:
@@ -110,6 +126,26 @@ public:
             << "expected only functions in the module, but got '"
             << op.getName() << "'";
     }
+  }
+
+  /// A compiled module is one step.
+  void checkOneEntry(ModuleOp module) {
+    SmallVector<func::FuncOp> entries;
+    for (auto function : module.getOps<func::FuncOp>())
+      if (function.isPublic())
+        entries.push_back(function);
+    if (entries.size() < 2)
+      return;
+    InFlightDiagnostic diagnostic = report(entries[1].getLoc());
+    diagnostic << "expected one public function, the step, but got ";
+    llvm::interleaveComma(entries, diagnostic, [&](func::FuncOp function) {
+      diagnostic << "'@" << function.getName() << "'";
+    });
+    diagnostic << "; make the others private ('func.func private'), or compile "
+                  "them as modules of their own; a function that only exists "
+                  "to be differentiated is private and named by 'vjp='";
+    diagnostic.attachNote(entries[0].getLoc())
+        << "'@" << entries[0].getName() << "' is here";
   }
 
   bool foundViolation() const { return violated; }
@@ -140,30 +176,44 @@ private:
   }
 
   void checkOp(Operation *op) {
-    if (isa<func::ReturnOp, tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op))
+    // A call that is left could not be inlined, which was said.
+    if (isa<func::ReturnOp, func::CallOp, tensor::CollapseShapeOp,
+            tensor::ExpandShapeOp>(op))
       return;
     if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
       auto elements = dyn_cast<DenseElementsAttr>(constant.getValue());
       if (isa<TensorType>(constant.getType()) &&
-          (!elements || !elements.isSplat()))
-        report(op->getLoc()) << "expected a constant tensor to hold one value "
+          (!elements || !elements.isSplat() ||
+           !isa<FloatType>(elements.getElementType())))
+        report(op->getLoc()) << "expected a constant tensor to hold one float "
                                 "in every element; pass others as arguments";
       return;
     }
     Dialect *dialect = op->getDialect();
     if (isa_and_present<TEDialect>(dialect))
       return;
-    if (isa_and_present<arith::ArithDialect, math::MathDialect>(dialect) &&
-        OpTrait::hasElementwiseMappableTraits(op))
+    if (tert::lookupPointwise(op->getName().getStringRef()))
       return;
+    if (isa_and_present<arith::ArithDialect, math::MathDialect>(dialect)) {
+      InFlightDiagnostic diagnostic = report(op->getLoc());
+      diagnostic << "the runtime has no kernel for '" << op->getName()
+                 << "'; of arith and math it has ";
+      llvm::interleaveComma(
+          tert::getPointwiseOps(), diagnostic,
+          [&](const tert::PointwiseOp &known) { diagnostic << known.name; });
+      return;
+    }
     report(op->getLoc()) << "expected a te op, elementwise arith or math, a "
                             "tensor reshape or a constant, but got '"
                          << op->getName() << "'";
   }
 
   void checkType(Location loc, Type type, const std::string &what) {
-    if (isa<ScaledType>(type))
+    if (auto scaled = dyn_cast<ScaledType>(type)) {
+      checkBytes(loc, type, {scaled.getRows(), scaled.getCols()},
+                 scaled.getElementType(), what);
       return;
+    }
     auto tensor = dyn_cast<RankedTensorType>(type);
     if (!tensor || !tensor.hasStaticShape()) {
       report(loc) << "expected " << what
@@ -176,6 +226,20 @@ private:
       report(loc) << "expected " << what
                   << " to have elements of bf16, f16, f32 or i32, but got "
                   << type;
+    else
+      checkBytes(loc, type, tensor.getShape(), element, what);
+  }
+
+  void checkBytes(Location loc, Type type, ArrayRef<int64_t> shape,
+                  Type element, const std::string &what) {
+    if (saturatingBytes(shape, element) < kMaxBytes)
+      return;
+    InFlightDiagnostic diagnostic = report(loc);
+    diagnostic << "expected " << what << " to take fewer than " << kMaxBytes
+               << " bytes (2^40), but got " << type << ", which takes ";
+    for (int64_t size : shape)
+      diagnostic << size << " x ";
+    diagnostic << element.getIntOrFloatBitWidth() / 8;
   }
 
   /// Names are given once per side; one on both sides is a state.
@@ -228,12 +292,14 @@ public:
     CallInliner inliner(getOperation());
     LogicalResult inlining = inliner.run();
     numInlined += inliner.getNumInlined();
-    if (failed(inlining))
-      return signalPassFailure();
     InputChecker checker;
     checker.check(getOperation());
-    if (checker.foundViolation())
-      signalPassFailure();
+    if (oneEntry)
+      checker.checkOneEntry(getOperation());
+    if (succeeded(inlining) && !checker.foundViolation())
+      return;
+    reportConstraintViolations(getOperation(), /*asWarnings=*/false);
+    signalPassFailure();
   }
 };
 

@@ -43,7 +43,8 @@ void populateImport(OpPassManager &manager,
   if (!options.vjp.empty())
     manager.addPass(createWrapVjpPass({options.vjp}));
   // Calls inlined: every later pass sees one straight line per function.
-  manager.addPass(createLegalizeInputPass());
+  // Modules of several functions can be looked at, but not compiled.
+  manager.addPass(createLegalizeInputPass({options.compileTo == "lower"}));
   // Reported before it is enforced, so that the report shows all of it.
   if (reports(options, "constraints"))
     manager.addPass(createReportConstraintsPass({options.reportFormat}));
@@ -135,6 +136,15 @@ te::populateTETrainingPipeline(OpPassManager &manager,
       failed(checkOption("report-format", options.reportFormat,
                          {"text", "json"}, emitError)))
     return failure();
+  if (options.memoryBudget < 0)
+    return emitError() << "expected 'memory-budget' not to be negative, but "
+                          "got "
+                       << options.memoryBudget.getValue();
+  for (const auto *option :
+       {&options.recipe, &options.backwardOverride, &options.vjp})
+    if (option->hasValue() && option->empty())
+      return emitError() << "expected '" << option->getArgStr()
+                         << "' not to be empty";
   for (StringRef report : options.report)
     if (failed(checkOption("report", report,
                            {"constraints", "precision", "memory"}, emitError)))

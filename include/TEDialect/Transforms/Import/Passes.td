@@ -67,10 +67,12 @@ def LegalizeInputPass : Pass<"te-legalize-input", "ModuleOp"> {
   let description = [{
     Inlines every `func.call`; an inlined `te.linear` keeps the recipe that was
     in force in its own function. Then reports, all at once, whatever the
-    compiler has no meaning for: ops that are not te, elementwise arith or math
-    on tensors, static reshapes or splat constants; dynamic shapes; names given
-    twice; a result that names an argument of another type, whose next state it
-    would be. Later passes rely on what this one checked.
+    compiler has no meaning for: ops that are not te, static reshapes, splat
+    constants, or one of the elementwise arith and math ops the runtime has;
+    dynamic shapes; tensors of 2^40 bytes or more; names given twice; a result
+    that names an argument of another type, whose next state it would be. Later
+    passes rely on what this one checked. Where it fails, it also reports what
+    `te-check-constraints` would, since the pipeline ends here.
 
     Example: with `@twice` inlined,
 
@@ -81,6 +83,10 @@ def LegalizeInputPass : Pass<"te-legalize-input", "ModuleOp"> {
     }
     ```
   }];
+  let options = [
+    Option<"oneEntry", "one-entry", "bool", "false",
+           "Also demand a single public function, as compiled modules have">
+  ];
   let dependentDialects = ["::mlir::te::TEDialect",
                            "::mlir::func::FuncDialect"];
   let statistics = [

@@ -31,8 +31,14 @@ func.func @dynamic(%a: tensor<?xf32>) {
 func.func @ops(%a: tensor<4xf32>, %b: tensor<4x4xf32>) {
   // expected-error @below {{expected a te op, elementwise arith or math, a tensor reshape or a constant, but got 'tensor.empty'}}
   %e = tensor.empty() : tensor<4xf32>
-  // expected-error @below {{expected a constant tensor to hold one value in every element; pass others as arguments}}
+  // expected-error @below {{expected a constant tensor to hold one float in every element; pass others as arguments}}
   %c = arith.constant dense<[0.0, 1.0, 2.0, 3.0]> : tensor<4xf32>
+  // expected-error @below {{expected a constant tensor to hold one float in every element; pass others as arguments}}
+  %i = arith.constant dense<1> : tensor<4xi32>
+  // expected-error @below {{the runtime has no kernel for 'math.log'; of arith and math it has arith.addf, arith.subf, arith.mulf, arith.divf, arith.maximumf, arith.minimumf, arith.negf, arith.extf, arith.truncf, math.exp, math.tanh, math.sqrt}}
+  %l = math.log %a : tensor<4xf32>
+  // expected-error @below {{the runtime has no kernel for 'arith.addi'}}
+  %j = arith.addi %i, %i : tensor<4xi32>
   // expected-error @below {{expected a result of 'arith.constant' to be a tensor of static shape, but got 'f32'}}
   %s = arith.constant 1.0 : f32
   // expected-error @below {{expected a result of 'arith.extf' to have elements of bf16, f16, f32 or i32, but got 'tensor<4xf64>'}}
@@ -45,7 +51,7 @@ func.func private @external(tensor<4xf32>) -> tensor<4xf32>
 
 // -----
 
-// Calls that cannot be inlined.
+// Calls that cannot be inlined do not hide the rest.
 
 func.func @loops(%a: tensor<4xf32>) -> tensor<4xf32> {
   %y = call @again(%a) : (tensor<4xf32>) -> tensor<4xf32>
@@ -56,9 +62,43 @@ func.func @again(%a: tensor<4xf32>) -> tensor<4xf32> {
   %y = call @loops(%a) : (tensor<4xf32>) -> tensor<4xf32>
   return %y : tensor<4xf32>
 }
+// expected-error @below {{expected '@external' to have a body of one block, but it has 0}}
 func.func private @external(tensor<4xf32>) -> tensor<4xf32>
 func.func @calls_nothing(%a: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{the runtime has no kernel for 'math.log'}}
+  %l = math.log %a : tensor<4xf32>
   // expected-error @below {{expected '@external' to have a body of one block, to inline it}}
   %y = call @external(%a) : (tensor<4xf32>) -> tensor<4xf32>
   return %y : tensor<4xf32>
+}
+
+// -----
+
+// Sizes whose byte counts would overflow, or belong to no device. A size of 0
+// does not excuse the others: buffers of the rows alone may be needed.
+
+// expected-error @below {{expected argument 0 to take fewer than 1099511627776 bytes (2^40), but got 'tensor<4294967296x1073741824xf32>', which takes 4294967296 x 1073741824 x 4}}
+func.func @wraps_to_zero(%a: tensor<4294967296x1073741824xf32>) {
+  return
+}
+// expected-error @below {{expected argument 0 to take fewer than 1099511627776 bytes (2^40), but got 'tensor<9223372036854775807xf32>', which takes 9223372036854775807 x 4}}
+func.func @most_elements(%a: tensor<9223372036854775807xf32>) {
+  return
+}
+// expected-error @below {{which takes 4611686018427387904 x 0 x 4}}
+func.func @no_columns(%a: tensor<4611686018427387904x0xf32>) {
+  return
+}
+// expected-error @below {{which takes 549755813888 x 2 x 1}}
+func.func @casts(%a: !te.scaled<549755813888x2xf8E4M3FN, per_tensor, contract = 1>) {
+  return
+}
+// expected-error @below {{which takes 549755813888 x 2}}
+func.func @limit(%a: tensor<549755813888xbf16>, %b: tensor<549755813887xbf16>) {
+  return
+}
+func.func @results(%x: tensor<4194304x1xbf16>, %w: tensor<4194304x1xbf16>) {
+  // expected-error @below {{expected a result of 'te.linear' to take fewer than 1099511627776 bytes (2^40), but got 'tensor<4194304x4194304xbf16>', which takes 4194304 x 4194304 x 2}}
+  %y = te.linear %x, %w : tensor<4194304x1xbf16>, tensor<4194304x1xbf16> -> tensor<4194304x4194304xbf16>
+  return
 }

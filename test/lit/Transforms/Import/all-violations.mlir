@@ -1,0 +1,23 @@
+// One run reports what cannot be imported and what cannot be quantised, each at
+// the user's line and without the op printed behind it.
+// RUN: not te-opt %s --te-training-pipeline 2>&1 | FileCheck %s --implicit-check-not=note:
+// RUN: not te-run %s --entry=f 2>&1 | FileCheck %s --implicit-check-not=note:
+// RUN: not te-opt %s --te-training-pipeline --mlir-print-op-on-diagnostic=true 2>&1 | FileCheck %s --check-prefix=OP
+
+// CHECK-DAG: all-violations.mlir:[[#@LINE+8]]:{{[0-9]+}}: error: expected the rows of 'x' in layer 'w' to be a multiple of 8, but got 100
+// CHECK-DAG: all-violations.mlir:[[#@LINE+9]]:{{[0-9]+}}: error: expected layer 'v' to compute in bf16 or f32, but got f16
+// CHECK-DAG: all-violations.mlir:[[#@LINE+9]]:{{[0-9]+}}: error: expected a te op, elementwise arith or math, a tensor reshape or a constant, but got 'tensor.cast'
+// CHECK-DAG: all-violations.mlir:[[#@LINE+10]]:{{[0-9]+}}: error: the runtime has no kernel for 'math.log'
+// OP: note: see current operation
+module attributes {te.recipe = #te.recipe<float8_block_scaling>} {
+  func.func @f(%x: tensor<100x64xbf16> {te.name = "x"}, %w: tensor<64x64xbf16> {te.name = "w"},
+               %h: tensor<64x64xf16> {te.name = "h"}, %v: tensor<64x64xf16> {te.name = "v"}, %b: tensor<64xf16>) -> tensor<100x64xbf16> {
+    %y = te.linear %x, %w : tensor<100x64xbf16>, tensor<64x64xbf16> -> tensor<100x64xbf16>
+    // Its f16 bias has no kernel.
+    %u = te.linear %h, %v bias %b : tensor<64xf16> : tensor<64x64xf16>, tensor<64x64xf16> -> tensor<64x64xf16>
+    %d = tensor.cast %y : tensor<100x64xbf16> to tensor<?x64xbf16>
+    // Only the ops of the runtime's table are accepted.
+    %z = math.log %y : tensor<100x64xbf16>
+    return %z : tensor<100x64xbf16>
+  }
+}
