@@ -2,9 +2,29 @@
 
 #include "Inputs.h"
 
+#include <map>
 #include <utility>
 
 namespace te::run {
+
+bool checkNames(const std::vector<StepArgument> &arguments,
+                std::string &error) {
+  // By role, as an argument and its next state share their name.
+  std::map<std::pair<bool, std::string>, std::string> owners;
+  for (const StepArgument &argument : arguments)
+    for (const char *suffix : {"", ".steps"}) {
+      const std::string &name = argument.spec.name;
+      const auto [at, isNew] =
+          owners.insert({{argument.isResult, name + suffix}, name});
+      if (isNew)
+        continue;
+      error = "expected arrays to have one meaning, but '" + name + suffix +
+              "' can be of " + (argument.isResult ? "result" : "argument") +
+              " '" + at->second + "' and of '" + name + "'; rename one of them";
+      return false;
+    }
+  return true;
+}
 
 std::vector<StepInput> matchInputs(const std::vector<StepArgument> &arguments,
                                    support::NpzArchive archive,

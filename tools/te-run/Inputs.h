@@ -20,6 +20,11 @@ struct InputPolicy {
   bool onesForCotangents = false;
 };
 
+/// Whether every name of an archive means one thing: an argument, and so a
+/// result, may be called `<name>` or `<name>.steps` there. Else `error` names
+/// the two.
+bool checkNames(const std::vector<StepArgument> &arguments, std::string &error);
+
 /// Takes out of `archive` one value for every argument that is not a result:
 /// the array of its name, or `<name>.steps` with one value a step. Everything
 /// that is wrong is appended to `errors`, arrays that belong to no argument to

@@ -125,7 +125,11 @@ bool te::run::parsePipeline(const Options &options, te_rt_context &context,
     pipeline.target = "reference";
   llvm::raw_string_ostream stream(error);
   if (failed(pipeline.parseFromString(options.pipeline, stream))) {
-    error = "'--pipeline': " + llvm::StringRef(error).trim().str();
+    // LLVM has printed what is wrong with a value, and gives no text.
+    const llvm::StringRef text = llvm::StringRef(error).trim();
+    error =
+        "'--pipeline': " +
+        (text.empty() ? "cannot read '" + options.pipeline + "'" : text.str());
     return false;
   }
   if (pipeline.compileTo != "lower") {

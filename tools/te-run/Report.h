@@ -3,6 +3,7 @@
 #ifndef TE_TOOLS_TE_RUN_REPORT_H
 #define TE_TOOLS_TE_RUN_REPORT_H
 
+#include "OutputFile.h"
 #include "Runner.h"
 
 #include <chrono>
@@ -26,12 +27,11 @@ private:
 /// One line on the standard error.
 void printSummary(const RunSummary &summary, int64_t steps);
 
-// Files appear complete or not at all: they are written beside their place and
-// renamed. On failure these return false and say why in `error`.
+// On failure these return false and say why in `error`.
 
-bool writeSummary(const std::string &path, const RunSummary &summary,
-                  int64_t steps, std::string &error);
-bool writeOutputs(const std::string &path, const support::NpzArchive &outputs,
+bool writeSummary(OutputFile &file, const RunSummary &summary, int64_t steps,
+                  std::string &error);
+bool writeOutputs(OutputFile &file, const support::NpzArchive &outputs,
                   std::string &error);
 
 } // namespace te::run

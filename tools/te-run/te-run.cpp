@@ -65,6 +65,19 @@ bool readInputs(const Options &options,
   return errors.empty();
 }
 
+/// Opens the files the user asked for.
+bool openOutputs(const Options &options, OutputFile &outputs,
+                 OutputFile &summary, std::string &error) {
+  if ((!options.outputs.empty() && !outputs.open(options.outputs, error)) ||
+      (!options.summary.empty() && !summary.open(options.summary, error)))
+    return false;
+  if (!outputs.replacesSame(summary))
+    return true;
+  error = "expected '--outputs' and '--summary' to be two files, but got '" +
+          options.outputs + "' and '" + options.summary + "'";
+  return false;
+}
+
 ExitCode run(const Options &options) {
   te_rt_context *rawContext = nullptr;
   if (te_rt_status status =
@@ -105,6 +118,13 @@ ExitCode run(const Options &options) {
   const mlir::te::CompiledStep &step = **compiled;
   const std::vector<StepArgument> arguments = argumentsOf(step, weights);
 
+  if (!checkNames(arguments, error))
+    return fail(error);
+  // Before the first step: a result that cannot be kept is not worth the time.
+  OutputFile outputsFile, summaryFile;
+  if (!openOutputs(options, outputsFile, summaryFile, error))
+    return fail(error);
+
   std::vector<StepInput> inputs;
   if (!readInputs(options, arguments, inputs))
     return kDiagnostics;
@@ -122,10 +142,12 @@ ExitCode run(const Options &options) {
                 outputs, summary, failure))
     return fail(failure);
 
-  if ((!options.outputs.empty() &&
-       !writeOutputs(options.outputs, outputs, error)) ||
-      (!options.summary.empty() &&
-       !writeSummary(options.summary, summary, options.steps, error)))
+  // Both are complete before either takes its place.
+  if ((outputsFile.isOpen() && !writeOutputs(outputsFile, outputs, error)) ||
+      (summaryFile.isOpen() &&
+       !writeSummary(summaryFile, summary, options.steps, error)) ||
+      (outputsFile.isOpen() && !outputsFile.commit(error)) ||
+      (summaryFile.isOpen() && !summaryFile.commit(error)))
     return fail(error);
   if (!options.quiet)
     printSummary(summary, options.steps);
