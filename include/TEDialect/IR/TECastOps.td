@@ -4,6 +4,7 @@
 #define TEDIALECT_IR_TECASTOPS_TD
 
 include "TEDialect/IR/TEConstraints.td"
+include "mlir/IR/OpAsmInterface.td"
 
 def TE_AmaxOp : TE_PureOp<"amax"> {
   let summary = "compute the largest magnitude of a tensor";
@@ -70,13 +71,64 @@ def TE_ComputeScaleOp : TE_PureOp<"compute_scale"> {
   let hasVerifier = 1;
 }
 
-def TE_QuantizeOp : TE_PureOp<"quantize"> {
+def TE_DelayedScalingUpdateOp
+    : TE_PureOp<"delayed_scaling_update", [AllTypesMatch<["amax", "scale", "new_scale"]>,
+                                           AllTypesMatch<["history", "new_history"]>]> {
+  let summary = "derive the next scale from a history of amaxes";
+  let description = [{
+    The step of delayed scaling: a cast uses the scale that former steps left,
+    and measures the amax for later ones. The state is a value, so a step takes
+    `history` and `scale` as arguments and returns their next values under the
+    same names. Every element of `amax` is a slot with its own history, a
+    column of `history`.
+
+    Row 0 of a history is the place of an amax that is not counted yet. With
+    `last = amax`, or `history[0]` where `amax` is 0: where `last` is 0, nothing
+    changes. Else the window `history[1], ..., last` becomes the new history,
+    but for row 0, which is 0. The amax to scale for is the window's largest
+    (NaN dropped), or `last` with `algorithm = most_recent`; where it is finite
+    and not 0, `scale = max_finite(element_type) * 2^-margin / amax` in f32, at
+    most the largest finite f32. An infinite amax so keeps the scale until it
+    leaves the window.
+
+    Constraints:
+    1. (delayed_scaling_update-c1) `history` is f32 of one row or more, each of the shape of `amax`.
+    2. (delayed_scaling_update-c2) `element_type` is `f8E4M3FN` or `f8E5M2`.
+    3. (delayed_scaling_update-c3) `margin` is from -100 to 100.
+
+    Example:
+
+    ```mlir
+    %next_history, %next_scale = te.delayed_scaling_update %amax, %history, %scale for f8E4M3FN
+      : tensor<f32>, tensor<1024xf32>
+    ```
+  }];
+  let arguments = (ins
+    Arg<TE_F32Tensor, "what this step's casts measured">:$amax,
+    Arg<TE_F32Tensor, "[length] and the shape of amax">:$history,
+    Arg<TE_F32Tensor, "what this step's casts used">:$scale,
+    TypeAttr:$element_type,
+    DefaultValuedAttr<TE_AmaxAlgorithmAttr, "::mlir::te::AmaxAlgorithm::Max">:$algorithm,
+    DefaultValuedAttr<I32Attr, "0">:$margin);
+  let results = (outs Res<TE_F32Tensor, "the next step's">:$new_history,
+                      Res<TE_F32Tensor, "the next step's">:$new_scale);
+  let assemblyFormat = [{
+    $amax `,` $history `,` $scale `for` $element_type attr-dict `:` type($amax)
+    `,` type($history)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_QuantizeOp
+    : TE_PureOp<"quantize", [AttrSizedResultSegments,
+        DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "quantise a matrix for one or both contraction axes";
   let description = [{
     `q = saturate(round(x * scale))`, round to nearest even. A `per_tensor`
     result takes its scale as an operand; block results compute one scale per
     block from the block's own amax. Two results are the two usages of one
-    tensor, made in one pass.
+    tensor, made in one pass. `amax` is `max |x|` as te.amax gives it, measured
+    in the same pass, for te.delayed_scaling_update.
 
     Constraints:
     1. (quantize-c1) one or two results.
@@ -84,6 +136,7 @@ def TE_QuantizeOp : TE_PureOp<"quantize"> {
     3. (quantize-c3) two results differ in nothing but `contract`.
     4. (quantize-c4) `scale` is given exactly when the scheme is `per_tensor`.
     5. (quantize-c5) `amax_epsilon` is finite, not negative, and only given for block schemes.
+    6. (quantize-c6) `amax` is only given for `per_tensor`.
 
     Example:
 
@@ -92,15 +145,28 @@ def TE_QuantizeOp : TE_PureOp<"quantize"> {
       -> !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1>,
          !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 0>
     ```
+
+    ```mlir
+    %q, %amax = te.quantize %x scale %scale : tensor<256x512xbf16>
+      -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1> amax tensor<f32>
+    ```
   }];
   let arguments = (ins Arg<TE_HPMatrix, "matrix to quantise">:$x,
                        Arg<Optional<TE_F32Scalar>, "per-tensor scale">:$scale,
                        DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon);
-  let results = (outs Res<Variadic<TE_ScaledType>, "the usages">:$usages);
+  let results = (outs Res<Variadic<TE_ScaledType>, "the usages">:$usages,
+                      Res<Optional<TE_F32Scalar>, "max |x|">:$amax);
   let assemblyFormat = [{
     $x (`scale` $scale^)? attr-dict `:` type($x)
-    `->` type($usages)
+    `->` type($usages) (`amax` type($amax)^)?
   }];
+  // Without an amax.
+  let builders = [OpBuilder<(ins "::mlir::TypeRange":$usages,
+                                 "::mlir::Value":$x, "::mlir::Value":$scale,
+                                 "::mlir::FloatAttr":$amax_epsilon), [{
+    build($_builder, $_state, usages, /*amax=*/::mlir::Type(), x, scale,
+          amax_epsilon);
+  }]>];
   let hasVerifier = 1;
 }
 

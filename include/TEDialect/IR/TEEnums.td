@@ -38,6 +38,19 @@ def TE_ActivationKindAttr
   let assemblyFormat = "`<` $value `>`";
 }
 
+// Values equal te_rt_amax_algorithm.
+def TE_AmaxAlgorithm
+    : TE_I32Enum<"AmaxAlgorithm", "what a history of amaxes counts for", [
+  // Its largest amax.
+  I32EnumAttrCase<"Max", 0, "max">,
+  // Its newest amax.
+  I32EnumAttrCase<"MostRecent", 1, "most_recent">
+]>;
+def TE_AmaxAlgorithmAttr
+    : EnumAttr<TE_Dialect, TE_AmaxAlgorithm, "amax_algorithm"> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
 def TE_RecipeKind : TE_I32Enum<"RecipeKind", "quantisation recipe", [
   // No quantisation.
   I32EnumAttrCase<"HighPrecision", 0, "high_precision">,

@@ -34,8 +34,8 @@ struct KernelInfo {
   llvm::ArrayRef<KernelBuffer> buffers;
 
   /// True when buffer `output` may be the memory of buffer `input`: the kernel
-  /// reads each element of `input` before it writes that element of `output`,
-  /// and nowhere else. Only for buffers of equal size.
+  /// reads each element of `input` for the last time before it writes that
+  /// element of `output`. Only for buffers of equal size.
   bool mayShare(unsigned input, unsigned output) const;
 
   /// Index of the buffer called `name`, if there is one.

@@ -20,11 +20,13 @@ namespace mlir::te {
 using namespace mlir;
 using namespace mlir::te;
 
-/// True for the column cast of a weight whose columns follow from its rows.
+/// True for the column cast of a weight whose columns follow from its rows. A
+/// cast that also measures is needed anyway.
 static bool isDerivable(QuantizeOp cast) {
   auto type = mlir::cast<ScaledType>(cast.getUsages()[0].getType());
-  return cast.getUsages().size() == 1 && type.getContract() == 0 &&
-         type.isTransposeExact() && isWeight(cast.getX());
+  return cast.getUsages().size() == 1 && !cast.getAmax() &&
+         type.getContract() == 0 && type.isTransposeExact() &&
+         isWeight(cast.getX());
 }
 
 /// The row usage of what `column` casts, made where `column` is made or

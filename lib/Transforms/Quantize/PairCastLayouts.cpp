@@ -30,10 +30,14 @@ static ScaledType usageFor(ScaledType type, unsigned contract) {
 /// Replaces `casts` (equal but for `contract`, in program order) by one op.
 static void merge(ArrayRef<QuantizeOp> casts) {
   std::array<SmallVector<Value>, 2> readers;
-  for (QuantizeOp cast : casts)
+  SmallVector<Value> amaxes;
+  for (QuantizeOp cast : casts) {
+    if (cast.getAmax())
+      amaxes.push_back(cast.getAmax());
     for (Value usage : cast.getUsages())
       readers[mlir::cast<ScaledType>(usage.getType()).getContract()].push_back(
           usage);
+  }
 
   QuantizeOp first = casts.front();
   auto type = cast<ScaledType>(first.getUsages()[0].getType());
@@ -44,12 +48,16 @@ static void merge(ArrayRef<QuantizeOp> casts) {
       types.push_back(usageFor(type, contract));
 
   OpBuilder builder(first);
-  auto paired =
-      QuantizeOp::create(builder, first.getLoc(), types, first.getX(),
-                         first.getScale(), first.getAmaxEpsilonAttr());
+  auto paired = QuantizeOp::create(
+      builder, first.getLoc(), types,
+      amaxes.empty() ? Type() : amaxes.front().getType(), first.getX(),
+      first.getScale(), first.getAmaxEpsilonAttr());
   for (Value usage : paired.getUsages())
     for (Value old : readers[cast<ScaledType>(usage.getType()).getContract()])
       old.replaceAllUsesWith(usage);
+  // Casts of one tensor measure the same.
+  for (Value amax : amaxes)
+    amax.replaceAllUsesWith(paired.getAmax());
   for (QuantizeOp cast : casts)
     cast.erase();
 }

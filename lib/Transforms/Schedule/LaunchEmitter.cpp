@@ -340,6 +340,20 @@ LogicalResult LaunchEmitter::emitCast(Operation *op, bool &isKnown) {
             .out(op.getScale())
             .emit();
       })
+      .Case([&](DelayedScalingUpdateOp op) {
+        return Call(*this, op, "delayed_scaling_update")
+            .i64("slots", count(op.getAmax()))
+            .i64("history_length", dim(op.getHistory(), 0))
+            .i32("algorithm", static_cast<int32_t>(op.getAlgorithm()))
+            .f32("fp8_max", APFloat(maxFinite(op.getElementType())))
+            .i32("margin", static_cast<int32_t>(op.getMargin()))
+            .in(op.getAmax())
+            .in(op.getHistory())
+            .in(op.getScale())
+            .out(op.getNewHistory())
+            .out(op.getNewScale())
+            .emit();
+      })
       .Case([&](QuantizeOp op) {
         auto type = cast<ScaledType>(op.getUsages()[0].getType());
         bool isPerTensor = type.getScheme() == Scheme::PerTensor;
@@ -359,7 +373,7 @@ LogicalResult LaunchEmitter::emitCast(Operation *op, bool &isKnown) {
         call.out(findUsage(op.getUsages(), 1), 2)
             .out(findUsage(op.getUsages(), 0), 2);
         if (isPerTensor)
-          call.none(1);
+          call.out(op.getAmax());
         return call.emit();
       })
       .Case([&](DequantizeOp op) {

@@ -48,6 +48,26 @@ func.func @quantize(%x: tensor<256x512xbf16>) {
   return
 }
 
+// CHECK-LABEL: @quantize_and_measure
+func.func @quantize_and_measure(%x: tensor<256x512xbf16>, %scale: tensor<f32>) {
+  // CHECK: te.quantize %{{.*}} scale %{{.*}} : tensor<256x512xbf16> -> !te.scaled<{{.*}}> amax tensor<f32>
+  %q, %amax = te.quantize %x scale %scale : tensor<256x512xbf16>
+    -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1> amax tensor<f32>
+  return
+}
+
+// CHECK-LABEL: @delayed_scaling_update
+func.func @delayed_scaling_update(%amax: tensor<f32>, %history: tensor<1024xf32>, %scale: tensor<f32>,
+                                  %amaxes: tensor<3xf32>, %histories: tensor<16x3xf32>, %scales: tensor<3xf32>) {
+  // CHECK: te.delayed_scaling_update %{{.*}}, %{{.*}}, %{{.*}} for f8E4M3FN : tensor<f32>, tensor<1024xf32>
+  %next_history, %next_scale = te.delayed_scaling_update %amax, %history, %scale for f8E4M3FN
+    : tensor<f32>, tensor<1024xf32>
+  // CHECK: for f8E5M2 {algorithm = #te.amax_algorithm<most_recent>, margin = 2 : i32} : tensor<3xf32>, tensor<16x3xf32>
+  %h, %s = te.delayed_scaling_update %amaxes, %histories, %scales for f8E5M2
+    {algorithm = #te.amax_algorithm<most_recent>, margin = 2 : i32} : tensor<3xf32>, tensor<16x3xf32>
+  return
+}
+
 // CHECK-LABEL: @dequantize
 func.func @dequantize(%q: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>) {
   // CHECK: te.dequantize

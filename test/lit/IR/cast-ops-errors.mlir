@@ -148,6 +148,54 @@ func.func @quantize_c5(%x: tensor<32x32xbf16>, %s: tensor<f32>) {
 
 // -----
 
+func.func @quantize_c6(%x: tensor<32x32xbf16>) {
+  // expected-error @below {{expected 'amax' only for 'per_tensor' results, but got one with 'block_1x128'}}
+  %a, %amax = te.quantize %x : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, block_1x128, contract = 1> amax tensor<f32>
+  return
+}
+
+// -----
+
+func.func @delayed_scaling_update_c1(%a: tensor<3xf32>, %h: tensor<8x2xf32>, %s: tensor<3xf32>) {
+  // expected-error @below {{expected 'history' to have one row or more, each of the shape of 'amax', but got 'tensor<8x2xf32>' and 'tensor<3xf32>'}}
+  %h1, %s1 = te.delayed_scaling_update %a, %h, %s for f8E4M3FN : tensor<3xf32>, tensor<8x2xf32>
+  return
+}
+
+// -----
+
+func.func @delayed_scaling_update_c1_scalar(%a: tensor<f32>, %h: tensor<f32>, %s: tensor<f32>) {
+  // expected-error @below {{expected 'history' to have one row or more}}
+  %h1, %s1 = te.delayed_scaling_update %a, %h, %s for f8E4M3FN : tensor<f32>, tensor<f32>
+  return
+}
+
+// -----
+
+func.func @delayed_scaling_update_c1_empty(%a: tensor<f32>, %h: tensor<0xf32>, %s: tensor<f32>) {
+  // expected-error @below {{expected 'history' to have one row or more}}
+  %h1, %s1 = te.delayed_scaling_update %a, %h, %s for f8E4M3FN : tensor<f32>, tensor<0xf32>
+  return
+}
+
+// -----
+
+func.func @delayed_scaling_update_c2(%a: tensor<f32>, %h: tensor<8xf32>, %s: tensor<f32>) {
+  // expected-error @below {{expected 'element_type' to be 'f8E4M3FN' or 'f8E5M2', but got 'bf16'}}
+  %h1, %s1 = te.delayed_scaling_update %a, %h, %s for bf16 : tensor<f32>, tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @delayed_scaling_update_c3(%a: tensor<f32>, %h: tensor<8xf32>, %s: tensor<f32>) {
+  // expected-error @below {{expected 'margin' to be from -100 to 100, but got -101}}
+  %h1, %s1 = te.delayed_scaling_update %a, %h, %s for f8E4M3FN {margin = -101 : i32} : tensor<f32>, tensor<8xf32>
+  return
+}
+
+// -----
+
 func.func @dequantize_c1(%q: !te.scaled<32x16xf8E4M3FN, per_tensor, contract = 0>) {
   // expected-error @below {{expected 'x' to have shape 32x16, but got 16x32}}
   %x = te.dequantize %q : !te.scaled<32x16xf8E4M3FN, per_tensor, contract = 0> -> tensor<16x32xbf16>

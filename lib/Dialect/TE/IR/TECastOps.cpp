@@ -13,14 +13,45 @@ LogicalResult AmaxReduceOp::verify() {
   return success();
 }
 
+static LogicalResult verifyFp8(Operation *op, Type elementType) {
+  if (isa<Float8E4M3FNType, Float8E5M2Type>(elementType))
+    return success();
+  return op->emitOpError()
+         << "expected 'element_type' to be 'f8E4M3FN' or 'f8E5M2', but got "
+         << elementType;
+}
+
 LogicalResult ComputeScaleOp::verify() {
   // compute_scale-c1
-  if (!isa<Float8E4M3FNType, Float8E5M2Type>(getElementType()))
-    return emitOpError()
-           << "expected 'element_type' to be 'f8E4M3FN' or 'f8E5M2', but got "
-           << getElementType();
+  if (failed(verifyFp8(*this, getElementType())))
+    return failure();
   // compute_scale-c2
   return verifyNonNegative(*this, "amax_epsilon", getAmaxEpsilon());
+}
+
+LogicalResult DelayedScalingUpdateOp::verify() {
+  // delayed_scaling_update-c1
+  ArrayRef<int64_t> slots = shapeOf(getAmax().getType());
+  ArrayRef<int64_t> history = shapeOf(getHistory().getType());
+  if (history.empty() || history.front() < 1 || history.drop_front() != slots)
+    return emitOpError() << "expected 'history' to have one row or more, each "
+                            "of the shape of 'amax', but got "
+                         << getHistory().getType() << " and "
+                         << getAmax().getType();
+  // delayed_scaling_update-c2
+  if (failed(verifyFp8(*this, getElementType())))
+    return failure();
+  // delayed_scaling_update-c3
+  int32_t margin = static_cast<int32_t>(getMargin());
+  if (margin < -100 || margin > 100)
+    return emitOpError() << "expected 'margin' to be from -100 to 100, but got "
+                         << margin;
+  return success();
+}
+
+void QuantizeOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  if (getAmax())
+    setName(getAmax(), "amax");
 }
 
 LogicalResult QuantizeOp::verify() {
@@ -42,6 +73,11 @@ LogicalResult QuantizeOp::verify() {
   if (perTensor && !getAmaxEpsilon().isZero())
     return emitOpError() << "expected 'amax_epsilon' only for block schemes; "
                             "for 'per_tensor' it belongs to te.compute_scale";
+  // quantize-c6
+  if (getAmax() && !perTensor)
+    return emitOpError() << "expected 'amax' only for 'per_tensor' results, "
+                            "but got one with '"
+                         << stringifyScheme(scheme) << "'";
   return success();
 }
 

@@ -41,10 +41,16 @@ struct SharedPair {
   llvm::StringLiteral kernel, input, output;
 };
 constexpr SharedPair sharedPairs[] = {
-    {"adamw", "param", "new_param"}, {"adamw", "m", "new_m"},
-    {"adamw", "v", "new_v"},         {"all_reduce_max", "x", "y"},
-    {"pointwise", "a", "out"},       {"pointwise", "b", "out"},
-    {"sgd", "param", "new_param"},   {"sgd", "buf", "new_buf"},
+    {"adamw", "param", "new_param"},
+    {"adamw", "m", "new_m"},
+    {"adamw", "v", "new_v"},
+    {"all_reduce_max", "x", "y"},
+    {"delayed_scaling_update", "history", "new_history"},
+    {"delayed_scaling_update", "scale", "new_scale"},
+    {"pointwise", "a", "out"},
+    {"pointwise", "b", "out"},
+    {"sgd", "param", "new_param"},
+    {"sgd", "buf", "new_buf"},
 };
 
 } // namespace

@@ -45,3 +45,14 @@ func.func @joins_an_existing_pair(%x: tensor<256x512xbf16>)
   return %a#0, %a#1, %b : !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 0>,
         !te.scaled<256x512xf8E4M3FN, block_1x128, contract = 0>
 }
+
+// What one of the casts measures, the pair does.
+// CHECK-LABEL: func.func @keeps_the_amax
+// CHECK-NEXT: %[[Q:.*]]:2, %[[AMAX:.*]] = te.quantize {{.*}} amax tensor<f32>
+// CHECK-NEXT: return %[[Q]]#0, %[[Q]]#1, %[[AMAX]]
+func.func @keeps_the_amax(%x: tensor<32x32xbf16>, %s: tensor<f32>)
+    -> (!te.scaled<32x32xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<32x32xf8E4M3FN, per_tensor, contract = 0>, tensor<f32>) {
+  %row = te.quantize %x scale %s : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, per_tensor, contract = 1>
+  %col, %amax = te.quantize %x scale %s : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, per_tensor, contract = 0> amax tensor<f32>
+  return %row, %col, %amax : !te.scaled<32x32xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<32x32xf8E4M3FN, per_tensor, contract = 0>, tensor<f32>
+}

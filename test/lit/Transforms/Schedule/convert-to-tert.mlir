@@ -107,3 +107,25 @@ func.func private @original(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
 }
 // CHECK: func.func @kept
 func.func @kept() { return }
+
+// -----
+
+// The cast measures, and the state moves where it is.
+// CHECK-LABEL: func.func @delayed_scaling
+// CHECK-SAME: (%[[X:[^:]*]]: !tert.buffer<2048>, %[[H:[^:]*]]: !tert.buffer<64>, %[[S:[^:]*]]: !tert.buffer<4>,
+func.func @delayed_scaling(%x: tensor<32x32xbf16> {te.name = "x"}, %h: tensor<16xf32> {te.name = "x.amax_history"},
+                           %s: tensor<f32> {te.name = "x.scale"})
+    -> (tensor<32x32xbf16> {te.name = "y"}, tensor<16xf32> {te.name = "x.amax_history"}, tensor<f32> {te.name = "x.scale"}) {
+  // CHECK-DAG: %[[A:.*]] = tert.alloc "quantize.amax" activation
+  // CHECK-DAG: %[[NULL:.*]] = tert.null
+  // CHECK: tert.launch "quantize_tensor" {{.*}}(%[[X]], %[[S]], %{{.*}}, %{{.*}}, %[[NULL]], %[[NULL]], %[[A]])
+  %q, %amax = te.quantize %x scale %s : tensor<32x32xbf16>
+    -> !te.scaled<32x32xf8E5M2, per_tensor, contract = 1> amax tensor<f32>
+  // CHECK: tert.launch "dequantize"
+  %y = te.dequantize %q : !te.scaled<32x32xf8E5M2, per_tensor, contract = 1> -> tensor<32x32xbf16>
+  // CHECK: tert.launch "delayed_scaling_update" {algorithm = 1 : i32, fp8_max = 5.734400e+04 : f32, history_length = 16 : i64, margin = 3 : i32, slots = 1 : i64}(%[[A]], %[[H]], %[[S]], %[[H]], %[[S]])
+  %h1, %s1 = te.delayed_scaling_update %amax, %h, %s for f8E5M2
+    {algorithm = #te.amax_algorithm<most_recent>, margin = 3 : i32} : tensor<f32>, tensor<16xf32>
+  // CHECK-NOT: copy
+  return %y, %h1, %s1 : tensor<32x32xbf16>, tensor<16xf32>, tensor<f32>
+}
