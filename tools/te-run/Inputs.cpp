@@ -55,14 +55,17 @@ std::vector<StepInput> matchInputs(const std::vector<StepArgument> &arguments,
     StepInput &input = inputs.emplace_back();
     if (take(spec, input))
       continue;
+    bool made = true;
     if (policy.onesForCotangents && spec.name.starts_with("grad."))
-      input.array = onesArray(spec);
+      made = onesArray(spec, input.array);
     else if (policy.seed)
-      input.array = drawArray(spec, *policy.seed);
+      made = drawArray(spec, *policy.seed, input.array);
     else
       errors.push_back("expected an array for argument '" + spec.name + "' (" +
                        spec.str() +
                        "); give one with --inputs, or draw it with --seed");
+    if (!made)
+      errors.push_back(noMemoryFor(spec));
   }
   for (const auto &[name, array] : archive)
     warnings.push_back("array '" + name + "' is not an argument of the entry");

@@ -47,7 +47,8 @@ struct Result {
   void *pointer;
   /// Collected after every step: rank 0 and not the state of an argument.
   bool collected;
-  std::vector<uint8_t> history;
+  /// Memory for the end, made at the start.
+  support::NpyArray value, history;
 };
 
 class Run {
@@ -82,9 +83,20 @@ public:
         pointers.push_back(buffer.get());
       }
       if (argument.isResult)
-        results.push_back({&spec, pointers.back(),
-                           spec.shape.empty() && !carried,
-                           std::vector<uint8_t>()});
+        results.push_back(
+            {&spec, pointers.back(), spec.shape.empty() && !carried, {}, {}});
+    }
+    return true;
+  }
+
+  /// Makes what results are downloaded to.
+  bool allocateResults() {
+    for (Result &result : results) {
+      TensorSpec history{
+          result.spec->name + ".steps", result.spec->type, {options.steps}};
+      if (!make(*result.spec, result.value) ||
+          (result.collected && !make(history, result.history)))
+        return false;
     }
     return true;
   }
@@ -121,21 +133,20 @@ public:
     return true;
   }
 
-  /// Appends this step's rank-0 results to their histories and, as text, to
-  /// `scalars`.
-  bool collect(std::string &scalars) {
+  /// Adds the rank-0 results of step `step` (from 0) to their histories and,
+  /// as text, to `scalars`.
+  bool collect(int64_t step, std::string &scalars) {
     for (Result &result : results) {
       if (!result.collected)
         continue;
-      const size_t end = result.history.size();
-      result.history.resize(end + result.spec->bytes());
-      if (!check(te_rt_copy_to_host(context, &result.history[end],
-                                    result.pointer, result.spec->bytes())))
+      uint8_t *place = &result.history.data[step * result.spec->bytes()];
+      if (!check(te_rt_copy_to_host(context, place, result.pointer,
+                                    result.spec->bytes())))
         return false;
       if (result.spec->type != TE_RT_F32)
         continue;
       float value;
-      std::memcpy(&value, &result.history[end], sizeof(value));
+      std::memcpy(&value, place, sizeof(value));
       char text[32];
       std::snprintf(text, sizeof(text), " %.4f", value);
       scalars += (scalars.empty() ? "" : ", ") + result.spec->name + text;
@@ -146,20 +157,24 @@ public:
   bool download(support::NpzArchive &outputs) {
     for (Result &result : results) {
       const TensorSpec &spec = *result.spec;
-      support::NpyArray array{fileType(spec.type), spec.shape,
-                              std::vector<uint8_t>(spec.bytes())};
-      if (!check(te_rt_copy_to_host(context, array.data.data(), result.pointer,
-                                    spec.bytes())))
+      if (!check(te_rt_copy_to_host(context, result.value.data.data(),
+                                    result.pointer, spec.bytes())))
         return false;
-      outputs[spec.name] = std::move(array);
+      outputs[spec.name] = std::move(result.value);
       if (result.collected)
-        outputs[spec.name + ".steps"] = {
-            fileType(spec.type), {options.steps}, std::move(result.history)};
+        outputs[spec.name + ".steps"] = std::move(result.history);
     }
     return true;
   }
 
 private:
+  bool make(const TensorSpec &spec, support::NpyArray &array) {
+    if (zerosArray(spec, array))
+      return true;
+    failure = {TE_RT_OUT_OF_MEMORY, noMemoryFor(spec)};
+    return false;
+  }
+
   /// Remembers the message of a failed call.
   bool check(te_rt_status status) {
     if (status != TE_RT_OK)
@@ -181,17 +196,19 @@ private:
 
 bool runSteps(te_rt_context *context, const te_rt_module &module,
               const std::vector<StepArgument> &arguments,
-              const std::vector<StepInput> &inputs, const RunOptions &options,
+              const InputSource &source, const RunOptions &options,
               support::NpzArchive &outputs, RunSummary &summary,
               RunFailure &failure) {
   Run run(context, options, failure);
-  if (!run.load(module, summary) || !run.allocate(arguments, summary))
+  std::vector<StepInput> inputs;
+  if (!run.load(module, summary) || !run.allocate(arguments, summary) ||
+      !run.allocateResults() || !source(inputs))
     return false;
   std::vector<double> times;
   for (int64_t i = 0; i < options.steps; ++i) {
     double ms = 0;
     std::string scalars;
-    if (!run.upload(inputs, i) || !run.step(ms) || !run.collect(scalars))
+    if (!run.upload(inputs, i) || !run.step(ms) || !run.collect(i, scalars))
       return false;
     times.push_back(ms);
     if (options.progress)

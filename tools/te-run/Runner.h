@@ -64,13 +64,18 @@ struct RunOptions {
       progress;
 };
 
-/// Runs `options.steps` steps. `inputs` has one entry for each argument that is
-/// not a result, in order. `outputs` gets every result after the last step,
-/// and `<name>.steps` with one value a step for each rank-0 result that is not
-/// carried. Returns false, with `failure` set, if a runtime call fails.
+/// Makes one entry for each argument that is not a result, in order. Returns
+/// false, having said why, where it cannot.
+using InputSource = std::function<bool(std::vector<StepInput> &inputs)>;
+
+/// Runs `options.steps` steps. All memory, first the device's, is there before
+/// `source` is asked for the inputs. `outputs` gets every result after the last
+/// step, and `<name>.steps` with one value a step for each rank-0 result that
+/// is not carried. Returns false if the source does, or, with `failure` set, if
+/// a runtime call fails or there is no memory.
 bool runSteps(te_rt_context *context, const te_rt_module &module,
               const std::vector<StepArgument> &arguments,
-              const std::vector<StepInput> &inputs, const RunOptions &options,
+              const InputSource &source, const RunOptions &options,
               support::NpzArchive &outputs, RunSummary &summary,
               RunFailure &failure);
 

@@ -89,11 +89,6 @@ void storeFloat(te_rt_dtype type, uint8_t *data, int64_t i, float value) {
   std::memcpy(data + 2 * i, &half, 2);
 }
 
-support::NpyArray emptyArray(const TensorSpec &spec) {
-  return {fileType(spec.type), spec.shape,
-          std::vector<uint8_t>(spec.bytes(), 0)};
-}
-
 } // namespace
 
 int64_t TensorSpec::numElements() const {
@@ -142,8 +137,20 @@ bool fits(const TensorSpec &spec, const support::NpyArray &array, int64_t steps,
   return true;
 }
 
-support::NpyArray drawArray(const TensorSpec &spec, uint64_t seed) {
-  support::NpyArray array = emptyArray(spec);
+std::string noMemoryFor(const TensorSpec &spec) {
+  return "no host memory for '" + spec.name + "' (" + spec.str() + ", " +
+         std::to_string(spec.bytes()) + " bytes)";
+}
+
+bool zerosArray(const TensorSpec &spec, support::NpyArray &array) {
+  array = {fileType(spec.type), spec.shape, {}};
+  return support::tryResize(array.data, spec.bytes());
+}
+
+bool drawArray(const TensorSpec &spec, uint64_t seed,
+               support::NpyArray &array) {
+  if (!zerosArray(spec, array))
+    return false;
   Generator generator(hashName(spec.name) ^ (seed * 0x9e3779b97f4a7c15u));
   const double deviation = spec.isWeight ? 0.02 : 1.0;
   for (int64_t i = 0; i < spec.numElements(); ++i) {
@@ -166,14 +173,15 @@ support::NpyArray drawArray(const TensorSpec &spec, uint64_t seed) {
                  static_cast<float>(deviation * generator.normal()));
     }
   }
-  return array;
+  return true;
 }
 
-support::NpyArray onesArray(const TensorSpec &spec) {
-  support::NpyArray array = emptyArray(spec);
+bool onesArray(const TensorSpec &spec, support::NpyArray &array) {
+  if (!zerosArray(spec, array))
+    return false;
   for (int64_t i = 0; i < spec.numElements(); ++i)
     storeFloat(spec.type, array.data.data(), i, 1.0f);
-  return array;
+  return true;
 }
 
 } // namespace te::run

@@ -44,14 +44,20 @@ bool fits(const TensorSpec &spec, const support::NpyArray &array, int64_t steps,
 /// unsigned integers otherwise.
 std::string fileType(te_rt_dtype type);
 
+/// Why there is no array for `spec`.
+std::string noMemoryFor(const TensorSpec &spec);
+
 /// An array for `spec` drawn from `seed` and the argument's name, so it does
 /// not depend on the other arguments: floats normal(0, 1), weights
 /// normal(0, 0.02), 8-bit floats uniform over the finite bytes, integers
-/// uniform in [0, 256).
-support::NpyArray drawArray(const TensorSpec &spec, uint64_t seed);
+/// uniform in [0, 256). Returns false where there is no memory for it.
+bool drawArray(const TensorSpec &spec, uint64_t seed, support::NpyArray &array);
 
-/// An array of ones.
-support::NpyArray onesArray(const TensorSpec &spec);
+/// An array of ones; false as above.
+bool onesArray(const TensorSpec &spec, support::NpyArray &array);
+
+/// An array of zeros; false as above.
+bool zerosArray(const TensorSpec &spec, support::NpyArray &array);
 
 } // namespace te::run
 

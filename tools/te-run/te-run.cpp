@@ -125,9 +125,6 @@ ExitCode run(const Options &options) {
   if (!openOutputs(options, outputsFile, summaryFile, error))
     return fail(error);
 
-  std::vector<StepInput> inputs;
-  if (!readInputs(options, arguments, inputs))
-    return kDiagnostics;
   RunOptions runOptions{options.steps, options.graph, {}};
   Progress progress(options.steps);
   if (!options.quiet)
@@ -138,9 +135,12 @@ ExitCode run(const Options &options) {
   te::support::NpzArchive outputs;
   RunSummary summary;
   RunFailure failure;
-  if (!runSteps(runtime.get(), step.module(), arguments, inputs, runOptions,
+  const InputSource source = [&](std::vector<StepInput> &inputs) {
+    return readInputs(options, arguments, inputs);
+  };
+  if (!runSteps(runtime.get(), step.module(), arguments, source, runOptions,
                 outputs, summary, failure))
-    return fail(failure);
+    return failure.status ? fail(failure) : kDiagnostics;
 
   // Both are complete before either takes its place.
   if ((outputsFile.isOpen() && !writeOutputs(outputsFile, outputs, error)) ||
