@@ -66,8 +66,9 @@ static int64_t bytesOf(TypeRange types) {
   return bytes;
 }
 
-/// The family of library kernels that runs `a` times `b`.
-static std::string kernelFor(Type a, Type b) {
+/// The family of kernels that runs `a` times `b` into `out` on sm_90: cuBLASLt's,
+/// or for blocks the runtime's own where it has one.
+static std::string kernelFor(Type a, Type b, Type out) {
   auto scaledA = dyn_cast<ScaledType>(a), scaledB = dyn_cast<ScaledType>(b);
   if (!scaledA)
     return "cublaslt " + formatOperand(a);
@@ -76,7 +77,10 @@ static std::string kernelFor(Type a, Type b) {
   auto block = [](ScaledType type) {
     return stringifyScheme(type.getScheme()).drop_front(strlen("block_"));
   };
-  return ("cublaslt fp8 blocks " + block(scaledA) + " * " + block(scaledB))
+  bool own = scaledA.getScheme() == Scheme::Block1x128 &&
+             !getElementTypeOrSelf(out).isF16();
+  return ((own ? "own fp8 blocks " : "cublaslt fp8 blocks ") + block(scaledA) +
+          " * " + block(scaledB))
       .str();
 }
 
@@ -88,7 +92,7 @@ static GemmRow describeGemm(Operation *op, std::string accumulation) {
   row.b = formatOperand(b);
   row.accumulation = std::move(accumulation);
   row.out = formatOperand(op->getResult(0).getType());
-  row.kernel = kernelFor(a, b);
+  row.kernel = kernelFor(a, b, op->getResult(0).getType());
   if (auto origin = GemmOrigin::find(op->getLoc())) {
     row.gemm = origin->gemm;
     row.layer = origin->layer;
