@@ -66,8 +66,8 @@ static int64_t bytesOf(TypeRange types) {
   return bytes;
 }
 
-/// The family of kernels that runs `a` times `b` into `out` on sm_90: cuBLASLt's,
-/// or for blocks the runtime's own where it has one.
+/// The family of kernels that runs `a` times `b` into `out` on sm_90:
+/// cuBLASLt's, or for blocks the runtime's own where it has one.
 static std::string kernelFor(Type a, Type b, Type out) {
   auto scaledA = dyn_cast<ScaledType>(a), scaledB = dyn_cast<ScaledType>(b);
   if (!scaledA)
