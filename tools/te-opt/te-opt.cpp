@@ -57,7 +57,7 @@ EXAMPLES:
   te-opt step.mlir --te-training-pipeline="recipe=float8_block_scaling" --te-compile-to=quantize
   te-opt step.mlir --te-report=memory,precision
 
-EXIT CODES: 0 ok, 1 diagnostics, 2 usage, 3 internal error
+EXIT CODES: 0 ok, 1 diagnostics or a wrong command line
 )";
 
 int main(int argc, char **argv) {

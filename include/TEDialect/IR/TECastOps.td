@@ -173,7 +173,8 @@ def TE_QuantizeOp
 def TE_DequantizeOp : TE_PureOp<"dequantize"> {
   let summary = "restore a high-precision matrix";
   let description = [{
-    `x = round(float(q) * scale_inv)`, one rounding to the result's type.
+    `x = round(float(q) * scale_inv)`: the product is rounded to f32, then to the
+    result's type.
 
     Constraints:
     1. (dequantize-c1) the result has the logical shape of `q`.
