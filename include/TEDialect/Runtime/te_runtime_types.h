@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /// Bumped by every change of te_runtime_kernels.inc or of a struct below.
-#define TE_RT_VERSION 2
+#define TE_RT_VERSION 3
 
 /// What went wrong, and whether a retry can help. The text is in
 /// te_rt_last_error().
@@ -32,21 +32,28 @@ typedef enum te_rt_status {
   TE_RT_INTERNAL = 5
 } te_rt_status;
 
-/// Element types. Sub-byte and 8-bit floats are stored one value a byte.
+/// Element types. f4E2M1FN is stored two values a byte, the even one in the low
+/// nibble.
 typedef enum te_rt_dtype {
   TE_RT_F32 = 0,
   TE_RT_BF16 = 1,
   TE_RT_F16 = 2,
   TE_RT_F8E4M3FN = 3,
   TE_RT_F8E5M2 = 4,
-  TE_RT_I32 = 5
+  TE_RT_I32 = 5,
+  TE_RT_F4E2M1FN = 6,
+  TE_RT_F8E8M0FNU = 7
 } te_rt_dtype;
 
 /// How a scaled value shares its scales (layouts: te_runtime_kernels.inc).
 typedef enum te_rt_scheme {
   TE_RT_PER_TENSOR = 0,
   TE_RT_BLOCK_1X128 = 1,
-  TE_RT_BLOCK_128X128 = 2
+  TE_RT_BLOCK_128X128 = 2,
+  TE_RT_MX_1X32 = 3,
+  TE_RT_MX_32X32 = 4,
+  TE_RT_NV_1X16 = 5,
+  TE_RT_NV_16X16 = 6
 } te_rt_scheme;
 
 /// Activations. Kinds from TE_RT_SWIGLU on are gated: they read [a | b] and
