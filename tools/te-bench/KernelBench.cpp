@@ -353,6 +353,7 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                 {s.n * s.k, TE_RT_BF16, 0.02f},
                 none,
                 none,
+                none,
                 {s.m * s.n, TE_RT_BF16}},
                0,
                flops});
@@ -362,12 +363,15 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                  [=](te_rt_instance *i) {
                    return te_rt_plan_scaled_matmul(
                        i, 0, s.m, s.n, s.k, TE_RT_F8E4M3FN, TE_RT_PER_TENSOR,
-                       TE_RT_F8E4M3FN, TE_RT_PER_TENSOR, TE_RT_BF16, fast);
+                       TE_RT_F8E4M3FN, TE_RT_PER_TENSOR, TE_RT_BF16, fast, 1, 1,
+                       0, 0, 0, 0);
                  },
                  {{s.m * s.k, TE_RT_F8E4M3FN},
                   {1, TE_RT_F32},
+                  none,
                   {s.n * s.k, TE_RT_F8E4M3FN},
                   {1, TE_RT_F32},
+                  none,
                   none,
                   none,
                   {s.m * s.n, TE_RT_BF16}},
@@ -380,12 +384,14 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                                            TE_RT_BLOCK_1X128, TE_RT_F8E4M3FN,
                                            s.wgrad ? TE_RT_BLOCK_1X128
                                                    : TE_RT_BLOCK_128X128,
-                                           TE_RT_BF16, 0);
+                                           TE_RT_BF16, 0, 1, 1, 0, 0, 0, 0);
          },
          {{s.m * s.k, TE_RT_F8E4M3FN},
           {scales(s.m, s.k), TE_RT_F32},
+          none,
           {s.n * s.k, TE_RT_F8E4M3FN},
           {s.wgrad ? scales(s.n, s.k) : squareScales(s.n, s.k), TE_RT_F32},
+          none,
           none,
           none,
           {s.m * s.n, TE_RT_BF16}},

@@ -312,6 +312,15 @@ Status checkSupported(const scaled_matmul_params &p) {
       .scheme("b_scheme", p.b_scheme, TE_RT_PER_TENSOR, TE_RT_BLOCK_128X128)
       .wide("out_type", p.out_type)
       .flag("fast_accumulation", p.fast_accumulation)
+      .flag("a_axis", p.a_axis)
+      .flag("b_axis", p.b_axis)
+      .flag("swizzled", p.swizzled)
+      .flag("a_row_scaled", p.a_row_scaled)
+      .require(p.a_scale_max == 0 && p.b_scale_max == 0,
+               "'a_scale_max' and 'b_scale_max' to be 0 for scales without "
+               "amax",
+               std::to_string(p.a_scale_max) + " and " +
+                   std::to_string(p.b_scale_max))
       .require(p.a_type == TE_RT_F8E4M3FN || p.b_type == TE_RT_F8E4M3FN,
                "at least one operand of type f8E4M3FN (the tensor core has no "
                "product of two f8E5M2)",

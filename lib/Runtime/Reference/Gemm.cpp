@@ -97,10 +97,13 @@ void matmul(const matmul_params &p, void *const *buffers) {
   namespace b = matmul_buffers;
   const auto lhs = loadPanel(buffers[b::a], p.m, p.k, p.trans_a != 0, p.type);
   const auto rhs = loadPanel(buffers[b::b], p.n, p.k, p.trans_b != 0, p.type);
+  const auto *alpha = static_cast<const float *>(buffers[b::alpha]);
   multiply(
       lhs, rhs, p.m, p.n, p.k, std::max<int64_t>(p.k, 1),
       [](float, float partial, int64_t, int64_t, int64_t) { return partial; },
       [&](int64_t i, int64_t j, float sum) {
+        if (alpha)
+          sum *= *alpha;
         if (buffers[b::bias])
           sum += load(buffers[b::bias], j, p.type);
         if (buffers[b::c])

@@ -461,6 +461,7 @@ LogicalResult LaunchEmitter::emitProduct(Operation *op, bool &isKnown) {
             .type("out_type", elementType(op.getOut()))
             .in(op.getA())
             .in(op.getB())
+            .none(1) // alpha
             .in(op.getBias())
             .in(op.getAccumulate())
             .out(op.getOut())
@@ -478,8 +479,16 @@ LogicalResult LaunchEmitter::emitProduct(Operation *op, bool &isKnown) {
             .i32("b_scheme", static_cast<int32_t>(b.getScheme()))
             .type("out_type", elementType(op.getOut()))
             .i32("fast_accumulation", op.getFastAccumulation())
+            .i32("a_axis", a.getContract())
+            .i32("b_axis", b.getContract())
+            .i32("swizzled", 0)
+            .i32("a_row_scaled", 0)
+            .i32("a_scale_max", 0)
+            .i32("b_scale_max", 0)
             .in(op.getA())
+            .none(1) // a_amax
             .in(op.getB())
+            .none(1) // b_amax
             .in(op.getBias())
             .in(op.getAccumulate())
             .out(op.getOut())

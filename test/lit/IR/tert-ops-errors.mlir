@@ -72,6 +72,6 @@ func.func @launch_c5(%x: !tert.buffer<256>) {
   %null = tert.null : !tert.buffer<0>
   // expected-error @below {{kernel 'matmul' cannot write 'out' into the buffer of 'a'}}
   tert.launch "matmul" {m = 8 : i64, n = 8 : i64, k = 8 : i64, trans_a = 0 : i32, trans_b = 0 : i32, type = 0 : i32, out_type = 0 : i32}
-    (%x, %x, %null, %null, %x) : !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>
+    (%x, %x, %null, %null, %null, %x) : !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>
   return
 }

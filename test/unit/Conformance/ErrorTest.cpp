@@ -171,7 +171,7 @@ TEST_P(Errors, UnsupportedProducts) {
                     int32_t aScheme, int32_t bType, int32_t bScheme,
                     int32_t fast = 0) {
     return PlanFunction(TE_PLAN(scaled_matmul, m, n, k, aType, aScheme, bType,
-                                bScheme, TE_RT_BF16, fast));
+                                bScheme, TE_RT_BF16, fast, 1, 1, 0, 0, 0, 0));
   };
   constexpr int32_t e4 = TE_RT_F8E4M3FN, e5 = TE_RT_F8E5M2;
   constexpr int32_t tensor = TE_RT_PER_TENSOR, one = TE_RT_BLOCK_1X128,

@@ -99,7 +99,8 @@ protected:
     const Array c = makeArray("normal", outType, p.m * p.n, 4);
     Array result(outType, p.m * p.n);
     device().run(TE_PLAN(matmul, p.m, p.n, p.k, transA, transB, type, outType),
-                 {in(a.bytes), in(b.bytes), p.bias ? in(bias.bytes) : none(),
+                 {in(a.bytes), in(b.bytes), none(),
+                  p.bias ? in(bias.bytes) : none(),
                   p.accumulate ? in(c.bytes) : none(), out(result.bytes)});
     return compare(p, logical(a, p.m, p.k, transA),
                    logical(b, p.n, p.k, transB), bias, c, result,
@@ -150,9 +151,10 @@ protected:
     const Array c = makeArray("normal", outType, p.m * p.n, 4);
     Array result(outType, p.m * p.n);
     device().run(TE_PLAN(scaled_matmul, p.m, p.n, p.k, aType, aScheme, bType,
-                         bScheme, outType, fast),
-                 {in(a.stored.data), in(a.stored.scale), in(b.stored.data),
-                  in(b.stored.scale), p.bias ? in(bias.bytes) : none(),
+                         bScheme, outType, fast, 1, 1, 0, 0, 0, 0),
+                 {in(a.stored.data), in(a.stored.scale), none(),
+                  in(b.stored.data), in(b.stored.scale), none(),
+                  p.bias ? in(bias.bytes) : none(),
                   p.accumulate ? in(c.bytes) : none(), out(result.bytes)});
     return compare(p, a.values, b.values, bias, c, result,
                    sumError(p.k + 5, true, fast), aScheme != TE_RT_PER_TENSOR);
@@ -245,9 +247,10 @@ void Gemm::checkExactIntegers(int64_t m, int64_t n, int64_t k) {
     const Quantised a = operand(m, aScheme, 7), b = operand(n, bScheme, 11);
     std::vector<float> actual(m * n);
     device().run(TE_PLAN(scaled_matmul, m, n, k, TE_RT_F8E4M3FN, aScheme,
-                         TE_RT_F8E4M3FN, bScheme, TE_RT_F32, 0),
-                 {in(a.data), in(a.scale), in(b.data), in(b.scale), none(),
-                  none(), out(actual)});
+                         TE_RT_F8E4M3FN, bScheme, TE_RT_F32, 0, 1, 1, 0, 0, 0,
+                         0),
+                 {in(a.data), in(a.scale), none(), in(b.data), in(b.scale),
+                  none(), none(), none(), out(actual)});
     // Every element of a small product, a spread of a large one.
     const int64_t step = std::max<int64_t>(1, m * n * k / (1 << 22) | 1);
     for (int64_t element = 0; element < m * n; element += step) {
@@ -275,7 +278,7 @@ TEST_P(Gemm, ReferenceOrder) {
   const Array b = makeArray("wide", TE_RT_F32, n * k, 2);
   std::vector<float> actual(m * n);
   device().run(TE_PLAN(matmul, m, n, k, 0, 0, TE_RT_F32, TE_RT_F32),
-               {in(a.bytes), in(b.bytes), none(), none(), out(actual)});
+               {in(a.bytes), in(b.bytes), none(), none(), none(), out(actual)});
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j) {
       float sum = 0;
@@ -303,9 +306,10 @@ TEST_P(Gemm, ReferenceBlockOrder) {
         makeOperand(p.n, p.k, TE_RT_F8E4M3FN, bScheme, 2).stored;
     std::vector<float> actual(p.m * p.n);
     device().run(TE_PLAN(scaled_matmul, p.m, p.n, p.k, TE_RT_F8E4M3FN, aScheme,
-                         TE_RT_F8E4M3FN, bScheme, TE_RT_F32, 0),
-                 {in(a.data), in(a.scale), in(b.data), in(b.scale), none(),
-                  none(), out(actual)});
+                         TE_RT_F8E4M3FN, bScheme, TE_RT_F32, 0, 1, 1, 0, 0, 0,
+                         0),
+                 {in(a.data), in(a.scale), none(), in(b.data), in(b.scale),
+                  none(), none(), none(), out(actual)});
     for (int64_t i = 0; i < p.m; ++i)
       for (int64_t j = 0; j < p.n; ++j) {
         float acc = 0;

@@ -40,7 +40,7 @@ func.func @late_read(%w: tensor<64xf32> {te.name = "w"})
 // CHECK-SAME: (%[[W:[^:]*]]: !tert.buffer<256>
 func.func @matmul_is_not_in_place(%w: tensor<8x8xf32> {te.name = "w"}) -> (tensor<8x8xf32> {te.name = "w"}) {
   // CHECK: %[[N:.*]] = tert.alloc "matmul.out"
-  // CHECK: tert.launch "matmul" {k = 8 : i64, m = 8 : i64, n = 8 : i64, out_type = 0 : i32, trans_a = 0 : i32, trans_b = 1 : i32, type = 0 : i32}(%[[W]], %[[W]], %{{.*}}, %{{.*}}, %[[N]])
+  // CHECK: tert.launch "matmul" {k = 8 : i64, m = 8 : i64, n = 8 : i64, out_type = 0 : i32, trans_a = 0 : i32, trans_b = 1 : i32, type = 0 : i32}(%[[W]], %[[W]], %{{.*}}, %{{.*}}, %{{.*}}, %[[N]])
   %n = te.matmul %w, %w contract = [1, 0] : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
   // CHECK: tert.launch "copy" {bytes = 256 : i64}(%[[N]], %[[W]])
   return %n : tensor<8x8xf32>
@@ -75,7 +75,7 @@ func.func @views_and_usages(%x: tensor<2x128x512xbf16> {te.name = "x"}, %w: !row
   // CHECK: tert.launch "quantize_block" {amax_epsilon = 0.000000e+00 : f32, cols = 512 : i64, fp8_type = 3 : i32, pow2_scales = 1 : i32, rows = 256 : i64, scheme = 1 : i32, type = 1 : i32}(%arg0, %[[DATA]], %[[SCALE]], %[[NULL]], %[[NULL]])
   %q = te.quantize %flat : tensor<256x512xbf16> -> !row
   %r = te.residual %q "mlp.x" : !row
-  // CHECK: tert.launch "scaled_matmul" {{.*}}(%[[DATA]], %[[SCALE]], %arg1, %arg2, %[[NULL]], %[[NULL]], %arg3)
+  // CHECK: tert.launch "scaled_matmul" {{.*}}(%[[DATA]], %[[SCALE]], %[[NULL]], %arg1, %arg2, %[[NULL]], %[[NULL]], %[[NULL]], %arg3)
   %y = te.scaled_matmul %r, %w fast_accumulation = false : !row, !row -> tensor<256x256xbf16>
   return %y : tensor<256x256xbf16>
 }

@@ -19,7 +19,7 @@ func.func @chain(%x: !tert.buffer<512>, %y: !tert.buffer<512>) {
   tert.launch "pointwise" {count = 128 : i64, op = 17 : i32, out_type = 0 : i32, type = 0 : i32}
     (%a, %null, %b) : !tert.buffer<512>, !tert.buffer<0>, !tert.buffer<512>
   tert.launch "matmul" {m = 8 : i64, n = 16 : i64, k = 16 : i64, trans_a = 0 : i32, trans_b = 0 : i32, type = 0 : i32, out_type = 0 : i32}
-    (%b, %x, %null, %null, %c) : !tert.buffer<512>, !tert.buffer<512>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<512>
+    (%b, %x, %null, %null, %null, %c) : !tert.buffer<512>, !tert.buffer<512>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<512>
   tert.launch "copy" {bytes = 512 : i64} (%c, %y) : !tert.buffer<512>, !tert.buffer<512>
   return
 }

@@ -32,7 +32,13 @@ Status runOnce(Backend &backend) {
                                   .b_type = TE_RT_F8E4M3FN,
                                   .b_scheme = TE_RT_BLOCK_128X128,
                                   .out_type = TE_RT_BF16,
-                                  .fast_accumulation = 0},
+                                  .fast_accumulation = 0,
+                                  .a_axis = 1,
+                                  .b_axis = 1,
+                                  .swizzled = 0,
+                                  .a_row_scaled = 0,
+                                  .a_scale_max = 0,
+                                  .b_scale_max = 0},
                                  &plans[0]));
   TE_RT_RETURN_IF_FAILED(backend.plan_matmul({.m = 512,
                                               .n = 512,
@@ -54,12 +60,13 @@ Status runOnce(Backend &backend) {
     plan->setWorkspace(scratch);
   void *const stream = backend.defaultStream();
   const auto step = [&]() -> Status {
-    void *const scaled[] = {memory,  memory,  memory, memory,
-                            nullptr, nullptr, memory};
-    void *const wide[] = {memory, memory, nullptr, memory, memory};
+    void *const scaled[] = {memory,  memory,  nullptr, memory, memory,
+                            nullptr, nullptr, nullptr, memory};
+    void *const wide[] = {memory, memory, memory, nullptr, memory, memory};
+    void *const transposed[] = {memory, memory, memory, memory, memory, memory};
     TE_RT_RETURN_IF_FAILED(plans[0]->launch(stream, scaled));
     TE_RT_RETURN_IF_FAILED(plans[1]->launch(stream, wide));
-    return plans[2]->launch(stream, scaled);
+    return plans[2]->launch(stream, transposed);
   };
   TE_RT_RETURN_IF_FAILED(backend.timerMark(0));
   TE_RT_RETURN_IF_FAILED(step());

@@ -27,8 +27,10 @@ te_rt_status load(te_rt_instance *instance) {
 }
 
 void step(te_rt_instance *instance, char *arena, void *const *arguments) {
-  void *const first[] = {arguments[0], arguments[1], nullptr, nullptr, arena};
-  void *const second[] = {arena, arguments[1], nullptr, nullptr, arguments[2]};
+  void *const first[] = {arguments[0], arguments[1], nullptr,
+                         nullptr,      nullptr,      arena};
+  void *const second[] = {arena,   arguments[1], nullptr,
+                          nullptr, nullptr,      arguments[2]};
   te_rt_launch(instance, 0, first);
   te_rt_launch(instance, 1, second);
 }

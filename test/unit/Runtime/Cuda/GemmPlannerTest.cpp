@@ -71,6 +71,12 @@ constexpr scaled_matmul_params smallTensor = {
     .b_scheme = TE_RT_PER_TENSOR,
     .out_type = TE_RT_BF16,
     .fast_accumulation = 1,
+    .a_axis = 1,
+    .b_axis = 1,
+    .swizzled = 0,
+    .a_row_scaled = 0,
+    .a_scale_max = 0,
+    .b_scale_max = 0,
 };
 
 /// Just large enough to be tuned.
@@ -84,14 +90,20 @@ constexpr scaled_matmul_params largeTensor = {
     .b_scheme = TE_RT_PER_TENSOR,
     .out_type = TE_RT_BF16,
     .fast_accumulation = 0,
+    .a_axis = 1,
+    .b_axis = 1,
+    .swizzled = 0,
+    .a_row_scaled = 0,
+    .a_scale_max = 0,
+    .b_scale_max = 0,
 };
 
 TEST_F(GemmPlanner, LaunchIsOneCall) {
   std::unique_ptr<Plan> product = plan(smallTensor);
   ASSERT_NE(product, nullptr);
   void *buffers[scaled_matmul_buffers::count_] = {
-      memory(32 * 64), memory(4), memory(48 * 64),    memory(4),
-      nullptr,         nullptr,   memory(32 * 48 * 2)};
+      memory(32 * 64), memory(4), nullptr, memory(48 * 64),    memory(4),
+      nullptr,         nullptr,   nullptr, memory(32 * 48 * 2)};
   void *const stream = backend->defaultStream();
 
   book().calls.clear();
@@ -110,7 +122,8 @@ TEST_F(GemmPlanner, BiasAndAccumulationAreLaunchArguments) {
   std::unique_ptr<Plan> product = plan(smallTensor);
   ASSERT_NE(product, nullptr);
   void *buffers[scaled_matmul_buffers::count_] = {
-      memory(32 * 64), memory(4),           memory(48 * 64),    memory(4),
+      memory(32 * 64), memory(4),           nullptr,
+      memory(48 * 64), memory(4),           nullptr,
       memory(48 * 2),  memory(32 * 48 * 2), memory(32 * 48 * 2)};
   ASSERT_STATUS_OK(product->launch(backend->defaultStream(), buffers));
   buffers[scaled_matmul_buffers::bias] = nullptr;
@@ -124,8 +137,8 @@ TEST_F(GemmPlanner, RefusesUnalignedMatrices) {
   ASSERT_NE(product, nullptr);
   auto *a = static_cast<char *>(memory(32 * 64 + 8));
   void *buffers[scaled_matmul_buffers::count_] = {
-      a + 8,   memory(4), memory(48 * 64),    memory(4),
-      nullptr, nullptr,   memory(32 * 48 * 2)};
+      a + 8,   memory(4), nullptr, memory(48 * 64),    memory(4),
+      nullptr, nullptr,   nullptr, memory(32 * 48 * 2)};
   EXPECT_STATUS(product->launch(backend->defaultStream(), buffers),
                 TE_RT_INVALID_ARGUMENT, "multiple of 16 bytes");
 }
@@ -142,7 +155,8 @@ TEST_F(GemmPlanner, LayoutsFitTogether) {
       std::unique_ptr<Plan> product = plan(params);
       ASSERT_NE(product, nullptr);
       void *buffers[scaled_matmul_buffers::count_] = {
-          memory(32 * 64), memory(256), memory(48 * 64),    memory(256),
+          memory(32 * 64), memory(256), nullptr,
+          memory(48 * 64), memory(256), nullptr,
           nullptr,         nullptr,     memory(32 * 48 * 2)};
       EXPECT_STATUS_OK(product->launch(backend->defaultStream(), buffers));
     }
@@ -157,9 +171,9 @@ TEST_F(GemmPlanner, LayoutsFitTogether) {
                                              .type = TE_RT_BF16,
                                              .out_type = TE_RT_F32},
                                             &product));
-      void *buffers[matmul_buffers::count_] = {memory(24 * 56 * 2),
-                                               memory(40 * 56 * 2), nullptr,
-                                               nullptr, memory(24 * 40 * 4)};
+      void *buffers[matmul_buffers::count_] = {
+          memory(24 * 56 * 2), memory(40 * 56 * 2), nullptr, nullptr, nullptr,
+          memory(24 * 40 * 4)};
       EXPECT_STATUS_OK(product->launch(backend->defaultStream(), buffers));
     }
 }
@@ -185,15 +199,18 @@ TEST_F(GemmPlanner, EmptyProducts) {
   ASSERT_STATUS_OK(backend->plan_matmul(params, &product));
   float c[32], out[32];
   std::fill(std::begin(c), std::end(c), 3.0f);
-  void *buffers[matmul_buffers::count_] = {memory(0), memory(0), nullptr,
-                                           memory(128), memory(128)};
-  ASSERT_STATUS_OK(backend->copyToDevice(buffers[3], c, sizeof(c)));
+  void *buffers[matmul_buffers::count_] = {memory(0), memory(0),   nullptr,
+                                           nullptr,   memory(128), memory(128)};
+  ASSERT_STATUS_OK(
+      backend->copyToDevice(buffers[matmul_buffers::c], c, sizeof(c)));
   ASSERT_STATUS_OK(product->launch(stream, buffers));
-  ASSERT_STATUS_OK(backend->copyToHost(out, buffers[4], sizeof(out)));
+  ASSERT_STATUS_OK(
+      backend->copyToHost(out, buffers[matmul_buffers::out], sizeof(out)));
   EXPECT_EQ(out[31], 3.0f);
   buffers[matmul_buffers::c] = nullptr;
   ASSERT_STATUS_OK(product->launch(stream, buffers));
-  ASSERT_STATUS_OK(backend->copyToHost(out, buffers[4], sizeof(out)));
+  ASSERT_STATUS_OK(
+      backend->copyToHost(out, buffers[matmul_buffers::out], sizeof(out)));
   EXPECT_EQ(out[31], 0.0f);
   buffers[matmul_buffers::bias] = buffers[0];
   EXPECT_STATUS(product->launch(stream, buffers), TE_RT_UNSUPPORTED,
@@ -226,8 +243,8 @@ TEST_F(GemmPlanner, KeepsTheFastestAlgorithmOnDisk) {
   EXPECT_EQ(book().count("cublasLtMatmul"), 30);
 
   void *buffers[scaled_matmul_buffers::count_] = {
-      memory(512 * 512), memory(4), memory(512 * 512),    memory(4),
-      nullptr,           nullptr,   memory(512 * 512 * 2)};
+      memory(512 * 512), memory(4), nullptr, memory(512 * 512),    memory(4),
+      nullptr,           nullptr,   nullptr, memory(512 * 512 * 2)};
   book().usedAlgorithms.clear();
   ASSERT_STATUS_OK(product->launch(backend->defaultStream(), buffers));
   EXPECT_EQ(book().usedAlgorithms, std::vector<int>({3}));

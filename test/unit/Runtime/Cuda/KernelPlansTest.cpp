@@ -59,6 +59,9 @@ std::vector<int32_t> integers(const std::string &name) {
     return {TE_RT_GELU, TE_RT_SILU, TE_RT_RELU, TE_RT_SWIGLU};
   if (name == "op")
     return {TE_RT_ADD, TE_RT_DIV, TE_RT_MIN, TE_RT_CAST, TE_RT_SQRT};
+  // Two of the three parameters of scaled_matmul that few rules look at.
+  if (name == "b_axis" || name == "swizzled")
+    return {1};
   if (name.ends_with("scheme"))
     return {TE_RT_PER_TENSOR, TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128};
   if (name.ends_with("type"))
