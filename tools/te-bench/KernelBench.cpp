@@ -241,13 +241,14 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                 {n, TE_RT_F8E4M3FN},
                 {squareScales(cols, T), TE_RT_F32}},
                4 * n});
-    bench.run({"dequantize block 1x128" + size,
-               [=](te_rt_instance *i) {
-                 return te_rt_plan_dequantize(i, 0, T, cols, TE_RT_F8E4M3FN,
-                                              TE_RT_BLOCK_1X128, 1, TE_RT_BF16);
-               },
-               {{n, TE_RT_F8E4M3FN}, {rowScales, TE_RT_F32}, {n, TE_RT_BF16}},
-               3 * n});
+    bench.run(
+        {"dequantize block 1x128" + size,
+         [=](te_rt_instance *i) {
+           return te_rt_plan_dequantize(i, 0, T, cols, TE_RT_F8E4M3FN,
+                                        TE_RT_BLOCK_1X128, 1, 0, 0, TE_RT_BF16);
+         },
+         {{n, TE_RT_F8E4M3FN}, {rowScales, TE_RT_F32}, none, {n, TE_RT_BF16}},
+         3 * n});
     bench.run({"transpose_scaled per_tensor" + size,
                [=](te_rt_instance *i) {
                  return te_rt_plan_transpose_scaled(i, 0, T, cols,
@@ -255,8 +256,10 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                },
                {{n, TE_RT_F8E4M3FN},
                 {1, TE_RT_F32},
+                none,
                 {n, TE_RT_F8E4M3FN},
-                {1, TE_RT_F32}},
+                {1, TE_RT_F32},
+                none},
                2 * n});
   }
 

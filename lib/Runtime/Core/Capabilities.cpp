@@ -15,18 +15,19 @@ namespace te::rt {
 
 namespace {
 
-const char *const kTypeNames[] = {"f32",      "bf16",   "f16",
-                                  "f8E4M3FN", "f8E5M2", "i32"};
-const char *const kSchemeNames[] = {"per_tensor", "block_1x128",
-                                    "block_128x128"};
+const char *const kTypeNames[] = {"f32",    "bf16", "f16",      "f8E4M3FN",
+                                  "f8E5M2", "i32",  "f4E2M1FN", "f8E8M0FNU"};
+const char *const kSchemeNames[] = {
+    "per_tensor", "block_1x128", "block_128x128", "mx_1x32",
+    "mx_32x32",   "nv_1x16",     "nv_16x16"};
 
 std::string typeName(int32_t type) {
-  return type >= 0 && type <= TE_RT_I32 ? kTypeNames[type]
-                                        : std::to_string(type);
+  return type >= 0 && type <= TE_RT_F8E8M0FNU ? kTypeNames[type]
+                                              : std::to_string(type);
 }
 std::string schemeName(int32_t scheme) {
-  return scheme >= 0 && scheme <= TE_RT_BLOCK_128X128 ? kSchemeNames[scheme]
-                                                      : std::to_string(scheme);
+  return scheme >= 0 && scheme <= TE_RT_NV_16X16 ? kSchemeNames[scheme]
+                                                 : std::to_string(scheme);
 }
 
 /// Collects the first violation.
@@ -131,6 +132,13 @@ Checks matrix(int64_t rows, int64_t cols) {
   return checks;
 }
 
+/// mx and nv values are cut in whole blocks only.
+Checks scaledMatrix(int64_t rows, int64_t cols, int32_t scheme) {
+  Checks checks = matrix(rows, cols);
+  const int64_t block = isMx(scheme) ? 32 : isNv(scheme) ? 16 : 1;
+  return checks.multiple("rows", rows, block).multiple("cols", cols, block);
+}
+
 template <typename Params> Checks checkActivation(const Params &p) {
   return matrix(p.rows, p.cols).wide("type", p.type).activation(p.kind);
 }
@@ -228,10 +236,22 @@ Status checkSupported(const delayed_scaling_update_params &p) {
                "'margin' to be from -100 to 100", std::to_string(p.margin));
 }
 Status checkSupported(const dequantize_params &p) {
-  return matrix(p.rows, p.cols)
-      .fp8("fp8_type", p.fp8_type)
-      .scheme("scheme", p.scheme, TE_RT_PER_TENSOR, TE_RT_BLOCK_128X128)
+  const bool nv = isNv(p.scheme);
+  Checks checks = scaledMatrix(p.rows, p.cols, p.scheme);
+  if (nv)
+    checks.type("fp8_type", p.fp8_type, {TE_RT_F4E2M1FN})
+        .require(p.scale_max == 448 || p.scale_max == 256,
+                 "'scale_max' to be 448 or 256", std::to_string(p.scale_max));
+  else
+    checks.fp8("fp8_type", p.fp8_type)
+        .require(p.scale_max == 0, "'scale_max' to be 0 except for nv schemes",
+                 std::to_string(p.scale_max));
+  return checks.scheme("scheme", p.scheme, TE_RT_PER_TENSOR, TE_RT_NV_16X16)
       .flag("axis", p.axis)
+      .flag("row_scaled", p.row_scaled)
+      .require(p.row_scaled != 1 || (p.scheme == TE_RT_NV_1X16 && p.axis == 1),
+               "'row_scaled' to be 0 except for nv_1x16 along axis 1",
+               std::to_string(p.row_scaled))
       .wide("out_type", p.out_type);
 }
 Status checkSupported(const embedding_params &p) { return checkEmbedding(p); }
@@ -274,6 +294,12 @@ Status checkSupported(const quantize_block_params &p) {
       .scheme("scheme", p.scheme, TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128)
       .flag("pow2_scales", p.pow2_scales)
       .nonNegative("amax_epsilon", p.amax_epsilon);
+}
+Status checkSupported(const quantize_mx_params &p) {
+  return scaledMatrix(p.rows, p.cols, TE_RT_MX_1X32)
+      .wide("type", p.type)
+      .fp8("fp8_type", p.fp8_type)
+      .scheme("scheme", p.scheme, TE_RT_MX_1X32, TE_RT_MX_32X32);
 }
 Status checkSupported(const quantize_tensor_params &p) {
   return matrix(p.rows, p.cols)
@@ -343,11 +369,19 @@ Status checkSupported(const scaled_matmul_params &p) {
   return checks;
 }
 
+Status checkSupported(const swizzle_scales_params &p) {
+  return scaledMatrix(p.rows, p.cols, p.scheme)
+      .scheme("scheme", p.scheme, TE_RT_MX_1X32, TE_RT_NV_16X16)
+      .flag("axis", p.axis);
+}
+
 Status checkSupported(const transpose_scaled_params &p) {
-  return matrix(p.rows, p.cols)
-      .require(p.scheme == TE_RT_PER_TENSOR || p.scheme == TE_RT_BLOCK_128X128,
-               "'scheme' to be per_tensor or block_128x128 (others have no "
-               "exact transpose)",
+  return scaledMatrix(p.rows, p.cols, p.scheme)
+      .require(p.scheme == TE_RT_PER_TENSOR ||
+                   p.scheme == TE_RT_BLOCK_128X128 ||
+                   p.scheme == TE_RT_MX_32X32 || p.scheme == TE_RT_NV_16X16,
+               "'scheme' to be per_tensor, block_128x128, mx_32x32 or nv_16x16 "
+               "(others have no exact transpose)",
                schemeName(p.scheme));
 }
 

@@ -1,7 +1,7 @@
 //===- Formulas.h - element formulas both backends share ------------------===//
 //
 // The few formulas beyond Math.h where the order of operations decides the last
-// bit: the scale rule, the optimizers, normalisation, elementwise operators.
+// bit: the scale rules, the optimizers, normalisation, elementwise operators.
 // Host and device compile this file with contraction off (see Math.h), so a
 // backend that calls these functions in the reduction orders documented in
 // te_runtime_kernels.inc equals the reference bit for bit.
@@ -56,6 +56,39 @@ TE_HOST_DEVICE float computeScale(float amax, float fp8Max, bool pow2,
   if (scale == kInfinity)
     scale = valueForInf;
   return pow2 ? bitsToFloat(floatToBits(scale) & 0xff800000u) : scale;
+}
+
+/// The f8E8M0FNU code of the least power of two not below `v` >= 0: an infinity
+/// gives the largest, NaN the NaN. Values up to 2^-127, zero included, give 0.
+TE_HOST_DEVICE uint8_t e8m0RoundUp(float v) {
+  const uint32_t bits = floatToBits(v) & 0x7fffffffu;
+  if (bits >= 0x7f800000u)
+    return bits > 0x7f800000u ? 0xff : 0xfe;
+  const uint32_t exponent = bits >> 23, mantissa = bits & 0x7fffffu;
+  // 2^-127 is the f32 subnormal of mantissa 0x400000.
+  const bool isAbove = mantissa > (exponent == 0 ? 0x400000u : 0u);
+  return static_cast<uint8_t>(exponent + (isAbove && exponent != 0xfe ? 1 : 0));
+}
+TE_HOST_DEVICE float e8m0ToFloat(uint8_t code) {
+  if (code == 0xff)
+    return bitsToFloat(0x7fffffffu);
+  return bitsToFloat(code == 0 ? 0x400000u : uint32_t{code} << 23);
+}
+/// 2^(127 - code), the factor of quantisation.
+TE_HOST_DEVICE float e8m0Inverse(uint8_t code) {
+  if (code == 0xff)
+    return bitsToFloat(0x7fffffffu);
+  return bitsToFloat(code == 0xfe ? 0x400000u : (254u - code) << 23);
+}
+/// The exponent of an mx block with this amax; `fp8Max` is 448 or 57344.
+TE_HOST_DEVICE uint8_t mxExponent(float amax, float fp8Max) {
+  return e8m0RoundUp(amax * (1.0f / fp8Max));
+}
+
+/// What the codes of an nv block are multiplied by to dequantise them: `scale`
+/// is the decoded scale of the block, `scaleMax` the largest there may be.
+TE_HOST_DEVICE float nvFactor(float scale, float amax, int32_t scaleMax) {
+  return scale * amax * (1.0f / (6.0f * static_cast<float>(scaleMax)));
 }
 
 /// The next factor of delayed scaling: `old` where `amax` says nothing (0,

@@ -39,6 +39,13 @@ namespace te::rt {
 /// Kinds from TE_RT_SWIGLU on read [first | second].
 inline bool isGated(int32_t activation) { return activation >= TE_RT_SWIGLU; }
 
+inline bool isMx(int32_t scheme) {
+  return scheme == TE_RT_MX_1X32 || scheme == TE_RT_MX_32X32;
+}
+inline bool isNv(int32_t scheme) {
+  return scheme == TE_RT_NV_1X16 || scheme == TE_RT_NV_16X16;
+}
+
 /// Bytes of one element of a te_rt_dtype.
 inline int64_t byteSize(int32_t type) {
   switch (type) {
@@ -55,6 +62,30 @@ inline int64_t byteSize(int32_t type) {
 
 inline int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t roundUp(int64_t a, int64_t b) { return ceilDiv(a, b) * b; }
+
+/// The 8-bit scales of an mx or nv value of logical shape [rows, cols], stored
+/// [lines, pitch] for contraction along `axis`.
+struct MicroscaleLayout {
+  MicroscaleLayout(int32_t scheme, int32_t axis, int64_t rows, int64_t cols)
+      : block(isMx(scheme) ? 32 : 16), outerIsRow(axis == 1),
+        outerIsLine(axis == 1 || isNv(scheme)) {
+    const int64_t outer = roundUp(outerIsRow ? rows : cols, 128);
+    const int64_t blocks = roundUp(ceilDiv(outerIsRow ? cols : rows, block), 4);
+    lines = outerIsLine ? outer : blocks;
+    pitch = outerIsLine ? blocks : outer;
+  }
+  /// Of the scale of element (row, col).
+  int64_t index(int64_t row, int64_t col) const {
+    const int64_t outer = outerIsRow ? row : col;
+    const int64_t inner = (outerIsRow ? col : row) / block;
+    return outerIsLine ? outer * pitch + inner : inner * pitch + outer;
+  }
+  int64_t size() const { return lines * pitch; }
+
+  int64_t block;
+  bool outerIsRow, outerIsLine;
+  int64_t lines = 0, pitch = 0;
+};
 
 } // namespace te::rt
 

@@ -1,6 +1,7 @@
 //===- Math.h - the transcendental functions both backends share ----------===//
 //
-// exp, tanh and what activations build from them, written as one fixed sequence
+// exp, tanh and what activations build from them, and the codes of the types
+// the device has no conversion of, written as one fixed sequence
 // of IEEE f32 operations. Host and device compile this same file, so the
 // reference backend and the CUDA kernels agree to the last bit. That holds only
 // while no compiler reorders or contracts: the host compiles with
@@ -42,6 +43,12 @@ TE_HOST_DEVICE uint32_t floatToBits(float value) {
   std::memcpy(&bits, &value, sizeof(bits));
   return bits;
 #endif
+}
+
+/// The value of an f4E2M1FN code, the low four bits of `code`, exactly: its
+/// exponent and mantissa are those of an f32 that is 2^126 times smaller.
+TE_HOST_DEVICE float e2m1ToFloat(uint32_t code) {
+  return bitsToFloat((code & 8) << 28 | (code & 7) << 22) * 0x1p126f;
 }
 
 /// 2^n for n in [-126, 127].

@@ -88,6 +88,12 @@ inline float e5m2ToFloat(uint8_t code) {
   return code & 0x80 ? -value : value;
 }
 
+/// Element `i` of a packed f4E2M1FN array: the even one has the low nibble.
+inline float loadE2M1(const void *array, int64_t i) {
+  const uint8_t byte = static_cast<const uint8_t *>(array)[i / 2];
+  return math::e2m1ToFloat(i % 2 == 0 ? byte & 0xf : byte >> 4);
+}
+
 inline float bf16ToFloat(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }

@@ -178,6 +178,8 @@ void delayed_scaling_update(const delayed_scaling_update_params &p,
 
 void dequantize(const dequantize_params &p, void *const *buffers) {
   namespace b = dequantize_buffers;
+  if (isMx(p.scheme) || isNv(p.scheme))
+    return dequantizeMicroscaled(p, buffers);
   const bool transposed = p.axis == 0;
   const int64_t outer = transposed ? p.cols : p.rows;
   const int64_t inner = transposed ? p.rows : p.cols;
@@ -193,6 +195,8 @@ void dequantize(const dequantize_params &p, void *const *buffers) {
 
 void transpose_scaled(const transpose_scaled_params &p, void *const *buffers) {
   namespace b = transpose_scaled_buffers;
+  if (isMx(p.scheme) || isNv(p.scheme))
+    return transposeMicroscaled(p, buffers);
   const auto *data = static_cast<const uint8_t *>(buffers[b::data]);
   const auto *scale = static_cast<const float *>(buffers[b::scale]);
   auto *outData = static_cast<uint8_t *>(buffers[b::out_data]);

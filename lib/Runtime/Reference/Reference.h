@@ -72,6 +72,11 @@ void quantizeBlocks(int64_t rows, int64_t cols, const BlockRecipe &recipe,
                     const std::function<float(int64_t, int64_t)> &at,
                     const BlockOutputs &out);
 
+/// The kernels of these names, of mx and nv values.
+void dequantizeMicroscaled(const dequantize_params &p, void *const *buffers);
+void transposeMicroscaled(const transpose_scaled_params &p,
+                          void *const *buffers);
+
 } // namespace te::rt::reference
 
 #endif // TE_RUNTIME_REFERENCE_REFERENCE_H

@@ -384,8 +384,11 @@ LogicalResult LaunchEmitter::emitCast(Operation *op, bool &isKnown) {
             .type("fp8_type", type.getElementType())
             .i32("scheme", static_cast<int32_t>(type.getScheme()))
             .i32("axis", type.getContract())
+            .i32("row_scaled", 0)
+            .i32("scale_max", 0)
             .type("out_type", elementType(op.getX()))
             .in(op.getQ())
+            .none(1)
             .out(op.getX())
             .emit();
       })
@@ -396,7 +399,9 @@ LogicalResult LaunchEmitter::emitCast(Operation *op, bool &isKnown) {
             .i64("cols", type.getCols())
             .i32("scheme", static_cast<int32_t>(type.getScheme()))
             .in(op.getQ())
+            .none(1)
             .out(op.getTransposed())
+            .none(1)
             .emit();
       })
       .Case([&](ActivationQuantizeOp op) {

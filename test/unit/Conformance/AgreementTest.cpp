@@ -105,13 +105,13 @@ TEST_P(Agreement, Casts) {
           const Quantised q =
               quantiseBlocks(x, rows, cols, 1, fp8Type, scheme, pow2, 0.0f);
           check(what + " dequantize",
-                TE_PLAN(dequantize, rows, cols, fp8Type, scheme, 1, type),
-                {in(q.data), in(q.scale)}, {{type, size}});
+                TE_PLAN(dequantize, rows, cols, fp8Type, scheme, 1, 0, 0, type),
+                {in(q.data), in(q.scale), none()}, {{type, size}});
           if (scheme == TE_RT_BLOCK_128X128)
             check(what + " transpose",
                   TE_PLAN(transpose_scaled, rows, cols, scheme),
-                  {in(q.data), in(q.scale)},
-                  {{fp8Type, size}, {TE_RT_F32, colScales}});
+                  {in(q.data), in(q.scale), none()},
+                  {{fp8Type, size}, {TE_RT_F32, colScales}, {0, -1}});
         }
     }
   });

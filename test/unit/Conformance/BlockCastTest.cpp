@@ -120,8 +120,8 @@ TEST_P(BlockCast, DequantiseInvertsTheStorage) {
                   expected.set(axis ? o * cols + i : i * cols + o, value);
                 }
               device().run(TE_PLAN(dequantize, rows, cols, fp8Type, scheme,
-                                   axis, outType),
-                           {in(data), in(scale), out(actual.bytes)});
+                                   axis, 0, 0, outType),
+                           {in(data), in(scale), none(), out(actual.bytes)});
               ASSERT_TRUE(sameBits(expected, actual))
                   << rows << "x" << cols << " scheme " << scheme << " axis "
                   << axis;
@@ -149,8 +149,8 @@ TEST_P(BlockCast, TransposeEqualsDirectColumnUsage) {
             {TE_RT_BLOCK_128X128, block}}) {
         BothUsages turned(rows, cols, scheme);
         device().run(TE_PLAN(transpose_scaled, rows, cols, scheme),
-                     {in(usages.row.data), in(usages.row.scale),
-                      out(turned.col.data), out(turned.col.scale)});
+                     {in(usages.row.data), in(usages.row.scale), none(),
+                      out(turned.col.data), out(turned.col.scale), none()});
         expectEqual(usages.col, turned.col,
                     std::to_string(rows) + "x" + std::to_string(cols));
         if (HasFatalFailure())

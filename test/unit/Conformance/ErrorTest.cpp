@@ -216,6 +216,43 @@ TEST_P(Errors, Parameters) {
       {"'rows' and 'cols'"}));
 }
 
+TEST_P(Errors, Microscaled) {
+  constexpr int32_t e4 = TE_RT_F8E4M3FN, e2 = TE_RT_F4E2M1FN;
+  const auto invalid = TE_RT_INVALID_ARGUMENT;
+  EXPECT_TRUE(refuses(invalid, TE_PLAN(quantize_mx, 48, 64, TE_RT_BF16, e4, 3),
+                      {"quantize_mx", "'rows' to be a multiple of 32", "48"}));
+  EXPECT_TRUE(refuses(invalid, TE_PLAN(quantize_mx, 64, 16, TE_RT_BF16, e4, 3),
+                      {"'cols' to be a multiple of 32", "16"}));
+  EXPECT_TRUE(refuses(invalid, TE_PLAN(quantize_mx, 64, 64, TE_RT_BF16, e4, 5),
+                      {"mx_1x32 to mx_32x32", "nv_1x16"}));
+  EXPECT_TRUE(refuses(invalid, TE_PLAN(quantize_mx, 64, 64, TE_RT_BF16, e2, 3),
+                      {"'fp8_type'", "f8E4M3FN, f8E5M2", "f4E2M1FN"}));
+  EXPECT_TRUE(
+      refuses(invalid, TE_PLAN(swizzle_scales, 64, 64, 1, 1),
+              {"swizzle_scales", "mx_1x32 to nv_16x16", "block_1x128"}));
+  EXPECT_TRUE(refuses(invalid, TE_PLAN(swizzle_scales, 64, 8, 5, 1),
+                      {"'cols' to be a multiple of 16", "8"}));
+  EXPECT_TRUE(refuses(invalid, TE_PLAN(transpose_scaled, 64, 64, 3),
+                      {"exact transpose", "mx_1x32"}));
+  EXPECT_TRUE(refuses(invalid, TE_PLAN(transpose_scaled, 64, 64, 5),
+                      {"exact transpose", "nv_1x16"}));
+  auto dequantize = [](int32_t type, int32_t scheme, int32_t axis,
+                       int32_t rowScaled, int32_t scaleMax) {
+    return PlanFunction(TE_PLAN(dequantize, 64, 64, type, scheme, axis,
+                                rowScaled, scaleMax, TE_RT_BF16));
+  };
+  EXPECT_TRUE(refuses(invalid, dequantize(e4, TE_RT_NV_1X16, 1, 0, 448),
+                      {"'fp8_type'", "f4E2M1FN", "f8E4M3FN"}));
+  EXPECT_TRUE(refuses(invalid, dequantize(e2, TE_RT_NV_1X16, 1, 0, 0),
+                      {"'scale_max' to be 448 or 256", "0"}));
+  EXPECT_TRUE(refuses(invalid, dequantize(e4, TE_RT_MX_1X32, 1, 0, 448),
+                      {"'scale_max' to be 0", "448"}));
+  EXPECT_TRUE(refuses(invalid, dequantize(e2, TE_RT_NV_1X16, 0, 1, 448),
+                      {"'row_scaled'", "nv_1x16 along axis 1", "1"}));
+  EXPECT_TRUE(refuses(invalid, dequantize(e2, TE_RT_NV_16X16, 1, 1, 448),
+                      {"'row_scaled'", "nv_1x16 along axis 1", "1"}));
+}
+
 TEST_P(Errors, DelayedScaling) {
   auto update = [](int64_t slots, int64_t length, int32_t algorithm,
                    float fp8Max, int32_t margin) {

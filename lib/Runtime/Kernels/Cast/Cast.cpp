@@ -10,6 +10,7 @@
 
 #include "Core/Formulas.h"
 #include "Cuda/CudaBackend.h"
+#include "Kernels/Cast/Microscale.h"
 #include "Kernels/LaunchPlan.h"
 
 #include <algorithm>
@@ -306,6 +307,8 @@ Status plan_activation_backward_quantize_block(
 Status plan_dequantize(const CudaDevice &device,
                        const dequantize_params &params,
                        std::unique_ptr<Plan> *plan) {
+  if (isMx(params.scheme) || isNv(params.scheme))
+    return planMicroscaledDequantize(device, params, plan);
   const std::string suffix = std::string("_") + fp8TypeName(params.fp8_type) +
                              "_" + inputTypeName(params.out_type);
   TileKernels kernels;
@@ -338,6 +341,8 @@ Status plan_dequantize(const CudaDevice &device,
 Status plan_transpose_scaled(const CudaDevice &device,
                              const transpose_scaled_params &params,
                              std::unique_ptr<Plan> *plan) {
+  if (isMx(params.scheme) || isNv(params.scheme))
+    return planMicroscaledTranspose(device, params, plan);
   TileKernels kernels;
   TE_RT_RETURN_IF_FAILED(
       kernels.find(device, "te_transpose_scaled", kTileSharedBytes,

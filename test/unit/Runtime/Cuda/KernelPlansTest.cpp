@@ -63,9 +63,14 @@ std::vector<int32_t> integers(const std::string &name) {
   if (name == "b_axis" || name == "swizzled")
     return {1};
   if (name.ends_with("scheme"))
-    return {TE_RT_PER_TENSOR, TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128};
+    return {TE_RT_PER_TENSOR, TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128,
+            TE_RT_MX_1X32,    TE_RT_MX_32X32,    TE_RT_NV_1X16,
+            TE_RT_NV_16X16};
+  if (name.ends_with("scale_max"))
+    return {0, 448, 256};
   if (name.ends_with("type"))
-    return {TE_RT_F32, TE_RT_BF16, TE_RT_F16, TE_RT_F8E4M3FN, TE_RT_F8E5M2};
+    return {TE_RT_F32,      TE_RT_BF16,   TE_RT_F16,
+            TE_RT_F8E4M3FN, TE_RT_F8E5M2, TE_RT_F4E2M1FN};
   return {0, 1};
 }
 

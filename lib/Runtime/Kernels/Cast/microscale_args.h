@@ -1,0 +1,59 @@
+//===- microscale_args.h - arguments of the mx and nv kernels -------------===//
+//
+// Shared by the kernels and the glue that launches them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_KERNELS_CAST_MICROSCALE_ARGS_H
+#define TE_RUNTIME_KERNELS_CAST_MICROSCALE_ARGS_H
+
+#include <cstdint>
+
+namespace te::rt::cuda {
+
+// Tiles as in cast_args.h. A tile has 128 x 4 (32-blocks) or 128 x 8
+// (16-blocks) scales, so tiles cover the padded scales exactly, except that the
+// last tile of 16-blocks may have 4 only.
+
+struct QuantizeMxArgs {
+  const void *x; // [rows, cols]
+  // Where the usages go; any may be null.
+  uint8_t *row;      // [rows, cols]
+  uint8_t *rowScale; // [up(rows, 128), up(cols / 32, 4)]
+  uint8_t *col;      // [rows, cols]
+  uint8_t *colScale; // [up(rows / 32, 4), up(cols, 128)]
+  int64_t rows, cols;
+  uint32_t colTiles;
+};
+
+struct MicroscaleDequantizeArgs {
+  const uint8_t *data;  // mx [rows, cols]; nv [outer, contraction / 2]
+  const uint8_t *scale; // [., pitch] of MicroscaleLayout
+  const float *amax;    // nv: [1], or [rows] when row-scaled; may be null
+  void *out;            // [rows, cols]
+  int64_t rows, cols, pitch;
+  uint32_t colTiles;
+  int32_t rowScaled, scaleMax;
+};
+
+struct MicroscaleTransposeArgs {
+  const uint8_t *data;  // mx [rows, cols]; nv [rows, cols / 2]
+  const uint8_t *scale; // [., pitch]
+  const float *amax;    // nv: [1], may be null, as may outAmax
+  uint8_t *outData;     // mx [rows, cols]; nv [cols, rows / 2]
+  uint8_t *outScale;    // [., outPitch]
+  float *outAmax;
+  int64_t rows, cols, pitch, outPitch;
+  uint32_t colTiles;
+};
+
+struct SwizzleArgs {
+  const uint8_t *scale; // [outer, blocks], or [blocks, outer] when transposed
+  uint8_t *swizzled;
+  int64_t outer, blocks;
+  int32_t isTransposed;
+};
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_KERNELS_CAST_MICROSCALE_ARGS_H
