@@ -62,11 +62,17 @@ std::vector<int32_t> integers(const std::string &name) {
   // Two of the three parameters of scaled_matmul that few rules look at.
   if (name == "b_axis" || name == "swizzled")
     return {1};
+  // Of the operands of a product, whose combinations are many.
+  if (name == "a_scheme" || name == "b_scheme")
+    return {TE_RT_PER_TENSOR, TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128,
+            TE_RT_MX_1X32, TE_RT_NV_1X16};
+  if (name == "a_scale_max" || name == "b_scale_max")
+    return {0, 448};
   if (name.ends_with("scheme"))
     return {TE_RT_PER_TENSOR, TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128,
             TE_RT_MX_1X32,    TE_RT_MX_32X32,    TE_RT_NV_1X16,
             TE_RT_NV_16X16};
-  if (name.ends_with("scale_max"))
+  if (name == "scale_max")
     return {0, 448, 256};
   if (name.ends_with("type"))
     return {TE_RT_F32,      TE_RT_BF16,   TE_RT_F16,
