@@ -1,0 +1,129 @@
+//===- SupportSchema.td - the records of the support table ----------------===//
+//
+// What a row of TESupport.td can say. te-tblgen checks the rows (every pair of
+// schemes decided once, every target named once) and writes them as C++
+// (SupportRows.inc), Markdown and JSON. Needs nothing of MLIR.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TEDIALECT_SUPPORT_SUPPORTSCHEMA_TD
+#define TEDIALECT_SUPPORT_SUPPORTSCHEMA_TD
+
+/// A machine to compile for. `value` is its place in te::support::Target.
+class Target<string spelling, int value> {
+  string Spelling = spelling;
+  int Value = value;
+}
+def SM90 : Target<"sm_90", 0>;
+def SM100 : Target<"sm_100", 1>;
+def Reference : Target<"reference", 2>;
+
+/// `value` is that of te_rt_dtype.
+class ElementType<string spelling, int value> {
+  string Spelling = spelling;
+  int Value = value;
+}
+def F32 : ElementType<"f32", 0>;
+def BF16 : ElementType<"bf16", 1>;
+def F16 : ElementType<"f16", 2>;
+def F8E4M3FN : ElementType<"f8E4M3FN", 3>;
+def F8E5M2 : ElementType<"f8E5M2", 4>;
+def F4E2M1FN : ElementType<"f4E2M1FN", 6>;
+def F8E8M0FNU : ElementType<"f8E8M0FNU", 7>;
+
+/// How a target does something. `Value` is that of te::support::Path.
+class Path<string name, int value, string meaning> {
+  string Name = name;
+  int Value = value;
+  string Meaning = meaning;
+}
+def Never : Path<"no", 0, "refused">;
+def Native : Path<"native", 1, "a mode of cuBLASLt">;
+def OwnKernel : Path<"own kernel", 2, "a kernel of this project; cuBLASLt for what it does not take">;
+def Emulated : Path<"emulated", 3, "both operands dequantised exactly, then a bf16 product; only with the pipeline option `emulate`">;
+def ThroughMX : Path<"through MXFP8", 4, "scales rewritten as MXFP8; only where they are powers of two">;
+def OnHost : Path<"reference", 5, "the CPU backend that defines every bit">;
+
+/// One target's answer. `rule` and `nearest` complete the error of a step that
+/// does not meet what `path` demands (an option, powers of two) or that the
+/// target refuses: "...: <rule>; the nearest supported is <nearest>".
+/// `cublasLt` is the least cublasLtGetVersion(), major * 10000 + minor * 100.
+class On<Target target, Path path, int cublasLt = 0, string rule = "", string nearest = ""> {
+  Target Machine = target;
+  Path How = path;
+  int CublasLt = cublasLt;
+  string Rule = rule;
+  string Nearest = nearest;
+}
+
+/// How elements share scales; which casts of it there are.
+class Scheme<string spelling, int value> {
+  string Spelling = spelling;
+  /// Of te_rt_scheme.
+  int Value = value;
+  list<ElementType> Types = [F8E4M3FN, F8E5M2];
+  ElementType ScaleType = F32;
+  /// Of both sizes of a value.
+  int Multiple = 1;
+  /// Why te.transpose cannot derive the other usage; "" where it can.
+  string NoTranspose = "";
+  /// quantize and dequantize, of every target.
+  list<On> Casts = [On<SM90, OwnKernel>, On<SM100, OwnKernel>, On<Reference, OnHost>];
+}
+
+/// What a product of two schemes needs.
+class Product<Scheme a, Scheme b> {
+  Scheme A = a;
+  Scheme B = b;
+  list<ElementType> Results = [BF16, F16, F32];
+  /// Results to which a bias can be added in the product.
+  list<ElementType> BiasResults = [BF16, F32];
+  bit FastAccumulation = 0;
+  /// Multiples of the rows and columns of the result and of the contracted size.
+  int M = 8;
+  int N = 8;
+  int K = 16;
+  list<On> Machines = [];
+}
+
+/// A pair of schemes that no target multiplies, and the one to use instead.
+class NoProduct<Scheme a, Scheme b, string rule, Product nearest> {
+  Scheme A = a;
+  Scheme B = b;
+  string Rule = rule;
+  Product Nearest = nearest;
+}
+
+/// Two element types that no product takes, whatever the schemes.
+class NoTypes<ElementType a, ElementType b, string rule, ElementType nearestA> {
+  ElementType A = a;
+  ElementType B = b;
+  string Rule = rule;
+  ElementType NearestA = nearestA;
+}
+
+/// A value of te.recipe's `backward_override`, with its number.
+class Override<string spelling, int value> {
+  string Spelling = spelling;
+  int Value = value;
+}
+def AsRecipe : Override<"none", 0>;
+def HighPrecision : Override<"high_precision", 1>;
+def Dequantized : Override<"dequantized", 2>;
+
+/// A recipe, or a recipe with one option set (`variant`): the schemes of its
+/// tensors under default options, and the overrides it can be combined with.
+class Recipe<string spelling, Scheme x, Scheme w, Scheme dy, string variant = ""> {
+  string Spelling = spelling;
+  string Variant = variant;
+  Scheme X = x;
+  Scheme W = w;
+  Scheme Dy = dy;
+  /// True where scales are powers of two by default.
+  bit Pow2 = 0;
+  list<Override> Overrides = [AsRecipe, HighPrecision, Dequantized];
+  /// Why not the others; "" where all are allowed.
+  string OverrideRule = "";
+}
+
+#endif // TEDIALECT_SUPPORT_SUPPORTSCHEMA_TD
