@@ -28,6 +28,7 @@ def BF16 : ElementType<"bf16", 1>;
 def F16 : ElementType<"f16", 2>;
 def F8E4M3FN : ElementType<"f8E4M3FN", 3>;
 def F8E5M2 : ElementType<"f8E5M2", 4>;
+def I32 : ElementType<"i32", 5>;
 def F4E2M1FN : ElementType<"f4E2M1FN", 6>;
 def F8E8M0FNU : ElementType<"f8E8M0FNU", 7>;
 

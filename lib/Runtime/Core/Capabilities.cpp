@@ -8,6 +8,7 @@
 #include "Core/Capabilities.h"
 
 #include "Core/Math.h"
+#include "TEDialect/Support/SupportTable.h"
 
 #include <initializer_list>
 
@@ -15,20 +16,8 @@ namespace te::rt {
 
 namespace {
 
-const char *const kTypeNames[] = {"f32",    "bf16", "f16",      "f8E4M3FN",
-                                  "f8E5M2", "i32",  "f4E2M1FN", "f8E8M0FNU"};
-const char *const kSchemeNames[] = {
-    "per_tensor", "block_1x128", "block_128x128", "mx_1x32",
-    "mx_32x32",   "nv_1x16",     "nv_16x16"};
-
-std::string typeName(int32_t type) {
-  return type >= 0 && type <= TE_RT_F8E8M0FNU ? kTypeNames[type]
-                                              : std::to_string(type);
-}
-std::string schemeName(int32_t scheme) {
-  return scheme >= 0 && scheme <= TE_RT_NV_16X16 ? kSchemeNames[scheme]
-                                                 : std::to_string(scheme);
-}
+using support::schemeName;
+using support::typeName;
 
 /// Collects the first violation.
 class Checks {
@@ -110,6 +99,18 @@ public:
                   te_rt_status code = TE_RT_INVALID_ARGUMENT) {
     return holds ? *this : expected(what, got, code);
   }
+  Checks &transposable(int32_t scheme) {
+    return support::isScheme(scheme) ? allowed(support::refuseTranspose(scheme),
+                                               TE_RT_INVALID_ARGUMENT)
+                                     : *this;
+  }
+  /// `refusal` is an answer of the support table: empty, or the message.
+  Checks &allowed(const std::string &refusal, te_rt_status code) {
+    if (!refusal.empty() && !status.failed())
+      status = Status(code, refusal);
+    return *this;
+  }
+  bool failed() const { return status.failed(); }
 
   operator Status() const { return status; }
 
@@ -135,7 +136,8 @@ Checks matrix(int64_t rows, int64_t cols) {
 /// mx and nv values are cut in whole blocks only.
 Checks scaledMatrix(int64_t rows, int64_t cols, int32_t scheme) {
   Checks checks = matrix(rows, cols);
-  const int64_t block = isMx(scheme) ? 32 : isNv(scheme) ? 16 : 1;
+  const int64_t block =
+      support::isScheme(scheme) ? support::schemeRow(scheme).multiple : 1;
   return checks.multiple("rows", rows, block).multiple("cols", cols, block);
 }
 
@@ -320,11 +322,6 @@ Status checkSupported(const rms_norm_backward_params &p) {
 }
 
 Status checkSupported(const scaled_matmul_params &p) {
-  const bool block =
-      p.a_scheme != TE_RT_PER_TENSOR || p.b_scheme != TE_RT_PER_TENSOR;
-  const std::string types = typeName(p.a_type) + " and " + typeName(p.b_type);
-  const std::string schemes =
-      schemeName(p.a_scheme) + " and " + schemeName(p.b_scheme);
   Checks checks;
   checks.size("m", p.m)
       .size("n", p.n)
@@ -332,8 +329,6 @@ Status checkSupported(const scaled_matmul_params &p) {
       .area("'m' and 'n'", p.m, p.n)
       .area("'m' and 'k'", p.m, p.k)
       .area("'n' and 'k'", p.n, p.k)
-      .fp8("a_type", p.a_type)
-      .fp8("b_type", p.b_type)
       .scheme("a_scheme", p.a_scheme, TE_RT_PER_TENSOR, TE_RT_BLOCK_128X128)
       .scheme("b_scheme", p.b_scheme, TE_RT_PER_TENSOR, TE_RT_BLOCK_128X128)
       .wide("out_type", p.out_type)
@@ -346,27 +341,21 @@ Status checkSupported(const scaled_matmul_params &p) {
                "'a_scale_max' and 'b_scale_max' to be 0 for scales without "
                "amax",
                std::to_string(p.a_scale_max) + " and " +
-                   std::to_string(p.b_scale_max))
-      .require(p.a_type == TE_RT_F8E4M3FN || p.b_type == TE_RT_F8E4M3FN,
-               "at least one operand of type f8E4M3FN (the tensor core has no "
-               "product of two f8E5M2)",
-               types, TE_RT_UNSUPPORTED)
-      .require((p.a_scheme == TE_RT_PER_TENSOR) ==
-                   (p.b_scheme == TE_RT_PER_TENSOR),
-               "both operands or neither to have per_tensor scales", schemes,
-               TE_RT_UNSUPPORTED)
-      .require(p.a_scheme != TE_RT_BLOCK_128X128 ||
-                   p.b_scheme != TE_RT_BLOCK_128X128,
-               "at least one block operand to be block_1x128", schemes,
-               TE_RT_UNSUPPORTED)
-      .require(!block || p.fast_accumulation == 0,
-               "'fast_accumulation' to be 0 for block scales",
-               std::to_string(p.fast_accumulation), TE_RT_UNSUPPORTED)
-      .multiple("k", p.k, 16)
-      .multiple("n", p.n, 8);
-  if (p.a_scheme == TE_RT_BLOCK_1X128)
-    checks.multiple("m", p.m, 8);
-  return checks;
+                   std::to_string(p.b_scale_max));
+  if (checks.failed()) // The table is asked about schemes that exist.
+    return checks;
+  checks.allowed(
+      support::refuseProduct({p.a_scheme, p.a_type, p.b_scheme, p.b_type,
+                              p.out_type, p.fast_accumulation != 0,
+                              /*bias=*/false}),
+      TE_RT_UNSUPPORTED);
+  if (checks.failed())
+    return checks;
+  const support::ProductRow &row = support::productRow(p.a_scheme, p.b_scheme);
+  return checks
+      .allowed(support::refuseSize("'k'", p.k, row.k), TE_RT_INVALID_ARGUMENT)
+      .allowed(support::refuseSize("'n'", p.n, row.n), TE_RT_INVALID_ARGUMENT)
+      .allowed(support::refuseSize("'m'", p.m, row.m), TE_RT_INVALID_ARGUMENT);
 }
 
 Status checkSupported(const swizzle_scales_params &p) {
@@ -377,12 +366,8 @@ Status checkSupported(const swizzle_scales_params &p) {
 
 Status checkSupported(const transpose_scaled_params &p) {
   return scaledMatrix(p.rows, p.cols, p.scheme)
-      .require(p.scheme == TE_RT_PER_TENSOR ||
-                   p.scheme == TE_RT_BLOCK_128X128 ||
-                   p.scheme == TE_RT_MX_32X32 || p.scheme == TE_RT_NV_16X16,
-               "'scheme' to be per_tensor, block_128x128, mx_32x32 or nv_16x16 "
-               "(others have no exact transpose)",
-               schemeName(p.scheme));
+      .scheme("scheme", p.scheme, TE_RT_PER_TENSOR, TE_RT_NV_16X16)
+      .transposable(p.scheme);
 }
 
 } // namespace te::rt

@@ -12,6 +12,7 @@
 #include "Cuda/CudaBackend.h"
 #include "Gemm/GemmTuner.h"
 #include "Kernels/Gemm/BlockGemm.h"
+#include "TEDialect/Support/SupportTable.h"
 
 #include <algorithm>
 
@@ -23,20 +24,10 @@ constexpr int maxCandidates = 16;
 /// Products with fewer multiplications are limited by their launch.
 constexpr double minTunedWork = 1 << 27;
 
-const char *typeText(int32_t type) {
-  static const char *const texts[] = {"f32",      "bf16",   "f16",
-                                      "f8E4M3FN", "f8E5M2", "i32"};
-  return type >= TE_RT_F32 && type <= TE_RT_I32 ? texts[type] : "?";
-}
-
 std::string operandText(const GemmOperand &operand) {
-  std::string text = typeText(operand.type);
-  if (operand.scheme == TE_RT_PER_TENSOR)
-    text += "/tensor";
-  if (operand.scheme == TE_RT_BLOCK_1X128)
-    text += "/1x128";
-  if (operand.scheme == TE_RT_BLOCK_128X128)
-    text += "/128x128";
+  std::string text = support::typeName(operand.type);
+  if (operand.scheme != GemmOperand::unscaled)
+    text += "/" + support::schemeName(operand.scheme);
   return text + (operand.transposed ? "/t" : "");
 }
 
@@ -67,7 +58,7 @@ std::string machineText(const CudaDevice &device, const CublasLt &library) {
 std::string GemmProblem::text() const {
   return "m=" + std::to_string(m) + " n=" + std::to_string(n) +
          " k=" + std::to_string(k) + " a=" + operandText(a) +
-         " b=" + operandText(b) + " out=" + typeText(outType) +
+         " b=" + operandText(b) + " out=" + support::typeName(outType) +
          (fastAccumulation ? " fast" : "");
 }
 
@@ -307,12 +298,33 @@ Status plan_matmul(const CudaDevice &device, const matmul_params &params,
   return planProduct<MatmulPlan>(device, problem, bias, c, out, plan);
 }
 
+/// What the support table says of this product on this device. GPUs without a
+/// column there are left to cuBLASLt's judgement.
+static Status checkTarget(const CudaDevice &device, const CublasLt &library,
+                          const scaled_matmul_params &params) {
+  const std::optional<support::Target> target =
+      device.computeMajor == 9    ? std::optional(support::Target::Sm90)
+      : device.computeMajor == 10 ? std::optional(support::Target::Sm100)
+                                  : std::nullopt;
+  if (!target)
+    return Status::ok();
+  // Whether scales are powers of two was the compiler's to check.
+  std::string refusal = support::refuseTarget(params.a_scheme, params.b_scheme,
+                                              *target, {.pow2 = true});
+  if (refusal.empty())
+    refusal = support::refuseLibrary(
+        params.a_scheme, params.b_scheme, *target,
+        static_cast<int64_t>(library.cublasLtGetVersion()));
+  return refusal.empty() ? Status::ok() : Status(TE_RT_UNSUPPORTED, refusal);
+}
+
 Status plan_scaled_matmul(const CudaDevice &device,
                           const scaled_matmul_params &params,
                           std::unique_ptr<Plan> *plan) {
   using namespace scaled_matmul_buffers;
   if (supportsBlockGemm(device, params))
     return planBlockGemm(device, params, plan);
+  TE_RT_RETURN_IF_FAILED(checkTarget(device, device.gemm->cublasLt(), params));
   GemmProblem problem;
   problem.m = params.m;
   problem.n = params.n;

@@ -44,6 +44,8 @@ public:
   /// `device` and `library` outlive the planner and everything it plans.
   GemmPlanner(const CudaDevice &device, const CublasLt &library);
 
+  const CublasLt &cublasLt() const { return library; }
+
   /// m, n and k are positive.
   Status plan(const GemmProblem &problem,
               std::unique_ptr<GemmProduct> *product);

@@ -176,15 +176,16 @@ TEST_P(Errors, UnsupportedProducts) {
   constexpr int32_t e4 = TE_RT_F8E4M3FN, e5 = TE_RT_F8E5M2;
   constexpr int32_t tensor = TE_RT_PER_TENSOR, one = TE_RT_BLOCK_1X128,
                     two = TE_RT_BLOCK_128X128;
-  EXPECT_TRUE(refuses(TE_RT_UNSUPPORTED,
-                      product(16, 16, 16, e5, tensor, e5, tensor),
-                      {"scaled_matmul", "f8E5M2 and f8E5M2"}));
-  EXPECT_TRUE(refuses(TE_RT_UNSUPPORTED,
-                      product(128, 128, 128, e4, two, e4, two),
-                      {"block_128x128 and block_128x128"}));
+  EXPECT_TRUE(
+      refuses(TE_RT_UNSUPPORTED, product(16, 16, 16, e5, tensor, e5, tensor),
+              {"scaled_matmul", "'f8E5M2' and 'f8E5M2'", "nearest supported"}));
+  EXPECT_TRUE(
+      refuses(TE_RT_UNSUPPORTED, product(128, 128, 128, e4, two, e4, two),
+              {"'block_128x128' and 'block_128x128'",
+               "nearest supported pair is 'block_1x128' and 'block_128x128'"}));
   EXPECT_TRUE(refuses(TE_RT_UNSUPPORTED,
                       product(128, 128, 128, e4, tensor, e4, one),
-                      {"per_tensor and block_1x128"}));
+                      {"'per_tensor' and 'block_1x128'", "one family"}));
   EXPECT_TRUE(refuses(TE_RT_UNSUPPORTED,
                       product(128, 128, 128, e4, one, e4, one, 1),
                       {"'fast_accumulation'"}));

@@ -10,6 +10,7 @@
 
 #include "Kernels/Gemm/block_gemm_args.h"
 #include "Kernels/LaunchPlan.h"
+#include "TEDialect/Support/SupportTable.h"
 
 #include <algorithm>
 
@@ -76,8 +77,9 @@ private:
 bool supportsBlockGemm(const CudaDevice &device,
                        const scaled_matmul_params &params) {
   return device.computeMajor == 9 && device.computeMinor == 0 &&
-         params.a_scheme == TE_RT_BLOCK_1X128 &&
-         params.b_scheme != TE_RT_PER_TENSOR &&
+         support::productOn(params.a_scheme, params.b_scheme,
+                            support::Target::Sm90)
+                 .path == support::Path::OwnKernel &&
          (params.out_type == TE_RT_BF16 || params.out_type == TE_RT_F32) &&
          params.m > 0 && params.n > 0 && params.k > 0 &&
          std::max({params.m, params.n, params.k}) < int64_t(1) << 31;

@@ -8,9 +8,8 @@
 
 namespace te::rt::cuda {
 
-/// True where planBlockGemm takes the product: sm_90, `a` in 1x128 and `b` in
-/// 1x128 or 128x128 blocks, bf16 or f32 result. (A 128x128 `a` is left to
-/// cuBLASLt.)
+/// True where planBlockGemm takes the product: sm_90, schemes for which the
+/// support table names an own kernel, bf16 or f32 result.
 bool supportsBlockGemm(const CudaDevice &device,
                        const scaled_matmul_params &params);
 

@@ -134,7 +134,9 @@ const char *CUBLASWINAPI cublasLtGetStatusString(cublasStatus_t) {
   return "a text of the library";
 }
 
-size_t CUBLASWINAPI cublasLtGetVersion() { return 130100; }
+size_t CUBLASWINAPI cublasLtGetVersion() {
+  return static_cast<size_t>(book().machine.cublasLtVersion);
+}
 
 cublasStatus_t CUBLASWINAPI cublasLtCreate(cublasLtHandle_t *handle) {
   ENTER(cublasLtCreate);

@@ -63,6 +63,7 @@ struct Machine {
   int deviceCount = 1;
   int computeMajor = 9;
   int driverVersion = 13000;
+  int cublasLtVersion = 130100;
   /// Algorithms each heuristic query finds (at most as many as asked for).
   int algorithms = 1;
   /// What cublasLtMatmulAlgoCheck says of any algorithm.

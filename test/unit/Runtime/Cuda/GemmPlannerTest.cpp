@@ -152,7 +152,13 @@ TEST_F(GemmPlanner, LayoutsFitTogether) {
       params.a_scheme = a;
       params.b_scheme = b;
       params.fast_accumulation = 0;
-      std::unique_ptr<Plan> product = plan(params);
+      std::unique_ptr<Plan> product;
+      if (a == TE_RT_BLOCK_128X128 && b == TE_RT_BLOCK_128X128) {
+        EXPECT_STATUS(backend->plan_scaled_matmul(params, &product),
+                      TE_RT_UNSUPPORTED, "nearest supported pair");
+        continue;
+      }
+      product = plan(params);
       ASSERT_NE(product, nullptr);
       void *buffers[scaled_matmul_buffers::count_] = {
           memory(32 * 64), memory(256), nullptr,
@@ -222,9 +228,30 @@ TEST_F(GemmPlanner, NamesTheProductWithoutAlgorithm) {
   std::unique_ptr<Plan> product;
   EXPECT_STATUS(backend->plan_scaled_matmul(smallTensor, &product),
                 TE_RT_UNSUPPORTED,
-                "no algorithm for [m=32 n=48 k=64 a=f8E4M3FN/tensor "
-                "b=f8E5M2/tensor out=bf16 fast] on 'Fake GPU' (compute "
+                "no algorithm for [m=32 n=48 k=64 a=f8E4M3FN/per_tensor "
+                "b=f8E5M2/per_tensor out=bf16 fast] on 'Fake GPU' (compute "
                 "capability 9.0)");
+}
+
+// The support table answers before the library is asked.
+TEST_F(GemmPlanner, RefusesWhatTheTableRefuses) {
+  scaled_matmul_params params = smallTensor;
+  params.b_type = TE_RT_F8E4M3FN;
+  params.a_scheme = params.b_scheme = TE_RT_MX_1X32;
+  std::unique_ptr<Plan> product;
+  EXPECT_STATUS(backend->plan_scaled_matmul(params, &product),
+                TE_RT_UNSUPPORTED,
+                "'sm_90' has, but got 'mx_1x32' and 'mx_1x32': the tensor "
+                "cores of sm_90 read no E8M0 scales; the nearest supported is "
+                "'target=sm_100'");
+  params.a_scheme = TE_RT_BLOCK_128X128;
+  params.b_scheme = TE_RT_BLOCK_1X128;
+  params.fast_accumulation = 0;
+  ASSERT_STATUS_OK(backend->plan_scaled_matmul(params, &product));
+  book().machine.cublasLtVersion = 120803;
+  EXPECT_STATUS(backend->plan_scaled_matmul(params, &product),
+                TE_RT_UNSUPPORTED, "expected cuBLASLt 12.9 or newer");
+  book().machine.cublasLtVersion = 130100;
 }
 
 TEST_F(GemmPlanner, SmallProductsAreNotTuned) {
