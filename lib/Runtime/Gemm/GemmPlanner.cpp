@@ -309,8 +309,10 @@ static Status checkTarget(const CudaDevice &device, const CublasLt &library,
   if (!target)
     return Status::ok();
   // Whether scales are powers of two was the compiler's to check.
-  std::string refusal = support::refuseTarget(params.a_scheme, params.b_scheme,
-                                              *target, {.pow2 = true});
+  std::string refusal = support::refusePair(params.a_scheme, params.b_scheme);
+  if (refusal.empty())
+    refusal = support::refuseTarget(params.a_scheme, params.b_scheme, *target,
+                                    {.pow2 = true});
   if (refusal.empty())
     refusal = support::refuseLibrary(
         params.a_scheme, params.b_scheme, *target,
