@@ -34,12 +34,38 @@ TE_RT_API const char *te_rt_last_error(void);
 /// TE_RT_UNSUPPORTED.
 TE_RT_API te_rt_status te_rt_context_create(const char *backend,
                                             te_rt_context **context);
+/// As te_rt_context_create, on the `device`-th GPU of the process (0 for
+/// "reference"). `backend` is "reference" or "cuda"; too few GPUs are
+/// TE_RT_UNSUPPORTED.
+TE_RT_API te_rt_status te_rt_context_create_on_device(const char *backend,
+                                                      int32_t device,
+                                                      te_rt_context **context);
+/// With groups of more than one rank bound, this closes them and may wait for
+/// the other ranks to do the same.
 TE_RT_API void te_rt_context_destroy(te_rt_context *context);
 
 /// "reference" or "cuda". Lives as long as the context.
 TE_RT_API const char *te_rt_context_backend(const te_rt_context *context);
 /// Human-readable device, driver and library versions.
 TE_RT_API const char *te_rt_context_description(const te_rt_context *context);
+
+/// Bytes of the id that the ranks of a group share.
+#define TE_RT_GROUP_ID_BYTES 128
+
+/// Writes the id of a new group of ranks. One rank calls it and hands the bytes
+/// to the others by its own means. Every group needs an id of its own.
+/// TE_RT_UNSUPPORTED where NCCL is missing.
+TE_RT_API te_rt_status te_rt_group_unique_id(char id[TE_RT_GROUP_ID_BYTES]);
+
+/// Binds `group_id`, the number compiled code uses, to this context's place in
+/// a group: `rank` of `size`. Collective: every rank calls it with the same id,
+/// each from a thread and a GPU of its own, and it returns when all have. A
+/// rank whose call fails leaves the others waiting; its id is spent. Before any
+/// instance is created, once for each group; bound for the context's life. `id`
+/// may be NULL where `size` is 1. With the reference backend `size` is 1.
+TE_RT_API te_rt_status te_rt_context_bind_group(
+    te_rt_context *context, int32_t group_id,
+    const char id[TE_RT_GROUP_ID_BYTES], int32_t size, int32_t rank);
 
 /// Device memory, 256-byte aligned. `bytes` may be 0 (gives a unique pointer).
 TE_RT_API te_rt_status te_rt_alloc(te_rt_context *context, int64_t bytes,

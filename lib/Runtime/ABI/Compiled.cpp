@@ -147,6 +147,8 @@ te_rt_status te_rt_launch(te_rt_instance *instance, int32_t slot,
       return plan(*instance, slot, kInfo_##kernel,                             \
                   [&](std::unique_ptr<Plan> *result) -> Status {               \
                     TE_RT_RETURN_IF_FAILED(checkSupported(params));            \
+                    TE_RT_RETURN_IF_FAILED(                                    \
+                        checkGroups(params, instance->context->groups));       \
                     return instance->context->backend->plan_##kernel(params,   \
                                                                      result);  \
                   });                                                          \

@@ -52,6 +52,61 @@ te_rt_status onContext(const char *function, te_rt_context *context,
   });
 }
 
+/// A backend on the GPU that the caller names.
+Status createBackendOn(std::string_view name, int32_t device,
+                       te_rt_context &context) {
+  if (name != "reference" && name != "cuda")
+    return invalid("expected 'backend' to be 'reference' or 'cuda', but got '" +
+                   std::string(name) + "'");
+  if (device < 0)
+    return invalid("expected 'device' to be zero or more, but got " +
+                   std::to_string(device));
+  if (name == "cuda")
+    return createCudaBackend(&context.backend, device);
+  if (device != 0)
+    return invalid("expected 'device' to be 0 for the reference backend, but "
+                   "got " +
+                   std::to_string(device));
+  context.backend = createReferenceBackend();
+  return Status::ok();
+}
+
+/// The common part of the two functions that create a context.
+template <typename Create>
+te_rt_status createContext(const std::string &function, const char *backend,
+                           te_rt_context **context, Create create) {
+  return guarded([&]() -> Status {
+    if (!backend || !context)
+      return invalid(function + ": '" + (backend ? "context" : "backend") +
+                     "' is null");
+    *context = nullptr;
+    auto result = std::make_unique<te_rt_context>();
+    Status status = create(*result);
+    if (status.failed()) {
+      status.message = function + ": " + status.message;
+      return status;
+    }
+    result->description = result->backend->description() + result->description;
+    *context = result.release();
+    return Status::ok();
+  });
+}
+
+Status bindGroup(te_rt_context &context, int32_t number, const char *id,
+                 int32_t size, int32_t rank) {
+  Group group = {size, rank, ""};
+  if (id && size > 1)
+    group.id.assign(id, TE_RT_GROUP_ID_BYTES);
+  TE_RT_RETURN_IF_FAILED(context.groups.checkNew(number, group));
+  if (context.numInstances != 0)
+    return invalid("expected groups to be bound before instances are created, "
+                   "but the context has " +
+                   std::to_string(context.numInstances));
+  TE_RT_RETURN_IF_FAILED(context.backend->bindGroup(number, id, size, rank));
+  context.groups.add(number, std::move(group));
+  return Status::ok();
+}
+
 Status checkCopy(const void *to, const void *from, int64_t bytes) {
   if (bytes < 0)
     return invalid("expected 'bytes' to be zero or more, but got " +
@@ -79,21 +134,17 @@ const char *te_rt_last_error(void) { return lastError().c_str(); }
 
 te_rt_status te_rt_context_create(const char *backend,
                                   te_rt_context **context) {
-  return guarded([&]() -> Status {
-    if (!backend || !context)
-      return invalid(std::string("te_rt_context_create: '") +
-                     (backend ? "context" : "backend") + "' is null");
-    *context = nullptr;
-    auto result = std::make_unique<te_rt_context>();
-    Status status = createBackend(backend, *result);
-    if (status.failed()) {
-      status.message = "te_rt_context_create: " + status.message;
-      return status;
-    }
-    result->description = result->backend->description() + result->description;
-    *context = result.release();
-    return Status::ok();
-  });
+  return createContext(
+      "te_rt_context_create", backend, context,
+      [&](te_rt_context &result) { return createBackend(backend, result); });
+}
+
+te_rt_status te_rt_context_create_on_device(const char *backend, int32_t device,
+                                            te_rt_context **context) {
+  return createContext("te_rt_context_create_on_device", backend, context,
+                       [&](te_rt_context &result) {
+                         return createBackendOn(backend, device, result);
+                       });
 }
 
 void te_rt_context_destroy(te_rt_context *context) { delete context; }
@@ -104,6 +155,23 @@ const char *te_rt_context_backend(const te_rt_context *context) {
 
 const char *te_rt_context_description(const te_rt_context *context) {
   return context ? context->description.c_str() : "";
+}
+
+te_rt_status te_rt_group_unique_id(char id[TE_RT_GROUP_ID_BYTES]) {
+  return guarded([&]() -> Status {
+    Status status = id ? createGroupId(id) : invalid("'id' is null");
+    if (status.failed())
+      status.message = "te_rt_group_unique_id: " + status.message;
+    return status;
+  });
+}
+
+te_rt_status te_rt_context_bind_group(te_rt_context *context, int32_t group_id,
+                                      const char id[TE_RT_GROUP_ID_BYTES],
+                                      int32_t size, int32_t rank) {
+  return onContext("te_rt_context_bind_group", context, [&](Backend &) {
+    return bindGroup(*context, group_id, id, size, rank);
+  });
 }
 
 te_rt_status te_rt_alloc(te_rt_context *context, int64_t bytes,

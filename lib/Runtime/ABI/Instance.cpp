@@ -159,11 +159,16 @@ te_rt_status te_rt_instance_create(te_rt_context *context,
     result->module = *module;
     TE_RT_RETURN_IF_FAILED(prefixed(kName, load(*result)));
     *instance = result.release();
+    ++context->numInstances;
     return Status::ok();
   });
 }
 
-void te_rt_instance_destroy(te_rt_instance *instance) { delete instance; }
+void te_rt_instance_destroy(te_rt_instance *instance) {
+  if (instance)
+    --instance->context->numInstances;
+  delete instance;
+}
 
 te_rt_status te_rt_instance_run(te_rt_instance *instance,
                                 void *const *arguments, void *stream) {

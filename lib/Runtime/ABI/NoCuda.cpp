@@ -6,8 +6,14 @@
 
 #include "Core/Backend.h"
 
-te::rt::Status te::rt::createCudaBackend(std::unique_ptr<Backend> *) {
+static te::rt::Status noCuda() {
   return {TE_RT_UNSUPPORTED,
           "this build has no cuda backend; use 'reference', or build again "
           "with the CUDA toolkit and TE_CUDA=ON"};
 }
+
+te::rt::Status te::rt::createCudaBackend(std::unique_ptr<Backend> *, int32_t) {
+  return noCuda();
+}
+
+te::rt::Status te::rt::createGroupId(char *) { return noCuda(); }

@@ -9,6 +9,7 @@
 #define TE_RUNTIME_ABI_OBJECTS_H
 
 #include "Core/Backend.h"
+#include "Core/Groups.h"
 
 #include <memory>
 #include <new>
@@ -64,6 +65,9 @@ inline Status invalid(std::string message) {
 struct te_rt_context {
   std::unique_ptr<te::rt::Backend> backend;
   std::string description;
+  te::rt::GroupTable groups;
+  /// Instances that are alive: their plans know the groups.
+  int numInstances = 0;
 };
 
 struct te_rt_instance {

@@ -56,6 +56,12 @@ public:
   virtual Status timerMark(int index) = 0;
   virtual Status timerElapsed(float *milliseconds) = 0;
 
+  /// Connects this process, as `rank` of `size`, to the others of a group. The
+  /// place has passed GroupTable::checkNew; `id` has TE_RT_GROUP_ID_BYTES, and
+  /// is null for one rank.
+  virtual Status bindGroup(int32_t group, const char *id, int32_t size,
+                           int32_t rank) = 0;
+
   /// The stream used where the caller names none.
   virtual void *defaultStream() = 0;
 
@@ -80,9 +86,18 @@ public:
 /// The slow, obvious CPU truth.
 std::unique_ptr<Backend> createReferenceBackend();
 
-/// cuBLASLt and own kernels, loaded at run time. TE_RT_UNSUPPORTED names what
-/// is missing where there is no usable GPU, driver or library.
-Status createCudaBackend(std::unique_ptr<Backend> *backend);
+/// The device of the calling thread's current context, else the first.
+constexpr int32_t kAnyDevice = -1;
+
+/// cuBLASLt and own kernels, loaded at run time, on the `device`-th GPU.
+/// TE_RT_UNSUPPORTED names what is missing where there is no usable GPU, driver
+/// or library.
+Status createCudaBackend(std::unique_ptr<Backend> *backend,
+                         int32_t device = kAnyDevice);
+
+/// Writes an id for a new group, TE_RT_GROUP_ID_BYTES. TE_RT_UNSUPPORTED where
+/// there is no NCCL.
+Status createGroupId(char *id);
 
 } // namespace te::rt
 

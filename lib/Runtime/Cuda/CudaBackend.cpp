@@ -1,9 +1,10 @@
 //===- CudaBackend.cpp - context, memory, streams and graphs on one GPU ---===//
 //
 // A backend owns a share of its device's primary context, one non-blocking
-// stream, two timer events, the kernel modules and a cuBLASLt handle. They are
-// made in that order and released in the reverse one, also when creation stops
-// half way: the destructor releases whatever is there.
+// stream, two timer events, the kernel modules, a cuBLASLt handle and the
+// communicators of its groups. They are made in that order and released in the
+// reverse one, also when creation stops half way: the destructor releases
+// whatever is there.
 //
 // The driver wants the context current in the calling thread. Every function
 // here sees to that itself; launches do not, their caller calls enterThread()
@@ -14,6 +15,7 @@
 #include "Cuda/CudaBackend.h"
 
 #include "Cuda/CublasLt.h"
+#include "Cuda/Nccl.h"
 #include "Gemm/GemmPlanner.h"
 #include "Kernels/EmbeddedKernels.h"
 
@@ -57,7 +59,7 @@ class CudaBackend final : public Backend {
 public:
   ~CudaBackend() override;
 
-  Status initialize(const LibraryPaths &paths);
+  Status initialize(const LibraryPaths &paths, int32_t ordinal);
 
   const char *name() const override { return "cuda"; }
   std::string description() const override;
@@ -70,6 +72,9 @@ public:
   Status synchronize() override;
   Status timerMark(int index) override;
   Status timerElapsed(float *milliseconds) override;
+
+  Status bindGroup(int32_t group, const char *id, int32_t size,
+                   int32_t rank) override;
 
   void *defaultStream() override { return device.stream; }
   Status beginCapture(void *stream) override;
@@ -86,7 +91,7 @@ public:
 
 private:
   Status loadLibraries(const LibraryPaths &paths);
-  Status findDevice();
+  Status findDevice(int32_t ordinal);
   Status queryDevice();
   Status createContext();
   Status loadKernels();
@@ -96,6 +101,7 @@ private:
   CublasLt cublasLt;
   CudaDevice device;
   std::unique_ptr<GemmPlanner> gemm;
+  std::unique_ptr<NcclGroups> nccl;
   CUevent timers[2] = {nullptr, nullptr};
   bool timerMarked[2] = {false, false};
   std::unordered_set<void *> allocations;
@@ -128,8 +134,9 @@ static std::string versionText(int version, int perMajor, int perMinor) {
          std::to_string(version % perMajor / perMinor);
 }
 
-/// The device of the caller's current context, else device 0.
-Status CudaBackend::findDevice() {
+/// The device of that number; for kAnyDevice, that of the caller's current
+/// context, else device 0.
+Status CudaBackend::findDevice(int32_t ordinal) {
   const CUresult initialized = driver.cuInit(0);
   if (initialized == CUDA_ERROR_NO_DEVICE)
     return {TE_RT_UNSUPPORTED, "cuda backend: cuInit found no GPU; use the "
@@ -151,6 +158,14 @@ Status CudaBackend::findDevice() {
     return {TE_RT_UNSUPPORTED,
             "cuda backend: the driver reports no GPU; use the 'reference' "
             "backend, or check 'CUDA_VISIBLE_DEVICES'"};
+  if (ordinal >= count)
+    return {TE_RT_UNSUPPORTED,
+            "cuda backend: expected 'device' to be below the number of GPUs, " +
+                std::to_string(count) + ", but got " + std::to_string(ordinal) +
+                "; check 'nvidia-smi' and 'CUDA_VISIBLE_DEVICES'"};
+  if (ordinal != kAnyDevice)
+    return device.check(driver.cuDeviceGet(&device.device, ordinal),
+                        "cuDeviceGet");
   CUcontext current = nullptr;
   TE_RT_RETURN_IF_FAILED(
       device.check(driver.cuCtxGetCurrent(&current), "cuCtxGetCurrent"));
@@ -225,13 +240,16 @@ Status CudaBackend::createCublasLt() {
   return Status::ok();
 }
 
-Status CudaBackend::initialize(const LibraryPaths &paths) {
+Status CudaBackend::initialize(const LibraryPaths &paths, int32_t ordinal) {
   TE_RT_RETURN_IF_FAILED(loadLibraries(paths));
-  TE_RT_RETURN_IF_FAILED(findDevice());
+  TE_RT_RETURN_IF_FAILED(findDevice(ordinal));
   TE_RT_RETURN_IF_FAILED(queryDevice());
   TE_RT_RETURN_IF_FAILED(createContext());
   TE_RT_RETURN_IF_FAILED(loadKernels());
-  return createCublasLt();
+  TE_RT_RETURN_IF_FAILED(createCublasLt());
+  nccl = std::make_unique<NcclGroups>(device, paths.nccl);
+  device.nccl = nccl.get();
+  return Status::ok();
 }
 
 // Errors are not reported: the driver repeats earlier ones here, and nothing
@@ -240,8 +258,10 @@ CudaBackend::~CudaBackend() {
   if (!device.context)
     return;
   (void)driver.cuCtxSetCurrent(device.context);
-  if (device.stream)
-    (void)driver.cuStreamSynchronize(device.stream);
+  if (device.stream &&
+      driver.cuStreamSynchronize(device.stream) != CUDA_SUCCESS && nccl)
+    nccl->giveUp();
+  nccl.reset();
   gemm.reset();
   if (cublasLt.handle)
     (void)cublasLt.cublasLtDestroy(cublasLt.handle);
@@ -335,6 +355,18 @@ Status CudaBackend::copyToHost(void *to, const void *from, int64_t bytes) {
 }
 
 //===----------------------------------------------------------------------===//
+// Groups
+//===----------------------------------------------------------------------===//
+
+Status CudaBackend::bindGroup(int32_t group, const char *id, int32_t size,
+                              int32_t rank) {
+  if (size == 1)
+    return Status::ok();
+  TE_RT_RETURN_IF_FAILED(enterThread());
+  return nccl->bind(group, id, size, rank);
+}
+
+//===----------------------------------------------------------------------===//
 // Stream, timer and graphs
 //===----------------------------------------------------------------------===//
 
@@ -396,15 +428,16 @@ Status CudaBackend::endCapture(void *stream, std::unique_ptr<Graph> *graph) {
 } // namespace
 
 Status createBackend(const LibraryPaths &paths,
-                     std::unique_ptr<Backend> *backend) {
+                     std::unique_ptr<Backend> *backend, int32_t device) {
   auto created = std::make_unique<CudaBackend>();
-  TE_RT_RETURN_IF_FAILED(created->initialize(paths));
+  TE_RT_RETURN_IF_FAILED(created->initialize(paths, device));
   *backend = std::move(created);
   return Status::ok();
 }
 
 } // namespace te::rt::cuda
 
-te::rt::Status te::rt::createCudaBackend(std::unique_ptr<Backend> *backend) {
-  return cuda::createBackend(cuda::LibraryPaths::standard(), backend);
+te::rt::Status te::rt::createCudaBackend(std::unique_ptr<Backend> *backend,
+                                         int32_t device) {
+  return cuda::createBackend(cuda::LibraryPaths::standard(), backend, device);
 }

@@ -17,7 +17,8 @@ namespace te::rt::cuda {
 
 /// As te::rt::createCudaBackend, with the libraries of `paths`.
 Status createBackend(const LibraryPaths &paths,
-                     std::unique_ptr<Backend> *backend);
+                     std::unique_ptr<Backend> *backend,
+                     int32_t device = kAnyDevice);
 
 // Status plan_amax(const CudaDevice &, const amax_params &, ...);
 // Each is defined by the kernel's family in lib/Runtime/Kernels, or by

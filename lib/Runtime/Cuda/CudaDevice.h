@@ -27,11 +27,13 @@ struct Driver {
 };
 
 class GemmPlanner;
+class NcclGroups;
 
 class CudaDevice {
 public:
   const Driver *driver = nullptr;
   GemmPlanner *gemm = nullptr;
+  NcclGroups *nccl = nullptr;
   CUdevice device = 0;
   CUcontext context = nullptr;
   /// The context's own stream: copies, timers and tuning run on it.

@@ -23,12 +23,16 @@ static std::string ownFolder() {
 LibraryPaths LibraryPaths::standard() {
   const std::string folder = ownFolder();
   const char *const cublasLt = "libcublasLt.so.13";
+  const char *const nccl = "libnccl.so.2";
   LibraryPaths paths;
   paths.driver = {"libcuda.so.1"};
   paths.cublasLt = {cublasLt};
+  paths.nccl = {nccl};
   if (!folder.empty()) {
     paths.cublasLt.push_back(folder + cublasLt);
     paths.cublasLt.push_back(folder + "../../nvidia/cu13/lib/" + cublasLt);
+    paths.nccl.push_back(folder + nccl);
+    paths.nccl.push_back(folder + "../../nvidia/nccl/lib/" + nccl);
   }
   paths.cublasLt.push_back(std::string("/usr/local/cuda/lib64/") + cublasLt);
   return paths;

@@ -21,6 +21,7 @@ namespace te::rt::cuda {
 struct LibraryPaths {
   std::vector<std::string> driver;
   std::vector<std::string> cublasLt;
+  std::vector<std::string> nccl;
 
   /// The loader's search, then the folder of this library, the place where
   /// NVIDIA's Python wheels put theirs as seen from a wheel beside them, and

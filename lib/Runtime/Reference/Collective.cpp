@@ -1,6 +1,6 @@
 //===- Collective.cpp - collectives of one process ------------------------===//
 //
-// The context has no communicators yet, so the maximum over a group is the
+// This backend connects no processes, so the maximum over a group is the
 // process's own value.
 //
 //===----------------------------------------------------------------------===//

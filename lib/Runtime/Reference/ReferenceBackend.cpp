@@ -77,6 +77,15 @@ public:
     return Status::ok();
   }
 
+  Status bindGroup(int32_t, const char *, int32_t size, int32_t) override {
+    if (size == 1)
+      return Status::ok();
+    return {TE_RT_UNSUPPORTED,
+            "the reference backend does not connect processes: expected 'size' "
+            "to be 1, but got " +
+                std::to_string(size) + "; use the 'cuda' backend"};
+  }
+
   void *defaultStream() override { return nullptr; }
   Status beginCapture(void *) override { return noGraphs(); }
   Status endCapture(void *, std::unique_ptr<Graph> *) override {

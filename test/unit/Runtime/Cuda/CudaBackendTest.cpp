@@ -93,6 +93,19 @@ TEST_F(CudaBackend, RefusesOldGpusAndDrivers) {
                 "12.4");
 }
 
+TEST_F(CudaBackend, TakesTheDeviceItIsGiven) {
+  book().machine.deviceCount = 2;
+  std::unique_ptr<Backend> backend;
+  ASSERT_STATUS_OK(cuda::createBackend(fakePaths(), &backend, 1));
+  EXPECT_EQ(backend->description().find("Fake GPU 1 ("), 0u)
+      << backend->description();
+  backend.reset();
+  EXPECT_STATUS(cuda::createBackend(fakePaths(), &backend, 2),
+                TE_RT_UNSUPPORTED,
+                "expected 'device' to be below the number of GPUs, 2, but got "
+                "2; check 'nvidia-smi'");
+}
+
 TEST_F(CudaBackend, CopiesThereAndBack) {
   std::unique_ptr<Backend> backend;
   ASSERT_STATUS_OK(create(&backend));

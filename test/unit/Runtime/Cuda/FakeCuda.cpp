@@ -61,7 +61,7 @@ std::string Book::kindName(Kind kind) const {
   static const char *const names[] = {
       "context",     "stream",        "event",      "module",
       "function",    "graph",         "graph exec", "cublasLt handle",
-      "matmul desc", "matrix layout", "preference"};
+      "matmul desc", "matrix layout", "preference", "communicator"};
   return names[static_cast<int>(kind)];
 }
 

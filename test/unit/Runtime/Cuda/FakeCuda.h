@@ -1,9 +1,9 @@
-//===- FakeCuda.h - a driver and cuBLASLt that only keep books ------------===//
+//===- FakeCuda.h - a driver, cuBLASLt and NCCL that only keep books ------===//
 //
-// Two shared libraries stand in for libcuda.so.1 and libcublasLt.so.13. They
-// define every row of DriverSymbols.inc and CublasLtSymbols.inc, compute
-// nothing, and write down what they are asked. Both, and the test, share the
-// book below.
+// Three shared libraries stand in for libcuda.so.1, libcublasLt.so.13 and
+// libnccl.so.2. They define every row of DriverSymbols.inc, CublasLtSymbols.inc
+// and NcclSymbols.inc, compute next to nothing, and write down what they are
+// asked. They and the test share the book below.
 //
 // The book notes a violation whenever the real libraries would misbehave: a
 // handle used after its end or ended twice, a handle that outlives the context,
@@ -36,6 +36,7 @@ enum class Kind {
   matmulDesc,
   matrixLayout,
   preference,
+  communicator,
 };
 
 /// What a handle points to. Kept after its end, so that later uses are seen.
@@ -71,6 +72,10 @@ struct Machine {
   /// Milliseconds of an algorithm, by the number its query gave it; 1 for
   /// others.
   std::map<int, float> algorithmTimes;
+  /// The largest value that the other ranks of any group contribute.
+  float peerMaximum = 0;
+  /// What ncclCommGetAsyncError finds.
+  bool communicatorsFail = false;
 };
 
 class Book {
@@ -82,6 +87,8 @@ public:
   std::vector<std::string> executed;
   /// Numbers of the algorithms of all products, in order.
   std::vector<int> usedAlgorithms;
+  /// Streams of all collectives, in order.
+  std::vector<const void *> collectiveStreams;
   std::vector<std::string> violations;
 
   /// Forgets everything and frees what was never freed.
@@ -122,6 +129,8 @@ public:
   /// The context, while a share of it is held.
   Object *context = nullptr;
   int contextShares = 0;
+  /// How many ids ncclGetUniqueId made.
+  int groupIds = 0;
   /// Milliseconds of simulated device time.
   float clock = 0;
 

@@ -25,6 +25,7 @@ protected:
     std::string pattern = testing::TempDir() + "te-cuda-XXXXXX";
     cacheFolder = mkdtemp(pattern.data());
     setenv("XDG_CACHE_HOME", cacheFolder.c_str(), 1);
+    unsetenv("NCCL_NVLS_ENABLE");
   }
 
   void TearDown() override {
@@ -36,7 +37,8 @@ protected:
 
   static rt::cuda::LibraryPaths fakePaths() {
     return {{TE_FAKE_CUDA_DIR "/libcuda.so.1"},
-            {TE_FAKE_CUDA_DIR "/libcublasLt.so.13"}};
+            {TE_FAKE_CUDA_DIR "/libcublasLt.so.13"},
+            {TE_FAKE_CUDA_DIR "/libnccl.so.2"}};
   }
 
   static rt::Status create(std::unique_ptr<rt::Backend> *backend) {

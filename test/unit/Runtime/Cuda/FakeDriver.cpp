@@ -129,9 +129,10 @@ CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal) {
   return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetName(char *name, int size, CUdevice) {
+CUresult CUDAAPI cuDeviceGetName(char *name, int size, CUdevice device) {
   ENTER_WITHOUT_CONTEXT(cuDeviceGetName);
-  std::snprintf(name, static_cast<size_t>(size), "Fake GPU");
+  std::snprintf(name, static_cast<size_t>(size),
+                device == 0 ? "Fake GPU" : "Fake GPU %d", device);
   return CUDA_SUCCESS;
 }
 

@@ -1,0 +1,146 @@
+//===- GroupsTest.cpp - binding process groups, on the CPU ----------------===//
+//
+// The rules that hold on every backend, and what the reference backend has of
+// groups: those of one rank.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/Runtime/te_runtime_compiled.h"
+
+#include <gtest/gtest.h>
+
+namespace {
+
+te_rt_status load(te_rt_instance *instance) {
+  return te_rt_plan_all_reduce_max(instance, 0, 2, 7);
+}
+void step(te_rt_instance *instance, char *, void *const *arguments) {
+  te_rt_launch(instance, 0, arguments);
+}
+constexpr te_rt_module maximum = {
+    TE_RT_MODULE_MAGIC, TE_RT_VERSION, 0, 1, 2, load, step};
+
+class Groups : public testing::Test {
+protected:
+  void SetUp() override {
+    ASSERT_EQ(te_rt_context_create("reference", &context), TE_RT_OK);
+  }
+  void TearDown() override {
+    te_rt_instance_destroy(instance);
+    te_rt_context_destroy(context);
+  }
+
+  void refuses(int32_t group, const char *id, int32_t size, int32_t rank,
+               te_rt_status status, const std::string &text) {
+    EXPECT_EQ(te_rt_context_bind_group(context, group, id, size, rank), status);
+    EXPECT_EQ(te_rt_last_error(), "te_rt_context_bind_group: " + text);
+  }
+
+  te_rt_context *context = nullptr;
+  te_rt_instance *instance = nullptr;
+  char id[TE_RT_GROUP_ID_BYTES] = "an id";
+};
+
+TEST_F(Groups, OneRankIsTheValueItself) {
+  ASSERT_EQ(te_rt_context_bind_group(context, 7, nullptr, 1, 0), TE_RT_OK);
+  ASSERT_EQ(te_rt_instance_create(context, &maximum, &instance), TE_RT_OK)
+      << te_rt_last_error();
+  float x[] = {3, -1}, y[] = {0, 0};
+  void *const arguments[] = {x, y};
+  ASSERT_EQ(te_rt_instance_run(instance, arguments, nullptr), TE_RT_OK);
+  EXPECT_EQ(y[0], 3);
+  EXPECT_EQ(y[1], -1);
+}
+
+TEST_F(Groups, ContextWithoutGroupsIsOneProcess) {
+  EXPECT_EQ(te_rt_instance_create(context, &maximum, &instance), TE_RT_OK)
+      << te_rt_last_error();
+}
+
+TEST_F(Groups, UnboundOneIsNamedWithTheBoundOnes) {
+  for (int32_t group : {9, 3})
+    ASSERT_EQ(te_rt_context_bind_group(context, group, nullptr, 1, 0),
+              TE_RT_OK);
+  EXPECT_EQ(te_rt_instance_create(context, &maximum, &instance),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(te_rt_last_error(),
+               "te_rt_instance_create: all_reduce_max (slot 0): expected "
+               "'group_id' to be a group bound to the context (3, 9), but got "
+               "7; bind it with te_rt_context_bind_group before the instance "
+               "is created");
+  // Nothing was created, so the advice can be followed.
+  ASSERT_EQ(te_rt_context_bind_group(context, 7, nullptr, 1, 0), TE_RT_OK);
+  EXPECT_EQ(te_rt_instance_create(context, &maximum, &instance), TE_RT_OK);
+}
+
+TEST_F(Groups, PlacesAreChecked) {
+  refuses(-1, nullptr, 1, 0, TE_RT_INVALID_ARGUMENT,
+          "expected 'group_id' to be zero or more, but got -1");
+  for (int32_t size : {0, -1, INT32_MIN})
+    refuses(7, id, size, 0, TE_RT_INVALID_ARGUMENT,
+            "expected 'size' to be one or more, but got " +
+                std::to_string(size));
+  for (int32_t rank : {2, -1, INT32_MAX})
+    refuses(7, id, 2, rank, TE_RT_INVALID_ARGUMENT,
+            "expected 'rank' to be from 0 to 'size' - 1, 1, but got " +
+                std::to_string(rank));
+  refuses(7, nullptr, 2, 0, TE_RT_INVALID_ARGUMENT,
+          "'id' is null; a group of more than one rank needs one of "
+          "te_rt_group_unique_id");
+  EXPECT_EQ(te_rt_context_bind_group(nullptr, 7, id, 2, 0),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_EQ(te_rt_group_unique_id(nullptr), TE_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(te_rt_last_error(), "te_rt_group_unique_id: 'id' is null");
+}
+
+TEST_F(Groups, AreBoundOnce) {
+  ASSERT_EQ(te_rt_context_bind_group(context, 7, nullptr, 1, 0), TE_RT_OK);
+  refuses(7, nullptr, 1, 0, TE_RT_INVALID_ARGUMENT,
+          "group 7 is bound already, with size 1 and rank 0");
+}
+
+TEST_F(Groups, AreBoundBeforeInstancesExist) {
+  ASSERT_EQ(te_rt_instance_create(context, &maximum, &instance), TE_RT_OK);
+  refuses(7, nullptr, 1, 0, TE_RT_INVALID_ARGUMENT,
+          "expected groups to be bound before instances are created, but the "
+          "context has 1");
+  te_rt_instance_destroy(instance);
+  instance = nullptr;
+  EXPECT_EQ(te_rt_context_bind_group(context, 7, nullptr, 1, 0), TE_RT_OK);
+}
+
+TEST_F(Groups, ReferenceConnectsNoProcesses) {
+  refuses(7, id, 2, 0, TE_RT_UNSUPPORTED,
+          "the reference backend does not connect processes: expected 'size' "
+          "to be 1, but got 2; use the 'cuda' backend");
+  // A group that could not be bound is not bound.
+  EXPECT_EQ(te_rt_context_bind_group(context, 7, nullptr, 1, 0), TE_RT_OK);
+}
+
+TEST(Devices, AreChosenByNumber) {
+  te_rt_context *context = nullptr;
+  ASSERT_EQ(te_rt_context_create_on_device("reference", 0, &context), TE_RT_OK);
+  EXPECT_STREQ(te_rt_context_backend(context), "reference");
+  te_rt_context_destroy(context);
+  const struct {
+    const char *backend;
+    int32_t device;
+    const char *text;
+  } cases[] = {
+      {"reference", 1,
+       "expected 'device' to be 0 for the reference backend, but got 1"},
+      {"cuda", -1, "expected 'device' to be zero or more, but got -1"},
+      {"auto", 0,
+       "expected 'backend' to be 'reference' or 'cuda', but got 'auto'"},
+  };
+  for (const auto &each : cases) {
+    EXPECT_EQ(
+        te_rt_context_create_on_device(each.backend, each.device, &context),
+        TE_RT_INVALID_ARGUMENT);
+    EXPECT_EQ(te_rt_last_error(),
+              std::string("te_rt_context_create_on_device: ") + each.text);
+    EXPECT_EQ(context, nullptr);
+  }
+}
+
+} // namespace

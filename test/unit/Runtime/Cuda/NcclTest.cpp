@@ -1,0 +1,347 @@
+//===- NcclTest.cpp - groups of the cuda backend --------------------------===//
+//
+// One rank of a group on the fake NCCL: what is called, in which order and on
+// which stream, and what happens when any call fails. The real thing needs two
+// GPUs: test/unit/Runtime/Nccl.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Runtime/Cuda/FakeCudaTest.h"
+
+#include "Cuda/Nccl.h"
+#include "TEDialect/Runtime/te_runtime_compiled.h"
+
+#include <dlfcn.h>
+
+#include <cmath>
+#include <set>
+
+using namespace te::fake;
+using namespace te::rt;
+
+namespace {
+
+using Strings = std::vector<std::string>;
+
+class NcclGroups : public FakeCudaTest {
+protected:
+  void SetUp() override {
+    FakeCudaTest::SetUp();
+    book().machine.peerMaximum = 1;
+  }
+
+  /// A backend that is rank 0 of 2 in group 7.
+  Status createBound(std::unique_ptr<Backend> *backend) {
+    TE_RT_RETURN_IF_FAILED(create(backend));
+    TE_RT_RETURN_IF_FAILED(cuda::createGroupId(fakePaths().nccl, id));
+    return (*backend)->bindGroup(7, id, 2, 0);
+  }
+
+  /// Binds, reduces three values on `stream` and from a graph, and closes.
+  Status scenario();
+
+  char id[TE_RT_GROUP_ID_BYTES] = {};
+};
+
+/// Of the book's calls, those of NCCL.
+Strings ncclCalls() {
+  Strings found;
+  for (const std::string &call : book().calls)
+    if (call.starts_with("nccl"))
+      found.push_back(call);
+  return found;
+}
+
+Status planMaximum(Backend &backend, int32_t group,
+                   std::unique_ptr<Plan> *plan) {
+  return backend.plan_all_reduce_max({.count = 3, .group_id = group}, plan);
+}
+
+Status NcclGroups::scenario() {
+  book().machine.peerMaximum = 1;
+  std::unique_ptr<Backend> backend;
+  TE_RT_RETURN_IF_FAILED(createBound(&backend));
+  std::unique_ptr<Plan> plan;
+  TE_RT_RETURN_IF_FAILED(planMaximum(*backend, 7, &plan));
+  void *memory = nullptr;
+  TE_RT_RETURN_IF_FAILED(backend->alloc(3 * sizeof(float), &memory));
+  void *const buffers[] = {memory, memory};
+  void *const stream = backend->defaultStream();
+  TE_RT_RETURN_IF_FAILED(backend->enterThread());
+  TE_RT_RETURN_IF_FAILED(plan->launch(stream, buffers));
+  TE_RT_RETURN_IF_FAILED(backend->beginCapture(stream));
+  Status launched = plan->launch(stream, buffers);
+  std::unique_ptr<Backend::Graph> graph;
+  Status ended = backend->endCapture(stream, &graph);
+  TE_RT_RETURN_IF_FAILED(launched);
+  TE_RT_RETURN_IF_FAILED(ended);
+  TE_RT_RETURN_IF_FAILED(graph->launch(stream));
+  return backend->synchronize();
+}
+
+TEST_F(NcclGroups, CallsInOrder) {
+  ASSERT_STATUS_OK(scenario());
+  // The second all-reduce is the group's first value, before any step.
+  EXPECT_EQ(ncclCalls(),
+            Strings({"ncclGetUniqueId", "ncclCommInitRank", "ncclAllReduce",
+                     "ncclAllReduce", "ncclAllReduce", "ncclCommGetAsyncError",
+                     "ncclCommDestroy"}));
+  // The last one was captured and replayed once.
+  EXPECT_EQ(book().executed, Strings(3, "ncclAllReduce"));
+}
+
+TEST_F(NcclGroups, ReducesOverItsPeers) {
+  std::unique_ptr<Backend> backend;
+  ASSERT_STATUS_OK(createBound(&backend));
+  std::unique_ptr<Plan> plan;
+  ASSERT_STATUS_OK(planMaximum(*backend, 7, &plan));
+  void *x = nullptr, *y = nullptr;
+  ASSERT_STATUS_OK(backend->alloc(3 * sizeof(float), &x));
+  ASSERT_STATUS_OK(backend->alloc(3 * sizeof(float), &y));
+  const float sent[] = {0, 3, INFINITY};
+  float received[3] = {};
+  ASSERT_STATUS_OK(backend->copyToDevice(x, sent, sizeof(sent)));
+  book().machine.peerMaximum = 2;
+  book().calls.clear();
+  void *const buffers[] = {x, y};
+  ASSERT_STATUS_OK(plan->launch(backend->defaultStream(), buffers));
+  EXPECT_EQ(book().calls, Strings({"ncclAllReduce"}));
+  ASSERT_STATUS_OK(backend->copyToHost(received, y, sizeof(received)));
+  EXPECT_EQ(received[0], 2);
+  EXPECT_EQ(received[1], 3);
+  EXPECT_EQ(received[2], INFINITY);
+  ASSERT_STATUS_OK(backend->copyToHost(received, x, sizeof(received)));
+  EXPECT_EQ(received[0], 0);
+}
+
+TEST_F(NcclGroups, OneRankNeedsNoNccl) {
+  cuda::LibraryPaths paths = fakePaths();
+  paths.nccl = {TE_FAKE_CUDA_DIR "/libnccl-absent.so.2"};
+  std::unique_ptr<Backend> backend;
+  ASSERT_STATUS_OK(cuda::createBackend(paths, &backend));
+  EXPECT_STATUS_OK(backend->bindGroup(3, nullptr, 1, 0));
+  std::unique_ptr<Plan> plan;
+  ASSERT_STATUS_OK(planMaximum(*backend, 3, &plan));
+  void *memory = nullptr;
+  ASSERT_STATUS_OK(backend->alloc(6 * sizeof(float), &memory));
+  void *const buffers[] = {memory, static_cast<float *>(memory) + 3};
+  EXPECT_STATUS_OK(plan->launch(backend->defaultStream(), buffers));
+  EXPECT_EQ(book().executed, Strings({"cuMemcpyDtoDAsync"}));
+  EXPECT_EQ(ncclCalls(), Strings());
+
+  const Status status = backend->bindGroup(4, id, 2, 0);
+  EXPECT_STATUS(status, TE_RT_UNSUPPORTED, "libnccl-absent.so.2' did not load");
+  EXPECT_STATUS(status, TE_RT_UNSUPPORTED, "'nvidia-nccl-cu13'");
+  EXPECT_STATUS(cuda::createGroupId(paths.nccl, id), TE_RT_UNSUPPORTED,
+                "libnccl-absent.so.2' did not load");
+}
+
+TEST_F(NcclGroups, NothingToReduceIsNoCall) {
+  std::unique_ptr<Backend> backend;
+  ASSERT_STATUS_OK(createBound(&backend));
+  std::unique_ptr<Plan> plan;
+  ASSERT_STATUS_OK(
+      backend->plan_all_reduce_max({.count = 0, .group_id = 7}, &plan));
+  void *memory = nullptr;
+  ASSERT_STATUS_OK(backend->alloc(0, &memory));
+  void *const buffers[] = {memory, memory};
+  book().calls.clear();
+  EXPECT_STATUS_OK(plan->launch(backend->defaultStream(), buffers));
+  EXPECT_EQ(ncclCalls(), Strings());
+}
+
+TEST_F(NcclGroups, RanksThatDisagreeAreAnError) {
+  book().machine.peerMaximum = 5;
+  std::unique_ptr<Backend> backend;
+  EXPECT_STATUS(createBound(&backend), TE_RT_DEVICE_ERROR,
+                "expected the largest rank of the group to be 1, but its ranks "
+                "agreed on 5");
+  EXPECT_EQ(book().count("ncclCommAbort"), 1);
+  EXPECT_EQ(book().count("ncclCommDestroy"), 0);
+}
+
+TEST_F(NcclGroups, BrokenGroupsAreAborted) {
+  std::unique_ptr<Backend> backend;
+  ASSERT_STATUS_OK(createBound(&backend));
+  book().machine.communicatorsFail = true;
+  backend.reset();
+  EXPECT_EQ(book().count("ncclCommAbort"), 1);
+  EXPECT_EQ(book().count("ncclCommDestroy"), 0);
+}
+
+TEST_F(NcclGroups, MulticastIsOffUnlessTheUserSpeaksOfIt) {
+  cuda::Nccl nccl;
+  ASSERT_STATUS_OK(cuda::Nccl::load(fakePaths().nccl, &nccl));
+  EXPECT_STREQ(getenv("NCCL_NVLS_ENABLE"), "0");
+  for (const char *chosen : {"1", "2", ""}) {
+    setenv("NCCL_NVLS_ENABLE", chosen, 1);
+    ASSERT_STATUS_OK(cuda::Nccl::load(fakePaths().nccl, &nccl));
+    EXPECT_STREQ(getenv("NCCL_NVLS_ENABLE"), chosen);
+  }
+}
+
+/// Calls whose failure need not fail the program.
+const std::set<std::string> mayPass = {
+    "cuDevicePrimaryCtxRelease",
+    "cuEventDestroy",
+    "cuGraphDestroy",
+    "cuGraphExecDestroy",
+    "cuMemFree",
+    "cuModuleUnload",
+    "cuStreamDestroy",
+    "cublasLtDestroy",
+    "ncclCommAbort",
+    "ncclCommDestroy",
+    // In destructors.
+    "cuCtxSetCurrent",
+    "cuStreamSynchronize",
+    "ncclCommGetAsyncError",
+};
+
+TEST_F(NcclGroups, EveryCallMayFail) {
+  ASSERT_STATUS_OK(scenario());
+  const Strings calls = book().calls;
+  int numNccl = 0;
+  for (size_t call = 0; call < calls.size(); ++call)
+    for (int variant : {0, 1, 2}) {
+      book().reset();
+      book().failCall(static_cast<int>(call), variant);
+      const Status status = scenario();
+      SCOPED_TRACE("call " + std::to_string(call) + ", '" + book().failedCall +
+                   "', variant " + std::to_string(variant) + ": " +
+                   status.message);
+      ASSERT_EQ(book().failedCall, calls[call]);
+      ASSERT_EQ(book().violations, Strings());
+      ASSERT_EQ(book().leaks(), Strings());
+      if (!status.failed()) {
+        EXPECT_EQ(mayPass.count(book().failedCall), 1u);
+        continue;
+      }
+      EXPECT_NE(status.message.find(book().failedCall), std::string::npos);
+      if (!book().failedCall.starts_with("nccl"))
+        continue;
+      ++numNccl;
+      EXPECT_EQ(status.code, TE_RT_DEVICE_ERROR);
+      EXPECT_NE(status.message.find(": a text of NCCL (more of it)"),
+                std::string::npos);
+      // A communicator that reported an error is not waited for.
+      const bool made = book().failedCall == "ncclAllReduce";
+      EXPECT_EQ(book().count("ncclCommAbort"), made ? 1 : 0);
+      EXPECT_EQ(book().count("ncclCommDestroy"), 0);
+    }
+  // An id, the beginning, three all-reduces.
+  EXPECT_EQ(numNccl, 5 * 3);
+}
+
+//===----------------------------------------------------------------------===//
+// Through the C ABI
+//===----------------------------------------------------------------------===//
+
+// The maximum over group 9 of an argument, in its place.
+te_rt_status load(te_rt_instance *instance) {
+  return te_rt_plan_all_reduce_max(instance, 0, 4, 9);
+}
+void step(te_rt_instance *instance, char *, void *const *arguments) {
+  void *const buffers[] = {arguments[0], arguments[0]};
+  te_rt_launch(instance, 0, buffers);
+}
+constexpr te_rt_module maximum = {
+    TE_RT_MODULE_MAGIC, TE_RT_VERSION, 0, 1, 1, load, step};
+
+#define ASSERT_OK(call) ASSERT_EQ(call, TE_RT_OK) << te_rt_last_error()
+
+class NcclInstance : public FakeCudaTest {
+protected:
+  void SetUp() override {
+    FakeCudaTest::SetUp();
+    book().machine.peerMaximum = 2;
+    // A library that is loaded already is found by its name.
+    const cuda::LibraryPaths paths = fakePaths();
+    for (const std::string &path :
+         {paths.driver[0], paths.cublasLt[0], paths.nccl[0]}) {
+      libraries.push_back(dlopen(path.c_str(), RTLD_NOW));
+      ASSERT_NE(libraries.back(), nullptr) << dlerror();
+    }
+    ASSERT_OK(te_rt_context_create_on_device("cuda", 0, &context));
+    ASSERT_OK(te_rt_group_unique_id(id));
+  }
+
+  void TearDown() override {
+    te_rt_instance_destroy(instance);
+    te_rt_context_destroy(context);
+    FakeCudaTest::TearDown();
+    for (void *library : libraries)
+      dlclose(library);
+  }
+
+  std::vector<void *> libraries;
+  te_rt_context *context = nullptr;
+  te_rt_instance *instance = nullptr;
+  char id[TE_RT_GROUP_ID_BYTES] = {};
+};
+
+TEST_F(NcclInstance, ReducesOnTheStepsStream) {
+  ASSERT_OK(te_rt_context_bind_group(context, 9, id, 3, 1));
+  ASSERT_OK(te_rt_instance_create(context, &maximum, &instance));
+  void *memory = nullptr;
+  ASSERT_OK(te_rt_alloc(context, 4 * sizeof(float), &memory));
+  auto *const streamCreate = reinterpret_cast<decltype(&cuStreamCreate)>(
+      dlsym(libraries[0], "cuStreamCreate"));
+  auto *const streamDestroy = reinterpret_cast<decltype(&cuStreamDestroy)>(
+      dlsym(libraries[0], "cuStreamDestroy_v2"));
+  ASSERT_NE(streamCreate, nullptr);
+  ASSERT_NE(streamDestroy, nullptr);
+  CUstream stream = nullptr;
+  ASSERT_EQ(streamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+
+  book().collectiveStreams.clear();
+  book().calls.clear();
+  ASSERT_OK(te_rt_instance_run(instance, &memory, stream));
+  EXPECT_EQ(book().calls, Strings({"cuCtxSetCurrent", "ncclAllReduce"}));
+  EXPECT_EQ(book().collectiveStreams, std::vector<const void *>({stream}));
+
+  // A captured step, and its replays.
+  for (int i = 0; i < 3; ++i)
+    ASSERT_OK(te_rt_instance_run_graph(instance, &memory));
+  EXPECT_EQ(book().count("ncclAllReduce"), 2);
+  EXPECT_NE(book().collectiveStreams[1], stream);
+  // Binding, the eager step, the replays.
+  EXPECT_EQ(book().executed, Strings(1 + 1 + 3, "ncclAllReduce"));
+  EXPECT_EQ(streamDestroy(stream), CUDA_SUCCESS);
+}
+
+TEST_F(NcclInstance, FailedLaunchNamesTheKernel) {
+  ASSERT_OK(te_rt_context_bind_group(context, 9, id, 3, 1));
+  ASSERT_OK(te_rt_instance_create(context, &maximum, &instance));
+  void *memory = nullptr;
+  ASSERT_OK(te_rt_alloc(context, 4 * sizeof(float), &memory));
+  book().failCall(1, 0);
+  EXPECT_EQ(te_rt_instance_run(instance, &memory, nullptr), TE_RT_DEVICE_ERROR);
+  EXPECT_STREQ(te_rt_last_error(),
+               "te_rt_instance_run: all_reduce_max (slot 0): ncclAllReduce: a "
+               "text of NCCL (more of it)");
+}
+
+TEST_F(NcclInstance, FailedBindingBindsNothing) {
+  // Context, memory, then NCCL.
+  book().failCall(2, 1);
+  EXPECT_EQ(te_rt_context_bind_group(context, 9, id, 3, 1), TE_RT_DEVICE_ERROR);
+  EXPECT_STREQ(te_rt_last_error(),
+               "te_rt_context_bind_group: ncclCommInitRank: a text of NCCL "
+               "(more of it)");
+  ASSERT_OK(te_rt_group_unique_id(id));
+  ASSERT_OK(te_rt_context_bind_group(context, 9, id, 3, 1));
+}
+
+TEST_F(NcclInstance, EachGroupHasItsOwnId) {
+  ASSERT_OK(te_rt_context_bind_group(context, 9, id, 3, 1));
+  EXPECT_EQ(te_rt_context_bind_group(context, 10, id, 3, 1),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(te_rt_last_error(),
+               "te_rt_context_bind_group: the id is group 9's already; every "
+               "group needs one of its own from te_rt_group_unique_id");
+  ASSERT_OK(te_rt_group_unique_id(id));
+  ASSERT_OK(te_rt_context_bind_group(context, 10, id, 3, 1));
+}
+
+} // namespace

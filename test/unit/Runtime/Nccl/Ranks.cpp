@@ -1,0 +1,110 @@
+//===- Ranks.cpp - one context and one thread for each rank ---------------===//
+//
+// See Ranks.h.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Runtime/Nccl/Ranks.h"
+
+#include <thread>
+
+namespace te::ranks {
+
+int &numRanks() {
+  static int number = 2;
+  return number;
+}
+
+// A module's functions are given nothing but the instance; loading and running
+// call them on this thread.
+static thread_local const Step *currentStep;
+
+te_rt_instance *Rank::load(const Step &step) {
+  const te_rt_module module = {
+      TE_RT_MODULE_MAGIC,
+      TE_RT_VERSION,
+      step.arenaBytes,
+      step.numPlans,
+      step.numArguments,
+      [](te_rt_instance *instance) {
+        currentStep->load(instance);
+        return TE_RT_OK;
+      },
+      [](te_rt_instance *instance, char *arena, void *const *arguments) {
+        currentStep->step(instance, arena, arguments);
+      }};
+  currentStep = &step;
+  te_rt_instance *instance = nullptr;
+  TE_EXPECT_OK(te_rt_instance_create(context, &module, &instance));
+  return instance;
+}
+
+void Rank::run(te_rt_instance *instance, const Step &step,
+               const std::vector<void *> &arguments, bool captured) {
+  currentStep = &step;
+  TE_EXPECT_OK(captured
+                   ? te_rt_instance_run_graph(instance, arguments.data())
+                   : te_rt_instance_run(instance, arguments.data(), nullptr));
+}
+
+void *Rank::upload(const std::vector<float> &values) {
+  void *pointer = nullptr;
+  TE_EXPECT_OK(te_rt_alloc(
+      context, static_cast<int64_t>(values.size() * sizeof(float)), &pointer));
+  write(pointer, values);
+  return pointer;
+}
+
+void Rank::write(void *to, const std::vector<float> &values) {
+  TE_EXPECT_OK(te_rt_copy_to_device(
+      context, to, values.data(),
+      static_cast<int64_t>(values.size() * sizeof(float))));
+}
+
+std::vector<float> Rank::download(const void *from, size_t count) {
+  std::vector<float> values(count);
+  TE_EXPECT_OK(te_rt_copy_to_host(context, values.data(), from,
+                                  static_cast<int64_t>(count * sizeof(float))));
+  return values;
+}
+
+void RanksTest::SetUp() {
+  for (int rank = 0; rank < numRanks(); ++rank) {
+    te_rt_context *context = nullptr;
+    const te_rt_status status =
+        te_rt_context_create_on_device("cuda", rank, &context);
+    if (status == TE_RT_UNSUPPORTED)
+      GTEST_SKIP() << numRanks()
+                   << " ranks need as many GPUs: " << te_rt_last_error();
+    ASSERT_EQ(status, TE_RT_OK) << te_rt_last_error();
+    contexts.push_back(context);
+  }
+}
+
+void RanksTest::TearDown() {
+  // Closing a group is collective.
+  onEachRank([](Rank &rank) { te_rt_context_destroy(rank.context); });
+}
+
+void RanksTest::onEachRank(const std::function<void(Rank &)> &body) {
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < contexts.size(); ++i)
+    threads.emplace_back([&, i] {
+      Rank rank(contexts[i], static_cast<int>(i));
+      body(rank);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+void RanksTest::bind(int32_t group, bool reversed) {
+  char id[TE_RT_GROUP_ID_BYTES];
+  ASSERT_EQ(te_rt_group_unique_id(id), TE_RT_OK) << te_rt_last_error();
+  onEachRank([&](Rank &rank) {
+    const int place = reversed ? numRanks() - 1 - rank.number : rank.number;
+    TE_EXPECT_OK(
+        te_rt_context_bind_group(rank.context, group, id, numRanks(), place));
+  });
+}
+
+} // namespace te::ranks

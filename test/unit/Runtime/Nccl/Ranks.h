@@ -1,0 +1,70 @@
+//===- Ranks.h - one context and one thread for each rank -----------------===//
+//
+// The ranks of these tests are threads of one process, each with a context on a
+// GPU of its own. Contexts are made one after another, so that a missing GPU is
+// found before anybody waits for anybody; what is collective runs on all
+// threads at once.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_UNITTEST_RUNTIME_NCCL_RANKS_H
+#define TE_UNITTEST_RUNTIME_NCCL_RANKS_H
+
+#include "TEDialect/Runtime/te_runtime_compiled.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <vector>
+
+namespace te::ranks {
+
+/// How many ranks the tests use.
+int &numRanks();
+
+#define TE_EXPECT_OK(call) EXPECT_EQ(call, TE_RT_OK) << te_rt_last_error()
+
+/// A compiled step as two functions. It is one launch after another, and knows
+/// no pointers but its arguments and its arena.
+struct Step {
+  int32_t numPlans;
+  int32_t numArguments;
+  int64_t arenaBytes;
+  std::function<void(te_rt_instance *)> load;
+  std::function<void(te_rt_instance *, char *, void *const *)> step;
+};
+
+/// What one rank's thread works with.
+class Rank {
+public:
+  Rank(te_rt_context *context, int number) : context(context), number(number) {}
+
+  te_rt_instance *load(const Step &step);
+  /// Runs a step that `load` made; captured, or by itself.
+  void run(te_rt_instance *instance, const Step &step,
+           const std::vector<void *> &arguments, bool captured);
+  void *upload(const std::vector<float> &values);
+  void write(void *to, const std::vector<float> &values);
+  std::vector<float> download(const void *from, size_t count);
+
+  te_rt_context *const context;
+  const int number;
+};
+
+/// Skips with its reason where there are too few GPUs.
+class RanksTest : public testing::Test {
+protected:
+  void SetUp() override;
+  void TearDown() override;
+
+  /// Runs `body` on a thread for each rank and waits for all.
+  void onEachRank(const std::function<void(Rank &)> &body);
+  /// Binds `group` to all ranks, in this or in the opposite order.
+  void bind(int32_t group, bool reversed = false);
+
+  std::vector<te_rt_context *> contexts;
+};
+
+} // namespace te::ranks
+
+#endif // TE_UNITTEST_RUNTIME_NCCL_RANKS_H
