@@ -169,6 +169,17 @@ TEST_F(NcclGroups, BrokenGroupsAreAborted) {
   EXPECT_EQ(book().count("ncclCommDestroy"), 0);
 }
 
+TEST_F(NcclGroups, LostDeviceIsNotWaitedFor) {
+  std::unique_ptr<Backend> backend;
+  ASSERT_STATUS_OK(createBound(&backend));
+  // Context, then the last synchronisation.
+  book().failCall(1, 1);
+  backend.reset();
+  EXPECT_EQ(book().failedCall, "cuStreamSynchronize");
+  EXPECT_EQ(book().count("ncclCommAbort"), 1);
+  EXPECT_EQ(book().count("ncclCommDestroy"), 0);
+}
+
 TEST_F(NcclGroups, MulticastIsOffUnlessTheUserSpeaksOfIt) {
   cuda::Nccl nccl;
   ASSERT_STATUS_OK(cuda::Nccl::load(fakePaths().nccl, &nccl));
