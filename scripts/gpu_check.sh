@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # On a machine with a GPU, from the unpacked portable archive: the conformance
-# suite on both backends, the training example, and the benchmarks.
+# suite on both backends, groups of two GPUs where there are two, the training
+# example, and the benchmarks.
 #   share/te-mlir/gpu_check.sh OUTPUT_FOLDER
-# Writes conformance.txt, train/, bench.json and bench.txt there. Ends with 1 if
-# anything failed. TE_GOLDEN_DIR, when set, points to golden vectors.
+# Writes conformance.txt, collective.txt, train/, bench.json and bench.txt there.
+# Ends with 1 if anything failed. TE_GOLDEN_DIR, when set, points to golden
+# vectors.
 set -uo pipefail
 prefix=$(cd "$(dirname "$0")/../.." && pwd)
 out=${1:?give an output folder}
@@ -15,6 +17,9 @@ share=$prefix/share/te-mlir
 
 "$prefix/bin/te-conformance" >"$out/conformance.txt" 2>&1 || status=1
 grep -E "FAILED|PASSED|fraction|of the bound" "$out/conformance.txt" | tail -25
+
+"$prefix/bin/te-collective-check" >"$out/collective.txt" 2>&1 || status=1
+grep -E "FAILED|PASSED|ranks" "$out/collective.txt" | sort -u | tail -10
 
 python3 "$share/examples/byte_lm/train.py" --backend cuda --output "$out/train" || status=1
 
