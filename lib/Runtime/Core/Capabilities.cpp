@@ -78,6 +78,13 @@ public:
                           "swiglu (16)",
                           std::to_string(kind));
   }
+  /// The largest block scale of an nv value.
+  Checks &scaleMax(const char *name, int32_t value) {
+    return value == 448 || value == 256
+               ? *this
+               : expected(std::string("'") + name + "' to be 448 or 256",
+                          std::to_string(value));
+  }
   /// Zero or a positive finite number.
   Checks &nonNegative(const char *name, float value) {
     return value >= 0.0f && value <= 3.402823466e+38f
@@ -199,6 +206,9 @@ Status checkSupported(const all_reduce_max_params &p) {
 Status checkSupported(const amax_params &p) {
   return Checks().size("count", p.count).wide("type", p.type);
 }
+Status checkSupported(const amax_rows_params &p) {
+  return matrix(p.rows, p.cols).wide("type", p.type);
+}
 Status checkSupported(const bias_grad_params &p) {
   return matrix(p.rows, p.cols)
       .wide("type", p.type)
@@ -263,6 +273,9 @@ Status checkSupported(const embedding_backward_params &p) {
 Status checkSupported(const fill_params &p) {
   return Checks().size("count", p.count).wide("type", p.type);
 }
+Status checkSupported(const hadamard_params &p) {
+  return matrix(p.rows, p.cols).multiple("rows", p.rows, 16);
+}
 
 Status checkSupported(const matmul_params &p) {
   // cuBLASLt multiplies one input type into that type or into f32.
@@ -277,6 +290,13 @@ Status checkSupported(const matmul_params &p) {
       .flag("trans_b", p.trans_b)
       .wide("type", p.type)
       .type("out_type", p.out_type, {p.type, TE_RT_F32});
+}
+
+Status checkSupported(const nvfp4_alpha_params &p) {
+  return Checks()
+      .size("rows", p.rows)
+      .scaleMax("a_scale_max", p.a_scale_max)
+      .scaleMax("b_scale_max", p.b_scale_max);
 }
 
 Status checkSupported(const pointwise_params &p) {
@@ -303,6 +323,27 @@ Status checkSupported(const quantize_mx_params &p) {
       .fp8("fp8_type", p.fp8_type)
       .scheme("scheme", p.scheme, TE_RT_MX_1X32, TE_RT_MX_32X32);
 }
+Status checkSupported(const quantize_nvfp4_params &p) {
+  return scaledMatrix(p.rows, p.cols, TE_RT_NV_1X16)
+      .wide("type", p.type)
+      .scheme("scheme", p.scheme, TE_RT_NV_1X16, TE_RT_NV_16X16)
+      .flag("row_scaled", p.row_scaled)
+      .scaleMax("scale_max", p.scale_max)
+      .require(p.four_over_six >= 0 && p.four_over_six <= 2,
+               "'four_over_six' to be off (0), mae (1) or mse (2)",
+               std::to_string(p.four_over_six))
+      .flag("stochastic", p.stochastic)
+      .require(!p.row_scaled || p.scheme == TE_RT_NV_1X16,
+               "'row_scaled' to be 0 for nv_16x16 (a block there has 16 rows)",
+               std::to_string(p.row_scaled))
+      .require(!p.stochastic || !p.row_scaled,
+               "'row_scaled' to be 0 with stochastic rounding",
+               std::to_string(p.row_scaled))
+      .require(!p.stochastic || p.four_over_six == 0,
+               "'four_over_six' to be 0 with stochastic rounding (its errors "
+               "are those of rounding to nearest)",
+               std::to_string(p.four_over_six));
+}
 Status checkSupported(const quantize_tensor_params &p) {
   return matrix(p.rows, p.cols)
       .wide("type", p.type)
@@ -320,6 +361,8 @@ Status checkSupported(const rms_norm_backward_params &p) {
       .wide("type", p.type)
       .flag("zero_centered", p.zero_centered);
 }
+
+Status checkSupported(const rng_advance_params &) { return Status::ok(); }
 
 Status checkSupported(const scaled_matmul_params &p) {
   Checks checks;

@@ -49,6 +49,7 @@ constexpr SharedPair sharedPairs[] = {
     {"delayed_scaling_update", "scale", "new_scale"},
     {"pointwise", "a", "out"},
     {"pointwise", "b", "out"},
+    {"rng_advance", "state", "new_state"},
     {"sgd", "param", "new_param"},
     {"sgd", "buf", "new_buf"},
 };
