@@ -2,9 +2,9 @@
 //
 // The vectors lie beside the checkout, or where TE_GOLDEN_DIR (environment)
 // says; without them the test is skipped with a message. Every current_*,
-// delayed_*, block1d_* and block2d_* case is run, and every sequence of delayed
-// scaling: data, scales and histories must have zero mismatches. Scale padding
-// is undefined in the vectors and not compared.
+// delayed_*, block1d_*, block2d_* and nvfp4_* case is run, and every sequence
+// of delayed scaling: data, scales and histories must have zero mismatches.
+// Scale padding is undefined in the vectors, or absent, and not compared.
 //
 //===----------------------------------------------------------------------===//
 
@@ -244,8 +244,105 @@ protected:
 TEST_P(GoldenBlock, OneDimensional) { check("block1d", TE_RT_BLOCK_1X128); }
 TEST_P(GoldenBlock, TwoDimensional) { check("block2d", TE_RT_BLOCK_128X128); }
 
+class GoldenNvfp4 : public Golden {
+protected:
+  struct Variant {
+    int32_t scheme = TE_RT_NV_1X16, rowScaled = 0, scaleMax = 448,
+            fourOverSix = 0;
+    bool hadamard = false;
+  };
+
+  /// The vectors' scales have no padding.
+  void expectScales(const std::string &name, int64_t outer, int64_t inner,
+                    const std::vector<uint8_t> &actual) {
+    const NpyArray &expected = array(name);
+    ASSERT_EQ(int64_t(expected.data.size()), outer * inner / 16) << name;
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t g = 0; g < inner / 16; ++g)
+        ASSERT_EQ(int(expected.data[o * (inner / 16) + g]),
+                  int(actual[o * ((inner / 16 + 3) / 4 * 4) + g]))
+            << name << " at " << o << ", " << g;
+  }
+  void expectBytes(const std::string &name,
+                   const std::vector<uint8_t> &actual) {
+    const std::vector<uint8_t> &expected = array(name).data;
+    ASSERT_EQ(expected.size(), actual.size()) << name;
+    for (size_t i = 0; i < actual.size(); ++i)
+      ASSERT_EQ(int(expected[i]), int(actual[i])) << name << " at " << i;
+  }
+  void expectAmax(const std::string &name, const std::vector<float> &actual) {
+    const std::vector<uint8_t> &expected = array(name).data;
+    ASSERT_EQ(expected.size(), actual.size() * 4) << name;
+    ASSERT_EQ(0, std::memcmp(expected.data(), actual.data(), expected.size()))
+        << name;
+  }
+
+  /// One usage of x: its bytes, scales and amax.
+  void check(const std::string &name, const std::string &usage,
+             const std::vector<uint8_t> &x, int64_t rows, int64_t cols,
+             const Variant &v) {
+    const bool isRow = usage == "row";
+    const int64_t outer = isRow ? rows : cols, inner = isRow ? cols : rows;
+    const int64_t amaxes = v.rowScaled ? rows : 1;
+    std::vector<float> amax(amaxes), copy(amaxes);
+    if (v.rowScaled)
+      device().run(TE_PLAN(amax_rows, rows, cols, TE_RT_BF16),
+                   {in(x), out(amax)});
+    else
+      device().run(TE_PLAN(amax, rows * cols, TE_RT_BF16), {in(x), out(amax)});
+    std::vector<uint8_t> data(rows * cols / 2);
+    std::vector<uint8_t> scale((outer + 127) / 128 * 128 *
+                               ((inner / 16 + 3) / 4 * 4));
+    std::vector<Buffer> buffers = {in(x), in(amax), none()};
+    buffers.resize(9, none());
+    buffers[isRow ? 3 : 6] = out(data);
+    buffers[isRow ? 4 : 7] = out(scale);
+    buffers[isRow ? 5 : 8] = out(copy);
+    device().run(TE_PLAN(quantize_nvfp4, rows, cols, TE_RT_BF16, v.scheme,
+                         v.rowScaled, v.scaleMax, v.fourOverSix, 0, 0),
+                 buffers);
+    expectBytes(name + "/" + usage, data);
+    expectScales(name + "/" + usage + "_scale", outer, inner, scale);
+    expectAmax(name + "/amax_" + usage, copy);
+  }
+};
+
+TEST_P(GoldenNvfp4, EveryVariant) {
+  const std::pair<const char *, Variant> variants[] = {
+      {"nvfp4_1d_", {}},
+      {"nvfp4_2d_", {.scheme = TE_RT_NV_16X16}},
+      {"nvfp4_rht_", {.hadamard = true}},
+      {"nvfp4_4over6_nv_", {.fourOverSix = 1}},
+      {"nvfp4_4over6_256_", {.scaleMax = 256, .fourOverSix = 1}},
+      {"nvfp4_rowscaled_", {.rowScaled = 1}}};
+  for (const auto &[prefix, variant] : variants) {
+    int count = 0;
+    for (const auto &[key, each] : archive) {
+      if (!key.starts_with(prefix) || !key.ends_with("/row"))
+        continue;
+      const std::string name = key.substr(0, key.find('/'));
+      const NpyArray &x = array("in" + name.substr(name.find("_nv_")) + "/x");
+      const int64_t rows = x.shape[0], cols = x.shape[1];
+      ++count;
+      check(name, "row", x.data, rows, cols, variant);
+      if (HasFatalFailure())
+        return;
+      if (!archive.contains(name + "/col"))
+        continue;
+      std::vector<uint8_t> source = x.data;
+      if (variant.hadamard)
+        device().run(TE_PLAN(hadamard, rows, cols), {in(x.data), out(source)});
+      check(name, "col", source, rows, cols, variant);
+      if (HasFatalFailure())
+        return;
+    }
+    EXPECT_EQ(count, 9) << prefix;
+  }
+}
+
 TE_FOR_EACH_BACKEND(Golden);
 TE_FOR_EACH_BACKEND(GoldenBlock);
+TE_FOR_EACH_BACKEND(GoldenNvfp4);
 TE_FOR_EACH_BACKEND(GoldenSequence);
 
 } // namespace

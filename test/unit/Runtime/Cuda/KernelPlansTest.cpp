@@ -74,6 +74,8 @@ std::vector<int32_t> integers(const std::string &name) {
             TE_RT_NV_16X16};
   if (name == "scale_max")
     return {0, 448, 256};
+  if (name == "four_over_six")
+    return {0, 1, 2};
   if (name.ends_with("type"))
     return {TE_RT_F32,      TE_RT_BF16,   TE_RT_F16,
             TE_RT_F8E4M3FN, TE_RT_F8E5M2, TE_RT_F4E2M1FN};
