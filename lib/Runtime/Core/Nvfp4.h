@@ -111,12 +111,6 @@ TE_HOST_DEVICE uint32_t e2m1CodeStochastic(float magnitude, uint32_t random) {
   return ((floatToBits(p) & 0xffff) + random) >> 8;
 }
 
-/// The magnitude of a code from 0 to 7, the inverse of p.
-TE_HOST_DEVICE float e2m1Magnitude(uint32_t code) {
-  const float k = static_cast<float>(code);
-  return fmaxf(0.5f * k, fmaxf(k - 2.0f, 2.0f * k - 8.0f));
-}
-
 /// Error of an element of 4over6, from magnitudes: `q` of its code, `x` its
 /// own. `reach` is 6 * scaleMax.
 TE_HOST_DEVICE float nvError(int32_t measure, float q, float blockScale,

@@ -33,7 +33,7 @@ struct Quantiser {
     for (int64_t line = 0; line < lines(); ++line)
       for (int i = 0; i < kNvBlock; ++i) {
         const float x = std::fabs(at(line, i));
-        const float q = math::e2m1Magnitude(math::e2m1Code(x * inverse));
+        const float q = math::e2m1ToFloat(math::e2m1Code(x * inverse));
         sums[line] +=
             math::nvError(p.four_over_six, q, scale, tensorAmax, reach, x);
       }

@@ -216,7 +216,7 @@ __device__ __forceinline__ float lineError(const Lines &lines, int line,
 #pragma unroll
   for (int j = 0; j < kChunk; ++j) {
     const float x = fabsf(lines.at(line, j));
-    const float q = math::e2m1Magnitude(math::e2m1Code(x * block.inverse));
+    const float q = math::e2m1ToFloat(math::e2m1Code(x * block.inverse));
     errors[j] = math::nvError(tensor.measure, q, block.value, amax, reach, x);
   }
   // The lower thread's sum goes on in the upper thread.
