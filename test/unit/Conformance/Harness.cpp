@@ -47,6 +47,7 @@ te_rt_status Device::tryRun(const PlanFunction &plan,
   Call call{&plan, {}};
   currentCall = &call;
   std::vector<std::vector<uint8_t>> host;
+  std::vector<void *> allocations;
   te_rt_status result = TE_RT_OK;
   auto note = [&](te_rt_status status) {
     if (result == TE_RT_OK)
@@ -60,10 +61,13 @@ te_rt_status Device::tryRun(const PlanFunction &plan,
     if (buffer.sharedWith >= 0) {
       pointer = call.buffers[buffer.sharedWith];
     } else if (!buffer.isNull) {
-      note(te_rt_alloc(context, bytes.size(), &pointer));
-      if (pointer)
+      note(te_rt_alloc(context, bytes.size() + buffer.offset, &pointer));
+      if (pointer) {
+        allocations.push_back(pointer);
+        pointer = static_cast<char *>(pointer) + buffer.offset;
         note(
             te_rt_copy_to_device(context, pointer, bytes.data(), bytes.size()));
+      }
     }
     call.buffers.push_back(pointer);
     host.push_back(std::move(bytes));
@@ -102,9 +106,8 @@ te_rt_status Device::tryRun(const PlanFunction &plan,
         EXPECT_EQ(after, host[i]) << "input buffer " << i << " was written";
     }
   }
-  for (size_t i = 0; i < buffers.size(); ++i)
-    if (call.buffers[i] && buffers[i].sharedWith < 0)
-      EXPECT_EQ(te_rt_free(context, call.buffers[i]), TE_RT_OK);
+  for (void *allocation : allocations)
+    EXPECT_EQ(te_rt_free(context, allocation), TE_RT_OK);
   te_rt_instance_destroy(instance);
   currentCall = nullptr;
   message = error;

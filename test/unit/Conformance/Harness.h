@@ -42,6 +42,7 @@ struct Buffer {
   bool isOutput = false;
   bool isNull = true;
   int sharedWith = -1; // index of the input whose memory an output takes
+  int offset = 0;      // bytes from an aligned address
 };
 template <typename T> Buffer in(const std::vector<T> &values) {
   return {const_cast<T *>(values.data()), values.size() * sizeof(T), false,
@@ -54,6 +55,11 @@ template <typename T> Buffer out(std::vector<T> &values) {
 template <typename T> Buffer outOn(int input, std::vector<T> &values) {
   Buffer buffer = out(values);
   buffer.sharedWith = input;
+  return buffer;
+}
+/// Off every vector's alignment, as no allocation of the runtime is.
+inline Buffer unaligned(Buffer buffer, int offset = 1) {
+  buffer.offset = offset;
   return buffer;
 }
 inline Buffer none() { return {}; }

@@ -298,4 +298,95 @@ Quantised quantiseBlocks(const Array &x, int64_t rows, int64_t cols, int axis,
   return result;
 }
 
+double e2m1Value(uint32_t code) {
+  constexpr double kMagnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  return code & 8 ? -kMagnitudes[code & 7] : kMagnitudes[code & 7];
+}
+
+double e8m0Value(uint32_t code) {
+  return code == 255 ? kNan : std::ldexp(1.0, static_cast<int>(code) - 127);
+}
+
+namespace {
+
+int64_t roundUpTo(int64_t n, int64_t of) { return (n + of - 1) / of * of; }
+
+struct MicroscaleShape {
+  int64_t block, lines, pitch;
+};
+MicroscaleShape microscaleShape(int32_t scheme, int axis, int64_t rows,
+                                int64_t cols) {
+  if (scheme == TE_RT_MX_1X32 || scheme == TE_RT_MX_32X32) {
+    if (axis == 1)
+      return {32, roundUpTo(rows, 128), roundUpTo(cols / 32, 4)};
+    return {32, roundUpTo(rows / 32, 4), roundUpTo(cols, 128)};
+  }
+  if (axis == 1)
+    return {16, roundUpTo(rows, 128), roundUpTo(cols / 16, 4)};
+  return {16, roundUpTo(cols, 128), roundUpTo(rows / 16, 4)};
+}
+
+/// The code of the least power of two that is not below `v`.
+int coveringPower(float v) {
+  if (std::isinf(v))
+    return 254;
+  if (v == 0)
+    return 0;
+  int exponent;
+  const double fraction = std::frexp(static_cast<double>(v), &exponent);
+  return std::clamp(exponent - (fraction == 0.5 ? 1 : 0) + 127, 0, 254);
+}
+
+} // namespace
+
+int64_t microscaleCount(int32_t scheme, int axis, int64_t rows, int64_t cols) {
+  const MicroscaleShape shape = microscaleShape(scheme, axis, rows, cols);
+  return shape.lines * shape.pitch;
+}
+
+int64_t microscaleIndex(int32_t scheme, int axis, int64_t rows, int64_t cols,
+                        int64_t r, int64_t c) {
+  const MicroscaleShape shape = microscaleShape(scheme, axis, rows, cols);
+  if (axis == 1)
+    return r * shape.pitch + c / shape.block;
+  if (shape.block == 32)
+    return r / 32 * shape.pitch + c;
+  return c * shape.pitch + r / 16;
+}
+
+Microscaled quantiseMx(const Array &x, int64_t rows, int64_t cols, int axis,
+                       int32_t fp8Type, int32_t scheme) {
+  Microscaled result;
+  result.data.resize(rows * cols);
+  result.scale.assign(microscaleCount(scheme, axis, rows, cols), 0);
+  const auto factor = static_cast<float>(1.0 / maxFiniteOf(fp8Type));
+  // Blocks of `height` x `width`, by the one an element is in.
+  const bool isSquare = scheme == TE_RT_MX_32X32;
+  const int64_t height = isSquare || axis == 0 ? 32 : 1;
+  const int64_t width = isSquare || axis == 1 ? 32 : 1;
+  std::vector<double> values(x.size());
+  std::vector<float> amax(rows * cols / (height * width), 0.0f);
+  auto blockOf = [&](int64_t i) {
+    return i / cols / height * (cols / width) + i % cols / width;
+  };
+  for (size_t i = 0; i < x.size(); ++i) {
+    values[i] = x.at(i);
+    float &block = amax[blockOf(i)];
+    if (std::fabs(values[i]) > block)
+      block = static_cast<float>(std::fabs(values[i]));
+  }
+  for (size_t i = 0; i < x.size(); ++i) {
+    const float block = amax[blockOf(i)];
+    // f64 products of two f32, and by powers of two, are exact: one rounding.
+    const int code =
+        coveringPower(static_cast<float>(static_cast<double>(block) * factor));
+    const auto scaled = static_cast<float>(std::ldexp(values[i], 127 - code));
+    result.data[i] = encodeFp8(fp8Type, scaled);
+    result
+        .scale[microscaleIndex(scheme, axis, rows, cols, i / cols, i % cols)] =
+        static_cast<uint8_t>(code);
+  }
+  return result;
+}
+
 } // namespace te::conformance

@@ -75,6 +75,25 @@ int64_t scaleCount(int32_t scheme, int64_t outer, int64_t inner);
 int64_t scaleIndex(int32_t scheme, int64_t outer, int64_t inner, int64_t o,
                    int64_t i);
 
+//===----------------------------------------------------------------------===//
+// Values with 8-bit scales
+//===----------------------------------------------------------------------===//
+
+double e2m1Value(uint32_t code);
+double e8m0Value(uint32_t code);
+
+struct Microscaled {
+  std::vector<uint8_t> data, scale;
+};
+/// Of an mx or nv value along axis 1 (row) or 0 (col).
+int64_t microscaleCount(int32_t scheme, int axis, int64_t rows, int64_t cols);
+/// Of the scale of element (r, c), as it is stored unswizzled.
+int64_t microscaleIndex(int32_t scheme, int axis, int64_t rows, int64_t cols,
+                        int64_t r, int64_t c);
+/// The usage along `axis` of x[rows, cols], scheme mx_1x32 or mx_32x32.
+Microscaled quantiseMx(const Array &x, int64_t rows, int64_t cols, int axis,
+                       int32_t fp8Type, int32_t scheme);
+
 } // namespace te::conformance
 
 #endif // TE_CONFORMANCE_ORACLE_H
