@@ -131,6 +131,14 @@ TEST_P(MxCast, NeighboursOfEveryPower) {
       for (float v : {std::nextafter(at, 0.0f), at, std::nextafter(at, kInf)})
         values.push_back(v);
     }
+  // The product with 1 / max is an f32 subnormal below 2^-126, some of whose
+  // steps are several of the amax.
+  for (double base : {448.0, 57344.0})
+    for (int k : {-128, -127, -126})
+      for (int step = -9; step < 10; ++step) {
+        const double ulp = std::ldexp(base, k - 24);
+        values.push_back(static_cast<float>(std::ldexp(base, k) + step * ulp));
+      }
   const int64_t rows = (values.size() + 31) / 32 * 32, cols = 96;
   std::vector<double> matrix(rows * cols, 0.0);
   for (size_t i = 0; i < values.size(); ++i) {

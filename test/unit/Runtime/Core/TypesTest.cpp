@@ -1,6 +1,7 @@
 //===- TypesTest.cpp - conversions of Core/Types.h, exhaustively ----------===//
 
 #include "Core/Types.h"
+#include "Core/Formulas.h"
 
 #include <gtest/gtest.h>
 
@@ -49,6 +50,45 @@ TEST(Types, Saturation) {
   EXPECT_EQ(floatToF16(65520.0f), 0x7c00);
   EXPECT_EQ(floatToF16(65519.0f), 0x7bff);
   EXPECT_EQ(floatToBf16(3.4028235e38f), 0x7f80);
+}
+
+// Against the definition, at every power of two and both its neighbours; casts
+// reach only a part of these arguments.
+TEST(Types, E8M0IsTheLeastPowerNotBelow) {
+  EXPECT_EQ(math::e8m0RoundUp(0.0f), 0);
+  EXPECT_EQ(math::e8m0RoundUp(INFINITY), 0xfe);
+  EXPECT_EQ(math::e8m0RoundUp(NAN), 0xff);
+  EXPECT_EQ(math::e8m0RoundUp(0x1.fffffep127f), 0xfe);
+  for (int k = -149; k < 128; ++k) {
+    const float at = std::ldexp(1.0f, k);
+    EXPECT_EQ(math::e8m0RoundUp(at), std::max(k + 127, 0)) << k;
+    EXPECT_EQ(math::e8m0RoundUp(std::nextafter(at, INFINITY)),
+              std::clamp(k + 128, 0, 254))
+        << k;
+    EXPECT_EQ(math::e8m0RoundUp(std::nextafter(at, 0.0f)), std::max(k + 127, 0))
+        << k;
+  }
+  for (int code = 0; code < 255; ++code) {
+    EXPECT_EQ(math::e8m0ToFloat(code), std::ldexp(1.0f, code - 127));
+    EXPECT_EQ(math::e8m0Inverse(code), std::ldexp(1.0f, 127 - code));
+  }
+  EXPECT_TRUE(std::isnan(math::e8m0ToFloat(255)));
+  EXPECT_TRUE(std::isnan(math::e8m0Inverse(255)));
+}
+
+TEST(Types, E2M1Codes) {
+  const float magnitudes[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  for (uint32_t code = 0; code < 8; ++code) {
+    EXPECT_EQ(math::e2m1ToFloat(code), magnitudes[code]);
+    EXPECT_EQ(math::e2m1ToFloat(code | 8), -magnitudes[code]);
+    EXPECT_TRUE(std::signbit(math::e2m1ToFloat(code | 8)));
+    // Only the low four bits count.
+    EXPECT_EQ(math::e2m1ToFloat(code | 0xfff0), magnitudes[code]);
+  }
+  const uint8_t bytes[] = {0x21, 0xf7};
+  const float values[] = {0.5f, 1.0f, 6.0f, -6.0f};
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(loadE2M1(bytes, i), values[i]);
 }
 
 } // namespace
