@@ -51,7 +51,8 @@ public:
 
   void *allocate(int64_t bytes);
   /// Normal random values of `type` with standard deviation `sigma`; bytes
-  /// that decode to finite values for the 8-bit types.
+  /// that decode to finite values for the 8-bit types. Of f4E2M1FN, `count`
+  /// is in bytes.
   void *allocateRandom(int64_t count, te_rt_dtype type, float sigma);
 
 private:

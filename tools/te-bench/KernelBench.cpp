@@ -151,6 +151,10 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
   auto squareScales = [](int64_t outer, int64_t contraction) {
     return (outer + 127) / 128 * (((contraction + 127) / 128 + 3) / 4 * 4);
   };
+  // Bytes of the scales of a usage of MX or NVFP4 values.
+  auto microscales = [](int64_t outer, int64_t contraction, int64_t block) {
+    return (outer + 127) / 128 * 128 * ((contraction / block + 3) / 4 * 4);
+  };
   llvm::outs() << "kernel                                             "
                   "burst sustained\n";
 
@@ -249,6 +253,67 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
          },
          {{n, TE_RT_F8E4M3FN}, {rowScales, TE_RT_F32}, none, {n, TE_RT_BF16}},
          3 * n});
+    const int64_t mxRow = microscales(T, cols, 32);
+    const int64_t mxCol = microscales(cols, T, 32);
+    for (bool square : {false, true}) {
+      const std::string name =
+          std::string("quantize_mx ") + (square ? "32x32" : "1x32");
+      auto mx = [=](te_rt_instance *i) {
+        return te_rt_plan_quantize_mx(i, 0, T, cols, TE_RT_BF16, TE_RT_F8E4M3FN,
+                                      square ? TE_RT_MX_32X32 : TE_RT_MX_1X32);
+      };
+      bench.run({name + " row" + size,
+                 mx,
+                 {{n, TE_RT_BF16},
+                  {n, TE_RT_F8E4M3FN},
+                  {mxRow, TE_RT_F8E8M0FNU},
+                  none,
+                  none},
+                 3 * n + mxRow});
+      bench.run({name + " row+col" + size,
+                 mx,
+                 {{n, TE_RT_BF16},
+                  {n, TE_RT_F8E4M3FN},
+                  {mxRow, TE_RT_F8E8M0FNU},
+                  {n, TE_RT_F8E4M3FN},
+                  {mxCol, TE_RT_F8E8M0FNU}},
+                 4 * n + mxRow + mxCol});
+    }
+    bench.run(
+        {"dequantize mx 1x32" + size,
+         [=](te_rt_instance *i) {
+           return te_rt_plan_dequantize(i, 0, T, cols, TE_RT_F8E4M3FN,
+                                        TE_RT_MX_1X32, 1, 0, 0, TE_RT_BF16);
+         },
+         {{n, TE_RT_F8E4M3FN}, {mxRow, TE_RT_F8E8M0FNU}, none, {n, TE_RT_BF16}},
+         3 * n + mxRow});
+    for (int32_t axis : {1, 0}) {
+      const int64_t nvScales =
+          axis == 1 ? microscales(T, cols, 16) : microscales(cols, T, 16);
+      bench.run({"dequantize nv 1x16 axis " + std::to_string(axis) + size,
+                 [=](te_rt_instance *i) {
+                   return te_rt_plan_dequantize(i, 0, T, cols, TE_RT_F4E2M1FN,
+                                                TE_RT_NV_1X16, axis, 0, 448,
+                                                TE_RT_BF16);
+                 },
+                 {{n / 2, TE_RT_F4E2M1FN},
+                  {nvScales, TE_RT_F8E4M3FN},
+                  {1, TE_RT_F32},
+                  {n, TE_RT_BF16}},
+                 n / 2 + nvScales + 2 * n});
+    }
+    bench.run({"transpose_scaled nv 16x16" + size,
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_transpose_scaled(i, 0, T, cols,
+                                                    TE_RT_NV_16X16);
+               },
+               {{n / 2, TE_RT_F4E2M1FN},
+                {microscales(T, cols, 16), TE_RT_F8E4M3FN},
+                {1, TE_RT_F32},
+                {n / 2, TE_RT_F4E2M1FN},
+                {microscales(cols, T, 16), TE_RT_F8E4M3FN},
+                {1, TE_RT_F32}},
+               n + microscales(T, cols, 16) + microscales(cols, T, 16)});
     bench.run({"transpose_scaled per_tensor" + size,
                [=](te_rt_instance *i) {
                  return te_rt_plan_transpose_scaled(i, 0, T, cols,

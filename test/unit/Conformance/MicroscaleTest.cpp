@@ -258,6 +258,7 @@ TEST_P(Microscale, TransposeMxEqualsQuantisingForTheOtherAxis) {
     }
 }
 
+// The permutation alone, of any bytes and with both forms.
 TEST_P(Microscale, TransposeNv) {
   for (int64_t rows : {16, 48, 128, 144, 272})
     for (int64_t cols : {16, 80, 128, 256}) {
@@ -286,6 +287,34 @@ TEST_P(Microscale, TransposeNv) {
                           unaligned(out(odd.scale)), none()});
       ASSERT_EQ(col.data, odd.data);
       ASSERT_EQ(col.scale, odd.scale);
+    }
+}
+
+TEST_P(Microscale, TransposeNvEqualsQuantisingForTheOtherAxis) {
+  const int32_t scheme = TE_RT_NV_16X16;
+  for (int64_t rows : {16, 80, 128, 288})
+    for (int64_t cols : {32, 144, 256}) {
+      const Array x = makeArray("wide", TE_RT_BF16, rows * cols, rows);
+      std::vector<float> amax(1), rowAmax(1), colAmax(1), turnedAmax(1);
+      Microscaled row, col, turned;
+      for (Microscaled *each : {&row, &col, &turned})
+        each->data.resize(rows * cols / 2);
+      row.scale.resize(microscaleCount(scheme, 1, rows, cols));
+      col.scale.resize(microscaleCount(scheme, 0, rows, cols));
+      turned.scale = col.scale;
+      device().run(TE_PLAN(amax, rows * cols, TE_RT_BF16),
+                   {in(x.bytes), out(amax)});
+      device().run(TE_PLAN(quantize_nvfp4, rows, cols, TE_RT_BF16, scheme, 0,
+                           448, 0, 0, 0),
+                   {in(x.bytes), in(amax), none(), out(row.data),
+                    out(row.scale), out(rowAmax), out(col.data), out(col.scale),
+                    out(colAmax)});
+      device().run(TE_PLAN(transpose_scaled, rows, cols, scheme),
+                   {in(row.data), in(row.scale), in(rowAmax), out(turned.data),
+                    out(turned.scale), out(turnedAmax)});
+      ASSERT_EQ(col.data, turned.data) << rows << "x" << cols;
+      ASSERT_EQ(col.scale, turned.scale) << rows << "x" << cols;
+      ASSERT_EQ(colAmax, turnedAmax);
     }
 }
 
