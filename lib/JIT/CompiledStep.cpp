@@ -91,6 +91,25 @@ static FailureOr<std::vector<ArgumentInfo>> readSignature(ModuleOp module) {
   return info;
 }
 
+/// The launches as `tert.launches` describes them; absent from modules that
+/// were lowered by hand.
+static std::vector<LaunchInfo> readLaunches(ModuleOp module) {
+  std::vector<LaunchInfo> launches;
+  auto rows = module->getAttrOfType<ArrayAttr>(tert::kLaunchesAttr);
+  for (Attribute row : rows ? rows.getValue() : ArrayRef<Attribute>()) {
+    auto entry = dyn_cast<DictionaryAttr>(row);
+    auto text = [&](StringRef name) {
+      auto value = entry ? entry.getAs<StringAttr>(name) : StringAttr();
+      return value ? value.str() : std::string();
+    };
+    auto parameters =
+        entry ? entry.getAs<DictionaryAttr>("parameters") : DictionaryAttr();
+    launches.push_back(
+        {text("kernel"), text("name"), text("location"), parameters});
+  }
+  return launches;
+}
+
 /// The address of everything compiled code may call.
 static llvm::orc::SymbolMap runtimeSymbols(llvm::orc::LLJIT &jit) {
   llvm::orc::SymbolMap symbols;
@@ -132,6 +151,7 @@ CompiledStep::compile(ModuleOp lowered) {
     return fail(jit.takeError());
   std::unique_ptr<CompiledStep> step(new CompiledStep());
   step->info = std::move(*info);
+  step->slots = readLaunches(lowered);
   step->jit = std::move(*jit);
   if (llvm::Error error = step->jit->getMainJITDylib().define(
           llvm::orc::absoluteSymbols(runtimeSymbols(*step->jit))))

@@ -7,12 +7,65 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
 
 namespace te::run {
+namespace {
+
+/// Every phase ends with its te-verify-stage.
+class PhaseClock final : public PassInstrumentation {
+public:
+  explicit PhaseClock(Trace &trace)
+      : trace(trace), phases(mlir::te::getPhaseNames()) {}
+
+  void runAfterPass(Pass *pass, Operation *) override {
+    if (pass->getArgument() != "te-verify-stage" || next == phases.size())
+      return;
+    trace.span(phases[next++].str(), begin);
+    begin = Trace::Clock::now();
+  }
+
+private:
+  Trace &trace;
+  SmallVector<StringRef> phases;
+  size_t next = 0;
+  Trace::Clock::time_point begin = Trace::Clock::now();
+};
+
+llvm::json::Value toJson(Attribute value) {
+  if (auto integer = dyn_cast<IntegerAttr>(value))
+    return integer.getInt();
+  if (auto number = dyn_cast<FloatAttr>(value);
+      number && number.getValue().isFinite())
+    return number.getValueAsDouble();
+  std::string text;
+  llvm::raw_string_ostream(text) << value;
+  return text;
+}
+
+} // namespace
+
+void tracePhases(PassManager &manager, Trace &trace) {
+  manager.addInstrumentation(std::make_unique<PhaseClock>(trace));
+}
+
+std::vector<LaunchLabel> labelsOf(const mlir::te::CompiledStep &step) {
+  std::vector<LaunchLabel> labels;
+  for (const mlir::te::LaunchInfo &launch : step.launches()) {
+    llvm::json::Object parameters;
+    for (NamedAttribute parameter : launch.parameters)
+      parameters[parameter.getName().getValue()] = toJson(parameter.getValue());
+    llvm::json::Object details{{"kernel", launch.kernel},
+                               {"location", launch.location},
+                               {"parameters", std::move(parameters)}};
+    labels.push_back({launch.kernel + " " + launch.name, std::move(details)});
+  }
+  return labels;
+}
 
 OwningOpRef<ModuleOp> parseModule(llvm::SourceMgr &sources,
                                   MLIRContext *context) {

@@ -7,6 +7,7 @@
 #include "TEDialect/Pipelines/Pipelines.h"
 
 #include "Runner.h"
+#include "Trace.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -36,6 +37,12 @@ llvm::StringSet<> weightsOf(mlir::ModuleOp module, llvm::StringRef entry);
 llvm::LogicalResult
 populatePipeline(mlir::PassManager &manager, mlir::Location loc,
                  const mlir::te::TrainingPipelineOptions &options);
+
+/// Adds a span to `trace` for every phase of the pipeline in `manager`.
+void tracePhases(mlir::PassManager &manager, Trace &trace);
+
+/// What the trace calls the launches of `step`, by slot.
+std::vector<LaunchLabel> labelsOf(const mlir::te::CompiledStep &step);
 
 /// The step's pointers as the runner sees them; those of scaled values are
 /// called `<name>.data` and `<name>.scale`.

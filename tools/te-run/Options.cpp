@@ -45,6 +45,8 @@ Arrays:
                       '<name>.steps', one value a step
 Report:
   --summary=F.json    ms per step, planned bytes, backend, device
+  --trace=F.json      when each phase, step, and launch of the last step ran,
+                      for Perfetto or chrome://tracing; that step is slower
   --quiet             no progress and no summary line
   --mlir-print-ir-after-all, --mlir-timing
   --help, --help-hidden (every option of MLIR and LLVM), --version
@@ -89,6 +91,7 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
   cl::opt<std::string, true> inputs("inputs", cl::location(options.inputs));
   cl::opt<std::string, true> outputs("outputs", cl::location(options.outputs));
   cl::opt<std::string, true> summary("summary", cl::location(options.summary));
+  cl::opt<std::string, true> trace("trace", cl::location(options.trace));
   cl::opt<int64_t> steps("steps", cl::init(1));
   cl::opt<uint64_t> seed("seed");
   cl::opt<bool, true> vjp("vjp", cl::location(options.vjp));

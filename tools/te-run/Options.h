@@ -30,6 +30,7 @@ struct Options {
   std::string inputs;
   std::string outputs;
   std::string summary;
+  std::string trace;
   int64_t steps = 1;
   std::optional<uint64_t> seed;
   bool vjp = false;

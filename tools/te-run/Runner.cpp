@@ -119,9 +119,10 @@ public:
   }
 
   /// Runs one step and waits for it.
-  bool step(double &ms) {
+  bool step(bool traced, double &ms) {
     const auto start = std::chrono::steady_clock::now();
-    if (!check(options.graph
+    if (!check(traced ? runTraced()
+               : options.graph
                    ? te_rt_instance_run_graph(instance.get(), pointers.data())
                    : te_rt_instance_run(instance.get(), pointers.data(),
                                         nullptr)) ||
@@ -168,6 +169,15 @@ public:
   }
 
 private:
+  te_rt_status runTraced() {
+    return te_rt_instance_trace(
+        instance.get(), pointers.data(),
+        [](void *trace, int32_t slot, const char *kernel, float milliseconds) {
+          static_cast<Trace *>(trace)->launch(slot, kernel, milliseconds);
+        },
+        options.trace);
+  }
+
   bool make(const TensorSpec &spec, support::NpyArray &array) {
     if (zerosArray(spec, array))
       return true;
@@ -201,16 +211,35 @@ bool runSteps(te_rt_context *context, const te_rt_module &module,
               RunFailure &failure) {
   Run run(context, options, failure);
   std::vector<StepInput> inputs;
-  if (!run.load(module, summary) || !run.allocate(arguments, summary) ||
-      !run.allocateResults() || !source(inputs))
+  auto start = Trace::Clock::now();
+  auto note = [&](std::string what) {
+    if (options.trace)
+      options.trace->span(std::move(what), start);
+    start = Trace::Clock::now();
+  };
+  if (!run.load(module, summary))
     return false;
+  note("load");
+  if (!run.allocate(arguments, summary) || !run.allocateResults() ||
+      !source(inputs))
+    return false;
+  note("inputs");
   std::vector<double> times;
   for (int64_t i = 0; i < options.steps; ++i) {
+    const bool traced = options.trace && i + 1 == options.steps;
     double ms = 0;
     std::string scalars;
-    if (!run.upload(inputs, i) || !run.step(ms) || !run.collect(i, scalars))
+    if (!run.upload(inputs, i))
       return false;
-    times.push_back(ms);
+    start = Trace::Clock::now();
+    if (!run.step(traced, ms))
+      return false;
+    note("step " + std::to_string(i + 1));
+    if (!run.collect(i, scalars))
+      return false;
+    // Times that are not comparable count only where there are no others.
+    if (!traced || i == 0)
+      times.push_back(ms);
     if (options.progress)
       options.progress(i + 1, ms, scalars);
   }

@@ -14,6 +14,7 @@
 
 #include "TEDialect/Runtime/te_runtime.h"
 #include "Tensors.h"
+#include "Trace.h"
 
 #include <functional>
 #include <string>
@@ -42,7 +43,8 @@ struct StepInput {
 struct RunSummary {
   std::string backend;
   std::string device;
-  /// Median over all steps but the first, which also loads code and captures.
+  /// Median over all steps but the first, which also loads code and captures,
+  /// and a traced one.
   double msPerStep = 0;
   double msFirstStep = 0;
   int64_t arenaBytes = 0;
@@ -62,6 +64,9 @@ struct RunOptions {
   /// rank-0 f32 results as "name value" pairs.
   std::function<void(int64_t step, double ms, const std::string &scalars)>
       progress;
+  /// Gets a span for loading, the inputs and every step, and the launches of
+  /// the last step, which is then run launch by launch.
+  Trace *trace = nullptr;
 };
 
 /// Makes one entry for each argument that is not a result, in order. Returns

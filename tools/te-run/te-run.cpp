@@ -67,18 +67,31 @@ bool readInputs(const Options &options,
 
 /// Opens the files the user asked for.
 bool openOutputs(const Options &options, OutputFile &outputs,
-                 OutputFile &summary, std::string &error) {
-  if ((!options.outputs.empty() && !outputs.open(options.outputs, error)) ||
-      (!options.summary.empty() && !summary.open(options.summary, error)))
-    return false;
-  if (!outputs.replacesSame(summary))
-    return true;
-  error = "expected '--outputs' and '--summary' to be two files, but got '" +
-          options.outputs + "' and '" + options.summary + "'";
-  return false;
+                 OutputFile &summary, OutputFile &trace, std::string &error) {
+  const struct {
+    const char *option;
+    const std::string &path;
+    OutputFile &file;
+  } files[] = {{"--outputs", options.outputs, outputs},
+               {"--summary", options.summary, summary},
+               {"--trace", options.trace, trace}};
+  for (const auto &one : files)
+    if (!one.path.empty() && !one.file.open(one.path, error))
+      return false;
+  for (const auto &one : files)
+    for (const auto *other = &one + 1; other != std::end(files); ++other)
+      if (one.file.replacesSame(other->file)) {
+        error = std::string("expected '") + one.option + "' and '" +
+                other->option + "' to be two files, but got '" + one.path +
+                "' and '" + other->path + "'";
+        return false;
+      }
+  return true;
 }
 
 ExitCode run(const Options &options) {
+  Trace trace;
+  auto start = Trace::Clock::now();
   te_rt_context *rawContext = nullptr;
   if (te_rt_status status =
           te_rt_context_create(options.backend.c_str(), &rawContext))
@@ -106,26 +119,33 @@ ExitCode run(const Options &options) {
   mlir::te::TrainingPipelineOptions pipeline;
   if (!parsePipeline(options, *runtime, pipeline, error))
     return fail(error, kUsage);
+  trace.span("parse", start);
   const llvm::StringSet<> weights = weightsOf(*module, options.entry);
   mlir::PassManager manager(module.get()->getName());
   if (failed(populatePipeline(manager, module->getLoc(), pipeline)))
     return kUsage;
+  if (!options.trace.empty())
+    tracePhases(manager, trace);
   if (failed(manager.run(*module)))
     return kDiagnostics;
+  start = Trace::Clock::now();
   auto compiled = mlir::te::CompiledStep::compile(*module);
   if (failed(compiled))
     return kInternal;
+  trace.span("machine code", start);
   const mlir::te::CompiledStep &step = **compiled;
   const std::vector<StepArgument> arguments = argumentsOf(step, weights);
 
   if (!checkNames(arguments, error))
     return fail(error);
   // Before the first step: a result that cannot be kept is not worth the time.
-  OutputFile outputsFile, summaryFile;
-  if (!openOutputs(options, outputsFile, summaryFile, error))
+  OutputFile outputsFile, summaryFile, traceFile;
+  if (!openOutputs(options, outputsFile, summaryFile, traceFile, error))
     return fail(error);
 
-  RunOptions runOptions{options.steps, options.graph, {}};
+  RunOptions runOptions{options.steps, options.graph, {}, nullptr};
+  if (traceFile.isOpen())
+    runOptions.trace = &trace;
   Progress progress(options.steps);
   if (!options.quiet)
     runOptions.progress = [&](int64_t step, double ms,
@@ -142,12 +162,18 @@ ExitCode run(const Options &options) {
                 outputs, summary, failure))
     return failure.status ? fail(failure) : kDiagnostics;
 
-  // Both are complete before either takes its place.
+  // All are complete before any takes its place.
   if ((outputsFile.isOpen() && !writeOutputs(outputsFile, outputs, error)) ||
       (summaryFile.isOpen() &&
        !writeSummary(summaryFile, summary, options.steps, error)) ||
+      (traceFile.isOpen() &&
+       !trace.write(traceFile, labelsOf(step),
+                    llvm::json::Object{{"backend", summary.backend},
+                                       {"device", summary.device}},
+                    error)) ||
       (outputsFile.isOpen() && !outputsFile.commit(error)) ||
-      (summaryFile.isOpen() && !summaryFile.commit(error)))
+      (summaryFile.isOpen() && !summaryFile.commit(error)) ||
+      (traceFile.isOpen() && !traceFile.commit(error)))
     return fail(error);
   if (!options.quiet)
     printSummary(summary, options.steps);

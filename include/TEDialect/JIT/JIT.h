@@ -51,6 +51,18 @@ struct ArgumentInfo {
   std::string qualifiedName() const;
 };
 
+/// One launch of a step.
+struct LaunchInfo {
+  /// A row of te_runtime_kernels.inc.
+  std::string kernel;
+  /// Layer and product of a GEMM ("w1 dgrad"), else the first buffer written.
+  std::string name;
+  /// Place of the user's op, as "file:line:column"; may be empty.
+  std::string location;
+  /// The kernel's parameters by name.
+  DictionaryAttr parameters;
+};
+
 class CompiledStep {
 public:
   /// Compiles `lowered`, the output of te-convert-tert-to-llvm. Errors are
@@ -65,12 +77,16 @@ public:
   /// results.
   ArrayRef<ArgumentInfo> arguments() const { return info; }
 
+  /// By slot, as te_rt_instance_trace names them.
+  ArrayRef<LaunchInfo> launches() const { return slots; }
+
 private:
   CompiledStep();
 
   std::unique_ptr<llvm::orc::LLJIT> jit;
   const te_rt_module *entry = nullptr;
   std::vector<ArgumentInfo> info;
+  std::vector<LaunchInfo> slots;
 };
 
 } // namespace mlir::te

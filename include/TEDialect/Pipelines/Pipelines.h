@@ -29,6 +29,10 @@ enum class Phase {
   Lower,
 };
 
+/// Names of the phases in order, as `compile-to` takes them. Each phase ends
+/// with a te-verify-stage.
+SmallVector<StringRef> getPhaseNames();
+
 struct TrainingPipelineOptions
     : public PassPipelineOptions<TrainingPipelineOptions> {
   Option<std::string> recipe{

@@ -103,6 +103,20 @@ TE_RT_API te_rt_status te_rt_instance_run(te_rt_instance *instance,
 TE_RT_API te_rt_status te_rt_instance_run_graph(te_rt_instance *instance,
                                                 void *const *arguments);
 
+/// Called for every launch of a traced step, in order and after it ended: its
+/// slot, the name of its kernel (lives as long as the instance) and how long it
+/// took. Must not call this library and, in C++, not throw.
+typedef void (*te_rt_trace_fn)(void *user, int32_t slot, const char *kernel,
+                               float milliseconds);
+
+/// As te_rt_instance_run on the context's own stream, but waits for each launch
+/// and reports it to `trace` with `user`. Gives the same results, slower. Times
+/// are taken with the context's timer, so earlier marks are lost; on cuda a
+/// time includes what the host needs to enqueue one launch, some microseconds.
+TE_RT_API te_rt_status te_rt_instance_trace(te_rt_instance *instance,
+                                            void *const *arguments,
+                                            te_rt_trace_fn trace, void *user);
+
 /// Marks points on the context's own stream and measures between them; used by
 /// benchmarks. `index` is 0 or 1.
 TE_RT_API te_rt_status te_rt_timer_mark(te_rt_context *context, int32_t index);

@@ -24,7 +24,11 @@ def TERT_Dialect : Dialect {
       into the argument's buffer; callers pass that buffer for both.
     * `tert.arena_bytes`, `tert.max_live_bytes`: set by `te-plan-memory`.
 
-    `te-convert-tert-to-llvm` keeps the first on the module it makes.
+    `te-convert-tert-to-llvm` keeps the first on the module it makes, and adds
+    `tert.launches`: for each slot of a plan one dictionary. `kernel`,
+    `parameters` (as in `tert.launch`), `name` (the layer and product of a
+    GEMM, else the first buffer that is written) and `location` (of the user's
+    op, as text).
   }];
   let dependentDialects = ["::mlir::te::TEDialect"];
   let useDefaultTypePrinterParser = 1;

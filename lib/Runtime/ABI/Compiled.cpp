@@ -71,6 +71,20 @@ Status plan(te_rt_instance &instance, int32_t slot, const KernelInfo &kernel,
   return {TE_RT_INTERNAL, slotPrefix(kernel, slot) + "the launch was refused"};
 }
 
+/// Launches, waits, and tells the instance's observer.
+[[gnu::noinline]] Status tracedLaunch(te_rt_instance &instance, int32_t slot,
+                                      void *const *buffers) {
+  Backend &backend = *instance.context->backend;
+  Slot &target = instance.slots[slot];
+  float milliseconds = 0;
+  TE_RT_RETURN_IF_FAILED(backend.timerMark(0));
+  TE_RT_RETURN_IF_FAILED(target.plan->launch(instance.stream, buffers));
+  TE_RT_RETURN_IF_FAILED(backend.timerMark(1));
+  TE_RT_RETURN_IF_FAILED(backend.timerElapsed(&milliseconds));
+  instance.trace(instance.traceUser, slot, target.kernel->name, milliseconds);
+  return Status::ok();
+}
+
 bool hasRequiredBuffers(const KernelInfo &kernel, void *const *buffers) {
   for (int i = 0; i < kernel.numBuffers; ++i)
     if (!buffers[i] && kernel.buffers[i].required)
@@ -106,7 +120,9 @@ te_rt_status te_rt_launch(te_rt_instance *instance, int32_t slot,
     });
   const te_rt_status code = guarded([&]() -> Status {
     Slot &target = instance->slots[index];
-    Status status = target.plan->launch(instance->stream, buffers);
+    Status status = instance->trace
+                        ? tracedLaunch(*instance, slot, buffers)
+                        : target.plan->launch(instance->stream, buffers);
     if (status.failed())
       status.message = slotPrefix(*target.kernel, slot) + status.message;
     return status;

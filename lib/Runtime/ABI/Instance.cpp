@@ -184,6 +184,25 @@ te_rt_status te_rt_instance_run(te_rt_instance *instance,
   });
 }
 
+te_rt_status te_rt_instance_trace(te_rt_instance *instance,
+                                  void *const *arguments, te_rt_trace_fn trace,
+                                  void *user) {
+  return guarded([&]() -> Status {
+    constexpr const char *kName = "te_rt_instance_trace";
+    TE_RT_RETURN_IF_FAILED(
+        prefixed(kName, checkArguments(instance, arguments)));
+    if (!trace)
+      return prefixed(kName, invalid("'trace' is null"));
+    Backend &backend = *instance->context->backend;
+    TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.enterThread()));
+    instance->trace = trace;
+    instance->traceUser = user;
+    Status status = step(*instance, arguments, backend.defaultStream());
+    instance->trace = nullptr;
+    return prefixed(kName, std::move(status));
+  });
+}
+
 te_rt_status te_rt_instance_run_graph(te_rt_instance *instance,
                                       void *const *arguments) {
   return guarded([&]() -> Status {

@@ -8,6 +8,8 @@
 #ifndef TE_RUNTIME_ABI_OBJECTS_H
 #define TE_RUNTIME_ABI_OBJECTS_H
 
+#include "TEDialect/Runtime/te_runtime.h"
+
 #include "Core/Backend.h"
 #include "Core/Groups.h"
 
@@ -78,6 +80,9 @@ struct te_rt_instance {
   void *workspace = nullptr;
   void *stream = nullptr;
   te::rt::Phase phase = te::rt::Phase::idle;
+  /// Who is told about each launch of the running step; null for nobody.
+  te_rt_trace_fn trace = nullptr;
+  void *traceUser = nullptr;
   /// First failure of the running load or step.
   te::rt::Status failure;
   std::unique_ptr<te::rt::Backend::Graph> graph;

@@ -13,6 +13,7 @@
 #include "TEDialect/TERT/KernelTable.h"
 #include "TEDialect/TERT/TERT.h"
 #include "TEDialect/Transforms/Lower/Passes.h"
+#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -37,6 +38,9 @@ public:
 
   /// Adds te_module_load, te_module_step and te_module behind the function.
   void run();
+
+  /// One dictionary per slot: what it runs, for whom, from which source line.
+  ArrayAttr describeLaunches();
 
   unsigned numLaunches() const { return launches.size(); }
 
@@ -188,6 +192,60 @@ void ModuleLowering::emitModule() {
   LLVM::ReturnOp::create(builder, loc, value);
 }
 
+/// The name of a buffer in reports: of the argument, or of the temporary.
+static std::string nameOf(Value buffer, ArrayAttr signature) {
+  if (auto alloc = buffer.getDefiningOp<tert::AllocOp>())
+    return alloc.getName().str();
+  auto argument = dyn_cast<BlockArgument>(buffer);
+  if (!argument || argument.getArgNumber() >= signature.size())
+    return "";
+  auto entry = cast<DictionaryAttr>(signature[argument.getArgNumber()]);
+  auto name = entry.getAs<StringAttr>("name"),
+       part = entry.getAs<StringAttr>("part");
+  if (!name || !part)
+    return "";
+  return part == "value" ? name.str()
+                         : (name.getValue() + "." + part.getValue()).str();
+}
+
+/// The first place in a source file inside `loc`, or "".
+static std::string sourceOf(Location loc) {
+  std::string text;
+  loc->walk([&](Location inner) {
+    auto place = dyn_cast<FileLineColLoc>(inner);
+    if (!place)
+      return WalkResult::advance();
+    llvm::raw_string_ostream(text)
+        << place.getFilename().getValue() << ":" << place.getLine() << ":"
+        << place.getColumn();
+    return WalkResult::interrupt();
+  });
+  return text;
+}
+
+ArrayAttr ModuleLowering::describeLaunches() {
+  auto signature = function->getAttrOfType<ArrayAttr>(tert::kSignatureAttr);
+  SmallVector<Attribute> rows;
+  for (LaunchOp launch : launches) {
+    std::string name;
+    if (auto origin = GemmOrigin::find(launch.getLoc()))
+      name = origin->layer + " " + origin->gemm;
+    const tert::KernelInfo *kernel = tert::lookupKernel(launch.getKernel());
+    for (auto [row, buffer] :
+         llvm::zip_equal(kernel->buffers, launch.getBuffers()))
+      if (row.isOutput && name.empty())
+        name = nameOf(buffer, signature);
+    rows.push_back(builder.getDictionaryAttr({
+        builder.getNamedAttr("kernel", launch.getKernelAttr()),
+        builder.getNamedAttr("name", builder.getStringAttr(name)),
+        builder.getNamedAttr("parameters", launch.getParametersAttr()),
+        builder.getNamedAttr("location",
+                             builder.getStringAttr(sourceOf(launch.getLoc()))),
+    }));
+  }
+  return builder.getArrayAttr(rows);
+}
+
 void ModuleLowering::run() {
   launches = llvm::to_vector(function.getOps<LaunchOp>());
   emitLoad();
@@ -211,6 +269,7 @@ public:
     numLaunches += lowering.numLaunches();
     getOperation()->setAttr(tert::kSignatureAttr,
                             (*step)->getAttr(tert::kSignatureAttr));
+    getOperation()->setAttr(tert::kLaunchesAttr, lowering.describeLaunches());
     step->erase();
   }
 

@@ -121,14 +121,19 @@ LogicalResult checkOption(StringRef name, StringRef value,
 
 } // namespace
 
+SmallVector<StringRef> te::getPhaseNames() {
+  SmallVector<StringRef> names;
+  for (const PhaseInfo &info : phases)
+    names.push_back(info.name);
+  return names;
+}
+
 LogicalResult
 te::populateTETrainingPipeline(OpPassManager &manager,
                                const TrainingPipelineOptions &options,
                                function_ref<InFlightDiagnostic()> emitError) {
-  SmallVector<StringRef> names;
-  for (const PhaseInfo &info : phases)
-    names.push_back(info.name);
-  if (failed(checkOption("compile-to", options.compileTo, names, emitError)) ||
+  if (failed(checkOption("compile-to", options.compileTo, getPhaseNames(),
+                         emitError)) ||
       failed(checkOption("target", options.target,
                          {"sm_90", "sm_100", "reference"}, emitError)) ||
       failed(checkOption("transpose-policy", options.transposePolicy,

@@ -18,8 +18,9 @@ def ConvertTERTToLLVMPass : Pass<"te-convert-tert-to-llvm", "ModuleOp"> {
     * `te_module` is the `te_rt_module` a host program hands to
       `te_rt_instance_create`.
 
-    Needs `te-plan-memory`; leaves only the llvm dialect, and `tert.signature`
-    on the module for whoever binds the arguments.
+    Needs `te-plan-memory`; leaves only the llvm dialect, and on the module
+    `tert.signature` for whoever binds the arguments and `tert.launches` for
+    whoever asks what a slot is.
 
     ```mlir
     tert.launch "copy" {bytes = 256 : i64} (%x, %y) : !tert.buffer<256>, !tert.buffer<256>

@@ -1,7 +1,12 @@
 // RUN: te-opt %s --te-convert-tert-to-llvm | FileCheck %s
 // RUN: te-opt %s --te-convert-tert-to-llvm | mlir-translate --mlir-to-llvmir | FileCheck %s --check-prefix=LLVM
 
-// CHECK: module attributes {tert.signature = [
+// What each slot is, for whoever measures it.
+// CHECK: module attributes {tert.launches = [
+// CHECK-SAME: {kernel = "copy", location = "{{[^"]*}}convert-tert-to-llvm.mlir:[[# @LINE + 28]]:3", name = "a", parameters = {bytes = 256 : i64}}
+// CHECK-SAME: {kernel = "copy", location = "", name = "y.data", parameters = {bytes = 256 : i64}}
+// CHECK-SAME: {kernel = "fill", location = "{{[^"]*}}", name = "w1 fprop", parameters = {count = 64 : i64, type = 0 : i32, value = 1.000000e+00 : f32}}
+// CHECK-SAME: ], tert.signature = [
 // CHECK-NOT: func.func
 // Every launch has a slot of its own, also where parameters are equal.
 // CHECK-LABEL: llvm.func @te_module_load(%{{.*}}: !llvm.ptr) -> i32
@@ -22,10 +27,13 @@
 
 // LLVM: @te_module = constant { i32, i32, i64, i32, i32, ptr, ptr } { i32 1297237332, i32 {{[0-9]+}}, i64 512, i32 3, i32 2, ptr @te_module_load, ptr @te_module_step }
 func.func @step(%x: !tert.buffer<256>, %y: !tert.buffer<256>)
-    attributes {tert.arena_bytes = 512 : i64, tert.max_live_bytes = 512 : i64, tert.signature = []} {
+    attributes {tert.arena_bytes = 512 : i64, tert.max_live_bytes = 512 : i64, tert.signature = [
+      {carried = -1 : i64, name = "x", part = "value", role = "argument", type = tensor<64xf32>},
+      {carried = -1 : i64, name = "y", part = "data", role = "result", type = tensor<64xf32>}]} {
   %a = tert.alloc "a" activation offset 256 : !tert.buffer<256>
   tert.launch "copy" {bytes = 256 : i64} (%x, %a) : !tert.buffer<256>, !tert.buffer<256>
-  tert.launch "copy" {bytes = 256 : i64} (%a, %y) : !tert.buffer<256>, !tert.buffer<256>
+  tert.launch "copy" {bytes = 256 : i64} (%a, %y) : !tert.buffer<256>, !tert.buffer<256> loc(unknown)
   tert.launch "fill" {count = 64 : i64, type = 0 : i32, value = 1.0 : f32} (%x) : !tert.buffer<256>
+    loc(fused<{te.layer = "w1", te.gemm = "fprop", te.reason = "as written"}>["model.py":7:5])
   return
 }

@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <string>
+#include <vector>
 
 namespace {
 
@@ -64,6 +66,52 @@ TEST_F(Instance, RunsByBothWaysWithChangingPointers) {
     EXPECT_EQ(te_rt_free(context, x), TE_RT_OK);
     EXPECT_EQ(te_rt_free(context, y), TE_RT_OK);
   }
+}
+
+struct Traced {
+  int32_t slot;
+  std::string kernel;
+  float milliseconds;
+};
+
+void note(void *user, int32_t slot, const char *kernel, float milliseconds) {
+  static_cast<std::vector<Traced> *>(user)->push_back(
+      {slot, kernel, milliseconds});
+}
+
+TEST_F(Instance, TraceReportsEachLaunchAndComputesTheSame) {
+  float x[kCount], y[kCount] = {};
+  for (int i = 0; i < kCount; ++i)
+    x[i] = static_cast<float>(i);
+  void *arguments[] = {x, y};
+  std::vector<Traced> traced;
+  ASSERT_EQ(te_rt_instance_trace(instance, arguments, note, &traced), TE_RT_OK)
+      << te_rt_last_error();
+  for (int i = 0; i < kCount; ++i)
+    ASSERT_EQ(y[i], 2 * x[i]);
+  ASSERT_EQ(traced.size(), 2u);
+  EXPECT_EQ(traced[0].slot, 0);
+  EXPECT_EQ(traced[0].kernel, "copy");
+  EXPECT_EQ(traced[1].slot, 1);
+  EXPECT_EQ(traced[1].kernel, "pointwise");
+  for (const Traced &launch : traced)
+    EXPECT_GE(launch.milliseconds, 0);
+
+  // A run after it tells nobody.
+  ASSERT_EQ(te_rt_instance_run(instance, arguments, nullptr), TE_RT_OK);
+  EXPECT_EQ(traced.size(), 2u);
+}
+
+TEST_F(Instance, TraceChecksWhatItIsGiven) {
+  float x[kCount] = {}, y[kCount];
+  void *arguments[] = {x, y}, *missing[] = {x, nullptr};
+  EXPECT_EQ(te_rt_instance_trace(instance, arguments, nullptr, nullptr),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(te_rt_last_error(), "te_rt_instance_trace: 'trace' is null");
+  EXPECT_EQ(te_rt_instance_trace(instance, missing, note, nullptr),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(te_rt_last_error(),
+               "te_rt_instance_trace: argument 1 of 2 is null");
 }
 
 TEST_F(Instance, Timers) {

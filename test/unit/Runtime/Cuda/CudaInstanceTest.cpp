@@ -129,6 +129,38 @@ TEST_F(CudaInstance, FailedLaunchIsLocatedAndEndsTheCapture) {
   EXPECT_EQ(book().executed, Strings(2, "cublasLtMatmul"));
 }
 
+void noteSlot(void *user, int32_t slot, const char *kernel, float) {
+  static_cast<Strings *>(user)->push_back(std::to_string(slot) + " " + kernel);
+}
+
+TEST_F(CudaInstance, TraceWaitsForEachLaunchBetweenItsEvents) {
+  Strings traced;
+  ASSERT_OK(te_rt_instance_trace(instance, arguments, noteSlot, &traced));
+  EXPECT_EQ(traced, Strings({"0 matmul", "1 matmul"}));
+  EXPECT_EQ(book().executed, Strings(2, "cublasLtMatmul"));
+  std::erase(book().calls, "cuCtxSetCurrent");
+  Strings once = {"cuEventRecord", "cublasLtMatmul", "cuEventRecord",
+                  "cuEventSynchronize", "cuEventElapsedTime"};
+  Strings twice = once;
+  twice.insert(twice.end(), once.begin(), once.end());
+  EXPECT_EQ(book().calls, twice);
+}
+
+TEST_F(CudaInstance, TraceStopsAtAFailedLaunchAndIsOverThen) {
+  // Context, its event, the first product.
+  Strings traced;
+  book().failCall(3, 1);
+  EXPECT_EQ(te_rt_instance_trace(instance, arguments, noteSlot, &traced),
+            TE_RT_DEVICE_ERROR);
+  EXPECT_EQ(book().failedCall, "cublasLtMatmul");
+  EXPECT_NE(std::string(te_rt_last_error()).find("matmul (slot 0): "),
+            std::string::npos)
+      << te_rt_last_error();
+  EXPECT_EQ(traced, Strings());
+  ASSERT_OK(te_rt_instance_run(instance, arguments, nullptr));
+  EXPECT_EQ(traced, Strings());
+}
+
 TEST_F(CudaInstance, MisalignedArgumentIsTheCallersError) {
   arguments[0] = static_cast<char *>(arguments[0]) + 2;
   EXPECT_EQ(te_rt_instance_run(instance, arguments, nullptr),
