@@ -33,33 +33,38 @@ namespace math {
 // Scales
 //===----------------------------------------------------------------------===//
 
-/// The quantisation factor of a tensor or row. `scaleMax` (448 or 256) is the
-/// largest block scale aimed at.
-TE_HOST_DEVICE float nvTensorScale(float amax, int32_t scaleMax) {
-  const float scale =
-      fminf((6.0f * static_cast<float>(scaleMax)) / amax, kFloatMax);
-  return amax == 0.0f || scale == 0.0f ? 1.0f : scale;
+/// The factor of a tensor or row, and its rounded inverse.
+struct NvTensorScale {
+  float factor, inverse;
+};
+
+/// `scaleMax` (448 or 256) is the largest block scale aimed at.
+TE_HOST_DEVICE NvTensorScale nvTensorScale(float amax, int32_t scaleMax) {
+  float factor = fminf((6.0f * static_cast<float>(scaleMax)) / amax, kFloatMax);
+  if (amax == 0.0f || factor == 0.0f)
+    factor = 1.0f;
+  return {factor, 1.0f / factor};
 }
 
 /// What is rounded to e4m3 to be the scale of a block.
-TE_HOST_DEVICE float nvBlockScale(float blockAmax, float tensorScale) {
+TE_HOST_DEVICE float nvBlockScale(float blockAmax, NvTensorScale tensor) {
   // The f32 nearest to 1/6.
   const float sixth = bitsToFloat(0x3e2aaaabu);
-  return fminf(blockAmax * (tensorScale * sixth), kFloatMax);
+  return fminf(blockAmax * (tensor.factor * sixth), kFloatMax);
 }
 
 /// As nvBlockScale, of 4over6: a block's amax becomes 6, or 4 where
 /// `mapsToFour`.
-TE_HOST_DEVICE float nvBlockScale46(float blockAmax, float tensorScale,
+TE_HOST_DEVICE float nvBlockScale46(float blockAmax, NvTensorScale tensor,
                                     bool mapsToFour) {
-  const float scale = blockAmax / 6.0f * tensorScale;
+  const float scale = blockAmax / 6.0f * tensor.factor;
   return fminf(mapsToFour ? scale * 1.5f : scale, 448.0f);
 }
 
 /// What an element is multiplied by before it is rounded to e2m1. `blockScale`
 /// is the stored scale.
-TE_HOST_DEVICE float nvInverse(float blockScale, float tensorScale) {
-  return fminf(1.0f / (blockScale * (1.0f / tensorScale)), kFloatMax);
+TE_HOST_DEVICE float nvInverse(float blockScale, NvTensorScale tensor) {
+  return fminf(1.0f / (blockScale * tensor.inverse), kFloatMax);
 }
 
 /// The factor of row r of a product of nv operands, from their amaxes.

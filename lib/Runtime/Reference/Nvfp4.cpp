@@ -26,8 +26,9 @@ struct Quantiser {
 
   /// Error of a block with this scale; `at(line, i)` are its elements.
   template <typename At>
-  float error(float scale, float tensorScale, float tensorAmax, At at) const {
-    const float inverse = math::nvInverse(scale, tensorScale);
+  float error(float scale, math::NvTensorScale tensor, float tensorAmax,
+              At at) const {
+    const float inverse = math::nvInverse(scale, tensor);
     const float reach = 6.0f * static_cast<float>(p.scale_max);
     float sums[kNvBlock] = {};
     for (int64_t line = 0; line < lines(); ++line)
@@ -45,20 +46,18 @@ struct Quantiser {
 
   /// The scale of a block, as stored.
   template <typename At>
-  uint8_t scale(float tensorScale, float tensorAmax, At at) const {
+  uint8_t scale(math::NvTensorScale tensor, float tensorAmax, At at) const {
     float amax = 0.0f;
     for (int64_t line = 0; line < lines(); ++line)
       for (int i = 0; i < kNvBlock; ++i)
         amax = maxMagnitude(amax, at(line, i));
     if (p.four_over_six == kNvNoError)
-      return floatToE4M3(math::nvBlockScale(amax, tensorScale));
+      return floatToE4M3(math::nvBlockScale(amax, tensor));
     uint8_t codes[2];
     float errors[2];
     for (int four = 0; four < 2; ++four) {
-      codes[four] =
-          floatToE4M3(math::nvBlockScale46(amax, tensorScale, four != 0));
-      errors[four] =
-          error(e4m3ToFloat(codes[four]), tensorScale, tensorAmax, at);
+      codes[four] = floatToE4M3(math::nvBlockScale46(amax, tensor, four != 0));
+      errors[four] = error(e4m3ToFloat(codes[four]), tensor, tensorAmax, at);
     }
     return codes[errors[1] < errors[0]];
   }
@@ -84,12 +83,13 @@ struct Quantiser {
       std::memset(scales, 0, roundUp(outer, 128) * pitch);
     auto block = [&](int64_t o0, int64_t group) {
       const float tensorAmax = amax[p.row_scaled ? o0 : 0];
-      const float tensorScale = math::nvTensorScale(tensorAmax, p.scale_max);
+      const math::NvTensorScale tensor =
+          math::nvTensorScale(tensorAmax, p.scale_max);
       const int64_t i0 = group * kNvBlock;
       const uint8_t stored =
-          scale(tensorScale, tensorAmax,
+          scale(tensor, tensorAmax,
                 [&](int64_t line, int i) { return source(line, i, o0, i0); });
-      const float inverse = math::nvInverse(e4m3ToFloat(stored), tensorScale);
+      const float inverse = math::nvInverse(e4m3ToFloat(stored), tensor);
       for (int64_t o = o0; o < o0 + lines(); ++o) {
         if (scales)
           scales[o * pitch + group] = stored;

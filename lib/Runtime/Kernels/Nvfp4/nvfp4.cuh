@@ -176,7 +176,8 @@ __device__ __forceinline__ float lineAmax(const uint32_t *words, int i) {
 /// What the scales of the thread's lines follow from: one amax, or one for
 /// each line.
 struct TensorScale {
-  float amax, scale;
+  float amax;
+  math::NvTensorScale scale;
   const float *lines; // [8], or null
   int32_t scaleMax, measure;
 
@@ -188,7 +189,7 @@ struct TensorScale {
   __device__ __forceinline__ float amaxOf(int line) const {
     return lines ? lines[line] : amax;
   }
-  __device__ __forceinline__ float scaleOf(int line) const {
+  __device__ __forceinline__ math::NvTensorScale scaleOf(int line) const {
     return lines ? math::nvTensorScale(lines[line], scaleMax) : scale;
   }
 };
@@ -197,11 +198,11 @@ struct BlockScale {
   uint32_t byte;
   float value, inverse;
 
-  __device__ BlockScale(float exact, float tensorScale)
+  __device__ BlockScale(float exact, math::NvTensorScale tensor)
       : byte(E4M3::pack(exact, 0.0f, 0.0f, 0.0f) & 0xff) {
     value = __half2float(__ushort_as_half(
         static_cast<uint16_t>(E4M3::toHalves(static_cast<uint16_t>(byte)))));
-    inverse = math::nvInverse(value, tensorScale);
+    inverse = math::nvInverse(value, tensor);
   }
 };
 
@@ -249,7 +250,8 @@ findScales(const Lines &lines, const TensorScale &tensor, uint8_t *scales,
       words[w] = maxAbs<T>(words[w], fromPartner<Lines>(words[w]));
 #pragma unroll
     for (int i = 0; i < kNvLines; ++i) {
-      const float amax = lineAmax<T>(words, i), scale = tensor.scaleOf(i);
+      const float amax = lineAmax<T>(words, i);
+      const math::NvTensorScale scale = tensor.scaleOf(i);
       const BlockScale six(math::nvBlockScale46(amax, scale, false), scale);
       const BlockScale four(math::nvBlockScale46(amax, scale, true), scale);
       const float error = lineError(lines, i, six, tensor);
