@@ -6,8 +6,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "Conformance/Harness.h"
-#include "Conformance/Oracle.h"
+#include "Conformance/NvOracle.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -29,6 +30,7 @@ protected:
   struct Output {
     int32_t type;
     int64_t size;
+    int offset = 0; // of its memory from an aligned address
   };
   void check(const std::string &what, const PlanFunction &plan,
              const std::vector<Buffer> &inputs,
@@ -40,7 +42,8 @@ protected:
         results[i].emplace_back(o.type, o.size < 0 ? 0 : o.size);
       for (size_t j = 0; j < outputs.size(); ++j)
         buffers.push_back(outputs[j].size < 0 ? none()
-                                              : out(results[i][j].bytes));
+                                              : at(outputs[j].offset,
+                                                   out(results[i][j].bytes)));
       (i == 0 ? deviceOf("reference") : device()).run(plan, buffers);
     }
     for (size_t j = 0; j < outputs.size(); ++j)
@@ -115,6 +118,74 @@ TEST_P(Agreement, Casts) {
         }
     }
   });
+}
+
+// The first shape with pointers that no vector access suits.
+TEST_P(Agreement, Nvfp4) {
+  constexpr struct {
+    int64_t rows, cols;
+    int offset; // in elements of x
+  } shapes[] = {{144, 272, 1}, {16, 16, 0},   {144, 272, 0},
+                {32, 2048, 0}, {528, 656, 0}, {1040, 4112, 0}};
+  for (const auto &[rows, cols, offset] : shapes)
+    for (int32_t type : kTypes)
+      for (const char *kind : kKinds) {
+        const int64_t size = rows * cols;
+        const bool large = size > 200000;
+        if (large && (type != TE_RT_BF16 || std::strcmp(kind, "normal") != 0))
+          continue;
+        const Array x = makeArray(kind, type, size);
+        const std::string what = label("nvfp4", rows, cols, type, kind);
+        const int shift = offset * static_cast<int>(elementBytes(type));
+        check(what + " amax_rows", TE_PLAN(amax_rows, rows, cols, type),
+              {at(shift, in(x.bytes))}, {{TE_RT_F32, rows}});
+        if (type == TE_RT_BF16)
+          check(what + " hadamard", TE_PLAN(hadamard, rows, cols),
+                {at(shift, in(x.bytes))}, {{type, size}});
+        std::vector<float> amax(rows);
+        deviceOf("reference")
+            .run(TE_PLAN(amax_rows, rows, cols, type),
+                 {in(x.bytes), out(amax)});
+        const std::vector<float> largest{
+            *std::max_element(amax.begin(), amax.end())};
+        const std::vector<int32_t> rng{17, -3};
+        const int64_t rowScales = nvScaleCount(rows, cols);
+        const int64_t colScales = nvScaleCount(cols, rows);
+        const Output row{TE_RT_F8E4M3FN, size / 2, offset};
+        const Output rowScale{TE_RT_F8E4M3FN, rowScales, 2 * offset};
+        const Output col{TE_RT_F8E4M3FN, size / 2, 4 * offset};
+        const Output colScale{TE_RT_F8E4M3FN, colScales, 2 * offset};
+        const Output one{TE_RT_F32, 1}, none{0, -1};
+        for (int32_t scheme : {TE_RT_NV_1X16, TE_RT_NV_16X16})
+          for (int32_t fourOverSix : {0, 1, 2})
+            for (int32_t stochastic : {0, 1}) {
+              if (stochastic && fourOverSix)
+                continue;
+              const auto plan = TE_PLAN(quantize_nvfp4, rows, cols, type,
+                                        scheme, 0, fourOverSix == 2 ? 256 : 448,
+                                        fourOverSix, stochastic, 5);
+              const std::vector<Buffer> inputs{at(shift, in(x.bytes)),
+                                               in(largest), in(rng)};
+              check(what, plan, inputs,
+                    {row, rowScale, one, col, colScale, one});
+              if (large)
+                continue;
+              check(what + " row", plan, inputs,
+                    {row, rowScale, none, none, none, none});
+              check(what + " col", plan, inputs,
+                    {none, none, none, col, colScale, none});
+            }
+        for (int32_t fourOverSix : {0, 1})
+          check(what + " row-scaled",
+                TE_PLAN(quantize_nvfp4, rows, cols, type, TE_RT_NV_1X16, 1, 448,
+                        fourOverSix, 0, 0),
+                {at(shift, in(x.bytes)), in(amax), Buffer()},
+                {row, rowScale, {TE_RT_F32, rows}, none, none, none});
+        check(what + " alpha", TE_PLAN(nvfp4_alpha, rows, 448, 256),
+              {in(amax), in(largest)}, {{TE_RT_F32, rows}});
+        if (HasFailure())
+          return;
+      }
 }
 
 TEST_P(Agreement, Activations) {

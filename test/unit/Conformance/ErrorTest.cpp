@@ -272,6 +272,43 @@ TEST_P(Errors, DelayedScaling) {
                       {"'margin'", "-100 to 100", "101"}));
 }
 
+TEST_P(Errors, Nvfp4) {
+  struct Parameters {
+    int64_t rows = 32, cols = 32;
+    int32_t scheme = TE_RT_NV_1X16, rowScaled = 0, scaleMax = 448,
+            fourOverSix = 0, stochastic = 0;
+  };
+  auto expect = [&](const Parameters &p,
+                    std::initializer_list<const char *> parts) {
+    EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                        TE_PLAN(quantize_nvfp4, p.rows, p.cols, TE_RT_BF16,
+                                p.scheme, p.rowScaled, p.scaleMax,
+                                p.fourOverSix, p.stochastic, 0),
+                        parts));
+  };
+  expect({.rows = 24},
+         {"quantize_nvfp4", "'rows' to be a multiple of 16", "24"});
+  expect({.cols = 8}, {"'cols' to be a multiple of 16", "8"});
+  expect({.scheme = TE_RT_BLOCK_1X128},
+         {"'scheme' to be nv_1x16 to nv_16x16", "block_1x128"});
+  expect({.rowScaled = 2}, {"'row_scaled' to be 0 or 1", "2"});
+  expect({.scaleMax = 512}, {"'scale_max' to be 448 or 256", "512"});
+  expect({.fourOverSix = 3}, {"'four_over_six'", "mse (2)", "3"});
+  expect({.stochastic = -1}, {"'stochastic' to be 0 or 1", "-1"});
+  expect({.scheme = TE_RT_NV_16X16, .rowScaled = 1},
+         {"'row_scaled' to be 0 for nv_16x16"});
+  expect({.rowScaled = 1, .stochastic = 1},
+         {"'row_scaled' to be 0 with stochastic"});
+  expect({.fourOverSix = 1, .stochastic = 1},
+         {"'four_over_six' to be 0 with stochastic"});
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, TE_PLAN(hadamard, 40, 8),
+                      {"hadamard", "'rows' to be a multiple of 16", "40"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, TE_PLAN(nvfp4_alpha, 4, 448, 6),
+                      {"'b_scale_max' to be 448 or 256", "6"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(amax_rows, 4, 4, TE_RT_I32), {"'type'", "i32"}));
+}
+
 TEST(Context, UnknownBackend) {
   te_rt_context *context = nullptr;
   EXPECT_EQ(te_rt_context_create("metal", &context), TE_RT_INVALID_ARGUMENT);

@@ -10,6 +10,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 
 using namespace te::conformance;
 
@@ -52,6 +53,125 @@ TEST_P(Nvfp4, RngAdvanceWrapsAndMayBeInPlace) {
   }
 }
 
+TEST_P(Nvfp4, AmaxOfRows) {
+  for (int32_t type : {TE_RT_BF16, TE_RT_F32, TE_RT_F16})
+    for (const char *kind : {"normal", "zeros", "inf", "nan", "subnormal"})
+      for (int64_t rows : {0, 1, 9, 130})
+        for (int64_t cols : {0, 1, 7, 16, 255, 264, 2049}) {
+          const Array x = makeArray(kind, type, rows * cols, rows);
+          std::vector<float> expected(rows), amax(rows);
+          for (int64_t i = 0; i < rows * cols; ++i)
+            if (std::fabs(x.at(i)) > expected[i / cols])
+              expected[i / cols] = static_cast<float>(std::fabs(x.at(i)));
+          device().run(TE_PLAN(amax_rows, rows, cols, type),
+                       {in(x.bytes), out(amax)});
+          ASSERT_EQ(expected, amax)
+              << kind << " " << rows << "x" << cols << " type " << type;
+        }
+}
+
+/// The matrix of the transform from its definition.
+double entry(int i, int j) {
+  constexpr int kSigns[] = {1,  1,  1,  -1, 1,  -1, -1, -1,
+                            -1, -1, -1, 1,  -1, 1,  -1, -1};
+  return kSigns[i] *
+         (std::popcount(static_cast<unsigned>(i & j)) % 2 ? -0.25 : 0.25);
+}
+
+class Hadamard : public BackendTest {
+protected:
+  Array transform(const Array &x, int64_t rows, int64_t cols) {
+    Array y(TE_RT_BF16, x.size());
+    device().run(TE_PLAN(hadamard, rows, cols), {in(x.bytes), out(y.bytes)});
+    return y;
+  }
+};
+
+// Unit vectors give the rows of T, which is orthogonal.
+TEST_P(Hadamard, MatrixIsTheDefinition) {
+  Array unit(TE_RT_BF16, size_t{256});
+  for (int i = 0; i < 16; ++i)
+    unit.set(i * 16 + i, 1);
+  const Array t = transform(unit, 16, 16);
+  for (int i = 0; i < 16; ++i)
+    for (int k = 0; k < 16; ++k) {
+      ASSERT_EQ(entry(i, k), t.at(k * 16 + i)) << i << ", " << k;
+      double dot = 0;
+      for (int j = 0; j < 16; ++j)
+        dot += t.at(j * 16 + i) * t.at(j * 16 + k);
+      ASSERT_EQ(i == k ? 1 : 0, dot);
+    }
+}
+
+// Integers up to 15 give quarters up to 60, which bf16 holds: nothing is
+// rounded, and T transposed gives the integers back.
+TEST_P(Hadamard, TransposeRestoresSmallIntegers) {
+  for (int64_t rows : {0, 16, 48, 272})
+    for (int64_t cols : {0, 1, 5, 16, 130, 513, 1030}) {
+      Array x(TE_RT_BF16, size_t(rows * cols));
+      for (int64_t i = 0; i < rows * cols; ++i)
+        x.set(i, static_cast<double>(i * 7919 % 31 - 15));
+      const Array y = transform(x, rows, cols);
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t c = 0; c < cols; ++c) {
+          double back = 0;
+          for (int j = 0; j < 16; ++j)
+            back += y.at((r / 16 * 16 + j) * cols + c) *
+                    entry(static_cast<int>(r % 16), j);
+          ASSERT_EQ(x.at(r * cols + c), back)
+              << rows << "x" << cols << " at " << r << ", " << c;
+        }
+    }
+}
+
+// Four levels of f32 sums, each off by at most 2^-24 of what is summed, a
+// quarter of the magnitudes of a run; then one rounding to bf16.
+TEST_P(Hadamard, RoundsOnce) {
+  const int64_t rows = 64, cols = 200;
+  for (const char *kind : {"normal", "wide", "huge"}) {
+    const Array x = makeArray(kind, TE_RT_BF16, rows * cols);
+    const Array y = transform(x, rows, cols);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < cols; ++c) {
+        double exact = 0, magnitudes = 0;
+        for (int i = 0; i < 16; ++i) {
+          const double v = x.at((r / 16 * 16 + i) * cols + c);
+          exact += v * entry(i, static_cast<int>(r % 16));
+          magnitudes += std::fabs(v);
+        }
+        // A sum on the way may overflow where the result does not.
+        if (magnitudes > maxFiniteOf(TE_RT_F32))
+          continue;
+        const double slack = 1.001 * 4 * std::ldexp(magnitudes / 4, -24);
+        const double low = roundTo(TE_RT_BF16, exact - slack);
+        const double high = roundTo(TE_RT_BF16, exact + slack);
+        ASSERT_TRUE(low <= y.at(r * cols + c) && y.at(r * cols + c) <= high)
+            << kind << ": " << exact << " gave " << y.at(r * cols + c);
+      }
+  }
+}
+
+// A NaN fills its run and no other; an infinity gives infinities by the signs
+// of T.
+TEST_P(Hadamard, SpecialValuesStayInTheirRun) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  Array x = makeArray("normal", TE_RT_BF16, 48 * 3);
+  x.set((16 + 5) * 3 + 1, std::numeric_limits<double>::quiet_NaN());
+  x.set((32 + 6) * 3 + 2, inf);
+  const Array y = transform(x, 48, 3);
+  for (int r = 0; r < 48; ++r)
+    for (int c = 0; c < 3; ++c) {
+      const double v = y.at(r * 3 + c);
+      if (r / 16 == 1 && c == 1)
+        ASSERT_TRUE(std::isnan(v));
+      else if (r / 16 == 2 && c == 2)
+        ASSERT_EQ(std::copysign(inf, entry(6, r % 16)), v);
+      else
+        ASSERT_TRUE(std::isfinite(v));
+    }
+}
+
+TE_FOR_EACH_BACKEND(Hadamard);
 TE_FOR_EACH_BACKEND(Nvfp4);
 
 } // namespace
