@@ -41,9 +41,10 @@ protected:
       for (const Output &o : outputs)
         results[i].emplace_back(o.type, o.size < 0 ? 0 : o.size);
       for (size_t j = 0; j < outputs.size(); ++j)
-        buffers.push_back(outputs[j].size < 0 ? none()
-                                              : at(outputs[j].offset,
-                                                   out(results[i][j].bytes)));
+        buffers.push_back(
+            outputs[j].size < 0
+                ? none()
+                : unaligned(out(results[i][j].bytes), outputs[j].offset));
       (i == 0 ? deviceOf("reference") : device()).run(plan, buffers);
     }
     for (size_t j = 0; j < outputs.size(); ++j)
@@ -138,10 +139,10 @@ TEST_P(Agreement, Nvfp4) {
         const std::string what = label("nvfp4", rows, cols, type, kind);
         const int shift = offset * static_cast<int>(elementBytes(type));
         check(what + " amax_rows", TE_PLAN(amax_rows, rows, cols, type),
-              {at(shift, in(x.bytes))}, {{TE_RT_F32, rows}});
+              {unaligned(in(x.bytes), shift)}, {{TE_RT_F32, rows}});
         if (type == TE_RT_BF16)
           check(what + " hadamard", TE_PLAN(hadamard, rows, cols),
-                {at(shift, in(x.bytes))}, {{type, size}});
+                {unaligned(in(x.bytes), shift)}, {{type, size}});
         std::vector<float> amax(rows);
         deviceOf("reference")
             .run(TE_PLAN(amax_rows, rows, cols, type),
@@ -164,7 +165,7 @@ TEST_P(Agreement, Nvfp4) {
               const auto plan = TE_PLAN(quantize_nvfp4, rows, cols, type,
                                         scheme, 0, fourOverSix == 2 ? 256 : 448,
                                         fourOverSix, stochastic, 5);
-              const std::vector<Buffer> inputs{at(shift, in(x.bytes)),
+              const std::vector<Buffer> inputs{unaligned(in(x.bytes), shift),
                                                in(largest), in(rng)};
               check(what, plan, inputs,
                     {row, rowScale, one, col, colScale, one});
@@ -179,7 +180,7 @@ TEST_P(Agreement, Nvfp4) {
           check(what + " row-scaled",
                 TE_PLAN(quantize_nvfp4, rows, cols, type, TE_RT_NV_1X16, 1, 448,
                         fourOverSix, 0, 0),
-                {at(shift, in(x.bytes)), in(amax), Buffer()},
+                {unaligned(in(x.bytes), shift), in(amax), Buffer()},
                 {row, rowScale, {TE_RT_F32, rows}, none, none, none});
         check(what + " alpha", TE_PLAN(nvfp4_alpha, rows, 448, 256),
               {in(amax), in(largest)}, {{TE_RT_F32, rows}});

@@ -45,10 +45,6 @@ double inverseOf(uint8_t scale, const TensorFactor &tensor) {
 
 } // namespace
 
-double decodeE2M1(uint32_t code) {
-  return code & 8 ? -kE2M1[code & 7] : kE2M1[code & 7];
-}
-
 uint32_t encodeE2M1(double value) {
   if (std::isnan(value))
     return 7;
@@ -147,7 +143,7 @@ NvQuantised quantiseNv(const Array &x, int64_t rows, int64_t cols, int axis,
               const double v = square      ? at(r0 + g, c0 + i)
                                : axis == 1 ? at(r0, c0 + i)
                                            : at(r0 + i, c0);
-              const double q = decodeE2M1(encodeE2M1(f32(v * inverse)));
+              const double q = e2m1Value(encodeE2M1(f32(v * inverse)));
               const double back = f32(f32(f32(q * value) * tensor.amax) /
                                       (6.0 * options.scaleMax));
               const double d = f32(back - v);

@@ -17,7 +17,6 @@ namespace te::conformance {
 
 /// The eight magnitudes, by code.
 inline constexpr double kE2M1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
-double decodeE2M1(uint32_t code);
 /// The nearest 4-bit code, saturating; NaN is +6.
 uint32_t encodeE2M1(double value);
 /// Rounded away from zero where the place between two magnitudes, cut to 8

@@ -199,7 +199,7 @@ TEST_P(Nvfp4Cast, EveryCodeAndTie) {
   const double ties[] = {0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5};
   const double rounded[] = {0, 1, 1, 2, 2, 4, 4};
   for (int i = 0; i < 7; ++i)
-    EXPECT_EQ(rounded[i], decodeE2M1(encodeE2M1(ties[i])));
+    EXPECT_EQ(rounded[i], e2m1Value(encodeE2M1(ties[i])));
 }
 
 TEST_P(Nvfp4Cast, SpecialValues) {
@@ -268,7 +268,7 @@ TEST_P(Nvfp4Cast, FourOverSixTakesTheSmallerError) {
       largest = std::max(largest, std::fabs(x.at(i)));
       for (const BothUsages *each : {&six, &four}) {
         const double scale = decode(TE_RT_F8E4M3FN, each->row.scale[group]);
-        const double q = decodeE2M1(nibbleOf(each->row.data, i));
+        const double q = e2m1Value(nibbleOf(each->row.data, i));
         errors[each == &four] +=
             std::fabs(q * scale * amax[0] / kUnitAmax - x.at(i));
       }
@@ -435,7 +435,7 @@ TEST_P(Nvfp4Stochastic, StreamsAreIndependent) {
 TEST_P(Nvfp4Stochastic, ExactValuesNeverMove) {
   std::vector<double> values;
   for (int j = 0; j < 15; ++j)
-    values.push_back(decodeE2M1(j));
+    values.push_back(e2m1Value(j));
   const std::vector<uint8_t> data = codes(pattern(values), 9, 9, 9);
   for (int64_t i = 0; i < kRows * kCols; ++i)
     ASSERT_EQ(i % 16 == 0 ? 7u : static_cast<uint32_t>(i % 16 - 1),
