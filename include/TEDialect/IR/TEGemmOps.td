@@ -15,22 +15,18 @@ def TE_ScaledMatmulOp
     accumulated in f32; `fast_accumulation` allows the tensor core's shorter
     accumulator.
 
-    | a | b | sm_90 |
-    |---|---|---|
-    | per_tensor | per_tensor | not both `f8E5M2` |
-    | block_1x128 | block_1x128 | no fast accumulation |
-    | block_1x128 | block_128x128 | no fast accumulation |
-    | block_128x128 | block_1x128 | no fast accumulation |
+    Which schemes, element types, results and sizes there are, on which target,
+    is one table: [what runs where](support.md).
 
     Constraints:
     1. (scaled_matmul-c1) `a` and `b` agree on the contracted size.
     2. (scaled_matmul-c2) the result is `[outer(a), outer(b)]`.
-    3. (scaled_matmul-c3) both operands are per-tensor or both are block-scaled, and not both 128x128.
-    4. (scaled_matmul-c4) not both element types are `f8E5M2`.
-    5. (scaled_matmul-c5) block schemes do not accumulate fast.
-    6. (scaled_matmul-c6) the contracted size is a multiple of 16.
-    7. (scaled_matmul-c7) `outer(a)` and `outer(b)` are multiples of 8 for block schemes and of 16 for per-tensor `b`, 8 for per-tensor `a`.
-    8. (scaled_matmul-c8) `bias` is `[outer(b)]` in bf16, and the result is then bf16 or f32; `accumulate` has the result's type.
+    3. (scaled_matmul-c3) the schemes of `a` and `b` are a pair that some target multiplies.
+    4. (scaled_matmul-c4) so are their element types.
+    5. (scaled_matmul-c5) `fast_accumulation` only where the pair has it.
+    6. (scaled_matmul-c6) the contracted size is a multiple of what the pair needs.
+    7. (scaled_matmul-c7) so are the rows and the columns of the result.
+    8. (scaled_matmul-c8) the result has a type that the pair has, with `bias` where there is one; `bias` is `[outer(b)]` in bf16; `accumulate` has the result's type.
 
     Example:
 

@@ -9,7 +9,7 @@
 #ifndef TEDIALECT_SUPPORT_SUPPORTSCHEMA_TD
 #define TEDIALECT_SUPPORT_SUPPORTSCHEMA_TD
 
-/// A machine to compile for. `value` is its place in te::support::Target.
+/// A machine to compile for. `value` is its place in te_table::Target.
 class Target<string spelling, int value> {
   string Spelling = spelling;
   int Value = value;
@@ -32,7 +32,7 @@ def I32 : ElementType<"i32", 5>;
 def F4E2M1FN : ElementType<"f4E2M1FN", 6>;
 def F8E8M0FNU : ElementType<"f8E8M0FNU", 7>;
 
-/// How a target does something. `Value` is that of te::support::Path.
+/// How a target does something. `Value` is that of te_table::Path.
 class Path<string name, int value, string meaning> {
   string Name = name;
   int Value = value;

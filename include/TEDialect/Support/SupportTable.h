@@ -19,7 +19,8 @@
 #include <string_view>
 #include <utility>
 
-namespace te::support {
+// Not in `te`: sources that use namespace mlir have one of that name already.
+namespace te_table {
 
 enum class Target { Sm90, Sm100, Reference };
 
@@ -293,6 +294,6 @@ inline std::string refuseOverride(const RecipeRow &row, int32_t override) {
          row.overrideRule;
 }
 
-} // namespace te::support
+} // namespace te_table
 
 #endif // TEDIALECT_SUPPORT_SUPPORTTABLE_H

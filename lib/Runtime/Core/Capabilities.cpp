@@ -14,6 +14,8 @@
 
 namespace te::rt {
 
+namespace support = te_table;
+
 namespace {
 
 using support::schemeName;

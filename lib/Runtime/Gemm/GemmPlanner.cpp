@@ -17,6 +17,8 @@
 #include <algorithm>
 
 namespace te::rt::cuda {
+
+namespace support = te_table;
 namespace {
 
 constexpr int maxCandidates = 16;

@@ -1,7 +1,7 @@
-//===- CheckConstraints.cpp - every size violation of a step at once ------===//
+//===- CheckConstraints.cpp - every violation of a step at once -----------===//
 //
-// All violations are reported before anything is cast, each with the padding
-// that removes it, so that one run shows all that must change.
+// All violations are reported before anything is cast, each with what removes
+// it, so that one run shows all that must change.
 //
 //===----------------------------------------------------------------------===//
 
@@ -10,7 +10,6 @@
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/Transforms/Import/Passes.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
-#include "TEDialect/Transforms/Quantize/StepConstraints.h"
 
 namespace mlir::te {
 #define GEN_PASS_DEF_CHECKCONSTRAINTSPASS
@@ -20,46 +19,61 @@ namespace mlir::te {
 using namespace mlir;
 using namespace mlir::te;
 
+/// "'float8_block_scaling'", the recipe in force at `op`.
+static std::string recipeAt(Operation *op) {
+  return support::quoted(
+      stringifyRecipeKind(RecipeAttr::lookup(op).getKind()).str());
+}
+
 static void describe(Diagnostic &out, const StepConstraint &constraint) {
   const SizeRule &rule = constraint.rule;
   out << "expected the " << constraint.tensorAxis << " of '"
       << constraint.tensor << "' in layer '" << constraint.layer
       << "' to be a multiple of " << rule.multiple << ", but got "
-      << rule.size(constraint.sizes) << "; its " << stringifyGemm(rule.gemm)
+      << constraint.size() << "; its " << stringifyGemm(rule.gemm)
       << (rule.contracted ? " contracts them" : " writes them")
-      << " under the recipe '"
-      << stringifyRecipeKind(RecipeAttr::lookup(constraint.op).getKind())
-      << "'; the smallest padded size is " << rule.padded(constraint.sizes);
+      << " under the recipe " << recipeAt(constraint.op)
+      << "; the smallest padded size is " << constraint.padded;
 }
 
-/// What else than a size keeps a layer from being quantised as its recipe says.
-static void describeBias(Diagnostic &out, LinearOp linear) {
-  out << "expected layer '" << describeLayer(linear.getLoc(), linear.getW())
-      << "' to compute in bf16 or f32, but got f16; quantised products add a "
-         "bias to no other result, and the recipe in force is '"
-      << stringifyRecipeKind(RecipeAttr::lookup(linear).getKind())
-      << "'; compute in bf16, drop the bias, or set 'te.recipe = "
-         "#te.recipe<high_precision>' on the layer";
+static void describe(Diagnostic &out, const StepRefusal &refusal) {
+  out << refusal.reason << "; asked for by the ";
+  llvm::interleave(
+      refusal.gemms, [&](Gemm gemm) { out << stringifyGemm(gemm); },
+      [&] { out << ", "; });
+  out << " of layer '" << refusal.layer << "' under the recipe "
+      << recipeAt(refusal.op)
+      << "; 'te.recipe = #te.recipe<high_precision>' leaves the layer as it is";
 }
 
-unsigned te::reportConstraintViolations(ModuleOp module, bool asWarnings) {
+unsigned te::reportConstraintViolations(ModuleOp module, StepTarget target,
+                                        bool asWarnings) {
   unsigned violations = 0;
-  auto report = [&](Operation *op, auto describe) {
+  auto report = [&](const auto &violation) {
     ++violations;
     InFlightDiagnostic diagnostic =
-        asWarnings ? op->emitWarning() : op->emitError();
-    describe(*diagnostic.getUnderlyingDiagnostic());
+        asWarnings ? violation.op->emitWarning() : violation.op->emitError();
+    describe(*diagnostic.getUnderlyingDiagnostic(), violation);
   };
-  for (const StepConstraint &constraint : collectStepConstraints(module))
-    if (!ShapedType::isDynamic(constraint.rule.size(constraint.sizes)) &&
-        !constraint.holds())
-      report(constraint.op,
-             [&](Diagnostic &out) { describe(out, constraint); });
-  module.walk([&](LinearOp linear) {
-    if (breaksBiasRule(linear))
-      report(linear, [&](Diagnostic &out) { describeBias(out, linear); });
-  });
+  StepConstraints constraints = collectStepConstraints(module, target);
+  for (const StepConstraint &constraint : constraints.sizes)
+    if (!constraint.holds())
+      report(constraint);
+  for (const StepRefusal &refusal : constraints.refusals)
+    report(refusal);
   return violations;
+}
+
+FailureOr<StepTarget> te::parseStepTarget(MLIRContext *context, StringRef pass,
+                                          StringRef target, bool emulate) {
+  std::optional<support::Target> parsed =
+      support::parseTarget({target.data(), target.size()});
+  if (parsed)
+    return StepTarget{parsed, emulate};
+  InFlightDiagnostic diagnostic = emitError(UnknownLoc::get(context));
+  diagnostic << "expected option 'target' of '" << pass << "' to be one of ";
+  llvm::interleaveComma(support::kTargetNames, diagnostic);
+  return diagnostic << ", but got '" << target << "'";
 }
 
 namespace {
@@ -67,12 +81,23 @@ struct CheckConstraints final
     : te::impl::CheckConstraintsPassBase<CheckConstraints> {
   using Base::Base;
 
+  LogicalResult initialize(MLIRContext *context) override {
+    FailureOr<StepTarget> parsed =
+        parseStepTarget(context, getArgument(), target, emulate);
+    stepTarget = parsed.value_or(StepTarget());
+    return parsed;
+  }
+
   void runOnOperation() override {
-    unsigned violations = reportConstraintViolations(getOperation(), warnOnly);
+    unsigned violations =
+        reportConstraintViolations(getOperation(), stepTarget, warnOnly);
     numViolations += violations;
     if (violations != 0 && !warnOnly)
       signalPassFailure();
     markAllAnalysesPreserved();
   }
+
+private:
+  StepTarget stepTarget;
 };
 } // namespace

@@ -288,6 +288,13 @@ class LegalizeInput final
 public:
   using Base::Base;
 
+  LogicalResult initialize(MLIRContext *context) override {
+    FailureOr<StepTarget> parsed =
+        parseStepTarget(context, getArgument(), target, emulate);
+    stepTarget = parsed.value_or(StepTarget());
+    return parsed;
+  }
+
   void runOnOperation() override {
     CallInliner inliner(getOperation());
     LogicalResult inlining = inliner.run();
@@ -298,9 +305,13 @@ public:
       checker.checkOneEntry(getOperation());
     if (succeeded(inlining) && !checker.foundViolation())
       return;
-    reportConstraintViolations(getOperation(), /*asWarnings=*/false);
+    reportConstraintViolations(getOperation(), stepTarget,
+                               /*asWarnings=*/false);
     signalPassFailure();
   }
+
+private:
+  StepTarget stepTarget;
 };
 
 } // namespace

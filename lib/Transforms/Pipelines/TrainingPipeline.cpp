@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "TEDialect/Pipelines/Pipelines.h"
+
+#include "TEDialect/IR/Support.h"
 #include "TEDialect/Transforms/Autodiff/Passes.h"
 #include "TEDialect/Transforms/Fuse/Passes.h"
 #include "TEDialect/Transforms/Import/Passes.h"
@@ -44,12 +46,15 @@ void populateImport(OpPassManager &manager,
     manager.addPass(createWrapVjpPass({options.vjp}));
   // Calls inlined: every later pass sees one straight line per function.
   // Modules of several functions can be looked at, but not compiled.
-  manager.addPass(createLegalizeInputPass({options.compileTo == "lower"}));
+  manager.addPass(
+      createLegalizeInputPass({options.compileTo == "lower", options.target}));
   // Reported before it is enforced, so that the report shows all of it.
   if (reports(options, "constraints"))
-    manager.addPass(createReportConstraintsPass({options.reportFormat}));
+    manager.addPass(
+        createReportConstraintsPass({options.reportFormat, options.target}));
   // Before anything is rewritten, so that messages speak of the user's ops.
-  manager.addPass(createCheckConstraintsPass());
+  manager.addPass(
+      createCheckConstraintsPass({/*warnOnly=*/false, options.target}));
 }
 
 void populateAutodiff(OpPassManager &manager, const TrainingPipelineOptions &) {
@@ -135,7 +140,8 @@ te::populateTETrainingPipeline(OpPassManager &manager,
   if (failed(checkOption("compile-to", options.compileTo, getPhaseNames(),
                          emitError)) ||
       failed(checkOption("target", options.target,
-                         {"sm_90", "sm_100", "reference"}, emitError)) ||
+                         llvm::to_vector_of<StringRef>(support::kTargetNames),
+                         emitError)) ||
       failed(checkOption("transpose-policy", options.transposePolicy,
                          {"on-demand", "eager"}, emitError)) ||
       failed(checkOption("report-format", options.reportFormat,

@@ -15,7 +15,7 @@
 
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
-#include "TEDialect/Transforms/Quantize/StepConstraints.h"
+#include "TEDialect/Transforms/Quantize/QuantPolicy.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -251,14 +251,16 @@ LogicalResult CastInserter::rewrite(Product product) {
   // What the forward could not cast, there is nothing to dequantise of.
   if (mode == OperandMode::Dequantized)
     broken = policy.violation(Gemm::Fprop, product.sizes);
-  auto linear = dyn_cast<LinearOp>(op);
   std::string rule;
   if (broken)
     rule = llvm::formatv("expected {0} to be a multiple of {1}, but got {2}",
                          broken->axis, broken->multiple,
                          broken->size(product.sizes));
-  else if (linear && breaksBiasRule(linear))
-    rule = "expected the result to be bf16 or f32 with a bias, but got f16";
+  else
+    rule = policy.refusal(
+        product.gemm,
+        cast<ShapedType>(op->getResult(0).getType()).getElementType(),
+        static_cast<bool>(product.bias));
   if (!rule.empty()) {
     if (strict)
       return op->emitError()

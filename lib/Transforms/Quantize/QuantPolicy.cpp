@@ -1,8 +1,8 @@
 //===- QuantPolicy.cpp - what a recipe means for one GEMM -----------------===//
 //
-// Formats: numerics of per-tensor current scaling and of block scaling. Size
-// rules are those of the quantised kernels (scaled_matmul-c6, c7), written in
-// terms of the layer: a GEMM contracts one of M, N, K and keeps two.
+// Formats: numerics of per-tensor current scaling and of block scaling. What
+// may be multiplied, and in which sizes, the support table says; here it is
+// put in terms of the layer: a GEMM contracts one of M, N, K and keeps two.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,22 +39,69 @@ OperandMode QuantPolicy::operandMode(Gemm gemm) const {
   llvm_unreachable("all overrides are listed");
 }
 
-ScaledType QuantPolicy::castType(TensorRole role, ArrayRef<int64_t> shape,
-                                 unsigned contract) const {
+std::pair<TensorRole, TensorRole> mlir::te::operandRoles(Gemm gemm) {
+  switch (gemm) {
+  case Gemm::Fprop:
+    return {TensorRole::X, TensorRole::W};
+  case Gemm::Dgrad:
+    return {TensorRole::Dy, TensorRole::W};
+  case Gemm::Wgrad:
+    return {TensorRole::Dy, TensorRole::X};
+  }
+  llvm_unreachable("all GEMMs are listed");
+}
+
+Type QuantPolicy::elementType(TensorRole role) const {
   MLIRContext *context = recipe.getContext();
   bool wide =
       role == TensorRole::Dy && recipe.getFp8Format() == Fp8Format::Hybrid;
-  Type element = wide ? Type(Float8E5M2Type::get(context))
-                      : Type(Float8E4M3FNType::get(context));
-  Scheme scheme = Scheme::PerTensor;
-  if (!usesTensorScale()) {
-    unsigned dim = role == TensorRole::X   ? recipe.getXBlockDim()
-                   : role == TensorRole::W ? recipe.getWBlockDim()
-                                           : recipe.getGradBlockDim();
-    scheme = dim == 2 ? Scheme::Block128x128 : Scheme::Block1x128;
-  }
-  return ScaledType::get(context, shape, element, scheme,
-                         recipe.getPow2Scales(), contract);
+  return wide ? Type(Float8E5M2Type::get(context))
+              : Type(Float8E4M3FNType::get(context));
+}
+
+Scheme QuantPolicy::scheme(TensorRole role) const {
+  if (usesTensorScale())
+    return Scheme::PerTensor;
+  unsigned dim = role == TensorRole::X   ? recipe.getXBlockDim()
+                 : role == TensorRole::W ? recipe.getWBlockDim()
+                                         : recipe.getGradBlockDim();
+  return dim == 2 ? Scheme::Block128x128 : Scheme::Block1x128;
+}
+
+ScaledType QuantPolicy::castType(TensorRole role, ArrayRef<int64_t> shape,
+                                 unsigned contract) const {
+  return ScaledType::get(recipe.getContext(), shape, elementType(role),
+                         scheme(role), recipe.getPow2Scales(), contract);
+}
+
+/// The schemes of the operands of `gemm`, as the support table counts them.
+static std::pair<int32_t, int32_t> schemesOf(const QuantPolicy &policy,
+                                             Gemm gemm) {
+  auto [a, b] = operandRoles(gemm);
+  return {static_cast<int32_t>(policy.scheme(a)),
+          static_cast<int32_t>(policy.scheme(b))};
+}
+
+std::string QuantPolicy::refusal(Gemm gemm, Type resultType, bool bias) const {
+  if (operandMode(gemm) != OperandMode::Quantized)
+    return "";
+  auto [a, b] = operandRoles(gemm);
+  auto [aScheme, bScheme] = schemesOf(*this, gemm);
+  return support::refuseProduct({aScheme, *getTypeNumber(elementType(a)),
+                                 bScheme, *getTypeNumber(elementType(b)),
+                                 getTypeNumber(resultType).value_or(-1),
+                                 fastAccumulation(gemm), bias});
+}
+
+std::string QuantPolicy::targetRefusal(Gemm gemm, support::Target target,
+                                       bool emulate) const {
+  if (operandMode(gemm) != OperandMode::Quantized)
+    return "";
+  auto [a, b] = schemesOf(*this, gemm);
+  if (!support::productRow(a, b).exists())
+    return "";
+  return support::refuseTarget(
+      a, b, target, {.pow2 = recipe.getPow2Scales(), .emulate = emulate});
 }
 
 bool QuantPolicy::fastAccumulation(Gemm gemm) const {
@@ -77,10 +124,13 @@ SmallVector<SizeRule> QuantPolicy::sizeRules(Gemm gemm) const {
   StringRef axes = gemm == Gemm::Fprop   ? "KMN"
                    : gemm == Gemm::Dgrad ? "NMK"
                                          : "MNK";
-  int64_t outerB = usesTensorScale() ? 16 : 8;
-  return {{axes[0], 16, gemm, true},
-          {axes[1], 8, gemm, false},
-          {axes[2], outerB, gemm, false}};
+  auto [a, b] = schemesOf(*this, gemm);
+  const support::ProductRow &row = support::productRow(a, b);
+  SmallVector<SizeRule> rules = {{axes[0], row.k, gemm, true},
+                                 {axes[1], row.m, gemm, false},
+                                 {axes[2], row.n, gemm, false}};
+  llvm::erase_if(rules, [](SizeRule rule) { return rule.multiple == 1; });
+  return rules;
 }
 
 std::optional<SizeRule> QuantPolicy::violation(Gemm gemm,

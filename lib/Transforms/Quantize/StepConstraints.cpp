@@ -1,13 +1,15 @@
-//===- StepConstraints.cpp - size rules of every GEMM of a step -----------===//
+//===- StepConstraints.cpp - what every GEMM of a step demands ------------===//
 //
 // Which backward GEMMs a layer will have follows from data flow alone: dgrad
 // where its input depends on a differentiated argument, wgrad where its weight
-// does. For each axis only the strictest rule is kept; all multiples are powers
-// of two, so it implies the others.
+// does. Of each axis of a layer the strictest rule is shown; the padding comes
+// from all of them.
 //
 //===----------------------------------------------------------------------===//
 
 #include "TEDialect/Transforms/Quantize/StepConstraints.h"
+
+#include "AxisGroups.h"
 
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 
@@ -20,27 +22,30 @@ using namespace mlir::te;
 namespace {
 class Collector {
 public:
-  explicit Collector(ModuleOp module) : module(module) {}
+  Collector(ModuleOp module, StepTarget target)
+      : module(module), target(target), groups(module) {}
 
-  SmallVector<StepConstraint> collect() {
+  StepConstraints collect() {
     module.walk([&](VjpOp vjp) { markDifferentiated(vjp); });
     module.walk([&](Operation *op) {
       if (auto linear = dyn_cast<LinearOp>(op))
         addLinear(linear);
       else if (auto dgrad = dyn_cast<LinearDgradOp>(op))
         add(op, {Gemm::Dgrad}, sizesOf(dgrad.getDy(), dgrad.getW()),
-            {dgrad.getDy(), dgrad.getW(), dgrad.getW()});
+            {{dgrad.getDy(), 0}, {dgrad.getW(), 0}, {dgrad.getW(), 1}});
       else if (auto wgrad = dyn_cast<LinearWgradOp>(op))
         add(op, {Gemm::Wgrad}, sizesOf(wgrad.getDy(), wgrad.getX()),
-            {wgrad.getX(), wgrad.getDy(), wgrad.getX()});
+            {{wgrad.getX(), 0}, {wgrad.getDy(), 1}, {wgrad.getX(), 1}});
     });
+    groups.settle();
+    pad();
     return std::move(constraints);
   }
 
 private:
   /// Tensors to name for the axes M, N, K.
   struct AxisTensors {
-    Value m, n, k;
+    TensorAxis m, n, k;
   };
 
   /// `dy` is [M, N]; `other` is [?, K].
@@ -73,7 +78,7 @@ private:
     if (dependent.contains(linear.getW()))
       gemms.push_back(Gemm::Wgrad);
     add(linear, gemms, {linear.getX().getType().getShape()[0], w[0], w[1]},
-        {linear.getX(), linear.getW(), linear.getW()});
+        {{linear.getX(), 0}, {linear.getW(), 0}, {linear.getW(), 1}});
   }
 
   void add(Operation *op, ArrayRef<Gemm> gemms, LinearSizes sizes,
@@ -82,35 +87,87 @@ private:
     // Operand 1 is the weight of a linear and of a dgrad.
     std::string layer = describeLayer(op->getLoc(), op->getOperand(1));
     for (char axis : {'M', 'N', 'K'}) {
+      TensorAxis tensor = axis == 'M'   ? tensors.m
+                          : axis == 'N' ? tensors.n
+                                        : tensors.k;
       std::optional<SizeRule> strictest;
       for (Gemm gemm : gemms)
-        for (SizeRule rule : policy.sizeRules(gemm))
-          if (rule.axis == axis &&
-              (!strictest || rule.multiple > strictest->multiple))
+        for (SizeRule rule : policy.sizeRules(gemm)) {
+          if (rule.axis != axis)
+            continue;
+          groups.require(tensor, rule.multiple);
+          if (!strictest || rule.multiple > strictest->multiple)
             strictest = rule;
+        }
       if (!strictest)
         continue;
-      Value tensor = axis == 'M'   ? tensors.m
-                     : axis == 'N' ? tensors.n
-                                   : tensors.k;
-      bool isDyColumns = isa<LinearWgradOp>(op) && axis == 'N';
-      constraints.push_back({op, layer, describeValue(tensor),
-                             axis == 'K' || isDyColumns ? "columns" : "rows",
-                             sizes, *strictest});
+      constraints.sizes.push_back({op, layer, describeValue(tensor.value),
+                                   tensor.name(), sizes, *strictest});
+      tensorOf.push_back(tensor);
+    }
+    addRefusals(op, gemms, layer, policy);
+  }
+
+  /// GEMMs that no target has, else those that this target does not have.
+  void addRefusals(Operation *op, ArrayRef<Gemm> gemms, StringRef layer,
+                   const QuantPolicy &policy) {
+    SmallVector<StepRefusal> refusals;
+    Type result = cast<ShapedType>(op->getResult(0).getType()).getElementType();
+    auto linear = dyn_cast<LinearOp>(op);
+    for (Gemm gemm : gemms) {
+      bool bias = gemm == Gemm::Fprop && linear && linear.getBias();
+      std::string reason = policy.refusal(gemm, result, bias);
+      if (reason.empty() && target.target)
+        reason = policy.targetRefusal(gemm, *target.target, target.emulate);
+      if (reason.empty())
+        continue;
+      auto *known = llvm::find_if(refusals, [&](const StepRefusal &refusal) {
+        return refusal.reason == reason;
+      });
+      if (known == refusals.end())
+        refusals.push_back({op, layer.str(), {gemm}, reason});
+      else
+        known->gemms.push_back(gemm);
+    }
+    llvm::append_range(constraints.refusals, refusals);
+  }
+
+  /// The padding of every row, and of every group with a broken rule once.
+  void pad() {
+    DenseSet<unsigned> done;
+    for (auto [row, tensor] : llvm::zip(constraints.sizes, tensorOf)) {
+      if (ShapedType::isDynamic(tensor.size()))
+        continue;
+      row.padded = groups.padded(tensor);
+      if (row.padded == tensor.size() ||
+          !done.insert(groups.group(tensor)).second)
+        continue;
+      StepPadding padding{
+          {}, tensor.size(), groups.multiple(tensor), row.padded};
+      for (TensorAxis member : groups.arguments(tensor)) {
+        std::string name = describeValue(member.value);
+        if (llvm::none_of(padding.members, [&](const auto &known) {
+              return known.tensor == name && known.axis == member.name();
+            }))
+          padding.members.push_back({name, member.name()});
+      }
+      if (padding.members.empty())
+        padding.members.push_back({row.tensor, row.tensorAxis});
+      constraints.padding.push_back(std::move(padding));
     }
   }
 
   ModuleOp module;
+  StepTarget target;
+  AxisGroups groups;
   DenseSet<Value> dependent;
-  SmallVector<StepConstraint> constraints;
+  StepConstraints constraints;
+  /// Of each row of `constraints.sizes`.
+  SmallVector<TensorAxis> tensorOf;
 };
 } // namespace
 
-bool mlir::te::breaksBiasRule(LinearOp linear) {
-  return linear.getBias() && linear.getY().getType().getElementType().isF16() &&
-         RecipeAttr::lookup(linear).isQuantized();
-}
-
-SmallVector<StepConstraint> mlir::te::collectStepConstraints(ModuleOp module) {
-  return Collector(module).collect();
+StepConstraints mlir::te::collectStepConstraints(ModuleOp module,
+                                                 StepTarget target) {
+  return Collector(module, target).collect();
 }

@@ -1,6 +1,7 @@
-//===- ReportConstraints.cpp - size rules of the step, printed ------------===//
+//===- ReportConstraints.cpp - demands of the step, printed ---------------===//
 //
-// The rows that te-check-constraints judges, all of them.
+// The rows that te-check-constraints judges, all of them; the axes to pad, each
+// once; and what the recipes ask for that is not there.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,33 +28,80 @@ static std::string describeRule(const SizeRule &rule) {
       .str();
 }
 
-static void printText(ArrayRef<StepConstraint> constraints, raw_ostream &os) {
+/// "rows of x, columns of w".
+static std::string describeAxes(const StepPadding &padding) {
+  std::string text;
+  for (const StepPadding::Member &member : padding.members)
+    text +=
+        (text.empty() ? "" : ", ") + member.axis.str() + " of " + member.tensor;
+  return text;
+}
+
+static std::string describeGemms(const StepRefusal &refusal) {
+  std::string text;
+  for (Gemm gemm : refusal.gemms)
+    text += (text.empty() ? "" : ", ") + stringifyGemm(gemm).str();
+  return text;
+}
+
+static void printText(const StepConstraints &constraints, raw_ostream &os) {
   os << "size constraints\n";
   Table table(
       {"layer", "axis", "tensor", "size", "multiple of", "by", "padded to"});
-  for (const StepConstraint &c : constraints)
+  for (const StepConstraint &c : constraints.sizes)
     table.addRow({c.layer, std::string(1, c.rule.axis),
                   c.tensorAxis.str() + " of " + c.tensor,
-                  std::to_string(c.rule.size(c.sizes)),
-                  std::to_string(c.rule.multiple), describeRule(c.rule),
-                  c.holds() ? "-" : std::to_string(c.rule.padded(c.sizes))});
+                  std::to_string(c.size()), std::to_string(c.rule.multiple),
+                  describeRule(c.rule),
+                  c.padded == c.size() ? "-" : std::to_string(c.padded)});
   table.print(os);
+  if (!constraints.padding.empty()) {
+    os << "smallest padding that fixes all of them\n";
+    Table padding({"size", "multiple of", "padded to", "axes"});
+    for (const StepPadding &p : constraints.padding)
+      padding.addRow({std::to_string(p.size), std::to_string(p.multiple),
+                      std::to_string(p.padded), describeAxes(p)});
+    padding.print(os);
+  }
+  if (!constraints.refusals.empty()) {
+    os << "products that are not there\n";
+    Table refusals({"layer", "gemm", "why"});
+    for (const StepRefusal &refusal : constraints.refusals)
+      refusals.addRow({refusal.layer, describeGemms(refusal), refusal.reason});
+    refusals.print(os);
+  }
 }
 
-static void printJson(ArrayRef<StepConstraint> constraints, raw_ostream &os) {
-  llvm::json::Array rows;
-  for (const StepConstraint &c : constraints)
+static void printJson(const StepConstraints &constraints, raw_ostream &os) {
+  llvm::json::Array rows, paddings, refusals;
+  for (const StepConstraint &c : constraints.sizes)
     rows.push_back(llvm::json::Object{{"layer", c.layer},
                                       {"axis", std::string(1, c.rule.axis)},
                                       {"tensor", c.tensor},
                                       {"tensor_axis", c.tensorAxis},
-                                      {"size", c.rule.size(c.sizes)},
+                                      {"size", c.size()},
                                       {"multiple", c.rule.multiple},
                                       {"by", describeRule(c.rule)},
                                       {"holds", c.holds()},
-                                      {"padded", c.rule.padded(c.sizes)}});
+                                      {"padded", c.padded}});
+  for (const StepPadding &p : constraints.padding) {
+    llvm::json::Array axes;
+    for (const StepPadding::Member &member : p.members)
+      axes.push_back(llvm::json::Object{{"tensor", member.tensor},
+                                        {"tensor_axis", member.axis}});
+    paddings.push_back(llvm::json::Object{{"axes", std::move(axes)},
+                                          {"size", p.size},
+                                          {"multiple", p.multiple},
+                                          {"padded", p.padded}});
+  }
+  for (const StepRefusal &refusal : constraints.refusals)
+    refusals.push_back(llvm::json::Object{{"layer", refusal.layer},
+                                          {"gemm", describeGemms(refusal)},
+                                          {"why", refusal.reason}});
   os << llvm::formatv("{0:2}\n", llvm::json::Value(llvm::json::Object{
-                                     {"constraints", std::move(rows)}}));
+                                     {"constraints", std::move(rows)},
+                                     {"padding", std::move(paddings)},
+                                     {"refused", std::move(refusals)}}));
 }
 
 namespace {
@@ -62,13 +110,17 @@ struct ReportConstraints final
   using Base::Base;
 
   LogicalResult initialize(MLIRContext *context) override {
+    if (!support::parseTarget(target))
+      return emitError(UnknownLoc::get(context))
+             << "expected option 'target' of '" << getArgument()
+             << "' to be a target, but got '" << target.getValue() << "'";
     return checkReportFormat(context, getArgument(), format);
   }
 
   void runOnOperation() override {
-    SmallVector<StepConstraint> constraints =
-        collectStepConstraints(getOperation());
-    numRules += constraints.size();
+    StepConstraints constraints = collectStepConstraints(
+        getOperation(), {support::parseTarget(target), emulate});
+    numRules += constraints.sizes.size();
     if (format == "json")
       printJson(constraints, llvm::outs());
     else

@@ -18,7 +18,7 @@ func.func @scaled_matmul_c2(%a: !te.scaled<32x64xf8E4M3FN, per_tensor, contract 
 // -----
 
 func.func @scaled_matmul_c3(%a: !te.scaled<32x64xf8E4M3FN, block_128x128, contract = 1>, %b: !te.scaled<16x64xf8E4M3FN, block_128x128, contract = 1>) {
-  // expected-error @below {{expected both operands per-tensor, or both block-scaled with at most one 128x128, but got 'block_128x128' and 'block_128x128'}}
+  // expected-error @below {{expected two schemes that a target multiplies, but got 'block_128x128' and 'block_128x128': tensor cores apply a scale to every row of one operand at least; the nearest supported pair is 'block_1x128' and 'block_128x128'}}
   %y = te.scaled_matmul %a, %b fast_accumulation = false : !te.scaled<32x64xf8E4M3FN, block_128x128, contract = 1>, !te.scaled<16x64xf8E4M3FN, block_128x128, contract = 1> -> tensor<32x16xbf16>
   return
 }
@@ -26,7 +26,7 @@ func.func @scaled_matmul_c3(%a: !te.scaled<32x64xf8E4M3FN, block_128x128, contra
 // -----
 
 func.func @scaled_matmul_c4(%a: !te.scaled<32x64xf8E5M2, per_tensor, contract = 1>, %b: !te.scaled<16x64xf8E5M2, per_tensor, contract = 1>) {
-  // expected-error @below {{expected at most one operand of 'f8E5M2'}}
+  // expected-error @below {{expected two element types that a target multiplies, but got 'f8E5M2' and 'f8E5M2': no tensor core multiplies two of 'f8E5M2'; the nearest supported pair is 'f8E4M3FN' and 'f8E5M2'}}
   %y = te.scaled_matmul %a, %b fast_accumulation = false : !te.scaled<32x64xf8E5M2, per_tensor, contract = 1>, !te.scaled<16x64xf8E5M2, per_tensor, contract = 1> -> tensor<32x16xbf16>
   return
 }
@@ -34,7 +34,7 @@ func.func @scaled_matmul_c4(%a: !te.scaled<32x64xf8E5M2, per_tensor, contract = 
 // -----
 
 func.func @scaled_matmul_c5(%a: !te.scaled<32x64xf8E4M3FN, block_1x128, contract = 1>, %b: !te.scaled<16x64xf8E4M3FN, block_128x128, contract = 1>) {
-  // expected-error @below {{expected 'fast_accumulation = false' for block schemes}}
+  // expected-error @below {{expected 'fast_accumulation' to be off for 'block_1x128' and 'block_128x128', which scale every slice of the contracted axis, but got it on}}
   %y = te.scaled_matmul %a, %b fast_accumulation = true : !te.scaled<32x64xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<16x64xf8E4M3FN, block_128x128, contract = 1> -> tensor<32x16xbf16>
   return
 }
@@ -42,24 +42,24 @@ func.func @scaled_matmul_c5(%a: !te.scaled<32x64xf8E4M3FN, block_1x128, contract
 // -----
 
 func.func @scaled_matmul_c6(%a: !te.scaled<32x40xf8E4M3FN, per_tensor, contract = 1>, %b: !te.scaled<16x40xf8E4M3FN, per_tensor, contract = 1>) {
-  // expected-error @below {{expected the contracted size to be a multiple of 16, but got 40}}
+  // expected-error @below {{expected the contracted size to be a multiple of 16, but got 40; the smallest padded size is 48}}
   %y = te.scaled_matmul %a, %b fast_accumulation = true : !te.scaled<32x40xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<16x40xf8E4M3FN, per_tensor, contract = 1> -> tensor<32x16xbf16>
   return
 }
 
 // -----
 
-func.func @scaled_matmul_c7_rows(%a: !te.scaled<20x64xf8E4M3FN, per_tensor, contract = 1>, %b: !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 1>) {
-  // expected-error @below {{expected the rows of the result to be a multiple of 8, but got 20}}
-  %y = te.scaled_matmul %a, %b fast_accumulation = true : !te.scaled<20x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 1> -> tensor<20x16xbf16>
+func.func @scaled_matmul_c7_rows(%a: !te.scaled<20x64xf8E4M3FN, block_1x128, contract = 1>, %b: !te.scaled<16x64xf8E4M3FN, block_128x128, contract = 1>) {
+  // expected-error @below {{expected the rows of the result to be a multiple of 8, but got 20; the smallest padded size is 24}}
+  %y = te.scaled_matmul %a, %b fast_accumulation = false : !te.scaled<20x64xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<16x64xf8E4M3FN, block_128x128, contract = 1> -> tensor<20x16xbf16>
   return
 }
 
 // -----
 
-func.func @scaled_matmul_c7_columns(%a: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, %b: !te.scaled<24x64xf8E4M3FN, per_tensor, contract = 1>) {
-  // expected-error @below {{expected the columns of the result to be a multiple of 16, but got 24}}
-  %y = te.scaled_matmul %a, %b fast_accumulation = true : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<24x64xf8E4M3FN, per_tensor, contract = 1> -> tensor<32x24xbf16>
+func.func @scaled_matmul_c7_columns(%a: !te.scaled<3x64xf8E4M3FN, per_tensor, contract = 1>, %b: !te.scaled<20x64xf8E4M3FN, per_tensor, contract = 1>) {
+  // expected-error @below {{expected the columns of the result to be a multiple of 8, but got 20; the smallest padded size is 24}}
+  %y = te.scaled_matmul %a, %b fast_accumulation = true : !te.scaled<3x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<20x64xf8E4M3FN, per_tensor, contract = 1> -> tensor<3x20xbf16>
   return
 }
 
@@ -74,7 +74,7 @@ func.func @scaled_matmul_c8(%a: !te.scaled<32x64xf8E4M3FN, per_tensor, contract 
 // -----
 
 func.func @scaled_matmul_c8_f16(%a: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, %b: !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 1>, %bias: tensor<16xbf16>) {
-  // expected-error @below {{expected the result to have element type 'bf16' or 'f32' where there is a 'bias', but got 'f16'}}
+  // expected-error @below {{expected the result of 'per_tensor' and 'per_tensor' with a 'bias' to be 'f32' or 'bf16', but got 'f16'}}
   %y = te.scaled_matmul %a, %b bias %bias : tensor<16xbf16> fast_accumulation = true : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 1> -> tensor<32x16xf16>
   return
 }

@@ -11,7 +11,7 @@
 
 #include "gtest/gtest.h"
 
-using namespace te::support;
+using namespace te_table;
 
 namespace {
 

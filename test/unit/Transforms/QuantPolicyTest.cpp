@@ -135,7 +135,7 @@ TEST_F(QuantPolicyTest, ReasonNamesTheRecipeOrTheOverride) {
 }
 
 TEST_F(QuantPolicyTest, SizeRulesAreThoseOfTheGemm) {
-  // The contracted axis needs 16; outer axes 8, or 16 for b per tensor.
+  // The contracted axis needs 16; outer axes 8, but any a per tensor.
   struct Case {
     const char *recipe;
     Gemm gemm;
@@ -151,10 +151,14 @@ TEST_F(QuantPolicyTest, SizeRulesAreThoseOfTheGemm) {
       {"float8_block_scaling", Gemm::Dgrad, {8, 8, 8}, "N"},
       {"float8_block_scaling", Gemm::Wgrad, {16, 8, 8}, ""},
       {"float8_block_scaling", Gemm::Wgrad, {8, 8, 8}, "M"},
-      {"float8_current_scaling", Gemm::Fprop, {8, 16, 16}, ""},
-      {"float8_current_scaling", Gemm::Fprop, {8, 8, 16}, "N"},
-      {"float8_current_scaling", Gemm::Dgrad, {8, 16, 8}, "K"},
-      {"float8_current_scaling", Gemm::Wgrad, {16, 8, 8}, "K"},
+      {"float8_current_scaling", Gemm::Fprop, {1, 8, 16}, ""},
+      {"float8_current_scaling", Gemm::Fprop, {8, 4, 16}, "N"},
+      {"float8_current_scaling", Gemm::Fprop, {8, 8, 8}, "K"},
+      {"float8_current_scaling", Gemm::Dgrad, {3, 16, 8}, ""},
+      {"float8_current_scaling", Gemm::Dgrad, {8, 16, 4}, "K"},
+      {"float8_current_scaling", Gemm::Wgrad, {16, 3, 8}, ""},
+      {"float8_current_scaling", Gemm::Wgrad, {8, 8, 8}, "M"},
+      {"float8_current_scaling", Gemm::Wgrad, {16, 8, 4}, "K"},
       {"float8_current_scaling, {backward_override = dequantized}",
        Gemm::Wgrad,
        {1, 1, 1},
@@ -169,9 +173,39 @@ TEST_F(QuantPolicyTest, SizeRulesAreThoseOfTheGemm) {
   }
 }
 
-TEST_F(QuantPolicyTest, PaddingIsTheSmallestThatHolds) {
-  SizeRule rule{'M', 16, Gemm::Wgrad, true};
-  EXPECT_EQ(rule.padded({250, 1, 1}), 256);
-  EXPECT_EQ(rule.padded({256, 1, 1}), 256);
-  EXPECT_EQ(rule.padded({1, 1, 1}), 16);
+TEST_F(QuantPolicyTest, DefaultSchemesAreThoseOfTheSupportTable) {
+  for (const support::RecipeRow &row : support::kRecipes) {
+    if (*row.variant != 0 || !symbolizeRecipeKind(row.name))
+      continue;
+    QuantPolicy recipe = policy(row.name);
+    EXPECT_EQ(static_cast<int32_t>(recipe.scheme(TensorRole::X)), row.x);
+    EXPECT_EQ(static_cast<int32_t>(recipe.scheme(TensorRole::W)), row.w);
+    EXPECT_EQ(static_cast<int32_t>(recipe.scheme(TensorRole::Dy)), row.dy);
+    EXPECT_EQ(recipe.getRecipe().getPow2Scales(), row.pow2) << row.name;
+    for (Gemm gemm : allGemms)
+      EXPECT_EQ(recipe.refusal(gemm, BFloat16Type::get(&context), true), "");
+  }
+}
+
+TEST_F(QuantPolicyTest, ProductsAreRefusedByTheTable) {
+  Type f16 = Float16Type::get(&context);
+  EXPECT_EQ(policy("float8_current_scaling").refusal(Gemm::Fprop, f16, false),
+            "");
+  EXPECT_NE(policy("float8_current_scaling").refusal(Gemm::Fprop, f16, true),
+            "");
+  const std::string blocks = "float8_block_scaling, {pow2_scales = false}";
+  EXPECT_EQ(policy(blocks).targetRefusal(Gemm::Wgrad, support::Target::Sm90,
+                                         /*emulate=*/false),
+            "");
+  EXPECT_NE(policy(blocks).targetRefusal(Gemm::Wgrad, support::Target::Sm100,
+                                         /*emulate=*/false),
+            "");
+  EXPECT_EQ(policy("float8_block_scaling")
+                .targetRefusal(Gemm::Wgrad, support::Target::Sm100,
+                               /*emulate=*/false),
+            "");
+  EXPECT_EQ(policy("float8_block_scaling, {pow2_scales = false, "
+                   "backward_override = high_precision}")
+                .targetRefusal(Gemm::Wgrad, support::Target::Sm100, false),
+            "");
 }

@@ -85,7 +85,11 @@ def LegalizeInputPass : Pass<"te-legalize-input", "ModuleOp"> {
   }];
   let options = [
     Option<"oneEntry", "one-entry", "bool", "false",
-           "Also demand a single public function, as compiled modules have">
+           "Also demand a single public function, as compiled modules have">,
+    Option<"target", "target", "std::string", "\"sm_90\"",
+           "Machine whose products the check of the recipes counts: sm_90, sm_100 or reference">,
+    Option<"emulate", "emulate", "bool", "false",
+           "Count products that the target emulates in bf16">
   ];
   let dependentDialects = ["::mlir::te::TEDialect",
                            "::mlir::func::FuncDialect"];
@@ -95,13 +99,14 @@ def LegalizeInputPass : Pass<"te-legalize-input", "ModuleOp"> {
 }
 
 def CheckConstraintsPass : Pass<"te-check-constraints", "ModuleOp"> {
-  let summary = "report every shape the recipe's kernels cannot take";
+  let summary = "report everything the recipe's kernels cannot take";
   let description = [{
-    Checks each `te.linear`, and the dgrad and wgrad it will have, against the
-    alignment its recipe demands, and reports all violations of the step at once
-    with the tensors' names, the rule, the size and the smallest padding that
-    satisfies it. Runs before anything is rewritten, so that messages speak of
-    the user's ops.
+    Asks the support table about each `te.linear`, and the dgrad and wgrad it
+    will have: whether the target multiplies what its recipe casts, into the
+    layer's type, and in these sizes. All violations of the step are reported at
+    once, with the tensors' names and the rule, and with the nearest supported
+    choice or the smallest padding that fixes the step. Runs before anything is
+    rewritten, so that messages speak of the user's ops.
 
     Example: under `float8_block_scaling` this is an error, since 100 is not a
     multiple of 16:
@@ -112,7 +117,11 @@ def CheckConstraintsPass : Pass<"te-check-constraints", "ModuleOp"> {
   }];
   let options = [
     Option<"warnOnly", "warn-only", "bool", "false",
-           "Warn instead of failing">
+           "Warn instead of failing">,
+    Option<"target", "target", "std::string", "\"sm_90\"",
+           "Machine whose products the check of the recipes counts: sm_90, sm_100 or reference">,
+    Option<"emulate", "emulate", "bool", "false",
+           "Count products that the target emulates in bf16">
   ];
   let dependentDialects = ["::mlir::te::TEDialect"];
   let statistics = [

@@ -9,6 +9,7 @@
 #ifndef TEDIALECT_TRANSFORMS_QUANTIZE_QUANTPOLICY_H
 #define TEDIALECT_TRANSFORMS_QUANTIZE_QUANTPOLICY_H
 
+#include "TEDialect/IR/Support.h"
 #include "TEDialect/IR/TE.h"
 
 namespace mlir::te {
@@ -19,6 +20,9 @@ StringRef stringifyGemm(Gemm gemm);
 
 /// The tensors a linear layer may quantise.
 enum class TensorRole { X, W, Dy };
+
+/// What `gemm` reads as its operands `a` and `b`.
+std::pair<TensorRole, TensorRole> operandRoles(Gemm gemm);
 
 /// What the operands of a GEMM are.
 enum class OperandMode {
@@ -48,9 +52,6 @@ struct SizeRule {
     return axis == 'M' ? sizes.m : axis == 'N' ? sizes.n : sizes.k;
   }
   bool holds(LinearSizes sizes) const { return size(sizes) % multiple == 0; }
-  int64_t padded(LinearSizes sizes) const {
-    return (size(sizes) + multiple - 1) / multiple * multiple;
-  }
 };
 
 class QuantPolicy {
@@ -76,6 +77,18 @@ public:
 
   /// Whether the tensor core may use its short accumulator.
   bool fastAccumulation(Gemm gemm) const;
+
+  /// How a tensor of `role` shares its scales, and its element type.
+  /// Precondition: the recipe quantises.
+  Scheme scheme(TensorRole role) const;
+  Type elementType(TensorRole role) const;
+
+  /// Why no target multiplies the quantised operands of `gemm` into
+  /// `resultType`, or why `target` does not; empty where they can be
+  /// multiplied, or are not quantised.
+  std::string refusal(Gemm gemm, Type resultType, bool bias) const;
+  std::string targetRefusal(Gemm gemm, support::Target target,
+                            bool emulate) const;
 
   /// What `gemm` demands of the sizes when its operands are quantised; empty
   /// when they are not.

@@ -1,8 +1,10 @@
-//===- StepConstraints.h - size rules of every GEMM of a step -------------===//
+//===- StepConstraints.h - what every GEMM of a step demands --------------===//
 //
-// Lists, before anything is cast, what the quantised kernels will demand of the
-// sizes of each linear layer, its backward included. te-check-constraints
-// fails on the violated rows, te-report-constraints prints them all.
+// Lists, before anything is cast, what the quantised kernels will demand of
+// each linear layer, its backward included: sizes, with the padding that fixes
+// the whole step, and combinations that no kernel of the target has.
+// te-check-constraints fails on what is violated, te-report-constraints prints
+// it all.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,18 +26,56 @@ struct StepConstraint {
   StringRef tensorAxis;
   LinearSizes sizes;
   SizeRule rule;
+  /// The smallest size that fixes every rule of the step on this axis and on
+  /// those that must stay equal to it.
+  int64_t padded = 0;
 
-  bool holds() const { return rule.holds(sizes); }
+  int64_t size() const { return rule.size(sizes); }
+  bool holds() const {
+    return ShapedType::isDynamic(size()) || rule.holds(sizes);
+  }
 };
 
-/// True when `linear` has a bias that its recipe's product cannot add: that of
-/// an f16 layer.
-bool breaksBiasRule(LinearOp linear);
+/// One axis to pad, with all tensors that have it.
+struct StepPadding {
+  struct Member {
+    std::string tensor;
+    StringRef axis;
+  };
+  /// Arguments of functions; where the axis is of none, the tensor of a rule.
+  SmallVector<Member> members;
+  int64_t size, multiple, padded;
+};
 
-/// Every constraint of `module`, in program order. A `te.linear` in a function
-/// that some `te.vjp` differentiates counts with the backward GEMMs that the
-/// arguments in `wrt` need.
-SmallVector<StepConstraint> collectStepConstraints(ModuleOp module);
+/// A product that a layer's recipe asks for and that cannot be.
+struct StepRefusal {
+  Operation *op;
+  std::string layer;
+  /// All GEMMs of the layer that are refused for this reason.
+  SmallVector<Gemm> gemms;
+  /// The combination, the rule and the nearest supported combination.
+  std::string reason;
+};
+
+struct StepConstraints {
+  /// In program order.
+  SmallVector<StepConstraint> sizes;
+  /// Of the axes where some rule does not hold; padding all of them fixes all.
+  SmallVector<StepPadding> padding;
+  SmallVector<StepRefusal> refusals;
+};
+
+/// What a step is compiled for. Without a target only what no target has is
+/// refused.
+struct StepTarget {
+  std::optional<support::Target> target;
+  bool emulate = false;
+};
+
+/// Every constraint of `module`. A `te.linear` in a function that some `te.vjp`
+/// differentiates counts with the backward GEMMs that the arguments in `wrt`
+/// need.
+StepConstraints collectStepConstraints(ModuleOp module, StepTarget target = {});
 
 } // namespace mlir::te
 

@@ -33,21 +33,28 @@ def ReportPrecisionPass : Pass<"te-report-precision", "ModuleOp"> {
 }
 
 def ReportConstraintsPass : Pass<"te-report-constraints", "ModuleOp"> {
-  let summary = "print the size rules of every linear layer under its recipe";
+  let summary = "print what every linear layer demands under its recipe";
   let description = [{
     One row for each tensor axis that a GEMM of the step restricts: the
-    multiple it needs, the size it has, the smallest padded size. The rows that
-    are violated are those `te-check-constraints` fails on. Runs on the
-    imported step, before casts. Changes nothing.
+    multiple it needs, the size it has, the size to pad it to. Then the smallest
+    padding that fixes the whole step: axes that must stay equal count as one,
+    and take the least common multiple of what every GEMM demands of them. Then
+    the products that the target does not have. What is violated is what
+    `te-check-constraints` fails on. Runs on the imported step, before casts.
+    Changes nothing.
 
     ```mlir
     // te.linear %x, %w : tensor<250x512xbf16>, ... is printed as
-    // layer  tensor  axis  size  multiple of  by     padded
-    // w1     x       M     250   16           wgrad  256
+    // layer  axis  tensor     size  multiple of  by                 padded to
+    // w1     M     rows of x  250   16           wgrad contraction  256
     ```
   }];
   let options = [
-    Option<"format", "format", "std::string", "\"text\"", "text or json">
+    Option<"format", "format", "std::string", "\"text\"", "text or json">,
+    Option<"target", "target", "std::string", "\"sm_90\"",
+           "sm_90, sm_100 or reference">,
+    Option<"emulate", "emulate", "bool", "false",
+           "Count products that the target emulates in bf16">
   ];
   let statistics = [
     Statistic<"numRules", "num-rules", "rules in the report">

@@ -2,6 +2,8 @@
 
 #include "TEVerifiers.h"
 
+#include "TEDialect/IR/Support.h"
+
 using namespace mlir;
 using namespace mlir::te;
 
@@ -41,45 +43,28 @@ LogicalResult ScaledMatmulOp::verify() {
   if (failed(verifyShape(*this, "out", getOut().getType(),
                          {a.getOuter(), b.getOuter()})))
     return failure();
-  // scaled_matmul-c3
-  bool perTensor = a.getScheme() == Scheme::PerTensor;
-  if (perTensor != (b.getScheme() == Scheme::PerTensor) ||
-      (a.getScheme() == Scheme::Block128x128 &&
-       b.getScheme() == Scheme::Block128x128))
-    return emitOpError() << "expected both operands per-tensor, or both "
-                            "block-scaled with at most one 128x128, but got '"
-                         << stringifyScheme(a.getScheme()) << "' and '"
-                         << stringifyScheme(b.getScheme()) << "'";
-  // scaled_matmul-c4
-  if (isa<Float8E5M2Type>(a.getElementType()) &&
-      isa<Float8E5M2Type>(b.getElementType()))
-    return emitOpError() << "expected at most one operand of 'f8E5M2'; no "
-                            "tensor core path multiplies two";
-  // scaled_matmul-c5
-  if (!perTensor && getFastAccumulation())
-    return emitOpError() << "expected 'fast_accumulation = false' for block "
-                            "schemes, which scale every 128-wide slice";
-  // scaled_matmul-c6
-  if (a.getContraction() % 16)
-    return emitOpError() << "expected the contracted size to be a multiple of "
-                            "16, but got "
-                         << a.getContraction();
-  // scaled_matmul-c7
-  int64_t rule = perTensor ? 16 : 8;
-  if (a.getOuter() % 8)
-    return emitOpError() << "expected the rows of the result to be a multiple "
-                            "of 8, but got "
-                         << a.getOuter();
-  if (b.getOuter() % rule)
-    return emitOpError() << "expected the columns of the result to be a "
-                            "multiple of "
-                         << rule << ", but got " << b.getOuter();
+  // scaled_matmul-c3, scaled_matmul-c4, scaled_matmul-c5, scaled_matmul-c8
+  auto aScheme = static_cast<int32_t>(a.getScheme());
+  auto bScheme = static_cast<int32_t>(b.getScheme());
+  auto typeNumber = [](Type type) { return getTypeNumber(type).value_or(-1); };
+  std::string refusal = support::refuseProduct(
+      {aScheme, typeNumber(a.getElementType()), bScheme,
+       typeNumber(b.getElementType()),
+       typeNumber(getOut().getType().getElementType()), getFastAccumulation(),
+       static_cast<bool>(getBias())});
+  if (!refusal.empty())
+    return emitOpError() << refusal;
+  // scaled_matmul-c6, scaled_matmul-c7
+  const support::ProductRow &row = support::productRow(aScheme, bScheme);
+  for (auto [name, size, multiple] :
+       {std::tuple("the contracted size", a.getContraction(), row.k),
+        {"the rows of the result", a.getOuter(), row.m},
+        {"the columns of the result", b.getOuter(), row.n}})
+    if (refusal = support::refuseSize(name, size, multiple); !refusal.empty())
+      return emitOpError() << refusal;
   // scaled_matmul-c8
   if (failed(verifyBias(*this, getBias(), b.getOuter(), {})))
     return failure();
-  if (getBias() && getOut().getType().getElementType().isF16())
-    return emitOpError() << "expected the result to have element type 'bf16' "
-                            "or 'f32' where there is a 'bias', but got 'f16'";
   return verifyAccumulate(*this, getAccumulate(), getOut().getType());
 }
 

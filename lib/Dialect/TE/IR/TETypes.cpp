@@ -2,6 +2,8 @@
 
 #include "TEVerifiers.h"
 
+#include "TEDialect/IR/Support.h"
+
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
@@ -17,6 +19,15 @@ void TEDialect::registerTypes() {
 #define GET_TYPEDEF_LIST
 #include "TEDialect/IR/TETypes.cpp.inc"
       >();
+}
+
+std::optional<int32_t> te::getTypeNumber(Type elementType) {
+  std::string name;
+  llvm::raw_string_ostream(name) << elementType;
+  for (const support::TypeName &row : support::kTypeNames)
+    if (name == row.name)
+      return row.type;
+  return std::nullopt;
 }
 
 float te::maxFinite(Type fp8) { return isa<Float8E5M2Type>(fp8) ? 57344 : 448; }

@@ -2,25 +2,15 @@
 
 #include "TEDialect/TERT/RuntimeTypes.h"
 
-#include "TEDialect/Runtime/te_runtime_types.h"
+#include "TEDialect/IR/Support.h"
 
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::tert;
 
 std::optional<int32_t> tert::getRuntimeType(Type elementType) {
-  using Result = std::optional<int32_t>;
-  return llvm::TypeSwitch<Type, Result>(elementType)
-      .Case([](Float32Type) { return Result(TE_RT_F32); })
-      .Case([](BFloat16Type) { return Result(TE_RT_BF16); })
-      .Case([](Float16Type) { return Result(TE_RT_F16); })
-      .Case([](Float8E4M3FNType) { return Result(TE_RT_F8E4M3FN); })
-      .Case([](Float8E5M2Type) { return Result(TE_RT_F8E5M2); })
-      .Default([](Type type) {
-        return type.isSignlessInteger(32) ? Result(TE_RT_I32) : std::nullopt;
-      });
+  return te::getTypeNumber(elementType);
 }
 
 /// Bytes of an array; nothing where they do not fit into 63 bits.

@@ -15,6 +15,8 @@
 #include <algorithm>
 
 namespace te::rt::cuda {
+
+namespace support = te_table;
 namespace {
 
 class BlockGemmPlan final : public Plan {

@@ -1,11 +1,14 @@
 // RUN: te-opt %s --te-check-constraints --verify-diagnostics --split-input-file
+// RUN: not te-opt %s --te-check-constraints=target=sm_80 2>&1 | FileCheck %s --check-prefix=TARGET
+// TARGET: error: expected option 'target' of 'te-check-constraints' to be one of sm_90, sm_100, reference, but got 'sm_80'
 
 // All violations of the step at once; dgrad of the first layer is not needed
-// (x is not differentiated), so M is restricted by wgrad and N by fprop alone.
+// (x is not differentiated), so M is restricted by wgrad and N by fprop alone; but
+// its padding is that of the columns of w2, which have the same size.
 module attributes {te.recipe = #te.recipe<float8_block_scaling>} {
   func.func private @mlp(%x: tensor<250x24xbf16> {te.name = "x"}, %w1: tensor<36x24xbf16> {te.name = "w1"}, %w2: tensor<8x36xbf16> {te.name = "w2"}) -> tensor<250x8xbf16> {
     // expected-error @below {{expected the rows of 'x' in layer 'w1' to be a multiple of 16, but got 250; its wgrad contracts them under the recipe 'float8_block_scaling'; the smallest padded size is 256}}
-    // expected-error @below {{expected the rows of 'w1' in layer 'w1' to be a multiple of 8, but got 36; its fprop writes them under the recipe 'float8_block_scaling'; the smallest padded size is 40}}
+    // expected-error @below {{expected the rows of 'w1' in layer 'w1' to be a multiple of 8, but got 36; its fprop writes them under the recipe 'float8_block_scaling'; the smallest padded size is 48}}
     // expected-error @below {{expected the columns of 'w1' in layer 'w1' to be a multiple of 16, but got 24; its fprop contracts them under the recipe 'float8_block_scaling'; the smallest padded size is 32}}
     %h = te.linear %x, %w1 : tensor<250x24xbf16>, tensor<36x24xbf16> -> tensor<250x36xbf16>
     %a = te.activation <silu> %h : tensor<250x36xbf16> -> tensor<250x36xbf16>
@@ -39,7 +42,7 @@ func.func @backward(%dy: tensor<24x64xbf16> {te.name = "dy"}, %x: tensor<24x32xb
 module attributes {te.recipe = #te.recipe<float8_current_scaling>} {
   func.func @bias(%x: tensor<32x32xf16>, %w: tensor<32x32xf16> {te.name = "w"}, %b: tensor<32xf16>,
                   %xb: tensor<32x32xbf16>, %wb: tensor<32x32xbf16>, %bb: tensor<32xbf16>) {
-    // expected-error @below {{expected layer 'w' to compute in bf16 or f32, but got f16; quantised products add a bias to no other result, and the recipe in force is 'float8_current_scaling'; compute in bf16, drop the bias, or set 'te.recipe = #te.recipe<high_precision>' on the layer}}
+    // expected-error @below {{expected the result of 'per_tensor' and 'per_tensor' with a 'bias' to be 'f32' or 'bf16', but got 'f16'; asked for by the fprop of layer 'w' under the recipe 'float8_current_scaling'; 'te.recipe = #te.recipe<high_precision>' leaves the layer as it is}}
     %y = te.linear %x, %w bias %b : tensor<32xf16> : tensor<32x32xf16>, tensor<32x32xf16> -> tensor<32x32xf16>
     %z = te.linear %x, %w : tensor<32x32xf16>, tensor<32x32xf16> -> tensor<32x32xf16>
     %p = te.linear %x, %w bias %b : tensor<32xf16> {te.recipe = #te.recipe<high_precision>} : tensor<32x32xf16>, tensor<32x32xf16> -> tensor<32x32xf16>

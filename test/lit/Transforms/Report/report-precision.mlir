@@ -7,7 +7,7 @@
 //      TEXT:precision of @step
 // TEXT-NEXT:  gemm   layer  a                    b                    accumulate  out   kernel                   why
 // TEXT-NEXT:  fprop  w      f8E4M3FN per_tensor  f8E4M3FN per_tensor  fast        bf16  cublaslt fp8 tensorwise  recipe 'float8_current_scaling'
-// TEXT-NEXT:  fprop  v      bf16                 bf16                 f32         bf16  cublaslt bf16            fallback: expected N to be a multiple of 16, but got 8
+// TEXT-NEXT:  fprop  v      bf16                 bf16                 f32         bf16  cublaslt bf16            fallback: expected N to be a multiple of 8, but got 4
 // TEXT-NEXT:  dgrad  w      f8E5M2 per_tensor    f8E4M3FN per_tensor  split       bf16  cublaslt fp8 tensorwise  recipe 'float8_current_scaling'
 // TEXT-NEXT:  wgrad  v      bf16                 bf16                 f32         f32   cublaslt bf16            override 'high_precision'
 // TEXT-EMPTY:
@@ -43,12 +43,12 @@
 // JSON: "fallback": true,
 
 func.func @step(%x: tensor<48x64xbf16> {te.name = "x"}, %w: tensor<64x64xbf16> {te.name = "w", te.weight},
-    %v: tensor<8x64xbf16> {te.name = "v", te.weight}, %dy: tensor<48x8xbf16> {te.name = "dy"}, %dh: tensor<48x64xbf16> {te.name = "dh"})
-    -> (tensor<48x8xbf16>, tensor<48x64xbf16>, tensor<8x64xf32>)
+    %v: tensor<4x64xbf16> {te.name = "v", te.weight}, %dy: tensor<48x4xbf16> {te.name = "dy"}, %dh: tensor<48x64xbf16> {te.name = "dh"})
+    -> (tensor<48x4xbf16>, tensor<48x64xbf16>, tensor<4x64xf32>)
     attributes {te.recipe = #te.recipe<float8_current_scaling>} {
   %h = te.linear %x, %w : tensor<48x64xbf16>, tensor<64x64xbf16> -> tensor<48x64xbf16>
-  %y = te.linear %h, %v : tensor<48x64xbf16>, tensor<8x64xbf16> -> tensor<48x8xbf16> loc("v")
+  %y = te.linear %h, %v : tensor<48x64xbf16>, tensor<4x64xbf16> -> tensor<48x4xbf16> loc("v")
   %dx = te.linear_dgrad %dh, %w : tensor<48x64xbf16>, tensor<64x64xbf16> -> tensor<48x64xbf16>
-  %dv = te.linear_wgrad %dy, %x {te.recipe = #te.recipe<float8_current_scaling, {backward_override = high_precision}>} : tensor<48x8xbf16>, tensor<48x64xbf16> -> tensor<8x64xf32> loc("v")
-  return %y, %dx, %dv : tensor<48x8xbf16>, tensor<48x64xbf16>, tensor<8x64xf32>
+  %dv = te.linear_wgrad %dy, %x {te.recipe = #te.recipe<float8_current_scaling, {backward_override = high_precision}>} : tensor<48x4xbf16>, tensor<48x64xbf16> -> tensor<4x64xf32> loc("v")
+  return %y, %dx, %dv : tensor<48x4xbf16>, tensor<48x64xbf16>, tensor<4x64xf32>
 }
