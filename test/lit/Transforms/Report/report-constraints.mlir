@@ -9,9 +9,14 @@
 // TEXT-NEXT:  w      M     rows of x     40    16           wgrad contraction  48
 // TEXT-NEXT:  w      N     rows of w     64    16           dgrad contraction  -
 // TEXT-NEXT:  w      K     columns of w  24    16           fprop contraction  32
-// TEXT-NEXT:  v      M     rows of x     40    8            fprop output       -
-// TEXT-NEXT:  v      N     rows of v     60    16           fprop output       64
+// TEXT-NEXT:  v      N     rows of v     60    8            fprop output       64
 // TEXT-NEXT:  v      K     columns of v  32    16           fprop contraction  -
+// TEXT-NEXT:smallest padding that fixes all of them
+// TEXT-NEXT:  size  multiple of  padded to  axes
+// TEXT-NEXT:  40    16           48         rows of x
+// TEXT-NEXT:  24    16           32         columns of x, columns of w
+// TEXT-NEXT:  60    8            64         rows of v
+//  TEXT-NOT:{{.+}}
 
 // JSON: "constraints": [
 // JSON: "axis": "M",
@@ -23,6 +28,14 @@
 // JSON-NEXT: "size": 40,
 // JSON-NEXT: "tensor": "x",
 // JSON-NEXT: "tensor_axis": "rows"
+// JSON: "padding": [
+// JSON: "axes": [
+// JSON: "tensor": "x",
+// JSON-NEXT: "tensor_axis": "rows"
+// JSON: "multiple": 16,
+// JSON-NEXT: "padded": 48,
+// JSON-NEXT: "size": 40
+// JSON: "refused": []
 
 module attributes {te.recipe = #te.recipe<float8_block_scaling>} {
   func.func private @layer(%x: tensor<40x24xbf16> {te.name = "x"}, %w: tensor<64x24xbf16> {te.name = "w"}) -> tensor<40x64xbf16> {

@@ -1,0 +1,52 @@
+// One axis that several layers share is padded once, to what all of them need.
+// RUN: te-opt %s --te-report-constraints -o %t.mlir | FileCheck %s --match-full-lines --strict-whitespace --check-prefix=TEXT
+// RUN: te-opt %s --te-report-constraints=target=sm_100 -o %t.mlir | FileCheck %s --check-prefix=REFUSED
+// RUN: te-opt %s --pass-pipeline='builtin.module(te-report-constraints{target=sm_100 format=json})' -o %t.mlir | FileCheck %s --check-prefix=JSON
+// RUN: not te-opt %s --te-report-constraints=target=sm_80 2>&1 | FileCheck %s --check-prefix=ERROR
+// RUN: not te-opt %s --te-check-constraints -o %t.mlir 2>/dev/null
+// RUN: sed -e s/20x64/32x64/g -e s/20x48/32x64/g -e s/20x24/32x32/g -e s/48x64/64x64/g -e s/48xbf16/64xbf16/g -e s/64x24/64x32/g %s | te-opt --te-check-constraints -o %t.mlir
+// ERROR: expected option 'target' of 'te-report-constraints' to be a target, but got 'sm_80'
+
+// Rows of x reach both layers, and y and dy have them too. Twice the rows of w2's
+// columns are the rows of w1, so that a multiple of 16 there is one of 32 here;
+// w1 alone would ask for 16.
+//      TEXT:size constraints
+// TEXT-NEXT:  layer  axis  tensor              size  multiple of  by                 padded to
+// TEXT-NEXT:  w1     M     rows of x           20    16           wgrad contraction  32
+// TEXT-NEXT:  w1     N     rows of w1          48    8            fprop output       64
+// TEXT-NEXT:  w1     K     columns of w1       64    16           fprop contraction  -
+// TEXT-NEXT:  w2     M     rows of activation  20    16           wgrad contraction  32
+// TEXT-NEXT:  w2     N     rows of w2          64    16           dgrad contraction  -
+// TEXT-NEXT:  w2     K     columns of w2       24    16           fprop contraction  32
+// TEXT-NEXT:smallest padding that fixes all of them
+// TEXT-NEXT:  size  multiple of  padded to  axes
+// TEXT-NEXT:  20    16           32         rows of x, rows of dy
+// TEXT-NEXT:  48    32           64         rows of w1, elements of b1
+// TEXT-NEXT:  24    16           32         columns of w2
+//  TEXT-NOT:{{.+}}
+
+// REFUSED: products that are not there
+// REFUSED-NEXT: layer gemm why
+// REFUSED-NEXT: w1 fprop expected a product that 'sm_100' has, but got 'block_1x128' and 'block_128x128': {{.*}}; the nearest supported is 'pow2_scales = true'
+// REFUSED-NEXT: w1 wgrad expected a product that 'sm_100' has, but got 'block_1x128' and 'block_1x128': {{.*}}
+// REFUSED-NEXT: w2 fprop, dgrad expected
+// REFUSED-NEXT: w2 wgrad expected
+// JSON: "refused": [
+// JSON: "gemm": "fprop",
+// JSON-NEXT: "layer": "w1",
+// JSON-NEXT: "why": "expected a product that 'sm_100' has
+
+module attributes {te.recipe = #te.recipe<float8_block_scaling, {pow2_scales = false}>} {
+  func.func private @mlp(%x: tensor<20x64xbf16> {te.name = "x"}, %w1: tensor<48x64xbf16> {te.name = "w1"}, %b1: tensor<48xbf16> {te.name = "b1"}, %w2: tensor<64x24xbf16> {te.name = "w2"}) -> tensor<20x64xbf16> {
+    %h = te.linear %x, %w1 bias %b1 : tensor<48xbf16> : tensor<20x64xbf16>, tensor<48x64xbf16> -> tensor<20x48xbf16>
+    %a = te.activation <swiglu> %h : tensor<20x48xbf16> -> tensor<20x24xbf16>
+    %y = te.linear %a, %w2 : tensor<20x24xbf16>, tensor<64x24xbf16> -> tensor<20x64xbf16>
+    return %y : tensor<20x64xbf16>
+  }
+  func.func @step(%x: tensor<20x64xbf16>, %w1: tensor<48x64xbf16>, %b1: tensor<48xbf16>, %w2: tensor<64x24xbf16>, %dy: tensor<20x64xbf16> {te.name = "dy"})
+      -> (tensor<20x64xbf16>, tensor<48x64xbf16>, tensor<64x24xbf16>) {
+    %r:3 = te.vjp @mlp(%x, %w1, %b1, %w2) cotangents(%dy) wrt [1, 3]
+      : (tensor<20x64xbf16>, tensor<48x64xbf16>, tensor<48xbf16>, tensor<64x24xbf16>), (tensor<20x64xbf16>) -> (tensor<20x64xbf16>, tensor<48x64xbf16>, tensor<64x24xbf16>)
+    return %r#0, %r#1, %r#2 : tensor<20x64xbf16>, tensor<48x64xbf16>, tensor<64x24xbf16>
+  }
+}
