@@ -216,6 +216,13 @@ Status checkSupported(const bias_grad_params &p) {
       .wide("type", p.type)
       .wide("out_type", p.out_type);
 }
+Status checkSupported(const block_to_mx_scales_params &p) {
+  return Checks()
+      .size("outer", p.outer)
+      .size("inner", p.inner)
+      .area("'outer' and 'inner'", p.outer, p.inner)
+      .scheme("scheme", p.scheme, TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128);
+}
 Status checkSupported(const compute_scale_params &p) {
   return Checks()
       .fp8("fp8_type", p.fp8_type)
@@ -374,19 +381,26 @@ Status checkSupported(const scaled_matmul_params &p) {
       .area("'m' and 'n'", p.m, p.n)
       .area("'m' and 'k'", p.m, p.k)
       .area("'n' and 'k'", p.n, p.k)
-      .scheme("a_scheme", p.a_scheme, TE_RT_PER_TENSOR, TE_RT_BLOCK_128X128)
-      .scheme("b_scheme", p.b_scheme, TE_RT_PER_TENSOR, TE_RT_BLOCK_128X128)
+      .scheme("a_scheme", p.a_scheme, TE_RT_PER_TENSOR, TE_RT_NV_16X16)
+      .scheme("b_scheme", p.b_scheme, TE_RT_PER_TENSOR, TE_RT_NV_16X16)
       .wide("out_type", p.out_type)
       .flag("fast_accumulation", p.fast_accumulation)
       .flag("a_axis", p.a_axis)
       .flag("b_axis", p.b_axis)
       .flag("swizzled", p.swizzled)
       .flag("a_row_scaled", p.a_row_scaled)
-      .require(p.a_scale_max == 0 && p.b_scale_max == 0,
-               "'a_scale_max' and 'b_scale_max' to be 0 for scales without "
-               "amax",
-               std::to_string(p.a_scale_max) + " and " +
-                   std::to_string(p.b_scale_max));
+      .require(p.a_row_scaled != 1 || p.a_scheme == TE_RT_NV_1X16,
+               "'a_row_scaled' to be 0 except for nv_1x16",
+               std::to_string(p.a_row_scaled));
+  if (isNv(p.a_scheme))
+    checks.scaleMax("a_scale_max", p.a_scale_max)
+        .scaleMax("b_scale_max", p.b_scale_max);
+  else
+    checks.require(p.a_scale_max == 0 && p.b_scale_max == 0,
+                   "'a_scale_max' and 'b_scale_max' to be 0 for scales "
+                   "without amax",
+                   std::to_string(p.a_scale_max) + " and " +
+                       std::to_string(p.b_scale_max));
   if (checks.failed()) // The table is asked about schemes that exist.
     return checks;
   checks.allowed(
@@ -401,6 +415,18 @@ Status checkSupported(const scaled_matmul_params &p) {
       .allowed(support::refuseSize("'k'", p.k, row.k), TE_RT_INVALID_ARGUMENT)
       .allowed(support::refuseSize("'n'", p.n, row.n), TE_RT_INVALID_ARGUMENT)
       .allowed(support::refuseSize("'m'", p.m, row.m), TE_RT_INVALID_ARGUMENT);
+}
+
+Status checkBuffers(const scaled_matmul_params &p, void *const *buffers) {
+  namespace b = scaled_matmul_buffers;
+  if (isNv(p.a_scheme))
+    for (auto [index, name] :
+         {std::pair(+b::a_amax, "a_amax"), {+b::b_amax, "b_amax"}})
+      if (!buffers[index])
+        return {TE_RT_INVALID_ARGUMENT, std::string("expected a buffer '") +
+                                            name +
+                                            "' for nv scales, but got null"};
+  return Status::ok();
 }
 
 Status checkSupported(const swizzle_scales_params &p) {

@@ -21,6 +21,9 @@ namespace te::rt {
   Status checkSupported(const name##_params &params);
 #include "TEDialect/Runtime/te_runtime_kernels.inc"
 
+/// Whether the buffers that some launches of the kernel need are there.
+Status checkBuffers(const scaled_matmul_params &params, void *const *buffers);
+
 } // namespace te::rt
 
 #endif // TE_RUNTIME_CORE_CAPABILITIES_H

@@ -69,6 +69,14 @@ TE_HOST_DEVICE uint8_t e8m0RoundUp(float v) {
   const bool isAbove = mantissa > (exponent == 0 ? 0x400000u : 0u);
   return static_cast<uint8_t>(exponent + (isAbove && exponent != 0xfe ? 1 : 0));
 }
+/// The f8E8M0FNU code of a power of two; NaN's for any other value.
+TE_HOST_DEVICE uint8_t e8m0OfPowerOfTwo(float v) {
+  const uint32_t bits = floatToBits(v);
+  if (bits == 0x400000u)
+    return 0;
+  const bool isNormalPower = (bits & 0x807fffffu) == 0 && bits != 0;
+  return static_cast<uint8_t>(isNormalPower ? bits >> 23 : 0xffu);
+}
 TE_HOST_DEVICE float e8m0ToFloat(uint8_t code) {
   if (code == 0xff)
     return bitsToFloat(0x7fffffffu);

@@ -87,6 +87,12 @@ struct MicroscaleLayout {
   int64_t lines = 0, pitch = 0;
 };
 
+/// Where swizzle_scales puts entry (i, j) of [I, J] scales.
+inline int64_t swizzledIndex(int64_t i, int64_t j, int64_t numBlocks) {
+  return (i / 128 * (numBlocks / 4) + j / 4) * 512 + i % 32 * 16 +
+         i / 32 % 4 * 4 + j % 4;
+}
+
 } // namespace te::rt
 
 #endif // TE_RUNTIME_CORE_KERNELS_H

@@ -1,7 +1,8 @@
 //===- GemmDescriptors.cpp - a matrix product as cuBLASLt sees it ---------===//
 //
 // Creation order is operation, layouts; release is the reverse. Every product
-// accumulates and scales in f32, with host scalars alpha = 1 and beta = 0 or 1.
+// accumulates and scales in f32. beta is 0 or 1; alpha is 1 on the host, or
+// whatever the device computed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,6 +30,8 @@ cudaDataType dataType(int32_t type) {
     return CUDA_R_8F_E4M3;
   case TE_RT_F8E5M2:
     return CUDA_R_8F_E5M2;
+  case TE_RT_F4E2M1FN:
+    return CUDA_R_4F_E2M1;
   default:
     return CUDA_R_32F;
   }
@@ -40,6 +43,13 @@ cublasLtMatmulMatrixScale_t scaleMode(int32_t scheme) {
     return CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
   case TE_RT_BLOCK_128X128:
     return CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+  // The scale of a square is stored for each of its lines.
+  case TE_RT_MX_1X32:
+  case TE_RT_MX_32X32:
+    return CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0;
+  case TE_RT_NV_1X16:
+  case TE_RT_NV_16X16:
+    return CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3;
   default:
     return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
   }
@@ -102,15 +112,16 @@ Status createLayout(const CublasLt &library, const GemmOperand &operand,
 
 Status GemmDescriptors::create(const CublasLt &library,
                                const GemmProblem &problem, GemmOrder order,
-                               bool withBias,
+                               GemmExtras extras,
                                std::unique_ptr<GemmDescriptors> *descriptors) {
-  std::unique_ptr<GemmDescriptors> created(new GemmDescriptors(library, order));
-  TE_RT_RETURN_IF_FAILED(created->initialize(problem, withBias));
+  std::unique_ptr<GemmDescriptors> created(
+      new GemmDescriptors(library, order, extras));
+  TE_RT_RETURN_IF_FAILED(created->initialize(problem));
   *descriptors = std::move(created);
   return Status::ok();
 }
 
-Status GemmDescriptors::initialize(const GemmProblem &problem, bool withBias) {
+Status GemmDescriptors::initialize(const GemmProblem &problem) {
   const bool aFirst = order == GemmOrder::aFirst;
   const GemmOperand &one = aFirst ? problem.a : problem.b;
   const GemmOperand &two = aFirst ? problem.b : problem.a;
@@ -147,7 +158,10 @@ Status GemmDescriptors::initialize(const GemmProblem &problem, bool withBias) {
         set(CUBLASLT_MATMUL_DESC_FAST_ACCUM,
             static_cast<int8_t>(problem.fastAccumulation ? 1 : 0)));
   }
-  if (withBias) {
+  if (extras.zeroAndOne)
+    TE_RT_RETURN_IF_FAILED(
+        set(CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE));
+  if (extras.bias) {
     TE_RT_RETURN_IF_FAILED(
         set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
     TE_RT_RETURN_IF_FAILED(
@@ -252,11 +266,16 @@ Status GemmDescriptors::launch(const GemmAlgorithm &algorithm,
   TE_RT_RETURN_IF_FAILED(
       setPointer(CUBLASLT_MATMUL_DESC_BIAS_POINTER, buffers.bias, &lastBias));
 
-  const float alpha = 1.0f, beta = buffers.c ? 1.0f : 0.0f;
+  const float hostAlpha = 1.0f, hostBeta = buffers.c ? 1.0f : 0.0f;
+  const void *alpha = &hostAlpha, *beta = &hostBeta;
+  if (extras.zeroAndOne) {
+    alpha = buffers.alpha;
+    beta = extras.zeroAndOne + (buffers.c ? 1 : 0);
+  }
   return library.check(
-      library.cublasLtMatmul(library.handle, operation, &alpha,
+      library.cublasLtMatmul(library.handle, operation, alpha,
                              aFirst ? buffers.a : buffers.b, first,
-                             aFirst ? buffers.b : buffers.a, second, &beta,
+                             aFirst ? buffers.b : buffers.a, second, beta,
                              buffers.c ? buffers.c : buffers.out, out,
                              buffers.out, out, &algorithm.algo, workspace,
                              static_cast<size_t>(algorithm.workspaceBytes),

@@ -28,18 +28,26 @@ struct GemmAlgorithm {
   cublasLtMatmulAlgo_t algo = {};
 };
 
-/// Device pointers of one launch; `bias` and `c` may be null, the scales are
-/// null for unscaled operands.
+/// Device pointers of one launch; `alpha`, `bias` and `c` may be null, the
+/// scales are null for unscaled operands.
 struct GemmBuffers {
   void *a = nullptr, *aScale = nullptr, *b = nullptr, *bScale = nullptr;
-  void *bias = nullptr, *c = nullptr, *out = nullptr;
+  void *alpha = nullptr, *bias = nullptr, *c = nullptr, *out = nullptr;
+};
+
+/// What a product may do beside multiplying, fixed in its descriptors.
+struct GemmExtras {
+  bool bias = false;
+  /// alpha is a device f32. cuBLASLt then wants beta on the device too:
+  /// `zeroAndOne` points to the device's {0, 1}. Null: alpha is 1.
+  const float *zeroAndOne = nullptr;
 };
 
 /// The operation and layout descriptors of one problem in one form.
 class GemmDescriptors {
 public:
   static Status create(const CublasLt &library, const GemmProblem &problem,
-                       GemmOrder order, bool withBias,
+                       GemmOrder order, GemmExtras extras,
                        std::unique_ptr<GemmDescriptors> *descriptors);
   ~GemmDescriptors();
   GemmDescriptors(const GemmDescriptors &) = delete;
@@ -58,14 +66,15 @@ public:
                 void *workspace, void *stream);
 
 private:
-  GemmDescriptors(const CublasLt &library, GemmOrder order)
-      : library(library), order(order) {}
-  Status initialize(const GemmProblem &problem, bool withBias);
+  GemmDescriptors(const CublasLt &library, GemmOrder order, GemmExtras extras)
+      : library(library), order(order), extras(extras) {}
+  Status initialize(const GemmProblem &problem);
   Status setPointer(cublasLtMatmulDescAttributes_t attribute, void *pointer,
                     void **last);
 
   const CublasLt &library;
   const GemmOrder order;
+  const GemmExtras extras;
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, out = nullptr;
   void *lastFirstScale = nullptr, *lastSecondScale = nullptr;

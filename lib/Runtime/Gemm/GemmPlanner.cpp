@@ -2,16 +2,14 @@
 //
 // How an algorithm is chosen: a cached one if the library still accepts it,
 // else the fastest of the library's candidates, else (small problem, one
-// candidate, no memory to measure in) its first guess. The variant with a bias
-// takes the same algorithm where that is possible.
+// candidate, no memory to measure in) its first guess. The variants with a bias
+// or a factor take the same algorithm where that is possible.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Gemm/GemmPlanner.h"
 
-#include "Cuda/CudaBackend.h"
 #include "Gemm/GemmTuner.h"
-#include "Kernels/Gemm/BlockGemm.h"
 #include "TEDialect/Support/SupportTable.h"
 
 #include <algorithm>
@@ -71,7 +69,31 @@ std::string GemmProblem::text() const {
 GemmPlanner::GemmPlanner(const CudaDevice &device, const CublasLt &library)
     : device(device), library(library), cache(machineText(device, library)) {}
 
-Status GemmPlanner::choosePlain(const GemmProblem &problem,
+GemmPlanner::~GemmPlanner() {
+  if (constants)
+    (void)device.driver->cuMemFree(constants);
+}
+
+Status GemmPlanner::zeroAndOne(const float **pointer) {
+  if (!constants) {
+    static const float values[2] = {0.0f, 1.0f};
+    CUdeviceptr memory = 0;
+    TE_RT_RETURN_IF_FAILED(device.check(
+        device.driver->cuMemAlloc(&memory, sizeof(values)), "cuMemAlloc"));
+    const CUresult copied = device.driver->cuMemcpyHtoDAsync(
+        memory, values, sizeof(values), device.stream);
+    const CUresult done = device.driver->cuStreamSynchronize(device.stream);
+    if (copied != CUDA_SUCCESS || done != CUDA_SUCCESS)
+      (void)device.driver->cuMemFree(memory);
+    TE_RT_RETURN_IF_FAILED(device.check(copied, "cuMemcpyHtoDAsync"));
+    TE_RT_RETURN_IF_FAILED(device.check(done, "cuStreamSynchronize"));
+    constants = memory;
+  }
+  *pointer = reinterpret_cast<const float *>(constants);
+  return Status::ok();
+}
+
+Status GemmPlanner::choosePlain(const GemmProblem &problem, GemmExtras extras,
                                 GemmProduct::Variant *chosen) {
   const bool tune =
       static_cast<double>(problem.m) * problem.n * problem.k >= minTunedWork;
@@ -79,7 +101,7 @@ Status GemmPlanner::choosePlain(const GemmProblem &problem,
   for (GemmOrder order : orders(problem)) {
     std::unique_ptr<GemmDescriptors> form;
     TE_RT_RETURN_IF_FAILED(
-        GemmDescriptors::create(library, problem, order, false, &form));
+        GemmDescriptors::create(library, problem, order, extras, &form));
     forms.push_back(std::move(form));
   }
 
@@ -117,7 +139,8 @@ Status GemmPlanner::choosePlain(const GemmProblem &problem,
   size_t best = 0;
   if (tune && candidates.size() > 1) {
     std::optional<size_t> fastest;
-    TE_RT_RETURN_IF_FAILED(findFastest(device, problem, candidates, &fastest));
+    TE_RT_RETURN_IF_FAILED(
+        findFastest(device, problem, extras, candidates, &fastest));
     best = fastest.value_or(0);
     if (fastest)
       cache.insert(problem, candidates[best].algorithm);
@@ -128,17 +151,17 @@ Status GemmPlanner::choosePlain(const GemmProblem &problem,
   return Status::ok();
 }
 
-Status GemmPlanner::chooseWithBias(const GemmProblem &problem,
-                                   const GemmAlgorithm &preferred,
-                                   GemmProduct::Variant *chosen) {
+Status GemmPlanner::chooseLike(const GemmAlgorithm &preferred,
+                               const GemmProblem &problem, GemmExtras extras,
+                               GemmProduct::Variant *chosen) {
   // A high-precision product adds a bias of its own type to a result of that
   // type, and nothing else (te_runtime_kernels.inc).
-  if (problem.a.scheme == GemmOperand::unscaled &&
+  if (extras.bias && problem.a.scheme == GemmOperand::unscaled &&
       problem.biasType != problem.outType)
     return Status::ok();
   std::unique_ptr<GemmDescriptors> form;
   TE_RT_RETURN_IF_FAILED(GemmDescriptors::create(
-      library, problem, GemmOrder::bFirst, true, &form));
+      library, problem, GemmOrder::bFirst, extras, &form));
   std::vector<GemmAlgorithm> algorithms = {preferred};
   if (!form->accepts(&algorithms.front())) {
     algorithms.clear();
@@ -151,11 +174,27 @@ Status GemmPlanner::chooseWithBias(const GemmProblem &problem,
 
 Status GemmPlanner::plan(const GemmProblem &problem,
                          std::unique_ptr<GemmProduct> *product) {
-  GemmProduct::Variant plain, withBias;
-  TE_RT_RETURN_IF_FAILED(choosePlain(problem, &plain));
-  TE_RT_RETURN_IF_FAILED(chooseWithBias(problem, plain.algorithm, &withBias));
-  *product =
-      std::make_unique<GemmProduct>(std::move(plain), std::move(withBias));
+  auto made = std::make_unique<GemmProduct>();
+  const bool withAlpha = problem.alpha == GemmAlpha::present;
+  GemmExtras extras;
+  if (withAlpha)
+    TE_RT_RETURN_IF_FAILED(zeroAndOne(&extras.zeroAndOne));
+  TE_RT_RETURN_IF_FAILED(
+      choosePlain(problem, extras, &made->variant(withAlpha, false)));
+  // Copied: the other variants correct its scratch size for themselves.
+  const GemmAlgorithm plain = made->variant(withAlpha, false).algorithm;
+  extras.bias = true;
+  TE_RT_RETURN_IF_FAILED(
+      chooseLike(plain, problem, extras, &made->variant(withAlpha, true)));
+  if (problem.alpha == GemmAlpha::optional) {
+    TE_RT_RETURN_IF_FAILED(zeroAndOne(&extras.zeroAndOne));
+    for (bool bias : {false, true}) {
+      extras.bias = bias;
+      TE_RT_RETURN_IF_FAILED(
+          chooseLike(plain, problem, extras, &made->variant(true, bias)));
+    }
+  }
+  *product = std::move(made);
   return Status::ok();
 }
 
@@ -164,181 +203,26 @@ Status GemmPlanner::plan(const GemmProblem &problem,
 //===----------------------------------------------------------------------===//
 
 int64_t GemmProduct::workspaceBytes() const {
-  return std::max(plain.algorithm.workspaceBytes,
-                  withBias.algorithm.workspaceBytes);
+  int64_t bytes = 0;
+  for (const auto &withSameAlpha : variants)
+    for (const Variant &variant : withSameAlpha)
+      bytes = std::max(bytes, variant.algorithm.workspaceBytes);
+  return bytes;
 }
 
 Status GemmProduct::launch(const GemmBuffers &buffers, void *workspace,
                            void *stream) {
-  Variant &variant = buffers.bias ? withBias : plain;
-  if (!variant.descriptors)
+  Variant &chosen = variant(buffers.alpha, buffers.bias);
+  if (chosen.descriptors)
+    return chosen.descriptors->launch(chosen.algorithm, buffers, workspace,
+                                      stream);
+  if (!buffers.bias)
     return {TE_RT_UNSUPPORTED,
-            "cuBLASLt has no algorithm that adds a bias to this product; add "
-            "it with a 'pointwise' kernel"};
-  return variant.descriptors->launch(variant.algorithm, buffers, workspace,
-                                     stream);
-}
-
-//===----------------------------------------------------------------------===//
-// The two kernels
-//===----------------------------------------------------------------------===//
-
-namespace {
-
-class GemmPlan : public Plan {
-public:
-  explicit GemmPlan(std::unique_ptr<GemmProduct> product)
-      : product(std::move(product)) {}
-
-  int64_t workspaceBytes() const override { return product->workspaceBytes(); }
-  void setWorkspace(void *pointer) override { workspace = pointer; }
-
-protected:
-  std::unique_ptr<GemmProduct> product;
-  void *workspace = nullptr;
-};
-
-class MatmulPlan final : public GemmPlan {
-public:
-  using GemmPlan::GemmPlan;
-
-  Status launch(void *stream, void *const *buffers) override {
-    using namespace matmul_buffers;
-    GemmBuffers given;
-    given.a = buffers[a];
-    given.b = buffers[b];
-    given.bias = buffers[bias];
-    given.c = buffers[c];
-    given.out = buffers[out];
-    return product->launch(given, workspace, stream);
-  }
-};
-
-class ScaledMatmulPlan final : public GemmPlan {
-public:
-  using GemmPlan::GemmPlan;
-
-  Status launch(void *stream, void *const *buffers) override {
-    using namespace scaled_matmul_buffers;
-    return product->launch({.a = buffers[a],
-                            .aScale = buffers[a_scale],
-                            .b = buffers[b],
-                            .bScale = buffers[b_scale],
-                            .bias = buffers[bias],
-                            .c = buffers[c],
-                            .out = buffers[out]},
-                           workspace, stream);
-  }
-};
-
-/// A product over an empty axis: nothing to write, or an empty sum.
-class EmptyProductPlan final : public Plan {
-public:
-  EmptyProductPlan(const CudaDevice &device, int64_t outBytes, int bias, int c,
-                   int out)
-      : device(device), outBytes(outBytes), bias(bias), c(c), out(out) {}
-
-  Status launch(void *stream, void *const *buffers) override {
-    if (outBytes == 0)
-      return Status::ok();
-    if (buffers[bias])
-      return {TE_RT_UNSUPPORTED,
-              "expected 'k' to be at least 1 in a product with a bias, but got "
-              "0"};
-    const Driver &driver = *device.driver;
-    const auto address = [&](int index) {
-      return reinterpret_cast<CUdeviceptr>(buffers[index]);
-    };
-    if (!buffers[c])
-      return device.check(driver.cuMemsetD8Async(address(out), 0,
-                                                 static_cast<size_t>(outBytes),
-                                                 static_cast<CUstream>(stream)),
-                          "cuMemsetD8Async");
-    if (buffers[c] == buffers[out])
-      return Status::ok();
-    return device.check(driver.cuMemcpyDtoDAsync(address(out), address(c),
-                                                 static_cast<size_t>(outBytes),
-                                                 static_cast<CUstream>(stream)),
-                        "cuMemcpyDtoDAsync");
-  }
-
-private:
-  const CudaDevice &device;
-  const int64_t outBytes;
-  const int bias, c, out;
-};
-
-/// `bias`, `c` and `out` are the kernel's buffer indices.
-template <typename KernelPlan>
-Status planProduct(const CudaDevice &device, const GemmProblem &problem,
-                   int bias, int c, int out, std::unique_ptr<Plan> *plan) {
-  if (problem.m == 0 || problem.n == 0 || problem.k == 0) {
-    *plan = std::make_unique<EmptyProductPlan>(
-        device, problem.m * problem.n * byteSize(problem.outType), bias, c,
-        out);
-    return Status::ok();
-  }
-  std::unique_ptr<GemmProduct> product;
-  TE_RT_RETURN_IF_FAILED(device.gemm->plan(problem, &product));
-  *plan = std::make_unique<KernelPlan>(std::move(product));
-  return Status::ok();
-}
-
-} // namespace
-
-Status plan_matmul(const CudaDevice &device, const matmul_params &params,
-                   std::unique_ptr<Plan> *plan) {
-  using namespace matmul_buffers;
-  GemmProblem problem;
-  problem.m = params.m;
-  problem.n = params.n;
-  problem.k = params.k;
-  problem.a = {params.type, GemmOperand::unscaled, params.trans_a != 0};
-  problem.b = {params.type, GemmOperand::unscaled, params.trans_b != 0};
-  problem.biasType = params.type;
-  problem.outType = params.out_type;
-  return planProduct<MatmulPlan>(device, problem, bias, c, out, plan);
-}
-
-/// What the support table says of this product on this device. GPUs without a
-/// column there are left to cuBLASLt's judgement.
-static Status checkTarget(const CudaDevice &device, const CublasLt &library,
-                          const scaled_matmul_params &params) {
-  const std::optional<support::Target> target =
-      device.computeMajor == 9    ? std::optional(support::Target::Sm90)
-      : device.computeMajor == 10 ? std::optional(support::Target::Sm100)
-                                  : std::nullopt;
-  if (!target)
-    return Status::ok();
-  // Whether scales are powers of two was the compiler's to check.
-  std::string refusal = support::refusePair(params.a_scheme, params.b_scheme);
-  if (refusal.empty())
-    refusal = support::refuseTarget(params.a_scheme, params.b_scheme, *target,
-                                    {.pow2 = true});
-  if (refusal.empty())
-    refusal = support::refuseLibrary(
-        params.a_scheme, params.b_scheme, *target,
-        static_cast<int64_t>(library.cublasLtGetVersion()));
-  return refusal.empty() ? Status::ok() : Status(TE_RT_UNSUPPORTED, refusal);
-}
-
-Status plan_scaled_matmul(const CudaDevice &device,
-                          const scaled_matmul_params &params,
-                          std::unique_ptr<Plan> *plan) {
-  using namespace scaled_matmul_buffers;
-  if (supportsBlockGemm(device, params))
-    return planBlockGemm(device, params, plan);
-  TE_RT_RETURN_IF_FAILED(checkTarget(device, device.gemm->cublasLt(), params));
-  GemmProblem problem;
-  problem.m = params.m;
-  problem.n = params.n;
-  problem.k = params.k;
-  problem.a = {params.a_type, params.a_scheme, false};
-  problem.b = {params.b_type, params.b_scheme, false};
-  problem.biasType = TE_RT_BF16;
-  problem.outType = params.out_type;
-  problem.fastAccumulation = params.fast_accumulation != 0;
-  return planProduct<ScaledMatmulPlan>(device, problem, bias, c, out, plan);
+            "cuBLASLt has no algorithm that takes the 'alpha' of this product "
+            "from the device; scale it with a 'pointwise' kernel"};
+  return {TE_RT_UNSUPPORTED,
+          "cuBLASLt has no algorithm that adds a bias to this product; add it "
+          "with a 'pointwise' kernel"};
 }
 
 } // namespace te::rt::cuda

@@ -1,7 +1,8 @@
 //===- GemmPlanner.h - cuBLASLt plans with tuned algorithms ---------------===//
 //
-// Makes the plans of `matmul` and `scaled_matmul`. Everything is decided here:
-// descriptors, form, algorithm, scratch memory. A launch is one cublasLtMatmul.
+// What the plans of `matmul` and `scaled_matmul` (MatmulPlans.cpp) are made of.
+// Everything is decided here: descriptors, form, algorithm, scratch memory. A
+// launch is one cublasLtMatmul.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,31 +19,33 @@
 
 namespace te::rt::cuda {
 
-/// A planned product. Bias and c may be present or absent in each launch.
+/// A planned product. Bias, c, and alpha where the problem says so, may be
+/// present or absent in each launch.
 class GemmProduct {
 public:
-  /// One problem in one form, ready to launch.
+  /// One problem in one form, ready to launch; without descriptors where the
+  /// library cannot do it.
   struct Variant {
     std::unique_ptr<GemmDescriptors> descriptors;
     GemmAlgorithm algorithm;
   };
-
-  GemmProduct(Variant plain, Variant withBias)
-      : plain(std::move(plain)), withBias(std::move(withBias)) {}
+  Variant &variant(bool withAlpha, bool withBias) {
+    return variants[withAlpha][withBias];
+  }
 
   Status launch(const GemmBuffers &buffers, void *workspace, void *stream);
   int64_t workspaceBytes() const;
 
 private:
-  Variant plain;
-  /// Without descriptors where the library cannot add a bias.
-  Variant withBias;
+  Variant variants[2][2];
 };
 
 class GemmPlanner {
 public:
   /// `device` and `library` outlive the planner and everything it plans.
   GemmPlanner(const CudaDevice &device, const CublasLt &library);
+  ~GemmPlanner();
+  GemmPlanner(const GemmPlanner &) = delete;
 
   const CublasLt &cublasLt() const { return library; }
 
@@ -50,15 +53,19 @@ public:
   Status plan(const GemmProblem &problem,
               std::unique_ptr<GemmProduct> *product);
 
+  /// The device's {0, 1}, made by the first call.
+  Status zeroAndOne(const float **constants);
+
 private:
-  Status choosePlain(const GemmProblem &problem, GemmProduct::Variant *chosen);
-  Status chooseWithBias(const GemmProblem &problem,
-                        const GemmAlgorithm &preferred,
-                        GemmProduct::Variant *chosen);
+  Status choosePlain(const GemmProblem &problem, GemmExtras extras,
+                     GemmProduct::Variant *chosen);
+  Status chooseLike(const GemmAlgorithm &preferred, const GemmProblem &problem,
+                    GemmExtras extras, GemmProduct::Variant *chosen);
 
   const CudaDevice &device;
   const CublasLt &library;
   AlgorithmCache cache;
+  CUdeviceptr constants = 0;
 };
 
 } // namespace te::rt::cuda

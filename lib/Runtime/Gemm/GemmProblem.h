@@ -24,12 +24,17 @@ struct GemmOperand {
   bool transposed = false;
 };
 
+/// Whether launches give a factor of the sum, a pointer to a device f32.
+enum class GemmAlpha { absent, optional, present };
+
 struct GemmProblem {
   int64_t m = 0, n = 0, k = 0;
   GemmOperand a, b;
   int32_t biasType = TE_RT_BF16;
   int32_t outType = TE_RT_BF16;
   bool fastAccumulation = false;
+  /// Not part of text(): it changes no algorithm's speed.
+  GemmAlpha alpha = GemmAlpha::absent;
 
   /// One line without tabs, such as "m=64 n=32 k=128 a=bf16 b=bf16t out=f32".
   std::string text() const;

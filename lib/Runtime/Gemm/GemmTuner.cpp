@@ -22,10 +22,21 @@ constexpr int timedLaunches = 5;
 constexpr int64_t patternBytes = (1 << 20) + 128 * 37;
 
 int64_t paddedBytes(int64_t elements, int32_t type) {
-  return roundUp(elements * byteSize(type), 256);
+  const int64_t bytes =
+      type == TE_RT_F4E2M1FN ? ceilDiv(elements, 2) : elements * byteSize(type);
+  return roundUp(bytes, 256);
 }
 
-/// f32 scales of one operand with `outer` rows, padded as its scheme says.
+/// Stands for the scales of nv schemes, which have no sign.
+constexpr int32_t unsignedE4M3 = -1;
+
+int32_t scaleType(int32_t scheme) {
+  if (isMx(scheme))
+    return TE_RT_F8E8M0FNU;
+  return isNv(scheme) ? unsignedE4M3 : TE_RT_F32;
+}
+
+/// Scales of one operand with `outer` rows, padded as its scheme says.
 int64_t scaleBytes(const GemmOperand &operand, int64_t outer, int64_t k) {
   switch (operand.scheme) {
   case TE_RT_BLOCK_1X128:
@@ -33,6 +44,14 @@ int64_t scaleBytes(const GemmOperand &operand, int64_t outer, int64_t k) {
   case TE_RT_BLOCK_128X128:
     return paddedBytes(ceilDiv(outer, 128) * roundUp(ceilDiv(k, 128), 4),
                        TE_RT_F32);
+  case TE_RT_MX_1X32:
+  case TE_RT_MX_32X32:
+    return paddedBytes(roundUp(outer, 128) * roundUp(ceilDiv(k, 32), 4),
+                       TE_RT_F8E8M0FNU);
+  case TE_RT_NV_1X16:
+  case TE_RT_NV_16X16:
+    return paddedBytes(roundUp(outer, 128) * roundUp(ceilDiv(k, 16), 4),
+                       TE_RT_F8E4M3FN);
   default:
     return 256;
   }
@@ -63,6 +82,16 @@ std::vector<unsigned char> randomPattern(int32_t type, int64_t size) {
   case TE_RT_F8E5M2:
     fill(uint8_t{}, 0x83, 0x3c, 0x04);
     break;
+  case TE_RT_F4E2M1FN:
+    // Every code is a finite value.
+    fill(uint8_t{}, 0xff, 0x00, 0x00);
+    break;
+  case TE_RT_F8E8M0FNU:
+    fill(uint8_t{}, 0x00, 0x7f, 0x01);
+    break;
+  case unsignedE4M3:
+    fill(uint8_t{}, 0x07, 0x38, 0x08);
+    break;
   case TE_RT_BF16:
     fill(uint16_t{}, 0x807f, 0x3f80, 0x0080);
     break;
@@ -78,8 +107,11 @@ std::vector<unsigned char> randomPattern(int32_t type, int64_t size) {
 
 class Tuner {
 public:
-  Tuner(const CudaDevice &device, const GemmProblem &problem)
-      : device(device), driver(*device.driver), problem(problem) {}
+  Tuner(const CudaDevice &device, const GemmProblem &problem, GemmExtras extras)
+      : device(device), driver(*device.driver), problem(problem) {
+    if (extras.zeroAndOne)
+      buffers.alpha = const_cast<float *>(extras.zeroAndOne + 1);
+  }
   ~Tuner();
 
   /// Leaves `*ready` false where memory does not suffice.
@@ -118,7 +150,8 @@ Status Tuner::prepare(int64_t workspaceBytes, bool *ready) {
                            scaleBytes(p.b, p.n, p.k),
                            paddedBytes(p.m * p.n, p.outType),
                            std::max<int64_t>(workspaceBytes, 256)};
-  const int32_t types[] = {p.a.type, TE_RT_F32, p.b.type, TE_RT_F32};
+  const int32_t types[] = {p.a.type, scaleType(p.a.scheme), p.b.type,
+                           scaleType(p.b.scheme)};
   int64_t total = 0;
   for (int64_t size : sizes)
     total += roundUp(size, 256);
@@ -198,6 +231,7 @@ Status Tuner::measure(const GemmCandidate &candidate, float *milliseconds) {
 } // namespace
 
 Status findFastest(const CudaDevice &device, const GemmProblem &problem,
+                   GemmExtras extras,
                    const std::vector<GemmCandidate> &candidates,
                    std::optional<size_t> *fastest) {
   *fastest = std::nullopt;
@@ -205,7 +239,7 @@ Status findFastest(const CudaDevice &device, const GemmProblem &problem,
   for (const GemmCandidate &candidate : candidates)
     workspaceBytes =
         std::max(workspaceBytes, candidate.algorithm.workspaceBytes);
-  Tuner tuner(device, problem);
+  Tuner tuner(device, problem, extras);
   bool ready = false;
   TE_RT_RETURN_IF_FAILED(tuner.prepare(workspaceBytes, &ready));
   if (!ready)

@@ -25,8 +25,9 @@ struct GemmCandidate {
 
 /// Sets `*fastest` to the index of the candidate with the shortest launch, or
 /// to nothing where there is no memory to measure in. Candidates that do not
-/// launch are passed over.
+/// launch are passed over. `extras` is what the candidates were made with.
 Status findFastest(const CudaDevice &device, const GemmProblem &problem,
+                   GemmExtras extras,
                    const std::vector<GemmCandidate> &candidates,
                    std::optional<size_t> *fastest);
 

@@ -5,12 +5,12 @@
 // then kTile columns of a few rows at a time are accumulated, which changes the
 // order of the work but of no element's sum. Rows are split over threads.
 //
-// Block-scaled operands: the sum of one 128-wide slice of k is made apart as P,
-// then acc = fma(rn(P * first), second, acc) with the scales in the order that
-// the hardware applies them (see `scaled_matmul`).
+// Operands with a scale for each block: the sum of one slice of k, as wide as a
+// block, is made apart as P, scaled by both, and added.
 //
 //===----------------------------------------------------------------------===//
 
+#include "Core/Nvfp4.h"
 #include "Reference/Reference.h"
 
 #include <cstring>
@@ -32,8 +32,11 @@ std::vector<float> loadPanel(const void *data, int64_t n, int64_t k,
   std::vector<float> panel(n * k);
   parallelFor(k, n * k * 4, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      for (int64_t j = 0; j < n; ++j)
-        panel[i * n + j] = load(data, transposed ? i * n + j : j * k + i, type);
+      for (int64_t j = 0; j < n; ++j) {
+        const int64_t at = transposed ? i * n + j : j * k + i;
+        panel[i * n + j] =
+            type == TE_RT_F4E2M1FN ? loadE2M1(data, at) : load(data, at, type);
+      }
   });
   return panel;
 }
@@ -112,38 +115,53 @@ void matmul(const matmul_params &p, void *const *buffers) {
       });
 }
 
-void scaled_matmul(const scaled_matmul_params &p, void *const *buffers) {
+//===----------------------------------------------------------------------===//
+// Scaled products, by family of schemes
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// What comes after the sum, in this order, each rounded to f32.
+float addBias(float sum, int64_t j, void *const *buffers) {
+  const void *bias = buffers[scaled_matmul_buffers::bias];
+  return bias ? sum + load(bias, j, TE_RT_BF16) : sum;
+}
+float addC(float sum, int64_t at, int32_t type, void *const *buffers) {
+  const void *c = buffers[scaled_matmul_buffers::c];
+  return c ? sum + load(c, at, type) : sum;
+}
+
+void multiplyPerTensor(const scaled_matmul_params &p, void *const *buffers) {
+  namespace b = scaled_matmul_buffers;
+  const auto lhs = loadPanel(buffers[b::a], p.m, p.k, false, p.a_type);
+  const auto rhs = loadPanel(buffers[b::b], p.n, p.k, false, p.b_type);
+  const float alpha = *static_cast<const float *>(buffers[b::a_scale]) *
+                      *static_cast<const float *>(buffers[b::b_scale]);
+  multiply(
+      lhs, rhs, p.m, p.n, p.k, std::max<int64_t>(p.k, 1),
+      [](float, float partial, int64_t, int64_t, int64_t) { return partial; },
+      [&](int64_t i, int64_t j, float sum) {
+        const int64_t at = i * p.n + j;
+        const float value = addBias(alpha * sum, j, buffers);
+        store(buffers[b::out], at, addC(value, at, p.out_type, buffers),
+              p.out_type);
+      });
+}
+
+void multiplyBlocks(const scaled_matmul_params &p, void *const *buffers) {
   namespace b = scaled_matmul_buffers;
   const auto lhs = loadPanel(buffers[b::a], p.m, p.k, false, p.a_type);
   const auto rhs = loadPanel(buffers[b::b], p.n, p.k, false, p.b_type);
   const auto *aScale = static_cast<const float *>(buffers[b::a_scale]);
   const auto *bScale = static_cast<const float *>(buffers[b::b_scale]);
-  auto bias = [&](int64_t j, float sum) {
-    return buffers[b::bias] ? sum + load(buffers[b::bias], j, TE_RT_BF16) : sum;
-  };
-
-  if (p.a_scheme == TE_RT_PER_TENSOR) {
-    const float alpha = *aScale * *bScale;
-    multiply(
-        lhs, rhs, p.m, p.n, p.k, std::max<int64_t>(p.k, 1),
-        [](float, float partial, int64_t, int64_t, int64_t) { return partial; },
-        [&](int64_t i, int64_t j, float sum) {
-          float value = bias(j, alpha * sum);
-          if (buffers[b::c])
-            value += load(buffers[b::c], i * p.n + j, p.out_type);
-          store(buffers[b::out], i * p.n + j, value, p.out_type);
-        });
-    return;
-  }
-
   const int64_t slices4 = roundUp(ceilDiv(p.k, kSlice), 4);
   auto scale = [&](const float *scales, int32_t scheme, int64_t outer,
                    int64_t row, int64_t slice) {
     return scheme == TE_RT_BLOCK_1X128 ? scales[slice * roundUp(outer, 4) + row]
                                        : scales[row / kSlice * slices4 + slice];
   };
-  // The hardware multiplies by the finer scale first where one is 128x128, and
-  // by that of `a` where both are 1x128.
+  // acc = fma(rn(P * first), second, acc). The hardware multiplies by the finer
+  // scale first where one is 128x128, and by that of `a` where both are 1x128.
   const bool bFirst = p.a_scheme == TE_RT_BLOCK_128X128;
   multiply(
       lhs, rhs, p.m, p.n, p.k, kSlice,
@@ -155,14 +173,81 @@ void scaled_matmul(const scaled_matmul_params &p, void *const *buffers) {
       },
       [&](int64_t i, int64_t j, float sum) {
         const int64_t at = i * p.n + j;
-        // `c` is added to the rounded product, as cuBLASLt does.
-        const float previous =
-            buffers[b::c] ? load(buffers[b::c], at, p.out_type) : 0.0f;
+        // `c` is added to the rounded product, as cuBLASLt does. Read first: it
+        // may be `out`.
+        const float previous = addC(0.0f, at, p.out_type, buffers);
         const float rounded =
-            store(buffers[b::out], at, bias(j, sum), p.out_type);
+            store(buffers[b::out], at, addBias(sum, j, buffers), p.out_type);
         if (buffers[b::c])
           store(buffers[b::out], at, rounded + previous, p.out_type);
       });
+}
+
+/// The scales of an mx or nv operand of `outer` lines as f32 [k / block,
+/// outer].
+std::vector<float> loadMicroscales(const void *scales, int32_t scheme,
+                                   bool transposed, bool swizzled,
+                                   int64_t outer, int64_t k) {
+  const int64_t block = isMx(scheme) ? 32 : 16, blocks = k / block;
+  const MicroscaleLayout layout(scheme, transposed ? 0 : 1,
+                                transposed ? k : outer, transposed ? outer : k);
+  std::vector<float> result(blocks * outer);
+  for (int64_t j = 0; j < blocks; ++j)
+    for (int64_t i = 0; i < outer; ++i) {
+      const int64_t at = swizzled     ? swizzledIndex(i, j, roundUp(blocks, 4))
+                         : transposed ? layout.index(j * block, i)
+                                      : layout.index(i, j * block);
+      const uint8_t code = static_cast<const uint8_t *>(scales)[at];
+      result[j * outer + i] =
+          isMx(scheme) ? math::e8m0ToFloat(code) : e4m3ToFloat(code);
+    }
+  return result;
+}
+
+void multiplyMicroscaled(const scaled_matmul_params &p, void *const *buffers) {
+  namespace b = scaled_matmul_buffers;
+  const bool mx = isMx(p.a_scheme);
+  // mx data of axis 0 lies as [k, outer]; all other has k contiguous.
+  const bool aTransposed = mx && p.a_axis == 0;
+  const bool bTransposed = mx && p.b_axis == 0;
+  const auto lhs = loadPanel(buffers[b::a], p.m, p.k, aTransposed, p.a_type);
+  const auto rhs = loadPanel(buffers[b::b], p.n, p.k, bTransposed, p.b_type);
+  const auto aScale = loadMicroscales(buffers[b::a_scale], p.a_scheme,
+                                      aTransposed, p.swizzled != 0, p.m, p.k);
+  const auto bScale = loadMicroscales(buffers[b::b_scale], p.b_scheme,
+                                      bTransposed, p.swizzled != 0, p.n, p.k);
+  const auto *aAmax = static_cast<const float *>(buffers[b::a_amax]);
+  const auto *bAmax = static_cast<const float *>(buffers[b::b_amax]);
+  auto alpha = [&](int64_t i) {
+    return math::nvAlpha(aAmax[p.a_row_scaled ? i : 0], *bAmax, p.a_scale_max,
+                         p.b_scale_max);
+  };
+  const int64_t slice = mx ? 32 : kNvBlock;
+  multiply(
+      lhs, rhs, p.m, p.n, p.k, slice,
+      [&](float acc, float partial, int64_t i, int64_t j, int64_t k0) {
+        // Exact in f64, so that two mx exponents may cancel each other.
+        const double scaled = double{partial} * aScale[k0 / slice * p.m + i] *
+                              bScale[k0 / slice * p.n + j];
+        return acc + static_cast<float>(scaled);
+      },
+      [&](int64_t i, int64_t j, float sum) {
+        const int64_t at = i * p.n + j;
+        const float product = mx ? sum : alpha(i) * sum;
+        const float value = addBias(product, j, buffers);
+        store(buffers[b::out], at, addC(value, at, p.out_type, buffers),
+              p.out_type);
+      });
+}
+
+} // namespace
+
+void scaled_matmul(const scaled_matmul_params &p, void *const *buffers) {
+  if (p.a_scheme == TE_RT_PER_TENSOR)
+    return multiplyPerTensor(p, buffers);
+  if (isMx(p.a_scheme) || isNv(p.a_scheme))
+    return multiplyMicroscaled(p, buffers);
+  multiplyBlocks(p, buffers);
 }
 
 } // namespace te::rt::reference

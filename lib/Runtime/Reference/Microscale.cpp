@@ -53,6 +53,24 @@ uint8_t nibble(const uint8_t *array, int64_t i) {
 
 } // namespace
 
+void block_to_mx_scales(const block_to_mx_scales_params &p,
+                        void *const *buffers) {
+  namespace b = block_to_mx_scales_buffers;
+  const auto *scale = static_cast<const float *>(buffers[b::scale]);
+  auto *mxScale = static_cast<uint8_t *>(buffers[b::mx_scale]);
+  const int64_t blocks = ceilDiv(p.inner, kMxBlock);
+  const int64_t stride4 = roundUp(ceilDiv(p.inner, 128), 4);
+  const int64_t pitch = roundUp(blocks, 4);
+  std::memset(mxScale, 0, roundUp(p.outer, 128) * pitch);
+  for (int64_t o = 0; o < p.outer; ++o)
+    for (int64_t block = 0; block < blocks; ++block) {
+      const int64_t slice = block * kMxBlock / 128;
+      mxScale[swizzledIndex(o, block, pitch)] = math::e8m0OfPowerOfTwo(
+          p.scheme == TE_RT_BLOCK_1X128 ? scale[slice * roundUp(p.outer, 4) + o]
+                                        : scale[o / 128 * stride4 + slice]);
+    }
+}
+
 void quantize_mx(const quantize_mx_params &p, void *const *buffers) {
   namespace b = quantize_mx_buffers;
   auto bytes = [&](int index) {
@@ -97,8 +115,7 @@ void swizzle_scales(const swizzle_scales_params &p, void *const *buffers) {
   const int64_t blocks = layout.outerIsLine ? layout.pitch : layout.lines;
   for (int64_t i = 0; i < count; ++i)
     for (int64_t j = 0; j < blocks; ++j)
-      swizzled[(i / 128 * (blocks / 4) + j / 4) * 512 + i % 32 * 16 +
-               i / 32 % 4 * 4 + j % 4] =
+      swizzled[swizzledIndex(i, j, blocks)] =
           scale[layout.outerIsLine ? i * blocks + j : j * count + i];
 }
 

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Core/Backend.h"
+#include "Core/Capabilities.h"
 #include "Reference/Reference.h"
 
 #include <chrono>
@@ -24,6 +25,8 @@ public:
       : params(params), function(function) {}
 
   Status launch(void *, void *const *buffers) override {
+    if constexpr (requires { checkBuffers(params, buffers); })
+      TE_RT_RETURN_IF_FAILED(checkBuffers(params, buffers));
     function(params, buffers);
     return Status::ok();
   }

@@ -200,6 +200,59 @@ TEST_P(Errors, UnsupportedProducts) {
                       {"'n' to be a multiple of 8", "20"}));
 }
 
+TEST_P(Errors, UnsupportedMicroscaledProducts) {
+  auto product = [](int64_t m, int64_t n, int64_t k, int32_t type,
+                    int32_t aScheme, int32_t bScheme, int32_t rowScaled,
+                    int32_t aScaleMax, int32_t bScaleMax,
+                    int32_t outType = TE_RT_BF16) {
+    return PlanFunction(TE_PLAN(scaled_matmul, m, n, k, type, aScheme, type,
+                                bScheme, outType, 0, 1, 1, 1, rowScaled,
+                                aScaleMax, bScaleMax));
+  };
+  constexpr int32_t e4 = TE_RT_F8E4M3FN, e2 = TE_RT_F4E2M1FN;
+  constexpr int32_t mx = TE_RT_MX_1X32, nv = TE_RT_NV_1X16,
+                    square = TE_RT_NV_16X16;
+  EXPECT_TRUE(refuses(TE_RT_UNSUPPORTED,
+                      product(32, 32, 32, e4, mx, TE_RT_PER_TENSOR, 0, 0, 0),
+                      {"'mx_1x32' and 'per_tensor'", "one family"}));
+  EXPECT_TRUE(refuses(TE_RT_UNSUPPORTED,
+                      product(32, 32, 32, e4, nv, nv, 0, 448, 448),
+                      {"'nv_1x16'", "'f4E2M1FN'", "'f8E4M3FN'"}));
+  EXPECT_TRUE(refuses(TE_RT_UNSUPPORTED,
+                      product(32, 32, 32, e2, nv, nv, 0, 448, 448, TE_RT_F16),
+                      {"'f32' or 'bf16'", "'f16'"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      product(32, 32, 48, e2, nv, nv, 0, 448, 448),
+                      {"'k' to be a multiple of 32", "48"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      product(48, 32, 64, e4, mx, mx, 0, 0, 0),
+                      {"'m' to be a multiple of 32", "48"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      product(32, 32, 32, e2, nv, nv, 0, 448, 0),
+                      {"'b_scale_max' to be 448 or 256", "0"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      product(32, 32, 32, e4, mx, mx, 0, 448, 448),
+                      {"scales without amax", "448"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      product(32, 32, 32, e2, square, nv, 1, 448, 448),
+                      {"'a_row_scaled'", "nv_1x16", "1"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(block_to_mx_scales, 8, 8, TE_RT_PER_TENSOR),
+                      {"'scheme'", "block_1x128", "per_tensor"}));
+
+  if (GetParam() == "cuda")
+    return; // It has the product on some machines only; see te-cuda-host.
+  const std::vector<uint8_t> bytes(16 * 32);
+  std::vector<uint8_t> result(16 * 16 * 2);
+  const std::vector<float> amax = {1.0f};
+  EXPECT_EQ(device().tryRun(product(16, 16, 32, e2, nv, nv, 0, 448, 448),
+                            {in(bytes), in(bytes), in(amax), in(bytes),
+                             in(bytes), none(), none(), none(), out(result)}),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_NE(device().message.find("'b_amax'"), std::string::npos)
+      << device().message;
+}
+
 TEST_P(Errors, Parameters) {
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, TE_PLAN(amax, 4, TE_RT_I32),
                       {"'type'", "f32, bf16, f16", "i32"}));

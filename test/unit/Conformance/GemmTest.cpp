@@ -8,9 +8,9 @@
 //
 // in whatever order, because each term passes through at most n roundings. To
 // n are added: 1 for a product that is not exact (f32 operands), 3 for the two
-// multiplications by scales and the product of the scales, 1 each for bias and
-// c. The stored value is rounded once more, by u_out of the magnitude that is
-// rounded (twice where c is added to a rounded product).
+// multiplications by scales and the product of the scales, 1 each for alpha,
+// bias and c. The stored value is rounded once more, by u_out of the magnitude
+// that is rounded (twice where c is added to a rounded product).
 //
 // u is that of the accumulator: 2^-24 where it is IEEE f32 (reference). Tensor
 // cores align the addends of one step and truncate: no less than 2^-22 relative
@@ -91,20 +91,23 @@ protected:
     return worst;
   }
 
+  /// With `alpha` where it is given.
   double runMatmul(const Problem &p, bool transA, bool transB, int32_t type,
-                   int32_t outType) {
+                   int32_t outType, const std::vector<float> &alpha = {}) {
     const Array a = makeArray("normal", type, p.m * p.k, 1);
     const Array b = makeArray("normal", type, p.n * p.k, 2);
     const Array bias = makeArray("normal", type, p.n, 3);
     const Array c = makeArray("normal", outType, p.m * p.n, 4);
     Array result(outType, p.m * p.n);
     device().run(TE_PLAN(matmul, p.m, p.n, p.k, transA, transB, type, outType),
-                 {in(a.bytes), in(b.bytes), none(),
+                 {in(a.bytes), in(b.bytes), alpha.empty() ? none() : in(alpha),
                   p.bias ? in(bias.bytes) : none(),
                   p.accumulate ? in(c.bytes) : none(), out(result.bytes)});
-    return compare(p, logical(a, p.m, p.k, transA),
-                   logical(b, p.n, p.k, transB), bias, c, result,
-                   sumError(p.k + 3, false, false), false);
+    std::vector<double> scaledA = logical(a, p.m, p.k, transA);
+    for (double &value : scaledA)
+      value *= alpha.empty() ? 1.0 : alpha[0];
+    return compare(p, scaledA, logical(b, p.n, p.k, transB), bias, c, result,
+                   sumError(p.k + 4, false, false), false);
   }
 
   void checkExactIntegers(int64_t m, int64_t n, int64_t k);
@@ -182,6 +185,57 @@ TEST_P(Gemm, Matmul) {
                            runMatmul(problem, transA, transB, type, outType));
         }
   std::printf("matmul: largest error is %.3f of the bound\n", worst);
+}
+
+TEST_P(Gemm, MatmulTimesAlpha) {
+  double worst = 0;
+  for (const Problem &p : kProblems)
+    for (bool transB : {false, true})
+      for (const auto &[type, outType] : {std::pair{TE_RT_BF16, TE_RT_BF16},
+                                          {TE_RT_BF16, TE_RT_F32},
+                                          {TE_RT_F32, TE_RT_F32}})
+        for (float alpha : {0.3f, -17.0f}) {
+          Problem problem = p;
+          problem.bias &= type == outType;
+          worst = std::max(
+              worst, runMatmul(problem, false, transB, type, outType, {alpha}));
+        }
+  std::printf("matmul times alpha: largest error is %.3f of the bound\n",
+              worst);
+}
+
+// alpha multiplies the f32 sum, once, and neither bias nor c.
+TEST_P(Gemm, AlphaMultipliesTheSum) {
+  const int64_t m = 24, n = 40, k = 80;
+  Array a(TE_RT_BF16, m * k), b(TE_RT_BF16, n * k), c(TE_RT_F32, m * n);
+  for (size_t i = 0; i < a.size(); ++i)
+    a.set(i, static_cast<double>(i * 5 % 7) - 3);
+  for (size_t i = 0; i < b.size(); ++i)
+    b.set(i, static_cast<double>(i * 3 % 5) - 2);
+  for (size_t i = 0; i < c.size(); ++i)
+    c.set(i, static_cast<double>(i % 11));
+  auto product = [&](float alpha, bool accumulate) {
+    const std::vector<float> factor = {alpha};
+    std::vector<float> actual(m * n);
+    device().run(TE_PLAN(matmul, m, n, k, 0, 0, TE_RT_BF16, TE_RT_F32),
+                 {in(a.bytes), in(b.bytes), in(factor), none(),
+                  accumulate ? in(c.bytes) : none(), out(actual)});
+    return actual;
+  };
+  const std::vector<float> rounded = product(0.3f, false);
+  // With a power of two every operation is exact.
+  const std::vector<float> exact = product(0.25f, true);
+  const std::vector<float> nothing = product(0.0f, true);
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (int64_t l = 0; l < k; ++l)
+        sum += a.at(i * k + l) * b.at(j * k + l);
+      const int64_t at = i * n + j;
+      ASSERT_EQ(roundTo(TE_RT_F32, sum * double{0.3f}), rounded[at]);
+      ASSERT_EQ(sum * 0.25 + c.at(at), exact[at]);
+      ASSERT_EQ(c.at(at), nothing[at]);
+    }
 }
 
 TEST_P(Gemm, ScaledPerTensor) {

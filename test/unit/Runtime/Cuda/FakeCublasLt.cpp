@@ -27,16 +27,18 @@ template <typename Handle> Handle handleOf(Object *object) {
   return reinterpret_cast<Handle>(object);
 }
 
-size_t elementBytes(int type) {
+size_t elementBits(int type) {
   switch (type) {
+  case CUDA_R_4F_E2M1:
+    return 4;
   case CUDA_R_8F_E4M3:
   case CUDA_R_8F_E5M2:
-    return 1;
+    return 8;
   case CUDA_R_16BF:
   case CUDA_R_16F:
-    return 2;
+    return 16;
   default:
-    return 4;
+    return 32;
   }
 }
 
@@ -83,24 +85,76 @@ cublasStatus_t setAttribute(const void *handle, Kind kind, int key,
   return CUBLAS_STATUS_SUCCESS;
 }
 
+bool isTransposed(const Object *operation, int key) {
+  return attribute<int>(operation, key, CUBLAS_OP_N) == CUBLAS_OP_T;
+}
+
+/// Bytes of the scales of a layout with `outer` columns (or rows, transposed)
+/// of k elements.
+size_t scaleBytes(int mode, int64_t outer, int64_t k) {
+  const auto up = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
+  switch (mode) {
+  case CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3:
+    return static_cast<size_t>(up(outer, 128) * up((k + 15) / 16, 4));
+  case CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0:
+    return static_cast<size_t>(up(outer, 128) * up((k + 31) / 32, 4));
+  default:
+    return 4;
+  }
+}
+
+/// Whether the machine multiplies operands with these scales.
+bool scalesSupported(const Object *operation, const Object *a,
+                     const Object *b) {
+  const int modeA = attribute<int>(operation, CUBLASLT_MATMUL_DESC_A_SCALE_MODE,
+                                   CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F);
+  const int modeB = attribute<int>(operation, CUBLASLT_MATMUL_DESC_B_SCALE_MODE,
+                                   CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F);
+  const int major = book().machine.computeMajor;
+  const auto bits = [&](size_t n) {
+    return elementBits(a->type) == n && elementBits(b->type) == n;
+  };
+  for (int mode : {modeA, modeB})
+    switch (mode) {
+    case CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3:
+      if (major != 10 || modeA != modeB || !bits(4))
+        return false;
+      break;
+    case CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0:
+      if (major != 10 || modeA != modeB || !bits(8))
+        return false;
+      break;
+    case CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F:
+    case CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F:
+      if (major != 9 || !bits(8))
+        return false;
+      break;
+    default:
+      if (bits(4))
+        return false;
+    }
+  return true;
+}
+
 /// Whether the three layouts belong to one product; false is a violation.
 bool shapesAgree(const Object *operation, const Object *a, const Object *b,
                  const Object *d, const char *call) {
-  const bool transA = attribute<int>(operation, CUBLASLT_MATMUL_DESC_TRANSA,
-                                     CUBLAS_OP_N) == CUBLAS_OP_T;
-  const bool transB = attribute<int>(operation, CUBLASLT_MATMUL_DESC_TRANSB,
-                                     CUBLAS_OP_N) == CUBLAS_OP_T;
+  const bool transA = isTransposed(operation, CUBLASLT_MATMUL_DESC_TRANSA);
+  const bool transB = isTransposed(operation, CUBLASLT_MATMUL_DESC_TRANSB);
   const bool rowOrder =
       attribute<int>(d, CUBLASLT_MATRIX_LAYOUT_ORDER, CUBLASLT_ORDER_COL) ==
       CUBLASLT_ORDER_ROW;
-  const bool fp8 = elementBytes(a->type) == 1;
+  // 8-bit operands of sm_90 and 4-bit ones of any machine.
+  const bool onlyTN =
+      elementBits(a->type) == 4 ||
+      (elementBits(a->type) == 8 && book().machine.computeMajor == 9);
   const bool agree =
       (transA ? a->cols : a->rows) == d->rows &&
       (transB ? b->rows : b->cols) == d->cols &&
       (transA ? a->rows : a->cols) == (transB ? b->cols : b->rows) &&
       a->leading >= a->rows && b->leading >= b->rows &&
       d->leading >= (rowOrder ? d->cols : d->rows) &&
-      (!fp8 || (transA && !transB));
+      (!onlyTN || (transA && !transB));
   if (!agree)
     book().violation(std::string(call) + " with layouts that do not agree");
   return agree;
@@ -249,7 +303,9 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoGetHeuristic(
                           CUBLASLT_REDUCTION_SCHEME_MASK) &
       ~CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
     book().violation("a heuristic query that allows unordered reductions");
-  *found = std::min(asked, book().machine.algorithms);
+  *found = scalesSupported(operation, first, second)
+               ? std::min(asked, book().machine.algorithms)
+               : 0;
   for (int i = 0; i < *found; ++i)
     results[i] = resultFor(i);
   return *found ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
@@ -275,12 +331,12 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoCheck(
 }
 
 cublasStatus_t CUBLASWINAPI
-cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *,
-               const void *a, cublasLtMatrixLayout_t aLayout, const void *b,
-               cublasLtMatrixLayout_t bLayout, const void *, const void *c,
-               cublasLtMatrixLayout_t, void *d, cublasLtMatrixLayout_t dLayout,
-               const cublasLtMatmulAlgo_t *algo, void *workspace,
-               size_t workspaceBytes, cudaStream_t stream) {
+cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+               const void *alpha, const void *a, cublasLtMatrixLayout_t aLayout,
+               const void *b, cublasLtMatrixLayout_t bLayout, const void *beta,
+               const void *c, cublasLtMatrixLayout_t, void *d,
+               cublasLtMatrixLayout_t dLayout, const cublasLtMatmulAlgo_t *algo,
+               void *workspace, size_t workspaceBytes, cudaStream_t stream) {
   ENTER(cublasLtMatmul);
   const char *const call = "cublasLtMatmul";
   Object *operation = book().use(desc, Kind::matmulDesc, call);
@@ -295,19 +351,64 @@ cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *,
   const auto touchMatrix = [&](const void *pointer, const Object *layout) {
     book().touch(pointer,
                  static_cast<size_t>(layout->rows * layout->cols) *
-                     elementBytes(layout->type),
+                     elementBits(layout->type) / 8,
                  call);
   };
   touchMatrix(a, first);
   touchMatrix(b, second);
   touchMatrix(c, out);
   touchMatrix(d, out);
-  if (elementBytes(first->type) == 1)
-    for (int key : {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
-                    CUBLASLT_MATMUL_DESC_B_SCALE_POINTER})
-      book().touch(attribute<void *>(operation, key, nullptr), 4, call);
-  if (attribute<int>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE,
-                     CUBLASLT_EPILOGUE_DEFAULT) == CUBLASLT_EPILOGUE_BIAS)
+  Product product = {};
+  product.firstType = first->type;
+  product.secondType = second->type;
+  product.outType = out->type;
+  product.firstTransposed =
+      isTransposed(operation, CUBLASLT_MATMUL_DESC_TRANSA);
+  product.secondTransposed =
+      isTransposed(operation, CUBLASLT_MATMUL_DESC_TRANSB);
+  product.firstScaleMode =
+      attribute<int>(operation, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, -1);
+  product.secondScaleMode =
+      attribute<int>(operation, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, -1);
+  product.firstScale = attribute<void *>(
+      operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, nullptr);
+  product.secondScale = attribute<void *>(
+      operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, nullptr);
+  product.deviceScalars =
+      attribute<int>(operation, CUBLASLT_MATMUL_DESC_POINTER_MODE,
+                     CUBLASLT_POINTER_MODE_HOST) ==
+      CUBLASLT_POINTER_MODE_DEVICE;
+  product.hasBias =
+      attribute<int>(operation, CUBLASLT_MATMUL_DESC_EPILOGUE,
+                     CUBLASLT_EPILOGUE_DEFAULT) == CUBLASLT_EPILOGUE_BIAS;
+
+  if (elementBits(first->type) <= 8) {
+    const bool transA = product.firstTransposed;
+    const int64_t k = transA ? first->rows : first->cols;
+    const auto touchScale = [&](const void *pointer, int mode, int64_t outer) {
+      book().touch(pointer, scaleBytes(mode, outer, k), call);
+      if (mode > CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F &&
+          reinterpret_cast<uintptr_t>(pointer) % 16 != 0)
+        book().violation("cublasLtMatmul with scales that are not aligned");
+    };
+    touchScale(product.firstScale, product.firstScaleMode,
+               transA ? first->cols : first->rows);
+    touchScale(product.secondScale, product.secondScaleMode,
+               product.secondTransposed ? second->rows : second->cols);
+  }
+  if (product.deviceScalars) {
+    book().touch(alpha, 4, call);
+    book().touch(beta, 4, call);
+    product.alpha = alpha;
+  } else if (!alpha || !beta || book().isDeviceMemory(alpha, 4) ||
+             book().isDeviceMemory(beta, 4)) {
+    book().violation("cublasLtMatmul with device scalars that it does not "
+                     "expect");
+  }
+  if (alpha && beta)
+    std::memcpy(&product.beta, beta, sizeof(product.beta));
+  book().products.push_back(product);
+  if (product.hasBias)
     book().touch(attribute<void *>(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                    nullptr),
                  static_cast<size_t>(out->rows) * 2, call);

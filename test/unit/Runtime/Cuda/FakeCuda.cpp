@@ -112,15 +112,19 @@ void Book::release(void *pointer, const char *call) {
   std::free(pointer);
 }
 
-bool Book::touch(const void *pointer, size_t bytes, const char *call) {
+bool Book::isDeviceMemory(const void *pointer, size_t bytes) const {
   auto next = memory.upper_bound(pointer);
-  if (next != memory.begin()) {
-    const auto &[start, size] = *std::prev(next);
-    const size_t offset =
-        static_cast<const char *>(pointer) - static_cast<const char *>(start);
-    if (offset <= size && bytes <= size - offset)
-      return true;
-  }
+  if (next == memory.begin())
+    return false;
+  const auto &[start, size] = *std::prev(next);
+  const size_t offset =
+      static_cast<const char *>(pointer) - static_cast<const char *>(start);
+  return offset <= size && bytes <= size - offset;
+}
+
+bool Book::touch(const void *pointer, size_t bytes, const char *call) {
+  if (isDeviceMemory(pointer, bytes))
+    return true;
   violation(std::string(call) + " outside live memory");
   return false;
 }

@@ -78,6 +78,18 @@ struct Machine {
   bool communicatorsFail = false;
 };
 
+/// What cublasLtMatmul was asked for.
+struct Product {
+  /// Layouts and scale modes in the library's order.
+  int firstType, secondType, outType;
+  bool firstTransposed, secondTransposed;
+  int firstScaleMode, secondScaleMode;
+  const void *firstScale, *secondScale;
+  bool deviceScalars, hasBias;
+  const void *alpha; // null for one on the host
+  float beta;
+};
+
 class Book {
 public:
   Machine machine;
@@ -89,6 +101,8 @@ public:
   std::vector<int> usedAlgorithms;
   /// Streams of all collectives, in order.
   std::vector<const void *> collectiveStreams;
+  /// All products, in order.
+  std::vector<Product> products;
   std::vector<std::string> violations;
 
   /// Forgets everything and frees what was never freed.
@@ -121,6 +135,8 @@ public:
   void release(void *pointer, const char *call);
   /// Whether [pointer, pointer + bytes) is live memory; else a violation.
   bool touch(const void *pointer, size_t bytes, const char *call);
+  /// Whether it lies in live device memory.
+  bool isDeviceMemory(const void *pointer, size_t bytes) const;
   /// Runs `work` on `stream`, or adds it to the stream's capture.
   void enqueue(Object *stream, const std::string &work);
   bool anyCapture() const;

@@ -3,7 +3,8 @@
 // For each row of te_runtime_kernels.inc, every combination of a few values of
 // its parameters that Capabilities allow: the plan is made (so every kernel it
 // names is in the embedded images), and a launch only enqueues. What the
-// kernels compute is the conformance suite's business.
+// kernels compute is the conformance suite's business. Once for each compute
+// capability the support table has; what it refuses there is passed over.
 //
 //===----------------------------------------------------------------------===//
 
@@ -84,10 +85,12 @@ std::vector<int32_t> integers(const std::string &name) {
 
 std::vector<float> reals(const std::string &) { return {0.5f}; }
 
-class KernelPlans : public FakeCudaTest {
+class KernelPlans : public FakeCudaTest,
+                    public testing::WithParamInterface<int> {
 protected:
   void SetUp() override {
     FakeCudaTest::SetUp();
+    book().machine.computeMajor = GetParam();
     ASSERT_STATUS_OK(create(&backend));
     // Serves as every buffer of every launch.
     ASSERT_STATUS_OK(backend->alloc(1 << 20, &memory));
@@ -152,7 +155,7 @@ protected:
 #define TE_RT_IN_OPT(name) true,
 #define TE_RT_OUT_OPT(name) true,
 #define TE_RT_KERNEL(kernel, parameters, buffers)                              \
-  TEST_F(KernelPlans, kernel) {                                                \
+  TEST_P(KernelPlans, kernel) {                                                \
     Odometer odometer;                                                         \
     int numPlanned = 0;                                                        \
     do {                                                                       \
@@ -161,7 +164,11 @@ protected:
       parameters if (checkSupported(params).failed()) continue;                \
       SCOPED_TRACE(values);                                                    \
       std::unique_ptr<Plan> plan;                                              \
-      ASSERT_STATUS_OK(backend->plan_##kernel(params, &plan));                 \
+      const Status planned = backend->plan_##kernel(params, &plan);            \
+      if (planned.code == TE_RT_UNSUPPORTED &&                                 \
+          planned.message.starts_with("expected a product that 'sm_90' has"))  \
+        continue;                                                              \
+      ASSERT_STATUS_OK(planned);                                               \
       ASSERT_NE(plan, nullptr);                                                \
       ++numPlanned;                                                            \
       launch(*plan, {buffers});                                                \
@@ -172,5 +179,10 @@ protected:
     RecordProperty("planned", numPlanned);                                     \
   }
 #include "TEDialect/Runtime/te_runtime_kernels.inc"
+
+INSTANTIATE_TEST_SUITE_P(, KernelPlans, testing::Values(9, 10),
+                         [](const auto &info) {
+                           return "sm_" + std::to_string(info.param) + "0";
+                         });
 
 } // namespace

@@ -1,0 +1,24 @@
+//===- MicroscaledPlans.h - products with 8-bit block scales --------------===//
+
+#ifndef TE_RUNTIME_GEMM_MICROSCALEDPLANS_H
+#define TE_RUNTIME_GEMM_MICROSCALEDPLANS_H
+
+#include "Core/Backend.h"
+#include "Cuda/CudaDevice.h"
+#include "Gemm/GemmProblem.h"
+
+namespace te::rt::cuda {
+
+/// Whether planMicroscaled makes the plan: of mx and nv operands everywhere, of
+/// block ones where they are multiplied as mx ones.
+bool isMicroscaled(const CudaDevice &device,
+                   const scaled_matmul_params &params);
+
+/// m, n and k are positive; `problem` is that of `params`.
+Status planMicroscaled(const CudaDevice &device,
+                       const scaled_matmul_params &params,
+                       const GemmProblem &problem, std::unique_ptr<Plan> *plan);
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_GEMM_MICROSCALEDPLANS_H
