@@ -53,12 +53,13 @@ static void emitPair(const Record *pair, raw_ostream &os) {
   if (!isProduct(pair)) {
     const Record *nearest = pair->getValueAsDef("Nearest");
     os << quoted(pair->getValueAsString("Rule")) << ", " << index(nearest, "A")
-       << ", " << index(nearest, "B") << ", 0, 0, false, 1, 1, 1, {}},\n";
+       << ", " << index(nearest, "B") << ", 0, 0, 0, false, 1, 1, 1, {}},\n";
     return;
   }
   os << "\"\", " << index(pair, "A") << ", " << index(pair, "B") << ", "
      << bits(pair->getValueAsListOfDefs("Results")) << ", "
      << bits(pair->getValueAsListOfDefs("BiasResults")) << ", "
+     << bits(pair->getValueAsListOfDefs("OwnResults")) << ", "
      << (pair->getValueAsBit("FastAccumulation") ? "true" : "false");
   for (StringRef axis : {"M", "N", "K"})
     os << ", " << pair->getValueAsInt(axis);

@@ -75,8 +75,16 @@ SupportTable SupportTable::read(const RecordKeeper &records) {
       if (!isNew)
         PrintFatalError(pair, "expected one row for " + describePair(pair) +
                                   ", but got two");
-      if (isProduct(pair))
-        checkTargets(pair, "Machines", table.targets);
+      if (!isProduct(pair))
+        continue;
+      checkTargets(pair, "Machines", table.targets);
+      bool own = llvm::any_of(
+          pair->getValueAsListOfDefs("Machines"), [](const Record *entry) {
+            return entry->getValueAsDef("How")->getName() == "OwnKernel";
+          });
+      if (own == pair->getValueAsListOfDefs("OwnResults").empty())
+        PrintFatalError(pair, "expected 'OwnResults' exactly where a target "
+                              "has an own kernel");
     }
   for (const Record *a : table.schemes)
     for (const Record *b : table.schemes) {

@@ -200,7 +200,7 @@ def TE_TransposeOp : TE_PureOp<"transpose"> {
     the other axis bit for bit, and only from `contract = 1`.
 
     Constraints:
-    1. (transpose-c1) the scheme is `per_tensor` or `block_128x128`.
+    1. (transpose-c1) a scheme with an exact transpose ([what runs where](support.md)).
     2. (transpose-c2) the result is the operand's type made for the other axis.
     3. (transpose-c3) the operand is made for axis 1.
 

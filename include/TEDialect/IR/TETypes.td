@@ -36,7 +36,7 @@ def TE_ScaledType : TypeDef<TE_Dialect, "Scaled"> {
 
     Constraints:
     1. (scaled-c1) rank 2 with static sizes.
-    2. (scaled-c2) element type `f8E4M3FN` or `f8E5M2`.
+    2. (scaled-c2) an element type that the scheme has ([what runs where](support.md)).
     3. (scaled-c3) `contract` is 0 or 1.
   }];
   let parameters = (ins
@@ -61,7 +61,7 @@ def TE_ScaledType : TypeDef<TE_Dialect, "Scaled"> {
     /// The same value made for the other axis.
     ScaledType getTransposedUsage() const;
     /// True when the other usage can be derived from this one bit for bit.
-    bool isTransposeExact() const { return getScheme() != Scheme::Block1x128; }
+    bool isTransposeExact() const;
   }];
 }
 

@@ -79,6 +79,8 @@ class Product<Scheme a, Scheme b> {
   list<ElementType> Results = [BF16, F16, F32];
   /// Results to which a bias can be added in the product.
   list<ElementType> BiasResults = [BF16, F32];
+  /// Results that the own kernel writes, where a target has one.
+  list<ElementType> OwnResults = [];
   bit FastAccumulation = 0;
   /// Multiples of the rows and columns of the result and of the contracted size.
   int M = 8;

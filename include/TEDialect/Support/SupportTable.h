@@ -60,7 +60,7 @@ struct ProductRow {
   int32_t a, b;
   const char *rule;
   int32_t nearestA, nearestB;
-  uint32_t results, biasResults; // bits 1 << te_rt_dtype
+  uint32_t results, biasResults, ownResults; // bits 1 << te_rt_dtype
   bool fastAccumulation;
   int64_t m, n, k;
   TargetRow targets[kNumTargets];
@@ -106,6 +106,14 @@ constexpr const ProductRow &productRow(int32_t a, int32_t b) {
 }
 constexpr const TargetRow &productOn(int32_t a, int32_t b, Target target) {
   return productRow(a, b).targets[static_cast<size_t>(target)];
+}
+/// How `target` makes a result of `resultType`: an own kernel leaves to
+/// cuBLASLt what it does not write.
+constexpr Path productPath(int32_t a, int32_t b, Target target,
+                           int32_t resultType) {
+  const Path path = productOn(a, b, target).path;
+  const bool own = productRow(a, b).ownResults >> resultType & 1;
+  return path == Path::OwnKernel && !own ? Path::Native : path;
 }
 /// Null for a recipe without a row (high_precision, custom).
 constexpr const RecipeRow *recipeRow(std::string_view name,
@@ -175,13 +183,25 @@ inline std::string refuseSize(const std::string &name, int64_t size,
          std::to_string(padded(size, multiple));
 }
 
-/// `scheme` has elements of `type`.
-inline std::string refuseType(int32_t scheme, int32_t type) {
+/// `scheme` has elements of `type`, a te_rt_dtype called `name`.
+inline std::string refuseType(int32_t scheme, int32_t type,
+                              const std::string &name) {
   const uint32_t types = schemeRow(scheme).types;
   if (has(types, type))
     return "";
   return "expected elements of " + quoted(schemeName(scheme)) + " to be " +
-         typeList(types) + ", but got " + quoted(typeName(type));
+         typeList(types) + ", but got " + quoted(name);
+}
+
+/// `name` is a target.
+inline std::string refuseTargetName(const std::string &name) {
+  if (parseTarget(name))
+    return "";
+  std::string known;
+  for (const char *target : kTargetNames)
+    known += (known.empty() ? "" : ", ") + std::string(target);
+  return "expected 'target' to be one of " + known + ", but got " +
+         quoted(name);
 }
 
 /// The other usage of a value of `scheme` follows exactly from the first.
@@ -220,7 +240,8 @@ inline std::string refuseProduct(const Product &p) {
     return text;
   for (auto [scheme, type] :
        {std::pair(p.aScheme, p.aType), std::pair(p.bScheme, p.bType)})
-    if (std::string text = refuseType(scheme, type); !text.empty())
+    if (std::string text = refuseType(scheme, type, typeName(type));
+        !text.empty())
       return text;
   for (const RefusedTypes &types : kRefusedTypes)
     if (types.a == p.aType && types.b == p.bType)

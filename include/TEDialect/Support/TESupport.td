@@ -65,8 +65,11 @@ class BlockProduct<Scheme a, Scheme b, Path hopper> : Product<a, b> {
     On<Reference, OnHost>
   ];
 }
-def RowsByRows : BlockProduct<Block1x128, Block1x128, OwnKernel>;
-def RowsBySquares : BlockProduct<Block1x128, Block128x128, OwnKernel>;
+class OwnBlockProduct<Scheme b> : BlockProduct<Block1x128, b, OwnKernel> {
+  let OwnResults = [BF16, F32];
+}
+def RowsByRows : OwnBlockProduct<Block1x128>;
+def RowsBySquares : OwnBlockProduct<Block128x128>;
 def : BlockProduct<Block128x128, Block1x128, Native>;
 def : NoProduct<Block128x128, Block128x128,
     "tensor cores apply a scale to every row of one operand at least", RowsBySquares>;

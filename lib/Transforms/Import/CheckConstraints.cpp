@@ -70,10 +70,8 @@ FailureOr<StepTarget> te::parseStepTarget(MLIRContext *context, StringRef pass,
       support::parseTarget({target.data(), target.size()});
   if (parsed)
     return StepTarget{parsed, emulate};
-  InFlightDiagnostic diagnostic = emitError(UnknownLoc::get(context));
-  diagnostic << "expected option 'target' of '" << pass << "' to be one of ";
-  llvm::interleaveComma(support::kTargetNames, diagnostic);
-  return diagnostic << ", but got '" << target << "'";
+  return emitError(UnknownLoc::get(context))
+         << pass << ": " << support::refuseTargetName(target.str());
 }
 
 namespace {

@@ -86,9 +86,9 @@ void populateFuse(OpPassManager &manager,
   }
   // Last point at which every GEMM and cast is one op.
   if (reports(options, "precision") || options.strict)
-    manager.addPass(
-        createReportPrecisionPass({options.reportFormat, options.strict,
-                                   !reports(options, "precision")}));
+    manager.addPass(createReportPrecisionPass(
+        {options.reportFormat, options.strict, !reports(options, "precision"),
+         options.target}));
 }
 
 void populateSchedule(OpPassManager &manager,

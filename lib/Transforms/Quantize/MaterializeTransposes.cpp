@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TEDialect/IR/Support.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
 
@@ -77,11 +78,9 @@ struct MaterializeTransposes final
              << "expected option 'policy' of 'te-materialize-transposes' to "
                 "be 'on-demand' or 'eager', but got '"
              << policy.getValue() << "'";
-    if (target != "sm_90" && target != "sm_100" && target != "reference")
+    if (!support::parseTarget(target.getValue()))
       return emitError(loc)
-             << "expected option 'target' of 'te-materialize-transposes' to "
-                "be 'sm_90', 'sm_100' or 'reference', but got '"
-             << target.getValue() << "'";
+             << getArgument() << ": " << support::refuseTargetName(target);
     return success();
   }
 

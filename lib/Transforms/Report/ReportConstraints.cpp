@@ -112,8 +112,7 @@ struct ReportConstraints final
   LogicalResult initialize(MLIRContext *context) override {
     if (!support::parseTarget(target))
       return emitError(UnknownLoc::get(context))
-             << "expected option 'target' of '" << getArgument()
-             << "' to be a target, but got '" << target.getValue() << "'";
+             << getArgument() << ": " << support::refuseTargetName(target);
     return checkReportFormat(context, getArgument(), format);
   }
 

@@ -8,6 +8,7 @@
 
 #include "Table.h"
 
+#include "TEDialect/IR/Support.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Report/Passes.h"
 
@@ -66,25 +67,32 @@ static int64_t bytesOf(TypeRange types) {
   return bytes;
 }
 
-/// The family of kernels that runs `a` times `b` into `out` on sm_90:
-/// cuBLASLt's, or for blocks the runtime's own where it has one.
-static std::string kernelFor(Type a, Type b, Type out) {
+/// The family of kernels that runs `a` times `b` into `out` on `target`.
+static std::string kernelFor(Type a, Type b, Type out, support::Target target) {
+  bool onHost = target == support::Target::Reference;
   auto scaledA = dyn_cast<ScaledType>(a), scaledB = dyn_cast<ScaledType>(b);
   if (!scaledA)
-    return "cublaslt " + formatOperand(a);
+    return (onHost ? "reference " : "cublaslt ") + formatOperand(a);
+  support::Path path =
+      support::productPath(static_cast<int32_t>(scaledA.getScheme()),
+                           static_cast<int32_t>(scaledB.getScheme()), target,
+                           *getTypeNumber(getElementTypeOrSelf(out)));
+  std::string by = path == support::Path::OwnKernel   ? "own"
+                   : path == support::Path::OnHost    ? "reference"
+                   : path == support::Path::ThroughMX ? "cublaslt mxfp8 for"
+                                                      : "cublaslt";
   if (scaledA.getScheme() == Scheme::PerTensor)
-    return "cublaslt fp8 tensorwise";
-  auto block = [](ScaledType type) {
-    return stringifyScheme(type.getScheme()).drop_front(strlen("block_"));
-  };
-  bool own = scaledA.getScheme() == Scheme::Block1x128 &&
-             !getElementTypeOrSelf(out).isF16();
-  return ((own ? "own fp8 blocks " : "cublaslt fp8 blocks ") + block(scaledA) +
-          " * " + block(scaledB))
-      .str();
+    return by + " fp8 tensorwise";
+  // "block_1x128" is "fp8 blocks 1x128".
+  auto [family, blockA] = stringifyScheme(scaledA.getScheme()).split('_');
+  StringRef blockB = stringifyScheme(scaledB.getScheme()).split('_').second;
+  return llvm::formatv("{0} fp{1} {2} {3} * {4}", by,
+                       scaledA.getElementType().getIntOrFloatBitWidth(),
+                       family == "block" ? "blocks" : family, blockA, blockB);
 }
 
-static GemmRow describeGemm(Operation *op, std::string accumulation) {
+static GemmRow describeGemm(Operation *op, std::string accumulation,
+                            support::Target target) {
   GemmRow row;
   row.op = op;
   Type a = op->getOperand(0).getType(), b = op->getOperand(1).getType();
@@ -92,7 +100,7 @@ static GemmRow describeGemm(Operation *op, std::string accumulation) {
   row.b = formatOperand(b);
   row.accumulation = std::move(accumulation);
   row.out = formatOperand(op->getResult(0).getType());
-  row.kernel = kernelFor(a, b, op->getResult(0).getType());
+  row.kernel = kernelFor(a, b, op->getResult(0).getType(), target);
   if (auto origin = GemmOrigin::find(op->getLoc())) {
     row.gemm = origin->gemm;
     row.layer = origin->layer;
@@ -122,14 +130,15 @@ static std::string describeUsages(StringRef name, TypeRange usages) {
 }
 
 /// The ledger of one function.
-static void collect(func::FuncOp function, std::vector<GemmRow> &gemms,
+static void collect(func::FuncOp function, support::Target target,
+                    std::vector<GemmRow> &gemms,
                     SmallVectorImpl<CastRow> &casts) {
   function.walk([&](Operation *op) {
     if (auto product = dyn_cast<ScaledMatmulOp>(op))
-      gemms.push_back(
-          describeGemm(op, product.getFastAccumulation() ? "fast" : "split"));
+      gemms.push_back(describeGemm(
+          op, product.getFastAccumulation() ? "fast" : "split", target));
     else if (isa<MatmulOp>(op))
-      gemms.push_back(describeGemm(op, "f32"));
+      gemms.push_back(describeGemm(op, "f32", target));
     else if (isa<AmaxOp, QuantizeOp, DequantizeOp, TransposeOp,
                  ActivationQuantizeOp, ActivationBackwardQuantizeOp>(op)) {
       Type formatted = isa<DequantizeOp, AmaxOp>(op)
@@ -204,6 +213,9 @@ struct ReportPrecision final
   using Base::Base;
 
   LogicalResult initialize(MLIRContext *context) override {
+    if (!support::parseTarget(target.getValue()))
+      return emitError(UnknownLoc::get(context))
+             << getArgument() << ": " << support::refuseTargetName(target);
     return checkReportFormat(context, getArgument(), format);
   }
 
@@ -213,7 +225,7 @@ struct ReportPrecision final
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       std::vector<GemmRow> gemms;
       SmallVector<CastRow> casts;
-      collect(function, gemms, casts);
+      collect(function, *support::parseTarget(target.getValue()), gemms, casts);
       numGemms += gemms.size();
       if (gemms.empty() && casts.empty())
         continue;

@@ -6,7 +6,7 @@ func.func private @scaled_c1(!te.scaled<2x16x16xf8E4M3FN, per_tensor, contract =
 
 // -----
 
-// expected-error @below {{expected a scaled type of 'f8E4M3FN' or 'f8E5M2', but got 'bf16'}}
+// expected-error @below {{expected elements of 'per_tensor' to be 'f8E4M3FN' or 'f8E5M2', but got 'bf16'}}
 func.func private @scaled_c2(!te.scaled<16x16xbf16, per_tensor, contract = 1>)
 
 // -----
@@ -205,7 +205,7 @@ func.func @dequantize_c1(%q: !te.scaled<32x16xf8E4M3FN, per_tensor, contract = 0
 // -----
 
 func.func @transpose_c1(%q: !te.scaled<32x16xf8E4M3FN, block_1x128, contract = 1>) {
-  // expected-error @below {{whose other usage is the same bytes moved, but got 'block_1x128'; quantise the high-precision tensor for 'contract = 0' instead}}
+  // expected-error @below {{expected a scheme with an exact transpose ('per_tensor', 'block_128x128', 'mx_32x32', 'nv_16x16'), but got 'block_1x128': its blocks run along one axis, and those of the other usage have other maxima; quantise the high-precision tensor for 'contract = 0' instead}}
   %t = te.transpose %q : !te.scaled<32x16xf8E4M3FN, block_1x128, contract = 1> -> !te.scaled<32x16xf8E4M3FN, block_1x128, contract = 0>
   return
 }

@@ -171,7 +171,7 @@ TEST(SupportTable, Casts) {
   for (int32_t scheme = 0; scheme < kNumSchemes; ++scheme) {
     EXPECT_EQ(schemeRow(scheme).multiple, multiples[scheme]);
     EXPECT_EQ(refuseTranspose(scheme).empty(), exact[scheme]);
-    EXPECT_EQ(refuseType(scheme, TE_RT_F4E2M1FN).empty(),
+    EXPECT_EQ(refuseType(scheme, TE_RT_F4E2M1FN, "f4E2M1FN").empty(),
               scheme >= TE_RT_NV_1X16);
     for (const TargetRow &row : schemeRow(scheme).casts)
       EXPECT_NE(row.path, Path::Never);
@@ -212,6 +212,28 @@ TEST(SupportTable, ProductsOfRecipesExist) {
     for (auto [a, b] : {std::pair(row.x, row.w), std::pair(row.dy, row.w),
                         std::pair(row.dy, row.x)})
       EXPECT_EQ(refusePair(a, b), "") << row.name;
+}
+
+TEST(SupportTable, OwnKernelsAndWhatTheyLeave) {
+  auto path = [](int32_t b, int32_t result) {
+    return productPath(TE_RT_BLOCK_1X128, b, Target::Sm90, result);
+  };
+  for (int32_t b : {TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128}) {
+    EXPECT_EQ(path(b, TE_RT_BF16), Path::OwnKernel);
+    EXPECT_EQ(path(b, TE_RT_F32), Path::OwnKernel);
+    EXPECT_EQ(path(b, TE_RT_F16), Path::Native);
+  }
+  EXPECT_EQ(
+      productPath(TE_RT_PER_TENSOR, TE_RT_PER_TENSOR, Target::Sm90, TE_RT_BF16),
+      Path::Native);
+}
+
+TEST(SupportTable, TargetNames) {
+  EXPECT_EQ(refuseTargetName("sm_100"), "");
+  EXPECT_EQ(parseTarget("reference"), Target::Reference);
+  EXPECT_EQ(refuseTargetName("sm_80"),
+            "expected 'target' to be one of sm_90, sm_100, reference, but got "
+            "'sm_80'");
 }
 
 TEST(SupportTable, Libraries) {

@@ -25,7 +25,9 @@ def ReportPrecisionPass : Pass<"te-report-precision", "ModuleOp"> {
     Option<"strict", "strict", "bool", "false",
            "fail on a high-precision GEMM that neither recipe nor override asked for">,
     Option<"quiet", "quiet", "bool", "false",
-           "print nothing; only what 'strict' fails on matters">
+           "print nothing; only what 'strict' fails on matters">,
+    Option<"target", "target", "std::string", "\"sm_90\"",
+           "Machine whose kernels are named: sm_90, sm_100 or reference">
   ];
   let statistics = [
     Statistic<"numGemms", "num-gemms", "GEMMs in the ledger">

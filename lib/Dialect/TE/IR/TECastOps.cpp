@@ -2,6 +2,8 @@
 
 #include "TEVerifiers.h"
 
+#include "TEDialect/IR/Support.h"
+
 using namespace mlir;
 using namespace mlir::te;
 
@@ -90,12 +92,11 @@ LogicalResult DequantizeOp::verify() {
 LogicalResult TransposeOp::verify() {
   auto source = cast<ScaledType>(getQ().getType());
   // transpose-c1
-  if (!source.isTransposeExact())
-    return emitOpError() << "expected scheme 'per_tensor' or 'block_128x128', "
-                            "whose other usage is the same bytes moved, but "
-                            "got '"
-                         << stringifyScheme(source.getScheme())
-                         << "'; quantise the high-precision tensor for "
+  std::string refusal =
+      support::refuseTranspose(static_cast<int32_t>(source.getScheme()));
+  if (!refusal.empty())
+    return emitOpError() << refusal
+                         << "; quantise the high-precision tensor for "
                             "'contract = 0' instead";
   // transpose-c2
   if (getTransposed().getType() != source.getTransposedUsage())

@@ -78,16 +78,19 @@ void ScaledType::print(AsmPrinter &printer) const {
 
 LogicalResult ScaledType::verify(function_ref<InFlightDiagnostic()> emitError,
                                  ArrayRef<int64_t> shape, Type elementType,
-                                 Scheme, bool, unsigned contract) {
+                                 Scheme scheme, bool, unsigned contract) {
   // scaled-c1
   if (shape.size() != 2)
     return emitError() << "expected a scaled type of rank 2, but got rank "
                        << shape.size();
   // scaled-c2
-  if (!isa<Float8E4M3FNType, Float8E5M2Type>(elementType))
-    return emitError() << "expected a scaled type of 'f8E4M3FN' or 'f8E5M2', "
-                          "but got "
-                       << elementType;
+  std::string name;
+  llvm::raw_string_ostream(name) << elementType;
+  std::string refusal =
+      support::refuseType(static_cast<int32_t>(scheme),
+                          getTypeNumber(elementType).value_or(-1), name);
+  if (!refusal.empty())
+    return emitError() << refusal;
   // scaled-c3
   if (contract > 1)
     return emitError() << "expected 'contract' to be 0 or 1, but got "
@@ -116,6 +119,10 @@ int64_t ScaledType::getScaleBytes() const {
   for (int64_t size : getScaleShape())
     bytes *= size;
   return bytes;
+}
+
+bool ScaledType::isTransposeExact() const {
+  return support::refuseTranspose(static_cast<int32_t>(getScheme())).empty();
 }
 
 ScaledType ScaledType::getTransposedUsage() const {

@@ -79,10 +79,9 @@ private:
 bool supportsBlockGemm(const CudaDevice &device,
                        const scaled_matmul_params &params) {
   return device.computeMajor == 9 && device.computeMinor == 0 &&
-         support::productOn(params.a_scheme, params.b_scheme,
-                            support::Target::Sm90)
-                 .path == support::Path::OwnKernel &&
-         (params.out_type == TE_RT_BF16 || params.out_type == TE_RT_F32) &&
+         support::productPath(params.a_scheme, params.b_scheme,
+                              support::Target::Sm90,
+                              params.out_type) == support::Path::OwnKernel &&
          params.m > 0 && params.n > 0 && params.k > 0 &&
          std::max({params.m, params.n, params.k}) < int64_t(1) << 31;
 }

@@ -8,8 +8,8 @@
 
 namespace te::rt::cuda {
 
-/// True where planBlockGemm takes the product: sm_90, schemes for which the
-/// support table names an own kernel, bf16 or f32 result.
+/// True where planBlockGemm takes the product: on sm_90, what the support table
+/// gives to an own kernel.
 bool supportsBlockGemm(const CudaDevice &device,
                        const scaled_matmul_params &params);
 

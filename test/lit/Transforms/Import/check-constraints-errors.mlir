@@ -1,6 +1,6 @@
 // RUN: te-opt %s --te-check-constraints --verify-diagnostics --split-input-file
 // RUN: not te-opt %s --te-check-constraints=target=sm_80 2>&1 | FileCheck %s --check-prefix=TARGET
-// TARGET: error: expected option 'target' of 'te-check-constraints' to be one of sm_90, sm_100, reference, but got 'sm_80'
+// TARGET: error: te-check-constraints: expected 'target' to be one of sm_90, sm_100, reference, but got 'sm_80'
 
 // All violations of the step at once; dgrad of the first layer is not needed
 // (x is not differentiated), so M is restricted by wgrad and N by fprop alone; but

@@ -5,7 +5,7 @@
 // RUN: not te-opt %s --te-report-constraints=target=sm_80 2>&1 | FileCheck %s --check-prefix=ERROR
 // RUN: not te-opt %s --te-check-constraints -o %t.mlir 2>/dev/null
 // RUN: sed -e s/20x64/32x64/g -e s/20x48/32x64/g -e s/20x24/32x32/g -e s/48x64/64x64/g -e s/48xbf16/64xbf16/g -e s/64x24/64x32/g %s | te-opt --te-check-constraints -o %t.mlir
-// ERROR: expected option 'target' of 'te-report-constraints' to be a target, but got 'sm_80'
+// ERROR: te-report-constraints: expected 'target' to be one of sm_90, sm_100, reference, but got 'sm_80'
 
 // Rows of x reach both layers, and y and dy have them too. Twice the rows of w2's
 // columns are the rows of w1, so that a multiple of 16 there is one of 32 here;

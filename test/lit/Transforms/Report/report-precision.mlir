@@ -1,6 +1,12 @@
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-materialize-transposes,te-pair-cast-layouts),te-report-precision)' -o %t.mlir | FileCheck %s --match-full-lines --strict-whitespace --check-prefix=TEXT
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-materialize-transposes,te-pair-cast-layouts),te-report-precision{format=json})' -o %t.mlir | FileCheck %s --check-prefix=JSON
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse),te-report-precision{quiet})' -o %t.mlir | count 0
+// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse),te-report-precision{target=reference})' -o %t.mlir | FileCheck %s --check-prefix=REFERENCE
+// RUN: not te-opt %s --te-report-precision=target=sm_80 2>&1 | FileCheck %s --check-prefix=TARGET
+
+// REFERENCE: reference fp8 tensorwise
+// REFERENCE: reference bf16
+// TARGET: error: te-report-precision: expected 'target' to be one of sm_90, sm_100, reference, but got 'sm_80'
 
 // Formats are those of the ops; bytes include scales. 48x64 in bf16 is 6144
 // bytes; its per-tensor usage 48 * 64 + 4.
