@@ -279,6 +279,47 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                   {mxCol, TE_RT_F8E8M0FNU}},
                  4 * n + mxRow + mxCol});
     }
+    const int64_t nvRow = microscales(T, cols, 16);
+    const int64_t nvCol = microscales(cols, T, 16);
+    struct NvCase {
+      const char *name;
+      int32_t scheme, fourOverSix, stochastic;
+      bool col;
+    };
+    for (const NvCase &c :
+         {NvCase{"1x16 row", TE_RT_NV_1X16, 0, 0, false},
+          NvCase{"1x16 row+col", TE_RT_NV_1X16, 0, 0, true},
+          NvCase{"1x16 row+col 4over6", TE_RT_NV_1X16, 1, 0, true},
+          NvCase{"1x16 row+col stochastic", TE_RT_NV_1X16, 0, 1, true},
+          NvCase{"16x16 row+col", TE_RT_NV_16X16, 0, 0, true}})
+      bench.run({std::string("quantize_nvfp4 ") + c.name + size,
+                 [=](te_rt_instance *i) {
+                   return te_rt_plan_quantize_nvfp4(
+                       i, 0, T, cols, TE_RT_BF16, c.scheme, 0, 448,
+                       c.fourOverSix, c.stochastic, 0);
+                 },
+                 // An amax of the size that normal values have.
+                 {{n, TE_RT_BF16},
+                  {1, TE_RT_F32, 5.0f},
+                  {2, TE_RT_I32},
+                  {n / 2, TE_RT_F4E2M1FN},
+                  {nvRow, TE_RT_F8E4M3FN},
+                  {1, TE_RT_F32},
+                  c.col ? Buffer{n / 2, TE_RT_F4E2M1FN} : none,
+                  c.col ? Buffer{nvCol, TE_RT_F8E4M3FN} : none,
+                  c.col ? Buffer{1, TE_RT_F32} : none},
+                 2 * n + n / 2 + nvRow + (c.col ? n / 2 + nvCol : 0)});
+    bench.run(
+        {"hadamard" + size,
+         [=](te_rt_instance *i) { return te_rt_plan_hadamard(i, 0, T, cols); },
+         {{n, TE_RT_BF16}, {n, TE_RT_BF16}},
+         4 * n});
+    bench.run({"amax_rows" + size,
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_amax_rows(i, 0, T, cols, TE_RT_BF16);
+               },
+               {{n, TE_RT_BF16}, {T, TE_RT_F32}},
+               2 * n});
     bench.run(
         {"dequantize mx 1x32" + size,
          [=](te_rt_instance *i) {
