@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 
 using namespace te::conformance;
 
@@ -283,6 +284,57 @@ TEST_P(Nvfp4Cast, FourOverSixTakesTheSmallerError) {
   }
   EXPECT_GT(same, rows * cols / 160);
   EXPECT_GT(better, rows * cols / 160);
+}
+
+// Where the errors of both maps are equal but for their roundings, the order of
+// the sums decides. In a block with scales 1 and 1.5, 0.5 + t is t from a value
+// of map 6 and 0.25 - t from one of map 4; 0.75 + t the other way round.
+TEST_P(Nvfp4Cast, FourOverSixSumsInOrder) {
+  const int64_t rows = 160, cols = 272;
+  for (int32_t scheme : {TE_RT_NV_1X16, TE_RT_NV_16X16})
+    for (int32_t fourOverSix : {1, 2}) {
+      std::mt19937 random(scheme * 10 + fourOverSix);
+      Array x(TE_RT_F32, size_t{rows * cols});
+      auto fill = [&](auto index, int count) {
+        std::vector<double> values{6, 0};
+        while (values.size() < size_t(count)) {
+          const double t = std::ldexp(random() % (1 << 21), -24);
+          values.insert(values.end(), {0.5 + t, 0.75 + t});
+        }
+        std::shuffle(values.begin(), values.end(), random);
+        for (int i = 0; i < count; ++i)
+          x.set(index(i), random() % 2 ? values[i] : -values[i]);
+      };
+      auto run = [&](int axis) {
+        const NvOptions o{.scheme = scheme, .fourOverSix = fourOverSix};
+        const NvQuantised expected =
+            quantiseNv(x, rows, cols, axis, {kUnitAmax}, o);
+        const int64_t blocks =
+            rows * cols / (scheme == TE_RT_NV_16X16 ? 256 : 16);
+        // Else the data would not tell one order from another.
+        EXPECT_GT(expected.mappedToFour, blocks / 10);
+        EXPECT_LT(expected.mappedToFour, blocks * 9 / 10);
+        const BothUsages both = quantise(x, rows, cols, {kUnitAmax}, o);
+        expectEqual(expected, axis == 1 ? both.row : both.col,
+                    "scheme " + std::to_string(scheme) + " axis " +
+                        std::to_string(axis));
+      };
+      if (scheme == TE_RT_NV_16X16) {
+        for (int64_t r = 0; r < rows; r += 16)
+          for (int64_t c = 0; c < cols; c += 16)
+            fill([&](int i) { return (r + i / 16) * cols + c + i % 16; }, 256);
+        run(1);
+        run(0);
+        continue;
+      }
+      for (int64_t g = 0; g < rows * cols / 16; ++g)
+        fill([&](int i) { return g * 16 + i; }, 16);
+      run(1);
+      for (int64_t r = 0; r < rows; r += 16)
+        for (int64_t c = 0; c < cols; ++c)
+          fill([&](int i) { return (r + i) * cols + c; }, 16);
+      run(0);
+    }
 }
 
 // A row times a power of two has the same codes and scales.
