@@ -384,8 +384,17 @@ Status checkSupported(const scaled_matmul_params &p) {
       .scheme("a_scheme", p.a_scheme, TE_RT_PER_TENSOR, TE_RT_NV_16X16)
       .scheme("b_scheme", p.b_scheme, TE_RT_PER_TENSOR, TE_RT_NV_16X16)
       .wide("out_type", p.out_type)
-      .flag("fast_accumulation", p.fast_accumulation)
-      .flag("a_axis", p.a_axis)
+      .flag("fast_accumulation", p.fast_accumulation);
+  if (checks.failed()) // The table is asked about schemes that exist.
+    return checks;
+  checks.allowed(
+      support::refuseProduct({p.a_scheme, p.a_type, p.b_scheme, p.b_type,
+                              p.out_type, p.fast_accumulation != 0,
+                              /*bias=*/false}),
+      TE_RT_UNSUPPORTED);
+  if (checks.failed())
+    return checks;
+  checks.flag("a_axis", p.a_axis)
       .flag("b_axis", p.b_axis)
       .flag("swizzled", p.swizzled)
       .flag("a_row_scaled", p.a_row_scaled)
@@ -401,15 +410,6 @@ Status checkSupported(const scaled_matmul_params &p) {
                    "without amax",
                    std::to_string(p.a_scale_max) + " and " +
                        std::to_string(p.b_scale_max));
-  if (checks.failed()) // The table is asked about schemes that exist.
-    return checks;
-  checks.allowed(
-      support::refuseProduct({p.a_scheme, p.a_type, p.b_scheme, p.b_type,
-                              p.out_type, p.fast_accumulation != 0,
-                              /*bias=*/false}),
-      TE_RT_UNSUPPORTED);
-  if (checks.failed())
-    return checks;
   const support::ProductRow &row = support::productRow(p.a_scheme, p.b_scheme);
   return checks
       .allowed(support::refuseSize("'k'", p.k, row.k), TE_RT_INVALID_ARGUMENT)

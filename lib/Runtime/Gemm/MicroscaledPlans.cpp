@@ -22,10 +22,13 @@
 #include "Cuda/CudaBackend.h"
 #include "Gemm/GemmPlanner.h"
 #include "Kernels/Gemm/GemmScales.h"
+#include "TEDialect/Support/SupportTable.h"
 
 #include <optional>
 
 namespace te::rt::cuda {
+
+namespace support = te_table;
 namespace {
 
 /// Hands out a plan's scratch memory in aligned pieces.
@@ -228,7 +231,10 @@ Status planNv(const CudaDevice &device, const scaled_matmul_params &params,
 bool isMicroscaled(const CudaDevice &device,
                    const scaled_matmul_params &params) {
   return isMx(params.a_scheme) || isNv(params.a_scheme) ||
-         (params.a_scheme != TE_RT_PER_TENSOR && device.computeMajor == 10);
+         (device.computeMajor == 10 &&
+          support::productOn(params.a_scheme, params.b_scheme,
+                             support::Target::Sm100)
+                  .path == support::Path::ThroughMX);
 }
 
 Status planMicroscaled(const CudaDevice &device,

@@ -2,6 +2,7 @@
 
 #include "Conformance/Harness.h"
 #include "Conformance/Oracle.h"
+#include "TEDialect/Support/SupportTable.h"
 
 using namespace te::conformance;
 using testing::AssertionFailure;
@@ -251,6 +252,49 @@ TEST_P(Errors, UnsupportedMicroscaledProducts) {
             TE_RT_INVALID_ARGUMENT);
   EXPECT_NE(device().message.find("'b_amax'"), std::string::npos)
       << device().message;
+}
+
+// The table's rows are the runtime's behaviour: pair by pair, the smallest
+// sizes that a row allows are planned, and sizes beside them are not. Other
+// backends may lack a mode, but take no pair that the table refuses.
+TEST_P(Errors, ProductsAreThoseOfTheSupportTable) {
+  namespace table = te_table;
+  for (const table::ProductRow &row : table::kProducts) {
+    auto plan = [&](int64_t m, int64_t n, int64_t k, int32_t outType) {
+      auto element = [](int32_t scheme) {
+        return scheme >= TE_RT_NV_1X16 ? TE_RT_F4E2M1FN : TE_RT_F8E4M3FN;
+      };
+      const int32_t scaleMax = row.a >= TE_RT_NV_1X16 ? 448 : 0;
+      return PlanFunction(TE_PLAN(scaled_matmul, m, n, k, element(row.a), row.a,
+                                  element(row.b), row.b, outType, 0, 1, 1, 1, 0,
+                                  scaleMax, scaleMax));
+    };
+    if (!row.exists()) {
+      EXPECT_TRUE(refuses(TE_RT_UNSUPPORTED, plan(128, 128, 128, TE_RT_BF16),
+                          {row.rule, "nearest supported"}));
+      continue;
+    }
+    for (auto [size, name] :
+         {std::pair(row.m, "'m'"), {row.n, "'n'"}, {row.k, "'k'"}}) {
+      if (size == 1)
+        continue;
+      auto off = [&](const char *axis, int64_t multiple) {
+        return multiple + (name == std::string(axis) ? multiple / 2 : 0);
+      };
+      EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                          plan(off("'m'", row.m), off("'n'", row.n),
+                               off("'k'", row.k), TE_RT_BF16),
+                          {name, "smallest padded size"}));
+    }
+    if (GetParam() != "reference")
+      continue;
+    for (int32_t type : {TE_RT_F32, TE_RT_BF16, TE_RT_F16})
+      EXPECT_TRUE(
+          refuses(table::has(row.results, type) ? TE_RT_OK : TE_RT_UNSUPPORTED,
+                  plan(row.m, row.n, row.k, type), {}))
+          << table::quotedPair(table::schemeName(row.a),
+                               table::schemeName(row.b));
+  }
 }
 
 TEST_P(Errors, Parameters) {

@@ -9,6 +9,7 @@
 #include "TEDialect/Transforms/Quantize/QuantPolicy.h"
 
 #include "mlir/AsmParser/AsmParser.h"
+#include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "gtest/gtest.h"
 
@@ -185,6 +186,32 @@ TEST_F(QuantPolicyTest, DefaultSchemesAreThoseOfTheSupportTable) {
     for (Gemm gemm : allGemms)
       EXPECT_EQ(recipe.refusal(gemm, BFloat16Type::get(&context), true), "");
   }
+}
+
+TEST_F(QuantPolicyTest, OverridesAreThoseOfTheSupportTable) {
+  std::string said;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    said = diagnostic.str();
+    return success();
+  });
+  unsigned tried = 0;
+  for (const support::RecipeRow &row : support::kRecipes) {
+    if (*row.variant != 0 || !symbolizeRecipeKind(row.name))
+      continue;
+    for (int32_t mode = 0; mode < 3; ++mode) {
+      std::string recipe = std::string(row.name) + ", {backward_override = " +
+                           support::kOverrideNames[mode] + "}";
+      EXPECT_EQ(
+          stringifyBackwardOverride(static_cast<BackwardOverride>(mode)).str(),
+          support::kOverrideNames[mode]);
+      EXPECT_EQ(static_cast<bool>(
+                    parseAttribute("#te.recipe<" + recipe + ">", &context)),
+                support::has(row.overrides, mode))
+          << recipe << ": " << said;
+      ++tried;
+    }
+  }
+  EXPECT_GE(tried, 6u);
 }
 
 TEST_F(QuantPolicyTest, ProductsAreRefusedByTheTable) {

@@ -7,6 +7,8 @@
 
 #include "TEDialect/IR/TE.h"
 
+#include "TEDialect/IR/Support.h"
+
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -213,6 +215,14 @@ LogicalResult RecipeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
        override != BackwardOverride::None || otherDims || otherSplit))
     return emitError() << "expected the recipe 'high_precision' to have no "
                           "options; its backward is high precision already";
+  // Overrides are those of the support table.
+  StringRef name = stringifyRecipeKind(kind);
+  if (const support::RecipeRow *row =
+          support::recipeRow({name.data(), name.size()}))
+    if (std::string refusal =
+            support::refuseOverride(*row, static_cast<int32_t>(override));
+        !refusal.empty())
+      return emitError() << refusal;
   // recipe-c2
   if (kind != RecipeKind::Float8BlockScaling && otherDims)
     return emitError()
