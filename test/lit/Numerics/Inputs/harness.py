@@ -13,6 +13,8 @@ import numpy as np
 FOLDER = pathlib.Path(sys.argv[1])
 FOLDER.mkdir(parents=True, exist_ok=True)
 INPUTS = pathlib.Path(__file__).parent
+# The model of the quantisers, te_model, is imported from here.
+sys.path.append(str(INPUTS.parents[2] / "model"))
 RECIPES = ("float8_current_scaling", "float8_block_scaling")
 OVERRIDES = ("none", "high_precision", "dequantized")
 #: Pipeline options of every recipe with every override it takes.
