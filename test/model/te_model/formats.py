@@ -77,11 +77,14 @@ def bf16_values(bits):
 
 
 def store(x, type):
-    """The array a file holds for f32 values rounded to `type`: bf16 as its bits."""
+    """The array a file holds for f32 values rounded to `type`: bf16 as its bits; NaN of 16 bits is 0x7fff."""
     if type == "bf16":
         return bf16_bits(x)
+    if type == "f32":
+        return np.asarray(x, np.float32)
     with np.errstate(over="ignore"):
-        return np.asarray(x).astype({"f16": np.float16, "f32": np.float32}[type])
+        bits = np.asarray(x).astype(np.float16).view(np.uint16)
+    return np.where(np.isnan(x), np.uint16(0x7FFF), bits).view(np.float16)
 
 
 def load(array, type):

@@ -16,7 +16,7 @@ def pad(array, rows, columns):
 def blocks(x, rows, columns):
     """[block row, block column, rows, columns] of a matrix; what a block at the edge lacks is zero."""
     x = pad(x, rows, columns)
-    return x.reshape(x.shape[0] // rows, rows, -1, columns).transpose(0, 2, 1, 3)
+    return x.reshape(x.shape[0] // rows, rows, x.shape[1] // columns, columns).transpose(0, 2, 1, 3)
 
 
 def spread(values, rows, columns, shape):

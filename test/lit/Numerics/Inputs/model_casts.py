@@ -1,0 +1,234 @@
+"""Casts, scales, transposes and decoding of te-run against the model of test/model: zero mismatches.
+
+CASTS is the table of what is compared: a function for every scheme, giving casts of a matrix; SCHEMES says how the model
+decodes and transposes their values. Every cast runs on every matrix whose sizes it allows, with one op an axis or one op for
+both. A scheme is added by a row of each.
+"""
+
+import itertools
+from dataclasses import dataclass
+from typing import Callable
+
+import numpy as np
+from harness import expect, finish
+from model_program import Program, compared, scaled_type
+from te_model import block_scaling, tensor_scaling
+from te_model.formats import FLT_MAX, FP8, MAX_FINITE, load, store
+from te_model.tensor_scaling import Scaled, amax, compute_scale
+
+SOURCES = tuple(MAX_FINITE)
+
+
+@dataclass
+class Scheme:
+    """How the model decodes, `decode(q, element, axis)`, and derives the other axis, where that is exact."""
+
+    decode: Callable
+    transpose: Callable | None
+    #: Both sizes of a matrix are multiples of this.
+    multiple: int = 1
+
+
+SCHEMES = {
+    "per_tensor": Scheme(lambda q, element, axis: tensor_scaling.dequantize(q, FP8[element], axis), tensor_scaling.transpose),
+    "block_1x128": Scheme(lambda q, element, axis: block_scaling.dequantize(q, FP8[element], "block_1x128", axis), None),
+    "block_128x128": Scheme(lambda q, element, axis: block_scaling.dequantize(q, FP8[element], "block_128x128", axis),
+                            block_scaling.transpose),
+}
+
+
+@dataclass
+class Cast:
+    """One way to quantise: the words of the op, and what the model makes along an axis."""
+
+    tag: str
+    scheme: str
+    element: str
+    model: Callable
+    #: After the scheme in the type, and after the matrix in the op.
+    flags: str = ""
+    operands: str = ""
+
+    def type(self, shape, axis):
+        return scaled_type(shape, self.element, self.scheme, self.flags, axis)
+
+
+# The table of casts.
+
+
+def per_tensor(program, x, source):
+    """With scales of the matrix's own amax, and with given ones."""
+    for element, pow2, epsilon in itertools.product(FP8, (False, True), (0.0, 0.125)):
+        tag = f"{element[2:]}{'_pow2' * pow2}{'_eps' * (epsilon > 0)}"
+        scale = compute_scale(amax(x), FP8[element].max, pow2, epsilon)
+        program.op(f"%scale_{tag} = te.compute_scale %amax for {element} "
+                   f"{{amax_epsilon = {epsilon} : f32, pow2_scales = {str(pow2).lower()}}}")
+        program.result(f"scale_{tag}", "tensor<f32>", scale)
+        yield Cast(tag, "per_tensor", element, lambda axis, e=element, s=scale: tensor_scaling.quantize(x, FP8[e], axis, s),
+                   operands=f" scale %scale_{tag}")
+    for element, (name, scale) in itertools.product(FP8, GIVEN.items()):
+        yield Cast(f"{element[2:]}_{name}", "per_tensor", element,
+                   lambda axis, e=element, s=scale: tensor_scaling.quantize(x, FP8[e], axis, s), operands=f" scale %{name}")
+
+
+#: Scales as delayed scaling gives them: unrelated to the matrix.
+GIVEN = {"third": np.float32(7.3), "power": np.float32(2.0**-9), "large": np.float32(3e38), "small": np.float32(1e-39)}
+
+
+def block(program, x, source):
+    for scheme, element, pow2, epsilon in itertools.product(("block_1x128", "block_128x128"), FP8, (False, True), (0.0, 0.125)):
+        yield Cast(f"{scheme}_{element[2:]}{'_pow2' * pow2}{'_eps' * (epsilon > 0)}", scheme, element,
+                   lambda axis, s=scheme, e=element, p=pow2, eps=epsilon: block_scaling.quantize(x, FP8[e], s, axis, source, p, eps),
+                   flags=", pow2" * pow2, operands=f" {{amax_epsilon = {epsilon} : f32}}" * (epsilon > 0))
+
+
+CASTS = (per_tensor, block)
+
+
+def check_matrix(claim, array, source, axes, decode_to=None):
+    """Every cast of the table. `axes` are those of each op: [(1, 0)] is one op for both."""
+    x, shape = load(array, source), array.shape
+    matrix = f"tensor<{shape[0]}x{shape[1]}x{source}>"
+    program = Program(f"{claim} {source} {shape[0]}x{shape[1]} axes {axes}")
+    program.argument("x", matrix, array)
+    for name, scale in GIVEN.items():
+        program.argument(name, "tensor<f32>", scale)
+    program.op(f"%amax = te.amax %x : {matrix}")
+    program.result("amax", "tensor<f32>", amax(x))
+    for cast in (cast for rule in CASTS for cast in rule(program, x, source)):
+        scheme = SCHEMES[cast.scheme]
+        if any(size % scheme.multiple for size in shape):
+            continue
+        usages = {}
+        for together in axes:
+            names = [f"q_{cast.tag}_{axis}" for axis in together]
+            measured = f"amax_{cast.tag}_{together[0]}" if cast.scheme == "per_tensor" and len(axes) == 1 else None
+            types = ", ".join(cast.type(shape, axis) for axis in together)
+            program.op(f"{', '.join('%' + name for name in names + [measured] * (measured is not None))} = te.quantize "
+                       f"%x{cast.operands} : {matrix} -> {types}{' amax tensor<f32>' * (measured is not None)}")
+            if measured:
+                program.result(measured, "tensor<f32>", amax(x))
+            for axis, name in zip(together, names):
+                usages[axis] = cast.model(axis)
+                program.result(name, cast.type(shape, axis), usages[axis])
+                if decode_to:
+                    program.op(f"%{name}_back = te.dequantize %{name} : {cast.type(shape, axis)} -> "
+                               f"tensor<{shape[0]}x{shape[1]}x{decode_to}>")
+                    program.result(f"{name}_back", f"tensor<{shape[0]}x{shape[1]}x{decode_to}>",
+                                   store(scheme.decode(usages[axis], cast.element, axis), decode_to))
+        if scheme.transpose and 1 in usages:
+            name = f"q_{cast.tag}"
+            program.op(f"%{name}_t = te.transpose %{name}_1 : {cast.type(shape, 1)} -> {cast.type(shape, 0)}")
+            program.result(f"{name}_t", cast.type(shape, 0), scheme.transpose(usages[1]))
+            if 0 in usages:
+                wanted, other = scheme.transpose(usages[1]), usages[0]
+                expect(np.array_equal(wanted.data, other.data) and np.array_equal(wanted.scale, other.scale),
+                       f"{program.claim}: the model's transpose of '{name}' is its cast along the other axis")
+    program.check()
+
+
+# Matrices.
+
+
+def every_16_bits(source, rng=None):
+    """All 65536 inputs, in order, or shuffled so that blocks hold every kind."""
+    bits = np.arange(65536, dtype=np.uint16)
+    bits = bits if rng is None else rng.permutation(bits)
+    return bits.reshape(256, 256).view(np.uint16 if source == "bf16" else np.float16)
+
+
+def f32_patterns(rng, rows, columns):
+    """f32 of every exponent, and neighbours of what formats round to or between."""
+    bits = rng.integers(0, 2**32, (rows, columns), dtype=np.uint32)
+    points = np.concatenate([np.concatenate([f.magnitudes, f.halfway]) for f in FP8.values()]).astype(np.float32)
+    near = points[:, None].view(np.int32) + np.arange(-1, 2)
+    some = rng.random((rows, columns)) < 0.5
+    bits[some] = (rng.choice(near.ravel(), some.sum()).astype(np.int64) % 2**32 | rng.integers(0, 2, some.sum()) << 31)
+    return bits.view(np.float32)
+
+
+def mixed(rng, rows, columns, source):
+    """Normal numbers of many sizes with some of every awkward kind, and places of one kind only."""
+    x = rng.normal(size=(rows, columns)) * np.exp2(rng.integers(-30, 12, (rows, 1)))
+    least = {"bf16": 2.0**-133, "f16": 2.0**-24, "f32": 2.0**-149}[source]
+    for kind in (0.0, -0.0, least, -3 * least, np.inf, -np.inf, np.nan, float(MAX_FINITE[source])):
+        x[rng.random(x.shape) < 0.003] = kind
+    x[rows // 3] = 0.0
+    x[rows // 2, : columns // 2] = least * rng.integers(1, 4, columns // 2)
+    x[-1, -1] = 1e4
+    return store(x.astype(np.float32), source)
+
+
+def check_matrices(rng):
+    for source in ("bf16", "f16"):
+        check_matrix("every input in order", every_16_bits(source), source, [(1, 0)])
+        check_matrix("every input shuffled", every_16_bits(source, rng), source, [(1,), (0,)])
+    check_matrix("patterns", f32_patterns(rng, 256, 256), "f32", [(1, 0)])
+    for k, (name, value) in enumerate({"zeros": 0.0, "negative zeros": -0.0, "NaN": np.nan, "infinities": -np.inf,
+                                       "least": 2.0**-149, "largest": float(FLT_MAX)}.items()):
+        for source in SOURCES:
+            with np.errstate(over="ignore"):
+                check_matrix(name, store(np.full((3, 130), value, np.float32), source), source, AXES[k % 3], SOURCES[k % 3])
+    # Sizes with their neighbours: each is a height and a width of two matrices.
+    sizes = [size + d for size in (32, 48, 128, 256, 272, 304, 320) for d in (-1, 0, 1)]
+    shapes = [(m, sizes[(i + shift) % len(sizes)]) for shift in (0, 10) for i, m in enumerate(sizes)] + [(1, 1), (1, 300), (300, 1), (5, 7)]
+    for k, (rows, columns) in enumerate(shapes):
+        source = SOURCES[k % 3]
+        check_matrix("mixed", mixed(rng, rows, columns, source), source, AXES[k // 3 % 3], SOURCES[k // 9 % 3])
+    for shape in ((0, 16), (16, 0), (0, 0)):
+        check_matrix("empty", store(np.zeros(shape, np.float32), "bf16"), "bf16", [(1, 0)], "bf16")
+
+
+AXES = ([(1, 0)], [(1,), (0,)], [(1,)])
+
+
+def check_scales(rng):
+    """One step an amax: ordinary ones, neighbours of powers of two, subnormals, infinity, NaN, zero."""
+    amaxes = np.concatenate([
+        rng.integers(0, 0x7F800001, 3000, dtype=np.uint32),
+        (np.arange(255)[:, None] * 2**23 + np.arange(-1, 2)).ravel().clip(0).astype(np.uint32),
+        np.array([0, 1, 0x7FFFFF, 0x800000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000], np.uint32)]).view(np.float32)
+    program = Program("scales")
+    program.argument("amax", "tensor<f32>", np.float32(0))
+    program.arrays = {"amax.steps": amaxes}
+    wanted = {}
+    for element, pow2, epsilon in itertools.product(FP8, (False, True), (0.0, 0.125)):
+        name = f"scale_{element[2:]}_{pow2}_{epsilon > 0}"
+        program.op(f"%{name} = te.compute_scale %amax for {element} "
+                   f"{{amax_epsilon = {epsilon} : f32, pow2_scales = {str(pow2).lower()}}}")
+        program.result(name, "tensor<f32>", 0)
+        wanted[f"{name}.steps"] = compute_scale(amaxes, FP8[element].max, pow2, epsilon)
+    program.wanted = wanted
+    program.check(steps=len(amaxes))
+
+
+def check_codes(rng):
+    """Every code of every format with scales of every size, to every type."""
+    scales = np.array([1, 0.75, 1 / 3, 2.0**-126, 1e-40, 2.0**-149, 3e38, FLT_MAX, 0, np.inf], np.float32)
+    for element, (scheme, axis) in itertools.product(FP8, itertools.product(("per_tensor", "block_1x128", "block_128x128"), (0, 1))):
+        program = Program(f"codes of {element} {scheme} axis {axis}")
+        shape, values = (256, 512), {}
+        stored = shape if axis == 1 else shape[::-1]
+        codes = np.stack([rng.permutation(256) for _ in range(512)]).astype(np.uint8).reshape(stored)
+        if scheme == "per_tensor":
+            values = {f"q{i}": Scaled(codes, scale.reshape(1)) for i, scale in enumerate(scales)}
+        else:
+            zeros = np.zeros(stored, np.float32)
+            scale_shape = block_scaling.quantize(zeros, FP8[element], scheme, 1, "f32").scale.shape
+            values = {f"q{i}": Scaled(codes, rng.choice(scales, scale_shape)) for i in range(3)}
+        cast = Cast("", scheme, element, None)
+        for (name, q), out in itertools.product(values.items(), SOURCES):
+            if out == SOURCES[0]:
+                program.argument(name, cast.type(shape, axis), q)
+            matrix = f"tensor<{shape[0]}x{shape[1]}x{out}>"
+            program.op(f"%{name}_{out} = te.dequantize %{name} : {cast.type(shape, axis)} -> {matrix}")
+            program.result(f"{name}_{out}", matrix, store(SCHEMES[scheme].decode(q, element, axis), out))
+        program.check()
+
+
+rng = np.random.default_rng(19)
+check_matrices(rng)
+check_scales(rng)
+check_codes(rng)
+print(f"model-casts: {compared['elements']} elements and scales compared")
+finish("model-casts")
