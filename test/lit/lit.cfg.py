@@ -12,6 +12,7 @@ config.test_exec_root = config.te_test_folder
 config.environment["PATH"] = os.pathsep.join(
     [config.te_tools, config.llvm_tools, os.environ["PATH"]])
 config.substitutions.append(("%python", config.python))
+config.substitutions.append(("%runtime", config.runtime))
 config.substitutions.append(("%examples", config.examples))
 if config.cuda:
     config.available_features.add("te-cuda")

@@ -75,6 +75,9 @@ def _error(x, codes, sf, amax, scale_max, squared, rows):
 def quantize(x, scheme, axis, amax_of, scale_max=448, four_over_six=None, rng=None):
     """`amax_of` is f32[1], or f32[rows] of a row-scaled matrix. `four_over_six`: None, "mae" or "mse".
     `rng`: None, or ((seed, offset), stream) to round stochastically."""
+    if scheme == "nv_16x16" and axis == 0 and four_over_six:
+        # The rows that errors are added over are those of x.
+        return transpose(quantize(x, scheme, 1, amax_of, scale_max, four_over_six))
     x = x if axis == 1 else x.T
     outer, inner = x.shape
     rows = 16 if scheme == "nv_16x16" else 1

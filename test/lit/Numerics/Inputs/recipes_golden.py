@@ -28,7 +28,9 @@ import sys
 
 import numpy as np
 from harness import expect, finish, from_bf16, run, to_bf16
-from quantizers import FORMATS, amax, compute_scale, dequantize, quantize
+from te_model import block_scaling, tensor_scaling
+from te_model.formats import FP8
+from te_model.tensor_scaling import amax, compute_scale
 
 ROOT = pathlib.Path(__file__).parents[4]
 GOLDEN = pathlib.Path(os.environ.get("TE_GOLDEN_DIR") or ROOT.parent / "shared" / "golden")
@@ -99,13 +101,16 @@ class Recipe:
         if self.name == "bf16" or backward and (gradient and self.override or self.override == "high_precision"):
             return x
         element = "f8E5M2" if gradient and self.name == "current" else "f8E4M3FN"
-        scheme = "per_tensor" if self.name == "current" else "block_128x128" if weight else "block_1x128"
+        scheme = "block_128x128" if weight else "block_1x128"
         if backward and self.override:
             axis = 1
-        values, format = x.value.astype(np.float32), FORMATS[element]
-        scale = compute_scale(amax(values), format.max) if self.name == "current" else None
-        data, scales, _ = quantize(values, "bf16", element, scheme, axis, pow2=scale is None, scale=scale)
-        value = dequantize(data, scales, element, scheme, axis).astype(np.float64)
+        values, format = x.value.astype(np.float32), FP8[element]
+        if self.name == "current":
+            q = tensor_scaling.quantize(values, format, axis, compute_scale(amax(values), format.max))
+            value = tensor_scaling.dequantize(q, format, axis).astype(np.float64)
+        else:
+            q = block_scaling.quantize(values, format, scheme, axis, "bf16", pow2=True)
+            value = block_scaling.dequantize(q, format, scheme, axis).astype(np.float64)
         if backward and self.override:
             value = from_bf16(to_bf16(value)).astype(np.float64)
         if not x.worst.any() and not shift:
