@@ -2,6 +2,8 @@
 
 #include "Bench.h"
 
+#include "TEDialect/Pipelines/PipelineGuard.h"
+
 #include "llvm/Support/raw_ostream.h"
 
 #include <algorithm>
@@ -17,7 +19,8 @@ void te::bench::check(te_rt_status status, const char *what) {
   if (status == TE_RT_OK)
     return;
   llvm::errs() << "te-bench: " << what << ": " << te_rt_last_error() << "\n";
-  std::exit(1);
+  std::exit(status == TE_RT_INTERNAL ? mlir::te::kInternal
+                                     : mlir::te::kDiagnostics);
 }
 
 /// Milliseconds of `count` repetitions from `first` on.

@@ -12,6 +12,7 @@
 
 #include "TEDialect/InitAllTE.h"
 #include "TEDialect/JIT/JIT.h"
+#include "TEDialect/Pipelines/PipelineGuard.h"
 #include "TEDialect/Pipelines/Pipelines.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -53,26 +54,29 @@ std::unique_ptr<mlir::te::CompiledStep> compile(MLIRContext *context,
                                                 int64_t &launches) {
   auto module = mlir::parseSourceFile<mlir::ModuleOp>(file, context);
   if (!module)
-    std::exit(1);
+    std::exit(mlir::te::kDiagnostics);
   mlir::te::TrainingPipelineOptions options;
   options.recipe = config.recipe;
   if (StringRef(config.backwardOverride) != "none")
     options.backwardOverride = config.backwardOverride;
   options.vjp = "mlp";
   options.strict = true;
+  mlir::te::PipelineGuard guard("te-bench");
   mlir::PassManager manager(context);
+  guard.watch(manager);
   if (failed(mlir::te::populateTETrainingPipeline(
           manager, options,
           [&] { return mlir::emitError(mlir::UnknownLoc::get(context)); })) ||
       failed(manager.run(*module)))
-    std::exit(1);
+    std::exit(guard.exitCode(mlir::failure()));
   launches = 0;
   module->walk([&](LLVM::CallOp call) {
     launches += call.getCallee() == StringRef("te_rt_launch");
   });
   auto step = mlir::te::CompiledStep::compile(*module);
   if (failed(step))
-    std::exit(1);
+    std::exit(guard.exitCode(
+        guard.reportInternal("the lowered program cannot be compiled")));
   return std::move(*step);
 }
 

@@ -9,9 +9,14 @@
 
 #include "Bench.h"
 
+#include "TEDialect/Pipelines/PipelineGuard.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/WithColor.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace te::bench;
@@ -34,20 +39,31 @@ llvm::cl::opt<std::string> jsonFile("json",
 llvm::cl::opt<bool>
     quick("quick", llvm::cl::desc("one short round per row: a smoke test"),
           llvm::cl::cat(category));
+
+bool isOneOf(llvm::StringRef option, const std::string &value,
+             llvm::ArrayRef<llvm::StringRef> accepted) {
+  if (llvm::is_contained(accepted, value))
+    return true;
+  llvm::WithColor::error(llvm::errs(), "te-bench")
+      << "expected '" << option << "' to be one of "
+      << llvm::join(accepted, ", ") << ", but got '" << value << "'\n";
+  return false;
+}
 } // namespace
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   llvm::cl::HideUnrelatedOptions(category);
-  llvm::cl::ParseCommandLineOptions(
-      argc, argv,
-      "te-bench: times kernels and the Llama-8B MLP block on this machine\n");
-  if (suite != "all" && suite != "kernels" && suite != "mlp") {
-    llvm::errs() << "te-bench: expected '--suite' to be kernels, mlp or all, "
-                    "but got '"
-                 << suite << "'\n";
-    return 2;
-  }
+  // With a stream for the errors LLVM returns instead of exiting with 1.
+  if (!llvm::cl::ParseCommandLineOptions(
+          argc, argv,
+          "te-bench: times kernels and the Llama-8B MLP block on this "
+          "machine\n",
+          &llvm::errs()))
+    return mlir::te::kUsage;
+  if (!isOneOf("--suite", suite, {"kernels", "mlp", "all"}) ||
+      !isOneOf("--backend", backend, {"auto", "reference", "cuda"}))
+    return mlir::te::kUsage;
   Effort effort;
   if (quick)
     effort = {1, 0.01, 0, 0.01};
@@ -72,14 +88,15 @@ int main(int argc, char **argv) {
     std::error_code error;
     llvm::raw_fd_ostream stream(jsonFile, error);
     if (error) {
-      llvm::errs() << "te-bench: cannot write '" << jsonFile
-                   << "': " << error.message() << "\n";
-      return 1;
+      llvm::WithColor::error(llvm::errs(), "te-bench")
+          << "cannot write '" << jsonFile << "': " << error.message() << "\n";
+      return mlir::te::kDiagnostics;
     }
     stream << llvm::formatv("{0:2}", llvm::json::Value(std::move(report)))
            << "\n";
   }
   if (failed)
-    llvm::errs() << "te-bench: a forward differs between override modes\n";
+    llvm::WithColor::error(llvm::errs(), "te-bench")
+        << "a forward differs between override modes\n";
   return failed;
 }

@@ -2,17 +2,25 @@
 //
 // An ordinary opt tool. The three flags of our own, --te-compile-to,
 // --te-report and --te-report-format, are spellings of options of
-// --te-training-pipeline and are merged into it before parsing.
+// --te-training-pipeline and are merged into it before parsing. What is also
+// ours is the exit code: MlirOptMain of a command line would end the program
+// itself, so its parts are called one by one, with a guard around the passes.
 //
 //===----------------------------------------------------------------------===//
 
 #include "TEDialect/InitAllTE.h"
+#include "TEDialect/Pipelines/PipelineGuard.h"
 
 #include "mlir/IR/DialectRegistry.h"
+#include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/ToolOutputFile.h"
+#include "llvm/Support/WithColor.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <string>
@@ -57,17 +65,42 @@ EXAMPLES:
   te-opt step.mlir --te-training-pipeline="recipe=float8_block_scaling" --te-compile-to=quantize
   te-opt step.mlir --te-report=memory,precision
 
-EXIT CODES: 0 ok, 1 diagnostics or a wrong command line
+EXIT CODES: 0 ok, 1 diagnostics, 2 usage, 3 internal error
 )";
+
+namespace cl = llvm::cl;
+
+/// Opens the files and runs what `config` and the command line say.
+static llvm::LogicalResult process(llvm::StringRef inputName,
+                                   llvm::StringRef outputName,
+                                   mlir::DialectRegistry &registry,
+                                   const mlir::MlirOptMainConfig &config) {
+  std::string error;
+  auto input = mlir::openInputFile(inputName, &error);
+  auto output = input ? mlir::openOutputFile(outputName, &error) : nullptr;
+  if (!output) {
+    llvm::WithColor::error(llvm::errs(), "te-opt") << error << "\n";
+    return llvm::failure();
+  }
+  if (failed(
+          mlir::MlirOptMain(output->os(), std::move(input), registry, config)))
+    return llvm::failure();
+  output->keep();
+  return llvm::success();
+}
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   // The message and the line say it; a printed op would hide them. Given twice,
   // the flag would be an error, so it is left to the user who gives it.
   constexpr llvm::StringLiteral kPrintOp = "mlir-print-op-on-diagnostic";
-  bool asksForOp = llvm::any_of(llvm::ArrayRef(argv, argc), [&](char *text) {
-    return llvm::StringRef(text).contains(kPrintOp);
-  });
+  // Messages of other threads come too late to tell whose fault a failure is.
+  constexpr llvm::StringLiteral kNoThreads = "mlir-disable-threading";
+  auto gives = [&](llvm::StringRef flag) {
+    return llvm::any_of(llvm::ArrayRef(argv, argc), [&](char *text) {
+      return llvm::StringRef(text).contains(flag);
+    });
+  };
   std::vector<std::string> arguments;
   std::string pipeline, extra;
   bool hasPipeline = false, reports = false, hasOutput = false;
@@ -96,8 +129,10 @@ int main(int argc, char **argv) {
   }
   if (hasPipeline || !extra.empty())
     arguments.push_back("--te-training-pipeline=" + pipeline + extra);
-  if (!asksForOp)
+  if (!gives(kPrintOp))
     arguments.push_back(("--" + kPrintOp + "=false").str());
+  if (!gives(kNoThreads))
+    arguments.push_back(("--" + kNoThreads).str());
   if (reports && !hasOutput)
     arguments.insert(arguments.end(), {"-o", "/dev/null"});
 
@@ -107,7 +142,26 @@ int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mlir::te::registerAllTEDialects(registry);
   mlir::te::registerAllTEPasses();
-  return mlir::asMainReturnCode(mlir::MlirOptMain(
-      static_cast<int>(raw.size()), raw.data(),
-      "te-opt, the opt tool of quantised training graphs\n", registry));
+  const std::string header = mlir::registerCLIOptions(
+      "te-opt, the opt tool of quantised training graphs\n", registry);
+  cl::opt<std::string> input(cl::Positional, cl::desc("<input file>"),
+                             cl::init("-"));
+  cl::opt<std::string> output("o", cl::desc("Output filename"),
+                              cl::value_desc("filename"), cl::init("-"));
+  // With a stream for the errors LLVM returns instead of exiting with 1.
+  const int count = static_cast<int>(raw.size());
+  if (!cl::ParseCommandLineOptions(count, raw.data(), header, &llvm::errs()))
+    return mlir::te::kUsage;
+  auto config = mlir::MlirOptMainConfig::createFromCLOptions();
+  if (config.shouldListPasses() || config.shouldShowDialects())
+    return mlir::asMainReturnCode(
+        mlir::MlirOptMain(count, raw.data(), input, output, registry));
+
+  mlir::te::PipelineGuard guard("te-opt");
+  const mlir::MlirOptMainConfig plain = config;
+  config.setPassPipelineSetupFn([&](mlir::PassManager &manager) {
+    guard.watch(manager);
+    return plain.setupPassPipeline(manager);
+  });
+  return guard.exitCode(process(input, output, registry, config));
 }

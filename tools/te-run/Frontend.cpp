@@ -10,6 +10,7 @@
 #include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 
@@ -78,32 +79,27 @@ OwningOpRef<ModuleOp> parseModule(llvm::SourceMgr &sources,
   module->walk<WalkOrder::PreOrder>([&](Operation *op) {
     valid &= succeeded(verify(op, /*verifyRecursively=*/false));
   });
-  return valid ? std::move(module) : nullptr;
+  // What the ops do not know of themselves, such as dominance.
+  return valid && succeeded(verify(*module)) ? std::move(module) : nullptr;
 }
 
-LogicalResult selectEntry(ModuleOp module, StringRef entry) {
+bool selectEntry(ModuleOp module, StringRef entry, std::string &error) {
   auto function = module.lookupSymbol<func::FuncOp>(entry);
   if (function && !function.isExternal()) {
     for (auto other : module.getOps<func::FuncOp>())
       other.setPrivate();
     function.setPublic();
-    return success();
+    return true;
   }
-  InFlightDiagnostic diagnostic = module.emitError()
-                                  << "expected '--entry' to name a function "
-                                     "with a body, but got '"
-                                  << entry << "'; there ";
   SmallVector<StringRef> names;
   for (auto other : module.getOps<func::FuncOp>())
     if (!other.isExternal() && other.isPublic())
       names.push_back(other.getName());
-  if (names.empty())
-    return diagnostic << "is none";
-  diagnostic << (names.size() == 1 ? "is " : "are ");
-  llvm::interleaveComma(names, diagnostic, [&](StringRef name) {
-    diagnostic << "'" << name << "'";
-  });
-  return diagnostic;
+  error = ("expected the name of a function with a body, but got '" + entry +
+           "'; the program has ")
+              .str();
+  error += names.empty() ? "none" : "'" + llvm::join(names, "', '") + "'";
+  return false;
 }
 
 llvm::StringSet<> weightsOf(ModuleOp module, StringRef entry) {
@@ -118,14 +114,15 @@ llvm::StringSet<> weightsOf(ModuleOp module, StringRef entry) {
 }
 
 LogicalResult
-populatePipeline(PassManager &manager, Location loc,
+populatePipeline(PassManager &manager,
                  const mlir::te::TrainingPipelineOptions &options) {
   // Functions the entry does not use are not this step's business.
   manager.addPass(createSymbolDCEPass());
   if (failed(applyPassManagerCLOptions(manager)))
     return failure();
-  return mlir::te::populateTETrainingPipeline(manager, options,
-                                              [&] { return emitError(loc); });
+  return mlir::te::populateTETrainingPipeline(manager, options, [&] {
+    return emitError(UnknownLoc::get(manager.getContext()));
+  });
 }
 
 std::vector<StepArgument> argumentsOf(const mlir::te::CompiledStep &step,

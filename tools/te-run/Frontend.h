@@ -25,17 +25,18 @@ mlir::OwningOpRef<mlir::ModuleOp> parseModule(llvm::SourceMgr &sources,
                                               mlir::MLIRContext *context);
 
 /// Makes `entry` the one public function, so that it is what is compiled. Where
-/// it is not a function with a body, reports which functions there are.
-llvm::LogicalResult selectEntry(mlir::ModuleOp module, llvm::StringRef entry);
+/// it is not a function with a body, `error` says which functions there are.
+bool selectEntry(mlir::ModuleOp module, llvm::StringRef entry,
+                 std::string &error);
 
 /// Names of the arguments of `entry` that are parameters (`te.weight`).
 llvm::StringSet<> weightsOf(mlir::ModuleOp module, llvm::StringRef entry);
 
 /// Fills `manager` with the whole training pipeline, for what `selectEntry`
-/// selected. Fails after a diagnostic where an option has a value that is not
-/// one of the accepted ones.
+/// selected. Fails after a diagnostic without a location where an option has a
+/// value that is not one of the accepted ones.
 llvm::LogicalResult
-populatePipeline(mlir::PassManager &manager, mlir::Location loc,
+populatePipeline(mlir::PassManager &manager,
                  const mlir::te::TrainingPipelineOptions &options);
 
 /// Adds a span to `trace` for every phase of the pipeline in `manager`.

@@ -126,15 +126,9 @@ bool te::run::parsePipeline(const Options &options, te_rt_context &context,
   // Before the parse, so that a target the user names wins.
   if (llvm::StringRef(te_rt_context_backend(&context)) == "reference")
     pipeline.target = "reference";
-  llvm::raw_string_ostream stream(error);
-  if (failed(pipeline.parseFromString(options.pipeline, stream))) {
-    // LLVM has printed what is wrong with a value, and gives no text.
-    const llvm::StringRef text = llvm::StringRef(error).trim();
-    error =
-        "'--pipeline': " +
-        (text.empty() ? "cannot read '" + options.pipeline + "'" : text.str());
+  if (failed(
+          mlir::te::parseTrainingPipeline(options.pipeline, pipeline, error)))
     return false;
-  }
   if (pipeline.compileTo != "lower") {
     error = "expected 'compile-to' to be lower, but got '" +
             pipeline.compileTo + "'; 'te-opt' shows the phases before it";

@@ -3,6 +3,7 @@
 #ifndef TE_TOOLS_TE_RUN_OPTIONS_H
 #define TE_TOOLS_TE_RUN_OPTIONS_H
 
+#include "TEDialect/Pipelines/PipelineGuard.h"
 #include "TEDialect/Pipelines/Pipelines.h"
 #include "TEDialect/Runtime/te_runtime.h"
 
@@ -12,15 +13,11 @@
 
 namespace te::run {
 
-enum ExitCode {
-  kOk = 0,
-  /// The program, the arrays or the machine are at fault; a message says how.
-  kDiagnostics = 1,
-  /// The command line is at fault.
-  kUsage = 2,
-  /// te-run is at fault.
-  kInternal = 3,
-};
+using mlir::te::ExitCode;
+using mlir::te::kDiagnostics;
+using mlir::te::kInternal;
+using mlir::te::kOk;
+using mlir::te::kUsage;
 
 struct Options {
   std::string file;

@@ -89,9 +89,49 @@ bool openOutputs(const Options &options, OutputFile &outputs,
   return true;
 }
 
+struct Compilation {
+  std::unique_ptr<mlir::te::CompiledStep> step;
+  llvm::StringSet<> weights;
+};
+
+/// From the file to the step. What fails has been reported, and where it is not
+/// the program's fault, through `guard`.
+llvm::LogicalResult compile(const Options &options, te_rt_context &runtime,
+                            llvm::SourceMgr &sources,
+                            mlir::MLIRContext &context,
+                            mlir::te::PipelineGuard &guard, Trace &trace,
+                            Compilation &result) {
+  auto start = Trace::Clock::now();
+  mlir::OwningOpRef<mlir::ModuleOp> module = parseModule(sources, &context);
+  if (!module)
+    return llvm::failure();
+  std::string error;
+  mlir::te::TrainingPipelineOptions pipeline;
+  if (!parsePipeline(options, runtime, pipeline, error))
+    return guard.reportUsage("--pipeline: " + error);
+  if (!selectEntry(*module, options.entry, error))
+    return guard.reportUsage("--entry: " + error);
+  trace.span("parse", start);
+  result.weights = weightsOf(*module, options.entry);
+  mlir::PassManager manager(module.get()->getName());
+  guard.watch(manager);
+  if (failed(populatePipeline(manager, pipeline)))
+    return llvm::failure();
+  if (!options.trace.empty())
+    tracePhases(manager, trace);
+  if (failed(manager.run(*module)))
+    return llvm::failure();
+  start = Trace::Clock::now();
+  auto step = mlir::te::CompiledStep::compile(*module);
+  if (failed(step))
+    return guard.reportInternal("the lowered program cannot be compiled");
+  trace.span("machine code", start);
+  result.step = std::move(*step);
+  return llvm::success();
+}
+
 ExitCode run(const Options &options) {
   Trace trace;
-  auto start = Trace::Clock::now();
   te_rt_context *rawContext = nullptr;
   if (te_rt_status status =
           te_rt_context_create(options.backend.c_str(), &rawContext))
@@ -112,30 +152,16 @@ ExitCode run(const Options &options) {
   context.printOpOnDiagnostic(false);
   mlir::SourceMgrDiagnosticHandler handler(sources, &context);
 
-  mlir::OwningOpRef<mlir::ModuleOp> module = parseModule(sources, &context);
-  if (!module || failed(selectEntry(*module, options.entry)))
-    return kDiagnostics;
-  std::string error;
-  mlir::te::TrainingPipelineOptions pipeline;
-  if (!parsePipeline(options, *runtime, pipeline, error))
-    return fail(error, kUsage);
-  trace.span("parse", start);
-  const llvm::StringSet<> weights = weightsOf(*module, options.entry);
-  mlir::PassManager manager(module.get()->getName());
-  if (failed(populatePipeline(manager, module->getLoc(), pipeline)))
-    return kUsage;
-  if (!options.trace.empty())
-    tracePhases(manager, trace);
-  if (failed(manager.run(*module)))
-    return kDiagnostics;
-  start = Trace::Clock::now();
-  auto compiled = mlir::te::CompiledStep::compile(*module);
-  if (failed(compiled))
-    return kInternal;
-  trace.span("machine code", start);
-  const mlir::te::CompiledStep &step = **compiled;
-  const std::vector<StepArgument> arguments = argumentsOf(step, weights);
+  Compilation compiled;
+  mlir::te::PipelineGuard guard("te-run", "--pipeline");
+  if (ExitCode code = guard.exitCode(
+          compile(options, *runtime, sources, context, guard, trace, compiled)))
+    return code;
+  const mlir::te::CompiledStep &step = *compiled.step;
+  const std::vector<StepArgument> arguments =
+      argumentsOf(step, compiled.weights);
 
+  std::string error;
   if (!checkNames(arguments, error))
     return fail(error);
   // Before the first step: a result that cannot be kept is not worth the time.

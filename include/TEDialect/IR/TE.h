@@ -41,6 +41,11 @@ inline bool isGated(ActivationKind kind) {
   return kind >= ActivationKind::Swiglu;
 }
 
+/// Where to report what is wrong with a module as a whole. A module that the
+/// file does not spell out is at line 0, which no editor shows: then its first
+/// op with a place.
+Location getModuleLoc(Operation *module);
+
 /// Largest finite magnitude of `f8E4M3FN` or `f8E5M2`.
 float maxFinite(Type fp8);
 

@@ -78,6 +78,12 @@ struct TrainingPipelineOptions
                                    llvm::cl::init("text")};
 };
 
+/// Reads the text between `te-training-pipeline="` and `"`. On failure says in
+/// `error` what is wrong with it.
+LogicalResult parseTrainingPipeline(StringRef text,
+                                    TrainingPipelineOptions &options,
+                                    std::string &error);
+
 /// Adds every phase up to `compile-to`. An option value that is not one of the
 /// accepted ones is reported through `emitError` and nothing is added.
 LogicalResult

@@ -23,29 +23,41 @@ using namespace mlir;
 using namespace mlir::te;
 
 /// The recipe that `text` spells between `<` and `>`; what is wrong with it
-/// becomes an error on `module`.
-static RecipeAttr parseRecipe(ModuleOp module, StringRef text) {
+/// becomes an error at no location, as it is not the program's fault.
+static RecipeAttr parseRecipe(MLIRContext *context, StringRef text) {
   std::string problem;
   Attribute parsed;
   {
-    ScopedDiagnosticHandler handler(module.getContext(),
-                                    [&](Diagnostic &diagnostic) {
-                                      if (problem.empty())
-                                        problem = diagnostic.str();
-                                      return success();
-                                    });
-    parsed =
-        parseAttribute(("#te.recipe<" + text + ">").str(), module.getContext());
+    ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
+      if (problem.empty())
+        problem = diagnostic.str();
+      return success();
+    });
+    parsed = parseAttribute(("#te.recipe<" + text + ">").str(), context);
   }
-  auto recipe = dyn_cast_or_null<RecipeAttr>(parsed);
-  if (!recipe)
-    module.emitError() << "option 'recipe' of 'te-assign-recipe': " << problem;
-  return recipe;
+  auto attribute = dyn_cast_or_null<RecipeAttr>(parsed);
+  if (!attribute)
+    emitError(UnknownLoc::get(context))
+        << "option 'recipe' of 'te-assign-recipe': " << problem;
+  return attribute;
 }
 
 namespace {
 struct AssignRecipe final : te::impl::AssignRecipePassBase<AssignRecipe> {
   using Base::Base;
+
+  /// Reads the options.
+  LogicalResult initialize(MLIRContext *context) override {
+    if (!recipe.empty() && !(parsedRecipe = parseRecipe(context, recipe)))
+      return failure();
+    if (backwardOverride.empty() ||
+        (mode = symbolizeBackwardOverride(backwardOverride)))
+      return success();
+    return emitError(UnknownLoc::get(context))
+           << "expected option 'backward-override' of 'te-assign-recipe' to "
+              "be one of 'none', 'high_precision', 'dequantized', but got '"
+           << backwardOverride.getValue() << "'";
+  }
 
   void runOnOperation() override {
     if (failed(assignRecipe()) || failed(assignOverride()))
@@ -54,13 +66,10 @@ struct AssignRecipe final : te::impl::AssignRecipePassBase<AssignRecipe> {
 
   /// Sets the module's recipe. Functions and ops that have their own keep it.
   LogicalResult assignRecipe() {
-    if (recipe.empty())
+    if (!parsedRecipe)
       return success();
     ModuleOp module = getOperation();
-    RecipeAttr parsed = parseRecipe(module, recipe);
-    if (!parsed)
-      return failure();
-    module->setAttr(kRecipeAttr, parsed);
+    module->setAttr(kRecipeAttr, parsedRecipe);
     ++numRecipes;
     module.walk([&](Operation *op) {
       auto own = op->getAttrOfType<RecipeAttr>(kRecipeAttr);
@@ -76,16 +85,9 @@ struct AssignRecipe final : te::impl::AssignRecipePassBase<AssignRecipe> {
 
   /// Sets the backward override of every quantised recipe of the module.
   LogicalResult assignOverride() {
-    if (backwardOverride.empty())
+    if (!mode)
       return success();
     ModuleOp module = getOperation();
-    std::optional<BackwardOverride> mode =
-        symbolizeBackwardOverride(backwardOverride);
-    if (!mode)
-      return module.emitError()
-             << "expected option 'backward-override' of 'te-assign-recipe' to "
-                "be one of 'none', 'high_precision', 'dequantized', but got '"
-             << backwardOverride.getValue() << "'";
     bool reached = false;
     module.walk([&](Operation *op) {
       auto own = op->getAttrOfType<RecipeAttr>(kRecipeAttr);
@@ -97,11 +99,16 @@ struct AssignRecipe final : te::impl::AssignRecipePassBase<AssignRecipe> {
     });
     if (reached || *mode == BackwardOverride::None)
       return success();
-    return module.emitError()
+    return emitError(getModuleLoc(module))
            << "expected a quantised recipe for backward override '"
            << stringifyBackwardOverride(*mode) << "', but got '"
            << stringifyRecipeKind(RecipeAttr::lookup(module).getKind())
            << "', whose backward is high precision already";
   }
+
+private:
+  /// The options; null and absent where they are not given.
+  RecipeAttr parsedRecipe;
+  std::optional<BackwardOverride> mode;
 };
 } // namespace

@@ -76,7 +76,7 @@ private:
             getOperation().lookupSymbol<func::FuncOp>(entry.getValue()))
       return found;
     InFlightDiagnostic diagnostic =
-        getOperation().emitError()
+        emitError(getModuleLoc(getOperation()))
         << "expected 'entry' to be a function of the module, but got '"
         << entry.getValue() << "'; there is ";
     auto functions = getOperation().getOps<func::FuncOp>();

@@ -279,7 +279,7 @@ private:
     ModuleOp module = getOperation();
     SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
     if (functions.size() != 1) {
-      module.emitError()
+      emitError(getModuleLoc(module))
           << "expected a module to have one function to compile, but it has "
           << functions.size();
       return failure();

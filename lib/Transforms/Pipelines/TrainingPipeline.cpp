@@ -133,6 +133,20 @@ SmallVector<StringRef> te::getPhaseNames() {
   return names;
 }
 
+LogicalResult te::parseTrainingPipeline(StringRef text,
+                                        TrainingPipelineOptions &options,
+                                        std::string &error) {
+  std::string message;
+  llvm::raw_string_ostream stream(message);
+  if (succeeded(options.parseFromString(text, stream)))
+    return success();
+  StringRef said = StringRef(message).trim();
+  said.consume_front("<Pass-Options-Parser>: ");
+  // LLVM has printed what is wrong with a value, and gives no text.
+  error = said.empty() ? ("cannot read '" + text + "'").str() : said.str();
+  return failure();
+}
+
 LogicalResult
 te::populateTETrainingPipeline(OpPassManager &manager,
                                const TrainingPipelineOptions &options,
@@ -177,11 +191,9 @@ void te::registerTETrainingPipeline() {
       [](OpPassManager &manager, StringRef text,
          function_ref<LogicalResult(const Twine &)> error) {
         TrainingPipelineOptions options;
-        std::string parseErrors;
-        llvm::raw_string_ostream stream(parseErrors);
-        if (failed(options.parseFromString(text, stream)))
-          return error(parseErrors);
         std::string message;
+        if (failed(parseTrainingPipeline(text, options, message)))
+          return error("te-training-pipeline: " + message);
         MLIRContext context;
         ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
           message = diagnostic.str();
@@ -190,7 +202,7 @@ void te::registerTETrainingPipeline() {
         if (failed(populateTETrainingPipeline(manager, options, [&] {
               return emitError(UnknownLoc::get(&context));
             })))
-          return error(message);
+          return error("te-training-pipeline: " + message);
         return success();
       },
       [](function_ref<void(const mlir::detail::PassOptions &)> handler) {

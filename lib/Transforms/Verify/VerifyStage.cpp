@@ -32,18 +32,20 @@ class VerifyStage final : public te::impl::VerifyStagePassBase<VerifyStage> {
 public:
   using Base::Base;
 
+  LogicalResult initialize(MLIRContext *context) override {
+    checked = symbolizeStage(stage);
+    if (checked || print)
+      return success();
+    return emitError(UnknownLoc::get(context))
+           << "expected option 'stage' of 'te-verify-stage' to be one of "
+              "import, autodiff, quantize, fuse, schedule or lower, but got '"
+           << stage << "'";
+  }
+
   void runOnOperation() override {
     markAllAnalysesPreserved();
     if (print)
       return printRules(llvm::outs());
-    std::optional<Stage> checked = symbolizeStage(stage);
-    if (!checked) {
-      getOperation().emitError()
-          << "expected 'stage' to be one of import, autodiff, quantize, fuse, "
-             "schedule or lower, but got '"
-          << stage << "'";
-      return signalPassFailure();
-    }
     getOperation().walk([&](Operation *op) {
       ++numChecks;
       for (const StageRule &rule : getStageRules())
@@ -55,6 +57,9 @@ public:
         }
     });
   }
+
+private:
+  std::optional<Stage> checked;
 };
 
 } // namespace

@@ -86,3 +86,17 @@ LogicalResult TEDialect::verifyRegionResultAttribute(Operation *op, unsigned,
                                                      NamedAttribute attribute) {
   return verifySignatureAttribute(op, attribute, /*allowWeight=*/false);
 }
+
+Location mlir::te::getModuleLoc(Operation *module) {
+  auto hasPlace = [](Location loc) {
+    auto place = dyn_cast<FileLineColLoc>(loc);
+    return place && place.getLine() != 0;
+  };
+  if (hasPlace(module->getLoc()))
+    return module->getLoc();
+  for (Region &region : module->getRegions())
+    for (Operation &op : region.getOps())
+      if (hasPlace(op.getLoc()))
+        return op.getLoc();
+  return module->getLoc();
+}

@@ -3,7 +3,7 @@
 // RUN: te-opt %s --te-verify-stage=stage=autodiff
 // RUN: not te-opt %s --te-verify-stage=stage=parse 2>&1 | FileCheck %s --check-prefix=STAGE
 
-// STAGE: expected 'stage' to be one of import, autodiff, quantize, fuse, schedule or lower, but got 'parse'
+// STAGE: te-opt: error: expected option 'stage' of 'te-verify-stage' to be one of import, autodiff, quantize, fuse, schedule or lower, but got 'parse'
 
 // TABLE:      after import until schedule: no-calls: every call is inlined
 // TABLE-NEXT: after import until fuse: tensor-code: every op is te, elementwise arith or math, a tensor reshape or a constant
