@@ -227,7 +227,7 @@ Status CudaBackend::loadKernels() {
     const std::string what =
         "cuModuleLoadData of '" + std::string(family->name) + "' kernels";
     TE_RT_RETURN_IF_FAILED(device.check(result, what.c_str()));
-    device.modules.push_back(module);
+    TE_RT_RETURN_IF_FAILED(device.addModule(module));
   }
   return Status::ok();
 }

@@ -38,23 +38,43 @@ Status CudaDevice::check(CUresult result, const char *what) const {
                                 (text ? text : "unknown to this driver")};
 }
 
+Status CudaDevice::addModule(CUmodule module) {
+  modules.push_back(module);
+  unsigned count = 0;
+  TE_RT_RETURN_IF_FAILED(check(driver->cuModuleGetFunctionCount(&count, module),
+                               "cuModuleGetFunctionCount"));
+  // Only their names are kept: under lazy loading these handles are of
+  // functions that are not loaded yet.
+  std::vector<CUfunction> functions(count);
+  TE_RT_RETURN_IF_FAILED(
+      check(driver->cuModuleEnumerateFunctions(functions.data(), count, module),
+            "cuModuleEnumerateFunctions"));
+  for (CUfunction function : functions) {
+    const char *name = nullptr;
+    TE_RT_RETURN_IF_FAILED(
+        check(driver->cuFuncGetName(&name, function), "cuFuncGetName"));
+    moduleOf.emplace(name, module);
+  }
+  return Status::ok();
+}
+
 Status CudaDevice::function(const char *name, CUfunction *function,
                             int sharedBytes) const {
-  for (CUmodule module : modules) {
-    CUresult result = driver->cuModuleGetFunction(function, module, name);
-    if (result == CUDA_ERROR_NOT_FOUND)
-      continue;
-    if (result != CUDA_SUCCESS)
-      return check(result, "cuModuleGetFunction");
-    if (sharedBytes <= 48 * 1024)
-      return Status::ok();
-    return check(driver->cuFuncSetAttribute(
-                     *function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                     sharedBytes),
-                 "cuFuncSetAttribute");
-  }
-  return {TE_RT_INTERNAL,
-          "no embedded module has the kernel '" + std::string(name) + "'"};
+  // Asking every module would work too, but failing calls of the driver drown
+  // everything else under compute-sanitizer.
+  const auto found = moduleOf.find(name);
+  if (found == moduleOf.end())
+    return {TE_RT_INTERNAL,
+            "no embedded module has the kernel '" + std::string(name) + "'"};
+  TE_RT_RETURN_IF_FAILED(
+      check(driver->cuModuleGetFunction(function, found->second, name),
+            "cuModuleGetFunction"));
+  if (sharedBytes <= 48 * 1024)
+    return Status::ok();
+  return check(driver->cuFuncSetAttribute(
+                   *function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                   sharedBytes),
+               "cuFuncSetAttribute");
 }
 
 } // namespace te::rt::cuda

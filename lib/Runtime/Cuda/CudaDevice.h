@@ -15,6 +15,7 @@
 #include <cuda.h>
 
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace te::rt::cuda {
@@ -46,6 +47,10 @@ public:
   int l2Bytes = 0;
   std::vector<CUmodule> modules;
 
+  /// Makes the kernels of `module` known by name. `modules` has it also after a
+  /// failure, so that whoever unloads those unloads it.
+  Status addModule(CUmodule module);
+
   /// Finds an embedded kernel; TE_RT_INTERNAL when no module holds it. With
   /// `sharedBytes` above 48 KiB, raises the kernel's dynamic limit.
   Status function(const char *name, CUfunction *function,
@@ -53,6 +58,10 @@ public:
 
   /// `result` as a Status that names the driver's error and `what` was tried.
   Status check(CUresult result, const char *what) const;
+
+private:
+  /// The module that holds a kernel, by the kernel's name.
+  std::unordered_map<std::string, CUmodule> moduleOf;
 };
 
 } // namespace te::rt::cuda

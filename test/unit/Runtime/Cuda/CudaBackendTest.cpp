@@ -181,7 +181,7 @@ TEST_F(CudaBackend, FindsKernelsByName) {
        ++family) {
     CUmodule module;
     ASSERT_EQ(driver.cuModuleLoadData(&module, family->image), CUDA_SUCCESS);
-    device.modules.push_back(module);
+    ASSERT_STATUS_OK(device.addModule(module));
   }
 
   CUfunction function = nullptr;
@@ -191,6 +191,9 @@ TEST_F(CudaBackend, FindsKernelsByName) {
   EXPECT_EQ(book().count("cuFuncSetAttribute"), 1);
   EXPECT_STATUS(device.function("te_no_such_kernel", &function), TE_RT_INTERNAL,
                 "no embedded module has the kernel 'te_no_such_kernel'");
+  // No module is asked for a kernel it does not have: such calls fail, and a
+  // tool that watches the driver reports each.
+  EXPECT_EQ(book().count("cuModuleGetFunction"), 2);
   for (CUmodule module : device.modules)
     driver.cuModuleUnload(module);
 }

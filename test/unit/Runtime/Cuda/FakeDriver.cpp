@@ -414,6 +414,42 @@ CUresult CUDAAPI cuModuleUnload(CUmodule module) {
   return failed;
 }
 
+CUresult CUDAAPI cuModuleGetFunctionCount(unsigned *count, CUmodule module) {
+  ENTER(cuModuleGetFunctionCount);
+  Object *object = book().use(module, Kind::module, "cuModuleGetFunctionCount");
+  if (!object)
+    return CUDA_ERROR_INVALID_HANDLE;
+  *count = static_cast<unsigned>(kernelsIn(object->image).size());
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction *functions,
+                                            unsigned count, CUmodule module) {
+  ENTER(cuModuleEnumerateFunctions);
+  Object *parent =
+      book().use(module, Kind::module, "cuModuleEnumerateFunctions");
+  if (!parent)
+    return CUDA_ERROR_INVALID_HANDLE;
+  for (const std::string &name : kernelsIn(parent->image)) {
+    if (count-- == 0)
+      break;
+    Object *object = book().create(Kind::function);
+    object->parent = parent;
+    object->name = name;
+    *functions++ = handleOf<CUfunction>(object);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction function) {
+  ENTER(cuFuncGetName);
+  Object *object = book().use(function, Kind::function, "cuFuncGetName");
+  if (!object)
+    return CUDA_ERROR_INVALID_HANDLE;
+  *name = object->name.c_str();
+  return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuModuleGetFunction(CUfunction *function, CUmodule module,
                                      const char *name) {
   ENTER(cuModuleGetFunction);
