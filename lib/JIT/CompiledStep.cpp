@@ -86,6 +86,8 @@ static FailureOr<std::vector<ArgumentInfo>> readSignature(ModuleOp module) {
     argument.valueType = print(type.getValue());
     argument.bytes = layout->bytes;
     argument.carriedInput = carried.getInt();
+    if (auto init = entry.getAs<FloatAttr>("init"))
+      argument.init = init.getValue().convertToFloat();
     info.push_back(std::move(argument));
   }
   return info;

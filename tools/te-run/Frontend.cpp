@@ -131,7 +131,7 @@ std::vector<StepArgument> argumentsOf(const mlir::te::CompiledStep &step,
   std::vector<StepArgument> arguments;
   for (const ArgumentInfo &info : step.arguments())
     arguments.push_back({{info.qualifiedName(), info.type, info.shape,
-                          weights.contains(info.name)},
+                          weights.contains(info.name), info.init},
                          info.role == ArgumentInfo::Role::Result,
                          info.carriedInput});
   return arguments;

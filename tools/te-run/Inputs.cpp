@@ -56,8 +56,10 @@ std::vector<StepInput> matchInputs(const std::vector<StepArgument> &arguments,
     if (take(spec, input))
       continue;
     bool made = true;
-    if (policy.onesForCotangents && spec.name.starts_with("grad."))
-      made = onesArray(spec, input.array);
+    if (spec.init)
+      made = filledArray(spec, *spec.init, input.array);
+    else if (policy.onesForCotangents && spec.name.starts_with("grad."))
+      made = filledArray(spec, 1.0f, input.array);
     else if (policy.seed)
       made = drawArray(spec, *policy.seed, input.array);
     else

@@ -176,11 +176,16 @@ bool drawArray(const TensorSpec &spec, uint64_t seed,
   return true;
 }
 
-bool onesArray(const TensorSpec &spec, support::NpyArray &array) {
+bool filledArray(const TensorSpec &spec, float value,
+                 support::NpyArray &array) {
   if (!zerosArray(spec, array))
     return false;
+  const auto integer = static_cast<int32_t>(value);
   for (int64_t i = 0; i < spec.numElements(); ++i)
-    storeFloat(spec.type, array.data.data(), i, 1.0f);
+    if (spec.type == TE_RT_I32)
+      std::memcpy(&array.data[4 * i], &integer, 4);
+    else
+      storeFloat(spec.type, array.data.data(), i, value);
   return true;
 }
 

@@ -14,6 +14,7 @@
 #include "TEDialect/Runtime/te_runtime_types.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct TensorSpec {
   std::vector<int64_t> shape;
   /// A parameter (`te.weight`): drawn small when there is no array for it.
   bool isWeight = false;
+  /// What it is when there is no array for it (`te.init`).
+  std::optional<float> init = {};
 
   int64_t numElements() const;
   int64_t bytes() const;
@@ -53,8 +56,9 @@ std::string noMemoryFor(const TensorSpec &spec);
 /// uniform in [0, 256). Returns false where there is no memory for it.
 bool drawArray(const TensorSpec &spec, uint64_t seed, support::NpyArray &array);
 
-/// An array of ones; false as above.
-bool onesArray(const TensorSpec &spec, support::NpyArray &array);
+/// An array that is `value` everywhere, for a type above 8 bits; false as
+/// above.
+bool filledArray(const TensorSpec &spec, float value, support::NpyArray &array);
 
 /// An array of zeros; false as above.
 bool zerosArray(const TensorSpec &spec, support::NpyArray &array);

@@ -34,6 +34,7 @@ namespace mlir::te {
 /// Names of discardable attributes (see the dialect description).
 inline constexpr llvm::StringLiteral kNameAttr = "te.name";
 inline constexpr llvm::StringLiteral kWeightAttr = "te.weight";
+inline constexpr llvm::StringLiteral kInitAttr = "te.init";
 inline constexpr llvm::StringLiteral kRecipeAttr = "te.recipe";
 
 /// Kinds from swiglu on read [first | second].

@@ -23,8 +23,13 @@ def TE_Dialect : Dialect {
 
     Function arguments and results may carry `te.name = "..."` (their name in
     files and reports; a result with the name of an argument is that
-    argument's next state and is written in place) and `te.weight` (a
-    parameter).
+    argument's next state and is written in place). Arguments also may carry
+    `te.weight` (a parameter) and `te.init = 0.0 : f32` (what every element is
+    where a run gives no value, such as the first of a state).
+
+    Constraints:
+    1. (init-c1) `te.init` is a float or a splat.
+    2. (init-c2) the argument of a `te.init` is a ranked tensor of floats or integers, and has the type of a splat.
   }];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;

@@ -15,6 +15,7 @@
 #include "mlir/IR/BuiltinOps.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,8 @@ struct ArgumentInfo {
   /// in the list. The step writes it into the argument's buffer, and this entry
   /// is given the same pointer. Else -1.
   int carriedInput;
+  /// `te.init`: what every element is where the caller has no value.
+  std::optional<float> init;
 
   /// `name`, with ".data" or ".scale" for the parts of a scaled value.
   std::string qualifiedName() const;

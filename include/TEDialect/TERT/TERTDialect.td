@@ -21,7 +21,8 @@ def TERT_Dialect : Dialect {
       the te value), `role` ("argument" or "result"), `part` ("value", "data" or
       "scale"), `carried`: for a result that is an argument's next state, the
       index of that argument's buffer, else -1. A carried result is written
-      into the argument's buffer; callers pass that buffer for both.
+      into the argument's buffer; callers pass that buffer for both. `init`:
+      the `te.init` of an argument that has one, as f32.
     * `tert.arena_bytes`, `tert.max_live_bytes`: set by `te-plan-memory`.
 
     `te-convert-tert-to-llvm` keeps the first on the module it makes, and adds

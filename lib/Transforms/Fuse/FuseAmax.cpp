@@ -1,7 +1,8 @@
-//===- FuseAmax.cpp - take the amax of a layer's result from the layer ----===//
+//===- FuseAmax.cpp - take an amax from an op that has the tensor ---------===//
 //
-// The ops that can compute the amax of their result define it as the amax of
-// the rounded values, so this changes no bit.
+// The ops that can compute the amax of their result, or of what they cast,
+// define it as the amax of the rounded values, so this changes no bit. An op
+// that makes the tensor comes first: it is there whatever becomes of the cast.
 //
 //===----------------------------------------------------------------------===//
 
@@ -73,6 +74,42 @@ static Value producedAmax(Value value, Type scalar) {
       .Default([](Operation *) { return Value(); });
 }
 
+/// A per-tensor cast of `op`'s tensor before everything that reads `op`, hence
+/// with a scale that does not come from it; null where there is none.
+static QuantizeOp findCast(AmaxOp op) {
+  Block *block = op->getBlock();
+  auto precedesReaders = [&](QuantizeOp cast) {
+    return llvm::all_of(op->getUsers(), [&](Operation *user) {
+      Operation *reader = block->findAncestorOpInBlock(*user);
+      return reader && cast->isBeforeInBlock(reader);
+    });
+  };
+  QuantizeOp first;
+  for (Operation *user : op.getX().getUsers()) {
+    auto cast = dyn_cast<QuantizeOp>(user);
+    if (cast && cast.getScale() && cast->getBlock() == block &&
+        precedesReaders(cast) && (!first || cast->isBeforeInBlock(first)))
+      first = cast;
+  }
+  return first;
+}
+
+/// The amax of `op`'s tensor from a cast that reads it, or null.
+static Value measuredAmax(AmaxOp op) {
+  QuantizeOp cast = findCast(op);
+  if (!cast || cast.getAmax())
+    return cast ? cast.getAmax() : Value();
+  OpBuilder builder(cast);
+  auto fused =
+      QuantizeOp::create(builder, cast.getLoc(), cast.getUsages().getTypes(),
+                         op.getAmax().getType(), cast.getX(), cast.getScale(),
+                         cast.getAmaxEpsilonAttr());
+  fused->setDiscardableAttrs(cast->getDiscardableAttrDictionary());
+  cast.getUsages().replaceAllUsesWith(fused.getUsages());
+  cast.erase();
+  return fused.getAmax();
+}
+
 namespace {
 struct FuseAmax final : te::impl::FuseAmaxPassBase<FuseAmax> {
   using Base::Base;
@@ -82,6 +119,8 @@ struct FuseAmax final : te::impl::FuseAmaxPassBase<FuseAmax> {
     getOperation().walk([&](AmaxOp op) { amaxes.push_back(op); });
     for (AmaxOp op : amaxes) {
       Value fused = producedAmax(op.getX(), op.getAmax().getType());
+      if (!fused)
+        fused = measuredAmax(op);
       if (!fused)
         continue;
       op.getAmax().replaceAllUsesWith(fused);

@@ -45,7 +45,8 @@ private:
   LogicalResult declareArguments();
   LogicalResult declareResults();
   FailureOr<Buffers> addBuffers(Location loc, Type type, StringAttr name,
-                                StringRef role, int64_t carried);
+                                StringRef role, int64_t carried,
+                                Attribute init = {});
   LogicalResult returnResults();
   bool elideCopy(LaunchOp copy);
   void finish();
@@ -65,21 +66,33 @@ private:
 
 } // namespace
 
+/// `te.init` as one f32.
+static FloatAttr initAsF32(Builder &builder, Attribute init) {
+  if (auto splat = dyn_cast<SplatElementsAttr>(init))
+    init = splat.getSplatValue<Attribute>();
+  if (auto integer = dyn_cast<IntegerAttr>(init))
+    return builder.getF32FloatAttr(integer.getValue().signedRoundToDouble());
+  return builder.getF32FloatAttr(cast<FloatAttr>(init).getValueAsDouble());
+}
+
 /// Appends buffer arguments for a value of `type` and describes them.
 FailureOr<Buffers> FunctionConversion::addBuffers(Location loc, Type type,
                                                   StringAttr name,
                                                   StringRef role,
-                                                  int64_t carried) {
+                                                  int64_t carried,
+                                                  Attribute init) {
   Buffers buffers;
   for (const tert::BufferLayout &layout : tert::getBufferLayouts(type)) {
-    signature.push_back(builder.getDictionaryAttr(
-        {builder.getNamedAttr("name", name),
-         builder.getNamedAttr("type", TypeAttr::get(type)),
-         builder.getNamedAttr("role", builder.getStringAttr(role)),
-         builder.getNamedAttr("part", builder.getStringAttr(layout.part)),
-         builder.getNamedAttr(
-             "carried", builder.getI64IntegerAttr(
-                            carried < 0 ? -1 : carried + buffers.size()))}));
+    NamedAttrList entry;
+    entry.append("name", name);
+    entry.append("type", TypeAttr::get(type));
+    entry.append("role", builder.getStringAttr(role));
+    entry.append("part", builder.getStringAttr(layout.part));
+    entry.append("carried", builder.getI64IntegerAttr(
+                                carried < 0 ? -1 : carried + buffers.size()));
+    if (init)
+      entry.append("init", initAsF32(builder, init));
+    signature.push_back(entry.getDictionary(builder.getContext()));
     buffers.push_back(block.addArgument(
         BufferType::get(builder.getContext(), layout.bytes), loc));
   }
@@ -100,7 +113,8 @@ LogicalResult FunctionConversion::declareArguments() {
     else
       name = builder.getStringAttr("arg" + Twine(index));
     FailureOr<Buffers> buffers =
-        addBuffers(argument.getLoc(), argument.getType(), name, "argument", -1);
+        addBuffers(argument.getLoc(), argument.getType(), name, "argument", -1,
+                   function.getArgAttr(index, kInitAttr));
     if (succeeded(buffers))
       emitter.bind(argument, *buffers);
     else

@@ -71,8 +71,33 @@ func.func private @argument_name(tensor<f32> {te.name = ""})
 
 // -----
 
-// expected-error @below {{unknown attribute 'te.weights'; the te dialect knows 'te.name' and 'te.weight' on arguments}}
+// expected-error @below {{unknown attribute 'te.weights'; the te dialect knows 'te.name', 'te.weight' and 'te.init' on arguments}}
 func.func private @argument_unknown(tensor<f32> {te.weights})
+
+// -----
+
+// expected-error @below {{expected 'te.init' to be a float or a splat, but got "0"}}
+func.func private @init_c1(tensor<f32> {te.init = "0"})
+
+// -----
+
+// expected-error @below {{expected 'te.init' to be a float or a splat, but got dense<[0.000000e+00, 1.000000e+00]>}}
+func.func private @init_c1_not_splat(tensor<2xf32> {te.init = dense<[0.0, 1.0]> : tensor<2xf32>})
+
+// -----
+
+// expected-error @below {{expected an argument with 'te.init' to be a tensor of floats or integers, but got 'f32'}}
+func.func private @init_c2(f32 {te.init = 0.0 : f32})
+
+// -----
+
+// expected-error @below {{expected 'te.init' to have the type of its argument, but got 'tensor<3xf32>' and 'tensor<2xf32>'}}
+func.func private @init_c2_type(tensor<2xf32> {te.init = dense<0.0> : tensor<3xf32>})
+
+// -----
+
+// expected-error @below {{unknown attribute 'te.init'; the te dialect knows 'te.name' on results}}
+func.func private @init_of_result() -> (tensor<f32> {te.init = 0.0 : f32})
 
 // -----
 

@@ -6,13 +6,15 @@
 include "mlir/Pass/PassBase.td"
 
 def FuseAmaxPass : Pass<"te-fuse-amax", "func::FuncOp"> {
-  let summary = "take the amax of a layer's result from the layer";
+  let summary = "take an amax from an op that has the tensor";
   let description = [{
     `te.amax` of the result of `te.rms_norm`, `te.activation` or
-    `te.activation_backward` becomes that op's amax result, which saves reading
-    the tensor once more. Bit-identical: the result is defined as the amax of
-    the rounded values. Runs after the quantise phase, which makes the
-    `te.amax`; skippable.
+    `te.activation_backward` becomes that op's amax result; of any other tensor
+    it becomes what a per-tensor `te.quantize` of it measures, where that cast
+    stands before every reader of the amax: with delayed scaling, not where the
+    scale comes from the amax itself. Saves reading the tensor once more.
+    Bit-identical: the result is defined as the amax of the rounded values. Runs
+    after the quantise phase, which makes the `te.amax`; skippable.
 
     ```mlir
     %y, %amax = te.activation <silu> %x : tensor<256x512xbf16> -> tensor<256x512xbf16> amax tensor<f32>
@@ -20,7 +22,7 @@ def FuseAmaxPass : Pass<"te-fuse-amax", "func::FuncOp"> {
   }];
   let dependentDialects = ["::mlir::te::TEDialect"];
   let statistics = [
-    Statistic<"numFused", "num-fused", "amaxes taken from their producer">
+    Statistic<"numFused", "num-fused", "amaxes taken from another op">
   ];
 }
 

@@ -50,10 +50,31 @@ LogicalResult TEDialect::verifyOperationAttribute(Operation *op,
   return success();
 }
 
-/// `te.name` is a string, `te.weight` a unit attribute.
+/// `te.init` is a value for every element of an argument of type `argument`.
+static LogicalResult verifyInit(Operation *op, Attribute init, Type argument) {
+  // init-c1
+  auto splat = dyn_cast<SplatElementsAttr>(init);
+  if (!splat && !isa<FloatAttr>(init))
+    return op->emitError()
+           << "expected 'te.init' to be a float or a splat, but got " << init;
+  // init-c2
+  auto tensor = dyn_cast<RankedTensorType>(argument);
+  if (!tensor || !tensor.getElementType().isIntOrFloat())
+    return op->emitError() << "expected an argument with 'te.init' to be a "
+                              "tensor of floats or integers, but got "
+                           << argument;
+  if (splat && splat.getType() != tensor)
+    return op->emitError()
+           << "expected 'te.init' to have the type of its argument, but got "
+           << splat.getType() << " and " << tensor;
+  return success();
+}
+
+/// `te.name` is a string, `te.weight` a unit attribute; `argument` is the type
+/// of the argument they are of, null for results.
 static LogicalResult verifySignatureAttribute(Operation *op,
                                               NamedAttribute attribute,
-                                              bool allowWeight) {
+                                              Type argument) {
   StringRef name = attribute.getName().getValue();
   if (name == kNameAttr) {
     auto value = dyn_cast<StringAttr>(attribute.getValue());
@@ -63,7 +84,9 @@ static LogicalResult verifySignatureAttribute(Operation *op,
                               "empty, but got "
                            << attribute.getValue();
   }
-  if (name == kWeightAttr && allowWeight) {
+  if (name == kInitAttr && argument)
+    return verifyInit(op, attribute.getValue(), argument);
+  if (name == kWeightAttr && argument) {
     if (isa<UnitAttr>(attribute.getValue()))
       return success();
     return op->emitError() << "expected 'te.weight' to have no value, but got "
@@ -71,20 +94,22 @@ static LogicalResult verifySignatureAttribute(Operation *op,
   }
   return op->emitError() << "unknown attribute '" << name
                          << "'; the te dialect knows 'te.name'"
-                         << (allowWeight ? " and 'te.weight' on arguments"
-                                         : " on results");
+                         << (argument
+                                 ? ", 'te.weight' and 'te.init' on arguments"
+                                 : " on results");
 }
 
 LogicalResult TEDialect::verifyRegionArgAttribute(Operation *op, unsigned,
-                                                  unsigned,
+                                                  unsigned index,
                                                   NamedAttribute attribute) {
-  return verifySignatureAttribute(op, attribute, /*allowWeight=*/true);
+  return verifySignatureAttribute(
+      op, attribute, cast<FunctionOpInterface>(op).getArgumentTypes()[index]);
 }
 
 LogicalResult TEDialect::verifyRegionResultAttribute(Operation *op, unsigned,
                                                      unsigned,
                                                      NamedAttribute attribute) {
-  return verifySignatureAttribute(op, attribute, /*allowWeight=*/false);
+  return verifySignatureAttribute(op, attribute, /*argument=*/Type());
 }
 
 Location mlir::te::getModuleLoc(Operation *module) {

@@ -58,3 +58,58 @@ func.func @arguments_and_products_keep_theirs(%x: tensor<32x64xbf16>, %w: tensor
   %b = te.amax %y : tensor<32x32xbf16>
   return %a, %b : tensor<f32>, tensor<f32>
 }
+
+// A cast measures the amax of what it reads while it casts.
+// CHECK-LABEL: func.func @cast
+// CHECK-NEXT: %[[Q:.*]]:2, %[[AMAX:.*]] = te.quantize %{{.*}} scale %{{.*}} contract = 0> amax tensor<f32>
+// CHECK-NEXT: return %[[Q]]#0, %[[Q]]#1, %[[AMAX]]
+func.func @cast(%x: tensor<32x64xbf16>, %s: tensor<f32>)
+    -> (!te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 0>, tensor<f32>) {
+  %a = te.amax %x : tensor<32x64xbf16>
+  %r, %c = te.quantize %x scale %s : tensor<32x64xbf16>
+    -> !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 0>
+  return %r, %c, %a : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>,
+                      !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 0>, tensor<f32>
+}
+
+// Not a scale that comes from the amax.
+// CHECK-LABEL: func.func @current_scale
+// CHECK: te.amax
+// CHECK-NOT: amax tensor<f32>
+// CHECK: return
+func.func @current_scale(%x: tensor<32x64xbf16>) -> !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1> {
+  %a = te.amax %x : tensor<32x64xbf16>
+  %s = te.compute_scale %a for f8E4M3FN
+  %q = te.quantize %x scale %s : tensor<32x64xbf16> -> !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>
+  return %q : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>
+}
+
+// Of two casts the first serves; block casts measure nothing.
+// CHECK-LABEL: func.func @first_cast
+// CHECK: te.quantize %{{.*}}block_1x128
+// CHECK: %{{.*}}, %[[AMAX:.*]] = te.quantize %{{.*}}f8E4M3FN, per_tensor, contract = 1> amax tensor<f32>
+// CHECK: te.quantize %{{.*}}f8E5M2, per_tensor, contract = 1>{{$}}
+// CHECK: return %{{.*}}, %[[AMAX]]
+func.func @first_cast(%x: tensor<32x64xbf16>, %s: tensor<f32>)
+    -> (!te.scaled<32x64xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>,
+        !te.scaled<32x64xf8E5M2, per_tensor, contract = 1>, tensor<f32>) {
+  %b = te.quantize %x : tensor<32x64xbf16> -> !te.scaled<32x64xf8E4M3FN, block_1x128, contract = 1>
+  %q = te.quantize %x scale %s : tensor<32x64xbf16> -> !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>
+  %p = te.quantize %x scale %s : tensor<32x64xbf16> -> !te.scaled<32x64xf8E5M2, per_tensor, contract = 1>
+  %a = te.amax %x : tensor<32x64xbf16>
+  return %b, %q, %p, %a : !te.scaled<32x64xf8E4M3FN, block_1x128, contract = 1>,
+                          !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>,
+                          !te.scaled<32x64xf8E5M2, per_tensor, contract = 1>, tensor<f32>
+}
+
+// What makes the tensor comes before what casts it.
+// CHECK-LABEL: func.func @producer_first
+// CHECK-NEXT: te.activation {{.*}} amax tensor<f32>
+// CHECK-NEXT: te.quantize {{.*}}contract = 1>{{$}}
+func.func @producer_first(%x: tensor<32x64xbf16>, %s: tensor<f32>)
+    -> (!te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<f32>) {
+  %y = te.activation <silu> %x : tensor<32x64xbf16> -> tensor<32x64xbf16>
+  %q = te.quantize %y scale %s : tensor<32x64xbf16> -> !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>
+  %a = te.amax %y : tensor<32x64xbf16>
+  return %q, %a : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<f32>
+}

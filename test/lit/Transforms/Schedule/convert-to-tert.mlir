@@ -129,3 +129,17 @@ func.func @delayed_scaling(%x: tensor<32x32xbf16> {te.name = "x"}, %h: tensor<16
   // CHECK-NOT: copy
   return %y, %h1, %s1 : tensor<32x32xbf16>, tensor<16xf32>, tensor<f32>
 }
+
+// -----
+
+// What an argument is without a value, whatever it is written as.
+// CHECK-LABEL: func.func @init
+// CHECK-SAME: {carried = -1 : i64, init = 1.500000e+00 : f32, name = "a"
+// CHECK-SAME: {carried = -1 : i64, init = 2.000000e+00 : f32, name = "b"
+// CHECK-SAME: {carried = -1 : i64, init = -3.000000e+00 : f32, name = "c"
+// CHECK-SAME: {carried = -1 : i64, name = "d"
+func.func @init(%a: tensor<f32> {te.name = "a", te.init = 1.5 : f32},
+                %b: tensor<4xbf16> {te.name = "b", te.init = dense<2.0> : tensor<4xbf16>},
+                %c: tensor<2xi32> {te.name = "c", te.init = dense<-3> : tensor<2xi32>}, %d: tensor<f32> {te.name = "d"}) {
+  return
+}
