@@ -34,6 +34,8 @@ std::string ArgumentInfo::qualifiedName() const {
     return name + ".data";
   case Part::Scale:
     return name + ".scale";
+  case Part::Amax:
+    return name + ".amax";
   }
   llvm_unreachable("every part is handled above");
 }
@@ -77,6 +79,7 @@ static FailureOr<std::vector<ArgumentInfo>> readSignature(ModuleOp module) {
                                                 : ArgumentInfo::Role::Argument;
     argument.part = layout->part == "data"    ? ArgumentInfo::Part::Data
                     : layout->part == "scale" ? ArgumentInfo::Part::Scale
+                    : layout->part == "amax"  ? ArgumentInfo::Part::Amax
                                               : ArgumentInfo::Part::Value;
     argument.shape.assign(layout->shape.begin(), layout->shape.end());
     // Layouts hold only types the runtime has.

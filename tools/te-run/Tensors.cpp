@@ -21,13 +21,16 @@ struct TypeNames {
 };
 
 const TypeNames &namesOf(te_rt_dtype type) {
-  static const std::array<TypeNames, 6> table = {{
+  static const std::array<TypeNames, 8> table = {{
       {"f32", 4, {"<f4"}, "<f4"},
       {"bf16", 2, {"bfloat16", "<u2", "|V2", "<V2"}, "<u2"},
       {"f16", 2, {"<f2"}, "<f2"},
       {"f8E4M3FN", 1, {"float8_e4m3fn", "|u1", "|V1", "<V1"}, "|u1"},
       {"f8E5M2", 1, {"float8_e5m2", "|u1", "|V1", "<V1"}, "|u1"},
       {"i32", 4, {"<i4"}, "<i4"},
+      // Two elements a byte.
+      {"f4E2M1FN", 1, {"|u1", "|V1", "<V1"}, "|u1"},
+      {"f8E8M0FNU", 1, {"float8_e8m0fnu", "|u1", "|V1", "<V1"}, "|u1"},
   }};
   return table[type];
 }
@@ -168,6 +171,13 @@ bool drawArray(const TensorSpec &spec, uint64_t seed,
       array.data[i] = (bits >> 32) % (largest + 1) | (bits >> 63) << 7;
       break;
     }
+    case TE_RT_F4E2M1FN:
+      array.data[i] = generator.bits() >> 56;
+      break;
+    case TE_RT_F8E8M0FNU:
+      // Factors from 1/8 to 16.
+      array.data[i] = 124 + (generator.bits() >> 61);
+      break;
     default:
       storeFloat(spec.type, array.data.data(), i,
                  static_cast<float>(deviation * generator.normal()));

@@ -16,7 +16,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "TEDialect/IR/TEDialect.h.inc"
-#include "TEDialect/IR/TEEnums.h.inc"
+#include "TEDialect/IR/RecipeOptions.h"
 
 #define GET_ATTRDEF_CLASSES
 #include "TEDialect/IR/TEAttrs.h.inc"

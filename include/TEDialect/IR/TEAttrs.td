@@ -13,51 +13,66 @@ def TE_RecipeAttr : AttrDef<TE_Dialect, "Recipe"> {
     Set as `te.recipe` on a module, a function or an op; the innermost wins.
     Only options that differ from the recipe's defaults need be written.
 
-    | option | current | block | meaning |
+    | option | recipes | default | meaning |
     |---|---|---|---|
-    | `fp8_format` | hybrid | e4m3 | element types of forward and gradients |
-    | `pow2_scales` | false | true | scales rounded down to powers of two |
-    | `amax_epsilon` | 0.0 | 0.0 | lower bound of amax in a scale |
-    | `backward_override` | none | none | precision of the backward GEMMs |
-    | `x_block_dim` `w_block_dim` `grad_block_dim` | - | 1, 2, 1 | 1: 1x128, 2: 128x128 blocks |
-    | `split_fprop` `split_dgrad` `split_wgrad` | false, true, true | true | full-precision accumulation of that GEMM |
+    | `fp8_format` | delayed, current, block, mxfp8 | hybrid, hybrid, e4m3, e4m3 | element types of forward and gradients |
+    | `pow2_scales` | current, block | false, true | scales rounded down to powers of two |
+    | `amax_epsilon` | current, block | 0.0 | lower bound of amax in a scale |
+    | `backward_override` | all quantised | none | precision of the backward GEMMs; delayed scaling takes only none |
+    | `x_block_dim` `w_block_dim` `grad_block_dim` | block | 1, 2, 1 | 1: 1x128, 2: 128x128 blocks |
+    | `split_fprop` `split_dgrad` `split_wgrad` | current, block | false, true, true; block true | full-precision accumulation of that GEMM |
+    | `margin` | delayed | 0 | scales leave 2^margin of room |
+    | `amax_history_len` | delayed | 1024 | steps a scale looks back at |
+    | `amax_compute_algo` | delayed | max | `max` or `most_recent` of the history |
+    | `w_2d` | mxfp8, nvfp4 | false, true | square blocks for weights |
+    | `hadamard` | nvfp4 | true | the operands of wgrad are Hadamard transformed |
+    | `stochastic_rounding` | nvfp4 | true | gradients are rounded stochastically |
+    | `row_scaled_activation` | nvfp4 | false | one amax for each row of x; needs a backward override |
+    | `four_over_six` | nvfp4 | none | tensors whose blocks may scale to 4: `weights`, `activations`, `all` |
+    | `four_over_six_scale_max_256` | nvfp4 | all | of those, the ones with block scales up to 256 |
+    | `four_over_six_error` | nvfp4 | mae | `mae` or `mse` |
+    | `fprop` `dgrad` `wgrad` | custom | high_precision | the recipe of that GEMM |
+    | `x_col_source` `w_col_source` `grad_col_source` | custom | original | what the second cast of a tensor reads: `original` or `rowwise_dequantized` |
+
+    A custom recipe so chooses format by role and direction: fprop reads the
+    rows of x and w, dgrad the rows of dy and the columns of w, wgrad the columns
+    of dy and x, and both operands of a GEMM follow one recipe.
 
     Example:
 
     ```mlir
     #te.recipe<float8_block_scaling>
     #te.recipe<float8_current_scaling, {backward_override = dequantized, pow2_scales = true}>
+    #te.recipe<nvfp4_block_scaling, {stochastic_rounding = false}>
+    #te.recipe<custom, {fprop = #te.recipe<mxfp8_block_scaling>, x_col_source = rowwise_dequantized}>
     ```
 
     Constraints:
-    1. (recipe-c1) `high_precision` takes no option but `backward_override = none`.
-    2. (recipe-c2) block dimensions are 1 or 2, only for `float8_block_scaling`, and no GEMM may have two 128x128 operands.
+    1. (recipe-c1) every option belongs to the recipe as the table says; `high_precision` takes none.
+    2. (recipe-c2) block dimensions are 1 or 2, and no GEMM may have two 128x128 operands.
     3. (recipe-c3) `float8_block_scaling` accumulates split in every GEMM.
     4. (recipe-c4) `amax_epsilon` is finite and not negative.
+    5. (recipe-c5) `backward_override` is one that the recipe takes ([what runs where](support.md)).
+    6. (recipe-c6) `margin` is from -100 to 100, `amax_history_len` at least 1.
+    7. (recipe-c7) `row_scaled_activation` needs a backward override, no `hadamard` and no `stochastic_rounding`; `four_over_six` needs no `hadamard`; `four_over_six_error` is not off.
+    8. (recipe-c8) the recipes of a custom recipe's GEMMs are recipes, none custom, delayed or with an own override.
   }];
   let parameters = (ins
     "::mlir::te::RecipeKind":$kind,
-    "::mlir::te::Fp8Format":$fp8Format,
-    "bool":$pow2Scales,
-    "uint32_t":$amaxEpsilonBits,
-    "::mlir::te::BackwardOverride":$backwardOverride,
-    "unsigned":$xBlockDim,
-    "unsigned":$wBlockDim,
-    "unsigned":$gradBlockDim,
-    "bool":$splitFprop,
-    "bool":$splitDgrad,
-    "bool":$splitWgrad);
+    "::mlir::te::RecipeOptions":$options);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     /// The recipe with every option at its default.
     static RecipeAttr getDefault(::mlir::MLIRContext *context,
                                  RecipeKind kind);
-    /// This recipe with another backward override.
-    RecipeAttr withBackwardOverride(BackwardOverride mode) const;
-    /// Attribute parameters must hash, so the float is kept as its bits.
-    float getAmaxEpsilon() const {
-      return ::llvm::bit_cast<float>(getAmaxEpsilonBits());
+    /// This recipe with another backward override; null, with an error, where
+    /// the recipe does not take it.
+    RecipeAttr withBackwardOverride(
+        ::llvm::function_ref<::mlir::InFlightDiagnostic()> emitError,
+        BackwardOverride mode) const;
+    BackwardOverride getBackwardOverride() const {
+      return getOptions().backwardOverride;
     }
     bool isQuantized() const {
       return getKind() != RecipeKind::HighPrecision;

@@ -19,8 +19,36 @@ def TE_Scheme : TE_I32Enum<"Scheme", "how a scaled value shares its scales", [
   // One f32 scale for 128 elements along the contraction axis.
   I32EnumAttrCase<"Block1x128", 1, "block_1x128">,
   // One f32 scale for a square of 128 by 128 elements.
-  I32EnumAttrCase<"Block128x128", 2, "block_128x128">
+  I32EnumAttrCase<"Block128x128", 2, "block_128x128">,
+  // One E8M0 scale for 32 elements along the contraction axis.
+  I32EnumAttrCase<"Mx1x32", 3, "mx_1x32">,
+  // One E8M0 scale for a square of 32 by 32 elements.
+  I32EnumAttrCase<"Mx32x32", 4, "mx_32x32">,
+  // One E4M3 scale for 16 elements along the contraction axis, and one f32
+  // amax for the tensor.
+  I32EnumAttrCase<"Nv1x16", 5, "nv_1x16">,
+  // One E4M3 scale for a square of 16 by 16 elements, and one f32 amax.
+  I32EnumAttrCase<"Nv16x16", 6, "nv_16x16">
 ]>;
+
+// What a scaled type says beyond its scheme, in the order it is printed.
+def TE_ScaleVariant
+    : I32BitEnumAttr<"ScaleVariant", "variant of a scheme", [
+  I32BitEnumAttrCaseNone<"None", "none">,
+  // Every scale is a power of two (per_tensor, block).
+  I32BitEnumAttrCaseBit<"Pow2", 0, "pow2">,
+  // Elements are those of a Hadamard transform along the contraction axis.
+  I32BitEnumAttrCaseBit<"Hadamard", 1, "hadamard">,
+  // One amax for each row instead of one for the tensor.
+  I32BitEnumAttrCaseBit<"RowScaled", 2, "row_scaled">,
+  // The largest block scale is 256 instead of 448.
+  I32BitEnumAttrCaseBit<"ScaleMax256", 3, "scale_max_256">,
+  // Block scales are in the order the tensor core of sm_100 reads.
+  I32BitEnumAttrCaseBit<"Swizzled", 4, "swizzled">
+]> {
+  let cppNamespace = "::mlir::te";
+  let genSpecializedAttr = 0;
+}
 
 // Values equal te_rt_activation.
 def TE_ActivationKind : TE_I32Enum<"ActivationKind", "activation function", [
@@ -57,7 +85,44 @@ def TE_RecipeKind : TE_I32Enum<"RecipeKind", "quantisation recipe", [
   // Per-tensor FP8; every scale from the tensor's own amax.
   I32EnumAttrCase<"Float8CurrentScaling", 1, "float8_current_scaling">,
   // FP8 with one scale per 1x128 or 128x128 block.
-  I32EnumAttrCase<"Float8BlockScaling", 2, "float8_block_scaling">
+  I32EnumAttrCase<"Float8BlockScaling", 2, "float8_block_scaling">,
+  // Per-tensor FP8; every scale from the amaxes of former steps.
+  I32EnumAttrCase<"DelayedScaling", 3, "delayed_scaling">,
+  // FP8 with one E8M0 scale per 1x32 or 32x32 block.
+  I32EnumAttrCase<"MxFp8BlockScaling", 4, "mxfp8_block_scaling">,
+  // FP4 with one E4M3 scale per 1x16 or 16x16 block and one amax per tensor.
+  I32EnumAttrCase<"NvFp4BlockScaling", 5, "nvfp4_block_scaling">,
+  // A recipe for each GEMM.
+  I32EnumAttrCase<"Custom", 6, "custom">
+]>;
+
+def TE_TensorSelection
+    : TE_I32Enum<"TensorSelection", "tensors of the forward", [
+  I32EnumAttrCase<"None", 0, "none">,
+  I32EnumAttrCase<"Weights", 1, "weights">,
+  I32EnumAttrCase<"Activations", 2, "activations">,
+  I32EnumAttrCase<"All", 3, "all">
+]>;
+
+// Values equal the `four_over_six` parameter of the runtime's quantize_nvfp4.
+def TE_FourOverSix
+    : TE_I32Enum<"FourOverSix", "whether FP4 blocks may scale to 4", [
+  // Every block's amax maps to 6.
+  I32EnumAttrCase<"Off", 0, "off">,
+  // To 4 or 6, whichever has the smaller sum of absolute errors.
+  I32EnumAttrCase<"Mae", 1, "mae">,
+  // To 4 or 6, whichever has the smaller sum of squared errors.
+  I32EnumAttrCase<"Mse", 2, "mse">
+]>;
+def TE_FourOverSixAttr : EnumAttr<TE_Dialect, TE_FourOverSix, "four_over_six"> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
+def TE_CastSource : TE_I32Enum<"CastSource", "what a column cast reads", [
+  // The tensor itself.
+  I32EnumAttrCase<"Original", 0, "original">,
+  // The tensor's row cast, dequantised.
+  I32EnumAttrCase<"RowwiseDequantized", 1, "rowwise_dequantized">
 ]>;
 
 def TE_BackwardOverride

@@ -10,40 +10,57 @@ def TE_ScaledType : TypeDef<TE_Dialect, "Scaled"> {
   let mnemonic = "scaled";
   let summary = "a quantised matrix with its scales, made for one contraction axis";
   let description = [{
-    A logical `[rows, cols]` matrix of 8-bit floats together with its f32
-    dequantisation factors. `contract` is the axis it may be contracted along:
-    1-D blocks run along that axis and it is contiguous in storage, so axis 1
-    is stored `[rows, cols]` and axis 0 is stored `[cols, rows]`. Two usages of
-    one tensor are two values of two types.
+    A logical `[rows, cols]` matrix of 8-bit or 4-bit floats together with what
+    dequantises it. `contract` is the axis it may be contracted along: 1-D
+    blocks run along that axis. Two usages of one tensor are two values of two
+    types.
 
     With `(outer, contraction)` the sizes of the other axis and of the
-    contraction axis, scales are stored as
+    contraction axis, data is stored `[outer, contraction]` with the contraction
+    axis contiguous; the `mx` schemes store `[rows, cols]` for either axis, and
+    FP4 packs two elements a byte, the even one in the low nibble. Scales are
 
-    | scheme | scale shape |
-    |---|---|
-    | `per_tensor` | `[1]` |
-    | `block_1x128` | `[ceil(contraction, 128), roundup(outer, 4)]` |
-    | `block_128x128` | `[ceil(outer, 128), roundup(ceil(contraction, 128), 4)]` |
+    | scheme | elements | scale | scale shape |
+    |---|---|---|---|
+    | `per_tensor` | FP8 | f32 | `[1]` |
+    | `block_1x128` | FP8 | f32 | `[ceil(contraction, 128), roundup(outer, 4)]` |
+    | `block_128x128` | FP8 | f32 | `[ceil(outer, 128), roundup(ceil(contraction, 128), 4)]` |
+    | `mx_1x32` `mx_32x32` | FP8 | E8M0 | axis 1: `[roundup(rows, 128), roundup(cols / 32, 4)]`, axis 0: `[roundup(rows / 32, 4), roundup(cols, 128)]` |
+    | `nv_1x16` `nv_16x16` | FP4 | E4M3 | `[roundup(outer, 128), roundup(contraction / 16, 4)]` |
 
-    `pow2` says that every scale is a power of two.
+    f32 scales are dequantisation factors. The `nv` schemes also hold `amax`,
+    f32 `[1]`, or `[rows]` with `row_scaled`; a square block repeats its scale
+    for each of its rows. Keywords after the scheme, in this order:
+
+    | keyword | schemes | meaning |
+    |---|---|---|
+    | `pow2` | per-tensor, block | every scale is a power of two |
+    | `hadamard` | `nv_1x16` | the elements are those of te.hadamard of the tensor |
+    | `row_scaled` | `nv_1x16`, axis 1 | one amax for each row |
+    | `scale_max_256` | nv | the largest block scale is 256 instead of 448 |
+    | `swizzled` | mx, nv | scales are in the order of te.swizzle_scales |
 
     Example:
 
     ```mlir
     !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>
     !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 0>
+    !te.scaled<256x512xf8E5M2, mx_1x32, swizzled, contract = 1>
+    !te.scaled<256x512xf4E2M1FN, nv_1x16, hadamard, contract = 0>
     ```
 
     Constraints:
     1. (scaled-c1) rank 2 with static sizes.
     2. (scaled-c2) an element type that the scheme has ([what runs where](support.md)).
     3. (scaled-c3) `contract` is 0 or 1.
+    4. (scaled-c4) every keyword belongs to the scheme as the table says; `hadamard` and `row_scaled` exclude each other.
+    5. (scaled-c5) both sizes are multiples of what the scheme asks for: 32 for mx, 16 for nv.
   }];
   let parameters = (ins
     ArrayRefParameter<"int64_t">:$shape,
     "::mlir::Type":$elementType,
     "::mlir::te::Scheme":$scheme,
-    "bool":$pow2,
+    "::mlir::te::ScaleVariant":$variant,
     "unsigned":$contract);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
@@ -54,12 +71,35 @@ def TE_ScaledType : TypeDef<TE_Dialect, "Scaled"> {
     int64_t getContraction() const { return getShape()[getContract()]; }
     /// Size of the other axis.
     int64_t getOuter() const { return getShape()[1 - getContract()]; }
-    int64_t getDataBytes() const { return getRows() * getCols(); }
-    /// Shape of the f32 scales, padding included.
+    bool is(ScaleVariant variant) const {
+      return bitEnumContainsAll(getVariant(), variant);
+    }
+    bool getPow2() const { return is(ScaleVariant::Pow2); }
+    bool isMx() const {
+      return getScheme() == Scheme::Mx1x32 || getScheme() == Scheme::Mx32x32;
+    }
+    bool isNv() const {
+      return getScheme() == Scheme::Nv1x16 || getScheme() == Scheme::Nv16x16;
+    }
+    /// Largest block scale of an nv scheme.
+    int32_t getScaleMax() const {
+      return is(ScaleVariant::ScaleMax256) ? 256 : 448;
+    }
+    /// Shape of the data in bytes, as stored.
+    ::llvm::SmallVector<int64_t> getDataShape() const;
+    int64_t getDataBytes() const;
+    /// Shape of the scales, padding included.
     ::llvm::SmallVector<int64_t> getScaleShape() const;
+    ::mlir::Type getScaleType() const;
     int64_t getScaleBytes() const;
+    /// Number of f32 amaxes: 0 but for the nv schemes.
+    int64_t getNumAmaxes() const {
+      return !isNv() ? 0 : is(ScaleVariant::RowScaled) ? getRows() : 1;
+    }
     /// The same value made for the other axis.
     ScaledType getTransposedUsage() const;
+    /// The same value with its scales swizzled.
+    ScaledType getSwizzled() const;
     /// True when the other usage can be derived from this one bit for bit.
     bool isTransposeExact() const;
   }];

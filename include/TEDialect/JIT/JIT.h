@@ -28,12 +28,12 @@ namespace mlir::te {
 /// One device pointer of a step.
 struct ArgumentInfo {
   enum class Role { Argument, Result };
-  enum class Part { Value, Data, Scale };
+  enum class Part { Value, Data, Scale, Amax };
 
   /// `te.name`, else "arg<i>" or "result<i>".
   std::string name;
   Role role;
-  /// A scaled value is two buffers, Data then Scale.
+  /// A scaled value is its buffers Data, Scale and (FP4) Amax, in this order.
   Part part;
   /// The buffer as stored, padding included; row-major.
   std::vector<int64_t> shape;
@@ -50,7 +50,7 @@ struct ArgumentInfo {
   /// `te.init`: what every element is where the caller has no value.
   std::optional<float> init;
 
-  /// `name`, with ".data" or ".scale" for the parts of a scaled value.
+  /// `name`, with ".data", ".scale" or ".amax" for the parts of a scaled value.
   std::string qualifiedName() const;
 };
 

@@ -50,6 +50,11 @@ struct TrainingPipelineOptions
       *this, "target",
       llvm::cl::desc("machine to compile for: sm_90, sm_100 or reference"),
       llvm::cl::init("sm_90")};
+  Option<bool> emulate{
+      *this, "emulate",
+      llvm::cl::desc("run MXFP8 and NVFP4 products as bf16 products of the "
+                     "dequantised operands"),
+      llvm::cl::init(false)};
   Option<int64_t> memoryBudget{
       *this, "memory-budget",
       llvm::cl::desc("largest arena in bytes; 0 is no limit"),

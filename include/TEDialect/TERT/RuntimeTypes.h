@@ -16,9 +16,9 @@ std::optional<int32_t> getRuntimeType(Type elementType);
 
 /// One dense array on the device that is a value or a part of one.
 struct BufferLayout {
-  /// "value", or "data" and "scale" of a scaled value.
+  /// "value", or "data", "scale" and (FP4) "amax" of a scaled value.
   llvm::StringRef part;
-  /// Shape as stored, padding included.
+  /// Shape as stored, padding included; FP4 counts bytes.
   llvm::SmallVector<int64_t> shape;
   Type elementType;
   int64_t bytes;

@@ -88,15 +88,27 @@ struct AssignRecipe final : te::impl::AssignRecipePassBase<AssignRecipe> {
     if (!mode)
       return success();
     ModuleOp module = getOperation();
-    bool reached = false;
+    bool reached = false, refused = false;
     module.walk([&](Operation *op) {
       auto own = op->getAttrOfType<RecipeAttr>(kRecipeAttr);
       if (!own || !own.isQuantized())
         return;
-      op->setAttr(kRecipeAttr, own.withBackwardOverride(*mode));
       reached = true;
+      RecipeAttr changed = own.withBackwardOverride(
+          [&] {
+            return op == module ? emitError(getModuleLoc(module))
+                                : op->emitError();
+          },
+          *mode);
+      if (!changed) {
+        refused = true;
+        return;
+      }
+      op->setAttr(kRecipeAttr, changed);
       ++numRecipes;
     });
+    if (refused)
+      return failure();
     if (reached || *mode == BackwardOverride::None)
       return success();
     return emitError(getModuleLoc(module))

@@ -46,15 +46,15 @@ void populateImport(OpPassManager &manager,
     manager.addPass(createWrapVjpPass({options.vjp}));
   // Calls inlined: every later pass sees one straight line per function.
   // Modules of several functions can be looked at, but not compiled.
-  manager.addPass(
-      createLegalizeInputPass({options.compileTo == "lower", options.target}));
+  manager.addPass(createLegalizeInputPass(
+      {options.compileTo == "lower", options.target, options.emulate}));
   // Reported before it is enforced, so that the report shows all of it.
   if (reports(options, "constraints"))
-    manager.addPass(
-        createReportConstraintsPass({options.reportFormat, options.target}));
+    manager.addPass(createReportConstraintsPass(
+        {options.reportFormat, options.target, options.emulate}));
   // Before anything is rewritten, so that messages speak of the user's ops.
-  manager.addPass(
-      createCheckConstraintsPass({/*warnOnly=*/false, options.target}));
+  manager.addPass(createCheckConstraintsPass(
+      {/*warnOnly=*/false, options.target, options.emulate}));
 }
 
 void populateAutodiff(OpPassManager &manager, const TrainingPipelineOptions &) {
@@ -71,6 +71,12 @@ void populateQuantize(OpPassManager &manager,
   function.addPass(createMaterializeTransposesPass(
       {options.transposePolicy, options.target}));
   function.addPass(createPairCastLayoutsPass());
+  // After the casts are final: it decides by their types alone.
+  if (options.emulate) {
+    function.addPass(createEmulateProductsPass());
+    // Products that share an operand share its decoding.
+    function.addPass(createCSEPass());
+  }
   // Drops casts nobody uses: the residual set is exactly what the mode needs.
   function.addPass(createCanonicalizerPass());
 }

@@ -67,6 +67,9 @@ private:
 
   /// `operand` cast at the builder's position.
   Value castHere(const Operand &operand, const QuantPolicy &policy);
+  /// `source`, in place of the operand's value, cast at the builder's position.
+  Value quantize(Value source, const Operand &operand,
+                 const QuantPolicy &policy);
   /// `operand` cast for the GEMM at `user`: in the forward and held when it is
   /// a forward tensor, else at `user`.
   Value castFor(Operation *user, const Operand &operand,
@@ -125,22 +128,36 @@ Product CastInserter::describe(Operation *op) {
 
 Value CastInserter::castHere(const Operand &operand,
                              const QuantPolicy &policy) {
+  if (operand.contract == 0 &&
+      policy.columnSource(operand.role) == CastSource::RowwiseDequantized &&
+      policy.operandMode(readerOf(operand.role, 1)) == OperandMode::Quantized) {
+    Value row = castHere({operand.value, operand.role, 1}, policy);
+    Value source = DequantizeOp::create(builder, operand.value.getLoc(),
+                                        operand.value.getType(), row);
+    return quantize(source, operand, policy);
+  }
+  return quantize(operand.value, operand, policy);
+}
+
+Value CastInserter::quantize(Value source, const Operand &operand,
+                             const QuantPolicy &policy) {
   Location loc = operand.value.getLoc();
   ScaledType type =
       policy.castType(operand.role, shapeOf(operand.value), operand.contract);
+  const Gemm gemm = readerOf(operand.role, operand.contract);
   FloatAttr epsilon =
-      builder.getF32FloatAttr(policy.getRecipe().getAmaxEpsilon());
+      builder.getF32FloatAttr(policy.recipeOf(gemm).getOptions().amaxEpsilon);
   Value scale;
-  if (policy.usesTensorScale()) {
+  if (type.getScheme() == Scheme::PerTensor) {
     auto scalar = RankedTensorType::get({}, builder.getF32Type());
-    Value amax = AmaxOp::create(builder, loc, scalar, operand.value);
+    Value amax = AmaxOp::create(builder, loc, scalar, source);
     scale = ComputeScaleOp::create(
         builder, loc, scalar, amax, TypeAttr::get(type.getElementType()),
         builder.getBoolAttr(type.getPow2()), epsilon);
     // The cast itself uses no epsilon: it is in the scale.
     epsilon = builder.getF32FloatAttr(0.0f);
   }
-  return QuantizeOp::create(builder, loc, TypeRange(type), operand.value, scale,
+  return QuantizeOp::create(builder, loc, TypeRange(type), source, scale,
                             epsilon)
       .getUsages()
       .front();
@@ -270,6 +287,13 @@ LogicalResult CastInserter::rewrite(Product product) {
     origin.fallback = true;
     origin.reason = "fallback: " + rule;
   }
+
+  const RecipeKind kind = policy.recipeOf(product.gemm).getKind();
+  if (mode == OperandMode::Quantized &&
+      (kind == RecipeKind::DelayedScaling ||
+       kind == RecipeKind::NvFp4BlockScaling))
+    return op->emitError() << "casts of recipe '" << stringifyRecipeKind(kind)
+                           << "' are not built yet";
 
   Location loc = origin.attach(op->getLoc());
   Type type = op->getResult(0).getType();

@@ -23,20 +23,55 @@ StringRef mlir::te::stringifyGemm(Gemm gemm) {
   llvm_unreachable("all GEMMs are listed");
 }
 
-OperandMode QuantPolicy::operandMode(Gemm gemm) const {
-  if (!recipe.isQuantized())
-    return OperandMode::HighPrecision;
-  if (gemm == Gemm::Fprop)
-    return OperandMode::Quantized;
-  switch (recipe.getBackwardOverride()) {
-  case BackwardOverride::None:
-    return OperandMode::Quantized;
-  case BackwardOverride::HighPrecision:
-    return OperandMode::HighPrecision;
-  case BackwardOverride::Dequantized:
-    return OperandMode::Dequantized;
+RecipeAttr QuantPolicy::recipeOf(Gemm gemm) const {
+  if (recipe.getKind() != RecipeKind::Custom)
+    return recipe;
+  const RecipeOptions options = recipe.getOptions();
+  Attribute own = gemm == Gemm::Fprop   ? options.fprop
+                  : gemm == Gemm::Dgrad ? options.dgrad
+                                        : options.wgrad;
+  return own ? cast<RecipeAttr>(own)
+             : RecipeAttr::getDefault(recipe.getContext(),
+                                      RecipeKind::HighPrecision);
+}
+
+Gemm mlir::te::readerOf(TensorRole role, unsigned contract) {
+  switch (role) {
+  case TensorRole::X:
+    return contract == 1 ? Gemm::Fprop : Gemm::Wgrad;
+  case TensorRole::W:
+    return contract == 1 ? Gemm::Fprop : Gemm::Dgrad;
+  case TensorRole::Dy:
+    return contract == 1 ? Gemm::Dgrad : Gemm::Wgrad;
   }
-  llvm_unreachable("all overrides are listed");
+  llvm_unreachable("all roles are listed");
+}
+
+CastSource QuantPolicy::columnSource(TensorRole role) const {
+  const RecipeOptions options = recipe.getOptions();
+  return role == TensorRole::X   ? options.xColSource
+         : role == TensorRole::W ? options.wColSource
+                                 : options.gradColSource;
+}
+
+OperandMode QuantPolicy::operandMode(Gemm gemm) const {
+  if (gemm != Gemm::Fprop)
+    switch (recipe.getBackwardOverride()) {
+    case BackwardOverride::None:
+      break;
+    case BackwardOverride::HighPrecision:
+      return OperandMode::HighPrecision;
+    case BackwardOverride::Dequantized:
+      return recipeOf(Gemm::Fprop).isQuantized() ? OperandMode::Dequantized
+                                                 : OperandMode::HighPrecision;
+    }
+  if (recipeOf(gemm).isQuantized())
+    return OperandMode::Quantized;
+  // Only operand b of a backward GEMM is a tensor of the forward.
+  if (gemm != Gemm::Fprop && recipeOf(Gemm::Fprop).isQuantized() &&
+      columnSource(operandRoles(gemm).second) == CastSource::RowwiseDequantized)
+    return OperandMode::Dequantized;
+  return OperandMode::HighPrecision;
 }
 
 std::pair<TensorRole, TensorRole> mlir::te::operandRoles(Gemm gemm) {
@@ -51,35 +86,92 @@ std::pair<TensorRole, TensorRole> mlir::te::operandRoles(Gemm gemm) {
   llvm_unreachable("all GEMMs are listed");
 }
 
-Type QuantPolicy::elementType(TensorRole role) const {
-  MLIRContext *context = recipe.getContext();
-  bool wide =
-      role == TensorRole::Dy && recipe.getFp8Format() == Fp8Format::Hybrid;
-  return wide ? Type(Float8E5M2Type::get(context))
-              : Type(Float8E4M3FNType::get(context));
+/// True when `selection` names `role`; gradients are in none.
+static bool selects(TensorSelection selection, TensorRole role) {
+  const bool all = selection == TensorSelection::All;
+  return (role == TensorRole::W &&
+          (all || selection == TensorSelection::Weights)) ||
+         (role == TensorRole::X &&
+          (all || selection == TensorSelection::Activations));
 }
 
-Scheme QuantPolicy::scheme(TensorRole role) const {
-  if (usesTensorScale())
+Type QuantPolicy::elementType(TensorRole role, Gemm gemm) const {
+  RecipeAttr own = recipeOf(gemm);
+  MLIRContext *context = recipe.getContext();
+  if (own.getKind() == RecipeKind::NvFp4BlockScaling)
+    return Float4E2M1FNType::get(context);
+  if (role == TensorRole::Dy && own.getOptions().fp8Format == Fp8Format::Hybrid)
+    return Float8E5M2Type::get(context);
+  return Float8E4M3FNType::get(context);
+}
+
+Scheme QuantPolicy::scheme(TensorRole role, Gemm gemm) const {
+  const RecipeOptions options = recipeOf(gemm).getOptions();
+  const bool square = role == TensorRole::W && options.w2d;
+  switch (recipeOf(gemm).getKind()) {
+  case RecipeKind::HighPrecision:
+  case RecipeKind::Custom:
+    break;
+  case RecipeKind::Float8CurrentScaling:
+  case RecipeKind::DelayedScaling:
     return Scheme::PerTensor;
-  unsigned dim = role == TensorRole::X   ? recipe.getXBlockDim()
-                 : role == TensorRole::W ? recipe.getWBlockDim()
-                                         : recipe.getGradBlockDim();
-  return dim == 2 ? Scheme::Block128x128 : Scheme::Block1x128;
+  case RecipeKind::Float8BlockScaling: {
+    unsigned dim = role == TensorRole::X   ? options.xBlockDim
+                   : role == TensorRole::W ? options.wBlockDim
+                                           : options.gradBlockDim;
+    return dim == 2 ? Scheme::Block128x128 : Scheme::Block1x128;
+  }
+  case RecipeKind::MxFp8BlockScaling:
+    return square ? Scheme::Mx32x32 : Scheme::Mx1x32;
+  case RecipeKind::NvFp4BlockScaling:
+    return square ? Scheme::Nv16x16 : Scheme::Nv1x16;
+  }
+  llvm_unreachable("the GEMM quantises");
+}
+
+FourOverSix QuantPolicy::fourOverSix(TensorRole role, Gemm gemm) const {
+  const RecipeOptions options = recipeOf(gemm).getOptions();
+  return selects(options.fourOverSix, role) ? options.fourOverSixError
+                                            : FourOverSix::Off;
+}
+
+bool QuantPolicy::stochasticRounding(TensorRole role, Gemm gemm) const {
+  RecipeAttr own = recipeOf(gemm);
+  return role == TensorRole::Dy &&
+         own.getKind() == RecipeKind::NvFp4BlockScaling &&
+         own.getOptions().stochasticRounding;
+}
+
+ScaleVariant QuantPolicy::variant(TensorRole role, Gemm gemm) const {
+  const RecipeOptions options = recipeOf(gemm).getOptions();
+  if (recipeOf(gemm).getKind() != RecipeKind::NvFp4BlockScaling)
+    return options.pow2Scales ? ScaleVariant::Pow2 : ScaleVariant::None;
+  ScaleVariant variant = ScaleVariant::None;
+  // The transform runs along M, which only wgrad contracts.
+  if (gemm == Gemm::Wgrad && options.hadamard)
+    variant = variant | ScaleVariant::Hadamard;
+  if (role == TensorRole::X && gemm == Gemm::Fprop &&
+      options.rowScaledActivation)
+    variant = variant | ScaleVariant::RowScaled;
+  if (fourOverSix(role, gemm) != FourOverSix::Off &&
+      selects(options.fourOverSixScaleMax256, role))
+    variant = variant | ScaleVariant::ScaleMax256;
+  return variant;
 }
 
 ScaledType QuantPolicy::castType(TensorRole role, ArrayRef<int64_t> shape,
                                  unsigned contract) const {
-  return ScaledType::get(recipe.getContext(), shape, elementType(role),
-                         scheme(role), recipe.getPow2Scales(), contract);
+  Gemm gemm = readerOf(role, contract);
+  return ScaledType::get(recipe.getContext(), shape, elementType(role, gemm),
+                         scheme(role, gemm), variant(role, gemm), contract);
 }
 
 /// The schemes of the operands of `gemm`, as the support table counts them.
 static std::pair<int32_t, int32_t> schemesOf(const QuantPolicy &policy,
                                              Gemm gemm) {
   auto [a, b] = operandRoles(gemm);
-  return {static_cast<int32_t>(policy.scheme(a)),
-          static_cast<int32_t>(policy.scheme(b))};
+  return {static_cast<int32_t>(policy.scheme(a, gemm)),
+          static_cast<int32_t>(policy.scheme(b, gemm))};
 }
 
 std::string QuantPolicy::refusal(Gemm gemm, Type resultType, bool bias) const {
@@ -87,8 +179,8 @@ std::string QuantPolicy::refusal(Gemm gemm, Type resultType, bool bias) const {
     return "";
   auto [a, b] = operandRoles(gemm);
   auto [aScheme, bScheme] = schemesOf(*this, gemm);
-  return support::refuseProduct({aScheme, *getTypeNumber(elementType(a)),
-                                 bScheme, *getTypeNumber(elementType(b)),
+  return support::refuseProduct({aScheme, *getTypeNumber(elementType(a, gemm)),
+                                 bScheme, *getTypeNumber(elementType(b, gemm)),
                                  getTypeNumber(resultType).value_or(-1),
                                  fastAccumulation(gemm), bias});
 }
@@ -101,19 +193,19 @@ std::string QuantPolicy::targetRefusal(Gemm gemm, support::Target target,
   if (!support::productRow(a, b).exists())
     return "";
   return support::refuseTarget(
-      a, b, target, {.pow2 = recipe.getPow2Scales(), .emulate = emulate});
+      a, b, target,
+      {.pow2 = recipeOf(gemm).getOptions().pow2Scales, .emulate = emulate});
 }
 
 bool QuantPolicy::fastAccumulation(Gemm gemm) const {
-  switch (gemm) {
-  case Gemm::Fprop:
-    return !recipe.getSplitFprop();
-  case Gemm::Dgrad:
-    return !recipe.getSplitDgrad();
-  case Gemm::Wgrad:
-    return !recipe.getSplitWgrad();
-  }
-  llvm_unreachable("all GEMMs are listed");
+  const RecipeOptions options = recipeOf(gemm).getOptions();
+  auto [a, b] = schemesOf(*this, gemm);
+  // Block schemes scale every slice of the contracted axis.
+  if (!support::productRow(a, b).fastAccumulation)
+    return false;
+  return gemm == Gemm::Fprop   ? !options.splitFprop
+         : gemm == Gemm::Dgrad ? !options.splitDgrad
+                               : !options.splitWgrad;
 }
 
 SmallVector<SizeRule> QuantPolicy::sizeRules(Gemm gemm) const {
@@ -148,5 +240,11 @@ std::string QuantPolicy::reason(Gemm gemm) const {
     return ("override '" +
             stringifyBackwardOverride(recipe.getBackwardOverride()) + "'")
         .str();
-  return ("recipe '" + stringifyRecipeKind(recipe.getKind()) + "'").str();
+  std::string text =
+      ("recipe '" + stringifyRecipeKind(recipe.getKind()) + "'").str();
+  if (recipe.getKind() == RecipeKind::Custom)
+    text += (", " + stringifyGemm(gemm) + " '" +
+             stringifyRecipeKind(recipeOf(gemm).getKind()) + "'")
+                .str();
+  return text;
 }

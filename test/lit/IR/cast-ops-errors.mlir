@@ -16,12 +16,12 @@ func.func private @scaled_c3(!te.scaled<16x16xf8E4M3FN, per_tensor, contract = 2
 
 // -----
 
-// expected-error @below {{expected a scheme ('per_tensor', 'block_1x128' or 'block_128x128'), but got 'per_row'}}
+// expected-error @below {{expected a scheme ('per_tensor', 'block_1x128', 'block_128x128', 'mx_1x32', 'mx_32x32', 'nv_1x16', 'nv_16x16'), but got 'per_row'}}
 func.func private @scaled_unknown_scheme(!te.scaled<16x16xf8E4M3FN, per_row, contract = 1>)
 
 // -----
 
-// expected-error @below {{expected the recipe 'high_precision' to have no options; its backward is high precision already}}
+// expected-error @below {{expected option 'backward_override' only with 'delayed_scaling', 'float8_current_scaling', 'float8_block_scaling', 'mxfp8_block_scaling', 'nvfp4_block_scaling', 'custom', but got 'high_precision'}}
 func.func private @recipe_c1() attributes {te.recipe = #te.recipe<high_precision, {backward_override = dequantized}>}
 
 // -----
@@ -31,7 +31,7 @@ func.func private @recipe_c2() attributes {te.recipe = #te.recipe<float8_block_s
 
 // -----
 
-// expected-error @below {{only with 'float8_block_scaling', but got 'float8_current_scaling'}}
+// expected-error @below {{expected option 'w_block_dim' only with 'float8_block_scaling', but got 'float8_current_scaling'}}
 func.func private @recipe_c2_kind() attributes {te.recipe = #te.recipe<float8_current_scaling, {w_block_dim = 1}>}
 
 // -----
@@ -51,7 +51,52 @@ func.func private @recipe_c4() attributes {te.recipe = #te.recipe<float8_block_s
 
 // -----
 
-// expected-error @below {{expected the recipe to be one of 'high_precision', 'float8_current_scaling', 'float8_block_scaling', but got 'float8'}}
+// expected-error @below {{expected 'backward_override' of 'delayed_scaling' to be 'none', but got 'dequantized'}}
+func.func private @recipe_c5() attributes {te.recipe = #te.recipe<delayed_scaling, {backward_override = dequantized}>}
+
+// -----
+
+// expected-error @below {{expected 'backward_override' of 'nvfp4_block_scaling' with 'row_scaled_activation' to be 'high_precision' or 'dequantized', but got 'none'}}
+func.func private @recipe_c5_row_scaled() attributes {te.recipe = #te.recipe<nvfp4_block_scaling, {row_scaled_activation = true}>}
+
+// -----
+
+// expected-error @below {{expected 'margin' to be from -100 to 100, but got 101}}
+func.func private @recipe_c6() attributes {te.recipe = #te.recipe<delayed_scaling, {margin = 101}>}
+
+// -----
+
+// expected-error @below {{expected 'amax_history_len' to be one or more, but got 0}}
+func.func private @recipe_c6_length() attributes {te.recipe = #te.recipe<delayed_scaling, {amax_history_len = 0}>}
+
+// -----
+
+// expected-error @below {{expected 'hadamard' to be false with 'four_over_six'}}
+func.func private @recipe_c7() attributes {te.recipe = #te.recipe<nvfp4_block_scaling, {four_over_six = all}>}
+
+// -----
+
+// expected-error @below {{expected 'fprop' to be a recipe other than 'custom' and 'delayed_scaling', without 'backward_override', but got #te.recipe<delayed_scaling>}}
+func.func private @recipe_c8() attributes {te.recipe = #te.recipe<custom, {fprop = #te.recipe<delayed_scaling>}>}
+
+// -----
+
+// expected-error @below {{expected no 'pow2' with scheme 'mx_1x32'}}
+func.func private @scaled_c4(!te.scaled<32x32xf8E4M3FN, mx_1x32, pow2, contract = 1>)
+
+// -----
+
+// expected-error @below {{expected 'row_scaled' only with 'contract = 1' and without 'hadamard'}}
+func.func private @scaled_c4_rows(!te.scaled<32x32xf4E2M1FN, nv_1x16, row_scaled, contract = 0>)
+
+// -----
+
+// expected-error @below {{expected the rows to be a multiple of 32, but got 48; the smallest padded size is 64}}
+func.func private @scaled_c5(!te.scaled<48x32xf8E4M3FN, mx_1x32, contract = 1>)
+
+// -----
+
+// expected-error @below {{expected the recipe to be one of 'high_precision', 'float8_current_scaling', 'float8_block_scaling', 'delayed_scaling', 'mxfp8_block_scaling', 'nvfp4_block_scaling', 'custom', but got 'float8'}}
 func.func private @recipe_unknown() attributes {te.recipe = #te.recipe<float8>}
 
 // -----

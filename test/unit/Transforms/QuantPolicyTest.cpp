@@ -53,7 +53,8 @@ TEST_F(QuantPolicyTest, CurrentScalingIsHybridPerTensor) {
             "!te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0>");
   EXPECT_EQ(cast(recipe, TensorRole::Dy, 1),
             "!te.scaled<256x512xf8E5M2, per_tensor, contract = 1>");
-  EXPECT_TRUE(policy(recipe).usesTensorScale());
+  EXPECT_EQ(policy(recipe).scheme(TensorRole::X, Gemm::Fprop),
+            Scheme::PerTensor);
 }
 
 TEST_F(QuantPolicyTest, E4M3FormatAppliesToGradients) {
@@ -70,7 +71,8 @@ TEST_F(QuantPolicyTest, BlockScalingUsesRowsForXAndDyAndSquaresForW) {
             "!te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>");
   EXPECT_EQ(cast(recipe, TensorRole::Dy, 0),
             "!te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 0>");
-  EXPECT_FALSE(policy(recipe).usesTensorScale());
+  EXPECT_EQ(policy(recipe).scheme(TensorRole::X, Gemm::Fprop),
+            Scheme::Block1x128);
 }
 
 TEST_F(QuantPolicyTest, BlockDimensionsAndScalesFollowTheRecipe) {
@@ -179,10 +181,13 @@ TEST_F(QuantPolicyTest, DefaultSchemesAreThoseOfTheSupportTable) {
     if (*row.variant != 0 || !symbolizeRecipeKind(row.name))
       continue;
     QuantPolicy recipe = policy(row.name);
-    EXPECT_EQ(static_cast<int32_t>(recipe.scheme(TensorRole::X)), row.x);
-    EXPECT_EQ(static_cast<int32_t>(recipe.scheme(TensorRole::W)), row.w);
-    EXPECT_EQ(static_cast<int32_t>(recipe.scheme(TensorRole::Dy)), row.dy);
-    EXPECT_EQ(recipe.getRecipe().getPow2Scales(), row.pow2) << row.name;
+    EXPECT_EQ(static_cast<int32_t>(recipe.scheme(TensorRole::X, Gemm::Fprop)),
+              row.x);
+    EXPECT_EQ(static_cast<int32_t>(recipe.scheme(TensorRole::W, Gemm::Fprop)),
+              row.w);
+    EXPECT_EQ(static_cast<int32_t>(recipe.scheme(TensorRole::Dy, Gemm::Dgrad)),
+              row.dy);
+    EXPECT_EQ(recipe.getRecipe().getOptions().pow2Scales, row.pow2) << row.name;
     for (Gemm gemm : allGemms)
       EXPECT_EQ(recipe.refusal(gemm, BFloat16Type::get(&context), true), "");
   }

@@ -101,4 +101,27 @@ def PairCastLayoutsPass : Pass<"te-pair-cast-layouts", "func::FuncOp"> {
   ];
 }
 
+def EmulateProductsPass : Pass<"te-emulate-products", "func::FuncOp"> {
+  let summary = "run products of MXFP8 and NVFP4 in high precision";
+  let description = [{
+    For targets without MXFP8 or NVFP4 products: each te.scaled_matmul of such
+    operands becomes a te.matmul of what they dequantise to, in bf16, which
+    holds every MXFP8 value of 2^-133 and more exactly. Where a bias meets an
+    f32 result, the product is one of f32 operands. Casts stay as they are, so
+    only the order of the sum differs from the native product. The precision
+    report says `emulated`.
+
+    Runs after the casts are paired; leaves no product of mx operands.
+
+    ```mlir
+    // %y = te.scaled_matmul %a, %b fast_accumulation = false : ...mx_1x32...
+    %da = te.dequantize %a : !te.scaled<32x64xf8E4M3FN, mx_1x32, contract = 1> -> tensor<32x64xbf16>
+    %db = te.dequantize %b : !te.scaled<96x64xf8E4M3FN, mx_1x32, contract = 1> -> tensor<96x64xbf16>
+    %y = te.matmul %da, %db contract = [1, 1] : tensor<32x64xbf16>, tensor<96x64xbf16> -> tensor<32x96xbf16>
+    ```
+  }];
+  let dependentDialects = ["::mlir::te::TEDialect", "::mlir::arith::ArithDialect"];
+  let statistics = [Statistic<"numEmulated", "emulated", "Products emulated">];
+}
+
 #endif // TEDIALECT_TRANSFORMS_QUANTIZE_PASSES

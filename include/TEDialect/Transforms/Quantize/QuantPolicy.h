@@ -24,6 +24,9 @@ enum class TensorRole { X, W, Dy };
 /// What `gemm` reads as its operands `a` and `b`.
 std::pair<TensorRole, TensorRole> operandRoles(Gemm gemm);
 
+/// The GEMM that reads a tensor of `role` cast for axis `contract`.
+Gemm readerOf(TensorRole role, unsigned contract);
+
 /// What the operands of a GEMM are.
 enum class OperandMode {
   /// The tensors themselves.
@@ -63,25 +66,30 @@ public:
   /// What the recipe asks for, before sizes are looked at.
   OperandMode operandMode(Gemm gemm) const;
 
-  /// The type of a tensor of `shape` cast for axis `contract`. Weights and
+  /// The type of a tensor of `shape` cast for axis `contract`. FP8 weights and
   /// activations are always E4M3, so no GEMM meets two E5M2 operands.
-  /// Precondition: the recipe quantises.
+  /// Precondition: `readerOf(role, contract)` quantises.
   ScaledType castType(TensorRole role, ArrayRef<int64_t> shape,
                       unsigned contract) const;
 
-  /// True when the scale is an operand of the cast, derived from the tensor's
-  /// amax; false when the cast computes its scales per block.
-  bool usesTensorScale() const {
-    return recipe.getKind() == RecipeKind::Float8CurrentScaling;
-  }
+  /// The recipe that `gemm` follows: the recipe itself, or the one that a
+  /// custom recipe has for it.
+  RecipeAttr recipeOf(Gemm gemm) const;
+
+  /// What the cast of a tensor for its second direction reads.
+  CastSource columnSource(TensorRole role) const;
 
   /// Whether the tensor core may use its short accumulator.
   bool fastAccumulation(Gemm gemm) const;
 
-  /// How a tensor of `role` shares its scales, and its element type.
-  /// Precondition: the recipe quantises.
-  Scheme scheme(TensorRole role) const;
-  Type elementType(TensorRole role) const;
+  /// How `gemm` reads a tensor of `role`: how its scales are shared, its
+  /// element type, what its type says beside, and how FP4 is rounded.
+  /// Precondition: `gemm` quantises.
+  Scheme scheme(TensorRole role, Gemm gemm) const;
+  Type elementType(TensorRole role, Gemm gemm) const;
+  ScaleVariant variant(TensorRole role, Gemm gemm) const;
+  FourOverSix fourOverSix(TensorRole role, Gemm gemm) const;
+  bool stochasticRounding(TensorRole role, Gemm gemm) const;
 
   /// Why no target multiplies the quantised operands of `gemm` into
   /// `resultType`, or why `target` does not; empty where they can be

@@ -29,50 +29,21 @@ void TEDialect::registerAttributes() {
       >();
 }
 
-namespace {
-/// The parameters of a recipe while they are being collected.
-struct RecipeOptions {
-  RecipeKind kind;
-  Fp8Format format;
-  bool pow2;
-  float epsilon = 0.0f;
-  BackwardOverride override = BackwardOverride::None;
-  unsigned xDim = 1, wDim = 2, gradDim = 1;
-  bool splitFprop, splitDgrad, splitWgrad;
+RecipeOptions::RecipeOptions(RecipeKind kind)
+    : fp8Format(kind == RecipeKind::DelayedScaling ||
+                        kind == RecipeKind::Float8CurrentScaling
+                    ? Fp8Format::Hybrid
+                    : Fp8Format::E4M3),
+      pow2Scales(kind == RecipeKind::Float8BlockScaling),
+      splitFprop(kind == RecipeKind::Float8BlockScaling),
+      w2d(kind == RecipeKind::NvFp4BlockScaling) {}
 
-  explicit RecipeOptions(RecipeKind kind)
-      : kind(kind),
-        format(kind == RecipeKind::Float8BlockScaling ? Fp8Format::E4M3
-                                                      : Fp8Format::Hybrid),
-        pow2(kind == RecipeKind::Float8BlockScaling),
-        splitFprop(kind == RecipeKind::Float8BlockScaling), splitDgrad(true),
-        splitWgrad(true) {}
-
-  explicit RecipeOptions(RecipeAttr recipe)
-      : kind(recipe.getKind()), format(recipe.getFp8Format()),
-        pow2(recipe.getPow2Scales()), epsilon(recipe.getAmaxEpsilon()),
-        override(recipe.getBackwardOverride()), xDim(recipe.getXBlockDim()),
-        wDim(recipe.getWBlockDim()), gradDim(recipe.getGradBlockDim()),
-        splitFprop(recipe.getSplitFprop()), splitDgrad(recipe.getSplitDgrad()),
-        splitWgrad(recipe.getSplitWgrad()) {}
-
-  RecipeAttr get(MLIRContext *context) const {
-    return RecipeAttr::get(context, kind, format, pow2,
-                           llvm::bit_cast<uint32_t>(epsilon), override, xDim,
-                           wDim, gradDim, splitFprop, splitDgrad, splitWgrad);
-  }
-  RecipeAttr getChecked(function_ref<InFlightDiagnostic()> emitError,
-                        MLIRContext *context) const {
-    return RecipeAttr::getChecked(emitError, context, kind, format, pow2,
-                                  llvm::bit_cast<uint32_t>(epsilon), override,
-                                  xDim, wDim, gradDim, splitFprop, splitDgrad,
-                                  splitWgrad);
-  }
-};
-} // namespace
+//===----------------------------------------------------------------------===//
+// Spelling of one option
+//===----------------------------------------------------------------------===//
 
 /// Parses `true` or `false`.
-static ParseResult parseBool(AsmParser &parser, bool &value) {
+static ParseResult parseOption(AsmParser &parser, StringRef, bool &value) {
   StringRef word;
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseKeyword(&word))
@@ -83,182 +54,235 @@ static ParseResult parseBool(AsmParser &parser, bool &value) {
   value = word == "true";
   return success();
 }
+static ParseResult parseOption(AsmParser &parser, StringRef, unsigned &value) {
+  return parser.parseInteger(value);
+}
+static ParseResult parseOption(AsmParser &parser, StringRef, int &value) {
+  return parser.parseInteger(value);
+}
+static ParseResult parseOption(AsmParser &parser, StringRef, float &value) {
+  FloatAttr number;
+  if (parser.parseAttribute(number, Float32Type::get(parser.getContext())))
+    return failure();
+  value = number.getValue().convertToFloat();
+  return success();
+}
+static ParseResult parseOption(AsmParser &parser, StringRef, Attribute &value) {
+  return parser.parseAttribute(value);
+}
 
-/// Parses one of the spellings of an enumeration.
+/// The enumerator of a number, nothing behind the last.
+#define TE_OPTION_ENUM(name)                                                   \
+  static std::optional<name> enumerator(name, uint32_t number) {               \
+    return symbolize##name(number);                                            \
+  }
+TE_OPTION_ENUM(RecipeKind)
+TE_OPTION_ENUM(Fp8Format)
+TE_OPTION_ENUM(BackwardOverride)
+TE_OPTION_ENUM(AmaxAlgorithm)
+TE_OPTION_ENUM(TensorSelection)
+TE_OPTION_ENUM(FourOverSix)
+TE_OPTION_ENUM(CastSource)
+#undef TE_OPTION_ENUM
+
+/// The spellings of an enumeration, quoted.
+template <typename Enum> static std::string spellings() {
+  std::string text;
+  for (uint32_t i = 0; std::optional<Enum> value = enumerator(Enum(), i); ++i)
+    text += (i ? ", '" : "'") + stringifyEnum(*value).str() + "'";
+  return text;
+}
 template <typename Enum>
-static ParseResult parseEnum(AsmParser &parser, Enum &value,
-                             std::optional<Enum> symbolize(StringRef),
-                             StringRef what, StringRef spellings) {
+static std::enable_if_t<std::is_enum_v<Enum>, ParseResult>
+parseOption(AsmParser &parser, StringRef what, Enum &value) {
   StringRef word;
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseKeyword(&word))
     return failure();
-  std::optional<Enum> parsed = symbolize(word);
+  std::optional<Enum> parsed = symbolizeEnum<Enum>(word);
   if (!parsed)
-    return parser.emitError(loc) << "expected " << what << " to be one of "
-                                 << spellings << ", but got '" << word << "'";
+    return parser.emitError(loc)
+           << "expected " << what << " to be one of " << spellings<Enum>()
+           << ", but got '" << word << "'";
   value = *parsed;
   return success();
 }
 
-static ParseResult parseOption(AsmParser &parser, RecipeOptions &options) {
+static void printOption(raw_ostream &os, bool value) {
+  os << (value ? "true" : "false");
+}
+static void printOption(raw_ostream &os, unsigned value) { os << value; }
+static void printOption(raw_ostream &os, int value) { os << value; }
+static void printOption(raw_ostream &os, float value) {
+  os << llvm::format("%.9e", value);
+}
+static void printOption(raw_ostream &os, Attribute value) { os << value; }
+template <typename Enum>
+static std::enable_if_t<std::is_enum_v<Enum>> printOption(raw_ostream &os,
+                                                          Enum value) {
+  os << stringifyEnum(value);
+}
+
+//===----------------------------------------------------------------------===//
+// The attribute
+//===----------------------------------------------------------------------===//
+
+static ParseResult parseNamedOption(AsmParser &parser, RecipeOptions &options) {
   StringRef name;
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseKeyword(&name) || parser.parseEqual())
     return failure();
-  if (name == "fp8_format")
-    return parseEnum<Fp8Format>(parser, options.format, symbolizeFp8Format,
-                                "'fp8_format'", "'e4m3', 'hybrid'");
-  if (name == "backward_override")
-    return parseEnum<BackwardOverride>(
-        parser, options.override, symbolizeBackwardOverride,
-        "'backward_override'", "'none', 'high_precision', 'dequantized'");
-  if (name == "amax_epsilon") {
-    FloatAttr value;
-    if (parser.parseAttribute(value, Float32Type::get(parser.getContext())))
-      return failure();
-    options.epsilon = value.getValue().convertToFloat();
-    return success();
-  }
-  for (auto [option, value] : {std::pair{"pow2_scales", &options.pow2},
-                               {"split_fprop", &options.splitFprop},
-                               {"split_dgrad", &options.splitDgrad},
-                               {"split_wgrad", &options.splitWgrad}})
-    if (name == option)
-      return parseBool(parser, *value);
-  for (auto [option, value] : {std::pair{"x_block_dim", &options.xDim},
-                               {"w_block_dim", &options.wDim},
-                               {"grad_block_dim", &options.gradDim}})
-    if (name == option)
-      return parser.parseInteger(*value);
+  std::optional<ParseResult> result;
+  std::string known;
+  forEachRecipeOption(options, [&](StringRef option, auto &value,
+                                   std::initializer_list<RecipeKind>) {
+    known += (known.empty() ? "" : ", ") + option.str();
+    if (option == name)
+      result = parseOption(parser, ("'" + option + "'").str(), value);
+  });
+  if (result)
+    return *result;
   return parser.emitError(loc)
-         << "unknown recipe option '" << name
-         << "'; known are fp8_format, pow2_scales, amax_epsilon, "
-            "backward_override, x_block_dim, w_block_dim, grad_block_dim, "
-            "split_fprop, split_dgrad, split_wgrad";
+         << "unknown recipe option '" << name << "'; known are " << known;
 }
 
 Attribute RecipeAttr::parse(AsmParser &parser, Type) {
   SMLoc loc = parser.getCurrentLocation();
   RecipeKind kind;
-  if (parser.parseLess() ||
-      parseEnum<RecipeKind>(parser, kind, symbolizeRecipeKind, "the recipe",
-                            "'high_precision', 'float8_current_scaling', "
-                            "'float8_block_scaling'"))
+  if (parser.parseLess() || parseOption(parser, "the recipe", kind))
     return {};
   RecipeOptions options(kind);
   if (succeeded(parser.parseOptionalComma()) &&
       parser.parseCommaSeparatedList(AsmParser::Delimiter::Braces, [&] {
-        return parseOption(parser, options);
+        return parseNamedOption(parser, options);
       }))
     return {};
   if (parser.parseGreater())
     return {};
-  return options.getChecked([&] { return parser.emitError(loc); },
-                            parser.getContext());
+  return getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
+                    kind, options);
 }
 
 void RecipeAttr::print(AsmPrinter &printer) const {
   printer << "<" << stringifyRecipeKind(getKind());
-  RecipeOptions defaults(getKind());
-  SmallVector<std::string> options;
-  auto add = [&](StringRef name, const Twine &value) {
-    options.push_back((name + " = " + value).str());
-  };
-  auto boolean = [](bool value) { return value ? "true" : "false"; };
-  if (getFp8Format() != defaults.format)
-    add("fp8_format", stringifyFp8Format(getFp8Format()));
-  if (getPow2Scales() != defaults.pow2)
-    add("pow2_scales", boolean(getPow2Scales()));
-  if (getAmaxEpsilon() != defaults.epsilon) {
+  auto defaults = recipeOptionBits(RecipeOptions(getKind()));
+  SmallVector<std::string> written;
+  const RecipeOptions options = getOptions();
+  unsigned index = 0;
+  forEachRecipeOption(options, [&](StringRef name, const auto &value,
+                                   std::initializer_list<RecipeKind>) {
+    if (recipeOptionBits(value) == defaults[index++])
+      return;
     std::string text;
     llvm::raw_string_ostream os(text);
-    os << llvm::format("%.9e", getAmaxEpsilon());
-    add("amax_epsilon", text);
-  }
-  if (getBackwardOverride() != defaults.override)
-    add("backward_override", stringifyBackwardOverride(getBackwardOverride()));
-  if (getXBlockDim() != defaults.xDim)
-    add("x_block_dim", Twine(getXBlockDim()));
-  if (getWBlockDim() != defaults.wDim)
-    add("w_block_dim", Twine(getWBlockDim()));
-  if (getGradBlockDim() != defaults.gradDim)
-    add("grad_block_dim", Twine(getGradBlockDim()));
-  if (getSplitFprop() != defaults.splitFprop)
-    add("split_fprop", boolean(getSplitFprop()));
-  if (getSplitDgrad() != defaults.splitDgrad)
-    add("split_dgrad", boolean(getSplitDgrad()));
-  if (getSplitWgrad() != defaults.splitWgrad)
-    add("split_wgrad", boolean(getSplitWgrad()));
-  if (!options.empty())
-    printer << ", {" << llvm::join(options, ", ") << "}";
+    os << name << " = ";
+    printOption(os, value);
+    written.push_back(text);
+  });
+  if (!written.empty())
+    printer << ", {" << llvm::join(written, ", ") << "}";
   printer << ">";
 }
 
 LogicalResult RecipeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                 RecipeKind kind, Fp8Format format, bool pow2,
-                                 uint32_t epsilonBits,
-                                 BackwardOverride override, unsigned xDim,
-                                 unsigned wDim, unsigned gradDim,
-                                 bool splitFprop, bool splitDgrad,
-                                 bool splitWgrad) {
-  const float epsilon = llvm::bit_cast<float>(epsilonBits);
-  RecipeOptions defaults(kind);
-  bool otherDims = xDim != defaults.xDim || wDim != defaults.wDim ||
-                   gradDim != defaults.gradDim;
-  bool otherSplit = splitFprop != defaults.splitFprop ||
-                    splitDgrad != defaults.splitDgrad ||
-                    splitWgrad != defaults.splitWgrad;
+                                 RecipeKind kind, RecipeOptions options) {
   // recipe-c1
-  if (kind == RecipeKind::HighPrecision &&
-      (format != defaults.format || pow2 || epsilon != 0.0f ||
-       override != BackwardOverride::None || otherDims || otherSplit))
-    return emitError() << "expected the recipe 'high_precision' to have no "
-                          "options; its backward is high precision already";
-  // Overrides are those of the support table.
+  auto defaults = recipeOptionBits(RecipeOptions(kind));
+  std::string foreign;
+  unsigned index = 0;
+  forEachRecipeOption(options, [&](StringRef name, const auto &value,
+                                   std::initializer_list<RecipeKind> kinds) {
+    if (recipeOptionBits(value) != defaults[index++] &&
+        !llvm::is_contained(kinds, kind) && foreign.empty()) {
+      foreign = "expected option '" + name.str() + "' only with ";
+      for (RecipeKind each : kinds)
+        foreign += (each == *kinds.begin() ? "'" : ", '") +
+                   stringifyRecipeKind(each).str() + "'";
+      foreign += ", but got '" + stringifyRecipeKind(kind).str() + "'";
+    }
+  });
+  if (!foreign.empty())
+    return emitError() << foreign;
+  // recipe-c5
   StringRef name = stringifyRecipeKind(kind);
-  if (const support::RecipeRow *row =
-          support::recipeRow({name.data(), name.size()}))
-    if (std::string refusal =
-            support::refuseOverride(*row, static_cast<int32_t>(override));
+  StringRef variant =
+      options.rowScaledActivation ? "row_scaled_activation" : "";
+  if (const support::RecipeRow *row = support::recipeRow(
+          {name.data(), name.size()}, {variant.data(), variant.size()}))
+    if (std::string refusal = support::refuseOverride(
+            *row, static_cast<int32_t>(options.backwardOverride));
         !refusal.empty())
       return emitError() << refusal;
   // recipe-c2
-  if (kind != RecipeKind::Float8BlockScaling && otherDims)
-    return emitError()
-           << "expected 'x_block_dim', 'w_block_dim' and 'grad_block_dim' only "
-              "with 'float8_block_scaling', but got '"
-           << stringifyRecipeKind(kind) << "'";
-  for (unsigned dim : {xDim, wDim, gradDim})
+  const unsigned dims[] = {options.xBlockDim, options.wBlockDim,
+                           options.gradBlockDim};
+  for (unsigned dim : dims)
     if (dim != 1 && dim != 2)
       return emitError() << "expected a block dimension to be 1 (1x128) or 2 "
                             "(128x128), but got "
                          << dim;
-  if ((xDim == 2) + (wDim == 2) + (gradDim == 2) > 1)
+  if (llvm::count(dims, 2u) > 1)
     return emitError() << "expected at most one of 'x_block_dim', "
                           "'w_block_dim', 'grad_block_dim' to be 2: every pair "
                           "of them meets in one GEMM, and no GEMM takes two "
                           "128x128 operands";
   // recipe-c3
-  if (kind == RecipeKind::Float8BlockScaling && otherSplit)
+  if (kind == RecipeKind::Float8BlockScaling &&
+      !(options.splitFprop && options.splitDgrad && options.splitWgrad))
     return emitError() << "expected 'float8_block_scaling' to accumulate split "
                           "in every GEMM; block scales have no fast mode";
   // recipe-c4
-  if (!std::isfinite(epsilon) || epsilon < 0.0f)
+  if (!std::isfinite(options.amaxEpsilon) || options.amaxEpsilon < 0.0f)
     return emitError()
            << "expected 'amax_epsilon' to be finite and not negative, but got "
-           << std::to_string(epsilon);
+           << std::to_string(options.amaxEpsilon);
+  // recipe-c6
+  if (options.margin < -100 || options.margin > 100)
+    return emitError() << "expected 'margin' to be from -100 to 100, but got "
+                       << options.margin;
+  if (options.amaxHistoryLen < 1)
+    return emitError()
+           << "expected 'amax_history_len' to be one or more, but got 0";
+  // recipe-c7
+  if (options.rowScaledActivation &&
+      (options.hadamard || options.stochasticRounding))
+    return emitError() << "expected 'hadamard' and 'stochastic_rounding' to be "
+                          "false with 'row_scaled_activation'";
+  if (options.fourOverSix != TensorSelection::None && options.hadamard)
+    return emitError()
+           << "expected 'hadamard' to be false with 'four_over_six'";
+  if (options.fourOverSixError == FourOverSix::Off)
+    return emitError() << "expected 'four_over_six_error' to be 'mae' or "
+                          "'mse', but got 'off'";
+  // recipe-c8
+  for (auto [gemm, recipe] :
+       {std::pair("fprop", options.fprop), std::pair("dgrad", options.dgrad),
+        std::pair("wgrad", options.wgrad)}) {
+    if (!recipe)
+      continue;
+    auto own = dyn_cast<RecipeAttr>(recipe);
+    if (!own || own.getKind() == RecipeKind::Custom ||
+        own.getKind() == RecipeKind::DelayedScaling ||
+        own.getBackwardOverride() != BackwardOverride::None)
+      return emitError() << "expected '" << gemm
+                         << "' to be a recipe other than 'custom' and "
+                            "'delayed_scaling', without 'backward_override', "
+                            "but got "
+                         << recipe;
+  }
   return success();
 }
 
 RecipeAttr RecipeAttr::getDefault(MLIRContext *context, RecipeKind kind) {
-  return RecipeOptions(kind).get(context);
+  return get(context, kind, RecipeOptions(kind));
 }
 
-RecipeAttr RecipeAttr::withBackwardOverride(BackwardOverride mode) const {
-  RecipeOptions options(*this);
-  options.override = mode;
-  return options.get(getContext());
+RecipeAttr
+RecipeAttr::withBackwardOverride(function_ref<InFlightDiagnostic()> emitError,
+                                 BackwardOverride mode) const {
+  RecipeOptions options = getOptions();
+  options.backwardOverride = mode;
+  return getChecked(emitError, getContext(), getKind(), options);
 }
 
 RecipeAttr RecipeAttr::lookup(Operation *op) {

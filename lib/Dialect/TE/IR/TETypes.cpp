@@ -32,7 +32,28 @@ std::optional<int32_t> te::getTypeNumber(Type elementType) {
 
 float te::maxFinite(Type fp8) { return isa<Float8E5M2Type>(fp8) ? 57344 : 448; }
 
-// 256x512xf8E4M3FN, scheme[, pow2], contract = N
+namespace {
+/// A keyword of the type, and the schemes it belongs to.
+struct VariantKeyword {
+  ScaleVariant variant;
+  std::initializer_list<Scheme> schemes;
+};
+} // namespace
+
+/// In the order of printing.
+static ArrayRef<VariantKeyword> variantKeywords() {
+  static const VariantKeyword keywords[] = {
+      {ScaleVariant::Pow2,
+       {Scheme::PerTensor, Scheme::Block1x128, Scheme::Block128x128}},
+      {ScaleVariant::Hadamard, {Scheme::Nv1x16}},
+      {ScaleVariant::RowScaled, {Scheme::Nv1x16}},
+      {ScaleVariant::ScaleMax256, {Scheme::Nv1x16, Scheme::Nv16x16}},
+      {ScaleVariant::Swizzled,
+       {Scheme::Mx1x32, Scheme::Mx32x32, Scheme::Nv1x16, Scheme::Nv16x16}}};
+  return keywords;
+}
+
+// 256x512xf8E4M3FN, scheme[, keyword]*, contract = N
 Type ScaledType::parse(AsmParser &parser) {
   SmallVector<int64_t> shape;
   Type elementType;
@@ -48,22 +69,28 @@ Type ScaledType::parse(AsmParser &parser) {
     return {};
   std::optional<Scheme> scheme = symbolizeScheme(word);
   if (!scheme) {
-    parser.emitError(schemeLoc)
-        << "expected a scheme ('per_tensor', 'block_1x128' or "
-           "'block_128x128'), but got '"
-        << word << "'";
+    InFlightDiagnostic error = parser.emitError(schemeLoc);
+    error << "expected a scheme (";
+    for (uint32_t i = 0; i <= getMaxEnumValForScheme(); ++i)
+      error << (i ? ", '" : "'") << stringifyScheme(Scheme(i)) << "'";
+    error << "), but got '" << word << "'";
     return {};
   }
   if (parser.parseComma())
     return {};
-  bool pow2 = succeeded(parser.parseOptionalKeyword("pow2"));
-  if (pow2 && parser.parseComma())
-    return {};
+  ScaleVariant variant = ScaleVariant::None;
+  for (const VariantKeyword &keyword : variantKeywords())
+    if (succeeded(parser.parseOptionalKeyword(
+            stringifyScaleVariant(keyword.variant)))) {
+      variant = variant | keyword.variant;
+      if (parser.parseComma())
+        return {};
+    }
   if (parser.parseKeyword("contract") || parser.parseEqual() ||
       parser.parseInteger(contract) || parser.parseGreater())
     return {};
   return getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
-                    shape, elementType, *scheme, pow2, contract);
+                    shape, elementType, *scheme, variant, contract);
 }
 
 void ScaledType::print(AsmPrinter &printer) const {
@@ -71,14 +98,16 @@ void ScaledType::print(AsmPrinter &printer) const {
   for (int64_t size : getShape())
     printer << size << "x";
   printer << getElementType() << ", " << stringifyScheme(getScheme());
-  if (getPow2())
-    printer << ", pow2";
+  for (const VariantKeyword &keyword : variantKeywords())
+    if (is(keyword.variant))
+      printer << ", " << stringifyScaleVariant(keyword.variant);
   printer << ", contract = " << getContract() << ">";
 }
 
 LogicalResult ScaledType::verify(function_ref<InFlightDiagnostic()> emitError,
                                  ArrayRef<int64_t> shape, Type elementType,
-                                 Scheme scheme, bool, unsigned contract) {
+                                 Scheme scheme, ScaleVariant variant,
+                                 unsigned contract) {
   // scaled-c1
   if (shape.size() != 2)
     return emitError() << "expected a scaled type of rank 2, but got rank "
@@ -95,30 +124,82 @@ LogicalResult ScaledType::verify(function_ref<InFlightDiagnostic()> emitError,
   if (contract > 1)
     return emitError() << "expected 'contract' to be 0 or 1, but got "
                        << contract;
+  // scaled-c4
+  auto has = [&](ScaleVariant each) {
+    return bitEnumContainsAll(variant, each);
+  };
+  for (const VariantKeyword &keyword : variantKeywords())
+    if (has(keyword.variant) && !llvm::is_contained(keyword.schemes, scheme))
+      return emitError() << "expected no '"
+                         << stringifyScaleVariant(keyword.variant)
+                         << "' with scheme '" << stringifyScheme(scheme) << "'";
+  if (has(ScaleVariant::RowScaled) &&
+      (contract != 1 || has(ScaleVariant::Hadamard)))
+    return emitError() << "expected 'row_scaled' only with 'contract = 1' and "
+                          "without 'hadamard'";
+  // scaled-c5
+  for (auto [name, size] :
+       {std::pair("the rows", shape[0]), std::pair("the columns", shape[1])})
+    if (refusal = support::refuseSize(
+            name, size,
+            support::schemeRow(static_cast<int32_t>(scheme)).multiple);
+        !refusal.empty())
+      return emitError() << refusal;
   return success();
 }
 
+SmallVector<int64_t> ScaledType::getDataShape() const {
+  if (isMx())
+    return {getRows(), getCols()};
+  return {getOuter(), isNv() ? getContraction() / 2 : getContraction()};
+}
+
+static int64_t product(ArrayRef<int64_t> sizes) {
+  int64_t result = 1;
+  for (int64_t size : sizes)
+    result *= size;
+  return result;
+}
+
+int64_t ScaledType::getDataBytes() const { return product(getDataShape()); }
+
 SmallVector<int64_t> ScaledType::getScaleShape() const {
+  auto up = [](int64_t size, int64_t multiple) {
+    return static_cast<int64_t>(llvm::alignTo(size, multiple));
+  };
+  auto blocks = [](int64_t size) {
+    return static_cast<int64_t>(llvm::divideCeil(size, 128));
+  };
   int64_t outer = getOuter(), contraction = getContraction();
   switch (getScheme()) {
   case Scheme::PerTensor:
     return {1};
   case Scheme::Block1x128:
-    return {static_cast<int64_t>(llvm::divideCeil(contraction, 128)),
-            static_cast<int64_t>(llvm::alignTo(outer, 4))};
+    return {blocks(contraction), up(outer, 4)};
   case Scheme::Block128x128:
-    return {static_cast<int64_t>(llvm::divideCeil(outer, 128)),
-            static_cast<int64_t>(
-                llvm::alignTo(llvm::divideCeil(contraction, 128), 4))};
+    return {blocks(outer), up(blocks(contraction), 4)};
+  case Scheme::Mx1x32:
+  case Scheme::Mx32x32:
+    if (getContract() == 1)
+      return {up(getRows(), 128), up(getCols() / 32, 4)};
+    return {up(getRows() / 32, 4), up(getCols(), 128)};
+  case Scheme::Nv1x16:
+  case Scheme::Nv16x16:
+    return {up(outer, 128), up(contraction / 16, 4)};
   }
   llvm_unreachable("every scheme is handled above");
 }
 
+Type ScaledType::getScaleType() const {
+  if (isMx())
+    return Float8E8M0FNUType::get(getContext());
+  if (isNv())
+    return Float8E4M3FNType::get(getContext());
+  return Float32Type::get(getContext());
+}
+
 int64_t ScaledType::getScaleBytes() const {
-  int64_t bytes = 4;
-  for (int64_t size : getScaleShape())
-    bytes *= size;
-  return bytes;
+  return product(getScaleShape()) * (isMx() || isNv() ? 1 : 4);
 }
 
 bool ScaledType::isTransposeExact() const {
@@ -126,6 +207,11 @@ bool ScaledType::isTransposeExact() const {
 }
 
 ScaledType ScaledType::getTransposedUsage() const {
-  return get(getContext(), getShape(), getElementType(), getScheme(), getPow2(),
-             1 - getContract());
+  return get(getContext(), getShape(), getElementType(), getScheme(),
+             getVariant(), 1 - getContract());
+}
+
+ScaledType ScaledType::getSwizzled() const {
+  return get(getContext(), getShape(), getElementType(), getScheme(),
+             getVariant() | ScaleVariant::Swizzled, getContract());
 }

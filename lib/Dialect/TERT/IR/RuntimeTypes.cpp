@@ -29,12 +29,18 @@ static std::optional<int64_t> countBytes(ArrayRef<int64_t> shape,
 SmallVector<BufferLayout, 2> tert::getBufferLayouts(Type type) {
   if (auto scaled = dyn_cast<te::ScaledType>(type)) {
     Type f32 = Float32Type::get(type.getContext());
-    SmallVector<int64_t> shape = {scaled.getOuter(), scaled.getContraction()};
-    // At most one scale per element, so a shape that fits has scales that do.
-    if (!countBytes(shape, f32))
+    // Padding at most multiplies the scales of a small tensor, so a shape that
+    // fits has scales that do.
+    if (!countBytes(scaled.getShape(), f32))
       return {};
-    return {{"data", shape, scaled.getElementType(), scaled.getDataBytes()},
-            {"scale", scaled.getScaleShape(), f32, scaled.getScaleBytes()}};
+    SmallVector<BufferLayout, 2> layouts = {
+        {"data", scaled.getDataShape(), scaled.getElementType(),
+         scaled.getDataBytes()},
+        {"scale", scaled.getScaleShape(), scaled.getScaleType(),
+         scaled.getScaleBytes()}};
+    if (int64_t count = scaled.getNumAmaxes())
+      layouts.push_back({"amax", {count}, f32, 4 * count});
+    return layouts;
   }
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor || !tensor.hasStaticShape() ||

@@ -1,0 +1,83 @@
+//===- EmulateProducts.cpp - MX products in high precision ----------------===//
+//
+// The operands are decoded and multiplied as any other matrices. The origin of
+// the product stays on its location, with a word that it is emulated.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
+#include "TEDialect/Transforms/Quantize/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mlir::te {
+#define GEN_PASS_DEF_EMULATEPRODUCTSPASS
+#include "TEDialect/Transforms/Quantize/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+
+static Location emulated(Location loc) {
+  std::optional<GemmOrigin> origin = GemmOrigin::find(loc);
+  if (!origin)
+    return loc;
+  origin->reason += ", emulated";
+  return origin->attach(loc);
+}
+
+static Value decode(OpBuilder &builder, TypedValue<ScaledType> scaled,
+                    Type element) {
+  return DequantizeOp::create(
+      builder, scaled.getLoc(),
+      RankedTensorType::get(scaled.getType().getShape(), element), scaled);
+}
+
+static void emulate(ScaledMatmulOp product) {
+  OpBuilder builder(product);
+  Location loc = emulated(product.getLoc());
+  Type bf16 = builder.getBF16Type(), f32 = builder.getF32Type();
+  RankedTensorType type = product.getOut().getType();
+  // te.matmul gives its operands' type or f32, and with a bias only the first.
+  const bool wide = product.getBias() && !type.getElementType().isBF16();
+  Type operand = wide ? f32 : bf16;
+  RankedTensorType result =
+      type.getElementType().isBF16() ? type : type.clone(f32);
+  Value bias = product.getBias();
+  if (bias && wide)
+    bias = arith::ExtFOp::create(
+        builder, loc, cast<RankedTensorType>(bias.getType()).clone(f32), bias);
+  Value accumulate = product.getAccumulate();
+  if (accumulate && accumulate.getType() != result)
+    accumulate = arith::ExtFOp::create(builder, loc, result, accumulate);
+  Value out = MatmulOp::create(
+      builder, loc, result, decode(builder, product.getA(), operand),
+      decode(builder, product.getB(), operand), bias, accumulate,
+      builder.getDenseI64ArrayAttr(
+          {static_cast<int64_t>(product.getA().getType().getContract()),
+           static_cast<int64_t>(product.getB().getType().getContract())}));
+  if (result != type)
+    out = arith::TruncFOp::create(builder, loc, type, out);
+  product.replaceAllUsesWith(out);
+  product.erase();
+}
+
+namespace {
+struct EmulateProducts final
+    : te::impl::EmulateProductsPassBase<EmulateProducts> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    SmallVector<ScaledMatmulOp> products;
+    getOperation().walk([&](ScaledMatmulOp product) {
+      if (product.getA().getType().isMx() || product.getA().getType().isNv())
+        products.push_back(product);
+    });
+    for (ScaledMatmulOp product : products) {
+      emulate(product);
+      ++numEmulated;
+    }
+  }
+};
+} // namespace
