@@ -11,7 +11,13 @@
 // Every cast is created where it is needed, however often; equal ones have
 // equal operands, so cse merges them.
 //
+// A cast of delayed scaling takes its scale from a state of the step: one slot
+// for each tensor that is cast, however many GEMMs read it. Its amax is taken
+// where its first cast is, and counts at the end of the function.
+//
 //===----------------------------------------------------------------------===//
+
+#include "State.h"
 
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
@@ -20,6 +26,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Remarks.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace mlir::te {
@@ -51,10 +58,21 @@ struct Product {
   LinearSizes sizes;
 };
 
+/// What delayed scaling knows of one tensor.
+struct Slot {
+  /// Of its states, before their suffixes.
+  std::string name;
+  Value history, scale;
+  /// Of this step.
+  Value amax;
+  Type elementType;
+};
+
 class CastInserter {
 public:
   CastInserter(func::FuncOp function, bool strict)
-      : function(function), strict(strict), builder(function.getContext()) {}
+      : function(function), strict(strict), builder(function.getContext()),
+        states(function) {}
 
   LogicalResult run();
 
@@ -64,6 +82,11 @@ public:
 private:
   Product describe(Operation *op);
   LogicalResult rewrite(Product product);
+
+  /// The slot of `operand`; its amax is at the builder's position, or before.
+  Slot &slotFor(const Operand &operand, const QuantPolicy &policy);
+  /// Moves all slots at the end of the function.
+  void updateSlots();
 
   /// `operand` cast at the builder's position.
   Value castHere(const Operand &operand, const QuantPolicy &policy);
@@ -94,6 +117,11 @@ private:
   DenseMap<Value, Operation *> forwardReader;
   DenseMap<Location, std::string> layerAt;
   llvm::SetVector<Operation *> replacedResiduals;
+  /// Name of the layer that is being rewritten.
+  std::string layer;
+  StateThreading states;
+  /// By tensor, role and recipe: one tensor may be read in two formats.
+  llvm::MapVector<std::tuple<Value, unsigned, RecipeAttr>, Slot> slots;
 };
 } // namespace
 
@@ -126,6 +154,63 @@ Product CastInserter::describe(Operation *op) {
           {dy[0], dy[1], x[1]}};
 }
 
+static constexpr StringLiteral kHistory = ".amax_history", kScale = ".scale";
+
+static StringRef suffixOf(TensorRole role) {
+  switch (role) {
+  case TensorRole::X:
+    return ".x";
+  case TensorRole::W:
+    return ".w";
+  case TensorRole::Dy:
+    return ".dy";
+  }
+  llvm_unreachable("all roles are listed");
+}
+
+Slot &CastInserter::slotFor(const Operand &operand, const QuantPolicy &policy) {
+  Value tensor = operand.value;
+  while (auto residual = tensor.getDefiningOp<ResidualOp>())
+    tensor = residual.getValue();
+  RecipeAttr recipe = policy.getRecipe();
+  auto [found, isNew] = slots.insert(
+      {{tensor, static_cast<unsigned>(operand.role), recipe}, Slot()});
+  Slot &slot = found->second;
+  if (!isNew)
+    return slot;
+  auto scalar = RankedTensorType::get({}, builder.getF32Type());
+  auto history = RankedTensorType::get({recipe.getOptions().amaxHistoryLen},
+                                       builder.getF32Type());
+  slot.name = states.uniqueBase(layer + suffixOf(operand.role).str(),
+                                {kHistory, kScale});
+  slot.history = states.addState(slot.name + kHistory.str(), history, 0.0);
+  slot.scale = states.addState(slot.name + kScale.str(), scalar, 1.0);
+  slot.amax = AmaxOp::create(builder, tensor.getLoc(), scalar, operand.value);
+  slot.elementType = policy.elementType(
+      operand.role, readerOf(operand.role, operand.contract));
+  return slot;
+}
+
+void CastInserter::updateSlots() {
+  if (slots.empty())
+    return;
+  Operation *end = function.getBody().front().getTerminator();
+  builder.setInsertionPoint(end);
+  for (auto &[key, slot] : slots) {
+    RecipeAttr recipe = std::get<RecipeAttr>(key);
+    auto update = DelayedScalingUpdateOp::create(
+        builder, slot.amax.getLoc(), slot.history.getType(),
+        slot.scale.getType(), slot.amax, slot.history, slot.scale,
+        TypeAttr::get(slot.elementType),
+        AmaxAlgorithmAttr::get(builder.getContext(),
+                               recipe.getOptions().amaxComputeAlgo),
+        builder.getI32IntegerAttr(recipe.getOptions().margin));
+    states.setNext(slot.name + kHistory.str(), update.getNewHistory());
+    states.setNext(slot.name + kScale.str(), update.getNewScale());
+  }
+  states.finish();
+}
+
 Value CastInserter::castHere(const Operand &operand,
                              const QuantPolicy &policy) {
   if (operand.contract == 0 &&
@@ -148,7 +233,9 @@ Value CastInserter::quantize(Value source, const Operand &operand,
   FloatAttr epsilon =
       builder.getF32FloatAttr(policy.recipeOf(gemm).getOptions().amaxEpsilon);
   Value scale;
-  if (type.getScheme() == Scheme::PerTensor) {
+  if (policy.getRecipe().getKind() == RecipeKind::DelayedScaling) {
+    scale = slotFor(operand, policy).scale;
+  } else if (type.getScheme() == Scheme::PerTensor) {
     auto scalar = RankedTensorType::get({}, builder.getF32Type());
     Value amax = AmaxOp::create(builder, loc, scalar, source);
     scale = ComputeScaleOp::create(
@@ -289,11 +376,14 @@ LogicalResult CastInserter::rewrite(Product product) {
   }
 
   const RecipeKind kind = policy.recipeOf(product.gemm).getKind();
-  if (mode == OperandMode::Quantized &&
-      (kind == RecipeKind::DelayedScaling ||
-       kind == RecipeKind::NvFp4BlockScaling))
+  if (mode == OperandMode::Quantized && kind == RecipeKind::NvFp4BlockScaling)
     return op->emitError() << "casts of recipe '" << stringifyRecipeKind(kind)
                            << "' are not built yet";
+  if (mode == OperandMode::Quantized && kind == RecipeKind::DelayedScaling &&
+      (op->getParentOp() != function || !function.getBody().hasOneBlock()))
+    return op->emitError() << "expected a layer with recipe 'delayed_scaling' "
+                              "to be in the one block of its function";
+  this->layer = origin.layer;
 
   Location loc = origin.attach(op->getLoc());
   Type type = op->getResult(0).getType();
@@ -343,6 +433,8 @@ LogicalResult CastInserter::run() {
   for (Operation *op : llvm::concat<Operation *>(forward, backward))
     if (failed(rewrite(describe(op))))
       result = failure();
+  if (succeeded(result))
+    updateSlots();
   for (Operation *residual : replacedResiduals)
     if (residual->use_empty())
       residual->erase();

@@ -22,11 +22,10 @@ using namespace mlir;
 using namespace mlir::te;
 
 /// True for the column cast of a weight whose columns follow from its rows. A
-/// cast that also measures is needed anyway, and one that rounds stochastically
-/// has its own random bits.
+/// cast that also measures is needed anyway.
 static bool isDerivable(QuantizeOp cast) {
   auto type = mlir::cast<ScaledType>(cast.getUsages()[0].getType());
-  return cast.getUsages().size() == 1 && !cast.getAmax() && !cast.getRng() &&
+  return cast.getUsages().size() == 1 && !cast.getAmax() &&
          type.getContract() == 0 && type.isTransposeExact() &&
          isWeight(cast.getX());
 }
@@ -42,17 +41,13 @@ static Value rowUsage(QuantizeOp column) {
         row->isBeforeInBlock(column) && row.getUsages().size() == 1 &&
         row.getUsages()[0].getType() == type &&
         row.getScale() == column.getScale() &&
-        row.getGivenAmax() == column.getGivenAmax() && !row.getRng() &&
-        row.getAmaxEpsilonAttr() == column.getAmaxEpsilonAttr() &&
-        row.getFourOverSixAttr() == column.getFourOverSixAttr())
+        row.getAmaxEpsilonAttr() == column.getAmaxEpsilonAttr())
       return row.getUsages()[0];
   }
   OpBuilder builder(column);
   return QuantizeOp::create(builder, column.getLoc(), TypeRange(type),
-                            /*amax=*/Type(), column.getX(), column.getScale(),
-                            column.getGivenAmax(), /*rng=*/Value(),
-                            column.getAmaxEpsilonAttr(), column.getStreamAttr(),
-                            column.getFourOverSixAttr())
+                            column.getX(), column.getScale(),
+                            column.getAmaxEpsilonAttr())
       .getUsages()[0];
 }
 

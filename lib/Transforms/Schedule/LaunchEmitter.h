@@ -9,14 +9,13 @@
 #ifndef TE_TRANSFORMS_SCHEDULE_LAUNCHEMITTER_H
 #define TE_TRANSFORMS_SCHEDULE_LAUNCHEMITTER_H
 
-#include "TEDialect/IR/TE.h"
 #include "TEDialect/TERT/TERT.h"
 
 #include "llvm/ADT/StringMap.h"
 
 namespace mlir::te {
 
-/// The buffers of one value: the value itself, or data, scale and (nv) amax.
+/// The buffers of one value: the value itself, or data and scale.
 using Buffers = SmallVector<Value, 2>;
 
 class LaunchEmitter {
@@ -45,8 +44,6 @@ private:
 
   LogicalResult emitPointwise(Operation *op, int32_t kind);
   LogicalResult emitConstant(Operation *op);
-  LogicalResult emitQuantize(QuantizeOp op);
-  LogicalResult emitSwizzle(SwizzleScalesOp op);
   LogicalResult emitCast(Operation *op, bool &isKnown);
   LogicalResult emitProduct(Operation *op, bool &isKnown);
   LogicalResult emitLayer(Operation *op, bool &isKnown);

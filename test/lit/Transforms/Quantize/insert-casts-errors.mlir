@@ -25,3 +25,15 @@ func.func @strict_refuses_a_backward_fallback(%x: tensor<24x32xbf16> {te.name = 
   %dw = te.linear_wgrad %dy, %x : tensor<24x64xbf16>, tensor<24x32xbf16> -> tensor<64x32xbf16>
   return %dw : tensor<64x32xbf16>
 }
+
+// -----
+
+// There is no one place where its state would move.
+func.func @delayed_scaling_needs_one_block(%x: tensor<32x32xbf16>, %w: tensor<64x32xbf16>) -> tensor<32x64xbf16>
+    attributes {te.recipe = #te.recipe<delayed_scaling>} {
+  // expected-error @below {{expected a layer with recipe 'delayed_scaling' to be in the one block of its function}}
+  %y = te.linear %x, %w : tensor<32x32xbf16>, tensor<64x32xbf16> -> tensor<32x64xbf16>
+  return %y : tensor<32x64xbf16>
+^unreachable:
+  return %y : tensor<32x64xbf16>
+}

@@ -1,0 +1,49 @@
+//===- State.h - values that a step carries to its next run ---------------===//
+//
+// What a recipe remembers between steps is a value: an argument of the function
+// and a result of the same `te.name`. A StateThreading adds such pairs to a
+// function that nobody calls. Arguments are there at once, behind the others;
+// results when it finishes.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_TRANSFORMS_QUANTIZE_STATE_H
+#define TE_TRANSFORMS_QUANTIZE_STATE_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <string>
+
+namespace mlir::te {
+
+class StateThreading {
+public:
+  explicit StateThreading(func::FuncOp function);
+
+  /// `base`, or `base.<n>`, such that no argument and no result is called that
+  /// followed by one of `suffixes`.
+  std::string uniqueBase(StringRef base, ArrayRef<StringRef> suffixes) const;
+
+  /// A new state that starts as `init` in every element. Preconditions: the
+  /// function is one block, and `name` is of no argument and no result.
+  Value addState(StringRef name, RankedTensorType type, double init);
+
+  /// Makes `value` the state `name` of the next step. A state that is never set
+  /// stays as it is.
+  void setNext(StringRef name, Value value);
+
+  /// Returns the next states behind the other results; call it once.
+  void finish();
+
+private:
+  func::FuncOp function;
+  llvm::StringSet<> names;
+  /// In the order of their arguments.
+  llvm::MapVector<StringAttr, Value> next;
+};
+
+} // namespace mlir::te
+
+#endif // TE_TRANSFORMS_QUANTIZE_STATE_H
