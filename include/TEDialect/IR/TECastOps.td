@@ -23,6 +23,69 @@ def TE_AmaxOp : TE_PureOp<"amax"> {
   let assemblyFormat = "$x attr-dict `:` type($x)";
 }
 
+def TE_AmaxRowsOp : TE_PureOp<"amax_rows"> {
+  let summary = "compute the largest magnitude of each row of a matrix";
+  let description = [{
+    `amax[r] = max |x[r, :]|` in f32, of each row as te.amax of it.
+
+    Constraints:
+    1. (amax_rows-c1) the result is `[rows of x]`.
+
+    Example:
+
+    ```mlir
+    %amax = te.amax_rows %x : tensor<256x512xbf16> -> tensor<256xf32>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPMatrix, "any shape">:$x);
+  let results = (outs Res<TE_F32Vector, "max |x[r, :]|">:$amax);
+  let assemblyFormat = "$x attr-dict `:` type($x) `->` type($amax)";
+  let hasVerifier = 1;
+}
+
+def TE_HadamardOp : TE_PureOp<"hadamard", [AllTypesMatch<["x", "y"]>]> {
+  let summary = "rotate runs of 16 rows by a random Hadamard matrix";
+  let description = [{
+    Every run of 16 rows of a column becomes its product with
+    `T = diag(signs) H16 / 4`, whose signs are fixed; computed in f32, rounded
+    once. `T` is orthogonal, so a product that contracts the rows of two
+    transformed matrices is that of the matrices. What is cast from the result
+    for axis 0 has a type with the keyword `hadamard`.
+
+    Constraints:
+    1. (hadamard-c1) the rows are a multiple of 16.
+
+    Example:
+
+    ```mlir
+    %y = te.hadamard %x : tensor<256x512xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<2DTensorOf<[BF16]>, "[rows, cols]">:$x);
+  let results = (outs Res<2DTensorOf<[BF16]>, "transformed along axis 0">:$y);
+  let assemblyFormat = "$x attr-dict `:` type($x)";
+  let hasVerifier = 1;
+}
+
+def TE_RngAdvanceOp : TE_PureOp<"rng_advance"> {
+  let summary = "advance the state of a random generator";
+  let description = [{
+    Adds `count` to the offset, modulo 2^32. The state is the seed and the
+    offset; a step takes it as an argument and returns the next one, so no step
+    rounds with the bits of another.
+
+    Example:
+
+    ```mlir
+    %next = te.rng_advance %state {count = 1 : i32}
+    ```
+  }];
+  let arguments = (ins Arg<TE_RngState, "seed, offset">:$state,
+                       DefaultValuedAttr<I32Attr, "1">:$count);
+  let results = (outs Res<TE_RngState, "seed, offset + count">:$next);
+  let assemblyFormat = "$state attr-dict";
+}
+
 def TE_AmaxReduceOp : TE_PureOp<"amax_reduce"> {
   let summary = "reduce an amax over a process group";
   let description = [{
@@ -120,15 +183,23 @@ def TE_DelayedScalingUpdateOp
 }
 
 def TE_QuantizeOp
-    : TE_PureOp<"quantize", [AttrSizedResultSegments,
+    : TE_PureOp<"quantize", [AttrSizedOperandSegments, AttrSizedResultSegments,
         DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "quantise a matrix for one or both contraction axes";
   let description = [{
     `q = saturate(round(x * scale))`, round to nearest even. A `per_tensor`
-    result takes its scale as an operand; block results compute one scale per
-    block from the block's own amax. Two results are the two usages of one
-    tensor, made in one pass. `amax` is `max |x|` as te.amax gives it, measured
-    in the same pass, for te.delayed_scaling_update.
+    result takes its scale as an operand; block and mx results compute one scale
+    per block from the block's own amax; nv results from the block's amax and
+    from `given_amax`, that of te.amax or, for `row_scaled`, of te.amax_rows.
+    Two results are the two usages of one tensor, made in one pass. `amax` is
+    `max |x|` as te.amax gives it, measured in the same pass, for
+    te.delayed_scaling_update.
+
+    With `rng` the elements of nv results are rounded stochastically: the random
+    bits are a function of the state, `stream`, the axis and the place of the
+    element, so two casts with one state and different streams round
+    independently. `four_over_six` lets each block of an nv result map its amax
+    to 4 where that errs less.
 
     Constraints:
     1. (quantize-c1) one or two results.
@@ -137,6 +208,9 @@ def TE_QuantizeOp
     4. (quantize-c4) `scale` is given exactly when the scheme is `per_tensor`.
     5. (quantize-c5) `amax_epsilon` is finite, not negative, and only given for block schemes.
     6. (quantize-c6) `amax` is only given for `per_tensor`.
+    7. (quantize-c7) `given_amax` is given exactly for nv schemes; it is a scalar, or `[rows]` for `row_scaled`.
+    8. (quantize-c8) `rng` and `four_over_six` are only given for nv schemes, `stream` only with `rng`.
+    9. (quantize-c9) no result is `swizzled`; te.swizzle_scales makes those.
 
     Example:
 
@@ -150,22 +224,38 @@ def TE_QuantizeOp
     %q, %amax = te.quantize %x scale %scale : tensor<256x512xbf16>
       -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1> amax tensor<f32>
     ```
+
+    ```mlir
+    %amax = te.amax %dy : tensor<256x512xbf16>
+    %q = te.quantize %dy amax %amax rng %state {stream = 3 : i32} : tensor<256x512xbf16>
+      -> !te.scaled<256x512xf4E2M1FN, nv_1x16, contract = 1>
+    ```
   }];
   let arguments = (ins Arg<TE_HPMatrix, "matrix to quantise">:$x,
                        Arg<Optional<TE_F32Scalar>, "per-tensor scale">:$scale,
-                       DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon);
+                       Arg<Optional<TE_F32Tensor>, "amax of an nv cast">:$given_amax,
+                       Arg<Optional<TE_RngState>, "state to round with">:$rng,
+                       DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon,
+                       DefaultValuedAttr<I32Attr, "0">:$stream,
+                       DefaultValuedAttr<TE_FourOverSixAttr, "::mlir::te::FourOverSix::Off">:$four_over_six);
   let results = (outs Res<Variadic<TE_ScaledType>, "the usages">:$usages,
                       Res<Optional<TE_F32Scalar>, "max |x|">:$amax);
+  // The type of `given_amax` follows from the usages.
   let assemblyFormat = [{
-    $x (`scale` $scale^)? attr-dict `:` type($x)
-    `->` type($usages) (`amax` type($amax)^)?
+    $x (`scale` $scale^)? (`amax` $given_amax^)? (`rng` $rng^)? attr-dict
+    `:` type($x) `->`
+    custom<CastTypes>(type($usages), type($given_amax), ref($given_amax))
+    (`amax` type($amax)^)?
   }];
-  // Without an amax.
+  // Without an amax, rounded to nearest.
   let builders = [OpBuilder<(ins "::mlir::TypeRange":$usages,
                                  "::mlir::Value":$x, "::mlir::Value":$scale,
                                  "::mlir::FloatAttr":$amax_epsilon), [{
     build($_builder, $_state, usages, /*amax=*/::mlir::Type(), x, scale,
-          amax_epsilon);
+          /*given_amax=*/::mlir::Value(), /*rng=*/::mlir::Value(),
+          amax_epsilon, $_builder.getI32IntegerAttr(0),
+          ::mlir::te::FourOverSixAttr::get($_builder.getContext(),
+                                           ::mlir::te::FourOverSix::Off));
   }]>];
   let hasVerifier = 1;
 }
@@ -174,10 +264,15 @@ def TE_DequantizeOp : TE_PureOp<"dequantize"> {
   let summary = "restore a high-precision matrix";
   let description = [{
     `x = round(float(q) * scale_inv)`: the product is rounded to f32, then to the
-    result's type.
+    result's type. Elements of an nv scheme also have the factor
+    `amax / (6 * 448)` (256 where the type says so), which `without_amax` leaves
+    out: what remains is exact in bf16, and te.nvfp4_alpha is the factor of a
+    product of two such matrices.
 
     Constraints:
     1. (dequantize-c1) the result has the logical shape of `q`.
+    2. (dequantize-c2) `without_amax` is only given for nv schemes.
+    3. (dequantize-c3) `q` is not `swizzled`.
 
     Example:
 
@@ -186,8 +281,12 @@ def TE_DequantizeOp : TE_PureOp<"dequantize"> {
       : !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1> -> tensor<256x512xbf16>
     ```
   }];
-  let arguments = (ins Arg<TE_ScaledType, "quantised matrix, either usage">:$q);
+  let arguments = (ins Arg<TE_ScaledType, "quantised matrix, either usage">:$q,
+                       UnitAttr:$without_amax);
   let results = (outs Res<TE_HPMatrix, "same logical shape">:$x);
+  let builders = [OpBuilder<(ins "::mlir::Type":$x, "::mlir::Value":$q), [{
+    build($_builder, $_state, x, q, /*without_amax=*/::mlir::UnitAttr());
+  }]>];
   let assemblyFormat = "$q attr-dict `:` type($q) `->` type($x)";
   let hasVerifier = 1;
 }
@@ -203,6 +302,7 @@ def TE_TransposeOp : TE_PureOp<"transpose"> {
     1. (transpose-c1) a scheme with an exact transpose ([what runs where](support.md)).
     2. (transpose-c2) the result is the operand's type made for the other axis.
     3. (transpose-c3) the operand is made for axis 1.
+    4. (transpose-c4) the operand is not `swizzled`.
 
     Example:
 
@@ -215,6 +315,57 @@ def TE_TransposeOp : TE_PureOp<"transpose"> {
   let arguments = (ins Arg<TE_ScaledType, "usage to start from">:$q);
   let results = (outs Res<TE_ScaledType, "the other usage">:$transposed);
   let assemblyFormat = "$q attr-dict `:` type($q) `->` type($transposed)";
+  let hasVerifier = 1;
+}
+
+def TE_SwizzleScalesOp : TE_PureOp<"swizzle_scales"> {
+  let summary = "put block scales in the order of the tensor core";
+  let description = [{
+    Permutes the scales of an mx or nv value within tiles of 128 by 4, the order
+    the block-scaled tensor core of sm_100 reads. Elements and amax stay as they
+    are; the lowering copies them, as every value has its own buffers.
+
+    Constraints:
+    1. (swizzle_scales-c1) the operand has an mx or nv scheme and is not `swizzled`.
+    2. (swizzle_scales-c2) the result is the operand's type, `swizzled`.
+
+    Example:
+
+    ```mlir
+    %s = te.swizzle_scales %q
+      : !te.scaled<256x512xf8E4M3FN, mx_1x32, contract = 1>
+      -> !te.scaled<256x512xf8E4M3FN, mx_1x32, swizzled, contract = 1>
+    ```
+  }];
+  let arguments = (ins Arg<TE_ScaledType, "scales row by row">:$q);
+  let results = (outs Res<TE_ScaledType, "the same value">:$swizzled);
+  let assemblyFormat = "$q attr-dict `:` type($q) `->` type($swizzled)";
+  let hasVerifier = 1;
+}
+
+def TE_NvFp4AlphaOp : TE_PureOp<"nvfp4_alpha"> {
+  let summary = "derive the factor of a product of two NVFP4 values";
+  let description = [{
+    `alpha = (amax(a) * amax(b)) * (1 / (36 * scale_max(a) * scale_max(b)))` in
+    f32, each operation rounded. It is what te.scaled_matmul applies itself, and
+    the `alpha` of a te.matmul of the two values dequantised `without_amax`.
+
+    Constraints:
+    1. (nvfp4_alpha-c1) both operands have nv schemes.
+    2. (nvfp4_alpha-c2) neither is `row_scaled`.
+
+    Example:
+
+    ```mlir
+    %alpha = te.nvfp4_alpha %x, %w
+      : !te.scaled<256x512xf4E2M1FN, nv_1x16, contract = 1>,
+        !te.scaled<128x512xf4E2M1FN, nv_16x16, contract = 1>
+    ```
+  }];
+  let arguments = (ins Arg<TE_ScaledType, "either usage">:$a,
+                       Arg<TE_ScaledType, "either usage">:$b);
+  let results = (outs Res<TE_F32Scalar, "factor of the product">:$alpha);
+  let assemblyFormat = "$a `,` $b attr-dict `:` type($a) `,` type($b)";
   let hasVerifier = 1;
 }
 

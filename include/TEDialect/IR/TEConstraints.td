@@ -22,6 +22,13 @@ def TE_F32Scalar
           "::mlir::RankedTensorType::get({}, $_builder.getF32Type())">;
 def TE_F32Vector : 1DTensorOf<[F32]>;
 def TE_F32Tensor : StaticShapeTensorOf<[F32]>;
+/// Seed and offset of a random generator.
+def TE_RngState
+    : Type<And<[1DTensorOf<[I32]>.predicate,
+                CPred<"::llvm::cast<::mlir::ShapedType>($_self).hasStaticShape({2})">]>,
+           "1D tensor of 2 32-bit signless integer values",
+           "::mlir::RankedTensorType">,
+      BuildableType<"::mlir::RankedTensorType::get({2}, $_builder.getI32Type())">;
 def TE_IdVector : 1DTensorOf<[I32]>;
 
 class TE_Op<string mnemonic, list<Trait> traits = []>

@@ -27,6 +27,9 @@ def TE_ScaledMatmulOp
     6. (scaled_matmul-c6) the contracted size is a multiple of what the pair needs.
     7. (scaled_matmul-c7) so are the rows and the columns of the result.
     8. (scaled_matmul-c8) the result has a type that the pair has, with `bias` where there is one; `bias` is `[outer(b)]` in bf16; `accumulate` has the result's type.
+    9. (scaled_matmul-c9) both operands are `hadamard` or neither is.
+    10. (scaled_matmul-c10) both operands are `swizzled` or neither is.
+    11. (scaled_matmul-c11) `b` is not `row_scaled`.
 
     Example:
 
@@ -55,8 +58,8 @@ def TE_ScaledMatmulOp
 def TE_MatmulOp : TE_PureOp<"matmul", [AttrSizedOperandSegments]> {
   let summary = "multiply two high-precision matrices";
   let description = [{
-    `out[i, j] = sum_k A[i, k] B[j, k] (+ bias[j]) (+ accumulate[i, j])` with
-    f32 accumulation. `contract = [p, q]` contracts axis `p` of `a` with axis
+    `out[i, j] = (alpha *) sum_k A[i, k] B[j, k] (+ bias[j])
+    (+ accumulate[i, j])` with f32 accumulation. `contract = [p, q]` contracts axis `p` of `a` with axis
     `q` of `b`.
 
     Constraints:
@@ -75,12 +78,21 @@ def TE_MatmulOp : TE_PureOp<"matmul", [AttrSizedOperandSegments]> {
   let arguments = (ins
     Arg<TE_HPMatrix, "rows of the result">:$a,
     Arg<TE_HPMatrix, "columns of the result">:$b,
+    Arg<Optional<TE_F32Scalar>, "factor of the sum">:$alpha,
     Arg<Optional<TE_HPVector>, "added to every row">:$bias,
     Arg<Optional<TE_HPMatrix>, "added to the result">:$accumulate,
     DenseI64ArrayAttr:$contract);
   let results = (outs Res<TE_HPMatrix, "the product">:$out);
+  // Without an alpha.
+  let builders = [OpBuilder<(ins "::mlir::Type":$out, "::mlir::Value":$a,
+                                 "::mlir::Value":$b, "::mlir::Value":$bias,
+                                 "::mlir::Value":$accumulate,
+                                 "::mlir::DenseI64ArrayAttr":$contract), [{
+    build($_builder, $_state, out, a, b, /*alpha=*/::mlir::Value(), bias,
+          accumulate, contract);
+  }]>];
   let assemblyFormat = [{
-    $a `,` $b (`bias` $bias^ `:` type($bias))?
+    $a `,` $b (`alpha` $alpha^)? (`bias` $bias^ `:` type($bias))?
     (`accumulate` $accumulate^ `:` type($accumulate))?
     `contract` `=` $contract attr-dict
     `:` type($a) `,` type($b) `->` type($out)

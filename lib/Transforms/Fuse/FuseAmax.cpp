@@ -100,10 +100,11 @@ static Value measuredAmax(AmaxOp op) {
   if (!cast || cast.getAmax())
     return cast ? cast.getAmax() : Value();
   OpBuilder builder(cast);
-  auto fused =
-      QuantizeOp::create(builder, cast.getLoc(), cast.getUsages().getTypes(),
-                         op.getAmax().getType(), cast.getX(), cast.getScale(),
-                         cast.getAmaxEpsilonAttr());
+  auto fused = QuantizeOp::create(
+      builder, cast.getLoc(), cast.getUsages().getTypes(),
+      op.getAmax().getType(), cast.getX(), cast.getScale(), cast.getGivenAmax(),
+      cast.getRng(), cast.getAmaxEpsilonAttr(), cast.getStreamAttr(),
+      cast.getFourOverSixAttr());
   fused->setDiscardableAttrs(cast->getDiscardableAttrDictionary());
   cast.getUsages().replaceAllUsesWith(fused.getUsages());
   cast.erase();

@@ -22,10 +22,11 @@ using namespace mlir;
 using namespace mlir::te;
 
 /// True for the column cast of a weight whose columns follow from its rows. A
-/// cast that also measures is needed anyway.
+/// cast that also measures is needed anyway, and one that rounds stochastically
+/// has its own random bits.
 static bool isDerivable(QuantizeOp cast) {
   auto type = mlir::cast<ScaledType>(cast.getUsages()[0].getType());
-  return cast.getUsages().size() == 1 && !cast.getAmax() &&
+  return cast.getUsages().size() == 1 && !cast.getAmax() && !cast.getRng() &&
          type.getContract() == 0 && type.isTransposeExact() &&
          isWeight(cast.getX());
 }
@@ -41,13 +42,17 @@ static Value rowUsage(QuantizeOp column) {
         row->isBeforeInBlock(column) && row.getUsages().size() == 1 &&
         row.getUsages()[0].getType() == type &&
         row.getScale() == column.getScale() &&
-        row.getAmaxEpsilonAttr() == column.getAmaxEpsilonAttr())
+        row.getGivenAmax() == column.getGivenAmax() && !row.getRng() &&
+        row.getAmaxEpsilonAttr() == column.getAmaxEpsilonAttr() &&
+        row.getFourOverSixAttr() == column.getFourOverSixAttr())
       return row.getUsages()[0];
   }
   OpBuilder builder(column);
   return QuantizeOp::create(builder, column.getLoc(), TypeRange(type),
-                            column.getX(), column.getScale(),
-                            column.getAmaxEpsilonAttr())
+                            /*amax=*/Type(), column.getX(), column.getScale(),
+                            column.getGivenAmax(), /*rng=*/Value(),
+                            column.getAmaxEpsilonAttr(), column.getStreamAttr(),
+                            column.getFourOverSixAttr())
       .getUsages()[0];
 }
 

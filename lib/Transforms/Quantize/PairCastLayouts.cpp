@@ -48,10 +48,12 @@ static void merge(ArrayRef<QuantizeOp> casts) {
       types.push_back(usageFor(type, contract));
 
   OpBuilder builder(first);
-  auto paired = QuantizeOp::create(
-      builder, first.getLoc(), types,
-      amaxes.empty() ? Type() : amaxes.front().getType(), first.getX(),
-      first.getScale(), first.getAmaxEpsilonAttr());
+  auto paired =
+      QuantizeOp::create(builder, first.getLoc(), types,
+                         amaxes.empty() ? Type() : amaxes.front().getType(),
+                         first.getX(), first.getScale(), first.getGivenAmax(),
+                         first.getRng(), first.getAmaxEpsilonAttr(),
+                         first.getStreamAttr(), first.getFourOverSixAttr());
   for (Value usage : paired.getUsages())
     for (Value old : readers[cast<ScaledType>(usage.getType()).getContract()])
       old.replaceAllUsesWith(usage);
@@ -68,13 +70,17 @@ struct PairCastLayouts final
   using Base::Base;
 
   void runOnOperation() override {
-    // What two usages of one tensor share; scale may be null.
-    using Key = std::tuple<Block *, Value, Value, Attribute, Type>;
+    // What two usages of one tensor share; the last three values may be null.
+    using Key = std::tuple<Block *, Value, Value, Value, Value, Attribute,
+                           Attribute, Attribute, Type>;
     llvm::MapVector<Key, SmallVector<QuantizeOp>> groups;
     getOperation().walk([&](QuantizeOp cast) {
       auto type = mlir::cast<ScaledType>(cast.getUsages()[0].getType());
+      // A row-scaled value has no column usage to be paired with.
+      Type row = type.is(ScaleVariant::RowScaled) ? type : usageFor(type, 1);
       groups[{cast->getBlock(), cast.getX(), cast.getScale(),
-              cast.getAmaxEpsilonAttr(), usageFor(type, 1)}]
+              cast.getGivenAmax(), cast.getRng(), cast.getAmaxEpsilonAttr(),
+              cast.getStreamAttr(), cast.getFourOverSixAttr(), row}]
           .push_back(cast);
     });
     for (auto &[key, casts] : groups)

@@ -55,7 +55,8 @@ static std::string formatOperand(Type type) {
 
 static int64_t bytesOf(Type type) {
   if (auto scaled = dyn_cast<ScaledType>(type))
-    return scaled.getDataBytes() + scaled.getScaleBytes();
+    return scaled.getDataBytes() + scaled.getScaleBytes() +
+           4 * scaled.getNumAmaxes();
   auto shaped = cast<ShapedType>(type);
   return shaped.getNumElements() * shaped.getElementTypeBitWidth() / 8;
 }
@@ -139,9 +140,10 @@ static void collect(func::FuncOp function, support::Target target,
           op, product.getFastAccumulation() ? "fast" : "split", target));
     else if (isa<MatmulOp>(op))
       gemms.push_back(describeGemm(op, "f32", target));
-    else if (isa<AmaxOp, QuantizeOp, DequantizeOp, TransposeOp,
-                 ActivationQuantizeOp, ActivationBackwardQuantizeOp>(op)) {
-      Type formatted = isa<DequantizeOp, AmaxOp>(op)
+    else if (isa<AmaxOp, AmaxRowsOp, HadamardOp, QuantizeOp, DequantizeOp,
+                 TransposeOp, SwizzleScalesOp, ActivationQuantizeOp,
+                 ActivationBackwardQuantizeOp>(op)) {
+      Type formatted = isa<DequantizeOp, AmaxOp, AmaxRowsOp>(op)
                            ? op->getOperand(0).getType()
                            : op->getResult(0).getType();
       Value tensor = op->getOperand(0);

@@ -50,6 +50,11 @@ static int64_t count(Value value) {
   return cast<ShapedType>(value.getType()).getNumElements();
 }
 
+/// The largest block scale of an nv value, 0 for the kernels of others.
+static int32_t scaleMax(ScaledType type) {
+  return type.isNv() ? type.getScaleMax() : 0;
+}
+
 /// The usage of a cast that may be contracted along `axis`, or null.
 static Value findUsage(ResultRange usages, unsigned axis) {
   for (Value usage : usages)
@@ -95,6 +100,28 @@ struct LaunchEmitter::Call {
     return *this;
   }
 
+  /// As `in`, for a scaled operand of a kernel that takes an amax of some: a
+  /// null for the amax of one that has none or is `withoutAmax`.
+  Call &inScaled(Value value, bool withoutAmax = false) {
+    in(value);
+    if (!cast<ScaledType>(value.getType()).isNv())
+      return none(1);
+    if (withoutAmax && isValid) {
+      buffers.pop_back();
+      return none(1);
+    }
+    return *this;
+  }
+
+  /// Appends only the last buffer of an operand, the amax of an nv value.
+  Call &inAmax(Value value) {
+    FailureOr<Buffers> found = emitter.lookup(value);
+    isValid &= succeeded(found);
+    if (succeeded(found))
+      buffers.push_back(found->back());
+    return *this;
+  }
+
   /// Appends new temporaries for a result, or `absentBuffers` nulls.
   Call &out(Value result, unsigned absentBuffers = 1) {
     if (!result)
@@ -113,6 +140,12 @@ struct LaunchEmitter::Call {
     isValid &= !made.empty();
     emitter.bind(result, made);
     return *this;
+  }
+
+  /// As `out`, for a scaled result of a kernel that writes an amax of some.
+  Call &outScaled(Value result) {
+    out(result);
+    return cast<ScaledType>(result.getType()).isNv() ? *this : none(1);
   }
 
   /// As `out`, for `count` f32 the kernel always writes.
@@ -138,6 +171,11 @@ struct LaunchEmitter::Call {
           emitter.builder, op->getLoc(),
           BufferType::get(emitter.builder.getContext(), 0));
     buffers.append(n, emitter.null);
+    return *this;
+  }
+
+  Call &buffer(Value value) {
+    buffers.push_back(value);
     return *this;
   }
 
@@ -313,6 +351,77 @@ LogicalResult LaunchEmitter::emitPointwise(Operation *op, int32_t kind) {
       .emit();
 }
 
+static StringRef quantizeKernel(ScaledType type) {
+  if (type.getScheme() == Scheme::PerTensor)
+    return "quantize_tensor";
+  if (type.isMx())
+    return "quantize_mx";
+  return type.isNv() ? "quantize_nvfp4" : "quantize_block";
+}
+
+LogicalResult LaunchEmitter::emitQuantize(QuantizeOp op) {
+  auto type = cast<ScaledType>(op.getUsages()[0].getType());
+  Call call(*this, op, quantizeKernel(type));
+  call.i64("rows", type.getRows())
+      .i64("cols", type.getCols())
+      .type("type", elementType(op.getX()))
+      .in(op.getX());
+  // Every element of an nv value is FP4.
+  if (!type.isNv())
+    call.type("fp8_type", type.getElementType());
+  bool isPerTensor = type.getScheme() == Scheme::PerTensor;
+  if (!isPerTensor)
+    call.i32("scheme", static_cast<int32_t>(type.getScheme()));
+
+  if (isPerTensor)
+    call.in(op.getScale());
+  else if (type.isNv())
+    call.i32("row_scaled", type.is(ScaleVariant::RowScaled))
+        .i32("scale_max", type.getScaleMax())
+        .i32("four_over_six", static_cast<int32_t>(op.getFourOverSix()))
+        .i32("stochastic", static_cast<bool>(op.getRng()))
+        .i32("stream", op.getStream())
+        .in(op.getGivenAmax())
+        .in(op.getRng());
+  else if (!type.isMx())
+    call.i32("pow2_scales", type.getPow2())
+        .f32("amax_epsilon", op.getAmaxEpsilon());
+
+  unsigned parts = type.isNv() ? 3 : 2;
+  call.out(findUsage(op.getUsages(), 1), parts)
+      .out(findUsage(op.getUsages(), 0), parts);
+  if (isPerTensor)
+    call.out(op.getAmax());
+  return call.emit();
+}
+
+LogicalResult LaunchEmitter::emitSwizzle(SwizzleScalesOp op) {
+  FailureOr<Buffers> from = lookup(op.getQ());
+  if (failed(from))
+    return failure();
+  ScaledType type = op.getSwizzled().getType();
+  StringRef residual = residualNames.lookup(op.getSwizzled());
+  std::string base = residual.empty() ? baseName(op) : residual.str();
+  Buffers to;
+  for (auto [part, source] :
+       llvm::zip_equal(tert::getBufferLayouts(type), *from)) {
+    to.push_back(alloc(op.getLoc(), base + "." + part.part.str(),
+                       causeOf(op, op.getSwizzled()), part.bytes));
+    // The kernel has the scales; data and amax only change hands.
+    if (part.part != "scale")
+      copy(op.getLoc(), source, to.back());
+  }
+  bind(op.getSwizzled(), to);
+  return Call(*this, op, "swizzle_scales")
+      .i64("rows", type.getRows())
+      .i64("cols", type.getCols())
+      .i32("scheme", static_cast<int32_t>(type.getScheme()))
+      .i32("axis", type.getContract())
+      .buffer((*from)[1])
+      .buffer(to[1])
+      .emit();
+}
+
 LogicalResult LaunchEmitter::emitCast(Operation *op, bool &isKnown) {
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](AmaxOp op) {
@@ -354,28 +463,42 @@ LogicalResult LaunchEmitter::emitCast(Operation *op, bool &isKnown) {
             .out(op.getNewScale())
             .emit();
       })
-      .Case([&](QuantizeOp op) {
-        auto type = cast<ScaledType>(op.getUsages()[0].getType());
-        bool isPerTensor = type.getScheme() == Scheme::PerTensor;
-        Call call(*this, op,
-                  isPerTensor ? "quantize_tensor" : "quantize_block");
-        call.i64("rows", type.getRows())
-            .i64("cols", type.getCols())
+      .Case([&](QuantizeOp op) { return emitQuantize(op); })
+      .Case([&](AmaxRowsOp op) {
+        return Call(*this, op, "amax_rows")
+            .i64("rows", dim(op.getX(), 0))
+            .i64("cols", dim(op.getX(), 1))
             .type("type", elementType(op.getX()))
-            .type("fp8_type", type.getElementType())
-            .in(op.getX());
-        if (isPerTensor)
-          call.in(op.getScale());
-        else
-          call.i32("scheme", static_cast<int32_t>(type.getScheme()))
-              .i32("pow2_scales", type.getPow2())
-              .f32("amax_epsilon", op.getAmaxEpsilon());
-        call.out(findUsage(op.getUsages(), 1), 2)
-            .out(findUsage(op.getUsages(), 0), 2);
-        if (isPerTensor)
-          call.out(op.getAmax());
-        return call.emit();
+            .in(op.getX())
+            .out(op.getAmax())
+            .emit();
       })
+      .Case([&](HadamardOp op) {
+        return Call(*this, op, "hadamard")
+            .i64("rows", dim(op.getX(), 0))
+            .i64("cols", dim(op.getX(), 1))
+            .in(op.getX())
+            .out(op.getY())
+            .emit();
+      })
+      .Case([&](RngAdvanceOp op) {
+        return Call(*this, op, "rng_advance")
+            .i32("count", op.getCount())
+            .in(op.getState())
+            .out(op.getNext())
+            .emit();
+      })
+      .Case([&](NvFp4AlphaOp op) {
+        return Call(*this, op, "nvfp4_alpha")
+            .i64("rows", 1)
+            .i32("a_scale_max", scaleMax(op.getA().getType()))
+            .i32("b_scale_max", scaleMax(op.getB().getType()))
+            .inAmax(op.getA())
+            .inAmax(op.getB())
+            .out(op.getAlpha())
+            .emit();
+      })
+      .Case([&](SwizzleScalesOp op) { return emitSwizzle(op); })
       .Case([&](DequantizeOp op) {
         ScaledType type = op.getQ().getType();
         return Call(*this, op, "dequantize")
@@ -384,11 +507,11 @@ LogicalResult LaunchEmitter::emitCast(Operation *op, bool &isKnown) {
             .type("fp8_type", type.getElementType())
             .i32("scheme", static_cast<int32_t>(type.getScheme()))
             .i32("axis", type.getContract())
-            .i32("row_scaled", 0)
-            .i32("scale_max", 0)
+            .i32("row_scaled",
+                 type.is(ScaleVariant::RowScaled) && !op.getWithoutAmax())
+            .i32("scale_max", scaleMax(type))
             .type("out_type", elementType(op.getX()))
-            .in(op.getQ())
-            .none(1)
+            .inScaled(op.getQ(), op.getWithoutAmax())
             .out(op.getX())
             .emit();
       })
@@ -398,10 +521,8 @@ LogicalResult LaunchEmitter::emitCast(Operation *op, bool &isKnown) {
             .i64("rows", type.getRows())
             .i64("cols", type.getCols())
             .i32("scheme", static_cast<int32_t>(type.getScheme()))
-            .in(op.getQ())
-            .none(1)
-            .out(op.getTransposed())
-            .none(1)
+            .inScaled(op.getQ())
+            .outScaled(op.getTransposed())
             .emit();
       })
       .Case([&](ActivationQuantizeOp op) {
@@ -466,7 +587,7 @@ LogicalResult LaunchEmitter::emitProduct(Operation *op, bool &isKnown) {
             .type("out_type", elementType(op.getOut()))
             .in(op.getA())
             .in(op.getB())
-            .none(1) // alpha
+            .in(op.getAlpha())
             .in(op.getBias())
             .in(op.getAccumulate())
             .out(op.getOut())
@@ -486,14 +607,12 @@ LogicalResult LaunchEmitter::emitProduct(Operation *op, bool &isKnown) {
             .i32("fast_accumulation", op.getFastAccumulation())
             .i32("a_axis", a.getContract())
             .i32("b_axis", b.getContract())
-            .i32("swizzled", 0)
-            .i32("a_row_scaled", 0)
-            .i32("a_scale_max", 0)
-            .i32("b_scale_max", 0)
-            .in(op.getA())
-            .none(1) // a_amax
-            .in(op.getB())
-            .none(1) // b_amax
+            .i32("swizzled", a.is(ScaleVariant::Swizzled))
+            .i32("a_row_scaled", a.is(ScaleVariant::RowScaled))
+            .i32("a_scale_max", scaleMax(a))
+            .i32("b_scale_max", scaleMax(b))
+            .inScaled(op.getA())
+            .inScaled(op.getB())
             .in(op.getBias())
             .in(op.getAccumulate())
             .out(op.getOut())

@@ -9,13 +9,14 @@
 #ifndef TE_TRANSFORMS_SCHEDULE_LAUNCHEMITTER_H
 #define TE_TRANSFORMS_SCHEDULE_LAUNCHEMITTER_H
 
+#include "TEDialect/IR/TE.h"
 #include "TEDialect/TERT/TERT.h"
 
 #include "llvm/ADT/StringMap.h"
 
 namespace mlir::te {
 
-/// The buffers of one value: the value itself, or data and scale.
+/// The buffers of one value: the value itself, or data, scale and (nv) amax.
 using Buffers = SmallVector<Value, 2>;
 
 class LaunchEmitter {
@@ -44,6 +45,8 @@ private:
 
   LogicalResult emitPointwise(Operation *op, int32_t kind);
   LogicalResult emitConstant(Operation *op);
+  LogicalResult emitQuantize(QuantizeOp op);
+  LogicalResult emitSwizzle(SwizzleScalesOp op);
   LogicalResult emitCast(Operation *op, bool &isKnown);
   LogicalResult emitProduct(Operation *op, bool &isKnown);
   LogicalResult emitLayer(Operation *op, bool &isKnown);

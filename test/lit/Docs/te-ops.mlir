@@ -21,6 +21,12 @@ func.func @scaled(
   // CHECK-SAME: !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 0>
   , %b:
 !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 0>
+  // CHECK-SAME: !te.scaled<256x512xf8E5M2, mx_1x32, swizzled, contract = 1>
+  , %c:
+!te.scaled<256x512xf8E5M2, mx_1x32, swizzled, contract = 1>
+  // CHECK-SAME: !te.scaled<256x512xf4E2M1FN, nv_1x16, hadamard, contract = 0>
+  , %d:
+!te.scaled<256x512xf4E2M1FN, nv_1x16, hadamard, contract = 0>
 ) { return }
 
 // CHECK-LABEL: @amax
@@ -53,6 +59,45 @@ func.func @quantize_and_measure(%x: tensor<256x512xbf16>, %scale: tensor<f32>) {
   // CHECK: te.quantize %{{.*}} scale %{{.*}} : tensor<256x512xbf16> -> !te.scaled<{{.*}}> amax tensor<f32>
   %q, %amax = te.quantize %x scale %scale : tensor<256x512xbf16>
     -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1> amax tensor<f32>
+  return
+}
+
+// CHECK-LABEL: @quantize_fp4
+func.func @quantize_fp4(%x: tensor<256x512xbf16>, %dy: tensor<256x512xbf16>, %state: tensor<2xi32>) {
+  // CHECK: te.quantize %{{.*}} amax %{{.*}} rng %{{.*}} {stream = 3 : i32} : tensor<256x512xbf16> -> !te.scaled<256x512xf4E2M1FN, nv_1x16, contract = 1>
+  %amax = te.amax %dy : tensor<256x512xbf16>
+  %q = te.quantize %dy amax %amax rng %state {stream = 3 : i32} : tensor<256x512xbf16>
+    -> !te.scaled<256x512xf4E2M1FN, nv_1x16, contract = 1>
+  // CHECK: te.rng_advance %{{.*}}
+  %next = te.rng_advance %state {count = 1 : i32}
+  // CHECK: te.hadamard %{{.*}} : tensor<256x512xbf16>
+  %y = te.hadamard %x : tensor<256x512xbf16>
+  return
+}
+
+// CHECK-LABEL: @amax_rows
+func.func @amax_rows(%x: tensor<256x512xbf16>) {
+  // CHECK: te.amax_rows %{{.*}} : tensor<256x512xbf16> -> tensor<256xf32>
+  %amax = te.amax_rows %x : tensor<256x512xbf16> -> tensor<256xf32>
+  return
+}
+
+// CHECK-LABEL: @swizzle_scales
+func.func @swizzle_scales(%q: !te.scaled<256x512xf8E4M3FN, mx_1x32, contract = 1>) {
+  // CHECK: te.swizzle_scales
+  %s = te.swizzle_scales %q
+    : !te.scaled<256x512xf8E4M3FN, mx_1x32, contract = 1>
+    -> !te.scaled<256x512xf8E4M3FN, mx_1x32, swizzled, contract = 1>
+  return
+}
+
+// CHECK-LABEL: @nvfp4_alpha
+func.func @nvfp4_alpha(%x: !te.scaled<256x512xf4E2M1FN, nv_1x16, contract = 1>,
+                       %w: !te.scaled<128x512xf4E2M1FN, nv_16x16, contract = 1>) {
+  // CHECK: te.nvfp4_alpha
+  %alpha = te.nvfp4_alpha %x, %w
+    : !te.scaled<256x512xf4E2M1FN, nv_1x16, contract = 1>,
+      !te.scaled<128x512xf4E2M1FN, nv_16x16, contract = 1>
   return
 }
 

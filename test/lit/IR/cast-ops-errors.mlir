@@ -295,3 +295,155 @@ func.func @transpose_c3(%q: !te.scaled<32x16xf8E4M3FN, per_tensor, contract = 0>
   %t = te.transpose %q : !te.scaled<32x16xf8E4M3FN, per_tensor, contract = 0> -> !te.scaled<32x16xf8E4M3FN, per_tensor, contract = 1>
   return
 }
+
+// -----
+
+func.func @amax_rows_c1(%x: tensor<32x32xbf16>) {
+  // expected-error @below {{expected 'amax' to have shape 32, but got 16}}
+  %a = te.amax_rows %x : tensor<32x32xbf16> -> tensor<16xf32>
+  return
+}
+
+// -----
+
+func.func @hadamard_c1(%x: tensor<24x32xbf16>) {
+  // expected-error @below {{expected the rows to be a multiple of 16, but got 24}}
+  %y = te.hadamard %x : tensor<24x32xbf16>
+  return
+}
+
+// -----
+
+func.func @quantize_c5_mx(%x: tensor<32x32xbf16>) {
+  // expected-error @below {{expected 'amax_epsilon' only for block schemes, but got one with 'mx_1x32'}}
+  %a = te.quantize %x {amax_epsilon = 1.0 : f32} : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>
+  return
+}
+
+// -----
+
+func.func @quantize_c7_missing(%x: tensor<32x32xbf16>) {
+  // expected-error @below {{expected 'given_amax' to be given exactly for nv schemes, but got none with 'nv_1x16'}}
+  %a = te.quantize %x : tensor<32x32xbf16> -> !te.scaled<32x32xf4E2M1FN, nv_1x16, contract = 1>
+  return
+}
+
+// -----
+
+func.func @quantize_c7_extra(%x: tensor<32x32xbf16>, %m: tensor<f32>) {
+  // expected-error @below {{expected 'given_amax' to be given exactly for nv schemes, but got one with 'mx_1x32'}}
+  %a = te.quantize %x amax %m : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>
+  return
+}
+
+// -----
+
+func.func @quantize_c7_shape(%x: tensor<32x32xbf16>, %m: tensor<16xf32>) {
+  // expected-error @below {{expected 'given_amax' to have shape 32, but got 16}}
+  %a = "te.quantize"(%x, %m) <{operandSegmentSizes = array<i32: 1, 0, 1, 0>, resultSegmentSizes = array<i32: 1, 0>}> : (tensor<32x32xbf16>, tensor<16xf32>) -> !te.scaled<32x32xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
+  return
+}
+
+// -----
+
+func.func @quantize_c8_rng(%x: tensor<32x32xbf16>, %r: tensor<2xi32>) {
+  // expected-error @below {{expected 'rng' only for nv schemes, but got one with 'mx_1x32'}}
+  %a = te.quantize %x rng %r : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>
+  return
+}
+
+// -----
+
+func.func @quantize_c8_four_over_six(%x: tensor<32x32xbf16>) {
+  // expected-error @below {{expected 'four_over_six' only for nv schemes, but got one with 'mx_1x32'}}
+  %a = te.quantize %x {four_over_six = #te.four_over_six<mae>} : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>
+  return
+}
+
+// -----
+
+func.func @quantize_c8_stream(%x: tensor<32x32xbf16>, %m: tensor<f32>) {
+  // expected-error @below {{expected 'stream' only with 'rng', but got 3 without}}
+  %a = te.quantize %x amax %m {stream = 3 : i32} : tensor<32x32xbf16> -> !te.scaled<32x32xf4E2M1FN, nv_1x16, contract = 1>
+  return
+}
+
+// -----
+
+func.func @quantize_c9(%x: tensor<32x32xbf16>) {
+  // expected-error @below {{expected 'usages' not to be swizzled, but got}}
+  %a = te.quantize %x : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, mx_1x32, swizzled, contract = 1>
+  return
+}
+
+// -----
+
+func.func @dequantize_c2(%q: !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>) {
+  // expected-error @below {{expected 'without_amax' only for nv schemes, but got it with 'mx_1x32'}}
+  %x = te.dequantize %q {without_amax} : !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1> -> tensor<32x32xbf16>
+  return
+}
+
+// -----
+
+func.func @dequantize_c3(%q: !te.scaled<32x32xf8E4M3FN, mx_1x32, swizzled, contract = 1>) {
+  // expected-error @below {{expected 'q' not to be swizzled, but got}}
+  %x = te.dequantize %q : !te.scaled<32x32xf8E4M3FN, mx_1x32, swizzled, contract = 1> -> tensor<32x32xbf16>
+  return
+}
+
+// -----
+
+func.func @transpose_c4(%q: !te.scaled<32x32xf8E4M3FN, mx_32x32, swizzled, contract = 1>) {
+  // expected-error @below {{expected 'q' not to be swizzled, but got}}
+  %x = te.transpose %q : !te.scaled<32x32xf8E4M3FN, mx_32x32, swizzled, contract = 1> -> !te.scaled<32x32xf8E4M3FN, mx_32x32, swizzled, contract = 0>
+  return
+}
+
+// -----
+
+func.func @swizzle_scales_c1(%q: !te.scaled<32x32xf8E4M3FN, block_1x128, contract = 1>) {
+  // expected-error @below {{expected 'q' to have an mx or nv scheme, but got}}
+  %s = te.swizzle_scales %q : !te.scaled<32x32xf8E4M3FN, block_1x128, contract = 1> -> !te.scaled<32x32xf8E4M3FN, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @swizzle_scales_c1_twice(%q: !te.scaled<32x32xf8E4M3FN, mx_1x32, swizzled, contract = 1>) {
+  // expected-error @below {{expected 'q' not to be swizzled, but got}}
+  %s = te.swizzle_scales %q : !te.scaled<32x32xf8E4M3FN, mx_1x32, swizzled, contract = 1> -> !te.scaled<32x32xf8E4M3FN, mx_1x32, swizzled, contract = 1>
+  return
+}
+
+// -----
+
+func.func @swizzle_scales_c2(%q: !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>) {
+  // expected-error @below {{expected the result to be '!te.scaled<32x32xf8E4M3FN, mx_1x32, swizzled, contract = 1>', but got}}
+  %s = te.swizzle_scales %q : !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1> -> !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>
+  return
+}
+
+// -----
+
+func.func @nvfp4_alpha_c1(%a: !te.scaled<32x32xf4E2M1FN, nv_1x16, contract = 1>, %b: !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>) {
+  // expected-error @below {{expected 'b' to have an nv scheme, but got}}
+  %s = te.nvfp4_alpha %a, %b : !te.scaled<32x32xf4E2M1FN, nv_1x16, contract = 1>, !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>
+  return
+}
+
+// -----
+
+func.func @nvfp4_alpha_c2(%a: !te.scaled<32x32xf4E2M1FN, nv_1x16, row_scaled, contract = 1>, %b: !te.scaled<32x32xf4E2M1FN, nv_1x16, contract = 1>) {
+  // expected-error @below {{expected 'a' not to be row-scaled, but got}}
+  %s = te.nvfp4_alpha %a, %b : !te.scaled<32x32xf4E2M1FN, nv_1x16, row_scaled, contract = 1>, !te.scaled<32x32xf4E2M1FN, nv_1x16, contract = 1>
+  return
+}
+
+// -----
+
+func.func @rng_state(%s: tensor<3xi32>) {
+  // expected-error @below {{must be 1D tensor of 2 32-bit signless integer values, but got 'tensor<3xi32>'}}
+  %n = "te.rng_advance"(%s) : (tensor<3xi32>) -> tensor<3xi32>
+  return
+}

@@ -198,3 +198,27 @@ func.func @bias_grad_c1(%dy: tensor<4x6xbf16>) {
   %db = te.bias_grad %dy : tensor<4x6xbf16> -> tensor<4xbf16>
   return
 }
+
+// -----
+
+func.func @scaled_matmul_c9(%a: !te.scaled<32x32xf4E2M1FN, nv_1x16, hadamard, contract = 0>, %b: !te.scaled<32x32xf4E2M1FN, nv_1x16, contract = 0>) {
+  // expected-error @below {{expected both operands or neither to be 'hadamard', but got}}
+  %y = te.scaled_matmul %a, %b fast_accumulation = false : !te.scaled<32x32xf4E2M1FN, nv_1x16, hadamard, contract = 0>, !te.scaled<32x32xf4E2M1FN, nv_1x16, contract = 0> -> tensor<32x32xbf16>
+  return
+}
+
+// -----
+
+func.func @scaled_matmul_c10(%a: !te.scaled<32x32xf8E4M3FN, mx_1x32, swizzled, contract = 1>, %b: !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>) {
+  // expected-error @below {{expected both operands or neither to be 'swizzled', but got}}
+  %y = te.scaled_matmul %a, %b fast_accumulation = false : !te.scaled<32x32xf8E4M3FN, mx_1x32, swizzled, contract = 1>, !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1> -> tensor<32x32xbf16>
+  return
+}
+
+// -----
+
+func.func @scaled_matmul_c11(%a: !te.scaled<32x32xf4E2M1FN, nv_1x16, contract = 1>, %b: !te.scaled<32x32xf4E2M1FN, nv_1x16, row_scaled, contract = 1>) {
+  // expected-error @below {{expected 'b' not to be row-scaled, but got}}
+  %y = te.scaled_matmul %a, %b fast_accumulation = false : !te.scaled<32x32xf4E2M1FN, nv_1x16, contract = 1>, !te.scaled<32x32xf4E2M1FN, nv_1x16, row_scaled, contract = 1> -> tensor<32x32xbf16>
+  return
+}

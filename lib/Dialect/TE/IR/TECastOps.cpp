@@ -15,6 +15,21 @@ LogicalResult AmaxReduceOp::verify() {
   return success();
 }
 
+LogicalResult AmaxRowsOp::verify() {
+  // amax_rows-c1
+  return verifyShape(*this, "amax", getAmax().getType(),
+                     {shapeOf(getX().getType())[0]});
+}
+
+LogicalResult HadamardOp::verify() {
+  // hadamard-c1
+  int64_t rows = shapeOf(getX().getType())[0];
+  if (rows % 16)
+    return emitOpError() << "expected the rows to be a multiple of 16, but got "
+                         << rows;
+  return success();
+}
+
 static LogicalResult verifyFp8(Operation *op, Type elementType) {
   if (isa<Float8E4M3FNType, Float8E5M2Type>(elementType))
     return success();
@@ -56,13 +71,54 @@ void QuantizeOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
     setName(getAmax(), "amax");
 }
 
+/// What an nv cast is given, and no other.
+static LogicalResult verifyNvOperands(QuantizeOp op, ScaledType type) {
+  StringRef scheme = stringifyScheme(type.getScheme());
+  // quantize-c7
+  if (type.isNv() != static_cast<bool>(op.getGivenAmax()))
+    return op.emitOpError() << "expected 'given_amax' to be given exactly for "
+                               "nv schemes, but got "
+                            << (op.getGivenAmax() ? "one" : "none") << " with '"
+                            << scheme << "'";
+  if (op.getGivenAmax()) {
+    auto rank = type.is(ScaleVariant::RowScaled) ? 1u : 0u;
+    if (failed(verifyShape(op, "given_amax", op.getGivenAmax().getType(),
+                           ArrayRef(type.getRows()).take_front(rank))))
+      return failure();
+  }
+  // quantize-c8
+  if (op.getRng() && !type.isNv())
+    return op.emitOpError()
+           << "expected 'rng' only for nv schemes, but got one with '" << scheme
+           << "'";
+  if (op.getFourOverSix() != FourOverSix::Off && !type.isNv())
+    return op.emitOpError() << "expected 'four_over_six' only for nv schemes, "
+                               "but got one with '"
+                            << scheme << "'";
+  if (op.getStream() != 0 && !op.getRng())
+    return op.emitOpError()
+           << "expected 'stream' only with 'rng', but got "
+           << static_cast<int32_t>(op.getStream()) << " without";
+  return success();
+}
+
+/// Only products read scales that are swizzled.
+static LogicalResult verifyNotSwizzled(Operation *op, StringRef name,
+                                       ScaledType type) {
+  if (type.is(ScaleVariant::Swizzled))
+    return op->emitOpError()
+           << "expected '" << name << "' not to be swizzled, but got " << type;
+  return success();
+}
+
 LogicalResult QuantizeOp::verify() {
   // quantize-c1, quantize-c2, quantize-c3
   if (failed(verifyUsages(*this, getUsages().getTypes(),
                           shapeOf(getX().getType()))))
     return failure();
   // quantize-c4
-  Scheme scheme = cast<ScaledType>(getUsages()[0].getType()).getScheme();
+  auto type = cast<ScaledType>(getUsages()[0].getType());
+  Scheme scheme = type.getScheme();
   bool perTensor = scheme == Scheme::PerTensor;
   if (perTensor != static_cast<bool>(getScale()))
     return emitOpError() << "expected 'scale' to be given exactly for "
@@ -75,18 +131,33 @@ LogicalResult QuantizeOp::verify() {
   if (perTensor && !getAmaxEpsilon().isZero())
     return emitOpError() << "expected 'amax_epsilon' only for block schemes; "
                             "for 'per_tensor' it belongs to te.compute_scale";
+  if ((type.isMx() || type.isNv()) && !getAmaxEpsilon().isZero())
+    return emitOpError() << "expected 'amax_epsilon' only for block schemes, "
+                            "but got one with '"
+                         << stringifyScheme(scheme) << "'";
   // quantize-c6
   if (getAmax() && !perTensor)
     return emitOpError() << "expected 'amax' only for 'per_tensor' results, "
                             "but got one with '"
                          << stringifyScheme(scheme) << "'";
-  return success();
+  if (failed(verifyNvOperands(*this, type)))
+    return failure();
+  // quantize-c9
+  return verifyNotSwizzled(*this, "usages", type);
 }
 
 LogicalResult DequantizeOp::verify() {
+  auto type = cast<ScaledType>(getQ().getType());
   // dequantize-c1
-  return verifyShape(*this, "x", getX().getType(),
-                     cast<ScaledType>(getQ().getType()).getShape());
+  if (failed(verifyShape(*this, "x", getX().getType(), type.getShape())))
+    return failure();
+  // dequantize-c2
+  if (getWithoutAmax() && !type.isNv())
+    return emitOpError() << "expected 'without_amax' only for nv schemes, but "
+                            "got it with '"
+                         << stringifyScheme(type.getScheme()) << "'";
+  // dequantize-c3
+  return verifyNotSwizzled(*this, "q", type);
 }
 
 LogicalResult TransposeOp::verify() {
@@ -107,5 +178,36 @@ LogicalResult TransposeOp::verify() {
   if (source.getContract() != 1)
     return emitOpError() << "expected an operand made for axis 1, but got "
                          << source;
+  // transpose-c4
+  return verifyNotSwizzled(*this, "q", source);
+}
+
+LogicalResult SwizzleScalesOp::verify() {
+  ScaledType type = getQ().getType();
+  // swizzle_scales-c1
+  if (!type.isMx() && !type.isNv())
+    return emitOpError() << "expected 'q' to have an mx or nv scheme, but got "
+                         << type;
+  if (failed(verifyNotSwizzled(*this, "q", type)))
+    return failure();
+  // swizzle_scales-c2
+  if (getSwizzled().getType() != type.getSwizzled())
+    return emitOpError() << "expected the result to be " << type.getSwizzled()
+                         << ", but got " << getSwizzled().getType();
+  return success();
+}
+
+LogicalResult NvFp4AlphaOp::verify() {
+  for (auto [name, type] :
+       {std::pair("a", getA().getType()), std::pair("b", getB().getType())}) {
+    // nvfp4_alpha-c1
+    if (!type.isNv())
+      return emitOpError() << "expected '" << name
+                           << "' to have an nv scheme, but got " << type;
+    // nvfp4_alpha-c2
+    if (type.is(ScaleVariant::RowScaled))
+      return emitOpError() << "expected '" << name
+                           << "' not to be row-scaled, but got " << type;
+  }
   return success();
 }

@@ -15,6 +15,29 @@ using namespace mlir::te;
 #include "TEDialect/IR/TEEnums.cpp.inc"
 #include "TEDialect/IR/TEInterfaces.cpp.inc"
 
+/// The usages of a cast, and the type of the amax it is given, which follows
+/// from them: one for each row of a row-scaled usage, else one.
+static ParseResult
+parseCastTypes(OpAsmParser &parser, SmallVectorImpl<Type> &usages,
+               Type &givenAmax,
+               const std::optional<OpAsmParser::UnresolvedOperand> &operand) {
+  if (parser.parseTypeList(usages))
+    return failure();
+  if (!operand)
+    return success();
+  SmallVector<int64_t, 1> shape;
+  auto usage = dyn_cast<ScaledType>(usages.front());
+  if (usage && usage.is(ScaleVariant::RowScaled))
+    shape.push_back(usage.getRows());
+  givenAmax = RankedTensorType::get(shape, parser.getBuilder().getF32Type());
+  return success();
+}
+
+static void printCastTypes(OpAsmPrinter &printer, Operation *, TypeRange usages,
+                           Type, Value) {
+  printer << usages;
+}
+
 #define GET_OP_CLASSES
 #include "TEDialect/IR/TEOps.cpp.inc"
 

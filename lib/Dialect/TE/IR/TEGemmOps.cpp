@@ -65,6 +65,15 @@ LogicalResult ScaledMatmulOp::verify() {
   // scaled_matmul-c8
   if (failed(verifyBias(*this, getBias(), b.getOuter(), {})))
     return failure();
+  // scaled_matmul-c9, scaled_matmul-c10
+  for (ScaleVariant variant : {ScaleVariant::Hadamard, ScaleVariant::Swizzled})
+    if (a.is(variant) != b.is(variant))
+      return emitOpError() << "expected both operands or neither to be '"
+                           << stringifyScaleVariant(variant) << "', but got "
+                           << a << " and " << b;
+  // scaled_matmul-c11
+  if (b.is(ScaleVariant::RowScaled))
+    return emitOpError() << "expected 'b' not to be row-scaled, but got " << b;
   return verifyAccumulate(*this, getAccumulate(), getOut().getType());
 }
 

@@ -6,14 +6,14 @@ both. A scheme is added by a row of each.
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable
 
 import numpy as np
 from harness import expect, finish
 from model_matrices import every_16_bits, f32_patterns, mixed
 from model_program import Program, compared, scaled_type
-from te_model import block_scaling, tensor_scaling
+from te_model import block_scaling, mxfp8, nvfp4, philox, tensor_scaling
 from te_model.formats import FLT_MAX, FP8, MAX_FINITE, load, store
 from te_model.tensor_scaling import Scaled, amax, compute_scale
 
@@ -22,19 +22,26 @@ SOURCES = tuple(MAX_FINITE)
 
 @dataclass
 class Scheme:
-    """How the model decodes, `decode(q, element, axis)`, and derives the other axis, where that is exact."""
+    """How the model decodes, `decode(q, element, axis, flags)`, and derives the other axis, where that is exact."""
 
     decode: Callable
     transpose: Callable | None
     #: Both sizes of a matrix are multiples of this.
     multiple: int = 1
+    #: How the model puts scales in the order of the tensor core, `swizzle(scale, axis)`, where there is one.
+    swizzle: Callable | None = None
 
 
 SCHEMES = {
-    "per_tensor": Scheme(lambda q, element, axis: tensor_scaling.dequantize(q, FP8[element], axis), tensor_scaling.transpose),
-    "block_1x128": Scheme(lambda q, element, axis: block_scaling.dequantize(q, FP8[element], "block_1x128", axis), None),
-    "block_128x128": Scheme(lambda q, element, axis: block_scaling.dequantize(q, FP8[element], "block_128x128", axis),
+    "per_tensor": Scheme(lambda q, element, axis, flags: tensor_scaling.dequantize(q, FP8[element], axis), tensor_scaling.transpose),
+    "block_1x128": Scheme(lambda q, element, axis, flags: block_scaling.dequantize(q, FP8[element], "block_1x128", axis), None),
+    "block_128x128": Scheme(lambda q, element, axis, flags: block_scaling.dequantize(q, FP8[element], "block_128x128", axis),
                             block_scaling.transpose),
+    **{scheme: Scheme(lambda q, element, axis, flags: mxfp8.dequantize(q, FP8[element], axis), turn, 32, mxfp8.swizzle)
+       for scheme, turn in (("mx_1x32", None), ("mx_32x32", mxfp8.transpose))},
+    **{scheme: Scheme(lambda q, element, axis, flags: nvfp4.dequantize(q, axis, 256 if "256" in flags else 448), turn, 16,
+                      lambda scale, axis: mxfp8.swizzle(scale, 1))
+       for scheme, turn in (("nv_1x16", None), ("nv_16x16", nvfp4.transpose))},
 }
 
 
@@ -49,6 +56,10 @@ class Cast:
     #: After the scheme in the type, and after the matrix in the op.
     flags: str = ""
     operands: str = ""
+    #: Axes it is made for.
+    axes: tuple = (1, 0)
+    #: A stochastic cast of the other axis has its own bits.
+    random: bool = False
 
     def type(self, shape, axis):
         return scaled_type(shape, self.element, self.scheme, self.flags, axis)
@@ -83,7 +94,33 @@ def block(program, x, source):
                    flags=", pow2" * pow2, operands=f" {{amax_epsilon = {epsilon} : f32}}" * (epsilon > 0))
 
 
-CASTS = (per_tensor, block)
+def mx(program, x, source):
+    for scheme, element in itertools.product(("mx_1x32", "mx_32x32"), FP8):
+        yield Cast(f"{scheme}_{element[2:]}", scheme, element,
+                   lambda axis, s=scheme, e=element: mxfp8.quantize(x, FP8[e], s, axis))
+
+
+#: States of the generator, arguments of every program, and streams.
+STATES = {"start": ((0, 0), 0), "later": ((1234567, 8), 3), "wrapped": ((-5, -1), 1 << 20)}
+
+
+def nv(program, x, source):
+    """Every variant, with the matrix's own amax."""
+    whole, rows = amax(x).reshape(1), nvfp4.amax_rows(x)
+    for scheme, four, scale_max in itertools.product(("nv_1x16", "nv_16x16"), (None, "mae", "mse"), (448, 256)):
+        yield Cast(f"{scheme}_{four}_{scale_max}", scheme, "f4E2M1FN",
+                   lambda axis, s=scheme, f=four, m=scale_max: nvfp4.quantize(x, s, axis, whole, m, f),
+                   flags=", scale_max_256" * (scale_max == 256),
+                   operands=" amax %amax" + f" {{four_over_six = #te.four_over_six<{four}>}}" * (four is not None))
+    yield Cast("nv_rows", "nv_1x16", "f4E2M1FN", lambda axis: nvfp4.quantize(x, "nv_1x16", axis, rows),
+               flags=", row_scaled", operands=" amax %amax_rows", axes=(1,))
+    for scheme, (name, rng) in itertools.product(("nv_1x16", "nv_16x16"), STATES.items()):
+        yield Cast(f"{scheme}_{name}", scheme, "f4E2M1FN",
+                   lambda axis, s=scheme, r=rng: nvfp4.quantize(x, s, axis, whole, rng=r),
+                   operands=f" amax %amax rng %{name} {{stream = {rng[1]} : i32}}", random=True)
+
+
+CASTS = (per_tensor, block, mx, nv)
 
 
 def check_matrix(claim, array, source, axes, decode_to=None):
@@ -94,14 +131,21 @@ def check_matrix(claim, array, source, axes, decode_to=None):
     program.argument("x", matrix, array)
     for name, scale in GIVEN.items():
         program.argument(name, "tensor<f32>", scale)
+    for name, (state, _) in STATES.items():
+        program.argument(name, "tensor<2xi32>", np.array(state, np.int32))
+        program.op(f"%{name}_next = te.rng_advance %{name} {{count = 5 : i32}}")
+        program.result(f"{name}_next", "tensor<2xi32>", philox.advance(state, 5))
     program.op(f"%amax = te.amax %x : {matrix}")
     program.result("amax", "tensor<f32>", amax(x))
+    if shape[0] and shape[1]:
+        program.op(f"%amax_rows = te.amax_rows %x : {matrix} -> tensor<{shape[0]}xf32>")
+        program.result("amax_rows", f"tensor<{shape[0]}xf32>", nvfp4.amax_rows(x))
     for cast in (cast for rule in CASTS for cast in rule(program, x, source)):
         scheme = SCHEMES[cast.scheme]
-        if any(size % scheme.multiple for size in shape):
+        if any(size % scheme.multiple for size in shape) or (scheme.multiple > 1 and 0 in shape):
             continue
         usages = {}
-        for together in axes:
+        for together in axes if cast.axes == (1, 0) else [cast.axes]:
             names = [f"q_{cast.tag}_{axis}" for axis in together]
             measured = f"amax_{cast.tag}_{together[0]}" if cast.scheme == "per_tensor" and len(axes) == 1 else None
             types = ", ".join(cast.type(shape, axis) for axis in together)
@@ -116,12 +160,17 @@ def check_matrix(claim, array, source, axes, decode_to=None):
                     program.op(f"%{name}_back = te.dequantize %{name} : {cast.type(shape, axis)} -> "
                                f"tensor<{shape[0]}x{shape[1]}x{decode_to}>")
                     program.result(f"{name}_back", f"tensor<{shape[0]}x{shape[1]}x{decode_to}>",
-                                   store(scheme.decode(usages[axis], cast.element, axis), decode_to))
+                                   store(scheme.decode(usages[axis], cast.element, axis, cast.flags), decode_to))
+                if scheme.swizzle:
+                    swizzled = replace(cast, flags=f"{cast.flags}, swizzled").type(shape, axis)
+                    program.op(f"%{name}_s = te.swizzle_scales %{name} : {cast.type(shape, axis)} -> {swizzled}")
+                    program.result(f"{name}_s", swizzled, replace(usages[axis], scale=scheme.swizzle(
+                        usages[axis].scale, axis).reshape(usages[axis].scale.shape)))
         if scheme.transpose and 1 in usages:
             name = f"q_{cast.tag}"
             program.op(f"%{name}_t = te.transpose %{name}_1 : {cast.type(shape, 1)} -> {cast.type(shape, 0)}")
             program.result(f"{name}_t", cast.type(shape, 0), scheme.transpose(usages[1]))
-            if 0 in usages:
+            if 0 in usages and not cast.random:
                 wanted, other = scheme.transpose(usages[1]), usages[0]
                 expect(np.array_equal(wanted.data, other.data) and np.array_equal(wanted.scale, other.scale),
                        f"{program.claim}: the model's transpose of '{name}' is its cast along the other axis")
@@ -141,6 +190,8 @@ def check_matrices(rng):
     # Sizes with their neighbours: each is a height and a width of two matrices.
     sizes = [size + d for size in (32, 48, 128, 256, 272, 304, 320) for d in (-1, 0, 1)]
     shapes = [(m, sizes[(i + shift) % len(sizes)]) for shift in (0, 10) for i, m in enumerate(sizes)] + [(1, 1), (1, 300), (300, 1), (5, 7)]
+    # Sizes that block scales of 32 and 16 elements ask for.
+    shapes += [(32, 160), (96, 32), (288, 416), (16, 48), (144, 272)]
     for k, (rows, columns) in enumerate(shapes):
         source = SOURCES[k % 3]
         check_matrix("mixed", mixed(rng, rows, columns, source), source, AXES[k // 3 % 3], SOURCES[k // 9 % 3])
@@ -191,12 +242,37 @@ def check_codes(rng):
                 program.argument(name, cast.type(shape, axis), q)
             matrix = f"tensor<{shape[0]}x{shape[1]}x{out}>"
             program.op(f"%{name}_{out} = te.dequantize %{name} : {cast.type(shape, axis)} -> {matrix}")
-            program.result(f"{name}_{out}", matrix, store(SCHEMES[scheme].decode(q, element, axis), out))
+            program.result(f"{name}_{out}", matrix, store(SCHEMES[scheme].decode(q, element, axis, ""), out))
         program.check()
+
+
+def check_hadamard(rng):
+    """The transform, then the cast of what it gives; decoded without the amax, and what a product multiplies by instead."""
+    for rows, columns in ((16, 16), (32, 48), (272, 64)):
+        for array in (mixed(rng, rows, columns, "bf16"), store(rng.normal(size=(rows, columns)).astype(np.float32), "bf16")):
+            matrix, shape = f"tensor<{rows}x{columns}xbf16>", (rows, columns)
+            y = nvfp4.hadamard(load(array, "bf16"))
+            program = Program(f"hadamard {rows}x{columns}")
+            program.argument("x", matrix, array)
+            program.op(f"%y = te.hadamard %x : {matrix}")
+            program.result("y", matrix, store(y, "bf16"))
+            program.op(f"%amax = te.amax %y : {matrix}")
+            q = nvfp4.quantize(y, "nv_1x16", 0, amax(y).reshape(1))
+            type = scaled_type(shape, "f4E2M1FN", "nv_1x16", ", hadamard", 0)
+            program.op(f"%q = te.quantize %y amax %amax : {matrix} -> {type}")
+            program.result("q", type, q)
+            program.op(f"%back = te.dequantize %q {{without_amax}} : {type} -> {matrix}")
+            program.result("back", matrix, store(nvfp4.dequantize(q, 0, with_amax=False), "bf16"))
+            other = scaled_type(shape, "f4E2M1FN", "nv_1x16", ", scale_max_256", 1)
+            program.op(f"%other = te.quantize %y amax %amax : {matrix} -> {other}")
+            program.op(f"%alpha = te.nvfp4_alpha %q, %other : {type}, {other}")
+            program.result("alpha", "tensor<f32>", nvfp4.alpha(q.amax, q.amax[0], 448, 256).reshape(()))
+            program.check()
 
 
 rng = np.random.default_rng(19)
 check_matrices(rng)
+check_hadamard(rng)
 check_scales(rng)
 check_codes(rng)
 print(f"model-casts: {compared['elements']} elements and scales compared")
