@@ -56,3 +56,29 @@ func.func @keeps_the_amax(%x: tensor<32x32xbf16>, %s: tensor<f32>)
   %col, %amax = te.quantize %x scale %s : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, per_tensor, contract = 0> amax tensor<f32>
   return %row, %col, %amax : !te.scaled<32x32xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<32x32xf8E4M3FN, per_tensor, contract = 0>, tensor<f32>
 }
+
+// Nv casts of one amax, state and stream are a pair, which keeps all three.
+// CHECK-LABEL: func.func @fp4_pair
+// CHECK: %[[Q:.*]]:2 = te.quantize %{{.*}} amax %{{.*}} rng %{{.*}} {stream = 3 : i32} : {{.*}}nv_1x16, contract = 1>, {{.*}}nv_1x16, contract = 0>
+// CHECK-NEXT: return %[[Q]]#0, %[[Q]]#1
+func.func @fp4_pair(%x: tensor<32x64xbf16>, %amax: tensor<f32>, %state: tensor<2xi32>)
+    -> (!te.scaled<32x64xf4E2M1FN, nv_1x16, contract = 1>, !te.scaled<32x64xf4E2M1FN, nv_1x16, contract = 0>) {
+  %a = te.quantize %x amax %amax rng %state {stream = 3 : i32} : tensor<32x64xbf16> -> !te.scaled<32x64xf4E2M1FN, nv_1x16, contract = 1>
+  %b = te.quantize %x amax %amax rng %state {stream = 3 : i32} : tensor<32x64xbf16> -> !te.scaled<32x64xf4E2M1FN, nv_1x16, contract = 0>
+  return %a, %b : !te.scaled<32x64xf4E2M1FN, nv_1x16, contract = 1>, !te.scaled<32x64xf4E2M1FN, nv_1x16, contract = 0>
+}
+
+// Another amax, state, stream or rule of block scales is another tensor; rows that have their own amaxes have no columns.
+// CHECK-LABEL: func.func @different_fp4_casts_stay
+// CHECK-NOT: :2 = te.quantize
+// CHECK-COUNT-6: te.quantize
+func.func @different_fp4_casts_stay(%x: tensor<32x64xbf16>, %amax: tensor<f32>, %other: tensor<f32>, %rows: tensor<32xf32>,
+                                    %state: tensor<2xi32>) {
+  %a = te.quantize %x amax %amax rng %state {stream = 3 : i32} : tensor<32x64xbf16> -> !te.scaled<32x64xf4E2M1FN, nv_1x16, contract = 1>
+  %b = te.quantize %x amax %amax rng %state {stream = 4 : i32} : tensor<32x64xbf16> -> !te.scaled<32x64xf4E2M1FN, nv_1x16, contract = 0>
+  %c = te.quantize %x amax %amax : tensor<32x64xbf16> -> !te.scaled<32x64xf4E2M1FN, nv_1x16, contract = 0>
+  %d = te.quantize %x amax %other : tensor<32x64xbf16> -> !te.scaled<32x64xf4E2M1FN, nv_1x16, contract = 1>
+  %e = te.quantize %x amax %amax {four_over_six = #te.four_over_six<mae>} : tensor<32x64xbf16> -> !te.scaled<32x64xf4E2M1FN, nv_1x16, contract = 1>
+  %f = te.quantize %x amax %rows : tensor<32x64xbf16> -> !te.scaled<32x64xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
+  return
+}

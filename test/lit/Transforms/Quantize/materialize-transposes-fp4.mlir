@@ -1,0 +1,21 @@
+// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes))' | FileCheck %s
+
+// Columns of a square-block weight come from its rows, which are cast from the same amax.
+// CHECK-LABEL: func.func @square
+// CHECK: %[[ROW:.*]] = te.quantize %{{.*}} amax %arg1 {four_over_six = #te.four_over_six<mae>} : {{.*}}nv_16x16, contract = 1>
+// CHECK-NEXT: %[[COL:.*]] = te.transpose %[[ROW]]
+// CHECK-NEXT: te.dequantize %[[COL]]
+func.func @square(%w: tensor<32x64xbf16> {te.weight}, %amax: tensor<f32>) -> tensor<32x64xbf16> {
+  %q = te.quantize %w amax %amax {four_over_six = #te.four_over_six<mae>} : tensor<32x64xbf16> -> !te.scaled<32x64xf4E2M1FN, nv_16x16, contract = 0>
+  %x = te.dequantize %q : !te.scaled<32x64xf4E2M1FN, nv_16x16, contract = 0> -> tensor<32x64xbf16>
+  return %x : tensor<32x64xbf16>
+}
+
+// Columns that are rounded stochastically have random bits of their own.
+// CHECK-LABEL: func.func @stochastic
+// CHECK-NOT: te.transpose
+func.func @stochastic(%w: tensor<32x64xbf16> {te.weight}, %amax: tensor<f32>, %state: tensor<2xi32>) -> tensor<32x64xbf16> {
+  %q = te.quantize %w amax %amax rng %state : tensor<32x64xbf16> -> !te.scaled<32x64xf4E2M1FN, nv_16x16, contract = 0>
+  %x = te.dequantize %q : !te.scaled<32x64xf4E2M1FN, nv_16x16, contract = 0> -> tensor<32x64xbf16>
+  return %x : tensor<32x64xbf16>
+}
