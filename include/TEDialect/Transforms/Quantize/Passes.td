@@ -26,6 +26,12 @@ def InsertCastsPass : Pass<"te-insert-casts", "func::FuncOp"> {
     `te-pair-cast-layouts` joins the two usages of one tensor. Each GEMM's
     location records what it came from, for `te-report-precision`.
 
+    Under `delayed_scaling` the scales are states of the step: each tensor that
+    is cast adds the arguments `<layer>.<x|w|dy>.amax_history` and `....scale`
+    behind the others, with `te.init`, and results of the same names, which a
+    `te.delayed_scaling_update` at the end makes from the `te.amax` of the
+    tensor. Calls were inlined before, so nobody calls the function.
+
     ```mlir
     // #te.recipe<float8_block_scaling>: te.linear %x, %w becomes
     %xq = te.quantize %x : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1>
