@@ -13,7 +13,29 @@ func.func @recipe() attributes {te.recipe =
 #te.recipe<float8_current_scaling, {backward_override = dequantized, pow2_scales = true}>
 } { return }
 
-// CHECK-LABEL: @scaled
+// CHECK-LABEL: @recipe_nvfp4
+// CHECK-SAME: #te.recipe<nvfp4_block_scaling, {stochastic_rounding = false}>
+func.func @recipe_nvfp4() attributes {te.recipe =
+#te.recipe<nvfp4_block_scaling, {stochastic_rounding = false}>
+} { return }
+
+// CHECK-LABEL: @recipe_custom
+// CHECK-SAME: #te.recipe<custom, {fprop = #te.recipe<mxfp8_block_scaling>, x_col_source = rowwise_dequantized}>
+func.func @recipe_custom() attributes {te.recipe =
+#te.recipe<custom, {fprop = #te.recipe<mxfp8_block_scaling>, x_col_source = rowwise_dequantized}>
+} { return }
+
+// CHECK-LABEL: @scaled_mx_nv
+func.func @scaled_mx_nv(
+  // CHECK-SAME: !te.scaled<256x512xf8E5M2, mx_1x32, swizzled, contract = 1>
+  %a:
+!te.scaled<256x512xf8E5M2, mx_1x32, swizzled, contract = 1>
+  // CHECK-SAME: !te.scaled<256x512xf4E2M1FN, nv_1x16, hadamard, contract = 0>
+  , %b:
+!te.scaled<256x512xf4E2M1FN, nv_1x16, hadamard, contract = 0>
+) { return }
+
+// CHECK-LABEL: @scaled(
 func.func @scaled(
   // CHECK-SAME: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>
   %a:

@@ -1,0 +1,44 @@
+// RUN: te-opt %s --te-emulate-products --mlir-print-local-scope | FileCheck %s
+
+!x = !te.scaled<32x64xf8E4M3FN, mx_1x32, contract = 1>
+!w = !te.scaled<96x64xf8E4M3FN, mx_32x32, contract = 1>
+
+// CHECK-LABEL: func @bf16(
+// CHECK: %[[A:.*]] = te.dequantize %{{.*}} -> tensor<32x64xbf16>
+// CHECK: %[[B:.*]] = te.dequantize %{{.*}} -> tensor<96x64xbf16>
+// CHECK: te.matmul %[[A]], %[[B]] bias %{{.*}} : tensor<32x64xbf16>
+// CHECK-NOT: te.scaled_matmul
+func.func @bf16(%x: !x, %w: !w, %b: tensor<96xbf16>) -> tensor<32x96xbf16> {
+  %y = te.scaled_matmul %x, %w bias %b : tensor<96xbf16> fast_accumulation = false
+    : !x, !w -> tensor<32x96xbf16>
+  return %y : tensor<32x96xbf16>
+}
+
+// The sum is f32 and rounded once.
+// CHECK-LABEL: func @f16(
+// CHECK: %[[SUM:.*]] = te.matmul %{{.*}} -> tensor<32x96xf32>
+// CHECK: arith.truncf %[[SUM]] : tensor<32x96xf32> to tensor<32x96xf16>
+func.func @f16(%x: !x, %w: !w) -> tensor<32x96xf16> {
+  %y = te.scaled_matmul %x, %w fast_accumulation = false : !x, !w -> tensor<32x96xf16>
+  return %y : tensor<32x96xf16>
+}
+
+// A bias needs operands of the result's type.
+// CHECK-LABEL: func @f32_bias(
+// CHECK-DAG: te.dequantize %{{.*}} -> tensor<32x64xf32>
+// CHECK-DAG: arith.extf %{{.*}} : tensor<96xbf16> to tensor<96xf32>
+// CHECK: te.matmul %{{.*}} bias %{{.*}} -> tensor<32x96xf32>
+func.func @f32_bias(%x: !x, %w: !w, %b: tensor<96xbf16>) -> tensor<32x96xf32> {
+  %y = te.scaled_matmul %x, %w bias %b : tensor<96xbf16> fast_accumulation = false
+    : !x, !w -> tensor<32x96xf32>
+  return %y : tensor<32x96xf32>
+}
+
+// FP8 with f32 scales has a product everywhere.
+!q = !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>
+// CHECK-LABEL: func @per_tensor(
+// CHECK: te.scaled_matmul
+func.func @per_tensor(%a: !q, %b: !q) -> tensor<32x32xbf16> {
+  %y = te.scaled_matmul %a, %b fast_accumulation = true : !q, !q -> tensor<32x32xbf16>
+  return %y : tensor<32x32xbf16>
+}
