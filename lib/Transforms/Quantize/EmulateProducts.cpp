@@ -1,7 +1,9 @@
-//===- EmulateProducts.cpp - MX products in high precision ----------------===//
+//===- EmulateProducts.cpp - MX and FP4 products in high precision --------===//
 //
-// The operands are decoded and multiplied as any other matrices. The origin of
-// the product stays on its location, with a word that it is emulated.
+// The operands are decoded and multiplied as any other matrices. Elements times
+// block scales of FP4 are exact in bf16, so its amaxes become a factor of the
+// sum. The origin of the product stays on its location, with a word that it is
+// emulated.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,10 +30,11 @@ static Location emulated(Location loc) {
 }
 
 static Value decode(OpBuilder &builder, TypedValue<ScaledType> scaled,
-                    Type element) {
+                    Type element, bool withoutAmax) {
   return DequantizeOp::create(
       builder, scaled.getLoc(),
-      RankedTensorType::get(scaled.getType().getShape(), element), scaled);
+      RankedTensorType::get(scaled.getType().getShape(), element), scaled,
+      withoutAmax ? builder.getUnitAttr() : UnitAttr());
 }
 
 static void emulate(ScaledMatmulOp product) {
@@ -39,11 +42,16 @@ static void emulate(ScaledMatmulOp product) {
   Location loc = emulated(product.getLoc());
   Type bf16 = builder.getBF16Type(), f32 = builder.getF32Type();
   RankedTensorType type = product.getOut().getType();
+  auto a = product.getA(), b = product.getB();
+  // A factor for each row cannot leave the sum: decode all of it, into f32.
+  const bool rowScaled = a.getType().is(ScaleVariant::RowScaled);
+  const bool withoutAmax = a.getType().isNv() && !rowScaled;
   // te.matmul gives its operands' type or f32, and with a bias only the first.
-  const bool wide = product.getBias() && !type.getElementType().isBF16();
+  const bool wide =
+      rowScaled || (product.getBias() && !type.getElementType().isBF16());
   Type operand = wide ? f32 : bf16;
   RankedTensorType result =
-      type.getElementType().isBF16() ? type : type.clone(f32);
+      !wide && type.getElementType().isBF16() ? type : type.clone(f32);
   Value bias = product.getBias();
   if (bias && wide)
     bias = arith::ExtFOp::create(
@@ -51,12 +59,17 @@ static void emulate(ScaledMatmulOp product) {
   Value accumulate = product.getAccumulate();
   if (accumulate && accumulate.getType() != result)
     accumulate = arith::ExtFOp::create(builder, loc, result, accumulate);
+  Value alpha;
+  if (withoutAmax)
+    alpha = NvFp4AlphaOp::create(builder, loc, RankedTensorType::get({}, f32),
+                                 a, b);
+  auto axis = [](TypedValue<ScaledType> scaled) {
+    return static_cast<int64_t>(scaled.getType().getContract());
+  };
   Value out = MatmulOp::create(
-      builder, loc, result, decode(builder, product.getA(), operand),
-      decode(builder, product.getB(), operand), bias, accumulate,
-      builder.getDenseI64ArrayAttr(
-          {static_cast<int64_t>(product.getA().getType().getContract()),
-           static_cast<int64_t>(product.getB().getType().getContract())}));
+      builder, loc, result, decode(builder, a, operand, withoutAmax),
+      decode(builder, b, operand, withoutAmax), alpha, bias, accumulate,
+      builder.getDenseI64ArrayAttr({axis(a), axis(b)}));
   if (result != type)
     out = arith::TruncFOp::create(builder, loc, type, out);
   product.replaceAllUsesWith(out);

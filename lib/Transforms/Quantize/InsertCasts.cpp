@@ -85,14 +85,17 @@ private:
 
   /// The slot of `operand`; its amax is at the builder's position, or before.
   Slot &slotFor(const Operand &operand, const QuantPolicy &policy);
-  /// Moves all slots at the end of the function.
-  void updateSlots();
+  /// Moves all states at the end of the function.
+  void updateStates();
 
   /// `operand` cast at the builder's position.
   Value castHere(const Operand &operand, const QuantPolicy &policy);
   /// `source`, in place of the operand's value, cast at the builder's position.
   Value quantize(Value source, const Operand &operand,
                  const QuantPolicy &policy);
+  /// As `quantize`, into the FP4 type `type`.
+  Value quantizeToFP4(Value source, const Operand &operand, ScaledType type,
+                      const QuantPolicy &policy);
   /// `operand` cast for the GEMM at `user`: in the forward and held when it is
   /// a forward tensor, else at `user`.
   Value castFor(Operation *user, const Operand &operand,
@@ -120,6 +123,9 @@ private:
   /// Name of the layer that is being rewritten.
   std::string layer;
   StateThreading states;
+  /// What stochastic rounding draws from, and the stream of each cast.
+  Value rngState;
+  DenseMap<std::pair<Value, unsigned>, int32_t> streams;
   /// By tensor, role and recipe: one tensor may be read in two formats.
   llvm::MapVector<std::tuple<Value, unsigned, RecipeAttr>, Slot> slots;
 };
@@ -154,6 +160,7 @@ Product CastInserter::describe(Operation *op) {
           {dy[0], dy[1], x[1]}};
 }
 
+static constexpr StringLiteral kRngState = "rng_state";
 static constexpr StringLiteral kHistory = ".amax_history", kScale = ".scale";
 
 static StringRef suffixOf(TensorRole role) {
@@ -191,11 +198,15 @@ Slot &CastInserter::slotFor(const Operand &operand, const QuantPolicy &policy) {
   return slot;
 }
 
-void CastInserter::updateSlots() {
-  if (slots.empty())
+void CastInserter::updateStates() {
+  if (slots.empty() && !rngState)
     return;
   Operation *end = function.getBody().front().getTerminator();
   builder.setInsertionPoint(end);
+  if (rngState)
+    states.setNext(kRngState, RngAdvanceOp::create(
+                                  builder, end->getLoc(), rngState.getType(),
+                                  rngState, builder.getI32IntegerAttr(1)));
   for (auto &[key, slot] : slots) {
     RecipeAttr recipe = std::get<RecipeAttr>(key);
     auto update = DelayedScalingUpdateOp::create(
@@ -224,6 +235,42 @@ Value CastInserter::castHere(const Operand &operand,
   return quantize(operand.value, operand, policy);
 }
 
+Value CastInserter::quantizeToFP4(Value source, const Operand &operand,
+                                  ScaledType type, const QuantPolicy &policy) {
+  Location loc = operand.value.getLoc();
+  const Gemm gemm = readerOf(operand.role, operand.contract);
+  if (type.is(ScaleVariant::Hadamard))
+    source = HadamardOp::create(builder, loc, source.getType(), source);
+  Type f32 = builder.getF32Type();
+  Value amax;
+  if (type.is(ScaleVariant::RowScaled))
+    amax = AmaxRowsOp::create(
+        builder, loc, RankedTensorType::get({type.getRows()}, f32), source);
+  else
+    amax = AmaxOp::create(builder, loc, RankedTensorType::get({}, f32), source);
+  Value rng;
+  int32_t stream = 0;
+  if (policy.stochasticRounding(operand.role, gemm)) {
+    if (!rngState)
+      rngState = states.addState(
+          kRngState, RankedTensorType::get({2}, builder.getI32Type()), 0.0);
+    rng = rngState;
+    // Equal casts draw equal bits, so that cse may merge them; others do not.
+    stream = streams
+                 .try_emplace({operand.value, operand.contract},
+                              static_cast<int32_t>(streams.size()))
+                 .first->second;
+  }
+  return QuantizeOp::create(
+             builder, loc, TypeRange(type), /*amax=*/Type(), source,
+             /*scale=*/Value(), amax, rng, builder.getF32FloatAttr(0.0f),
+             builder.getI32IntegerAttr(stream),
+             FourOverSixAttr::get(builder.getContext(),
+                                  policy.fourOverSix(operand.role, gemm)))
+      .getUsages()
+      .front();
+}
+
 Value CastInserter::quantize(Value source, const Operand &operand,
                              const QuantPolicy &policy) {
   Location loc = operand.value.getLoc();
@@ -232,6 +279,8 @@ Value CastInserter::quantize(Value source, const Operand &operand,
   const Gemm gemm = readerOf(operand.role, operand.contract);
   FloatAttr epsilon =
       builder.getF32FloatAttr(policy.recipeOf(gemm).getOptions().amaxEpsilon);
+  if (type.isNv())
+    return quantizeToFP4(source, operand, type, policy);
   Value scale;
   if (policy.getRecipe().getKind() == RecipeKind::DelayedScaling) {
     scale = slotFor(operand, policy).scale;
@@ -376,13 +425,23 @@ LogicalResult CastInserter::rewrite(Product product) {
   }
 
   const RecipeKind kind = policy.recipeOf(product.gemm).getKind();
-  if (mode == OperandMode::Quantized && kind == RecipeKind::NvFp4BlockScaling)
-    return op->emitError() << "casts of recipe '" << stringifyRecipeKind(kind)
-                           << "' are not built yet";
-  if (mode == OperandMode::Quantized && kind == RecipeKind::DelayedScaling &&
+  if (mode == OperandMode::Quantized &&
+      (kind == RecipeKind::DelayedScaling ||
+       kind == RecipeKind::NvFp4BlockScaling) &&
       (op->getParentOp() != function || !function.getBody().hasOneBlock()))
-    return op->emitError() << "expected a layer with recipe 'delayed_scaling' "
-                              "to be in the one block of its function";
+    return op->emitError() << "expected a layer with recipe '"
+                           << stringifyRecipeKind(kind)
+                           << "' to be in the one block of its function";
+  for (const Operand &operand : {product.a, product.b}) {
+    Type element = cast<ShapedType>(operand.value.getType()).getElementType();
+    if (mode == OperandMode::Quantized && !element.isBF16() &&
+        bitEnumContainsAll(policy.variant(operand.role, product.gemm),
+                           ScaleVariant::Hadamard))
+      return op->emitError()
+             << "expected 'bf16' operands of " << origin.gemm << " of '"
+             << origin.layer << "' under a recipe with 'hadamard', but got "
+             << element;
+  }
   this->layer = origin.layer;
 
   Location loc = origin.attach(op->getLoc());
@@ -434,7 +493,7 @@ LogicalResult CastInserter::run() {
     if (failed(rewrite(describe(op))))
       result = failure();
   if (succeeded(result))
-    updateSlots();
+    updateStates();
   for (Operation *residual : replacedResiduals)
     if (residual->use_empty())
       residual->erase();

@@ -112,12 +112,14 @@ def EmulateProductsPass : Pass<"te-emulate-products", "func::FuncOp"> {
   let description = [{
     For targets without MXFP8 or NVFP4 products: each te.scaled_matmul of such
     operands becomes a te.matmul of what they dequantise to, in bf16, which
-    holds every MXFP8 value of 2^-133 and more exactly. Where a bias meets an
-    f32 result, the product is one of f32 operands. Casts stay as they are, so
+    holds every MXFP8 value of 2^-133 and more exactly, and every FP4 value times
+    its block's scale; the amaxes of NVFP4 become the product's alpha. Where a
+    bias meets an f32 result, or rows have their own amax, the product is one of
+    f32 operands. Casts stay as they are, so
     only the order of the sum differs from the native product. The precision
     report says `emulated`.
 
-    Runs after the casts are paired; leaves no product of mx operands.
+    Runs after the casts are paired; leaves no product of mx or nv operands.
 
     ```mlir
     // %y = te.scaled_matmul %a, %b fast_accumulation = false : ...mx_1x32...
