@@ -31,7 +31,10 @@ RUNS = [("high_precision", "none")] + [
     (recipe, override)
     for recipe in ("float8_current_scaling", "float8_block_scaling")
     for override in ("none", "high_precision", "dequantized")
-]
+] + [(recipe, "none") for recipe in ("delayed_scaling", "mxfp8_block_scaling", "nvfp4_block_scaling")]
+
+# Their products run in bf16 where the GPU has none, so they do everywhere.
+EMULATED = ("mxfp8_block_scaling", "nvfp4_block_scaling")
 
 
 def initial_state(rng):
@@ -131,6 +134,8 @@ def train(options, recipe, override, arrays, held_out, label, progress):
     outputs = options.output / f"{recipe}-{override}.npz"
     summary = options.output / f"{recipe}-{override}.json"
     pipeline = f"recipe={recipe} backward-override={override}"
+    if recipe in EMULATED:
+        pipeline += " emulate"
     graph = ["--graph"] if options.graph else []
     trained = te_run(options, "train_step", options.steps, pipeline, arrays, outputs, label, progress,
                      f"--summary={summary}", *graph)
@@ -179,7 +184,8 @@ def plot(rows, entropy, path):
     import matplotlib.pyplot as plt
 
     colours = {"high_precision": "black", "float8_current_scaling": "tab:blue",
-               "float8_block_scaling": "tab:orange"}
+               "float8_block_scaling": "tab:orange", "delayed_scaling": "tab:green",
+               "mxfp8_block_scaling": "tab:purple", "nvfp4_block_scaling": "tab:red"}
     styles = {"none": "-", "high_precision": "--", "dequantized": ":"}
     figure, (top, bottom) = plt.subplots(2, sharex=True, figsize=(9, 8), height_ratios=(3, 2))
     baseline = np.array(rows[0]["losses"])

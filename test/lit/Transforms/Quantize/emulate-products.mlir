@@ -42,3 +42,25 @@ func.func @per_tensor(%a: !q, %b: !q) -> tensor<32x32xbf16> {
   %y = te.scaled_matmul %a, %b fast_accumulation = true : !q, !q -> tensor<32x32xbf16>
   return %y : tensor<32x32xbf16>
 }
+
+// Amaxes become a factor of the sum.
+!n = !te.scaled<32x64xf4E2M1FN, nv_1x16, contract = 1>
+!r = !te.scaled<32x64xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
+// CHECK-LABEL: func @nv(
+// CHECK: %[[ALPHA:.*]] = te.nvfp4_alpha
+// CHECK: te.dequantize %{{.*}} {without_amax} {{.*}} -> tensor<32x64xbf16>
+// CHECK: te.matmul %{{.*}} alpha %[[ALPHA]]
+func.func @nv(%a: !n, %b: !n) -> tensor<32x32xbf16> {
+  %y = te.scaled_matmul %a, %b fast_accumulation = false : !n, !n -> tensor<32x32xbf16>
+  return %y : tensor<32x32xbf16>
+}
+
+// A factor of each row does not.
+// CHECK-LABEL: func @row_scaled(
+// CHECK-NOT: te.nvfp4_alpha
+// CHECK: te.matmul {{.*}} tensor<32x64xf32>, tensor<32x64xf32> -> tensor<32x32xf32>
+// CHECK: arith.truncf
+func.func @row_scaled(%a: !r, %b: !n) -> tensor<32x32xbf16> {
+  %y = te.scaled_matmul %a, %b fast_accumulation = false : !r, !n -> tensor<32x32xbf16>
+  return %y : tensor<32x32xbf16>
+}
