@@ -326,6 +326,11 @@ TEST_P(Microscale, EmptyValues) {
                {in(nothing), in(nothing), in(amax), out(nothing), out(nothing),
                 out(outAmax)});
   EXPECT_EQ(outAmax, amax);
+  outAmax[0] = 0.0f;
+  device().run(TE_PLAN(transpose_scaled, 64, 0, TE_RT_NV_16X16),
+               {in(nothing), in(nothing), in(amax), out(nothing), out(nothing),
+                out(outAmax)});
+  EXPECT_EQ(outAmax, amax);
   device().run(
       TE_PLAN(transpose_scaled, 64, 0, TE_RT_MX_32X32),
       {in(nothing), in(nothing), none(), out(nothing), out(nothing), none()});

@@ -119,10 +119,11 @@ Status planMicroscaledTranspose(const CudaDevice &device,
   Forms forms;
   TE_RT_RETURN_IF_FAILED(forms.find(
       device, isNv(params.scheme) ? "te_transpose_nv" : "te_transpose_mx"));
-  // An empty value has an amax too: one block copies it.
-  const int64_t colTiles = std::max<int64_t>(tiles(params.cols), 1);
+  // An empty nv value has an amax too: one block copies it.
+  const int64_t least = isNv(params.scheme) ? 1 : 0;
+  const int64_t colTiles = std::max(tiles(params.cols), least);
   TE_RT_RETURN_IF_FAILED(
-      forms.setGrid(std::max<int64_t>(tiles(params.rows), 1) * colTiles));
+      forms.setGrid(std::max(tiles(params.rows), least) * colTiles));
   const MicroscaleLayout from(params.scheme, 1, params.rows, params.cols);
   const MicroscaleLayout to(params.scheme, 0, params.rows, params.cols);
   *plan = makePlan(device, [=](const Launcher &launch, void *const *buffers) {

@@ -286,7 +286,7 @@ transposeNv(const MicroscaleTransposeArgs &args) {
   // Two threads have a line of the tile's output scales, four blocks each.
   const int64_t col = at.col0 + threadIdx.x / 2;
   const int64_t block = at.row0 / 16 + threadIdx.x % 2 * 4;
-  if (block >= args.outPitch)
+  if (block >= args.outPitch || args.cols == 0)
     return;
   uint32_t word = 0;
 #pragma unroll

@@ -50,8 +50,10 @@ Status plan_quantize_nvfp4(const CudaDevice &device,
   *plan = makePlan(device, [config, params, colTiles](const Launcher &launch,
                                                       void *const *buffers) {
     namespace b = quantize_nvfp4_buffers;
+    // The tile of an empty value has no element and no scale to write.
+    const bool isEmpty = params.rows == 0 || params.cols == 0;
     auto bytes = [&](int index) {
-      return static_cast<uint8_t *>(buffers[index]);
+      return isEmpty ? nullptr : static_cast<uint8_t *>(buffers[index]);
     };
     QuantizeNvfp4Args args{
         .x = buffers[b::x],
