@@ -77,6 +77,11 @@ void populateQuantize(OpPassManager &manager,
     // Products that share an operand share its decoding.
     function.addPass(createCSEPass());
   }
+  // Only here: elsewhere scales stay in the order that casts write.
+  if (options.target == "sm_100") {
+    function.addPass(createSwizzleScalesPass());
+    function.addPass(createCSEPass());
+  }
   // Drops casts nobody uses: the residual set is exactly what the mode needs.
   function.addPass(createCanonicalizerPass());
 }

@@ -132,4 +132,21 @@ def EmulateProductsPass : Pass<"te-emulate-products", "func::FuncOp"> {
   let statistics = [Statistic<"numEmulated", "emulated", "Products emulated">];
 }
 
+def SwizzleScalesPass : Pass<"te-swizzle-scales", "func::FuncOp"> {
+  let summary = "give products scales in the order of the tensor core";
+  let description = [{
+    For sm_100, whose tensor core reads the scales of MXFP8 and NVFP4 operands
+    in tiles of 128 by 4: inserts a te.swizzle_scales for each such operand of a
+    te.scaled_matmul, right before it.
+
+    Runs last of the quantise phase; leaves no product of plain mx or nv values.
+
+    ```mlir
+    %s = te.swizzle_scales %a : !te.scaled<128x128xf8E4M3FN, mx_1x32, contract = 1> -> !te.scaled<128x128xf8E4M3FN, mx_1x32, swizzled, contract = 1>
+    ```
+  }];
+  let dependentDialects = ["::mlir::te::TEDialect"];
+  let statistics = [Statistic<"numSwizzled", "swizzled", "Operands swizzled">];
+}
+
 #endif // TEDIALECT_TRANSFORMS_QUANTIZE_PASSES

@@ -1,0 +1,40 @@
+//===- SwizzleScales.cpp - scales in the order of the tensor core ---------===//
+//
+// A product's operands get swizzled copies right before it. Everything else
+// keeps reading the plain values, so no other pass need know the order.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/IR/TE.h"
+#include "TEDialect/Transforms/Quantize/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mlir::te {
+#define GEN_PASS_DEF_SWIZZLESCALESPASS
+#include "TEDialect/Transforms/Quantize/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+
+namespace {
+struct SwizzleScales final : te::impl::SwizzleScalesPassBase<SwizzleScales> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    getOperation().walk([&](ScaledMatmulOp product) {
+      OpBuilder builder(product);
+      for (OpOperand *operand :
+           {&product.getAMutable(), &product.getBMutable()}) {
+        auto type = cast<ScaledType>(operand->get().getType());
+        if ((!type.isMx() && !type.isNv()) || type.is(ScaleVariant::Swizzled))
+          continue;
+        operand->set(SwizzleScalesOp::create(
+            builder, product.getLoc(), type.getSwizzled(), operand->get()));
+        ++numSwizzled;
+      }
+    });
+  }
+};
+} // namespace
