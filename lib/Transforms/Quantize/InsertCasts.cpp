@@ -125,6 +125,7 @@ private:
   StateThreading states;
   /// What stochastic rounding draws from, and the stream of each cast.
   Value rngState;
+  std::string rngName;
   DenseMap<std::pair<Value, unsigned>, int32_t> streams;
   /// By tensor, role and recipe: one tensor may be read in two formats.
   llvm::MapVector<std::tuple<Value, unsigned, RecipeAttr>, Slot> slots;
@@ -204,9 +205,9 @@ void CastInserter::updateStates() {
   Operation *end = function.getBody().front().getTerminator();
   builder.setInsertionPoint(end);
   if (rngState)
-    states.setNext(kRngState, RngAdvanceOp::create(
-                                  builder, end->getLoc(), rngState.getType(),
-                                  rngState, builder.getI32IntegerAttr(1)));
+    states.setNext(rngName, RngAdvanceOp::create(builder, end->getLoc(),
+                                                 rngState.getType(), rngState,
+                                                 builder.getI32IntegerAttr(1)));
   for (auto &[key, slot] : slots) {
     RecipeAttr recipe = std::get<RecipeAttr>(key);
     auto update = DelayedScalingUpdateOp::create(
@@ -251,9 +252,11 @@ Value CastInserter::quantizeToFP4(Value source, const Operand &operand,
   Value rng;
   int32_t stream = 0;
   if (policy.stochasticRounding(operand.role, gemm)) {
-    if (!rngState)
+    if (!rngState) {
+      rngName = states.uniqueBase(kRngState, {""});
       rngState = states.addState(
-          kRngState, RankedTensorType::get({2}, builder.getI32Type()), 0.0);
+          rngName, RankedTensorType::get({2}, builder.getI32Type()), 0.0);
+    }
     rng = rngState;
     // Equal casts draw equal bits, so that cse may merge them; others do not.
     stream = streams

@@ -31,6 +31,19 @@ module attributes {te.recipe = #te.recipe<nvfp4_block_scaling>} {
 
 // -----
 
+// A name that the program uses is left to it.
+module attributes {te.recipe = #te.recipe<nvfp4_block_scaling>} {
+  // CHECK-LABEL: func.func @taken(
+  // CHECK-SAME: tensor<2xi32> {te.init = 0.000000e+00 : f32, te.name = "rng_state.1"})
+  // CHECK-SAME: te.name = "rng_state.1"
+  func.func @taken(%dy: tensor<64x256xbf16> {te.name = "rng_state"}, %w: tensor<256x128xbf16>) -> tensor<64x128xbf16> {
+    %dx = te.linear_dgrad %dy, %w : tensor<64x256xbf16>, tensor<256x128xbf16> -> tensor<64x128xbf16>
+    return %dx : tensor<64x128xbf16>
+  }
+}
+
+// -----
+
 // One amax for each row of x; 4over6 for activations, of block scales up to 256.
 module attributes {te.recipe = #te.recipe<nvfp4_block_scaling, {hadamard = false, stochastic_rounding = false,
     row_scaled_activation = true, four_over_six = activations, backward_override = high_precision}>} {
