@@ -1,0 +1,161 @@
+//===- EmitLayers.cpp - launches of layers and optimizers -----------------===//
+//
+// Norms, activations, embedding, loss and the updates of parameters.
+//
+//===----------------------------------------------------------------------===//
+
+#include "LaunchCall.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+LogicalResult LaunchEmitter::emitLayer(Operation *op, bool &isKnown) {
+  return TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](RmsNormOp op) {
+        return Call(*this, op, "rms_norm")
+            .i64("rows", dim(op.getX(), 0))
+            .i64("cols", dim(op.getX(), 1))
+            .type("type", elementType(op.getX()))
+            .f32("epsilon", op.getEpsilon())
+            .i32("zero_centered", op.getZeroCenteredGamma())
+            .in(op.getX())
+            .in(op.getGamma())
+            .out(op.getY())
+            .outOrScratch(op.getRsigma(), dim(op.getX(), 0))
+            .out(op.getAmax())
+            .emit();
+      })
+      .Case([&](RmsNormBackwardOp op) {
+        return Call(*this, op, "rms_norm_backward")
+            .i64("rows", dim(op.getX(), 0))
+            .i64("cols", dim(op.getX(), 1))
+            .type("type", elementType(op.getX()))
+            .i32("zero_centered", op.getZeroCenteredGamma())
+            .in(op.getDy())
+            .in(op.getX())
+            .in(op.getGamma())
+            .in(op.getRsigma())
+            .out(op.getDx())
+            .out(op.getDgamma())
+            .emit();
+      })
+      .Case([&](ActivationOp op) {
+        return Call(*this, op, "activation")
+            .i64("rows", dim(op.getY(), 0))
+            .i64("cols", dim(op.getY(), 1))
+            .type("type", elementType(op.getX()))
+            .i32("kind", static_cast<int32_t>(op.getKind()))
+            .in(op.getX())
+            .out(op.getY())
+            .out(op.getAmax())
+            .emit();
+      })
+      .Case([&](ActivationBackwardOp op) {
+        return Call(*this, op, "activation_backward")
+            .i64("rows", dim(op.getDy(), 0))
+            .i64("cols", dim(op.getDy(), 1))
+            .type("type", elementType(op.getX()))
+            .i32("kind", static_cast<int32_t>(op.getKind()))
+            .in(op.getDy())
+            .in(op.getX())
+            .out(op.getDx())
+            .out(op.getAmax())
+            .emit();
+      })
+      .Case([&](EmbeddingOp op) {
+        return Call(*this, op, "embedding")
+            .i64("tokens", dim(op.getY(), 0))
+            .i64("vocab", dim(op.getTable(), 0))
+            .i64("hidden", dim(op.getTable(), 1))
+            .type("type", elementType(op.getTable()))
+            .in(op.getIds())
+            .in(op.getTable())
+            .out(op.getY())
+            .emit();
+      })
+      .Case([&](EmbeddingBackwardOp op) {
+        return Call(*this, op, "embedding_backward")
+            .i64("tokens", dim(op.getDy(), 0))
+            .i64("vocab", dim(op.getDtable(), 0))
+            .i64("hidden", dim(op.getDtable(), 1))
+            .type("type", elementType(op.getDtable()))
+            .in(op.getIds())
+            .in(op.getDy())
+            .out(op.getDtable())
+            .emit();
+      })
+      .Case([&](CrossEntropyOp op) {
+        return Call(*this, op, "cross_entropy")
+            .i64("tokens", dim(op.getLogits(), 0))
+            .i64("vocab", dim(op.getLogits(), 1))
+            .type("type", elementType(op.getLogits()))
+            .i32("ignore_index", op.getIgnoreIndex())
+            .in(op.getLogits())
+            .in(op.getTargets())
+            .out(op.getLoss())
+            .outOrScratch(op.getLse(), dim(op.getLogits(), 0))
+            .emit();
+      })
+      .Case([&](CrossEntropyBackwardOp op) {
+        return Call(*this, op, "cross_entropy_backward")
+            .i64("tokens", dim(op.getLogits(), 0))
+            .i64("vocab", dim(op.getLogits(), 1))
+            .type("type", elementType(op.getLogits()))
+            .i32("ignore_index", op.getIgnoreIndex())
+            .in(op.getDloss())
+            .in(op.getLogits())
+            .in(op.getTargets())
+            .in(op.getLse())
+            .out(op.getDlogits())
+            .emit();
+      })
+      .Default([&](Operation *) {
+        isKnown = false;
+        return failure();
+      });
+}
+
+LogicalResult LaunchEmitter::emitOptimizer(Operation *op, bool &isKnown) {
+  return TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](AdamWOp op) {
+        return Call(*this, op, "adamw")
+            .i64("count", count(op.getParam()))
+            .type("param_type", elementType(op.getParam()))
+            .type("grad_type", elementType(op.getGrad()))
+            .f32("beta1", op.getBeta1())
+            .f32("beta2", op.getBeta2())
+            .f32("epsilon", op.getEpsilon())
+            .f32("weight_decay", op.getWeightDecay())
+            .in(op.getParam())
+            .in(op.getGrad())
+            .in(op.getM())
+            .in(op.getV())
+            .in(op.getLr())
+            .in(op.getStep())
+            .out(op.getNewParam())
+            .out(op.getNewM())
+            .out(op.getNewV())
+            .emit();
+      })
+      .Case([&](SgdOp op) {
+        return Call(*this, op, "sgd")
+            .i64("count", count(op.getParam()))
+            .type("param_type", elementType(op.getParam()))
+            .type("grad_type", elementType(op.getGrad()))
+            .f32("momentum", op.getMomentum())
+            .f32("weight_decay", op.getWeightDecay())
+            .in(op.getParam())
+            .in(op.getGrad())
+            .in(op.getBuffer())
+            .in(op.getLr())
+            .out(op.getNewParam())
+            .out(op.getNewBuffer())
+            .emit();
+      })
+      .Default([&](Operation *) {
+        isKnown = false;
+        return failure();
+      });
+}

@@ -1,0 +1,179 @@
+//===- LaunchCall.h - one launch being put together -----------------------===//
+//
+// What the files that emit launches share. One line per kernel: which
+// parameters, which buffers, in the order of its row in
+// te_runtime_kernels.inc. The verifier of tert.launch checks the parameters
+// and the number of buffers against the row.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_TRANSFORMS_SCHEDULE_LAUNCHCALL_H
+#define TE_TRANSFORMS_SCHEDULE_LAUNCHCALL_H
+
+#include "LaunchEmitter.h"
+
+#include "TEDialect/TERT/KernelTable.h"
+#include "TEDialect/TERT/RuntimeTypes.h"
+
+#include "mlir/IR/TypeUtilities.h"
+
+namespace mlir::te {
+
+inline Type elementType(Value value) {
+  return getElementTypeOrSelf(value.getType());
+}
+inline int64_t dim(Value value, unsigned axis) {
+  return mlir::cast<ShapedType>(value.getType()).getDimSize(axis);
+}
+inline int64_t count(Value value) {
+  return mlir::cast<ShapedType>(value.getType()).getNumElements();
+}
+
+/// The largest block scale of an nv value, 0 for the kernels of others.
+inline int32_t scaleMax(ScaledType type) {
+  return type.isNv() ? type.getScaleMax() : 0;
+}
+
+/// A launch being put together: parameters by name, buffers in row order.
+struct LaunchEmitter::Call {
+  Call(LaunchEmitter &emitter, Operation *op, StringRef kernel)
+      : emitter(emitter), op(op), kernel(*tert::lookupKernel(kernel)),
+        base(emitter.baseName(op)) {}
+
+  Call &i64(StringRef name, int64_t value) {
+    return parameter(name, emitter.builder.getI64IntegerAttr(value));
+  }
+  Call &i32(StringRef name, int32_t value) {
+    return parameter(name, emitter.builder.getI32IntegerAttr(value));
+  }
+  Call &f32(StringRef name, APFloat value) {
+    return parameter(name, FloatAttr::get(emitter.builder.getF32Type(),
+                                          value.convertToFloat()));
+  }
+  Call &type(StringRef name, Type type) {
+    std::optional<int32_t> runtimeType = tert::getRuntimeType(type);
+    isValid &= runtimeType.has_value();
+    return i32(name, runtimeType.value_or(-1));
+  }
+
+  /// Appends the buffers of an operand, or `absentBuffers` nulls.
+  Call &in(Value value, unsigned absentBuffers = 1) {
+    if (!value)
+      return none(absentBuffers);
+    FailureOr<Buffers> found = emitter.lookup(value);
+    isValid &= succeeded(found);
+    if (succeeded(found))
+      llvm::append_range(buffers, *found);
+    return *this;
+  }
+
+  /// As `in`, for a scaled operand of a kernel that takes an amax of some: a
+  /// null for the amax of one that has none or is `withoutAmax`.
+  Call &inScaled(Value value, bool withoutAmax = false) {
+    in(value);
+    if (!cast<ScaledType>(value.getType()).isNv())
+      return none(1);
+    if (withoutAmax && isValid) {
+      buffers.pop_back();
+      return none(1);
+    }
+    return *this;
+  }
+
+  /// Appends only the last buffer of an operand, the amax of an nv value.
+  Call &inAmax(Value value) {
+    FailureOr<Buffers> found = emitter.lookup(value);
+    isValid &= succeeded(found);
+    if (succeeded(found))
+      buffers.push_back(found->back());
+    return *this;
+  }
+
+  /// Appends new temporaries for a result, or `absentBuffers` nulls.
+  Call &out(Value result, unsigned absentBuffers = 1) {
+    if (!result)
+      return none(absentBuffers);
+    Buffers made;
+    StringRef residual = emitter.residualNames.lookup(result);
+    for (const tert::BufferLayout &layout :
+         tert::getBufferLayouts(result.getType())) {
+      std::string name = !residual.empty() ? residual.str() : nextName();
+      if (!residual.empty() && layout.part != "value")
+        name += "." + layout.part.str();
+      made.push_back(emitter.alloc(op->getLoc(), name,
+                                   emitter.causeOf(op, result), layout.bytes));
+      buffers.push_back(made.back());
+    }
+    isValid &= !made.empty();
+    emitter.bind(result, made);
+    return *this;
+  }
+
+  /// As `out`, for a scaled result of a kernel that writes an amax of some.
+  Call &outScaled(Value result) {
+    out(result);
+    return cast<ScaledType>(result.getType()).isNv() ? *this : none(1);
+  }
+
+  /// As `out`, for `count` f32 the kernel always writes.
+  Call &outOrScratch(Value result, int64_t count) {
+    if (result)
+      return out(result);
+    auto type = RankedTensorType::get({count}, emitter.builder.getF32Type());
+    for (const tert::BufferLayout &layout : tert::getBufferLayouts(type)) {
+      buffers.push_back(emitter.alloc(op->getLoc(), nextName(),
+                                      emitter.causeOf(op, op->getResult(0)),
+                                      layout.bytes));
+      return *this;
+    }
+    op->emitError() << "the runtime has no buffer for " << count
+                    << " f32 beside the results";
+    isValid = false;
+    return none(1);
+  }
+
+  Call &none(unsigned n) {
+    if (!emitter.null)
+      emitter.null = tert::NullOp::create(
+          emitter.builder, op->getLoc(),
+          tert::BufferType::get(emitter.builder.getContext(), 0));
+    buffers.append(n, emitter.null);
+    return *this;
+  }
+
+  Call &buffer(Value value) {
+    buffers.push_back(value);
+    return *this;
+  }
+
+  LogicalResult emit() {
+    // Whatever is wrong was said where the operand or result has no buffer.
+    if (!isValid)
+      return failure();
+    tert::LaunchOp::create(emitter.builder, op->getLoc(), kernel.name,
+                           emitter.builder.getDictionaryAttr(parameters),
+                           buffers);
+    return success();
+  }
+
+private:
+  Call &parameter(StringRef name, Attribute value) {
+    parameters.push_back(emitter.builder.getNamedAttr(name, value));
+    return *this;
+  }
+  std::string nextName() const {
+    return base + "." + kernel.buffers[buffers.size()].name.str();
+  }
+
+  LaunchEmitter &emitter;
+  Operation *op;
+  const tert::KernelInfo &kernel;
+  std::string base;
+  SmallVector<NamedAttribute> parameters;
+  SmallVector<Value> buffers;
+  bool isValid = true;
+};
+
+} // namespace mlir::te
+
+#endif // TE_TRANSFORMS_SCHEDULE_LAUNCHCALL_H
