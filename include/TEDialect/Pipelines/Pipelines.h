@@ -55,6 +55,11 @@ struct TrainingPipelineOptions
       llvm::cl::desc("run MXFP8 and NVFP4 products as bf16 products of the "
                      "dequantised operands"),
       llvm::cl::init(false)};
+  Option<bool> calibrate{
+      *this, "calibrate",
+      llvm::cl::desc("only measure what the recipe would cast, and compute in "
+                     "high precision"),
+      llvm::cl::init(false)};
   Option<int64_t> memoryBudget{
       *this, "memory-budget",
       llvm::cl::desc("largest arena in bytes; 0 is no limit"),

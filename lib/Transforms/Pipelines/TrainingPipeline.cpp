@@ -64,7 +64,8 @@ void populateAutodiff(OpPassManager &manager, const TrainingPipelineOptions &) {
 void populateQuantize(OpPassManager &manager,
                       const TrainingPipelineOptions &options) {
   OpPassManager &function = manager.nest<func::FuncOp>();
-  function.addPass(createInsertCastsPass());
+  function.addPass(
+      createInsertCastsPass({/*strict=*/false, options.calibrate}));
   // Merges the casts that consumers of one tensor share.
   function.addPass(createCSEPass());
   // Before pairing, which would tie a weight's transpose to its forward cast.

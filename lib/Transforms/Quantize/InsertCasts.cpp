@@ -13,7 +13,8 @@
 //
 // A cast of delayed scaling takes its scale from a state of the step: one slot
 // for each tensor that is cast, however many GEMMs read it. Its amax is taken
-// where its first cast is, and counts at the end of the function.
+// where its first cast is, and counts at the end of the function. A calibration
+// has the same slots and amaxes, and no casts.
 //
 //===----------------------------------------------------------------------===//
 
@@ -70,14 +71,15 @@ struct Slot {
 
 class CastInserter {
 public:
-  CastInserter(func::FuncOp function, bool strict)
-      : function(function), strict(strict), builder(function.getContext()),
-        states(function) {}
+  CastInserter(func::FuncOp function, bool strict, bool calibrate)
+      : function(function), strict(strict), calibrate(calibrate),
+        builder(function.getContext()), states(function) {}
 
   LogicalResult run();
 
   unsigned numQuantized = 0;
   unsigned numHighPrecision = 0;
+  unsigned numCalibrated = 0;
 
 private:
   Product describe(Operation *op);
@@ -85,6 +87,8 @@ private:
 
   /// The slot of `operand`; its amax is at the builder's position, or before.
   Slot &slotFor(const Operand &operand, const QuantPolicy &policy);
+  /// Gives `operand` the slot that its cast for the GEMM at `user` would have.
+  void measureFor(Operation *user, Operand operand, const QuantPolicy &policy);
   /// Moves all states at the end of the function.
   void updateStates();
 
@@ -114,6 +118,8 @@ private:
 
   func::FuncOp function;
   bool strict;
+  /// Whether what would be quantised is only measured.
+  bool calibrate;
   OpBuilder builder;
   /// The first forward GEMM that reads a value, and the layer names by
   /// location (a backward GEMM has the location of its layer).
@@ -197,6 +203,20 @@ Slot &CastInserter::slotFor(const Operand &operand, const QuantPolicy &policy) {
   slot.elementType = policy.elementType(
       operand.role, readerOf(operand.role, operand.contract));
   return slot;
+}
+
+void CastInserter::measureFor(Operation *user, Operand operand,
+                              const QuantPolicy &policy) {
+  if (policy.getRecipe().getKind() != RecipeKind::DelayedScaling)
+    return;
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(user);
+  // In the forward, as the cast would be.
+  if (auto residual = operand.value.getDefiningOp<ResidualOp>()) {
+    builder.setInsertionPoint(residual);
+    operand.value = residual.getValue();
+  }
+  (void)slotFor(operand, policy);
 }
 
 void CastInserter::updateStates() {
@@ -446,6 +466,14 @@ LogicalResult CastInserter::rewrite(Product product) {
              << element;
   }
   this->layer = origin.layer;
+  if (calibrate && mode != OperandMode::HighPrecision) {
+    if (mode == OperandMode::Quantized)
+      for (const Operand &operand : {product.a, product.b})
+        measureFor(op, operand, policy);
+    mode = OperandMode::HighPrecision;
+    origin.reason = "calibration for " + origin.reason;
+    ++numCalibrated;
+  }
 
   Location loc = origin.attach(op->getLoc());
   Type type = op->getResult(0).getType();
@@ -508,11 +536,12 @@ struct InsertCasts final : te::impl::InsertCastsPassBase<InsertCasts> {
   using Base::Base;
 
   void runOnOperation() override {
-    CastInserter inserter(getOperation(), strict);
+    CastInserter inserter(getOperation(), strict, calibrate);
     if (failed(inserter.run()))
       return signalPassFailure();
     numQuantized += inserter.numQuantized;
     numHighPrecision += inserter.numHighPrecision;
+    numCalibrated += inserter.numCalibrated;
   }
 };
 } // namespace

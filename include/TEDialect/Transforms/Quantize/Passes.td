@@ -32,6 +32,11 @@ def InsertCastsPass : Pass<"te-insert-casts", "func::FuncOp"> {
     `te.delayed_scaling_update` at the end makes from the `te.amax` of the
     tensor. Calls were inlined before, so nobody calls the function.
 
+    With `calibrate` nothing is cast: every GEMM that would be quantised is a
+    `te.matmul` of the tensors themselves. The states of `delayed_scaling` are
+    there under the same names and move as they would have, so what a
+    calibration leaves is what a quantised step starts from.
+
     ```mlir
     // #te.recipe<float8_block_scaling>: te.linear %x, %w becomes
     %xq = te.quantize %x : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1>
@@ -43,12 +48,15 @@ def InsertCastsPass : Pass<"te-insert-casts", "func::FuncOp"> {
   }];
   let options = [
     Option<"strict", "strict", "bool", "false",
-           "fail where a quantised recipe ends in a high-precision GEMM without an override">
+           "fail where a quantised recipe ends in a high-precision GEMM without an override">,
+    Option<"calibrate", "calibrate", "bool", "false",
+           "measure what would be cast, and compute in high precision">
   ];
   let dependentDialects = ["::mlir::te::TEDialect", "::mlir::arith::ArithDialect"];
   let statistics = [
     Statistic<"numQuantized", "num-quantized", "GEMMs on quantised operands">,
-    Statistic<"numHighPrecision", "num-high-precision", "GEMMs left in high precision">
+    Statistic<"numHighPrecision", "num-high-precision", "GEMMs left in high precision">,
+    Statistic<"numCalibrated", "num-calibrated", "GEMMs whose operands are only measured">
   ];
 }
 

@@ -2,6 +2,8 @@
 
 Elements are few bits times a power of two that changes from step to step, and every matrix has a 7: scales are powers of two and
 sums exact, so products have one right answer. They differ from those of the tensor's own scale wherever a matrix outgrew the last.
+
+A calibration moves the same states and multiplies what the casts would have read. Its states are the inputs of a quantised run.
 """
 
 import numpy as np
@@ -33,15 +35,16 @@ def matrices(rng, name):
     return bf16_bits(x.astype(np.float32))
 
 
-def model(inputs, length, algorithm, margin):
-    """By step, the state it leaves and what it returns."""
+def model(inputs, length, algorithm, margin, calibrated=0):
+    """By step, the state it leaves and what it returns; the first steps only calibrate."""
     state = {name: (np.zeros(length, np.float32), np.float32(1)) for name in SLOTS}
     for step in range(STEPS):
         wanted, read = {}, {}
         for name, (slot, format) in SLOTS.items():
             history, scale = state[name]
             values = bf16_values(inputs[name][step])
-            read[name] = tensor_scaling.dequantize(tensor_scaling.quantize(values, format, 1, scale), format, 1).astype(np.float64)
+            q = tensor_scaling.quantize(values, format, 1, scale)
+            read[name] = (values if step < calibrated else tensor_scaling.dequantize(q, format, 1)).astype(np.float64)
             state[name] = delayed.update(tensor_scaling.amax(values), history, scale, format.max, algorithm, margin)
             wanted[f"{slot}.amax_history"], wanted[f"{slot}.scale"] = state[name]
         for name, product in (("y", read["x"] @ read["w"].T), ("grad.x", read["grad.y"] @ read["w"]),
@@ -67,6 +70,25 @@ def check(inputs, length, algorithm, margin):
         resumed = {name: array for name, array in found.items() if name.endswith((".amax_history", ".scale"))}
 
 
+def check_calibration(inputs, length, algorithm, margin):
+    options = f"amax_history_len = {length}, amax_compute_algo = {algorithm}, margin = {margin}"
+    module, differ = MODULE.replace("OPTIONS", options), 0
+    for calibrated in range(1, STEPS):
+        wanted = list(model(inputs, length, algorithm, margin, calibrated))
+        claim = f"{options}, {calibrated} steps of calibration"
+        arrays = {f"{name}.steps": values[:calibrated] for name, values in inputs.items()}
+        found = run(module, "layer", arrays, pipeline="calibrate", vjp=True, steps=calibrated)
+        compare(found, wanted[calibrated - 1], claim)
+        # The names are those of the quantised step's arguments.
+        arrays = {f"{name}.steps": values[calibrated:] for name, values in inputs.items()}
+        arrays |= {name: array for name, array in found.items() if name.endswith((".amax_history", ".scale"))}
+        found = run(module, "layer", arrays, vjp=True, steps=STEPS - calibrated)
+        compare(found, wanted[-1], f"{claim}, then quantised")
+        quantised = list(model(inputs, length, algorithm, margin))[calibrated - 1]
+        differ += any((wanted[calibrated - 1][name] != quantised[name]).any() for name in ("y", "grad.x", "grad.w"))
+    expect(differ >= 2, f"{options}: casts would have changed the products of a calibration, {differ} times")
+
+
 def compare(found, wanted, claim):
     expect(found.keys() == wanted.keys(), f"{claim}: results are {sorted(found)}")
     for name, array in wanted.items():
@@ -78,4 +100,5 @@ rng = np.random.default_rng(29)
 inputs = {name: matrices(rng, name) for name in SHAPES}
 for length, algorithm, margin in ((3, "max", 0), (1024, "max", 1), (4, "most_recent", -1)):
     check(inputs, length, algorithm, margin)
+    check_calibration(inputs, length, algorithm, margin)
 finish("recipe-delayed")
