@@ -17,8 +17,11 @@ INPUTS = pathlib.Path(__file__).parent
 sys.path.append(str(INPUTS.parents[2] / "model"))
 RECIPES = ("float8_current_scaling", "float8_block_scaling")
 OVERRIDES = ("none", "high_precision", "dequantized")
-#: Pipeline options of every recipe with every override it takes.
+#: Pipeline options of recipes, with every override they take, that take matrices of any size a multiple of 16,
 MODES = ["recipe=high_precision"] + [f"recipe={r} backward-override={o}" for r in RECIPES for o in OVERRIDES]
+#: and of every recipe.
+ALL_MODES = MODES + ["recipe=delayed_scaling"] + [f"recipe={r}_block_scaling backward-override={o} target=reference"
+                                                  for r in ("mxfp8", "nvfp4") for o in OVERRIDES]
 
 _counts = {"claims": 0, "failed": 0, "runs": 0}
 

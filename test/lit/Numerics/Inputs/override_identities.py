@@ -7,11 +7,13 @@ depend on the override follows too, and is checked by itself, as is that the thr
 """
 
 import numpy as np
-from harness import INPUTS, OVERRIDES, RECIPES, expect, expect_same, finish, run, same_bytes
-from models import mlp_arrays
+from harness import OVERRIDES, expect, expect_same, finish, run, same_bytes
+from models import mlp_arrays, mlp_module
 
-M, K, H = 144, 176, 160
-RESULTS = {"y": (M, K), "grad.x": (M, K), "grad.gamma": (K,), "grad.w1": (2 * H, K), "grad.b1": (2 * H,), "grad.w2": (K, H)}
+#: Name in the pipeline, and sizes (tokens, columns, hidden) that its blocks divide where they must.
+RECIPES = {"float8_current_scaling": (144, 176, 160), "float8_block_scaling": (144, 176, 160), "mxfp8_block_scaling": (160, 192, 224),
+           # Where a cast stands decides its random bits; they are tested with the cast.
+           "nvfp4_block_scaling, {stochastic_rounding = false}": (160, 192, 224)}
 
 
 def tensor(*shape):
@@ -22,8 +24,8 @@ class Program:
     """Lines of a function, for operands that are quantised as `recipe` says."""
 
     def __init__(self, recipe):
-        self.current, self.lines = recipe == "float8_current_scaling", []
-        self.types, self.scales, self.held = {}, {}, {}
+        self.kind, self.lines = recipe.split("_")[0] if "current" not in recipe else "current", []
+        self.types, self.measured, self.held = {}, {}, {}
 
     def op(self, name, text, *types):
         self.lines.append(f"    {name} = {text}")
@@ -31,27 +33,42 @@ class Program:
             self.types[name.split(", ")[i]] = type
         return name
 
+    def amax(self, value, shape):
+        if value not in self.measured:
+            self.measured[value] = self.op(f"{value}_amax", f"te.amax {value} : {tensor(*shape)}")
+        return self.measured[value]
+
     def scaled(self, value, shape, axis, weight, gradient):
         """`value` for contraction along `axis`."""
         name = f"{value}_q{axis}"
-        if self.current:
-            element = "f8E5M2" if gradient else "f8E4M3FN"
-            if value not in self.scales:
-                self.op(f"{value}_amax", f"te.amax {value} : {tensor(*shape)}")
-                self.scales[value] = self.op(f"{value}_s", f"te.compute_scale {value}_amax for {element}")
-            scale, scheme = f" scale {self.scales[value]}", "per_tensor"
+        if name in self.types:
+            return self.held.get(name, name)
+        element, source, given = "f8E4M3FN", value, ""
+        if self.kind == "current":
+            element, scheme = "f8E5M2" if gradient else "f8E4M3FN", "per_tensor"
+            scale = f"{value}_s"
+            if scale not in self.types:
+                self.op(scale, f"te.compute_scale {self.amax(value, shape)} for {element}", "tensor<f32>")
+            given = f" scale {scale}"
+        elif self.kind == "float8":
+            scheme = f"block_{'128x128' if weight else '1x128'}, pow2"
+        elif self.kind == "mxfp8":
+            scheme = "mx_1x32"
         else:
-            element, scale, scheme = "f8E4M3FN", "", f"block_{'128x128' if weight else '1x128'}, pow2"
+            element, scheme = "f4E2M1FN", "nv_16x16" if weight else "nv_1x16"
+            if axis == 0 and not weight:
+                scheme += ", hadamard"
+                source = self.op(f"{value}_h", f"te.hadamard {value} : {tensor(*shape)}")
+            given = f" amax {self.amax(source, shape)}"
         type = f"!te.scaled<{shape[0]}x{shape[1]}x{element}, {scheme}, contract = {axis}>"
-        if name not in self.types:
-            self.op(name, f"te.quantize {value}{scale} : {tensor(*shape)} -> {type}", type)
-        return self.held.get(name, name)
+        self.op(name, f"te.quantize {source}{given} : {tensor(*shape)} -> {type}", type)
+        return name
 
     def product(self, name, a, b, axes, shape, quantised, fast=False, bias=""):
         """a, b: (value, shape, is a weight, is a gradient); contracted along `axes`."""
         if quantised:
             left, right = (self.scaled(v, s, axis, w, g) for (v, s, w, g), axis in zip((a, b), axes))
-            fast = "true" if fast and self.current else "false"
+            fast = "true" if fast and self.kind != "float8" else "false"
             types = f"{self.types[left]}, {self.types[right]}"
             self.op(name, f"te.scaled_matmul {left}, {right} {bias} fast_accumulation = {fast} : {types} -> {tensor(*shape)}")
         else:
@@ -74,8 +91,13 @@ class Program:
         return name, shape, weight, gradient
 
 
-def explicit(recipe, override):
-    p = Program(recipe)
+def results(sizes):
+    m, k, h = sizes
+    return {"y": (m, k), "grad.x": (m, k), "grad.gamma": (k,), "grad.w1": (2 * h, k), "grad.b1": (2 * h,), "grad.w2": (k, h)}
+
+
+def explicit(recipe, override, sizes):
+    p, (M, K, H) = Program(recipe), sizes
     x, gamma, h, half = tensor(M, K), tensor(K), tensor(M, 2 * H), tensor(M, H)
     n, w1, a, w2 = ("%n", (M, K), False, False), ("%w1", (2 * H, K), True, False), \
         ("%a", (M, H), False, False), ("%w2", (K, H), True, False)
@@ -111,24 +133,23 @@ def explicit(recipe, override):
     arguments = {"%x": ("x", x), "%gamma": ("gamma", gamma), "%w1": ("w1", tensor(*w1[1])), "%b1": ("b1", tensor(2 * H)),
                  "%w2": ("w2", tensor(*w2[1])), "%dy": ("grad.y", x)}
     signature = ", ".join(f'{value}: {type} {{te.name = "{name}"}}' for value, (name, type) in arguments.items())
-    results = ", ".join(f'{tensor(*shape)} {{te.name = "{name}"}}' for name, shape in RESULTS.items())
-    types = ", ".join(tensor(*shape) for shape in RESULTS.values())
+    made = ", ".join(f'{tensor(*shape)} {{te.name = "{name}"}}' for name, shape in results(sizes).items())
+    types = ", ".join(tensor(*shape) for shape in results(sizes).values())
     return "\n".join(["module attributes {te.recipe = #te.recipe<high_precision>} {",
-                      f"  func.func @explicit({signature}) -> ({results}) {{", *p.lines,
+                      f"  func.func @explicit({signature}) -> ({made}) {{", *p.lines,
                       f"    return %y, %dx, %dgamma, %dw1, %db1, %dw2 : {types}", "  }", "}", ""])
 
 
-arrays = mlp_arrays(np.random.default_rng(5))
-for recipe in RECIPES:
-    found = {}
+for recipe, sizes in RECIPES.items():
+    arrays, names, found = mlp_arrays(np.random.default_rng(5), sizes), list(results(sizes)), {}
     for override in OVERRIDES:
-        mode = f"recipe={recipe} backward-override={override}"
-        found[override] = run(INPUTS / "mlp.mlir", "mlp", arrays, mode, vjp=True)
-        wanted = run(explicit(recipe, override), "explicit", arrays, "fuse=false")
-        expect_same(found[override], wanted, RESULTS, f"{mode} equals its explicit program")
-        expect(set(found[override]) == set(RESULTS), f"{mode} has the results {list(RESULTS)}")
+        mode = f"recipe='{recipe}' backward-override={override} target=reference"
+        found[override] = run(mlp_module(sizes), "mlp", arrays, mode, vjp=True)
+        wanted = run(explicit(recipe, override, sizes), "explicit", arrays, "fuse=false target=reference")
+        expect_same(found[override], wanted, names, f"{mode} equals its explicit program")
+        expect(set(found[override]) == set(names), f"{mode} has the results {names}")
         expect_same(found[override], found["none"], ["y"], f"{mode} leaves the forward alone")
-        for name in RESULTS:
+        for name in names:
             values = found[override][name].astype(np.uint32) << 16
             expect(np.isfinite(values.view(np.float32)).all() and values.any(), f"{mode}: '{name}' is finite and not zero")
     for a, b in (("none", "high_precision"), ("none", "dequantized"), ("high_precision", "dequantized")):

@@ -4,10 +4,10 @@
 
 !ids = tensor<64xi32>
 !targets = tensor<32xi32>
-!table = tensor<48x16xbf16>
+!table = tensor<64x16xbf16>
 !up = tensor<64x32xf32>
 !square = tensor<32x32xf32>
-!out = tensor<48x32xf32>
+!out = tensor<64x32xf32>
 !gamma = tensor<32xf32>
 !bias = tensor<64xf32>
 !hidden = tensor<32x32xbf16>
@@ -23,7 +23,7 @@ module {
     %bias16 = arith.truncf %bias : !bias to tensor<64xbf16>
     %down16 = arith.truncf %down : !square to !hidden
     %mix16 = arith.truncf %mix : !square to !hidden
-    %out16 = arith.truncf %out : !out to tensor<48x32xbf16>
+    %out16 = arith.truncf %out : !out to tensor<64x32xbf16>
     %e = te.embedding %ids, %table : !ids, !table -> tensor<64x16xbf16>
     %pairs = tensor.expand_shape %e [[0, 1], [2]] output_shape [32, 2, 16] : tensor<64x16xbf16> into tensor<32x2x16xbf16>
     %x = tensor.collapse_shape %pairs [[0], [1, 2]] : tensor<32x2x16xbf16> into !hidden
@@ -35,8 +35,8 @@ module {
     %g = te.activation <gelu> %r : !hidden -> !hidden
     %m = te.linear %g, %mix16 : !hidden, !hidden -> !hidden
     %s = te.activation <silu> %m : !hidden -> !hidden
-    %logits = te.linear %s, %out16 : !hidden, tensor<48x32xbf16> -> tensor<32x48xbf16>
-    %loss = te.cross_entropy %logits, %targets : tensor<32x48xbf16>, !targets
+    %logits = te.linear %s, %out16 : !hidden, tensor<64x32xbf16> -> tensor<32x64xbf16>
+    %loss = te.cross_entropy %logits, %targets : tensor<32x64xbf16>, !targets
     return %loss : tensor<f32>
   }
 
