@@ -86,7 +86,8 @@ void emitCpp(const RecordKeeper &records, raw_ostream &os) {
     os << "  {" << quoted(spelling(scheme)) << ", "
        << bits(scheme->getValueAsListOfDefs("Types")) << ", "
        << scheme->getValueAsDef("ScaleType")->getValueAsInt("Value") << ", "
-       << scheme->getValueAsInt("Multiple") << ",\n   "
+       << scheme->getValueAsInt("Multiple") << ", "
+       << scheme->getValueAsInt("GroupAlignment") << ",\n   "
        << quoted(scheme->getValueAsString("NoTranspose")) << ",\n   ";
     emitTargets(scheme->getValueAsListOfDefs("Casts"), os);
     os << "},\n";

@@ -127,14 +127,16 @@ static void emitSchemes(const SupportTable &table, raw_ostream &os) {
         "`te.quantize` and `te.dequantize` by scheme, and whether "
         "`te.transpose` can derive the second usage from the first.\n\n";
   header(os,
-         withTargets({"scheme", "elements", "scales", "sizes, multiples of"},
+         withTargets({"scheme", "elements", "scales", "sizes, multiples of",
+                      "group alignment"},
                      table, {"transpose"}));
   for (const Record *scheme : table.schemes) {
     SmallVector<std::string> cells = {
         code(spelling(scheme)),
         spellings(scheme->getValueAsListOfDefs("Types")),
         code(spelling(scheme->getValueAsDef("ScaleType"))),
-        std::to_string(scheme->getValueAsInt("Multiple"))};
+        std::to_string(scheme->getValueAsInt("Multiple")),
+        std::to_string(scheme->getValueAsInt("GroupAlignment"))};
     for (const Record *entry : scheme->getValueAsListOfDefs("Casts"))
       cells.push_back(pathText(entry));
     StringRef why = scheme->getValueAsString("NoTranspose");
@@ -251,6 +253,7 @@ void emitJson(const RecordKeeper &records, raw_ostream &os) {
         {"types", names(scheme->getValueAsListOfDefs("Types"))},
         {"scale_type", spelling(scheme->getValueAsDef("ScaleType"))},
         {"multiple", scheme->getValueAsInt("Multiple")},
+        {"group_alignment", scheme->getValueAsInt("GroupAlignment")},
         {"exact_transpose", scheme->getValueAsString("NoTranspose").empty()},
         {"targets", machines(scheme->getValueAsListOfDefs("Casts"))}});
   for (const Record *pair : table.pairs)

@@ -66,6 +66,9 @@ class Scheme<string spelling, int value> {
   ElementType ScaleType = F32;
   /// Of both sizes of a value.
   int Multiple = 1;
+  /// Of the `alignment` of a group layout whose groups are multiplied: what its
+  /// blocks and products need of a contracted axis.
+  int GroupAlignment = 16;
   /// Why te.transpose cannot derive the other usage; "" where it can.
   string NoTranspose = "";
   /// quantize and dequantize, of every target.

@@ -49,6 +49,8 @@ struct SchemeRow {
   int32_t scaleType;
   /// Both sizes of a value are multiples of it.
   int64_t multiple;
+  /// Of the alignment of a group layout.
+  int64_t groupAlignment;
   /// Why there is no exact transpose, or "".
   const char *noTranspose;
   TargetRow casts[kNumTargets];
@@ -181,6 +183,17 @@ inline std::string refuseSize(const std::string &name, int64_t size,
          std::to_string(multiple) + ", but got " + std::to_string(size) +
          "; the smallest padded size is " +
          std::to_string(padded(size, multiple));
+}
+
+/// Groups of rows that start at multiples of `alignment` can be multiplied in
+/// `scheme`.
+inline std::string refuseAlignment(int32_t scheme, int64_t alignment) {
+  const int64_t multiple = schemeRow(scheme).groupAlignment;
+  if (alignment > 0 && alignment % multiple == 0)
+    return "";
+  return "expected 'alignment' to be a multiple of " +
+         std::to_string(multiple) + " for " + quoted(schemeName(scheme)) +
+         ", but got " + std::to_string(alignment);
 }
 
 /// `scheme` has elements of `type`, a te_rt_dtype called `name`.

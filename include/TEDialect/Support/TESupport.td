@@ -18,13 +18,17 @@ include "TEDialect/Support/SupportSchema.td"
 
 def PerTensor : Scheme<"per_tensor", 0>;
 def Block1x128 : Scheme<"block_1x128", 1> {
+  let GroupAlignment = 128;
   let NoTranspose = "its blocks run along one axis, and those of the other usage have other maxima";
 }
-def Block128x128 : Scheme<"block_128x128", 2>;
+def Block128x128 : Scheme<"block_128x128", 2> {
+  let GroupAlignment = 128;
+}
 
 class MXScheme<string spelling, int value> : Scheme<spelling, value> {
   let ScaleType = F8E8M0FNU;
   let Multiple = 32;
+  let GroupAlignment = 32;
 }
 def MX1x32 : MXScheme<"mx_1x32", 3> {
   let NoTranspose = "its blocks run along one axis, and those of the other usage have other maxima";
@@ -35,6 +39,7 @@ class NVScheme<string spelling, int value> : Scheme<spelling, value> {
   let Types = [F4E2M1FN];
   let ScaleType = F8E4M3FN;
   let Multiple = 16;
+  let GroupAlignment = 32;
 }
 def NV1x16 : NVScheme<"nv_1x16", 5> {
   let NoTranspose = "its blocks run along one axis, and those of the other usage have other maxima";

@@ -150,6 +150,32 @@ Checks scaledMatrix(int64_t rows, int64_t cols, int32_t scheme) {
   return checks.multiple("rows", rows, block).multiple("cols", cols, block);
 }
 
+/// A matrix of `cols` columns in group layout.
+template <typename Params> Checks grouped(const Params &p, int64_t cols) {
+  Checks checks;
+  checks.size("rows", p.rows)
+      .size("cols", cols)
+      .area("'rows' and 'cols'", p.rows, cols)
+      .positive("groups", p.groups)
+      .positive("alignment", p.alignment);
+  return checks.failed() ? checks
+                         : checks.multiple("rows", p.rows, p.alignment);
+}
+
+/// `cols` are the columns of `a`; the product itself is checked by its row for
+/// one matrix.
+template <typename Params>
+Checks checkGroupedProduct(const Params &p, int64_t cols) {
+  Checks checks = grouped(p, cols);
+  checks.size("n", p.n)
+      .area("'rows' and 'n'", p.rows, p.n)
+      .scheme("a_scheme", p.a_scheme, TE_RT_PER_TENSOR, TE_RT_NV_16X16);
+  return checks.failed()
+             ? checks
+             : checks.allowed(support::refuseAlignment(p.a_scheme, p.alignment),
+                              TE_RT_INVALID_ARGUMENT);
+}
+
 template <typename Params> Checks checkActivation(const Params &p) {
   return matrix(p.rows, p.cols).wide("type", p.type).activation(p.kind);
 }
@@ -225,6 +251,7 @@ Status checkSupported(const block_to_mx_scales_params &p) {
 }
 Status checkSupported(const compute_scale_params &p) {
   return Checks()
+      .size("count", p.count)
       .fp8("fp8_type", p.fp8_type)
       .flag("pow2_scales", p.pow2_scales)
       .nonNegative("amax_epsilon", p.amax_epsilon);
@@ -281,6 +308,82 @@ Status checkSupported(const embedding_backward_params &p) {
 }
 Status checkSupported(const fill_params &p) {
   return Checks().size("count", p.count).wide("type", p.type);
+}
+Status checkSupported(const grouped_amax_params &p) {
+  return grouped(p, p.cols).wide("type", p.type);
+}
+Status checkSupported(const grouped_bias_grad_params &p) {
+  return grouped(p, p.cols)
+      .area("'groups' and 'cols'", p.groups, p.cols)
+      .wide("type", p.type)
+      .wide("out_type", p.out_type);
+}
+Status checkSupported(const grouped_dequantize_params &p) {
+  const bool nv = isNv(p.scheme);
+  Checks checks = grouped(p, p.cols);
+  checks.require(p.scheme == TE_RT_PER_TENSOR || nv,
+                 "'scheme' to be per_tensor or of nv ('dequantize' serves the "
+                 "others)",
+                 schemeName(p.scheme));
+  if (!checks.failed() && nv)
+    checks.multiple("alignment", p.alignment, 16);
+  return checks.failed()
+             ? checks
+             : checkSupported(dequantize_params{p.rows, p.cols, p.fp8_type,
+                                                p.scheme, p.axis, p.row_scaled,
+                                                p.scale_max, p.out_type});
+}
+Status checkSupported(const grouped_matmul_params &p) {
+  return grouped(p, p.k)
+      .size("n", p.n)
+      .area("'rows' and 'n'", p.rows, p.n)
+      .area("'n' and 'k'", p.n, p.k)
+      .flag("trans_b", p.trans_b)
+      .wide("type", p.type)
+      .type("out_type", p.out_type, {p.type, TE_RT_F32});
+}
+Status checkSupported(const grouped_quantize_nvfp4_params &p) {
+  Checks checks = grouped(p, p.cols);
+  if (!checks.failed())
+    checks.multiple("alignment", p.alignment, 16);
+  return checks.failed()
+             ? checks
+             : checkSupported(quantize_nvfp4_params{
+                   p.rows, p.cols, p.type, TE_RT_NV_1X16, /*row_scaled=*/0,
+                   p.scale_max, p.four_over_six, p.stochastic, p.stream});
+}
+Status checkSupported(const grouped_quantize_tensor_params &p) {
+  return grouped(p, p.cols).wide("type", p.type).fp8("fp8_type", p.fp8_type);
+}
+Status checkSupported(const grouped_scaled_matmul_params &p) {
+  Checks checks = checkGroupedProduct(p, p.k);
+  // Any number of rows is multiplied, as they lie in whole blocks.
+  return checks.failed()
+             ? checks
+             : checkSupported(scaled_matmul_params{
+                   p.alignment, p.n, p.k, p.a_type, p.a_scheme, p.b_type,
+                   p.b_scheme, p.out_type, p.fast_accumulation, 1, p.b_axis, 0,
+                   p.a_row_scaled, p.a_scale_max, p.b_scale_max});
+}
+Status checkSupported(const grouped_scaled_wgrad_params &p) {
+  Checks checks = checkGroupedProduct(p, p.m);
+  return checks.failed()
+             ? checks
+             : checkSupported(scaled_matmul_params{
+                   p.m, p.n, p.alignment, p.a_type, p.a_scheme, p.b_type,
+                   p.b_scheme, p.out_type, p.fast_accumulation, 0, 0, 0, 0,
+                   p.a_scale_max, p.b_scale_max});
+}
+Status checkSupported(const grouped_wgrad_params &p) {
+  return grouped(p, p.m)
+      .size("n", p.n)
+      .area("'rows' and 'n'", p.rows, p.n)
+      .area("'m' and 'n'", p.m, p.n)
+      .wide("type", p.type)
+      .type("out_type", p.out_type, {p.type, TE_RT_F32});
+}
+Status checkSupported(const grouped_zero_padding_params &p) {
+  return grouped(p, p.cols).wide("type", p.type);
 }
 Status checkSupported(const hadamard_params &p) {
   return matrix(p.rows, p.cols).multiple("rows", p.rows, 16);

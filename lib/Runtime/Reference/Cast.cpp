@@ -21,31 +21,6 @@ uint8_t toFp8(float value, int32_t type) {
   return type == TE_RT_F8E4M3FN ? floatToE4M3(value) : floatToE5M2(value);
 }
 
-/// Where the scale of a stored element is: `outer` and `inner` are its storage
-/// coordinates, inner running along the contraction axis.
-struct ScaleLayout {
-  ScaleLayout(int32_t scheme, int64_t outer, int64_t inner) : scheme(scheme) {
-    if (scheme == TE_RT_PER_TENSOR)
-      rows = stride = 1;
-    else if (scheme == TE_RT_BLOCK_1X128)
-      rows = ceilDiv(inner, kBlock), stride = roundUp(outer, 4);
-    else
-      rows = ceilDiv(outer, kBlock),
-      stride = roundUp(ceilDiv(inner, kBlock), 4);
-  }
-  int64_t index(int64_t outer, int64_t inner) const {
-    if (scheme == TE_RT_PER_TENSOR)
-      return 0;
-    if (scheme == TE_RT_BLOCK_1X128)
-      return inner / kBlock * stride + outer;
-    return outer / kBlock * stride + inner / kBlock;
-  }
-  int64_t size() const { return rows * stride; }
-
-  int32_t scheme;
-  int64_t rows, stride;
-};
-
 float amaxOf(const void *x, int64_t count, int32_t type) {
   float result = 0.0f;
   for (int64_t i = 0; i < count; ++i)
@@ -141,10 +116,12 @@ void amax(const amax_params &p, void *const *buffers) {
 
 void compute_scale(const compute_scale_params &p, void *const *buffers) {
   namespace b = compute_scale_buffers;
-  const float amax = *static_cast<const float *>(buffers[b::amax]);
-  *static_cast<float *>(buffers[b::scale]) =
-      math::computeScale(amax, math::maxFinite(p.fp8_type), p.pow2_scales != 0,
-                         p.amax_epsilon, math::kFloatMax);
+  const auto *amax = static_cast<const float *>(buffers[b::amax]);
+  auto *scale = static_cast<float *>(buffers[b::scale]);
+  for (int64_t i = 0; i < p.count; ++i)
+    scale[i] =
+        math::computeScale(amax[i], math::maxFinite(p.fp8_type),
+                           p.pow2_scales != 0, p.amax_epsilon, math::kFloatMax);
 }
 
 void delayed_scaling_update(const delayed_scaling_update_params &p,

@@ -58,6 +58,31 @@ inline float maxMagnitude(float amax, float value) {
   return magnitude > amax ? magnitude : amax;
 }
 
+/// Where the f32 scale of a stored element is, per-tensor or of blocks: `outer`
+/// and `inner` are its storage coordinates, inner running along the contraction
+/// axis.
+struct ScaleLayout {
+  ScaleLayout(int32_t scheme, int64_t outer, int64_t inner) : scheme(scheme) {
+    if (scheme == TE_RT_PER_TENSOR)
+      rows = stride = 1;
+    else if (scheme == TE_RT_BLOCK_1X128)
+      rows = ceilDiv(inner, 128), stride = roundUp(outer, 4);
+    else
+      rows = ceilDiv(outer, 128), stride = roundUp(ceilDiv(inner, 128), 4);
+  }
+  int64_t index(int64_t outer, int64_t inner) const {
+    if (scheme == TE_RT_PER_TENSOR)
+      return 0;
+    if (scheme == TE_RT_BLOCK_1X128)
+      return inner / 128 * stride + outer;
+    return outer / 128 * stride + inner / 128;
+  }
+  int64_t size() const { return rows * stride; }
+
+  int32_t scheme;
+  int64_t rows, stride;
+};
+
 /// Quantises the [rows, cols] values `at(r, c)` (already of `type`) with one
 /// scale per block; any output may be null.
 struct BlockOutputs {

@@ -7,24 +7,65 @@
 
 #include "Core/Backend.h"
 #include "Core/Capabilities.h"
+#include "Core/GroupLayout.h"
 #include "Reference/Reference.h"
 
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 namespace te::rt {
 
 namespace {
 
+// The place of `group_sizes` among the buffers of each kernel, or -1.
+constexpr int findGroupSizes(std::initializer_list<std::string_view> names) {
+  int index = 0;
+  for (std::string_view name : names) {
+    if (name == "group_sizes")
+      return index;
+    ++index;
+  }
+  return -1;
+}
+#define TE_RT_IN(name) #name,
+#define TE_RT_OUT(name) #name,
+#define TE_RT_IN_OPT(name) #name,
+#define TE_RT_OUT_OPT(name) #name,
+#define TE_RT_KERNEL(name, parameters, buffers)                                \
+  constexpr int name##_group_sizes = findGroupSizes({buffers});
+#include "TEDialect/Runtime/te_runtime_kernels.inc"
+
+/// Every group has a size that is not negative and fits.
+template <typename Params>
+Status checkGroupSizes(const Params &p, const void *sizes) {
+  const auto *size = static_cast<const int32_t *>(sizes);
+  int64_t begin = 0;
+  for (int64_t g = 0; g < p.groups; ++g) {
+    const bool fits = size[g] >= 0 && size[g] <= p.rows - begin;
+    if (!fits)
+      return {TE_RT_INVALID_ARGUMENT,
+              "expected 'group_sizes[" + std::to_string(g) +
+                  "]' to be from 0 to the " + std::to_string(p.rows - begin) +
+                  " rows that are left of " + std::to_string(p.rows) +
+                  ", but got " + std::to_string(size[g])};
+    begin = groupRows(begin, size[g], p.rows, p.alignment).next;
+  }
+  return Status::ok();
+}
+
 template <typename Params> class FunctionPlan final : public Plan {
 public:
   using Function = void (*)(const Params &, void *const *);
 
-  FunctionPlan(const Params &params, Function function)
-      : params(params), function(function) {}
+  FunctionPlan(const Params &params, Function function, int groupSizes)
+      : params(params), function(function), groupSizes(groupSizes) {}
 
   Status launch(void *, void *const *buffers) override {
+    if constexpr (requires { params.alignment; })
+      if (groupSizes >= 0)
+        TE_RT_RETURN_IF_FAILED(checkGroupSizes(params, buffers[groupSizes]));
     if constexpr (requires { checkBuffers(params, buffers); })
       TE_RT_RETURN_IF_FAILED(checkBuffers(params, buffers));
     function(params, buffers);
@@ -34,6 +75,7 @@ public:
 private:
   Params params;
   Function function;
+  int groupSizes;
 };
 
 class ReferenceBackend final : public Backend {
@@ -99,8 +141,8 @@ public:
 #define TE_RT_KERNEL(name, parameters, buffers)                                \
   Status plan_##name(const name##_params &params, std::unique_ptr<Plan> *plan) \
       override {                                                               \
-    *plan = std::make_unique<FunctionPlan<name##_params>>(params,              \
-                                                          reference::name);    \
+    *plan = std::make_unique<FunctionPlan<name##_params>>(                     \
+        params, reference::name, name##_group_sizes);                          \
     return Status::ok();                                                       \
   }
 #include "TEDialect/Runtime/te_runtime_kernels.inc"

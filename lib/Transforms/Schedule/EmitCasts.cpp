@@ -115,6 +115,7 @@ LogicalResult LaunchEmitter::emitCast(Operation *op, bool &isKnown) {
       })
       .Case([&](ComputeScaleOp op) {
         return Call(*this, op, "compute_scale")
+            .i64("count", count(op.getAmax()))
             .type("fp8_type", op.getElementType())
             .i32("pow2_scales", op.getPow2Scales())
             .f32("amax_epsilon", op.getAmaxEpsilon())

@@ -351,6 +351,35 @@ TEST_P(Errors, Microscaled) {
                       {"'row_scaled'", "nv_1x16 along axis 1", "1"}));
 }
 
+TEST_P(Errors, Grouped) {
+  const te_rt_status invalid = TE_RT_INVALID_ARGUMENT;
+  EXPECT_TRUE(refuses(invalid, TE_PLAN(grouped_amax, 48, 8, 2, 32, TE_RT_BF16),
+                      {"grouped_amax", "'rows' to be a multiple of 32", "48"}));
+  EXPECT_TRUE(refuses(invalid, TE_PLAN(grouped_amax, 48, 8, 0, 16, TE_RT_BF16),
+                      {"'groups' to be one or more", "0"}));
+  EXPECT_TRUE(refuses(invalid,
+                      TE_PLAN(grouped_zero_padding, 48, 8, 2, 0, TE_RT_BF16),
+                      {"'alignment' to be one or more", "0"}));
+  EXPECT_TRUE(refuses(invalid,
+                      TE_PLAN(grouped_dequantize, 64, 64, 2, 32, TE_RT_F8E5M2,
+                              TE_RT_MX_1X32, 1, 0, 0, TE_RT_BF16),
+                      {"'scheme' to be per_tensor or of nv", "mx_1x32"}));
+  EXPECT_TRUE(refuses(
+      invalid,
+      TE_PLAN(grouped_quantize_nvfp4, 64, 64, 2, 8, TE_RT_BF16, 448, 0, 0, 0),
+      {"'alignment' to be a multiple of 16", "8"}));
+  const auto product = [](int64_t n, int64_t alignment, int32_t scheme) {
+    return PlanFunction(TE_PLAN(grouped_scaled_matmul, 256, n, 64, 2, alignment,
+                                TE_RT_F8E4M3FN, scheme, TE_RT_F8E4M3FN, scheme,
+                                TE_RT_BF16, 0, 1, 0, 0, 0));
+  };
+  EXPECT_TRUE(refuses(
+      invalid, product(64, 64, TE_RT_BLOCK_1X128),
+      {"'alignment' to be a multiple of 128 for 'block_1x128'", "but got 64"}));
+  EXPECT_TRUE(refuses(invalid, product(60, 16, TE_RT_PER_TENSOR),
+                      {"'n' to be a multiple of 8", "60"}));
+}
+
 TEST_P(Errors, DelayedScaling) {
   auto update = [](int64_t slots, int64_t length, int32_t algorithm,
                    float fp8Max, int32_t margin) {

@@ -99,7 +99,7 @@ TEST_P(Golden, CurrentScaling) {
     std::vector<uint8_t> row(rows * cols), col(rows * cols);
     device().run(TE_PLAN(amax, rows * cols, TE_RT_BF16),
                  {in(x.data), out(amax)});
-    device().run(TE_PLAN(compute_scale, c.fp8Type, c.pow2, 0.0f),
+    device().run(TE_PLAN(compute_scale, 1, c.fp8Type, c.pow2, 0.0f),
                  {in(amax), out(scale)});
     device().run(TE_PLAN(quantize_tensor, rows, cols, TE_RT_BF16, c.fp8Type),
                  {in(x.data), in(scale), out(row), out(rowScale), out(col),

@@ -159,7 +159,7 @@ TEST_P(TensorCast, ComputeScale) {
       for (bool pow2 : {false, true})
         for (int32_t fp8Type : kFp8Types) {
           std::vector<float> scale(1);
-          device().run(TE_PLAN(compute_scale, fp8Type, pow2, epsilon),
+          device().run(TE_PLAN(compute_scale, 1, fp8Type, pow2, epsilon),
                        {in(std::vector<float>{amax}), out(scale)});
           EXPECT_EQ(scale[0], scaleOf(amax, fp8Type, pow2, epsilon,
                                       maxFiniteOf(TE_RT_F32)))

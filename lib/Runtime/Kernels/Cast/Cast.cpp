@@ -158,6 +158,7 @@ Status plan_compute_scale(const CudaDevice &device,
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(config.find(device, "te_compute_scale"));
   config.block = 1;
+  config.gridX = static_cast<unsigned>(params.count);
   *plan = makePlan(device, [config, params](const Launcher &launch,
                                             void *const *buffers) {
     namespace index = compute_scale_buffers;

@@ -198,8 +198,9 @@ using namespace te::rt::cuda;
 
 extern "C" __global__ void
 te_compute_scale(const __grid_constant__ ComputeScaleArgs args) {
-  *args.scale =
-      te::rt::math::computeScale(*args.amax, args.fp8Max, args.pow2,
+  const int64_t i = blockIdx.x;
+  args.scale[i] =
+      te::rt::math::computeScale(args.amax[i], args.fp8Max, args.pow2,
                                  args.epsilon, te::rt::math::kFloatMax);
 }
 

@@ -1,0 +1,57 @@
+//===- GroupLayout.h - where the rows of each group lie -------------------===//
+//
+// The group layout of te_runtime_kernels.inc, for host and device. A walk over
+// the sizes gives each group's rows; bad sizes are cut to what fits, so nothing
+// that follows them leaves the matrix.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_CORE_GROUPLAYOUT_H
+#define TE_RUNTIME_CORE_GROUPLAYOUT_H
+
+#include "Core/Math.h"
+
+namespace te::rt {
+
+/// Rows [begin, end) of a group; the next one starts at `next`.
+struct GroupRows {
+  int64_t begin, end, next;
+};
+
+/// The group of `size` rows that starts at `begin`. Preconditions: `rows` is a
+/// multiple of `alignment`, and `begin` is at most `rows`.
+TE_HOST_DEVICE GroupRows groupRows(int64_t begin, int32_t size, int64_t rows,
+                                   int64_t alignment) {
+  int64_t count = size < 0 ? 0 : size;
+  if (count > rows - begin)
+    count = rows - begin;
+  return {begin, begin + count,
+          begin + (count + alignment - 1) / alignment * alignment};
+}
+
+/// Group `g` of these sizes.
+TE_HOST_DEVICE GroupRows groupRowsOf(const int32_t *sizes, int64_t g,
+                                     int64_t rows, int64_t alignment) {
+  GroupRows group = groupRows(0, sizes[0], rows, alignment);
+  for (int64_t i = 1; i <= g; ++i)
+    group = groupRows(group.next, sizes[i], rows, alignment);
+  return group;
+}
+
+/// The group that has `row`, or -1 for padding.
+TE_HOST_DEVICE int64_t groupOfRow(const int32_t *sizes, int64_t groups,
+                                  int64_t rows, int64_t alignment,
+                                  int64_t row) {
+  int64_t begin = 0;
+  for (int64_t g = 0; g < groups; ++g) {
+    const GroupRows group = groupRows(begin, sizes[g], rows, alignment);
+    if (row < group.next)
+      return row >= group.begin && row < group.end ? g : -1;
+    begin = group.next;
+  }
+  return -1;
+}
+
+} // namespace te::rt
+
+#endif // TE_RUNTIME_CORE_GROUPLAYOUT_H

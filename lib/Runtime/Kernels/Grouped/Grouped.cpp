@@ -1,0 +1,226 @@
+//===- Grouped.cpp - plan the casts and sums of groups of rows ------------===//
+//
+// Grids are for all rows that the groups may have: their sizes are in device
+// memory, where only kernels read them.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Cuda/CudaBackend.h"
+
+#include "Kernels/Grouped/grouped_args.h"
+#include "Kernels/Pointwise/KernelLookup.h"
+
+namespace te::rt::cuda {
+
+namespace {
+
+template <typename Params>
+GroupedRows layoutOf(const Params &p, const void *sizes) {
+  return {static_cast<const int32_t *>(sizes), p.rows, p.cols, p.groups,
+          p.alignment};
+}
+
+/// `blocks` blocks for each group.
+template <typename Params>
+Status setGroupGrid(const Params &p, int64_t blocks, LaunchConfig *config) {
+  config->block = kGroupedBlock;
+  constexpr int64_t kMostGroups = 65535;
+  if (p.groups > kMostGroups)
+    return {TE_RT_UNSUPPORTED,
+            config->name + ": expected at most 65535 'groups', but got " +
+                std::to_string(p.groups)};
+  config->gridY = static_cast<unsigned>(p.groups);
+  return setGrid(blocks, config);
+}
+
+template <typename T> T *as(void *buffer) { return static_cast<T *>(buffer); }
+
+/// Products of groups have no kernel on a GPU.
+Status refuseProduct(const char *kernel) {
+  return {TE_RT_UNSUPPORTED,
+          std::string(kernel) +
+              ": the 'cuda' backend has no products of groups; the nearest "
+              "supported is the 'reference' backend"};
+}
+
+} // namespace
+
+Status plan_grouped_matmul(const CudaDevice &, const grouped_matmul_params &,
+                           std::unique_ptr<Plan> *) {
+  return refuseProduct("grouped_matmul");
+}
+Status plan_grouped_wgrad(const CudaDevice &, const grouped_wgrad_params &,
+                          std::unique_ptr<Plan> *) {
+  return refuseProduct("grouped_wgrad");
+}
+Status plan_grouped_scaled_matmul(const CudaDevice &,
+                                  const grouped_scaled_matmul_params &,
+                                  std::unique_ptr<Plan> *) {
+  return refuseProduct("grouped_scaled_matmul");
+}
+Status plan_grouped_scaled_wgrad(const CudaDevice &,
+                                 const grouped_scaled_wgrad_params &,
+                                 std::unique_ptr<Plan> *) {
+  return refuseProduct("grouped_scaled_wgrad");
+}
+
+Status plan_grouped_amax(const CudaDevice &device,
+                         const grouped_amax_params &params,
+                         std::unique_ptr<Plan> *plan) {
+  namespace b = grouped_amax_buffers;
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(
+      findTyped(device, "te_grouped_amax", {params.type}, &config));
+  // 64 elements a thread where all rows are in one group.
+  const int64_t blocks = std::clamp<int64_t>(
+      ceilDiv(params.rows * params.cols, kGroupedBlock * 64), 1,
+      device.multiprocessors * 8);
+  TE_RT_RETURN_IF_FAILED(setGroupGrid(params, blocks, &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    TE_RT_RETURN_IF_FAILED(
+        launch.zero(buffers[b::amax], params.groups * int64_t{sizeof(float)}));
+    return launch(config,
+                  GroupedAmaxArgs{layoutOf(params, buffers[b::group_sizes]),
+                                  buffers[b::x], as<float>(buffers[b::amax])});
+  });
+  return Status::ok();
+}
+
+Status plan_grouped_zero_padding(const CudaDevice &device,
+                                 const grouped_zero_padding_params &params,
+                                 std::unique_ptr<Plan> *plan) {
+  namespace b = grouped_zero_padding_buffers;
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(
+      findTyped(device, "te_grouped_zero_padding", {params.type}, &config));
+  config.block = kGroupedBlock;
+  TE_RT_RETURN_IF_FAILED(setGrid(params.rows, &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    return launch(config, GroupedZeroPaddingArgs{
+                              layoutOf(params, buffers[b::group_sizes]),
+                              buffers[b::x], buffers[b::y]});
+  });
+  return Status::ok();
+}
+
+Status plan_grouped_bias_grad(const CudaDevice &device,
+                              const grouped_bias_grad_params &params,
+                              std::unique_ptr<Plan> *plan) {
+  namespace b = grouped_bias_grad_buffers;
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(
+      findTyped(device, "te_grouped_bias_grad", {params.type}, &config));
+  TE_RT_RETURN_IF_FAILED(
+      setGroupGrid(params, ceilDiv(params.cols, kGroupedBlock), &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    return launch(config, GroupedBiasGradArgs{
+                              layoutOf(params, buffers[b::group_sizes]),
+                              buffers[b::dy], buffers[b::db], params.out_type});
+  });
+  return Status::ok();
+}
+
+Status
+plan_grouped_quantize_tensor(const CudaDevice &device,
+                             const grouped_quantize_tensor_params &params,
+                             std::unique_ptr<Plan> *plan) {
+  namespace b = grouped_quantize_tensor_buffers;
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(config.find(
+      device, std::string("te_grouped_quantize_") + inputTypeName(params.type) +
+                  "_" + fp8TypeName(params.fp8_type)));
+  config.block = kGroupedBlock;
+  const int64_t colTiles = ceilDiv(params.cols, kGroupedTile);
+  // One block at least: the scales do not depend on the shape.
+  TE_RT_RETURN_IF_FAILED(setGrid(
+      std::max<int64_t>(ceilDiv(params.rows, kGroupedTile) * colTiles, 1),
+      &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    GroupedQuantizeArgs args{};
+    args.layout = layoutOf(params, buffers[b::group_sizes]);
+    args.x = buffers[b::x];
+    args.scale = as<const float>(buffers[b::scale]);
+    args.row = as<uint8_t>(buffers[b::row]);
+    args.rowScale = as<float>(buffers[b::row_scale]);
+    args.col = as<uint8_t>(buffers[b::col]);
+    args.colScale = as<float>(buffers[b::col_scale]);
+    args.colTiles = static_cast<uint32_t>(std::max<int64_t>(colTiles, 1));
+    return launch(config, args);
+  });
+  return Status::ok();
+}
+
+Status plan_grouped_quantize_nvfp4(const CudaDevice &device,
+                                   const grouped_quantize_nvfp4_params &params,
+                                   std::unique_ptr<Plan> *plan) {
+  namespace b = grouped_quantize_nvfp4_buffers;
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(
+      findTyped(device, "te_grouped_quantize_nvfp4", {params.type}, &config));
+  config.block = kGroupedBlock;
+  const int64_t threads =
+      std::max(params.rows * params.cols / 16, params.groups);
+  TE_RT_RETURN_IF_FAILED(setGrid(ceilDiv(threads, kGroupedBlock), &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    GroupedQuantizeNvfp4Args args{};
+    args.layout = layoutOf(params, buffers[b::group_sizes]);
+    args.x = buffers[b::x];
+    args.amax = as<const float>(buffers[b::amax]);
+    args.rng = as<const uint32_t>(buffers[b::rng]);
+    args.scaleMax = params.scale_max;
+    args.fourOverSix = params.four_over_six;
+    args.stochastic = params.stochastic;
+    args.stream = static_cast<uint32_t>(params.stream);
+    for (auto [axis, data, scale, amax] :
+         {std::tuple(1, +b::row, +b::row_scale, +b::row_amax),
+          {0, +b::col, +b::col_scale, +b::col_amax}}) {
+      if (!buffers[data] && !buffers[scale] && !buffers[amax])
+        continue;
+      const MicroscaleLayout scales(TE_RT_NV_1X16, axis, params.rows,
+                                    params.cols);
+      args.axis = axis;
+      args.pitch = scales.pitch;
+      args.data = as<uint8_t>(buffers[data]);
+      args.scale = as<uint8_t>(buffers[scale]);
+      args.amaxOut = as<float>(buffers[amax]);
+      if (args.scale)
+        TE_RT_RETURN_IF_FAILED(launch.zero(args.scale, scales.size()));
+      TE_RT_RETURN_IF_FAILED(launch(config, args));
+    }
+    return Status::ok();
+  });
+  return Status::ok();
+}
+
+Status plan_grouped_dequantize(const CudaDevice &device,
+                               const grouped_dequantize_params &params,
+                               std::unique_ptr<Plan> *plan) {
+  namespace b = grouped_dequantize_buffers;
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(config.find(device, "te_grouped_dequantize"));
+  config.block = kGroupedBlock;
+  TE_RT_RETURN_IF_FAILED(
+      setGrid(ceilDiv(params.rows * params.cols, kGroupedBlock), &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    GroupedDequantizeArgs args{};
+    args.layout = layoutOf(params, buffers[b::group_sizes]);
+    args.data = as<const uint8_t>(buffers[b::data]);
+    args.scale = buffers[b::scale];
+    args.amax = as<const float>(buffers[b::amax]);
+    args.out = buffers[b::out];
+    args.pitch = isNv(params.scheme)
+                     ? MicroscaleLayout(params.scheme, params.axis, params.rows,
+                                        params.cols)
+                           .pitch
+                     : 0;
+    args.fp8Type = params.fp8_type;
+    args.axis = params.axis;
+    args.rowScaled = params.row_scaled;
+    args.scaleMax = params.scale_max;
+    args.outType = params.out_type;
+    return launch(config, args);
+  });
+  return Status::ok();
+}
+
+} // namespace te::rt::cuda

@@ -1,0 +1,319 @@
+//===- grouped.cu - casts and sums of groups of rows ----------------------===//
+//
+// te_grouped_{amax,zero_padding,bias_grad,quantize_nvfp4}_<type>,
+// te_grouped_quantize_<type>_<fp8>, te_grouped_dequantize. Where the groups lie
+// is read from their sizes on the device: a kernel is launched for all rows
+// that there may be, and each thread finds the group of its row by a walk over
+// the sizes. Element formulas are those of the kernels for one matrix.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Core/Formulas.h"
+#include "Core/GroupLayout.h"
+#include "Core/Nvfp4.h"
+#include "Kernels/Device/fp8.cuh"
+#include "Kernels/Grouped/grouped_args.h"
+#include "Kernels/Pointwise/elements.cuh"
+
+namespace te::rt::cuda {
+namespace {
+
+__device__ __forceinline__ int64_t groupOf(const GroupedRows &layout,
+                                           int64_t row) {
+  return groupOfRow(layout.sizes, layout.groups, layout.rows, layout.alignment,
+                    row);
+}
+__device__ __forceinline__ GroupRows rowsOf(const GroupedRows &layout,
+                                            int64_t group) {
+  return groupRowsOf(layout.sizes, group, layout.rows, layout.alignment);
+}
+
+template <typename T>
+__device__ __forceinline__ float at(const void *x, int64_t i) {
+  return toFloat(static_cast<const T *>(x)[i]);
+}
+__device__ __forceinline__ void storeAs(void *out, int64_t i, float value,
+                                        int32_t type) {
+  if (type == TE_RT_BF16)
+    static_cast<bf16 *>(out)[i] = fromFloat<bf16>(value);
+  else if (type == TE_RT_F16)
+    static_cast<f16 *>(out)[i] = fromFloat<f16>(value);
+  else
+    static_cast<float *>(out)[i] = value;
+}
+
+/// Blocks of one group share gridDim.x parts of its elements.
+template <typename T>
+__device__ __forceinline__ void amax(const GroupedAmaxArgs &args) {
+  const int64_t group = blockIdx.y;
+  const GroupRows rows = rowsOf(args.layout, group);
+  float result = 0.0f;
+  for (int64_t i = rows.begin * args.layout.cols +
+                   blockIdx.x * int64_t{kGroupedBlock} + threadIdx.x;
+       i < rows.end * args.layout.cols; i += gridDim.x * int64_t{kGroupedBlock})
+    result = fmaxf(result, fabsf(at<T>(args.x, i)));
+  raiseToBlockMax(args.amax + group, result);
+}
+
+/// A block has one row.
+template <typename T>
+__device__ __forceinline__ void
+zeroPadding(const GroupedZeroPaddingArgs &args) {
+  const int64_t row = blockIdx.x, cols = args.layout.cols;
+  const bool inside = groupOf(args.layout, row) >= 0;
+  if (inside && args.x == args.y)
+    return;
+  const T *from = static_cast<const T *>(args.x) + row * cols;
+  T *to = static_cast<T *>(args.y) + row * cols;
+  for (int64_t c = threadIdx.x; c < cols; c += kGroupedBlock)
+    to[c] = inside ? from[c] : T(0.0f);
+}
+
+/// A thread has one column of one group, so chunks are added in order.
+template <typename T>
+__device__ __forceinline__ void biasGrad(const GroupedBiasGradArgs &args) {
+  const int64_t col = blockIdx.x * int64_t{kGroupedBlock} + threadIdx.x;
+  const int64_t group = blockIdx.y, cols = args.layout.cols;
+  if (col >= cols)
+    return;
+  const GroupRows rows = rowsOf(args.layout, group);
+  float total = 0.0f;
+  for (int64_t begin = rows.begin; begin < rows.end; begin += kChunkRows) {
+    const int64_t end =
+        begin + kChunkRows < rows.end ? begin + kChunkRows : rows.end;
+    float chunk = 0.0f;
+    for (int64_t row = begin; row < end; ++row)
+      chunk = chunk + at<T>(args.dy, row * cols + col);
+    total = total + chunk;
+  }
+  storeAs(args.db, group * cols + col, total, args.outType);
+}
+
+/// A block has a tile of kGroupedTile rows and columns; a thread reads runs of
+/// 4 columns, and writes runs of 4 rows of the other usage out of shared
+/// memory.
+template <typename T, typename F8>
+__device__ __forceinline__ void quantize(const GroupedQuantizeArgs &args) {
+  // 4 bytes more, so that runs of a column lie in different banks.
+  __shared__ uint8_t tile[kGroupedTile][kGroupedTile + 4];
+  const GroupedRows &layout = args.layout;
+  const int64_t row0 = blockIdx.x / args.colTiles * int64_t{kGroupedTile};
+  const int64_t col0 = blockIdx.x % args.colTiles * int64_t{kGroupedTile};
+  constexpr int kRuns = kGroupedTile / 4, kStep = kGroupedBlock / kRuns;
+  const int run = static_cast<int>(threadIdx.x) % kRuns * 4;
+  const int line = static_cast<int>(threadIdx.x) / kRuns;
+
+  if (blockIdx.x == 0)
+    for (int64_t g = threadIdx.x; g < layout.groups; g += kGroupedBlock) {
+      const float inverse = 1.0f / args.scale[g];
+      if (args.rowScale)
+        args.rowScale[g] = inverse;
+      if (args.colScale)
+        args.colScale[g] = inverse;
+    }
+
+  for (int r = line; r < kGroupedTile; r += kStep) {
+    const int64_t row = row0 + r;
+    const int64_t group = row < layout.rows ? groupOf(layout, row) : -1;
+    float q[4] = {};
+    if (group >= 0) {
+      const float scale = args.scale[group];
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        if (col0 + run + k < layout.cols)
+          q[k] = at<T>(args.x, row * layout.cols + col0 + run + k) * scale;
+    }
+    const uint32_t bytes = F8::pack(q[0], q[1], q[2], q[3]);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const uint8_t byte = static_cast<uint8_t>(bytes >> 8 * k);
+      tile[r][run + k] = byte;
+      if (args.row && row < layout.rows && col0 + run + k < layout.cols)
+        args.row[row * layout.cols + col0 + run + k] = byte;
+    }
+  }
+  if (!args.col)
+    return;
+  __syncthreads();
+  for (int c = line; c < kGroupedTile; c += kStep)
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+      if (col0 + c < layout.cols && row0 + run + k < layout.rows)
+        args.col[(col0 + c) * layout.rows + row0 + run + k] = tile[run + k][c];
+}
+
+__device__ __forceinline__ uint8_t toE4M3(float value) {
+  return static_cast<uint8_t>(E4M3::pack(value, 0.0f, 0.0f, 0.0f));
+}
+__device__ __forceinline__ float fromE4M3(uint8_t code) {
+  const uint32_t halves = E4M3::toHalves(code);
+  return __half22float2(reinterpret_cast<const __half2 &>(halves)).x;
+}
+
+/// Error of a block of 16 with this scale, as 4over6 measures it.
+__device__ __forceinline__ float nvError(const GroupedQuantizeNvfp4Args &args,
+                                         const float (&x)[kNvBlock],
+                                         math::NvTensorScale tensor,
+                                         float tensorAmax, uint8_t code) {
+  const float scale = fromE4M3(code);
+  const float inverse = math::nvInverse(scale, tensor);
+  const float reach = 6.0f * static_cast<float>(args.scaleMax);
+  float sum = 0.0f;
+  for (int i = 0; i < kNvBlock; ++i) {
+    const float magnitude = fabsf(x[i]);
+    const float q = math::e2m1ToFloat(math::e2m1Code(magnitude * inverse));
+    sum = sum + math::nvError(args.fourOverSix, q, scale, tensorAmax, reach,
+                              magnitude);
+  }
+  return sum;
+}
+
+/// A thread has one block of 16 elements of one usage.
+template <typename T>
+__device__ __forceinline__ void
+quantizeNvfp4(const GroupedQuantizeNvfp4Args &args) {
+  const GroupedRows &layout = args.layout;
+  const bool alongCols = args.axis == 1;
+  const int64_t outer = alongCols ? layout.rows : layout.cols;
+  const int64_t blocks = (alongCols ? layout.cols : layout.rows) / kNvBlock;
+  const int64_t index = blockIdx.x * int64_t{kGroupedBlock} + threadIdx.x;
+  if (args.amaxOut && index < layout.groups)
+    args.amaxOut[index] = args.amax[index];
+  if (index >= outer * blocks)
+    return;
+  // Neighbouring threads read neighbouring columns.
+  const int64_t o = alongCols ? index / blocks : index % outer;
+  const int64_t block = alongCols ? index % blocks : index / outer;
+
+  float x[kNvBlock];
+  float amax = 0.0f;
+  int64_t group = -1;
+  const GroupRows rows = [&] {
+    // The rows of a block lie in one group and its padding.
+    const int64_t first = alongCols ? o : block * kNvBlock;
+    int64_t begin = 0;
+    GroupRows found{0, 0, 0};
+    for (int64_t g = 0; g < layout.groups; ++g) {
+      found = groupRows(begin, layout.sizes[g], layout.rows, layout.alignment);
+      if (first < found.next) {
+        group = g;
+        break;
+      }
+      begin = found.next;
+    }
+    return found;
+  }();
+#pragma unroll
+  for (int i = 0; i < kNvBlock; ++i) {
+    const int64_t row = alongCols ? o : block * kNvBlock + i;
+    const int64_t col = alongCols ? block * kNvBlock + i : o;
+    const bool inside = group >= 0 && row >= rows.begin && row < rows.end;
+    x[i] = inside ? at<T>(args.x, row * layout.cols + col) : 0.0f;
+    amax = fmaxf(amax, fabsf(x[i]));
+  }
+  const float tensorAmax = group >= 0 ? args.amax[group] : 0.0f;
+  const math::NvTensorScale tensor =
+      math::nvTensorScale(tensorAmax, args.scaleMax);
+  uint8_t scale;
+  if (args.fourOverSix == kNvNoError) {
+    scale = toE4M3(math::nvBlockScale(amax, tensor));
+  } else {
+    const uint8_t six = toE4M3(math::nvBlockScale46(amax, tensor, false));
+    const uint8_t four = toE4M3(math::nvBlockScale46(amax, tensor, true));
+    scale = nvError(args, x, tensor, tensorAmax, four) <
+                    nvError(args, x, tensor, tensorAmax, six)
+                ? four
+                : six;
+  }
+  if (args.scale)
+    args.scale[o * args.pitch + block] = scale;
+  if (!args.data)
+    return;
+  const float inverse = math::nvInverse(fromE4M3(scale), tensor);
+  math::PhiloxWords random{};
+  if (args.stochastic)
+    random = math::nvRandom(o * blocks + block, alongCols ? 0 : 1,
+                            args.rng ? args.rng[0] : 0,
+                            args.rng ? args.rng[1] : 0, args.stream);
+  uint32_t words[2] = {};
+#pragma unroll
+  for (int i = 0; i < kNvBlock; ++i) {
+    const float magnitude = fabsf(x[i] * inverse);
+    const uint32_t byte = random.word[i / 4] >> 8 * (i % 4) & 0xff;
+    const uint32_t sign = signbit(x[i]) && x[i] == x[i] ? 8 : 0;
+    const uint32_t code =
+        sign | (args.stochastic ? math::e2m1CodeStochastic(magnitude, byte)
+                                : math::e2m1Code(magnitude));
+    words[i / 8] |= code << 4 * (i % 8);
+  }
+  *reinterpret_cast<uint2 *>(args.data + (o * blocks + block) * 8) =
+      make_uint2(words[0], words[1]);
+}
+
+/// A thread has one element of the result.
+__device__ __forceinline__ void dequantize(const GroupedDequantizeArgs &args) {
+  const GroupedRows &layout = args.layout;
+  const int64_t index = blockIdx.x * int64_t{kGroupedBlock} + threadIdx.x;
+  if (index >= layout.rows * layout.cols)
+    return;
+  const int64_t row = index / layout.cols, col = index % layout.cols;
+  const int64_t group = groupOf(layout, row);
+  float value = 0.0f;
+  if (group >= 0) {
+    const int64_t stored = args.axis == 1 ? index : col * layout.rows + row;
+    if (args.fp8Type == TE_RT_F4E2M1FN) {
+      const int64_t outer = args.axis == 1 ? row : col;
+      const int64_t inner = args.axis == 1 ? col : row;
+      const uint8_t byte = args.data[stored / 2];
+      const float q =
+          math::e2m1ToFloat(stored % 2 == 0 ? byte & 0xf : byte >> 4);
+      const float scale = fromE4M3(static_cast<const uint8_t *>(
+          args.scale)[outer * args.pitch + inner / kNvBlock]);
+      value = q * (args.amax
+                       ? math::nvFactor(scale,
+                                        args.amax[args.rowScaled ? row : group],
+                                        args.scaleMax)
+                       : scale);
+    } else {
+      const uint16_t code = args.data[stored];
+      const uint32_t halves = args.fp8Type == TE_RT_F8E4M3FN
+                                  ? E4M3::toHalves(code)
+                                  : E5M2::toHalves(code);
+      value = __half22float2(reinterpret_cast<const __half2 &>(halves)).x *
+              static_cast<const float *>(args.scale)[group];
+    }
+  }
+  storeAs(args.out, index, value, args.outType);
+}
+
+} // namespace
+
+#define TE_GROUPED(name, Args, body, type, T)                                  \
+  extern "C" __global__ void __launch_bounds__(kGroupedBlock)                  \
+      te_grouped_##name##_##type(const __grid_constant__ Args args) {          \
+    body<T>(args);                                                             \
+  }
+#define TE_GROUPED_QUANTIZE(type, T, fp8, F8)                                  \
+  extern "C" __global__ void __launch_bounds__(kGroupedBlock)                  \
+      te_grouped_quantize_##type##_##fp8(                                      \
+          const __grid_constant__ GroupedQuantizeArgs args) {                  \
+    quantize<T, F8>(args);                                                     \
+  }
+#define TE_GROUPED_ALL(type, T)                                                \
+  TE_GROUPED(amax, GroupedAmaxArgs, amax, type, T)                             \
+  TE_GROUPED(zero_padding, GroupedZeroPaddingArgs, zeroPadding, type, T)       \
+  TE_GROUPED(bias_grad, GroupedBiasGradArgs, biasGrad, type, T)                \
+  TE_GROUPED(quantize_nvfp4, GroupedQuantizeNvfp4Args, quantizeNvfp4, type, T) \
+  TE_GROUPED_QUANTIZE(type, T, e4m3, E4M3)                                     \
+  TE_GROUPED_QUANTIZE(type, T, e5m2, E5M2)
+
+TE_GROUPED_ALL(f32, float)
+TE_GROUPED_ALL(bf16, bf16)
+TE_GROUPED_ALL(f16, f16)
+
+extern "C" __global__ void __launch_bounds__(kGroupedBlock)
+    te_grouped_dequantize(const __grid_constant__ GroupedDequantizeArgs args) {
+  dequantize(args);
+}
+
+} // namespace te::rt::cuda
