@@ -129,17 +129,26 @@ def te_run(options, entry, steps, pipeline, inputs, outputs, label, progress, *m
     return arrays
 
 
-def train(options, recipe, override, arrays, held_out, label, progress):
-    """Trains once and measures the held-out text; returns a row of the results."""
+def pipeline_of(recipe, override):
+    return f"recipe={recipe} backward-override={override}" + (" emulate" if recipe in EMULATED else "")
+
+
+def fit(options, recipe, override, arrays, label, progress):
+    """Trains once; returns what te-run says of the run, the loss of every step
+    and the trained state."""
     outputs = options.output / f"{recipe}-{override}.npz"
     summary = options.output / f"{recipe}-{override}.json"
-    pipeline = f"recipe={recipe} backward-override={override}"
-    if recipe in EMULATED:
-        pipeline += " emulate"
     graph = ["--graph"] if options.graph else []
-    trained = te_run(options, "train_step", options.steps, pipeline, arrays, outputs, label, progress,
-                     f"--summary={summary}", *graph)
-    losses = trained.pop("loss.steps").astype(float)
+    trained = te_run(options, "train_step", options.steps, pipeline_of(recipe, override), arrays, outputs, label,
+                     progress, f"--summary={summary}", *graph)
+    row = {"recipe": recipe, "override": override, **json.loads(summary.read_text())}
+    summary.unlink()
+    return row, trained.pop("loss.steps").astype(float), trained
+
+
+def train(options, recipe, override, arrays, held_out, label, progress):
+    """Trains once and measures the held-out text; returns a row of the results."""
+    row, losses, trained = fit(options, recipe, override, arrays, label, progress)
 
     # The forward alone, with the trained parameters, under the same recipe.
     context, targets = held_out
@@ -147,12 +156,10 @@ def train(options, recipe, override, arrays, held_out, label, progress):
                   if name != "loss" and not name.endswith((".m", ".v"))}
     evaluation = options.output / "held_out.npz"
     np.savez(evaluation, **parameters, **{"context.steps": context, "targets.steps": targets})
-    held_out_losses = te_run(options, "loss", len(context), pipeline, evaluation, outputs, label, progress,
-                             "--quiet")["loss.steps"]
+    held_out_losses = te_run(options, "loss", len(context), pipeline_of(recipe, override), evaluation,
+                             options.output / "held_out-loss.npz", label, progress, "--quiet")["loss.steps"]
     evaluation.unlink()
 
-    row = {"recipe": recipe, "override": override, **json.loads(summary.read_text())}
-    summary.unlink()
     tail = max(1, options.steps // 10)
     row.update(loss_start=losses[0], loss_end=float(losses[-tail:].mean()),
                loss_held_out=float(held_out_losses.mean()), losses=losses.tolist())
@@ -210,18 +217,21 @@ def plot(rows, entropy, path):
     figure.savefig(path, dpi=130)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def add_options(parser):
+    """What every script of this example asks for."""
     parser.add_argument("--te-run", help="the te-run to use (default: build/dev, build/release, PATH)")
     parser.add_argument("--backend", default="auto", choices=("auto", "reference", "cuda"))
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--lr", type=float, default=3e-3, help="peak learning rate")
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--graph", action="store_true", help="capture the step and replay it")
     parser.add_argument("--recipe", help="only this recipe")
     parser.add_argument("--text", type=pathlib.Path, default=HERE / "text.txt")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "byte_lm")
-    options = parser.parse_args()
+
+
+def check_options(parser, options):
+    """Finds te-run and makes the output folder; returns the runs that were
+    asked for and the text, as bytes to train on and held-out bytes."""
     options.te_run = options.te_run or find_te_run()
     if options.steps < 1:
         parser.error(f"expected --steps to be positive, but got {options.steps}")
@@ -229,32 +239,48 @@ def main():
     if not runs:
         parser.error(f"expected --recipe to be one of {', '.join(sorted({r for r, _ in RUNS}))}, "
                      f"but got '{options.recipe}'")
-
     text = np.frombuffer(options.text.read_bytes(), np.uint8)
     shortest = 20 * (TOKENS + CONTEXT)
     if len(text) < shortest:
         parser.error(f"expected at least {shortest} bytes of text, but got {len(text)}")
+    options.output.mkdir(parents=True, exist_ok=True)
     # The last tenth of the text is never trained on.
     split = len(text) - len(text) // 10
-    test_steps = (len(text) - split - CONTEXT) // TOKENS
-    held_out = batches(text[split:], CONTEXT + np.arange(test_steps * TOKENS).reshape(test_steps, TOKENS))
-    frequencies = np.bincount(text, minlength=VOCABULARY) / len(text)
-    frequencies = frequencies[frequencies > 0]
-    entropy = float(-(frequencies * np.log(frequencies)).sum())
+    return runs, text[:split], text[split:]
 
-    options.output.mkdir(parents=True, exist_ok=True)
-    rng = np.random.default_rng(options.seed)
+
+def write_arrays(options, seed, text):
+    """Writes the file that every run of `seed` reads; returns its path and the
+    number of parameters."""
+    rng = np.random.default_rng(seed)
     state = initial_state(rng)
-    context, targets = batches(text[:split], rng.integers(CONTEXT, split, (options.steps, TOKENS)))
-    arrays = options.output / "inputs.npz"
-    np.savez(arrays, **state, **{
+    context, targets = batches(text, rng.integers(CONTEXT, len(text), (options.steps, TOKENS)))
+    path = options.output / "inputs.npz"
+    np.savez(path, **state, **{
         "context.steps": context,
         "targets.steps": targets,
         "lr.steps": learning_rates(options.steps, options.lr),
         "step.steps": np.arange(1, options.steps + 1, dtype=np.float32),
     })
-    parameters = sum(v.size for name, v in state.items() if not name.endswith((".m", ".v")))
-    print(f"{len(text):,} bytes of text, {parameters:,} parameters, {len(runs)} runs of {options.steps} steps")
+    return path, sum(v.size for name, v in state.items() if not name.endswith((".m", ".v")))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_options(parser)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    runs, text, rest = check_options(parser, options)
+
+    test_steps = (len(rest) - CONTEXT) // TOKENS
+    held_out = batches(rest, CONTEXT + np.arange(test_steps * TOKENS).reshape(test_steps, TOKENS))
+    frequencies = np.bincount(np.concatenate([text, rest]), minlength=VOCABULARY) / (len(text) + len(rest))
+    frequencies = frequencies[frequencies > 0]
+    entropy = float(-(frequencies * np.log(frequencies)).sum())
+
+    arrays, parameters = write_arrays(options, options.seed, text)
+    print(f"{len(text) + len(rest):,} bytes of text, {parameters:,} parameters, "
+          f"{len(runs)} runs of {options.steps} steps")
 
     progress = Progress()
     rows = []
