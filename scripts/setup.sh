@@ -22,7 +22,7 @@ packages=(
   clang-22 clang-format-22 lld-22 libclang-rt-22-dev
   llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools
   cmake ninja-build ccache git
-  libgtest-dev zlib1g-dev libzstd-dev libcurl4-openssl-dev libedit-dev
+  libgtest-dev nlohmann-json3-dev zlib1g-dev libzstd-dev libcurl4-openssl-dev libedit-dev
   libxml2-dev xz-utils python3-venv
 )
 missing=()

@@ -35,31 +35,6 @@ constexpr uint16_t kZip64Extra = 1;
 /// is refused before any memory is reserved for it.
 constexpr uint64_t kMaxInflation = 1032;
 
-bool fail(std::string &error, std::string message) {
-  error = std::move(message);
-  return false;
-}
-
-/// Names come from outside: what is not printable ASCII is not echoed.
-std::string quoted(std::string_view text) {
-  std::string result = "'";
-  for (char c : text.substr(0, 200))
-    result += c >= 0x20 && c < 0x7f ? c : '?';
-  return result + "'";
-}
-
-bool canAllocate(uint64_t bytes) {
-  // Not operator new, whose handler may end the process; volatile, as the
-  // compiler may leave out an allocation that nobody sees.
-  void *volatile memory = std::malloc(bytes);
-  std::free(memory);
-  return memory;
-}
-
-std::string noMemory(uint64_t bytes) {
-  return "no memory for " + std::to_string(bytes) + " bytes";
-}
-
 /// Reads little-endian fields; after the first read past the end `ok` is false
 /// and every value is 0.
 class Cursor {
@@ -127,7 +102,7 @@ public:
           return fail(error, "expected 'shape' to be a tuple of sizes");
         haveShape = true;
       } else {
-        return fail(error, "unknown header key " + quoted(key));
+        return fail(error, "unknown header key " + inQuotes(key));
       }
       consume(',');
     }
@@ -282,7 +257,7 @@ bool inflateInto(const uint8_t *from, uint64_t fromSize,
 
 bool extract(const uint8_t *bytes, size_t size, const Member &member,
              std::vector<uint8_t> &contents, std::string &error) {
-  const std::string where = "member " + quoted(member.name) + ": ";
+  const std::string where = "member " + inQuotes(member.name) + ": ";
   if (member.flags & 1)
     return fail(error, where + "encrypted members are not supported");
   Cursor local(bytes, size);
@@ -363,31 +338,6 @@ bool findDirectory(const uint8_t *bytes, size_t size, uint64_t &offset,
   return false;
 }
 
-bool readFile(const std::string &path, std::vector<uint8_t> &contents,
-              std::string &error) {
-  std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path.c_str(), "rb"),
-                                              std::fclose);
-  if (!file)
-    return fail(error,
-                "cannot open " + quoted(path) + ": " + std::strerror(errno));
-  contents.clear();
-  constexpr size_t kChunk = 1 << 20;
-  for (size_t got = kChunk; got == kChunk;) {
-    const size_t old = contents.size();
-    // The vector doubles; it cannot say that it could not.
-    if (old + kChunk > contents.capacity() && !canAllocate(2 * old + kChunk))
-      return fail(error, "cannot read " + quoted(path) + ": " +
-                             noMemory(2 * old + kChunk));
-    contents.resize(old + kChunk);
-    got = std::fread(contents.data() + old, 1, kChunk, file.get());
-    contents.resize(old + got);
-  }
-  if (std::ferror(file.get()))
-    return fail(error,
-                "cannot read " + quoted(path) + ": " + std::strerror(errno));
-  return true;
-}
-
 /// Opens `path`, lets `write` fill it and closes it.
 template <typename Fn>
 bool writeFile(const std::string &path, std::string &error, Fn write) {
@@ -402,7 +352,7 @@ bool writeFile(const std::string &path, std::string &error, Fn write) {
     return true;
   if (error.empty())
     error = std::strerror(errno);
-  error = "cannot write " + quoted(path) + ": " + error;
+  error = "cannot write " + inQuotes(path) + ": " + error;
   return false;
 }
 
@@ -427,7 +377,7 @@ bool formatHeader(const NpyArray &array, std::string &file,
   const int64_t elementSize = dtypeByteSize(array.dtype);
   int64_t bytes = 0;
   if (elementSize == 0)
-    return fail(error, "unknown type " + quoted(array.dtype));
+    return fail(error, "unknown type " + inQuotes(array.dtype));
   if (!checkedByteSize(array.shape, elementSize, bytes) ||
       static_cast<size_t>(bytes) != array.data.size())
     return fail(error, "expected " + std::to_string(bytes) +
@@ -508,14 +458,6 @@ int64_t NpyArray::numElements() const {
   return count;
 }
 
-bool tryResize(std::vector<uint8_t> &bytes, uint64_t size) {
-  if (size > bytes.max_size() ||
-      (size > bytes.capacity() && !canAllocate(size)))
-    return false;
-  bytes.resize(size);
-  return true;
-}
-
 int64_t dtypeByteSize(std::string_view dtype) {
   if (dtype == "bfloat16")
     return 2;
@@ -563,7 +505,7 @@ bool parseNpy(const uint8_t *bytes, size_t size, NpyArray &array,
     return false;
   const int64_t elementSize = dtypeByteSize(array.dtype);
   if (elementSize == 0)
-    return fail(error, "unknown type " + quoted(array.dtype) +
+    return fail(error, "unknown type " + inQuotes(array.dtype) +
                            " (known: little-endian numbers such as '<f4', "
                            "'<i4', '|u1', raw bytes such as '|V2', and the "
                            "names of ml_dtypes)");
@@ -611,9 +553,9 @@ bool parseNpz(const uint8_t *bytes, size_t size, NpzArchive &archive,
     if (name.ends_with(".npy"))
       name.resize(name.size() - 4);
     if (archive.count(name))
-      return fail(error, "two members are called " + quoted(name));
+      return fail(error, "two members are called " + inQuotes(name));
     if (!parseNpy(contents.data(), contents.size(), archive[name], error)) {
-      error = "member " + quoted(member.name) + ": " + error;
+      error = "member " + inQuotes(member.name) + ": " + error;
       return false;
     }
   }
@@ -626,7 +568,7 @@ bool readNpy(const std::string &path, NpyArray &array, std::string &error) {
     return false;
   if (parseNpy(contents.data(), contents.size(), array, error))
     return true;
-  error = quoted(path) + ": " + error;
+  error = inQuotes(path) + ": " + error;
   return false;
 }
 
@@ -636,7 +578,7 @@ bool readNpz(const std::string &path, NpzArchive &archive, std::string &error) {
     return false;
   if (parseNpz(contents.data(), contents.size(), archive, error))
     return true;
-  error = quoted(path) + ": " + error;
+  error = inQuotes(path) + ": " + error;
   return false;
 }
 
@@ -662,7 +604,7 @@ bool writeNpz(const ByteSink &sink, const NpzArchive &archive, bool deflate,
   for (const auto &[name, array] : archive) {
     std::string header, packed;
     if (!formatHeader(array, header, error)) {
-      error = "array " + quoted(name) + ": " + error;
+      error = "array " + inQuotes(name) + ": " + error;
       return false;
     }
     const uint64_t size = header.size() + array.data.size();

@@ -14,9 +14,10 @@
 #ifndef TE_SUPPORT_NPZ_H
 #define TE_SUPPORT_NPZ_H
 
+#include "Support/Files.h"
+
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -41,10 +42,6 @@ using NpzArchive = std::map<std::string, NpyArray>;
 /// '='), and the names of ml_dtypes' types of one and two bytes.
 int64_t dtypeByteSize(std::string_view dtype);
 
-/// Gives `bytes` the size `size`, new bytes being 0. Returns false, `bytes`
-/// unchanged, where there is no memory for it.
-bool tryResize(std::vector<uint8_t> &bytes, uint64_t size);
-
 // All of the following return true on success; otherwise they return false,
 // and `error` is a sentence that names the file or member and what is wrong
 // with it. Outputs are unspecified after an error.
@@ -66,8 +63,6 @@ bool writeNpy(const std::string &path, const NpyArray &array,
 bool writeNpz(const std::string &path, const NpzArchive &archive, bool deflate,
               std::string &error);
 
-/// Takes the next bytes of a file; false where it cannot.
-using ByteSink = std::function<bool(const void *bytes, size_t size)>;
 /// The same to `sink`, front to back, the arrays straight from their memory.
 /// Where the sink fails `error` stays empty: only the sink knows why.
 bool writeNpz(const ByteSink &sink, const NpzArchive &archive, bool deflate,

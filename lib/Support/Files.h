@@ -1,0 +1,44 @@
+//===- Files.h - bytes of files and sentences about them ------------------===//
+//
+// What the readers and writers of file formats here share. Contents come from
+// outside: memory for them is asked for before it is taken, and names are not
+// echoed as they are.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_SUPPORT_FILES_H
+#define TE_SUPPORT_FILES_H
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace te::support {
+
+/// Takes the next bytes of a file; false where it cannot.
+using ByteSink = std::function<bool(const void *bytes, size_t size)>;
+
+/// Sets `error`; returns false.
+bool fail(std::string &error, std::string message);
+
+/// `text` between single quotes, at most 200 characters of it, what is not
+/// printable ASCII as '?'.
+std::string inQuotes(std::string_view text);
+
+/// "no memory for N bytes".
+std::string noMemory(uint64_t bytes);
+
+/// Gives `bytes` the size `size`, new bytes being 0. Returns false, `bytes`
+/// unchanged, where there is no memory for it.
+bool tryResize(std::vector<uint8_t> &bytes, uint64_t size);
+
+/// Reads a file, which may be a pipe. Else false, and `error` names it.
+bool readFile(const std::string &path, std::vector<uint8_t> &contents,
+              std::string &error);
+
+} // namespace te::support
+
+#endif // TE_SUPPORT_FILES_H
