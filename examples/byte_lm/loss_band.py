@@ -136,7 +136,7 @@ def plot(report, path):
     figure.supylabel(f"mean loss of {WINDOW} steps, minus the mean of the bf16 seeds", fontsize=9)
     figure.suptitle(f"Band (light) and range (dark) of the bf16 seeds, {report['backend']} backend", fontsize=10)
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=75)
 
 
 def measure(options, runs, text):
