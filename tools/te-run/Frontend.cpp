@@ -37,6 +37,26 @@ private:
   Trace::Clock::time_point begin = Trace::Clock::now();
 };
 
+/// Looks when the options of the pipeline have been applied.
+class RecipeObserver final : public PassInstrumentation {
+public:
+  explicit RecipeObserver(std::string &recipe) : recipe(recipe) {}
+
+  void runAfterPass(Pass *pass, Operation *op) override {
+    if (pass->getArgument() != "te-assign-recipe")
+      return;
+    for (auto function : cast<ModuleOp>(op).getOps<func::FuncOp>())
+      if (function.isPublic()) {
+        recipe.clear();
+        llvm::raw_string_ostream(recipe)
+            << mlir::te::RecipeAttr::lookup(function);
+      }
+  }
+
+private:
+  std::string &recipe;
+};
+
 llvm::json::Value toJson(Attribute value) {
   if (auto integer = dyn_cast<IntegerAttr>(value))
     return integer.getInt();
@@ -52,6 +72,10 @@ llvm::json::Value toJson(Attribute value) {
 
 void tracePhases(PassManager &manager, Trace &trace) {
   manager.addInstrumentation(std::make_unique<PhaseClock>(trace));
+}
+
+void recordRecipe(PassManager &manager, std::string &recipe) {
+  manager.addInstrumentation(std::make_unique<RecipeObserver>(recipe));
 }
 
 std::vector<LaunchLabel> labelsOf(const mlir::te::CompiledStep &step) {

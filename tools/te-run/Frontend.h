@@ -42,6 +42,10 @@ populatePipeline(mlir::PassManager &manager,
 /// Adds a span to `trace` for every phase of the pipeline in `manager`.
 void tracePhases(mlir::PassManager &manager, Trace &trace);
 
+/// Sets `recipe` to the text of the recipe that the pipeline in `manager` puts
+/// in force for the functions of the module. It must outlive the run.
+void recordRecipe(mlir::PassManager &manager, std::string &recipe);
+
 /// What the trace calls the launches of `step`, by slot.
 std::vector<LaunchLabel> labelsOf(const mlir::te::CompiledStep &step);
 

@@ -27,6 +27,7 @@ bool checkNames(const std::vector<StepArgument> &arguments,
 }
 
 std::vector<StepInput> matchInputs(const std::vector<StepArgument> &arguments,
+                                   support::NpzArchive loaded,
                                    support::NpzArchive archive,
                                    const InputPolicy &policy,
                                    std::vector<std::string> &errors,
@@ -36,6 +37,14 @@ std::vector<StepInput> matchInputs(const std::vector<StepArgument> &arguments,
   auto take = [&](const TensorSpec &spec, StepInput &input) {
     auto once = archive.extract(spec.name);
     auto perStep = archive.extract(spec.name + ".steps");
+    if (auto state = loaded.extract(spec.name)) {
+      if (once || perStep)
+        warnings.push_back("array '" + (once ? once : perStep).key() +
+                           "' is not used: the loaded file has '" + spec.name +
+                           "'");
+      input.array = std::move(state.mapped());
+      return true;
+    }
     if (once && perStep)
       errors.push_back("both arrays '" + spec.name + "' and '" + spec.name +
                        ".steps' are given; keep one");

@@ -25,11 +25,12 @@ struct InputPolicy {
 /// the two.
 bool checkNames(const std::vector<StepArgument> &arguments, std::string &error);
 
-/// Takes out of `archive` one value for every argument that is not a result:
-/// the array of its name, or `<name>.steps` with one value a step. Everything
-/// that is wrong is appended to `errors`, arrays that belong to no argument to
-/// `warnings`.
+/// Takes one value for every argument that is not a result: the state of its
+/// name from `loaded`, else out of `archive` the array of its name, or
+/// `<name>.steps` with one value a step. Everything that is wrong is appended
+/// to `errors`, arrays of `archive` that are not used to `warnings`.
 std::vector<StepInput> matchInputs(const std::vector<StepArgument> &arguments,
+                                   support::NpzArchive loaded,
                                    support::NpzArchive archive,
                                    const InputPolicy &policy,
                                    std::vector<std::string> &errors,

@@ -43,6 +43,11 @@ Arrays:
                       normal(0, 0.02), integers uniform in [0, 256)
   --outputs=F.npz     every result after the last step; a rank-0 result also as
                       '<name>.steps', one value a step
+States:
+  --save=F.safetensors  write what the last step carries to the next one
+  --load=F.safetensors  start from that: it has every state and nothing else;
+                      an array of --inputs gives way to it, with a warning
+  --load-weights=F.safetensors  start with the parameters (te.weight) of F alone
 Report:
   --summary=F.json    ms per step, planned bytes, backend, device
   --trace=F.json      when each phase, step, and launch of the last step ran,
@@ -90,6 +95,10 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
                                       cl::location(options.pipeline));
   cl::opt<std::string, true> inputs("inputs", cl::location(options.inputs));
   cl::opt<std::string, true> outputs("outputs", cl::location(options.outputs));
+  cl::opt<std::string, true> load("load", cl::location(options.load));
+  cl::opt<std::string, true> loadWeights("load-weights",
+                                         cl::location(options.loadWeights));
+  cl::opt<std::string, true> save("save", cl::location(options.save));
   cl::opt<std::string, true> summary("summary", cl::location(options.summary));
   cl::opt<std::string, true> trace("trace", cl::location(options.trace));
   cl::opt<int64_t> steps("steps", cl::init(1));
@@ -117,6 +126,9 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
     return usageError("expected '--backend' to be one of auto, reference, "
                       "cuda, but got '" +
                       options.backend + "'");
+  if (!options.load.empty() && !options.loadWeights.empty())
+    return usageError("expected one of '--load' and '--load-weights', but got "
+                      "both");
   return std::nullopt;
 }
 

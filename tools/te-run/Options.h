@@ -26,6 +26,9 @@ struct Options {
   std::string pipeline;
   std::string inputs;
   std::string outputs;
+  std::string load;
+  std::string loadWeights;
+  std::string save;
   std::string summary;
   std::string trace;
   int64_t steps = 1;

@@ -18,28 +18,27 @@ struct TypeNames {
   /// What an array of this type may be called; results are written as `file`.
   std::vector<std::string_view> accepted;
   const char *file;
+  /// In .safetensors files.
+  const char *checkpoint;
 };
 
 const TypeNames &namesOf(te_rt_dtype type) {
   static const std::array<TypeNames, 8> table = {{
-      {"f32", 4, {"<f4"}, "<f4"},
-      {"bf16", 2, {"bfloat16", "<u2", "|V2", "<V2"}, "<u2"},
-      {"f16", 2, {"<f2"}, "<f2"},
-      {"f8E4M3FN", 1, {"float8_e4m3fn", "|u1", "|V1", "<V1"}, "|u1"},
-      {"f8E5M2", 1, {"float8_e5m2", "|u1", "|V1", "<V1"}, "|u1"},
-      {"i32", 4, {"<i4"}, "<i4"},
+      {"f32", 4, {"<f4"}, "<f4", "F32"},
+      {"bf16", 2, {"bfloat16", "<u2", "|V2", "<V2"}, "<u2", "BF16"},
+      {"f16", 2, {"<f2"}, "<f2", "F16"},
+      {"f8E4M3FN", 1, {"float8_e4m3fn", "|u1", "|V1", "<V1"}, "|u1", "F8_E4M3"},
+      {"f8E5M2", 1, {"float8_e5m2", "|u1", "|V1", "<V1"}, "|u1", "F8_E5M2"},
+      {"i32", 4, {"<i4"}, "<i4", "I32"},
       // Two elements a byte.
-      {"f4E2M1FN", 1, {"|u1", "|V1", "<V1"}, "|u1"},
-      {"f8E8M0FNU", 1, {"float8_e8m0fnu", "|u1", "|V1", "<V1"}, "|u1"},
+      {"f4E2M1FN", 1, {"|u1", "|V1", "<V1"}, "|u1", "F4"},
+      {"f8E8M0FNU",
+       1,
+       {"float8_e8m0fnu", "|u1", "|V1", "<V1"},
+       "|u1",
+       "F8_E8M0"},
   }};
   return table[type];
-}
-
-std::string shapeText(const int64_t *sizes, size_t rank) {
-  std::string text = "[";
-  for (size_t i = 0; i < rank; ++i)
-    text += (i ? ", " : "") + std::to_string(sizes[i]);
-  return text + "]";
 }
 
 /// splitmix64: one multiplication chain per value, the same on every machine.
@@ -106,11 +105,28 @@ int64_t TensorSpec::bytes() const {
 }
 
 std::string TensorSpec::str() const {
-  return std::string(namesOf(type).name) + " " +
-         shapeText(shape.data(), shape.size());
+  return std::string(namesOf(type).name) + " " + shapeText(shape);
+}
+
+std::string shapeText(const std::vector<int64_t> &shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i)
+    text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
 }
 
 std::string fileType(te_rt_dtype type) { return namesOf(type).file; }
+
+std::string checkpointType(te_rt_dtype type) {
+  return namesOf(type).checkpoint;
+}
+
+std::vector<int64_t> checkpointShape(const TensorSpec &spec) {
+  std::vector<int64_t> shape = spec.shape;
+  if (spec.type == TE_RT_F4E2M1FN)
+    shape.back() *= 2;
+  return shape;
+}
 
 bool fits(const TensorSpec &spec, const support::NpyArray &array, int64_t steps,
           std::string &error) {
@@ -133,8 +149,7 @@ bool fits(const TensorSpec &spec, const support::NpyArray &array, int64_t steps,
     expected.insert(expected.begin(), steps);
   if (array.shape != expected) {
     error = "expected array '" + label + "' to have shape " +
-            shapeText(expected.data(), expected.size()) + ", but got " +
-            shapeText(array.shape.data(), array.shape.size());
+            shapeText(expected) + ", but got " + shapeText(array.shape);
     return false;
   }
   return true;

@@ -47,6 +47,15 @@ bool fits(const TensorSpec &spec, const support::NpyArray &array, int64_t steps,
 /// unsigned integers otherwise.
 std::string fileType(te_rt_dtype type);
 
+/// What a .safetensors file calls the type.
+std::string checkpointType(te_rt_dtype type);
+
+/// The shape of `spec` there, where two FP4 elements in a byte count as two.
+std::vector<int64_t> checkpointShape(const TensorSpec &spec);
+
+/// "[256, 512]".
+std::string shapeText(const std::vector<int64_t> &shape);
+
 /// Why there is no array for `spec`.
 std::string noMemoryFor(const TensorSpec &spec);
 

@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Checkpoint.h"
 #include "Frontend.h"
 #include "Inputs.h"
 #include "Options.h"
@@ -43,11 +44,12 @@ ExitCode fail(const RunFailure &failure) {
               failure.status == TE_RT_INTERNAL ? kInternal : kDiagnostics);
 }
 
-/// Reads and checks every input, reporting all that is wrong.
+/// Reads and checks every input, reporting all that is wrong. `info` is of this
+/// step, and counts the steps of the loaded file on return.
 bool readInputs(const Options &options,
                 const std::vector<StepArgument> &arguments,
-                std::vector<StepInput> &inputs) {
-  te::support::NpzArchive archive;
+                CheckpointInfo &info, std::vector<StepInput> &inputs) {
+  te::support::NpzArchive archive, loaded;
   std::string error;
   if (!options.inputs.empty() &&
       !te::support::readNpz(options.inputs, archive, error)) {
@@ -55,9 +57,21 @@ bool readInputs(const Options &options,
     return false;
   }
   std::vector<std::string> errors, warnings;
-  inputs =
-      matchInputs(arguments, std::move(archive),
-                  {options.steps, options.seed, options.vjp}, errors, warnings);
+  if (!options.loadWeights.empty())
+    readWeights(options.loadWeights, arguments, loaded, errors);
+  if (!options.load.empty()) {
+    CheckpointInfo saved;
+    readCheckpoint(options.load, arguments, loaded, saved, errors);
+    info.step = saved.step;
+    if (!saved.recipe.empty() && saved.recipe != info.recipe)
+      warnings.push_back("'" + options.load + "' was saved under " +
+                         saved.recipe + ", but this step has " + info.recipe);
+  }
+  // What a file should have had is not missed again.
+  if (errors.empty())
+    inputs = matchInputs(arguments, std::move(loaded), std::move(archive),
+                         {options.steps, options.seed, options.vjp}, errors,
+                         warnings);
   for (const std::string &warning : warnings)
     llvm::WithColor::warning(llvm::errs(), "te-run") << warning << "\n";
   for (const std::string &message : errors)
@@ -66,13 +80,14 @@ bool readInputs(const Options &options,
 }
 
 /// Opens the files the user asked for.
-bool openOutputs(const Options &options, OutputFile &outputs,
+bool openOutputs(const Options &options, OutputFile &outputs, OutputFile &save,
                  OutputFile &summary, OutputFile &trace, std::string &error) {
   const struct {
     const char *option;
     const std::string &path;
     OutputFile &file;
   } files[] = {{"--outputs", options.outputs, outputs},
+               {"--save", options.save, save},
                {"--summary", options.summary, summary},
                {"--trace", options.trace, trace}};
   for (const auto &one : files)
@@ -92,6 +107,7 @@ bool openOutputs(const Options &options, OutputFile &outputs,
 struct Compilation {
   std::unique_ptr<mlir::te::CompiledStep> step;
   llvm::StringSet<> weights;
+  std::string recipe;
 };
 
 /// From the file to the step. What fails has been reported, and where it is not
@@ -119,6 +135,7 @@ llvm::LogicalResult compile(const Options &options, te_rt_context &runtime,
     return llvm::failure();
   if (!options.trace.empty())
     tracePhases(manager, trace);
+  recordRecipe(manager, result.recipe);
   if (failed(manager.run(*module)))
     return llvm::failure();
   start = Trace::Clock::now();
@@ -164,9 +181,15 @@ ExitCode run(const Options &options) {
   std::string error;
   if (!checkNames(arguments, error))
     return fail(error);
+  for (const auto &[option, path] :
+       {std::pair("--load", &options.load), {"--save", &options.save}})
+    if (!path->empty() && !hasStates(arguments))
+      return fail(std::string("expected the entry to have a state for '") +
+                  option + "': a result named like an argument");
   // Before the first step: a result that cannot be kept is not worth the time.
-  OutputFile outputsFile, summaryFile, traceFile;
-  if (!openOutputs(options, outputsFile, summaryFile, traceFile, error))
+  OutputFile outputsFile, saveFile, summaryFile, traceFile;
+  if (!openOutputs(options, outputsFile, saveFile, summaryFile, traceFile,
+                   error))
     return fail(error);
 
   RunOptions runOptions{options.steps, options.graph, {}, nullptr};
@@ -181,15 +204,19 @@ ExitCode run(const Options &options) {
   te::support::NpzArchive outputs;
   RunSummary summary;
   RunFailure failure;
+  CheckpointInfo info{compiled.recipe, 0};
   const InputSource source = [&](std::vector<StepInput> &inputs) {
-    return readInputs(options, arguments, inputs);
+    return readInputs(options, arguments, info, inputs);
   };
   if (!runSteps(runtime.get(), step.module(), arguments, source, runOptions,
                 outputs, summary, failure))
     return failure.status ? fail(failure) : kDiagnostics;
 
+  info.step += options.steps;
   // All are complete before any takes its place.
   if ((outputsFile.isOpen() && !writeOutputs(outputsFile, outputs, error)) ||
+      (saveFile.isOpen() &&
+       !writeCheckpoint(saveFile, arguments, outputs, info, error)) ||
       (summaryFile.isOpen() &&
        !writeSummary(summaryFile, summary, options.steps, error)) ||
       (traceFile.isOpen() &&
@@ -198,6 +225,7 @@ ExitCode run(const Options &options) {
                                        {"device", summary.device}},
                     error)) ||
       (outputsFile.isOpen() && !outputsFile.commit(error)) ||
+      (saveFile.isOpen() && !saveFile.commit(error)) ||
       (summaryFile.isOpen() && !summaryFile.commit(error)) ||
       (traceFile.isOpen() && !traceFile.commit(error)))
     return fail(error);
