@@ -80,6 +80,17 @@ public:
         "cuMemsetD8Async");
   }
 
+  /// Copies `bytes` bytes within the device.
+  Status copy(void *to, const void *from, int64_t bytes) const {
+    if (bytes == 0)
+      return Status::ok();
+    return device.check(
+        device.driver->cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(to),
+                                         reinterpret_cast<CUdeviceptr>(from),
+                                         static_cast<size_t>(bytes), stream),
+        "cuMemcpyDtoDAsync");
+  }
+
   CUstream rawStream() const { return stream; }
 
 private:

@@ -88,6 +88,18 @@ __device__ __forceinline__ void barrierWait(uint64_t *barrier,
                : "memory");
 }
 
+/// What this thread wrote to its CTA's shared memory is there for the tensor
+/// core and the copy engine, once a barrier has told their user.
+__device__ __forceinline__ void proxyFence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/// The first `Threads` threads of named barrier `Barrier` (0 is __syncthreads).
+template <int Barrier, int Threads>
+__device__ __forceinline__ void barrierSync() {
+  asm volatile("bar.sync %0, %1;" ::"n"(Barrier), "n"(Threads) : "memory");
+}
+
 // --- bulk copies (completion counted in bytes on a barrier) -----------------
 
 /// Box of `map` at element (x, y).

@@ -38,8 +38,10 @@ public:
       if (!isAligned(buffers[index], 16))
         return {TE_RT_INVALID_ARGUMENT, std::string("expected '") + name +
                                             "' to be aligned to 16 bytes"};
-    TE_RT_RETURN_IF_FAILED(mapOperand(buffers[a], args.m, &mappedA, &args.a));
-    TE_RT_RETURN_IF_FAILED(mapOperand(buffers[b], args.n, &mappedB, &args.b));
+    TE_RT_RETURN_IF_FAILED(
+        mapA.encode(device, buffers[a], args.m, args.k, &args.a));
+    TE_RT_RETURN_IF_FAILED(
+        mapB.encode(device, buffers[b], args.n, args.k, &args.b));
     args.a_scale = static_cast<const float *>(buffers[a_scale]);
     args.b_scale = static_cast<const float *>(buffers[b_scale]);
     args.bias = buffers[bias];
@@ -49,32 +51,31 @@ public:
   }
 
 private:
-  /// Encodes the map of a [rows, k] operand unless it is the one encoded last.
-  Status mapOperand(void *data, uint32_t rows, void **mapped,
-                    CUtensorMap *map) const {
-    if (data == *mapped)
-      return Status::ok();
-    const cuuint64_t sizes[] = {args.k, rows}, strides[] = {args.k};
-    const cuuint32_t box[] = {kBlockGemmDepth, kBlockGemmCols};
-    const cuuint32_t steps[] = {1, 1};
-    TE_RT_RETURN_IF_FAILED(device.check(
-        device.driver->cuTensorMapEncodeTiled(
-            map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, data, sizes, strides, box,
-            steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-            CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-        "cuTensorMapEncodeTiled"));
-    *mapped = data;
-    return Status::ok();
-  }
-
   const CudaDevice &device; // outlives every plan of its backend
   LaunchConfig config;
   BlockGemmArgs args;
-  void *mappedA = nullptr, *mappedB = nullptr;
+  OperandMap mapA, mapB;
 };
 
 } // namespace
+
+Status OperandMap::encode(const CudaDevice &device, void *data, uint64_t rows,
+                          uint64_t k, CUtensorMap *map) {
+  if (data == encoded)
+    return Status::ok();
+  const cuuint64_t sizes[] = {k, rows}, strides[] = {k};
+  const cuuint32_t box[] = {kBlockGemmDepth, kBlockGemmCols};
+  const cuuint32_t steps[] = {1, 1};
+  TE_RT_RETURN_IF_FAILED(device.check(
+      device.driver->cuTensorMapEncodeTiled(
+          map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, data, sizes, strides, box,
+          steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+          CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+      "cuTensorMapEncodeTiled"));
+  encoded = data;
+  return Status::ok();
+}
 
 bool supportsBlockGemm(const CudaDevice &device,
                        const scaled_matmul_params &params) {

@@ -8,6 +8,17 @@
 
 namespace te::rt::cuda {
 
+/// Writes the tensor map of an operand unless it is the one written last.
+class OperandMap {
+public:
+  /// `data` is [rows, k] bytes.
+  Status encode(const CudaDevice &device, void *data, uint64_t rows, uint64_t k,
+                CUtensorMap *map);
+
+private:
+  void *encoded = nullptr;
+};
+
 /// True where planBlockGemm takes the product: on sm_90, what the support table
 /// gives to an own kernel.
 bool supportsBlockGemm(const CudaDevice &device,

@@ -162,7 +162,7 @@ protected:
 #define TE_RT_KERNEL(kernel, parameters, buffers)                              \
   TEST_P(KernelPlans, kernel) {                                                \
     Odometer odometer;                                                         \
-    int numPlanned = 0;                                                        \
+    int numPlanned = 0, numRefused = 0;                                        \
     do {                                                                       \
       kernel##_params params;                                                  \
       std::string values;                                                      \
@@ -174,8 +174,10 @@ protected:
           planned.message.starts_with("expected a product that 'sm_90' has"))  \
         continue;                                                              \
       if (planned.code == TE_RT_UNSUPPORTED &&                                 \
-          planned.message.find("no products of groups") != std::string::npos)  \
-        return;                                                                \
+          planned.message.ends_with("supported is the 'reference' backend")) { \
+        ++numRefused;                                                          \
+        continue;                                                              \
+      }                                                                        \
       ASSERT_STATUS_OK(planned);                                               \
       ASSERT_NE(plan, nullptr);                                                \
       ++numPlanned;                                                            \
@@ -183,7 +185,7 @@ protected:
       if (HasFailure())                                                        \
         return;                                                                \
     } while (odometer.next());                                                 \
-    EXPECT_GT(numPlanned, 0);                                                  \
+    EXPECT_GT(numPlanned + numRefused, 0);                                     \
     RecordProperty("planned", numPlanned);                                     \
   }
 #include "TEDialect/Runtime/te_runtime_kernels.inc"

@@ -1,0 +1,164 @@
+//===- GroupTilesTest.cpp - the tiles of grouped products, enumerated -----===//
+//
+// The table of groups and the walks over it are host code too: here every tile
+// of every cluster is enumerated, for random sizes with empty groups, negative
+// ones and ones that do not fit, and compared with a plain walk over the rows.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Kernels/Gemm/group_tiles.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <tuple>
+#include <vector>
+
+using namespace te::rt;
+using namespace te::rt::cuda;
+
+namespace {
+
+/// As a warp makes it: 32 lanes, each with a run of groups.
+std::vector<GroupSlot> makeSlots(const GroupShape &shape,
+                                 const std::vector<int32_t> &sizes) {
+  std::vector<GroupSlot> slots(shape.groups + 2);
+  const uint32_t run = (shape.groups + 31) / 32;
+  uint32_t start = 0, tiles = 0;
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    const uint32_t begin = std::min(lane * run, shape.groups);
+    const uint32_t end = std::min(begin + run, shape.groups);
+    const uint32_t extent = groupsExtent(shape, sizes.data(), begin, end);
+    const uint32_t own =
+        placeGroups(shape, sizes.data(), begin, end, start, slots.data());
+    numberTiles(begin, end, tiles, slots.data());
+    start = addExtents(start, extent, shape);
+    tiles += own;
+  }
+  endGroups(shape, start, tiles, slots.data());
+  return slots;
+}
+
+std::vector<GroupSlot> bySize(const std::vector<GroupSlot> &slots,
+                              uint32_t groups) {
+  std::vector<GroupSlot> ordered(groups);
+  for (uint32_t g = 0; g < groups; ++g)
+    ordered[sizeRank(slots.data(), groups, g)] = slots[g];
+  return ordered;
+}
+
+struct Problem {
+  GroupShape shape;
+  std::vector<int32_t> sizes;
+};
+
+std::vector<Problem> problems() {
+  std::mt19937 random(5);
+  auto below = [&](uint32_t bound) {
+    return static_cast<uint32_t>(random() % bound);
+  };
+  std::vector<Problem> result;
+  for (uint32_t alignment : {1u, 16u, 32u, 128u, 512u})
+    for (uint32_t groups : {1u, 2u, 8u, 31u, 33u, 64u, 100u, 257u})
+      for (int round = 0; round < 6; ++round) {
+        Problem p = {{0, groups, alignment}, {}};
+        uint32_t extent = 0;
+        for (uint32_t g = 0; g < groups; ++g) {
+          const uint32_t kind = below(4);
+          const uint32_t size = kind == 0   ? 0
+                                : kind == 1 ? below(300)
+                                : kind == 2 ? alignment * below(4)
+                                            : below(2000);
+          p.sizes.push_back(static_cast<int32_t>(size));
+          extent += (size + alignment - 1) / alignment * alignment;
+        }
+        p.shape.rows = std::max(extent + alignment * below(5), alignment);
+        // What no host has checked.
+        if (round == 4)
+          p.sizes[below(groups)] = INT32_MIN;
+        if (round == 5) {
+          p.sizes[below(groups)] = INT32_MAX;
+          p.sizes[below(groups)] = -1;
+          p.sizes[groups / 2] = static_cast<int32_t>(p.shape.rows);
+        }
+        result.push_back(p);
+      }
+  return result;
+}
+
+TEST(GroupTiles, RowsAreCoveredOnce) {
+  for (const Problem &p : problems()) {
+    std::vector<int> expected(p.shape.rows, -1);
+    int64_t begin = 0;
+    for (uint32_t g = 0; g < p.shape.groups; ++g) {
+      const GroupRows rows =
+          groupRows(begin, p.sizes[g], p.shape.rows, p.shape.alignment);
+      std::fill(expected.begin() + rows.begin, expected.begin() + rows.end,
+                static_cast<int>(g));
+      begin = rows.next;
+    }
+    for (uint32_t n : {8u, 264u, 1536u})
+      for (uint32_t clusters : {1u, 66u}) {
+        const std::vector<GroupSlot> slots = makeSlots(p.shape, p.sizes);
+        const uint32_t colTiles = (n + kTileCols - 1) / kTileCols;
+        // What each row of each column tile was made as: -1 for a zero.
+        std::vector<int> made(size_t{p.shape.rows} * colTiles, -2);
+        for (uint32_t cluster = 0; cluster < clusters; ++cluster) {
+          GroupRowWalk walk(slots.data(), p.shape.groups, n, cluster, clusters);
+          while (walk.advance()) {
+            ASSERT_LT(walk.col, n);
+            ASSERT_LE(walk.rowEnd, p.shape.rows);
+            for (uint32_t r = walk.row;
+                 r < std::min(walk.row + kTileRows, walk.rowEnd); ++r) {
+              int &at = made[size_t{r} * colTiles + walk.col / kTileCols];
+              ASSERT_EQ(at, -2) << "row " << r << " twice";
+              at = r < walk.dataEnd ? static_cast<int>(walk.group) : -1;
+            }
+          }
+        }
+        for (uint32_t r = 0; r < p.shape.rows; ++r)
+          for (uint32_t c = 0; c < colTiles; ++c)
+            ASSERT_EQ(made[size_t{r} * colTiles + c], expected[r])
+                << "row " << r;
+      }
+  }
+}
+
+TEST(GroupTiles, EachGroupHasEveryTileOfItsResult) {
+  for (const Problem &p : problems())
+    for (auto [m, n] : {std::pair(8u, 264u), {4096u, 1536u}})
+      for (uint32_t clusters : {1u, 7u, 66u}) {
+        const std::vector<GroupSlot> slots =
+            bySize(makeSlots(p.shape, p.sizes), p.shape.groups);
+        std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int> made;
+        uint64_t least = UINT64_MAX, most = 0;
+        for (uint32_t cluster = 0; cluster < clusters; ++cluster) {
+          GroupDepthWalk walk(slots.data(), p.shape.groups, m, n, cluster,
+                              clusters);
+          uint64_t work = 0;
+          while (walk.advance()) {
+            ++made[{walk.group, walk.row, walk.col}];
+            const GroupRows rows = groupRowsOf(p.sizes.data(), walk.group,
+                                               p.shape.rows, p.shape.alignment);
+            ASSERT_EQ(walk.start, rows.begin);
+            ASSERT_EQ(walk.size, rows.end - rows.begin);
+            work += walk.size;
+          }
+          least = std::min(least, work);
+          most = std::max(most, work);
+        }
+        for (const auto &[tile, times] : made) {
+          ASSERT_EQ(times, 1);
+          ASSERT_LT(std::get<1>(tile), m);
+          ASSERT_LT(std::get<2>(tile), n);
+        }
+        ASSERT_EQ(made.size(), uint64_t{p.shape.groups} *
+                                   ((m + kTileRows - 1) / kTileRows) *
+                                   ((n + kTileCols - 1) / kTileCols));
+        // No cluster has more than one tile of the largest group to spare.
+        ASSERT_LE(most - least, slots[0].size);
+      }
+}
+
+} // namespace
