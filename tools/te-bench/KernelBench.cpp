@@ -390,48 +390,53 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
               {T * H, TE_RT_BF16},
               {H, TE_RT_BF16}},
              6 * T * H});
-  bench.run({"activation swiglu 8192x14336",
-             [=](te_rt_instance *i) {
-               return te_rt_plan_activation(i, 0, T, F, TE_RT_BF16,
-                                            TE_RT_SWIGLU);
-             },
-             {{2 * T * F, TE_RT_BF16}, {T * F, TE_RT_BF16}, none},
-             6 * T * F});
-  bench.run({"activation_backward swiglu 8192x14336",
-             [=](te_rt_instance *i) {
-               return te_rt_plan_activation_backward(i, 0, T, F, TE_RT_BF16,
-                                                     TE_RT_SWIGLU);
-             },
-             {{T * F, TE_RT_BF16},
-              {2 * T * F, TE_RT_BF16},
-              {2 * T * F, TE_RT_BF16},
-              none},
-             10 * T * F});
-  bench.run({"activation_quantize_block swiglu row+col",
-             [=](te_rt_instance *i) {
-               return te_rt_plan_activation_quantize_block(
-                   i, 0, T, F, TE_RT_BF16, TE_RT_SWIGLU, TE_RT_F8E4M3FN, 1,
-                   0.0f);
-             },
-             {{2 * T * F, TE_RT_BF16},
-              {T * F, TE_RT_F8E4M3FN},
-              {scales(T, F), TE_RT_F32},
-              {T * F, TE_RT_F8E4M3FN},
-              {scales(F, T), TE_RT_F32}},
-             6 * T * F});
-  bench.run({"activation_backward_quantize_block swiglu row+col",
-             [=](te_rt_instance *i) {
-               return te_rt_plan_activation_backward_quantize_block(
-                   i, 0, T, F, TE_RT_BF16, TE_RT_SWIGLU, TE_RT_F8E4M3FN, 1,
-                   0.0f);
-             },
-             {{T * F, TE_RT_BF16},
-              {2 * T * F, TE_RT_BF16},
-              {2 * T * F, TE_RT_F8E4M3FN},
-              {scales(T, 2 * F), TE_RT_F32},
-              {2 * T * F, TE_RT_F8E4M3FN},
-              {scales(2 * F, T), TE_RT_F32}},
-             10 * T * F});
+  // swiglu has kernels of its own, geglu those of every other gated kind.
+  for (auto [kind, name] :
+       {std::pair<int32_t, std::string>(TE_RT_SWIGLU, "swiglu"),
+        {TE_RT_GEGLU, "geglu"}}) {
+    bench.run({"activation " + name + " 8192x14336",
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_activation(i, 0, T, F, TE_RT_BF16, kind,
+                                              7.0f, 1.702f, 1.0f);
+               },
+               {{2 * T * F, TE_RT_BF16}, {T * F, TE_RT_BF16}, none},
+               6 * T * F});
+    bench.run({"activation_backward " + name + " 8192x14336",
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_activation_backward(
+                     i, 0, T, F, TE_RT_BF16, kind, 7.0f, 1.702f, 1.0f);
+               },
+               {{T * F, TE_RT_BF16},
+                {2 * T * F, TE_RT_BF16},
+                {2 * T * F, TE_RT_BF16},
+                none},
+               10 * T * F});
+    bench.run({"activation_quantize_block " + name + " row+col",
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_activation_quantize_block(
+                     i, 0, T, F, TE_RT_BF16, kind, 7.0f, 1.702f, 1.0f,
+                     TE_RT_F8E4M3FN, 1, 0.0f);
+               },
+               {{2 * T * F, TE_RT_BF16},
+                {T * F, TE_RT_F8E4M3FN},
+                {scales(T, F), TE_RT_F32},
+                {T * F, TE_RT_F8E4M3FN},
+                {scales(F, T), TE_RT_F32}},
+               6 * T * F});
+    bench.run({"activation_backward_quantize_block " + name + " row+col",
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_activation_backward_quantize_block(
+                     i, 0, T, F, TE_RT_BF16, kind, 7.0f, 1.702f, 1.0f,
+                     TE_RT_F8E4M3FN, 1, 0.0f);
+               },
+               {{T * F, TE_RT_BF16},
+                {2 * T * F, TE_RT_BF16},
+                {2 * T * F, TE_RT_F8E4M3FN},
+                {scales(T, 2 * F), TE_RT_F32},
+                {2 * T * F, TE_RT_F8E4M3FN},
+                {scales(2 * F, T), TE_RT_F32}},
+               10 * T * F});
+  }
   bench.run({"pointwise add 8192x4096",
              [=](te_rt_instance *i) {
                return te_rt_plan_pointwise(i, 0, T * H, TE_RT_ADD, TE_RT_BF16,

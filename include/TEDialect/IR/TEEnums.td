@@ -50,7 +50,8 @@ def TE_ScaleVariant
   let genSpecializedAttr = 0;
 }
 
-// Values equal te_rt_activation.
+// Values equal te_rt_activation. Gated kinds, from swiglu on, multiply the
+// activated first half of the last dimension by the second half.
 def TE_ActivationKind : TE_I32Enum<"ActivationKind", "activation function", [
   // x * (0.5 + 0.5 tanh(...)), the tanh form.
   I32EnumAttrCase<"Gelu", 0, "gelu">,
@@ -58,8 +59,25 @@ def TE_ActivationKind : TE_I32Enum<"ActivationKind", "activation function", [
   I32EnumAttrCase<"Silu", 1, "silu">,
   // max(x, 0).
   I32EnumAttrCase<"Relu", 2, "relu">,
-  // silu(first half) * second half of the last dimension.
-  I32EnumAttrCase<"Swiglu", 16, "swiglu">
+  // x * sigmoid(1.702 x).
+  I32EnumAttrCase<"Qgelu", 3, "qgelu">,
+  // max(x, 0)².
+  I32EnumAttrCase<"Srelu", 4, "srelu">,
+  // silu(first half) * second half.
+  I32EnumAttrCase<"Swiglu", 16, "swiglu">,
+  // gelu(first half) * second half.
+  I32EnumAttrCase<"Geglu", 17, "geglu">,
+  // sigmoid(first half) * second half.
+  I32EnumAttrCase<"Glu", 18, "glu">,
+  // qgelu(first half) * second half.
+  I32EnumAttrCase<"Qgeglu", 19, "qgeglu">,
+  // relu(first half) * second half.
+  I32EnumAttrCase<"Reglu", 20, "reglu">,
+  // srelu(first half) * second half.
+  I32EnumAttrCase<"Sreglu", 21, "sreglu">,
+  // a sigmoid(alpha a) * (clamp(second half, -limit, limit) + offset), where
+  // a = min(first half, limit).
+  I32EnumAttrCase<"ClampedSwiglu", 22, "clamped_swiglu">
 ]>;
 def TE_ActivationKindAttr
     : EnumAttr<TE_Dialect, TE_ActivationKind, "activation"> {

@@ -76,26 +76,46 @@ def TE_RmsNormBackwardOp
   let hasVerifier = 1;
 }
 
+/// The parameters of clamped_swiglu, on each op that has an activation kind.
+defvar TE_ClampAttrs = (ins
+  DefaultValuedAttr<F32Attr, "7.0f">:$limit,
+  DefaultValuedAttr<F32Attr, "1.702f">:$alpha,
+  DefaultValuedAttr<F32Attr, "1.0f">:$offset);
+
 def TE_ActivationOp
     : TE_PureOp<"activation", [
         DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "apply an activation function";
   let description = [{
-    `y = act(x)` in f32, rounded once. `swiglu` is gated: `x` is
-    `[rows, 2 columns]` and `y = silu(first half) * second half`. `amax` (of the
-    rounded `y`) is a result when `te-fuse-amax` found a consumer.
+    `y = act(x)` in f32, rounded once. Gated kinds read `x` as
+    `[rows, 2 columns]`, two halves `[a | b]`, and give `act(a) * b`.
+
+    | kind | gated kind | `act(a)` |
+    |---|---|---|
+    | `gelu` | `geglu` | `a (0.5 + 0.5 tanh(0.79788456 a + 0.03567741 a³))` |
+    | `silu` | `swiglu` | `a sigmoid(a)` |
+    | `qgelu` | `qgeglu` | `a sigmoid(1.702 a)` |
+    | `relu` | `reglu` | `max(a, 0)` |
+    | `srelu` | `sreglu` | `max(a, 0)²` |
+    | | `glu` | `sigmoid(a)` |
+    | | `clamped_swiglu` | `c sigmoid(alpha c)`, `c = min(a, limit)`, times `min(max(b, -limit), limit) + offset` |
+
+    `amax` (of the rounded `y`) is a result when `te-fuse-amax` found a consumer.
 
     Constraints:
     1. (activation-c1) `y` has the type of `x`, with half the columns for gated kinds.
+    2. (activation-c2) `limit` is finite and not negative, `alpha` and `offset` are finite; kinds other than `clamped_swiglu` leave the three alone.
 
     Example:
 
     ```mlir
     %y = te.activation <swiglu> %x : tensor<256x1024xbf16> -> tensor<256x512xbf16>
+    %z = te.activation <clamped_swiglu> %x {limit = 5.0 : f32} : tensor<256x1024xbf16> -> tensor<256x512xbf16>
     ```
   }];
-  let arguments = (ins TE_ActivationKindAttr:$kind,
-                       Arg<TE_HPMatrix, "[rows, columns]">:$x);
+  let arguments = !con((ins TE_ActivationKindAttr:$kind,
+                            Arg<TE_HPMatrix, "[rows, columns]">:$x),
+                       TE_ClampAttrs);
   let results = (outs Res<TE_HPMatrix, "activated">:$y,
                       Res<Optional<TE_F32Scalar>, "max |y|">:$amax);
   let assemblyFormat = [{
@@ -110,10 +130,12 @@ def TE_ActivationBackwardOp
   let summary = "gradient of an activation function";
   let description = [{
     `dx = dy * act'(x)` in f32, rounded once; for gated kinds with
-    `x = [a | b]`: `dx = [(act'(a) dy) b | act(a) dy]`.
+    `x = [a | b]`: `dx = [(act'(a) dy) b | act(a) dy]`. A half that
+    `clamped_swiglu` clamped has gradient 0, as have `relu` and `srelu` at 0.
 
     Constraints:
     1. (activation_backward-c1) `dx` has the type of `x`; `dy` too, with half the columns for gated kinds.
+    2. (activation_backward-c2) as activation-c2.
 
     Example:
 
@@ -121,9 +143,10 @@ def TE_ActivationBackwardOp
     %dx = te.activation_backward <swiglu> %dy, %x : tensor<256x512xbf16>, tensor<256x1024xbf16>
     ```
   }];
-  let arguments = (ins TE_ActivationKindAttr:$kind,
-                       Arg<TE_HPMatrix, "cotangent of the result">:$dy,
-                       Arg<TE_HPMatrix, "input of the forward">:$x);
+  let arguments = !con((ins TE_ActivationKindAttr:$kind,
+                            Arg<TE_HPMatrix, "cotangent of the result">:$dy,
+                            Arg<TE_HPMatrix, "input of the forward">:$x),
+                       TE_ClampAttrs);
   let results = (outs Res<TE_HPMatrix, "type of x">:$dx,
                       Res<Optional<TE_F32Scalar>, "max |dx|">:$amax);
   let assemblyFormat = [{
@@ -144,6 +167,7 @@ def TE_ActivationQuantizeOp : TE_PureOp<"activation_quantize"> {
     Constraints:
     1. (activation_quantize-c1) one or two `block_1x128` results of the activated shape that differ in nothing but `contract`.
     2. (activation_quantize-c2) `amax_epsilon` is finite and not negative.
+    3. (activation_quantize-c3) as activation-c2.
 
     Example:
 
@@ -152,9 +176,10 @@ def TE_ActivationQuantizeOp : TE_PureOp<"activation_quantize"> {
       -> !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1>
     ```
   }];
-  let arguments = (ins TE_ActivationKindAttr:$kind,
-                       Arg<TE_HPMatrix, "[rows, columns]">:$x,
-                       DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon);
+  let arguments = !con((ins TE_ActivationKindAttr:$kind,
+                            Arg<TE_HPMatrix, "[rows, columns]">:$x),
+                       TE_ClampAttrs,
+                       (ins DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon));
   let results = (outs Res<Variadic<TE_ScaledType>, "the usages">:$usages);
   let assemblyFormat =
       "$kind $x attr-dict `:` type($x) `->` type($usages)";
@@ -173,6 +198,7 @@ def TE_ActivationBackwardQuantizeOp
     1. (activation_backward_quantize-c1) one or two `block_1x128` results of the shape of `x` that differ in nothing but `contract`.
     2. (activation_backward_quantize-c2) `dy` has the type of `x`, with half the columns for gated kinds.
     3. (activation_backward_quantize-c3) `amax_epsilon` is finite and not negative.
+    4. (activation_backward_quantize-c4) as activation-c2.
 
     Example:
 
@@ -182,10 +208,11 @@ def TE_ActivationBackwardQuantizeOp
       -> !te.scaled<256x1024xf8E4M3FN, block_1x128, pow2, contract = 1>
     ```
   }];
-  let arguments = (ins TE_ActivationKindAttr:$kind,
-                       Arg<TE_HPMatrix, "cotangent of the result">:$dy,
-                       Arg<TE_HPMatrix, "input of the forward">:$x,
-                       DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon);
+  let arguments = !con((ins TE_ActivationKindAttr:$kind,
+                            Arg<TE_HPMatrix, "cotangent of the result">:$dy,
+                            Arg<TE_HPMatrix, "input of the forward">:$x),
+                       TE_ClampAttrs,
+                       (ins DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon));
   let results = (outs Res<Variadic<TE_ScaledType>, "the usages">:$usages);
   let assemblyFormat = [{
     $kind $dy `,` $x attr-dict `:` type($dy) `,` type($x) `->` type($usages)

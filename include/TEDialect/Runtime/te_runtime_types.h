@@ -57,12 +57,20 @@ typedef enum te_rt_scheme {
 } te_rt_scheme;
 
 /// Activations. Kinds from TE_RT_SWIGLU on are gated: they read [a | b] and
-/// give act(a) * b.
+/// give act(a) * b. What each is: activation in te_runtime_kernels.inc.
 typedef enum te_rt_activation {
   TE_RT_GELU = 0,
   TE_RT_SILU = 1,
   TE_RT_RELU = 2,
-  TE_RT_SWIGLU = 16
+  TE_RT_QGELU = 3,
+  TE_RT_SRELU = 4,
+  TE_RT_SWIGLU = 16,
+  TE_RT_GEGLU = 17,
+  TE_RT_GLU = 18,
+  TE_RT_QGEGLU = 19,
+  TE_RT_REGLU = 20,
+  TE_RT_SREGLU = 21,
+  TE_RT_CLAMPED_SWIGLU = 22
 } te_rt_activation;
 
 typedef enum te_rt_pointwise_op {

@@ -10,6 +10,7 @@
 #include "Core/Math.h"
 #include "TEDialect/Support/SupportTable.h"
 
+#include <cmath>
 #include <initializer_list>
 
 namespace te::rt {
@@ -73,11 +74,11 @@ public:
                           schemeName(value));
   }
   Checks &activation(int32_t kind) {
-    return kind == TE_RT_GELU || kind == TE_RT_SILU || kind == TE_RT_RELU ||
-                   kind == TE_RT_SWIGLU
+    return (kind >= TE_RT_GELU && kind <= TE_RT_SRELU) ||
+                   (kind >= TE_RT_SWIGLU && kind <= TE_RT_CLAMPED_SWIGLU)
                ? *this
-               : expected("'kind' to be gelu (0), silu (1), relu (2) or "
-                          "swiglu (16)",
+               : expected("'kind' to be gelu (0) to srelu (4) or swiglu (16) "
+                          "to clamped_swiglu (22)",
                           std::to_string(kind));
   }
   /// The largest block scale of an nv value.
@@ -93,6 +94,12 @@ public:
                ? *this
                : expected(std::string("'") + name +
                               "' to be finite and zero or more",
+                          std::to_string(value));
+  }
+  Checks &finite(const char *name, float value) {
+    return std::isfinite(value)
+               ? *this
+               : expected(std::string("'") + name + "' to be finite",
                           std::to_string(value));
   }
   Checks &area(const char *names, int64_t rows, int64_t cols) {
@@ -177,7 +184,12 @@ Checks checkGroupedProduct(const Params &p, int64_t cols) {
 }
 
 template <typename Params> Checks checkActivation(const Params &p) {
-  return matrix(p.rows, p.cols).wide("type", p.type).activation(p.kind);
+  return matrix(p.rows, p.cols)
+      .wide("type", p.type)
+      .activation(p.kind)
+      .nonNegative("limit", p.limit)
+      .finite("alpha", p.alpha)
+      .finite("offset", p.offset);
 }
 template <typename Params> Checks checkActivationQuantize(const Params &p) {
   return checkActivation(p)

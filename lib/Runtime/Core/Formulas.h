@@ -151,26 +151,93 @@ TE_HOST_DEVICE float rmsNormGrad(float dy, float x, float g, float rsigma,
   return rsigma * (g * dy - (rsigma * x) * mean);
 }
 
-/// One te_rt_activation; `gate` is 1 for kinds that are not gated.
-TE_HOST_DEVICE float activation(int32_t kind, float x) {
+/// The parameters of clamped_swiglu.
+struct Clamp {
+  float limit, alpha, offset;
+};
+
+/// What makes one activation of the others that are built on a sigmoid:
+/// c = min(x, limit), s = sigmoid(slope * c), y = c * s, or s alone for glu.
+struct SigmoidForm {
+  float limit, slope;
+  bool isBare;
+};
+/// `kind` is neither of gelu's nor of relu's.
+TE_HOST_DEVICE SigmoidForm sigmoidForm(int32_t kind, const Clamp &clamp) {
   switch (kind) {
-  case TE_RT_GELU:
-    return gelu(x);
-  case TE_RT_RELU:
-    return relu(x);
+  case TE_RT_QGELU:
+  case TE_RT_QGEGLU:
+    return {kInfinity, 1.702f, false};
+  case TE_RT_GLU:
+    return {kInfinity, 1.0f, true};
+  case TE_RT_CLAMPED_SWIGLU:
+    return {clamp.limit, clamp.alpha, false};
   default: // TE_RT_SILU, TE_RT_SWIGLU
-    return silu(x);
+    return {kInfinity, 1.0f, false};
   }
 }
-TE_HOST_DEVICE float activationGrad(int32_t kind, float x) {
+/// The argument of the sigmoid, and y and dy/dx from it and its sigmoid.
+TE_HOST_DEVICE float sigmoidArgument(const SigmoidForm &form, float x) {
+  return form.slope * (x > form.limit ? form.limit : x);
+}
+TE_HOST_DEVICE float sigmoidValue(const SigmoidForm &form, float x, float s) {
+  return form.isBare ? s : (x > form.limit ? form.limit : x) * s;
+}
+TE_HOST_DEVICE float sigmoidSlope(const SigmoidForm &form, float x, float z,
+                                  float s) {
+  if (form.isBare)
+    return s * (1.0f - s);
+  return x > form.limit ? 0.0f : z * s * (1.0f - s) + s;
+}
+
+/// act of a te_rt_activation, and its derivative.
+TE_HOST_DEVICE float activation(int32_t kind, const Clamp &clamp, float x) {
   switch (kind) {
   case TE_RT_GELU:
+  case TE_RT_GEGLU:
+    return gelu(x);
+  case TE_RT_RELU:
+  case TE_RT_REGLU:
+    return relu(x);
+  case TE_RT_SRELU:
+  case TE_RT_SREGLU:
+    return srelu(x);
+  default: {
+    const SigmoidForm form = sigmoidForm(kind, clamp);
+    return sigmoidValue(form, x, sigmoid(sigmoidArgument(form, x)));
+  }
+  }
+}
+TE_HOST_DEVICE float activationGrad(int32_t kind, const Clamp &clamp, float x) {
+  switch (kind) {
+  case TE_RT_GELU:
+  case TE_RT_GEGLU:
     return geluGrad(x);
   case TE_RT_RELU:
+  case TE_RT_REGLU:
     return reluGrad(x);
-  default:
-    return siluGrad(x);
+  case TE_RT_SRELU:
+  case TE_RT_SREGLU:
+    return sreluGrad(x);
+  default: {
+    const SigmoidForm form = sigmoidForm(kind, clamp);
+    const float z = sigmoidArgument(form, x);
+    return sigmoidSlope(form, x, z, sigmoid(z));
   }
+  }
+}
+
+/// What act(a) of a gated kind is multiplied by, and the gradient of b where
+/// `grad` is that of this factor.
+TE_HOST_DEVICE float gate(int32_t kind, const Clamp &clamp, float b) {
+  if (kind != TE_RT_CLAMPED_SWIGLU)
+    return b;
+  const float low = b < -clamp.limit ? -clamp.limit : b;
+  return (low > clamp.limit ? clamp.limit : low) + clamp.offset;
+}
+TE_HOST_DEVICE float gateGrad(int32_t kind, const Clamp &clamp, float b,
+                              float grad) {
+  return kind == TE_RT_CLAMPED_SWIGLU && fabsf(b) > clamp.limit ? 0.0f : grad;
 }
 
 /// One te_rt_pointwise_op. MAX and MIN give NaN where either operand is NaN,

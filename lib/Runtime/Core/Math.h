@@ -94,12 +94,6 @@ TE_HOST_DEVICE float tanh(float x) {
 
 TE_HOST_DEVICE float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
 
-TE_HOST_DEVICE float silu(float x) { return x * sigmoid(x); }
-TE_HOST_DEVICE float siluGrad(float x) {
-  const float s = sigmoid(x);
-  return x * s * (1.0f - s) + s;
-}
-
 /// Tanh form.
 TE_HOST_DEVICE float gelu(float x) {
   return x * (0.5f + 0.5f * tanh(x * (0.79788456f + 0.03567741f * x * x)));
@@ -113,6 +107,8 @@ TE_HOST_DEVICE float geluGrad(float x) {
 /// NaN passes through.
 TE_HOST_DEVICE float relu(float x) { return x < 0.0f ? 0.0f : x; }
 TE_HOST_DEVICE float reluGrad(float x) { return x > 0.0f ? 1.0f : 0.0f; }
+TE_HOST_DEVICE float srelu(float x) { return x < 0.0f ? 0.0f : x * x; }
+TE_HOST_DEVICE float sreluGrad(float x) { return x > 0.0f ? x + x : 0.0f; }
 
 } // namespace te::rt::math
 

@@ -1,8 +1,8 @@
 //===- Activation.cpp - activations on the reference backend --------------===//
 //
-// Gated kinds read a row as [first | second] and give act(first) * second; the
-// others have no second half. The fused forms quantise exactly what the unfused
-// ones would have stored.
+// Gated kinds read a row as [first | second] and give act(first) *
+// gate(second); the others have no second half. The fused forms quantise
+// exactly what the unfused ones would have stored.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,14 +22,17 @@ int64_t inputCols(int32_t kind, int64_t cols) {
 /// y as f32 values that `type` holds exactly.
 template <typename Params>
 std::vector<float> forward(const Params &p, const void *x) {
+  const math::Clamp clamp{p.limit, p.alpha, p.offset};
   const int64_t width = inputCols(p.kind, p.cols);
   std::vector<float> y(p.rows * p.cols);
   parallelFor(p.rows, p.rows * p.cols * 64, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r)
       for (int64_t c = 0; c < p.cols; ++c) {
-        float value = math::activation(p.kind, load(x, r * width + c, p.type));
+        float value =
+            math::activation(p.kind, clamp, load(x, r * width + c, p.type));
         if (isGated(p.kind))
-          value *= load(x, r * width + p.cols + c, p.type);
+          value *= math::gate(p.kind, clamp,
+                              load(x, r * width + p.cols + c, p.type));
         uint32_t stored;
         y[r * p.cols + c] = store(&stored, 0, value, p.type);
       }
@@ -40,6 +43,7 @@ std::vector<float> forward(const Params &p, const void *x) {
 /// dx, likewise.
 template <typename Params>
 std::vector<float> backward(const Params &p, const void *dy, const void *x) {
+  const math::Clamp clamp{p.limit, p.alpha, p.offset};
   const int64_t width = inputCols(p.kind, p.cols);
   std::vector<float> dx(p.rows * width);
   parallelFor(p.rows, p.rows * width * 64, [&](int64_t begin, int64_t end) {
@@ -47,12 +51,15 @@ std::vector<float> backward(const Params &p, const void *dy, const void *x) {
       for (int64_t c = 0; c < p.cols; ++c) {
         const float first = load(x, r * width + c, p.type);
         const float grad = load(dy, r * p.cols + c, p.type);
-        float value = math::activationGrad(p.kind, first) * grad;
+        float value = math::activationGrad(p.kind, clamp, first) * grad;
         uint32_t stored;
         if (isGated(p.kind)) {
-          value *= load(x, r * width + p.cols + c, p.type);
+          const float second = load(x, r * width + p.cols + c, p.type);
+          const float act = math::activation(p.kind, clamp, first);
+          value *= math::gate(p.kind, clamp, second);
           dx[r * width + p.cols + c] =
-              store(&stored, 0, math::activation(p.kind, first) * grad, p.type);
+              store(&stored, 0,
+                    math::gateGrad(p.kind, clamp, second, act * grad), p.type);
         }
         dx[r * width + c] = store(&stored, 0, value, p.type);
       }

@@ -47,6 +47,7 @@ static void fuse(ActivationOp op, QuantizeOp cast) {
   OpBuilder builder(cast);
   auto fused = ActivationQuantizeOp::create(
       builder, op.getLoc(), cast.getResultTypes(), op.getKindAttr(), op.getX(),
+      op.getLimitAttr(), op.getAlphaAttr(), op.getOffsetAttr(),
       cast.getAmaxEpsilonAttr());
   cast.replaceAllUsesWith(fused);
 }
@@ -55,7 +56,8 @@ static void fuse(ActivationBackwardOp op, QuantizeOp cast) {
   OpBuilder builder(cast);
   auto fused = ActivationBackwardQuantizeOp::create(
       builder, op.getLoc(), cast.getResultTypes(), op.getKindAttr(), op.getDy(),
-      op.getX(), cast.getAmaxEpsilonAttr());
+      op.getX(), op.getLimitAttr(), op.getAlphaAttr(), op.getOffsetAttr(),
+      cast.getAmaxEpsilonAttr());
   cast.replaceAllUsesWith(fused);
 }
 

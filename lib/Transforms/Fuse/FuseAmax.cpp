@@ -38,8 +38,9 @@ static Value withAmax(RmsNormOp op, Type scalar) {
 
 static Value withAmax(ActivationOp op, Type scalar) {
   OpBuilder builder(op);
-  auto fused = ActivationOp::create(builder, op.getLoc(), op.getY().getType(),
-                                    scalar, op.getKindAttr(), op.getX());
+  auto fused = ActivationOp::create(
+      builder, op.getLoc(), op.getY().getType(), scalar, op.getKindAttr(),
+      op.getX(), op.getLimitAttr(), op.getAlphaAttr(), op.getOffsetAttr());
   fused->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   op.getY().replaceAllUsesWith(fused.getY());
   op.erase();
@@ -50,7 +51,8 @@ static Value withAmax(ActivationBackwardOp op, Type scalar) {
   OpBuilder builder(op);
   auto fused = ActivationBackwardOp::create(
       builder, op.getLoc(), op.getDx().getType(), scalar, op.getKindAttr(),
-      op.getDy(), op.getX());
+      op.getDy(), op.getX(), op.getLimitAttr(), op.getAlphaAttr(),
+      op.getOffsetAttr());
   fused->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   op.getDx().replaceAllUsesWith(fused.getDx());
   op.erase();

@@ -56,6 +56,14 @@ struct LaunchEmitter::Call {
     return i32(name, runtimeType.value_or(-1));
   }
 
+  /// The kind of an op that has one, with its parameters.
+  template <typename ActivationLikeOp> Call &activation(ActivationLikeOp op) {
+    return i32("kind", static_cast<int32_t>(op.getKind()))
+        .f32("limit", op.getLimit())
+        .f32("alpha", op.getAlpha())
+        .f32("offset", op.getOffset());
+  }
+
   /// Appends the buffers of an operand, or `absentBuffers` nulls.
   Call &in(Value value, unsigned absentBuffers = 1) {
     if (!value)

@@ -208,9 +208,11 @@ func.func @rms_norm(%x: tensor<256x512xbf16>, %gamma: tensor<512xbf16>,
 // CHECK-LABEL: @activation
 func.func @activation(%x: tensor<256x1024xbf16>, %dy: tensor<256x512xbf16>) {
   // CHECK: te.activation <swiglu> %{{.*}} : tensor<256x1024xbf16> -> tensor<256x512xbf16>
+  // CHECK: te.activation <clamped_swiglu> %{{.*}} {limit = 5.000000e+00 : f32} : tensor<256x1024xbf16> -> tensor<256x512xbf16>
   %y = te.activation <swiglu> %x : tensor<256x1024xbf16> -> tensor<256x512xbf16>
+  %z = te.activation <clamped_swiglu> %x {limit = 5.0 : f32} : tensor<256x1024xbf16> -> tensor<256x512xbf16>
   // CHECK: te.activation <gelu> %{{.*}} amax tensor<f32>
-  %z, %amax = te.activation <gelu> %dy : tensor<256x512xbf16> -> tensor<256x512xbf16> amax tensor<f32>
+  %a, %amax = te.activation <gelu> %dy : tensor<256x512xbf16> -> tensor<256x512xbf16> amax tensor<f32>
   // CHECK: te.activation_backward <swiglu>
   %dx = te.activation_backward <swiglu> %dy, %x : tensor<256x512xbf16>, tensor<256x1024xbf16>
   return

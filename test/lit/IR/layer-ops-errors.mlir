@@ -49,9 +49,41 @@ func.func @activation_c1_odd(%x: tensor<4x7xf32>) {
 
 // -----
 
+func.func @activation_c2(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'limit' to be finite and not negative, but got -7}}
+  %y = te.activation <clamped_swiglu> %x {limit = -7.0 : f32} : tensor<4x8xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @activation_c2_finite(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'alpha' to be finite, but got +Inf}}
+  %y = te.activation <clamped_swiglu> %x {alpha = 0x7F800000 : f32} : tensor<4x8xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @activation_c2_kind(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'offset' with kind 'clamped_swiglu' only, but got kind 'swiglu'}}
+  %y = te.activation <swiglu> %x {offset = 0.0 : f32} : tensor<4x8xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
 func.func @activation_backward_c1(%dy: tensor<4x8xf32>, %x: tensor<4x8xf32>) {
   // expected-error @below {{expected 'dy' to have shape 4x4, but got 4x8}}
   %dx = te.activation_backward <swiglu> %dy, %x : tensor<4x8xf32>, tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @activation_backward_c2(%dy: tensor<4x4xf32>, %x: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'limit' with kind 'clamped_swiglu' only, but got kind 'geglu'}}
+  %dx = te.activation_backward <geglu> %dy, %x {limit = 1.0 : f32} : tensor<4x4xf32>, tensor<4x8xf32>
   return
 }
 
@@ -68,6 +100,14 @@ func.func @activation_quantize_c1(%x: tensor<4x32xf32>) {
 func.func @activation_quantize_c2(%x: tensor<4x32xf32>) {
   // expected-error @below {{expected 'amax_epsilon' to be finite and not negative, but got -1}}
   %q = te.activation_quantize <gelu> %x {amax_epsilon = -1.0 : f32} : tensor<4x32xf32> -> !te.scaled<4x32xf8E4M3FN, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @activation_quantize_c3(%x: tensor<4x64xf32>) {
+  // expected-error @below {{expected 'limit' to be finite and not negative, but got -1}}
+  %q = te.activation_quantize <clamped_swiglu> %x {limit = -1.0 : f32} : tensor<4x64xf32> -> !te.scaled<4x32xf8E4M3FN, block_1x128, contract = 1>
   return
 }
 
@@ -92,6 +132,14 @@ func.func @activation_backward_quantize_c2(%dy: tensor<4x64xf32>, %x: tensor<4x6
 func.func @activation_backward_quantize_c3(%dy: tensor<4x32xf32>, %x: tensor<4x64xf32>) {
   // expected-error @below {{expected 'amax_epsilon' to be finite and not negative, but got -1}}
   %q = te.activation_backward_quantize <swiglu> %dy, %x {amax_epsilon = -1.0 : f32} : tensor<4x32xf32>, tensor<4x64xf32> -> !te.scaled<4x64xf8E4M3FN, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
+func.func @activation_backward_quantize_c4(%dy: tensor<4x32xf32>, %x: tensor<4x64xf32>) {
+  // expected-error @below {{expected 'alpha' with kind 'clamped_swiglu' only, but got kind 'swiglu'}}
+  %q = te.activation_backward_quantize <swiglu> %dy, %x {alpha = 1.0 : f32} : tensor<4x32xf32>, tensor<4x64xf32> -> !te.scaled<4x64xf8E4M3FN, block_1x128, contract = 1>
   return
 }
 

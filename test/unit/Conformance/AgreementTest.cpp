@@ -191,16 +191,16 @@ TEST_P(Agreement, Nvfp4) {
 
 TEST_P(Agreement, Activations) {
   forEachInput([&](int64_t rows, int64_t cols, int32_t type, const char *kind) {
-    for (int32_t act : {TE_RT_GELU, TE_RT_SILU, TE_RT_RELU, TE_RT_SWIGLU}) {
-      const int64_t width = act == TE_RT_SWIGLU ? 2 * cols : cols;
+    for (int32_t act : kActivations) {
+      const int64_t width = isGated(act) ? 2 * cols : cols;
       const Array x = makeArray(kind, type, rows * width, 1);
       const Array dy = makeArray("normal", type, rows * cols, 2);
       const std::string what =
           label("activation", rows, cols, type, kind) + std::to_string(act);
-      check(what, TE_PLAN(activation, rows, cols, type, act), {in(x.bytes)},
-            {{type, rows * cols}, {TE_RT_F32, 1}});
+      check(what, TE_PLAN(activation, rows, cols, type, act, TE_CLAMP),
+            {in(x.bytes)}, {{type, rows * cols}, {TE_RT_F32, 1}});
       check(what + " backward",
-            TE_PLAN(activation_backward, rows, cols, type, act),
+            TE_PLAN(activation_backward, rows, cols, type, act, TE_CLAMP),
             {in(dy.bytes), in(x.bytes)},
             {{type, rows * width}, {TE_RT_F32, 1}});
       for (bool pow2 : {false, true}) {
@@ -213,11 +213,11 @@ TEST_P(Agreement, Activations) {
         };
         check(what + " quantize",
               TE_PLAN(activation_quantize_block, rows, cols, type, act,
-                      TE_RT_F8E4M3FN, pow2, 0.0f),
+                      TE_CLAMP, TE_RT_F8E4M3FN, pow2, 0.0f),
               {in(x.bytes)}, outputs(TE_RT_F8E4M3FN, cols));
         check(what + " backward quantize",
               TE_PLAN(activation_backward_quantize_block, rows, cols, type, act,
-                      TE_RT_F8E5M2, pow2, 0.0f),
+                      TE_CLAMP, TE_RT_F8E5M2, pow2, 0.0f),
               {in(dy.bytes), in(x.bytes)}, outputs(TE_RT_F8E5M2, width));
       }
     }

@@ -4,6 +4,8 @@
 #include "Conformance/Oracle.h"
 #include "TEDialect/Support/SupportTable.h"
 
+#include <cmath>
+
 using namespace te::conformance;
 using testing::AssertionFailure;
 using testing::AssertionResult;
@@ -306,8 +308,16 @@ TEST_P(Errors, Parameters) {
                       TE_PLAN(transpose_scaled, 8, 8, TE_RT_BLOCK_1X128),
                       {"exact transpose", "block_1x128"}));
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
-                      TE_PLAN(activation, 8, 8, TE_RT_BF16, 5),
+                      TE_PLAN(activation, 8, 8, TE_RT_BF16, 5, TE_CLAMP),
                       {"'kind'", "5"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(activation, 8, 8, TE_RT_BF16,
+                              TE_RT_CLAMPED_SWIGLU, -1.0f, 1.0f, 1.0f),
+                      {"'limit'", "-1"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(activation_backward, 8, 8, TE_RT_BF16,
+                              TE_RT_CLAMPED_SWIGLU, 1.0f, INFINITY, 1.0f),
+                      {"'alpha' to be finite", "inf"}));
   EXPECT_TRUE(refuses(
       TE_RT_INVALID_ARGUMENT,
       TE_PLAN(quantize_tensor, INT64_MAX / 2, 8, TE_RT_BF16, TE_RT_F8E4M3FN),

@@ -7,7 +7,6 @@ using namespace te::conformance;
 
 namespace {
 
-constexpr int32_t kKinds[] = {TE_RT_GELU, TE_RT_SILU, TE_RT_RELU, TE_RT_SWIGLU};
 constexpr int32_t kTypes[] = {TE_RT_BF16, TE_RT_F32, TE_RT_F16};
 constexpr struct {
   int64_t rows, cols;
@@ -45,21 +44,21 @@ protected:
 
 TEST_P(Fusion, Activation) {
   for (const auto &[rows, cols] : kShapes)
-    for (int32_t kind : kKinds)
+    for (int32_t kind : kActivations)
       for (int32_t type : kTypes)
         for (const char *values : {"normal", "nan", "inf", "wide"}) {
           const int64_t r = rows, c = cols;
-          const int64_t width = kind >= TE_RT_SWIGLU ? 2 * cols : cols;
+          const int64_t width = isGated(kind) ? 2 * cols : cols;
           const Array x = makeArray(values, type, rows * width);
           Array y(type, rows * cols);
           std::vector<float> amax(1);
-          device().run(TE_PLAN(activation, r, c, type, kind),
+          device().run(TE_PLAN(activation, r, c, type, kind, TE_CLAMP),
                        {in(x.bytes), out(y.bytes), out(amax)});
           ASSERT_EQ(amax[0], amaxOf(y));
           for (bool pow2 : {false, true}) {
             Usages fused(rows, cols);
             device().run(TE_PLAN(activation_quantize_block, r, c, type, kind,
-                                 TE_RT_F8E4M3FN, pow2, 0.0f),
+                                 TE_CLAMP, TE_RT_F8E4M3FN, pow2, 0.0f),
                          {in(x.bytes), out(fused.row), out(fused.rowScale),
                           out(fused.col), out(fused.colScale)});
             ASSERT_TRUE(fused == quantise(y, rows, cols, TE_RT_F8E4M3FN, pow2))
@@ -71,22 +70,22 @@ TEST_P(Fusion, Activation) {
 
 TEST_P(Fusion, ActivationBackward) {
   for (const auto &[rows, cols] : kShapes)
-    for (int32_t kind : kKinds)
+    for (int32_t kind : kActivations)
       for (int32_t type : kTypes)
         for (const char *values : {"normal", "nan", "inf", "wide"}) {
           const int64_t r = rows, c = cols;
-          const int64_t width = kind >= TE_RT_SWIGLU ? 2 * cols : cols;
+          const int64_t width = isGated(kind) ? 2 * cols : cols;
           const Array x = makeArray(values, type, rows * width, 1);
           const Array dy = makeArray("normal", type, rows * cols, 2);
           Array dx(type, rows * width);
           std::vector<float> amax(1);
-          device().run(TE_PLAN(activation_backward, r, c, type, kind),
+          device().run(TE_PLAN(activation_backward, r, c, type, kind, TE_CLAMP),
                        {in(dy.bytes), in(x.bytes), out(dx.bytes), out(amax)});
           ASSERT_EQ(amax[0], amaxOf(dx));
           for (bool pow2 : {false, true}) {
             Usages fused(rows, width);
             device().run(TE_PLAN(activation_backward_quantize_block, r, c, type,
-                                 kind, TE_RT_F8E5M2, pow2, 0.0f),
+                                 kind, TE_CLAMP, TE_RT_F8E5M2, pow2, 0.0f),
                          {in(dy.bytes), in(x.bytes), out(fused.row),
                           out(fused.rowScale), out(fused.col),
                           out(fused.colScale)});

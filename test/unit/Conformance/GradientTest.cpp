@@ -55,22 +55,28 @@ Array shifted(const std::vector<double> &x, const std::vector<double> &d,
 
 class Gradient : public BackendTest {};
 
-// Elementwise, so every element is its own check. |f'''| of SiLU and of tanh
-// GELU is below 2; times |gate| for SwiGLU, whose second half is linear.
+// Elementwise, so every element is its own check. |f'''| of x sigmoid(x), of x
+// sigmoid(1.702 x) and of tanh GELU is below 2, that of the others less; times
+// the gate of gated kinds, in which they are linear between the corners of the
+// clamp. Differences that straddle a corner say nothing.
 TEST_P(Gradient, Activation) {
   const int64_t rows = 31, cols = 67;
-  for (int kind : {TE_RT_GELU, TE_RT_SILU, TE_RT_RELU, TE_RT_SWIGLU}) {
-    const int64_t width = kind == TE_RT_SWIGLU ? 2 * cols : cols;
+  for (int kind : kActivations) {
+    const bool clamped = kind == TE_RT_CLAMPED_SWIGLU;
+    const float limit = 1.25f;
+    const int64_t width = isGated(kind) ? 2 * cols : cols;
     const std::vector<double> x = coarse(rows * width, 1);
     const std::vector<double> dy = coarse(rows * cols, 2);
     Array dx(TE_RT_F32, rows * width);
-    device().run(TE_PLAN(activation_backward, rows, cols, TE_RT_F32, kind),
+    device().run(TE_PLAN(activation_backward, rows, cols, TE_RT_F32, kind,
+                         limit, 1.702f, 1.0f),
                  {in(Array(TE_RT_F32, dy).bytes), in(Array(TE_RT_F32, x).bytes),
                   out(dx.bytes), none()});
     auto forward = [&](const Array &at) {
       Array y(TE_RT_F32, rows * cols);
-      device().run(TE_PLAN(activation, rows, cols, TE_RT_F32, kind),
-                   {in(at.bytes), out(y.bytes), none()});
+      device().run(
+          TE_PLAN(activation, rows, cols, TE_RT_F32, kind, limit, 1.702f, 1.0f),
+          {in(at.bytes), out(y.bytes), none()});
       return y;
     };
     for (int64_t half = 0; half < width / cols; ++half) {
@@ -85,15 +91,20 @@ TEST_P(Gradient, Activation) {
           const int64_t i = r * cols + c;
           const double first = x[r * width + c];
           const double gate = width > cols ? x[r * width + cols + c] : 1;
-          // ReLU has no derivative where the difference straddles 0.
-          if (kind == TE_RT_RELU && std::fabs(first) < kH)
+          // Gates reach |gate| + 1; y is below |x| times that, x^2, or 1.
+          const double largest =
+              std::max({1.0, std::fabs(first) + kH,
+                        (std::fabs(first) + kH) * (std::fabs(first) + kH)}) *
+              (std::fabs(gate) + 1 + kH);
+          const double at = half ? gate : first;
+          const bool straddles = clamped ? std::fabs(std::fabs(at) - limit) < kH
+                                         : half == 0 && std::fabs(first) < kH;
+          if (straddles)
             continue;
           const double difference = dy[i] * (up.at(i) - down.at(i)) / (2 * kH);
           const double bound =
-              std::fabs(dy[i]) *
-              (2 * std::fabs(gate) * kH * kH / 6 +
-               kOutputUlps * kU *
-                   (1 + (std::fabs(first) + kH) * (std::fabs(gate) + kH) / kH));
+              std::fabs(dy[i]) * (2 * (std::fabs(gate) + 1) * kH * kH / 6 +
+                                  kOutputUlps * kU * (1 + largest / kH));
           ASSERT_LE(std::fabs(dx.at(r * width + half * cols + c) - difference),
                     bound)
               << "kind " << kind << " x " << first << " half " << half;

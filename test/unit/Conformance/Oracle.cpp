@@ -199,6 +199,16 @@ testing::AssertionResult sameBits(const Array &expected, const Array &actual) {
          << actual.at(first);
 }
 
+void expectNear(double expected, double bound, const Array &actual, size_t i,
+                const char *what) {
+  const double rounding =
+      unitRoundoff(actual.type) * (std::fabs(expected) + bound) + 0x1p-25;
+  ASSERT_LE(std::fabs(actual.at(i) - expected),
+            bound + (actual.type == TE_RT_F32 ? 0x1p-149 : rounding))
+      << what << " at " << i << ": expected " << expected << ", but got "
+      << actual.at(i);
+}
+
 std::vector<double> makeValues(const std::string &kind, int32_t type,
                                size_t count, uint32_t seed) {
   std::mt19937 random(seed * 2654435761u + count);

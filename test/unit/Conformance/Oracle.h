@@ -46,6 +46,9 @@ struct Array {
   std::vector<uint8_t> bytes;
 };
 
+/// |actual - expected| <= bound + one rounding to the type of `actual`; fatal.
+void expectNear(double expected, double bound, const Array &actual, size_t i,
+                const char *what);
 /// Equal where both are the same bits, or both are NaN.
 testing::AssertionResult sameBits(const Array &expected, const Array &actual);
 
@@ -56,6 +59,15 @@ std::vector<double> makeValues(const std::string &kind, int32_t type,
                                size_t count, uint32_t seed);
 Array makeArray(const std::string &kind, int32_t type, size_t count,
                 uint32_t seed = 1);
+
+/// Every te_rt_activation, and arguments for the parameters that only
+/// clamped_swiglu reads.
+inline constexpr int32_t kActivations[] = {
+    TE_RT_GELU,   TE_RT_SILU,   TE_RT_RELU,   TE_RT_QGELU,
+    TE_RT_SRELU,  TE_RT_SWIGLU, TE_RT_GEGLU,  TE_RT_GLU,
+    TE_RT_QGEGLU, TE_RT_REGLU,  TE_RT_SREGLU, TE_RT_CLAMPED_SWIGLU};
+#define TE_CLAMP 1.25f, 1.702f, 1.0f
+inline bool isGated(int32_t activation) { return activation >= TE_RT_SWIGLU; }
 
 /// The scale rule of the recipes.
 float scaleOf(float amax, int32_t fp8Type, bool pow2, float epsilon,

@@ -92,7 +92,8 @@ LogicalResult ActivationOp::differentiate(OpBuilder &b,
   Value dy = adjoints.get(getY());
   Value x = adjoints.residual(getX(), "x");
   auto backward = ActivationBackwardOp::create(
-      b, getLoc(), getX().getType(), /*amax=*/Type(), getKindAttr(), dy, x);
+      b, getLoc(), getX().getType(), /*amax=*/Type(), getKindAttr(), dy, x,
+      getLimitAttr(), getAlphaAttr(), getOffsetAttr());
   adjoints.add(getX(), backward.getDx());
   return success();
 }

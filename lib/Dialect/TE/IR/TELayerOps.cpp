@@ -52,16 +52,42 @@ static LogicalResult verifyActivated(Operation *op, ActivationKind kind, Type x,
              : verifySameElementType(op, name, activated, "x", x);
 }
 
+/// The parameters of clamped_swiglu mean something, and nothing elsewhere.
+template <typename ActivationLikeOp>
+static LogicalResult verifyClamp(ActivationLikeOp op) {
+  typename ActivationLikeOp::Properties usual;
+  ActivationLikeOp::populateDefaultProperties(op->getName(), usual);
+  for (auto [name, value, usualValue] :
+       {std::tuple("limit", op.getLimitAttr(), usual.limit),
+        std::tuple("alpha", op.getAlphaAttr(), usual.alpha),
+        std::tuple("offset", op.getOffsetAttr(), usual.offset)}) {
+    if (value != usualValue && op.getKind() != ActivationKind::ClampedSwiglu)
+      return op->emitOpError()
+             << "expected '" << name
+             << "' with kind 'clamped_swiglu' only, but got kind '"
+             << stringifyActivationKind(op.getKind()) << "'";
+    if (failed(verifyFinite(op, name, value.getValue())))
+      return failure();
+  }
+  return verifyNonNegative(op, "limit", op.getLimit());
+}
+
 LogicalResult ActivationOp::verify() {
   // activation-c1
-  return verifyActivated(*this, getKind(), getX().getType(), "y",
-                         getY().getType());
+  if (failed(verifyActivated(*this, getKind(), getX().getType(), "y",
+                             getY().getType())))
+    return failure();
+  // activation-c2
+  return verifyClamp(*this);
 }
 
 LogicalResult ActivationBackwardOp::verify() {
   // activation_backward-c1
-  return verifyActivated(*this, getKind(), getX().getType(), "dy",
-                         getDy().getType());
+  if (failed(verifyActivated(*this, getKind(), getX().getType(), "dy",
+                             getDy().getType())))
+    return failure();
+  // activation_backward-c2
+  return verifyClamp(*this);
 }
 
 /// Usages of a fused producer are 1x128 blocks of `shape`.
@@ -85,7 +111,10 @@ LogicalResult ActivationQuantizeOp::verify() {
   if (failed(verifyBlockUsages(*this, getUsages().getTypes(), shape)))
     return failure();
   // activation_quantize-c2
-  return verifyNonNegative(*this, "amax_epsilon", getAmaxEpsilon());
+  if (failed(verifyNonNegative(*this, "amax_epsilon", getAmaxEpsilon())))
+    return failure();
+  // activation_quantize-c3
+  return verifyClamp(*this);
 }
 
 LogicalResult ActivationBackwardQuantizeOp::verify() {
@@ -98,7 +127,10 @@ LogicalResult ActivationBackwardQuantizeOp::verify() {
                              getDy().getType())))
     return failure();
   // activation_backward_quantize-c3
-  return verifyNonNegative(*this, "amax_epsilon", getAmaxEpsilon());
+  if (failed(verifyNonNegative(*this, "amax_epsilon", getAmaxEpsilon())))
+    return failure();
+  // activation_backward_quantize-c4
+  return verifyClamp(*this);
 }
 
 LogicalResult EmbeddingOp::verify() {

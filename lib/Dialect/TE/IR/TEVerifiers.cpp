@@ -13,6 +13,15 @@ std::string te::formatShape(ArrayRef<int64_t> shape) {
       "x");
 }
 
+LogicalResult te::verifyFinite(Operation *op, StringRef name, APFloat value) {
+  if (value.isFinite())
+    return success();
+  SmallString<16> text;
+  value.toString(text);
+  return op->emitOpError() << "expected '" << name << "' to be finite, but got "
+                           << text;
+}
+
 LogicalResult te::verifyNonNegative(Operation *op, StringRef name,
                                     APFloat value) {
   if (value.isFinite() && (!value.isNegative() || value.isZero()))

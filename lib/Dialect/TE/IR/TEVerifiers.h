@@ -12,6 +12,9 @@
 
 namespace mlir::te {
 
+/// 'name' is finite.
+LogicalResult verifyFinite(Operation *op, StringRef name, APFloat value);
+
 /// 'name' is finite and not negative.
 LogicalResult verifyNonNegative(Operation *op, StringRef name, APFloat value);
 

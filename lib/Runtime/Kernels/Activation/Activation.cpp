@@ -16,8 +16,13 @@ namespace {
 
 struct Shape {
   int64_t rows, cols;
-  int32_t type, kind;
+  int32_t type;
+  ActivationKind act;
 };
+
+template <typename Params> Shape shapeOf(const Params &p) {
+  return {p.rows, p.cols, p.type, {p.kind, p.limit, p.alpha, p.offset}};
+}
 
 const char *kernelName(int32_t kind, bool backward) {
   switch (kind) {
@@ -30,18 +35,16 @@ const char *kernelName(int32_t kind, bool backward) {
   case TE_RT_SWIGLU:
     return backward ? "te_activation_backward_swiglu" : "te_activation_swiglu";
   default:
-    return nullptr;
+    if (isGated(kind))
+      return backward ? "te_activation_backward_gated" : "te_activation_gated";
+    return backward ? "te_activation_backward_plain" : "te_activation_plain";
   }
 }
 
 Status configure(const CudaDevice &device, const Shape &shape, bool backward,
                  LaunchConfig *config) {
-  const char *name = kernelName(shape.kind, backward);
-  if (!name)
-    return {TE_RT_UNSUPPORTED,
-            "te_activation: expected a known te_rt_activation, but got " +
-                std::to_string(shape.kind)};
-  TE_RT_RETURN_IF_FAILED(findTyped(device, name, {shape.type}, config));
+  TE_RT_RETURN_IF_FAILED(findTyped(device, kernelName(shape.act.kind, backward),
+                                   {shape.type}, config));
   config->block = kActivationBlock;
   return setGrid(
       ceilDiv(shape.rows * shape.cols,
@@ -55,9 +58,10 @@ Status enqueue(const Launcher &launch, const LaunchConfig &config,
   const int64_t length = runLength({shape.type});
   args.cols = shape.cols;
   args.count = shape.rows * shape.cols;
+  args.act = shape.act;
   args.runs = 0;
   args.runsPerRow = 0;
-  const bool rowsAligned = !isGated(shape.kind) || shape.cols % length == 0;
+  const bool rowsAligned = !isGated(shape.act.kind) || shape.cols % length == 0;
   // Gated kernels divide run numbers by runsPerRow in 32 bits.
   const bool small = args.count / length <= 0xffffffff;
   if (rowsAligned && small && areAligned({args.dy, args.x, args.out})) {
@@ -75,7 +79,7 @@ Status plan_activation(const CudaDevice &device,
                        const activation_params &params,
                        std::unique_ptr<Plan> *plan) {
   namespace b = activation_buffers;
-  const Shape shape{params.rows, params.cols, params.type, params.kind};
+  const Shape shape = shapeOf(params);
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(configure(device, shape, false, &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
@@ -92,7 +96,7 @@ Status plan_activation_backward(const CudaDevice &device,
                                 const activation_backward_params &params,
                                 std::unique_ptr<Plan> *plan) {
   namespace b = activation_backward_buffers;
-  const Shape shape{params.rows, params.cols, params.type, params.kind};
+  const Shape shape = shapeOf(params);
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(configure(device, shape, true, &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {

@@ -1,78 +1,18 @@
 //===- activation.cu - activations, gated and not, and their gradients ----===//
 //
-// te_activation_<kind>_<type> and te_activation_backward_<kind>_<type>. One
-// thread does runs of 16 bytes; a run of silu or swiglu goes the short way of
-// fast_math.cuh where every x of it allows that, which is nearly always, and
-// through Core/Formulas.h otherwise: the same bits either way.
+// te_activation_<kind>_<type> and te_activation_backward_<kind>_<type>, where
+// <kind> may be "plain" or "gated" for those without a kernel of their own. One
+// thread does runs of 16 bytes; a run goes the short way of fast_math.cuh where
+// every x of it allows that, which is nearly always, and through
+// Core/Formulas.h otherwise: the same bits either way.
 //
 //===----------------------------------------------------------------------===//
 
-#include "Core/Formulas.h"
-#include "Kernels/Activation/activation_args.h"
-#include "Kernels/Activation/fast_math.cuh"
+#include "Kernels/Activation/kinds.cuh"
 #include "Kernels/Pointwise/elements.cuh"
 
 namespace te::rt::cuda {
 namespace {
-
-constexpr bool isGatedKind(int kind) { return kind >= TE_RT_SWIGLU; }
-constexpr bool isSiluKind(int kind) {
-  return kind == TE_RT_SILU || kind == TE_RT_SWIGLU;
-}
-
-template <int N>
-__device__ __forceinline__ bool areFastExpArguments(const float (&x)[N]) {
-  bool fast = true;
-#pragma unroll
-  for (int i = 0; i < N; ++i)
-    fast &= isFastExpArgument(x[i]);
-  return fast;
-}
-
-/// y = act(x).
-template <int kKind, int N>
-__device__ __forceinline__ void activate(const float (&x)[N], float (&y)[N]) {
-  if constexpr (!isSiluKind(kKind)) {
-#pragma unroll
-    for (int i = 0; i < N; ++i)
-      y[i] = kKind == TE_RT_GELU ? fastGelu(x[i]) : math::relu(x[i]);
-  } else if (areFastExpArguments(x)) {
-#pragma unroll
-    for (int i = 0; i < N; ++i)
-      y[i] = x[i] * fastSigmoid(x[i]);
-  } else {
-#pragma unroll
-    for (int i = 0; i < N; ++i)
-      y[i] = math::silu(x[i]);
-  }
-}
-
-/// y = act(x), grad = act'(x).
-template <int kKind, int N>
-__device__ __forceinline__ void differentiate(const float (&x)[N],
-                                              float (&y)[N], float (&grad)[N]) {
-  if constexpr (!isSiluKind(kKind)) {
-#pragma unroll
-    for (int i = 0; i < N; ++i)
-      grad[i] = kKind == TE_RT_GELU ? fastGeluGrad(x[i]) : math::reluGrad(x[i]);
-  } else {
-    float s[N];
-    if (areFastExpArguments(x)) {
-#pragma unroll
-      for (int i = 0; i < N; ++i)
-        s[i] = fastSigmoid(x[i]);
-    } else {
-#pragma unroll
-      for (int i = 0; i < N; ++i)
-        s[i] = math::sigmoid(x[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      y[i] = x[i] * s[i];
-      grad[i] = siluGradOf(x[i], s[i]);
-    }
-  }
-}
 
 /// Where run `i` of y finds its first half in x; the second is cols later.
 template <int N>
@@ -106,13 +46,14 @@ template <typename T, int kKind, int N> struct ForwardBody {
   __device__ __forceinline__ void finish(int64_t i, const Loaded &loaded) {
     float x[N], y[N];
     loaded.a.unpack(x);
-    activate<kKind>(x, y);
+    const Activation<kKind> act(args.act);
+    act.template apply<false>(x, y);
     if constexpr (isGatedKind(kKind)) {
       float b[N];
       loaded.b.unpack(b);
 #pragma unroll
       for (int k = 0; k < N; ++k)
-        y[k] = y[k] * b[k];
+        y[k] = y[k] * math::gate(act.kind, act.clamp, b[k]);
     }
     const Run<T, N> packed = Run<T, N>::pack(y);
     amax.add(packed);
@@ -145,14 +86,15 @@ template <typename T, int kKind, int N> struct BackwardBody {
     float g[N], x[N], y[N], grad[N];
     loaded.g.unpack(g);
     loaded.a.unpack(x);
-    differentiate<kKind>(x, y, grad);
+    const Activation<kKind> act(args.act);
+    act.template differentiate<false>(x, y, grad);
     if constexpr (isGatedKind(kKind)) {
       float b[N];
       loaded.b.unpack(b);
 #pragma unroll
       for (int k = 0; k < N; ++k) {
-        grad[k] = (grad[k] * g[k]) * b[k];
-        y[k] = y[k] * g[k];
+        grad[k] = (grad[k] * g[k]) * math::gate(act.kind, act.clamp, b[k]);
+        y[k] = math::gateGrad(act.kind, act.clamp, b[k], y[k] * g[k]);
       }
       dx += firstHalf<N>(args, i);
       const Run<T, N> second = Run<T, N>::pack(y);
@@ -207,3 +149,5 @@ TE_ACTIVATION_TYPES(gelu, TE_RT_GELU)
 TE_ACTIVATION_TYPES(silu, TE_RT_SILU)
 TE_ACTIVATION_TYPES(relu, TE_RT_RELU)
 TE_ACTIVATION_TYPES(swiglu, TE_RT_SWIGLU)
+TE_ACTIVATION_TYPES(plain, kPlainKinds)
+TE_ACTIVATION_TYPES(gated, kGatedKinds)

@@ -11,6 +11,11 @@
 
 namespace te::rt::cuda {
 
+struct ActivationKind {
+  int32_t kind;               // te_rt_activation
+  float limit, alpha, offset; // of clamped_swiglu
+};
+
 struct ActivationArgs {
   const void *dy;      // [rows, cols], backward only
   const void *x;       // [rows, cols], or [rows, 2 * cols] gated
@@ -20,6 +25,7 @@ struct ActivationArgs {
   int64_t count;       // of y
   int64_t runs;        // leading runs done by vectors; 0 where not aligned
   uint32_t runsPerRow; // gated kinds with runs > 0
+  ActivationKind act;
 };
 
 inline constexpr int kActivationBlock = 256;

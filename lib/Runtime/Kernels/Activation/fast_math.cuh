@@ -101,11 +101,6 @@ __device__ __forceinline__ float fastGeluGrad(float x) {
          0.5f * (1.0f + t);
 }
 
-/// math::siluGrad(x) where s = math::sigmoid(x).
-__device__ __forceinline__ float siluGradOf(float x, float s) {
-  return x * s * (1.0f - s) + s;
-}
-
 } // namespace te::rt::cuda
 
 #endif // TE_RUNTIME_KERNELS_ACTIVATION_FAST_MATH_CUH

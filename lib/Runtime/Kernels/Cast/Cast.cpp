@@ -104,8 +104,10 @@ const char *activationName(int32_t kind) {
     return "silu";
   case TE_RT_RELU:
     return "relu";
-  default:
+  case TE_RT_SWIGLU:
     return "swiglu";
+  default:
+    return isGated(kind) ? "gated" : "plain";
   }
 }
 
@@ -253,7 +255,7 @@ plan_activation_quantize_block(const CudaDevice &device,
         args.cols = params.cols;
         args.pow2 = params.pow2_scales;
         args.epsilon = params.amax_epsilon;
-        args.kind = params.kind;
+        args.act = {params.kind, params.limit, params.alpha, params.offset};
         return kernels.launch(launch,
                               isAligned(args.x, 16) &&
                                   storesVectors(args.out, args.rows, args.cols),
@@ -293,7 +295,7 @@ Status plan_activation_backward_quantize_block(
     args.cols = params.cols;
     args.pow2 = params.pow2_scales;
     args.epsilon = params.amax_epsilon;
-    args.kind = params.kind;
+    args.act = {params.kind, params.limit, params.alpha, params.offset};
     const bool isFast = isAligned(args.dy, 16) && isAligned(args.x, 16) &&
                         storesVectors(args.out, args.rows, outCols);
     if (isFast && isWhole && isComplete(args.out)) {

@@ -2,28 +2,21 @@
 //
 // te_activation[_backward]_quantize_<kind>_<fp8> compute a tile of the result
 // in bf16 registers, the very bits the activation kernels would store, and
-// quantise it there (tile.cuh). Forms ending in _<type>_<fp8>_general take any
-// kind, shape and alignment.
+// quantise it there (tile.cuh). <kind> is as in activation.cu. Forms ending in
+// _<type>_<fp8>_general take any kind, shape and alignment.
 //
 // The fast forms use the short formulas of fast_math.cuh. A thread that meets
-// an argument outside their domain (rare: |x| >= 87 or NaN, silu only) does its
-// part again with those of Core/Formulas.h.
+// an argument outside their domain (rare: a sigmoid's of 87 or more, or NaN)
+// does its part again with those of Core/Formulas.h.
 //
 //===----------------------------------------------------------------------===//
 
-#include "Kernels/Activation/fast_math.cuh"
+#include "Kernels/Activation/kinds.cuh"
 #include "Kernels/Cast/slot_tiles.cuh"
 #include "Kernels/Device/async_copy.cuh"
 
 namespace te::rt::cuda {
 namespace {
-
-__device__ __forceinline__ constexpr bool isGatedKind(int kind) {
-  return kind >= TE_RT_SWIGLU;
-}
-__device__ __forceinline__ constexpr bool isSiluKind(int kind) {
-  return kind == TE_RT_SILU || kind == TE_RT_SWIGLU;
-}
 
 //===----------------------------------------------------------------------===//
 // One element, by Core/Formulas.h
@@ -34,12 +27,19 @@ template <typename T> struct ForwardElement {
   const T *x;
   int64_t cols;
   int32_t kind;
+  math::Clamp clamp;
+
+  template <int kKind>
+  __device__ ForwardElement(const ActivationQuantizeArgs &args,
+                            const Activation<kKind> &act)
+      : x(static_cast<const T *>(args.x)), cols(args.cols), kind(act.kind),
+        clamp(act.clamp) {}
 
   __device__ T operator()(int64_t row, int64_t col) const {
     const T *a = x + row * (isGatedKind(kind) ? 2 * cols : cols) + col;
-    float y = math::activation(kind, toFloat(a[0]));
+    float y = math::activation(kind, clamp, toFloat(a[0]));
     if (isGatedKind(kind))
-      y = y * toFloat(a[cols]);
+      y = y * math::gate(kind, clamp, toFloat(a[cols]));
     return fromFloat<T>(y);
   }
 };
@@ -49,6 +49,13 @@ template <typename T> struct BackwardElement {
   const T *dy, *x;
   int64_t cols;
   int32_t kind;
+  math::Clamp clamp;
+
+  template <int kKind>
+  __device__ BackwardElement(const ActivationQuantizeArgs &args,
+                             const Activation<kKind> &act)
+      : dy(static_cast<const T *>(args.dy)), x(static_cast<const T *>(args.x)),
+        cols(args.cols), kind(act.kind), clamp(act.clamp) {}
 
   __device__ T operator()(int64_t row, int64_t col) const {
     const bool second = col >= cols;
@@ -58,10 +65,14 @@ template <typename T> struct BackwardElement {
     const T *a = x + row * (isGatedKind(kind) ? 2 * cols : cols) + col;
     const float value = toFloat(a[0]);
     if (second)
-      return fromFloat<T>(math::activation(kind, value) * g);
-    const float grad = math::activationGrad(kind, value);
-    return fromFloat<T>(isGatedKind(kind) ? (grad * g) * toFloat(a[cols])
-                                          : g * grad);
+      return fromFloat<T>(
+          math::gateGrad(kind, clamp, toFloat(a[cols]),
+                         math::activation(kind, clamp, value) * g));
+    const float grad = math::activationGrad(kind, clamp, value);
+    return fromFloat<T>(isGatedKind(kind)
+                            ? (grad * g) *
+                                  math::gate(kind, clamp, toFloat(a[cols]))
+                            : g * grad);
   }
 };
 
@@ -109,11 +120,13 @@ __device__ __forceinline__ void recompute(const Element &element,
 //===----------------------------------------------------------------------===//
 
 /// Collects the largest |x| met, to tell in the end whether the short formulas
-/// of `kKind` held for every one.
+/// held for every one.
 template <int kKind> class Domain {
 public:
+  __device__ __forceinline__ explicit Domain(const Activation<kKind> &act)
+      : act(act) {}
   __device__ __forceinline__ void add(const Chunk<bf16> &x) {
-    if constexpr (isSiluKind(kKind)) {
+    if (!Activation<kKind>::kFixed || act.hasSigmoid()) {
 #pragma unroll
       for (int i = 0; i < Chunk<bf16>::kWords; ++i)
         largest = maxAbsOrNaN(largest, x.words[i]);
@@ -122,27 +135,26 @@ public:
   __device__ __forceinline__ bool isEasy() const {
     float low, high;
     unpackWord<bf16>(largest, low, high);
-    return isFastExpArgument(low) && isFastExpArgument(high);
+    return act.isEasy(low) && act.isEasy(high);
   }
 
 private:
+  const Activation<kKind> &act;
   uint32_t largest = 0;
 };
 
 template <int kKind>
-__device__ __forceinline__ Chunk<bf16> forward(const Chunk<bf16> &a,
+__device__ __forceinline__ Chunk<bf16> forward(const Activation<kKind> &act,
+                                               const Chunk<bf16> &a,
                                                const Chunk<bf16> &b) {
   float x[kChunk], gate[kChunk], y[kChunk];
   a.unpack(x);
-  if constexpr (isGatedKind(kKind))
+  act.template apply<true>(x, y);
+  if constexpr (isGatedKind(kKind)) {
     b.unpack(gate);
 #pragma unroll
-  for (int j = 0; j < kChunk; ++j) {
-    y[j] = kKind == TE_RT_GELU   ? fastGelu(x[j])
-           : kKind == TE_RT_RELU ? math::relu(x[j])
-                                 : x[j] * fastSigmoid(x[j]);
-    if (isGatedKind(kKind))
-      y[j] = y[j] * gate[j];
+    for (int j = 0; j < kChunk; ++j)
+      y[j] = y[j] * math::gate(act.kind, act.clamp, gate[j]);
   }
   return Chunk<bf16>::pack(y);
 }
@@ -150,29 +162,26 @@ __device__ __forceinline__ Chunk<bf16> forward(const Chunk<bf16> &a,
 /// dx; for gated kinds its first half, and the second in `second`.
 template <int kKind>
 __device__ __forceinline__ Chunk<bf16>
-backward(const Chunk<bf16> &dy, const Chunk<bf16> &a, const Chunk<bf16> &b,
-         Chunk<bf16> &second) {
-  float g[kChunk], x[kChunk], gate[kChunk], first[kChunk], other[kChunk];
+backward(const Activation<kKind> &act, const Chunk<bf16> &dy,
+         const Chunk<bf16> &a, const Chunk<bf16> &b, Chunk<bf16> &second) {
+  float g[kChunk], x[kChunk], gate[kChunk], y[kChunk], grad[kChunk];
   dy.unpack(g);
   a.unpack(x);
-  if constexpr (isGatedKind(kKind))
+  act.template differentiate<true>(x, y, grad);
+  if constexpr (isGatedKind(kKind)) {
     b.unpack(gate);
 #pragma unroll
-  for (int j = 0; j < kChunk; ++j) {
-    if constexpr (!isSiluKind(kKind)) {
-      const float grad =
-          kKind == TE_RT_GELU ? fastGeluGrad(x[j]) : math::reluGrad(x[j]);
-      first[j] = g[j] * grad;
-    } else {
-      const float s = fastSigmoid(x[j]);
-      const float grad = siluGradOf(x[j], s);
-      first[j] = isGatedKind(kKind) ? (grad * g[j]) * gate[j] : g[j] * grad;
-      other[j] = (x[j] * s) * g[j];
+    for (int j = 0; j < kChunk; ++j) {
+      grad[j] = (grad[j] * g[j]) * math::gate(act.kind, act.clamp, gate[j]);
+      y[j] = math::gateGrad(act.kind, act.clamp, gate[j], y[j] * g[j]);
     }
+    second = Chunk<bf16>::pack(y);
+  } else {
+#pragma unroll
+    for (int j = 0; j < kChunk; ++j)
+      grad[j] = g[j] * grad[j];
   }
-  if constexpr (isGatedKind(kKind))
-    second = Chunk<bf16>::pack(other);
-  return Chunk<bf16>::pack(first);
+  return Chunk<bf16>::pack(grad);
 }
 
 //===----------------------------------------------------------------------===//
@@ -185,7 +194,8 @@ activationQuantize(const ActivationQuantizeArgs &args, const Position &at) {
   const int64_t pitch = isGatedKind(kKind) ? 2 * args.cols : args.cols;
   const bf16 *x =
       static_cast<const bf16 *>(args.x) + at.row() * pitch + at.col();
-  Domain<kKind> domain;
+  const Activation<kKind> act(args.act);
+  Domain<kKind> domain(act);
   // What lies outside arrives as zero and gives zero.
   copyTiles<isGatedKind(kKind)>(x, pitch, args.cols, at, slots());
   const auto compute = [&](int begin) {
@@ -194,7 +204,7 @@ activationQuantize(const ActivationQuantizeArgs &args, const Position &at) {
       Chunk<bf16> *slot = slots() + row * kTileThreads;
       const Chunk<bf16> a = slot[0];
       domain.add(a);
-      slot[0] = forward<kKind>(a, isGatedKind(kKind) ? slot[kTwin] : a);
+      slot[0] = forward(act, a, isGatedKind(kKind) ? slot[kTwin] : a);
     }
   };
   waitForCopyGroups<1>();
@@ -202,9 +212,7 @@ activationQuantize(const ActivationQuantizeArgs &args, const Position &at) {
   waitForCopyGroups<0>();
   compute(4);
   if (!domain.isEasy())
-    recompute(ForwardElement<bf16>{static_cast<const bf16 *>(args.x), args.cols,
-                                   kKind},
-              at, at.col(), slots());
+    recompute(ForwardElement<bf16>(args, act), at, at.col(), slots());
   Tile<bf16> tile;
 #pragma unroll
   for (int i = 0; i < kTileRows; ++i)
@@ -229,7 +237,8 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args) {
       static_cast<const bf16 *>(args.x) + from.row() * pitch + from.col();
   const bf16 *dy =
       static_cast<const bf16 *>(args.dy) + from.row() * args.cols + from.col();
-  Domain<kKind> domain;
+  const Activation<kKind> act(args.act);
+  Domain<kKind> domain(act);
   copyTiles<kGated>(x, pitch, args.cols, from, slots());
   // dy comes one row ahead through registers.
   Chunk<bf16> next = Chunk<bf16>::loadIf(from.holds(0), dy);
@@ -244,7 +253,7 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args) {
       const Chunk<bf16> a = slot[0];
       domain.add(a);
       Chunk<bf16> second;
-      slot[0] = backward<kKind>(g, a, kGated ? slot[kTwin] : a, second);
+      slot[0] = backward(act, g, a, kGated ? slot[kTwin] : a, second);
       if constexpr (kGated)
         slot[kTwin] = second;
     }
@@ -254,9 +263,7 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args) {
   waitForCopyGroups<0>();
   compute(4);
   if (!domain.isEasy()) {
-    const BackwardElement<bf16> element{static_cast<const bf16 *>(args.dy),
-                                        static_cast<const bf16 *>(args.x),
-                                        args.cols, kKind};
+    const BackwardElement<bf16> element(args, act);
     recompute(element, from, from.col(), slots());
     if constexpr (kGated)
       recompute(element, from, from.col() + args.cols, slots() + kTwin);
@@ -296,7 +303,8 @@ activationBackwardQuantizeWhole(const ActivationQuantizeArgs &args) {
   // dy comes two rows ahead through registers.
   Chunk<bf16> ahead[2] = {Chunk<bf16>::load(dy),
                           Chunk<bf16>::load(dy + args.cols)};
-  Domain<kKind> domain;
+  const Activation<kKind> act(args.act);
+  Domain<kKind> domain(act);
   waitForCopyGroups<1>();
 #pragma unroll 1
   for (int row = 0; row < kTileRows; row += 2) {
@@ -311,15 +319,13 @@ activationBackwardQuantizeWhole(const ActivationQuantizeArgs &args) {
       const Chunk<bf16> a = slot[0];
       domain.add(a);
       Chunk<bf16> second;
-      slot[0] = backward<kKind>(g, a, kGated ? slot[kTwin] : a, second);
+      slot[0] = backward(act, g, a, kGated ? slot[kTwin] : a, second);
       if constexpr (kGated)
         slot[kTwin] = second;
     }
   }
   if (!domain.isEasy()) {
-    const BackwardElement<bf16> element{static_cast<const bf16 *>(args.dy),
-                                        static_cast<const bf16 *>(args.x),
-                                        args.cols, kKind};
+    const BackwardElement<bf16> element(args, act);
     recompute(element, from, from.col(), slots);
     if constexpr (kGated)
       recompute(element, from, from.col() + args.cols, slots + kTwin);
@@ -345,19 +351,17 @@ activationQuantizeGeneral(const ActivationQuantizeArgs &args,
 template <typename T, typename F8>
 __device__ __forceinline__ void
 forwardGeneral(const ActivationQuantizeArgs &args) {
-  activationQuantizeGeneral<T, F8>(
-      args,
-      ForwardElement<T>{static_cast<const T *>(args.x), args.cols, args.kind},
-      args.cols);
+  const Activation<kGatedKinds> act(args.act); // any kind
+  activationQuantizeGeneral<T, F8>(args, ForwardElement<T>(args, act),
+                                   args.cols);
 }
 template <typename T, typename F8>
 __device__ __forceinline__ void
 backwardGeneral(const ActivationQuantizeArgs &args) {
-  activationQuantizeGeneral<T, F8>(
-      args,
-      BackwardElement<T>{static_cast<const T *>(args.dy),
-                         static_cast<const T *>(args.x), args.cols, args.kind},
-      isGatedKind(args.kind) ? 2 * args.cols : args.cols);
+  const Activation<kGatedKinds> act(args.act); // any kind
+  activationQuantizeGeneral<T, F8>(args, BackwardElement<T>(args, act),
+                                   isGatedKind(act.kind) ? 2 * args.cols
+                                                         : args.cols);
 }
 
 } // namespace
@@ -398,6 +402,8 @@ using namespace te::rt::cuda;
   TE_ACTIVATION_QUANTIZE(silu, TE_RT_SILU, fp8, F8)                            \
   TE_ACTIVATION_QUANTIZE(relu, TE_RT_RELU, fp8, F8)                            \
   TE_ACTIVATION_QUANTIZE(swiglu, TE_RT_SWIGLU, fp8, F8)                        \
+  TE_ACTIVATION_QUANTIZE(plain, kPlainKinds, fp8, F8)                          \
+  TE_ACTIVATION_QUANTIZE(gated, kGatedKinds, fp8, F8)                          \
   TE_ACTIVATION_QUANTIZE_GENERAL(bf16, bf16, fp8, F8)                          \
   TE_ACTIVATION_QUANTIZE_GENERAL(f16, f16, fp8, F8)                            \
   TE_ACTIVATION_QUANTIZE_GENERAL(f32, float, fp8, F8)

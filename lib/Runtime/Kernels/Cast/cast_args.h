@@ -7,6 +7,8 @@
 #ifndef TE_RUNTIME_KERNELS_CAST_CAST_ARGS_H
 #define TE_RUNTIME_KERNELS_CAST_CAST_ARGS_H
 
+#include "Kernels/Activation/activation_args.h"
+
 #include <cstdint>
 
 namespace te::rt::cuda {
@@ -44,7 +46,7 @@ struct ActivationQuantizeArgs {
   uint32_t colTiles;
   int32_t pow2;
   float epsilon;
-  int32_t kind; // te_rt_activation; kernels named after a kind ignore it
+  ActivationKind act;
 };
 
 struct AmaxArgs {

@@ -12,7 +12,7 @@ With L = sum of cotangent * result, element i of a gradient is compared with D(h
   - others: `slack` gives, in u, the first-order error of the formula of the backward, term by term.
   Terms of order u^2 are below a hundredth of that: the bound is taken 1.01 times.
 
-relu is kept away from its kink by more than 2h. What the bound leaves unused is printed as the largest error / bound of a case.
+Activations are kept away from their kinks by more than 2h. What the bound leaves unused is printed as the largest error / bound of a case.
 """
 
 import numpy as np
@@ -150,50 +150,90 @@ def gelu(x):
     return x * (0.5 + 0.5 * np.tanh(x * (0.79788456 + 0.03567741 * x * x)))
 
 
-def silu_grad_slack(x):
-    """siluGrad = x s (1 - s) + s: s is within 6u (exp 4, sum 1, quotient 1), so 1 - s within 6u s + 1u (1 - s)."""
-    s = sigmoid(x)
-    return np.abs(x) * s * (10 * (1 - s) + 6 * s) + 7 * s
+def sigmoid_slopes(z):
+    """(slope, slack) of c s with s = sigmoid(z), z = slope c: z s (1 - s) + s. z is within 1u, which moves s by at most |z| s (1 -
+    s); s is within that and 6u (exp 4, sum 1, quotient 1), so 1 - s within 6u s + 1u (1 - s)."""
+    s = sigmoid(z)
+    moved = np.abs(z) * s * (1 - s)
+    return moved + s, moved * 11 + np.abs(z) * s * (6 * s + moved) + 8 * s + moved
 
 
-def gelu_slack(v, d):
-    """The argument of tanh within 8u (constants of 8 digits 2, operations 6), which moves tanh by at most 8u * 0.448, plus its
-    own 4u: t within 8u, 1 - t^2 within 18u, its factor within 6u, three products; then the sum and the product with dy."""
-    x = v["x"]
+def gelu_parts(x):
+    """(value, derivative, slack of the value, slack of the derivative). The argument of tanh is within 8u (constants of 8 digits
+    2, operations 6), which moves tanh by at most 8u * 0.448, plus its own 4u: t within 8u, 1 - t^2 within 18u, its factor within
+    6u, three products, the sum."""
     inner = 0.79788456 + 0.10703223 * x * x
     t = np.tanh(x * (0.79788456 + 0.03567741 * x * x))
-    return {"x": np.abs(d["y"]) * (0.5 * np.abs(x) * inner * (18 + 11 * (1 - t * t)) + 7)}
+    return gelu(x), 0.5 * x * (1 - t * t) * inner + 0.5 * (1 + t), 6 * np.abs(x), \
+        0.5 * np.abs(x) * inner * (18 + 11 * (1 - t * t)) + 6
 
 
-def silu_slack(v, d):
-    s = sigmoid(v["x"])
-    return {"x": np.abs(d["y"]) * (silu_grad_slack(v["x"]) + np.abs(v["x"]) * s * (1 - s) + s)}
+def sigmoid_parts(x, slope=1.0, limit=np.inf):
+    c = np.minimum(x, limit)
+    z = slope * c
+    size, slack = sigmoid_slopes(z)
+    s = sigmoid(z)
+    return c * s, np.where(x > limit, 0, z * s * (1 - s) + s), np.abs(c) * (8 * s + np.abs(z) * s * (1 - s)), \
+        np.where(x > limit, 0, slack + size)
 
 
-x = (4 * rng.random((5, 7)) * np.sign(draw(5, 7)) + draw(5, 7)).astype(np.float32)
-check("gelu", f"  %y = te.activation <gelu> %x : {T} -> {T}", {"x": x}, {"y": T}, lambda v, minus: {"y": gelu(v["x"])},
-      slack=gelu_slack)
-check("silu", f"  %y = te.activation <silu> %x : {T} -> {T}", {"x": x}, {"y": T},
-      lambda v, minus: {"y": v["x"] * sigmoid(v["x"])}, slack=silu_slack)
-check("relu", f"  %y = te.activation <relu> %x : {T} -> {T}", {"x": draw(5, 7, low=0.01)}, {"y": T},
-      lambda v, minus: {"y": np.maximum(v["x"], 0)}, slack=lambda v, d: {"x": np.zeros((5, 7))})
+def glu_parts(x):
+    s = sigmoid(x)
+    return s, s * (1 - s), 6 * s, s * (13 * (1 - s) + 6 * s + 1)
 
 
-def swiglu(v, minus):
-    first, second = np.split(v["x"], 2, axis=1)
-    return {"y": first * sigmoid(first) * second}
+def relu_parts(x):
+    return np.maximum(x, 0), (x > 0) * 1.0, 0 * x, 0 * x
 
 
-def swiglu_slack(v, d):
-    """d_first = silu'(first) dy second, d_second = silu(first) dy with silu within 7u."""
-    first, second = np.split(v["x"], 2, axis=1)
-    s = sigmoid(first)
-    slope = silu_grad_slack(first) + 2 * (np.abs(first) * s * (1 - s) + s)
-    return {"x": np.concatenate([np.abs(d["y"] * second) * slope, 8 * np.abs(first * s * d["y"])], axis=1)}
+def srelu_parts(x):
+    return np.maximum(x, 0) ** 2, 2 * np.maximum(x, 0), x * x, 0 * x
 
 
-check("swiglu", "  %y = te.activation <swiglu> %x : tensor<5x6xf32> -> tensor<5x3xf32>", {"x": 2 * draw(5, 6)},
-      {"y": "tensor<5x3xf32>"}, swiglu, slack=swiglu_slack)
+def check_activation(kind, parts, gate=None, attributes=""):
+    """`parts` as gelu_parts; `gate(b)` is (gate, its derivative) of a gated kind. x is kept off the kinks, which are at 0 and, of
+    the clamp, at multiples of 1.25."""
+    def kept_off(x):
+        return np.where(np.abs(x / 1.25 - np.rint(x / 1.25)) < 0.01, x + 0.05, x).astype(np.float32)
+
+    def forward(v, minus):
+        if gate is None:
+            return {"y": parts(v["x"])[0]}
+        first, second = np.split(v["x"], 2, axis=1)
+        return {"y": parts(first)[0] * gate(second)[0]}
+
+    def slack(v, d):
+        """Of d_first = (act' dy) gate and d_second = (act dy) gate'; the gate is within 1u."""
+        if gate is None:
+            _, slope, _, error = parts(v["x"])
+            return {"x": np.abs(d["y"]) * (error + np.abs(slope))}
+        first, second = np.split(v["x"], 2, axis=1)
+        value, slope, value_error, slope_error = parts(first)
+        factor, open_ = gate(second)
+        return {"x": np.concatenate([np.abs(d["y"] * factor) * (slope_error + 3 * np.abs(slope)),
+                                     np.abs(d["y"]) * open_ * (value_error + np.abs(value))], axis=1)}
+
+    x = kept_off(4 * rng.random((5, 8)) * np.sign(draw(5, 8)) + draw(5, 8))
+    y = f"tensor<5x{8 if gate is None else 4}xf32>"
+    check(kind, f"  %y = te.activation <{kind}> %x{attributes} : tensor<5x8xf32> -> {y}", {"x": x}, {"y": y}, forward, slack=slack)
+
+
+def identity(b):
+    return b, np.ones_like(b)
+
+
+def clamp(b):
+    return np.clip(b, -2.5, 2.5) + 0.5, (np.abs(b) <= 2.5) * 1.0
+
+
+QUICK = float(np.float32(1.702))
+for plain, gated, parts in (("gelu", "geglu", gelu_parts), ("silu", "swiglu", sigmoid_parts), ("relu", "reglu", relu_parts),
+                            ("srelu", "sreglu", srelu_parts), (None, "glu", glu_parts),
+                            ("qgelu", "qgeglu", lambda x: sigmoid_parts(x, QUICK))):
+    if plain:
+        check_activation(plain, parts)
+    check_activation(gated, parts, identity)
+check_activation("clamped_swiglu", lambda x: sigmoid_parts(x, QUICK, 2.5), clamp, " {limit = 2.5 : f32, offset = 0.5 : f32}")
 
 EPSILON = float(np.float32(1e-2))
 for centred in (False, True):
@@ -245,16 +285,17 @@ for title, targets, attribute in (("cross_entropy", [2, 0, 6, 3, 3], ""),
           {"x": 3 * draw(5, 7), "targets": targets}, {"y": "tensor<f32>"}, loss, slack=loss_slack)
 
 # Differences say nothing of a conversion; its gradient is the conversion of the cotangent, to the bit.
+c = draw(5, 7)
 cast = run("""func.func @f(%x: tensor<5x7xf32> {te.name = "x"}, %h: tensor<5x7xbf16> {te.name = "h"})
     -> (tensor<5x7xbf16> {te.name = "narrow"}, tensor<5x7xf32> {te.name = "wide"}) {
   %narrow = arith.truncf %x : tensor<5x7xf32> to tensor<5x7xbf16>
   %wide = arith.extf %h : tensor<5x7xbf16> to tensor<5x7xf32>
   return %narrow, %wide : tensor<5x7xbf16>, tensor<5x7xf32>
 }
-""", "f", {"x": a, "h": to_bf16(b), "grad.narrow": to_bf16(x), "grad.wide": b}, vjp=True)
+""", "f", {"x": a, "h": to_bf16(b), "grad.narrow": to_bf16(c), "grad.wide": b}, vjp=True)
 expect(cast["narrow"].tobytes() == to_bf16(a).tobytes(), "truncf rounds to nearest even")
 expect(cast["wide"].tobytes() == from_bf16(to_bf16(b)).tobytes(), "extf is exact")
-expect(cast["grad.x"].tobytes() == from_bf16(to_bf16(x)).tobytes(), "the gradient of truncf is extf of the cotangent")
+expect(cast["grad.x"].tobytes() == from_bf16(to_bf16(c)).tobytes(), "the gradient of truncf is extf of the cotangent")
 expect(cast["grad.h"].tobytes() == to_bf16(b).tobytes(), "the gradient of extf is truncf of the cotangent")
 
 for title, worst in ratios.items():

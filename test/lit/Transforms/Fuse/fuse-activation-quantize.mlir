@@ -59,3 +59,15 @@ func.func @plain(%x: tensor<32x128xbf16>) -> tensor<32x128xbf16> {
   %y = te.activation <silu> %x : tensor<32x128xbf16> -> tensor<32x128xbf16>
   return %y : tensor<32x128xbf16>
 }
+
+// The parameters of the clamp go along.
+// CHECK-LABEL: func.func @clamped
+// CHECK-NEXT: te.activation_quantize <clamped_swiglu> %{{.*}} {alpha = 2.000000e+00 : f32, limit = 5.000000e+00 : f32, offset = 0.000000e+00 : f32}
+// CHECK-NEXT: te.activation_backward_quantize <clamped_swiglu> %{{.*}}, %{{.*}} {alpha = 2.000000e+00 : f32, limit = 5.000000e+00 : f32, offset = 0.000000e+00 : f32}
+func.func @clamped(%dy: tensor<32x128xbf16>, %x: tensor<32x256xbf16>) -> (!te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<32x256xf8E4M3FN, block_1x128, contract = 1>) {
+  %y = te.activation <clamped_swiglu> %x {limit = 5.0 : f32, alpha = 2.0 : f32, offset = 0.0 : f32} : tensor<32x256xbf16> -> tensor<32x128xbf16>
+  %q = te.quantize %y : tensor<32x128xbf16> -> !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>
+  %dx = te.activation_backward <clamped_swiglu> %dy, %x {limit = 5.0 : f32, alpha = 2.0 : f32, offset = 0.0 : f32} : tensor<32x128xbf16>, tensor<32x256xbf16>
+  %dq = te.quantize %dx : tensor<32x256xbf16> -> !te.scaled<32x256xf8E4M3FN, block_1x128, contract = 1>
+  return %q, %dq : !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<32x256xf8E4M3FN, block_1x128, contract = 1>
+}

@@ -18,6 +18,18 @@ func.func @activation_backward(%dy: tensor<32x64xbf16>, %x: tensor<32x128xbf16>)
   return %dx, %a : tensor<32x128xbf16>, tensor<f32>
 }
 
+// CHECK-LABEL: func.func @clamped_activation
+// CHECK-NEXT: te.activation <clamped_swiglu> %{{.*}} {limit = 5.000000e+00 : f32} {{.*}} amax tensor<f32>
+// CHECK-NEXT: te.activation_backward <clamped_swiglu> %{{.*}} {limit = 5.000000e+00 : f32} {{.*}} amax tensor<f32>
+// CHECK-NEXT: return
+func.func @clamped_activation(%dy: tensor<32x64xbf16>, %x: tensor<32x128xbf16>) -> (tensor<f32>, tensor<f32>) {
+  %y = te.activation <clamped_swiglu> %x {limit = 5.0 : f32} : tensor<32x128xbf16> -> tensor<32x64xbf16>
+  %dx = te.activation_backward <clamped_swiglu> %dy, %x {limit = 5.0 : f32} : tensor<32x64xbf16>, tensor<32x128xbf16>
+  %a = te.amax %y : tensor<32x64xbf16>
+  %b = te.amax %dx : tensor<32x128xbf16>
+  return %a, %b : tensor<f32>, tensor<f32>
+}
+
 // The other results and attributes stay.
 // CHECK-LABEL: func.func @rms_norm
 // CHECK-NEXT: %[[Y:.*]], %[[RSIGMA:.*]], %[[AMAX:.*]] = te.rms_norm %{{.*}} {epsilon = 1.250000e-01 : f32, zero_centered_gamma = true} : {{.*}} rsigma tensor<32xf32> amax tensor<f32>
