@@ -36,7 +36,8 @@ Compile:
       recipe=NAME             high_precision, float8_current_scaling,
                               float8_block_scaling (replaces te.recipe)
       backward-override=MODE  none, high_precision, dequantized
-      transpose-policy=WHEN   on-demand (default), eager
+      transpose-policy=WHEN   on-demand (default), cached, eager, or budget
+                              with transpose-budget=BYTES
       target=MACHINE          sm_90 (default), sm_100, reference
       memory-budget=BYTES     error if the arena needs more
       strict                  a fall-back to higher precision is an error

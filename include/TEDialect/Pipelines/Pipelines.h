@@ -44,8 +44,14 @@ struct TrainingPipelineOptions
                      "recipe's own")};
   Option<std::string> transposePolicy{
       *this, "transpose-policy",
-      llvm::cl::desc("when weight transposes are made: on-demand or eager"),
+      llvm::cl::desc("how long weight transposes are held: on-demand, cached, "
+                     "budget or eager"),
       llvm::cl::init("on-demand")};
+  Option<int64_t> transposeBudget{
+      *this, "transpose-budget",
+      llvm::cl::desc("most bytes of weight transposes alive at once, with "
+                     "transpose-policy=budget"),
+      llvm::cl::init(-1)};
   Option<std::string> target{
       *this, "target",
       llvm::cl::desc("machine to compile for: sm_90, sm_100 or reference"),

@@ -45,14 +45,26 @@ struct FuseResidualAdd final
   void runOnOperation() override {
     SmallVector<arith::AddFOp> additions;
     getOperation().walk([&](arith::AddFOp op) { additions.push_back(op); });
-    for (arith::AddFOp add : additions)
-      for (auto [mine, other] : {std::pair{add.getLhs(), add.getRhs()},
-                                 std::pair{add.getRhs(), add.getLhs()}}) {
+    for (arith::AddFOp add : additions) {
+      std::pair inOrder{add.getLhs(), add.getRhs()};
+      std::pair swapped{add.getRhs(), add.getLhs()};
+      // Of two products the later one adds, which moves neither.
+      if (isLater(add.getRhs(), add.getLhs()))
+        std::swap(inOrder, swapped);
+      for (auto [mine, other] : {inOrder, swapped}) {
         auto product = mine.getDefiningOp<ScaledMatmulOp>();
-        if (!product || !fuse(add, product, other))
-          continue;
-        break;
+        if (product && fuse(add, product, other))
+          break;
       }
+    }
+  }
+
+  /// True when both are made in one block, and `a` after `b`.
+  static bool isLater(Value a, Value b) {
+    Operation *aMaker = a.getDefiningOp(), *bMaker = b.getDefiningOp();
+    return aMaker && bMaker && aMaker != bMaker &&
+           aMaker->getBlock() == bMaker->getBlock() &&
+           bMaker->isBeforeInBlock(aMaker);
   }
 
   bool fuse(arith::AddFOp add, ScaledMatmulOp product, Value other) {
@@ -62,8 +74,15 @@ struct FuseResidualAdd final
           << reason;
       return false;
     }
-    // At the addition, where both the operands and the residual are known.
-    OpBuilder builder(add);
+    // As early as may be: what the product reads is held for no longer.
+    OpBuilder builder(product);
+    if (Operation *maker = other.getDefiningOp();
+        maker && isLater(other, product.getOut()))
+      builder.setInsertionPointAfter(maker);
+    else if (maker
+                 ? maker->getBlock() != product->getBlock()
+                 : cast<BlockArgument>(other).getOwner() != product->getBlock())
+      builder.setInsertionPoint(add);
     auto fused = ScaledMatmulOp::create(
         builder, product.getLoc(), add.getType(), product.getA(),
         product.getB(), Value(), other, product.getFastAccumulationAttr());

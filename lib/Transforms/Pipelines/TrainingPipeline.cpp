@@ -69,20 +69,16 @@ void populateQuantize(OpPassManager &manager,
   // Merges the casts that consumers of one tensor share.
   function.addPass(createCSEPass());
   // Before pairing, which would tie a weight's transpose to its forward cast.
+  // No cse from here on: it would merge what is made again for each use.
   function.addPass(createMaterializeTransposesPass(
-      {options.transposePolicy, options.target}));
+      {options.transposePolicy, options.transposeBudget, options.target}));
   function.addPass(createPairCastLayoutsPass());
   // After the casts are final: it decides by their types alone.
-  if (options.emulate) {
+  if (options.emulate)
     function.addPass(createEmulateProductsPass());
-    // Products that share an operand share its decoding.
-    function.addPass(createCSEPass());
-  }
   // Only here: elsewhere scales stay in the order that casts write.
-  if (options.target == "sm_100") {
+  if (options.target == "sm_100")
     function.addPass(createSwizzleScalesPass());
-    function.addPass(createCSEPass());
-  }
   // Drops casts nobody uses: the residual set is exactly what the mode needs.
   function.addPass(createCanonicalizerPass());
 }
@@ -169,7 +165,8 @@ te::populateTETrainingPipeline(OpPassManager &manager,
                          llvm::to_vector_of<StringRef>(support::kTargetNames),
                          emitError)) ||
       failed(checkOption("transpose-policy", options.transposePolicy,
-                         {"on-demand", "eager"}, emitError)) ||
+                         {"on-demand", "cached", "budget", "eager"},
+                         emitError)) ||
       failed(checkOption("report-format", options.reportFormat,
                          {"text", "json"}, emitError)))
     return failure();
@@ -177,6 +174,13 @@ te::populateTETrainingPipeline(OpPassManager &manager,
     return emitError() << "expected 'memory-budget' not to be negative, but "
                           "got "
                        << options.memoryBudget.getValue();
+  if ((options.transposePolicy == "budget") != (options.transposeBudget >= 0))
+    return emitError() << "expected 'transpose-budget' with "
+                          "'transpose-policy=budget' and with no other, but "
+                          "'transpose-policy' is '"
+                       << options.transposePolicy.getValue()
+                       << "' and 'transpose-budget' "
+                       << options.transposeBudget.getValue();
   for (const auto *option :
        {&options.recipe, &options.backwardOverride, &options.vjp})
     if (option->hasValue() && option->empty())

@@ -13,6 +13,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include <tuple>
+
 namespace mlir::te {
 #define GEN_PASS_DEF_EMULATEPRODUCTSPASS
 #include "TEDialect/Transforms/Quantize/Passes.h.inc"
@@ -29,15 +31,23 @@ static Location emulated(Location loc) {
   return origin->attach(loc);
 }
 
+/// What products of one block share: an operand, its decoded element type, and
+/// whether its amax is left out.
+using Decoded = DenseMap<std::tuple<Block *, Value, Type, unsigned>, Value>;
+
 static Value decode(OpBuilder &builder, TypedValue<ScaledType> scaled,
-                    Type element, bool withoutAmax) {
-  return DequantizeOp::create(
-      builder, scaled.getLoc(),
-      RankedTensorType::get(scaled.getType().getShape(), element), scaled,
-      withoutAmax ? builder.getUnitAttr() : UnitAttr());
+                    Type element, bool withoutAmax, Decoded &decoded) {
+  Value &made =
+      decoded[{builder.getInsertionBlock(), scaled, element, withoutAmax}];
+  if (!made)
+    made = DequantizeOp::create(
+        builder, scaled.getLoc(),
+        RankedTensorType::get(scaled.getType().getShape(), element), scaled,
+        withoutAmax ? builder.getUnitAttr() : UnitAttr());
+  return made;
 }
 
-static void emulate(ScaledMatmulOp product) {
+static void emulate(ScaledMatmulOp product, Decoded &decoded) {
   OpBuilder builder(product);
   Location loc = emulated(product.getLoc());
   Type bf16 = builder.getBF16Type(), f32 = builder.getF32Type();
@@ -67,9 +77,9 @@ static void emulate(ScaledMatmulOp product) {
     return static_cast<int64_t>(scaled.getType().getContract());
   };
   Value out = MatmulOp::create(
-      builder, loc, result, decode(builder, a, operand, withoutAmax),
-      decode(builder, b, operand, withoutAmax), alpha, bias, accumulate,
-      builder.getDenseI64ArrayAttr({axis(a), axis(b)}));
+      builder, loc, result, decode(builder, a, operand, withoutAmax, decoded),
+      decode(builder, b, operand, withoutAmax, decoded), alpha, bias,
+      accumulate, builder.getDenseI64ArrayAttr({axis(a), axis(b)}));
   if (result != type)
     out = arith::TruncFOp::create(builder, loc, type, out);
   product.replaceAllUsesWith(out);
@@ -87,8 +97,9 @@ struct EmulateProducts final
       if (product.getA().getType().isMx() || product.getA().getType().isNv())
         products.push_back(product);
     });
+    Decoded decoded;
     for (ScaledMatmulOp product : products) {
-      emulate(product);
+      emulate(product, decoded);
       ++numEmulated;
     }
   }

@@ -133,6 +133,8 @@ private:
   Value rngState;
   std::string rngName;
   DenseMap<std::pair<Value, unsigned>, int32_t> streams;
+  /// The first rounding of a tensor to a type.
+  DenseMap<std::pair<Value, Type>, Value> roundings;
   /// By tensor, role and recipe: one tensor may be read in two formats.
   llvm::MapVector<std::tuple<Value, unsigned, RecipeAttr>, Slot> slots;
 };
@@ -186,6 +188,10 @@ Slot &CastInserter::slotFor(const Operand &operand, const QuantPolicy &policy) {
   Value tensor = operand.value;
   while (auto residual = tensor.getDefiningOp<ResidualOp>())
     tensor = residual.getValue();
+  // What several calls round of one weight is one tensor, as cse will find.
+  if (auto rounded = tensor.getDefiningOp<arith::TruncFOp>())
+    tensor = roundings.try_emplace({rounded.getIn(), rounded.getType()}, tensor)
+                 .first->second;
   RecipeAttr recipe = policy.getRecipe();
   auto [found, isNew] = slots.insert(
       {{tensor, static_cast<unsigned>(operand.role), recipe}, Slot()});

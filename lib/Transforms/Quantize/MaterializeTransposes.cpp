@@ -1,10 +1,14 @@
 //===- MaterializeTransposes.cpp - when a weight's columns are made -------===//
 //
 // The column usage of a weight is a permutation of its row usage wherever the
-// type says so. Holding rows and permuting them right before dgrad trades a
-// pass over the bytes for not holding them twice; bits are the same.
+// type says so. Holding rows and permuting them for dgrad trades a pass over
+// the bytes for not holding them twice; bits are the same. Which columns are
+// kept for which uses is TransposePolicy; here uses are found and rewritten.
+// All positions are taken before anything moves.
 //
 //===----------------------------------------------------------------------===//
+
+#include "TransposePolicy.h"
 
 #include "TEDialect/IR/Support.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
@@ -12,6 +16,9 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Remarks.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <array>
 
 namespace mlir::te {
 #define GEN_PASS_DEF_MATERIALIZETRANSPOSESPASS
@@ -20,6 +27,24 @@ namespace mlir::te {
 
 using namespace mlir;
 using namespace mlir::te;
+
+namespace {
+
+/// One op that reads columns, through a residual or not.
+struct ColumnReader {
+  Operation *op;
+  /// The last residual on the way, or null.
+  ResidualOp residual;
+};
+
+/// The column cast of a weight, the row cast it could be derived from, and who
+/// reads the columns, in program order.
+struct Column {
+  QuantizeOp cast, rows;
+  SmallVector<ColumnReader> readers;
+};
+
+} // namespace
 
 /// True for the column cast of a weight whose columns follow from its rows. A
 /// cast that also measures is needed anyway, and one that rounds stochastically
@@ -31,9 +56,13 @@ static bool isDerivable(QuantizeOp cast) {
          isWeight(cast.getX());
 }
 
-/// The row usage of what `column` casts, made where `column` is made or
-/// earlier.
-static Value rowUsage(QuantizeOp column) {
+static int64_t bytesOf(ScaledType type) {
+  return type.getDataBytes() + type.getScaleBytes() +
+         type.getNumAmaxes() * static_cast<int64_t>(sizeof(float));
+}
+
+/// The cast beside `column` whose result is the row usage, or null.
+static QuantizeOp findRowCast(QuantizeOp column) {
   auto type =
       cast<ScaledType>(column.getUsages()[0].getType()).getTransposedUsage();
   for (Operation *user : column.getX().getUsers()) {
@@ -45,30 +74,46 @@ static Value rowUsage(QuantizeOp column) {
         row.getGivenAmax() == column.getGivenAmax() && !row.getRng() &&
         row.getAmaxEpsilonAttr() == column.getAmaxEpsilonAttr() &&
         row.getFourOverSixAttr() == column.getFourOverSixAttr())
-      return row.getUsages()[0];
+      return row;
   }
-  OpBuilder builder(column);
-  return QuantizeOp::create(builder, column.getLoc(), TypeRange(type),
-                            /*amax=*/Type(), column.getX(), column.getScale(),
-                            column.getGivenAmax(), /*rng=*/Value(),
-                            column.getAmaxEpsilonAttr(), column.getStreamAttr(),
-                            column.getFourOverSixAttr())
-      .getUsages()[0];
+  return {};
 }
 
-/// Replaces `column`, if it has uses, by a transpose of `row` right before the
-/// first of them. Precondition: all uses are in one block.
-static bool transposeBeforeUse(Value row, Value column) {
-  if (column.use_empty())
-    return false;
-  Operation *first = *column.user_begin();
-  for (Operation *user : column.getUsers())
-    if (user->isBeforeInBlock(first))
-      first = user;
-  OpBuilder builder(first);
-  column.replaceAllUsesWith(
-      TransposeOp::create(builder, first->getLoc(), column.getType(), row));
-  return true;
+/// Appends who reads `columns`, or fails where one is in another block.
+static LogicalResult collectReaders(Value columns, ResidualOp residual,
+                                    SmallVector<ColumnReader> &readers) {
+  for (Operation *user : columns.getUsers()) {
+    if (user->getBlock() != columns.getParentBlock())
+      return failure();
+    if (auto next = dyn_cast<ResidualOp>(user)) {
+      if (failed(collectReaders(next.getHeld(), next, readers)))
+        return failure();
+    } else if (!llvm::is_contained(
+                   llvm::map_range(readers,
+                                   [](auto &reader) { return reader.op; }),
+                   user)) {
+      readers.push_back({user, residual});
+    }
+  }
+  return success();
+}
+
+/// Every column cast whose transposes are the policy's choice.
+static SmallVector<Column> collectColumns(func::FuncOp function) {
+  SmallVector<Column> columns;
+  function.walk([&](QuantizeOp cast) {
+    Column column{cast, {}, {}};
+    if (!isDerivable(cast) ||
+        failed(collectReaders(cast.getUsages()[0], {}, column.readers)) ||
+        column.readers.empty())
+      return;
+    // Where nobody needs the rows, the columns are the least there is.
+    column.rows = findRowCast(cast);
+    if (!column.rows)
+      return;
+    columns.push_back(std::move(column));
+  });
+  return columns;
 }
 
 namespace {
@@ -78,11 +123,19 @@ struct MaterializeTransposes final
 
   LogicalResult initialize(MLIRContext *context) override {
     Location loc = UnknownLoc::get(context);
-    if (policy != "on-demand" && policy != "eager")
+    constexpr std::array<StringLiteral, 4> policies = {"on-demand", "cached",
+                                                       "budget", "eager"};
+    if (!llvm::is_contained(policies, policy))
       return emitError(loc)
              << "expected option 'policy' of 'te-materialize-transposes' to "
-                "be 'on-demand' or 'eager', but got '"
+                "be 'on-demand', 'cached', 'budget' or 'eager', but got '"
              << policy.getValue() << "'";
+    if ((policy == "budget") != (transposeBudget >= 0))
+      return emitError(loc)
+             << "expected a 'transpose-budget' with transpose policy 'budget' "
+                "and with no other, but got "
+             << (transposeBudget >= 0 ? Twine(transposeBudget) : Twine("none"))
+             << " with '" << policy.getValue() << "'";
     if (!support::parseTarget(target.getValue()))
       return emitError(loc)
              << getArgument() << ": " << support::refuseTargetName(target);
@@ -90,47 +143,135 @@ struct MaterializeTransposes final
   }
 
   void runOnOperation() override {
-    SmallVector<QuantizeOp> columns;
-    getOperation().walk([&](QuantizeOp cast) {
-      if (isDerivable(cast))
-        columns.push_back(cast);
+    SmallVector<Column> columns = collectColumns(getOperation());
+    SmallVector<ColumnUses> uses = number(columns);
+    if (failed(checkBudget(columns, uses)))
+      return signalPassFailure();
+    SmallVector<KeptUses> kept = policy == "eager"    ? keepEager(uses)
+                                 : policy == "cached" ? keepCached(uses)
+                                 : policy == "on-demand"
+                                     ? keepOnDemand(uses)
+                                     : keepWithin(uses, transposeBudget);
+    for (auto [column, columnUses, choice] :
+         llvm::zip_equal(columns, uses, kept)) {
+      explain(column, columnUses, choice);
+      materialize(column, choice);
+    }
+  }
+
+  /// Sorts the readers and gives their positions in the function.
+  SmallVector<ColumnUses> number(MutableArrayRef<Column> columns) {
+    DenseMap<Operation *, unsigned> events;
+    getOperation().walk<WalkOrder::PreOrder>(
+        [&](Operation *op) { events.try_emplace(op, events.size()); });
+    return llvm::map_to_vector(columns, [&](Column &column) {
+      llvm::sort(column.readers, [&](auto &a, auto &b) {
+        return events.lookup(a.op) < events.lookup(b.op);
+      });
+      return ColumnUses{
+          bytesOf(cast<ScaledType>(column.cast.getUsages()[0].getType())),
+          events.lookup(column.cast),
+          llvm::map_to_vector(column.readers, [&](auto &reader) {
+            return events.lookup(reader.op);
+          })};
     });
-    for (QuantizeOp column : columns) {
-      explain(column);
-      if (policy == "on-demand")
-        materialize(column);
-    }
   }
 
-  void materialize(QuantizeOp column) {
-    Value row = rowUsage(column);
-    Value made = column.getUsages()[0];
-    for (Operation *user : llvm::make_early_inc_range(made.getUsers())) {
-      auto residual = dyn_cast<ResidualOp>(user);
-      if (!residual)
+  LogicalResult checkBudget(ArrayRef<Column> columns,
+                            ArrayRef<ColumnUses> uses) {
+    int64_t smallest = smallestColumnBudget(uses);
+    if (policy != "budget" || transposeBudget >= smallest)
+      return success();
+    InFlightDiagnostic diagnostic =
+        getOperation().emitError()
+        << "expected 'transpose-budget' to be at least " << smallest
+        << ", the most bytes of weight columns that one op reads, but got "
+        << transposeBudget.getValue();
+    for (auto [column, columnUses] : llvm::zip_equal(columns, uses))
+      if (columnUses.bytes > transposeBudget)
+        diagnostic.attachNote(QuantizeOp(column.cast).getLoc())
+            << "the columns of '"
+            << describeValue(QuantizeOp(column.cast).getX()) << "' have "
+            << columnUses.bytes << " bytes";
+    return diagnostic;
+  }
+
+  /// Gives every reader that does not keep what was there a transpose.
+  void materialize(Column &column, ArrayRef<bool> kept) {
+    if (llvm::all_of(kept, [](bool keep) { return keep; }))
+      return;
+    Value row = column.rows.getUsages()[0];
+    DenseMap<Operation *, Value> heldRows;
+    Value current;
+    for (auto [reader, keep] : llvm::zip_equal(column.readers, kept)) {
+      Value columns = reader.residual ? reader.residual.getHeld()
+                                      : column.cast.getUsages()[0];
+      // The cast's own value: nothing to change.
+      if (keep && !current)
         continue;
-      OpBuilder builder(residual);
-      Value held = ResidualOp::create(builder, residual.getLoc(), row.getType(),
-                                      row, residual.getNameAttr());
-      numTransposes += transposeBeforeUse(held, residual.getHeld());
-      residual.erase();
+      if (!keep) {
+        Value held = row;
+        if (reader.residual)
+          held = holdRow(row, reader.residual, heldRows);
+        OpBuilder builder(reader.op);
+        current = TransposeOp::create(builder, reader.op->getLoc(),
+                                      columns.getType(), held);
+        ++numTransposes;
+      }
+      reader.op->replaceUsesOfWith(columns, current);
     }
-    numTransposes += transposeBeforeUse(row, made);
-    column.erase();
+    eraseUnused(column.cast);
   }
 
-  void explain(QuantizeOp column) {
-    std::string name = describeValue(column.getX());
+  /// `row` where `residual` holds its columns.
+  Value holdRow(Value row, ResidualOp residual,
+                DenseMap<Operation *, Value> &heldRows) {
+    Value &held = heldRows[residual];
+    if (!held) {
+      OpBuilder builder(residual);
+      held = ResidualOp::create(builder, residual.getLoc(), row.getType(), row,
+                                residual.getNameAttr());
+    }
+    return held;
+  }
+
+  /// Erases `op` and the residuals behind it, where nobody reads them.
+  static void eraseUnused(Operation *op) {
+    for (Operation *user : llvm::make_early_inc_range(op->getUsers()))
+      eraseUnused(user);
+    if (op->use_empty() && isa<QuantizeOp, ResidualOp>(op))
+      op->erase();
+  }
+
+  /// What becomes of one weight, in the words of `kept`.
+  static std::string describe(ArrayRef<bool> kept) {
+    size_t numMade = llvm::count(kept, false), numUses = kept.size();
+    if (numMade == 0)
+      return "in the forward and held";
+    if (numUses == 1)
+      return "right before their use";
+    if (numMade == numUses)
+      return llvm::formatv("right before each of their {0} uses", numUses);
+    if (numMade == 1 && !kept.front())
+      return llvm::formatv("before the first of their {0} uses and kept",
+                           numUses);
+    return llvm::formatv("{0} and before {1} of their {2} uses",
+                         kept.front() ? "in the forward" : "before the first",
+                         numMade - !kept.front(), numUses);
+  }
+
+  void explain(Column &column, const ColumnUses &uses, ArrayRef<bool> kept) {
+    std::string name = describeValue(column.cast.getX());
+    Location loc = column.cast.getLoc();
     auto options = remark::RemarkOpts::name("weight-transpose")
                        .category("te-materialize-transposes")
                        .function(getOperation().getName());
-    remark::passed(column.getLoc(), options)
-        << remark::add("columns of '{0}' are made {1}", name,
-                       policy == "eager" ? "in the forward and held"
-                                         : "right before their use");
-    auto type = mlir::cast<ScaledType>(column.getUsages()[0].getType());
+    remark::passed(loc, options)
+        << remark::add("columns of '{0}' are made {1}, moving {2} bytes", name,
+                       describe(kept), bytesMoved(uses, kept));
+    auto type = mlir::cast<ScaledType>(column.cast.getUsages()[0].getType());
     if (target == "sm_100" && type.getScheme() == Scheme::PerTensor)
-      remark::missed(column.getLoc(), options)
+      remark::missed(loc, options)
           << remark::add("columns of '{0}' are made although sm_100 could "
                          "contract the rows",
                          name);

@@ -23,6 +23,8 @@ struct SwizzleScales final : te::impl::SwizzleScalesPassBase<SwizzleScales> {
   using Base::Base;
 
   void runOnOperation() override {
+    // Products of one block share the copy of an operand.
+    DenseMap<std::pair<Block *, Value>, Value> swizzled;
     getOperation().walk([&](ScaledMatmulOp product) {
       OpBuilder builder(product);
       for (OpOperand *operand :
@@ -30,9 +32,13 @@ struct SwizzleScales final : te::impl::SwizzleScalesPassBase<SwizzleScales> {
         auto type = cast<ScaledType>(operand->get().getType());
         if ((!type.isMx() && !type.isNv()) || type.is(ScaleVariant::Swizzled))
           continue;
-        operand->set(SwizzleScalesOp::create(
-            builder, product.getLoc(), type.getSwizzled(), operand->get()));
-        ++numSwizzled;
+        Value &copy = swizzled[{product->getBlock(), operand->get()}];
+        if (!copy) {
+          copy = SwizzleScalesOp::create(builder, product.getLoc(),
+                                         type.getSwizzled(), operand->get());
+          ++numSwizzled;
+        }
+        operand->set(copy);
       }
     });
   }

@@ -65,12 +65,27 @@ def MaterializeTransposesPass
   let summary = "decide when the second usage of a weight is made";
   let description = [{
     A weight's column usage (contracted by dgrad) can be derived from its row
-    usage bit for bit when its scheme is per-tensor or 128x128. `eager` keeps
-    the column cast that `te-insert-casts` made in the forward: both usages are
-    held until the backward. `on-demand` holds the row usage, which the forward
-    needs anyway, and puts a `te.transpose` right before the first use in the
-    backward. Activations always have both usages cast at once. Runs between
-    `te-insert-casts` + `cse` and `te-pair-cast-layouts`.
+    usage bit for bit when its scheme is per-tensor or 128x128, and others that
+    [the support table](support.md) names. A column cast with a row cast beside
+    it becomes what `policy` says; results are the same to the last bit:
+
+    | `policy` | columns are made | held | bytes moved for `n` uses of `b` bytes |
+    |---|---|---|---|
+    | `on-demand` | by a `te.transpose` right before each use | during the use | `2 n b` |
+    | `cached` | by a `te.transpose` before the first use | until the last use | `2 b` |
+    | `eager` | by the cast of the forward | from there to the last use | `b` |
+    | `budget` | any of these, by gap between uses | as long as it fits | what the choice comes to |
+
+    A step of one micro-batch uses a weight's columns once; one of several
+    (more than one `te.vjp` over the same weights, whose casts `cse` merges)
+    once for each. `budget` keeps columns over a gap where all columns
+    together never take more than `transpose-budget` bytes, those first that
+    save most bytes moved for each byte held and op it is held. Remarks say
+    what became of each weight.
+
+    Activations always have both usages cast at once. Runs between
+    `te-insert-casts` + `cse` and `te-pair-cast-layouts`; no later `cse` may
+    run, which would merge the transposes again.
 
     A weight is a function argument marked `te.weight`, also through precision
     casts. Every target transposes: storage of a usage is contiguous along its
@@ -85,13 +100,15 @@ def MaterializeTransposesPass
   }];
   let options = [
     Option<"policy", "policy", "std::string", "\"on-demand\"",
-           "on-demand or eager">,
+           "on-demand, cached, budget or eager">,
+    Option<"transposeBudget", "transpose-budget", "int64_t", "-1",
+           "most bytes of weight columns alive at once, with policy budget">,
     Option<"target", "target", "std::string", "\"sm_90\"",
            "sm_90, sm_100 or reference">
   ];
   let dependentDialects = ["::mlir::te::TEDialect"];
   let statistics = [
-    Statistic<"numTransposes", "num-transposes", "transposes made on demand">
+    Statistic<"numTransposes", "num-transposes", "transposes made">
   ];
 }
 

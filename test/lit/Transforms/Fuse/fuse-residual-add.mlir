@@ -61,3 +61,18 @@ func.func @keeps_f16(%a: !a, %w: !w, %x: tensor<256x512xf16>) -> tensor<256x512x
   %y = arith.addf %x, %p : tensor<256x512xf16>
   return %y : tensor<256x512xf16>
 }
+
+// Of two products that are added, the later one takes the addition, where it is: neither holds its operands for longer.
+// CHECK-LABEL: func.func @two_products
+// CHECK: %[[FIRST:.*]] = te.scaled_matmul %arg0, %arg1 fast
+// CHECK-NEXT: %[[SUM:.*]] = te.scaled_matmul %arg2, %arg1 accumulate %[[FIRST]]
+// CHECK-NEXT: %[[LATER:.*]] = te.activation
+// CHECK-NEXT: return %[[SUM]], %[[LATER]]
+func.func @two_products(%a: !te.scaled<32x128xf8E4M3FN, block_1x128, pow2, contract = 1>, %w: !te.scaled<128x128xf8E4M3FN, block_128x128, pow2, contract = 1>,
+                        %b: !te.scaled<32x128xf8E4M3FN, block_1x128, pow2, contract = 1>, %x: tensor<32x128xbf16>) -> (tensor<32x128xbf16>, tensor<32x128xbf16>) {
+  %y = te.scaled_matmul %a, %w fast_accumulation = false : !te.scaled<32x128xf8E4M3FN, block_1x128, pow2, contract = 1>, !te.scaled<128x128xf8E4M3FN, block_128x128, pow2, contract = 1> -> tensor<32x128xbf16>
+  %z = te.scaled_matmul %b, %w fast_accumulation = false : !te.scaled<32x128xf8E4M3FN, block_1x128, pow2, contract = 1>, !te.scaled<128x128xf8E4M3FN, block_128x128, pow2, contract = 1> -> tensor<32x128xbf16>
+  %later = te.activation <relu> %x : tensor<32x128xbf16> -> tensor<32x128xbf16>
+  %sum = arith.addf %y, %z : tensor<32x128xbf16>
+  return %sum, %later : tensor<32x128xbf16>, tensor<32x128xbf16>
+}

@@ -92,3 +92,21 @@ func.func @falls_back(%x: tensor<32x7xbf16>, %w: tensor<48x7xbf16>) -> tensor<32
   %y = te.linear %x, %w : tensor<32x7xbf16>, tensor<48x7xbf16> -> tensor<32x48xbf16>
   return %y : tensor<32x48xbf16>
 }
+
+// -----
+
+// Two micro-batches round one weight: its casts share one scale.
+// CHECK-LABEL: func.func @micro_batches
+// CHECK-SAME: te.name = "w.w.amax_history"
+// CHECK-SAME: te.name = "w.w.scale"
+// CHECK-NOT: te.name = "w.w_1
+// CHECK-COUNT-3: te.delayed_scaling_update
+// CHECK-NOT: te.delayed_scaling_update
+func.func @micro_batches(%x0: tensor<32x64xbf16>, %x1: tensor<32x64xbf16>, %w: tensor<48x64xf32> {te.name = "w", te.weight})
+    -> (tensor<32x48xbf16>, tensor<32x48xbf16>) attributes {te.recipe = #te.recipe<delayed_scaling>} {
+  %w0 = arith.truncf %w : tensor<48x64xf32> to tensor<48x64xbf16>
+  %y0 = te.linear %x0, %w0 : tensor<32x64xbf16>, tensor<48x64xbf16> -> tensor<32x48xbf16>
+  %w1 = arith.truncf %w : tensor<48x64xf32> to tensor<48x64xbf16>
+  %y1 = te.linear %x1, %w1 : tensor<32x64xbf16>, tensor<48x64xbf16> -> tensor<32x48xbf16>
+  return %y0, %y1 : tensor<32x48xbf16>, tensor<32x48xbf16>
+}

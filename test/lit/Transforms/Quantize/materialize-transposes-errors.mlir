@@ -1,6 +1,24 @@
-// RUN: not te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{policy=cached}))' 2>&1 | FileCheck %s --check-prefix=POLICY
+// RUN: not te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{policy=always}))' 2>&1 | FileCheck %s --check-prefix=POLICY
+// RUN: not te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{policy=budget}))' 2>&1 | FileCheck %s --check-prefix=NO-BUDGET
+// RUN: not te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{transpose-budget=64}))' 2>&1 | FileCheck %s --check-prefix=NO-POLICY
 // RUN: not te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{target=sm_80}))' 2>&1 | FileCheck %s --check-prefix=TARGET
+// RUN: not te-opt %s --te-training-pipeline='transpose-policy=budget' 2>&1 | FileCheck %s --check-prefix=PIPELINE
+// RUN: not te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{policy=budget transpose-budget=8191}))' 2>&1 | FileCheck %s --check-prefix=SMALL
+// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{policy=budget transpose-budget=8200}))' -o /dev/null
 
-// POLICY: expected option 'policy' of 'te-materialize-transposes' to be 'on-demand' or 'eager', but got 'cached'
+// POLICY: expected option 'policy' of 'te-materialize-transposes' to be 'on-demand', 'cached', 'budget' or 'eager', but got 'always'
+// NO-BUDGET: expected a 'transpose-budget' with transpose policy 'budget' and with no other, but got none with 'budget'
+// NO-POLICY: expected a 'transpose-budget' with transpose policy 'budget' and with no other, but got 64 with 'on-demand'
 // TARGET: te-materialize-transposes: expected 'target' to be one of sm_90, sm_100, reference, but got 'sm_80'
-func.func @empty() { return }
+// PIPELINE: expected 'transpose-budget' with 'transpose-policy=budget' and with no other, but 'transpose-policy' is 'budget' and 'transpose-budget' -1
+
+// Two columns that one op reads: the smallest budget is the sum, 2 * (64 * 64 + 4).
+// SMALL: error: expected 'transpose-budget' to be at least 8200, the most bytes of weight columns that one op reads, but got 8191
+func.func @two_at_once(%w: tensor<64x64xbf16> {te.name = "w", te.weight}, %v: tensor<64x64xbf16> {te.name = "v", te.weight}, %scale: tensor<f32>) -> tensor<64x64xbf16> {
+  %wr = te.quantize %w scale %scale : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>
+  %wc = te.quantize %w scale %scale : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0>
+  %vr = te.quantize %v scale %scale : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>
+  %vc = te.quantize %v scale %scale : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0>
+  %y = te.scaled_matmul %wc, %vc fast_accumulation = false : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0>, !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0> -> tensor<64x64xbf16>
+  return %y : tensor<64x64xbf16>
+}

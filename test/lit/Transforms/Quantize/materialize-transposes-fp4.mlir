@@ -5,8 +5,19 @@
 // CHECK: %[[ROW:.*]] = te.quantize %{{.*}} amax %arg1 {four_over_six = #te.four_over_six<mae>} : {{.*}}nv_16x16, contract = 1>
 // CHECK-NEXT: %[[COL:.*]] = te.transpose %[[ROW]]
 // CHECK-NEXT: te.dequantize %[[COL]]
-func.func @square(%w: tensor<32x64xbf16> {te.weight}, %amax: tensor<f32>) -> tensor<32x64xbf16> {
+func.func @square(%w: tensor<32x64xbf16> {te.weight}, %amax: tensor<f32>) -> (tensor<32x64xbf16>, tensor<32x64xbf16>) {
+  %r = te.quantize %w amax %amax {four_over_six = #te.four_over_six<mae>} : tensor<32x64xbf16> -> !te.scaled<32x64xf4E2M1FN, nv_16x16, contract = 1>
   %q = te.quantize %w amax %amax {four_over_six = #te.four_over_six<mae>} : tensor<32x64xbf16> -> !te.scaled<32x64xf4E2M1FN, nv_16x16, contract = 0>
+  %x = te.dequantize %q : !te.scaled<32x64xf4E2M1FN, nv_16x16, contract = 0> -> tensor<32x64xbf16>
+  %y = te.dequantize %r : !te.scaled<32x64xf4E2M1FN, nv_16x16, contract = 1> -> tensor<32x64xbf16>
+  return %x, %y : tensor<32x64xbf16>, tensor<32x64xbf16>
+}
+
+// Where nobody reads rows, the column cast is the least there is.
+// CHECK-LABEL: func.func @columns_only
+// CHECK-NOT: te.transpose
+func.func @columns_only(%w: tensor<32x64xbf16> {te.weight}, %amax: tensor<f32>) -> tensor<32x64xbf16> {
+  %q = te.quantize %w amax %amax : tensor<32x64xbf16> -> !te.scaled<32x64xf4E2M1FN, nv_16x16, contract = 0>
   %x = te.dequantize %q : !te.scaled<32x64xf4E2M1FN, nv_16x16, contract = 0> -> tensor<32x64xbf16>
   return %x : tensor<32x64xbf16>
 }

@@ -1,8 +1,11 @@
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-materialize-transposes{policy=on-demand}))' | FileCheck %s --check-prefix=DEMAND
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-materialize-transposes{policy=eager}))' | FileCheck %s --check-prefix=EAGER
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-materialize-transposes{target=sm_100}))' --remarks-filter='.*' 2>&1 >/dev/null | FileCheck %s --check-prefix=REMARK
+// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-materialize-transposes{policy=cached}))' | FileCheck %s --check-prefix=CACHED
+// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-materialize-transposes{policy=budget transpose-budget=6000}))' --remarks-filter='.*' 2>%t.remarks | FileCheck %s --check-prefix=BUDGET
+// RUN: FileCheck %s --check-prefix=BUDGET-REMARK --input-file=%t.remarks
 
-// REMARK-DAG: [Passed] weight-transpose{{.*}}columns of 'w' are made right before their use
+// REMARK-DAG: [Passed] weight-transpose{{.*}}columns of 'w' are made right before their use, moving {{[0-9]+}} bytes
 // REMARK-DAG: [Missed] weight-transpose{{.*}}columns of 'v' are made although sm_100 could contract the rows
 
 // The row usage, which the forward needs anyway, is what is held.
@@ -66,4 +69,46 @@ func.func @activations_do_not_transpose(%x: tensor<32x64xbf16>, %w: tensor<64x64
   %y = te.linear %x, %w : tensor<32x64xbf16>, tensor<64x64xbf16> -> tensor<32x64xbf16>
   %dx = te.linear_dgrad %dy, %w : tensor<32x64xbf16>, tensor<64x64xbf16> -> tensor<32x64xbf16>
   return %y, %dx : tensor<32x64xbf16>, tensor<32x64xbf16>
+}
+
+// Three backwards read the columns of 'w'. On demand each makes its own, cached the first one makes them for all. 6000 bytes hold
+// them from the forward to the first and between the last two, but not while the columns of 'v' are there too.
+// DEMAND-LABEL: func.func @three_backwards
+// DEMAND-COUNT-5: te.transpose
+// DEMAND-NOT: te.transpose
+// CACHED-LABEL: func.func @three_backwards
+// CACHED: %[[COL:.*]] = te.transpose %{{.*}} : <64x64x
+// CACHED-NEXT: te.scaled_matmul %{{.*}}, %[[COL]]
+// CACHED: %[[V:.*]] = te.transpose %{{.*}} : <32x64x
+// CACHED-NEXT: te.scaled_matmul %{{.*}}, %[[V]]
+// CACHED: te.scaled_matmul %{{.*}}, %[[COL]]
+// CACHED: te.scaled_matmul %{{.*}}, %[[COL]]
+// CACHED: te.scaled_matmul %{{.*}}, %[[V]]
+// CACHED-NOT: te.transpose
+// EAGER-LABEL: func.func @three_backwards
+// EAGER-NOT: te.transpose
+// BUDGET-LABEL: func.func @three_backwards
+// BUDGET: %[[CAST:.*]] = te.quantize %arg1 {{.*}}contract = 0>
+// BUDGET: %[[COL0:.*]] = te.residual %[[CAST]]
+// BUDGET: te.scaled_matmul %{{.*}}, %[[COL0]]
+// BUDGET: te.transpose %{{.*}} : <32x64x
+// BUDGET: %[[COL1:.*]] = te.transpose %{{.*}} : <64x64x
+// BUDGET-NEXT: te.scaled_matmul %{{.*}}, %[[COL1]]
+// BUDGET-NOT: te.transpose %{{.*}} : <64x64x
+// BUDGET: te.scaled_matmul %{{.*}}, %[[COL1]]
+// BUDGET-REMARK-DAG: columns of 'w' are made in the forward and before 1 of their 3 uses, moving 12300 bytes
+// BUDGET-REMARK-DAG: columns of 'v' are made right before each of their 2 uses, moving 8208 bytes
+func.func @three_backwards(%x: tensor<32x64xbf16> {te.name = "x"}, %w: tensor<64x64xbf16> {te.name = "w", te.weight},
+                           %v: tensor<32x64xbf16> {te.name = "v", te.weight}, %dy: tensor<32x64xbf16>, %dz: tensor<32x32xbf16>)
+    -> (tensor<32x64xbf16>, tensor<32x32xbf16>, tensor<32x64xbf16>, tensor<32x64xbf16>, tensor<32x64xbf16>, tensor<32x64xbf16>, tensor<32x64xbf16>)
+    attributes {te.recipe = #te.recipe<float8_current_scaling>} {
+  %y = te.linear %x, %w : tensor<32x64xbf16>, tensor<64x64xbf16> -> tensor<32x64xbf16>
+  %z = te.linear %x, %v : tensor<32x64xbf16>, tensor<32x64xbf16> -> tensor<32x32xbf16>
+  %d0 = te.linear_dgrad %dy, %w : tensor<32x64xbf16>, tensor<64x64xbf16> -> tensor<32x64xbf16>
+  %e0 = te.linear_dgrad %dz, %v : tensor<32x32xbf16>, tensor<32x64xbf16> -> tensor<32x64xbf16>
+  %d1 = te.linear_dgrad %d0, %w : tensor<32x64xbf16>, tensor<64x64xbf16> -> tensor<32x64xbf16>
+  %d2 = te.linear_dgrad %d1, %w : tensor<32x64xbf16>, tensor<64x64xbf16> -> tensor<32x64xbf16>
+  %dz1 = arith.addf %dz, %z : tensor<32x32xbf16>
+  %e1 = te.linear_dgrad %dz1, %v : tensor<32x32xbf16>, tensor<32x64xbf16> -> tensor<32x64xbf16>
+  return %y, %z, %d0, %d1, %d2, %e0, %e1 : tensor<32x64xbf16>, tensor<32x32xbf16>, tensor<32x64xbf16>, tensor<32x64xbf16>, tensor<32x64xbf16>, tensor<32x64xbf16>, tensor<32x64xbf16>
 }
