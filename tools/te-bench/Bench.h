@@ -65,6 +65,10 @@ private:
 /// Runs every kernel at the shapes of the MLP block; prints and returns rows.
 llvm::json::Array runKernelBench(te_rt_context *context, const Effort &effort);
 
+/// Products of groups of rows (experts), and a whole layer of them; prints and
+/// returns rows.
+llvm::json::Array runGroupedBench(te_rt_context *context, const Effort &effort);
+
 /// Compiles and runs the MLP block under every recipe and override. Sets
 /// `failed` when a forward depends on the override.
 llvm::json::Array runMlpBench(te_rt_context *context, const Effort &effort,

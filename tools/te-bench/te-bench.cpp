@@ -24,7 +24,7 @@ using namespace te::bench;
 namespace {
 llvm::cl::OptionCategory category("te-bench");
 llvm::cl::opt<std::string>
-    suite("suite", llvm::cl::desc("kernels, mlp or all (default)"),
+    suite("suite", llvm::cl::desc("kernels, grouped, mlp or all (default)"),
           llvm::cl::init("all"), llvm::cl::cat(category));
 llvm::cl::opt<std::string>
     backend("backend", llvm::cl::desc("auto (default), cuda or reference"),
@@ -61,7 +61,7 @@ int main(int argc, char **argv) {
           "machine\n",
           &llvm::errs()))
     return mlir::te::kUsage;
-  if (!isOneOf("--suite", suite, {"kernels", "mlp", "all"}) ||
+  if (!isOneOf("--suite", suite, {"kernels", "grouped", "mlp", "all"}) ||
       !isOneOf("--backend", backend, {"auto", "reference", "cuda"}))
     return mlir::te::kUsage;
   Effort effort;
@@ -78,10 +78,12 @@ int main(int argc, char **argv) {
       {"timing", "median of burst rounds of 10 ms; sustained over 0.3 s after "
                  "0.3 s of the same work"}};
   bool failed = false;
-  if (suite != "kernels")
+  if (suite == "mlp" || suite == "all")
     report["mlp_block"] = runMlpBench(context, effort, mlpFile, failed);
-  if (suite != "mlp")
+  if (suite == "kernels" || suite == "all")
     report["kernels"] = runKernelBench(context, effort);
+  if (suite == "grouped" || suite == "all")
+    report["grouped"] = runGroupedBench(context, effort);
   te_rt_context_destroy(context);
 
   if (!jsonFile.empty()) {
