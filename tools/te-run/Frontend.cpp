@@ -92,6 +92,23 @@ std::vector<LaunchLabel> labelsOf(const mlir::te::CompiledStep &step) {
   return labels;
 }
 
+std::string locationOf(const mlir::te::CompiledStep &step, StringRef layer) {
+  auto find = [&](const Twine &name, size_t skip) -> std::string {
+    const std::string wanted = (name + " fprop").str();
+    for (const mlir::te::LaunchInfo &launch : step.launches())
+      // A cast of what a product made has the product's location.
+      if (StringRef(launch.kernel).ends_with("matmul") &&
+          launch.name == wanted && skip-- == 0)
+        return launch.location;
+    return {};
+  };
+  if (std::string exact = find(layer, 0); !exact.empty())
+    return exact;
+  auto [base, number] = layer.rsplit('.');
+  size_t skip = 0;
+  return number.getAsInteger(10, skip) ? "" : find(base, skip);
+}
+
 OwningOpRef<ModuleOp> parseModule(llvm::SourceMgr &sources,
                                   MLIRContext *context) {
   // The parser's own verification stops at the first violation of a region.

@@ -49,6 +49,11 @@ void recordRecipe(mlir::PassManager &manager, std::string &recipe);
 /// What the trace calls the launches of `step`, by slot.
 std::vector<LaunchLabel> labelsOf(const mlir::te::CompiledStep &step);
 
+/// Where the user's op of `layer` is, as "file:line:column"; may be empty. Of
+/// layers of one name, `<layer>.1` is the second.
+std::string locationOf(const mlir::te::CompiledStep &step,
+                       llvm::StringRef layer);
+
 /// The step's pointers as the runner sees them; those of scaled values are
 /// called `<name>.data` and `<name>.scale`.
 std::vector<StepArgument> argumentsOf(const mlir::te::CompiledStep &step,

@@ -48,6 +48,11 @@ States:
   --load=F.safetensors  start from that: it has every state and nothing else;
                       an array of --inputs gives way to it, with a warning
   --load-weights=F.safetensors  start with the parameters (te.weight) of F alone
+Comparison:
+  --compare=NAME      run this entry too, on the same arrays, and compare quantised
+                      values of linear layers and results of one name by bytes
+  --compare-file=F, --compare-pipeline="OPTS" (default: as above), --compare-vjp
+                      what else is different about it
 Report:
   --summary=F.json    ms per step, planned bytes, backend, device
   --trace=F.json      when each phase, step, and launch of the last step ran,
@@ -68,6 +73,32 @@ ExitCode usageError(const llvm::Twine &message) {
   llvm::WithColor::error(llvm::errs(), "te-run")
       << message << "; 'te-run --help' shows every option\n";
   return kUsage;
+}
+
+/// A comparison writes no file, as there are two steps it could be of.
+std::optional<ExitCode> checkComparison(const Options &options) {
+  const std::pair<const char *, bool> needs[] = {
+      {"--compare-file", !options.compareFile.empty()},
+      {"--compare-pipeline", options.comparePipeline.has_value()},
+      {"--compare-vjp", options.compareVjp}};
+  const std::pair<const char *, bool> refused[] = {
+      {"--outputs", !options.outputs.empty()},
+      {"--save", !options.save.empty()},
+      {"--load", !options.load.empty()},
+      {"--summary", !options.summary.empty()},
+      {"--trace", !options.trace.empty()}};
+  if (options.compare.empty()) {
+    for (auto [name, given] : needs)
+      if (given)
+        return usageError(llvm::Twine("expected '--compare' with '") + name +
+                          "'");
+    return std::nullopt;
+  }
+  for (auto [name, given] : refused)
+    if (given)
+      return usageError(llvm::Twine("expected no '") + name +
+                        "' with '--compare'");
+  return std::nullopt;
 }
 
 } // namespace
@@ -99,6 +130,12 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
   cl::opt<std::string, true> loadWeights("load-weights",
                                          cl::location(options.loadWeights));
   cl::opt<std::string, true> save("save", cl::location(options.save));
+  cl::opt<std::string, true> compare("compare", cl::location(options.compare));
+  cl::opt<std::string, true> compareFile("compare-file",
+                                         cl::location(options.compareFile));
+  cl::opt<std::string> comparePipeline("compare-pipeline");
+  cl::opt<bool, true> compareVjp("compare-vjp",
+                                 cl::location(options.compareVjp));
   cl::opt<std::string, true> summary("summary", cl::location(options.summary));
   cl::opt<std::string, true> trace("trace", cl::location(options.trace));
   cl::opt<int64_t> steps("steps", cl::init(1));
@@ -114,6 +151,8 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
   options.steps = steps;
   if (seed.getNumOccurrences())
     options.seed = seed;
+  if (comparePipeline.getNumOccurrences())
+    options.comparePipeline = comparePipeline;
 
   if (options.file.empty())
     return usageError("expected a file");
@@ -129,7 +168,7 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
   if (!options.load.empty() && !options.loadWeights.empty())
     return usageError("expected one of '--load' and '--load-weights', but got "
                       "both");
-  return std::nullopt;
+  return checkComparison(options);
 }
 
 bool te::run::parsePipeline(const Options &options, te_rt_context &context,

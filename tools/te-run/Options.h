@@ -31,6 +31,12 @@ struct Options {
   std::string save;
   std::string summary;
   std::string trace;
+  /// The entry to compare with; empty: none. The others say how its step
+  /// differs from the first; the pipeline is the same where it is absent.
+  std::string compare;
+  std::string compareFile;
+  std::optional<std::string> comparePipeline;
+  bool compareVjp = false;
   int64_t steps = 1;
   std::optional<uint64_t> seed;
   bool vjp = false;

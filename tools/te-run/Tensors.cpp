@@ -79,6 +79,19 @@ uint16_t toBf16(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
+/// A float of `exponent` and `mantissa` bits below its sign. With `ieee` the
+/// largest exponent is inf and NaN.
+double decodeFloat(uint32_t bits, int exponent, int mantissa, bool ieee) {
+  const int largest = (1 << exponent) - 1, bias = largest >> 1;
+  const int e = bits >> mantissa & largest;
+  const int m = bits & ((1 << mantissa) - 1);
+  double value = e == 0 ? std::ldexp(m, 1 - bias - mantissa)
+                        : std::ldexp(m + (1 << mantissa), e - bias - mantissa);
+  if (ieee && e == largest)
+    value = m == 0 ? INFINITY : NAN;
+  return bits >> (exponent + mantissa) & 1 ? -value : value;
+}
+
 /// Writes `value` as element `i` of an array of a floating type above 8 bits.
 void storeFloat(te_rt_dtype type, uint8_t *data, int64_t i, float value) {
   if (type == TE_RT_F32) {
@@ -153,6 +166,27 @@ bool fits(const TensorSpec &spec, const support::NpyArray &array, int64_t steps,
     return false;
   }
   return true;
+}
+
+double decodeElement(te_rt_dtype type, uint32_t bits) {
+  switch (type) {
+  case TE_RT_F32:
+    return std::bit_cast<float>(bits);
+  case TE_RT_BF16:
+    return std::bit_cast<float>(bits << 16);
+  case TE_RT_F16:
+    return decodeFloat(bits, 5, 10, /*ieee=*/true);
+  case TE_RT_F8E4M3FN:
+    return (bits & 0x7f) == 0x7f ? NAN : decodeFloat(bits, 4, 3, false);
+  case TE_RT_F8E5M2:
+    return decodeFloat(bits, 5, 2, /*ieee=*/true);
+  case TE_RT_F4E2M1FN:
+    return decodeFloat(bits, 2, 1, /*ieee=*/false);
+  case TE_RT_F8E8M0FNU:
+    return bits == 0xff ? NAN : std::ldexp(1.0, static_cast<int>(bits) - 127);
+  default:
+    return static_cast<int32_t>(bits);
+  }
 }
 
 std::string noMemoryFor(const TensorSpec &spec) {

@@ -56,6 +56,9 @@ std::vector<int64_t> checkpointShape(const TensorSpec &spec);
 /// "[256, 512]".
 std::string shapeText(const std::vector<int64_t> &shape);
 
+/// The value of the element whose bits are `bits`.
+double decodeElement(te_rt_dtype type, uint32_t bits);
+
 /// Why there is no array for `spec`.
 std::string noMemoryFor(const TensorSpec &spec);
 

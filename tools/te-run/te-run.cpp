@@ -3,11 +3,12 @@
 // FILE --parse--> module --training pipeline--> llvm --JIT--> step, then N
 // steps on the runtime with arrays from and to .npz files. The order of the
 // checks is the order in which a user can fix things: command line, backend,
-// program, arrays.
+// program, arrays. A comparison does this for two steps and writes no file.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Checkpoint.h"
+#include "Compare.h"
 #include "Frontend.h"
 #include "Inputs.h"
 #include "Options.h"
@@ -44,39 +45,47 @@ ExitCode fail(const RunFailure &failure) {
               failure.status == TE_RT_INTERNAL ? kInternal : kDiagnostics);
 }
 
-/// Reads and checks every input, reporting all that is wrong. `info` is of this
-/// step, and counts the steps of the loaded file on return.
-bool readInputs(const Options &options,
-                const std::vector<StepArgument> &arguments,
-                CheckpointInfo &info, std::vector<StepInput> &inputs) {
+/// What is to be said of the arrays of a run.
+struct Remarks {
+  std::vector<std::string> errors, warnings;
+
+  /// Prints all; whether there are no errors.
+  bool print() const {
+    for (const std::string &warning : warnings)
+      llvm::WithColor::warning(llvm::errs(), "te-run") << warning << "\n";
+    for (const std::string &message : errors)
+      fail(message);
+    return errors.empty();
+  }
+};
+
+/// Reads and checks every input. `info` is of this step, and counts the steps
+/// of the loaded file on return.
+std::vector<StepInput> readInputs(const Options &options,
+                                  const std::vector<StepArgument> &arguments,
+                                  CheckpointInfo &info, Remarks &remarks) {
   te::support::NpzArchive archive, loaded;
   std::string error;
   if (!options.inputs.empty() &&
-      !te::support::readNpz(options.inputs, archive, error)) {
-    fail(error);
-    return false;
-  }
-  std::vector<std::string> errors, warnings;
+      !te::support::readNpz(options.inputs, archive, error))
+    remarks.errors.push_back(std::move(error));
   if (!options.loadWeights.empty())
-    readWeights(options.loadWeights, arguments, loaded, errors);
+    readWeights(options.loadWeights, arguments, loaded, remarks.errors);
   if (!options.load.empty()) {
     CheckpointInfo saved;
-    readCheckpoint(options.load, arguments, loaded, saved, errors);
+    readCheckpoint(options.load, arguments, loaded, saved, remarks.errors);
     info.step = saved.step;
     if (!saved.recipe.empty() && saved.recipe != info.recipe)
-      warnings.push_back("'" + options.load + "' was saved under " +
-                         saved.recipe + ", but this step has " + info.recipe);
+      remarks.warnings.push_back("'" + options.load + "' was saved under " +
+                                 saved.recipe + ", but this step has " +
+                                 info.recipe);
   }
   // What a file should have had is not missed again.
-  if (errors.empty())
-    inputs = matchInputs(arguments, std::move(loaded), std::move(archive),
-                         {options.steps, options.seed, options.vjp}, errors,
-                         warnings);
-  for (const std::string &warning : warnings)
-    llvm::WithColor::warning(llvm::errs(), "te-run") << warning << "\n";
-  for (const std::string &message : errors)
-    fail(message);
-  return errors.empty();
+  if (!remarks.errors.empty())
+    return {};
+  return matchInputs(arguments, std::move(loaded), std::move(archive),
+                     {options.steps, options.seed, options.vjp}, remarks.errors,
+                     remarks.warnings);
 }
 
 /// Opens the files the user asked for.
@@ -104,21 +113,33 @@ bool openOutputs(const Options &options, OutputFile &outputs, OutputFile &save,
   return true;
 }
 
-struct Compilation {
+/// A file, in a context of its own, and the step it became.
+struct Program {
+  explicit Program(const mlir::DialectRegistry &registry)
+      : context(registry, mlir::MLIRContext::Threading::DISABLED),
+        handler(sources, &context) {
+    // The message and the line say it; a printed module would hide them.
+    context.printOpOnDiagnostic(false);
+  }
+
+  llvm::SourceMgr sources;
+  mlir::MLIRContext context;
+  mlir::SourceMgrDiagnosticHandler handler;
   std::unique_ptr<mlir::te::CompiledStep> step;
   llvm::StringSet<> weights;
   std::string recipe;
 };
 
-/// From the file to the step. What fails has been reported, and where it is not
-/// the program's fault, through `guard`.
-llvm::LogicalResult compile(const Options &options, te_rt_context &runtime,
-                            llvm::SourceMgr &sources,
-                            mlir::MLIRContext &context,
+/// From the file to the step. `entryOption` named the entry. What fails has
+/// been reported, and where it is not the program's fault, through `guard`.
+llvm::LogicalResult compile(const Options &options,
+                            const llvm::Twine &entryOption,
+                            te_rt_context &runtime,
                             mlir::te::PipelineGuard &guard, Trace &trace,
-                            Compilation &result) {
+                            Program &program) {
   auto start = Trace::Clock::now();
-  mlir::OwningOpRef<mlir::ModuleOp> module = parseModule(sources, &context);
+  mlir::OwningOpRef<mlir::ModuleOp> module =
+      parseModule(program.sources, &program.context);
   if (!module)
     return llvm::failure();
   std::string error;
@@ -126,16 +147,18 @@ llvm::LogicalResult compile(const Options &options, te_rt_context &runtime,
   if (!parsePipeline(options, runtime, pipeline, error))
     return guard.reportUsage("--pipeline: " + error);
   if (!selectEntry(*module, options.entry, error))
-    return guard.reportUsage("--entry: " + error);
+    return guard.reportUsage(entryOption + ": " + error);
+  // Of a comparison.
+  pipeline.exposeCasts = pipeline.exposeCasts || !options.compare.empty();
   trace.span("parse", start);
-  result.weights = weightsOf(*module, options.entry);
+  program.weights = weightsOf(*module, options.entry);
   mlir::PassManager manager(module.get()->getName());
   guard.watch(manager);
   if (failed(populatePipeline(manager, pipeline)))
     return llvm::failure();
   if (!options.trace.empty())
     tracePhases(manager, trace);
-  recordRecipe(manager, result.recipe);
+  recordRecipe(manager, program.recipe);
   if (failed(manager.run(*module)))
     return llvm::failure();
   start = Trace::Clock::now();
@@ -143,40 +166,16 @@ llvm::LogicalResult compile(const Options &options, te_rt_context &runtime,
   if (failed(step))
     return guard.reportInternal("the lowered program cannot be compiled");
   trace.span("machine code", start);
-  result.step = std::move(*step);
+  program.step = std::move(*step);
   return llvm::success();
 }
 
-ExitCode run(const Options &options) {
-  Trace trace;
-  te_rt_context *rawContext = nullptr;
-  if (te_rt_status status =
-          te_rt_context_create(options.backend.c_str(), &rawContext))
-    return fail(RunFailure{status, te_rt_last_error()});
-  std::unique_ptr<te_rt_context, ContextDeleter> runtime(rawContext);
-
-  auto buffer = llvm::MemoryBuffer::getFileOrSTDIN(options.file);
-  if (!buffer)
-    return fail("cannot read '" + options.file +
-                "': " + buffer.getError().message());
-  llvm::SourceMgr sources;
-  sources.AddNewSourceBuffer(std::move(*buffer), llvm::SMLoc());
-
-  mlir::DialectRegistry registry;
-  mlir::te::registerAllTEDialects(registry);
-  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-  // The message and the line say it; a printed module would hide them.
-  context.printOpOnDiagnostic(false);
-  mlir::SourceMgrDiagnosticHandler handler(sources, &context);
-
-  Compilation compiled;
-  mlir::te::PipelineGuard guard("te-run", "--pipeline");
-  if (ExitCode code = guard.exitCode(
-          compile(options, *runtime, sources, context, guard, trace, compiled)))
-    return code;
-  const mlir::te::CompiledStep &step = *compiled.step;
+/// Runs the step of `program` and writes what the user asked for.
+ExitCode runProgram(const Options &options, te_rt_context &runtime,
+                    const Program &program, Trace &trace) {
+  const mlir::te::CompiledStep &step = *program.step;
   const std::vector<StepArgument> arguments =
-      argumentsOf(step, compiled.weights);
+      argumentsOf(step, program.weights);
 
   std::string error;
   if (!checkNames(arguments, error))
@@ -204,12 +203,14 @@ ExitCode run(const Options &options) {
   te::support::NpzArchive outputs;
   RunSummary summary;
   RunFailure failure;
-  CheckpointInfo info{compiled.recipe, 0};
+  CheckpointInfo info{program.recipe, 0};
   const InputSource source = [&](std::vector<StepInput> &inputs) {
-    return readInputs(options, arguments, info, inputs);
+    Remarks remarks;
+    inputs = readInputs(options, arguments, info, remarks);
+    return remarks.print();
   };
-  if (!runSteps(runtime.get(), step.module(), arguments, source, runOptions,
-                outputs, summary, failure))
+  if (!runSteps(&runtime, step.module(), arguments, source, runOptions, outputs,
+                summary, failure))
     return failure.status ? fail(failure) : kDiagnostics;
 
   info.step += options.steps;
@@ -232,6 +233,127 @@ ExitCode run(const Options &options) {
   if (!options.quiet)
     printSummary(summary, options.steps);
   return kOk;
+}
+
+/// The step that `options` compares with.
+Options otherOf(const Options &options) {
+  Options other = options;
+  other.entry = options.compare;
+  other.vjp = options.compareVjp;
+  if (!options.compareFile.empty())
+    other.file = options.compareFile;
+  if (options.comparePipeline)
+    other.pipeline = *options.comparePipeline;
+  return other;
+}
+
+/// What tells `options` from `other`, for messages.
+std::string labelOf(const Options &options, const Options &other) {
+  std::string label = "'" + options.entry + "'";
+  if (options.vjp)
+    label += " differentiated";
+  if (options.file != other.file)
+    label += " of '" + options.file + "'";
+  if (options.pipeline != other.pipeline)
+    label += " under \"" + options.pipeline + "\"";
+  return label;
+}
+
+/// Runs both steps on the same arrays and compares what they make.
+ExitCode comparePrograms(const Options &options, te_rt_context &runtime,
+                         const Program &first, const Program &second) {
+  const Options other = otherOf(options);
+  // Drawn alike where only one of them knows that it is a parameter.
+  llvm::StringSet<> weights = first.weights;
+  for (const auto &weight : second.weights)
+    weights.insert(weight.getKey());
+
+  struct Side {
+    const Options &options;
+    const Program &program;
+    std::vector<StepArgument> arguments;
+    te::support::NpzArchive outputs;
+    Remarks remarks;
+  };
+  Side sides[] = {{options, first, {}, {}, {}}, {other, second, {}, {}, {}}};
+  for (Side &side : sides) {
+    side.arguments = argumentsOf(*side.program.step, weights);
+    std::string error;
+    if (!checkNames(side.arguments, error))
+      return fail(error);
+    const InputSource source = [&](std::vector<StepInput> &inputs) {
+      CheckpointInfo info;
+      inputs = readInputs(side.options, side.arguments, info, side.remarks);
+      return side.remarks.errors.empty() || side.remarks.print();
+    };
+    RunSummary summary;
+    RunFailure failure;
+    if (!runSteps(&runtime, side.program.step->module(), side.arguments, source,
+                  {options.steps, options.graph, {}, nullptr}, side.outputs,
+                  summary, failure))
+      return failure.status ? fail(failure) : kDiagnostics;
+  }
+  // An array that one of them takes is not superfluous.
+  std::erase_if(sides[0].remarks.warnings, [&](const std::string &warning) {
+    return !llvm::is_contained(sides[1].remarks.warnings, warning);
+  });
+  sides[0].remarks.print();
+
+  const Comparison comparison = compareSteps(
+      {labelOf(options, other), sides[0].arguments, sides[0].outputs},
+      {labelOf(other, options), sides[1].arguments, sides[1].outputs});
+  if (comparison.equal) {
+    llvm::outs() << comparison.text << "\n";
+    return kOk;
+  }
+  std::string where;
+  if (!comparison.layer.empty()) {
+    where = "; layer '" + comparison.layer + "'";
+    std::string location = locationOf(*first.step, comparison.layer);
+    if (location.empty())
+      location = locationOf(*second.step, comparison.layer);
+    if (!location.empty())
+      where += " at " + location;
+  }
+  return fail(comparison.text + where);
+}
+
+ExitCode run(const Options &options) {
+  Trace trace;
+  te_rt_context *rawContext = nullptr;
+  if (te_rt_status status =
+          te_rt_context_create(options.backend.c_str(), &rawContext))
+    return fail(RunFailure{status, te_rt_last_error()});
+  std::unique_ptr<te_rt_context, ContextDeleter> runtime(rawContext);
+
+  mlir::DialectRegistry registry;
+  mlir::te::registerAllTEDialects(registry);
+  mlir::te::PipelineGuard guard("te-run", "--pipeline");
+  std::unique_ptr<Program> programs[2];
+  for (int i = 0; i < (options.compare.empty() ? 1 : 2); ++i) {
+    const Options side = i == 0 ? options : otherOf(options);
+    Program &program = *(programs[i] = std::make_unique<Program>(registry));
+    std::unique_ptr<llvm::MemoryBuffer> buffer;
+    if (i == 1 && side.file == options.file) {
+      // Standard input is read once.
+      const llvm::MemoryBuffer *same = programs[0]->sources.getMemoryBuffer(1);
+      buffer = llvm::MemoryBuffer::getMemBuffer(same->getMemBufferRef());
+    } else {
+      auto read = llvm::MemoryBuffer::getFileOrSTDIN(side.file);
+      if (!read)
+        return fail("cannot read '" + side.file +
+                    "': " + read.getError().message());
+      buffer = std::move(*read);
+    }
+    program.sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
+    if (ExitCode code =
+            guard.exitCode(compile(side, i == 0 ? "--entry" : "--compare",
+                                   *runtime, guard, trace, program)))
+      return code;
+  }
+  return programs[1]
+             ? comparePrograms(options, *runtime, *programs[0], *programs[1])
+             : runProgram(options, *runtime, *programs[0], trace);
 }
 
 } // namespace

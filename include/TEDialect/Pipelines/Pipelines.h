@@ -66,6 +66,11 @@ struct TrainingPipelineOptions
       llvm::cl::desc("only measure what the recipe would cast, and compute in "
                      "high precision"),
       llvm::cl::init(false)};
+  Option<bool> exposeCasts{
+      *this, "expose-casts",
+      llvm::cl::desc("return the quantised input and weight of every linear "
+                     "layer, as cast.<layer>.x and cast.<layer>.w"),
+      llvm::cl::init(false)};
   Option<int64_t> memoryBudget{
       *this, "memory-budget",
       llvm::cl::desc("largest arena in bytes; 0 is no limit"),

@@ -73,6 +73,9 @@ void populateQuantize(OpPassManager &manager,
   function.addPass(createMaterializeTransposesPass(
       {options.transposePolicy, options.transposeBudget, options.target}));
   function.addPass(createPairCastLayoutsPass());
+  // While each product has its casts as operands.
+  if (options.exposeCasts)
+    function.addPass(createExposeCastsPass());
   // After the casts are final: it decides by their types alone.
   if (options.emulate)
     function.addPass(createEmulateProductsPass());

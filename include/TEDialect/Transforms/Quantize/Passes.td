@@ -132,6 +132,30 @@ def PairCastLayoutsPass : Pass<"te-pair-cast-layouts", "func::FuncOp"> {
   ];
 }
 
+def ExposeCastsPass : Pass<"te-expose-casts", "func::FuncOp"> {
+  let summary = "return the casts of the forward by name";
+  let description = [{
+    For looking at quantised values, and for `te-run --compare`: each forward
+    product of a linear layer returns its operands as two more results of the
+    function, `cast.<layer>.x` and `cast.<layer>.w`. Where layers share a name the
+    second is `cast.<layer>.1`, and so on, in program order. No arithmetic
+    changes; the values live until the end of the step.
+
+    Runs after the casts are paired and before products are emulated or given
+    swizzled scales, while each has its casts as operands. Calls were inlined
+    before, so nobody calls the function.
+
+    ```mlir
+    // of a layer called "up"
+    return %y, %xq, %wq : tensor<256x1024xbf16>,
+      !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1>,
+      !te.scaled<1024x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+    ```
+  }];
+  let dependentDialects = ["::mlir::te::TEDialect"];
+  let statistics = [Statistic<"numExposed", "num-exposed", "casts that became results">];
+}
+
 def EmulateProductsPass : Pass<"te-emulate-products", "func::FuncOp"> {
   let summary = "run products of MXFP8 and NVFP4 in high precision";
   let description = [{
