@@ -169,7 +169,7 @@ protected:
     const Operand a = operand(aType, s.a, m, 7), b = operand(bType, s.b, n, 11);
     Array c(outType, count * m * n), actual(outType, count * m * n);
     for (size_t i = 0; i < c.size(); ++i)
-      c.set(i, static_cast<double>(i % 13) - 6);
+      c.set(i, static_cast<double>(i % 13) - 5.5);
     device().run(TE_PLAN(grouped_scaled_wgrad, rows, m, n, count,
                          groups.alignment, aType, s.a, bType, s.b, outType, 0,
                          0, 0),
@@ -179,10 +179,14 @@ protected:
     const int64_t step = std::max<int64_t>(1, rows * m * n / (1 << 23) | 1);
     for (int64_t element = 0; element < count * m * n; element += step) {
       const int64_t g = element / (m * n), i = element / n % m, j = element % n;
-      double sum = accumulates ? c.at(element) : 0;
+      double sum = 0;
       for (int64_t l = groups.start(g); l < groups.start(g) + groups.sizes[g];
            ++l)
         sum += a.values[i * rows + l] * b.values[j * rows + l];
+      if (accumulates && s.a != TE_RT_PER_TENSOR)
+        sum = roundTo(outType, sum); // scaled_matmul: before c is added
+      if (accumulates)
+        sum += c.at(element);
       ASSERT_EQ(roundTo(outType, sum), actual.at(element))
           << i << ", " << j << " of group " << g << ", " << m << "x" << n
           << ", schemes " << s.a << " " << s.b;
@@ -216,6 +220,7 @@ TEST_P(GroupedGemm, ExactDepth) {
         checkDepth(groups, s, aType, bType, TE_RT_F32, 264, 40, true, false);
         checkDepth(groups, s, aType, bType, TE_RT_F32, 40, 264, true, true);
         checkDepth(groups, s, aType, bType, TE_RT_BF16, 136, 264, false, false);
+        checkDepth(groups, s, aType, bType, TE_RT_BF16, 72, 136, true, true);
       }
 }
 

@@ -154,8 +154,54 @@ __device__ __forceinline__ float2 unpackBf16(uint32_t pair) {
                      __uint_as_float(pair & 0xffff0000u));
 }
 
-/// Writes 64 rows of a warpgroup: `total` in the layout of the product.
+__device__ __forceinline__ uint32_t addBf16(uint32_t x, uint32_t y) {
+  const float2 u = unpackBf16(x), v = unpackBf16(y);
+  return packBf16(u.x + v.x, u.y + v.y);
+}
+
+/// Row of a thread's element of `total` within 64; `half` is bit 1 of its
+/// index.
+__device__ __forceinline__ uint32_t rowOf(int half) {
+  return (threadIdx.x % 128) / 32 * 16 + threadIdx.x % 32 / 4 + 8 * half;
+}
+
+/// Adds the 64 rows of c in f32. All loads come before any store: c may be out,
+/// so that the compiler could not move them there.
 template <typename Out, typename Tiles>
+__device__ __forceinline__ void addC(const BlockGemmArgs &args,
+                                     const Tiles &tiles, float (&total)[64],
+                                     uint32_t row, uint32_t col) {
+  const int q = threadIdx.x % 4;
+  float2 previous[2][16];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const uint32_t r = row + rowOf(half);
+    const uint64_t line = tiles.outOffset() + uint64_t(r) * args.n;
+#pragma unroll
+    for (int j = 0; j < 16; ++j) {
+      const uint32_t at = col + 8 * j + 2 * q;
+      previous[half][j] = make_float2(0.0f, 0.0f);
+      if (r >= tiles.rowEnd() || at >= args.n)
+        continue;
+      const Out *c = static_cast<const Out *>(args.c) + line + at;
+      if constexpr (sizeof(Out) == 2)
+        previous[half][j] = unpackBf16(*reinterpret_cast<const uint32_t *>(c));
+      else
+        previous[half][j] = *reinterpret_cast<const float2 *>(c);
+    }
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+#pragma unroll
+    for (int j = 0; j < 16; ++j) {
+      total[4 * j + 2 * half] += previous[half][j].x;
+      total[4 * j + 2 * half + 1] += previous[half][j].y;
+    }
+}
+
+/// Writes 64 rows of a warpgroup: `total` in the layout of the product. A
+/// product of blocks is rounded before c is added, another one only after.
+template <typename Out, bool kRoundFirst, typename Tiles>
 __device__ __forceinline__ void store(const BlockGemmArgs &args,
                                       const Tiles &tiles, float (&total)[64],
                                       uint32_t row, uint32_t col) {
@@ -171,10 +217,12 @@ __device__ __forceinline__ void store(const BlockGemmArgs &args,
       total[4 * j + 2] += add.x, total[4 * j + 3] += add.y;
     }
   }
+  constexpr bool kAddFirst = sizeof(Out) == 4 || !kRoundFirst;
+  if (kAddFirst && args.c)
+    addC<Out>(args, tiles, total, row, col);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const uint32_t r =
-        row + (threadIdx.x % 128) / 32 * 16 + lane / 4 + 8 * half;
+    const uint32_t r = row + rowOf(half);
     const uint64_t line = tiles.outOffset() + uint64_t(r) * args.n;
     const bool padding = tiles.isPadding(r);
     if constexpr (sizeof(Out) == 2) {
@@ -188,16 +236,11 @@ __device__ __forceinline__ void store(const BlockGemmArgs &args,
         const uint32_t at = col + 8 * (j + q);
         if (r >= tiles.rowEnd() || at >= args.n)
           continue;
-        if (args.c) {
-          // The product is rounded before c is added.
+        if (!kAddFirst && args.c) {
           const uint4 c = *reinterpret_cast<const uint4 *>(
               static_cast<const __nv_bfloat16 *>(args.c) + line + at);
-          auto add = [](uint32_t x, uint32_t y) {
-            const float2 u = unpackBf16(x), v = unpackBf16(y);
-            return packBf16(u.x + v.x, u.y + v.y);
-          };
-          eight = make_uint4(add(eight.x, c.x), add(eight.y, c.y),
-                             add(eight.z, c.z), add(eight.w, c.w));
+          eight = make_uint4(addBf16(eight.x, c.x), addBf16(eight.y, c.y),
+                             addBf16(eight.z, c.z), addBf16(eight.w, c.w));
         }
         if (padding)
           eight = make_uint4(0, 0, 0, 0);
@@ -212,11 +255,6 @@ __device__ __forceinline__ void store(const BlockGemmArgs &args,
           continue;
         float2 value =
             make_float2(total[4 * j + 2 * half], total[4 * j + 2 * half + 1]);
-        if (args.c) {
-          const float2 c = *reinterpret_cast<const float2 *>(
-              static_cast<const float *>(args.c) + line + at);
-          value.x += c.x, value.y += c.y;
-        }
         if (padding)
           value = make_float2(0.0f, 0.0f);
         *reinterpret_cast<float2 *>(static_cast<float *>(args.out) + line +
@@ -369,8 +407,10 @@ __device__ __forceinline__ void consume(const BlockGemmArgs &args,
           total[0][i] *= factor, total[1][i] *= factor;
       }
     }
-    store<Out>(args, tiles, total[0], tiles.row + group * 128, tiles.col);
-    store<Out>(args, tiles, total[1], tiles.row + group * 128 + 64, tiles.col);
+    store<Out, kScales != Scales::None>(args, tiles, total[0],
+                                        tiles.row + group * 128, tiles.col);
+    store<Out, kScales != Scales::None>(
+        args, tiles, total[1], tiles.row + group * 128 + 64, tiles.col);
   }
 }
 
