@@ -182,8 +182,9 @@ def main():
         baseline = train.RUNS[0]
         report = measure(options, [baseline] + [run for run in runs if run != baseline], text)
         (options.output / "loss_band.json").write_text(to_json(report))
-        plot(report, options.output / "loss_band.png")
     print(table(report))
+    if not options.judge:
+        plot(report, options.output / "loss_band.png")
     left = [f"{row['recipe']}/{row['override']}" for row in report["recipes"]
             if row["recipe"] not in REPORTED and not row["judged"]["stays_inside"]]
     if left:
