@@ -129,6 +129,25 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                },
                {{n, TE_RT_BF16}, {1, TE_RT_F32}},
                2 * n});
+    bench.run({"count_nonfinite" + size,
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_count_nonfinite(i, 0, n, TE_RT_BF16, 1, 0,
+                                                   464.0f);
+               },
+               {{n, TE_RT_BF16}, none, {3, TE_RT_I32}, {3, TE_RT_I32}},
+               2 * n});
+    bench.run({"tensor_stats of a per-tensor cast" + size,
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_tensor_stats(i, 0, T, cols, TE_RT_BF16,
+                                                TE_RT_F8E4M3FN,
+                                                TE_RT_PER_TENSOR, 1, 0, 0);
+               },
+               {{n, TE_RT_BF16},
+                {n, TE_RT_F8E4M3FN},
+                {1, TE_RT_F32},
+                none,
+                {14, TE_RT_F32}},
+               3 * n});
     bench.run({"quantize_tensor row" + size,
                [=](te_rt_instance *i) {
                  return te_rt_plan_quantize_tensor(i, 0, T, cols, TE_RT_BF16,

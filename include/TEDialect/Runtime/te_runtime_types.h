@@ -94,6 +94,25 @@ typedef enum te_rt_amax_algorithm {
   TE_RT_AMAX_MOST_RECENT = 1
 } te_rt_amax_algorithm;
 
+/// The entries of what the kernel tensor_stats writes; a tensor without a cast
+/// has only those before TE_RT_STAT_UNDERFLOWS.
+typedef enum te_rt_stat {
+  TE_RT_STAT_AMAX = 0,
+  TE_RT_STAT_AMIN = 1,
+  TE_RT_STAT_MEAN = 2,
+  TE_RT_STAT_STD = 3,
+  TE_RT_STAT_ZEROS = 4,
+  TE_RT_STAT_NAN = 5,
+  TE_RT_STAT_INF = 6,
+  TE_RT_STAT_UNDERFLOWS = 7,
+  TE_RT_STAT_OVERFLOWS = 8,
+  TE_RT_STAT_MSE = 9,
+  TE_RT_STAT_SNR = 10,
+  TE_RT_STAT_SCALE_INV_MIN = 11,
+  TE_RT_STAT_SCALE_INV_MAX = 12,
+  TE_RT_STAT_SCALES_CLIPPED = 13
+} te_rt_stat;
+
 /// A device with its library handles. Thread-compatible.
 typedef struct te_rt_context te_rt_context;
 /// A loaded step: its plans and its arena. One thread at a time.

@@ -183,6 +183,26 @@ Checks checkGroupedProduct(const Params &p, int64_t cols) {
                               TE_RT_INVALID_ARGUMENT);
 }
 
+/// A scaled value of `rows` by `cols` that is decoded.
+template <typename Params> Checks checkCastValue(const Params &p) {
+  const bool nv = isNv(p.scheme);
+  Checks checks = scaledMatrix(p.rows, p.cols, p.scheme);
+  if (nv)
+    checks.type("fp8_type", p.fp8_type, {TE_RT_F4E2M1FN})
+        .require(p.scale_max == 448 || p.scale_max == 256,
+                 "'scale_max' to be 448 or 256", std::to_string(p.scale_max));
+  else
+    checks.fp8("fp8_type", p.fp8_type)
+        .require(p.scale_max == 0, "'scale_max' to be 0 except for nv schemes",
+                 std::to_string(p.scale_max));
+  return checks.scheme("scheme", p.scheme, TE_RT_PER_TENSOR, TE_RT_NV_16X16)
+      .flag("axis", p.axis)
+      .flag("row_scaled", p.row_scaled)
+      .require(p.row_scaled != 1 || (p.scheme == TE_RT_NV_1X16 && p.axis == 1),
+               "'row_scaled' to be 0 except for nv_1x16 along axis 1",
+               std::to_string(p.row_scaled));
+}
+
 template <typename Params> Checks checkActivation(const Params &p) {
   return matrix(p.rows, p.cols)
       .wide("type", p.type)
@@ -272,6 +292,18 @@ Status checkSupported(const copy_params &p) {
   return Checks().size("bytes", p.bytes);
 }
 
+Status checkSupported(const count_nonfinite_params &p) {
+  return Checks()
+      .size("count", p.count)
+      .wide("type", p.type)
+      .positive("entries", p.entries)
+      .area("'entries' and a row of", p.entries, 3)
+      .size("index", p.index)
+      .require(p.index < p.entries, "'index' to be below 'entries'",
+               std::to_string(p.index) + " and " + std::to_string(p.entries))
+      .nonNegative("limit", p.limit);
+}
+
 Status checkSupported(const cross_entropy_params &p) {
   return checkCrossEntropy(p);
 }
@@ -296,23 +328,7 @@ Status checkSupported(const delayed_scaling_update_params &p) {
                "'margin' to be from -100 to 100", std::to_string(p.margin));
 }
 Status checkSupported(const dequantize_params &p) {
-  const bool nv = isNv(p.scheme);
-  Checks checks = scaledMatrix(p.rows, p.cols, p.scheme);
-  if (nv)
-    checks.type("fp8_type", p.fp8_type, {TE_RT_F4E2M1FN})
-        .require(p.scale_max == 448 || p.scale_max == 256,
-                 "'scale_max' to be 448 or 256", std::to_string(p.scale_max));
-  else
-    checks.fp8("fp8_type", p.fp8_type)
-        .require(p.scale_max == 0, "'scale_max' to be 0 except for nv schemes",
-                 std::to_string(p.scale_max));
-  return checks.scheme("scheme", p.scheme, TE_RT_PER_TENSOR, TE_RT_NV_16X16)
-      .flag("axis", p.axis)
-      .flag("row_scaled", p.row_scaled)
-      .require(p.row_scaled != 1 || (p.scheme == TE_RT_NV_1X16 && p.axis == 1),
-               "'row_scaled' to be 0 except for nv_1x16 along axis 1",
-               std::to_string(p.row_scaled))
-      .wide("out_type", p.out_type);
+  return checkCastValue(p).wide("out_type", p.out_type);
 }
 Status checkSupported(const embedding_params &p) { return checkEmbedding(p); }
 Status checkSupported(const embedding_backward_params &p) {
@@ -548,6 +564,23 @@ Status checkSupported(const swizzle_scales_params &p) {
   return scaledMatrix(p.rows, p.cols, p.scheme)
       .scheme("scheme", p.scheme, TE_RT_MX_1X32, TE_RT_NV_16X16)
       .flag("axis", p.axis);
+}
+
+Status checkSupported(const tensor_stats_params &p) {
+  return checkCastValue(p).wide("type", p.type);
+}
+
+Status checkBuffers(const tensor_stats_params &p, void *const *buffers) {
+  namespace b = tensor_stats_buffers;
+  if (!buffers[b::data])
+    return Status::ok();
+  if (!buffers[b::scale])
+    return {TE_RT_INVALID_ARGUMENT,
+            "expected a buffer 'scale' beside 'data', but got null"};
+  if (isNv(p.scheme) && !buffers[b::amax])
+    return {TE_RT_INVALID_ARGUMENT,
+            "expected a buffer 'amax' for nv scales, but got null"};
+  return Status::ok();
 }
 
 Status checkSupported(const transpose_scaled_params &p) {

@@ -391,6 +391,34 @@ TEST_P(Errors, Grouped) {
 }
 
 TEST_P(Errors, DelayedScaling) {
+  auto count = [](int64_t count, int64_t entries, int64_t index, float limit) {
+    return PlanFunction(
+        TE_PLAN(count_nonfinite, count, TE_RT_BF16, entries, index, limit));
+  };
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, count(-1, 1, 0, 448),
+                      {"count_nonfinite", "'count'", "-1"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, count(1, 0, 0, 448),
+                      {"'entries'", "one or more", "0"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, count(1, 3, 3, 448),
+                      {"'index'", "below 'entries'", "3 and 3"}));
+  EXPECT_TRUE(
+      refuses(TE_RT_INVALID_ARGUMENT, count(1, 3, -1, 448), {"'index'", "-1"}));
+  EXPECT_TRUE(
+      refuses(TE_RT_INVALID_ARGUMENT, count(1, 3, 0, -1), {"'limit'", "-1"}));
+  auto stats = [](int64_t rows, int32_t fp8Type, int32_t scheme,
+                  int32_t scaleMax) {
+    return PlanFunction(TE_PLAN(tensor_stats, rows, 32, TE_RT_BF16, fp8Type,
+                                scheme, 1, 0, scaleMax));
+  };
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      stats(33, TE_RT_F8E5M2, TE_RT_MX_1X32, 0),
+                      {"tensor_stats", "'rows'", "multiple of 32", "33"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      stats(32, TE_RT_F8E5M2, TE_RT_NV_1X16, 448),
+                      {"'fp8_type'", "f4E2M1FN", "f8E5M2"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      stats(32, TE_RT_F4E2M1FN, TE_RT_NV_1X16, 0),
+                      {"'scale_max'", "448 or 256", "0"}));
   auto update = [](int64_t slots, int64_t length, int32_t algorithm,
                    float fp8Max, int32_t margin) {
     return PlanFunction(TE_PLAN(delayed_scaling_update, slots, length,
