@@ -91,6 +91,7 @@ static FailureOr<std::vector<ArgumentInfo>> readSignature(ModuleOp module) {
     argument.carriedInput = carried.getInt();
     if (auto init = entry.getAs<FloatAttr>("init"))
       argument.init = init.getValue().convertToFloat();
+    argument.probe = entry.getAs<ArrayAttr>("probe");
     info.push_back(std::move(argument));
   }
   return info;

@@ -1,6 +1,7 @@
 //===- Frontend.cpp - from a file to a compiled step ----------------------===//
 
 #include "Frontend.h"
+#include "Probes.h"
 
 #include "TEDialect/IR/TE.h"
 
@@ -174,7 +175,9 @@ std::vector<StepArgument> argumentsOf(const mlir::te::CompiledStep &step,
     arguments.push_back({{info.qualifiedName(), info.type, info.shape,
                           weights.contains(info.name), info.init},
                          info.role == ArgumentInfo::Role::Result,
-                         info.carriedInput});
+                         info.carriedInput,
+                         isFiniteCheck(info),
+                         isStatistics(info)});
   return arguments;
 }
 

@@ -53,6 +53,9 @@ Comparison:
                       values of linear layers and results of one name by bytes
   --compare-file=F, --compare-pipeline="OPTS" (default: as above), --compare-vjp
                       what else is different about it
+Debugging:
+  --check-finite      end at the first value with NaN or infinities, with an error
+  --probes[=PATTERN]  print statistics of the operands of GEMMs and of their casts
 Report:
   --summary=F.json    ms per step, planned bytes, backend, device
   --trace=F.json      when each phase, step, and launch of the last step ran,
@@ -143,12 +146,17 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
   cl::opt<bool, true> vjp("vjp", cl::location(options.vjp));
   cl::opt<bool, true> graph("graph", cl::location(options.graph));
   cl::opt<bool, true> quiet("quiet", cl::location(options.quiet));
+  cl::opt<bool, true> checkFinite("check-finite",
+                                  cl::location(options.checkFinite));
+  cl::opt<std::string> probes("probes", cl::ValueOptional);
   mlir::registerPassManagerCLOptions();
   mlir::registerMLIRContextCLOptions();
   // With a stream for the errors LLVM returns instead of exiting with 1.
   if (!cl::ParseCommandLineOptions(argc, argv, "", &llvm::errs()))
     return kUsage;
   options.steps = steps;
+  if (probes.getNumOccurrences())
+    options.probes = probes.empty() ? "*" : probes.getValue();
   if (seed.getNumOccurrences())
     options.seed = seed;
   if (comparePipeline.getNumOccurrences())
@@ -185,6 +193,10 @@ bool te::run::parsePipeline(const Options &options, te_rt_context &context,
             pipeline.compileTo + "'; 'te-opt' shows the phases before it";
     return false;
   }
+  if (options.checkFinite)
+    pipeline.checkFinite = true;
+  if (!options.probes.empty())
+    pipeline.probes.push_back(options.probes);
   if (options.vjp)
     pipeline.vjp = options.entry;
   return true;

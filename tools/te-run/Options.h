@@ -42,6 +42,9 @@ struct Options {
   bool vjp = false;
   bool graph = false;
   bool quiet = false;
+  bool checkFinite = false;
+  /// Which operands of GEMMs to probe, empty for none.
+  std::string probes;
 };
 
 /// Fills `options`; returns an exit code where there is nothing to run (--help,

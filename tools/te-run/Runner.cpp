@@ -45,8 +45,11 @@ struct InstanceDeleter {
 struct Result {
   const TensorSpec *spec;
   void *pointer;
-  /// Collected after every step: rank 0 and not the state of an argument.
+  /// Collected after every step: a history, or rank 0 and not the state of an
+  /// argument.
   bool collected;
+  /// Shown to RunOptions::inspect after every step.
+  bool inspected;
   /// Memory for the end, made at the start.
   support::NpyArray value, history;
 };
@@ -84,7 +87,12 @@ public:
       }
       if (argument.isResult)
         results.push_back(
-            {&spec, pointers.back(), spec.shape.empty() && !carried, {}, {}});
+            {&spec,
+             pointers.back(),
+             argument.isHistory || (spec.shape.empty() && !carried),
+             argument.isInspected,
+             {},
+             {}});
     }
     return true;
   }
@@ -94,6 +102,8 @@ public:
     for (Result &result : results) {
       TensorSpec history{
           result.spec->name + ".steps", result.spec->type, {options.steps}};
+      history.shape.insert(history.shape.end(), result.spec->shape.begin(),
+                           result.spec->shape.end());
       if (!make(*result.spec, result.value) ||
           (result.collected && !make(history, result.history)))
         return false;
@@ -144,7 +154,7 @@ public:
       if (!check(te_rt_copy_to_host(context, place, result.pointer,
                                     result.spec->bytes())))
         return false;
-      if (result.spec->type != TE_RT_F32)
+      if (result.spec->type != TE_RT_F32 || !result.spec->shape.empty())
         continue;
       float value;
       std::memcpy(&value, place, sizeof(value));
@@ -155,11 +165,20 @@ public:
     return true;
   }
 
+  /// Shows the results of step `step` (from 0) that are inspected.
+  bool inspect(int64_t step) {
+    for (Result &result : results)
+      if (result.inspected && options.inspect &&
+          (!fetch(result) ||
+           !options.inspect(step + 1, result.spec->name, result.value)))
+        return false;
+    return true;
+  }
+
   bool download(support::NpzArchive &outputs) {
     for (Result &result : results) {
       const TensorSpec &spec = *result.spec;
-      if (!check(te_rt_copy_to_host(context, result.value.data.data(),
-                                    result.pointer, spec.bytes())))
+      if (!fetch(result))
         return false;
       outputs[spec.name] = std::move(result.value);
       if (result.collected)
@@ -169,6 +188,11 @@ public:
   }
 
 private:
+  bool fetch(Result &result) {
+    return check(te_rt_copy_to_host(context, result.value.data.data(),
+                                    result.pointer, result.spec->bytes()));
+  }
+
   te_rt_status runTraced() {
     return te_rt_instance_trace(
         instance.get(), pointers.data(),
@@ -235,7 +259,7 @@ bool runSteps(te_rt_context *context, const te_rt_module &module,
     if (!run.step(traced, ms))
       return false;
     note("step " + std::to_string(i + 1));
-    if (!run.collect(i, scalars))
+    if (!run.collect(i, scalars) || !run.inspect(i))
       return false;
     // Times that are not comparable count only where there are no others.
     if (!traced || i == 0)

@@ -30,6 +30,10 @@ struct StepArgument {
   /// For a result that is the next state of an argument: that argument's
   /// index. The two share a buffer. Else -1.
   int carriedInput = -1;
+  /// Of a result: handed to RunOptions::inspect after every step.
+  bool isInspected = false;
+  /// Of a result: written to the outputs for every step, as scalars are.
+  bool isHistory = false;
 };
 
 /// The values of one argument: `array` has the argument's shape, or one value
@@ -64,6 +68,11 @@ struct RunOptions {
   /// rank-0 f32 results as "name value" pairs.
   std::function<void(int64_t step, double ms, const std::string &scalars)>
       progress;
+  /// Sees the value of every inspected result after each step (from 1). Where
+  /// it returns false, having said why, the run ends.
+  std::function<bool(int64_t step, const std::string &name,
+                     const support::NpyArray &value)>
+      inspect;
   /// Gets a span for loading, the inputs and every step, and the launches of
   /// the last step, which is then run launch by launch.
   Trace *trace = nullptr;
@@ -75,9 +84,9 @@ using InputSource = std::function<bool(std::vector<StepInput> &inputs)>;
 
 /// Runs `options.steps` steps. All memory, first the device's, is there before
 /// `source` is asked for the inputs. `outputs` gets every result after the last
-/// step, and `<name>.steps` with one value a step for each rank-0 result that
-/// is not carried. Returns false if the source does, or, with `failure` set, if
-/// a runtime call fails or there is no memory.
+/// step, and `<name>.steps` with one value a step for each history and each
+/// rank-0 result that is not carried. Returns false if the source or `inspect`
+/// does, or, with `failure` set, if a runtime call fails or there is no memory.
 bool runSteps(te_rt_context *context, const te_rt_module &module,
               const std::vector<StepArgument> &arguments,
               const InputSource &source, const RunOptions &options,

@@ -12,6 +12,7 @@
 #include "Frontend.h"
 #include "Inputs.h"
 #include "Options.h"
+#include "Probes.h"
 #include "Report.h"
 #include "Runner.h"
 
@@ -191,7 +192,9 @@ ExitCode runProgram(const Options &options, te_rt_context &runtime,
                    error))
     return fail(error);
 
-  RunOptions runOptions{options.steps, options.graph, {}, nullptr};
+  RunOptions runOptions;
+  runOptions.steps = options.steps;
+  runOptions.graph = options.graph;
   if (traceFile.isOpen())
     runOptions.trace = &trace;
   Progress progress(options.steps);
@@ -200,6 +203,7 @@ ExitCode runProgram(const Options &options, te_rt_context &runtime,
                               const std::string &text) {
       progress.update(step, ms, text);
     };
+  runOptions.inspect = FiniteCheck(step);
   te::support::NpzArchive outputs;
   RunSummary summary;
   RunFailure failure;
@@ -230,6 +234,8 @@ ExitCode runProgram(const Options &options, te_rt_context &runtime,
       (summaryFile.isOpen() && !summaryFile.commit(error)) ||
       (traceFile.isOpen() && !traceFile.commit(error)))
     return fail(error);
+  if (!options.probes.empty())
+    printStatistics(step, outputs, options.steps, llvm::outs());
   if (!options.quiet)
     printSummary(summary, options.steps);
   return kOk;
@@ -286,11 +292,14 @@ ExitCode comparePrograms(const Options &options, te_rt_context &runtime,
       inputs = readInputs(side.options, side.arguments, info, side.remarks);
       return side.remarks.errors.empty() || side.remarks.print();
     };
+    RunOptions runOptions;
+    runOptions.steps = options.steps;
+    runOptions.graph = options.graph;
+    runOptions.inspect = FiniteCheck(*side.program.step);
     RunSummary summary;
     RunFailure failure;
     if (!runSteps(&runtime, side.program.step->module(), side.arguments, source,
-                  {options.steps, options.graph, {}, nullptr}, side.outputs,
-                  summary, failure))
+                  runOptions, side.outputs, summary, failure))
       return failure.status ? fail(failure) : kDiagnostics;
   }
   // An array that one of them takes is not superfluous.

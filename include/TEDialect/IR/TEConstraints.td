@@ -29,6 +29,8 @@ def TE_RngState
            "1D tensor of 2 32-bit signless integer values",
            "::mlir::RankedTensorType">,
       BuildableType<"::mlir::RankedTensorType::get({2}, $_builder.getI32Type())">;
+/// Rows of counts, one for each check.
+def TE_CountMatrix : 2DTensorOf<[I32]>;
 def TE_IdVector : 1DTensorOf<[I32]>;
 
 class TE_Op<string mnemonic, list<Trait> traits = []>

@@ -25,11 +25,14 @@ def TE_Dialect : Dialect {
     files and reports; a result with the name of an argument is that
     argument's next state and is written in place). Arguments also may carry
     `te.weight` (a parameter) and `te.init = 0.0 : f32` (what every element is
-    where a run gives no value, such as the first of a state).
+    where a run gives no value, such as the first of a state). Results that
+    passes added to look at values carry `te.probe = [...]`, which says what
+    each element of a vector, or row of a matrix, is.
 
     Constraints:
     1. (init-c1) `te.init` is a float or a splat.
     2. (init-c2) the argument of a `te.init` is a ranked tensor of floats or integers, and has the type of a splat.
+    3. (probe-c1) `te.probe` is an array with an entry for each element or row of its result.
   }];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;

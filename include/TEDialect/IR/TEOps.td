@@ -8,5 +8,6 @@ include "TEDialect/IR/TEGemmOps.td"
 include "TEDialect/IR/TELayerOps.td"
 include "TEDialect/IR/TEOptimizerOps.td"
 include "TEDialect/IR/TEAutodiffOps.td"
+include "TEDialect/IR/TEProbeOps.td"
 
 #endif // TEDIALECT_IR_TEOPS_TD

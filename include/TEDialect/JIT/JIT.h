@@ -49,6 +49,9 @@ struct ArgumentInfo {
   int carriedInput;
   /// `te.init`: what every element is where the caller has no value.
   std::optional<float> init;
+  /// `te.probe`: of a result that a pass added, what each of its elements or
+  /// rows is. Else null.
+  ArrayAttr probe;
 
   /// `name`, with ".data", ".scale" or ".amax" for the parts of a scaled value.
   std::string qualifiedName() const;

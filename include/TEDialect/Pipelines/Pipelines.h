@@ -71,6 +71,15 @@ struct TrainingPipelineOptions
       llvm::cl::desc("return the quantised input and weight of every linear "
                      "layer, as cast.<layer>.x and cast.<layer>.w"),
       llvm::cl::init(false)};
+  Option<bool> checkFinite{
+      *this, "check-finite",
+      llvm::cl::desc("count the NaN and infinities of every value in a result "
+                     "'nonfinite'"),
+      llvm::cl::init(false)};
+  ListOption<std::string> probes{
+      *this, "probes",
+      llvm::cl::desc("gather statistics of these operands of GEMMs, as "
+                     "<layer>.<role> with * and ?, in results 'probe.*'")};
   Option<int64_t> memoryBudget{
       *this, "memory-budget",
       llvm::cl::desc("largest arena in bytes; 0 is no limit"),

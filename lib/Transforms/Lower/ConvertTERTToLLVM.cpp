@@ -208,21 +208,6 @@ static std::string nameOf(Value buffer, ArrayAttr signature) {
                          : (name.getValue() + "." + part.getValue()).str();
 }
 
-/// The first place in a source file inside `loc`, or "".
-static std::string sourceOf(Location loc) {
-  std::string text;
-  loc->walk([&](Location inner) {
-    auto place = dyn_cast<FileLineColLoc>(inner);
-    if (!place)
-      return WalkResult::advance();
-    llvm::raw_string_ostream(text)
-        << place.getFilename().getValue() << ":" << place.getLine() << ":"
-        << place.getColumn();
-    return WalkResult::interrupt();
-  });
-  return text;
-}
-
 ArrayAttr ModuleLowering::describeLaunches() {
   auto signature = function->getAttrOfType<ArrayAttr>(tert::kSignatureAttr);
   SmallVector<Attribute> rows;
@@ -240,7 +225,7 @@ ArrayAttr ModuleLowering::describeLaunches() {
         builder.getNamedAttr("name", builder.getStringAttr(name)),
         builder.getNamedAttr("parameters", launch.getParametersAttr()),
         builder.getNamedAttr("location",
-                             builder.getStringAttr(sourceOf(launch.getLoc()))),
+                             builder.getStringAttr(describePlace(launch.getLoc()))),
     }));
   }
   return builder.getArrayAttr(rows);

@@ -8,6 +8,7 @@
 #include "TEDialect/Transforms/Autodiff/Passes.h"
 #include "TEDialect/Transforms/Fuse/Passes.h"
 #include "TEDialect/Transforms/Import/Passes.h"
+#include "TEDialect/Transforms/Instrument/Passes.h"
 #include "TEDialect/Transforms/Lower/Passes.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
 #include "TEDialect/Transforms/Report/Passes.h"
@@ -41,6 +42,7 @@ void te::registerAllTEPasses() {
   registerTELowerPasses();
   registerTEVerifyPasses();
   registerTEReportPasses();
+  registerTEInstrumentPasses();
   registerTETrainingPipeline();
   registerTransformsPasses();
 }

@@ -11,6 +11,7 @@
 #include "TEDialect/Transforms/Autodiff/Passes.h"
 #include "TEDialect/Transforms/Fuse/Passes.h"
 #include "TEDialect/Transforms/Import/Passes.h"
+#include "TEDialect/Transforms/Instrument/Passes.h"
 #include "TEDialect/Transforms/Lower/Passes.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
 #include "TEDialect/Transforms/Report/Passes.h"
@@ -88,8 +89,14 @@ void populateQuantize(OpPassManager &manager,
 
 void populateFuse(OpPassManager &manager,
                   const TrainingPipelineOptions &options) {
+  OpPassManager &function = manager.nest<func::FuncOp>();
+  // Before the fusions, while every value is there to be looked at.
+  if (options.checkFinite)
+    function.addPass(createCheckFinitePass());
+  if (!options.probes.empty())
+    function.addPass(createInsertProbesPass(
+        {llvm::to_vector_of<std::string>(options.probes)}));
   if (options.fuse) {
-    OpPassManager &function = manager.nest<func::FuncOp>();
     // Before the amax fusion: a block cast needs no amax.
     function.addPass(createFuseActivationQuantizePass());
     function.addPass(createFuseAmaxPass());

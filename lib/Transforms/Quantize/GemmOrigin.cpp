@@ -110,3 +110,17 @@ std::string mlir::te::describeLayer(Location loc, Value weight) {
   std::string name = findName(loc);
   return name.empty() ? describeValue(weight) : name;
 }
+
+std::string mlir::te::describePlace(Location loc) {
+  std::string text;
+  loc->walk([&](Location inner) {
+    auto place = dyn_cast<FileLineColLoc>(inner);
+    if (!place)
+      return WalkResult::advance();
+    llvm::raw_string_ostream(text)
+        << place.getFilename().getValue() << ":" << place.getLine() << ":"
+        << place.getColumn();
+    return WalkResult::interrupt();
+  });
+  return text;
+}

@@ -46,7 +46,7 @@ private:
   LogicalResult declareResults();
   FailureOr<Buffers> addBuffers(Location loc, Type type, StringAttr name,
                                 StringRef role, int64_t carried,
-                                Attribute init = {});
+                                NamedAttrList extra = {});
   LogicalResult returnResults();
   bool elideCopy(LaunchOp copy);
   void finish();
@@ -80,7 +80,7 @@ FailureOr<Buffers> FunctionConversion::addBuffers(Location loc, Type type,
                                                   StringAttr name,
                                                   StringRef role,
                                                   int64_t carried,
-                                                  Attribute init) {
+                                                  NamedAttrList extra) {
   Buffers buffers;
   for (const tert::BufferLayout &layout : tert::getBufferLayouts(type)) {
     NamedAttrList entry;
@@ -90,8 +90,7 @@ FailureOr<Buffers> FunctionConversion::addBuffers(Location loc, Type type,
     entry.append("part", builder.getStringAttr(layout.part));
     entry.append("carried", builder.getI64IntegerAttr(
                                 carried < 0 ? -1 : carried + buffers.size()));
-    if (init)
-      entry.append("init", initAsF32(builder, init));
+    entry.append(extra.begin(), extra.end());
     signature.push_back(entry.getDictionary(builder.getContext()));
     buffers.push_back(block.addArgument(
         BufferType::get(builder.getContext(), layout.bytes), loc));
@@ -112,9 +111,11 @@ LogicalResult FunctionConversion::declareArguments() {
       argumentBuffers[name.getValue()] = signature.size();
     else
       name = builder.getStringAttr("arg" + Twine(index));
-    FailureOr<Buffers> buffers =
-        addBuffers(argument.getLoc(), argument.getType(), name, "argument", -1,
-                   function.getArgAttr(index, kInitAttr));
+    NamedAttrList extra;
+    if (Attribute init = function.getArgAttr(index, kInitAttr))
+      extra.append("init", initAsF32(builder, init));
+    FailureOr<Buffers> buffers = addBuffers(
+        argument.getLoc(), argument.getType(), name, "argument", -1, extra);
     if (succeeded(buffers))
       emitter.bind(argument, *buffers);
     else
@@ -134,8 +135,11 @@ LogicalResult FunctionConversion::declareResults() {
     else if (auto found = argumentBuffers.find(name.getValue());
              found != argumentBuffers.end())
       carried = found->second;
+    NamedAttrList extra;
+    if (Attribute probe = function.getResultAttr(index, kProbeAttr))
+      extra.append("probe", probe);
     FailureOr<Buffers> buffers = addBuffers(
-        terminator->getLoc(), value.getType(), name, "result", carried);
+        terminator->getLoc(), value.getType(), name, "result", carried, extra);
     if (failed(buffers)) {
       result = failure();
       continue;

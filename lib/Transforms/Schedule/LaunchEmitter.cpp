@@ -137,6 +137,8 @@ LogicalResult LaunchEmitter::emit(Operation *op) {
   if (!isKnown)
     result = emitOptimizer(op, isKnown = true);
   if (!isKnown)
+    result = emitProbe(op, isKnown = true);
+  if (!isKnown)
     return op->emitError()
            << "the runtime has no kernel for '" << op->getName()
            << "'; expected layers to be replaced by casts and products before";
@@ -145,6 +147,15 @@ LogicalResult LaunchEmitter::emit(Operation *op) {
 
 LogicalResult LaunchEmitter::emitConstant(Operation *op) {
   DenseElementsAttr value;
+  Value result = op->getResult(0);
+  // Zero has the same bits in f32, which the kernel knows, and in i32.
+  if (elementType(result).isInteger(32) && matchPattern(op, m_Zero()))
+    return Call(*this, op, "fill")
+        .i64("count", count(result))
+        .i32("type", TE_RT_F32)
+        .f32("value", APFloat(0.0f))
+        .out(result)
+        .emit();
   if (!matchPattern(op, m_Constant(&value)) || !value.isSplat() ||
       !isa<FloatType>(value.getElementType()))
     return op->emitError()
@@ -156,7 +167,6 @@ LogicalResult LaunchEmitter::emitConstant(Operation *op) {
                 &losesInfo);
   if (losesInfo)
     return op->emitError() << "expected a constant to fit into f32";
-  Value result = op->getResult(0);
   return Call(*this, op, "fill")
       .i64("count", count(result))
       .type("type", elementType(result))

@@ -47,10 +47,12 @@ private:
   LogicalResult emitConstant(Operation *op);
   LogicalResult emitQuantize(QuantizeOp op);
   LogicalResult emitSwizzle(SwizzleScalesOp op);
+  LogicalResult emitCount(CountNonfiniteOp op);
   LogicalResult emitCast(Operation *op, bool &isKnown);
   LogicalResult emitProduct(Operation *op, bool &isKnown);
   LogicalResult emitLayer(Operation *op, bool &isKnown);
   LogicalResult emitOptimizer(Operation *op, bool &isKnown);
+  LogicalResult emitProbe(Operation *op, bool &isKnown);
 
   tert::Cause causeOf(Operation *op, Value result) const;
   std::string uniqueName(StringRef name);

@@ -266,6 +266,21 @@ func.func @adamw(%p: tensor<1024x512xf32>, %g: tensor<1024x512xbf16>,
   return
 }
 
+// CHECK-LABEL: @probes
+func.func @probes(%x: tensor<256x512xbf16>, %scale: tensor<f32>, %n0: tensor<2x3xi32>,
+                  %q: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>) {
+  // CHECK: te.count_nonfinite %{{.*}} into %{{.*}}[0] : tensor<256x512xbf16>, tensor<2x3xi32>
+  %n1 = te.count_nonfinite %x into %n0[0] : tensor<256x512xbf16>, tensor<2x3xi32>
+  // CHECK: te.count_nonfinite %{{.*}} scale %{{.*}} for f8E4M3FN into %{{.*}}[1] :
+  %n2 = te.count_nonfinite %x scale %scale for f8E4M3FN into %n1[1] : tensor<256x512xbf16>, tensor<2x3xi32>
+  // CHECK: te.tensor_stats %{{.*}} cast %{{.*}} : {{.*}} -> tensor<14xf32>
+  %stats = te.tensor_stats %x cast %q
+    : tensor<256x512xbf16>, !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1> -> tensor<14xf32>
+  // CHECK: te.tensor_stats %{{[a-z0-9]+}} : tensor<256x512xbf16> -> tensor<7xf32>
+  %plain = te.tensor_stats %x : tensor<256x512xbf16> -> tensor<7xf32>
+  return
+}
+
 // CHECK-LABEL: @sgd
 func.func @sgd(%p: tensor<1024xf32>, %g: tensor<1024xf32>, %b: tensor<1024xf32>, %lr: tensor<f32>) {
   // CHECK: te.sgd %{{.*}}, %{{.*}} lr %{{[a-z0-9]+}} : tensor<1024xf32>, tensor<1024xf32>

@@ -43,6 +43,9 @@ std::string describeValue(Value value);
 /// name in the location, else the weight's.
 std::string describeLayer(Location loc, Value weight);
 
+/// The first place in a source file inside `loc`, as "file:line:column", or "".
+std::string describePlace(Location loc);
+
 } // namespace mlir::te
 
 #endif // TEDIALECT_TRANSFORMS_QUANTIZE_GEMMORIGIN_H

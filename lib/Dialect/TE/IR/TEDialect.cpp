@@ -130,9 +130,25 @@ LogicalResult TEDialect::verifyRegionArgAttribute(Operation *op, unsigned,
       op, attribute, cast<FunctionOpInterface>(op).getArgumentTypes()[index]);
 }
 
+/// `te.probe` describes a result of type `type`.
+static LogicalResult verifyProbe(Operation *op, Attribute probe, Type type) {
+  // probe-c1
+  auto entries = dyn_cast<ArrayAttr>(probe);
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  int64_t size = tensor && tensor.getRank() > 0 ? tensor.getDimSize(0) : 1;
+  if (entries && static_cast<int64_t>(entries.size()) == size)
+    return success();
+  return op->emitError() << "expected 'te.probe' to be an array of " << size
+                         << " for a result of type " << type << ", but got "
+                         << probe;
+}
+
 LogicalResult TEDialect::verifyRegionResultAttribute(Operation *op, unsigned,
-                                                     unsigned,
+                                                     unsigned index,
                                                      NamedAttribute attribute) {
+  if (attribute.getName() == kProbeAttr)
+    return verifyProbe(op, attribute.getValue(),
+                       cast<FunctionOpInterface>(op).getResultTypes()[index]);
   return verifySignatureAttribute(op, attribute, /*argument=*/Type());
 }
 

@@ -1,0 +1,151 @@
+//===- CheckFinite.cpp - count NaN and infinities of every value ----------===//
+//
+// First the list of everything to look at, in program order; then the chain of
+// counts through it. A description is made while the values are as the user
+// wrote them or as quantisation left them, so it speaks of their ops.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Results.h"
+
+#include "TEDialect/IR/TE.h"
+#include "TEDialect/Transforms/Instrument/Passes.h"
+#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+namespace mlir::te {
+#define GEN_PASS_DEF_CHECKFINITEPASS
+#include "TEDialect/Transforms/Instrument/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+
+namespace {
+/// A tensor to look at behind `after`, or at the start of the function.
+struct Check {
+  Operation *after;
+  Value x;
+  /// Of the per-tensor cast that this is of.
+  QuantizeOp cast;
+  Attribute description;
+};
+} // namespace
+
+static bool isFloat(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor &&
+         isa<Float32Type, BFloat16Type, Float16Type>(tensor.getElementType());
+}
+
+/// Whether nothing can become NaN or infinite in `op`.
+static bool keepsFinite(Operation *op) {
+  return isa<arith::ConstantOp, ResidualOp, tensor::CollapseShapeOp,
+             tensor::ExpandShapeOp, AmaxOp, AmaxRowsOp, AmaxReduceOp,
+             ComputeScaleOp, DelayedScalingUpdateOp, TensorStatsOp>(op);
+}
+
+/// What te-run says about a row of counts.
+static DictionaryAttr describe(StringRef kind, StringRef name, Value tensor,
+                               Location loc, ArrayRef<Attribute> inputs) {
+  Builder b(loc.getContext());
+  return b.getDictionaryAttr(
+      {b.getNamedAttr("op", b.getStringAttr(kind)),
+       b.getNamedAttr("name", b.getStringAttr(name)),
+       b.getNamedAttr("elements",
+                      b.getI64IntegerAttr(
+                          cast<ShapedType>(tensor.getType()).getNumElements())),
+       b.getNamedAttr("inputs", b.getArrayAttr(inputs)),
+       b.getNamedAttr("location", b.getStringAttr(describePlace(loc)))});
+}
+
+static DictionaryAttr describeResult(OpResult result) {
+  Operation *op = result.getOwner();
+  SmallVector<Attribute> inputs;
+  for (Value operand : op->getOperands())
+    if (isa<ScaledType>(operand.getType()) || isFloat(operand.getType()))
+      inputs.push_back(
+          StringAttr::get(op->getContext(), describeValue(operand)));
+  std::string name;
+  if (auto origin = GemmOrigin::find(op->getLoc()))
+    name = origin->layer + " " + origin->gemm;
+  else
+    name = describeValue(result);
+  if (result.getResultNumber() > 0)
+    name += "#" + std::to_string(result.getResultNumber());
+  return describe(op->getName().getStringRef(), name, result, op->getLoc(),
+                  inputs);
+}
+
+static std::vector<Check> collectChecks(Block &block) {
+  std::vector<Check> checks;
+  for (BlockArgument argument : block.getArguments())
+    if (isFloat(argument.getType()))
+      checks.push_back({nullptr,
+                        argument,
+                        {},
+                        describe("argument", describeValue(argument), argument,
+                                 argument.getLoc(), {})});
+  for (Operation &op : block.without_terminator()) {
+    if (keepsFinite(&op))
+      continue;
+    if (auto cast = dyn_cast<QuantizeOp>(op); cast && cast.getScale()) {
+      auto input = StringAttr::get(op.getContext(), describeValue(cast.getX()));
+      checks.push_back({&op, cast.getX(), cast,
+                        describe("te.quantize", describeValue(cast.getX()),
+                                 cast.getX(), op.getLoc(), input)});
+      continue;
+    }
+    for (OpResult result : op.getResults())
+      if (isFloat(result.getType()))
+        checks.push_back({&op, result, {}, describeResult(result)});
+  }
+  return checks;
+}
+
+namespace {
+struct CheckFinite final : te::impl::CheckFinitePassBase<CheckFinite> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    func::FuncOp function = getOperation();
+    if (!isStep(function))
+      return;
+    Block &block = function.getBody().front();
+    std::vector<Check> checks = collectChecks(block);
+    if (checks.empty())
+      return;
+    OpBuilder builder = OpBuilder::atBlockBegin(&block);
+    auto type = RankedTensorType::get({int64_t(checks.size()), 3},
+                                      builder.getI32Type());
+    Value counts = arith::ConstantOp::create(builder, function.getLoc(),
+                                             builder.getZeroAttr(type));
+    SmallVector<Attribute> rows;
+    for (auto [index, check] : llvm::enumerate(checks)) {
+      if (check.after)
+        builder.setInsertionPointAfter(check.after);
+      Location loc = check.after ? check.after->getLoc() : check.x.getLoc();
+      TypeAttr elementType;
+      if (check.cast)
+        elementType =
+            TypeAttr::get(cast<ScaledType>(check.cast.getUsages()[0].getType())
+                              .getElementType());
+      auto count = CountNonfiniteOp::create(
+          builder, loc, type, check.x,
+          check.cast ? check.cast.getScale() : Value(), elementType, counts,
+          builder.getI64IntegerAttr(index));
+      counts = count.getNewCounts();
+      // The next result of this op is counted behind this one.
+      if (index + 1 < checks.size() && check.after &&
+          checks[index + 1].after == check.after)
+        checks[index + 1].after = count;
+      rows.push_back(check.description);
+    }
+    addResult(function, uniqueName(function, "nonfinite"), counts,
+              builder.getArrayAttr(rows));
+    numChecks += checks.size();
+  }
+};
+} // namespace
