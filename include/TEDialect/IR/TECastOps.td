@@ -108,12 +108,14 @@ def TE_AmaxReduceOp : TE_PureOp<"amax_reduce"> {
   let hasVerifier = 1;
 }
 
-def TE_ComputeScaleOp : TE_PureOp<"compute_scale"> {
+def TE_ComputeScaleOp
+    : TE_PureOp<"compute_scale", [AllTypesMatch<["amax", "scale"]>]> {
   let summary = "derive a quantisation scale from an amax";
   let description = [{
     `scale = max_finite(element_type) / max(amax, amax_epsilon)` in f32; 1 when
     amax is 0, infinite or NaN; the largest finite f32 when the quotient
-    overflows; rounded down to a power of two with `pow2_scales`.
+    overflows; rounded down to a power of two with `pow2_scales`. Of several
+    amaxes, one for each group, each has its own scale.
 
     Constraints:
     1. (compute_scale-c1) `element_type` is `f8E4M3FN` or `f8E5M2`.
@@ -123,14 +125,18 @@ def TE_ComputeScaleOp : TE_PureOp<"compute_scale"> {
 
     ```mlir
     %scale = te.compute_scale %amax for f8E4M3FN
+    %scales = te.compute_scale %amaxes for f8E4M3FN : tensor<4xf32>
     ```
   }];
-  let arguments = (ins Arg<TE_F32Scalar, "amax to scale for">:$amax,
+  let arguments = (ins Arg<TE_F32Tensor, "amax to scale for">:$amax,
                        TypeAttr:$element_type,
                        DefaultValuedAttr<BoolAttr, "false">:$pow2_scales,
                        DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon);
-  let results = (outs Res<TE_F32Scalar, "factor applied before rounding">:$scale);
-  let assemblyFormat = "$amax `for` $element_type attr-dict";
+  let results = (outs Res<TE_F32Tensor, "factor applied before rounding">:$scale);
+  // One amax has the type tensor<f32>, which is not written.
+  let assemblyFormat = [{
+    $amax `for` $element_type attr-dict custom<AmaxType>(type($amax))
+  }];
   let hasVerifier = 1;
 }
 
@@ -201,6 +207,11 @@ def TE_QuantizeOp
     independently. `four_over_six` lets each block of an nv result map its amax
     to 4 where that errs less.
 
+    Results in group layout come with `group_sizes` and `alignment`, which say
+    where the groups lie; `scale` and `given_amax` are then `[groups]`. Rows of
+    no group become zeros; block and mx casts expect them to be zeros. A stack of
+    weights `[groups, rows, columns]` is cast matrix by matrix.
+
     Constraints:
     1. (quantize-c1) one or two results.
     2. (quantize-c2) every result has the shape of `x`.
@@ -211,6 +222,8 @@ def TE_QuantizeOp
     7. (quantize-c7) `given_amax` is given exactly for nv schemes; it is a scalar, or `[rows]` for `row_scaled`.
     8. (quantize-c8) `rng` and `four_over_six` are only given for nv schemes, `stream` only with `rng`.
     9. (quantize-c9) no result is `swizzled`; te.swizzle_scales makes those.
+    10. (quantize-c10) `group_sizes` and `alignment` are given exactly for results with `groups`: `[groups]`, and a divisor of the rows.
+    11. (quantize-c11) `scale`, and `given_amax` but for `row_scaled`, are `[groups]` for results with `groups` and stacks, else scalars; those have no `amax`.
 
     Example:
 
@@ -230,25 +243,45 @@ def TE_QuantizeOp
     %q = te.quantize %dy amax %amax rng %state {stream = 3 : i32} : tensor<256x512xbf16>
       -> !te.scaled<256x512xf4E2M1FN, nv_1x16, contract = 1>
     ```
+
+    ```mlir
+    %q = te.quantize %x scale %scales sizes %sizes {alignment = 16 : i64} : tensor<256x512xbf16>
+      -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1, groups = 4>
+    ```
   }];
-  let arguments = (ins Arg<TE_HPMatrix, "matrix to quantise">:$x,
-                       Arg<Optional<TE_F32Scalar>, "per-tensor scale">:$scale,
+  let arguments = (ins Arg<TE_HPMatrices, "matrix or stack to quantise">:$x,
+                       Arg<Optional<TE_F32Tensor>, "per-tensor scale">:$scale,
                        Arg<Optional<TE_F32Tensor>, "amax of an nv cast">:$given_amax,
                        Arg<Optional<TE_RngState>, "state to round with">:$rng,
+                       Arg<Optional<TE_GroupSizes>, "rows of each group">:$group_sizes,
+                       DefaultValuedAttr<I64Attr, "0">:$alignment,
                        DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon,
                        DefaultValuedAttr<I32Attr, "0">:$stream,
                        DefaultValuedAttr<TE_FourOverSixAttr, "::mlir::te::FourOverSix::Off">:$four_over_six);
   let results = (outs Res<Variadic<TE_ScaledType>, "the usages">:$usages,
                       Res<Optional<TE_F32Scalar>, "max |x|">:$amax);
-  // The type of `given_amax` follows from the usages.
+  // The types of other operands follow from the usages.
   let assemblyFormat = [{
-    $x (`scale` $scale^)? (`amax` $given_amax^)? (`rng` $rng^)? attr-dict
-    `:` type($x) `->`
-    custom<CastTypes>(type($usages), type($given_amax), ref($given_amax))
+    $x (`scale` $scale^)? (`amax` $given_amax^)? (`rng` $rng^)?
+    (`sizes` $group_sizes^)? attr-dict `:` type($x) `->`
+    custom<CastTypes>(type($usages), type($scale), ref($scale),
+                      type($given_amax), ref($given_amax),
+                      type($group_sizes), ref($group_sizes))
     (`amax` type($amax)^)?
   }];
-  // Without an amax, rounded to nearest.
+  // Of an ungrouped matrix; below also without an amax, rounded to nearest.
   let builders = [OpBuilder<(ins "::mlir::TypeRange":$usages,
+                                 "::mlir::Type":$amax, "::mlir::Value":$x,
+                                 "::mlir::Value":$scale,
+                                 "::mlir::Value":$given_amax,
+                                 "::mlir::Value":$rng,
+                                 "::mlir::FloatAttr":$amax_epsilon,
+                                 "::mlir::IntegerAttr":$stream,
+                                 "::mlir::te::FourOverSixAttr":$four_over_six), [{
+    build($_builder, $_state, usages, amax, x, scale, given_amax, rng,
+          /*group_sizes=*/::mlir::Value(), $_builder.getI64IntegerAttr(0),
+          amax_epsilon, stream, four_over_six);
+  }]>, OpBuilder<(ins "::mlir::TypeRange":$usages,
                                  "::mlir::Value":$x, "::mlir::Value":$scale,
                                  "::mlir::FloatAttr":$amax_epsilon), [{
     build($_builder, $_state, usages, /*amax=*/::mlir::Type(), x, scale,
@@ -267,12 +300,14 @@ def TE_DequantizeOp : TE_PureOp<"dequantize"> {
     result's type. Elements of an nv scheme also have the factor
     `amax / (6 * 448)` (256 where the type says so), which `without_amax` leaves
     out: what remains is exact in bf16, and te.nvfp4_alpha is the factor of a
-    product of two such matrices.
+    product of two such matrices. A value with `groups` comes with their sizes
+    and alignment; rows of no group are zeros.
 
     Constraints:
     1. (dequantize-c1) the result has the logical shape of `q`.
     2. (dequantize-c2) `without_amax` is only given for nv schemes.
     3. (dequantize-c3) `q` is not `swizzled`.
+    4. (dequantize-c4) `group_sizes` and `alignment` are given exactly for a value with `groups`, as for te.quantize.
 
     Example:
 
@@ -282,12 +317,19 @@ def TE_DequantizeOp : TE_PureOp<"dequantize"> {
     ```
   }];
   let arguments = (ins Arg<TE_ScaledType, "quantised matrix, either usage">:$q,
+                       Arg<Optional<TE_GroupSizes>, "rows of each group">:$group_sizes,
+                       DefaultValuedAttr<I64Attr, "0">:$alignment,
                        UnitAttr:$without_amax);
-  let results = (outs Res<TE_HPMatrix, "same logical shape">:$x);
+  let results = (outs Res<TE_HPMatrices, "same logical shape">:$x);
   let builders = [OpBuilder<(ins "::mlir::Type":$x, "::mlir::Value":$q), [{
-    build($_builder, $_state, x, q, /*without_amax=*/::mlir::UnitAttr());
+    build($_builder, $_state, x, q, /*group_sizes=*/::mlir::Value(),
+          $_builder.getI64IntegerAttr(0), /*without_amax=*/::mlir::UnitAttr());
   }]>];
-  let assemblyFormat = "$q attr-dict `:` type($q) `->` type($x)";
+  let assemblyFormat = [{
+    $q (`sizes` $group_sizes^)? attr-dict `:` type($q)
+    custom<SizesType>(ref(type($q)), type($group_sizes), ref($group_sizes))
+    `->` type($x)
+  }];
   let hasVerifier = 1;
 }
 
@@ -303,6 +345,7 @@ def TE_TransposeOp : TE_PureOp<"transpose"> {
     2. (transpose-c2) the result is the operand's type made for the other axis.
     3. (transpose-c3) the operand is made for axis 1.
     4. (transpose-c4) the operand is not `swizzled`.
+    5. (transpose-c5) the operand has no `groups`; a stack is transposed matrix by matrix.
 
     Example:
 
@@ -343,16 +386,18 @@ def TE_SwizzleScalesOp : TE_PureOp<"swizzle_scales"> {
   let hasVerifier = 1;
 }
 
-def TE_NvFp4AlphaOp : TE_PureOp<"nvfp4_alpha"> {
+def TE_NvFp4AlphaOp
+    : TE_PureOp<"nvfp4_alpha", [DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
   let summary = "derive the factor of a product of two NVFP4 values";
   let description = [{
     `alpha = (amax(a) * amax(b)) * (1 / (36 * scale_max(a) * scale_max(b)))` in
-    f32, each operation rounded. It is what te.scaled_matmul applies itself, and
+    f32, each operation rounded, for each group where there are groups. It is what te.scaled_matmul applies itself, and
     the `alpha` of a te.matmul of the two values dequantised `without_amax`.
 
     Constraints:
     1. (nvfp4_alpha-c1) both operands have nv schemes.
     2. (nvfp4_alpha-c2) neither is `row_scaled`.
+    3. (nvfp4_alpha-c3) both have the same number of groups.
 
     Example:
 
@@ -364,7 +409,7 @@ def TE_NvFp4AlphaOp : TE_PureOp<"nvfp4_alpha"> {
   }];
   let arguments = (ins Arg<TE_ScaledType, "either usage">:$a,
                        Arg<TE_ScaledType, "either usage">:$b);
-  let results = (outs Res<TE_F32Scalar, "factor of the product">:$alpha);
+  let results = (outs Res<TE_F32Tensor, "factor of the product, [groups] or a scalar">:$alpha);
   let assemblyFormat = "$a `,` $b attr-dict `:` type($a) `,` type($b)";
   let hasVerifier = 1;
 }

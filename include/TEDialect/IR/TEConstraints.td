@@ -13,6 +13,9 @@ include "mlir/Interfaces/InferTypeOpInterface.td"
 def TE_HPTensor : StaticShapeTensorOf<[BF16, F16, F32]>;
 def TE_HPMatrix
     : 2DTensorOf<[BF16, F16, F32]>;
+/// One matrix, or one for each group.
+def TE_HPMatrices : TensorRankOf<[BF16, F16, F32], [2, 3]>;
+def TE_HPStack : 3DTensorOf<[BF16, F16, F32]>;
 def TE_HPVector : 1DTensorOf<[BF16, F16, F32]>;
 /// One f32: amax, scale, loss, learning rate.
 def TE_F32Scalar
@@ -32,6 +35,8 @@ def TE_RngState
 /// Rows of counts, one for each check.
 def TE_CountMatrix : 2DTensorOf<[I32]>;
 def TE_IdVector : 1DTensorOf<[I32]>;
+/// The number of rows of each group, a value of the step.
+def TE_GroupSizes : 1DTensorOf<[I32]>;
 
 class TE_Op<string mnemonic, list<Trait> traits = []>
     : Op<TE_Dialect, mnemonic, traits>;

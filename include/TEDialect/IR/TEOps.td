@@ -5,6 +5,7 @@
 
 include "TEDialect/IR/TECastOps.td"
 include "TEDialect/IR/TEGemmOps.td"
+include "TEDialect/IR/TEGroupedOps.td"
 include "TEDialect/IR/TELayerOps.td"
 include "TEDialect/IR/TEOptimizerOps.td"
 include "TEDialect/IR/TEAutodiffOps.td"

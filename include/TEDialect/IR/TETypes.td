@@ -40,6 +40,12 @@ def TE_ScaledType : TypeDef<TE_Dialect, "Scaled"> {
     | `scale_max_256` | nv | the largest block scale is 256 instead of 448 |
     | `swizzled` | mx, nv | scales are in the order of te.swizzle_scales |
 
+    The rows of several groups (experts) may share one matrix, each group from a
+    multiple of an alignment on: then the type ends in `groups = G`, and
+    `per_tensor` scales and nv amaxes are `[G]`, one for each group. Weights of
+    groups are `[G, rows, cols]`: G values of shape `[rows, cols]`, whose data,
+    scales and amaxes lie one after another each.
+
     Example:
 
     ```mlir
@@ -47,30 +53,58 @@ def TE_ScaledType : TypeDef<TE_Dialect, "Scaled"> {
     !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 0>
     !te.scaled<256x512xf8E5M2, mx_1x32, swizzled, contract = 1>
     !te.scaled<256x512xf4E2M1FN, nv_1x16, hadamard, contract = 0>
+    !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1, groups = 4>
+    !te.scaled<4x1024x512xf8E4M3FN, per_tensor, contract = 1>
     ```
 
     Constraints:
-    1. (scaled-c1) rank 2 with static sizes.
+    1. (scaled-c1) rank 2 with static sizes, or rank 3 for the weights of groups.
     2. (scaled-c2) an element type that the scheme has ([what runs where](support.md)).
     3. (scaled-c3) `contract` is 0 or 1.
     4. (scaled-c4) every keyword belongs to the scheme as the table says; `hadamard` and `row_scaled` exclude each other.
     5. (scaled-c5) both sizes are multiples of what the scheme asks for: 32 for mx, 16 for nv.
+    6. (scaled-c6) `groups`, of rank 2 only, and the first size of rank 3 are one or more; neither is `swizzled`.
   }];
   let parameters = (ins
     ArrayRefParameter<"int64_t">:$shape,
     "::mlir::Type":$elementType,
     "::mlir::te::Scheme":$scheme,
     "::mlir::te::ScaleVariant":$variant,
-    "unsigned":$contract);
+    "unsigned":$contract,
+    "int64_t":$groups);
+  // Without groups.
+  let builders = [TypeBuilder<(ins "::llvm::ArrayRef<int64_t>":$shape,
+                                   "::mlir::Type":$elementType,
+                                   "::mlir::te::Scheme":$scheme,
+                                   "::mlir::te::ScaleVariant":$variant,
+                                   "unsigned":$contract), [{
+    return $_get($_ctxt, shape, elementType, scheme, variant, contract,
+                 int64_t(0));
+  }]>];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
-    int64_t getRows() const { return getShape()[0]; }
-    int64_t getCols() const { return getShape()[1]; }
+    /// Of the matrix, or of each of a stack.
+    int64_t getRows() const { return getShape().drop_back().back(); }
+    int64_t getCols() const { return getShape().back(); }
     /// Size of the axis this value may be contracted along.
-    int64_t getContraction() const { return getShape()[getContract()]; }
+    int64_t getContraction() const {
+      return getContract() == 0 ? getRows() : getCols();
+    }
     /// Size of the other axis.
-    int64_t getOuter() const { return getShape()[1 - getContract()]; }
+    int64_t getOuter() const {
+      return getContract() == 0 ? getCols() : getRows();
+    }
+    /// Rows of several groups in one matrix.
+    bool isGrouped() const { return getGroups() != 0; }
+    /// A matrix for each group.
+    bool isStacked() const { return getShape().size() == 3; }
+    /// Matrices that lie one after another.
+    int64_t getNumMatrices() const { return isStacked() ? getShape()[0] : 1; }
+    /// Groups of either kind; 1 where there are none.
+    int64_t getNumGroups() const {
+      return isGrouped() ? getGroups() : getNumMatrices();
+    }
     bool is(ScaleVariant variant) const {
       return bitEnumContainsAll(getVariant(), variant);
     }
@@ -94,8 +128,12 @@ def TE_ScaledType : TypeDef<TE_Dialect, "Scaled"> {
     int64_t getScaleBytes() const;
     /// Number of f32 amaxes: 0 but for the nv schemes.
     int64_t getNumAmaxes() const {
-      return !isNv() ? 0 : is(ScaleVariant::RowScaled) ? getRows() : 1;
+      return !isNv()                          ? 0
+             : is(ScaleVariant::RowScaled) ? getRows() * getNumMatrices()
+                                           : getNumGroups();
     }
+    /// The same value in group layout.
+    ScaledType getInGroups(int64_t groups) const;
     /// The same value made for the other axis.
     ScaledType getTransposedUsage() const;
     /// The same value with its scales swizzled.

@@ -14,6 +14,9 @@ struct BufferLifetime {
   unsigned first, last;
 };
 
+/// The buffer that `buffer` is a part of: itself, or what it is a slice of.
+Value lookThroughSlice(Value buffer);
+
 /// The temporaries of a straight line of launches, in order of first use. Those
 /// that no launch uses are not in it.
 llvm::SmallVector<BufferLifetime> collectLifetimes(Block &block);

@@ -73,6 +73,31 @@ def TERT_NullOp : TERT_Op<"null", [Pure]> {
   let hasVerifier = 1;
 }
 
+def TERT_SliceOp : TERT_Op<"slice", [Pure]> {
+  let summary = "point at a part of a buffer";
+  let description = [{
+    The bytes of `buffer` from `offset` on, as a buffer of their own: one of the
+    matrices that lie one after another.
+
+    Constraints:
+    1. (slice-c1) `offset` is not negative, and the part ends within `buffer`.
+    2. (slice-c2) `buffer` is no slice itself.
+
+    Example:
+
+    ```mlir
+    %second = tert.slice %weights offset 131072 : !tert.buffer<524288> -> !tert.buffer<131072>
+    ```
+  }];
+  let arguments = (ins TERT_BufferType:$buffer, I64Attr:$offset);
+  let results = (outs Res<TERT_BufferType, "the part">:$part);
+  let assemblyFormat = [{
+    $buffer `offset` $offset attr-dict
+    `:` qualified(type($buffer)) `->` qualified(type($part))
+  }];
+  let hasVerifier = 1;
+}
+
 def TERT_LaunchOp
     : TERT_Op<"launch", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "run a kernel on buffers";

@@ -383,6 +383,9 @@ Status checkSupported(const grouped_quantize_nvfp4_params &p) {
 Status checkSupported(const grouped_quantize_tensor_params &p) {
   return grouped(p, p.cols).wide("type", p.type).fp8("fp8_type", p.fp8_type);
 }
+Status checkSupported(const grouped_round_sizes_params &p) {
+  return Checks().positive("groups", p.groups).positive("multiple", p.multiple);
+}
 Status checkSupported(const grouped_scaled_matmul_params &p) {
   Checks checks = checkGroupedProduct(p, p.k);
   // Any number of rows is multiplied, as they lie in whole blocks.

@@ -29,6 +29,12 @@ TE_HOST_DEVICE GroupRows groupRows(int64_t begin, int32_t size, int64_t rows,
           begin + (count + alignment - 1) / alignment * alignment};
 }
 
+/// `size` rounded up to `multiple`; 0 where it is negative.
+TE_HOST_DEVICE int32_t roundGroupSize(int32_t size, int64_t multiple) {
+  const int64_t count = size < 0 ? 0 : size;
+  return static_cast<int32_t>((count + multiple - 1) / multiple * multiple);
+}
+
 /// Group `g` of these sizes.
 TE_HOST_DEVICE GroupRows groupRowsOf(const int32_t *sizes, int64_t g,
                                      int64_t rows, int64_t alignment) {

@@ -175,6 +175,15 @@ void grouped_amax(const grouped_amax_params &p, void *const *buffers) {
   });
 }
 
+void grouped_round_sizes(const grouped_round_sizes_params &p,
+                         void *const *buffers) {
+  namespace b = grouped_round_sizes_buffers;
+  const auto *size = static_cast<const int32_t *>(buffers[b::group_sizes]);
+  auto *rounded = static_cast<int32_t *>(buffers[b::rounded]);
+  for (int64_t g = 0; g < p.groups; ++g)
+    rounded[g] = roundGroupSize(size[g], p.multiple);
+}
+
 void grouped_zero_padding(const grouped_zero_padding_params &p,
                           void *const *buffers) {
   namespace b = grouped_zero_padding_buffers;

@@ -89,8 +89,9 @@ static QuantizeOp findCast(AmaxOp op) {
   QuantizeOp first;
   for (Operation *user : op.getX().getUsers()) {
     auto cast = dyn_cast<QuantizeOp>(user);
-    if (cast && cast.getScale() && cast->getBlock() == block &&
-        precedesReaders(cast) && (!first || cast->isBeforeInBlock(first)))
+    if (cast && cast.getScale() && !cast.getGroupSizes() &&
+        cast->getBlock() == block && precedesReaders(cast) &&
+        (!first || cast->isBeforeInBlock(first)))
       first = cast;
   }
   return first;

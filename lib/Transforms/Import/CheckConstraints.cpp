@@ -11,6 +11,10 @@
 #include "TEDialect/Transforms/Import/Passes.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 
+#include "mlir/IR/Matchers.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
+
 namespace mlir::te {
 #define GEN_PASS_DEF_CHECKCONSTRAINTSPASS
 #include "TEDialect/Transforms/Import/Passes.h.inc"
@@ -46,6 +50,43 @@ static void describe(Diagnostic &out, const StepRefusal &refusal) {
       << "; 'te.recipe = #te.recipe<high_precision>' leaves the layer as it is";
 }
 
+/// Sizes of groups that are a constant and do not fit in `rows` rows.
+static std::string refuseGroupSizes(Value groupSizes, int64_t rows,
+                                    int64_t alignment) {
+  DenseIntElementsAttr sizes;
+  if (!matchPattern(groupSizes, m_Constant(&sizes)))
+    return "";
+  int64_t begin = 0;
+  for (auto [group, value] : llvm::enumerate(sizes.getValues<APInt>())) {
+    int64_t size = value.getSExtValue();
+    if (size < 0 || size > rows - begin)
+      return llvm::formatv("expected 'group_sizes[{0}]' to be from 0 to the "
+                           "{1} rows that are left of {2}, but got {3}",
+                           group, rows - begin, rows, size);
+    begin += llvm::alignTo(size, alignment);
+  }
+  return "";
+}
+
+/// The sizes of the groups of all layers of `module`.
+static unsigned reportGroupSizes(ModuleOp module, bool asWarnings) {
+  unsigned violations = 0;
+  module.walk([&](GroupedLinearOp op) {
+    std::string refusal =
+        refuseGroupSizes(op.getGroupSizes(), op.getX().getType().getDimSize(0),
+                         static_cast<int64_t>(op.getAlignment()));
+    if (refusal.empty())
+      return;
+    ++violations;
+    InFlightDiagnostic diagnostic =
+        asWarnings ? op.emitWarning() : op.emitError();
+    diagnostic << refusal;
+    diagnostic.attachNote(op.getGroupSizes().getLoc())
+        << "the sizes are written here";
+  });
+  return violations;
+}
+
 unsigned te::reportConstraintViolations(ModuleOp module, StepTarget target,
                                         bool asWarnings) {
   unsigned violations = 0;
@@ -59,6 +100,7 @@ unsigned te::reportConstraintViolations(ModuleOp module, StepTarget target,
   for (const StepConstraint &constraint : constraints.sizes)
     if (!constraint.holds())
       report(constraint);
+  violations += reportGroupSizes(module, asWarnings);
   for (const StepRefusal &refusal : constraints.refusals)
     report(refusal);
   return violations;

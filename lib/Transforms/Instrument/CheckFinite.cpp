@@ -91,7 +91,10 @@ static std::vector<Check> collectChecks(Block &block) {
   for (Operation &op : block.without_terminator()) {
     if (keepsFinite(&op))
       continue;
-    if (auto cast = dyn_cast<QuantizeOp>(op); cast && cast.getScale()) {
+    // Scales of groups are not looked at.
+    if (auto cast = dyn_cast<QuantizeOp>(op);
+        cast && cast.getScale() &&
+        mlir::cast<ShapedType>(cast.getScale().getType()).getRank() == 0) {
       auto input = StringAttr::get(op.getContext(), describeValue(cast.getX()));
       checks.push_back({&op, cast.getX(), cast,
                         describe("te.quantize", describeValue(cast.getX()),

@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "TEDialect/Runtime/te_runtime_types.h"
+#include "TEDialect/TERT/BufferLifetimes.h"
 #include "TEDialect/TERT/KernelTable.h"
 #include "TEDialect/TERT/TERT.h"
 #include "TEDialect/Transforms/Lower/Passes.h"
@@ -130,6 +131,7 @@ void ModuleLowering::emitStep() {
     Value &pointer = pointers[buffer];
     if (pointer)
       return pointer;
+    assert(!buffer.getDefiningOp<tert::SliceOp>() && "a part has no address");
     if (auto alloc = buffer.getDefiningOp<tert::AllocOp>()) {
       Value offset = LLVM::ConstantOp::create(builder, alloc.getLoc(), i64,
                                               alloc.getOffsetAttr());
@@ -147,10 +149,23 @@ void ModuleLowering::emitStep() {
     return pointer;
   };
 
+  // A slice is a place in the buffer it is of.
+  auto placeOf = [&](Value buffer) -> Value {
+    auto slice = buffer.getDefiningOp<tert::SliceOp>();
+    Value pointer = pointerOf(tert::lookThroughSlice(buffer));
+    if (!slice || slice.getOffset() == 0)
+      return pointer;
+    Value offset = LLVM::ConstantOp::create(builder, slice.getLoc(), i64,
+                                            slice.getOffsetAttr());
+    return LLVM::GEPOp::create(builder, slice.getLoc(), ptr,
+                               builder.getI8Type(), pointer,
+                               ArrayRef<LLVM::GEPArg>{offset});
+  };
+
   for (auto [slot, launch] : llvm::enumerate(launches)) {
     Location loc = launch.getLoc();
     for (auto [index, buffer] : llvm::enumerate(launch.getBuffers())) {
-      Value pointer = pointerOf(buffer);
+      Value pointer = placeOf(buffer);
       Value element =
           LLVM::GEPOp::create(builder, loc, ptr, ptr, array,
                               ArrayRef<LLVM::GEPArg>{int32_t(index)});
@@ -194,6 +209,7 @@ void ModuleLowering::emitModule() {
 
 /// The name of a buffer in reports: of the argument, or of the temporary.
 static std::string nameOf(Value buffer, ArrayAttr signature) {
+  buffer = tert::lookThroughSlice(buffer);
   if (auto alloc = buffer.getDefiningOp<tert::AllocOp>())
     return alloc.getName().str();
   auto argument = dyn_cast<BlockArgument>(buffer);

@@ -20,7 +20,8 @@ static int64_t rankOf(Value value) {
 StringRef TensorAxis::name() const {
   if (rankOf(value) == 1)
     return "elements";
-  return axis == 0 ? "rows" : "columns";
+  // The matrices of a stack have the last two axes.
+  return axis + 2 == static_cast<unsigned>(rankOf(value)) ? "rows" : "columns";
 }
 
 AxisGroups::AxisGroups(ModuleOp module) : module(module) {
@@ -45,6 +46,23 @@ void AxisGroups::tie(Operation *op) {
         tie({op.getDy(), 0}, {op.getX(), 0});
         tie({op.getDy(), 1}, {op.getDw(), 0});
         tie({op.getX(), 1}, {op.getDw(), 1});
+      })
+      .Case([&](GroupedLinearOp op) {
+        tie({op.getX(), 0}, {op.getY(), 0});
+        tie({op.getX(), 1}, {op.getW(), 2});
+        tie({op.getW(), 1}, {op.getY(), 1});
+        if (op.getBias())
+          tie({op.getBias(), 1}, {op.getW(), 1});
+      })
+      .Case([&](GroupedLinearDgradOp op) {
+        tie({op.getDy(), 0}, {op.getDx(), 0});
+        tie({op.getDy(), 1}, {op.getW(), 1});
+        tie({op.getW(), 2}, {op.getDx(), 1});
+      })
+      .Case([&](GroupedLinearWgradOp op) {
+        tie({op.getDy(), 0}, {op.getX(), 0});
+        tie({op.getDy(), 1}, {op.getDw(), 1});
+        tie({op.getX(), 1}, {op.getDw(), 2});
       })
       .Case([&](EmbeddingOp op) {
         tie({op.getIds(), 0}, {op.getY(), 0});

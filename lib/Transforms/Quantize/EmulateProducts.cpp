@@ -31,59 +31,133 @@ static Location emulated(Location loc) {
   return origin->attach(loc);
 }
 
-/// What products of one block share: an operand, its decoded element type, and
-/// whether its amax is left out.
-using Decoded = DenseMap<std::tuple<Block *, Value, Type, unsigned>, Value>;
+/// What products of one block share: an operand, its decoded element type,
+/// whether its amax is left out, and the sizes of its groups.
+using Decoded =
+    DenseMap<std::tuple<Block *, Value, Type, unsigned, Value>, Value>;
 
+/// `scaled` in high precision; a value with groups comes with their sizes.
 static Value decode(OpBuilder &builder, TypedValue<ScaledType> scaled,
-                    Type element, bool withoutAmax, Decoded &decoded) {
-  Value &made =
-      decoded[{builder.getInsertionBlock(), scaled, element, withoutAmax}];
-  if (!made)
-    made = DequantizeOp::create(
-        builder, scaled.getLoc(),
-        RankedTensorType::get(scaled.getType().getShape(), element), scaled,
-        withoutAmax ? builder.getUnitAttr() : UnitAttr());
-  return made;
+                    Type element, bool withoutAmax, Decoded &decoded,
+                    Value groupSizes = {}, IntegerAttr alignment = {}) {
+  Value &made = decoded[{builder.getInsertionBlock(), scaled, element,
+                         withoutAmax, groupSizes}];
+  if (made)
+    return made;
+  return made = DequantizeOp::create(
+             builder, scaled.getLoc(),
+             RankedTensorType::get(scaled.getType().getShape(), element),
+             scaled, groupSizes,
+             groupSizes ? alignment : builder.getI64IntegerAttr(0),
+             withoutAmax ? builder.getUnitAttr() : UnitAttr());
+}
+
+/// How a product is emulated: what its operands are decoded to, and the type of
+/// its sums.
+struct Emulation {
+  explicit Emulation(Type a, RankedTensorType result, bool hasBias) {
+    auto scaled = cast<ScaledType>(a);
+    Builder builder(a.getContext());
+    // A factor for each row cannot leave the sum: decode all of it, into f32.
+    const bool rowScaled = scaled.is(ScaleVariant::RowScaled);
+    withoutAmax = scaled.isNv() && !rowScaled;
+    // te.matmul gives its operands' type or f32, and with a bias only the
+    // first.
+    wide = rowScaled || (hasBias && !result.getElementType().isBF16());
+    operand = wide ? Type(builder.getF32Type()) : builder.getBF16Type();
+    sum = !wide && result.getElementType().isBF16()
+              ? result
+              : result.clone(builder.getF32Type());
+  }
+
+  bool withoutAmax, wide;
+  Type operand;
+  RankedTensorType sum;
+};
+
+static Value inF32(OpBuilder &builder, Location loc, Value value) {
+  return arith::ExtFOp::create(
+      builder, loc,
+      cast<RankedTensorType>(value.getType()).clone(builder.getF32Type()),
+      value);
+}
+
+/// Puts `sum`, rounded to the type of `product`'s result, in its place.
+static void replace(OpBuilder &builder, Location loc, Operation *product,
+                    Value sum) {
+  Type type = product->getResult(0).getType();
+  if (sum.getType() != type)
+    sum = arith::TruncFOp::create(builder, loc, type, sum);
+  product->getResult(0).replaceAllUsesWith(sum);
+  product->erase();
 }
 
 static void emulate(ScaledMatmulOp product, Decoded &decoded) {
   OpBuilder builder(product);
   Location loc = emulated(product.getLoc());
-  Type bf16 = builder.getBF16Type(), f32 = builder.getF32Type();
-  RankedTensorType type = product.getOut().getType();
   auto a = product.getA(), b = product.getB();
-  // A factor for each row cannot leave the sum: decode all of it, into f32.
-  const bool rowScaled = a.getType().is(ScaleVariant::RowScaled);
-  const bool withoutAmax = a.getType().isNv() && !rowScaled;
-  // te.matmul gives its operands' type or f32, and with a bias only the first.
-  const bool wide =
-      rowScaled || (product.getBias() && !type.getElementType().isBF16());
-  Type operand = wide ? f32 : bf16;
-  RankedTensorType result =
-      !wide && type.getElementType().isBF16() ? type : type.clone(f32);
+  Emulation as(a.getType(), product.getOut().getType(),
+               static_cast<bool>(product.getBias()));
   Value bias = product.getBias();
-  if (bias && wide)
-    bias = arith::ExtFOp::create(
-        builder, loc, cast<RankedTensorType>(bias.getType()).clone(f32), bias);
+  if (bias && as.wide)
+    bias = inF32(builder, loc, bias);
   Value accumulate = product.getAccumulate();
-  if (accumulate && accumulate.getType() != result)
-    accumulate = arith::ExtFOp::create(builder, loc, result, accumulate);
+  if (accumulate && accumulate.getType() != as.sum)
+    accumulate = arith::ExtFOp::create(builder, loc, as.sum, accumulate);
   Value alpha;
-  if (withoutAmax)
-    alpha = NvFp4AlphaOp::create(builder, loc, RankedTensorType::get({}, f32),
-                                 a, b);
+  if (as.withoutAmax)
+    alpha = NvFp4AlphaOp::create(builder, loc, a, b);
   auto axis = [](TypedValue<ScaledType> scaled) {
     return static_cast<int64_t>(scaled.getType().getContract());
   };
-  Value out = MatmulOp::create(
-      builder, loc, result, decode(builder, a, operand, withoutAmax, decoded),
-      decode(builder, b, operand, withoutAmax, decoded), alpha, bias,
-      accumulate, builder.getDenseI64ArrayAttr({axis(a), axis(b)}));
-  if (result != type)
-    out = arith::TruncFOp::create(builder, loc, type, out);
-  product.replaceAllUsesWith(out);
-  product.erase();
+  replace(
+      builder, loc, product,
+      MatmulOp::create(builder, loc, as.sum,
+                       decode(builder, a, as.operand, as.withoutAmax, decoded),
+                       decode(builder, b, as.operand, as.withoutAmax, decoded),
+                       alpha, bias, accumulate,
+                       builder.getDenseI64ArrayAttr({axis(a), axis(b)})));
+}
+
+static void emulate(GroupedScaledMatmulOp product, Decoded &decoded) {
+  OpBuilder builder(product);
+  Location loc = emulated(product.getLoc());
+  auto a = product.getA(), b = product.getB();
+  Emulation as(a.getType(), product.getOut().getType(),
+               static_cast<bool>(product.getBias()));
+  Value bias = product.getBias();
+  if (bias && as.wide)
+    bias = inF32(builder, loc, bias);
+  Value alpha;
+  if (as.withoutAmax)
+    alpha = NvFp4AlphaOp::create(builder, loc, a, b);
+  Value sizes = product.getGroupSizes();
+  replace(builder, loc, product,
+          GroupedMatmulOp::create(
+              builder, loc, as.sum,
+              decode(builder, a, as.operand, as.withoutAmax, decoded, sizes,
+                     product.getAlignmentAttr()),
+              decode(builder, b, as.operand, as.withoutAmax, decoded), sizes,
+              alpha, bias, builder.getI64IntegerAttr(b.getType().getContract()),
+              product.getAlignmentAttr()));
+}
+
+static void emulate(GroupedScaledWgradOp product, Decoded &decoded) {
+  OpBuilder builder(product);
+  Location loc = emulated(product.getLoc());
+  auto a = product.getA(), b = product.getB();
+  Emulation as(a.getType(), product.getOut().getType(), /*hasBias=*/false);
+  Value alpha;
+  if (as.withoutAmax)
+    alpha = NvFp4AlphaOp::create(builder, loc, a, b);
+  Value sizes = product.getGroupSizes();
+  auto operand = [&](TypedValue<ScaledType> scaled) {
+    return decode(builder, scaled, as.operand, as.withoutAmax, decoded, sizes,
+                  product.getAlignmentAttr());
+  };
+  replace(builder, loc, product,
+          GroupedWgradOp::create(builder, loc, as.sum, operand(a), operand(b),
+                                 sizes, alpha, product.getAlignmentAttr()));
 }
 
 namespace {
@@ -92,13 +166,20 @@ struct EmulateProducts final
   using Base::Base;
 
   void runOnOperation() override {
-    SmallVector<ScaledMatmulOp> products;
-    getOperation().walk([&](ScaledMatmulOp product) {
+    Decoded decoded;
+    emulateAll<ScaledMatmulOp>(decoded);
+    emulateAll<GroupedScaledMatmulOp>(decoded);
+    emulateAll<GroupedScaledWgradOp>(decoded);
+  }
+
+private:
+  template <typename ProductOp> void emulateAll(Decoded &decoded) {
+    SmallVector<ProductOp> products;
+    getOperation().walk([&](ProductOp product) {
       if (product.getA().getType().isMx() || product.getA().getType().isNv())
         products.push_back(product);
     });
-    Decoded decoded;
-    for (ScaledMatmulOp product : products) {
+    for (ProductOp product : products) {
       emulate(product, decoded);
       ++numEmulated;
     }

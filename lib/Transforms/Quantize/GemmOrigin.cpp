@@ -53,8 +53,8 @@ std::optional<GemmOrigin> GemmOrigin::find(Location loc) {
 
 BlockArgument mlir::te::traceToArgument(Value value) {
   while (Operation *op = value.getDefiningOp()) {
-    if (!isa<ResidualOp, QuantizeOp, HadamardOp, TransposeOp, SwizzleScalesOp,
-             DequantizeOp, arith::TruncFOp, arith::ExtFOp>(op))
+    if (!isa<ResidualOp, QuantizeOp, HadamardOp, ZeroPaddingOp, TransposeOp,
+             SwizzleScalesOp, DequantizeOp, arith::TruncFOp, arith::ExtFOp>(op))
       return {};
     value = op->getOperand(0);
   }
@@ -99,8 +99,8 @@ std::string mlir::te::describeValue(Value value) {
       return residual.getName().str();
     if (std::string name = findName(op->getLoc()); !name.empty())
       return name;
-    if (!isa<QuantizeOp, HadamardOp, TransposeOp, SwizzleScalesOp, DequantizeOp,
-             arith::TruncFOp, arith::ExtFOp>(op))
+    if (!isa<QuantizeOp, HadamardOp, ZeroPaddingOp, TransposeOp,
+             SwizzleScalesOp, DequantizeOp, arith::TruncFOp, arith::ExtFOp>(op))
       return op->getName().stripDialect().str();
     current = op->getOperand(0);
   }

@@ -16,6 +16,9 @@
 // where its first cast is, and counts at the end of the function. A calibration
 // has the same slots and amaxes, and no casts.
 //
+// Layers of groups go the same way, with a scale, an amax or a state for each
+// group. Casts that read the rows between groups find zeros there.
+//
 //===----------------------------------------------------------------------===//
 
 #include "State.h"
@@ -26,9 +29,11 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::te {
 #define GEN_PASS_DEF_INSERTCASTSPASS
@@ -43,11 +48,24 @@ static ArrayRef<int64_t> shapeOf(Value value) {
 }
 
 namespace {
-/// A tensor that a GEMM reads and the usage it reads it in.
+/// A tensor that a GEMM reads and the usage it reads it in. A tensor in group
+/// layout has the sizes of its groups, as the forward made them; a stack of
+/// weights has three axes.
 struct Operand {
   Value value;
   TensorRole role;
   unsigned contract;
+  Value groupSizes = {};
+  int64_t alignment = 0;
+
+  bool isStack() const { return shapeOf(value).size() == 3; }
+  bool hasGroups() const { return groupSizes || isStack(); }
+  /// Of what there is one of for each group.
+  SmallVector<int64_t, 1> perGroup() const {
+    if (!hasGroups())
+      return {};
+    return {isStack() ? shapeOf(value)[0] : shapeOf(groupSizes)[0]};
+  }
 };
 
 /// One GEMM of a linear layer before it is rewritten.
@@ -56,7 +74,12 @@ struct Product {
   Gemm gemm;
   Operand a, b;
   Value bias;
+  /// Of groups, M is the alignment: what all their sizes are multiples of.
   LinearSizes sizes;
+  /// For the product itself; null where there are no groups.
+  Value groupSizes = {};
+
+  int64_t alignment() const { return sizes.m; }
 };
 
 /// What delayed scaling knows of one tensor.
@@ -83,6 +106,7 @@ public:
 
 private:
   Product describe(Operation *op);
+  Product describeGroups(Operation *op);
   LogicalResult rewrite(Product product);
 
   /// The slot of `operand`; its amax is at the builder's position, or before.
@@ -91,6 +115,18 @@ private:
   void measureFor(Operation *user, Operand operand, const QuantPolicy &policy);
   /// Moves all states at the end of the function.
   void updateStates();
+
+  ScaledType typeOf(const Operand &operand, const QuantPolicy &policy);
+  /// max |x| of `source`, in place of the operand's value, for each group.
+  Value amaxOf(Value source, const Operand &operand);
+  /// `operand` as a cast to `type` reads it, with zeros between the groups
+  /// where it reads those.
+  Operand prepared(Value source, const Operand &operand, ScaledType type);
+  Value dequantize(Value scaled, const Operand &operand);
+  Operation *createProduct(const Product &product, Location loc, Value a,
+                           Value b, Value bias, bool fastAccumulation);
+  Operation *createPlainProduct(const Product &product, Location loc, Value a,
+                                Value b);
 
   /// `operand` cast at the builder's position.
   Value castHere(const Operand &operand, const QuantPolicy &policy);
@@ -140,7 +176,82 @@ private:
 };
 } // namespace
 
+/// The forward's value behind te.residual, which is only the identity.
+static Value behindResiduals(Value value) {
+  while (auto residual = value.getDefiningOp<ResidualOp>())
+    value = residual.getValue();
+  return value;
+}
+
+/// Whether the rows of `value` outside the groups are known to be zeros: the
+/// ops of groups write them, and many ops keep them.
+static bool hasZeroPadding(Value value, Value groupSizes, int64_t alignment) {
+  value = behindResiduals(value);
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return false;
+  auto isOfGroups = [&](Value sizes, uint64_t itsAlignment) {
+    return sizes && behindResiduals(sizes) == behindResiduals(groupSizes) &&
+           itsAlignment == static_cast<uint64_t>(alignment);
+  };
+  auto keepsZeros = [&] {
+    return llvm::all_of(op->getOperands(), [&](Value operand) {
+      return hasZeroPadding(operand, groupSizes, alignment);
+    });
+  };
+  return llvm::TypeSwitch<Operation *, bool>(op)
+      .Case<ZeroPaddingOp, GroupedScaledMatmulOp, GroupedMatmulOp,
+            DequantizeOp>([&](auto made) {
+        return isOfGroups(made.getGroupSizes(), made.getAlignment());
+      })
+      // Every activation is 0 at 0.
+      .Case<ActivationOp, ActivationBackwardOp, arith::AddFOp, arith::SubFOp,
+            arith::MulFOp, arith::ExtFOp, arith::TruncFOp>(
+          [&](auto) { return keepsZeros(); })
+      .Default([](Operation *) { return false; });
+}
+
+Product CastInserter::describeGroups(Operation *op) {
+  auto forward = [](Value sizes) { return behindResiduals(sizes); };
+  if (auto linear = dyn_cast<GroupedLinearOp>(op)) {
+    ArrayRef<int64_t> w = shapeOf(linear.getW());
+    auto alignment = static_cast<int64_t>(linear.getAlignment());
+    return {op,
+            Gemm::Fprop,
+            {linear.getX(), TensorRole::X, 1, forward(linear.getGroupSizes()),
+             alignment},
+            {linear.getW(), TensorRole::W, 1},
+            linear.getBias(),
+            {alignment, w[1], w[2]},
+            linear.getGroupSizes()};
+  }
+  if (auto dgrad = dyn_cast<GroupedLinearDgradOp>(op)) {
+    ArrayRef<int64_t> w = shapeOf(dgrad.getW());
+    auto alignment = static_cast<int64_t>(dgrad.getAlignment());
+    return {op,
+            Gemm::Dgrad,
+            {dgrad.getDy(), TensorRole::Dy, 1, forward(dgrad.getGroupSizes()),
+             alignment},
+            {dgrad.getW(), TensorRole::W, 0},
+            {},
+            {alignment, w[1], w[2]},
+            dgrad.getGroupSizes()};
+  }
+  auto wgrad = cast<GroupedLinearWgradOp>(op);
+  auto alignment = static_cast<int64_t>(wgrad.getAlignment());
+  Value sizes = forward(wgrad.getGroupSizes());
+  return {op,
+          Gemm::Wgrad,
+          {wgrad.getDy(), TensorRole::Dy, 0, sizes, alignment},
+          {wgrad.getX(), TensorRole::X, 0, sizes, alignment},
+          {},
+          {alignment, shapeOf(wgrad.getDy())[1], shapeOf(wgrad.getX())[1]},
+          wgrad.getGroupSizes()};
+}
+
 Product CastInserter::describe(Operation *op) {
+  if (isa<GroupedLinearOp, GroupedLinearDgradOp, GroupedLinearWgradOp>(op))
+    return describeGroups(op);
   if (auto linear = dyn_cast<LinearOp>(op)) {
     ArrayRef<int64_t> x = shapeOf(linear.getX()), w = shapeOf(linear.getW());
     return {op,
@@ -198,14 +309,15 @@ Slot &CastInserter::slotFor(const Operand &operand, const QuantPolicy &policy) {
   Slot &slot = found->second;
   if (!isNew)
     return slot;
-  auto scalar = RankedTensorType::get({}, builder.getF32Type());
-  auto history = RankedTensorType::get({recipe.getOptions().amaxHistoryLen},
-                                       builder.getF32Type());
+  SmallVector<int64_t, 1> groups = operand.perGroup();
+  auto scaleType = RankedTensorType::get(groups, builder.getF32Type());
+  groups.insert(groups.begin(), recipe.getOptions().amaxHistoryLen);
+  auto history = RankedTensorType::get(groups, builder.getF32Type());
   slot.name = states.uniqueBase(layer + suffixOf(operand.role).str(),
                                 {kHistory, kScale});
   slot.history = states.addState(slot.name + kHistory.str(), history, 0.0);
-  slot.scale = states.addState(slot.name + kScale.str(), scalar, 1.0);
-  slot.amax = AmaxOp::create(builder, tensor.getLoc(), scalar, operand.value);
+  slot.scale = states.addState(slot.name + kScale.str(), scaleType, 1.0);
+  slot.amax = amaxOf(operand.value, operand);
   slot.elementType = policy.elementType(
       operand.role, readerOf(operand.role, operand.contract));
   return slot;
@@ -249,15 +361,67 @@ void CastInserter::updateStates() {
   states.finish();
 }
 
+ScaledType CastInserter::typeOf(const Operand &operand,
+                                const QuantPolicy &policy) {
+  ScaledType type =
+      policy.castType(operand.role, shapeOf(operand.value), operand.contract);
+  return operand.groupSizes ? type.getInGroups(shapeOf(operand.groupSizes)[0])
+                            : type;
+}
+
+Value CastInserter::amaxOf(Value source, const Operand &operand) {
+  Location loc = operand.value.getLoc();
+  auto type = RankedTensorType::get(operand.perGroup(), builder.getF32Type());
+  if (operand.groupSizes)
+    return GroupedAmaxOp::create(builder, loc, type, source, operand.groupSizes,
+                                 builder.getI64IntegerAttr(operand.alignment));
+  if (!operand.isStack())
+    return AmaxOp::create(builder, loc, type, source);
+  // The amax of a matrix is that of a row which holds all of it.
+  Value rows = tensor::CollapseShapeOp::create(
+      builder, loc, source, ArrayRef<ReassociationIndices>{{0}, {1, 2}});
+  return AmaxRowsOp::create(builder, loc, type, rows);
+}
+
+Operand CastInserter::prepared(Value source, const Operand &operand,
+                               ScaledType type) {
+  Operand result = operand;
+  result.value = source;
+  if (!operand.groupSizes)
+    return result;
+  const bool readsPadding =
+      type.is(ScaleVariant::Hadamard) ||
+      (type.getScheme() != Scheme::PerTensor &&
+       (!type.isNv() || type.is(ScaleVariant::RowScaled)));
+  if (readsPadding &&
+      !hasZeroPadding(source, operand.groupSizes, operand.alignment))
+    result.value = ZeroPaddingOp::create(
+        builder, operand.value.getLoc(), source.getType(), source,
+        operand.groupSizes, builder.getI64IntegerAttr(operand.alignment));
+  // The transform fills its last run of 16 rows.
+  if (type.is(ScaleVariant::Hadamard))
+    result.groupSizes = RoundGroupSizesOp::create(
+        builder, operand.value.getLoc(), operand.groupSizes.getType(),
+        operand.groupSizes, builder.getI64IntegerAttr(16));
+  return result;
+}
+
+Value CastInserter::dequantize(Value scaled, const Operand &operand) {
+  return DequantizeOp::create(
+      builder, operand.value.getLoc(), operand.value.getType(), scaled,
+      operand.groupSizes, builder.getI64IntegerAttr(operand.alignment),
+      /*without_amax=*/UnitAttr());
+}
+
 Value CastInserter::castHere(const Operand &operand,
                              const QuantPolicy &policy) {
   if (operand.contract == 0 &&
       policy.columnSource(operand.role) == CastSource::RowwiseDequantized &&
       policy.operandMode(readerOf(operand.role, 1)) == OperandMode::Quantized) {
-    Value row = castHere({operand.value, operand.role, 1}, policy);
-    Value source = DequantizeOp::create(builder, operand.value.getLoc(),
-                                        operand.value.getType(), row);
-    return quantize(source, operand, policy);
+    Operand row = operand;
+    row.contract = 1;
+    return quantize(dequantize(castHere(row, policy), operand), operand,
+                    policy);
   }
   return quantize(operand.value, operand, policy);
 }
@@ -266,6 +430,8 @@ Value CastInserter::quantizeToFP4(Value source, const Operand &operand,
                                   ScaledType type, const QuantPolicy &policy) {
   Location loc = operand.value.getLoc();
   const Gemm gemm = readerOf(operand.role, operand.contract);
+  const Operand read = prepared(source, operand, type);
+  source = read.value;
   if (type.is(ScaleVariant::Hadamard))
     source = HadamardOp::create(builder, loc, source.getType(), source);
   Type f32 = builder.getF32Type();
@@ -274,7 +440,7 @@ Value CastInserter::quantizeToFP4(Value source, const Operand &operand,
     amax = AmaxRowsOp::create(
         builder, loc, RankedTensorType::get({type.getRows()}, f32), source);
   else
-    amax = AmaxOp::create(builder, loc, RankedTensorType::get({}, f32), source);
+    amax = amaxOf(source, read);
   Value rng;
   int32_t stream = 0;
   if (policy.stochasticRounding(operand.role, gemm)) {
@@ -292,8 +458,9 @@ Value CastInserter::quantizeToFP4(Value source, const Operand &operand,
   }
   return QuantizeOp::create(
              builder, loc, TypeRange(type), /*amax=*/Type(), source,
-             /*scale=*/Value(), amax, rng, builder.getF32FloatAttr(0.0f),
-             builder.getI32IntegerAttr(stream),
+             /*scale=*/Value(), amax, rng, read.groupSizes,
+             builder.getI64IntegerAttr(read.alignment),
+             builder.getF32FloatAttr(0.0f), builder.getI32IntegerAttr(stream),
              FourOverSixAttr::get(builder.getContext(),
                                   policy.fourOverSix(operand.role, gemm)))
       .getUsages()
@@ -303,8 +470,7 @@ Value CastInserter::quantizeToFP4(Value source, const Operand &operand,
 Value CastInserter::quantize(Value source, const Operand &operand,
                              const QuantPolicy &policy) {
   Location loc = operand.value.getLoc();
-  ScaledType type =
-      policy.castType(operand.role, shapeOf(operand.value), operand.contract);
+  ScaledType type = typeOf(operand, policy);
   const Gemm gemm = readerOf(operand.role, operand.contract);
   FloatAttr epsilon =
       builder.getF32FloatAttr(policy.recipeOf(gemm).getOptions().amaxEpsilon);
@@ -314,16 +480,21 @@ Value CastInserter::quantize(Value source, const Operand &operand,
   if (policy.getRecipe().getKind() == RecipeKind::DelayedScaling) {
     scale = slotFor(operand, policy).scale;
   } else if (type.getScheme() == Scheme::PerTensor) {
-    auto scalar = RankedTensorType::get({}, builder.getF32Type());
-    Value amax = AmaxOp::create(builder, loc, scalar, source);
-    scale = ComputeScaleOp::create(
-        builder, loc, scalar, amax, TypeAttr::get(type.getElementType()),
-        builder.getBoolAttr(type.getPow2()), epsilon);
+    Value amax = amaxOf(source, operand);
+    scale =
+        ComputeScaleOp::create(builder, loc, amax.getType(), amax,
+                               TypeAttr::get(type.getElementType()),
+                               builder.getBoolAttr(type.getPow2()), epsilon);
     // The cast itself uses no epsilon: it is in the scale.
     epsilon = builder.getF32FloatAttr(0.0f);
   }
-  return QuantizeOp::create(builder, loc, TypeRange(type), source, scale,
-                            epsilon)
+  const Operand read = prepared(source, operand, type);
+  return QuantizeOp::create(
+             builder, loc, TypeRange(type), /*amax=*/Type(), read.value, scale,
+             /*given_amax=*/Value(), /*rng=*/Value(), read.groupSizes,
+             builder.getI64IntegerAttr(read.alignment), epsilon,
+             builder.getI32IntegerAttr(0),
+             FourOverSixAttr::get(builder.getContext(), FourOverSix::Off))
       .getUsages()
       .front();
 }
@@ -340,12 +511,13 @@ Value CastInserter::castFor(Operation *user, const Operand &operand,
                             const QuantPolicy &policy) {
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(user);
-  if (isa<LinearOp>(user) || operand.role == TensorRole::Dy)
+  if (isa<LinearOp, GroupedLinearOp>(user) || operand.role == TensorRole::Dy)
     return castHere(operand, policy);
   if (auto residual = operand.value.getDefiningOp<ResidualOp>()) {
     builder.setInsertionPoint(residual);
-    Value scaled =
-        castHere({residual.getValue(), operand.role, operand.contract}, policy);
+    Operand held = operand;
+    held.value = residual.getValue();
+    Value scaled = castHere(held, policy);
     replacedResiduals.insert(residual);
     return ResidualOp::create(builder, residual.getLoc(), scaled.getType(),
                               scaled, residual.getNameAttr());
@@ -369,8 +541,44 @@ Value CastInserter::dequantizedFor(Operation *user, Operand operand,
   operand.contract = 1;
   Value scaled = castFor(user, operand, policy);
   builder.setInsertionPoint(user);
-  return DequantizeOp::create(builder, user->getLoc(), operand.value.getType(),
-                              scaled);
+  return dequantize(scaled, operand);
+}
+
+Operation *CastInserter::createProduct(const Product &product, Location loc,
+                                       Value a, Value b, Value bias,
+                                       bool fastAccumulation) {
+  Type type = product.op->getResult(0).getType();
+  BoolAttr fast = builder.getBoolAttr(fastAccumulation);
+  if (!product.groupSizes)
+    return ScaledMatmulOp::create(builder, loc, type, a, b, bias,
+                                  /*accumulate=*/Value(), fast);
+  IntegerAttr alignment = builder.getI64IntegerAttr(product.alignment());
+  if (product.gemm != Gemm::Wgrad)
+    return GroupedScaledMatmulOp::create(
+        builder, loc, type, a, b, product.groupSizes, bias, fast, alignment);
+  Value sizes = product.groupSizes;
+  if (cast<ScaledType>(a.getType()).is(ScaleVariant::Hadamard))
+    sizes = RoundGroupSizesOp::create(builder, loc, sizes.getType(), sizes,
+                                      builder.getI64IntegerAttr(16));
+  return GroupedScaledWgradOp::create(builder, loc, type, a, b, sizes, fast,
+                                      alignment);
+}
+
+Operation *CastInserter::createPlainProduct(const Product &product,
+                                            Location loc, Value a, Value b) {
+  Type type = product.op->getResult(0).getType();
+  if (!product.groupSizes)
+    return MatmulOp::create(
+        builder, loc, type, a, b, product.bias,
+        /*accumulate=*/Value(),
+        builder.getDenseI64ArrayAttr({product.a.contract, product.b.contract}));
+  IntegerAttr alignment = builder.getI64IntegerAttr(product.alignment());
+  if (product.gemm == Gemm::Wgrad)
+    return GroupedWgradOp::create(builder, loc, type, a, b, product.groupSizes,
+                                  /*alpha=*/Value(), alignment);
+  return GroupedMatmulOp::create(
+      builder, loc, type, a, b, product.groupSizes, /*alpha=*/Value(),
+      product.bias, builder.getI64IntegerAttr(product.b.contract), alignment);
 }
 
 Value CastInserter::biasInBF16(Value bias) {
@@ -434,11 +642,17 @@ LogicalResult CastInserter::rewrite(Product product) {
   if (mode == OperandMode::Dequantized)
     broken = policy.violation(Gemm::Fprop, product.sizes);
   std::string rule;
-  if (broken)
+  if (product.groupSizes && mode != OperandMode::HighPrecision)
+    rule = policy.alignmentRefusal(
+        mode == OperandMode::Dequantized ? Gemm::Fprop : product.gemm,
+        product.alignment());
+  if (!rule.empty())
+    broken = std::nullopt;
+  else if (broken)
     rule = llvm::formatv("expected {0} to be a multiple of {1}, but got {2}",
                          broken->axis, broken->multiple,
                          broken->size(product.sizes));
-  else
+  if (rule.empty())
     rule = policy.refusal(
         product.gemm,
         cast<ShapedType>(op->getResult(0).getType()).getElementType(),
@@ -482,25 +696,21 @@ LogicalResult CastInserter::rewrite(Product product) {
   }
 
   Location loc = origin.attach(op->getLoc());
-  Type type = op->getResult(0).getType();
   builder.setInsertionPoint(op);
   Operation *gemm;
   if (mode == OperandMode::Quantized) {
     Value a = castFor(op, product.a, policy);
     Value b = castFor(op, product.b, policy);
     Value bias = product.bias ? biasInBF16(product.bias) : Value();
-    gemm = ScaledMatmulOp::create(
-        builder, loc, type, a, b, bias, /*accumulate=*/Value(),
-        builder.getBoolAttr(policy.fastAccumulation(product.gemm)));
+    gemm = createProduct(product, loc, a, b, bias,
+                         policy.fastAccumulation(product.gemm));
     ++numQuantized;
   } else {
     Value a = product.a.value, b = product.b.value;
     if (mode == OperandMode::Dequantized)
       b = dequantizedFor(op, product.b, policy);
     builder.setInsertionPoint(op);
-    gemm = MatmulOp::create(
-        builder, loc, type, a, b, product.bias, /*accumulate=*/Value(),
-        builder.getDenseI64ArrayAttr({product.a.contract, product.b.contract}));
+    gemm = createPlainProduct(product, loc, a, b);
     ++numHighPrecision;
   }
   emitRemark(product, origin, mode);
@@ -520,9 +730,10 @@ LogicalResult CastInserter::rewrite(Product product) {
 LogicalResult CastInserter::run() {
   SmallVector<Operation *> forward, backward;
   function.walk([&](Operation *op) {
-    if (isa<LinearOp>(op))
+    if (isa<LinearOp, GroupedLinearOp>(op))
       forward.push_back(op);
-    else if (isa<LinearDgradOp, LinearWgradOp>(op))
+    else if (isa<LinearDgradOp, LinearWgradOp, GroupedLinearDgradOp,
+                 GroupedLinearWgradOp>(op))
       backward.push_back(op);
   });
   LogicalResult result = success();

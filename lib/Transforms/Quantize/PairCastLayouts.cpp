@@ -52,7 +52,8 @@ static void merge(ArrayRef<QuantizeOp> casts) {
       QuantizeOp::create(builder, first.getLoc(), types,
                          amaxes.empty() ? Type() : amaxes.front().getType(),
                          first.getX(), first.getScale(), first.getGivenAmax(),
-                         first.getRng(), first.getAmaxEpsilonAttr(),
+                         first.getRng(), first.getGroupSizes(),
+                         first.getAlignmentAttr(), first.getAmaxEpsilonAttr(),
                          first.getStreamAttr(), first.getFourOverSixAttr());
   for (Value usage : paired.getUsages())
     for (Value old : readers[cast<ScaledType>(usage.getType()).getContract()])
@@ -70,16 +71,17 @@ struct PairCastLayouts final
   using Base::Base;
 
   void runOnOperation() override {
-    // What two usages of one tensor share; the last three values may be null.
-    using Key = std::tuple<Block *, Value, Value, Value, Value, Attribute,
-                           Attribute, Attribute, Type>;
+    // What two usages of one tensor share; all values but x may be null.
+    using Key = std::tuple<Block *, Value, Value, Value, Value, Value,
+                           Attribute, Attribute, Attribute, Attribute, Type>;
     llvm::MapVector<Key, SmallVector<QuantizeOp>> groups;
     getOperation().walk([&](QuantizeOp cast) {
       auto type = mlir::cast<ScaledType>(cast.getUsages()[0].getType());
       // A row-scaled value has no column usage to be paired with.
       Type row = type.is(ScaleVariant::RowScaled) ? type : usageFor(type, 1);
       groups[{cast->getBlock(), cast.getX(), cast.getScale(),
-              cast.getGivenAmax(), cast.getRng(), cast.getAmaxEpsilonAttr(),
+              cast.getGivenAmax(), cast.getRng(), cast.getGroupSizes(),
+              cast.getAlignmentAttr(), cast.getAmaxEpsilonAttr(),
               cast.getStreamAttr(), cast.getFourOverSixAttr(), row}]
           .push_back(cast);
     });

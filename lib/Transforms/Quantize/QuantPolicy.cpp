@@ -197,6 +197,12 @@ std::string QuantPolicy::targetRefusal(Gemm gemm, support::Target target,
       {.pow2 = recipeOf(gemm).getOptions().pow2Scales, .emulate = emulate});
 }
 
+std::string QuantPolicy::alignmentRefusal(Gemm gemm, int64_t alignment) const {
+  if (operandMode(gemm) != OperandMode::Quantized)
+    return "";
+  return support::refuseAlignment(schemesOf(*this, gemm).first, alignment);
+}
+
 bool QuantPolicy::fastAccumulation(Gemm gemm) const {
   const RecipeOptions options = recipeOf(gemm).getOptions();
   auto [a, b] = schemesOf(*this, gemm);

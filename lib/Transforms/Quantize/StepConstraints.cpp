@@ -36,6 +36,17 @@ public:
       else if (auto wgrad = dyn_cast<LinearWgradOp>(op))
         add(op, {Gemm::Wgrad}, sizesOf(wgrad.getDy(), wgrad.getX()),
             {{wgrad.getX(), 0}, {wgrad.getDy(), 1}, {wgrad.getX(), 1}});
+      else if (auto grouped = dyn_cast<GroupedLinearOp>(op))
+        addGroupedLinear(grouped);
+      else if (auto dgrad = dyn_cast<GroupedLinearDgradOp>(op))
+        add(op, {Gemm::Dgrad}, groupedSizes(dgrad.getAlignment(), dgrad.getW()),
+            {{dgrad.getDy(), 0}, {dgrad.getW(), 1}, {dgrad.getW(), 2}},
+            /*isGrouped=*/true);
+      else if (auto wgrad = dyn_cast<GroupedLinearWgradOp>(op))
+        add(op, {Gemm::Wgrad},
+            groupedSizes(wgrad.getAlignment(), wgrad.getDw()),
+            {{wgrad.getX(), 0}, {wgrad.getDy(), 1}, {wgrad.getX(), 1}},
+            /*isGrouped=*/true);
     });
     groups.settle();
     pad();
@@ -55,6 +66,12 @@ private:
             cast<ShapedType>(other.getType()).getShape()[1]};
   }
 
+  /// Every group has a multiple of the alignment of rows; `w` is a stack.
+  static LinearSizes groupedSizes(int64_t alignment, Value w) {
+    ArrayRef<int64_t> shape = cast<ShapedType>(w.getType()).getShape();
+    return {alignment, shape[1], shape[2]};
+  }
+
   /// Marks every value of the callee that depends on an argument in `wrt`.
   void markDifferentiated(VjpOp vjp) {
     auto callee = module.lookupSymbol<func::FuncOp>(vjp.getCallee());
@@ -70,23 +87,39 @@ private:
     });
   }
 
+  /// Of a layer of input `x` and weight `w`.
+  SmallVector<Gemm> gemmsOf(Value x, Value w) const {
+    SmallVector<Gemm> gemms = {Gemm::Fprop};
+    if (dependent.contains(x))
+      gemms.push_back(Gemm::Dgrad);
+    if (dependent.contains(w))
+      gemms.push_back(Gemm::Wgrad);
+    return gemms;
+  }
+
+  void addGroupedLinear(GroupedLinearOp linear) {
+    add(linear, gemmsOf(linear.getX(), linear.getW()),
+        groupedSizes(linear.getAlignment(), linear.getW()),
+        {{linear.getX(), 0}, {linear.getW(), 1}, {linear.getW(), 2}},
+        /*isGrouped=*/true);
+  }
+
   void addLinear(LinearOp linear) {
     ArrayRef<int64_t> w = linear.getW().getType().getShape();
-    SmallVector<Gemm> gemms = {Gemm::Fprop};
-    if (dependent.contains(linear.getX()))
-      gemms.push_back(Gemm::Dgrad);
-    if (dependent.contains(linear.getW()))
-      gemms.push_back(Gemm::Wgrad);
-    add(linear, gemms, {linear.getX().getType().getShape()[0], w[0], w[1]},
+    add(linear, gemmsOf(linear.getX(), linear.getW()),
+        {linear.getX().getType().getShape()[0], w[0], w[1]},
         {{linear.getX(), 0}, {linear.getW(), 0}, {linear.getW(), 1}});
   }
 
+  /// What M demands of groups, their alignment meets or nothing does.
   void add(Operation *op, ArrayRef<Gemm> gemms, LinearSizes sizes,
-           AxisTensors tensors) {
+           AxisTensors tensors, bool isGrouped = false) {
     QuantPolicy policy(RecipeAttr::lookup(op));
     // Operand 1 is the weight of a linear and of a dgrad.
     std::string layer = describeLayer(op->getLoc(), op->getOperand(1));
     for (char axis : {'M', 'N', 'K'}) {
+      if (isGrouped && axis == 'M')
+        continue;
       TensorAxis tensor = axis == 'M'   ? tensors.m
                           : axis == 'N' ? tensors.n
                                         : tensors.k;
@@ -105,18 +138,25 @@ private:
                                    tensor.name(), sizes, *strictest});
       tensorOf.push_back(tensor);
     }
-    addRefusals(op, gemms, layer, policy);
+    addRefusals(op, gemms, layer, policy,
+                isGrouped ? std::optional<int64_t>(sizes.m) : std::nullopt);
   }
 
   /// GEMMs that no target has, else those that this target does not have.
   void addRefusals(Operation *op, ArrayRef<Gemm> gemms, StringRef layer,
-                   const QuantPolicy &policy) {
+                   const QuantPolicy &policy,
+                   std::optional<int64_t> alignment) {
     SmallVector<StepRefusal> refusals;
     Type result = cast<ShapedType>(op->getResult(0).getType()).getElementType();
     auto linear = dyn_cast<LinearOp>(op);
+    auto grouped = dyn_cast<GroupedLinearOp>(op);
     for (Gemm gemm : gemms) {
-      bool bias = gemm == Gemm::Fprop && linear && linear.getBias();
-      std::string reason = policy.refusal(gemm, result, bias);
+      bool bias =
+          (linear && linear.getBias()) || (grouped && grouped.getBias());
+      std::string reason =
+          policy.refusal(gemm, result, gemm == Gemm::Fprop && bias);
+      if (reason.empty() && alignment)
+        reason = policy.alignmentRefusal(gemm, *alignment);
       if (reason.empty() && target.target)
         reason = policy.targetRefusal(gemm, *target.target, target.emulate);
       if (reason.empty())

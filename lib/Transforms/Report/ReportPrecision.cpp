@@ -102,6 +102,8 @@ static GemmRow describeGemm(Operation *op, std::string accumulation,
   row.accumulation = std::move(accumulation);
   row.out = formatOperand(op->getResult(0).getType());
   row.kernel = kernelFor(a, b, op->getResult(0).getType(), target);
+  if (op->getName().stripDialect().starts_with("grouped"))
+    row.kernel += " grouped";
   if (auto origin = GemmOrigin::find(op->getLoc())) {
     row.gemm = origin->gemm;
     row.layer = origin->layer;
@@ -138,12 +140,18 @@ static void collect(func::FuncOp function, support::Target target,
     if (auto product = dyn_cast<ScaledMatmulOp>(op))
       gemms.push_back(describeGemm(
           op, product.getFastAccumulation() ? "fast" : "split", target));
-    else if (isa<MatmulOp>(op))
+    else if (auto product = dyn_cast<GroupedScaledMatmulOp>(op))
+      gemms.push_back(describeGemm(
+          op, product.getFastAccumulation() ? "fast" : "split", target));
+    else if (auto product = dyn_cast<GroupedScaledWgradOp>(op))
+      gemms.push_back(describeGemm(
+          op, product.getFastAccumulation() ? "fast" : "split", target));
+    else if (isa<MatmulOp, GroupedMatmulOp, GroupedWgradOp>(op))
       gemms.push_back(describeGemm(op, "f32", target));
-    else if (isa<AmaxOp, AmaxRowsOp, HadamardOp, QuantizeOp, DequantizeOp,
-                 TransposeOp, SwizzleScalesOp, ActivationQuantizeOp,
-                 ActivationBackwardQuantizeOp>(op)) {
-      Type formatted = isa<DequantizeOp, AmaxOp, AmaxRowsOp>(op)
+    else if (isa<GroupedAmaxOp, ZeroPaddingOp, AmaxOp, AmaxRowsOp, HadamardOp,
+                 QuantizeOp, DequantizeOp, TransposeOp, SwizzleScalesOp,
+                 ActivationQuantizeOp, ActivationBackwardQuantizeOp>(op)) {
+      Type formatted = isa<DequantizeOp, AmaxOp, AmaxRowsOp, GroupedAmaxOp>(op)
                            ? op->getOperand(0).getType()
                            : op->getResult(0).getType();
       Value tensor = op->getOperand(0);

@@ -209,9 +209,13 @@ bool FunctionConversion::elideCopy(LaunchOp copy) {
     return false;
   Value destination = copy.getBuffers()[1];
   Operation *producer = copy;
-  for (Operation *user : alloc->getUsers())
+  for (Operation *user : alloc->getUsers()) {
+    // Made part by part.
+    if (!isa<LaunchOp>(user))
+      return false;
     if (user->isBeforeInBlock(producer))
       producer = user;
+  }
   auto launch = cast<LaunchOp>(producer);
   const tert::KernelInfo *kernel = tert::lookupKernel(launch.getKernel());
 

@@ -34,11 +34,29 @@ inline int32_t scaleMax(ScaledType type) {
   return type.isNv() ? type.getScaleMax() : 0;
 }
 
+/// The usage of a cast that may be contracted along `axis`, or null.
+inline Value findUsage(ResultRange usages, unsigned axis) {
+  for (Value usage : usages)
+    if (mlir::cast<ScaledType>(usage.getType()).getContract() == axis)
+      return usage;
+  return {};
+}
+
+/// Whether casts to `type`, in group layout, take something of each group.
+inline bool hasScaleOfGroup(ScaledType type) {
+  return type.getScheme() == Scheme::PerTensor ||
+         (type.isNv() && !type.is(ScaleVariant::RowScaled));
+}
+
 /// A launch being put together: parameters by name, buffers in row order.
 struct LaunchEmitter::Call {
-  Call(LaunchEmitter &emitter, Operation *op, StringRef kernel)
+  /// With `parts`, buffers are cut in as many equal parts, of which the launch
+  /// has the part of that number: one matrix of a stack. Parts are emitted in
+  /// order, from 0.
+  Call(LaunchEmitter &emitter, Operation *op, StringRef kernel,
+       int64_t part = 0, int64_t parts = 1)
       : emitter(emitter), op(op), kernel(*tert::lookupKernel(kernel)),
-        base(emitter.baseName(op)) {}
+        base(emitter.baseName(op)), part(part), parts(parts) {}
 
   Call &i64(StringRef name, int64_t value) {
     return parameter(name, emitter.builder.getI64IntegerAttr(value));
@@ -71,6 +89,17 @@ struct LaunchEmitter::Call {
     FailureOr<Buffers> found = emitter.lookup(value);
     isValid &= succeeded(found);
     if (succeeded(found))
+      append(*found);
+    return *this;
+  }
+
+  /// As `in`, all of it for every part.
+  Call &whole(Value value) {
+    if (!value)
+      return none(1);
+    FailureOr<Buffers> found = emitter.lookup(value);
+    isValid &= succeeded(found);
+    if (succeeded(found))
       llvm::append_range(buffers, *found);
     return *this;
   }
@@ -93,7 +122,7 @@ struct LaunchEmitter::Call {
     FailureOr<Buffers> found = emitter.lookup(value);
     isValid &= succeeded(found);
     if (succeeded(found))
-      buffers.push_back(found->back());
+      append(found->back());
     return *this;
   }
 
@@ -101,6 +130,9 @@ struct LaunchEmitter::Call {
   Call &out(Value result, unsigned absentBuffers = 1) {
     if (!result)
       return none(absentBuffers);
+    // The first part made the temporaries of all.
+    if (part != 0)
+      return in(result);
     Buffers made;
     StringRef residual = emitter.residualNames.lookup(result);
     for (const tert::BufferLayout &layout :
@@ -110,7 +142,7 @@ struct LaunchEmitter::Call {
         name += "." + layout.part.str();
       made.push_back(emitter.alloc(op->getLoc(), name,
                                    emitter.causeOf(op, result), layout.bytes));
-      buffers.push_back(made.back());
+      append(made.back());
     }
     isValid &= !made.empty();
     emitter.bind(result, made);
@@ -165,6 +197,22 @@ struct LaunchEmitter::Call {
   }
 
 private:
+  /// Appends this launch's part of each of `wholes`.
+  void append(ValueRange wholes) {
+    for (Value whole : wholes) {
+      if (parts == 1) {
+        buffers.push_back(whole);
+        continue;
+      }
+      int64_t bytes =
+          mlir::cast<tert::BufferType>(whole.getType()).getBytes() / parts;
+      buffers.push_back(tert::SliceOp::create(
+          emitter.builder, op->getLoc(),
+          tert::BufferType::get(emitter.builder.getContext(), bytes), whole,
+          emitter.builder.getI64IntegerAttr(part * bytes)));
+    }
+  }
+
   Call &parameter(StringRef name, Attribute value) {
     parameters.push_back(emitter.builder.getNamedAttr(name, value));
     return *this;
@@ -177,6 +225,7 @@ private:
   Operation *op;
   const tert::KernelInfo &kernel;
   std::string base;
+  int64_t part, parts;
   SmallVector<NamedAttribute> parameters;
   SmallVector<Value> buffers;
   bool isValid = true;

@@ -133,6 +133,8 @@ LogicalResult LaunchEmitter::emit(Operation *op) {
   if (!isKnown)
     result = emitProduct(op, isKnown = true);
   if (!isKnown)
+    result = emitGrouped(op, isKnown = true);
+  if (!isKnown)
     result = emitLayer(op, isKnown = true);
   if (!isKnown)
     result = emitOptimizer(op, isKnown = true);
@@ -156,8 +158,10 @@ LogicalResult LaunchEmitter::emitConstant(Operation *op) {
         .f32("value", APFloat(0.0f))
         .out(result)
         .emit();
-  if (!matchPattern(op, m_Constant(&value)) || !value.isSplat() ||
-      !isa<FloatType>(value.getElementType()))
+  if (matchPattern(op, m_Constant(&value)) &&
+      value.getElementType().isSignlessInteger(32))
+    return emitGroupSizes(op, value);
+  if (!value || !value.isSplat() || !isa<FloatType>(value.getElementType()))
     return op->emitError()
            << "expected a constant to be a splat of a float, but its type is "
            << op->getResult(0).getType();

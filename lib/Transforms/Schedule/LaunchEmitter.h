@@ -46,10 +46,16 @@ private:
   LogicalResult emitPointwise(Operation *op, int32_t kind);
   LogicalResult emitConstant(Operation *op);
   LogicalResult emitQuantize(QuantizeOp op);
+  LogicalResult emitQuantize(QuantizeOp op, int64_t part);
+  LogicalResult emitDequantize(DequantizeOp op);
+  LogicalResult emitGroupedQuantize(QuantizeOp op);
+  LogicalResult emitGroupedDequantize(DequantizeOp op);
+  LogicalResult emitGroupSizes(Operation *op, DenseElementsAttr sizes);
   LogicalResult emitSwizzle(SwizzleScalesOp op);
   LogicalResult emitCount(CountNonfiniteOp op);
   LogicalResult emitCast(Operation *op, bool &isKnown);
   LogicalResult emitProduct(Operation *op, bool &isKnown);
+  LogicalResult emitGrouped(Operation *op, bool &isKnown);
   LogicalResult emitLayer(Operation *op, bool &isKnown);
   LogicalResult emitOptimizer(Operation *op, bool &isKnown);
   LogicalResult emitProbe(Operation *op, bool &isKnown);

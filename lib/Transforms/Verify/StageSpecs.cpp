@@ -62,7 +62,8 @@ bool hasDynamicShape(Operation *op) {
 bool isVjp(Operation *op) { return isa<VjpOp>(op); }
 
 bool isLinear(Operation *op) {
-  return isa<LinearOp, LinearDgradOp, LinearWgradOp>(op);
+  return isa<LinearOp, LinearDgradOp, LinearWgradOp, GroupedLinearOp,
+             GroupedLinearDgradOp, GroupedLinearWgradOp>(op);
 }
 
 /// Crosses from forward to backward without being saved: an argument or a
@@ -81,6 +82,10 @@ SmallVector<Value> getSavedOperands(Operation *op) {
     return {dgrad.getW()};
   if (auto wgrad = dyn_cast<LinearWgradOp>(op))
     return {wgrad.getX()};
+  if (auto dgrad = dyn_cast<GroupedLinearDgradOp>(op))
+    return {dgrad.getW(), dgrad.getGroupSizes()};
+  if (auto wgrad = dyn_cast<GroupedLinearWgradOp>(op))
+    return {wgrad.getX(), wgrad.getGroupSizes()};
   if (auto norm = dyn_cast<RmsNormBackwardOp>(op))
     return {norm.getX(), norm.getGamma(), norm.getRsigma()};
   if (auto activation = dyn_cast<ActivationBackwardOp>(op))

@@ -49,6 +49,12 @@ func.func @scaled(
   // CHECK-SAME: !te.scaled<256x512xf4E2M1FN, nv_1x16, hadamard, contract = 0>
   , %d:
 !te.scaled<256x512xf4E2M1FN, nv_1x16, hadamard, contract = 0>
+  // CHECK-SAME: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1, groups = 4>
+  , %e:
+!te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1, groups = 4>
+  // CHECK-SAME: !te.scaled<4x1024x512xf8E4M3FN, per_tensor, contract = 1>
+  , %f:
+!te.scaled<4x1024x512xf8E4M3FN, per_tensor, contract = 1>
 ) { return }
 
 // CHECK-LABEL: @amax
@@ -61,9 +67,11 @@ func.func @amax(%x: tensor<256x512xbf16>) -> tensor<f32> {
 }
 
 // CHECK-LABEL: @compute_scale
-func.func @compute_scale(%amax: tensor<f32>) -> tensor<f32> {
+func.func @compute_scale(%amax: tensor<f32>, %amaxes: tensor<4xf32>) -> tensor<f32> {
   // CHECK: te.compute_scale %{{.*}} for f8E4M3FN
+  // CHECK: te.compute_scale %{{.*}} for f8E4M3FN : tensor<4xf32>
   %scale = te.compute_scale %amax for f8E4M3FN
+  %scales = te.compute_scale %amaxes for f8E4M3FN : tensor<4xf32>
   return %scale : tensor<f32>
 }
 
@@ -299,6 +307,116 @@ func.func @vjp(%tokens: tensor<256xi32>, %w: tensor<512x512xbf16>, %one: tensor<
     : (tensor<256xi32>, tensor<512x512xbf16>), (tensor<f32>) -> (tensor<f32>, tensor<512x512xbf16>)
   // CHECK: te.residual %{{.*}} "mlp.x"
   %r = te.residual %x "mlp.x" : tensor<256x512xbf16>
+  return
+}
+
+// CHECK-LABEL: @grouped_amax(
+func.func @grouped_amax(%x: tensor<256x512xbf16>, %sizes: tensor<4xi32>) {
+  // CHECK: te.grouped_amax %{{.*}}, %{{.*}} {alignment = 16 : i64}
+  %amax = te.grouped_amax %x, %sizes {alignment = 16 : i64}
+    : tensor<256x512xbf16>, tensor<4xi32> -> tensor<4xf32>
+    return
+}
+
+// CHECK-LABEL: @zero_padding(
+func.func @zero_padding(%x: tensor<256x512xbf16>, %sizes: tensor<2xi32>) {
+  // CHECK: te.zero_padding %{{.*}}, %{{.*}} {alignment = 128 : i64} : tensor<256x512xbf16>, tensor<2xi32>
+  %y = te.zero_padding %x, %sizes {alignment = 128 : i64} : tensor<256x512xbf16>, tensor<2xi32>
+    return
+}
+
+// CHECK-LABEL: @round_group_sizes(
+func.func @round_group_sizes(%sizes: tensor<4xi32>) {
+  // CHECK: te.round_group_sizes %{{.*}} {multiple = 16 : i64} : tensor<4xi32>
+  %rounded = te.round_group_sizes %sizes {multiple = 16 : i64} : tensor<4xi32>
+    return
+}
+
+// CHECK-LABEL: @grouped_scaled_matmul(
+func.func @grouped_scaled_matmul(%x: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1, groups = 4>, %w: !te.scaled<4x1024x512xf8E4M3FN, per_tensor, contract = 1>, %sizes: tensor<4xi32>) {
+  // CHECK: te.grouped_scaled_matmul %{{.*}}, %{{.*}}, %{{.*}} fast_accumulation = true {alignment = 16 : i64}
+  %y = te.grouped_scaled_matmul %x, %w, %sizes fast_accumulation = true {alignment = 16 : i64}
+    : !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1, groups = 4>,
+      !te.scaled<4x1024x512xf8E4M3FN, per_tensor, contract = 1>, tensor<4xi32> -> tensor<256x1024xbf16>
+    return
+}
+
+// CHECK-LABEL: @grouped_scaled_wgrad(
+func.func @grouped_scaled_wgrad(%dy: !te.scaled<256x1024xf8E5M2, per_tensor, contract = 0, groups = 4>, %x: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0, groups = 4>, %sizes: tensor<4xi32>) {
+  // CHECK: te.grouped_scaled_wgrad %{{.*}}, %{{.*}}, %{{.*}} fast_accumulation = false {alignment = 16 : i64}
+  %dw = te.grouped_scaled_wgrad %dy, %x, %sizes fast_accumulation = false {alignment = 16 : i64}
+    : !te.scaled<256x1024xf8E5M2, per_tensor, contract = 0, groups = 4>,
+      !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0, groups = 4>, tensor<4xi32> -> tensor<4x1024x512xbf16>
+    return
+}
+
+// CHECK-LABEL: @grouped_matmul(
+func.func @grouped_matmul(%x: tensor<256x512xbf16>, %w: tensor<4x1024x512xbf16>, %sizes: tensor<4xi32>) {
+  // CHECK: te.grouped_matmul %{{.*}}, %{{.*}}, %{{.*}} contract = 1 {alignment = 16 : i64}
+  %y = te.grouped_matmul %x, %w, %sizes contract = 1 {alignment = 16 : i64}
+    : tensor<256x512xbf16>, tensor<4x1024x512xbf16>, tensor<4xi32> -> tensor<256x1024xbf16>
+    return
+}
+
+// CHECK-LABEL: @grouped_wgrad(
+func.func @grouped_wgrad(%dy: tensor<256x1024xbf16>, %x: tensor<256x512xbf16>, %sizes: tensor<4xi32>) {
+  // CHECK: te.grouped_wgrad %{{.*}}, %{{.*}}, %{{.*}} {alignment = 16 : i64}
+  %dw = te.grouped_wgrad %dy, %x, %sizes {alignment = 16 : i64}
+    : tensor<256x1024xbf16>, tensor<256x512xbf16>, tensor<4xi32> -> tensor<4x1024x512xbf16>
+    return
+}
+
+// CHECK-LABEL: @grouped_bias_grad(
+func.func @grouped_bias_grad(%dy: tensor<256x1024xbf16>, %sizes: tensor<4xi32>) {
+  // CHECK: te.grouped_bias_grad %{{.*}}, %{{.*}} {alignment = 16 : i64}
+  %db = te.grouped_bias_grad %dy, %sizes {alignment = 16 : i64}
+    : tensor<256x1024xbf16>, tensor<4xi32> -> tensor<4x1024xbf16>
+    return
+}
+
+// CHECK-LABEL: @grouped_linear(
+func.func @grouped_linear(%x: tensor<256x512xbf16>, %w: tensor<4x1024x512xbf16>, %sizes: tensor<4xi32>) {
+  // CHECK: te.grouped_linear %{{.*}}, %{{.*}}, %{{.*}} {alignment = 128 : i64}
+  %y = te.grouped_linear %x, %w, %sizes {alignment = 128 : i64}
+    : tensor<256x512xbf16>, tensor<4x1024x512xbf16>, tensor<4xi32> -> tensor<256x1024xbf16>
+    return
+}
+
+// CHECK-LABEL: @grouped_linear_dgrad(
+func.func @grouped_linear_dgrad(%dy: tensor<256x1024xbf16>, %w: tensor<4x1024x512xbf16>, %sizes: tensor<4xi32>) {
+  // CHECK: te.grouped_linear_dgrad %{{.*}}, %{{.*}}, %{{.*}} {alignment = 128 : i64}
+  %dx = te.grouped_linear_dgrad %dy, %w, %sizes {alignment = 128 : i64}
+    : tensor<256x1024xbf16>, tensor<4x1024x512xbf16>, tensor<4xi32> -> tensor<256x512xbf16>
+    return
+}
+
+// CHECK-LABEL: @grouped_linear_wgrad(
+func.func @grouped_linear_wgrad(%dy: tensor<256x1024xbf16>, %x: tensor<256x512xbf16>, %sizes: tensor<4xi32>) {
+  // CHECK: te.grouped_linear_wgrad %{{.*}}, %{{.*}}, %{{.*}} {alignment = 128 : i64}
+  %dw = te.grouped_linear_wgrad %dy, %x, %sizes {alignment = 128 : i64}
+    : tensor<256x1024xbf16>, tensor<256x512xbf16>, tensor<4xi32> -> tensor<4x1024x512xbf16>
+    return
+}
+
+// CHECK-LABEL: @quantize_groups(
+func.func @quantize_groups(%x: tensor<256x512xbf16>, %scales: tensor<4xf32>, %sizes: tensor<4xi32>) {
+  // CHECK: te.quantize %{{.*}} scale %{{.*}} sizes %{{.*}} {alignment = 16 : i64} : tensor<256x512xbf16> ->
+  %q = te.quantize %x scale %scales sizes %sizes {alignment = 16 : i64} : tensor<256x512xbf16>
+    -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1, groups = 4>
+  // CHECK: te.dequantize %{{.*}} sizes %{{.*}} {alignment = 16 : i64}
+  %d = te.dequantize %q sizes %sizes {alignment = 16 : i64}
+    : !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1, groups = 4> -> tensor<256x512xbf16>
+  return
+}
+
+// CHECK-LABEL: @stacks(
+func.func @stacks(%w: tensor<4x32x64xbf16>, %scales: tensor<4xf32>) {
+  // CHECK: te.quantize %{{.*}} scale %{{.*}} : tensor<4x32x64xbf16> -> !te.scaled<4x32x64xf8E4M3FN, per_tensor, contract = 1>
+  %q = te.quantize %w scale %scales : tensor<4x32x64xbf16> -> !te.scaled<4x32x64xf8E4M3FN, per_tensor, contract = 1>
+  // CHECK: te.transpose
+  %t = te.transpose %q : !te.scaled<4x32x64xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<4x32x64xf8E4M3FN, per_tensor, contract = 0>
+  // CHECK: te.dequantize %{{.*}} : <4x32x64xf8E4M3FN, per_tensor, contract = 0> -> tensor<4x32x64xbf16>
+  %d = te.dequantize %t : !te.scaled<4x32x64xf8E4M3FN, per_tensor, contract = 0> -> tensor<4x32x64xbf16>
   return
 }
 

@@ -27,6 +27,13 @@ func.func @null() {
   return
 }
 
+// CHECK-LABEL: @slice
+func.func @slice(%weights: !tert.buffer<524288>) {
+  // CHECK: tert.slice %{{.*}} offset 131072 : !tert.buffer<524288> -> !tert.buffer<131072>
+  %second = tert.slice %weights offset 131072 : !tert.buffer<524288> -> !tert.buffer<131072>
+  return
+}
+
 // CHECK-LABEL: @launch
 func.func @launch(%x: !tert.buffer<262144>, %amax: !tert.buffer<4>) {
   // CHECK: tert.launch "amax" {count = 131072 : i64, type = 1 : i32}(%{{.*}}, %{{.*}}) : !tert.buffer<262144>, !tert.buffer<4>

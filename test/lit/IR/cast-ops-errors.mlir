@@ -1,8 +1,8 @@
 // One violated constraint per function, named by its label.
 // RUN: te-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @below {{expected a scaled type of rank 2, but got rank 3}}
-func.func private @scaled_c1(!te.scaled<2x16x16xf8E4M3FN, per_tensor, contract = 1>)
+// expected-error @below {{expected a scaled type of rank 2, or 3 for the weights of groups, but got rank 1}}
+func.func private @scaled_c1(!te.scaled<16xf8E4M3FN, per_tensor, contract = 1>)
 
 // -----
 
@@ -340,7 +340,7 @@ func.func @quantize_c7_extra(%x: tensor<32x32xbf16>, %m: tensor<f32>) {
 
 func.func @quantize_c7_shape(%x: tensor<32x32xbf16>, %m: tensor<16xf32>) {
   // expected-error @below {{expected 'given_amax' to have shape 32, but got 16}}
-  %a = "te.quantize"(%x, %m) <{operandSegmentSizes = array<i32: 1, 0, 1, 0>, resultSegmentSizes = array<i32: 1, 0>}> : (tensor<32x32xbf16>, tensor<16xf32>) -> !te.scaled<32x32xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
+  %a = "te.quantize"(%x, %m) <{operandSegmentSizes = array<i32: 1, 0, 1, 0, 0>, resultSegmentSizes = array<i32: 1, 0>}> : (tensor<32x32xbf16>, tensor<16xf32>) -> !te.scaled<32x32xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
   return
 }
 

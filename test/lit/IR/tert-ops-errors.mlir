@@ -25,6 +25,21 @@ func.func @null_c1() {
 }
 
 // -----
+func.func @slice_c1(%x: !tert.buffer<256>) {
+  // expected-error @below {{expected 64 bytes from offset 200 to be in the buffer of 256}}
+  %h = tert.slice %x offset 200 : !tert.buffer<256> -> !tert.buffer<64>
+  return
+}
+
+// -----
+func.func @slice_c2(%x: !tert.buffer<256>) {
+  %h = tert.slice %x offset 64 : !tert.buffer<256> -> !tert.buffer<128>
+  // expected-error @below {{expected 'buffer' to be no slice itself}}
+  %p = tert.slice %h offset 64 : !tert.buffer<128> -> !tert.buffer<64>
+  return
+}
+
+// -----
 func.func @launch_c1(%x: !tert.buffer<256>) {
   // expected-error @below {{the runtime has no kernel 'softmax'}}
   tert.launch "softmax" {} (%x) : !tert.buffer<256>

@@ -363,6 +363,8 @@ TEST_P(Errors, Microscaled) {
 
 TEST_P(Errors, Grouped) {
   const te_rt_status invalid = TE_RT_INVALID_ARGUMENT;
+  EXPECT_TRUE(refuses(invalid, TE_PLAN(grouped_round_sizes, 2, 0),
+                      {"'multiple' to be one or more", "0"}));
   EXPECT_TRUE(refuses(invalid, TE_PLAN(grouped_amax, 48, 8, 2, 32, TE_RT_BF16),
                       {"grouped_amax", "'rows' to be a multiple of 32", "48"}));
   EXPECT_TRUE(refuses(invalid, TE_PLAN(grouped_amax, 48, 8, 0, 16, TE_RT_BF16),

@@ -117,6 +117,13 @@ TEST_P(Grouped, ZeroPaddingKeepsTheGroups) {
     }
 }
 
+TEST_P(Grouped, SizesAreRoundedUp) {
+  const std::vector<int32_t> sizes{0, 1, 16, 17, -3, 48};
+  std::vector<int32_t> rounded(6);
+  device().run(TE_PLAN(grouped_round_sizes, 6, 16), {in(sizes), out(rounded)});
+  EXPECT_EQ(rounded, (std::vector<int32_t>{0, 16, 16, 32, 0, 48}));
+}
+
 TEST_P(Grouped, BiasGradIsThatOfEachGroup) {
   for (const Layout &layout : layouts(128)) {
     const int64_t cols = 40;

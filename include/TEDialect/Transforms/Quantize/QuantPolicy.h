@@ -98,6 +98,11 @@ public:
   std::string targetRefusal(Gemm gemm, support::Target target,
                             bool emulate) const;
 
+  /// Why the quantised operands of `gemm` are not multiplied in groups that
+  /// start at multiples of `alignment`; empty where they are, or are not
+  /// quantised.
+  std::string alignmentRefusal(Gemm gemm, int64_t alignment) const;
+
   /// What `gemm` demands of the sizes when its operands are quantised; empty
   /// when they are not.
   SmallVector<SizeRule> sizeRules(Gemm gemm) const;

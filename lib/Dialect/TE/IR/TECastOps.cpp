@@ -80,12 +80,10 @@ static LogicalResult verifyNvOperands(QuantizeOp op, ScaledType type) {
                                "nv schemes, but got "
                             << (op.getGivenAmax() ? "one" : "none") << " with '"
                             << scheme << "'";
-  if (op.getGivenAmax()) {
-    auto rank = type.is(ScaleVariant::RowScaled) ? 1u : 0u;
-    if (failed(verifyShape(op, "given_amax", op.getGivenAmax().getType(),
-                           ArrayRef(type.getRows()).take_front(rank))))
-      return failure();
-  }
+  if (op.getGivenAmax() && type.is(ScaleVariant::RowScaled) &&
+      failed(verifyShape(op, "given_amax", op.getGivenAmax().getType(),
+                         {type.getRows()})))
+    return failure();
   // quantize-c8
   if (op.getRng() && !type.isNv())
     return op.emitOpError()
@@ -108,6 +106,43 @@ static LogicalResult verifyNotSwizzled(Operation *op, StringRef name,
   if (type.is(ScaleVariant::Swizzled))
     return op->emitOpError()
            << "expected '" << name << "' not to be swizzled, but got " << type;
+  return success();
+}
+
+/// The sizes and the alignment of a value with groups, and of no other.
+static LogicalResult verifyGroupsOf(Operation *op, ScaledType type,
+                                    Value groupSizes, int64_t alignment) {
+  if (type.isGrouped() != static_cast<bool>(groupSizes))
+    return op->emitOpError()
+           << "expected 'group_sizes' exactly for a value with groups, but got "
+           << (groupSizes ? "them" : "none") << " with " << type;
+  if (!type.isGrouped() && alignment != 0)
+    return op->emitOpError() << "expected 'alignment' only for a value with "
+                                "groups, but got "
+                             << alignment << " with " << type;
+  if (!type.isGrouped())
+    return success();
+  if (failed(verifyShape(op, "group_sizes", groupSizes.getType(),
+                         {type.getGroups()})))
+    return failure();
+  return verifyGroupLayout(op, type.getRows(), alignment);
+}
+
+/// What is given for each group of a cast.
+static LogicalResult verifyPerGroup(QuantizeOp op, ScaledType type) {
+  SmallVector<int64_t, 1> shape;
+  if (type.isGrouped() || type.isStacked())
+    shape.push_back(type.getNumGroups());
+  // quantize-c11
+  if (op.getScale() &&
+      failed(verifyShape(op, "scale", op.getScale().getType(), shape)))
+    return failure();
+  if (op.getGivenAmax() && !type.is(ScaleVariant::RowScaled) &&
+      failed(verifyShape(op, "given_amax", op.getGivenAmax().getType(), shape)))
+    return failure();
+  if (op.getAmax() && !shape.empty())
+    return op.emitOpError() << "expected no 'amax' of a cast with groups; "
+                               "te.grouped_amax measures them";
   return success();
 }
 
@@ -140,7 +175,11 @@ LogicalResult QuantizeOp::verify() {
     return emitOpError() << "expected 'amax' only for 'per_tensor' results, "
                             "but got one with '"
                          << stringifyScheme(scheme) << "'";
-  if (failed(verifyNvOperands(*this, type)))
+  if (failed(verifyNvOperands(*this, type)) ||
+      failed(verifyPerGroup(*this, type)))
+    return failure();
+  // quantize-c10
+  if (failed(verifyGroupsOf(*this, type, getGroupSizes(), getAlignment())))
     return failure();
   // quantize-c9
   return verifyNotSwizzled(*this, "usages", type);
@@ -156,6 +195,9 @@ LogicalResult DequantizeOp::verify() {
     return emitOpError() << "expected 'without_amax' only for nv schemes, but "
                             "got it with '"
                          << stringifyScheme(type.getScheme()) << "'";
+  // dequantize-c4
+  if (failed(verifyGroupsOf(*this, type, getGroupSizes(), getAlignment())))
+    return failure();
   // dequantize-c3
   return verifyNotSwizzled(*this, "q", type);
 }
@@ -169,6 +211,10 @@ LogicalResult TransposeOp::verify() {
     return emitOpError() << refusal
                          << "; quantise the high-precision tensor for "
                             "'contract = 0' instead";
+  // transpose-c5
+  if (source.isGrouped())
+    return emitOpError() << "expected an operand without 'groups', but got "
+                         << source;
   // transpose-c2
   if (getTransposed().getType() != source.getTransposedUsage())
     return emitOpError() << "expected the result to be "
@@ -209,5 +255,25 @@ LogicalResult NvFp4AlphaOp::verify() {
       return emitOpError() << "expected '" << name
                            << "' not to be row-scaled, but got " << type;
   }
+  // nvfp4_alpha-c3
+  if (getA().getType().getNumGroups() != getB().getType().getNumGroups())
+    return emitOpError() << "expected 'a' and 'b' to have as many groups, but "
+                            "got "
+                         << getA().getType().getNumGroups() << " and "
+                         << getB().getType().getNumGroups();
+  return success();
+}
+
+LogicalResult NvFp4AlphaOp::inferReturnTypes(MLIRContext *context,
+                                             std::optional<Location>,
+                                             ValueRange operands,
+                                             DictionaryAttr, OpaqueProperties,
+                                             RegionRange,
+                                             SmallVectorImpl<Type> &inferred) {
+  auto type = dyn_cast<ScaledType>(operands.front().getType());
+  SmallVector<int64_t, 1> shape;
+  if (type && (type.isGrouped() || type.isStacked()))
+    shape.push_back(type.getNumGroups());
+  inferred.push_back(RankedTensorType::get(shape, Float32Type::get(context)));
   return success();
 }

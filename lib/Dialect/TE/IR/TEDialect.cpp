@@ -17,25 +17,69 @@ using namespace mlir::te;
 
 /// The usages of a cast, and the type of the amax it is given, which follows
 /// from them: one for each row of a row-scaled usage, else one.
+using OptionalOperand = std::optional<OpAsmParser::UnresolvedOperand>;
+
+/// f32, one for each group of `type`, if it has groups.
+static Type perGroupType(ScaledType type) {
+  SmallVector<int64_t, 1> shape;
+  if (type.isGrouped() || type.isStacked())
+    shape.push_back(type.getNumGroups());
+  return RankedTensorType::get(shape, Float32Type::get(type.getContext()));
+}
+
+static Type groupSizesType(ScaledType type) {
+  return RankedTensorType::get({type.getNumGroups()},
+                               IntegerType::get(type.getContext(), 32));
+}
+
 static ParseResult
-parseCastTypes(OpAsmParser &parser, SmallVectorImpl<Type> &usages,
-               Type &givenAmax,
-               const std::optional<OpAsmParser::UnresolvedOperand> &operand) {
+parseCastTypes(OpAsmParser &parser, SmallVectorImpl<Type> &usages, Type &scale,
+               const OptionalOperand &scaleOperand, Type &givenAmax,
+               const OptionalOperand &amaxOperand, Type &groupSizes,
+               const OptionalOperand &sizesOperand) {
+  SMLoc loc = parser.getCurrentLocation();
   if (parser.parseTypeList(usages))
     return failure();
-  if (!operand)
-    return success();
-  SmallVector<int64_t, 1> shape;
   auto usage = dyn_cast<ScaledType>(usages.front());
-  if (usage && usage.is(ScaleVariant::RowScaled))
-    shape.push_back(usage.getRows());
-  givenAmax = RankedTensorType::get(shape, parser.getBuilder().getF32Type());
+  if (!usage)
+    return parser.emitError(loc)
+           << "expected a '!te.scaled' type, but got " << usages.front();
+  if (scaleOperand)
+    scale = perGroupType(usage);
+  if (amaxOperand)
+    givenAmax = usage.is(ScaleVariant::RowScaled)
+                    ? RankedTensorType::get({usage.getRows()},
+                                            parser.getBuilder().getF32Type())
+                    : perGroupType(usage);
+  if (sizesOperand)
+    groupSizes = groupSizesType(usage);
   return success();
 }
 
 static void printCastTypes(OpAsmPrinter &printer, Operation *, TypeRange usages,
-                           Type, Value) {
+                           Type, Value, Type, Value, Type, Value) {
   printer << usages;
+}
+
+/// The sizes of the groups of a value of type `scaled`, which is written.
+static ParseResult parseSizesType(OpAsmParser &, Type scaled, Type &groupSizes,
+                                  const OptionalOperand &operand) {
+  if (auto type = dyn_cast<ScaledType>(scaled); type && operand)
+    groupSizes = groupSizesType(type);
+  return success();
+}
+static void printSizesType(OpAsmPrinter &, Operation *, Type, Type, Value) {}
+
+/// `: type`, or nothing for one f32.
+static ParseResult parseAmaxType(OpAsmParser &parser, Type &amax) {
+  if (succeeded(parser.parseOptionalColon()))
+    return parser.parseType(amax);
+  amax = RankedTensorType::get({}, parser.getBuilder().getF32Type());
+  return success();
+}
+static void printAmaxType(OpAsmPrinter &printer, Operation *, Type amax) {
+  if (cast<RankedTensorType>(amax).getRank() != 0)
+    printer << ": " << amax;
 }
 
 #define GET_OP_CLASSES

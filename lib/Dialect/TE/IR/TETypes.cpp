@@ -53,7 +53,7 @@ static ArrayRef<VariantKeyword> variantKeywords() {
   return keywords;
 }
 
-// 256x512xf8E4M3FN, scheme[, keyword]*, contract = N
+// 256x512xf8E4M3FN, scheme[, keyword]*, contract = N[, groups = N]
 Type ScaledType::parse(AsmParser &parser) {
   SmallVector<int64_t> shape;
   Type elementType;
@@ -87,10 +87,26 @@ Type ScaledType::parse(AsmParser &parser) {
         return {};
     }
   if (parser.parseKeyword("contract") || parser.parseEqual() ||
-      parser.parseInteger(contract) || parser.parseGreater())
+      parser.parseInteger(contract))
+    return {};
+  int64_t groups = 0;
+  if (succeeded(parser.parseOptionalComma())) {
+    SMLoc groupsLoc = parser.getCurrentLocation();
+    if (parser.parseKeyword("groups") || parser.parseEqual() ||
+        parser.parseInteger(groups))
+      return {};
+    // 0 stands for a value without groups, which is not written.
+    if (groups < 1) {
+      // scaled-c6
+      parser.emitError(groupsLoc)
+          << "expected 'groups' to be one or more, but got " << groups;
+      return {};
+    }
+  }
+  if (parser.parseGreater())
     return {};
   return getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
-                    shape, elementType, *scheme, variant, contract);
+                    shape, elementType, *scheme, variant, contract, groups);
 }
 
 void ScaledType::print(AsmPrinter &printer) const {
@@ -101,16 +117,20 @@ void ScaledType::print(AsmPrinter &printer) const {
   for (const VariantKeyword &keyword : variantKeywords())
     if (is(keyword.variant))
       printer << ", " << stringifyScaleVariant(keyword.variant);
-  printer << ", contract = " << getContract() << ">";
+  printer << ", contract = " << getContract();
+  if (isGrouped())
+    printer << ", groups = " << getGroups();
+  printer << ">";
 }
 
 LogicalResult ScaledType::verify(function_ref<InFlightDiagnostic()> emitError,
                                  ArrayRef<int64_t> shape, Type elementType,
                                  Scheme scheme, ScaleVariant variant,
-                                 unsigned contract) {
+                                 unsigned contract, int64_t groups) {
   // scaled-c1
-  if (shape.size() != 2)
-    return emitError() << "expected a scaled type of rank 2, but got rank "
+  if (shape.size() != 2 && shape.size() != 3)
+    return emitError() << "expected a scaled type of rank 2, or 3 for the "
+                          "weights of groups, but got rank "
                        << shape.size();
   // scaled-c2
   std::string name;
@@ -138,20 +158,39 @@ LogicalResult ScaledType::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "expected 'row_scaled' only with 'contract = 1' and "
                           "without 'hadamard'";
   // scaled-c5
-  for (auto [name, size] :
-       {std::pair("the rows", shape[0]), std::pair("the columns", shape[1])})
+  for (auto [name, size] : {std::pair("the rows", shape.drop_back().back()),
+                            std::pair("the columns", shape.back())})
     if (refusal = support::refuseSize(
             name, size,
             support::schemeRow(static_cast<int32_t>(scheme)).multiple);
         !refusal.empty())
       return emitError() << refusal;
+  // scaled-c6
+  if (shape.size() == 3 && groups != 0)
+    return emitError() << "expected 'groups' only with rank 2, but got "
+                       << groups << " with rank 3";
+  if (shape.size() == 3 && shape[0] < 1)
+    return emitError() << "expected the first of three sizes to be one or "
+                          "more, but got "
+                       << shape[0];
+  if ((shape.size() == 3 || groups != 0) && has(ScaleVariant::Swizzled))
+    return emitError() << "expected no 'swizzled' with groups";
   return success();
+}
+
+/// `shape` of each matrix of a stack.
+static SmallVector<int64_t> stacked(ScaledType type,
+                                    SmallVector<int64_t> shape) {
+  if (type.isStacked())
+    shape.insert(shape.begin(), type.getNumMatrices());
+  return shape;
 }
 
 SmallVector<int64_t> ScaledType::getDataShape() const {
   if (isMx())
-    return {getRows(), getCols()};
-  return {getOuter(), isNv() ? getContraction() / 2 : getContraction()};
+    return stacked(*this, {getRows(), getCols()});
+  return stacked(
+      *this, {getOuter(), isNv() ? getContraction() / 2 : getContraction()});
 }
 
 static int64_t product(ArrayRef<int64_t> sizes) {
@@ -163,31 +202,36 @@ static int64_t product(ArrayRef<int64_t> sizes) {
 
 int64_t ScaledType::getDataBytes() const { return product(getDataShape()); }
 
-SmallVector<int64_t> ScaledType::getScaleShape() const {
+/// Of one matrix.
+static SmallVector<int64_t> matrixScaleShape(ScaledType type) {
   auto up = [](int64_t size, int64_t multiple) {
     return static_cast<int64_t>(llvm::alignTo(size, multiple));
   };
   auto blocks = [](int64_t size) {
     return static_cast<int64_t>(llvm::divideCeil(size, 128));
   };
-  int64_t outer = getOuter(), contraction = getContraction();
-  switch (getScheme()) {
+  int64_t outer = type.getOuter(), contraction = type.getContraction();
+  switch (type.getScheme()) {
   case Scheme::PerTensor:
-    return {1};
+    return {std::max<int64_t>(type.getGroups(), 1)};
   case Scheme::Block1x128:
     return {blocks(contraction), up(outer, 4)};
   case Scheme::Block128x128:
     return {blocks(outer), up(blocks(contraction), 4)};
   case Scheme::Mx1x32:
   case Scheme::Mx32x32:
-    if (getContract() == 1)
-      return {up(getRows(), 128), up(getCols() / 32, 4)};
-    return {up(getRows() / 32, 4), up(getCols(), 128)};
+    if (type.getContract() == 1)
+      return {up(type.getRows(), 128), up(type.getCols() / 32, 4)};
+    return {up(type.getRows() / 32, 4), up(type.getCols(), 128)};
   case Scheme::Nv1x16:
   case Scheme::Nv16x16:
     return {up(outer, 128), up(contraction / 16, 4)};
   }
   llvm_unreachable("every scheme is handled above");
+}
+
+SmallVector<int64_t> ScaledType::getScaleShape() const {
+  return stacked(*this, matrixScaleShape(*this));
 }
 
 Type ScaledType::getScaleType() const {
@@ -203,15 +247,21 @@ int64_t ScaledType::getScaleBytes() const {
 }
 
 bool ScaledType::isTransposeExact() const {
-  return support::refuseTranspose(static_cast<int32_t>(getScheme())).empty();
+  return !isGrouped() &&
+         support::refuseTranspose(static_cast<int32_t>(getScheme())).empty();
 }
 
 ScaledType ScaledType::getTransposedUsage() const {
   return get(getContext(), getShape(), getElementType(), getScheme(),
-             getVariant(), 1 - getContract());
+             getVariant(), 1 - getContract(), getGroups());
+}
+
+ScaledType ScaledType::getInGroups(int64_t groups) const {
+  return get(getContext(), getShape(), getElementType(), getScheme(),
+             getVariant(), getContract(), groups);
 }
 
 ScaledType ScaledType::getSwizzled() const {
   return get(getContext(), getShape(), getElementType(), getScheme(),
-             getVariant() | ScaleVariant::Swizzled, getContract());
+             getVariant() | ScaleVariant::Swizzled, getContract(), getGroups());
 }

@@ -59,6 +59,18 @@ LogicalResult te::verifyShape(Operation *op, StringRef name, Type type,
                            << formatShape(shapeOf(type));
 }
 
+LogicalResult te::verifyGroupLayout(Operation *op, int64_t rows,
+                                    int64_t alignment) {
+  if (alignment < 1)
+    return op->emitOpError()
+           << "expected 'alignment' to be one or more, but got " << alignment;
+  if (rows % alignment != 0)
+    return op->emitOpError() << "expected the rows to be a multiple of the "
+                                "alignment "
+                             << alignment << ", but got " << rows;
+  return success();
+}
+
 LogicalResult te::verifySameElementType(Operation *op, StringRef name,
                                         Type type, StringRef otherName,
                                         Type other) {

@@ -30,6 +30,9 @@ LogicalResult verifyShape(Operation *op, StringRef name, Type type,
 LogicalResult verifySameElementType(Operation *op, StringRef name, Type type,
                                     StringRef otherName, Type other);
 
+/// `rows` rows can hold groups that start at multiples of `alignment`.
+LogicalResult verifyGroupLayout(Operation *op, int64_t rows, int64_t alignment);
+
 /// "256x512", for messages.
 std::string formatShape(ArrayRef<int64_t> shape);
 

@@ -64,6 +64,19 @@ LogicalResult NullOp::verify() {
   return success();
 }
 
+LogicalResult SliceOp::verify() {
+  // slice-c1
+  int64_t offset = getOffset(), bytes = getPart().getType().getBytes(),
+          whole = getBuffer().getType().getBytes();
+  if (offset < 0 || offset > whole || bytes > whole - offset)
+    return emitOpError() << "expected " << bytes << " bytes from offset "
+                         << offset << " to be in the buffer of " << whole;
+  // slice-c2
+  if (getBuffer().getDefiningOp<SliceOp>())
+    return emitOpError() << "expected 'buffer' to be no slice itself";
+  return success();
+}
+
 /// True when `attribute` is a constant of the parameter's type.
 static bool hasParameterType(Attribute attribute, KernelParameter::Type type) {
   auto typed = dyn_cast<TypedAttr>(attribute);

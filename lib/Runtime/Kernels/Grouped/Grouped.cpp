@@ -75,6 +75,24 @@ Status plan_grouped_amax(const CudaDevice &device,
   return Status::ok();
 }
 
+Status plan_grouped_round_sizes(const CudaDevice &device,
+                                const grouped_round_sizes_params &params,
+                                std::unique_ptr<Plan> *plan) {
+  namespace b = grouped_round_sizes_buffers;
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(config.find(device, "te_grouped_round_sizes"));
+  config.block = kGroupedBlock;
+  TE_RT_RETURN_IF_FAILED(
+      setGrid(ceilDiv(params.groups, kGroupedBlock), &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    return launch(config,
+                  GroupedRoundArgs{as<const int32_t>(buffers[b::group_sizes]),
+                                   as<int32_t>(buffers[b::rounded]),
+                                   params.groups, params.multiple});
+  });
+  return Status::ok();
+}
+
 Status plan_grouped_zero_padding(const CudaDevice &device,
                                  const grouped_zero_padding_params &params,
                                  std::unique_ptr<Plan> *plan) {

@@ -1,10 +1,11 @@
 //===- grouped.cu - casts and sums of groups of rows ----------------------===//
 //
 // te_grouped_{amax,zero_padding,bias_grad,quantize_nvfp4}_<type>,
-// te_grouped_quantize_<type>_<fp8>, te_grouped_dequantize. Where the groups lie
-// is read from their sizes on the device: a kernel is launched for all rows
-// that there may be, and each thread finds the group of its row by a walk over
-// the sizes. Element formulas are those of the kernels for one matrix.
+// te_grouped_quantize_<type>_<fp8>, te_grouped_{dequantize,round_sizes}. Where
+// the groups lie is read from their sizes on the device: a kernel is launched
+// for all rows that there may be, and each thread finds the group of its row by
+// a walk over the sizes. Element formulas are those of the kernels for one
+// matrix.
 //
 //===----------------------------------------------------------------------===//
 
@@ -310,6 +311,13 @@ __device__ __forceinline__ void dequantize(const GroupedDequantizeArgs &args) {
 TE_GROUPED_ALL(f32, float)
 TE_GROUPED_ALL(bf16, bf16)
 TE_GROUPED_ALL(f16, f16)
+
+extern "C" __global__ void __launch_bounds__(kGroupedBlock)
+    te_grouped_round_sizes(const __grid_constant__ GroupedRoundArgs args) {
+  const int64_t g = blockIdx.x * int64_t{kGroupedBlock} + threadIdx.x;
+  if (g < args.groups)
+    args.rounded[g] = roundGroupSize(args.sizes[g], args.multiple);
+}
 
 extern "C" __global__ void __launch_bounds__(kGroupedBlock)
     te_grouped_dequantize(const __grid_constant__ GroupedDequantizeArgs args) {

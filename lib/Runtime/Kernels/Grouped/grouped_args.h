@@ -19,6 +19,12 @@ struct GroupedAmaxArgs {
   float *amax;   // [groups], 0 before
 };
 
+struct GroupedRoundArgs {
+  const int32_t *sizes; // [groups]
+  int32_t *rounded;     // [groups]
+  int64_t groups, multiple;
+};
+
 struct GroupedZeroPaddingArgs {
   GroupedRows layout;
   const void *x; // [rows, cols], may be y

@@ -52,7 +52,7 @@ std::vector<int64_t> sizes(const std::string &name) {
   // An empty sum with a bias is refused; GemmPlannerTest has empty products.
   if (name == "k")
     return {16, 256};
-  if (name == "groups")
+  if (name == "groups" || name == "multiple")
     return {2};
   // The schemes want 16, 32 and 128 of it.
   if (name == "alignment")

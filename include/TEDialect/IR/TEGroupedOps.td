@@ -1,0 +1,360 @@
+//===- TEGroupedOps.td - products and layers of groups of rows ------------===//
+
+#ifndef TEDIALECT_IR_TEGROUPEDOPS_TD
+#define TEDIALECT_IR_TEGROUPEDOPS_TD
+
+include "TEDialect/IR/TEConstraints.td"
+
+def TE_GroupedAmaxOp : TE_PureOp<"grouped_amax"> {
+  let summary = "compute the largest magnitude of each group of rows";
+  let description = [{
+    `amax[g] = max |x|` over the rows of group `g`, as te.amax gives it. Group
+    `g` has `group_sizes[g]` rows from `start_g` on, where `start_0 = 0` and
+    `start_{g+1}` is `start_g + group_sizes[g]`, rounded up to a multiple of
+    `alignment`. The sizes are values of the step; rows of no group are padding,
+    which is not read.
+
+    Constraints:
+    1. (grouped_amax-c1) `amax` has the shape of `group_sizes`.
+    2. (grouped_amax-c2) `alignment` is positive and divides the rows of `x`.
+
+    Example:
+
+    ```mlir
+    %amax = te.grouped_amax %x, %sizes {alignment = 16 : i64}
+      : tensor<256x512xbf16>, tensor<4xi32> -> tensor<4xf32>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPMatrix, "rows of the groups">:$x,
+                       Arg<TE_GroupSizes, "rows of each group">:$group_sizes,
+                       I64Attr:$alignment);
+  let results = (outs Res<TE_F32Vector, "max |x| of each group">:$amax);
+  let assemblyFormat = [{
+    $x `,` $group_sizes attr-dict `:` type($x) `,` type($group_sizes) `->`
+    type($amax)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_ZeroPaddingOp : TE_PureOp<"zero_padding", [AllTypesMatch<["x", "y"]>]> {
+  let summary = "set the rows of no group to zero";
+  let description = [{
+    `y = x` in the rows of the groups, 0 elsewhere. `te-insert-casts` puts it
+    before casts that read padding, unless the padding is known to be zero.
+
+    Constraints:
+    1. (zero_padding-c1) `alignment` is positive and divides the rows of `x`.
+
+    Example:
+
+    ```mlir
+    %y = te.zero_padding %x, %sizes {alignment = 128 : i64} : tensor<256x512xbf16>, tensor<2xi32>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPMatrix, "rows of the groups">:$x,
+                       Arg<TE_GroupSizes, "rows of each group">:$group_sizes,
+                       I64Attr:$alignment);
+  let results = (outs Res<TE_HPMatrix, "with zeros between them">:$y);
+  let assemblyFormat =
+      "$x `,` $group_sizes attr-dict `:` type($x) `,` type($group_sizes)";
+  let hasVerifier = 1;
+}
+
+def TE_RoundGroupSizesOp
+    : TE_PureOp<"round_group_sizes", [AllTypesMatch<["group_sizes", "rounded"]>]> {
+  let summary = "round the sizes of groups up";
+  let description = [{
+    `rounded[g]` is the least multiple of `multiple` that is not below
+    `group_sizes[g]`. te.hadamard mixes runs of 16 rows, so the groups of its
+    result end at multiples of 16.
+
+    Constraints:
+    1. (round_group_sizes-c1) `multiple` is one or more.
+
+    Example:
+
+    ```mlir
+    %rounded = te.round_group_sizes %sizes {multiple = 16 : i64} : tensor<4xi32>
+    ```
+  }];
+  let arguments = (ins Arg<TE_GroupSizes, "rows of each group">:$group_sizes,
+                       I64Attr:$multiple);
+  let results = (outs Res<TE_GroupSizes, "rounded up">:$rounded);
+  let assemblyFormat = "$group_sizes attr-dict `:` type($group_sizes)";
+  let hasVerifier = 1;
+}
+
+def TE_GroupedScaledMatmulOp : TE_PureOp<"grouped_scaled_matmul"> {
+  let summary = "multiply groups of scaled rows with a weight each";
+  let description = [{
+    For each group, its rows of `out` are te.scaled_matmul of its rows of `a` and
+    of `b[g]`, with `bias[g]`; other rows are zeros. Bits are those of that
+    product on the rows of the group alone.
+
+    Constraints:
+    1. (grouped_scaled_matmul-c1) `a` is made for axis 1 and has as many groups as `group_sizes` and as the stack `b`.
+    2. (grouped_scaled_matmul-c2) `a` and `b` agree on the contracted size; the result is `[rows of a, outer(b)]`.
+    3. (grouped_scaled_matmul-c3) te.scaled_matmul has the product: schemes, types, sizes, `fast_accumulation`, `bias`.
+    4. (grouped_scaled_matmul-c4) `alignment` divides the rows and is a multiple of what the schemes need ([what runs where](support.md)).
+    5. (grouped_scaled_matmul-c5) `bias` is `[groups, outer(b)]` in bf16.
+    6. (grouped_scaled_matmul-c6) both operands are `hadamard` or neither is; `b` is not `row_scaled`.
+
+    Example:
+
+    ```mlir
+    %y = te.grouped_scaled_matmul %x, %w, %sizes fast_accumulation = true {alignment = 16 : i64}
+      : !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1, groups = 4>,
+        !te.scaled<4x1024x512xf8E4M3FN, per_tensor, contract = 1>, tensor<4xi32> -> tensor<256x1024xbf16>
+    ```
+  }];
+  let arguments = (ins
+    Arg<TE_ScaledType, "rows of the groups">:$a,
+    Arg<TE_ScaledType, "weights of the groups">:$b,
+    Arg<TE_GroupSizes, "rows of each group">:$group_sizes,
+    Arg<Optional<2DTensorOf<[BF16]>>, "added to every row of a group">:$bias,
+    BoolAttr:$fast_accumulation,
+    I64Attr:$alignment);
+  let results = (outs Res<TE_HPMatrix, "[rows of a, outer(b)]">:$out);
+  let assemblyFormat = [{
+    $a `,` $b `,` $group_sizes (`bias` $bias^ `:` type($bias))?
+    `fast_accumulation` `=` $fast_accumulation attr-dict
+    `:` type($a) `,` type($b) `,` type($group_sizes) `->` type($out)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_GroupedScaledWgradOp : TE_PureOp<"grouped_scaled_wgrad"> {
+  let summary = "multiply two scaled matrices over the rows of each group";
+  let description = [{
+    `out[g] = te.scaled_matmul` of the rows of group `g`, which it contracts; an
+    empty group gives zeros.
+
+    Constraints:
+    1. (grouped_scaled_wgrad-c1) `a` and `b` are made for axis 0, with the rows of one another and as many groups as `group_sizes`.
+    2. (grouped_scaled_wgrad-c2) the result is `[groups, columns of a, columns of b]`.
+    3. (grouped_scaled_wgrad-c3) te.scaled_matmul has the product: schemes, types, sizes, `fast_accumulation`.
+    4. (grouped_scaled_wgrad-c4) `alignment` divides the rows and is a multiple of what the schemes need.
+    5. (grouped_scaled_wgrad-c5) both operands are `hadamard` or neither is.
+
+    Example:
+
+    ```mlir
+    %dw = te.grouped_scaled_wgrad %dy, %x, %sizes fast_accumulation = false {alignment = 16 : i64}
+      : !te.scaled<256x1024xf8E5M2, per_tensor, contract = 0, groups = 4>,
+        !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0, groups = 4>, tensor<4xi32> -> tensor<4x1024x512xbf16>
+    ```
+  }];
+  let arguments = (ins
+    Arg<TE_ScaledType, "rows of the result">:$a,
+    Arg<TE_ScaledType, "columns of the result">:$b,
+    Arg<TE_GroupSizes, "rows of each group">:$group_sizes,
+    BoolAttr:$fast_accumulation,
+    I64Attr:$alignment);
+  let results = (outs Res<TE_HPStack, "[groups, columns of a, columns of b]">:$out);
+  let assemblyFormat = [{
+    $a `,` $b `,` $group_sizes `fast_accumulation` `=` $fast_accumulation
+    attr-dict `:` type($a) `,` type($b) `,` type($group_sizes) `->` type($out)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_GroupedMatmulOp
+    : TE_PureOp<"grouped_matmul", [AttrSizedOperandSegments]> {
+  let summary = "multiply groups of high-precision rows with a weight each";
+  let description = [{
+    For each group, its rows of `out` are te.matmul of its rows of `a`,
+    contracted along axis 1, and of `b[g]`, along axis `contract`, with
+    `alpha[g]` and `bias[g]`; other rows are zeros.
+
+    Constraints:
+    1. (grouped_matmul-c1) `b` is a stack of `group_sizes` matrices that agree with `a` on the contracted size; the result is `[rows of a, other axis of b]`; `contract` is 0 or 1.
+    2. (grouped_matmul-c2) `a` and `b` have one element type; the result has it too or is f32.
+    3. (grouped_matmul-c3) `alpha` is `[groups]`; `bias` is `[groups, columns of the result]` of the operands' and the result's element type.
+    4. (grouped_matmul-c4) `alignment` is positive and divides the rows.
+
+    Example:
+
+    ```mlir
+    %y = te.grouped_matmul %x, %w, %sizes contract = 1 {alignment = 16 : i64}
+      : tensor<256x512xbf16>, tensor<4x1024x512xbf16>, tensor<4xi32> -> tensor<256x1024xbf16>
+    ```
+  }];
+  let arguments = (ins
+    Arg<TE_HPMatrix, "rows of the groups">:$a,
+    Arg<TE_HPStack, "weights of the groups">:$b,
+    Arg<TE_GroupSizes, "rows of each group">:$group_sizes,
+    Arg<Optional<TE_F32Vector>, "factor of the sums of each group">:$alpha,
+    Arg<Optional<TE_HPMatrix>, "added to every row of a group">:$bias,
+    I64Attr:$contract,
+    I64Attr:$alignment);
+  let results = (outs Res<TE_HPMatrix, "the product">:$out);
+  let assemblyFormat = [{
+    $a `,` $b `,` $group_sizes (`alpha` $alpha^ `:` type($alpha))?
+    (`bias` $bias^ `:` type($bias))? `contract` `=` $contract attr-dict
+    `:` type($a) `,` type($b) `,` type($group_sizes) `->` type($out)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_GroupedWgradOp : TE_PureOp<"grouped_wgrad"> {
+  let summary = "multiply two high-precision matrices over the rows of each group";
+  let description = [{
+    `out[g]` is te.matmul of the rows of group `g`, which it contracts, with
+    `alpha[g]`; an empty group gives zeros.
+
+    Constraints:
+    1. (grouped_wgrad-c1) `a` and `b` have as many rows; the result is `[groups, columns of a, columns of b]`.
+    2. (grouped_wgrad-c2) `a` and `b` have one element type; the result has it too or is f32; `alpha` is `[groups]`.
+    3. (grouped_wgrad-c3) `alignment` is positive and divides the rows.
+
+    Example:
+
+    ```mlir
+    %dw = te.grouped_wgrad %dy, %x, %sizes {alignment = 16 : i64}
+      : tensor<256x1024xbf16>, tensor<256x512xbf16>, tensor<4xi32> -> tensor<4x1024x512xbf16>
+    ```
+  }];
+  let arguments = (ins
+    Arg<TE_HPMatrix, "rows of the result">:$a,
+    Arg<TE_HPMatrix, "columns of the result">:$b,
+    Arg<TE_GroupSizes, "rows of each group">:$group_sizes,
+    Arg<Optional<TE_F32Vector>, "factor of the sums of each group">:$alpha,
+    I64Attr:$alignment);
+  let results = (outs Res<TE_HPStack, "[groups, columns of a, columns of b]">:$out);
+  let assemblyFormat = [{
+    $a `,` $b `,` $group_sizes (`alpha` $alpha^ `:` type($alpha))? attr-dict
+    `:` type($a) `,` type($b) `,` type($group_sizes) `->` type($out)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_GroupedBiasGradOp : TE_PureOp<"grouped_bias_grad"> {
+  let summary = "sum a gradient over the rows of each group";
+  let description = [{
+    `db[g]` is te.bias_grad of the rows of group `g`; zeros for an empty one.
+
+    Constraints:
+    1. (grouped_bias_grad-c1) the result is `[groups, columns of dy]`.
+    2. (grouped_bias_grad-c2) `alignment` is positive and divides the rows.
+
+    Example:
+
+    ```mlir
+    %db = te.grouped_bias_grad %dy, %sizes {alignment = 16 : i64}
+      : tensor<256x1024xbf16>, tensor<4xi32> -> tensor<4x1024xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPMatrix, "[M, N]">:$dy,
+                       Arg<TE_GroupSizes, "rows of each group">:$group_sizes,
+                       I64Attr:$alignment);
+  let results = (outs Res<TE_HPMatrix, "[groups, N]">:$db);
+  let assemblyFormat = [{
+    $dy `,` $group_sizes attr-dict `:` type($dy) `,` type($group_sizes) `->`
+    type($db)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_GroupedLinearOp
+    : TE_PureOp<"grouped_linear", [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+  let summary = "apply a linear layer of its own to each group of rows";
+  let description = [{
+    For each group (expert), its rows of `y` are te.linear of its rows of `x` and
+    of `w[g]`, with `bias[g]`. Groups lie one after another, each from a multiple
+    of `alignment` on (te.grouped_amax); rows of no group become zeros. The sizes
+    are values of the step, so that a captured step may route as it likes; where
+    they are a constant, `te-check-constraints` checks them.
+
+    How the GEMMs are quantised is the recipe's business, with one scale, amax or
+    state for each group and tensor: a group has the bits of te.linear on its rows
+    alone, padded with zero rows to the alignment. (Stochastic rounding draws by
+    the place in the whole matrix.)
+
+    Constraints:
+    1. (grouped_linear-c1) `x` is `[M, K]`, `w` is `[groups, N, K]`, `group_sizes` is `[groups]`, the result `[M, N]`.
+    2. (grouped_linear-c2) `bias` is `[groups, N]`.
+    3. (grouped_linear-c3) all operands but the sizes, and the result, have one element type.
+    4. (grouped_linear-c4) `alignment` is positive and divides M.
+
+    Example:
+
+    ```mlir
+    %y = te.grouped_linear %x, %w, %sizes {alignment = 128 : i64}
+      : tensor<256x512xbf16>, tensor<4x1024x512xbf16>, tensor<4xi32> -> tensor<256x1024xbf16>
+    ```
+  }];
+  let arguments = (ins
+    Arg<TE_HPMatrix, "activations [M, K]">:$x,
+    Arg<TE_HPStack, "weights [groups, N, K]">:$w,
+    Arg<TE_GroupSizes, "rows of each group">:$group_sizes,
+    Arg<Optional<TE_HPMatrix>, "biases [groups, N]">:$bias,
+    I64Attr:$alignment);
+  let results = (outs Res<TE_HPMatrix, "[M, N]">:$y);
+  let assemblyFormat = [{
+    $x `,` $w `,` $group_sizes (`bias` $bias^ `:` type($bias))? attr-dict
+    `:` type($x) `,` type($w) `,` type($group_sizes) `->` type($y)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_GroupedLinearDgradOp : TE_PureOp<"grouped_linear_dgrad"> {
+  let summary = "gradient of grouped linear layers with respect to their input";
+  let description = [{
+    te.linear_dgrad of each group. Made by `te-differentiate`, replaced in the
+    quantise phase.
+
+    Constraints:
+    1. (grouped_linear_dgrad-c1) `dy` is `[M, N]`, `w` is `[groups, N, K]`, `group_sizes` is `[groups]`, the result `[M, K]`.
+    2. (grouped_linear_dgrad-c2) all have one element type.
+    3. (grouped_linear_dgrad-c3) `alignment` is positive and divides M.
+
+    Example:
+
+    ```mlir
+    %dx = te.grouped_linear_dgrad %dy, %w, %sizes {alignment = 128 : i64}
+      : tensor<256x1024xbf16>, tensor<4x1024x512xbf16>, tensor<4xi32> -> tensor<256x512xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPMatrix, "[M, N]">:$dy,
+                       Arg<TE_HPStack, "weights of the forward [groups, N, K]">:$w,
+                       Arg<TE_GroupSizes, "rows of each group">:$group_sizes,
+                       I64Attr:$alignment);
+  let results = (outs Res<TE_HPMatrix, "[M, K]">:$dx);
+  let assemblyFormat = [{
+    $dy `,` $w `,` $group_sizes attr-dict
+    `:` type($dy) `,` type($w) `,` type($group_sizes) `->` type($dx)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_GroupedLinearWgradOp : TE_PureOp<"grouped_linear_wgrad"> {
+  let summary = "gradients of grouped linear layers with respect to their weights";
+  let description = [{
+    te.linear_wgrad of each group; zeros for an empty one. Made by
+    `te-differentiate`, replaced in the quantise phase.
+
+    Constraints:
+    1. (grouped_linear_wgrad-c1) `dy` is `[M, N]`, `x` is `[M, K]`, `group_sizes` is `[groups]`, the result `[groups, N, K]`.
+    2. (grouped_linear_wgrad-c2) `dy` and `x` have one element type; the result has it too or is f32.
+    3. (grouped_linear_wgrad-c3) `alignment` is positive and divides M.
+
+    Example:
+
+    ```mlir
+    %dw = te.grouped_linear_wgrad %dy, %x, %sizes {alignment = 128 : i64}
+      : tensor<256x1024xbf16>, tensor<256x512xbf16>, tensor<4xi32> -> tensor<4x1024x512xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPMatrix, "[M, N]">:$dy,
+                       Arg<TE_HPMatrix, "input of the forward [M, K]">:$x,
+                       Arg<TE_GroupSizes, "rows of each group">:$group_sizes,
+                       I64Attr:$alignment);
+  let results = (outs Res<TE_HPStack, "[groups, N, K]">:$dw);
+  let assemblyFormat = [{
+    $dy `,` $x `,` $group_sizes attr-dict
+    `:` type($dy) `,` type($x) `,` type($group_sizes) `->` type($dw)
+  }];
+  let hasVerifier = 1;
+}
+
+#endif // TEDIALECT_IR_TEGROUPEDOPS_TD

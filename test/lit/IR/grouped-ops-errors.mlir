@@ -1,0 +1,351 @@
+// One violated constraint per function, named by its label.
+// RUN: te-opt %s --split-input-file --verify-diagnostics
+
+// expected-error @below {{expected 'groups' to be one or more, but got 0}}
+func.func private @scaled_c6(!te.scaled<16x16xf8E4M3FN, per_tensor, contract = 1, groups = 0>)
+
+// -----
+
+// expected-error @below {{expected 'groups' only with rank 2, but got 2 with rank 3}}
+func.func private @scaled_c6_stack(!te.scaled<2x16x16xf8E4M3FN, per_tensor, contract = 1, groups = 2>)
+
+// -----
+
+// expected-error @below {{expected no 'swizzled' with groups}}
+func.func private @scaled_c6_swizzled(!te.scaled<32x32xf8E4M3FN, mx_1x32, swizzled, contract = 1, groups = 2>)
+
+// -----
+
+func.func @quantize_c10(%x: tensor<64x64xbf16>, %s: tensor<2xf32>) {
+  // expected-error @below {{expected 'group_sizes' exactly for a value with groups, but got none with}}
+  %q = te.quantize %x scale %s : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
+  return
+}
+
+// -----
+
+func.func @quantize_c10_alignment(%x: tensor<64x64xbf16>, %s: tensor<2xf32>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected the rows to be a multiple of the alignment 48, but got 64}}
+  %q = te.quantize %x scale %s sizes %sizes {alignment = 48 : i64} : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
+  return
+}
+
+// -----
+
+func.func @quantize_c11(%x: tensor<64x64xbf16>, %s: tensor<f32>) {
+  // expected-error @below {{expected 'scale' to have shape 2, but got }}
+  %q = "te.quantize"(%x, %s) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0>}> : (tensor<64x64xbf16>, tensor<f32>) -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
+  return
+}
+
+// -----
+
+func.func @dequantize_c4(%q: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>) {
+  // expected-error @below {{expected 'group_sizes' exactly for a value with groups, but got none with}}
+  %x = te.dequantize %q : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2> -> tensor<64x64xbf16>
+  return
+}
+
+// -----
+
+func.func @transpose_c5(%q: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>) {
+  // expected-error @below {{expected an operand without 'groups', but got}}
+  %x = te.transpose %q : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0, groups = 2>
+  return
+}
+
+// -----
+
+func.func @nvfp4_alpha_c3(%a: !te.scaled<64x64xf4E2M1FN, nv_1x16, contract = 1, groups = 2>, %b: !te.scaled<3x32x64xf4E2M1FN, nv_1x16, contract = 1>) {
+  // expected-error @below {{expected 'a' and 'b' to have as many groups, but got 2 and 3}}
+  %x = te.nvfp4_alpha %a, %b : !te.scaled<64x64xf4E2M1FN, nv_1x16, contract = 1, groups = 2>, !te.scaled<3x32x64xf4E2M1FN, nv_1x16, contract = 1>
+  return
+}
+
+// -----
+
+func.func @grouped_amax_c1(%x: tensor<64x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'amax' to have shape 2, but got 3}}
+  %a = te.grouped_amax %x, %sizes {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2xi32> -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @grouped_amax_c2(%x: tensor<64x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'alignment' to be one or more, but got 0}}
+  %a = te.grouped_amax %x, %sizes {alignment = 0 : i64} : tensor<64x64xbf16>, tensor<2xi32> -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @zero_padding_c1(%x: tensor<64x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected the rows to be a multiple of the alignment 48, but got 64}}
+  %a = te.zero_padding %x, %sizes {alignment = 48 : i64} : tensor<64x64xbf16>, tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @round_group_sizes_c1(%sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'multiple' to be one or more, but got 0}}
+  %a = te.round_group_sizes %sizes {multiple = 0 : i64} : tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @grouped_scaled_matmul_c1(%a: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 3>, %b: !te.scaled<2x32x64xf8E4M3FN, per_tensor, contract = 1>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'a' to be made for axis 1 with 2 groups, but got}}
+  %y = te.grouped_scaled_matmul %a, %b, %sizes fast_accumulation = true {alignment = 16 : i64} : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 3>, !te.scaled<2x32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_scaled_matmul_c1_stack(%a: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, %b: !te.scaled<3x32x64xf8E4M3FN, per_tensor, contract = 1>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'b' to be a stack of 2 matrices, but got}}
+  %y = te.grouped_scaled_matmul %a, %b, %sizes fast_accumulation = true {alignment = 16 : i64} : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, !te.scaled<3x32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_scaled_matmul_c2(%a: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, %b: !te.scaled<2x64x32xf8E4M3FN, per_tensor, contract = 1>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected the contracted sizes of 'a' and 'b' to agree, but got 64 and 32}}
+  %y = te.grouped_scaled_matmul %a, %b, %sizes fast_accumulation = true {alignment = 16 : i64} : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, !te.scaled<2x64x32xf8E4M3FN, per_tensor, contract = 1>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_scaled_matmul_c3(%a: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, %b: !te.scaled<2x32x64xf8E4M3FN, block_128x128, contract = 1>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected two schemes that a target multiplies, but got 'per_tensor' and 'block_128x128'}}
+  %y = te.grouped_scaled_matmul %a, %b, %sizes fast_accumulation = true {alignment = 16 : i64} : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, !te.scaled<2x32x64xf8E4M3FN, block_128x128, contract = 1>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_scaled_matmul_c4(%a: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, %b: !te.scaled<2x32x64xf8E4M3FN, per_tensor, contract = 1>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'alignment' to be a multiple of 16 for 'per_tensor', but got 8}}
+  %y = te.grouped_scaled_matmul %a, %b, %sizes fast_accumulation = true {alignment = 8 : i64} : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, !te.scaled<2x32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_scaled_matmul_c5(%a: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, %b: !te.scaled<2x32x64xf8E4M3FN, per_tensor, contract = 1>, %sizes: tensor<2xi32>, %bias: tensor<2x16xbf16>) {
+  // expected-error @below {{expected 'bias' to have shape 2x32, but got 2x16}}
+  %y = te.grouped_scaled_matmul %a, %b, %sizes bias %bias : tensor<2x16xbf16> fast_accumulation = true {alignment = 16 : i64} : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, !te.scaled<2x32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_scaled_matmul_c6(%a: !te.scaled<64x64xf4E2M1FN, nv_1x16, contract = 1, groups = 2>, %b: !te.scaled<2x32x64xf4E2M1FN, nv_1x16, hadamard, contract = 1>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected both operands or neither to be 'hadamard'}}
+  %y = te.grouped_scaled_matmul %a, %b, %sizes fast_accumulation = true {alignment = 32 : i64} : !te.scaled<64x64xf4E2M1FN, nv_1x16, contract = 1, groups = 2>, !te.scaled<2x32x64xf4E2M1FN, nv_1x16, hadamard, contract = 1>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_scaled_wgrad_c1(%a: !te.scaled<64x32xf8E5M2, per_tensor, contract = 0, groups = 2>, %b: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'b' to be made for axis 0 with 2 groups, but got}}
+  %y = te.grouped_scaled_wgrad %a, %b, %sizes fast_accumulation = false {alignment = 16 : i64} : !te.scaled<64x32xf8E5M2, per_tensor, contract = 0, groups = 2>, !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>, tensor<2xi32> -> tensor<2x32x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_scaled_wgrad_c2(%a: !te.scaled<64x32xf8E5M2, per_tensor, contract = 0, groups = 2>, %b: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0, groups = 2>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'out' to have shape 2x32x64, but got 2x64x32}}
+  %y = te.grouped_scaled_wgrad %a, %b, %sizes fast_accumulation = false {alignment = 16 : i64} : !te.scaled<64x32xf8E5M2, per_tensor, contract = 0, groups = 2>, !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0, groups = 2>, tensor<2xi32> -> tensor<2x64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_scaled_wgrad_c3(%a: !te.scaled<64x32xf8E5M2, per_tensor, contract = 0, groups = 2>, %b: !te.scaled<64x64xf8E5M2, per_tensor, contract = 0, groups = 2>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected two element types that a target multiplies, but got 'f8E5M2' and 'f8E5M2'}}
+  %y = te.grouped_scaled_wgrad %a, %b, %sizes fast_accumulation = false {alignment = 16 : i64} : !te.scaled<64x32xf8E5M2, per_tensor, contract = 0, groups = 2>, !te.scaled<64x64xf8E5M2, per_tensor, contract = 0, groups = 2>, tensor<2xi32> -> tensor<2x32x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_scaled_wgrad_c4(%a: !te.scaled<64x32xf8E5M2, per_tensor, contract = 0, groups = 2>, %b: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0, groups = 2>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'alignment' to be a multiple of 16 for 'per_tensor', but got 4}}
+  %y = te.grouped_scaled_wgrad %a, %b, %sizes fast_accumulation = false {alignment = 4 : i64} : !te.scaled<64x32xf8E5M2, per_tensor, contract = 0, groups = 2>, !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0, groups = 2>, tensor<2xi32> -> tensor<2x32x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_scaled_wgrad_c5(%a: !te.scaled<64x32xf4E2M1FN, nv_1x16, contract = 0, groups = 2>, %b: !te.scaled<64x64xf4E2M1FN, nv_1x16, hadamard, contract = 0, groups = 2>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected both operands or neither to be 'hadamard'}}
+  %y = te.grouped_scaled_wgrad %a, %b, %sizes fast_accumulation = false {alignment = 32 : i64} : !te.scaled<64x32xf4E2M1FN, nv_1x16, contract = 0, groups = 2>, !te.scaled<64x64xf4E2M1FN, nv_1x16, hadamard, contract = 0, groups = 2>, tensor<2xi32> -> tensor<2x32x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_matmul_c1(%a: tensor<64x64xbf16>, %b: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'contract' to be 0 or 1, but got 2}}
+  %y = te.grouped_matmul %a, %b, %sizes contract = 2 {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_matmul_c1_sizes(%a: tensor<64x64xbf16>, %b: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected the contracted sizes of 'a' and 'b' to agree, but got 64 and 32}}
+  %y = te.grouped_matmul %a, %b, %sizes contract = 0 {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_matmul_c2(%a: tensor<64x64xbf16>, %b: tensor<2x32x64xf32>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'a' and 'b' to have one element type, but got 'bf16' and 'f32'}}
+  %y = te.grouped_matmul %a, %b, %sizes contract = 1 {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2x32x64xf32>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_matmul_c3(%a: tensor<64x64xbf16>, %b: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>, %alpha: tensor<3xf32>) {
+  // expected-error @below {{expected 'alpha' to have shape 2, but got 3}}
+  %y = te.grouped_matmul %a, %b, %sizes alpha %alpha : tensor<3xf32> contract = 1 {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_matmul_c4(%a: tensor<64x64xbf16>, %b: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected the rows to be a multiple of the alignment 48, but got 64}}
+  %y = te.grouped_matmul %a, %b, %sizes contract = 1 {alignment = 48 : i64} : tensor<64x64xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_wgrad_c1(%a: tensor<64x32xbf16>, %b: tensor<32x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected the rows of 'a' and 'b' to agree, but got 64 and 32}}
+  %y = te.grouped_wgrad %a, %b, %sizes {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<32x64xbf16>, tensor<2xi32> -> tensor<2x32x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_wgrad_c2(%a: tensor<64x32xbf16>, %b: tensor<64x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'a' and 'out' to have one element type, but got 'bf16' and 'f16'}}
+  %y = te.grouped_wgrad %a, %b, %sizes {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<64x64xbf16>, tensor<2xi32> -> tensor<2x32x64xf16>
+  return
+}
+
+// -----
+
+func.func @grouped_wgrad_c3(%a: tensor<64x32xbf16>, %b: tensor<64x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'alignment' to be one or more, but got -16}}
+  %y = te.grouped_wgrad %a, %b, %sizes {alignment = -16 : i64} : tensor<64x32xbf16>, tensor<64x64xbf16>, tensor<2xi32> -> tensor<2x32x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_bias_grad_c1(%x: tensor<64x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'db' to have shape 2x64, but got 3x64}}
+  %d = te.grouped_bias_grad %x, %sizes {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2xi32> -> tensor<3x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_bias_grad_c2(%x: tensor<64x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected the rows to be a multiple of the alignment 48, but got 64}}
+  %d = te.grouped_bias_grad %x, %sizes {alignment = 48 : i64} : tensor<64x64xbf16>, tensor<2xi32> -> tensor<2x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_c1(%x: tensor<64x64xbf16>, %w: tensor<2x32x64xbf16>, %sizes: tensor<3xi32>) {
+  // expected-error @below {{expected 'group_sizes' to have shape 2, but got 3}}
+  %y = te.grouped_linear %x, %w, %sizes {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2x32x64xbf16>, tensor<3xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_c2(%x: tensor<64x64xbf16>, %w: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>, %b: tensor<2x64xbf16>) {
+  // expected-error @below {{expected 'bias' to have shape 2x32, but got 2x64}}
+  %y = te.grouped_linear %x, %w, %sizes bias %b : tensor<2x64xbf16> {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_c3(%x: tensor<64x64xbf16>, %w: tensor<2x32x64xf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'x' and 'w' to have one element type, but got 'bf16' and 'f16'}}
+  %y = te.grouped_linear %x, %w, %sizes {alignment = 16 : i64} : tensor<64x64xbf16>, tensor<2x32x64xf16>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_c4(%x: tensor<64x64xbf16>, %w: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected the rows to be a multiple of the alignment 128, but got 64}}
+  %y = te.grouped_linear %x, %w, %sizes {alignment = 128 : i64} : tensor<64x64xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_dgrad_c1(%x: tensor<64x32xbf16>, %w: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'dx' to have shape 64x64, but got 64x32}}
+  %y = te.grouped_linear_dgrad %x, %w, %sizes {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<64x32xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_dgrad_c2(%x: tensor<64x32xbf16>, %w: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'dy' and 'dx' to have one element type, but got 'bf16' and 'f32'}}
+  %y = te.grouped_linear_dgrad %x, %w, %sizes {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<64x64xf32>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_dgrad_c3(%x: tensor<64x32xbf16>, %w: tensor<2x32x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'alignment' to be one or more, but got 0}}
+  %y = te.grouped_linear_dgrad %x, %w, %sizes {alignment = 0 : i64} : tensor<64x32xbf16>, tensor<2x32x64xbf16>, tensor<2xi32> -> tensor<64x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_wgrad_c1(%x: tensor<64x32xbf16>, %w: tensor<64x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'dw' to have shape 2x32x64, but got 3x32x64}}
+  %y = te.grouped_linear_wgrad %x, %w, %sizes {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<64x64xbf16>, tensor<2xi32> -> tensor<3x32x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_wgrad_c2(%x: tensor<64x32xbf16>, %w: tensor<64x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'dy' and 'dw' to have one element type, but got 'bf16' and 'f16'}}
+  %y = te.grouped_linear_wgrad %x, %w, %sizes {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<64x64xbf16>, tensor<2xi32> -> tensor<2x32x64xf16>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_wgrad_c3(%x: tensor<64x32xbf16>, %w: tensor<64x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected the rows to be a multiple of the alignment 48, but got 64}}
+  %y = te.grouped_linear_wgrad %x, %w, %sizes {alignment = 48 : i64} : tensor<64x32xbf16>, tensor<64x64xbf16>, tensor<2xi32> -> tensor<2x32x64xbf16>
+  return
+}
