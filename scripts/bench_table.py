@@ -62,6 +62,14 @@ def gemms(report):
     ] for row in report["kernels"] if "bytes" not in row])
 
 
+def grouped(report):
+    header = ["of groups of rows", "burst µs", "sustained µs", "TFLOPS burst", "TFLOPS sustained"]
+    return table(header, [[
+        row["name"], f"{row['burst_us']:.1f}", f"{row['sustained_us']:.1f}",
+        *(f"{row[key]:.0f}" if row[key] else "" for key in ("tflops_burst", "tflops_sustained")),
+    ] for row in report["grouped"]])
+
+
 def section(path):
     """The tables of one file; empty for JSON that te-bench did not write."""
     report = json.loads(path.read_text(encoding="utf-8"))
@@ -74,6 +82,8 @@ def section(path):
     if "kernels" in report:
         text += "Kernels that memory limits:\n\n" + bytes_moved(report) + "\n"
         text += "Matrix products:\n\n" + gemms(report) + "\n"
+    if "grouped" in report:
+        text += "Products of groups, counted on the rows they have:\n\n" + grouped(report) + "\n"
     return text
 
 
