@@ -371,6 +371,31 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
               {T * H, TE_RT_BF16},
               {H, TE_RT_BF16}},
              6 * T * H});
+  bench.run({"layer_norm 8192x4096",
+             [=](te_rt_instance *i) {
+               return te_rt_plan_layer_norm(i, 0, T, H, TE_RT_BF16, 1e-5f, 0);
+             },
+             {{T * H, TE_RT_BF16},
+              {H, TE_RT_BF16},
+              {H, TE_RT_BF16},
+              {T * H, TE_RT_BF16},
+              {T, TE_RT_F32},
+              {T, TE_RT_F32},
+              none},
+             4 * T * H});
+  bench.run({"layer_norm_backward 8192x4096",
+             [=](te_rt_instance *i) {
+               return te_rt_plan_layer_norm_backward(i, 0, T, H, TE_RT_BF16, 0);
+             },
+             {{T * H, TE_RT_BF16},
+              {T * H, TE_RT_BF16},
+              {H, TE_RT_BF16},
+              {T, TE_RT_F32},
+              {T, TE_RT_F32},
+              {T * H, TE_RT_BF16},
+              {H, TE_RT_BF16},
+              {H, TE_RT_BF16}},
+             6 * T * H});
   // swiglu has kernels of its own, geglu those of every other gated kind.
   for (auto [kind, name] :
        {std::pair<int32_t, std::string>(TE_RT_SWIGLU, "swiglu"),

@@ -76,6 +76,86 @@ def TE_RmsNormBackwardOp
   let hasVerifier = 1;
 }
 
+def TE_LayerNormOp
+    : TE_PureOp<"layer_norm", [AttrSizedResultSegments,
+        AllTypesMatch<["x", "y"]>, AllTypesMatch<["gamma", "beta"]>,
+        DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+  let summary = "normalise each row by its mean and standard deviation";
+  let description = [{
+    `y = gamma * (rsigma * (x - mu)) + beta`, `mu = mean(x)`,
+    `rsigma = 1 / sqrt(mean((x - mu)²) + epsilon)` per row, in f32, rounded once;
+    `gamma + 1` with `zero_centered_gamma`. `mu` and `rsigma` are results when
+    the backward needs them; `amax` (of the rounded `y`) when `te-fuse-amax`
+    found a consumer.
+
+    Constraints:
+    1. (layer_norm-c1) `x` and `y` have one type, `gamma` and `beta` are `[columns]` of its element type.
+    2. (layer_norm-c2) `mu` and `rsigma` are `[rows]`, and results together.
+    3. (layer_norm-c3) `epsilon` is finite and not negative.
+
+    Example:
+
+    ```mlir
+    %y = te.layer_norm %x, %gamma, %beta {epsilon = 1.0e-5 : f32} : tensor<256x512xbf16>, tensor<512xbf16>
+    ```
+  }];
+  let arguments = (ins
+    Arg<TE_HPMatrix, "[rows, columns]">:$x,
+    Arg<TE_HPVector, "[columns]">:$gamma,
+    Arg<TE_HPVector, "[columns]">:$beta,
+    DefaultValuedAttr<F32Attr, "1.0e-5f">:$epsilon,
+    DefaultValuedAttr<BoolAttr, "false">:$zero_centered_gamma);
+  let results = (outs
+    Res<TE_HPMatrix, "type of x">:$y,
+    Res<Optional<TE_F32Vector>, "[rows]">:$mu,
+    Res<Optional<TE_F32Vector>, "[rows]">:$rsigma,
+    Res<Optional<TE_F32Scalar>, "max |y|">:$amax);
+  let assemblyFormat = [{
+    $x `,` $gamma `,` $beta attr-dict `:` type($x) `,` type($gamma)
+    (`mu` type($mu)^)? (`rsigma` type($rsigma)^)? (`amax` type($amax)^)?
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_LayerNormBackwardOp
+    : TE_PureOp<"layer_norm_backward",
+                [AllTypesMatch<["dy", "x", "dx"]>,
+                 AllTypesMatch<["gamma", "dgamma", "dbeta"]>,
+                 AllTypesMatch<["mu", "rsigma"]>]> {
+  let summary = "gradients of layer_norm";
+  let description = [{
+    With `h = rsigma * (x - mu)` and `g = gamma` (`gamma + 1` when
+    zero-centred): `dx = rsigma * (g dy - mean(g dy) - h * mean(g dy h))` per
+    row, `dgamma = sum over rows of dy h`, `dbeta = sum over rows of dy`; all
+    accumulated in f32, rounded once.
+
+    Constraints:
+    1. (layer_norm_backward-c1) `dy`, `x`, `dx` have one type; `gamma`, `dgamma`, `dbeta` are `[columns]`; `mu`, `rsigma` are `[rows]`.
+
+    Example:
+
+    ```mlir
+    %dx, %dgamma, %dbeta = te.layer_norm_backward %dy, %x, %gamma, %mu, %rsigma
+      : tensor<256x512xbf16>, tensor<512xbf16>, tensor<256xf32>
+    ```
+  }];
+  let arguments = (ins
+    Arg<TE_HPMatrix, "[rows, columns]">:$dy,
+    Arg<TE_HPMatrix, "input of the forward">:$x,
+    Arg<TE_HPVector, "[columns]">:$gamma,
+    Arg<TE_F32Vector, "[rows]">:$mu,
+    Arg<TE_F32Vector, "[rows]">:$rsigma,
+    DefaultValuedAttr<BoolAttr, "false">:$zero_centered_gamma);
+  let results = (outs Res<TE_HPMatrix, "type of x">:$dx,
+                      Res<TE_HPVector, "type of gamma">:$dgamma,
+                      Res<TE_HPVector, "type of gamma">:$dbeta);
+  let assemblyFormat = [{
+    $dy `,` $x `,` $gamma `,` $mu `,` $rsigma attr-dict
+    `:` type($x) `,` type($gamma) `,` type($rsigma)
+  }];
+  let hasVerifier = 1;
+}
+
 /// The parameters of clamped_swiglu, on each op that has an activation kind.
 defvar TE_ClampAttrs = (ins
   DefaultValuedAttr<F32Attr, "7.0f">:$limit,

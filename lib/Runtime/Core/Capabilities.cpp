@@ -217,6 +217,12 @@ template <typename Params> Checks checkActivationQuantize(const Params &p) {
       .flag("pow2_scales", p.pow2_scales)
       .nonNegative("amax_epsilon", p.amax_epsilon);
 }
+template <typename Params> Checks checkNorm(const Params &p) {
+  return matrix(p.rows, p.cols)
+      .wide("type", p.type)
+      .nonNegative("epsilon", p.epsilon)
+      .flag("zero_centered", p.zero_centered);
+}
 template <typename Params> Checks checkEmbedding(const Params &p) {
   return Checks()
       .size("tokens", p.tokens)
@@ -420,6 +426,13 @@ Status checkSupported(const hadamard_params &p) {
   return matrix(p.rows, p.cols).multiple("rows", p.rows, 16);
 }
 
+Status checkSupported(const layer_norm_params &p) { return checkNorm(p); }
+Status checkSupported(const layer_norm_backward_params &p) {
+  return matrix(p.rows, p.cols)
+      .wide("type", p.type)
+      .flag("zero_centered", p.zero_centered);
+}
+
 Status checkSupported(const matmul_params &p) {
   // cuBLASLt multiplies one input type into that type or into f32.
   return Checks()
@@ -493,12 +506,7 @@ Status checkSupported(const quantize_tensor_params &p) {
       .fp8("fp8_type", p.fp8_type);
 }
 
-Status checkSupported(const rms_norm_params &p) {
-  return matrix(p.rows, p.cols)
-      .wide("type", p.type)
-      .nonNegative("epsilon", p.epsilon)
-      .flag("zero_centered", p.zero_centered);
-}
+Status checkSupported(const rms_norm_params &p) { return checkNorm(p); }
 Status checkSupported(const rms_norm_backward_params &p) {
   return matrix(p.rows, p.cols)
       .wide("type", p.type)

@@ -137,7 +137,7 @@ TE_HOST_DEVICE float sgd(float param, float grad, float &buf, float lr,
   return param - lr * buf;
 }
 
-/// From the sum of squares of a row.
+/// From the sum of squares of a row, of its centred values for layer_norm.
 TE_HOST_DEVICE float rsigma(float sumOfSquares, int64_t cols, float epsilon) {
   return 1.0f / sqrtf(sumOfSquares / static_cast<float>(cols) + epsilon);
 }
@@ -149,6 +149,18 @@ TE_HOST_DEVICE float rmsNorm(float x, float g, float rsigma) {
 TE_HOST_DEVICE float rmsNormGrad(float dy, float x, float g, float rsigma,
                                  float mean) {
   return rsigma * (g * dy - (rsigma * x) * mean);
+}
+
+/// As rmsNorm, of the centred row, plus beta.
+TE_HOST_DEVICE float layerNorm(float x, float g, float b, float mu,
+                               float rsigma) {
+  return g * (rsigma * (x - mu)) + b;
+}
+/// `meanOfGrad` is the row's mean of g * dy, `mean` that of (g * dy) h with
+/// h = rsigma * (x - mu).
+TE_HOST_DEVICE float layerNormGrad(float dy, float x, float g, float mu,
+                                   float rsigma, float meanOfGrad, float mean) {
+  return rsigma * ((g * dy - meanOfGrad) - (rsigma * (x - mu)) * mean);
 }
 
 /// The parameters of clamped_swiglu.

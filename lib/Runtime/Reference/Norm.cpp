@@ -13,6 +13,17 @@ namespace te::rt::reference {
 
 namespace {
 
+/// The values of a matrix of `cols` columns.
+struct Matrix {
+  const void *data;
+  int64_t cols;
+  int32_t type;
+
+  float operator()(int64_t r, int64_t c) const {
+    return load(data, r * cols + c, type);
+  }
+};
+
 std::vector<float> loadGamma(const void *gamma, int64_t cols, int32_t type,
                              int32_t zeroCentered) {
   std::vector<float> g(cols);
@@ -71,6 +82,70 @@ void rms_norm_backward(const rms_norm_backward_params &p,
       return std::fma(dy(r, c), rsigma[r] * x(r, c), acc);
     });
     store(buffers[b::dgamma], c, sum, p.type);
+  }
+}
+
+void layer_norm(const layer_norm_params &p, void *const *buffers) {
+  namespace b = layer_norm_buffers;
+  const auto g = loadGamma(buffers[b::gamma], p.cols, p.type, p.zero_centered);
+  const Matrix x{buffers[b::x], p.cols, p.type};
+  auto *mu = static_cast<float *>(buffers[b::mu]);
+  auto *rsigma = static_cast<float *>(buffers[b::rsigma]);
+  float amax = 0.0f;
+  for (int64_t r = 0; r < p.rows; ++r) {
+    mu[r] =
+        laneSum(p.cols, [&](float acc, int64_t c) { return acc + x(r, c); }) /
+        static_cast<float>(p.cols);
+    const float sum = laneSum(p.cols, [&](float acc, int64_t c) {
+      const float d = x(r, c) - mu[r];
+      return std::fma(d, d, acc);
+    });
+    rsigma[r] = math::rsigma(sum, p.cols, p.epsilon);
+    for (int64_t c = 0; c < p.cols; ++c) {
+      const float beta = load(buffers[b::beta], c, p.type);
+      const float y = math::layerNorm(x(r, c), g[c], beta, mu[r], rsigma[r]);
+      amax =
+          maxMagnitude(amax, store(buffers[b::y], r * p.cols + c, y, p.type));
+    }
+  }
+  if (buffers[b::amax])
+    *static_cast<float *>(buffers[b::amax]) = amax;
+}
+
+void layer_norm_backward(const layer_norm_backward_params &p,
+                         void *const *buffers) {
+  namespace b = layer_norm_backward_buffers;
+  const auto g = loadGamma(buffers[b::gamma], p.cols, p.type, p.zero_centered);
+  const Matrix x{buffers[b::x], p.cols, p.type};
+  const Matrix dy{buffers[b::dy], p.cols, p.type};
+  const auto *mu = static_cast<const float *>(buffers[b::mu]);
+  const auto *rsigma = static_cast<const float *>(buffers[b::rsigma]);
+  auto h = [&](int64_t r, int64_t c) { return rsigma[r] * (x(r, c) - mu[r]); };
+  const auto cols = static_cast<float>(p.cols);
+  for (int64_t r = 0; r < p.rows; ++r) {
+    const float meanOfGrad =
+        laneSum(p.cols,
+                [&](float acc, int64_t c) { return acc + g[c] * dy(r, c); }) /
+        cols;
+    const float mean = laneSum(p.cols,
+                               [&](float acc, int64_t c) {
+                                 return std::fma(g[c] * dy(r, c), h(r, c), acc);
+                               }) /
+                       cols;
+    for (int64_t c = 0; c < p.cols; ++c)
+      store(buffers[b::dx], r * p.cols + c,
+            math::layerNormGrad(dy(r, c), x(r, c), g[c], mu[r], rsigma[r],
+                                meanOfGrad, mean),
+            p.type);
+  }
+  for (int64_t c = 0; c < p.cols; ++c) {
+    const float dgamma = chunkSum(p.rows, [&](float acc, int64_t r) {
+      return std::fma(dy(r, c), h(r, c), acc);
+    });
+    const float dbeta =
+        chunkSum(p.rows, [&](float acc, int64_t r) { return acc + dy(r, c); });
+    store(buffers[b::dgamma], c, dgamma, p.type);
+    store(buffers[b::dbeta], c, dbeta, p.type);
   }
 }
 

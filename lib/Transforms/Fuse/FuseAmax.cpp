@@ -36,6 +36,23 @@ static Value withAmax(RmsNormOp op, Type scalar) {
   return fused.getAmax();
 }
 
+static Value withAmax(LayerNormOp op, Type scalar) {
+  OpBuilder builder(op);
+  Type statistics = op.getMu() ? op.getMu().getType() : Type();
+  auto fused = LayerNormOp::create(
+      builder, op.getLoc(), op.getY().getType(), statistics, statistics, scalar,
+      op.getX(), op.getGamma(), op.getBeta(), op.getEpsilonAttr(),
+      op.getZeroCenteredGammaAttr());
+  fused->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  op.getY().replaceAllUsesWith(fused.getY());
+  if (statistics) {
+    op.getMu().replaceAllUsesWith(fused.getMu());
+    op.getRsigma().replaceAllUsesWith(fused.getRsigma());
+  }
+  op.erase();
+  return fused.getAmax();
+}
+
 static Value withAmax(ActivationOp op, Type scalar) {
   OpBuilder builder(op);
   auto fused = ActivationOp::create(
@@ -71,6 +88,7 @@ static Value producedAmax(Value value, Type scalar) {
     return {};
   return llvm::TypeSwitch<Operation *, Value>(producer)
       .Case([&](RmsNormOp op) { return amaxOf(op, op.getY()); })
+      .Case([&](LayerNormOp op) { return amaxOf(op, op.getY()); })
       .Case([&](ActivationOp op) { return amaxOf(op, op.getY()); })
       .Case([&](ActivationBackwardOp op) { return amaxOf(op, op.getDx()); })
       .Default([](Operation *) { return Value(); });

@@ -73,8 +73,14 @@ void AxisGroups::tie(Operation *op) {
         tieShapes(op);
         tie({op.getGamma(), 0}, {op.getX(), 1});
       })
-      .Case<RmsNormBackwardOp, ActivationOp, ActivationBackwardOp, ResidualOp,
-            CrossEntropyBackwardOp>([&](Operation *op) { tieShapes(op); })
+      .Case([&](LayerNormOp op) {
+        tieShapes(op);
+        tie({op.getGamma(), 0}, {op.getX(), 1});
+        tie({op.getBeta(), 0}, {op.getX(), 1});
+      })
+      .Case<RmsNormBackwardOp, LayerNormBackwardOp, ActivationOp,
+            ActivationBackwardOp, ResidualOp, CrossEntropyBackwardOp>(
+          [&](Operation *op) { tieShapes(op); })
       .Default([&](Operation *op) {
         if (op->hasTrait<OpTrait::Elementwise>())
           tieShapes(op);

@@ -41,6 +41,38 @@ LogicalResult LaunchEmitter::emitLayer(Operation *op, bool &isKnown) {
             .out(op.getDgamma())
             .emit();
       })
+      .Case([&](LayerNormOp op) {
+        return Call(*this, op, "layer_norm")
+            .i64("rows", dim(op.getX(), 0))
+            .i64("cols", dim(op.getX(), 1))
+            .type("type", elementType(op.getX()))
+            .f32("epsilon", op.getEpsilon())
+            .i32("zero_centered", op.getZeroCenteredGamma())
+            .in(op.getX())
+            .in(op.getGamma())
+            .in(op.getBeta())
+            .out(op.getY())
+            .outOrScratch(op.getMu(), dim(op.getX(), 0))
+            .outOrScratch(op.getRsigma(), dim(op.getX(), 0))
+            .out(op.getAmax())
+            .emit();
+      })
+      .Case([&](LayerNormBackwardOp op) {
+        return Call(*this, op, "layer_norm_backward")
+            .i64("rows", dim(op.getX(), 0))
+            .i64("cols", dim(op.getX(), 1))
+            .type("type", elementType(op.getX()))
+            .i32("zero_centered", op.getZeroCenteredGamma())
+            .in(op.getDy())
+            .in(op.getX())
+            .in(op.getGamma())
+            .in(op.getMu())
+            .in(op.getRsigma())
+            .out(op.getDx())
+            .out(op.getDgamma())
+            .out(op.getDbeta())
+            .emit();
+      })
       .Case([&](ActivationOp op) {
         return Call(*this, op, "activation")
             .i64("rows", dim(op.getY(), 0))

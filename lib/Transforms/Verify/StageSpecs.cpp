@@ -88,6 +88,8 @@ SmallVector<Value> getSavedOperands(Operation *op) {
     return {wgrad.getX(), wgrad.getGroupSizes()};
   if (auto norm = dyn_cast<RmsNormBackwardOp>(op))
     return {norm.getX(), norm.getGamma(), norm.getRsigma()};
+  if (auto norm = dyn_cast<LayerNormBackwardOp>(op))
+    return {norm.getX(), norm.getGamma(), norm.getMu(), norm.getRsigma()};
   if (auto activation = dyn_cast<ActivationBackwardOp>(op))
     return {activation.getX()};
   if (auto embedding = dyn_cast<EmbeddingBackwardOp>(op))

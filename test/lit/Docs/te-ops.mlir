@@ -213,6 +213,20 @@ func.func @rms_norm(%x: tensor<256x512xbf16>, %gamma: tensor<512xbf16>,
   return
 }
 
+// CHECK-LABEL: @layer_norm
+func.func @layer_norm(%x: tensor<256x512xbf16>, %gamma: tensor<512xbf16>, %beta: tensor<512xbf16>,
+                      %dy: tensor<256x512xbf16>) {
+  // CHECK: te.layer_norm %{{.*}}, %{{.*}}, %{{.*}} : tensor<256x512xbf16>, tensor<512xbf16>
+  %y = te.layer_norm %x, %gamma, %beta {epsilon = 1.0e-5 : f32} : tensor<256x512xbf16>, tensor<512xbf16>
+  // CHECK: te.layer_norm %{{.*}} mu tensor<256xf32> rsigma tensor<256xf32> amax tensor<f32>
+  %z, %mu, %rsigma, %amax = te.layer_norm %x, %gamma, %beta : tensor<256x512xbf16>, tensor<512xbf16>
+    mu tensor<256xf32> rsigma tensor<256xf32> amax tensor<f32>
+  // CHECK: te.layer_norm_backward
+  %dx, %dgamma, %dbeta = te.layer_norm_backward %dy, %x, %gamma, %mu, %rsigma
+    : tensor<256x512xbf16>, tensor<512xbf16>, tensor<256xf32>
+  return
+}
+
 // CHECK-LABEL: @activation
 func.func @activation(%x: tensor<256x1024xbf16>, %dy: tensor<256x512xbf16>) {
   // CHECK: te.activation <swiglu> %{{.*}} : tensor<256x1024xbf16> -> tensor<256x512xbf16>

@@ -33,6 +33,46 @@ func.func @rms_norm_backward_c1(%dy: tensor<4x8xf32>, %x: tensor<4x8xf32>, %g: t
 
 // -----
 
+func.func @layer_norm_c1(%x: tensor<4x8xf32>, %g: tensor<4xf32>) {
+  // expected-error @below {{expected 'gamma' to have shape 8, but got 4}}
+  %y = te.layer_norm %x, %g, %g : tensor<4x8xf32>, tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @layer_norm_c2(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
+  // expected-error @below {{expected 'mu' to have shape 4, but got 8}}
+  %y, %m, %r = te.layer_norm %x, %g, %g : tensor<4x8xf32>, tensor<8xf32> mu tensor<8xf32> rsigma tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @layer_norm_c2_both(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
+  // expected-error @below {{expected results 'mu' and 'rsigma' together, but got only 'rsigma'}}
+  %y, %r = te.layer_norm %x, %g, %g : tensor<4x8xf32>, tensor<8xf32> rsigma tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @layer_norm_c3(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
+  // expected-error @below {{expected 'epsilon' to be finite and not negative, but got -1}}
+  %y = te.layer_norm %x, %g, %g {epsilon = -1.0 : f32} : tensor<4x8xf32>, tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @layer_norm_backward_c1(%dy: tensor<4x8xf32>, %x: tensor<4x8xf32>, %g: tensor<8xf32>, %m: tensor<8xf32>) {
+  // expected-error @below {{expected 'rsigma' to have shape 4, but got 8}}
+  %dx, %dg, %db = te.layer_norm_backward %dy, %x, %g, %m, %m : tensor<4x8xf32>, tensor<8xf32>, tensor<8xf32>
+  return
+}
+
+// -----
+
 func.func @activation_c1(%x: tensor<4x8xf32>) {
   // expected-error @below {{expected 'y' to have shape 4x4, but got 4x8}}
   %y = te.activation <swiglu> %x : tensor<4x8xf32> -> tensor<4x8xf32>

@@ -231,6 +231,25 @@ TEST_P(Agreement, Norms) {
     const Array gamma = makeArray("normal", type, cols, 3);
     Array y(type, rows * cols);
     std::vector<float> rsigma(rows);
+    const Array beta = makeArray("normal", type, cols, 4);
+    for (bool zeroCentered : {false, true}) {
+      const std::string what = label("layer_norm", rows, cols, type, kind);
+      const auto plan =
+          TE_PLAN(layer_norm, rows, cols, type, 1e-5f, zeroCentered);
+      check(what, plan, {in(x.bytes), in(gamma.bytes), in(beta.bytes)},
+            {{type, rows * cols},
+             {TE_RT_F32, rows},
+             {TE_RT_F32, rows},
+             {TE_RT_F32, 1}});
+      std::vector<float> mu(rows);
+      deviceOf("reference")
+          .run(plan, {in(x.bytes), in(gamma.bytes), in(beta.bytes),
+                      out(y.bytes), out(mu), out(rsigma), none()});
+      check(what + " backward",
+            TE_PLAN(layer_norm_backward, rows, cols, type, zeroCentered),
+            {in(dy.bytes), in(x.bytes), in(gamma.bytes), in(mu), in(rsigma)},
+            {{type, rows * cols}, {type, cols}, {type, cols}});
+    }
     for (bool zeroCentered : {false, true}) {
       const std::string what = label("rms_norm", rows, cols, type, kind);
       const auto plan =

@@ -176,6 +176,85 @@ TEST_P(Gradient, RmsNorm) {
   }
 }
 
+// As RmsNorm, of the centred row: x - mean(x) and d - mean(d) take the places
+// of x and d, y is linear in gamma and beta.
+TEST_P(Gradient, LayerNorm) {
+  const int64_t rows = 9, cols = 300;
+  for (bool zeroCentered : {false, true}) {
+    std::vector<double> x = coarse(rows * cols, 1);
+    for (double &v : x)
+      v += 1;
+    const std::vector<double> g = coarse(cols, 2), b = coarse(cols, 6);
+    const std::vector<double> w = coarse(rows * cols, 3);
+    const std::vector<double> dx = coarse(rows * cols, 4), dg = coarse(cols, 5);
+    Array mu(TE_RT_F32, rows), rsigma(TE_RT_F32, rows);
+    auto forward = [&](const Array &at, const Array &gamma, const Array &beta) {
+      Array y(TE_RT_F32, rows * cols);
+      device().run(
+          TE_PLAN(layer_norm, rows, cols, TE_RT_F32, 1e-5f, zeroCentered),
+          {in(at.bytes), in(gamma.bytes), in(beta.bytes), out(y.bytes),
+           out(mu.bytes), out(rsigma.bytes), none()});
+      return valuesOf(y);
+    };
+    const Array x0(TE_RT_F32, x), g0(TE_RT_F32, g), b0(TE_RT_F32, b);
+    const std::vector<double> y0 = forward(x0, g0, b0);
+    Array gradX(TE_RT_F32, x.size()), gradG(TE_RT_F32, cols),
+        gradB(TE_RT_F32, cols);
+    device().run(
+        TE_PLAN(layer_norm_backward, rows, cols, TE_RT_F32, zeroCentered),
+        {in(Array(TE_RT_F32, w).bytes), in(x0.bytes), in(g0.bytes),
+         in(mu.bytes), in(rsigma.bytes), out(gradX.bytes), out(gradG.bytes),
+         out(gradB.bytes)});
+    double noise = 0;
+    // A shift of whole rows changes nothing, which the mean of g dy sees to.
+    for (const auto &d : {dx, std::vector<double>(x.size(), 1.0)}) {
+      // y = g h + b is within kOutputUlps roundings of |g h| + |b|, which is at
+      // most |y| + 2 |b|.
+      noise = 0;
+      double cubic = 0;
+      for (int64_t r = 0; r < rows; ++r) {
+        double meanX = 0, meanD = 0, ss = 0, dd = 0;
+        for (int64_t c = 0; c < cols; ++c) {
+          meanX += x[r * cols + c] / cols;
+          meanD += d[r * cols + c] / cols;
+        }
+        for (int64_t c = 0; c < cols; ++c) {
+          ss += std::pow(x[r * cols + c] - meanX, 2);
+          dd += std::pow(d[r * cols + c] - meanD, 2);
+        }
+        const double ratio = std::sqrt(dd / ss), s = std::sqrt(ss / cols);
+        for (int64_t c = 0; c < cols; ++c) {
+          const size_t i = r * cols + c;
+          const double scale = std::fabs(w[i] * (g[c] + zeroCentered)) / s;
+          // mu, of size 1, is off by up to 11u: it is not small beside x - mu.
+          noise += std::fabs(w[i]) * (std::fabs(y0[i]) + 2 * std::fabs(b[c])) +
+                   scale * (std::fabs(x[i] - meanX) + 1);
+          cubic += scale * (15 * std::pow(ratio, 3) * std::fabs(x[i] - meanX) +
+                            9 * ratio * ratio * std::fabs(d[i] - meanD));
+        }
+      }
+      noise *= 2 * kOutputUlps * kU / kH;
+
+      const double byX = (dot(w, forward(shifted(x, d, kH), g0, b0)) -
+                          dot(w, forward(shifted(x, d, -kH), g0, b0))) /
+                         (2 * kH);
+      EXPECT_LE(std::fabs(byX - dot(valuesOf(gradX), d)),
+                noise + 2 * cubic * kH * kH / 6);
+      EXPECT_LE(
+          noise + 2 * cubic * kH * kH / 6,
+          0.2 * std::sqrt(dot(valuesOf(gradX), valuesOf(gradX)) * dot(d, d)));
+    }
+    const double byG = (dot(w, forward(x0, shifted(g, dg, kH), b0)) -
+                        dot(w, forward(x0, shifted(g, dg, -kH), b0))) /
+                       (2 * kH);
+    EXPECT_LE(std::fabs(byG - dot(valuesOf(gradG), dg)), noise);
+    const double byB = (dot(w, forward(x0, g0, shifted(b, dg, kH))) -
+                        dot(w, forward(x0, g0, shifted(b, dg, -kH)))) /
+                       (2 * kH);
+    EXPECT_LE(std::fabs(byB - dot(valuesOf(gradB), dg)), noise);
+  }
+}
+
 // |L'''| along d is below (2 max|d|)^3, a cumulant of d under the softmax. The
 // loss is one f32 of size about 6, within 64 roundings.
 TEST_P(Gradient, CrossEntropy) {

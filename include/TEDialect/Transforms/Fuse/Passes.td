@@ -8,7 +8,7 @@ include "mlir/Pass/PassBase.td"
 def FuseAmaxPass : Pass<"te-fuse-amax", "func::FuncOp"> {
   let summary = "take an amax from an op that has the tensor";
   let description = [{
-    `te.amax` of the result of `te.rms_norm`, `te.activation` or
+    `te.amax` of the result of `te.rms_norm`, `te.layer_norm`, `te.activation` or
     `te.activation_backward` becomes that op's amax result; of any other tensor
     it becomes what a per-tensor `te.quantize` of it measures, where that cast
     stands before every reader of the amax: with delayed scaling, not where the

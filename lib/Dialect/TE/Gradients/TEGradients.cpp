@@ -85,6 +85,49 @@ LogicalResult RmsNormOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
   return success();
 }
 
+/// The op itself if it gives mu and rsigma; else one that does in its place.
+static LayerNormOp requireStatistics(LayerNormOp op) {
+  if (op.getMu())
+    return op;
+  OpBuilder b(op);
+  Type amax = op.getAmax() ? op.getAmax().getType() : Type();
+  auto statistics = RankedTensorType::get({op.getX().getType().getDimSize(0)},
+                                          b.getF32Type());
+  auto norm = LayerNormOp::create(
+      b, op.getLoc(), op.getY().getType(), statistics, statistics, amax,
+      op.getX(), op.getGamma(), op.getBeta(), op.getEpsilonAttr(),
+      op.getZeroCenteredGammaAttr());
+  norm->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  op.getY().replaceAllUsesWith(norm.getY());
+  if (op.getAmax())
+    op.getAmax().replaceAllUsesWith(norm.getAmax());
+  return norm;
+}
+
+LogicalResult LayerNormOp::differentiate(OpBuilder &b,
+                                         AdjointContext &adjoints) {
+  if (failed(expectNoCotangent(*this, adjoints, getMu(), "mu")) ||
+      failed(expectNoCotangent(*this, adjoints, getRsigma(), "rsigma")) ||
+      failed(expectNoCotangent(*this, adjoints, getAmax(), "amax")))
+    return failure();
+  Value dy = adjoints.get(getY());
+  Value x = adjoints.residual(getX(), "x");
+  Value gamma = adjoints.residual(getGamma(), "gamma");
+  LayerNormOp norm = requireStatistics(*this);
+  Value mu = adjoints.residual(norm.getMu(), "mu");
+  Value rsigma = adjoints.residual(norm.getRsigma(), "rsigma");
+  auto backward = LayerNormBackwardOp::create(
+      b, getLoc(), getX().getType(), getGamma().getType(), getBeta().getType(),
+      dy, x, gamma, mu, rsigma, getZeroCenteredGammaAttr());
+  if (adjoints.wants(getX()))
+    adjoints.add(getX(), backward.getDx());
+  if (adjoints.wants(getGamma()))
+    adjoints.add(getGamma(), backward.getDgamma());
+  if (adjoints.wants(getBeta()))
+    adjoints.add(getBeta(), backward.getDbeta());
+  return success();
+}
+
 LogicalResult ActivationOp::differentiate(OpBuilder &b,
                                           AdjointContext &adjoints) {
   if (failed(expectNoCotangent(*this, adjoints, getAmax(), "amax")))

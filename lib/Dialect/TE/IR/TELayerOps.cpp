@@ -33,6 +33,33 @@ LogicalResult RmsNormBackwardOp::verify() {
   return verifyShape(*this, "rsigma", getRsigma().getType(), {shapeOf(x)[0]});
 }
 
+LogicalResult LayerNormOp::verify() {
+  Type x = getX().getType();
+  // layer_norm-c1
+  if (failed(verifyGamma(*this, x, getGamma().getType())))
+    return failure();
+  // layer_norm-c2
+  if (!getMu() != !getRsigma())
+    return emitOpError() << "expected results 'mu' and 'rsigma' together, but "
+                            "got only '"
+                         << (getMu() ? "mu" : "rsigma") << "'";
+  for (auto [name, value] :
+       {std::pair("mu", getMu()), std::pair("rsigma", getRsigma())})
+    if (value &&
+        failed(verifyShape(*this, name, value.getType(), {shapeOf(x)[0]})))
+      return failure();
+  // layer_norm-c3
+  return verifyNonNegative(*this, "epsilon", getEpsilon());
+}
+
+LogicalResult LayerNormBackwardOp::verify() {
+  Type x = getX().getType();
+  // layer_norm_backward-c1
+  if (failed(verifyGamma(*this, x, getGamma().getType())))
+    return failure();
+  return verifyShape(*this, "rsigma", getRsigma().getType(), {shapeOf(x)[0]});
+}
+
 /// 'name' is what the activation makes of `x`: its type, with half the columns
 /// for gated kinds.
 static LogicalResult verifyActivated(Operation *op, ActivationKind kind, Type x,

@@ -15,6 +15,18 @@ namespace te::rt::cuda {
 
 namespace {
 
+/// The kernels of one norm; literals, which messages keep.
+struct NormKernels {
+  const char *family, *shortRows, *longRows, *anyRows;
+  const char *backwardShortRows, *backwardAnyRows;
+};
+#define TE_NORM_KERNELS(name)                                                  \
+  {name,        name "_short",          name "_long",                          \
+   name "_any", name "_backward_short", name "_backward_any"}
+constexpr NormKernels kRmsNorm = TE_NORM_KERNELS("te_rms_norm");
+constexpr NormKernels kLayerNorm = TE_NORM_KERNELS("te_layer_norm");
+#undef TE_NORM_KERNELS
+
 /// Column numbers are 32-bit in the kernels, with room to step past the end.
 Status checkCols(const char *kernel, int64_t cols) {
   constexpr int64_t limit = int64_t{1} << 30;
@@ -44,37 +56,34 @@ Status findChunkSum(const CudaDevice &device, int32_t outType, int64_t cols,
                   config);
 }
 
-} // namespace
+/// Rows of this size have kernels that keep them in registers.
+const char *keptKernel(const NormKernels &names, int64_t rowBytes) {
+  if (rowBytes <= kNormShortRuns * kNormRunBytes)
+    return names.shortRows;
+  return rowBytes <= kNormLongRuns * kNormRunBytes ? names.longRows : nullptr;
+}
 
-Status plan_rms_norm(const CudaDevice &device, const rms_norm_params &params,
-                     std::unique_ptr<Plan> *plan) {
-  namespace b = rms_norm_buffers;
-  TE_RT_RETURN_IF_FAILED(checkCols("te_rms_norm", params.cols));
+/// `read(buffers)` gives the arguments that are buffers.
+template <typename Params, typename Read>
+Status planNorm(const CudaDevice &device, const NormKernels &names,
+                const Params &params, Read read, std::unique_ptr<Plan> *plan) {
+  TE_RT_RETURN_IF_FAILED(checkCols(names.family, params.cols));
   const int64_t rowBytes = params.cols * byteSize(params.type);
   const int64_t blocks = ceilDiv(params.rows, kNormRowsPerBlock);
   LaunchConfig any, kept;
   TE_RT_RETURN_IF_FAILED(
-      findNorm(device, "te_rms_norm_any", params.type, blocks, &any));
+      findNorm(device, names.anyRows, params.type, blocks, &any));
   kept = any;
-  if (rowBytes <= kNormShortRuns * kNormRunBytes)
-    TE_RT_RETURN_IF_FAILED(
-        findNorm(device, "te_rms_norm_short", params.type, blocks, &kept));
-  else if (rowBytes <= kNormLongRuns * kNormRunBytes)
-    TE_RT_RETURN_IF_FAILED(
-        findNorm(device, "te_rms_norm_long", params.type, blocks, &kept));
+  if (const char *name = keptKernel(names, rowBytes))
+    TE_RT_RETURN_IF_FAILED(findNorm(device, name, params.type, blocks, &kept));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
-    RmsNormArgs args{};
-    args.x = buffers[b::x];
-    args.gamma = buffers[b::gamma];
-    args.y = buffers[b::y];
-    args.rsigma = static_cast<float *>(buffers[b::rsigma]);
-    args.amax = static_cast<float *>(buffers[b::amax]);
+    NormArgs args = read(buffers);
     args.rows = params.rows;
     args.cols = static_cast<int32_t>(params.cols);
     args.epsilon = params.epsilon;
     args.zeroCentered = params.zero_centered != 0;
-    args.vectors =
-        rowBytes % 16 == 0 && areAligned({args.x, args.gamma, args.y});
+    args.vectors = rowBytes % 16 == 0 &&
+                   areAligned({args.x, args.gamma, args.beta, args.y});
     if (args.amax)
       TE_RT_RETURN_IF_FAILED(launch.zero(args.amax, sizeof(float)));
     return launch(args.vectors ? kept : any, args);
@@ -82,36 +91,39 @@ Status plan_rms_norm(const CudaDevice &device, const rms_norm_params &params,
   return Status::ok();
 }
 
-Status plan_rms_norm_backward(const CudaDevice &device,
-                              const rms_norm_backward_params &params,
-                              std::unique_ptr<Plan> *plan) {
-  namespace b = rms_norm_backward_buffers;
-  TE_RT_RETURN_IF_FAILED(checkCols("te_rms_norm_backward", params.cols));
+/// The buffers of a backward launch. `dbeta` is null for rms_norm.
+struct BackwardBuffers {
+  NormBackwardArgs args;
+  void *dgamma, *dbeta;
+};
+
+template <typename Params, typename Read>
+Status planNormBackward(const CudaDevice &device, const NormKernels &names,
+                        const Params &params, int sums, Read read,
+                        std::unique_ptr<Plan> *plan) {
+  TE_RT_RETURN_IF_FAILED(checkCols(names.family, params.cols));
   const int64_t rowBytes = params.cols * byteSize(params.type);
   const int64_t chunks = ceilDiv(params.rows, kChunkRows);
   const int64_t rowBlocks = kChunkRows / kNormRowsPerBlock;
   LaunchConfig any, kept, sum;
   TE_RT_RETURN_IF_FAILED(
-      findNorm(device, "te_rms_norm_backward_any", params.type,
+      findNorm(device, names.backwardAnyRows, params.type,
                chunks * (rowBlocks + columnBlocks(params.cols, false)), &any));
   kept = any;
   if (rowBytes <= kNormShortRuns * kNormRunBytes)
     TE_RT_RETURN_IF_FAILED(
-        findNorm(device, "te_rms_norm_backward_short", params.type, 0, &kept));
+        findNorm(device, names.backwardShortRows, params.type, 0, &kept));
   TE_RT_RETURN_IF_FAILED(
       setGrid(chunks * (rowBlocks + columnBlocks(params.cols, true)), &kept));
-  TE_RT_RETURN_IF_FAILED(findChunkSum(device, params.type, params.cols, &sum));
+  TE_RT_RETURN_IF_FAILED(
+      findChunkSum(device, params.type, sums * params.cols, &sum));
   const int64_t workspaceBytes =
-      chunks * params.cols * static_cast<int64_t>(sizeof(float));
+      sums * chunks * params.cols * static_cast<int64_t>(sizeof(float));
   *plan = makeWorkspacePlan(
       device, workspaceBytes,
       [=](Launcher launch, void *const *buffers, void *workspace) {
-        RmsNormBackwardArgs args{};
-        args.dy = buffers[b::dy];
-        args.x = buffers[b::x];
-        args.gamma = buffers[b::gamma];
-        args.rsigma = static_cast<const float *>(buffers[b::rsigma]);
-        args.dx = buffers[b::dx];
+        BackwardBuffers of = read(buffers);
+        NormBackwardArgs &args = of.args;
         args.partial = static_cast<float *>(workspace);
         args.rows = params.rows;
         args.cols = static_cast<int32_t>(params.cols);
@@ -120,10 +132,86 @@ Status plan_rms_norm_backward(const CudaDevice &device,
                        areAligned({args.dy, args.x, args.gamma, args.dx});
         args.columnBlocks = columnBlocks(params.cols, args.vectors);
         TE_RT_RETURN_IF_FAILED(launch(args.vectors ? kept : any, args));
-        return launch(sum, ChunkSumArgs{args.partial, buffers[b::dgamma],
+        return launch(sum, ChunkSumArgs{args.partial, of.dgamma, of.dbeta,
                                         chunks, args.cols});
       });
   return Status::ok();
+}
+
+} // namespace
+
+Status plan_rms_norm(const CudaDevice &device, const rms_norm_params &params,
+                     std::unique_ptr<Plan> *plan) {
+  return planNorm(
+      device, kRmsNorm, params,
+      [](void *const *buffers) {
+        namespace b = rms_norm_buffers;
+        NormArgs args{};
+        args.x = buffers[b::x];
+        args.gamma = buffers[b::gamma];
+        args.y = buffers[b::y];
+        args.rsigma = static_cast<float *>(buffers[b::rsigma]);
+        args.amax = static_cast<float *>(buffers[b::amax]);
+        return args;
+      },
+      plan);
+}
+
+Status plan_layer_norm(const CudaDevice &device,
+                       const layer_norm_params &params,
+                       std::unique_ptr<Plan> *plan) {
+  return planNorm(
+      device, kLayerNorm, params,
+      [](void *const *buffers) {
+        namespace b = layer_norm_buffers;
+        NormArgs args{};
+        args.x = buffers[b::x];
+        args.gamma = buffers[b::gamma];
+        args.beta = buffers[b::beta];
+        args.y = buffers[b::y];
+        args.mu = static_cast<float *>(buffers[b::mu]);
+        args.rsigma = static_cast<float *>(buffers[b::rsigma]);
+        args.amax = static_cast<float *>(buffers[b::amax]);
+        return args;
+      },
+      plan);
+}
+
+Status plan_rms_norm_backward(const CudaDevice &device,
+                              const rms_norm_backward_params &params,
+                              std::unique_ptr<Plan> *plan) {
+  return planNormBackward(
+      device, kRmsNorm, params, 1,
+      [](void *const *buffers) {
+        namespace b = rms_norm_backward_buffers;
+        NormBackwardArgs args{};
+        args.dy = buffers[b::dy];
+        args.x = buffers[b::x];
+        args.gamma = buffers[b::gamma];
+        args.rsigma = static_cast<const float *>(buffers[b::rsigma]);
+        args.dx = buffers[b::dx];
+        return BackwardBuffers{args, buffers[b::dgamma], nullptr};
+      },
+      plan);
+}
+
+Status plan_layer_norm_backward(const CudaDevice &device,
+                                const layer_norm_backward_params &params,
+                                std::unique_ptr<Plan> *plan) {
+  return planNormBackward(
+      device, kLayerNorm, params, 2,
+      [](void *const *buffers) {
+        namespace b = layer_norm_backward_buffers;
+        NormBackwardArgs args{};
+        args.dy = buffers[b::dy];
+        args.x = buffers[b::x];
+        args.gamma = buffers[b::gamma];
+        args.mu = static_cast<const float *>(buffers[b::mu]);
+        args.rsigma = static_cast<const float *>(buffers[b::rsigma]);
+        args.dx = buffers[b::dx];
+        return BackwardBuffers{args, buffers[b::dgamma], buffers[b::dbeta]};
+      },
+      plan);
 }
 
 Status plan_bias_grad(const CudaDevice &device, const bias_grad_params &params,
@@ -154,8 +242,8 @@ Status plan_bias_grad(const CudaDevice &device, const bias_grad_params &params,
             params.cols % kColumnsPerThread == 0 && areAligned({args.dy});
         args.columnBlocks = columnBlocks(params.cols, args.vectors);
         TE_RT_RETURN_IF_FAILED(launch(args.vectors ? vectors : scalars, args));
-        return launch(
-            sum, ChunkSumArgs{args.partial, buffers[b::db], chunks, args.cols});
+        return launch(sum, ChunkSumArgs{args.partial, buffers[b::db], nullptr,
+                                        chunks, args.cols});
       });
   return Status::ok();
 }

@@ -1,4 +1,4 @@
-//===- norm.cu - RMS normalisation, its gradients, and column sums --------===//
+//===- norm.cu - RMS and layer norm, their gradients, and column sums -----===//
 //
 // A warp does a row. The order of a row sum is fixed (256 lanes, see
 // te_runtime_kernels.inc) and made to fit: with V elements in 16 bytes, thread
@@ -12,7 +12,8 @@
 // chunks in order. The backward needs dy and x twice, along rows for dx and
 // along columns for dgamma. One launch does both, the blocks of a chunk's
 // dgamma next to those of its dx: whichever comes second finds the chunk in L2,
-// and HBM sees one read.
+// and HBM sees one read. The two norms share their code: `kCentred` marks what
+// layer_norm has and rms_norm has not, the mean.
 // Blocks of one read what blocks of the other would overwrite, were dx to lie
 // in the memory of dy or x: it may not.
 //
@@ -55,74 +56,96 @@ __device__ __forceinline__ void gammaOf(const void *gamma, bool zeroCentered,
 //===----------------------------------------------------------------------===//
 
 template <int V, typename T>
-__device__ __forceinline__ void addSquares(const Run<T, V> &run, int slot,
-                                           LaneSum<V> &sum) {
+__device__ __forceinline__ void addValues(const Run<T, V> &run, int slot,
+                                          LaneSum<V> &sum) {
   float x[V];
   run.unpack(x);
 #pragma unroll
   for (int k = 0; k < V; ++k)
-    sum.acc[(slot * V + k) % 8] = fmaf(x[k], x[k], sum.acc[(slot * V + k) % 8]);
+    sum.acc[(slot * V + k) % 8] = sum.acc[(slot * V + k) % 8] + x[k];
 }
 
-template <int V, typename T>
-__device__ __forceinline__ void normalise(const RmsNormArgs &args,
-                                          const Run<T, V> &run, int i, T *y,
-                                          float rsigma, AbsMax<T> &amax) {
-  float x[V], g[V], out[V];
+template <bool kCentred, int V, typename T>
+__device__ __forceinline__ void addSquares(const Run<T, V> &run, float mu,
+                                           int slot, LaneSum<V> &sum) {
+  float x[V];
+  run.unpack(x);
+#pragma unroll
+  for (int k = 0; k < V; ++k) {
+    const float d = kCentred ? x[k] - mu : x[k];
+    sum.acc[(slot * V + k) % 8] = fmaf(d, d, sum.acc[(slot * V + k) % 8]);
+  }
+}
+
+template <bool kCentred, int V, typename T>
+__device__ __forceinline__ void
+normalise(const NormArgs &args, const Run<T, V> &run, int i, T *y, float mu,
+          float rsigma, AbsMax<T> &amax) {
+  float x[V], g[V], b[V], out[V];
   run.unpack(x);
   gammaOf<T>(args.gamma, args.zeroCentered, i, g);
+  if constexpr (kCentred)
+    Run<T, V>::load(static_cast<const T *>(args.beta) + i).unpack(b);
 #pragma unroll
   for (int k = 0; k < V; ++k)
-    out[k] = math::rmsNorm(x[k], g[k], rsigma);
+    out[k] = kCentred ? math::layerNorm(x[k], g[k], b[k], mu, rsigma)
+                      : math::rmsNorm(x[k], g[k], rsigma);
   const Run<T, V> packed = Run<T, V>::pack(out);
   amax.add(packed);
   packed.store(y + i);
 }
 
-/// kRuns == 0: a row of any length, read twice.
-template <typename T, int V, int kRuns>
-__device__ __forceinline__ void rmsNormRow(const RmsNormArgs &args, int64_t row,
-                                           AbsMax<T> &amax) {
+/// kRuns == 0: a row of any length, read anew for each pass.
+template <typename T, int V, int kRuns, bool kCentred>
+__device__ __forceinline__ void normRow(const NormArgs &args, int64_t row,
+                                        AbsMax<T> &amax) {
   const T *x = static_cast<const T *>(args.x) + row * args.cols;
   T *y = static_cast<T *>(args.y) + row * args.cols;
   constexpr int kKept = kRuns == 0 ? 8 : kRuns;
   Run<T, V> runs[kKept];
-  LaneSum<V> sum;
-  int begin = 0;
-  do {
-    forRuns<V, kKept>(begin, args.cols,
-                      [&](int r, int i) { runs[r] = Run<T, V>::load(x + i); });
-    forRuns<V, kKept>(begin, args.cols,
-                      [&](int r, int i) { addSquares(runs[r], r, sum); });
-    begin += kKept * 32 * V;
-  } while (kRuns == 0 && begin < args.cols);
+  bool isFirst = true;
+  const auto pass = [&](auto visit) {
+    int begin = 0;
+    do {
+      if (kRuns == 0 || isFirst)
+        forRuns<V, kKept>(begin, args.cols, [&](int r, int i) {
+          runs[r] = Run<T, V>::load(x + i);
+        });
+      forRuns<V, kKept>(begin, args.cols, visit);
+      begin += kKept * 32 * V;
+    } while (kRuns == 0 && begin < args.cols);
+    isFirst = false;
+  };
 
-  const float rsigma = math::rsigma(sum.total(), args.cols, args.epsilon);
-  if (threadIdx.x % 32 == 0)
+  float mu = 0.0f;
+  if constexpr (kCentred) {
+    LaneSum<V> sum;
+    pass([&](int r, int i) { addValues(runs[r], r, sum); });
+    mu = sum.total() / static_cast<float>(args.cols);
+  }
+  LaneSum<V> squares;
+  pass([&](int r, int i) { addSquares<kCentred>(runs[r], mu, r, squares); });
+  const float rsigma = math::rsigma(squares.total(), args.cols, args.epsilon);
+  if (threadIdx.x % 32 == 0) {
     args.rsigma[row] = rsigma;
-  begin = 0;
-  do {
-    if (kRuns == 0)
-      forRuns<V, kKept>(begin, args.cols, [&](int r, int i) {
-        runs[r] = Run<T, V>::load(x + i);
-      });
-    forRuns<V, kKept>(begin, args.cols, [&](int r, int i) {
-      normalise(args, runs[r], i, y, rsigma, amax);
-    });
-    begin += kKept * 32 * V;
-  } while (kRuns == 0 && begin < args.cols);
+    if (kCentred)
+      args.mu[row] = mu;
+  }
+  pass([&](int r, int i) {
+    normalise<kCentred>(args, runs[r], i, y, mu, rsigma, amax);
+  });
 }
 
-template <typename T, int kRuns>
-__device__ __forceinline__ void rmsNorm(const RmsNormArgs &args) {
+template <typename T, int kRuns, bool kCentred>
+__device__ __forceinline__ void norm(const NormArgs &args) {
   AbsMax<T> amax;
   const int64_t row =
       static_cast<int64_t>(blockIdx.x) * kNormRowsPerBlock + threadIdx.x / 32;
   if (row < args.rows) {
     if (args.vectors)
-      rmsNormRow<T, runLength<T>, kRuns>(args, row, amax);
+      normRow<T, runLength<T>, kRuns, kCentred>(args, row, amax);
     else if constexpr (kRuns == 0)
-      rmsNormRow<T, 1, 0>(args, row, amax);
+      normRow<T, 1, 0, kCentred>(args, row, amax);
   }
   if (args.amax)
     raiseToBlockMax(args.amax, amax.get());
@@ -133,10 +156,11 @@ __device__ __forceinline__ void rmsNorm(const RmsNormArgs &args) {
 //===----------------------------------------------------------------------===//
 
 /// Rows [begin, end) of `body` at C columns from `col`, in order, kUnroll rows
-/// loaded at a time.
+/// loaded at a time. A body may have several sums.
 template <int C, int kUnroll, typename Body>
 __device__ __forceinline__ void sumRows(const Body &body, int64_t begin,
-                                        int64_t end, float (&acc)[C]) {
+                                        int64_t end,
+                                        float (&acc)[Body::kSums][C]) {
   typename Body::Loaded loaded[kUnroll];
   int64_t row = begin;
   for (; row + kUnroll <= end; row += kUnroll) {
@@ -163,13 +187,18 @@ __device__ __forceinline__ void sumChunk(const Args &args, int64_t chunk,
   const int64_t begin = chunk * kChunkRows;
   const int64_t end =
       begin + kChunkRows < args.rows ? begin + kChunkRows : args.rows;
-  float acc[C] = {};
+  constexpr int kSums = Body<T, C>::kSums;
+  float acc[kSums][C] = {};
   sumRows<C, kUnroll>(Body<T, C>{args, col}, begin, end, acc);
-  Run<float, C>::pack(acc).store(args.partial + chunk * args.cols + col);
+#pragma unroll
+  for (int s = 0; s < kSums; ++s)
+    Run<float, C>::pack(acc[s]).store(args.partial +
+                                      (chunk * kSums + s) * args.cols + col);
 }
 
 template <typename T, int C> struct BiasGradBody {
   using Loaded = Run<T, C>;
+  static constexpr int kSums = 1;
   const ColumnSumArgs &args;
   int64_t col;
 
@@ -178,21 +207,23 @@ template <typename T, int C> struct BiasGradBody {
                         col);
   }
   __device__ __forceinline__ void add(const Loaded &loaded,
-                                      float (&acc)[C]) const {
+                                      float (&acc)[1][C]) const {
     float dy[C];
     loaded.unpack(dy);
 #pragma unroll
     for (int k = 0; k < C; ++k)
-      acc[k] = acc[k] + dy[k];
+      acc[0][k] = acc[0][k] + dy[k];
   }
 };
 
-template <typename T, int C> struct GammaGradBody {
+/// dgamma, and dbeta behind it.
+template <typename T, int C, bool kCentred> struct ParameterGradBody {
   struct Loaded {
     Run<T, C> dy, x;
-    float rsigma;
+    float mu, rsigma;
   };
-  const RmsNormBackwardArgs &args;
+  static constexpr int kSums = kCentred ? 2 : 1;
+  const NormBackwardArgs &args;
   int64_t col;
 
   __device__ __forceinline__ Loaded load(int64_t row) const {
@@ -201,18 +232,27 @@ template <typename T, int C> struct GammaGradBody {
     loaded.dy = Run<T, C>::load(static_cast<const T *>(args.dy) + at);
     loaded.x = Run<T, C>::load(static_cast<const T *>(args.x) + at);
     loaded.rsigma = args.rsigma[row];
+    if constexpr (kCentred)
+      loaded.mu = args.mu[row];
     return loaded;
   }
   __device__ __forceinline__ void add(const Loaded &loaded,
-                                      float (&acc)[C]) const {
+                                      float (&acc)[kSums][C]) const {
     float dy[C], x[C];
     loaded.dy.unpack(dy);
     loaded.x.unpack(x);
 #pragma unroll
-    for (int k = 0; k < C; ++k)
-      acc[k] = fmaf(dy[k], loaded.rsigma * x[k], acc[k]);
+    for (int k = 0; k < C; ++k) {
+      const float h = loaded.rsigma * (kCentred ? x[k] - loaded.mu : x[k]);
+      acc[0][k] = fmaf(dy[k], h, acc[0][k]);
+      if constexpr (kCentred)
+        acc[1][k] = acc[1][k] + dy[k];
+    }
   }
 };
+template <typename T, int C> using RmsGradBody = ParameterGradBody<T, C, false>;
+template <typename T, int C>
+using LayerGradBody = ParameterGradBody<T, C, true>;
 
 template <typename T>
 __device__ __forceinline__ void biasGrad(const ColumnSumArgs &args) {
@@ -228,56 +268,76 @@ template <typename T>
 __device__ __forceinline__ void chunkSum(const ChunkSumArgs &args) {
   const int64_t col =
       static_cast<int64_t>(blockIdx.x) * kNormBlock + threadIdx.x;
-  if (col >= args.cols)
+  const int64_t width = static_cast<int64_t>(args.second ? 2 : 1) * args.cols;
+  if (col >= width)
     return;
   float total = 0.0f;
 #pragma unroll 32
   for (int64_t chunk = 0; chunk < args.chunks; ++chunk)
-    total = total + args.partial[chunk * args.cols + col];
-  static_cast<T *>(args.out)[col] = fromFloat<T>(total);
+    total = total + args.partial[chunk * width + col];
+  if (col < args.cols)
+    static_cast<T *>(args.out)[col] = fromFloat<T>(total);
+  else
+    static_cast<T *>(args.second)[col - args.cols] = fromFloat<T>(total);
 }
 
 //===----------------------------------------------------------------------===//
 // Backward
 //===----------------------------------------------------------------------===//
 
-template <int V, typename T>
+/// What a row of dx needs to know of the row.
+struct RowStatistics {
+  float mu, rsigma;
+  float meanOfGrad; // of g dy
+  float mean;       // of g dy h
+};
+
+template <bool kCentred, int V, typename T>
 __device__ __forceinline__ void
-addProducts(const RmsNormBackwardArgs &args, const Run<T, V> &dyRun,
-            const Run<T, V> &xRun, int slot, int i, float rsigma,
-            LaneSum<V> &sum) {
+addProducts(const NormBackwardArgs &args, const Run<T, V> &dyRun,
+            const Run<T, V> &xRun, int slot, int i, const RowStatistics &row,
+            LaneSum<V> &grads, LaneSum<V> &products) {
   float dy[V], x[V], g[V];
   dyRun.unpack(dy);
   xRun.unpack(x);
   gammaOf<T>(args.gamma, args.zeroCentered, i, g);
 #pragma unroll
-  for (int k = 0; k < V; ++k)
-    sum.acc[(slot * V + k) % 8] =
-        fmaf(g[k] * dy[k], rsigma * x[k], sum.acc[(slot * V + k) % 8]);
+  for (int k = 0; k < V; ++k) {
+    const int lane = (slot * V + k) % 8;
+    const float grad = g[k] * dy[k];
+    const float h = row.rsigma * (kCentred ? x[k] - row.mu : x[k]);
+    products.acc[lane] = fmaf(grad, h, products.acc[lane]);
+    if constexpr (kCentred)
+      grads.acc[lane] = grads.acc[lane] + grad;
+  }
 }
 
-template <int V, typename T>
+template <bool kCentred, int V, typename T>
 __device__ __forceinline__ void
-inputGrad(const RmsNormBackwardArgs &args, const Run<T, V> &dyRun,
-          const Run<T, V> &xRun, int i, T *dx, float rsigma, float mean) {
+inputGrad(const NormBackwardArgs &args, const Run<T, V> &dyRun,
+          const Run<T, V> &xRun, int i, T *dx, const RowStatistics &row) {
   float dy[V], x[V], g[V], out[V];
   dyRun.unpack(dy);
   xRun.unpack(x);
   gammaOf<T>(args.gamma, args.zeroCentered, i, g);
 #pragma unroll
   for (int k = 0; k < V; ++k)
-    out[k] = math::rmsNormGrad(dy[k], x[k], g[k], rsigma, mean);
+    out[k] = kCentred
+                 ? math::layerNormGrad(dy[k], x[k], g[k], row.mu, row.rsigma,
+                                       row.meanOfGrad, row.mean)
+                 : math::rmsNormGrad(dy[k], x[k], g[k], row.rsigma, row.mean);
   Run<T, V>::pack(out).store(dx + i);
 }
 
 /// kRuns == 0: a row of any length, read twice.
-template <typename T, int V, int kRuns>
-__device__ __forceinline__ void inputGradRow(const RmsNormBackwardArgs &args,
+template <typename T, int V, int kRuns, bool kCentred>
+__device__ __forceinline__ void inputGradRow(const NormBackwardArgs &args,
                                              int64_t row) {
   const T *dy = static_cast<const T *>(args.dy) + row * args.cols;
   const T *x = static_cast<const T *>(args.x) + row * args.cols;
   T *dx = static_cast<T *>(args.dx) + row * args.cols;
-  const float rsigma = args.rsigma[row];
+  RowStatistics of{kCentred ? args.mu[row] : 0.0f, args.rsigma[row], 0.0f,
+                   0.0f};
   constexpr int kKept = kRuns == 0 ? 8 : kRuns;
   Run<T, V> dyRuns[kKept], xRuns[kKept];
   auto loadFrom = [&](int begin) {
@@ -286,40 +346,43 @@ __device__ __forceinline__ void inputGradRow(const RmsNormBackwardArgs &args,
       xRuns[r] = Run<T, V>::load(x + i);
     });
   };
-  LaneSum<V> sum;
+  LaneSum<V> grads, products;
   int begin = 0;
   do {
     loadFrom(begin);
     forRuns<V, kKept>(begin, args.cols, [&](int r, int i) {
-      addProducts(args, dyRuns[r], xRuns[r], r, i, rsigma, sum);
+      addProducts<kCentred>(args, dyRuns[r], xRuns[r], r, i, of, grads,
+                            products);
     });
     begin += kKept * 32 * V;
   } while (kRuns == 0 && begin < args.cols);
 
-  const float mean = sum.total() / static_cast<float>(args.cols);
+  if constexpr (kCentred)
+    of.meanOfGrad = grads.total() / static_cast<float>(args.cols);
+  of.mean = products.total() / static_cast<float>(args.cols);
   begin = 0;
   do {
     if (kRuns == 0)
       loadFrom(begin);
     forRuns<V, kKept>(begin, args.cols, [&](int r, int i) {
-      inputGrad(args, dyRuns[r], xRuns[r], i, dx, rsigma, mean);
+      inputGrad<kCentred>(args, dyRuns[r], xRuns[r], i, dx, of);
     });
     begin += kKept * 32 * V;
   } while (kRuns == 0 && begin < args.cols);
 }
 
-template <typename T, int kRuns>
-__device__ __forceinline__ void
-rmsNormBackward(const RmsNormBackwardArgs &args) {
+template <typename T, int kRuns, template <typename, int> typename GradBody>
+__device__ __forceinline__ void normBackward(const NormBackwardArgs &args) {
+  constexpr bool kCentred = GradBody<T, 1>::kSums == 2;
   // Chunk by chunk: first the blocks of dgamma, then those of dx.
   const unsigned perChunk = args.columnBlocks + kChunkRows / kNormRowsPerBlock;
   const int64_t chunk = blockIdx.x / perChunk;
   const unsigned block = blockIdx.x % perChunk;
   if (block < args.columnBlocks) {
     if (args.vectors)
-      sumChunk<T, GammaGradBody, kColumnsPerThread, 16>(args, chunk, block);
+      sumChunk<T, GradBody, kColumnsPerThread, 16>(args, chunk, block);
     else
-      sumChunk<T, GammaGradBody, 1, 16>(args, chunk, block);
+      sumChunk<T, GradBody, 1, 16>(args, chunk, block);
     return;
   }
   const int64_t row = chunk * kChunkRows +
@@ -328,9 +391,9 @@ rmsNormBackward(const RmsNormBackwardArgs &args) {
   if (row >= args.rows)
     return;
   if (args.vectors)
-    inputGradRow<T, runLength<T>, kRuns>(args, row);
+    inputGradRow<T, runLength<T>, kRuns, kCentred>(args, row);
   else if constexpr (kRuns == 0)
-    inputGradRow<T, 1, 0>(args, row);
+    inputGradRow<T, 1, 0, kCentred>(args, row);
 }
 
 } // namespace
@@ -340,29 +403,32 @@ using namespace te::rt::cuda;
 
 // Blocks per multiprocessor are named where ptxas would otherwise give up loads
 // in flight to save registers for more of them.
-#define TE_NORM(type, T)                                                       \
+#define TE_NORM(name, type, T, centred, GradBody)                              \
   extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
-      te_rms_norm_short_##type(const __grid_constant__ RmsNormArgs args) {     \
-    rmsNorm<T, kNormShortRuns>(args);                                          \
+      te_##name##_short_##type(const __grid_constant__ NormArgs args) {        \
+    norm<T, kNormShortRuns, centred>(args);                                    \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
-      te_rms_norm_long_##type(const __grid_constant__ RmsNormArgs args) {      \
-    rmsNorm<T, kNormLongRuns>(args);                                           \
+      te_##name##_long_##type(const __grid_constant__ NormArgs args) {         \
+    norm<T, kNormLongRuns, centred>(args);                                     \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
-      te_rms_norm_any_##type(const __grid_constant__ RmsNormArgs args) {       \
-    rmsNorm<T, 0>(args);                                                       \
+      te_##name##_any_##type(const __grid_constant__ NormArgs args) {          \
+    norm<T, 0, centred>(args);                                                 \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kNormBlock, 3)                  \
-      te_rms_norm_backward_short_##type(                                       \
-          const __grid_constant__ RmsNormBackwardArgs args) {                  \
-    rmsNormBackward<T, kNormShortRuns>(args);                                  \
+      te_##name##_backward_short_##type(                                       \
+          const __grid_constant__ NormBackwardArgs args) {                     \
+    normBackward<T, kNormShortRuns, GradBody>(args);                           \
   }                                                                            \
   extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
-      te_rms_norm_backward_any_##type(                                         \
-          const __grid_constant__ RmsNormBackwardArgs args) {                  \
-    rmsNormBackward<T, 0>(args);                                               \
-  }                                                                            \
+      te_##name##_backward_any_##type(                                         \
+          const __grid_constant__ NormBackwardArgs args) {                     \
+    normBackward<T, 0, GradBody>(args);                                        \
+  }
+#define TE_NORM_TYPE(type, T)                                                  \
+  TE_NORM(rms_norm, type, T, false, RmsGradBody)                               \
+  TE_NORM(layer_norm, type, T, true, LayerGradBody)                            \
   extern "C" __global__ void __launch_bounds__(kNormBlock, 6)                  \
       te_bias_grad_##type(const __grid_constant__ ColumnSumArgs args) {        \
     biasGrad<T>(args);                                                         \
@@ -371,6 +437,6 @@ using namespace te::rt::cuda;
       te_chunk_sum_##type(const __grid_constant__ ChunkSumArgs args) {         \
     chunkSum<T>(args);                                                         \
   }
-TE_NORM(f32, float)
-TE_NORM(bf16, bf16)
-TE_NORM(f16, f16)
+TE_NORM_TYPE(f32, float)
+TE_NORM_TYPE(bf16, bf16)
+TE_NORM_TYPE(f16, f16)

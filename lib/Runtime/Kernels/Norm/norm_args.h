@@ -11,10 +11,13 @@
 
 namespace te::rt::cuda {
 
-struct RmsNormArgs {
+/// Of rms_norm, which has neither beta nor mu, and of layer_norm.
+struct NormArgs {
   const void *x;     // [rows, cols]
   const void *gamma; // [cols]
+  const void *beta;  // [cols]
   void *y;           // [rows, cols]
+  float *mu;         // [rows]
   float *rsigma;     // [rows]
   float *amax;       // [1] or null; zero before the launch
   int64_t rows;
@@ -24,13 +27,16 @@ struct RmsNormArgs {
   bool vectors; // 16-byte accesses are aligned
 };
 
-struct RmsNormBackwardArgs {
+struct NormBackwardArgs {
   const void *dy;      // [rows, cols]
   const void *x;       // [rows, cols]
   const void *gamma;   // [cols]
+  const float *mu;     // [rows], layer_norm only
   const float *rsigma; // [rows]
   void *dx;            // [rows, cols]
-  float *partial;      // [ceil(rows / 128), cols], the chunks of dgamma
+  // The chunks of dgamma, [ceil(rows / 128), cols]; of layer_norm those of
+  // dgamma and dbeta, [ceil(rows / 128), 2, cols].
+  float *partial;
   int64_t rows;
   int32_t cols;
   uint32_t columnBlocks; // blocks per chunk that work on `partial`
@@ -48,8 +54,9 @@ struct ColumnSumArgs {
 };
 
 struct ChunkSumArgs {
-  const float *partial; // [chunks, cols]
+  const float *partial; // [chunks, cols], or [chunks, 2, cols]
   void *out;            // [cols]
+  void *second;         // [cols], or null where there is one sum
   int64_t chunks;
   int32_t cols;
 };

@@ -256,6 +256,40 @@ for centred in (False, True):
           f"  %y = te.rms_norm %x, %gamma {{epsilon = 1.0e-2 : f32, zero_centered_gamma = {str(centred).lower()}}} : {T}, tensor<7xf32>",
           {"x": draw(5, 7), "gamma": draw(7)}, {"y": T}, norm, slack=norm_slack)
 
+    def layer_norm(v, minus, centred=centred):
+        d = v["x"] - np.mean(v["x"], axis=1, keepdims=True)
+        r = 1 / np.sqrt(np.mean(d * d, axis=1, keepdims=True) + EPSILON)
+        return {"y": (v["gamma"] + centred) * (r * d) + v["beta"]}
+
+    def layer_norm_slack(v, cotangent, centred=centred):
+        """The mean within e = (K + 10) mean |x|, which shifts every d = x - mu; so the sum of squares within 2 e sum |d| / sum d^2
+        and K + 12, rsigma within half of that and 4: rho. h = r d within rho + 2 and r e. The mean of g dy within K + 12, that of
+        g dy h within that and the error of h."""
+        x, g, dy = v["x"], v["gamma"] + centred, cotangent["y"]
+        rows, columns = x.shape
+
+        def mean(a):
+            return np.mean(a, axis=1, keepdims=True)
+
+        shift = (columns + 10) * mean(np.abs(x))
+        d = x - mean(x)
+        r = 1 / np.sqrt(mean(d * d) + EPSILON)
+        rho = (2 * shift * mean(np.abs(d)) / mean(d * d) + columns + 12) / 2 + 4
+        h, grad = r * d, np.abs(g * dy)
+        h_error = np.abs(h) * (rho + 2) + r * shift
+        c1, c2 = mean(g * dy), mean(g * dy * h)
+        c1_error = (columns + 12) * mean(grad)
+        c2_error = (columns + 12) * mean(grad * np.abs(h)) + mean(grad * h_error)
+        inner = g * dy - c1 - h * c2
+        error = 3 * grad + np.abs(g * dy - c1) + c1_error + np.abs(h * c2) + h_error * np.abs(c2) + np.abs(h) * c2_error
+        return {"x": r * error + r * np.abs(inner) * (rho + 2),
+                "gamma": np.sum(np.abs(dy) * (h_error + (rows + 3) * np.abs(h)), axis=0), "beta": rows * np.sum(np.abs(dy), axis=0)}
+
+    check(f"layer_norm{', zero-centred gamma' * centred}",
+          f"  %y = te.layer_norm %x, %gamma, %beta {{epsilon = 1.0e-2 : f32, zero_centered_gamma = {str(centred).lower()}}} : "
+          f"{T}, tensor<7xf32>", {"x": draw(5, 7) + np.float32(0.5), "gamma": draw(7), "beta": draw(7)}, {"y": T}, layer_norm,
+          slack=layer_norm_slack)
+
 for title, targets, attribute in (("cross_entropy", [2, 0, 6, 3, 3], ""),
                                   ("cross_entropy, ignored", [2, -100, 6, 3, -100], ""),
                                   ("cross_entropy, ignore_index", [2, 3, 6, 3, 0], " {ignore_index = 3 : i32}"),

@@ -202,3 +202,32 @@ func.func private @square_of_exp(%x: tensor<4xf32>) -> tensor<4xf32> {
   %y = arith.mulf %e, %e : tensor<4xf32>
   return %y : tensor<4xf32>
 }
+
+// -----
+
+// A GPT block's first half: mu and rsigma are asked of the norm, biases have
+// gradients of their own.
+
+// CHECK-LABEL: func.func @layer_norm(
+// CHECK-SAME:    %[[X:[^ ]*]]: tensor<16x64xf32>, %[[G:[^ ]*]]: tensor<64xf32>, %[[B:[^ ]*]]: tensor<64xf32>, %[[W:[^ ]*]]: tensor<32x64xf32>, %[[BW:[^ ]*]]: tensor<32xf32>, %[[DY:[^ ]*]]: tensor<16x32xf32>)
+// CHECK-NEXT:    %[[N:.*]], %[[MU:.*]], %[[RSIGMA:.*]] = te.layer_norm %[[X]], %[[G]], %[[B]] {zero_centered_gamma = true} : tensor<16x64xf32>, tensor<64xf32> mu tensor<16xf32> rsigma tensor<16xf32>
+// CHECK-NEXT:    te.linear %[[N]], %[[W]] bias %[[BW]]
+// CHECK-NEXT:    %[[N_R:.*]] = te.residual %[[N]] "linear0.x"
+// CHECK-NEXT:    %[[MU_R:.*]] = te.residual %[[MU]] "layer_norm0.mu"
+// CHECK-NEXT:    %[[RSIGMA_R:.*]] = te.residual %[[RSIGMA]] "layer_norm0.rsigma"
+// CHECK-NEXT:    %[[DN:.*]] = te.linear_dgrad %[[DY]], %[[W]]
+// CHECK-NEXT:    te.linear_wgrad %[[DY]], %[[N_R]]
+// CHECK-NEXT:    te.bias_grad %[[DY]]
+// CHECK-NEXT:    te.layer_norm_backward %[[DN]], %[[X]], %[[G]], %[[MU_R]], %[[RSIGMA_R]] {zero_centered_gamma = true}
+func.func @layer_norm(%x: tensor<16x64xf32>, %g: tensor<64xf32>, %b: tensor<64xf32>, %w: tensor<32x64xf32>, %bw: tensor<32xf32>, %dy: tensor<16x32xf32>)
+    -> (tensor<16x32xf32>, tensor<16x64xf32>, tensor<64xf32>, tensor<64xf32>, tensor<32x64xf32>, tensor<32xf32>) {
+  %r:6 = te.vjp @layer(%x, %g, %b, %w, %bw) cotangents(%dy) wrt [0, 1, 2, 3, 4]
+    : (tensor<16x64xf32>, tensor<64xf32>, tensor<64xf32>, tensor<32x64xf32>, tensor<32xf32>), (tensor<16x32xf32>)
+    -> (tensor<16x32xf32>, tensor<16x64xf32>, tensor<64xf32>, tensor<64xf32>, tensor<32x64xf32>, tensor<32xf32>)
+  return %r#0, %r#1, %r#2, %r#3, %r#4, %r#5 : tensor<16x32xf32>, tensor<16x64xf32>, tensor<64xf32>, tensor<64xf32>, tensor<32x64xf32>, tensor<32xf32>
+}
+func.func private @layer(%x: tensor<16x64xf32>, %g: tensor<64xf32>, %b: tensor<64xf32>, %w: tensor<32x64xf32>, %bw: tensor<32xf32>) -> tensor<16x32xf32> {
+  %n = te.layer_norm %x, %g, %b {zero_centered_gamma = true} : tensor<16x64xf32>, tensor<64xf32>
+  %y = te.linear %n, %w bias %bw : tensor<32xf32> : tensor<16x64xf32>, tensor<32x64xf32> -> tensor<16x32xf32>
+  return %y : tensor<16x32xf32>
+}

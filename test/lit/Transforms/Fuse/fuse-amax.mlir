@@ -40,6 +40,15 @@ func.func @rms_norm(%x: tensor<32x64xbf16>, %g: tensor<64xbf16>) -> (tensor<32x6
   return %y, %r, %a : tensor<32x64xbf16>, tensor<32xf32>, tensor<f32>
 }
 
+// CHECK-LABEL: func.func @layer_norm
+// CHECK-NEXT: %[[Y:.*]], %[[MU:.*]], %[[RSIGMA:.*]], %[[AMAX:.*]] = te.layer_norm %{{.*}} {epsilon = 1.250000e-01 : f32, zero_centered_gamma = true} : {{.*}} mu tensor<32xf32> rsigma tensor<32xf32> amax tensor<f32>
+// CHECK-NEXT: return %[[Y]], %[[MU]], %[[RSIGMA]], %[[AMAX]]
+func.func @layer_norm(%x: tensor<32x64xbf16>, %g: tensor<64xbf16>, %b: tensor<64xbf16>) -> (tensor<32x64xbf16>, tensor<32xf32>, tensor<32xf32>, tensor<f32>) {
+  %y, %m, %r = te.layer_norm %x, %g, %b {epsilon = 0.125 : f32, zero_centered_gamma = true} : tensor<32x64xbf16>, tensor<64xbf16> mu tensor<32xf32> rsigma tensor<32xf32>
+  %a = te.amax %y : tensor<32x64xbf16>
+  return %y, %m, %r, %a : tensor<32x64xbf16>, tensor<32xf32>, tensor<32xf32>, tensor<f32>
+}
+
 // Only the normalised rows have their amax taken by the op.
 // CHECK-LABEL: func.func @other_results_keep_theirs
 // CHECK: te.rms_norm

@@ -99,6 +99,17 @@ func.func @constants_and_scratch(%x: tensor<8x64xf32> {te.name = "x"}, %g: tenso
 
 // -----
 
+// CHECK-LABEL: func.func @layer_norm
+func.func @layer_norm(%x: tensor<8x64xf32> {te.name = "x"}, %g: tensor<64xf32> {te.name = "g"}, %b: tensor<64xf32> {te.name = "b"}) -> tensor<8x64xf32> {
+  // CHECK: %[[MU:.*]] = tert.alloc "layer_norm.mu" activation : !tert.buffer<32>
+  // CHECK: %[[RSIGMA:.*]] = tert.alloc "layer_norm.rsigma" activation : !tert.buffer<32>
+  // CHECK: tert.launch "layer_norm" {cols = 64 : i64, epsilon = {{.*}} : f32, rows = 8 : i64, type = 0 : i32, zero_centered = 0 : i32}(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %[[MU]], %[[RSIGMA]], %{{.*}})
+  %y = te.layer_norm %x, %g, %b : tensor<8x64xf32>, tensor<64xf32>
+  return %y : tensor<8x64xf32>
+}
+
+// -----
+
 // After inlining nobody calls a private function.
 // CHECK-NOT: @original
 func.func private @original(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {

@@ -1,0 +1,149 @@
+//===- NormTest.cpp - layer_norm against its closed form ------------------===//
+//
+// u = 2^-24. A lane sum of n values rounds each at most K = n / 256 + 9 times.
+// The backward is held against its formula with the mu and rsigma it is given;
+// that this is the derivative of the forward is GradientTest's business.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Conformance/Harness.h"
+#include "Conformance/Oracle.h"
+
+#include <cmath>
+
+using namespace te::conformance;
+
+namespace {
+
+constexpr double kU = 0x1p-24;
+constexpr int32_t kTypes[] = {TE_RT_F32, TE_RT_BF16, TE_RT_F16};
+constexpr int64_t kCols[] = {1, 8, 255, 256, 257, 1000, 4104};
+
+class LayerNorm : public BackendTest {};
+
+/// Values around a mean, which a sum of squares without centring would lose.
+Array offCentre(int32_t type, size_t count, double mean) {
+  Array x = makeArray("normal", type, count, 1);
+  for (size_t i = 0; i < count; ++i)
+    x.set(i, x.at(i) + mean);
+  return x;
+}
+
+// An error e of mu shifts every d = x - mu: the sum of d^2 moves by at most
+// 2 e sum|d| + n e^2, and rounds K + 3 times; the root halves what that makes
+// relatively, then come 4 roundings.
+TEST_P(LayerNorm, Values) {
+  for (int32_t type : kTypes)
+    for (bool zeroCentered : {false, true})
+      for (int64_t cols : kCols) {
+        const int64_t rows = 11;
+        const Array x = offCentre(type, rows * cols, 5);
+        const Array gamma = makeArray("normal", type, cols, 2);
+        const Array beta = makeArray("normal", type, cols, 3);
+        Array y(type, rows * cols), mu(TE_RT_F32, rows),
+            rsigma(TE_RT_F32, rows);
+        std::vector<float> amax(1), amaxOfStored(1);
+        device().run(TE_PLAN(layer_norm, rows, cols, type, 1e-5f, zeroCentered),
+                     {in(x.bytes), in(gamma.bytes), in(beta.bytes),
+                      out(y.bytes), out(mu.bytes), out(rsigma.bytes),
+                      out(amax)});
+        device().run(TE_PLAN(amax, rows * cols, type),
+                     {in(y.bytes), out(amaxOfStored)});
+        EXPECT_EQ(amax, amaxOfStored);
+        const auto n = static_cast<double>(cols);
+        const double k = n / 256 + 9;
+        for (int64_t r = 0; r < rows && !HasFatalFailure(); ++r) {
+          double sum = 0, size = 0, squares = 0, spread = 0;
+          for (int64_t c = 0; c < cols; ++c) {
+            sum += x.at(r * cols + c);
+            size += std::fabs(x.at(r * cols + c));
+          }
+          const double mean = sum / n, e = 1.01 * (k + 1) * kU * size / n;
+          expectNear(mean, e, mu, r, "mu");
+          for (int64_t c = 0; c < cols; ++c) {
+            const double d = x.at(r * cols + c) - mean;
+            squares += d * d;
+            spread += std::fabs(d);
+          }
+          const double variance = squares / n + static_cast<double>(1e-5f);
+          const double moved =
+              2 * e * spread / n + e * e + (k + 3) * kU * squares / n;
+          const double root = 1 / std::sqrt(variance);
+          const double rho = 0.51 * moved / variance + 4 * kU;
+          expectNear(root, rho * root, rsigma, r, "rsigma");
+          for (int64_t c = 0; c < cols && !HasFatalFailure(); ++c) {
+            const double g = gamma.at(c) + zeroCentered, b = beta.at(c);
+            const double h = root * (x.at(r * cols + c) - mean);
+            expectNear(g * h + b,
+                       std::fabs(g * h) * (rho + 6 * kU) +
+                           1.01 * std::fabs(g) * root * e +
+                           2 * kU * std::fabs(b),
+                       y, r * cols + c, "y");
+          }
+        }
+      }
+}
+
+TEST_P(LayerNorm, Gradients) {
+  for (int32_t type : kTypes)
+    for (bool zeroCentered : {false, true})
+      for (int64_t cols : kCols) {
+        const int64_t rows = cols > 1000 ? 3 : 131;
+        const Array x = offCentre(type, rows * cols, 1);
+        const Array dy = makeArray("normal", type, rows * cols, 2);
+        const Array gamma = makeArray("normal", type, cols, 3);
+        Array mu = makeArray("normal", TE_RT_F32, rows, 4);
+        Array rsigma = makeArray("normal", TE_RT_F32, rows, 5);
+        for (int64_t r = 0; r < rows; ++r)
+          rsigma.set(r, std::fabs(rsigma.at(r)) + 0.1);
+        Array dx(type, rows * cols), dgamma(type, cols), dbeta(type, cols);
+        device().run(
+            TE_PLAN(layer_norm_backward, rows, cols, type, zeroCentered),
+            {in(dy.bytes), in(x.bytes), in(gamma.bytes), in(mu.bytes),
+             in(rsigma.bytes), out(dx.bytes), out(dgamma.bytes),
+             out(dbeta.bytes)});
+        const auto n = static_cast<double>(cols);
+        const double k = n / 256 + 9;
+        struct Sum {
+          double value = 0, size = 0;
+          void add(double v) { value += v, size += std::fabs(v); }
+        };
+        std::vector<Sum> gammaSums(cols), betaSums(cols);
+        for (int64_t r = 0; r < rows && !HasFatalFailure(); ++r) {
+          const double root = rsigma.at(r);
+          auto h = [&](int64_t c) {
+            return root * (x.at(r * cols + c) - mu.at(r));
+          };
+          auto grad = [&](int64_t c) {
+            return (gamma.at(c) + zeroCentered) * dy.at(r * cols + c);
+          };
+          Sum grads, products;
+          for (int64_t c = 0; c < cols; ++c) {
+            grads.add(grad(c) / n);
+            products.add(grad(c) * h(c) / n);
+            gammaSums[c].add(dy.at(r * cols + c) * h(c));
+            betaSums[c].add(dy.at(r * cols + c));
+          }
+          // g dy within 2u, h within 2u, the means within K + 3 and K + 6; the
+          // two differences and the product with rsigma round once each.
+          for (int64_t c = 0; c < cols && !HasFatalFailure(); ++c)
+            expectNear(root * (grad(c) - grads.value - h(c) * products.value),
+                       1.01 * kU * root *
+                           (6 * std::fabs(grad(c)) + (k + 7) * grads.size +
+                            (k + 12) * std::fabs(h(c)) * products.size),
+                       dx, r * cols + c, "dx");
+        }
+        // 128 additions in a chunk, two chunks; an addend of dgamma has two
+        // roundings more.
+        for (int64_t c = 0; c < cols && !HasFatalFailure(); ++c) {
+          expectNear(gammaSums[c].value, 134 * kU * gammaSums[c].size, dgamma,
+                     c, "dgamma");
+          expectNear(betaSums[c].value, 131 * kU * betaSums[c].size, dbeta, c,
+                     "dbeta");
+        }
+      }
+}
+
+TE_FOR_EACH_BACKEND(LayerNorm);
+
+} // namespace
