@@ -7,6 +7,9 @@
 #   TE_CUDA_INCLUDE_DIR     where <cuda.h> is
 #   TE_CUBLAS_INCLUDE_DIR   where <cublasLt.h> is (a folder `.deps/cublas` below
 #                           the source tree goes before the toolkit)
+#   TE_CUDNN_INCLUDE_DIR, TE_CUDNN_FRONTEND_INCLUDE_DIR
+#                           where <cudnn.h> and <cudnn_frontend.h> are; without
+#                           them the backend has no attention
 # TE_CUDA=AUTO leaves the backend out when one is missing; ON makes it an error.
 function(te_find_cuda)
   set(TE_CUDA_FOUND FALSE PARENT_SCOPE)
@@ -25,6 +28,12 @@ function(te_find_cuda)
   find_path(TE_CUBLAS_INCLUDE_DIR cublasLt.h
             HINTS ${PROJECT_SOURCE_DIR}/.deps/cublas/include ${TE_CUDA_INCLUDE_DIR}
             ENV CUDA_PATH ENV CUDA_HOME PATH_SUFFIXES include)
+  find_path(TE_CUDNN_INCLUDE_DIR cudnn.h
+            HINTS ${PROJECT_SOURCE_DIR}/.deps/cudnn/include
+            ENV CUDNN_PATH PATH_SUFFIXES include)
+  find_path(TE_CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h
+            HINTS ${PROJECT_SOURCE_DIR}/.deps/cudnn/include
+            ENV CUDNN_PATH PATH_SUFFIXES include)
 
   set(missing "")
   foreach(pair "TE_NVCC=nvcc" "TE_CUDA_INCLUDE_DIR=cuda.h"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build needs and the machine lacks: Debian packages, a Python
 # environment in .venv for the example, and, where CUDA's compiler is, the
-# headers of cuBLASLt in .deps. Does nothing when everything is there.
+# headers of cuBLASLt and cuDNN in .deps. Does nothing when everything is there.
 #
 #   scripts/setup.sh          what this machine can build
 #   scripts/setup.sh --cuda   also CUDA's compiler, from PyPI, for machines
@@ -65,6 +65,23 @@ if { ((with_cuda)) || command -v nvcc >/dev/null; } &&
   mkdir -p .deps/cublas
   rm -rf .deps/cublas/include
   cp -r "$wheel"/nvidia/cu13/include .deps/cublas/include
+  rm -rf "$wheel"
+fi
+if { ((with_cuda)) || command -v nvcc >/dev/null; } &&
+   [ ! -f .deps/cudnn/include/cudnn_frontend.h ]; then
+  echo "setup: fetching the headers of cuDNN and its frontend (about 400 MB)"
+  wheel=$(mktemp -d)
+  .venv/bin/python -m pip install -qq --no-deps --no-compile \
+    --target "$wheel" nvidia-cudnn-cu13==9.19.0.56
+  # The frontend's wheel is for one Python, its headers are for all.
+  .venv/bin/python -m pip download -qq --no-deps --only-binary=:all: \
+    --python-version 3.11 --dest "$wheel" nvidia-cudnn-frontend==1.18.0
+  .venv/bin/python -m zipfile -e "$wheel"/nvidia_cudnn_frontend-*.whl "$wheel"
+  mkdir -p .deps/cudnn
+  rm -rf .deps/cudnn/include
+  cp -r "$wheel"/nvidia/cudnn/include .deps/cudnn/include
+  cp -r "$wheel"/include/. .deps/cudnn/include
+  cp "$wheel"/nvidia_cudnn_frontend-*.dist-info/licenses/LICENSE.txt .deps/cudnn
   rm -rf "$wheel"
 fi
 if ((with_cuda)) && ! command -v nvcc >/dev/null &&

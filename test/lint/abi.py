@@ -34,7 +34,8 @@ if names != sorted(names):
     first = next(a for a, b in zip(names, sorted(names)) if a != b)
     problems.append(f"te_runtime_kernels.inc: rows are not sorted, first at '{first}'")
 reference = sources("lib/Runtime/Reference", "*.cpp")
-cuda = sources("lib/Runtime", "Kernels/**/*.cpp", "Cuda/*.cpp", "Gemm/*.cpp")
+cuda = sources("lib/Runtime", "Kernels/**/*.cpp", "Cuda/*.cpp", "Gemm/*.cpp",
+               "Attention/*.cpp")
 conformance = sources("test/unit/Conformance", "*.cpp", "*.h")
 for name, body in rows:
     buffers = re.findall(r"TE_RT_(?:IN|OUT)(?:_OPT)?\((\w+)\)", body)

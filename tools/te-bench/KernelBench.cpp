@@ -443,6 +443,53 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                 {scales(2 * F, T), TE_RT_F32}},
                10 * T * F});
   }
+  // Sequences of 4096, 32 heads of 128.
+  bench.run({"rope 8192x4096",
+             [=](te_rt_instance *i) {
+               return te_rt_plan_rope(i, 0, T, 32, 128, 4096, 128, TE_RT_BF16,
+                                      0, 0);
+             },
+             {{T * H, TE_RT_BF16},
+              {4096 * 64, TE_RT_F32},
+              {4096 * 64, TE_RT_F32},
+              {T * H, TE_RT_BF16}},
+             4 * T * H + 8 * 4096 * 64});
+  // Two sequences of 4096, 32 heads of 128 over 8, causal: half of the pairs of
+  // positions are multiplied, in 2 products forward and 5 backward.
+  const double pairs = 4.0 * T * 4096 * H / 2;
+  const float scale = 0.08838835f; // 1 / sqrt(128)
+  bench.run({"attention causal 2x4096, 32/8 x 128",
+             [=](te_rt_instance *i) {
+               return te_rt_plan_attention(i, 0, T, 4096, 32, 8, 128,
+                                           TE_RT_BF16, 1, scale);
+             },
+             {{T * H, TE_RT_BF16},
+              {T * H / 4, TE_RT_BF16},
+              {T * H / 4, TE_RT_BF16},
+              {T * H, TE_RT_BF16},
+              {T * 32, TE_RT_F32}},
+             0,
+             pairs});
+  for (bool deterministic : {true, false})
+    bench.run(
+        {std::string("attention_backward ") +
+             (deterministic ? "" : "any order ") + "causal 2x4096, 32/8 x 128",
+         [=](te_rt_instance *i) {
+           return te_rt_plan_attention_backward(
+               i, 0, T, 4096, 32, 8, 128, TE_RT_BF16, 1, scale, deterministic);
+         },
+         // An lse that is no softmax's: the time does not depend on it.
+         {{T * H, TE_RT_BF16},
+          {T * H, TE_RT_BF16},
+          {T * H / 4, TE_RT_BF16},
+          {T * H / 4, TE_RT_BF16},
+          {T * H, TE_RT_BF16},
+          {T * 32, TE_RT_F32},
+          {T * H, TE_RT_BF16},
+          {T * H / 4, TE_RT_BF16},
+          {T * H / 4, TE_RT_BF16}},
+         0,
+         2.5 * pairs});
   bench.run({"pointwise add 8192x4096",
              [=](te_rt_instance *i) {
                return te_rt_plan_pointwise(i, 0, T * H, TE_RT_ADD, TE_RT_BF16,

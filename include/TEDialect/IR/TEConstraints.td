@@ -24,6 +24,7 @@ def TE_F32Scalar
       BuildableType<
           "::mlir::RankedTensorType::get({}, $_builder.getF32Type())">;
 def TE_F32Vector : 1DTensorOf<[F32]>;
+def TE_F32Matrix : 2DTensorOf<[F32]>;
 def TE_F32Tensor : StaticShapeTensorOf<[F32]>;
 /// Seed and offset of a random generator.
 def TE_RngState

@@ -84,6 +84,18 @@ def TE_ActivationKindAttr
   let assemblyFormat = "`<` $value `>`";
 }
 
+// Values equal the `interleaved` parameter of the runtime's rope.
+def TE_RopeStyle
+    : TE_I32Enum<"RopeStyle", "which elements of a head are turned together", [
+  // The first half and the second.
+  I32EnumAttrCase<"Half", 0, "half">,
+  // Neighbours.
+  I32EnumAttrCase<"Interleaved", 1, "interleaved">
+]>;
+def TE_RopeStyleAttr : EnumAttr<TE_Dialect, TE_RopeStyle, "rope_style"> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
 // Values equal te_rt_amax_algorithm.
 def TE_AmaxAlgorithm
     : TE_I32Enum<"AmaxAlgorithm", "what a history of amaxes counts for", [

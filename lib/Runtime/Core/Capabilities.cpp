@@ -111,7 +111,7 @@ public:
                           std::to_string(rows) + " and " +
                               std::to_string(cols));
   }
-  Checks &require(bool holds, const char *what, const std::string &got,
+  Checks &require(bool holds, const std::string &what, const std::string &got,
                   te_rt_status code = TE_RT_INVALID_ARGUMENT) {
     return holds ? *this : expected(what, got, code);
   }
@@ -217,6 +217,25 @@ template <typename Params> Checks checkActivationQuantize(const Params &p) {
       .flag("pow2_scales", p.pow2_scales)
       .nonNegative("amax_epsilon", p.amax_epsilon);
 }
+template <typename Params> Checks checkAttention(const Params &p) {
+  Checks checks;
+  checks.size("tokens", p.tokens)
+      .positive("sequence", p.sequence)
+      .positive("heads", p.heads)
+      .positive("kv_heads", p.kv_heads)
+      .positive("head_dim", p.head_dim)
+      .area("'heads' and 'head_dim'", p.heads, p.head_dim);
+  if (checks.failed()) // What follows multiplies and divides by these.
+    return checks;
+  return checks
+      .area("'tokens' and the columns of q", p.tokens, p.heads * p.head_dim)
+      .multiple("tokens", p.tokens, p.sequence)
+      .multiple("heads", p.heads, p.kv_heads)
+      .wide("type", p.type)
+      .flag("causal", p.causal)
+      .require(p.scale - p.scale == 0.0f, "'scale' to be finite",
+               std::to_string(p.scale));
+}
 template <typename Params> Checks checkNorm(const Params &p) {
   return matrix(p.rows, p.cols)
       .wide("type", p.type)
@@ -274,6 +293,10 @@ Status checkSupported(const amax_params &p) {
 }
 Status checkSupported(const amax_rows_params &p) {
   return matrix(p.rows, p.cols).wide("type", p.type);
+}
+Status checkSupported(const attention_params &p) { return checkAttention(p); }
+Status checkSupported(const attention_backward_params &p) {
+  return checkAttention(p).flag("deterministic", p.deterministic);
 }
 Status checkSupported(const bias_grad_params &p) {
   return matrix(p.rows, p.cols)
@@ -514,6 +537,28 @@ Status checkSupported(const rms_norm_backward_params &p) {
 }
 
 Status checkSupported(const rng_advance_params &) { return Status::ok(); }
+
+Status checkSupported(const rope_params &p) {
+  Checks checks;
+  checks.size("tokens", p.tokens)
+      .positive("heads", p.heads)
+      .positive("head_dim", p.head_dim)
+      .area("'heads' and 'head_dim'", p.heads, p.head_dim)
+      .positive("sequence", p.sequence);
+  if (checks.failed()) // What follows multiplies and divides by these.
+    return checks;
+  return checks.area("'tokens' and the columns", p.tokens, p.heads * p.head_dim)
+      .multiple("tokens", p.tokens, p.sequence)
+      .size("rotary_dim", p.rotary_dim)
+      .multiple("rotary_dim", p.rotary_dim, 2)
+      .require(p.rotary_dim <= p.head_dim,
+               "'rotary_dim' to be at most 'head_dim' (" +
+                   std::to_string(p.head_dim) + ")",
+               std::to_string(p.rotary_dim))
+      .wide("type", p.type)
+      .flag("interleaved", p.interleaved)
+      .flag("inverse", p.inverse);
+}
 
 Status checkSupported(const scaled_matmul_params &p) {
   Checks checks;

@@ -14,6 +14,7 @@
 
 #include "Cuda/CudaBackend.h"
 
+#include "Attention/AttentionPlanner.h"
 #include "Cuda/CublasLt.h"
 #include "Cuda/Nccl.h"
 #include "Gemm/GemmPlanner.h"
@@ -101,6 +102,7 @@ private:
   CublasLt cublasLt;
   CudaDevice device;
   std::unique_ptr<GemmPlanner> gemm;
+  std::unique_ptr<AttentionPlanner> attention;
   std::unique_ptr<NcclGroups> nccl;
   CUevent timers[2] = {nullptr, nullptr};
   bool timerMarked[2] = {false, false};
@@ -247,6 +249,8 @@ Status CudaBackend::initialize(const LibraryPaths &paths, int32_t ordinal) {
   TE_RT_RETURN_IF_FAILED(createContext());
   TE_RT_RETURN_IF_FAILED(loadKernels());
   TE_RT_RETURN_IF_FAILED(createCublasLt());
+  attention = std::make_unique<AttentionPlanner>(paths);
+  device.attention = attention.get();
   nccl = std::make_unique<NcclGroups>(device, paths.nccl);
   device.nccl = nccl.get();
   return Status::ok();
@@ -262,6 +266,7 @@ CudaBackend::~CudaBackend() {
       driver.cuStreamSynchronize(device.stream) != CUDA_SUCCESS && nccl)
     nccl->giveUp();
   nccl.reset();
+  attention.reset();
   gemm.reset();
   if (cublasLt.handle)
     (void)cublasLt.cublasLtDestroy(cublasLt.handle);

@@ -27,6 +27,7 @@ struct Driver {
 #undef TE_CUDA_SYMBOL
 };
 
+class AttentionPlanner;
 class GemmPlanner;
 class NcclGroups;
 
@@ -34,6 +35,7 @@ class CudaDevice {
 public:
   const Driver *driver = nullptr;
   GemmPlanner *gemm = nullptr;
+  AttentionPlanner *attention = nullptr;
   NcclGroups *nccl = nullptr;
   CUdevice device = 0;
   CUcontext context = nullptr;

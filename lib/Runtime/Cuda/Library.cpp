@@ -24,17 +24,26 @@ LibraryPaths LibraryPaths::standard() {
   const std::string folder = ownFolder();
   const char *const cublasLt = "libcublasLt.so.13";
   const char *const nccl = "libnccl.so.2";
+  const char *const cudnn = "libcudnn.so.9";
+  const char *const cudart = "libcudart.so.13";
   LibraryPaths paths;
   paths.driver = {"libcuda.so.1"};
   paths.cublasLt = {cublasLt};
   paths.nccl = {nccl};
+  paths.cudnn = {cudnn};
+  paths.cudart = {cudart};
   if (!folder.empty()) {
     paths.cublasLt.push_back(folder + cublasLt);
     paths.cublasLt.push_back(folder + "../../nvidia/cu13/lib/" + cublasLt);
     paths.nccl.push_back(folder + nccl);
     paths.nccl.push_back(folder + "../../nvidia/nccl/lib/" + nccl);
+    paths.cudnn.push_back(folder + cudnn);
+    paths.cudnn.push_back(folder + "../../nvidia/cudnn/lib/" + cudnn);
+    paths.cudart.push_back(folder + cudart);
+    paths.cudart.push_back(folder + "../../nvidia/cu13/lib/" + cudart);
   }
   paths.cublasLt.push_back(std::string("/usr/local/cuda/lib64/") + cublasLt);
+  paths.cudart.push_back(std::string("/usr/local/cuda/lib64/") + cudart);
   return paths;
 }
 

@@ -22,6 +22,9 @@ struct LibraryPaths {
   std::vector<std::string> driver;
   std::vector<std::string> cublasLt;
   std::vector<std::string> nccl;
+  std::vector<std::string> cudnn;
+  /// The CUDA runtime, which only cuDNN's frontend needs.
+  std::vector<std::string> cudart;
 
   /// The loader's search, then the folder of this library, the place where
   /// NVIDIA's Python wheels put theirs as seen from a wheel beside them, and
@@ -45,6 +48,9 @@ public:
     *function = reinterpret_cast<Function>(address);
     return Status::ok();
   }
+
+  /// What dlopen gave.
+  void *rawHandle() const { return handle; }
 
 private:
   Status find(const char *name, void **address) const;

@@ -68,6 +68,17 @@ void AxisGroups::tie(Operation *op) {
         tie({op.getIds(), 0}, {op.getY(), 0});
         tie({op.getTable(), 1}, {op.getY(), 1});
       })
+      .Case([&](AttentionOp op) {
+        tieMatrices({op.getQ(), op.getO()});
+        tieMatrices({op.getK(), op.getV()});
+        tie({op.getQ(), 0}, {op.getK(), 0});
+      })
+      .Case([&](AttentionBackwardOp op) {
+        tieMatrices({op.getDout(), op.getQ(), op.getO(), op.getDq()});
+        tieMatrices({op.getK(), op.getV(), op.getDk(), op.getDv()});
+        tie({op.getQ(), 0}, {op.getK(), 0});
+      })
+      .Case([&](RopeOp op) { tieMatrices({op.getX(), op.getY()}); })
       .Case([&](VjpOp op) { tieCall(op); })
       .Case([&](RmsNormOp op) {
         tieShapes(op);
@@ -108,6 +119,13 @@ void AxisGroups::tieCall(VjpOp op) {
   for (auto [gradient, index] :
        llvm::zip(op.getOutputs().drop_front(results.size()), op.getWrt()))
     tieAll(gradient, callee.getArgument(index));
+}
+
+/// Matrices of one shape.
+void AxisGroups::tieMatrices(std::initializer_list<Value> matrices) {
+  for (Value value : llvm::drop_begin(matrices))
+    for (unsigned axis : {0u, 1u})
+      tie({*matrices.begin(), axis}, {value, axis});
 }
 
 /// Equal sizes in one place are one axis; of a gated activation's columns, one

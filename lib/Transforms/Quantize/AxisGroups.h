@@ -54,6 +54,7 @@ public:
 private:
   void tie(Operation *op);
   void tie(TensorAxis a, TensorAxis b);
+  void tieMatrices(std::initializer_list<Value> matrices);
   void tieShapes(Operation *op);
   void tieCall(VjpOp op);
 

@@ -137,6 +137,8 @@ LogicalResult LaunchEmitter::emit(Operation *op) {
   if (!isKnown)
     result = emitLayer(op, isKnown = true);
   if (!isKnown)
+    result = emitAttention(op, isKnown = true);
+  if (!isKnown)
     result = emitOptimizer(op, isKnown = true);
   if (!isKnown)
     result = emitProbe(op, isKnown = true);

@@ -57,6 +57,7 @@ private:
   LogicalResult emitProduct(Operation *op, bool &isKnown);
   LogicalResult emitGrouped(Operation *op, bool &isKnown);
   LogicalResult emitLayer(Operation *op, bool &isKnown);
+  LogicalResult emitAttention(Operation *op, bool &isKnown);
   LogicalResult emitOptimizer(Operation *op, bool &isKnown);
   LogicalResult emitProbe(Operation *op, bool &isKnown);
 

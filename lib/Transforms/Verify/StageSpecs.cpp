@@ -96,6 +96,11 @@ SmallVector<Value> getSavedOperands(Operation *op) {
     return {embedding.getIds()};
   if (auto loss = dyn_cast<CrossEntropyBackwardOp>(op))
     return {loss.getLogits(), loss.getTargets(), loss.getLse()};
+  if (auto attention = dyn_cast<AttentionBackwardOp>(op))
+    return {attention.getQ(), attention.getK(), attention.getV(),
+            attention.getO(), attention.getLse()};
+  if (auto rope = dyn_cast<RopeOp>(op); rope && rope.getInverse())
+    return {rope.getCos(), rope.getSin()};
   return {};
 }
 

@@ -266,6 +266,31 @@ func.func @embedding(%ids: tensor<256xi32>, %table: tensor<1000x512xbf16>, %dy: 
   return
 }
 
+// CHECK-LABEL: @rope
+func.func @rope(%x: tensor<256x512xbf16>, %cos: tensor<128x64xf32>, %sin: tensor<128x64xf32>) {
+  // CHECK: te.rope %{{.*}}, %{{.*}}, %{{.*}} {heads = 4 : i64} : tensor<256x512xbf16>, tensor<128x64xf32>
+  %y = te.rope %x, %cos, %sin {heads = 4 : i64} : tensor<256x512xbf16>, tensor<128x64xf32>
+  // CHECK: te.rope %{{.*}} {heads = 2 : i64, inverse, style = #te.rope_style<interleaved>}
+  %z = te.rope %y, %cos, %sin {heads = 2 : i64, inverse, style = #te.rope_style<interleaved>}
+    : tensor<256x512xbf16>, tensor<128x64xf32>
+  return
+}
+
+// CHECK-LABEL: @attention
+func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: tensor<256x128xbf16>, %do: tensor<256x512xbf16>) {
+  // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64} : tensor<256x512xbf16>, tensor<256x128xbf16>
+  %o = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
+    : tensor<256x512xbf16>, tensor<256x128xbf16>
+  // CHECK: te.attention %{{.*}} {deterministic = false, heads = 8 : i64, kv_heads = 2 : i64, scale = 2.500000e-01 : f32, sequence = 256 : i64} {{.*}} lse tensor<2048xf32>
+  %o1, %lse = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, scale = 0.25 : f32, deterministic = false}
+    : tensor<256x512xbf16>, tensor<256x128xbf16> lse tensor<2048xf32>
+  // CHECK: te.attention_backward
+  %dq, %dk, %dv = te.attention_backward %do, %q, %k, %v, %o, %lse
+    {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
+    : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
+  return
+}
+
 // CHECK-LABEL: @cross_entropy
 func.func @cross_entropy(%logits: tensor<256x1000xbf16>, %targets: tensor<256xi32>, %dloss: tensor<f32>) {
   // CHECK: te.cross_entropy %{{.*}}, %{{.*}} : tensor<256x1000xbf16>, tensor<256xi32>

@@ -69,6 +69,50 @@ TEST_P(Errors, BadVersionNamesBothValues) {
                             std::to_string(TE_RT_VERSION + 7).c_str()}));
 }
 
+TEST_P(Errors, AttentionSizes) {
+  auto attention = [](int64_t tokens, int64_t sequence, int64_t heads,
+                      int64_t kvHeads, int64_t headDim, float scale) {
+    return TE_PLAN(attention, tokens, sequence, heads, kvHeads, headDim,
+                   TE_RT_BF16, 1, scale);
+  };
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, attention(8, 0, 4, 2, 64, 1),
+                      {"attention", "'sequence' to be one or more", "0"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, attention(8, 3, 4, 2, 64, 1),
+                      {"'tokens' to be a multiple of 3", "8"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, attention(8, 4, 4, 3, 64, 1),
+                      {"'heads' to be a multiple of 3", "4"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, attention(8, 4, 4, 0, 64, 1),
+                      {"'kv_heads' to be one or more", "0"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      attention(8, 4, 4, 2, 64, __builtin_inff()),
+                      {"'scale' to be finite", "inf"}));
+  EXPECT_TRUE(refuses(
+      TE_RT_INVALID_ARGUMENT,
+      TE_PLAN(attention_backward, 8, 3, 4, 2, 64, TE_RT_BF16, 0, 1.0f, 1),
+      {"attention_backward", "'tokens' to be a multiple of 3", "8"}));
+}
+
+TEST_P(Errors, RopeSizes) {
+  auto rope = [](int64_t tokens, int64_t heads, int64_t headDim,
+                 int64_t sequence, int64_t rotaryDim) {
+    return TE_PLAN(rope, tokens, heads, headDim, sequence, rotaryDim,
+                   TE_RT_BF16, 0, 0);
+  };
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, rope(8, 0, 4, 4, 4),
+                      {"rope", "'heads' to be one or more", "0"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, rope(8, 2, 4, 0, 4),
+                      {"'sequence'", "0"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, rope(8, 2, 4, 3, 4),
+                      {"'tokens' to be a multiple of 3", "8"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, rope(8, 2, 4, 4, 3),
+                      {"'rotary_dim' to be a multiple of 2", "3"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, rope(8, 2, 4, 4, 6),
+                      {"'rotary_dim' to be at most 'head_dim' (4)", "6"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      rope(8, int64_t{1} << 40, int64_t{1} << 40, 4, 4),
+                      {"'heads' and 'head_dim' to fit in memory"}));
+}
+
 TEST_P(Errors, ModuleFields) {
   te_rt_module m = module(-1, loadNothing);
   EXPECT_EQ(create(m), TE_RT_INVALID_ARGUMENT);

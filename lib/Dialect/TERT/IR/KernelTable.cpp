@@ -54,6 +54,7 @@ constexpr SharedPair sharedPairs[] = {
     {"pointwise", "a", "out"},
     {"pointwise", "b", "out"},
     {"rng_advance", "state", "new_state"},
+    {"rope", "x", "y"},
     {"sgd", "param", "new_param"},
     {"sgd", "buf", "new_buf"},
 };

@@ -142,6 +142,83 @@ check("embedding", "  %y = te.embedding %ids, %table : tensor<8xi32>, tensor<5x3
       {"ids": ids, "table": draw(5, 3)}, {"y": "tensor<8x3xf32>"}, embedding, 7)
 
 
+# Tables that are arguments count as constants; here they are.
+COS, SIN = float(np.float32(0.6)), float(np.float32(0.8))
+
+
+def rope(v, minus):
+    a, b, rest = np.split(v["x"].reshape(6, 2, 5), (2, 4), axis=2)
+    return {"y": np.concatenate([a * COS + minus * b * SIN, b * COS + a * SIN, rest], axis=2).reshape(6, 10)}
+
+
+# Two products and a sum.
+check("rope", """  %cos = arith.constant dense<0.6> : tensor<3x2xf32>
+  %sin = arith.constant dense<0.8> : tensor<3x2xf32>
+  %y = te.rope %x, %cos, %sin {heads = 2 : i64} : tensor<6x10xf32>, tensor<3x2xf32>""",
+      {"x": draw(6, 10)}, {"y": "tensor<6x10xf32>"}, rope, 3)
+
+# Attention: 2 sequences of 4 tokens, 4 heads of 3 over 2 key-value heads.
+B, S, HEADS, GROUP, D = 2, 4, 4, 2, 3
+SCALE = float(np.float32(0.7))
+
+
+def heads_of(matrix, repeat=1):
+    """[batch, heads, position, element] of a matrix of tokens."""
+    return np.repeat(matrix.reshape(B, S, -1, D).transpose(0, 2, 1, 3), repeat, axis=1)
+
+
+def matrix_of(heads, repeat=1):
+    """The other way; `repeat` heads are added up."""
+    return heads.reshape(B, -1, repeat, S, D).sum(axis=2).transpose(0, 2, 1, 3).reshape(B * S, -1)
+
+
+def attend(v, causal):
+    """q, k, v and, of every pair of positions, scores, and softmax; k and v once for every head."""
+    q, k, w = heads_of(v["q"]), heads_of(v["k"], GROUP), heads_of(v["v"], GROUP)
+    scores = SCALE * q @ k.swapaxes(2, 3)
+    seen = np.tril(np.ones((S, S), bool)) if causal else np.ones((S, S), bool)
+    scores = np.where(seen, scores, -np.inf)
+    lse = np.log(np.exp(scores - scores.max(axis=3, keepdims=True)).sum(axis=3, keepdims=True)) + scores.max(axis=3, keepdims=True)
+    return q, k, w, scores, lse
+
+
+def attention_slack(v, d, causal):
+    """Scores within sigma = (D + 2) scale sum |q k|. A weight exp(s - m) within eta = sigma + 2 max |s| + 4, the sum of S of them
+    and the quotient: o within sum p |v| (2 eta + 2 S + 2), lse within eta + S + 4 + |m| + 2 |lse|, so p = exp(s - lse) within
+    rho = sigma + that + |s - lse| + 4. Then ds = p (dp - delta) with dots of D, and the sums of the gradients."""
+    q, k, w, scores, lse = attend(v, causal)
+    dout = heads_of(d["y"])
+    p = np.exp(scores - lse)
+    finite = np.where(p > 0, scores, 0.0)
+    sigma = ((D + 2) * SCALE * np.abs(q) @ np.abs(k).swapaxes(2, 3)).max(axis=3, keepdims=True)
+    top = np.abs(finite).max(axis=3, keepdims=True)
+    eta = sigma + 2 * top + 4
+    o, o_size = p @ w, p @ np.abs(w)
+    rho = sigma + eta + S + 4 + top + 2 * np.abs(lse) + np.abs(finite - lse) + 4
+    dp, delta = dout @ w.swapaxes(2, 3), np.sum(dout * o, axis=3, keepdims=True)
+    dp_error = (D + 1) * np.abs(dout) @ np.abs(w).swapaxes(2, 3)
+    delta_error = (D + 1) * np.sum(np.abs(dout * o), axis=3, keepdims=True) + np.sum(
+        np.abs(dout) * o_size, axis=3, keepdims=True) * (2 * eta + 2 * S + 2)
+    ds = p * np.abs(dp - delta)
+    ds_error = p * (dp_error + delta_error) + ds * (rho + 2)
+    return {"q": SCALE * matrix_of((ds_error + (S + 2) * ds) @ np.abs(k)),
+            "k": SCALE * matrix_of((ds_error + (GROUP * S + 2) * ds).swapaxes(2, 3) @ np.abs(q), GROUP),
+            "v": matrix_of((p * (rho + GROUP * S + 1)).swapaxes(2, 3) @ np.abs(dout), GROUP)}
+
+
+def attention(v, causal):
+    q, k, w, scores, lse = attend(v, causal)
+    return {"y": matrix_of(np.exp(scores - lse) @ w)}
+
+
+for causal in (False, True):
+    check(f"attention{', causal' * causal}",
+          f"  %y = te.attention %q, %k, %v {{heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, scale = 0.7 : f32{', causal' * causal}}}"
+          " : tensor<8x12xf32>, tensor<8x6xf32>",
+          {"q": draw(8, 12), "k": draw(8, 6), "v": draw(8, 6)}, {"y": "tensor<8x12xf32>"},
+          lambda v, minus, causal=causal: attention(v, causal), slack=lambda v, d, causal=causal: attention_slack(v, d, causal))
+
+
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 

@@ -71,3 +71,15 @@ func.func @step(%x: tensor<4x8xf32>, %t: tensor<4xi32>, %dy: tensor<4xf32>) -> t
   %y, %dx = te.vjp @f(%x, %t) cotangents(%dy) wrt [0] : (tensor<4x8xf32>, tensor<4xi32>), (tensor<4xf32>) -> (tensor<4xf32>, tensor<4x8xf32>)
   return %dx : tensor<4x8xf32>
 }
+
+// -----
+
+func.func @attention(%q: tensor<4x8xf32>) -> tensor<8xf32> {
+  // expected-error @below {{'te.attention' has no derivative through its result 'lse'}}
+  %o, %lse = te.attention %q, %q, %q {heads = 2 : i64, kv_heads = 2 : i64, sequence = 4 : i64} : tensor<4x8xf32>, tensor<4x8xf32> lse tensor<8xf32>
+  return %lse : tensor<8xf32>
+}
+func.func @step(%q: tensor<4x8xf32>, %dlse: tensor<8xf32>) -> tensor<4x8xf32> {
+  %y, %dq = te.vjp @attention(%q) cotangents(%dlse) wrt [0] : (tensor<4x8xf32>), (tensor<8xf32>) -> (tensor<8xf32>, tensor<4x8xf32>)
+  return %dq : tensor<4x8xf32>
+}

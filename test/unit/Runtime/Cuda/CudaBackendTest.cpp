@@ -57,6 +57,28 @@ TEST_F(CudaBackend, NamesTheMissingLibrary) {
   EXPECT_EQ(backend, nullptr);
 }
 
+// Only a step with attention needs cuDNN, and only what it can take.
+TEST_F(CudaBackend, AttentionNamesTheMissingLibrary) {
+  std::unique_ptr<Backend> backend;
+  ASSERT_STATUS_OK(create(&backend));
+  attention_params params{};
+  params.tokens = 128;
+  params.sequence = params.head_dim = 64;
+  params.heads = params.kv_heads = 2;
+  params.type = TE_RT_BF16;
+  params.scale = 0.125f;
+  std::unique_ptr<Plan> plan;
+  EXPECT_STATUS(backend->plan_attention(params, &plan), TE_RT_UNSUPPORTED,
+                "cuDNN");
+  params.type = TE_RT_F32;
+  EXPECT_STATUS(backend->plan_attention(params, &plan), TE_RT_UNSUPPORTED,
+                "expected 'type' to be bf16 or f16");
+  EXPECT_EQ(plan, nullptr);
+  params.type = TE_RT_F16;
+  params.tokens = 0;
+  EXPECT_STATUS_OK(backend->plan_attention(params, &plan));
+}
+
 TEST_F(CudaBackend, NamesTheMissingSymbol) {
   std::unique_ptr<Backend> backend;
   LibraryPaths paths = fakePaths();

@@ -38,7 +38,10 @@ protected:
   static rt::cuda::LibraryPaths fakePaths() {
     return {{TE_FAKE_CUDA_DIR "/libcuda.so.1"},
             {TE_FAKE_CUDA_DIR "/libcublasLt.so.13"},
-            {TE_FAKE_CUDA_DIR "/libnccl.so.2"}};
+            {TE_FAKE_CUDA_DIR "/libnccl.so.2"},
+            // There is no fake cuDNN: attention is planned up to its loading.
+            {TE_FAKE_CUDA_DIR "/libcudnn.so.9"},
+            {TE_FAKE_CUDA_DIR "/libcudart.so.13"}};
   }
 
   static rt::Status create(std::unique_ptr<rt::Backend> *backend) {

@@ -1,0 +1,159 @@
+//===- TEAttentionOps.td - rotary embedding and attention -----------------===//
+
+#ifndef TEDIALECT_IR_TEATTENTIONOPS_TD
+#define TEDIALECT_IR_TEATTENTIONOPS_TD
+
+include "TEDialect/IR/TEConstraints.td"
+
+def TE_RopeOp
+    : TE_PureOp<"rope", [AllTypesMatch<["x", "y"]>, AllTypesMatch<["cos", "sin"]>,
+        DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+  let summary = "rotate pairs of elements by the position of their token";
+  let description = [{
+    Rotary position embedding. `x` is `[tokens, heads * head_dim]`, `cos` and
+    `sin` are `[sequence, rotary_dim / 2]`; token `t` takes their row
+    `t mod sequence`. In each head, pair `i < rotary_dim / 2` becomes
+    `(a cos[i] - b sin[i], b cos[i] + a sin[i])`, every operation in f32, the
+    result rounded once. With style `half` pair `i` is elements `i` and
+    `i + rotary_dim / 2`, with `interleaved` elements `2i` and `2i + 1`. Elements
+    from `rotary_dim` on are copied. `inverse` negates `sin`; that is the
+    gradient. The tables are operands, so that they are the same bits on every
+    backend; they count as constants: their gradient is zero.
+
+    Constraints:
+    1. (rope-c1) The columns of `x` are a multiple of `heads`, which is one or more.
+    2. (rope-c2) The rows of `x` are a multiple of those of `cos`.
+    3. (rope-c3) `cos` has at most half as many columns as a head of `x`.
+
+    Example:
+
+    ```mlir
+    %y = te.rope %x, %cos, %sin {heads = 4 : i64} : tensor<256x512xbf16>, tensor<128x64xf32>
+    ```
+  }];
+  let arguments = (ins
+    Arg<TE_HPMatrix, "[tokens, heads * head_dim]">:$x,
+    Arg<TE_F32Matrix, "[sequence, rotary_dim / 2]">:$cos,
+    Arg<TE_F32Matrix, "[sequence, rotary_dim / 2]">:$sin,
+    I64Attr:$heads,
+    DefaultValuedAttr<TE_RopeStyleAttr, "::mlir::te::RopeStyle::Half">:$style,
+    UnitAttr:$inverse);
+  let results = (outs Res<TE_HPMatrix, "type of x">:$y);
+  let assemblyFormat =
+      "$x `,` $cos `,` $sin attr-dict `:` type($x) `,` type($cos)";
+  let hasVerifier = 1;
+}
+
+def TE_AttentionOp
+    : TE_PureOp<"attention", [AllTypesMatch<["q", "o"]>, AllTypesMatch<["k", "v"]>,
+        DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+  let summary = "softmax attention of every head over its sequence";
+  let description = [{
+    `q` and `o` are `[tokens, heads * head_dim]`, `k` and `v`
+    `[tokens, kv_heads * head_dim]`; tokens are whole sequences of `sequence`,
+    which do not see each other. Head `h` reads the key-value head
+    `h / (heads / kv_heads)`. For positions `i`, `j` of one sequence:
+
+    `s[i, j] = scale * <q[i], k[j]>`,
+    `lse[i] = log(sum_j exp(s[i, j]))`,
+    `o[i] = sum_j exp(s[i, j] - lse[i]) v[j]`,
+
+    over all `j`, or `j <= i` when `causal`; in f32, `o` rounded once. `scale` is
+    `1 / sqrt(head_dim)` where it is not given. `lse`, of shape
+    `[tokens / sequence * heads * sequence]` in that order, is a result when the
+    backward needs it. The backends differ in the last bits: see the page on
+    numerics. With `deterministic = false` the gradients need not be the same
+    bits every time; on `cuda` that saves memory, which otherwise grows with
+    `heads * tokens * sequence`.
+
+    Constraints:
+    1. (attention-c1) The columns of `q` are a multiple of `heads`, which is one or more.
+    2. (attention-c2) `heads` is a multiple of `kv_heads`, which is one or more.
+    3. (attention-c3) `k` and `v` are `[tokens, kv_heads * head_dim]` of the element type of `q`.
+    4. (attention-c4) The rows of `q` are a multiple of `sequence`, which is one or more.
+    5. (attention-c5) `scale` is finite.
+    6. (attention-c6) `lse` is `[tokens * heads]`.
+
+    Example:
+
+    ```mlir
+    %o = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
+      : tensor<256x512xbf16>, tensor<256x128xbf16>
+    ```
+  }];
+  let arguments = (ins
+    Arg<TE_HPMatrix, "[tokens, heads * head_dim]">:$q,
+    Arg<TE_HPMatrix, "[tokens, kv_heads * head_dim]">:$k,
+    Arg<TE_HPMatrix, "[tokens, kv_heads * head_dim]">:$v,
+    I64Attr:$heads,
+    I64Attr:$kv_heads,
+    I64Attr:$sequence,
+    UnitAttr:$causal,
+    OptionalAttr<F32Attr>:$scale,
+    DefaultValuedAttr<BoolAttr, "true">:$deterministic);
+  let results = (outs Res<TE_HPMatrix, "type of q">:$o,
+                      Res<Optional<TE_F32Vector>, "[tokens * heads]">:$lse);
+  let assemblyFormat = [{
+    $q `,` $k `,` $v attr-dict `:` type($q) `,` type($k) (`lse` type($lse)^)?
+  }];
+  let extraClassDeclaration = [{
+    /// `scale`, or its default.
+    ::llvm::APFloat getScaleOrDefault();
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_AttentionBackwardOp
+    : TE_PureOp<"attention_backward", [AllTypesMatch<["dout", "q", "o", "dq"]>,
+                                       AllTypesMatch<["k", "v", "dk", "dv"]>]> {
+  let summary = "gradients of attention";
+  let description = [{
+    With `p[i, j] = exp(s[i, j] - lse[i])`, 0 where `j` is not seen, and
+    `ds[i, j] = p[i, j] (<do[i], v[j]> - <do[i], o[i]>)`:
+
+    `dq[i] = scale * sum_j ds[i, j] k[j]`,
+    `dk[j] = scale * sum_i ds[i, j] q[i]`,
+    `dv[j] = sum_i p[i, j] do[i]`,
+
+    the last two summed over the heads that read the key-value head, too; in
+    f32, each rounded once.
+
+    Constraints:
+    1. (attention_backward-c1) The operands and attributes fit each other as those of `te.attention`.
+
+    Example:
+
+    ```mlir
+    %dq, %dk, %dv = te.attention_backward %do, %q, %k, %v, %o, %lse
+      {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
+      : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
+    ```
+  }];
+  let arguments = (ins
+    Arg<TE_HPMatrix, "cotangent of o">:$dout,
+    Arg<TE_HPMatrix, "[tokens, heads * head_dim]">:$q,
+    Arg<TE_HPMatrix, "[tokens, kv_heads * head_dim]">:$k,
+    Arg<TE_HPMatrix, "[tokens, kv_heads * head_dim]">:$v,
+    Arg<TE_HPMatrix, "result of the forward">:$o,
+    Arg<TE_F32Vector, "[tokens * heads]">:$lse,
+    I64Attr:$heads,
+    I64Attr:$kv_heads,
+    I64Attr:$sequence,
+    UnitAttr:$causal,
+    OptionalAttr<F32Attr>:$scale,
+    DefaultValuedAttr<BoolAttr, "true">:$deterministic);
+  let results = (outs Res<TE_HPMatrix, "type of q">:$dq,
+                      Res<TE_HPMatrix, "type of k">:$dk,
+                      Res<TE_HPMatrix, "type of v">:$dv);
+  let assemblyFormat = [{
+    $dout `,` $q `,` $k `,` $v `,` $o `,` $lse attr-dict
+    `:` type($q) `,` type($k) `,` type($lse)
+  }];
+  let extraClassDeclaration = [{
+    /// `scale`, or its default.
+    ::llvm::APFloat getScaleOrDefault();
+  }];
+  let hasVerifier = 1;
+}
+
+#endif // TEDIALECT_IR_TEATTENTIONOPS_TD

@@ -1,0 +1,67 @@
+//===- AttentionGradients.cpp - derivatives of rope and attention ---------===//
+//
+// A rotation is undone by the inverse one. Attention saves what its backward
+// reads: q, k, v, its result and the row sums of its softmax (lse), which a new
+// op in place of the forward one gives.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/IR/TE.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+/// The op's `lse`; makes the op produce it if it does not yet.
+static Value requireLse(AttentionOp op) {
+  if (op.getLse())
+    return op.getLse();
+  OpBuilder b(op);
+  int64_t rows = op.getQ().getType().getDimSize(0);
+  auto lse = RankedTensorType::get({rows * static_cast<int64_t>(op.getHeads())},
+                                   b.getF32Type());
+  auto attention = AttentionOp::create(
+      b, op.getLoc(), op.getO().getType(), lse, op.getQ(), op.getK(), op.getV(),
+      op.getHeadsAttr(), op.getKvHeadsAttr(), op.getSequenceAttr(),
+      op.getCausalAttr(), op.getScaleAttr(), op.getDeterministicAttr());
+  attention->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  op.getO().replaceAllUsesWith(attention.getO());
+  return attention.getLse();
+}
+
+LogicalResult AttentionOp::differentiate(OpBuilder &b,
+                                         AdjointContext &adjoints) {
+  if (getLse() && adjoints.get(getLse()))
+    return emitError() << "'" << getOperationName()
+                       << "' has no derivative through its result 'lse'";
+  Value dout = adjoints.get(getO());
+  Value lse = requireLse(*this);
+  // The op that gives lse gives o, too.
+  Value o = lse.getDefiningOp<AttentionOp>().getO();
+  auto backward = AttentionBackwardOp::create(
+      b, getLoc(), getQ().getType(), getK().getType(), getV().getType(), dout,
+      adjoints.residual(getQ(), "q"), adjoints.residual(getK(), "k"),
+      adjoints.residual(getV(), "v"), adjoints.residual(o, "o"),
+      adjoints.residual(lse, "lse"), getHeadsAttr(), getKvHeadsAttr(),
+      getSequenceAttr(), getCausalAttr(), getScaleAttr(),
+      getDeterministicAttr());
+  for (auto [operand, gradient] :
+       {std::pair<Value, Value>(getQ(), backward.getDq()),
+        {getK(), backward.getDk()},
+        {getV(), backward.getDv()}})
+    if (adjoints.wants(operand))
+      adjoints.add(operand, gradient);
+  return success();
+}
+
+LogicalResult RopeOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
+  // The tables are constants, whoever asks for their gradient.
+  if (!adjoints.wants(getX()))
+    return success();
+  Value cos = adjoints.residual(getCos(), "cos");
+  Value sin = adjoints.residual(getSin(), "sin");
+  auto backward =
+      RopeOp::create(b, getLoc(), getX().getType(), adjoints.get(getY()), cos,
+                     sin, getHeads(), getStyle(), !getInverse());
+  adjoints.add(getX(), backward.getY());
+  return success();
+}

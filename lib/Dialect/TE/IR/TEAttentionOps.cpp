@@ -1,0 +1,108 @@
+//===- TEAttentionOps.cpp - verifiers of rotary embedding and attention ---===//
+
+#include "TEVerifiers.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::te;
+
+/// Whether all of these have sizes to compare; an input that has none is
+/// refused by te-legalize-input.
+static bool areStatic(ValueRange values) {
+  return llvm::all_of(values, [](Value value) {
+    return cast<ShapedType>(value.getType()).hasStaticShape();
+  });
+}
+
+/// 'heads' is one or more and divides `columns`, those of 'matrix'.
+static LogicalResult verifyHeads(Operation *op, int64_t heads, StringRef matrix,
+                                 int64_t columns) {
+  if (heads >= 1 && columns % heads == 0)
+    return success();
+  return op->emitOpError()
+         << "expected 'heads' to be one or more and to divide the columns of '"
+         << matrix << "' (" << columns << "), but got " << heads;
+}
+
+LogicalResult RopeOp::verify() {
+  if (!areStatic({getX(), getCos()}))
+    return success();
+  int64_t heads = getHeads();
+  int64_t tokens = shapeOf(getX().getType())[0];
+  int64_t columns = shapeOf(getX().getType())[1];
+  int64_t sequence = shapeOf(getCos().getType())[0];
+  int64_t pairs = shapeOf(getCos().getType())[1];
+  // rope-c1
+  if (failed(verifyHeads(*this, heads, "x", columns)))
+    return failure();
+  // rope-c2
+  if (sequence == 0 || tokens % sequence)
+    return emitOpError() << "expected the rows of 'x' to be a multiple of "
+                            "those of 'cos', but got "
+                         << tokens << " and " << sequence;
+  // rope-c3
+  if (2 * pairs > columns / heads)
+    return emitOpError() << "expected 'cos' to have at most half the columns "
+                            "of a head of 'x', but got "
+                         << pairs << " and " << columns / heads;
+  return success();
+}
+
+/// What the operands and attributes of te.attention and its backward share.
+template <typename Op> static LogicalResult verifyAttention(Op op, Value lse) {
+  int64_t heads = op.getHeads(), kvHeads = op.getKvHeads();
+  int64_t sequence = op.getSequence();
+  Type q = op.getQ().getType(), k = op.getK().getType();
+  int64_t tokens = shapeOf(q)[0], columns = shapeOf(q)[1];
+  // attention-c1
+  if (failed(verifyHeads(op, heads, "q", columns)))
+    return failure();
+  // attention-c2
+  if (kvHeads < 1 || heads % kvHeads)
+    return op.emitOpError() << "expected 'kv_heads' to be one or more and to "
+                               "divide 'heads' ("
+                            << heads << "), but got " << kvHeads;
+  // attention-c3
+  if (failed(verifyShape(op, "k", k, {tokens, columns / heads * kvHeads})) ||
+      failed(verifySameElementType(op, "k", k, "q", q)))
+    return failure();
+  // attention-c4
+  if (sequence < 1 || tokens % sequence)
+    return op.emitOpError() << "expected 'sequence' to be one or more and to "
+                               "divide the rows of 'q' ("
+                            << tokens << "), but got " << sequence;
+  // attention-c5
+  if (std::optional<APFloat> scale = op.getScale(); scale && !scale->isFinite())
+    return op.emitOpError() << "expected 'scale' to be finite, but got "
+                            << scale->convertToFloat();
+  // attention-c6
+  return lse ? verifyShape(op, "lse", lse.getType(), {tokens * heads})
+             : success();
+}
+
+LogicalResult AttentionOp::verify() {
+  if (!areStatic({getQ(), getK()}))
+    return success();
+  return verifyAttention(*this, getLse());
+}
+
+LogicalResult AttentionBackwardOp::verify() {
+  if (!areStatic({getQ(), getK()}))
+    return success();
+  // attention_backward-c1
+  return verifyAttention(*this, getLse());
+}
+
+/// The scale of one or the other op.
+template <typename Op> static APFloat scaleOrDefault(Op op) {
+  if (std::optional<APFloat> scale = op.getScale())
+    return *scale;
+  double headDim = shapeOf(op.getQ().getType())[1] / op.getHeads();
+  return APFloat(static_cast<float>(1.0 / std::sqrt(headDim)));
+}
+
+APFloat AttentionOp::getScaleOrDefault() { return scaleOrDefault(*this); }
+APFloat AttentionBackwardOp::getScaleOrDefault() {
+  return scaleOrDefault(*this);
+}

@@ -1,0 +1,26 @@
+//===- AttentionPlanner.h - cuDNN for the plans of one backend ------------===//
+
+#ifndef TE_RUNTIME_ATTENTION_ATTENTIONPLANNER_H
+#define TE_RUNTIME_ATTENTION_ATTENTIONPLANNER_H
+
+#include "Attention/Cudnn.h"
+
+namespace te::rt::cuda {
+
+/// Loads cuDNN when it is first needed.
+class AttentionPlanner {
+public:
+  explicit AttentionPlanner(LibraryPaths paths) : paths(std::move(paths)) {}
+
+  /// The planner outlives the graph.
+  Status plan(const AttentionProblem &problem,
+              std::unique_ptr<CudnnGraph> *graph);
+
+private:
+  const LibraryPaths paths;
+  std::unique_ptr<Cudnn> cudnn;
+};
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_ATTENTION_ATTENTIONPLANNER_H

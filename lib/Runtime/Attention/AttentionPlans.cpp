@@ -1,0 +1,94 @@
+//===- AttentionPlans.cpp - plans of attention and its backward -----------===//
+//
+// A plan is one graph of cuDNN and copies the buffers of a launch to where they
+// belong. Its scratch memory is known when it is made.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Attention/AttentionPlanner.h"
+
+#include "Cuda/CudaBackend.h"
+#include "Kernels/LaunchPlan.h"
+
+namespace te::rt::cuda {
+
+Status AttentionPlanner::plan(const AttentionProblem &problem,
+                              std::unique_ptr<CudnnGraph> *graph) {
+  if (!cudnn)
+    TE_RT_RETURN_IF_FAILED(Cudnn::load(paths, &cudnn));
+  return cudnn->plan(problem, graph);
+}
+
+namespace {
+
+/// `bind` gives the pointers of a launch.
+template <typename Params, typename Bind>
+Status planGraph(const CudaDevice &device, const Params &params, Bind bind,
+                 std::unique_ptr<Plan> *plan) {
+  if (params.type != TE_RT_BF16 && params.type != TE_RT_F16)
+    return {TE_RT_UNSUPPORTED, "expected 'type' to be bf16 or f16, which the "
+                               "attention of the cuda backend takes, but got "
+                               "f32"};
+  if (params.tokens == 0) {
+    *plan =
+        makePlan(device, [](Launcher, void *const *) { return Status::ok(); });
+    return Status::ok();
+  }
+  AttentionProblem problem;
+  problem.batch = params.tokens / params.sequence;
+  problem.sequence = params.sequence;
+  problem.heads = params.heads;
+  problem.kvHeads = params.kv_heads;
+  problem.headDim = params.head_dim;
+  problem.type = params.type;
+  problem.scale = params.scale;
+  problem.causal = params.causal != 0;
+  if constexpr (requires { params.deterministic; }) {
+    problem.backward = true;
+    problem.deterministic = params.deterministic != 0;
+  }
+  std::unique_ptr<CudnnGraph> made;
+  TE_RT_RETURN_IF_FAILED(device.attention->plan(problem, &made));
+  std::shared_ptr<CudnnGraph> graph = std::move(made);
+  *plan = makeWorkspacePlan(
+      device, graph->workspaceBytes(),
+      [=](Launcher launch, void *const *buffers, void *workspace) {
+        return graph->launch(bind(buffers), workspace, launch.rawStream());
+      });
+  return Status::ok();
+}
+
+} // namespace
+
+Status plan_attention(const CudaDevice &device, const attention_params &params,
+                      std::unique_ptr<Plan> *plan) {
+  namespace b = attention_buffers;
+  auto bind = [](void *const *buffers) {
+    return AttentionBuffers{.q = buffers[b::q],
+                            .k = buffers[b::k],
+                            .v = buffers[b::v],
+                            .o = buffers[b::o],
+                            .lse = buffers[b::lse]};
+  };
+  return planGraph(device, params, bind, plan);
+}
+
+Status plan_attention_backward(const CudaDevice &device,
+                               const attention_backward_params &params,
+                               std::unique_ptr<Plan> *plan) {
+  namespace b = attention_backward_buffers;
+  auto bind = [](void *const *buffers) {
+    return AttentionBuffers{.q = buffers[b::q],
+                            .k = buffers[b::k],
+                            .v = buffers[b::v],
+                            .o = buffers[b::o],
+                            .lse = buffers[b::lse],
+                            .dout = buffers[b::dout],
+                            .dq = buffers[b::dq],
+                            .dk = buffers[b::dk],
+                            .dv = buffers[b::dv]};
+  };
+  return planGraph(device, params, bind, plan);
+}
+
+} // namespace te::rt::cuda

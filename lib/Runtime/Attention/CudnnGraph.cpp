@@ -1,0 +1,225 @@
+//===- CudnnGraph.cpp - attention graphs through cuDNN's frontend ---------===//
+//
+// The only file that sees the frontend, which throws: no exception leaves a
+// function that the rest of the runtime calls.
+//
+// Matrices of heads are [batch, heads, sequence, head_dim] tensors with the
+// strides of [batch * sequence, heads * head_dim] ones, so nothing is copied.
+// Graphs are built with the first engine that cuDNN's heuristics offer. Its
+// deterministic backward keeps the gradients of all scores of a step in scratch
+// memory (on Hopper); the other adds rows of dq with atomics.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Attention/Cudnn.h"
+
+#include "TEDialect/Runtime/te_runtime_types.h"
+
+#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+#define CUDNN_FRONTEND_SKIP_JSON_LIB
+#include <cudnn_frontend.h>
+
+#include <exception>
+#include <unordered_map>
+
+namespace cudnn_frontend {
+/// Where the frontend looks for cuDNN's symbols; it declares this for the
+/// program to define.
+void *cudnn_dlhandle = nullptr;
+} // namespace cudnn_frontend
+
+namespace te::rt::cuda {
+
+namespace fe = cudnn_frontend;
+
+namespace {
+
+const char *const cudnnRemedy =
+    "install cuDNN 9 for CUDA 13 (Debian package 'libcudnn9-cuda-13', PyPI "
+    "package 'nvidia-cudnn-cu13')";
+const char *const cudartRemedy =
+    "install the CUDA 13 runtime (Debian package 'cuda-cudart-13-0', PyPI "
+    "package 'nvidia-cuda-runtime')";
+
+/// Names of the tensors of a graph.
+enum Uid : int64_t { Q = 1, K, V, O, Lse, Dout, Dq, Dk, Dv };
+
+/// Calls `body`, which gives a Status; an exception becomes one.
+template <typename Body> Status guarded(Body body) {
+  try {
+    return body();
+  } catch (const std::exception &exception) {
+    return {TE_RT_INTERNAL, std::string("cuDNN: ") + exception.what()};
+  }
+}
+
+Status check(cudnnStatus_t status, const char *what) {
+  if (status == CUDNN_STATUS_SUCCESS)
+    return Status::ok();
+  return {TE_RT_DEVICE_ERROR,
+          std::string(what) + ": " + fe::detail::get_error_string(status)};
+}
+
+Status check(fe::error_t error, te_rt_status code, const char *what) {
+  if (error.is_good())
+    return Status::ok();
+  return {code, std::string(what) + ": " + error.get_message()};
+}
+
+class Graph final : public CudnnGraph {
+public:
+  Graph(cudnnHandle_t handle) : handle(handle) {}
+
+  Status build(const AttentionProblem &problem) {
+    graph
+        .set_io_data_type(problem.type == TE_RT_F16 ? fe::DataType_t::HALF
+                                                    : fe::DataType_t::BFLOAT16)
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+    if (problem.backward)
+      addBackward(problem);
+    else
+      addForward(problem);
+    TE_RT_RETURN_IF_FAILED(check(graph.build(handle, {fe::HeurMode_t::A}),
+                                 TE_RT_UNSUPPORTED,
+                                 "cuDNN has no engine for this attention"));
+    return check(graph.get_workspace_size(bytes), TE_RT_INTERNAL,
+                 "workspace of cuDNN");
+  }
+
+  int64_t workspaceBytes() const override { return bytes; }
+
+  Status launch(const AttentionBuffers &buffers, void *workspace,
+                void *stream) override {
+    return guarded([&]() -> Status {
+      TE_RT_RETURN_IF_FAILED(check(
+          fe::detail::set_stream(handle, static_cast<cudaStream_t>(stream)),
+          "cudnnSetStream"));
+      std::unordered_map<int64_t, void *> pointers = {
+          {Q, buffers.q},   {K, buffers.k},     {V, buffers.v},
+          {O, buffers.o},   {Lse, buffers.lse}, {Dout, buffers.dout},
+          {Dq, buffers.dq}, {Dk, buffers.dk},   {Dv, buffers.dv}};
+      // A forward has no gradients; the graph has no such tensors.
+      std::erase_if(pointers, [](const auto &each) { return !each.second; });
+      return check(graph.execute(handle, pointers, workspace),
+                   TE_RT_DEVICE_ERROR, "cuDNN");
+    });
+  }
+
+private:
+  using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
+
+  /// `tensor` as the heads of a matrix of tokens.
+  template <typename T>
+  static T &asHeads(T &tensor, Uid uid, const AttentionProblem &p,
+                    int64_t heads) {
+    const int64_t columns = heads * p.headDim;
+    tensor.set_uid(uid)
+        .set_dim({p.batch, heads, p.sequence, p.headDim})
+        .set_stride({p.sequence * columns, p.headDim, columns, 1});
+    return tensor;
+  }
+  static void asLse(fe::graph::Tensor_attributes &tensor,
+                    const AttentionProblem &p) {
+    tensor.set_uid(Lse)
+        .set_dim({p.batch, p.heads, p.sequence, 1})
+        .set_stride({p.heads * p.sequence, p.sequence, 1, 1})
+        .set_data_type(fe::DataType_t::FLOAT);
+  }
+
+  Tensor input(Uid uid, const AttentionProblem &p, int64_t heads) {
+    fe::graph::Tensor_attributes tensor;
+    return graph.tensor(asHeads(tensor, uid, p, heads));
+  }
+  static void output(const Tensor &tensor, Uid uid, const AttentionProblem &p,
+                     int64_t heads) {
+    asHeads(*tensor, uid, p, heads).set_output(true);
+  }
+
+  void addForward(const AttentionProblem &p) {
+    auto options = fe::graph::SDPA_attributes()
+                       .set_name("attention")
+                       .set_generate_stats(true)
+                       .set_attn_scale(p.scale)
+                       .set_causal_mask(p.causal);
+    auto [o, lse] = graph.sdpa(input(Q, p, p.heads), input(K, p, p.kvHeads),
+                               input(V, p, p.kvHeads), std::move(options));
+    output(o, O, p, p.heads);
+    asLse(*lse, p);
+    lse->set_output(true);
+  }
+
+  void addBackward(const AttentionProblem &p) {
+    auto options = fe::graph::SDPA_backward_attributes()
+                       .set_name("attention_backward")
+                       .set_attn_scale(p.scale)
+                       .set_causal_mask(p.causal)
+                       .set_deterministic_algorithm(p.deterministic);
+    fe::graph::Tensor_attributes lse;
+    asLse(lse, p);
+    auto [dq, dk, dv] = graph.sdpa_backward(
+        input(Q, p, p.heads), input(K, p, p.kvHeads), input(V, p, p.kvHeads),
+        input(O, p, p.heads), input(Dout, p, p.heads), graph.tensor(lse),
+        std::move(options));
+    output(dq, Dq, p, p.heads);
+    output(dk, Dk, p, p.kvHeads);
+    output(dv, Dv, p, p.kvHeads);
+  }
+
+  cudnnHandle_t handle;
+  fe::graph::Graph graph;
+  int64_t bytes = 0;
+};
+
+class LoadedCudnn final : public Cudnn {
+public:
+  ~LoadedCudnn() override {
+    if (handle)
+      (void)guarded([&] {
+        return check(fe::detail::destroy_handle(handle), "cudnnDestroy");
+      });
+  }
+
+  Status initialize() {
+    return guarded([&]() -> Status {
+      // For older ones the frontend copies from the host in every launch.
+      constexpr size_t oldest = 91600;
+      if (const size_t version = fe::detail::get_backend_version();
+          version < oldest)
+        return {TE_RT_UNSUPPORTED, "expected cuDNN 9.16 or newer, but got 9." +
+                                       std::to_string(version / 100 % 100) +
+                                       "; " + cudnnRemedy};
+      return check(fe::detail::create_handle(&handle), "cudnnCreate");
+    });
+  }
+
+  Status plan(const AttentionProblem &problem,
+              std::unique_ptr<CudnnGraph> *graph) override {
+    return guarded([&]() -> Status {
+      auto made = std::make_unique<Graph>(handle);
+      TE_RT_RETURN_IF_FAILED(made->build(problem));
+      *graph = std::move(made);
+      return Status::ok();
+    });
+  }
+
+private:
+  cudnnHandle_t handle = nullptr;
+};
+
+} // namespace
+
+Status Cudnn::load(const LibraryPaths &paths, std::unique_ptr<Cudnn> *cudnn) {
+  Library library, cudart;
+  TE_RT_RETURN_IF_FAILED(Library::open(paths.cudnn, cudnnRemedy, &library));
+  // The frontend opens the CUDA runtime by its bare name, which finds one that
+  // is open already.
+  TE_RT_RETURN_IF_FAILED(Library::open(paths.cudart, cudartRemedy, &cudart));
+  fe::cudnn_dlhandle = library.rawHandle();
+  auto loaded = std::make_unique<LoadedCudnn>();
+  TE_RT_RETURN_IF_FAILED(loaded->initialize());
+  *cudnn = std::move(loaded);
+  return Status::ok();
+}
+
+} // namespace te::rt::cuda

@@ -1,0 +1,32 @@
+//===- rope_args.h - arguments of the rotary embedding --------------------===//
+//
+// Shared by the kernel and the glue that launches it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_KERNELS_ROPE_ROPE_ARGS_H
+#define TE_RUNTIME_KERNELS_ROPE_ROPE_ARGS_H
+
+#include <cstdint>
+
+namespace te::rt::cuda {
+
+struct RopeArgs {
+  const void *x;    // [tokens, heads * headDim]
+  const float *cos; // [sequence, pairs]
+  const float *sin; // [sequence, pairs]
+  void *y;          // as x
+  int64_t tokens;
+  int64_t sequence;
+  int32_t heads, headDim;
+  int32_t pairs;        // rotary_dim / 2
+  int32_t itemsPerHead; // see rope.cu; of the kernel that is launched
+  int32_t tokensPerBlock;
+  bool inverse;
+};
+
+inline constexpr int kRopeBlock = 256;
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_KERNELS_ROPE_ROPE_ARGS_H

@@ -1,0 +1,156 @@
+//===- Attention.cpp - softmax attention and its gradients ----------------===//
+//
+// Plain loops over f32 copies of one head. Scores exist for one row at a time:
+// the forward keeps a row's largest score and sum, the backward makes its
+// probabilities again from them (lse). Work is split by heads, the backward's
+// by key-value heads, whose gradients are sums over the heads that read them.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Reference/Reference.h"
+
+#include <vector>
+
+namespace te::rt::reference {
+
+namespace {
+
+/// The rows of one head of one sequence, as a [rows, dim] matrix.
+struct Head {
+  Head(int64_t rows, int64_t dim) : dim(dim), values(rows * dim) {}
+
+  float *row(int64_t i) { return values.data() + i * dim; }
+  const float *row(int64_t i) const { return values.data() + i * dim; }
+
+  int64_t dim;
+  std::vector<float> values;
+};
+
+/// Where one head of one sequence lies in a [tokens, heads * dim] matrix.
+struct Place {
+  int64_t sequence, batch, head, heads, dim;
+  int32_t type;
+
+  int64_t element(int64_t i, int64_t d) const {
+    return ((batch * sequence + i) * heads + head) * dim + d;
+  }
+};
+
+Head loadHead(const void *matrix, const Place &place) {
+  Head head(place.sequence, place.dim);
+  for (int64_t i = 0; i < place.sequence; ++i)
+    for (int64_t d = 0; d < place.dim; ++d)
+      head.row(i)[d] = load(matrix, place.element(i, d), place.type);
+  return head;
+}
+
+float dot(const float *a, const float *b, int64_t dim) {
+  float sum = 0.0f;
+  for (int64_t d = 0; d < dim; ++d)
+    sum += a[d] * b[d];
+  return sum;
+}
+
+void addScaled(float factor, const float *row, int64_t dim, float *sum) {
+  for (int64_t d = 0; d < dim; ++d)
+    sum[d] += factor * row[d];
+}
+
+/// How many keys position `i` sees.
+template <typename Params> int64_t countKeys(const Params &p, int64_t i) {
+  return p.causal ? i + 1 : p.sequence;
+}
+
+template <typename Params> int64_t workOf(const Params &p) {
+  return p.tokens * p.heads * p.sequence * p.head_dim;
+}
+
+} // namespace
+
+void attention(const attention_params &p, void *const *buffers) {
+  namespace b = attention_buffers;
+  auto *const lse = static_cast<float *>(buffers[b::lse]);
+  auto oneHead = [&](int64_t batch, int64_t h) {
+    const Place place{p.sequence, batch, h, p.heads, p.head_dim, p.type};
+    const int64_t kvHead = h / (p.heads / p.kv_heads);
+    const Place kvPlace{p.sequence, batch,      kvHead,
+                        p.kv_heads, p.head_dim, p.type};
+    const Head q = loadHead(buffers[b::q], place);
+    const Head k = loadHead(buffers[b::k], kvPlace);
+    const Head v = loadHead(buffers[b::v], kvPlace);
+    std::vector<float> scores(p.sequence), sum(p.head_dim);
+    for (int64_t i = 0; i < p.sequence; ++i) {
+      const int64_t keys = countKeys(p, i);
+      float largest = -math::kInfinity;
+      for (int64_t j = 0; j < keys; ++j) {
+        scores[j] = p.scale * dot(q.row(i), k.row(j), p.head_dim);
+        largest = scores[j] > largest ? scores[j] : largest;
+      }
+      float total = 0.0f;
+      std::fill(sum.begin(), sum.end(), 0.0f);
+      for (int64_t j = 0; j < keys; ++j) {
+        const float weight = math::exp(scores[j] - largest);
+        total += weight;
+        addScaled(weight, v.row(j), p.head_dim, sum.data());
+      }
+      lse[(batch * p.heads + h) * p.sequence + i] = largest + std::log(total);
+      for (int64_t d = 0; d < p.head_dim; ++d)
+        store(buffers[b::o], place.element(i, d), sum[d] / total, p.type);
+    }
+  };
+  parallelFor(p.tokens / p.sequence * p.heads, workOf(p),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t n = begin; n < end; ++n)
+                  oneHead(n / p.heads, n % p.heads);
+              });
+}
+
+void attention_backward(const attention_backward_params &p,
+                        void *const *buffers) {
+  namespace b = attention_backward_buffers;
+  const auto *const lse = static_cast<const float *>(buffers[b::lse]);
+  const int64_t group = p.heads / p.kv_heads;
+  auto oneKvHead = [&](int64_t batch, int64_t kvHead) {
+    const Place kvPlace{p.sequence, batch,      kvHead,
+                        p.kv_heads, p.head_dim, p.type};
+    const Head k = loadHead(buffers[b::k], kvPlace);
+    const Head v = loadHead(buffers[b::v], kvPlace);
+    Head dk(p.sequence, p.head_dim), dv(p.sequence, p.head_dim);
+    std::vector<float> dq(p.head_dim);
+    for (int64_t h = kvHead * group; h < (kvHead + 1) * group; ++h) {
+      const Place place{p.sequence, batch, h, p.heads, p.head_dim, p.type};
+      const Head q = loadHead(buffers[b::q], place);
+      const Head o = loadHead(buffers[b::o], place);
+      const Head dout = loadHead(buffers[b::dout], place);
+      for (int64_t i = 0; i < p.sequence; ++i) {
+        const float delta = dot(dout.row(i), o.row(i), p.head_dim);
+        const float rowLse = lse[(batch * p.heads + h) * p.sequence + i];
+        std::fill(dq.begin(), dq.end(), 0.0f);
+        for (int64_t j = 0; j < countKeys(p, i); ++j) {
+          const float score = p.scale * dot(q.row(i), k.row(j), p.head_dim);
+          const float weight = math::exp(score - rowLse);
+          const float ds =
+              weight * (dot(dout.row(i), v.row(j), p.head_dim) - delta);
+          addScaled(ds, k.row(j), p.head_dim, dq.data());
+          addScaled(ds, q.row(i), p.head_dim, dk.row(j));
+          addScaled(weight, dout.row(i), p.head_dim, dv.row(j));
+        }
+        for (int64_t d = 0; d < p.head_dim; ++d)
+          store(buffers[b::dq], place.element(i, d), p.scale * dq[d], p.type);
+      }
+    }
+    for (int64_t j = 0; j < p.sequence; ++j)
+      for (int64_t d = 0; d < p.head_dim; ++d) {
+        const int64_t at = kvPlace.element(j, d);
+        store(buffers[b::dk], at, p.scale * dk.row(j)[d], p.type);
+        store(buffers[b::dv], at, dv.row(j)[d], p.type);
+      }
+  };
+  parallelFor(p.tokens / p.sequence * p.kv_heads, workOf(p),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t n = begin; n < end; ++n)
+                  oneKvHead(n / p.kv_heads, n % p.kv_heads);
+              });
+}
+
+} // namespace te::rt::reference

@@ -1,0 +1,35 @@
+//===- Rope.cpp - rotary position embedding -------------------------------===//
+
+#include "Core/Rotation.h"
+#include "Reference/Reference.h"
+
+#include <cstring>
+
+namespace te::rt::reference {
+
+void rope(const rope_params &p, void *const *buffers) {
+  namespace b = rope_buffers;
+  const auto *cos = static_cast<const float *>(buffers[b::cos]);
+  const auto *sin = static_cast<const float *>(buffers[b::sin]);
+  const int64_t pairs = p.rotary_dim / 2, bytes = byteSize(p.type);
+  auto *const x = static_cast<const char *>(buffers[b::x]);
+  auto *const y = static_cast<char *>(buffers[b::y]);
+  for (int64_t head = 0; head < p.tokens * p.heads; ++head) {
+    const int64_t first = head * p.head_dim;
+    const int64_t position = head / p.heads % p.sequence;
+    for (int64_t i = 0; i < pairs; ++i) {
+      const int64_t at = first + (p.interleaved ? 2 * i : i);
+      const int64_t other = at + (p.interleaved ? 1 : pairs);
+      const float cosine = cos[position * pairs + i];
+      const float sine = sin[position * pairs + i];
+      float u = load(x, at, p.type), v = load(x, other, p.type);
+      math::rotate(cosine, p.inverse ? -sine : sine, u, v);
+      store(y, at, u, p.type);
+      store(y, other, v, p.type);
+    }
+    const int64_t rest = (first + p.rotary_dim) * bytes;
+    std::memmove(y + rest, x + rest, (p.head_dim - p.rotary_dim) * bytes);
+  }
+}
+
+} // namespace te::rt::reference

@@ -1,0 +1,105 @@
+// One violated constraint per function, named by its label.
+// RUN: te-opt %s --split-input-file --verify-diagnostics
+
+func.func @rope_c1(%x: tensor<4x8xf32>, %cos: tensor<4x1xf32>) {
+  // expected-error @below {{expected 'heads' to be one or more and to divide the columns of 'x' (8), but got 3}}
+  %y = te.rope %x, %cos, %cos {heads = 3 : i64} : tensor<4x8xf32>, tensor<4x1xf32>
+  return
+}
+
+// -----
+
+func.func @rope_c1_none(%x: tensor<4x8xf32>, %cos: tensor<4x1xf32>) {
+  // expected-error @below {{expected 'heads' to be one or more and to divide the columns of 'x' (8), but got 0}}
+  %y = te.rope %x, %cos, %cos {heads = 0 : i64} : tensor<4x8xf32>, tensor<4x1xf32>
+  return
+}
+
+// -----
+
+func.func @rope_c2(%x: tensor<4x8xf32>, %cos: tensor<3x2xf32>) {
+  // expected-error @below {{expected the rows of 'x' to be a multiple of those of 'cos', but got 4 and 3}}
+  %y = te.rope %x, %cos, %cos {heads = 2 : i64} : tensor<4x8xf32>, tensor<3x2xf32>
+  return
+}
+
+// -----
+
+func.func @rope_c3(%x: tensor<4x8xf32>, %cos: tensor<4x3xf32>) {
+  // expected-error @below {{expected 'cos' to have at most half the columns of a head of 'x', but got 3 and 4}}
+  %y = te.rope %x, %cos, %cos {heads = 2 : i64} : tensor<4x8xf32>, tensor<4x3xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c1(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
+  // expected-error @below {{expected 'heads' to be one or more and to divide the columns of 'q' (8), but got 3}}
+  %o = te.attention %q, %k, %k {heads = 3 : i64, kv_heads = 1 : i64, sequence = 4 : i64} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c2(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
+  // expected-error @below {{expected 'kv_heads' to be one or more and to divide 'heads' (4), but got 3}}
+  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 3 : i64, sequence = 4 : i64} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c2_none(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
+  // expected-error @below {{expected 'kv_heads' to be one or more and to divide 'heads' (4), but got 0}}
+  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 0 : i64, sequence = 4 : i64} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c3(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
+  // expected-error @below {{expected 'k' to have shape 8x2, but got 8x4}}
+  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 1 : i64, sequence = 4 : i64} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c3_element_type(%q: tensor<8x8xf32>, %k: tensor<8x4xbf16>) {
+  // expected-error @below {{expected 'k' and 'q' to have one element type, but got 'bf16' and 'f32'}}
+  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64} : tensor<8x8xf32>, tensor<8x4xbf16>
+  return
+}
+
+// -----
+
+func.func @attention_c4(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
+  // expected-error @below {{expected 'sequence' to be one or more and to divide the rows of 'q' (8), but got 3}}
+  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 3 : i64} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c5(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
+  // expected-error @below {{expected 'scale' to be finite, but got INF}}
+  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, scale = 0x7F800000 : f32} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c6(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
+  // expected-error @below {{expected 'lse' to have shape 32, but got 8}}
+  %o, %lse = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64} : tensor<8x8xf32>, tensor<8x4xf32> lse tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @attention_backward_c1(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %lse: tensor<8xf32>) {
+  // expected-error @below {{expected 'lse' to have shape 32, but got 8}}
+  %dq, %dk, %dv = te.attention_backward %q, %q, %k, %k, %q, %lse {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64}
+    : tensor<8x8xf32>, tensor<8x4xf32>, tensor<8xf32>
+  return
+}

@@ -1,0 +1,64 @@
+// RUN: te-opt %s --te-differentiate --te-verify-stage=stage=autodiff --split-input-file | FileCheck %s
+
+// The gradient of a rotation is the inverse one, and of that the rotation; the
+// style stays, and tables that are arguments are not saved.
+
+// CHECK-LABEL: func.func @rotates(
+// CHECK-SAME:    %[[X:[^ ]*]]: tensor<8x8xf32>, %[[COS:[^ ]*]]: tensor<4x2xf32>, %[[SIN:[^ ]*]]: tensor<4x2xf32>, %[[DY:[^ ]*]]: tensor<8x8xf32>)
+// CHECK-NOT:     te.residual
+// CHECK:         %[[DZ:.*]] = te.rope %[[DY]], %[[COS]], %[[SIN]] {heads = 2 : i64, style = #te.rope_style<interleaved>}
+// CHECK-NEXT:    %[[DX:.*]] = te.rope %[[DZ]], %[[COS]], %[[SIN]] {heads = 2 : i64, inverse}
+// CHECK-NEXT:    return %[[DX]]
+func.func @rotates(%x: tensor<8x8xf32>, %cos: tensor<4x2xf32>, %sin: tensor<4x2xf32>, %dy: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %y, %dx = te.vjp @rotation(%x, %cos, %sin) cotangents(%dy) wrt [0]
+    : (tensor<8x8xf32>, tensor<4x2xf32>, tensor<4x2xf32>), (tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>)
+  return %dx : tensor<8x8xf32>
+}
+func.func private @rotation(%x: tensor<8x8xf32>, %cos: tensor<4x2xf32>, %sin: tensor<4x2xf32>) -> tensor<8x8xf32> {
+  %z = te.rope %x, %cos, %sin {heads = 2 : i64} : tensor<8x8xf32>, tensor<4x2xf32>
+  %y = te.rope %z, %cos, %sin {heads = 2 : i64, inverse, style = #te.rope_style<interleaved>} : tensor<8x8xf32>, tensor<4x2xf32>
+  return %y : tensor<8x8xf32>
+}
+
+// -----
+
+// The tables count as constants.
+
+// CHECK-LABEL: func.func @tables(
+// CHECK:         %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : tensor<4x2xf32>
+// CHECK:         return %[[ZERO]]
+func.func @tables(%x: tensor<8x8xf32>, %cos: tensor<4x2xf32>, %dy: tensor<8x8xf32>) -> tensor<4x2xf32> {
+  %y, %dcos = te.vjp @tabulated(%x, %cos) cotangents(%dy) wrt [1]
+    : (tensor<8x8xf32>, tensor<4x2xf32>), (tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<4x2xf32>)
+  return %dcos : tensor<4x2xf32>
+}
+func.func private @tabulated(%x: tensor<8x8xf32>, %cos: tensor<4x2xf32>) -> tensor<8x8xf32> {
+  %y = te.rope %x, %cos, %cos {heads = 2 : i64} : tensor<8x8xf32>, tensor<4x2xf32>
+  return %y : tensor<8x8xf32>
+}
+
+// -----
+
+// lse is asked of the forward; q, k, v, o and lse are saved; what no gradient
+// is wanted of gets none.
+
+// CHECK-LABEL: func.func @attends(
+// CHECK-SAME:    %[[Q:[^ ]*]]: tensor<8x8xf32>, %[[K:[^ ]*]]: tensor<8x4xf32>, %[[DY:[^ ]*]]: tensor<8x8xf32>)
+// CHECK:         %[[SUM:.*]] = arith.addf %[[Q]], %[[Q]]
+// CHECK:         %[[O:.*]], %[[LSE:.*]] = te.attention %[[SUM]], %[[K]], %[[K]] {causal, deterministic = false, heads = 4 : i64, kv_heads = 2 : i64, scale = 5.000000e-01 : f32, sequence = 4 : i64} : {{.*}} lse tensor<32xf32>
+// CHECK-NEXT:    %[[SUM_R:.*]] = te.residual %[[SUM]] "attention0.q"
+// CHECK-NEXT:    %[[O_R:.*]] = te.residual %[[O]] "attention0.o"
+// CHECK-NEXT:    %[[LSE_R:.*]] = te.residual %[[LSE]] "attention0.lse"
+// CHECK-NEXT:    %[[DQ:.*]], %{{.*}}, %{{.*}} = te.attention_backward %[[DY]], %[[SUM_R]], %[[K]], %[[K]], %[[O_R]], %[[LSE_R]] {causal, deterministic = false, heads = 4 : i64, kv_heads = 2 : i64, scale = 5.000000e-01 : f32, sequence = 4 : i64}
+// CHECK-NEXT:    %[[DX:.*]] = arith.addf %[[DQ]], %[[DQ]]
+// CHECK-NEXT:    return %[[DX]]
+func.func @attends(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %dy: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %y, %dx = te.vjp @attention(%q, %k) cotangents(%dy) wrt [0]
+    : (tensor<8x8xf32>, tensor<8x4xf32>), (tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>)
+  return %dx : tensor<8x8xf32>
+}
+func.func private @attention(%x: tensor<8x8xf32>, %k: tensor<8x4xf32>) -> tensor<8x8xf32> {
+  %q = arith.addf %x, %x : tensor<8x8xf32>
+  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, causal, scale = 0.5 : f32, deterministic = false} : tensor<8x8xf32>, tensor<8x4xf32>
+  return %o : tensor<8x8xf32>
+}

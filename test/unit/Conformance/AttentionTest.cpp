@@ -1,0 +1,323 @@
+//===- AttentionTest.cpp - attention and its gradients against f64 --------===//
+//
+// The operands are exact; the oracle computes in f64 what the definition says
+// and, beside each value, a bound of what f32 arithmetic may differ by, term by
+// term, with u = 2^-23 for one operation (an f32 rounding is half of that; a
+// tensor core may cut instead of round):
+//
+//   score   s = scale sum q k          |ds| <= (D + 3) u |scale| sum |q k|
+//   weight  exp(s - m), exp within 4u, and its argument, which may be taken
+//           times log2(e) before the difference, within 4u (|s| + |m|): a
+//           weight errs by the factor e^x, x <= e_s = |ds| + 4u max |s| + 4u
+//   sum     of S weights, S u relative
+//   P       rounded to the type on cuda: p = unit roundoff, and 2^-25 absolute
+//           where f16 weights are subnormal
+//
+// so that of o = sum w v / sum w, |do| <= sum_j W |v_j| (2 (e^e_s - 1) + (2 S +
+// 4) u + p) + its rounding, W the softmax; and so on for the gradients, whose
+// lse and o are given. p is 0 on `reference`.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Conformance/Harness.h"
+#include "Conformance/Oracle.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace te::conformance;
+
+namespace {
+
+constexpr double kU = 0x1p-23;
+
+struct Shape {
+  int64_t batch, sequence, heads, kvHeads, headDim;
+  bool causal;
+  double size; // of the elements of q and k
+
+  int64_t tokens() const { return batch * sequence; }
+  int64_t queries() const { return tokens() * heads * headDim; }
+  int64_t keys() const { return tokens() * kvHeads * headDim; }
+  float scale() const {
+    return static_cast<float>(1 / std::sqrt(static_cast<double>(headDim)));
+  }
+  std::string text() const {
+    return "batch " + std::to_string(batch) + " sequence " +
+           std::to_string(sequence) + " heads " + std::to_string(heads) + "/" +
+           std::to_string(kvHeads) + " x " + std::to_string(headDim) +
+           (causal ? " causal" : "") + " size " + std::to_string(size);
+  }
+};
+constexpr Shape kShapes[] = {
+    {2, 100, 4, 4, 64, false, 1}, {2, 100, 4, 4, 64, true, 1},
+    {2, 64, 4, 1, 128, true, 1},  {1, 72, 8, 2, 64, false, 1},
+    {1, 129, 2, 2, 128, true, 8}, {2, 40, 4, 2, 64, false, 30},
+};
+
+/// Values with a bound each of what may be wrong about them.
+struct Bounded {
+  explicit Bounded(int64_t size) : value(size), bound(size) {}
+  std::vector<double> value, bound;
+};
+
+std::vector<double> valuesOf(const Array &array) {
+  std::vector<double> values(array.size());
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = array.at(i);
+  return values;
+}
+
+/// One attention in f64. Rows of q, k, v are found by sequence, head, position.
+class Attention64 {
+public:
+  Attention64(const Shape &s, int32_t type, bool isReference)
+      : s(s), narrow(isReference ? 0 : unitRoundoff(type)),
+        tiny(!isReference && type == TE_RT_F16 ? 0x1p-25 : 0),
+        q(values(type, s.queries(), s.size, 1)),
+        k(values(type, s.keys(), s.size, 2)), v(values(type, s.keys(), 1, 3)),
+        dout(values(type, s.queries(), 1, 4)), o(s.queries()),
+        lse(s.tokens() * s.heads), dq(s.queries()), dk(s.keys()), dv(s.keys()) {
+    q64 = valuesOf(q), k64 = valuesOf(k), v64 = valuesOf(v);
+    dout64 = valuesOf(dout);
+    forEachRow([&](int64_t b, int64_t h, int64_t i) { forward(b, h, i); });
+    givenO = Array(type, o.value);
+    givenLse = Array(TE_RT_F32, lse.value);
+    forEachRow([&](int64_t b, int64_t h, int64_t i) { backward(b, h, i); });
+    for (Bounded *sum : {&dk, &dv})
+      for (double &bound : sum->bound)
+        bound *= 1.01; // terms of second order
+  }
+
+  const Shape s;
+  const double narrow, tiny;
+  const Array q, k, v, dout;
+  Bounded o, lse, dq, dk, dv;
+  /// What the backward is given: o and lse, rounded.
+  Array givenO, givenLse;
+
+private:
+  static Array values(int32_t type, int64_t count, double size, uint32_t seed) {
+    std::vector<double> made = makeValues("normal", type, count, seed);
+    for (double &each : made)
+      each *= size;
+    return Array(type, made);
+  }
+  template <typename Body> void forEachRow(Body body) {
+    for (int64_t b = 0; b < s.batch; ++b)
+      for (int64_t h = 0; h < s.heads; ++h)
+        for (int64_t i = 0; i < s.sequence; ++i)
+          body(b, h, i);
+  }
+  int64_t queryAt(int64_t b, int64_t h, int64_t i) const {
+    return ((b * s.sequence + i) * s.heads + h) * s.headDim;
+  }
+  int64_t keyAt(int64_t b, int64_t h, int64_t j) const {
+    return ((b * s.sequence + j) * s.kvHeads + h / (s.heads / s.kvHeads)) *
+           s.headDim;
+  }
+  int64_t lseAt(int64_t b, int64_t h, int64_t i) const {
+    return (b * s.heads + h) * s.sequence + i;
+  }
+  int64_t seen(int64_t i) const { return s.causal ? i + 1 : s.sequence; }
+
+  /// The scores of a row and, of each, the error of its exponent.
+  void score(int64_t b, int64_t h, int64_t i) {
+    scores.assign(seen(i), 0), errors.assign(seen(i), 0);
+    const double *const row = &q64[queryAt(b, h, i)];
+    double largest = 0;
+    for (int64_t j = 0; j < seen(i); ++j) {
+      const double *const key = &k64[keyAt(b, h, j)];
+      double size = 0;
+      for (int64_t d = 0; d < s.headDim; ++d) {
+        scores[j] += s.scale() * row[d] * key[d];
+        size += std::fabs(row[d] * key[d]);
+      }
+      errors[j] = (s.headDim + 3) * kU * s.scale() * size;
+      largest = std::max(largest, std::fabs(scores[j]));
+    }
+    worst = 0;
+    for (double &error : errors) {
+      error += 4 * kU * (2 * largest + 1);
+      worst = std::max(worst, error);
+    }
+  }
+
+  void forward(int64_t b, int64_t h, int64_t i) {
+    score(b, h, i);
+    const double top = *std::max_element(scores.begin(), scores.end());
+    double total = 0;
+    for (double each : scores)
+      total += std::exp(each - top);
+    const int64_t row = lseAt(b, h, i), out = queryAt(b, h, i);
+    const double length = static_cast<double>(s.sequence);
+    lse.value[row] = top + std::log(total);
+    // The error of log is that of its argument, relative, and its own.
+    lse.bound[row] = 1.01 * (worst + (length + 4) * kU +
+                             4 * kU * (std::fabs(top) + std::log(total) + 1));
+    for (int64_t d = 0; d < s.headDim; ++d) {
+      double sum = 0, size = 0, all = 0;
+      for (int64_t j = 0; j < seen(i); ++j) {
+        const double w = std::exp(scores[j] - lse.value[row]);
+        const double value = v64[keyAt(b, h, j) + d];
+        sum += w * value;
+        size += w * std::fabs(value);
+        all += std::fabs(value);
+      }
+      const double relative =
+          2 * std::expm1(worst) + (2 * length + 4) * kU + narrow;
+      o.value[out + d] = sum;
+      o.bound[out + d] = 1.01 * (size * relative + tiny * all);
+    }
+  }
+
+  void backward(int64_t b, int64_t h, int64_t i) {
+    score(b, h, i);
+    const int64_t out = queryAt(b, h, i);
+    const double rowLse = givenLse.at(lseAt(b, h, i));
+    const double length = static_cast<double>(s.sequence * s.heads / s.kvHeads);
+    const double dots = (s.headDim + 3) * kU;
+    double delta = 0, deltaSize = 0;
+    for (int64_t d = 0; d < s.headDim; ++d) {
+      delta += dout64[out + d] * givenO.at(out + d);
+      deltaSize += std::fabs(dout64[out + d] * givenO.at(out + d));
+    }
+    for (int64_t j = 0; j < seen(i); ++j) {
+      const int64_t key = keyAt(b, h, j);
+      double dp = 0, dpSize = 0;
+      for (int64_t d = 0; d < s.headDim; ++d) {
+        dp += dout64[out + d] * v64[key + d];
+        dpSize += std::fabs(dout64[out + d] * v64[key + d]);
+      }
+      const double w = std::exp(scores[j] - rowLse);
+      const double wError =
+          w * std::expm1(errors[j] + 4 * kU * std::fabs(rowLse));
+      const double ds = w * (dp - delta);
+      // As an operand of a product, ds and w are rounded to the type on cuda;
+      // the gradients of the heads of one key-value head may be, too.
+      const double dsError = wError * std::fabs(dp - delta) +
+                             (w + wError) * dots * (dpSize + deltaSize) +
+                             2 * kU * std::fabs(ds);
+      const double sums = (length + 3) * kU;
+      for (int64_t d = 0; d < s.headDim; ++d) {
+        const double kd = k64[key + d], qd = q64[out + d],
+                     doutd = dout64[out + d];
+        dq.value[out + d] += s.scale() * ds * kd;
+        dq.bound[out + d] += 1.01 * s.scale() * std::fabs(kd) *
+                             (dsError + std::fabs(ds) * (sums + narrow) + tiny);
+        dk.value[key + d] += s.scale() * ds * qd;
+        dk.bound[key + d] +=
+            s.scale() * std::fabs(qd) *
+            (dsError + std::fabs(ds) * (sums + 2 * narrow) + tiny);
+        dv.value[key + d] += w * doutd;
+        dv.bound[key + d] +=
+            std::fabs(doutd) * (wError + w * (sums + 2 * narrow) + tiny);
+      }
+    }
+  }
+
+  std::vector<double> q64, k64, v64, dout64, scores, errors;
+  double worst = 0;
+};
+
+class Attention : public BackendTest {
+protected:
+  bool isReference() const { return GetParam() == "reference"; }
+  std::vector<int32_t> types() const {
+    if (isReference())
+      return {TE_RT_F32, TE_RT_BF16, TE_RT_F16};
+    return {TE_RT_BF16, TE_RT_F16};
+  }
+  static PlanFunction plan(const Shape &s, int32_t type) {
+    return TE_PLAN(attention, s.tokens(), s.sequence, s.heads, s.kvHeads,
+                   s.headDim, type, s.causal, s.scale());
+  }
+  static PlanFunction backwardPlan(const Shape &s, int32_t type,
+                                   bool deterministic = true) {
+    return TE_PLAN(attention_backward, s.tokens(), s.sequence, s.heads,
+                   s.kvHeads, s.headDim, type, s.causal, s.scale(),
+                   deterministic);
+  }
+
+  /// Within the bound and one rounding to the type of `actual`.
+  static void expectWithin(const Bounded &expected, const Array &actual,
+                           const std::string &what) {
+    double size = 0, room = 0;
+    for (size_t i = 0; i < actual.size(); ++i) {
+      const double value = expected.value[i], bound = expected.bound[i];
+      const double rounding =
+          unitRoundoff(actual.type) * (std::fabs(value) + bound) + 0x1p-25;
+      ASSERT_LE(std::fabs(actual.at(i) - value), bound + rounding)
+          << what << " at " << i << ": expected " << value << ", but got "
+          << actual.at(i);
+      size = std::max(size, std::fabs(value));
+      room += (bound + rounding) / static_cast<double>(actual.size());
+    }
+    // A bound as large as the values would say nothing.
+    EXPECT_LT(room, 0.1 * size) << what;
+  }
+};
+
+TEST_P(Attention, MeetsTheDefinition) {
+  for (int32_t type : types())
+    for (const Shape &s : kShapes) {
+      SCOPED_TRACE(s.text() + " type " + std::to_string(type));
+      const Attention64 oracle(s, type, isReference());
+      Array o(type, s.queries()), lse(TE_RT_F32, s.tokens() * s.heads);
+      device().run(plan(s, type),
+                   {in(oracle.q.bytes), in(oracle.k.bytes), in(oracle.v.bytes),
+                    out(o.bytes), out(lse.bytes)});
+      expectWithin(oracle.o, o, "o");
+      expectWithin(oracle.lse, lse, "lse");
+    }
+}
+
+TEST_P(Attention, GradientsMeetTheDefinition) {
+  for (int32_t type : types())
+    for (const Shape &s : kShapes) {
+      SCOPED_TRACE(s.text() + " type " + std::to_string(type));
+      const Attention64 oracle(s, type, isReference());
+      Array dq(type, s.queries()), dk(type, s.keys()), dv(type, s.keys());
+      Array again[] = {dq, dk, dv};
+      const std::vector<Buffer> inputs = {
+          in(oracle.dout.bytes),   in(oracle.q.bytes),
+          in(oracle.k.bytes),      in(oracle.v.bytes),
+          in(oracle.givenO.bytes), in(oracle.givenLse.bytes)};
+      auto with = [&](Array &a, Array &b, Array &c) {
+        std::vector<Buffer> buffers = inputs;
+        for (Array *each : {&a, &b, &c})
+          buffers.push_back(out(each->bytes));
+        return buffers;
+      };
+      for (bool deterministic : {false, true}) {
+        device().run(backwardPlan(s, type, deterministic), with(dq, dk, dv));
+        expectWithin(oracle.dq, dq, "dq");
+        expectWithin(oracle.dk, dk, "dk");
+        expectWithin(oracle.dv, dv, "dv");
+      }
+      // The same bits every time.
+      device().run(backwardPlan(s, type), with(again[0], again[1], again[2]));
+      EXPECT_TRUE(sameBits(dq, again[0]) && sameBits(dk, again[1]) &&
+                  sameBits(dv, again[2]));
+    }
+}
+
+// A row of q that is NaN makes its own row of o NaN and no other.
+TEST_P(Attention, NanStaysInItsRow) {
+  const Shape s{1, 64, 2, 2, 64, true, 1};
+  const Attention64 oracle(s, TE_RT_BF16, isReference());
+  Array q = oracle.q;
+  q.set(7 * 128 + 64 + 3, std::nan("")); // token 7, head 1
+  Array o(TE_RT_BF16, s.queries()), lse(TE_RT_F32, s.tokens() * s.heads);
+  device().run(plan(s, TE_RT_BF16),
+               {in(q.bytes), in(oracle.k.bytes), in(oracle.v.bytes),
+                out(o.bytes), out(lse.bytes)});
+  for (int64_t i = 0; i < s.queries(); ++i)
+    ASSERT_EQ(std::isnan(o.at(i)), i / 64 == 7 * 2 + 1) << i;
+  for (int64_t row = 0; row < s.tokens() * s.heads; ++row)
+    ASSERT_EQ(std::isnan(lse.at(row)), row == 64 + 7) << row;
+}
+
+TE_FOR_EACH_BACKEND(Attention);
+
+} // namespace

@@ -1,0 +1,121 @@
+//===- RopeTest.cpp - the rotary embedding, to the bit --------------------===//
+//
+// Every operation of a rotation is rounded to f32 on its own. f64 holds the
+// product of two f32 exactly and a sum of two well enough that rounding it to
+// f32 is the correct rounding, so the oracle has the bits.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Conformance/Harness.h"
+#include "Conformance/Oracle.h"
+
+#include <cmath>
+
+using namespace te::conformance;
+
+namespace {
+
+struct Shape {
+  int64_t tokens, heads, headDim, sequence, rotaryDim;
+};
+// Whole heads and parts of them; runs that vectors fit and that they do not.
+constexpr Shape kShapes[] = {{6, 3, 6, 3, 4},       {10, 1, 5, 5, 2},
+                             {32, 4, 64, 16, 64},   {24, 5, 128, 12, 64},
+                             {40, 2, 72, 20, 24},   {60, 40, 64, 20, 64},
+                             {17, 300, 16, 17, 16}, {64, 32, 128, 32, 128}};
+constexpr int32_t kTypes[] = {TE_RT_BF16, TE_RT_F32, TE_RT_F16};
+
+float product(double a, double b) { return static_cast<float>(a * b); }
+
+/// The rotation of x by tables of the shape's sequence.
+Array rotated(const Shape &s, const Array &x, const Array &cos,
+              const Array &sin, bool interleaved, bool inverse) {
+  Array y = x;
+  const int64_t pairs = s.rotaryDim / 2;
+  for (int64_t t = 0; t < s.tokens; ++t)
+    for (int64_t h = 0; h < s.heads; ++h)
+      for (int64_t i = 0; i < pairs; ++i) {
+        const int64_t first = (t * s.heads + h) * s.headDim;
+        const int64_t a = first + (interleaved ? 2 * i : i);
+        const int64_t b = interleaved ? a + 1 : a + pairs;
+        const int64_t angle = t % s.sequence * pairs + i;
+        const double c = cos.at(angle);
+        const double sine = inverse ? -sin.at(angle) : sin.at(angle);
+        const double left = product(x.at(a), c), right = product(x.at(b), sine);
+        const double up = product(x.at(b), c), across = product(x.at(a), sine);
+        y.set(a, static_cast<float>(left - right));
+        y.set(b, static_cast<float>(up + across));
+      }
+  return y;
+}
+
+class Rope : public BackendTest {
+protected:
+  void SetUp() override {
+    for (int i = 0; i < 128 * 64; ++i) {
+      const double angle = i / 64 * std::pow(1e4, -(i % 64) / 64.0);
+      cosines.push_back(std::cos(angle));
+      sines.push_back(std::sin(angle));
+    }
+  }
+  /// The first values as the table of a shape.
+  static Array table(const Shape &s, const std::vector<double> &values) {
+    return Array(TE_RT_F32, {values.begin(),
+                             values.begin() + s.sequence * s.rotaryDim / 2});
+  }
+  static PlanFunction plan(const Shape &s, int32_t type, bool interleaved,
+                           bool inverse) {
+    return TE_PLAN(rope, s.tokens, s.heads, s.headDim, s.sequence, s.rotaryDim,
+                   type, interleaved, inverse);
+  }
+
+  std::vector<double> cosines, sines;
+};
+
+TEST_P(Rope, RoundsEveryOperation) {
+  for (const Shape &s : kShapes)
+    for (int32_t type : kTypes)
+      for (const char *kind :
+           {"normal", "wide", "inf", "nan", "negzero", "subnormal", "huge"}) {
+        const bool large = s.tokens * s.heads * s.headDim > 20000;
+        if (large && kind != std::string("normal"))
+          continue;
+        const Array x =
+            makeArray(kind, type, s.tokens * s.heads * s.headDim, 1);
+        const Array cos = table(s, cosines), sin = table(s, sines);
+        for (bool interleaved : {false, true})
+          for (bool inverse : {false, true})
+            for (int offset : {0, 1}) {
+              // Elements keep their own alignment.
+              const int by = offset * static_cast<int>(elementBytes(type));
+              Array y(type, x.size());
+              device().run(plan(s, type, interleaved, inverse),
+                           {unaligned(in(x.bytes), by), in(cos.bytes),
+                            in(sin.bytes), unaligned(out(y.bytes), by)});
+              ASSERT_TRUE(
+                  sameBits(rotated(s, x, cos, sin, interleaved, inverse), y))
+                  << kind << " type " << type << " head " << s.headDim << " of "
+                  << s.rotaryDim << " interleaved " << interleaved
+                  << " inverse " << inverse << " offset " << offset;
+            }
+      }
+}
+
+// A result may take over the memory of x.
+TEST_P(Rope, WorksInPlace) {
+  for (const Shape &s : kShapes)
+    for (bool interleaved : {false, true}) {
+      const Array x =
+          makeArray("normal", TE_RT_BF16, s.tokens * s.heads * s.headDim, 1);
+      const Array cos = table(s, cosines), sin = table(s, sines);
+      Array y(TE_RT_BF16, x.size());
+      device().run(
+          plan(s, TE_RT_BF16, interleaved, false),
+          {in(x.bytes), in(cos.bytes), in(sin.bytes), outOn(0, y.bytes)});
+      ASSERT_TRUE(sameBits(rotated(s, x, cos, sin, interleaved, false), y));
+    }
+}
+
+TE_FOR_EACH_BACKEND(Rope);
+
+} // namespace
