@@ -52,6 +52,11 @@ struct TrainingPipelineOptions
       llvm::cl::desc("most bytes of weight transposes alive at once, with "
                      "transpose-policy=budget"),
       llvm::cl::init(-1)};
+  Option<std::string> remat{
+      *this, "remat",
+      llvm::cl::desc("what the backward recomputes: nothing, everything, "
+                     "ops:<names> or budget:<bytes held at most>"),
+      llvm::cl::init("nothing")};
   Option<std::string> target{
       *this, "target",
       llvm::cl::desc("machine to compile for: sm_90, sm_100 or reference"),

@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TEDialect/IR/BackwardOverride.h"
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/Transforms/Import/Passes.h"
 
@@ -60,7 +61,8 @@ struct AssignRecipe final : te::impl::AssignRecipePassBase<AssignRecipe> {
   }
 
   void runOnOperation() override {
-    if (failed(assignRecipe()) || failed(assignOverride()))
+    if (failed(assignRecipe()) || failed(resolveOverrides()) ||
+        failed(assignOverride()))
       signalPassFailure();
   }
 
@@ -81,6 +83,37 @@ struct AssignRecipe final : te::impl::AssignRecipePassBase<AssignRecipe> {
                            stringifyRecipeKind(own.getKind()));
     });
     return success();
+  }
+
+  /// Replaces every te.backward_override by the recipe it means.
+  LogicalResult resolveOverrides() {
+    bool refused = false;
+    // Outside in, because an op builds on what its function says.
+    getOperation().walk<WalkOrder::PreOrder>([&](Operation *op) {
+      auto own = op->getAttrOfType<StringAttr>(kBackwardOverrideAttr);
+      if (!own)
+        return;
+      auto error = [&] {
+        return isa<ModuleOp>(op) ? emitError(getModuleLoc(op))
+                                 : op->emitError();
+      };
+      RecipeAttr recipe = RecipeAttr::lookup(op);
+      RecipeAttr changed;
+      if (recipe.isQuantized())
+        changed = recipe.withBackwardOverride(
+            error, *symbolizeBackwardOverride(own.getValue()));
+      else
+        error() << "expected a quantised recipe for 'te.backward_override', "
+                   "but got '"
+                << stringifyRecipeKind(recipe.getKind())
+                << "', whose backward is high precision already";
+      refused |= !changed;
+      op->removeAttr(kBackwardOverrideAttr);
+      if (changed)
+        op->setAttr(kRecipeAttr, changed);
+      ++numRecipes;
+    });
+    return failure(refused);
   }
 
   /// Sets the backward override of every quantised recipe of the module.

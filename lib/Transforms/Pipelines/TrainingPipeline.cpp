@@ -64,15 +64,17 @@ void populateAutodiff(OpPassManager &manager, const TrainingPipelineOptions &) {
 
 void populateQuantize(OpPassManager &manager,
                       const TrainingPipelineOptions &options) {
-  OpPassManager &function = manager.nest<func::FuncOp>();
-  function.addPass(
-      createInsertCastsPass({/*strict=*/false, options.calibrate}));
+  OpPassManager &casts = manager.nest<func::FuncOp>();
+  casts.addPass(createInsertCastsPass({/*strict=*/false, options.calibrate}));
   // Merges the casts that consumers of one tensor share.
-  function.addPass(createCSEPass());
+  casts.addPass(createCSEPass());
   // Before pairing, which would tie a weight's transpose to its forward cast.
   // No cse from here on: it would merge what is made again for each use.
-  function.addPass(createMaterializeTransposesPass(
+  casts.addPass(createMaterializeTransposesPass(
       {options.transposePolicy, options.transposeBudget, options.target}));
+  // Once what is held is final, and before usages of forward and backward pair.
+  manager.addPass(createRematerializePass({options.remat}));
+  OpPassManager &function = manager.nest<func::FuncOp>();
   function.addPass(createPairCastLayoutsPass());
   // While each product has its casts as operands.
   if (options.exposeCasts)
@@ -191,8 +193,8 @@ te::populateTETrainingPipeline(OpPassManager &manager,
                        << options.transposePolicy.getValue()
                        << "' and 'transpose-budget' "
                        << options.transposeBudget.getValue();
-  for (const auto *option :
-       {&options.recipe, &options.backwardOverride, &options.vjp})
+  for (const auto *option : {&options.recipe, &options.backwardOverride,
+                             &options.vjp, &options.remat})
     if (option->hasValue() && option->empty())
       return emitError() << "expected '" << option->getArgStr()
                          << "' not to be empty";

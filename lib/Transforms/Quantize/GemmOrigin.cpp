@@ -75,8 +75,7 @@ bool mlir::te::isWeight(Value value) {
   return argument && argumentAttr(argument, kWeightAttr);
 }
 
-/// The innermost name in `loc`, or empty.
-static std::string findName(Location loc) {
+std::string mlir::te::innermostName(Location loc) {
   std::string name;
   loc->walk([&](Location inner) {
     if (auto named = dyn_cast<NameLoc>(inner))
@@ -97,7 +96,7 @@ std::string mlir::te::describeValue(Value value) {
     Operation *op = current.getDefiningOp();
     if (auto residual = dyn_cast<ResidualOp>(op))
       return residual.getName().str();
-    if (std::string name = findName(op->getLoc()); !name.empty())
+    if (std::string name = innermostName(op->getLoc()); !name.empty())
       return name;
     if (!isa<QuantizeOp, HadamardOp, ZeroPaddingOp, TransposeOp,
              SwizzleScalesOp, DequantizeOp, arith::TruncFOp, arith::ExtFOp>(op))
@@ -107,7 +106,7 @@ std::string mlir::te::describeValue(Value value) {
 }
 
 std::string mlir::te::describeLayer(Location loc, Value weight) {
-  std::string name = findName(loc);
+  std::string name = innermostName(loc);
   return name.empty() ? describeValue(weight) : name;
 }
 

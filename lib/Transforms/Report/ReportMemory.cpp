@@ -1,13 +1,14 @@
 //===- ReportMemory.cpp - where the bytes of a step are -------------------===//
 //
 // Reads the plan back from the IR: offsets from the allocs, lifetimes from the
-// order of launches.
+// order of launches, what is recomputed from tert.remat.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Table.h"
 
 #include "TEDialect/TERT/BufferLifetimes.h"
+#include "TEDialect/TERT/Remat.h"
 #include "TEDialect/Transforms/Report/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -33,14 +34,53 @@ struct BufferRow {
   unsigned first, last;
 };
 
+/// A row of tert.remat.
+struct RematRow {
+  std::string op, layer;
+  int64_t freed, held, traffic, flops;
+};
+
+/// What te-rematerialize decided.
+struct Remat {
+  std::string policy;
+  int64_t heldBefore, heldAfter;
+  SmallVector<RematRow> rows;
+};
+
 struct MemoryReport {
   std::string function;
   int64_t arenaBytes, maxLiveBytes, argumentBytes;
   SmallVector<BufferRow> buffers;
   std::map<tert::Cause, int64_t> totals;
+  std::optional<Remat> remat;
 };
 
 } // namespace
+
+/// The decisions at `function`, if there are any.
+static std::optional<Remat> collectRemat(func::FuncOp function) {
+  auto entries = function->getAttrOfType<DictionaryAttr>(tert::kRematAttr);
+  if (!entries)
+    return std::nullopt;
+  auto text = [](DictionaryAttr from, StringRef name) {
+    auto value = from.getAs<StringAttr>(name);
+    return value ? value.str() : std::string();
+  };
+  auto number = [](DictionaryAttr from, StringRef name) {
+    auto value = from.getAs<IntegerAttr>(name);
+    return value ? value.getInt() : 0;
+  };
+  Remat remat = {text(entries, "policy"),
+                 number(entries, "held_before"),
+                 number(entries, "held_after"),
+                 {}};
+  if (auto rows = entries.getAs<ArrayAttr>("recomputed"))
+    for (auto row : rows.getAsRange<DictionaryAttr>())
+      remat.rows.push_back({text(row, "op"), text(row, "layer"),
+                            number(row, "freed"), number(row, "held"),
+                            number(row, "traffic"), number(row, "flops")});
+  return remat;
+}
 
 static MemoryReport collectReport(func::FuncOp function) {
   MemoryReport report;
@@ -50,6 +90,7 @@ static MemoryReport collectReport(func::FuncOp function) {
   report.maxLiveBytes =
       function->getAttrOfType<IntegerAttr>(tert::kMaxLiveBytesAttr).getInt();
   report.argumentBytes = 0;
+  report.remat = collectRemat(function);
   auto signature = function->getAttrOfType<ArrayAttr>(tert::kSignatureAttr);
   for (auto [index, argument] : llvm::enumerate(function.getArguments())) {
     // A carried result has no memory of its own.
@@ -73,6 +114,20 @@ static MemoryReport collectReport(func::FuncOp function) {
   return report;
 }
 
+static void printRemat(const Remat &remat, raw_ostream &os) {
+  os << "\nremat '" << remat.policy << "' holds " << remat.heldAfter
+     << " bytes of " << remat.heldBefore << " for the backward\n";
+  if (remat.rows.empty())
+    return;
+  Table table({"recomputed", "layer", "bytes freed", "held instead",
+               "bytes moved", "operations"});
+  for (const RematRow &row : remat.rows)
+    table.addRow({row.op, row.layer, std::to_string(row.freed),
+                  std::to_string(row.held), std::to_string(row.traffic),
+                  std::to_string(row.flops)});
+  table.print(os);
+}
+
 static void printText(const MemoryReport &report, raw_ostream &os) {
   os << "memory of '" << report.function << "'\n";
   Table summary({"", "bytes"});
@@ -85,6 +140,8 @@ static void printText(const MemoryReport &report, raw_ostream &os) {
     summary.addRow({("all of " + tert::stringifyCause(cause)).str(),
                     std::to_string(bytes)});
   summary.print(os);
+  if (report.remat)
+    printRemat(*report.remat, os);
   if (report.buffers.empty())
     return;
   Table buffers(
@@ -95,6 +152,21 @@ static void printText(const MemoryReport &report, raw_ostream &os) {
                     std::to_string(row.first), std::to_string(row.last)});
   os << "\n";
   buffers.print(os);
+}
+
+static llvm::json::Object toJson(const Remat &remat) {
+  llvm::json::Array rows;
+  for (const RematRow &row : remat.rows)
+    rows.push_back(llvm::json::Object{{"op", row.op},
+                                      {"layer", row.layer},
+                                      {"freed_bytes", row.freed},
+                                      {"held_instead_bytes", row.held},
+                                      {"moved_bytes", row.traffic},
+                                      {"operations", row.flops}});
+  return llvm::json::Object{{"policy", remat.policy},
+                            {"held_before_bytes", remat.heldBefore},
+                            {"held_bytes", remat.heldAfter},
+                            {"recomputed", std::move(rows)}};
 }
 
 static llvm::json::Object toJson(const MemoryReport &report) {
@@ -110,12 +182,15 @@ static llvm::json::Object toJson(const MemoryReport &report) {
                            {"offset", row.offset},
                            {"first_launch", row.first},
                            {"last_launch", row.last}});
-  return llvm::json::Object{{"function", report.function},
+  llvm::json::Object object{{"function", report.function},
                             {"arena_bytes", report.arenaBytes},
                             {"max_live_bytes", report.maxLiveBytes},
                             {"argument_bytes", report.argumentBytes},
                             {"totals", std::move(totals)},
                             {"buffers", std::move(buffers)}};
+  if (report.remat)
+    object["remat"] = toJson(*report.remat);
+  return object;
 }
 
 namespace {

@@ -124,6 +124,12 @@ bool readsAcrossBoundary(Operation *op) {
         return producer && !producer->isBeforeInBlock(first);
       }))
     return false;
+  // Asked first, because it is cheap and hardly ever so.
+  if (llvm::none_of(op->getOperands(), [&](Value value) {
+        Operation *producer = value.getDefiningOp();
+        return producer && producer->isBeforeInBlock(first) && !mayCross(value);
+      }))
+    return false;
 
   // Does a residual reach `op`? A second forward behind the first boundary
   // is none of its business.
@@ -139,11 +145,7 @@ bool readsAcrossBoundary(Operation *op) {
       if (Operation *producer = value.getDefiningOp())
         worklist.push_back(producer);
   }
-  return inBackward && llvm::any_of(op->getOperands(), [&](Value value) {
-           Operation *producer = value.getDefiningOp();
-           return producer && producer->isBeforeInBlock(first) &&
-                  !mayCross(value);
-         });
+  return inBackward;
 }
 
 bool isNotLaunchCode(Operation *op) {

@@ -106,7 +106,7 @@ func.func private @recipe_unknown_option() attributes {te.recipe = #te.recipe<fl
 
 // -----
 
-// expected-error @below {{unknown attribute 'te.recepi'; the te dialect knows 'te.recipe' on ops}}
+// expected-error @below {{unknown attribute 'te.recepi'; the te dialect knows 'te.recipe' and 'te.backward_override' on ops}}
 func.func private @unknown_attribute() attributes {te.recepi}
 
 // -----

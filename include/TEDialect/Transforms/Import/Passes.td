@@ -8,9 +8,15 @@ include "mlir/Pass/PassBase.td"
 def AssignRecipePass : Pass<"te-assign-recipe", "ModuleOp"> {
   let summary = "set the module's recipe from pipeline options";
   let description = [{
-    Sets or replaces `te.recipe` on the module, and replaces the backward
-    override of every recipe in it. First in the pipeline, because every later
-    pass asks for the recipe in force at an op. Without options it does nothing.
+    Sets or replaces `te.recipe` on the module, then replaces every
+    `te.backward_override` by a `te.recipe`: the one in force at that place, with
+    this override. Last, the option `backward-override` replaces the override of
+    every recipe in the module. So what decides the backward of a layer is, in
+    this order: the option; `te.backward_override` on the op; `te.recipe` on the
+    op; the same two on its function; the same two on the module. A recipe that
+    takes no override, such as `delayed_scaling`, is an error where one reaches
+    it. First in the pipeline, because every later pass asks for the recipe in
+    force at an op.
 
     Example (`recipe=float8_block_scaling`):
 

@@ -39,6 +39,9 @@ bool isWeight(Value value);
 /// the residual, else its producer's name.
 std::string describeValue(Value value);
 
+/// The innermost name in `loc`, or empty.
+std::string innermostName(Location loc);
+
 /// What reports call the layer at `loc` with weight `weight`: the innermost
 /// name in the location, else the weight's.
 std::string describeLayer(Location loc, Value weight);

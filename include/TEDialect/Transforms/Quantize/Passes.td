@@ -112,6 +112,58 @@ def MaterializeTransposesPass
   ];
 }
 
+def RematerializePass : Pass<"te-rematerialize", "ModuleOp"> {
+  let summary = "compute forward values again instead of holding them";
+  let description = [{
+    A value that a `te.residual` holds is given up where the policy says so: the
+    ops it comes from are repeated, each right before its first reader in the
+    backward, from values that are held or always there. Repeated ops read
+    function arguments and held values through a `te.residual`, so that `cse`
+    cannot merge them with the ops they repeat, and scalars as they are: a cast
+    that is repeated has the scale, the amax, the random state and the stream of
+    the first one and records no amax again. No policy changes a bit of any
+    result.
+
+    | `policy` | recomputed |
+    |---|---|
+    | `nothing` | nothing |
+    | `everything` | all but arguments and layer inputs, matrix products too |
+    | `ops:<name>,...` | what ops of these mnemonics, or layers of these names, make |
+    | `budget:<bytes>` | what frees the most bytes for its cost, until at most `<bytes>` are held; an error where `everything` holds more |
+
+    A layer input is a value that is alone alive at some point of the forward
+    and that two ops read, as the input of a residual block is. `linear` names
+    the matrix products of the forward with the casts they read; a layer has the
+    name that the precision report gives it, or its mnemonic and number as in
+    the names of residuals. Casts are repeated with what they cast. The cost of
+    an op is the bytes it moves, and a byte for every 256 operations of a matrix
+    product. An op is held, and a remark says so, where its operands would take
+    as many bytes. A name that nothing has is an error.
+
+    Runs after `te-materialize-transposes`, when what is held is final, and
+    before `te-pair-cast-layouts`, so that a cast whose columns only the backward
+    reads makes each usage where it is read. Leaves its decisions in
+    `tert.remat`, for the memory report.
+
+    ```mlir
+    // policy = "ops:rms_norm": instead of a residual of %n
+    %n = te.rms_norm %x, %gamma : tensor<256x512xbf16>, tensor<512xbf16>
+    %x_held = te.residual %x "x" : tensor<256x512xbf16>
+    %gamma_held = te.residual %gamma "gamma" : tensor<512xbf16>
+    %again = te.rms_norm %x_held, %gamma_held : tensor<256x512xbf16>, tensor<512xbf16>
+    ```
+  }];
+  let options = [
+    Option<"policy", "policy", "std::string", "\"nothing\"",
+           "nothing, everything, ops:<names> or budget:<bytes>">
+  ];
+  let dependentDialects = ["::mlir::te::TEDialect"];
+  let statistics = [
+    Statistic<"numGivenUp", "num-given-up", "ops whose results are held no more">,
+    Statistic<"numRepeated", "num-repeated", "ops repeated in the backward">
+  ];
+}
+
 def PairCastLayoutsPass : Pass<"te-pair-cast-layouts", "func::FuncOp"> {
   let summary = "make both usages of a tensor in one cast";
   let description = [{

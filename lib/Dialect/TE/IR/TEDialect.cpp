@@ -2,6 +2,8 @@
 
 #include "TEDialect/IR/TE.h"
 
+#include "TEDialect/IR/BackwardOverride.h"
+
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Transforms/InliningUtils.h"
@@ -107,10 +109,20 @@ void TEDialect::initialize() {
 
 LogicalResult TEDialect::verifyOperationAttribute(Operation *op,
                                                   NamedAttribute attribute) {
+  if (attribute.getName() == kBackwardOverrideAttr) {
+    auto mode = dyn_cast<StringAttr>(attribute.getValue());
+    if (mode && symbolizeBackwardOverride(mode.getValue()))
+      return success();
+    return op->emitError() << "expected 'te.backward_override' to be one of "
+                              "\"none\", \"high_precision\", "
+                              "\"dequantized\", but got "
+                           << attribute.getValue();
+  }
   if (attribute.getName() != kRecipeAttr)
     return op->emitError() << "unknown attribute '"
                            << attribute.getName().getValue()
-                           << "'; the te dialect knows 'te.recipe' on ops";
+                           << "'; the te dialect knows 'te.recipe' and "
+                              "'te.backward_override' on ops";
   if (!isa<RecipeAttr>(attribute.getValue()))
     return op->emitError() << "expected 'te.recipe' to be a #te.recipe<...>, "
                               "but got "

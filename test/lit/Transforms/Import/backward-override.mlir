@@ -1,0 +1,42 @@
+// RUN: te-opt %s --te-assign-recipe | FileCheck %s
+// RUN: te-opt %s --te-assign-recipe=recipe=float8_current_scaling | FileCheck %s --check-prefix=RECIPE
+// RUN: te-opt %s --te-assign-recipe=backward-override=none | FileCheck %s --check-prefix=OPTION
+
+// An op's override keeps the rest of the recipe in force there. A function's
+// reaches its ops, but not those with a recipe of their own.
+// CHECK: module attributes {te.recipe = #te.recipe<float8_block_scaling, {pow2_scales = false, backward_override = dequantized}>}
+// CHECK-LABEL: func.func @of_the_module(
+// CHECK-NEXT:    te.linear %arg0, %arg1 : {{.*}}
+// CHECK-NEXT:    te.linear {{.*}} {te.recipe = #te.recipe<float8_block_scaling, {pow2_scales = false}>}
+// CHECK-LABEL: func.func @of_the_function(
+// CHECK-SAME:    te.recipe = #te.recipe<float8_block_scaling, {pow2_scales = false, backward_override = high_precision}>
+// CHECK-NEXT:    te.linear %arg0, %arg1 : {{.*}}
+// CHECK-NEXT:    te.linear {{.*}} {te.recipe = #te.recipe<float8_current_scaling>}
+// CHECK-NEXT:    te.linear {{.*}} {te.recipe = #te.recipe<float8_current_scaling, {backward_override = dequantized}>}
+// CHECK-NEXT:    te.linear {{.*}} {te.recipe = #te.recipe<float8_block_scaling, {pow2_scales = false, backward_override = dequantized}>}
+// CHECK-NOT: te.backward_override
+
+// The module's recipe may be another; overrides stay.
+// RECIPE: module attributes {te.recipe = #te.recipe<float8_current_scaling, {backward_override = dequantized}>}
+// RECIPE-LABEL: func.func @of_the_function(
+// RECIPE-SAME: te.recipe = #te.recipe<float8_current_scaling, {backward_override = high_precision}>
+
+// The option is stronger than all of them.
+// OPTION-NOT: backward_override
+
+!x = tensor<32x64xbf16>
+!w = tensor<64x64xbf16>
+module attributes {te.recipe = #te.recipe<float8_block_scaling, {pow2_scales = false}>, te.backward_override = "dequantized"} {
+  func.func @of_the_module(%x: !x, %w: !w) -> !x {
+    %a = te.linear %x, %w : !x, !w -> !x
+    %b = te.linear %a, %w {te.backward_override = "none"} : !x, !w -> !x
+    return %b : !x
+  }
+  func.func @of_the_function(%x: !x, %w: !w) -> !x attributes {te.backward_override = "high_precision"} {
+    %a = te.linear %x, %w : !x, !w -> !x
+    %b = te.linear %a, %w {te.recipe = #te.recipe<float8_current_scaling>} : !x, !w -> !x
+    %c = te.linear %b, %w {te.recipe = #te.recipe<float8_current_scaling>, te.backward_override = "dequantized"} : !x, !w -> !x
+    %d = te.linear %c, %w {te.backward_override = "dequantized"} : !x, !w -> !x
+    return %d : !x
+  }
+}
