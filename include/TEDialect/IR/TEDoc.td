@@ -6,5 +6,6 @@
 include "TEDialect/IR/TEAttrs.td"
 include "TEDialect/IR/TETypes.td"
 include "TEDialect/IR/TEOps.td"
+include "TEDialect/IR/TEMoeOps.td"
 
 #endif // TEDIALECT_IR_TEDOC_TD

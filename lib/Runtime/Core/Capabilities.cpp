@@ -251,6 +251,34 @@ template <typename Params> Checks checkEmbedding(const Params &p) {
       .area("'vocab' and 'hidden'", p.vocab, p.hidden)
       .wide("type", p.type);
 }
+/// Entries, the choices of all tokens, are counted in i32.
+template <typename Params> Checks checkEntries(const Params &p) {
+  int64_t entries = 0;
+  return Checks()
+      .size("tokens", p.tokens)
+      .positive("k", p.k)
+      .require(!__builtin_mul_overflow(p.tokens, p.k, &entries) &&
+                   entries <= INT32_MAX,
+               "'tokens' times 'k' to be below 2^31",
+               std::to_string(p.tokens) + " times " + std::to_string(p.k));
+}
+template <typename Params> Checks checkMoved(const Params &p) {
+  return checkEntries(p)
+      .size("rows", p.rows)
+      .size("cols", p.cols)
+      .area("'rows' and 'cols'", p.rows, p.cols)
+      .area("'tokens' and 'cols'", p.tokens, p.cols)
+      .wide("type", p.type);
+}
+template <typename Params> Checks checkRouter(const Params &p) {
+  return checkEntries(p)
+      .require(p.k <= p.experts, "'k' to be at most 'experts'",
+               std::to_string(p.k) + " of " + std::to_string(p.experts))
+      .area("'tokens' and 'experts'", p.tokens, p.experts)
+      .wide("type", p.type)
+      .flag("score", p.score)
+      .flag("normalize", p.normalize);
+}
 template <typename Params> Checks checkCrossEntropy(const Params &p) {
   return Checks()
       .size("tokens", p.tokens)
@@ -471,6 +499,23 @@ Status checkSupported(const matmul_params &p) {
       .type("out_type", p.out_type, {p.type, TE_RT_F32});
 }
 
+Status checkSupported(const moe_route_params &p) {
+  Checks checks =
+      checkEntries(p)
+          .positive("groups", p.groups)
+          .size("rows", p.rows)
+          .positive("alignment", p.alignment)
+          .size("capacity", p.capacity)
+          .require(p.rows <= INT32_MAX && p.groups <= INT32_MAX,
+                   "'rows' and 'groups' to be i32",
+                   std::to_string(p.rows) + " and " + std::to_string(p.groups));
+  return checks.failed() ? checks
+                         : checks.multiple("rows", p.rows, p.alignment);
+}
+Status checkSupported(const moe_permute_params &p) { return checkMoved(p); }
+Status checkSupported(const moe_prob_grad_params &p) { return checkMoved(p); }
+Status checkSupported(const moe_unpermute_params &p) { return checkMoved(p); }
+
 Status checkSupported(const nvfp4_alpha_params &p) {
   return Checks()
       .size("rows", p.rows)
@@ -558,6 +603,11 @@ Status checkSupported(const rope_params &p) {
       .wide("type", p.type)
       .flag("interleaved", p.interleaved)
       .flag("inverse", p.inverse);
+}
+
+Status checkSupported(const router_topk_params &p) { return checkRouter(p); }
+Status checkSupported(const router_topk_backward_params &p) {
+  return checkRouter(p);
 }
 
 Status checkSupported(const scaled_matmul_params &p) {

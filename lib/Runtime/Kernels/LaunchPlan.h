@@ -70,14 +70,17 @@ public:
                                   : device.check(result, config.name.c_str());
   }
 
-  /// Sets `bytes` bytes at `pointer` to zero.
+  /// Sets `bytes` bytes at `pointer` to zero, or to `value`.
   Status zero(void *pointer, int64_t bytes) const {
+    return fill(pointer, 0, bytes);
+  }
+  Status fill(void *pointer, uint8_t value, int64_t bytes) const {
     if (bytes == 0)
       return Status::ok();
-    return device.check(
-        device.driver->cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(pointer),
-                                       0, static_cast<size_t>(bytes), stream),
-        "cuMemsetD8Async");
+    return device.check(device.driver->cuMemsetD8Async(
+                            reinterpret_cast<CUdeviceptr>(pointer), value,
+                            static_cast<size_t>(bytes), stream),
+                        "cuMemsetD8Async");
   }
 
   /// Copies `bytes` bytes within the device.

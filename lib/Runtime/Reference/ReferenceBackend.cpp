@@ -19,7 +19,8 @@ namespace te::rt {
 
 namespace {
 
-// The place of `group_sizes` among the buffers of each kernel, or -1.
+// The place of `group_sizes` among the buffers of each kernel that reads them,
+// or -1.
 constexpr int findGroupSizes(std::initializer_list<std::string_view> names) {
   int index = 0;
   for (std::string_view name : names) {
@@ -30,9 +31,9 @@ constexpr int findGroupSizes(std::initializer_list<std::string_view> names) {
   return -1;
 }
 #define TE_RT_IN(name) #name,
-#define TE_RT_OUT(name) #name,
+#define TE_RT_OUT(name) "",
 #define TE_RT_IN_OPT(name) #name,
-#define TE_RT_OUT_OPT(name) #name,
+#define TE_RT_OUT_OPT(name) "",
 #define TE_RT_KERNEL(name, parameters, buffers)                                \
   constexpr int name##_group_sizes = findGroupSizes({buffers});
 #include "TEDialect/Runtime/te_runtime_kernels.inc"

@@ -23,6 +23,7 @@
 
 #include "State.h"
 
+#include "TEDialect/IR/TEMoe.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
 #include "TEDialect/Transforms/Quantize/QuantPolicy.h"
@@ -203,6 +204,16 @@ static bool hasZeroPadding(Value value, Value groupSizes, int64_t alignment) {
       .Case<ZeroPaddingOp, GroupedScaledMatmulOp, GroupedMatmulOp,
             DequantizeOp>([&](auto made) {
         return isOfGroups(made.getGroupSizes(), made.getAlignment());
+      })
+      .Case([&](PermuteOp made) {
+        return isOfGroups(made.getGroupSizes(), made.getAlignment()) &&
+               value == made.getY();
+      })
+      // Its rows without an entry are those of no group of te.permute.
+      .Case([&](UnpermuteBackwardOp made) {
+        auto route =
+            behindResiduals(made.getEntryOf()).getDefiningOp<PermuteOp>();
+        return route && isOfGroups(route.getGroupSizes(), route.getAlignment());
       })
       // Every activation is 0 at 0.
       .Case<ActivationOp, ActivationBackwardOp, arith::AddFOp, arith::SubFOp,

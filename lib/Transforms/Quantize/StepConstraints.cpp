@@ -11,6 +11,7 @@
 
 #include "AxisGroups.h"
 
+#include "TEDialect/IR/TEMoe.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -98,6 +99,22 @@ private:
   }
 
   void addGroupedLinear(GroupedLinearOp linear) {
+    auto alignment = static_cast<int64_t>(linear.getAlignment());
+    int64_t numGroups = linear.getGroupSizes().getType().getDimSize(0);
+    StepGroups rows{describeLayer(linear.getLoc(), linear.getW()),
+                    linear.getX().getType().getDimSize(0),
+                    numGroups,
+                    alignment,
+                    {},
+                    {}};
+    if (auto permute = linear.getGroupSizes().getDefiningOp<PermuteOp>()) {
+      rows.entries = permute.getRowOf().getType().getDimSize(0);
+      // A group without entries has no rows.
+      rows.enough = support::padded(
+          *rows.entries + std::min(numGroups, *rows.entries) * (alignment - 1),
+          alignment);
+    }
+    constraints.groups.push_back(std::move(rows));
     add(linear, gemmsOf(linear.getX(), linear.getW()),
         groupedSizes(linear.getAlignment(), linear.getW()),
         {{linear.getX(), 0}, {linear.getW(), 1}, {linear.getW(), 2}},

@@ -63,6 +63,22 @@ static void printText(const StepConstraints &constraints, raw_ostream &os) {
                       std::to_string(p.padded), describeAxes(p)});
     padding.print(os);
   }
+  if (!constraints.groups.empty()) {
+    os << "rows of groups\n";
+    Table groups({"layer", "rows", "groups", "alignment", "entries", "padding",
+                  "rows for any routing"});
+    auto known = [](std::optional<int64_t> number) {
+      return number ? std::to_string(*number) : "-";
+    };
+    for (const StepGroups &g : constraints.groups)
+      groups.addRow(
+          {g.layer, std::to_string(g.rows), std::to_string(g.groups),
+           std::to_string(g.alignment), known(g.entries),
+           g.entries ? std::to_string(std::max<int64_t>(g.rows - *g.entries, 0))
+                     : "-",
+           known(g.enough)});
+    groups.print(os);
+  }
   if (!constraints.refusals.empty()) {
     os << "products that are not there\n";
     Table refusals({"layer", "gemm", "why"});
@@ -73,7 +89,17 @@ static void printText(const StepConstraints &constraints, raw_ostream &os) {
 }
 
 static void printJson(const StepConstraints &constraints, raw_ostream &os) {
-  llvm::json::Array rows, paddings, refusals;
+  llvm::json::Array rows, paddings, refusals, groups;
+  auto known = [](std::optional<int64_t> number) {
+    return number ? llvm::json::Value(*number) : llvm::json::Value(nullptr);
+  };
+  for (const StepGroups &g : constraints.groups)
+    groups.push_back(llvm::json::Object{{"layer", g.layer},
+                                        {"rows", g.rows},
+                                        {"groups", g.groups},
+                                        {"alignment", g.alignment},
+                                        {"entries", known(g.entries)},
+                                        {"enough_rows", known(g.enough)}});
   for (const StepConstraint &c : constraints.sizes)
     rows.push_back(llvm::json::Object{{"layer", c.layer},
                                       {"axis", std::string(1, c.rule.axis)},
@@ -100,6 +126,7 @@ static void printJson(const StepConstraints &constraints, raw_ostream &os) {
                                           {"why", refusal.reason}});
   os << llvm::formatv("{0:2}\n", llvm::json::Value(llvm::json::Object{
                                      {"constraints", std::move(rows)},
+                                     {"groups", std::move(groups)},
                                      {"padding", std::move(paddings)},
                                      {"refused", std::move(refusals)}}));
 }

@@ -135,6 +135,8 @@ LogicalResult LaunchEmitter::emit(Operation *op) {
   if (!isKnown)
     result = emitGrouped(op, isKnown = true);
   if (!isKnown)
+    result = emitMoe(op, isKnown = true);
+  if (!isKnown)
     result = emitLayer(op, isKnown = true);
   if (!isKnown)
     result = emitAttention(op, isKnown = true);

@@ -56,6 +56,8 @@ private:
   LogicalResult emitCast(Operation *op, bool &isKnown);
   LogicalResult emitProduct(Operation *op, bool &isKnown);
   LogicalResult emitGrouped(Operation *op, bool &isKnown);
+  LogicalResult emitMoe(Operation *op, bool &isKnown);
+  LogicalResult emitPermute(Operation *op);
   LogicalResult emitLayer(Operation *op, bool &isKnown);
   LogicalResult emitAttention(Operation *op, bool &isKnown);
   LogicalResult emitOptimizer(Operation *op, bool &isKnown);

@@ -8,7 +8,7 @@
 
 #include "StageSpecs.h"
 
-#include "TEDialect/IR/TE.h"
+#include "TEDialect/IR/TEMoe.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -86,6 +86,16 @@ SmallVector<Value> getSavedOperands(Operation *op) {
     return {dgrad.getW(), dgrad.getGroupSizes()};
   if (auto wgrad = dyn_cast<GroupedLinearWgradOp>(op))
     return {wgrad.getX(), wgrad.getGroupSizes()};
+  if (auto router = dyn_cast<RouterTopKBackwardOp>(op))
+    return {router.getIds(), router.getProbs(), router.getScores()};
+  if (auto backward = dyn_cast<UnpermuteBackwardOp>(op)) {
+    SmallVector<Value> saved = {backward.getEntryOf()};
+    if (backward.getProbs())
+      saved.push_back(backward.getProbs());
+    return saved;
+  }
+  if (auto probs = dyn_cast<ProbGradOp>(op))
+    return {probs.getY(), probs.getRowOf()};
   if (auto norm = dyn_cast<RmsNormBackwardOp>(op))
     return {norm.getX(), norm.getGamma(), norm.getRsigma()};
   if (auto norm = dyn_cast<LayerNormBackwardOp>(op))

@@ -459,4 +459,53 @@ func.func @stacks(%w: tensor<4x32x64xbf16>, %scales: tensor<4xf32>) {
   return
 }
 
+// CHECK-LABEL: @router_topk(
+func.func @router_topk(%logits: tensor<256x8xbf16>) {
+  // CHECK: te.router_topk %
+  %ids, %probs, %scores = te.router_topk %logits {normalize}
+    : tensor<256x8xbf16> -> tensor<256x2xi32>, tensor<256x2xf32>, tensor<256x8xf32>
+    return
+}
+
+// CHECK-LABEL: @router_topk_backward(
+func.func @router_topk_backward(%dprobs: tensor<256x2xf32>, %ids: tensor<256x2xi32>, %probs: tensor<256x2xf32>, %scores: tensor<256x8xf32>) {
+  // CHECK: te.router_topk_backward %
+  %dlogits = te.router_topk_backward %dprobs, %ids, %probs, %scores {normalize}
+    : tensor<256x2xf32>, tensor<256x2xi32>, tensor<256x8xf32> -> tensor<256x8xbf16>
+    return
+}
+
+// CHECK-LABEL: @permute(
+func.func @permute(%x: tensor<256x512xbf16>, %ids: tensor<256x2xi32>) {
+  // CHECK: te.permute %
+  %y, %sizes, %row_of, %entry_of, %dropped = te.permute %x, %ids {alignment = 16 : i64}
+    : tensor<256x512xbf16>, tensor<256x2xi32>
+    -> tensor<640x512xbf16>, tensor<8xi32>, tensor<512xi32>, tensor<640xi32>
+    return
+}
+
+// CHECK-LABEL: @unpermute(
+func.func @unpermute(%y: tensor<640x512xbf16>, %row_of: tensor<512xi32>, %entry_of: tensor<640xi32>, %probs: tensor<256x2xf32>) {
+  // CHECK: te.unpermute %
+  %out = te.unpermute %y, %row_of, %entry_of probs %probs : tensor<256x2xf32>
+    : tensor<640x512xbf16>, tensor<512xi32>, tensor<640xi32> -> tensor<256x512xbf16>
+    return
+}
+
+// CHECK-LABEL: @unpermute_backward(
+func.func @unpermute_backward(%dout: tensor<256x512xbf16>, %entry_of: tensor<640xi32>, %probs: tensor<256x2xf32>) {
+  // CHECK: te.unpermute_backward %
+  %dy = te.unpermute_backward %dout, %entry_of probs %probs : tensor<256x2xf32> {k = 2 : i64}
+    : tensor<256x512xbf16>, tensor<640xi32> -> tensor<640x512xbf16>
+    return
+}
+
+// CHECK-LABEL: @prob_grad(
+func.func @prob_grad(%dout: tensor<256x512xbf16>, %y: tensor<640x512xbf16>, %row_of: tensor<512xi32>) {
+  // CHECK: te.prob_grad %
+  %dprobs = te.prob_grad %dout, %y, %row_of
+    : tensor<256x512xbf16>, tensor<640x512xbf16>, tensor<512xi32> -> tensor<256x2xf32>
+    return
+}
+
 }

@@ -405,6 +405,21 @@ TEST_P(Errors, Microscaled) {
                       {"'row_scaled'", "nv_1x16 along axis 1", "1"}));
 }
 
+TEST_P(Errors, Moe) {
+  const te_rt_status invalid = TE_RT_INVALID_ARGUMENT;
+  EXPECT_TRUE(
+      refuses(invalid, TE_PLAN(router_topk, 4, 8, 9, TE_RT_F32, 0, 0),
+              {"router_topk", "'k' to be at most 'experts'", "9 of 8"}));
+  EXPECT_TRUE(refuses(invalid,
+                      TE_PLAN(router_topk_backward, 4, 8, 2, TE_RT_F32, 2, 0),
+                      {"'score' to be 0 or 1", "2"}));
+  EXPECT_TRUE(refuses(invalid, TE_PLAN(moe_route, 4, 2, 3, 40, 16, 0),
+                      {"'rows' to be a multiple of 16", "40"}));
+  EXPECT_TRUE(refuses(
+      invalid, TE_PLAN(moe_permute, 1ll << 20, 1 << 12, 32, 8, TE_RT_F32),
+      {"'tokens' times 'k' to be below 2^31"}));
+}
+
 TEST_P(Errors, Grouped) {
   const te_rt_status invalid = TE_RT_INVALID_ARGUMENT;
   EXPECT_TRUE(refuses(invalid, TE_PLAN(grouped_round_sizes, 2, 0),

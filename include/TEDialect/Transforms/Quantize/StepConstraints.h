@@ -15,6 +15,8 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
+#include <optional>
+
 namespace mlir::te {
 
 /// The strictest rule for one axis of one linear layer.
@@ -57,12 +59,22 @@ struct StepRefusal {
   std::string reason;
 };
 
+/// The rows of one layer of groups, and what they are for.
+struct StepGroups {
+  std::string layer;
+  int64_t rows, groups, alignment;
+  /// Entries that te.permute brings, where it does, and the rows that take all
+  /// of them however they fall.
+  std::optional<int64_t> entries, enough;
+};
+
 struct StepConstraints {
   /// In program order.
   SmallVector<StepConstraint> sizes;
   /// Of the axes where some rule does not hold; padding all of them fixes all.
   SmallVector<StepPadding> padding;
   SmallVector<StepRefusal> refusals;
+  SmallVector<StepGroups> groups;
 };
 
 /// What a step is compiled for. Without a target only what no target has is

@@ -1,6 +1,6 @@
 //===- TEDialect.cpp - registration and discardable attributes ------------===//
 
-#include "TEDialect/IR/TE.h"
+#include "TEDialect/IR/TEMoe.h"
 
 #include "TEDialect/IR/BackwardOverride.h"
 
@@ -103,6 +103,10 @@ void TEDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "TEDialect/IR/TEOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "TEDialect/IR/TEMoeOps.cpp.inc"
       >();
   addInterfaces<TEInlinerInterface>();
 }

@@ -1,0 +1,208 @@
+//===- TEMoeOps.td - routing tokens to experts ----------------------------===//
+
+#ifndef TEDIALECT_IR_TEMOEOPS_TD
+#define TEDIALECT_IR_TEMOEOPS_TD
+
+include "TEDialect/IR/TEConstraints.td"
+
+def TE_IdMatrix : 2DTensorOf<[I32]>;
+def TE_I32Scalar
+    : Type<And<[0DTensorOf<[I32]>.predicate]>, "0D tensor of 32-bit signless integer values",
+           "::mlir::RankedTensorType">,
+      BuildableType<
+          "::mlir::RankedTensorType::get({}, $_builder.getI32Type())">;
+
+def TE_RouterTopKOp
+    : TE_PureOp<"router_topk", [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+  let summary = "choose the experts of each token";
+  let description = [{
+    `scores` is the softmax of each row of `logits`, or with `sigmoid` the sigmoid
+    of each logit, in f32; `ids` are the `k` largest, in falling order, the lower
+    index first where two are equal; `probs` their scores, with `normalize`
+    divided by (their sum + 1e-20). `k` is the number of columns of `ids`.
+    Gradients flow through `probs`.
+
+    Constraints:
+    1. (router_topk-c1) `ids` and `probs` are `[tokens, k]`, `scores` is `[tokens, experts]`.
+    2. (router_topk-c2) `k` is from 1 to the number of experts.
+
+    Example:
+
+    ```mlir
+    %ids, %probs, %scores = te.router_topk %logits {normalize}
+      : tensor<256x8xbf16> -> tensor<256x2xi32>, tensor<256x2xf32>, tensor<256x8xf32>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPMatrix, "[tokens, experts]">:$logits,
+                       UnitAttr:$sigmoid, UnitAttr:$normalize);
+  let results = (outs Res<TE_IdMatrix, "[tokens, k]">:$ids,
+                      Res<TE_F32Matrix, "[tokens, k]">:$probs,
+                      Res<TE_F32Matrix, "[tokens, experts], for the backward">:$scores);
+  let assemblyFormat = [{
+    $logits attr-dict `:` type($logits) `->` type($ids) `,` type($probs) `,`
+    type($scores)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_RouterTopKBackwardOp
+    : TE_PureOp<"router_topk_backward", [AllTypesMatch<["dprobs", "probs"]>]> {
+  let summary = "gradient of the choice of experts";
+  let description = [{
+    `dlogits` from the gradient of the probabilities; which experts are chosen has
+    none.
+
+    Constraints:
+    1. (router_topk_backward-c1) `dprobs`, `ids` and `probs` are `[tokens, k]`, `scores` and `dlogits` `[tokens, experts]`.
+
+    Example:
+
+    ```mlir
+    %dlogits = te.router_topk_backward %dprobs, %ids, %probs, %scores {normalize}
+      : tensor<256x2xf32>, tensor<256x2xi32>, tensor<256x8xf32> -> tensor<256x8xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<TE_F32Matrix, "[tokens, k]">:$dprobs,
+                       Arg<TE_IdMatrix, "of the forward">:$ids,
+                       Arg<TE_F32Matrix, "of the forward">:$probs,
+                       Arg<TE_F32Matrix, "of the forward">:$scores,
+                       UnitAttr:$sigmoid, UnitAttr:$normalize);
+  let results = (outs Res<TE_HPMatrix, "[tokens, experts]">:$dlogits);
+  let assemblyFormat = [{
+    $dprobs `,` $ids `,` $probs `,` $scores attr-dict
+    `:` type($dprobs) `,` type($ids) `,` type($scores) `->` type($dlogits)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_PermuteOp
+    : TE_PureOp<"permute", [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+  let summary = "bring the rows of each expert together";
+  let description = [{
+    Entry `i = token * k + slot` is one choice of a token. The rows of the entries
+    that chose expert `g` become group `g` of `y`, in order of the entries; groups
+    start at multiples of `alignment`, and rows of no group are zeros. An expert
+    takes at most `capacity` entries, if that is given, and no more than fit in
+    the rows of `y`; `dropped` counts those that were not taken. `row_of` is the
+    row of each entry, -1 without one; `entry_of` the entry of each row.
+
+    `y` with `tokens * k + groups * (alignment - 1)` rows, rounded up, takes every
+    entry, however they fall.
+
+    Constraints:
+    1. (permute-c1) `ids` is `[tokens, k]`; `y` has the columns and the type of `x`; `row_of` is `[tokens * k]`, `entry_of` has the rows of `y`.
+    2. (permute-c2) `alignment` is positive and divides the rows of `y`.
+    3. (permute-c3) `capacity` is not negative; 0 is without one.
+
+    Example:
+
+    ```mlir
+    %y, %sizes, %row_of, %entry_of, %dropped = te.permute %x, %ids {alignment = 16 : i64}
+      : tensor<256x512xbf16>, tensor<256x2xi32>
+      -> tensor<640x512xbf16>, tensor<8xi32>, tensor<512xi32>, tensor<640xi32>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPMatrix, "[tokens, columns]">:$x,
+                       Arg<TE_IdMatrix, "experts of each token">:$ids,
+                       I64Attr:$alignment,
+                       DefaultValuedAttr<I64Attr, "0">:$capacity);
+  let results = (outs Res<TE_HPMatrix, "rows by expert">:$y,
+                      Res<TE_GroupSizes, "rows of each expert">:$group_sizes,
+                      Res<TE_IdVector, "the row of each entry">:$row_of,
+                      Res<TE_IdVector, "the entry of each row">:$entry_of,
+                      Res<TE_I32Scalar, "entries not taken">:$dropped);
+  let assemblyFormat = [{
+    $x `,` $ids attr-dict `:` type($x) `,` type($ids) `->` type($y) `,`
+    type($group_sizes) `,` type($row_of) `,` type($entry_of)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_UnpermuteOp
+    : TE_PureOp<"unpermute", [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+  let summary = "sum the rows of each token";
+  let description = [{
+    `out[t] = sum_j probs[t, j] * y[row_of[t * k + j]]` in f32, in order of the
+    slots, rounded once; without `probs` a plain sum. An entry without a row adds
+    nothing. The maps are those of te.permute.
+
+    Constraints:
+    1. (unpermute-c1) `out` has the columns and the type of `y`; `row_of` is `[tokens * k]`, `entry_of` has the rows of `y`.
+    2. (unpermute-c2) `probs` is `[tokens, k]`.
+
+    Example:
+
+    ```mlir
+    %out = te.unpermute %y, %row_of, %entry_of probs %probs : tensor<256x2xf32>
+      : tensor<640x512xbf16>, tensor<512xi32>, tensor<640xi32> -> tensor<256x512xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPMatrix, "rows by expert">:$y,
+                       Arg<TE_IdVector, "the row of each entry">:$row_of,
+                       Arg<TE_IdVector, "the entry of each row">:$entry_of,
+                       Arg<Optional<TE_F32Matrix>, "weights of the sum">:$probs);
+  let results = (outs Res<TE_HPMatrix, "[tokens, columns]">:$out);
+  let assemblyFormat = [{
+    $y `,` $row_of `,` $entry_of (`probs` $probs^ `:` type($probs))? attr-dict
+    `:` type($y) `,` type($row_of) `,` type($entry_of) `->` type($out)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_UnpermuteBackwardOp : TE_PureOp<"unpermute_backward"> {
+  let summary = "gradient of the sum of each token's rows";
+  let description = [{
+    `dy[r] = dout[entry_of[r] / k] * probs[entry_of[r]]`, rounded once, zeros for
+    rows of no group; without `probs` a copy.
+
+    Constraints:
+    1. (unpermute_backward-c1) `dy` has the columns and the type of `dout`, and the rows of `entry_of`.
+    2. (unpermute_backward-c2) `probs` is `[tokens, k]`; `k` is one or more.
+
+    Example:
+
+    ```mlir
+    %dy = te.unpermute_backward %dout, %entry_of probs %probs : tensor<256x2xf32> {k = 2 : i64}
+      : tensor<256x512xbf16>, tensor<640xi32> -> tensor<640x512xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPMatrix, "[tokens, columns]">:$dout,
+                       Arg<TE_IdVector, "the entry of each row">:$entry_of,
+                       Arg<Optional<TE_F32Matrix>, "weights of the sum">:$probs,
+                       I64Attr:$k);
+  let results = (outs Res<TE_HPMatrix, "rows by expert">:$dy);
+  let assemblyFormat = [{
+    $dout `,` $entry_of (`probs` $probs^ `:` type($probs))? attr-dict
+    `:` type($dout) `,` type($entry_of) `->` type($dy)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_ProbGradOp : TE_PureOp<"prob_grad"> {
+  let summary = "gradient of the weights of te.unpermute";
+  let description = [{
+    `dprobs[t, j] = sum over columns of dout[t] * y[row_of[t * k + j]]` in f32; 0
+    for an entry without a row.
+
+    Constraints:
+    1. (prob_grad-c1) `dout` and `y` agree on columns and type; `row_of` has an entry for each element of `dprobs`, which has the rows of `dout`.
+
+    Example:
+
+    ```mlir
+    %dprobs = te.prob_grad %dout, %y, %row_of
+      : tensor<256x512xbf16>, tensor<640x512xbf16>, tensor<512xi32> -> tensor<256x2xf32>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPMatrix, "[tokens, columns]">:$dout,
+                       Arg<TE_HPMatrix, "rows by expert">:$y,
+                       Arg<TE_IdVector, "the row of each entry">:$row_of);
+  let results = (outs Res<TE_F32Matrix, "[tokens, k]">:$dprobs);
+  let assemblyFormat = [{
+    $dout `,` $y `,` $row_of attr-dict
+    `:` type($dout) `,` type($y) `,` type($row_of) `->` type($dprobs)
+  }];
+  let hasVerifier = 1;
+}
+
+#endif // TEDIALECT_IR_TEMOEOPS_TD

@@ -1,0 +1,144 @@
+//===- Moe.cpp - plan the kernels that route tokens -----------------------===//
+//
+// Routing is one block, so its time grows with the number of entries; all else
+// has a block or a warp for each row, token or entry.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Cuda/CudaBackend.h"
+
+#include "Kernels/Moe/moe_args.h"
+#include "Kernels/Pointwise/KernelLookup.h"
+
+namespace te::rt::cuda {
+
+namespace {
+
+template <typename T> T *as(void *buffer) { return static_cast<T *>(buffer); }
+
+Status find(const CudaDevice &device, const char *kernel, int32_t type,
+            int64_t blocks, LaunchConfig *config) {
+  TE_RT_RETURN_IF_FAILED(findTyped(device, kernel, {type}, config));
+  config->block = kMoeBlock;
+  return setGrid(blocks, config);
+}
+
+} // namespace
+
+Status plan_router_topk(const CudaDevice &device,
+                        const router_topk_params &params,
+                        std::unique_ptr<Plan> *plan) {
+  namespace b = router_topk_buffers;
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(find(device, "te_router_topk", params.type,
+                              ceilDiv(params.tokens, kMoeBlock), &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    return launch(config,
+                  RouterArgs{buffers[b::logits], as<int32_t>(buffers[b::ids]),
+                             as<float>(buffers[b::probs]),
+                             as<float>(buffers[b::scores]), params.tokens,
+                             params.experts, params.k, params.score,
+                             params.normalize});
+  });
+  return Status::ok();
+}
+
+Status plan_router_topk_backward(const CudaDevice &device,
+                                 const router_topk_backward_params &params,
+                                 std::unique_ptr<Plan> *plan) {
+  namespace b = router_topk_backward_buffers;
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(find(device, "te_router_topk_backward", params.type,
+                              ceilDiv(params.tokens, kMoeBlock), &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    return launch(config,
+                  RouterBackwardArgs{as<const float>(buffers[b::dprobs]),
+                                     as<const int32_t>(buffers[b::ids]),
+                                     as<const float>(buffers[b::probs]),
+                                     as<const float>(buffers[b::scores]),
+                                     buffers[b::dlogits], params.tokens,
+                                     params.experts, params.k, params.score,
+                                     params.normalize});
+  });
+  return Status::ok();
+}
+
+Status plan_moe_route(const CudaDevice &device, const moe_route_params &params,
+                      std::unique_ptr<Plan> *plan) {
+  namespace b = moe_route_buffers;
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(config.find(device, "te_moe_route"));
+  config.block = kMoeRouteBlock;
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    MoeRouteArgs args{};
+    args.ids = as<const int32_t>(buffers[b::ids]);
+    args.sizes = as<int32_t>(buffers[b::group_sizes]);
+    args.rowOf = as<int32_t>(buffers[b::row_of]);
+    args.entryOf = as<int32_t>(buffers[b::entry_of]);
+    args.dropped = as<int32_t>(buffers[b::dropped]);
+    args.entries = params.tokens * params.k;
+    args.groups = params.groups;
+    args.rows = params.rows;
+    args.alignment = params.alignment;
+    args.capacity = params.capacity;
+    TE_RT_RETURN_IF_FAILED(
+        launch.fill(args.rowOf, 0xff, args.entries * int64_t{sizeof(int32_t)}));
+    TE_RT_RETURN_IF_FAILED(
+        launch.fill(args.entryOf, 0xff, args.rows * int64_t{sizeof(int32_t)}));
+    return launch(config, args);
+  });
+  return Status::ok();
+}
+
+Status plan_moe_permute(const CudaDevice &device,
+                        const moe_permute_params &params,
+                        std::unique_ptr<Plan> *plan) {
+  namespace b = moe_permute_buffers;
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(
+      find(device, "te_moe_permute", params.type, params.rows, &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    return launch(config,
+                  MoePermuteArgs{buffers[b::x],
+                                 as<const int32_t>(buffers[b::entry_of]),
+                                 as<const float>(buffers[b::probs]),
+                                 buffers[b::y], params.k, params.cols});
+  });
+  return Status::ok();
+}
+
+Status plan_moe_prob_grad(const CudaDevice &device,
+                          const moe_prob_grad_params &params,
+                          std::unique_ptr<Plan> *plan) {
+  namespace b = moe_prob_grad_buffers;
+  const int64_t entries = params.tokens * params.k;
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(find(device, "te_moe_prob_grad", params.type,
+                              ceilDiv(entries * 32, kMoeBlock), &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    return launch(config, MoeProbGradArgs{buffers[b::dout], buffers[b::y],
+                                          as<const int32_t>(buffers[b::row_of]),
+                                          as<float>(buffers[b::dprobs]),
+                                          entries, params.k, params.cols});
+  });
+  return Status::ok();
+}
+
+Status plan_moe_unpermute(const CudaDevice &device,
+                          const moe_unpermute_params &params,
+                          std::unique_ptr<Plan> *plan) {
+  namespace b = moe_unpermute_buffers;
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(
+      find(device, "te_moe_unpermute", params.type, params.tokens, &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    return launch(config,
+                  MoeUnpermuteArgs{buffers[b::y],
+                                   as<const int32_t>(buffers[b::row_of]),
+                                   as<const float>(buffers[b::probs]),
+                                   buffers[b::out], params.k, params.cols});
+  });
+  return Status::ok();
+}
+
+} // namespace te::rt::cuda

@@ -1,0 +1,174 @@
+//===- moe.cu - routing tokens to experts ---------------------------------===//
+//
+// te_router_topk_<type>, te_router_topk_backward_<type>, te_moe_route,
+// te_moe_{permute,prob_grad,unpermute}_<type>. Everything has one owner and a
+// fixed order, nothing is added atomically: the same bits every time.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Core/GroupLayout.h"
+#include "Core/Router.h"
+#include "Kernels/Moe/moe_args.h"
+#include "Kernels/Norm/lane_sum.cuh"
+#include "Kernels/Pointwise/elements.cuh"
+
+namespace te::rt::cuda {
+namespace {
+
+template <typename T>
+__device__ __forceinline__ float at(const void *x, int64_t i) {
+  return toFloat(static_cast<const T *>(x)[i]);
+}
+
+/// A thread has a token. Its logits, as f32, take the place of the scores.
+template <typename T>
+__device__ __forceinline__ void router(const RouterArgs &args) {
+  const int64_t t = blockIdx.x * int64_t{kMoeBlock} + threadIdx.x;
+  if (t >= args.tokens)
+    return;
+  float *scores = args.scores + t * args.experts;
+  for (int64_t e = 0; e < args.experts; ++e)
+    scores[e] = at<T>(args.logits, t * args.experts + e);
+  math::routerScores(scores, args.experts, args.score, scores);
+  math::routerChoose(scores, args.experts, args.k, args.normalize,
+                     args.ids + t * args.k, args.probs + t * args.k);
+}
+
+template <typename T>
+__device__ __forceinline__ void routerBackward(const RouterBackwardArgs &args) {
+  const int64_t t = blockIdx.x * int64_t{kMoeBlock} + threadIdx.x;
+  if (t >= args.tokens)
+    return;
+  const math::RouterGrad grad(
+      args.dprobs + t * args.k, args.ids + t * args.k, args.probs + t * args.k,
+      args.scores + t * args.experts, args.k, args.score, args.normalize);
+  for (int64_t e = 0; e < args.experts; ++e)
+    static_cast<T *>(args.dlogits)[t * args.experts + e] =
+        fromFloat<T>(grad.dlogit(e));
+}
+
+/// Entries of group `g` that are taken, of a group that starts at `begin`;
+/// each is handed to body(entry, row).
+template <typename Body>
+__device__ __forceinline__ int64_t take(const MoeRouteArgs &args, int64_t g,
+                                        int64_t most, Body body) {
+  int64_t size = 0;
+  for (int64_t i = 0; i < args.entries && size < most; ++i)
+    if (args.ids[i] == g)
+      body(i, size++);
+  return size;
+}
+
+/// What a group takes depends on where it starts, hence on the groups before
+/// it, but only through their sizes: those are counted first, side by side.
+__device__ __forceinline__ void route(const MoeRouteArgs &args) {
+  const int64_t most = args.capacity == 0 ? args.rows : args.capacity;
+  for (int64_t g = threadIdx.x; g < args.groups; g += kMoeRouteBlock)
+    args.sizes[g] =
+        static_cast<int32_t>(take(args, g, most, [](int64_t, int64_t) {}));
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    int64_t begin = 0, taken = 0;
+    for (int64_t g = 0; g < args.groups; ++g) {
+      const GroupRows group =
+          groupRows(begin, args.sizes[g], args.rows, args.alignment);
+      args.sizes[g] = static_cast<int32_t>(group.end - group.begin);
+      taken += group.end - group.begin;
+      begin = group.next;
+    }
+    *args.dropped = static_cast<int32_t>(args.entries - taken);
+  }
+  __syncthreads();
+  for (int64_t g = threadIdx.x; g < args.groups; g += kMoeRouteBlock) {
+    const GroupRows group =
+        groupRowsOf(args.sizes, g, args.rows, args.alignment);
+    take(args, g, group.end - group.begin, [&](int64_t entry, int64_t place) {
+      args.rowOf[entry] = static_cast<int32_t>(group.begin + place);
+      args.entryOf[group.begin + place] = static_cast<int32_t>(entry);
+    });
+  }
+}
+
+/// A block has a row.
+template <typename T>
+__device__ __forceinline__ void permute(const MoePermuteArgs &args) {
+  const int64_t row = blockIdx.x, entry = args.entryOf[row];
+  const T *from = static_cast<const T *>(args.x) +
+                  (entry < 0 ? 0 : entry / args.k * args.cols);
+  T *to = static_cast<T *>(args.y) + row * args.cols;
+  const float prob = entry >= 0 && args.probs ? args.probs[entry] : 1.0f;
+  for (int64_t c = threadIdx.x; c < args.cols; c += kMoeBlock) {
+    if (entry < 0)
+      to[c] = T(0.0f);
+    else if (args.probs)
+      to[c] = fromFloat<T>(toFloat(from[c]) * prob);
+    else
+      to[c] = fromFloat<T>(toFloat(from[c]));
+  }
+}
+
+/// A warp has an entry.
+template <typename T>
+__device__ __forceinline__ void probGrad(const MoeProbGradArgs &args) {
+  const int64_t entry = (blockIdx.x * int64_t{kMoeBlock} + threadIdx.x) / 32;
+  const int thread = static_cast<int>(threadIdx.x % 32);
+  if (entry >= args.entries)
+    return;
+  const int64_t row = args.rowOf[entry];
+  LaneSum<1> sum;
+  if (row >= 0)
+    for (int64_t begin = 0; begin < args.cols; begin += kLanes)
+#pragma unroll
+      for (int k = 0; k < 8; ++k) {
+        const int64_t c = begin + k * 32 + thread;
+        if (c < args.cols)
+          sum.acc[k] =
+              sum.acc[k] + at<T>(args.dout, entry / args.k * args.cols + c) *
+                               at<T>(args.y, row * args.cols + c);
+      }
+  const float total = sum.total();
+  if (thread == 0)
+    args.dprobs[entry] = row < 0 ? 0.0f : total;
+}
+
+/// A block has a token.
+template <typename T>
+__device__ __forceinline__ void unpermute(const MoeUnpermuteArgs &args) {
+  const int64_t t = blockIdx.x;
+  for (int64_t c = threadIdx.x; c < args.cols; c += kMoeBlock) {
+    float sum = 0.0f;
+    for (int64_t i = t * args.k; i < (t + 1) * args.k; ++i) {
+      const int64_t row = args.rowOf[i];
+      if (row < 0)
+        continue;
+      const float y = at<T>(args.y, row * args.cols + c);
+      sum = sum + (args.probs ? y * args.probs[i] : y);
+    }
+    static_cast<T *>(args.out)[t * args.cols + c] = fromFloat<T>(sum);
+  }
+}
+
+} // namespace
+
+#define TE_MOE(name, Args, body, type, T)                                      \
+  extern "C" __global__ void __launch_bounds__(kMoeBlock)                      \
+      te_##name##_##type(const __grid_constant__ Args args) {                  \
+    body<T>(args);                                                             \
+  }
+#define TE_MOE_ALL(type, T)                                                    \
+  TE_MOE(router_topk, RouterArgs, router, type, T)                             \
+  TE_MOE(router_topk_backward, RouterBackwardArgs, routerBackward, type, T)    \
+  TE_MOE(moe_permute, MoePermuteArgs, permute, type, T)                        \
+  TE_MOE(moe_prob_grad, MoeProbGradArgs, probGrad, type, T)                    \
+  TE_MOE(moe_unpermute, MoeUnpermuteArgs, unpermute, type, T)
+
+TE_MOE_ALL(f32, float)
+TE_MOE_ALL(bf16, bf16)
+TE_MOE_ALL(f16, f16)
+
+extern "C" __global__ void __launch_bounds__(kMoeRouteBlock)
+    te_moe_route(const __grid_constant__ MoeRouteArgs args) {
+  route(args);
+}
+
+} // namespace te::rt::cuda

@@ -1,0 +1,68 @@
+//===- moe_args.h - arguments of the kernels that route tokens ------------===//
+
+#ifndef TE_RUNTIME_KERNELS_MOE_MOE_ARGS_H
+#define TE_RUNTIME_KERNELS_MOE_MOE_ARGS_H
+
+#include <cstdint>
+
+namespace te::rt::cuda {
+
+struct RouterArgs {
+  const void *logits; // [tokens, experts]
+  int32_t *ids;       // [tokens, k]
+  float *probs;       // [tokens, k]
+  float *scores;      // [tokens, experts]
+  int64_t tokens, experts, k;
+  int32_t score, normalize;
+};
+
+struct RouterBackwardArgs {
+  const float *dprobs; // [tokens, k]
+  const int32_t *ids;  // [tokens, k]
+  const float *probs;  // [tokens, k]
+  const float *scores; // [tokens, experts]
+  void *dlogits;       // [tokens, experts]
+  int64_t tokens, experts, k;
+  int32_t score, normalize;
+};
+
+struct MoeRouteArgs {
+  const int32_t *ids; // [entries]
+  int32_t *sizes;     // [groups]
+  int32_t *rowOf;     // [entries], all bits set before
+  int32_t *entryOf;   // [rows], all bits set before
+  int32_t *dropped;   // [1]
+  int64_t entries, groups, rows, alignment, capacity;
+};
+
+struct MoePermuteArgs {
+  const void *x;          // [tokens, cols]
+  const int32_t *entryOf; // [rows]
+  const float *probs;     // [tokens * k] or null
+  void *y;                // [rows, cols]
+  int64_t k, cols;
+};
+
+struct MoeProbGradArgs {
+  const void *dout;     // [tokens, cols]
+  const void *y;        // [rows, cols]
+  const int32_t *rowOf; // [entries]
+  float *dprobs;        // [entries]
+  int64_t entries, k, cols;
+};
+
+struct MoeUnpermuteArgs {
+  const void *y;        // [rows, cols]
+  const int32_t *rowOf; // [tokens * k]
+  const float *probs;   // [tokens * k] or null
+  void *out;            // [tokens, cols]
+  int64_t k, cols;
+};
+
+inline constexpr int kMoeBlock = 256;
+/// One block routes: a thread has an expert.
+inline constexpr int kMoeRouteBlock = 1024;
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_KERNELS_MOE_MOE_ARGS_H

@@ -1,0 +1,104 @@
+// One violated constraint per function, named by its label.
+// RUN: te-opt %s --split-input-file --verify-diagnostics
+
+func.func @router_topk_c1(%l: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'probs' to have shape 4x2, but got 4x3}}
+  %i, %p, %s = te.router_topk %l : tensor<4x8xf32> -> tensor<4x2xi32>, tensor<4x3xf32>, tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @router_topk_c2(%l: tensor<4x8xf32>) {
+  // expected-error @below {{expected from 1 to 8 experts of a token, but got 9}}
+  %i, %p, %s = te.router_topk %l : tensor<4x8xf32> -> tensor<4x9xi32>, tensor<4x9xf32>, tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @router_topk_backward_c1(%d: tensor<4x2xf32>, %i: tensor<4x2xi32>, %s: tensor<5x8xf32>) {
+  // expected-error @below {{expected 'scores' to have shape 4x8, but got 5x8}}
+  %g = te.router_topk_backward %d, %i, %d, %s : tensor<4x2xf32>, tensor<4x2xi32>, tensor<5x8xf32> -> tensor<5x8xf32>
+  return
+}
+
+// -----
+
+func.func @permute_c1(%x: tensor<4x8xf32>, %i: tensor<4x2xi32>) {
+  // expected-error @below {{expected 'row_of' to have shape 8, but got 4}}
+  %y, %s, %r, %e, %d = te.permute %x, %i {alignment = 16 : i64} : tensor<4x8xf32>, tensor<4x2xi32> -> tensor<32x8xf32>, tensor<3xi32>, tensor<4xi32>, tensor<32xi32>
+  return
+}
+
+// -----
+
+func.func @permute_c1_columns(%x: tensor<4x8xf32>, %i: tensor<4x2xi32>) {
+  // expected-error @below {{expected 'y' to have shape 32x8, but got 32x4}}
+  %y, %s, %r, %e, %d = te.permute %x, %i {alignment = 16 : i64} : tensor<4x8xf32>, tensor<4x2xi32> -> tensor<32x4xf32>, tensor<3xi32>, tensor<8xi32>, tensor<32xi32>
+  return
+}
+
+// -----
+
+func.func @permute_c2(%x: tensor<4x8xf32>, %i: tensor<4x2xi32>) {
+  // expected-error @below {{expected the rows to be a multiple of the alignment 24, but got 32}}
+  %y, %s, %r, %e, %d = te.permute %x, %i {alignment = 24 : i64} : tensor<4x8xf32>, tensor<4x2xi32> -> tensor<32x8xf32>, tensor<3xi32>, tensor<8xi32>, tensor<32xi32>
+  return
+}
+
+// -----
+
+func.func @permute_c3(%x: tensor<4x8xf32>, %i: tensor<4x2xi32>) {
+  // expected-error @below {{expected 'capacity' not to be negative, but got -1}}
+  %y, %s, %r, %e, %d = te.permute %x, %i {alignment = 16 : i64, capacity = -1 : i64} : tensor<4x8xf32>, tensor<4x2xi32> -> tensor<32x8xf32>, tensor<3xi32>, tensor<8xi32>, tensor<32xi32>
+  return
+}
+
+// -----
+
+func.func @unpermute_c1(%y: tensor<32x8xf32>, %r: tensor<8xi32>, %e: tensor<16xi32>) {
+  // expected-error @below {{expected 'entry_of' to have shape 32, but got 16}}
+  %o = te.unpermute %y, %r, %e : tensor<32x8xf32>, tensor<8xi32>, tensor<16xi32> -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @unpermute_c1_entries(%y: tensor<32x8xf32>, %r: tensor<8xi32>, %e: tensor<32xi32>) {
+  // expected-error @below {{expected as many entries for each of 3 tokens, but got 8}}
+  %o = te.unpermute %y, %r, %e : tensor<32x8xf32>, tensor<8xi32>, tensor<32xi32> -> tensor<3x8xf32>
+  return
+}
+
+// -----
+
+func.func @unpermute_c2(%y: tensor<32x8xf32>, %r: tensor<8xi32>, %e: tensor<32xi32>, %p: tensor<4x3xf32>) {
+  // expected-error @below {{expected 'probs' to have shape 4x2, but got 4x3}}
+  %o = te.unpermute %y, %r, %e probs %p : tensor<4x3xf32> : tensor<32x8xf32>, tensor<8xi32>, tensor<32xi32> -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @unpermute_backward_c1(%d: tensor<4x8xf32>, %e: tensor<16xi32>) {
+  // expected-error @below {{expected 'entry_of' to have shape 32, but got 16}}
+  %o = te.unpermute_backward %d, %e {k = 2 : i64} : tensor<4x8xf32>, tensor<16xi32> -> tensor<32x8xf32>
+  return
+}
+
+// -----
+
+func.func @unpermute_backward_c2(%d: tensor<4x8xf32>, %e: tensor<32xi32>) {
+  // expected-error @below {{expected 'k' to be one or more, but got 0}}
+  %o = te.unpermute_backward %d, %e {k = 0 : i64} : tensor<4x8xf32>, tensor<32xi32> -> tensor<32x8xf32>
+  return
+}
+
+// -----
+
+func.func @prob_grad_c1(%d: tensor<4x8xf32>, %y: tensor<32x8xf32>, %r: tensor<8xi32>) {
+  // expected-error @below {{expected 'row_of' to have shape 12, but got 8}}
+  %o = te.prob_grad %d, %y, %r : tensor<4x8xf32>, tensor<32x8xf32>, tensor<8xi32> -> tensor<4x3xf32>
+  return
+}

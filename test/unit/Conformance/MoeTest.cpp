@@ -1,0 +1,252 @@
+//===- MoeTest.cpp - routing tokens, against their definitions ------------===//
+//
+// The choice of experts is compared with a sort, rows with the maps, gradients
+// with f64 formulas of their own. Routing and moving rows is exact; what goes
+// through exp is within bounds, and equal on every backend (AgreementTest's
+// kind of claim), for the formulas are shared.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Conformance/Harness.h"
+#include "Conformance/Oracle.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+using namespace te::conformance;
+
+namespace {
+
+class Moe : public BackendTest {};
+TE_FOR_EACH_BACKEND(Moe);
+
+constexpr int64_t kTokens = 37, kExperts = 12, kChoices = 3;
+
+std::vector<int32_t> someIds(uint32_t seed) {
+  std::vector<int32_t> ids(kTokens * kChoices);
+  for (size_t i = 0; i < ids.size(); ++i)
+    ids[i] = static_cast<int32_t>((seed + i * i * 7 + i) % kExperts);
+  return ids;
+}
+
+TEST_P(Moe, RouterChoosesTheLargestScores) {
+  for (int32_t type : {TE_RT_BF16, TE_RT_F32, TE_RT_F16})
+    for (const char *kind :
+         {"normal", "zeros", "inf", "nan", "negzero", "wide"})
+      for (int32_t score : {0, 1})
+        for (int32_t normalize : {0, 1}) {
+          const Array logits(type,
+                             makeValues(kind, type, kTokens * kExperts, 21));
+          std::vector<int32_t> ids(kTokens * kChoices);
+          std::vector<float> probs(ids.size()), scores(kTokens * kExperts);
+          device().run(TE_PLAN(router_topk, kTokens, kExperts, kChoices, type,
+                               score, normalize),
+                       {in(logits.bytes), out(ids), out(probs), out(scores)});
+          for (int64_t t = 0; t < kTokens; ++t) {
+            const float *s = &scores[t * kExperts];
+            // The order of the scores themselves; NaNs last.
+            std::vector<int32_t> order(kExperts);
+            std::iota(order.begin(), order.end(), 0);
+            std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+              if (std::isnan(s[a]) != std::isnan(s[b]))
+                return std::isnan(s[b]);
+              return std::isnan(s[a]) || s[a] == s[b] ? a < b : s[a] > s[b];
+            });
+            float sum = 0.0f;
+            for (int64_t j = 0; j < kChoices; ++j) {
+              ASSERT_EQ(ids[t * kChoices + j], order[j]) << kind << t;
+              sum += s[order[j]];
+            }
+            for (int64_t j = 0; j < kChoices; ++j) {
+              const float expected =
+                  normalize ? s[order[j]] / (sum + 1e-20f) : s[order[j]];
+              const float got = probs[t * kChoices + j];
+              EXPECT_TRUE(got == expected ||
+                          (std::isnan(got) && std::isnan(expected)));
+            }
+            // The scores from f64. exp errs by 2 ulp, the sum of n terms by n
+            // roundings, the quotient by one: fewer than n + 4 ulp together,
+            // plus what underflows.
+            std::vector<double> exact(kExperts);
+            double max = -INFINITY, total = 0;
+            bool finite = true;
+            for (int64_t e = 0; e < kExperts; ++e) {
+              exact[e] = logits.at(t * kExperts + e);
+              finite &= std::isfinite(exact[e]);
+              max = std::max(max, exact[e]);
+            }
+            if (!finite)
+              continue;
+            for (double &x : exact) {
+              x = score == 1 ? 1 / (1 + std::exp(-x)) : std::exp(x - max);
+              total += x;
+            }
+            for (int64_t e = 0; e < kExperts; ++e) {
+              const double wanted = score == 1 ? exact[e] : exact[e] / total;
+              EXPECT_NEAR(s[e], wanted,
+                          wanted * (kExperts + 6) * 0x1p-23 + 0x1p-126)
+                  << kind;
+            }
+          }
+        }
+}
+
+TEST_P(Moe, RouterGradientIsTheDerivative) {
+  for (int32_t score : {0, 1})
+    for (int32_t normalize : {0, 1}) {
+      const Array logits(
+          TE_RT_F32, makeValues("normal", TE_RT_F32, kTokens * kExperts, 22));
+      const auto seeds =
+          makeValues("normal", TE_RT_F32, kTokens * kChoices, 23);
+      const std::vector<float> dprobs(seeds.begin(), seeds.end());
+      std::vector<int32_t> ids(kTokens * kChoices);
+      std::vector<float> probs(ids.size()), scores(kTokens * kExperts);
+      device().run(TE_PLAN(router_topk, kTokens, kExperts, kChoices, TE_RT_F32,
+                           score, normalize),
+                   {in(logits.bytes), out(ids), out(probs), out(scores)});
+      Array dlogits(TE_RT_F32, kTokens * kExperts);
+      device().run(
+          TE_PLAN(router_topk_backward, kTokens, kExperts, kChoices, TE_RT_F32,
+                  score, normalize),
+          {in(dprobs), in(ids), in(probs), in(scores), out(dlogits.bytes)});
+      // sum_j dprobs[j] probs[j] of the experts chosen, in f64, by central
+      // differences: truncation h^2 and rounding 2^-53 / h stay below 1e-8
+      // times the size of the derivatives, f32 errs by far more.
+      for (int64_t t = 0; t < kTokens; ++t) {
+        auto loss = [&](int64_t moved, double by) {
+          std::vector<double> s(kExperts);
+          double max = -INFINITY, total = 0, chosen = 0, result = 0;
+          for (int64_t e = 0; e < kExperts; ++e) {
+            s[e] = logits.at(t * kExperts + e) + (e == moved ? by : 0);
+            max = std::max(max, s[e]);
+          }
+          for (double &x : s) {
+            x = score == 1 ? 1 / (1 + std::exp(-x)) : std::exp(x - max);
+            total += x;
+          }
+          for (int64_t j = 0; j < kChoices; ++j)
+            chosen += s[ids[t * kChoices + j]];
+          for (int64_t j = 0; j < kChoices; ++j) {
+            const double one = s[ids[t * kChoices + j]];
+            result += dprobs[t * kChoices + j] * (normalize    ? one / chosen
+                                                  : score == 1 ? one
+                                                               : one / total);
+          }
+          return result;
+        };
+        double size = 0;
+        for (int64_t j = 0; j < kChoices; ++j)
+          size = std::max<double>(size, std::fabs(dprobs[t * kChoices + j]));
+        constexpr double kStep = 1e-5;
+        for (int64_t e = 0; e < kExperts; ++e)
+          // About 4 k + 10 roundings of terms not above 2 k size, and the
+          // differences.
+          EXPECT_NEAR(dlogits.at(t * kExperts + e),
+                      (loss(e, kStep) - loss(e, -kStep)) / (2 * kStep),
+                      size * 2 * kChoices * (4 * kChoices + 20) * 0x1p-23);
+      }
+    }
+}
+
+TEST_P(Moe, RoutingGivesEveryEntryItsRow) {
+  for (uint32_t seed : {0u, 5u})
+    for (int64_t alignment : {1, 16})
+      for (int64_t capacity : {0, 4})
+        for (int64_t rows : {kTokens * kChoices + kExperts * 16, int64_t{64}}) {
+          rows = rows / alignment * alignment;
+          std::vector<int32_t> ids = someIds(seed);
+          ids[3] = -1, ids[7] = kExperts;
+          std::vector<int32_t> sizes(kExperts), rowOf(ids.size()),
+              entryOf(rows), dropped(1);
+          device().run(
+              TE_PLAN(moe_route, kTokens, kChoices, kExperts, rows, alignment,
+                      capacity),
+              {in(ids), out(sizes), out(rowOf), out(entryOf), out(dropped)});
+          // By a walk over the entries, expert by expert.
+          std::vector<int32_t> wantedRow(ids.size(), -1), wantedEntry(rows, -1);
+          int64_t start = 0, taken = 0;
+          for (int32_t g = 0; g < kExperts; ++g) {
+            int64_t place = start;
+            for (size_t i = 0; i < ids.size(); ++i)
+              if (ids[i] == g && place < rows &&
+                  (capacity == 0 || place - start < capacity)) {
+                wantedRow[i] = static_cast<int32_t>(place);
+                wantedEntry[place++] = static_cast<int32_t>(i);
+              }
+            EXPECT_EQ(sizes[g], place - start);
+            taken += place - start;
+            start += (place - start + alignment - 1) / alignment * alignment;
+          }
+          EXPECT_EQ(rowOf, wantedRow);
+          EXPECT_EQ(entryOf, wantedEntry);
+          EXPECT_EQ(dropped[0], static_cast<int64_t>(ids.size()) - taken);
+        }
+}
+
+TEST_P(Moe, RowsMoveThereAndBack) {
+  for (int32_t type : {TE_RT_BF16, TE_RT_F32, TE_RT_F16})
+    for (const char *kind : {"normal", "inf", "nan", "negzero", "subnormal"})
+      for (bool weighted : {false, true}) {
+        const int64_t alignment = 16, rows = 192, cols = 300;
+        const std::vector<int32_t> ids = someIds(1);
+        std::vector<int32_t> sizes(kExperts), rowOf(ids.size()), entryOf(rows),
+            dropped(1);
+        device().run(
+            TE_PLAN(moe_route, kTokens, kChoices, kExperts, rows, alignment, 8),
+            {in(ids), out(sizes), out(rowOf), out(entryOf), out(dropped)});
+        ASSERT_GT(dropped[0], 0);
+        const Array x(type, makeValues(kind, type, kTokens * cols, 24));
+        const auto weights = makeValues("normal", TE_RT_F32, ids.size(), 25);
+        const std::vector<float> probs(weights.begin(), weights.end());
+        Array y(type, rows * cols), back(type, kTokens * cols);
+        device().run(TE_PLAN(moe_permute, kTokens, kChoices, rows, cols, type),
+                     {in(x.bytes), in(entryOf), weighted ? in(probs) : none(),
+                      out(y.bytes)});
+        Array expected(type, rows * cols), sum(type, kTokens * cols);
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t c = 0; c < cols && entryOf[r] >= 0; ++c) {
+            const auto value =
+                static_cast<float>(x.at(entryOf[r] / kChoices * cols + c));
+            expected.set(r * cols + c,
+                         weighted ? value * probs[entryOf[r]] : value);
+          }
+        EXPECT_TRUE(sameBits(expected, y)) << kind;
+        device().run(
+            TE_PLAN(moe_unpermute, kTokens, kChoices, rows, cols, type),
+            {in(y.bytes), in(rowOf), weighted ? in(probs) : none(),
+             out(back.bytes)});
+        std::vector<float> dprobs(ids.size());
+        device().run(
+            TE_PLAN(moe_prob_grad, kTokens, kChoices, rows, cols, type),
+            {in(x.bytes), in(y.bytes), in(rowOf), out(dprobs)});
+        for (int64_t t = 0; t < kTokens; ++t)
+          for (int64_t c = 0; c < cols; ++c) {
+            float acc = 0.0f;
+            for (int64_t i = t * kChoices; i < (t + 1) * kChoices; ++i)
+              if (rowOf[i] >= 0) {
+                const auto value =
+                    static_cast<float>(y.at(rowOf[i] * cols + c));
+                acc += weighted ? value * probs[i] : value;
+              }
+            sum.set(t * cols + c, acc);
+          }
+        EXPECT_TRUE(sameBits(sum, back)) << kind;
+        for (size_t i = 0; i < ids.size(); ++i) {
+          // A lane sum: 256 lanes, then a tree.
+          std::vector<float> lanes(256, 0.0f);
+          for (int64_t c = 0; c < cols && rowOf[i] >= 0; ++c)
+            lanes[c % 256] +=
+                static_cast<float>(x.at(i / kChoices * cols + c)) *
+                static_cast<float>(y.at(rowOf[i] * cols + c));
+          for (int s = 128; s != 0; s /= 2)
+            for (int k = 0; k < s; ++k)
+              lanes[k] += lanes[k + s];
+          EXPECT_TRUE(dprobs[i] == lanes[0] ||
+                      (std::isnan(dprobs[i]) && std::isnan(lanes[0])))
+              << kind << i;
+        }
+      }
+}
+
+} // namespace
