@@ -1,7 +1,7 @@
 //===- Rotation.h - the formula of the rotary embedding -------------------===//
 //
-// Apart from Formulas.h, which every kernel includes. Host and device compile it
-// with contraction off, so both backends have the same bits.
+// Apart from Formulas.h, which every kernel includes. Host and device compile
+// it with contraction off, so both backends have the same bits.
 //
 //===----------------------------------------------------------------------===//
 
