@@ -135,6 +135,14 @@ __device__ __forceinline__ void copyBytes(void *to, const void *from,
                : "memory");
 }
 
+/// `bytes` contiguous bytes into L2; address and size are multiples of 16.
+__device__ __forceinline__ void prefetchBytes(const void *from,
+                                              uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from),
+               "r"(bytes)
+               : "memory");
+}
+
 __device__ __forceinline__ void prefetchMap(const CUtensorMap *map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }

@@ -15,7 +15,7 @@ namespace {
 /// tiles.
 class ProductTiles {
 public:
-  static constexpr bool kHasTail = false;
+  static constexpr bool kHasTail = false, kHasC = true;
 
   __device__ __forceinline__ ProductTiles(const BlockGemmArgs &args,
                                           uint32_t rank)

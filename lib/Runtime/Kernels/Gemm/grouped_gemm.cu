@@ -53,7 +53,7 @@ __device__ __forceinline__ void makeSlots(const GroupedGemmArgs &args,
 /// Groups are runs of rows.
 template <Scales kScales> class RowTiles {
 public:
-  static constexpr bool kHasTail = false;
+  static constexpr bool kHasTail = false, kHasC = false;
 
   __device__ __forceinline__ RowTiles(const GroupedGemmArgs &args,
                                       const GroupSlot *slots, uint32_t rank)
@@ -109,6 +109,7 @@ public:
   /// Groups with block scales start at whole blocks, and the rest of their last
   /// block is zero.
   static constexpr bool kHasTail = kScales == Scales::None;
+  static constexpr bool kHasC = true;
 
   __device__ __forceinline__ DepthTiles(const GroupedGemmArgs &args,
                                         const GroupSlot *slots, uint32_t rank)

@@ -85,7 +85,34 @@ struct Ring {
   }
 };
 
-template <Scales kScales, typename Tiles>
+/// Brings the rows of c that a tile adds into L2 while its last slices are
+/// multiplied: whole lines then, where its loads ask for pieces of them.
+class PrefetchC {
+public:
+  template <typename Tiles>
+  __device__ __forceinline__ PrefetchC(const BlockGemmArgs &args,
+                                       const Tiles &tiles, uint32_t slices)
+      : next(static_cast<const float *>(args.c) + tiles.outOffset() +
+             uint64_t(tiles.row) * args.n + tiles.col),
+        left(tiles.col < args.n ? min(uint32_t(kRows), args.m - tiles.row) : 0),
+        share((kRows - 1) / min(kSlices, max(slices, 1u)) + 1) {}
+
+  /// While `slices` of the tile are to come.
+  __device__ __forceinline__ void advance(const BlockGemmArgs &args,
+                                          uint32_t col, uint32_t slices) {
+    if (slices > kSlices)
+      return;
+    for (uint32_t i = min(share, left); i != 0; --i, --left, next += args.n)
+      ptx::prefetchBytes(next, min(uint32_t(kCols), args.n - col) * 4);
+  }
+
+private:
+  static constexpr uint32_t kSlices = 8;
+  const float *next;
+  uint32_t left, share;
+};
+
+template <Scales kScales, typename Out, typename Tiles>
 __device__ __forceinline__ void produce(const BlockGemmArgs &args,
                                         const Shared &shared, Tiles tiles,
                                         uint32_t rank) {
@@ -100,6 +127,7 @@ __device__ __forceinline__ void produce(const BlockGemmArgs &args,
         kScales != Scales::LinesByLines || tiles.col >= args.n
             ? 0
             : min(kCols, int(args.b_scale_stride - tiles.col)) * sizeof(float);
+    PrefetchC prefetch(args, tiles, slices);
     for (uint32_t slice = 0; slice < slices; ++slice, ring.advance()) {
       const uint32_t s = ring.stage;
       uint64_t *full = &shared.full[s];
@@ -125,6 +153,8 @@ __device__ __forceinline__ void produce(const BlockGemmArgs &args,
                                args.b_scale_stride +
                            tiles.col,
                        full, bBytes);
+      if (Tiles::kHasC && sizeof(Out) == 4 && args.c)
+        prefetch.advance(args, tiles.col, slices - slice);
     }
   }
 }
@@ -165,14 +195,14 @@ __device__ __forceinline__ uint32_t rowOf(int half) {
   return (threadIdx.x % 128) / 32 * 16 + threadIdx.x % 32 / 4 + 8 * half;
 }
 
-/// Adds the 64 rows of c in f32. All loads come before any store: c may be out,
-/// so that the compiler could not move them there.
-template <typename Out, typename Tiles>
+/// Adds the 64 rows of a bf16 c before rounding. All loads come before any
+/// store: c may be out, so that the compiler could not move them there.
+template <typename Tiles>
 __device__ __forceinline__ void addC(const BlockGemmArgs &args,
                                      const Tiles &tiles, float (&total)[64],
                                      uint32_t row, uint32_t col) {
   const int q = threadIdx.x % 4;
-  float2 previous[2][16];
+  uint32_t previous[2][16];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const uint32_t r = row + rowOf(half);
@@ -180,23 +210,69 @@ __device__ __forceinline__ void addC(const BlockGemmArgs &args,
 #pragma unroll
     for (int j = 0; j < 16; ++j) {
       const uint32_t at = col + 8 * j + 2 * q;
-      previous[half][j] = make_float2(0.0f, 0.0f);
-      if (r >= tiles.rowEnd() || at >= args.n)
-        continue;
-      const Out *c = static_cast<const Out *>(args.c) + line + at;
-      if constexpr (sizeof(Out) == 2)
-        previous[half][j] = unpackBf16(*reinterpret_cast<const uint32_t *>(c));
-      else
-        previous[half][j] = *reinterpret_cast<const float2 *>(c);
+      previous[half][j] =
+          r < tiles.rowEnd() && at < args.n
+              ? static_cast<const uint32_t *>(args.c)[(line + at) / 2]
+              : 0;
     }
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half)
 #pragma unroll
     for (int j = 0; j < 16; ++j) {
-      total[4 * j + 2 * half] += previous[half][j].x;
-      total[4 * j + 2 * half + 1] += previous[half][j].y;
+      const float2 c = unpackBf16(previous[half][j]);
+      total[4 * j + 2 * half] += c.x;
+      total[4 * j + 2 * half + 1] += c.y;
     }
+}
+
+/// Writes 64 rows of a warpgroup in f32, with c added. Neighbouring lanes
+/// exchange halves of two 8-column groups, so that each holds four columns in a
+/// row and a store covers 64 bytes of a line. Loads of c come first, as above.
+template <typename Tiles>
+__device__ __forceinline__ void
+storeFloats(const BlockGemmArgs &args, const Tiles &tiles, float (&total)[64],
+            uint32_t row, uint32_t col) {
+  const int q = threadIdx.x % 4;
+  const bool odd = q & 1;
+  const uint32_t first = col + 8 * odd + 4 * (q / 2);
+  float4 previous[2][8];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const uint32_t r = row + rowOf(half);
+    const float *c = static_cast<const float *>(args.c) + tiles.outOffset() +
+                     uint64_t(r) * args.n + first;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      previous[half][i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      if (Tiles::kHasC && args.c && r < tiles.rowEnd() &&
+          first + 16 * i < args.n)
+        previous[half][i] = *reinterpret_cast<const float4 *>(c + 16 * i);
+    }
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const uint32_t r = row + rowOf(half);
+    const bool padding = tiles.isPadding(r);
+    float *out = static_cast<float *>(args.out) + tiles.outOffset() +
+                 uint64_t(r) * args.n + first;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const float *t = &total[8 * i + 2 * half];
+      const float x = __shfl_xor_sync(~0u, odd ? t[0] : t[4], 1);
+      const float y = __shfl_xor_sync(~0u, odd ? t[1] : t[5], 1);
+      float4 value =
+          odd ? make_float4(x, y, t[4], t[5]) : make_float4(t[0], t[1], x, y);
+      if (Tiles::kHasC && args.c) {
+        const float4 c = previous[half][i];
+        value.x += c.x, value.y += c.y, value.z += c.z, value.w += c.w;
+      }
+      if (padding)
+        value = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      if (r < tiles.rowEnd() && first + 16 * i < args.n)
+        *reinterpret_cast<float4 *>(out + 16 * i) = value;
+    }
+  }
 }
 
 /// Writes 64 rows of a warpgroup: `total` in the layout of the product. A
@@ -217,49 +293,34 @@ __device__ __forceinline__ void store(const BlockGemmArgs &args,
       total[4 * j + 2] += add.x, total[4 * j + 3] += add.y;
     }
   }
-  constexpr bool kAddFirst = sizeof(Out) == 4 || !kRoundFirst;
-  if (kAddFirst && args.c)
-    addC<Out>(args, tiles, total, row, col);
+  if constexpr (sizeof(Out) == 4)
+    return storeFloats(args, tiles, total, row, col);
+  if (Tiles::kHasC && !kRoundFirst && args.c)
+    addC(args, tiles, total, row, col);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const uint32_t r = row + rowOf(half);
     const uint64_t line = tiles.outOffset() + uint64_t(r) * args.n;
     const bool padding = tiles.isPadding(r);
-    if constexpr (sizeof(Out) == 2) {
 #pragma unroll
-      for (int j = 0; j < 16; j += 4) {
-        auto pair = [&](int i) {
-          return packBf16(total[4 * i + 2 * half], total[4 * i + 2 * half + 1]);
-        };
-        uint4 eight =
-            gather8(pair(j), pair(j + 1), pair(j + 2), pair(j + 3), q);
-        const uint32_t at = col + 8 * (j + q);
-        if (r >= tiles.rowEnd() || at >= args.n)
-          continue;
-        if (!kAddFirst && args.c) {
-          const uint4 c = *reinterpret_cast<const uint4 *>(
-              static_cast<const __nv_bfloat16 *>(args.c) + line + at);
-          eight = make_uint4(addBf16(eight.x, c.x), addBf16(eight.y, c.y),
-                             addBf16(eight.z, c.z), addBf16(eight.w, c.w));
-        }
-        if (padding)
-          eight = make_uint4(0, 0, 0, 0);
-        *reinterpret_cast<uint4 *>(static_cast<__nv_bfloat16 *>(args.out) +
-                                   line + at) = eight;
+    for (int j = 0; j < 16; j += 4) {
+      auto pair = [&](int i) {
+        return packBf16(total[4 * i + 2 * half], total[4 * i + 2 * half + 1]);
+      };
+      uint4 eight = gather8(pair(j), pair(j + 1), pair(j + 2), pair(j + 3), q);
+      const uint32_t at = col + 8 * (j + q);
+      if (r >= tiles.rowEnd() || at >= args.n)
+        continue;
+      if (Tiles::kHasC && kRoundFirst && args.c) {
+        const uint4 c = *reinterpret_cast<const uint4 *>(
+            static_cast<const __nv_bfloat16 *>(args.c) + line + at);
+        eight = make_uint4(addBf16(eight.x, c.x), addBf16(eight.y, c.y),
+                           addBf16(eight.z, c.z), addBf16(eight.w, c.w));
       }
-    } else {
-#pragma unroll
-      for (int j = 0; j < 16; ++j) {
-        const uint32_t at = col + 8 * j + 2 * q;
-        if (r >= tiles.rowEnd() || at >= args.n)
-          continue;
-        float2 value =
-            make_float2(total[4 * j + 2 * half], total[4 * j + 2 * half + 1]);
-        if (padding)
-          value = make_float2(0.0f, 0.0f);
-        *reinterpret_cast<float2 *>(static_cast<float *>(args.out) + line +
-                                    at) = value;
-      }
+      if (padding)
+        eight = make_uint4(0, 0, 0, 0);
+      *reinterpret_cast<uint4 *>(static_cast<__nv_bfloat16 *>(args.out) + line +
+                                 at) = eight;
     }
   }
 }
@@ -437,7 +498,7 @@ __device__ __forceinline__ void runProduct(const BlockGemmArgs &args,
   if (threadIdx.x >= 256) {
     ptx::registersDecrease<40>();
     if (threadIdx.x == 256)
-      produce<kScales>(args, shared, makeTiles(rank), rank);
+      produce<kScales, Out>(args, shared, makeTiles(rank), rank);
   } else {
     ptx::registersIncrease<232>();
     consume<kScales, Out, product>(args, shared, makeTiles(rank));
