@@ -1,6 +1,6 @@
 """Recomputing instead of holding changes no bit of any result, and holds less.
 
-The gradients of a block and three steps of two models, under every recipe and override, with every policy of `remat`. That
+The gradients of a block and of a decoder layer, and three steps of two models, under every recipe and override, with every policy of `remat`. That
 the programs differ is checked too: a norm, an activation or a product is there once more, and nothing is measured again.
 The memory plan says what is held: a policy must lower it, and `everything` must lower the arena.
 """
@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 import numpy as np
-from harness import ALL_MODES, FOLDER, INPUTS, MODES, compile_to, expect, expect_same, finish, run
+from harness import ALL_MODES, FOLDER, INPUTS, MODES, compile_to, expect, expect_same, finish, normal, run
 from models import mlp_arrays, train_arrays
 
 
@@ -25,6 +25,7 @@ def with_one_entry(path):
 
 
 MLP, STEPS = INPUTS / "mlp.mlir", 3
+LLAMA = pathlib.Path(sys.argv[3])
 TRAIN, BYTE_LM = with_one_entry(INPUTS / "train.mlir"), with_one_entry(pathlib.Path(sys.argv[2]))
 #: What each policy repeats, and the most its budget lets be held of train.mlir.
 POLICIES = {"everything": {"rms_norm", "activation", "matmul"}, "ops:rms_norm,activation": {"rms_norm", "activation"},
@@ -62,6 +63,17 @@ def language_model(rng):
                      "lr.steps": np.full(STEPS, 0.01, np.float32), "step.steps": np.arange(1, STEPS + 1, dtype=np.float32)}
 
 
+def decoder_layer(rng):
+    """Arguments of llama_layer, by their types; gradients of its results are ones."""
+    shapes = re.findall(r'tensor<([\dx]+)x(bf16|f32|i32)> \{te.name = "(\w+)"', LLAMA.read_text().split("->")[0])
+    arrays = {}
+    for text, element, name in shapes:
+        shape = tuple(map(int, text.split("x")))
+        arrays[name] = normal(rng, *shape, scale=1 / 16) if element == "bf16" else \
+            rng.integers(0, 384, shape, np.int32) if element == "i32" else rng.normal(0, 1, shape).astype(np.float32)
+    return arrays
+
+
 mlp = mlp_arrays(np.random.default_rng(7))
 state, feed = train_arrays(np.random.default_rng(8))
 train = state | {name: values[:STEPS] for name, values in feed.items()}
@@ -92,4 +104,11 @@ for mode in ALL_MODES:
     for policy in ("everything", "budget:800000"):
         found = run(BYTE_LM, "train_step", text, f"{mode} remat={policy}", steps=STEPS)
         expect_same(found, held, sorted(held), f"{mode}, {policy}: the language model")
+layer = decoder_layer(np.random.default_rng(10))
+for mode in ALL_MODES:
+    held = run(LLAMA, "layer", layer, mode, vjp=True)
+    expect(np.isfinite(held["loss"]).all(), f"{mode}: the layer's loss is finite")
+    for policy in ("everything", "ops:attention,rope"):
+        found = run(LLAMA, "layer", layer, f"{mode} remat={policy}", vjp=True)
+        expect_same(found, held, sorted(held), f"{mode}, {policy}: the decoder layer")
 finish("remat-is-exact")
