@@ -26,6 +26,7 @@ namespace mlir::te {
 
 using namespace mlir;
 using namespace mlir::te;
+using tert::AllocOp;
 using tert::BufferType;
 using tert::LaunchOp;
 
@@ -49,6 +50,7 @@ private:
                                 NamedAttrList extra = {});
   LogicalResult returnResults();
   bool elideCopy(LaunchOp copy);
+  void accumulateInPlace(LaunchOp launch, Value destination);
   void finish();
 
   func::FuncOp function;
@@ -201,27 +203,19 @@ LogicalResult FunctionConversion::returnResults() {
   return success();
 }
 
-/// Lets whoever first writes the source of `copy` write its destination, where
-/// nothing else looks at the destination from then on.
-bool FunctionConversion::elideCopy(LaunchOp copy) {
-  auto alloc = copy.getBuffers()[0].getDefiningOp<tert::AllocOp>();
-  if (!alloc)
-    return false;
-  Value destination = copy.getBuffers()[1];
-  Operation *producer = copy;
-  for (Operation *user : alloc->getUsers()) {
-    // Made part by part.
-    if (!isa<LaunchOp>(user))
-      return false;
-    if (user->isBeforeInBlock(producer))
-      producer = user;
-  }
-  auto launch = cast<LaunchOp>(producer);
-  const tert::KernelInfo *kernel = tert::lookupKernel(launch.getKernel());
-
+/// True when `producer`, which writes `alloc` first, and everything up to `end`
+/// may find `alloc` in the place of `destination`: nobody looks at the old
+/// value there in between, but an input that the kernel may overwrite.
+static bool mayTakePlace(AllocOp alloc, Value destination, LaunchOp producer,
+                         Operation *end) {
+  const tert::KernelInfo *kernel = tert::lookupKernel(producer.getKernel());
   for (OpOperand &use : destination.getUses()) {
     Operation *user = use.getOwner();
-    if (user == copy || user->isBeforeInBlock(producer))
+    // Parts are used where the op that makes them does not say.
+    if (!isa<LaunchOp>(user))
+      return false;
+    if (user == end || user->isBeforeInBlock(producer) ||
+        (end && end->isBeforeInBlock(user)))
       continue;
     if (user != producer)
       return false;
@@ -230,10 +224,75 @@ bool FunctionConversion::elideCopy(LaunchOp copy) {
           !kernel->mayShare(use.getOperandNumber(), written.getOperandNumber()))
         return false;
   }
+  return true;
+}
+
+/// The first and the last launch on `alloc`; nulls where it is made part by
+/// part.
+static std::pair<LaunchOp, LaunchOp> findEnds(AllocOp alloc) {
+  if (!llvm::all_of(alloc->getUsers(), llvm::IsaPred<LaunchOp>))
+    return {};
+  Operation *first = *alloc->user_begin(), *last = first;
+  for (Operation *user : alloc->getUsers()) {
+    if (user->isBeforeInBlock(first))
+      first = user;
+    if (last->isBeforeInBlock(user))
+      last = user;
+  }
+  return {cast<LaunchOp>(first), cast<LaunchOp>(last)};
+}
+
+/// Lets whoever first writes the source of `copy` write its destination, where
+/// nothing else looks at the destination from then on.
+bool FunctionConversion::elideCopy(LaunchOp copy) {
+  auto alloc = copy.getBuffers()[0].getDefiningOp<AllocOp>();
+  if (!alloc)
+    return false;
+  Value destination = copy.getBuffers()[1];
+  LaunchOp producer = findEnds(alloc).first;
+  if (!producer)
+    return false;
+  // Whoever uses the destination after the copy stands in its way, too.
+  if (llvm::any_of(destination.getUsers(),
+                   [&](Operation *user) {
+                     return user != copy && copy->isBeforeInBlock(user);
+                   }) ||
+      !mayTakePlace(alloc, destination, producer, copy))
+    return false;
   alloc.getBuffer().replaceAllUsesWith(destination);
   copy.erase();
   alloc.erase();
+  accumulateInPlace(producer, destination);
   return true;
+}
+
+/// `launch` writes `destination`. Where it adds to a temporary that ends here,
+/// and may do so in place, that temporary becomes `destination`, and so on back
+/// to where the sum starts.
+void FunctionConversion::accumulateInPlace(LaunchOp launch, Value destination) {
+  for (bool isSum = true; isSum;) {
+    isSum = false;
+    const tert::KernelInfo *kernel = tert::lookupKernel(launch.getKernel());
+    unsigned output = llvm::find(launch.getBuffers(), destination) -
+                      launch.getBuffers().begin();
+    for (auto [input, buffer] : llvm::enumerate(launch.getBuffers())) {
+      auto alloc = buffer.getDefiningOp<AllocOp>();
+      if (!alloc || !kernel->mayShare(input, output) ||
+          buffer.getType() != destination.getType() ||
+          llvm::count(launch.getBuffers(), buffer) != 1 ||
+          llvm::count(launch.getBuffers(), destination) != 1)
+        continue;
+      auto [first, last] = findEnds(alloc);
+      if (!first || last != launch || first == launch ||
+          !mayTakePlace(alloc, destination, first, launch))
+        continue;
+      buffer.replaceAllUsesWith(destination);
+      alloc.erase();
+      launch = first;
+      isSum = true;
+      break;
+    }
+  }
 }
 
 void FunctionConversion::finish() {
@@ -244,7 +303,7 @@ void FunctionConversion::finish() {
       op.erase();
   block.eraseArguments(0, numOldArguments);
   // Temporaries nothing is launched on, e.g. of constants that were elided.
-  for (auto alloc : llvm::make_early_inc_range(block.getOps<tert::AllocOp>()))
+  for (auto alloc : llvm::make_early_inc_range(block.getOps<AllocOp>()))
     if (alloc->use_empty())
       alloc.erase();
 

@@ -14,11 +14,21 @@
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/MathExtras.h"
 
+#include <limits>
+#include <random>
 #include <set>
 #include <tuple>
 #include <vector>
 
 using namespace mlir::te;
+
+/// The search ends within 1 / kClose of what no arena can beat, and the part of
+/// it that costs most is for arenas that are not within 1 / kNear.
+static constexpr int64_t kClose = 500, kNear = 100;
+/// Rounds of the first part; of the second, slots looked at, which bounds the
+/// time.
+static constexpr int kRounds = 20;
+static constexpr size_t kWork = 300'000'000;
 
 namespace {
 
@@ -145,6 +155,7 @@ void MemoryPlanner::tryOrder(llvm::ArrayRef<unsigned> order) {
     for (auto birth = births.lower_bound({slot.first + 1, 0});
          birth != births.end() && birth->first <= slot.last; ++birth)
       alive.push_back(&slots[birth->second]);
+    work += alive.size() + 1;
     llvm::sort(alive, [](const Slot *a, const Slot *b) {
       return a->offset < b->offset;
     });
@@ -153,16 +164,27 @@ void MemoryPlanner::tryOrder(llvm::ArrayRef<unsigned> order) {
     tree.insert(slot.first, slot.last, index);
     births.insert({slot.first, index});
   }
-  if (best.empty() || size < arena) {
-    arena = size;
-    best = slots;
-  }
+  keepIfBest(size);
+}
+
+/// Keeps the offsets of an arena of `size` bytes, if none before was smaller.
+void MemoryPlanner::keepIfBest(int64_t size) {
+  if (!best.empty() && size >= arena)
+    return;
+  arena = size;
+  best = slots;
+}
+
+bool MemoryPlanner::isWithin(int64_t part) const {
+  return arena <= maxLive + maxLive / part;
 }
 
 void MemoryPlanner::plan() {
   measure();
   llvm::SmallVector<unsigned> order;
   for (Order candidate : {Order::Lifetime, Order::Area, Order::Size}) {
+    if (!order.empty() && isWithin(kClose))
+      break;
     int64_t before = arena;
     llvm::SmallVector<unsigned> next = sorted(candidate);
     tryOrder(next);
@@ -170,9 +192,7 @@ void MemoryPlanner::plan() {
       order = std::move(next);
   }
   slots = best;
-  // Placements of all rounds together, which keeps large steps cheap.
-  constexpr size_t kWork = 20000;
-  for (size_t work = 0; arena > maxLive && work < kWork; work += order.size()) {
+  for (int round = 0; !isWithin(kClose) && round < kRounds; ++round) {
     // Whatever ends above the lower bound was placed too late.
     llvm::SmallVector<unsigned> late, others;
     for (unsigned index : order)
@@ -182,7 +202,105 @@ void MemoryPlanner::plan() {
     order = std::move(late);
     tryOrder(order);
   }
+  improve();
   slots = std::move(best);
+}
+
+/// Fills the arena from below: at the lowest stretch of events, of the slots
+/// that live inside it, the one of the highest priority is placed; where there
+/// is none the stretch rises to its lower neighbour. Returns the size.
+int64_t MemoryPlanner::trySkyline(llvm::ArrayRef<double> priorities) {
+  struct Stretch {
+    unsigned begin, end;
+    int64_t height;
+  };
+  unsigned numEvents = 1;
+  llvm::SmallVector<unsigned> left;
+  for (auto [index, slot] : llvm::enumerate(slots)) {
+    numEvents = std::max(numEvents, slot.last + 1);
+    if (slot.bytes != 0)
+      left.push_back(index);
+  }
+  llvm::SmallVector<Stretch> skyline = {{0, numEvents, 0}}, next;
+  int64_t size = 0;
+  while (!left.empty()) {
+    work += left.size() + skyline.size();
+    auto lowest = llvm::min_element(
+        skyline, [](auto &a, auto &b) { return a.height < b.height; });
+    unsigned *chosen = nullptr;
+    for (unsigned &index : left)
+      if (slots[index].first >= lowest->begin &&
+          slots[index].last < lowest->end &&
+          (!chosen || priorities[index] > priorities[*chosen]))
+        chosen = &index;
+    next.assign(skyline.begin(), lowest);
+    if (chosen) {
+      Slot &slot = slots[*chosen];
+      slot.offset = lowest->height;
+      size = std::max(size, slot.offset + slot.bytes);
+      next.push_back({lowest->begin, slot.first, lowest->height});
+      next.push_back({slot.first, slot.last + 1, slot.offset + slot.bytes});
+      next.push_back({slot.last + 1, lowest->end, lowest->height});
+      *chosen = left.back();
+      left.pop_back();
+    } else {
+      // Every slot lives inside all events, so there is a neighbour.
+      int64_t height = std::numeric_limits<int64_t>::max();
+      if (lowest != skyline.begin())
+        height = std::min(height, std::prev(lowest)->height);
+      if (std::next(lowest) != skyline.end())
+        height = std::min(height, std::next(lowest)->height);
+      next.push_back({lowest->begin, lowest->end, height});
+    }
+    next.append(std::next(lowest), skyline.end());
+    // Without empty stretches, and none beside one of its height.
+    skyline.clear();
+    for (const Stretch &stretch : next)
+      if (stretch.begin == stretch.end)
+        continue;
+      else if (!skyline.empty() && skyline.back().height == stretch.height)
+        skyline.back().end = stretch.end;
+      else
+        skyline.push_back(stretch);
+  }
+  keepIfBest(size);
+  return size;
+}
+
+/// Skylines by area, then by priorities that change at random: every change
+/// that does not enlarge the arena is kept, and after many that gain nothing
+/// all priorities are drawn anew.
+void MemoryPlanner::improve() {
+  // One skyline looks at every pair of slots, which is too much for large ones.
+  if (slots.size() * slots.size() > kWork / 20)
+    return;
+  llvm::SmallVector<double> areas;
+  for (const Slot &slot : slots)
+    areas.push_back(double(slot.bytes) * (slot.last - slot.first + 1));
+  // The same everywhere, which the distributions of the library are not.
+  std::minstd_rand random(1);
+  constexpr double factors[] = {0.3, 0.6, 0.8, 1.2, 1.5, 3.0};
+  constexpr int kPatience = 300;
+  llvm::SmallVector<double> priorities = areas;
+  int64_t size = trySkyline(priorities);
+  int idle = 0;
+  for (size_t end = work + kWork; !isWithin(kNear) && work < end;) {
+    llvm::SmallVector<double> changed = priorities;
+    bool isRestart = ++idle > kPatience;
+    if (isRestart)
+      for (auto [priority, area] : llvm::zip_equal(changed, areas))
+        priority = area * factors[random() % 6];
+    else
+      for (unsigned n = 1 + random() % 4; n != 0; --n)
+        changed[random() % changed.size()] *= factors[random() % 6];
+    int64_t found = trySkyline(changed);
+    if (isRestart || found < size)
+      idle = 0;
+    if (isRestart || found <= size) {
+      size = found;
+      priorities = std::move(changed);
+    }
+  }
 }
 
 int64_t MemoryPlanner::offset(unsigned buffer) const {

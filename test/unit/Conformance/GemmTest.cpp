@@ -238,6 +238,42 @@ TEST_P(Gemm, AlphaMultipliesTheSum) {
     }
 }
 
+// A product may write over what it adds, as the compiler lets it.
+TEST_P(Gemm, OutMayBeC) {
+  const int64_t m = 24, n = 40, k = 272;
+  std::mt19937 random(5);
+  std::vector<float> c(m * n);
+  std::vector<uint8_t> a(m * k), b(n * k);
+  for (float &value : c)
+    value = static_cast<float>(random() % 1000) / 8;
+  // Finite codes of FP8, and of either half of a bf16.
+  for (auto *codes : {&a, &b})
+    for (uint8_t &code : *codes)
+      code = static_cast<uint8_t>(0x20 + random() % 0x20);
+  auto compare = [&](const PlanFunction &plan, std::vector<Buffer> buffers) {
+    std::vector<float> apart(m * n), inPlace(m * n);
+    const int added = static_cast<int>(buffers.size());
+    buffers.push_back(in(c));
+    buffers.push_back(out(apart));
+    device().run(plan, buffers);
+    buffers.back() = outOn(added, inPlace);
+    device().run(plan, buffers);
+    EXPECT_EQ(apart, inPlace);
+    EXPECT_NE(apart, c);
+  };
+  compare(TE_PLAN(matmul, m, n, k / 2, 0, 0, TE_RT_BF16, TE_RT_F32),
+          {in(a), in(b), none(), none()});
+  for (auto [aScheme, bScheme] : {std::pair{TE_RT_PER_TENSOR, TE_RT_PER_TENSOR},
+                                  {TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128}}) {
+    std::vector<float> aScale(3 * 24, 0.5f), bScale(4, 0.25f);
+    if (aScheme == TE_RT_PER_TENSOR)
+      aScale.resize(1), bScale.resize(1);
+    compare(TE_PLAN(scaled_matmul, m, n, k, TE_RT_F8E4M3FN, aScheme,
+                    TE_RT_F8E4M3FN, bScheme, TE_RT_F32, 0, 1, 1, 0, 0, 0, 0),
+            {in(a), in(aScale), none(), in(b), in(bScale), none(), none()});
+  }
+}
+
 TEST_P(Gemm, ScaledPerTensor) {
   double worst = 0;
   for (const Problem &p : kProblems)

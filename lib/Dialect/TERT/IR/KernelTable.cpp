@@ -51,10 +51,12 @@ constexpr SharedPair sharedPairs[] = {
     {"grouped_scaled_wgrad", "c", "out"},
     {"grouped_wgrad", "c", "out"},
     {"grouped_zero_padding", "x", "y"},
+    {"matmul", "c", "out"},
     {"pointwise", "a", "out"},
     {"pointwise", "b", "out"},
     {"rng_advance", "state", "new_state"},
     {"rope", "x", "y"},
+    {"scaled_matmul", "c", "out"},
     {"sgd", "param", "new_param"},
     {"sgd", "buf", "new_buf"},
 };

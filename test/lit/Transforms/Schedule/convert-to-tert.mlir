@@ -154,3 +154,29 @@ func.func @init(%a: tensor<f32> {te.name = "a", te.init = 1.5 : f32},
                 %c: tensor<2xi32> {te.name = "c", te.init = dense<-3> : tensor<2xi32>}, %d: tensor<f32> {te.name = "d"}) {
   return
 }
+
+// A sum of products in a result has no temporaries: every product adds to what is there.
+// CHECK-LABEL: func.func @accumulates_in_place
+// CHECK-SAME: %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %[[OUT:[a-z0-9]+]]: !tert.buffer<2048>
+// CHECK-NOT: tert.alloc
+// CHECK: tert.launch "matmul" {{.*}} %[[OUT]]) :
+// CHECK: tert.launch "matmul" {{.*}} %[[OUT]], %[[OUT]]) :
+// CHECK: tert.launch "matmul" {{.*}} %[[OUT]], %[[OUT]]) :
+// CHECK-NOT: tert.launch
+func.func @accumulates_in_place(%a: tensor<32x16xbf16>, %b: tensor<32x16xbf16>, %c: tensor<32x16xbf16>) -> tensor<32x32xbf16> {
+  %p = te.matmul %a, %b contract = [1, 1] : tensor<32x16xbf16>, tensor<32x16xbf16> -> tensor<32x32xbf16>
+  %q = te.matmul %b, %c accumulate %p : tensor<32x32xbf16> contract = [1, 1] : tensor<32x16xbf16>, tensor<32x16xbf16> -> tensor<32x32xbf16>
+  %r = te.matmul %c, %a accumulate %q : tensor<32x32xbf16> contract = [1, 1] : tensor<32x16xbf16>, tensor<32x16xbf16> -> tensor<32x32xbf16>
+  return %r : tensor<32x32xbf16>
+}
+
+// What is read after the next product was made keeps memory of its own, and so does the old value of a state.
+// CHECK-LABEL: func.func @keeps_what_is_read
+// CHECK: tert.alloc
+// CHECK: tert.launch "amax"
+func.func @keeps_what_is_read(%a: tensor<32x16xbf16>, %w: tensor<32x32xbf16> {te.name = "w"}) -> (tensor<32x32xbf16> {te.name = "w"}, tensor<f32>) {
+  %p = te.matmul %a, %a contract = [1, 1] : tensor<32x16xbf16>, tensor<32x16xbf16> -> tensor<32x32xbf16>
+  %amax = te.amax %w : tensor<32x32xbf16>
+  %q = te.matmul %a, %a accumulate %p : tensor<32x32xbf16> contract = [1, 1] : tensor<32x16xbf16>, tensor<32x16xbf16> -> tensor<32x32xbf16>
+  return %q, %amax : tensor<32x32xbf16>, tensor<f32>
+}
