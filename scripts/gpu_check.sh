@@ -23,6 +23,6 @@ grep -E "FAILED|PASSED|ranks" "$out/collective.txt" | sort -u | tail -10
 
 python3 "$share/examples/byte_lm/train.py" --backend cuda --output "$out/train" || status=1
 
-"$prefix/bin/te-bench" --mlp="$share/bench/llama_mlp.mlir" --json="$out/bench.json" \
+"$prefix/bin/te-bench" --mlp="$share/bench/llama_mlp.mlir" --stack="$share/bench/llama_stack.mlir" --json="$out/bench.json" \
   | tee "$out/bench.txt" || status=1
 exit $status

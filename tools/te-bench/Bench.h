@@ -74,6 +74,11 @@ llvm::json::Array runGroupedBench(te_rt_context *context, const Effort &effort);
 llvm::json::Array runMlpBench(te_rt_context *context, const Effort &effort,
                               const std::string &file, bool &failed);
 
+/// Compiles and runs the layers of `file` under every transpose policy. Sets
+/// `failed` when a result depends on the policy.
+llvm::json::Array runMemoryBench(te_rt_context *context, const Effort &effort,
+                                 const std::string &file, bool &failed);
+
 } // namespace te::bench
 
 #endif // TE_BENCH_BENCH_H

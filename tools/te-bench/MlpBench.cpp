@@ -8,22 +8,17 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CompileStep.h"
+
 #include "Bench.h"
 
 #include "TEDialect/InitAllTE.h"
-#include "TEDialect/JIT/JIT.h"
-#include "TEDialect/Pipelines/PipelineGuard.h"
-#include "TEDialect/Pipelines/Pipelines.h"
 
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/MLIRContext.h"
-#include "mlir/Parser/Parser.h"
-#include "mlir/Pass/PassManager.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <chrono>
-#include <cstdlib>
 #include <limits>
 #include <map>
 
@@ -46,39 +41,6 @@ constexpr Config configs[] = {
     {"float8_block_scaling", "high_precision"},
     {"float8_block_scaling", "dequantized"},
 };
-
-/// Compiles one row; `launches` is how many kernels its step enqueues.
-std::unique_ptr<mlir::te::CompiledStep> compile(MLIRContext *context,
-                                                const std::string &file,
-                                                const Config &config,
-                                                int64_t &launches) {
-  auto module = mlir::parseSourceFile<mlir::ModuleOp>(file, context);
-  if (!module)
-    std::exit(mlir::te::kDiagnostics);
-  mlir::te::TrainingPipelineOptions options;
-  options.recipe = config.recipe;
-  if (StringRef(config.backwardOverride) != "none")
-    options.backwardOverride = config.backwardOverride;
-  options.vjp = "mlp";
-  options.strict = true;
-  mlir::te::PipelineGuard guard("te-bench");
-  mlir::PassManager manager(context);
-  guard.watch(manager);
-  if (failed(mlir::te::populateTETrainingPipeline(
-          manager, options,
-          [&] { return mlir::emitError(mlir::UnknownLoc::get(context)); })) ||
-      failed(manager.run(*module)))
-    std::exit(guard.exitCode(mlir::failure()));
-  launches = 0;
-  module->walk([&](LLVM::CallOp call) {
-    launches += call.getCallee() == StringRef("te_rt_launch");
-  });
-  auto step = mlir::te::CompiledStep::compile(*module);
-  if (failed(step))
-    std::exit(guard.exitCode(
-        guard.reportInternal("the lowered program cannot be compiled")));
-  return std::move(*step);
-}
 
 /// A loaded step with random inputs; activations in three rotating sets.
 class LoadedStep {
@@ -142,8 +104,14 @@ llvm::json::Array runMlpBench(te_rt_context *context, const Effort &effort,
                   "launches  host us/launch  graph ms  y\n";
   for (const Config &config : configs) {
     auto start = std::chrono::steady_clock::now();
+    mlir::te::TrainingPipelineOptions options;
+    options.recipe = config.recipe;
+    if (StringRef(config.backwardOverride) != "none")
+      options.backwardOverride = config.backwardOverride;
+    options.vjp = "mlp";
+    options.strict = true;
     int64_t launches = 0;
-    auto step = compile(&mlirContext, file, config, launches);
+    auto step = compileStep(&mlirContext, file, options, launches);
     DeviceBuffers memory(context);
     LoadedStep loaded(context, *step, memory);
     double loadMs = std::chrono::duration<double, std::milli>(

@@ -1,9 +1,10 @@
-//===- te-bench.cpp - kernels and the MLP block on the machine at hand ----===//
+//===- te-bench.cpp - kernels, an MLP block and memory ----------------===//
 //
 // Prints a table and, with --json, writes every row with the versions of what
 // was measured. Speed is only meaningful on the cuda backend; elsewhere
 // `--quick --suite=mlp` with a small block shows that everything runs. Ends
-// with 1 when the forward of a recipe depends on its backward override.
+// with 1 when the forward of a recipe depends on its backward override, or a
+// result on the transpose policy.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +25,8 @@ using namespace te::bench;
 namespace {
 llvm::cl::OptionCategory category("te-bench");
 llvm::cl::opt<std::string>
-    suite("suite", llvm::cl::desc("kernels, grouped, mlp or all (default)"),
+    suite("suite",
+          llvm::cl::desc("kernels, grouped, mlp, memory or all (default)"),
           llvm::cl::init("all"), llvm::cl::cat(category));
 llvm::cl::opt<std::string>
     backend("backend", llvm::cl::desc("auto (default), cuda or reference"),
@@ -33,6 +35,10 @@ llvm::cl::opt<std::string>
     mlpFile("mlp", llvm::cl::desc("file with the function @mlp"),
             llvm::cl::init("test/bench/llama_mlp.mlir"),
             llvm::cl::cat(category));
+llvm::cl::opt<std::string>
+    stackFile("stack", llvm::cl::desc("file of the suite memory"),
+              llvm::cl::init("test/bench/llama_stack.mlir"),
+              llvm::cl::cat(category));
 llvm::cl::opt<std::string> jsonFile("json",
                                     llvm::cl::desc("write the rows as JSON"),
                                     llvm::cl::cat(category));
@@ -57,11 +63,12 @@ int main(int argc, char **argv) {
   // With a stream for the errors LLVM returns instead of exiting with 1.
   if (!llvm::cl::ParseCommandLineOptions(
           argc, argv,
-          "te-bench: times kernels and the Llama-8B MLP block on this "
-          "machine\n",
+          "te-bench: times kernels, the Llama-8B MLP block and a "
+          "stack of layers on this machine\n",
           &llvm::errs()))
     return mlir::te::kUsage;
-  if (!isOneOf("--suite", suite, {"kernels", "grouped", "mlp", "all"}) ||
+  if (!isOneOf("--suite", suite,
+               {"kernels", "grouped", "mlp", "memory", "all"}) ||
       !isOneOf("--backend", backend, {"auto", "reference", "cuda"}))
     return mlir::te::kUsage;
   Effort effort;
@@ -80,6 +87,8 @@ int main(int argc, char **argv) {
   bool failed = false;
   if (suite == "mlp" || suite == "all")
     report["mlp_block"] = runMlpBench(context, effort, mlpFile, failed);
+  if (suite == "memory" || suite == "all")
+    report["memory"] = runMemoryBench(context, effort, stackFile, failed);
   if (suite == "kernels" || suite == "all")
     report["kernels"] = runKernelBench(context, effort);
   if (suite == "grouped" || suite == "all")
@@ -99,6 +108,6 @@ int main(int argc, char **argv) {
   }
   if (failed)
     llvm::WithColor::error(llvm::errs(), "te-bench")
-        << "a forward differs between override modes\n";
+        << "a result differs between override modes or transpose policies\n";
   return failed;
 }

@@ -25,6 +25,7 @@
 #include "Conformance/Oracle.h"
 
 #include <cmath>
+#include <random>
 
 using namespace te::conformance;
 

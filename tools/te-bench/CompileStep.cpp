@@ -1,0 +1,38 @@
+//===- CompileStep.cpp - compile a benchmark's program --------------------===//
+
+#include "CompileStep.h"
+
+#include "TEDialect/Pipelines/PipelineGuard.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+
+#include <cstdlib>
+
+std::unique_ptr<mlir::te::CompiledStep>
+te::bench::compileStep(mlir::MLIRContext *context, const std::string &file,
+                       const mlir::te::TrainingPipelineOptions &options,
+                       int64_t &launches) {
+  auto module = mlir::parseSourceFile<mlir::ModuleOp>(file, context);
+  if (!module)
+    std::exit(mlir::te::kDiagnostics);
+  mlir::te::PipelineGuard guard("te-bench");
+  mlir::PassManager manager(context);
+  guard.watch(manager);
+  if (failed(mlir::te::populateTETrainingPipeline(
+          manager, options,
+          [&] { return mlir::emitError(mlir::UnknownLoc::get(context)); })) ||
+      failed(manager.run(*module)))
+    std::exit(guard.exitCode(mlir::failure()));
+  launches = 0;
+  module->walk([&](mlir::LLVM::CallOp call) {
+    launches += call.getCallee() == llvm::StringRef("te_rt_launch");
+  });
+  auto step = mlir::te::CompiledStep::compile(*module);
+  if (failed(step))
+    std::exit(guard.exitCode(
+        guard.reportInternal("the lowered program cannot be compiled")));
+  return std::move(*step);
+}

@@ -1,0 +1,20 @@
+//===- CompileStep.h - compile a benchmark's program ----------------------===//
+
+#ifndef TE_BENCH_COMPILESTEP_H
+#define TE_BENCH_COMPILESTEP_H
+
+#include "TEDialect/JIT/JIT.h"
+#include "TEDialect/Pipelines/Pipelines.h"
+
+namespace te::bench {
+
+/// Compiles `file` as `options` say; `launches` is how many kernels its step
+/// enqueues. Exits with the tools' code where it does not compile.
+std::unique_ptr<mlir::te::CompiledStep>
+compileStep(mlir::MLIRContext *context, const std::string &file,
+            const mlir::te::TrainingPipelineOptions &options,
+            int64_t &launches);
+
+} // namespace te::bench
+
+#endif // TE_BENCH_COMPILESTEP_H
