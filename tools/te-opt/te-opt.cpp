@@ -50,7 +50,7 @@ Compile:
                               schedule or lower (default)
 Report (to standard output, instead of the IR):
   --te-report=LIST            constraints, precision, memory
-  --te-report-format=FORMAT   text (default) or json
+  --te-report-format=FORMAT   text (default), json, or html of memory
 Passes:
   --te-<pass>                 run one pass; --help-list shows all of them
   --pass-pipeline="..."       run passes given as text

@@ -108,9 +108,9 @@ struct TrainingPipelineOptions
   ListOption<std::string> report{
       *this, "report",
       llvm::cl::desc("print reports: constraints, precision, memory")};
-  Option<std::string> reportFormat{*this, "report-format",
-                                   llvm::cl::desc("text or json"),
-                                   llvm::cl::init("text")};
+  Option<std::string> reportFormat{
+      *this, "report-format", llvm::cl::desc("text, json, or, of memory, html"),
+      llvm::cl::init("text")};
 };
 
 /// Reads the text between `te-training-pipeline="` and `"`. On failure says in

@@ -180,7 +180,7 @@ te::populateTETrainingPipeline(OpPassManager &manager,
                          {"on-demand", "cached", "budget", "eager"},
                          emitError)) ||
       failed(checkOption("report-format", options.reportFormat,
-                         {"text", "json"}, emitError)))
+                         {"text", "json", "html"}, emitError)))
     return failure();
   if (options.memoryBudget < 0)
     return emitError() << "expected 'memory-budget' not to be negative, but "

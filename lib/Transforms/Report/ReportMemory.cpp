@@ -1,14 +1,21 @@
 //===- ReportMemory.cpp - where the bytes of a step are -------------------===//
 //
 // Reads the plan back from the IR: offsets from the allocs, lifetimes from the
-// order of launches, what is recomputed from tert.remat.
+// order of launches, owners from the layers that te-insert-casts noted on the
+// locations of products. Arguments and results are the caller's, alive all the
+// time and outside the arena; what they are follows from who uses them. Library
+// workspaces are not in the plan: the runtime takes them when it loads a step.
+// What is recomputed comes from tert.remat.
 //
 //===----------------------------------------------------------------------===//
 
+#include "MemoryPicture.h"
 #include "Table.h"
 
 #include "TEDialect/TERT/BufferLifetimes.h"
+#include "TEDialect/TERT/KernelTable.h"
 #include "TEDialect/TERT/Remat.h"
+#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Report/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -25,37 +32,63 @@ namespace mlir::te {
 using namespace mlir;
 using namespace mlir::te;
 
-namespace {
+/// The kernel and the row's name of the buffer, where `buffer` is an operand.
+static StringRef parameterName(tert::LaunchOp launch, unsigned index) {
+  return tert::lookupKernel(launch.getKernel())->buffers[index].name;
+}
 
-struct BufferRow {
-  std::string name;
-  tert::Cause cause;
-  int64_t bytes, offset;
-  unsigned first, last;
-};
+static bool isGradient(StringRef parameter) {
+  return parameter.size() > 1 && parameter.starts_with("d") &&
+         !parameter.starts_with("data");
+}
 
-/// A row of tert.remat.
-struct RematRow {
-  std::string op, layer;
-  int64_t freed, held, traffic, flops;
-};
+/// What the caller's buffer of this signature entry is for.
+static StringRef causeOfArgument(DictionaryAttr entry, Value buffer) {
+  bool isResult =
+      entry && entry.getAs<StringAttr>("role").getValue() == "result";
+  if (entry && entry.contains("weight"))
+    return "weight";
+  for (OpOperand &use : buffer.getUses()) {
+    auto launch = dyn_cast<tert::LaunchOp>(use.getOwner());
+    if (!launch)
+      continue;
+    StringRef kernel = launch.getKernel();
+    StringRef parameter = parameterName(launch, use.getOperandNumber());
+    if ((kernel == "adamw" || kernel == "sgd") &&
+        (parameter == "m" || parameter == "v" || parameter == "buf"))
+      return "optimizer_state";
+    if (kernel == "delayed_scaling_update" &&
+        (parameter == "history" || parameter == "scale"))
+      return "quantiser_state";
+    const tert::KernelInfo *row = tert::lookupKernel(kernel);
+    if (!row->buffers[use.getOperandNumber()].isOutput)
+      continue;
+    std::optional<GemmOrigin> origin = GemmOrigin::find(launch.getLoc());
+    if (origin && origin->gemm == "wgrad")
+      return isResult ? "gradient" : "main_grad";
+    if (isResult &&
+        (isGradient(parameter) || (origin && origin->gemm == "dgrad")))
+      return "gradient";
+  }
+  if (isResult &&
+      entry.getAs<StringAttr>("name").getValue().starts_with("grad."))
+    return "gradient";
+  return isResult ? "output" : "input";
+}
 
-/// What te-rematerialize decided.
-struct Remat {
-  std::string policy;
-  int64_t heldBefore, heldAfter;
-  SmallVector<RematRow> rows;
-};
-
-struct MemoryReport {
-  std::string function;
-  int64_t arenaBytes, maxLiveBytes, argumentBytes;
-  SmallVector<BufferRow> buffers;
-  std::map<tert::Cause, int64_t> totals;
-  std::optional<Remat> remat;
-};
-
-} // namespace
+/// The layer of the first product that touches `buffer`, else of `name` what
+/// stands before its last part.
+static std::string ownerOf(Value buffer, StringRef name) {
+  std::optional<GemmOrigin> first;
+  Operation *at = nullptr;
+  for (Operation *user : buffer.getUsers())
+    if (!at || user->isBeforeInBlock(at))
+      if (auto origin = GemmOrigin::find(user->getLoc())) {
+        first = origin;
+        at = user;
+      }
+  return first ? first->layer : name.rsplit('.').first.str();
+}
 
 /// The decisions at `function`, if there are any.
 static std::optional<Remat> collectRemat(func::FuncOp function) {
@@ -85,12 +118,14 @@ static std::optional<Remat> collectRemat(func::FuncOp function) {
 static MemoryReport collectReport(func::FuncOp function) {
   MemoryReport report;
   report.function = function.getName();
+  report.remat = collectRemat(function);
   report.arenaBytes =
       function->getAttrOfType<IntegerAttr>(tert::kArenaBytesAttr).getInt();
   report.maxLiveBytes =
       function->getAttrOfType<IntegerAttr>(tert::kMaxLiveBytesAttr).getInt();
-  report.argumentBytes = 0;
-  report.remat = collectRemat(function);
+  for (auto launch : function.getOps<tert::LaunchOp>())
+    report.launches.push_back(launch.getKernel().str());
+  unsigned last = report.launches.empty() ? 0 : report.launches.size() - 1;
   auto signature = function->getAttrOfType<ArrayAttr>(tert::kSignatureAttr);
   for (auto [index, argument] : llvm::enumerate(function.getArguments())) {
     // A carried result has no memory of its own.
@@ -98,20 +133,43 @@ static MemoryReport collectReport(func::FuncOp function) {
                      ? dyn_cast<DictionaryAttr>(signature[index])
                      : DictionaryAttr();
     auto carried = entry ? entry.getAs<IntegerAttr>("carried") : IntegerAttr();
-    if (!carried || carried.getInt() < 0)
-      report.argumentBytes +=
-          cast<tert::BufferType>(argument.getType()).getBytes();
+    if (carried && carried.getInt() >= 0)
+      continue;
+    int64_t bytes = cast<tert::BufferType>(argument.getType()).getBytes();
+    std::string name = entry ? entry.getAs<StringAttr>("name").str()
+                             : "arg" + std::to_string(index);
+    std::string owner = ownerOf(argument, name);
+    if (StringRef part = entry ? entry.getAs<StringAttr>("part").getValue()
+                               : StringRef("value");
+        part != "value")
+      name += "." + part.str();
+    report.argumentBytes += bytes;
+    report.arguments.push_back({name, owner,
+                                causeOfArgument(entry, argument).str(), bytes,
+                                -1, 0, last});
   }
+  std::map<tert::Cause, int64_t> totals;
   for (tert::BufferLifetime &life :
        tert::collectLifetimes(function.getBody().front())) {
+    Value buffer = life.alloc.getBuffer();
     int64_t bytes = life.alloc.getBuffer().getType().getBytes();
-    tert::Cause cause = life.alloc.getCause();
-    report.buffers.push_back({life.alloc.getName().str(), cause, bytes,
-                              int64_t(life.alloc.getOffset().value_or(-1)),
-                              life.first, life.last});
-    report.totals[cause] += bytes;
+    std::string cause = tert::stringifyCause(life.alloc.getCause()).str();
+    report.buffers.push_back(
+        {life.alloc.getName().str(), ownerOf(buffer, life.alloc.getName()),
+         cause, bytes, int64_t(life.alloc.getOffset().value_or(-1)), life.first,
+         life.last});
+    totals[life.alloc.getCause()] += bytes;
   }
+  for (auto [cause, bytes] : totals)
+    report.totals.push_back({tert::stringifyCause(cause).str(), bytes});
+  findPeak(report);
   return report;
+}
+
+static void addRow(Table &table, const MemoryBuffer &row) {
+  table.addRow({row.name, row.owner, row.cause, std::to_string(row.bytes),
+                row.offset < 0 ? "-" : std::to_string(row.offset),
+                std::to_string(row.first), std::to_string(row.last)});
 }
 
 static void printRemat(const Remat &remat, raw_ostream &os) {
@@ -136,22 +194,42 @@ static void printText(const MemoryReport &report, raw_ostream &os) {
       {"most alive at one launch", std::to_string(report.maxLiveBytes)});
   summary.addRow(
       {"arguments and results", std::to_string(report.argumentBytes)});
-  for (auto [cause, bytes] : report.totals)
-    summary.addRow({("all of " + tert::stringifyCause(cause)).str(),
-                    std::to_string(bytes)});
+  for (auto &[cause, bytes] : report.totals)
+    summary.addRow({"all of " + cause, std::to_string(bytes)});
   summary.print(os);
   if (report.remat)
     printRemat(*report.remat, os);
-  if (report.buffers.empty())
+  SmallVector<std::string> columns = {"buffer",     "owner",  "cause",
+                                      "bytes",      "offset", "first launch",
+                                      "last launch"};
+  if (!report.buffers.empty()) {
+    os << "\nalive at the peak, launch " << report.peak << " ("
+       << report.launches[report.peak] << "), largest first\n";
+    Table atPeak(columns);
+    for (unsigned index : ArrayRef(report.alive).take_front(10))
+      addRow(atPeak, report.buffers[index]);
+    atPeak.print(os);
+    os << "\n";
+    Table buffers(columns);
+    for (const MemoryBuffer &row : report.buffers)
+      addRow(buffers, row);
+    buffers.print(os);
+  }
+  if (report.arguments.empty())
     return;
-  Table buffers(
-      {"buffer", "cause", "bytes", "offset", "first launch", "last launch"});
-  for (const BufferRow &row : report.buffers)
-    buffers.addRow({row.name, tert::stringifyCause(row.cause).str(),
-                    std::to_string(row.bytes), std::to_string(row.offset),
-                    std::to_string(row.first), std::to_string(row.last)});
-  os << "\n";
-  buffers.print(os);
+  os << "\narguments and results, outside the arena\n";
+  Table arguments(columns);
+  for (const MemoryBuffer &row : report.arguments)
+    addRow(arguments, row);
+  arguments.print(os);
+}
+
+static llvm::json::Object toJson(const MemoryBuffer &row) {
+  return llvm::json::Object{
+      {"name", row.name},       {"owner", row.owner},
+      {"cause", row.cause},     {"bytes", row.bytes},
+      {"offset", row.offset},   {"first_launch", row.first},
+      {"last_launch", row.last}};
 }
 
 static llvm::json::Object toJson(const Remat &remat) {
@@ -171,23 +249,24 @@ static llvm::json::Object toJson(const Remat &remat) {
 
 static llvm::json::Object toJson(const MemoryReport &report) {
   llvm::json::Object totals;
-  for (auto [cause, bytes] : report.totals)
-    totals[tert::stringifyCause(cause)] = bytes;
-  llvm::json::Array buffers;
-  for (const BufferRow &row : report.buffers)
-    buffers.push_back(
-        llvm::json::Object{{"name", row.name},
-                           {"cause", tert::stringifyCause(row.cause)},
-                           {"bytes", row.bytes},
-                           {"offset", row.offset},
-                           {"first_launch", row.first},
-                           {"last_launch", row.last}});
+  for (auto &[cause, bytes] : report.totals)
+    totals[cause] = bytes;
+  llvm::json::Array buffers, arguments, alive;
+  for (const MemoryBuffer &row : report.buffers)
+    buffers.push_back(toJson(row));
+  for (const MemoryBuffer &row : report.arguments)
+    arguments.push_back(toJson(row));
+  for (unsigned index : report.alive)
+    alive.push_back(report.buffers[index].name);
   llvm::json::Object object{{"function", report.function},
                             {"arena_bytes", report.arenaBytes},
                             {"max_live_bytes", report.maxLiveBytes},
                             {"argument_bytes", report.argumentBytes},
                             {"totals", std::move(totals)},
-                            {"buffers", std::move(buffers)}};
+                            {"peak_launch", report.peak},
+                            {"alive_at_peak", std::move(alive)},
+                            {"buffers", std::move(buffers)},
+                            {"arguments", std::move(arguments)}};
   if (report.remat)
     object["remat"] = toJson(*report.remat);
   return object;
@@ -198,6 +277,8 @@ struct ReportMemory final : te::impl::ReportMemoryPassBase<ReportMemory> {
   using Base::Base;
 
   LogicalResult initialize(MLIRContext *context) override {
+    if (format == "html")
+      return success();
     return checkReportFormat(context, getArgument(), format);
   }
 
@@ -208,7 +289,9 @@ struct ReportMemory final : te::impl::ReportMemoryPassBase<ReportMemory> {
         continue;
       MemoryReport report = collectReport(function);
       numBuffers += report.buffers.size();
-      if (format == "json")
+      if (format == "html")
+        printPicture(report, llvm::outs());
+      else if (format == "json")
         functions.push_back(toJson(report));
       else
         printText(report, llvm::outs());

@@ -116,6 +116,8 @@ LogicalResult FunctionConversion::declareArguments() {
     NamedAttrList extra;
     if (Attribute init = function.getArgAttr(index, kInitAttr))
       extra.append("init", initAsF32(builder, init));
+    if (function.getArgAttr(index, kWeightAttr))
+      extra.append("weight", builder.getUnitAttr());
     FailureOr<Buffers> buffers = addBuffers(
         argument.getLoc(), argument.getType(), name, "argument", -1, extra);
     if (succeeded(buffers))

@@ -67,19 +67,24 @@ def ReportMemoryPass : Pass<"te-report-memory", "ModuleOp"> {
   let summary = "print where the bytes of a planned step are";
   let description = [{
     The arena next to its lower bound (the most bytes alive at one launch), the
-    bytes of arguments, the bytes of temporaries by cause, and one row for each
-    temporary: size, cause, offset, first and last launch. Needs
+    bytes of arguments, the bytes of temporaries by cause, the largest buffers
+    at the peak, and one row for each buffer: the layer it belongs to, cause,
+    size, offset, first and last launch. Arguments and results, which are the
+    caller's, follow with what they are for: weight, optimizer_state,
+    quantiser_state, main_grad, gradient, input or output. Workspaces of library
+    products are taken by the runtime when it loads a step and are not here.
+    `html` is a page to look at, without scripts or other files. Needs
     `te-plan-memory`; functions without a plan are skipped. Changes nothing.
 
     ```mlir
     // %h = tert.alloc "w1.out" residual offset 4096 : !tert.buffer<2097152>
     // is printed as
-    // buffer  cause     bytes    offset  first launch  last launch
-    // w1.out  residual  2097152  4096    3             17
+    // buffer  owner  cause     bytes    offset  first launch  last launch
+    // w1.out  w1     residual  2097152  4096    3             17
     ```
   }];
   let options = [
-    Option<"format", "format", "std::string", "\"text\"", "text or json">
+    Option<"format", "format", "std::string", "\"text\"", "text, json or html">
   ];
   let statistics = [
     Statistic<"numBuffers", "num-buffers", "buffers in the report">
