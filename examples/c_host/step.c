@@ -20,7 +20,7 @@ static void step(te_rt_instance *instance, char *arena,
                  void *const *arguments) {
   void *add[3] = {arguments[0], arguments[0], arena};
   te_rt_launch(instance, 0, add);
-  void *amax[2] = {arena, arguments[1]};
+  void *amax[3] = {arena, arguments[1], 0 /* nothing to skip for */};
   te_rt_launch(instance, 1, amax);
 }
 

@@ -25,7 +25,8 @@ constexpr Buffer none = {-1, TE_RT_F32};
 struct Case {
   std::string name;
   Planner planner;
-  /// In the order of the kernel's row; `none` for an absent optional one.
+  /// In the order of the kernel's row; `none` for an absent optional one, which
+  /// the last ones need not be told.
   std::vector<Buffer> buffers;
   /// Bytes that must move, or 0 for a GEMM.
   int64_t bytes;
@@ -42,12 +43,14 @@ public:
     // Three sets, so that no launch finds its input in the cache.
     constexpr int sets = 3;
     std::vector<std::vector<void *>> pointers(sets);
-    for (auto &set : pointers)
+    for (auto &set : pointers) {
       for (const Buffer &buffer : test.buffers)
         set.push_back(buffer.count < 0
                           ? nullptr
                           : memory.allocateRandom(buffer.count, buffer.type,
                                                   buffer.sigma));
+      set.resize(set.size() + 4);
+    }
     Kernel kernel(context, test.planner);
     double copyMs = test.bytes ? copyTime(test.bytes) : 0;
     Timing timing = measure(context, effort, [&](int64_t i) {

@@ -77,6 +77,8 @@ void quantizeBlocks(int64_t rows, int64_t cols, const BlockRecipe &recipe,
 
 void quantize_block(const quantize_block_params &p, void *const *buffers) {
   namespace b = quantize_block_buffers;
+  if (isSkipped(buffers[b::skip]))
+    return;
   const void *x = buffers[b::x];
   quantizeBlocks(
       p.rows, p.cols,
@@ -88,6 +90,11 @@ void quantize_block(const quantize_block_params &p, void *const *buffers) {
 
 void quantize_tensor(const quantize_tensor_params &p, void *const *buffers) {
   namespace b = quantize_tensor_buffers;
+  if (isSkipped(buffers[b::skip])) {
+    if (buffers[b::amax])
+      *static_cast<float *>(buffers[b::amax]) = 0.0f;
+    return;
+  }
   const void *x = buffers[b::x];
   const float scale = *static_cast<const float *>(buffers[b::scale]);
   auto *row = static_cast<uint8_t *>(buffers[b::row]);
@@ -110,8 +117,10 @@ void quantize_tensor(const quantize_tensor_params &p, void *const *buffers) {
 }
 
 void amax(const amax_params &p, void *const *buffers) {
-  *static_cast<float *>(buffers[amax_buffers::amax]) =
-      amaxOf(buffers[amax_buffers::x], p.count, p.type);
+  namespace b = amax_buffers;
+  *static_cast<float *>(buffers[b::amax]) =
+      isSkipped(buffers[b::skip]) ? 0.0f
+                                  : amaxOf(buffers[b::x], p.count, p.type);
 }
 
 void compute_scale(const compute_scale_params &p, void *const *buffers) {
@@ -172,6 +181,8 @@ void dequantize(const dequantize_params &p, void *const *buffers) {
 
 void transpose_scaled(const transpose_scaled_params &p, void *const *buffers) {
   namespace b = transpose_scaled_buffers;
+  if (isSkipped(buffers[b::skip]))
+    return;
   if (isMx(p.scheme) || isNv(p.scheme))
     return transposeMicroscaled(p, buffers);
   const auto *data = static_cast<const uint8_t *>(buffers[b::data]);

@@ -73,6 +73,8 @@ void block_to_mx_scales(const block_to_mx_scales_params &p,
 
 void quantize_mx(const quantize_mx_params &p, void *const *buffers) {
   namespace b = quantize_mx_buffers;
+  if (isSkipped(buffers[b::skip]))
+    return;
   auto bytes = [&](int index) {
     return static_cast<uint8_t *>(buffers[index]);
   };

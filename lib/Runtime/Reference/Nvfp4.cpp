@@ -118,6 +118,8 @@ struct Quantiser {
 
 void quantize_nvfp4(const quantize_nvfp4_params &p, void *const *buffers) {
   namespace b = quantize_nvfp4_buffers;
+  if (isSkipped(buffers[b::skip]))
+    return;
   const auto *amax = static_cast<const float *>(buffers[b::amax]);
   const auto *rng = static_cast<const uint32_t *>(buffers[b::rng]);
   const Quantiser quantiser{p, amax, rng ? rng[0] : 0, rng ? rng[1] : 0};

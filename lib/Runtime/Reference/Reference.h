@@ -22,6 +22,11 @@ namespace te::rt::reference {
   void name(const name##_params &p, void *const *buffers);
 #include "TEDialect/Runtime/te_runtime_kernels.inc"
 
+/// Whether a launch with this `skip` leaves its outputs as they are.
+inline bool isSkipped(const void *skip) {
+  return skip && *static_cast<const float *>(skip) == 1.0f;
+}
+
 /// Calls body(begin, end) for disjoint ranges that cover [0, count), on several
 /// threads where `work` (elementary operations in all) is worth it. A body must
 /// give the same result for every cut.

@@ -11,7 +11,6 @@ namespace te::conformance {
 
 namespace {
 
-constexpr uint8_t kPoison = 0xcd;
 constexpr size_t kGuardBytes = 256;
 
 /// What the module callbacks, which get no user pointer, work on.
@@ -72,6 +71,8 @@ te_rt_status Device::tryRun(const PlanFunction &plan,
     call.buffers.push_back(pointer);
     host.push_back(std::move(bytes));
   }
+  // Optional buffers at the end need not be given.
+  call.buffers.resize(call.buffers.size() + 4);
 
   const te_rt_module module = {
       TE_RT_MODULE_MAGIC, TE_RT_VERSION, 0, 1, 0, loadOne, stepOne};

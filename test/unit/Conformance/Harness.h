@@ -35,6 +35,9 @@ using PlanFunction = std::function<te_rt_status(te_rt_instance *, int32_t)>;
     return te_rt_plan_##kernel(instance_, slot_, __VA_ARGS__);                 \
   }
 
+/// What every byte of an output is before the launch.
+inline constexpr uint8_t kPoison = 0xcd;
+
 /// A host array that is one buffer of a launch.
 struct Buffer {
   void *data = nullptr;

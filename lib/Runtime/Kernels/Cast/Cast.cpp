@@ -145,11 +145,14 @@ Status plan_amax(const CudaDevice &device, const amax_params &params,
   *plan =
       makePlan(device, [config, count = params.count, slot = takeAmaxSlot()](
                            const Launcher &launch, void *const *buffers) {
-        return launch(config, AmaxArgs{.x = buffers[amax_buffers::x],
-                                       .amax = static_cast<float *>(
-                                           buffers[amax_buffers::amax]),
-                                       .count = count,
-                                       .slot = slot});
+        return launch(
+            config,
+            AmaxArgs{
+                .x = buffers[amax_buffers::x],
+                .amax = static_cast<float *>(buffers[amax_buffers::amax]),
+                .skip = static_cast<const float *>(buffers[amax_buffers::skip]),
+                .count = count,
+                .slot = slot});
       });
   return Status::ok();
 }
@@ -197,6 +200,7 @@ Status plan_quantize_tensor(const CudaDevice &device,
     args.amax = static_cast<float *>(buffers[index::amax]);
     args.amaxSlot = slot;
     args.out = quantizeOutputs(buffers + index::row);
+    args.skip = static_cast<const float *>(buffers[index::skip]);
     args.rows = params.rows;
     args.cols = params.cols;
     const bool isFast =
@@ -222,6 +226,7 @@ Status plan_quantize_block(const CudaDevice &device,
         QuantizeArgs args{};
         args.x = buffers[index::x];
         args.out = quantizeOutputs(buffers + index::row);
+        args.skip = static_cast<const float *>(buffers[index::skip]);
         args.rows = params.rows;
         args.cols = params.cols;
         args.pow2 = params.pow2_scales;
@@ -363,6 +368,7 @@ Status plan_transpose_scaled(const CudaDevice &device,
             .scale = static_cast<const float *>(buffers[index::scale]),
             .outData = static_cast<uint8_t *>(buffers[index::out_data]),
             .outScale = static_cast<float *>(buffers[index::out_scale]),
+            .skip = static_cast<const float *>(buffers[index::skip]),
             .rows = params.rows,
             .cols = params.cols,
             .colTiles = 0,

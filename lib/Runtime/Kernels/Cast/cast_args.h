@@ -32,6 +32,7 @@ struct QuantizeArgs {
   float *amax;        // [1], null in the kernels that do not measure
   uint32_t amaxSlot;  // as AmaxArgs::slot
   QuantizeOutputs out;
+  const float *skip; // [1], or null
   int64_t rows, cols;
   uint32_t colTiles;
   int32_t pow2; // block schemes only, as is epsilon
@@ -52,6 +53,7 @@ struct ActivationQuantizeArgs {
 struct AmaxArgs {
   const void *x;
   float *amax;
+  const float *skip; // [1], or null
   int64_t count;
   uint32_t slot; // of this plan, below kAmaxSlots
 };
@@ -78,6 +80,7 @@ struct TransposeArgs {
   const float *scale;
   uint8_t *outData; // [cols, rows]
   float *outScale;
+  const float *skip; // [1], or null
   int64_t rows, cols;
   uint32_t colTiles;
   int32_t scheme;

@@ -205,6 +205,8 @@ transposeGeneral(const TransposeArgs &args, int64_t rowTile, int64_t colTile) {
 
 template <bool kAligned>
 __device__ __forceinline__ void transpose(const TransposeArgs &args) {
+  if (isSkipped(args.skip))
+    return;
   const int64_t rowTile = blockIdx.x / args.colTiles;
   const int64_t colTile = blockIdx.x % args.colTiles;
   if (threadIdx.x == 0)

@@ -215,6 +215,8 @@ dequantizeNv(const MicroscaleDequantizeArgs &args) {
 template <bool kAligned>
 __device__ __forceinline__ void
 transposeMx(const MicroscaleTransposeArgs &args) {
+  if (isSkipped(args.skip))
+    return;
   const Position at(args);
   if (at.inside) {
     const int64_t offset = at.row * args.cols + at.col;
@@ -261,6 +263,8 @@ __device__ __forceinline__ void transposeNibbles(uint32_t (&words)[kPart]) {
 template <bool kAligned>
 __device__ __forceinline__ void
 transposeNv(const MicroscaleTransposeArgs &args) {
+  if (isSkipped(args.skip))
+    return;
   const Position at(args);
   if (blockIdx.x == 0 && threadIdx.x == 0 && args.amax && args.outAmax)
     *args.outAmax = *args.amax;

@@ -22,6 +22,7 @@ struct QuantizeMxArgs {
   uint8_t *rowScale; // [up(rows, 128), up(cols / 32, 4)]
   uint8_t *col;      // [rows, cols]
   uint8_t *colScale; // [up(rows / 32, 4), up(cols, 128)]
+  const float *skip; // [1], or null
   int64_t rows, cols;
   uint32_t colTiles;
 };
@@ -43,6 +44,7 @@ struct MicroscaleTransposeArgs {
   uint8_t *outData;     // mx [rows, cols]; nv [cols, rows / 2]
   uint8_t *outScale;    // [., outPitch]
   float *outAmax;
+  const float *skip; // [1], or null
   int64_t rows, cols, pitch, outPitch;
   uint32_t colTiles;
 };

@@ -33,6 +33,11 @@ __device__ __forceinline__ void finishAmax(float blockAmax, uint32_t slot,
 
 template <typename T>
 __device__ __forceinline__ void amax(const AmaxArgs &args) {
+  if (isSkipped(args.skip)) {
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+      *args.amax = 0.0f;
+    return;
+  }
   constexpr int kUnroll = 4;
   const T *x = static_cast<const T *>(args.x);
   const int64_t thread =
@@ -179,6 +184,11 @@ template <typename T, typename F8, bool kAligned> struct QuantizeBlock128x128 {
 template <typename T, typename F8, bool kAligned,
           template <typename, typename, bool> typename Body>
 __device__ __forceinline__ void quantize(const QuantizeArgs &args) {
+  if (isSkipped(args.skip)) {
+    if (args.amax && blockIdx.x == 0 && threadIdx.x == 0)
+      *args.amax = 0.0f;
+    return;
+  }
   const Body<T, F8, kAligned> body{args};
   if constexpr (kAligned)
     withTile(args.colTiles, args.rows, args.cols, body);

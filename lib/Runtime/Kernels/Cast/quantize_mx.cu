@@ -184,6 +184,8 @@ storeRowScales(const QuantizeMxArgs &args, const Position &at, int64_t rowTile,
 /// 4-byte.
 template <typename T, typename F8, bool kSquare, bool kAligned>
 __device__ __forceinline__ void quantizeMx(const QuantizeMxArgs &args) {
+  if (isSkipped(args.skip))
+    return;
   const int64_t rowTile = blockIdx.x / args.colTiles;
   const int64_t colTile = blockIdx.x % args.colTiles;
   const Position at;

@@ -19,6 +19,11 @@ namespace te::rt::cuda {
 
 inline constexpr int kChunk = 8;
 
+/// Whether a launch with this `skip` leaves its outputs as they are.
+__device__ __forceinline__ bool isSkipped(const float *skip) {
+  return skip && *skip == 1.0f;
+}
+
 template <typename T> struct alignas(16) Chunk {
   static constexpr int kWords = kChunk * static_cast<int>(sizeof(T)) / 4;
   uint32_t words[kWords];

@@ -143,6 +143,8 @@ __device__ __forceinline__ void copyAmax(const QuantizeNvfp4Args &args,
 
 template <typename T, bool kSquare, NvMode kMode>
 __device__ __forceinline__ void quantize(const QuantizeNvfp4Args &args) {
+  if (isSkipped(args.skip))
+    return;
   __shared__ NvShared shared;
   const Position at(blockIdx.x / args.colTiles, blockIdx.x % args.colTiles,
                     args.rows, args.cols);

@@ -25,6 +25,7 @@ struct QuantizeNvfp4Args {
   uint8_t *col;        // [cols, rows / 2]
   uint8_t *colScale;   // [up(cols, 128), up(rows / 16, 4)]
   float *colAmax;      // [1]
+  const float *skip;   // [1], or null
   int64_t rows, cols;
   uint32_t colTiles;
   int32_t rowScaled;

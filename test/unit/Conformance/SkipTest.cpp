@@ -1,0 +1,158 @@
+//===- SkipTest.cpp - casts that a flag turns off -------------------------===//
+//
+// With exactly 1 in `skip` no byte of any output changes, but an amax, which is
+// 0. With any other value, and without the flag, the launch is the same one. Of
+// every kernel that has the flag, in aligned and in general form.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Conformance/Harness.h"
+#include "Conformance/Oracle.h"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+using namespace te::conformance;
+
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+constexpr int64_t kRows = 96, kCols = 160;
+
+/// A kernel with its inputs, the sizes of its outputs, and which of these is an
+/// amax.
+struct Case {
+  std::string name;
+  PlanFunction plan;
+  std::vector<Bytes> inputs;
+  std::vector<size_t> outputs; // bytes; 0 is absent
+  int amax = -1;
+};
+
+class Skip : public BackendTest {
+protected:
+  /// Outputs start as poison.
+  std::vector<Bytes> run(const Case &test, const std::vector<float> *skip,
+                         int offset) {
+    std::vector<Bytes> results;
+    for (size_t bytes : test.outputs)
+      results.emplace_back(bytes);
+    std::vector<Buffer> buffers;
+    for (const Bytes &input : test.inputs)
+      buffers.push_back(input.empty() ? none() : in(input));
+    for (Bytes &result : results)
+      buffers.push_back(result.empty() ? none()
+                                       : unaligned(out(result), offset));
+    buffers.push_back(skip ? in(*skip) : none());
+    device().run(test.plan, buffers);
+    return results;
+  }
+
+  void check(const Case &test) {
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    for (int offset : {0, 4}) {
+      const std::vector<Bytes> plain = run(test, nullptr, offset);
+      const std::vector<float> one = {1.0f};
+      const std::vector<Bytes> skipped = run(test, &one, offset);
+      for (size_t i = 0; i < plain.size(); ++i) {
+        const bool isAmax = static_cast<int>(i) == test.amax;
+        EXPECT_EQ(skipped[i], Bytes(plain[i].size(), isAmax ? 0 : kPoison))
+            << test.name << ", output " << i;
+        if (!plain[i].empty())
+          EXPECT_NE(plain[i], skipped[i]) << test.name << ", output " << i;
+      }
+      for (float value : {0.0f, -1.0f, 2.0f, std::nextafterf(1.0f, 2.0f),
+                          std::nextafterf(1.0f, 0.0f), nan}) {
+        const std::vector<float> flag = {value};
+        EXPECT_EQ(run(test, &flag, offset), plain)
+            << test.name << ", flag " << value;
+      }
+    }
+  }
+};
+
+Bytes bytesOf(float value) {
+  const auto *bytes = reinterpret_cast<const uint8_t *>(&value);
+  return Bytes(bytes, bytes + sizeof(float));
+}
+
+TEST_P(Skip, EveryCast) {
+  const Array x = makeArray("wide", TE_RT_BF16, kRows * kCols);
+  const size_t all = kRows * kCols;
+  auto block = [](int32_t scheme, int64_t outer, int64_t inner) -> size_t {
+    auto up = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
+    return scheme == TE_RT_BLOCK_1X128
+               ? up(inner, 128) / 128 * up(outer, 4) * 4
+               : up(outer, 128) / 128 * up(up(inner, 128) / 128, 4) * 4;
+  };
+
+  check({"amax", TE_PLAN(amax, kRows * kCols, TE_RT_BF16), {x.bytes}, {4}, 0});
+  check({"quantize_tensor",
+         TE_PLAN(quantize_tensor, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN),
+         {x.bytes, bytesOf(7.3f)},
+         {all, 4, all, 4, 4},
+         4});
+  check({"quantize_tensor, no amax",
+         TE_PLAN(quantize_tensor, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN),
+         {x.bytes, bytesOf(7.3f)},
+         {all, 4, all, 4, 0}});
+  for (int32_t scheme : {TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128})
+    check(
+        {"quantize_block " + std::to_string(scheme),
+         TE_PLAN(quantize_block, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN,
+                 scheme, 1, 0.0f),
+         {x.bytes},
+         {all, block(scheme, kRows, kCols), all, block(scheme, kCols, kRows)}});
+  for (int32_t scheme : {TE_RT_MX_1X32, TE_RT_MX_32X32}) {
+    const size_t rowScales = microscaleCount(scheme, 1, kRows, kCols);
+    const size_t colScales = microscaleCount(scheme, 0, kRows, kCols);
+    check(
+        {"quantize_mx " + std::to_string(scheme),
+         TE_PLAN(quantize_mx, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN, scheme),
+         {x.bytes},
+         {all, rowScales, all, colScales}});
+  }
+  for (int32_t scheme : {TE_RT_NV_1X16, TE_RT_NV_16X16}) {
+    const size_t rowScales = microscaleCount(scheme, 1, kRows, kCols);
+    const size_t colScales = microscaleCount(scheme, 0, kRows, kCols);
+    check({"quantize_nvfp4 " + std::to_string(scheme),
+           TE_PLAN(quantize_nvfp4, kRows, kCols, TE_RT_BF16, scheme, 0, 448, 0,
+                   0, 0),
+           {x.bytes, bytesOf(3.5f), {}},
+           {all / 2, rowScales, 4, all / 2, colScales, 4}});
+  }
+}
+
+TEST_P(Skip, EveryTranspose) {
+  const size_t all = kRows * kCols;
+  Bytes data(all);
+  for (size_t i = 0; i < all; ++i)
+    data[i] = static_cast<uint8_t>(i * 37 % 251);
+  auto transpose = [](int32_t scheme) {
+    return TE_PLAN(transpose_scaled, kRows, kCols, scheme);
+  };
+  const Bytes scales(4096, 1);
+  check({"per_tensor",
+         transpose(TE_RT_PER_TENSOR),
+         {data, bytesOf(0.5f), {}},
+         {all, 4, 0}});
+  check({"block_128x128",
+         transpose(TE_RT_BLOCK_128X128),
+         {data, scales, {}},
+         {all, 2 * 4 * 4, 0}});
+  check({"mx_32x32",
+         transpose(TE_RT_MX_32X32),
+         {data, scales, {}},
+         {all, size_t(microscaleCount(TE_RT_MX_32X32, 0, kRows, kCols)), 0}});
+  data.resize(all / 2);
+  check(
+      {"nv_16x16",
+       transpose(TE_RT_NV_16X16),
+       {data, scales, bytesOf(2.0f)},
+       {all / 2, size_t(microscaleCount(TE_RT_NV_16X16, 0, kRows, kCols)), 4}});
+}
+
+TE_FOR_EACH_BACKEND(Skip);
+
+} // namespace
