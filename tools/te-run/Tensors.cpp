@@ -2,6 +2,7 @@
 
 #include "Tensors.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -239,6 +240,11 @@ bool filledArray(const TensorSpec &spec, float value,
                  support::NpyArray &array) {
   if (!zerosArray(spec, array))
     return false;
+  // No value of a type, whatever its bits.
+  if (std::isnan(value)) {
+    std::fill(array.data.begin(), array.data.end(), 0xff);
+    return true;
+  }
   const auto integer = static_cast<int32_t>(value);
   for (int64_t i = 0; i < spec.numElements(); ++i)
     if (spec.type == TE_RT_I32)

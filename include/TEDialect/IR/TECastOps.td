@@ -10,7 +10,8 @@ def TE_AmaxOp : TE_PureOp<"amax"> {
   let summary = "compute the largest magnitude of a tensor";
   let description = [{
     `amax = max |x|` in f32. NaN elements are dropped, infinities kept; an empty
-    tensor gives 0.
+    tensor gives 0. Where `skip` is 1.0 the tensor is not read and the amax is 0,
+    as delayed scaling expects of a step without a cast.
 
     Example:
 
@@ -18,9 +19,13 @@ def TE_AmaxOp : TE_PureOp<"amax"> {
     %amax = te.amax %x : tensor<256x512xbf16>
     ```
   }];
-  let arguments = (ins Arg<TE_HPTensor, "any shape">:$x);
+  let arguments = (ins Arg<TE_HPTensor, "any shape">:$x,
+                       Arg<Optional<TE_F32Scalar>, "1.0 gives 0">:$skip);
   let results = (outs Res<TE_F32Scalar, "max |x|">:$amax);
-  let assemblyFormat = "$x attr-dict `:` type($x)";
+  let builders = [OpBuilder<(ins "::mlir::Type":$amax, "::mlir::Value":$x), [{
+    build($_builder, $_state, amax, x, /*skip=*/::mlir::Value());
+  }]>];
+  let assemblyFormat = "$x (`unless` $skip^)? attr-dict `:` type($x)";
 }
 
 def TE_AmaxRowsOp : TE_PureOp<"amax_rows"> {
@@ -212,6 +217,12 @@ def TE_QuantizeOp
     no group become zeros; block and mx casts expect them to be zeros. A stack of
     weights `[groups, rows, columns]` is cast matrix by matrix.
 
+    With `into` and `skip` the cast is a cached one: where `skip` is exactly 1.0
+    the results are the values of `into`, bytes and scales untouched, and `amax`
+    is 0; any other `skip` casts `x`. The flag is read on the device, so a
+    captured step can be replayed with another one. A cached cast is the last
+    reader of its `into`, whose memory it takes over.
+
     Constraints:
     1. (quantize-c1) one or two results.
     2. (quantize-c2) every result has the shape of `x`.
@@ -224,6 +235,7 @@ def TE_QuantizeOp
     9. (quantize-c9) no result is `swizzled`; te.swizzle_scales makes those.
     10. (quantize-c10) `group_sizes` and `alignment` are given exactly for results with `groups`: `[groups]`, and a divisor of the rows.
     11. (quantize-c11) `scale`, and `given_amax` but for `row_scaled`, are `[groups]` for results with `groups` and stacks, else scalars; those have no `amax`.
+    12. (quantize-c12) `into` is given exactly with `skip`: one value for each result, of its type, and none with `groups`.
 
     Example:
 
@@ -248,12 +260,19 @@ def TE_QuantizeOp
     %q = te.quantize %x scale %scales sizes %sizes {alignment = 16 : i64} : tensor<256x512xbf16>
       -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1, groups = 4>
     ```
+
+    ```mlir
+    %now = te.quantize %w into %cached unless %skip : tensor<256x512xbf16>
+      -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+    ```
   }];
   let arguments = (ins Arg<TE_HPMatrices, "matrix or stack to quantise">:$x,
                        Arg<Optional<TE_F32Tensor>, "per-tensor scale">:$scale,
                        Arg<Optional<TE_F32Tensor>, "amax of an nv cast">:$given_amax,
                        Arg<Optional<TE_RngState>, "state to round with">:$rng,
                        Arg<Optional<TE_GroupSizes>, "rows of each group">:$group_sizes,
+                       Arg<Variadic<TE_ScaledType>, "cached usages">:$into,
+                       Arg<Optional<TE_F32Scalar>, "1.0 keeps them">:$skip,
                        DefaultValuedAttr<I64Attr, "0">:$alignment,
                        DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon,
                        DefaultValuedAttr<I32Attr, "0">:$stream,
@@ -263,14 +282,30 @@ def TE_QuantizeOp
   // The types of other operands follow from the usages.
   let assemblyFormat = [{
     $x (`scale` $scale^)? (`amax` $given_amax^)? (`rng` $rng^)?
-    (`sizes` $group_sizes^)? attr-dict `:` type($x) `->`
+    (`sizes` $group_sizes^)? (`into` $into^)? (`unless` $skip^)? attr-dict
+    `:` type($x) `->`
     custom<CastTypes>(type($usages), type($scale), ref($scale),
                       type($given_amax), ref($given_amax),
-                      type($group_sizes), ref($group_sizes))
+                      type($group_sizes), ref($group_sizes),
+                      type($into), ref($into))
     (`amax` type($amax)^)?
   }];
-  // Of an ungrouped matrix; below also without an amax, rounded to nearest.
+  // Of a cast that is not cached; below also of an ungrouped matrix, and without
+  // an amax, rounded to nearest.
   let builders = [OpBuilder<(ins "::mlir::TypeRange":$usages,
+                                 "::mlir::Type":$amax, "::mlir::Value":$x,
+                                 "::mlir::Value":$scale,
+                                 "::mlir::Value":$given_amax,
+                                 "::mlir::Value":$rng,
+                                 "::mlir::Value":$group_sizes,
+                                 "::mlir::IntegerAttr":$alignment,
+                                 "::mlir::FloatAttr":$amax_epsilon,
+                                 "::mlir::IntegerAttr":$stream,
+                                 "::mlir::te::FourOverSixAttr":$four_over_six), [{
+    build($_builder, $_state, usages, amax, x, scale, given_amax, rng,
+          group_sizes, /*into=*/::mlir::ValueRange(), /*skip=*/::mlir::Value(),
+          alignment, amax_epsilon, stream, four_over_six);
+  }]>, OpBuilder<(ins "::mlir::TypeRange":$usages,
                                  "::mlir::Type":$amax, "::mlir::Value":$x,
                                  "::mlir::Value":$scale,
                                  "::mlir::Value":$given_amax,
@@ -333,12 +368,13 @@ def TE_DequantizeOp : TE_PureOp<"dequantize"> {
   let hasVerifier = 1;
 }
 
-def TE_TransposeOp : TE_PureOp<"transpose"> {
+def TE_TransposeOp : TE_PureOp<"transpose", [AttrSizedOperandSegments]> {
   let summary = "derive the other usage of a scaled value";
   let description = [{
     Makes the value for the other contraction axis by moving bytes and scales;
     no element is rounded again. Only legal where that equals quantising for
-    the other axis bit for bit, and only from `contract = 1`.
+    the other axis bit for bit, and only from `contract = 1`. `into` and `skip`
+    are those of te.quantize: a transpose that is kept with its cached cast.
 
     Constraints:
     1. (transpose-c1) a scheme with an exact transpose ([what runs where](support.md)).
@@ -346,6 +382,7 @@ def TE_TransposeOp : TE_PureOp<"transpose"> {
     3. (transpose-c3) the operand is made for axis 1.
     4. (transpose-c4) the operand is not `swizzled`.
     5. (transpose-c5) the operand has no `groups`; a stack is transposed matrix by matrix.
+    6. (transpose-c6) `into` is given exactly with `skip`, and has the type of the result.
 
     Example:
 
@@ -355,9 +392,19 @@ def TE_TransposeOp : TE_PureOp<"transpose"> {
       -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0>
     ```
   }];
-  let arguments = (ins Arg<TE_ScaledType, "usage to start from">:$q);
+  let arguments = (ins Arg<TE_ScaledType, "usage to start from">:$q,
+                       Arg<Optional<TE_ScaledType>, "cached usage">:$into,
+                       Arg<Optional<TE_F32Scalar>, "1.0 keeps it">:$skip);
   let results = (outs Res<TE_ScaledType, "the other usage">:$transposed);
-  let assemblyFormat = "$q attr-dict `:` type($q) `->` type($transposed)";
+  let builders = [OpBuilder<(ins "::mlir::Type":$transposed,
+                                 "::mlir::Value":$q), [{
+    build($_builder, $_state, transposed, q, /*into=*/::mlir::Value(),
+          /*skip=*/::mlir::Value());
+  }]>];
+  let assemblyFormat = [{
+    $q (`into` $into^)? (`unless` $skip^)? attr-dict `:` type($q) `->`
+    custom<TransposeTypes>(type($transposed), type($into), ref($into))
+  }];
   let hasVerifier = 1;
 }
 

@@ -33,6 +33,7 @@ def TE_Dialect : Dialect {
     1. (init-c1) `te.init` is a float or a splat.
     2. (init-c2) the argument of a `te.init` is a ranked tensor of floats or integers, and has the type of a splat.
     3. (probe-c1) `te.probe` is an array with an entry for each element or row of its result.
+    4. (init-c3) `te.init` of a scaled value is NaN: there is nothing to start from, and what reads it is NaN too.
   }];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;

@@ -85,6 +85,11 @@ struct TrainingPipelineOptions
       *this, "probes",
       llvm::cl::desc("gather statistics of these operands of GEMMs, as "
                      "<layer>.<role> with * and ?, in results 'probe.*'")};
+  Option<bool> cacheWeights{
+      *this, "cache-weights",
+      llvm::cl::desc("keep the casts of weights from step to step, unless "
+                     "'skip_weight_update' is not 1"),
+      llvm::cl::init(false)};
   Option<int64_t> memoryBudget{
       *this, "memory-budget",
       llvm::cl::desc("largest arena in bytes; 0 is no limit"),

@@ -115,8 +115,8 @@ def TERT_LaunchOp
     Example:
 
     ```mlir
-    tert.launch "amax" {count = 131072 : i64, type = 1 : i32} (%x, %amax)
-      : !tert.buffer<262144>, !tert.buffer<4>
+    tert.launch "hadamard" {cols = 512 : i64, rows = 256 : i64} (%x, %y)
+      : !tert.buffer<262144>, !tert.buffer<262144>
     ```
   }];
   let arguments = (ins StrAttr:$kernel, DictionaryAttr:$parameters,

@@ -108,8 +108,8 @@ static QuantizeOp findCast(AmaxOp op) {
   for (Operation *user : op.getX().getUsers()) {
     auto cast = dyn_cast<QuantizeOp>(user);
     if (cast && cast.getScale() && !cast.getGroupSizes() &&
-        cast->getBlock() == block && precedesReaders(cast) &&
-        (!first || cast->isBeforeInBlock(first)))
+        cast.getSkip() == op.getSkip() && cast->getBlock() == block &&
+        precedesReaders(cast) && (!first || cast->isBeforeInBlock(first)))
       first = cast;
   }
   return first;
@@ -124,7 +124,8 @@ static Value measuredAmax(AmaxOp op) {
   auto fused = QuantizeOp::create(
       builder, cast.getLoc(), cast.getUsages().getTypes(),
       op.getAmax().getType(), cast.getX(), cast.getScale(), cast.getGivenAmax(),
-      cast.getRng(), cast.getAmaxEpsilonAttr(), cast.getStreamAttr(),
+      cast.getRng(), cast.getGroupSizes(), cast.getInto(), cast.getSkip(),
+      cast.getAlignmentAttr(), cast.getAmaxEpsilonAttr(), cast.getStreamAttr(),
       cast.getFourOverSixAttr());
   fused->setDiscardableAttrs(cast->getDiscardableAttrDictionary());
   cast.getUsages().replaceAllUsesWith(fused.getUsages());
@@ -140,7 +141,10 @@ struct FuseAmax final : te::impl::FuseAmaxPassBase<FuseAmax> {
     SmallVector<AmaxOp> amaxes;
     getOperation().walk([&](AmaxOp op) { amaxes.push_back(op); });
     for (AmaxOp op : amaxes) {
-      Value fused = producedAmax(op.getX(), op.getAmax().getType());
+      // A producer measures in every step.
+      Value fused = op.getSkip()
+                        ? Value()
+                        : producedAmax(op.getX(), op.getAmax().getType());
       if (!fused)
         fused = measuredAmax(op);
       if (!fused)

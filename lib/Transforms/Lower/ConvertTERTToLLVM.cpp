@@ -240,8 +240,8 @@ ArrayAttr ModuleLowering::describeLaunches() {
         builder.getNamedAttr("kernel", launch.getKernelAttr()),
         builder.getNamedAttr("name", builder.getStringAttr(name)),
         builder.getNamedAttr("parameters", launch.getParametersAttr()),
-        builder.getNamedAttr("location",
-                             builder.getStringAttr(describePlace(launch.getLoc()))),
+        builder.getNamedAttr(
+            "location", builder.getStringAttr(describePlace(launch.getLoc()))),
     }));
   }
   return builder.getArrayAttr(rows);

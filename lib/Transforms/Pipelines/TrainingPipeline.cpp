@@ -87,6 +87,12 @@ void populateQuantize(OpPassManager &manager,
     function.addPass(createSwizzleScalesPass());
   // Drops casts nobody uses: the residual set is exactly what the mode needs.
   function.addPass(createCanonicalizerPass());
+  // Last, so that no cast can be added or merged behind it.
+  if (options.cacheWeights) {
+    function.addPass(
+        createInsertSkipFlagsPass({options.transposePolicy == "cached"}));
+    function.addPass(createVerifyCapturePass());
+  }
 }
 
 void populateFuse(OpPassManager &manager,

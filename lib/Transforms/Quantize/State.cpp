@@ -31,8 +31,7 @@ std::string StateThreading::uniqueBase(StringRef base,
   return candidate;
 }
 
-Value StateThreading::addState(StringRef name, RankedTensorType type,
-                               double init) {
+Value StateThreading::addState(StringRef name, Type type, double init) {
   Builder b(function.getContext());
   StringAttr nameAttr = b.getStringAttr(name);
   auto attributes =

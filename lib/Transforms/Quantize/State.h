@@ -28,7 +28,7 @@ public:
 
   /// A new state that starts as `init` in every element. Preconditions: the
   /// function is one block, and `name` is of no argument and no result.
-  Value addState(StringRef name, RankedTensorType type, double init);
+  Value addState(StringRef name, Type type, double init);
 
   /// Makes `value` the state `name` of the next step. A state that is never set
   /// stays as it is.

@@ -244,6 +244,25 @@ static std::pair<LaunchOp, LaunchOp> findEnds(AllocOp alloc) {
   return {cast<LaunchOp>(first), cast<LaunchOp>(last)};
 }
 
+/// The launch that fills `alloc` with what a cached cast may keep, when that is
+/// the old value of `destination`, which nobody but `end` uses from then on; or
+/// null. In its own place the value is there already.
+static LaunchOp findRefill(AllocOp alloc, Value destination, LaunchOp end) {
+  LaunchOp refill;
+  for (Operation *user : alloc->getUsers())
+    if (auto launch = dyn_cast<LaunchOp>(user);
+        launch && (!refill || launch->isBeforeInBlock(refill)))
+      refill = launch;
+  if (refill == end || refill.getKernel() != "copy" ||
+      refill.getBuffers()[0] != destination)
+    return {};
+  bool isFree = llvm::all_of(destination.getUsers(), [&](Operation *user) {
+    return isa<LaunchOp>(user) &&
+           (user == refill || user == end || user->isBeforeInBlock(refill));
+  });
+  return isFree ? refill : LaunchOp();
+}
+
 /// Lets whoever first writes the source of `copy` write its destination, where
 /// nothing else looks at the destination from then on.
 bool FunctionConversion::elideCopy(LaunchOp copy) {
@@ -251,6 +270,13 @@ bool FunctionConversion::elideCopy(LaunchOp copy) {
   if (!alloc)
     return false;
   Value destination = copy.getBuffers()[1];
+  if (LaunchOp refill = findRefill(alloc, destination, copy)) {
+    alloc.getBuffer().replaceAllUsesWith(destination);
+    refill.erase();
+    copy.erase();
+    alloc.erase();
+    return true;
+  }
   LaunchOp producer = findEnds(alloc).first;
   if (!producer)
     return false;

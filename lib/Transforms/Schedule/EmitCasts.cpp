@@ -64,11 +64,16 @@ LogicalResult LaunchEmitter::emitQuantize(QuantizeOp op, int64_t part) {
         .f32("amax_epsilon", op.getAmaxEpsilon());
 
   unsigned parts = type.isNv() ? 3 : 2;
-  call.out(findUsage(op.getUsages(), 1), parts)
-      .out(findUsage(op.getUsages(), 0), parts);
+  for (unsigned axis : {1, 0}) {
+    Value usage = findUsage(op.getUsages(), axis);
+    if (usage && op.getSkip())
+      call.outOn(usage, op.getInto()[cast<OpResult>(usage).getResultNumber()]);
+    else
+      call.out(usage, parts);
+  }
   if (isPerTensor)
     call.out(op.getAmax());
-  return call.emit();
+  return call.whole(op.getSkip()).emit();
 }
 
 LogicalResult LaunchEmitter::emitDequantize(DequantizeOp op) {
@@ -128,6 +133,7 @@ LogicalResult LaunchEmitter::emitCast(Operation *op, bool &isKnown) {
             .type("type", elementType(op.getX()))
             .in(op.getX())
             .out(op.getAmax())
+            .in(op.getSkip())
             .emit();
       })
       .Case([&](AmaxReduceOp op) {
@@ -212,7 +218,8 @@ LogicalResult LaunchEmitter::emitCast(Operation *op, bool &isKnown) {
                          .i64("cols", type.getCols())
                          .i32("scheme", static_cast<int32_t>(type.getScheme()))
                          .inScaled(op.getQ())
-                         .outScaled(op.getTransposed())
+                         .outScaled(op.getTransposed(), op.getInto())
+                         .whole(op.getSkip())
                          .emit()))
             return failure();
         return success();

@@ -149,9 +149,25 @@ struct LaunchEmitter::Call {
     return *this;
   }
 
-  /// As `out`, for a scaled result of a kernel that writes an amax of some.
-  Call &outScaled(Value result) {
+  /// As `out`, on a copy of `cached`, which the launch may leave as it is. The
+  /// copy goes where the result becomes the next state of `cached`.
+  Call &outOn(Value result, Value cached) {
     out(result);
+    if (part != 0)
+      return *this;
+    FailureOr<Buffers> old = emitter.lookup(cached),
+                       now = emitter.lookup(result);
+    isValid &= succeeded(old) && succeeded(now);
+    if (isValid)
+      for (auto [from, to] : llvm::zip_equal(*old, *now))
+        emitter.copy(op->getLoc(), from, to);
+    return *this;
+  }
+
+  /// As `out`, or `outOn` what is `cached`, for a scaled result of a kernel
+  /// that writes an amax of some.
+  Call &outScaled(Value result, Value cached = {}) {
+    cached ? outOn(result, cached) : out(result);
     return cast<ScaledType>(result.getType()).isNv() ? *this : none(1);
   }
 

@@ -57,6 +57,15 @@ func.func @scaled(
 !te.scaled<4x1024x512xf8E4M3FN, per_tensor, contract = 1>
 ) { return }
 
+// CHECK-LABEL: @cached
+func.func @cached(%w: tensor<256x512xbf16>, %cached: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>, %skip: tensor<f32>)
+    -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {
+  // CHECK: te.quantize %{{.*}} into %{{.*}} unless %{{.*}} : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+  %now = te.quantize %w into %cached unless %skip : tensor<256x512xbf16>
+    -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+  return %now : !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+}
+
 // CHECK-LABEL: @amax
 func.func @amax(%x: tensor<256x512xbf16>) -> tensor<f32> {
   // CHECK: te.amax %{{.*}} : tensor<256x512xbf16>

@@ -35,9 +35,9 @@ func.func @slice(%weights: !tert.buffer<524288>) {
 }
 
 // CHECK-LABEL: @launch
-func.func @launch(%x: !tert.buffer<262144>, %amax: !tert.buffer<4>) {
-  // CHECK: tert.launch "amax" {count = 131072 : i64, type = 1 : i32}(%{{.*}}, %{{.*}}) : !tert.buffer<262144>, !tert.buffer<4>
-  tert.launch "amax" {count = 131072 : i64, type = 1 : i32} (%x, %amax)
-    : !tert.buffer<262144>, !tert.buffer<4>
+func.func @launch(%x: !tert.buffer<262144>, %y: !tert.buffer<262144>) {
+  // CHECK: tert.launch "hadamard" {cols = 512 : i64, rows = 256 : i64}(%{{.*}}, %{{.*}}) : !tert.buffer<262144>, !tert.buffer<262144>
+  tert.launch "hadamard" {cols = 512 : i64, rows = 256 : i64} (%x, %y)
+    : !tert.buffer<262144>, !tert.buffer<262144>
   return
 }

@@ -340,7 +340,7 @@ func.func @quantize_c7_extra(%x: tensor<32x32xbf16>, %m: tensor<f32>) {
 
 func.func @quantize_c7_shape(%x: tensor<32x32xbf16>, %m: tensor<16xf32>) {
   // expected-error @below {{expected 'given_amax' to have shape 32, but got 16}}
-  %a = "te.quantize"(%x, %m) <{operandSegmentSizes = array<i32: 1, 0, 1, 0, 0>, resultSegmentSizes = array<i32: 1, 0>}> : (tensor<32x32xbf16>, tensor<16xf32>) -> !te.scaled<32x32xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
+  %a = "te.quantize"(%x, %m) <{operandSegmentSizes = array<i32: 1, 0, 1, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0>}> : (tensor<32x32xbf16>, tensor<16xf32>) -> !te.scaled<32x32xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
   return
 }
 
@@ -445,5 +445,53 @@ func.func @nvfp4_alpha_c2(%a: !te.scaled<32x32xf4E2M1FN, nv_1x16, row_scaled, co
 func.func @rng_state(%s: tensor<3xi32>) {
   // expected-error @below {{must be 1D tensor of 2 32-bit signless integer values, but got 'tensor<3xi32>'}}
   %n = "te.rng_advance"(%s) : (tensor<3xi32>) -> tensor<3xi32>
+  return
+}
+
+// -----
+
+func.func @quantize_c12(%w: tensor<256x512xbf16>, %old: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>) {
+  // expected-error @below {{expected 'into' exactly with 'skip', but got a cached value without a flag}}
+  %q = te.quantize %w into %old : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+  return
+}
+
+// -----
+
+func.func @quantize_c12_flag(%w: tensor<256x512xbf16>, %skip: tensor<f32>) {
+  // expected-error @below {{expected 'into' exactly with 'skip', but got a flag alone}}
+  %q = te.quantize %w unless %skip : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+  return
+}
+
+// -----
+
+func.func @quantize_c12_count(%w: tensor<256x512xbf16>, %skip: tensor<f32>, %old: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>) {
+  // expected-error @below {{expected 'into' to have the types}}
+  %row, %col = te.quantize %w into %old unless %skip : tensor<256x512xbf16>
+    -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>, !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 0>
+  return
+}
+
+// -----
+
+func.func @transpose_c6(%q: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, %skip: tensor<f32>) {
+  // expected-error @below {{expected 'into' exactly with 'skip', but got a flag alone}}
+  %t = te.transpose %q unless %skip : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 0>
+  return
+}
+
+// -----
+
+// expected-error @below {{expected 'te.init' of a scaled value to be NaN, which no run may read, but got 0.000000e+00 : f32}}
+func.func private @init_c3(!te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1> {te.init = 0.0 : f32})
+
+// -----
+
+func.func @quantize_c12_groups(%x: tensor<64x64xbf16>, %s: tensor<2xf32>, %sizes: tensor<2xi32>, %skip: tensor<f32>,
+    %old: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>) {
+  // expected-error @below {{expected no 'skip' of a cast with groups, which weights have not, but got}}
+  %q = te.quantize %x scale %s sizes %sizes into %old unless %skip {alignment = 16 : i64} : tensor<64x64xbf16>
+    -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
   return
 }

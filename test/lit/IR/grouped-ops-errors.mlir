@@ -34,7 +34,7 @@ func.func @quantize_c10_alignment(%x: tensor<64x64xbf16>, %s: tensor<2xf32>, %si
 
 func.func @quantize_c11(%x: tensor<64x64xbf16>, %s: tensor<f32>) {
   // expected-error @below {{expected 'scale' to have shape 2, but got }}
-  %q = "te.quantize"(%x, %s) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0>}> : (tensor<64x64xbf16>, tensor<f32>) -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
+  %q = "te.quantize"(%x, %s) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0>}> : (tensor<64x64xbf16>, tensor<f32>) -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
   return
 }
 

@@ -208,6 +208,44 @@ def ExposeCastsPass : Pass<"te-expose-casts", "func::FuncOp"> {
   let statistics = [Statistic<"numExposed", "num-exposed", "casts that became results">];
 }
 
+def InsertSkipFlagsPass : Pass<"te-insert-skip-flags", "func::FuncOp"> {
+  let summary = "keep the casts of weights over micro-batches";
+  let description = [{
+    A step that runs once for each micro-batch needs the casts of its weights
+    once. Every `te.quantize` of a weight becomes a cached one: its usages are
+    states of the step, the arguments and results `<weight>.row` and
+    `<weight>.col`, and it casts unless the argument `skip_weight_update`
+    (`tensor<f32>`, 0.0 where a run gives none) is exactly 1.0. The flag is read
+    on the device, so one captured step serves the first micro-batch and all
+    later ones, and no cast can be left out. What measures a weight is skipped
+    with it: under delayed scaling its amax is 0 then, and its history and scale
+    stay. States start as NaN, so a first step that skips shows.
+
+    With `transposes`, te.transpose of a weight is kept in the same way, as
+    `<weight>.col`; without, it is made anew in every step, and no memory holds
+    it in between.
+
+    ```mlir
+    func.func @step(%x: tensor<256x512xbf16>, %w: tensor<1024x512xbf16> {te.name = "w", te.weight},
+        %skip: tensor<f32> {te.init = 0.0 : f32, te.name = "skip_weight_update"},
+        %cached: !te.scaled<1024x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.init = 0x7FC00000 : f32, te.name = "w.row"})
+        -> !te.scaled<1024x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "w.row"} {
+      %wq = te.quantize %w into %cached unless %skip
+        : tensor<1024x512xbf16> -> !te.scaled<1024x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+      return %wq : !te.scaled<1024x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+    }
+    ```
+  }];
+  let options = [
+    Option<"transposes", "transposes", "bool", "false",
+           "keep transposes of weights too">
+  ];
+  let dependentDialects = ["::mlir::te::TEDialect"];
+  let statistics = [
+    Statistic<"numCached", "num-cached", "Number of casts and transposes that are kept">
+  ];
+}
+
 def EmulateProductsPass : Pass<"te-emulate-products", "func::FuncOp"> {
   let summary = "run products of MXFP8 and NVFP4 in high precision";
   let description = [{

@@ -33,4 +33,33 @@ def VerifyStagePass : Pass<"te-verify-stage", "ModuleOp"> {
   ];
 }
 
+def VerifyCapturePass : Pass<"te-verify-capture", "func::FuncOp"> {
+  let summary = "check that a step may be captured once and replayed";
+  let description = [{
+    A captured step runs the same launches whatever changes from replay to
+    replay. Reports every op that cannot be part of one, with what to do:
+
+    * a cast of a weight without a skip flag, which would cast in every
+      micro-batch, or never, as it did when it was captured;
+    * branches, which the host would decide once;
+    * allocations and calls, which may allocate or wait;
+    * reads of single elements, which wait for the device;
+    * a cast whose random bits come from anything but a state that the step
+      advances: every replay would draw the same ones.
+
+    Runs between the stages `import` and `fuse`, by itself or where the pipeline
+    has `cache-weights`. Changes nothing.
+
+    ```mlir
+    // An error: nothing tells this cast to keep what it made for the first micro-batch.
+    %wq = te.quantize %w : tensor<1024x512xbf16>
+      -> !te.scaled<1024x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+    ```
+  }];
+  let dependentDialects = ["::mlir::te::TEDialect"];
+  let statistics = [
+    Statistic<"numChecked", "num-checked", "Number of ops checked">
+  ];
+}
+
 #endif // TEDIALECT_TRANSFORMS_VERIFY_PASSES

@@ -146,6 +146,19 @@ static LogicalResult verifyPerGroup(QuantizeOp op, ScaledType type) {
   return success();
 }
 
+/// What a cached cast keeps, `into`, for its `results`.
+static LogicalResult verifyCached(Operation *op, ValueRange into, Value skip,
+                                  TypeRange results) {
+  if (into.empty() == static_cast<bool>(skip))
+    return op->emitOpError()
+           << "expected 'into' exactly with 'skip', but got "
+           << (skip ? "a flag alone" : "a cached value without a flag");
+  if (!into.empty() && into.getTypes() != results)
+    return op->emitOpError() << "expected 'into' to have the types " << results
+                             << " of the results, but got " << into.getTypes();
+  return success();
+}
+
 LogicalResult QuantizeOp::verify() {
   // quantize-c1, quantize-c2, quantize-c3
   if (failed(verifyUsages(*this, getUsages().getTypes(),
@@ -182,7 +195,14 @@ LogicalResult QuantizeOp::verify() {
   if (failed(verifyGroupsOf(*this, type, getGroupSizes(), getAlignment())))
     return failure();
   // quantize-c9
-  return verifyNotSwizzled(*this, "usages", type);
+  if (failed(verifyNotSwizzled(*this, "usages", type)))
+    return failure();
+  // quantize-c12
+  if (getSkip() && type.isGrouped())
+    return emitOpError() << "expected no 'skip' of a cast with groups, which "
+                            "weights have not, but got "
+                         << type;
+  return verifyCached(*this, getInto(), getSkip(), getUsages().getTypes());
 }
 
 LogicalResult DequantizeOp::verify() {
@@ -225,7 +245,11 @@ LogicalResult TransposeOp::verify() {
     return emitOpError() << "expected an operand made for axis 1, but got "
                          << source;
   // transpose-c4
-  return verifyNotSwizzled(*this, "q", source);
+  if (failed(verifyNotSwizzled(*this, "q", source)))
+    return failure();
+  // transpose-c6
+  return verifyCached(*this, getInto() ? ValueRange(getInto()) : ValueRange(),
+                      getSkip(), TypeRange(getTransposed().getType()));
 }
 
 LogicalResult SwizzleScalesOp::verify() {

@@ -38,10 +38,15 @@ static ParseResult
 parseCastTypes(OpAsmParser &parser, SmallVectorImpl<Type> &usages, Type &scale,
                const OptionalOperand &scaleOperand, Type &givenAmax,
                const OptionalOperand &amaxOperand, Type &groupSizes,
-               const OptionalOperand &sizesOperand) {
+               const OptionalOperand &sizesOperand,
+               SmallVectorImpl<Type> &cached,
+               ArrayRef<OpAsmParser::UnresolvedOperand> into) {
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseTypeList(usages))
     return failure();
+  // As many as there are operands; the verifier compares the numbers.
+  for (size_t i = 0; i < into.size(); ++i)
+    cached.push_back(usages[std::min(i, usages.size() - 1)]);
   auto usage = dyn_cast<ScaledType>(usages.front());
   if (!usage)
     return parser.emitError(loc)
@@ -59,7 +64,8 @@ parseCastTypes(OpAsmParser &parser, SmallVectorImpl<Type> &usages, Type &scale,
 }
 
 static void printCastTypes(OpAsmPrinter &printer, Operation *, TypeRange usages,
-                           Type, Value, Type, Value, Type, Value) {
+                           Type, Value, Type, Value, Type, Value, TypeRange,
+                           ValueRange) {
   printer << usages;
 }
 
@@ -82,6 +88,24 @@ static ParseResult parseAmaxType(OpAsmParser &parser, Type &amax) {
 static void printAmaxType(OpAsmPrinter &printer, Operation *, Type amax) {
   if (cast<RankedTensorType>(amax).getRank() != 0)
     printer << ": " << amax;
+}
+
+/// The result of a transpose, and the type of the cached value, which has it.
+static ParseResult parseTransposeTypes(OpAsmParser &parser, Type &transposed,
+                                       Type &cached,
+                                       const OptionalOperand &into) {
+  ScaledType type;
+  if (parser.parseCustomTypeWithFallback(type))
+    return failure();
+  transposed = type;
+  if (into)
+    cached = transposed;
+  return success();
+}
+
+static void printTransposeTypes(OpAsmPrinter &printer, Operation *,
+                                Type transposed, Type, Value) {
+  printer.printStrippedAttrOrType(cast<ScaledType>(transposed));
 }
 
 #define GET_OP_CLASSES
@@ -141,6 +165,15 @@ static LogicalResult verifyInit(Operation *op, Attribute init, Type argument) {
   if (!splat && !isa<FloatAttr>(init))
     return op->emitError()
            << "expected 'te.init' to be a float or a splat, but got " << init;
+  // init-c3
+  if (isa<ScaledType>(argument)) {
+    if (auto value = dyn_cast<FloatAttr>(init);
+        value && value.getValue().isNaN())
+      return success();
+    return op->emitError() << "expected 'te.init' of a scaled value to be NaN, "
+                              "which no run may read, but got "
+                           << init;
+  }
   // init-c2
   auto tensor = dyn_cast<RankedTensorType>(argument);
   if (!tensor || !tensor.getElementType().isIntOrFloat())

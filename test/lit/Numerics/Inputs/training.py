@@ -35,6 +35,8 @@ for mode in ALL_MODES:
         expect(whole[name].tobytes() != state[name].tobytes(), f"{mode}: '{name}' moved")
     # Two batches are learnt by heart: the loss falls, whatever the recipe.
     expect(losses[mode][-1] < 0.8 * losses[mode][0], f"{mode}: the loss falls, from {losses[mode][0]} to {losses[mode][-1]}")
+
+
 def distinct(modes):
     return len({losses[mode].tobytes() for mode in modes}) == len(modes)
 

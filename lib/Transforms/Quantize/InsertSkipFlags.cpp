@@ -1,0 +1,112 @@
+//===- InsertSkipFlags.cpp - keep casts over micro-batches ----------------===//
+//
+// Walks all casts of weights, so none can be forgotten: what is kept becomes a
+// state of the step like any other (State.h), and the flag is an operand.
+//
+//===----------------------------------------------------------------------===//
+
+#include "State.h"
+
+#include "TEDialect/IR/TE.h"
+#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
+#include "TEDialect/Transforms/Quantize/Passes.h"
+
+#include <limits>
+
+namespace mlir::te {
+#define GEN_PASS_DEF_INSERTSKIPFLAGSPASS
+#include "TEDialect/Transforms/Quantize/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+
+static constexpr StringLiteral kSkip = "skip_weight_update";
+
+/// The argument `skip_weight_update` of `function`, added where it has none;
+/// null, with an error, where it is something else.
+static Value getSkipFlag(func::FuncOp function) {
+  Builder b(function.getContext());
+  auto type = RankedTensorType::get({}, b.getF32Type());
+  for (BlockArgument argument : function.getArguments()) {
+    unsigned index = argument.getArgNumber();
+    auto name = function.getArgAttrOfType<StringAttr>(index, kNameAttr);
+    if (!name || name.getValue() != kSkip)
+      continue;
+    if (argument.getType() == type)
+      return argument;
+    emitError(argument.getLoc()) << "expected argument '" << kSkip << "' to be "
+                                 << type << ", but got " << argument.getType();
+    return {};
+  }
+  unsigned index = function.getNumArguments();
+  auto attributes =
+      b.getDictionaryAttr({b.getNamedAttr(kNameAttr, b.getStringAttr(kSkip)),
+                           b.getNamedAttr(kInitAttr, b.getF32FloatAttr(0.0f))});
+  // Fails only where the type of the function cannot be changed.
+  (void)function.insertArgument(index, type, attributes, function.getLoc());
+  return function.getArgument(index);
+}
+
+namespace {
+struct InsertSkipFlags final
+    : te::impl::InsertSkipFlagsPassBase<InsertSkipFlags> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    func::FuncOp function = getOperation();
+    SmallVector<Operation *> kept;
+    SmallVector<AmaxOp> amaxes;
+    function.walk([&](Operation *op) {
+      if (auto cast = dyn_cast<QuantizeOp>(op);
+          cast && !cast.getSkip() && isWeight(cast.getX()))
+        kept.push_back(op);
+      if (auto transpose = dyn_cast<TransposeOp>(op);
+          transpose && transposes && !transpose.getSkip() &&
+          isWeight(transpose.getQ()))
+        kept.push_back(op);
+      if (auto amax = dyn_cast<AmaxOp>(op);
+          amax && !amax.getSkip() && isWeight(amax.getX()))
+        amaxes.push_back(amax);
+    });
+    if (kept.empty())
+      return;
+    Value flag = getSkipFlag(function);
+    if (!flag)
+      return signalPassFailure();
+
+    StateThreading states(function);
+    for (Operation *op : kept) {
+      if (auto cast = dyn_cast<QuantizeOp>(op)) {
+        cast.getIntoMutable().assign(keep(states, op, cast.getUsages()));
+        cast.getSkipMutable().assign(flag);
+      } else {
+        auto transpose = mlir::cast<TransposeOp>(op);
+        transpose.getIntoMutable().assign(
+            keep(states, op, transpose->getResults()));
+        transpose.getSkipMutable().assign(flag);
+      }
+      ++numCached;
+    }
+    for (AmaxOp amax : amaxes)
+      amax.getSkipMutable().assign(flag);
+    states.finish();
+  }
+
+  /// Makes `usages` of `op` states; returns what they were in the last step.
+  static SmallVector<Value> keep(StateThreading &states, Operation *op,
+                                 ValueRange usages) {
+    std::string weight = describeValue(op->getOperand(0));
+    SmallVector<Value> cached;
+    for (Value usage : usages) {
+      auto type = cast<ScaledType>(usage.getType());
+      std::string name = states.uniqueBase(
+          weight + (type.getContract() == 1 ? ".row" : ".col"), {""});
+      cached.push_back(states.addState(
+          name, type, std::numeric_limits<double>::quiet_NaN()));
+      states.setNext(name, usage);
+    }
+    return cached;
+  }
+};
+} // namespace
