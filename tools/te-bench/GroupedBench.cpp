@@ -118,6 +118,8 @@ void GroupedBench::setGroups(const Shape &shape, bool even) {
 }
 
 Step GroupedBench::kernel(Planner planner, std::vector<void *> buffers) {
+  // Optional buffers at the end need not be given.
+  buffers.resize(buffers.size() + 4);
   kernels.push_back(std::make_unique<Kernel>(context, planner));
   Kernel *planned = kernels.back().get();
   return [=] { planned->enqueue(buffers.data()); };

@@ -194,7 +194,10 @@ private:
           w * std::expm1(errors[j] + 4 * kU * std::fabs(rowLse));
       const double ds = w * (dp - delta);
       // As an operand of a product, ds and w are rounded to the type on cuda;
-      // the gradients of the heads of one key-value head may be, too.
+      // the gradients of the heads of one key-value head may be, too. ds may
+      // have been scaled by then, so that a subnormal is off by `tiny` either
+      // way.
+      const double subnormal = std::max<double>(1.0, s.scale()) * tiny;
       const double dsError = wError * std::fabs(dp - delta) +
                              (w + wError) * dots * (dpSize + deltaSize) +
                              2 * kU * std::fabs(ds);
@@ -204,11 +207,13 @@ private:
                      doutd = dout64[out + d];
         dq.value[out + d] += s.scale() * ds * kd;
         dq.bound[out + d] += 1.01 * s.scale() * std::fabs(kd) *
-                             (dsError + std::fabs(ds) * (sums + narrow) + tiny);
+                                 (dsError + std::fabs(ds) * (sums + narrow)) +
+                             1.01 * std::fabs(kd) * subnormal;
         dk.value[key + d] += s.scale() * ds * qd;
         dk.bound[key + d] +=
             s.scale() * std::fabs(qd) *
-            (dsError + std::fabs(ds) * (sums + 2 * narrow) + tiny);
+                (dsError + std::fabs(ds) * (sums + 2 * narrow)) +
+            std::fabs(qd) * subnormal;
         dv.value[key + d] += w * doutd;
         dv.bound[key + d] +=
             std::fabs(doutd) * (wError + w * (sums + 2 * narrow) + tiny);
