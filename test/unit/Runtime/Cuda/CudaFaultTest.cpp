@@ -63,8 +63,8 @@ Status runOnce(Backend &backend) {
     void *const scaled[] = {memory,  memory,  nullptr, memory, memory,
                             nullptr, nullptr, nullptr, memory};
     void *const wide[] = {memory, memory, memory, nullptr, memory, memory};
-    void *const transposed[] = {memory, memory, nullptr,
-                                memory, memory, nullptr};
+    void *const transposed[] = {memory, memory,  nullptr, memory,
+                                memory, nullptr, nullptr};
     TE_RT_RETURN_IF_FAILED(plans[0]->launch(stream, scaled));
     TE_RT_RETURN_IF_FAILED(plans[1]->launch(stream, wide));
     return plans[2]->launch(stream, transposed);
