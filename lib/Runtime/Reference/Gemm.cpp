@@ -62,7 +62,7 @@ std::vector<float> padColumns(const std::vector<float> &panel, int64_t n,
                               int64_t k, int64_t padded) {
   std::vector<float> result(k * padded, 0.0f);
   for (int64_t i = 0; i < k; ++i)
-    std::copy_n(&panel[i * n], n, &result[i * padded]);
+    std::copy_n(panel.data() + i * n, n, result.data() + i * padded);
   return result;
 }
 
