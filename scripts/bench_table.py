@@ -70,6 +70,17 @@ def grouped(report):
     ] for row in report["grouped"]])
 
 
+def memory(report):
+    header = ["recipe", "transposes", "planned MiB", "device MiB", "arguments, MiB", "launches", "burst ms", "sustained ms",
+              "same results"]
+    mib = lambda count: f"{count / 2**20:.1f}"
+    return table(header, [[
+        f"`{row['recipe']}`", f"`{row['transpose_policy']}`", mib(row["plan_bytes"]), mib(row["device_bytes"]),
+        mib(row["argument_bytes"]), str(row["launches"]), f"{row['burst_ms']:.1f}", f"{row['sustained_ms']:.1f}",
+        "yes" if row["results_same_as_eager"] else "NO",
+    ] for row in report["memory"]], right_from=2)
+
+
 def section(path):
     """The tables of one file; empty for JSON that te-bench did not write."""
     report = json.loads(path.read_text(encoding="utf-8"))
@@ -81,9 +92,11 @@ def section(path):
         text += "The MLP block, forward and backward:\n\n" + mlp(report) + "\n"
     if "kernels" in report:
         text += "Kernels that memory limits:\n\n" + bytes_moved(report) + "\n"
-        text += "Matrix products:\n\n" + gemms(report) + "\n"
+        text += "Matrix products and attention:\n\n" + gemms(report) + "\n"
     if "grouped" in report:
         text += "Products of groups, counted on the rows they have:\n\n" + grouped(report) + "\n"
+    if "memory" in report:
+        text += "Eight layers over four micro-batches, forward and backward:\n\n" + memory(report) + "\n"
     return text
 
 
