@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /// Bumped by every change of te_runtime_kernels.inc or of a struct below.
-#define TE_RT_VERSION 4
+#define TE_RT_VERSION 5
 
 /// What went wrong, and whether a retry can help. The text is in
 /// te_rt_last_error().
@@ -135,8 +135,69 @@ typedef struct te_rt_module {
   void (*step)(te_rt_instance *instance, char *arena, void *const *arguments);
 } te_rt_module;
 
+/// Whether a step reads or writes what a pointer of its list points at.
+typedef enum te_rt_role { TE_RT_ARGUMENT = 0, TE_RT_RESULT = 1 } te_rt_role;
+
+/// Which buffer of a value it is: a scaled value is its data, its scales and
+/// (FP4) its amaxes; any other is one buffer.
+typedef enum te_rt_part {
+  TE_RT_PART_VALUE = 0,
+  TE_RT_PART_DATA = 1,
+  TE_RT_PART_SCALE = 2,
+  TE_RT_PART_AMAX = 3
+} te_rt_part;
+
+/// Bits of te_rt_argument_info.flags.
+typedef enum te_rt_argument_flag {
+  /// A parameter (`te.weight`).
+  TE_RT_IS_WEIGHT = 1,
+  /// `init` says what every element is before the first step.
+  TE_RT_HAS_INIT = 2
+} te_rt_argument_flag;
+
+/// One of the pointers that te_rt_instance_run takes.
+typedef struct te_rt_argument_info {
+  /// `te.name`, with ".data", ".scale" or ".amax" for parts of a scaled value.
+  const char *name;
+  /// The type of the whole value as MLIR writes it: "tensor<256x512xbf16>".
+  const char *value_type;
+  /// `rank` extents of the buffer as stored, padding included; row-major. FP4
+  /// counts bytes.
+  const int64_t *shape;
+  int64_t bytes;
+  int32_t rank;
+  int32_t dtype; /* te_rt_dtype */
+  int32_t role;  /* te_rt_role */
+  int32_t part;  /* te_rt_part */
+  /// Of a result that is the next state of an argument: that argument's index;
+  /// both are given the same pointer. Else -1.
+  int32_t carried_input;
+  uint32_t flags; /* te_rt_argument_flag */
+  float init;
+  int32_t reserved; /* 0 */
+} te_rt_argument_info;
+
+#define TE_RT_SIGNATURE_MAGIC 0x53524554u /* "TERS" */
+
+/// What te-compile writes beside a te_rt_module, so that a program which loads
+/// the file knows its arguments without a header.
+typedef struct te_rt_signature {
+  uint32_t magic;   /* TE_RT_SIGNATURE_MAGIC */
+  uint32_t version; /* TE_RT_VERSION of the compiler */
+  /// The function that was compiled, the recipe in force for it as MLIR writes
+  /// it, and the options of the pipeline.
+  const char *entry, *recipe, *pipeline;
+  /// As in the module.
+  int32_t num_arguments;
+  /// Bytes of one te_rt_argument_info.
+  int32_t argument_bytes;
+  const te_rt_argument_info *arguments;
+} te_rt_signature;
+
 #ifdef __cplusplus
 static_assert(sizeof(te_rt_module) == 40, "te_rt_module is frozen");
+static_assert(sizeof(te_rt_argument_info) == 64, "the compiler writes it");
+static_assert(sizeof(te_rt_signature) == 48, "the compiler writes it");
 } // extern "C"
 #endif
 
