@@ -29,7 +29,10 @@ typedef enum te_rt_status {
   /// A vendor library reported an error; the context may be lost.
   TE_RT_DEVICE_ERROR = 4,
   /// A defect of this library.
-  TE_RT_INTERNAL = 5
+  TE_RT_INTERNAL = 5,
+  /// Other ranks of a group did not come to a collective in time. The group is
+  /// of no use any more; end the process, and with it the others.
+  TE_RT_TIMED_OUT = 6
 } te_rt_status;
 
 /// Element types. f4E2M1FN is stored two values a byte, the even one in the low

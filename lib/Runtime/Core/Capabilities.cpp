@@ -313,8 +313,27 @@ Status checkSupported(const sgd_params &p) {
       .wide("grad_type", p.grad_type);
 }
 
+Status checkSupported(const all_gather_params &p) {
+  return Checks()
+      .size("bytes", p.bytes)
+      .positive("ranks", p.ranks)
+      .area("'bytes' and 'ranks'", p.bytes, p.ranks);
+}
 Status checkSupported(const all_reduce_max_params &p) {
   return Checks().size("count", p.count);
+}
+Status checkSupported(const all_reduce_sum_params &p) {
+  return Checks()
+      .size("count", p.count)
+      .wide("type", p.type)
+      .positive("ranks", p.ranks);
+}
+Status checkSupported(const reduce_scatter_sum_params &p) {
+  return Checks()
+      .size("count", p.count)
+      .wide("type", p.type)
+      .positive("ranks", p.ranks)
+      .area("'count' and 'ranks'", p.count, p.ranks);
 }
 Status checkSupported(const amax_params &p) {
   return Checks().size("count", p.count).wide("type", p.type);

@@ -54,4 +54,18 @@ Status GroupTable::checkBound(int32_t number) const {
                       "instance is created");
 }
 
+Status GroupTable::checkBound(int32_t number, int32_t ranks) const {
+  TE_RT_RETURN_IF_FAILED(checkBound(number));
+  const auto found = groups.find(number);
+  const int32_t size = found == groups.end() ? 1 : found->second.size;
+  if (size == ranks)
+    return Status::ok();
+  return invalidGroup(
+      "expected group " + std::to_string(number) + " to have " +
+      std::to_string(ranks) + " ranks, but " +
+      (found == groups.end()
+           ? "the context has no groups: the process is by itself"
+           : "it is bound with " + std::to_string(size)));
+}
+
 } // namespace te::rt

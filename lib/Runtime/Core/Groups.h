@@ -34,18 +34,22 @@ public:
   /// process by itself: every group is then that process alone.
   Status checkBound(int32_t number) const;
 
+  /// As above, and whether it has as many ranks as the kernel was compiled for.
+  Status checkBound(int32_t number, int32_t ranks) const;
+
 private:
   std::map<int32_t, Group> groups;
 };
 
 /// Whether every group that a kernel names is bound.
 template <typename Params>
-Status checkGroups(const Params &, const GroupTable &) {
-  return Status::ok();
-}
-inline Status checkGroups(const all_reduce_max_params &p,
-                          const GroupTable &groups) {
-  return groups.checkBound(p.group_id);
+Status checkGroups(const Params &p, const GroupTable &groups) {
+  if constexpr (requires { p.ranks; })
+    return groups.checkBound(p.group_id, p.ranks);
+  else if constexpr (requires { p.group_id; })
+    return groups.checkBound(p.group_id);
+  else
+    return Status::ok();
 }
 
 } // namespace te::rt

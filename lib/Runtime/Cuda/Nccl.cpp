@@ -90,7 +90,8 @@ Status NcclGroup::greet(const CudaDevice &device, CUdeviceptr memory, int size,
       driver.cuMemcpyHtoDAsync(memory, &sent, sizeof(float), device.stream),
       "cuMemcpyHtoDAsync"));
   void *const pointer = reinterpret_cast<void *>(memory);
-  TE_RT_RETURN_IF_FAILED(allReduceMax(pointer, pointer, 1, device.stream));
+  TE_RT_RETURN_IF_FAILED(allReduce(pointer, pointer, 1, NcclDataType::float32,
+                                   NcclReduction::max, device.stream));
   TE_RT_RETURN_IF_FAILED(device.check(
       driver.cuMemcpyDtoHAsync(&received, memory, sizeof(float), device.stream),
       "cuMemcpyDtoHAsync"));
@@ -112,15 +113,33 @@ NcclGroup::~NcclGroup() {
   (void)(broken ? nccl.ncclCommAbort(comm) : nccl.ncclCommDestroy(comm));
 }
 
-Status NcclGroup::allReduceMax(const void *x, void *y, int64_t count,
-                               CUstream stream) {
-  const NcclResult result = nccl.ncclAllReduce(
-      x, y, static_cast<size_t>(count), NcclDataType::float32,
-      NcclReduction::max, comm, stream);
+Status NcclGroup::enqueued(NcclResult result, const char *call) {
   if (result == NcclResult::success)
     return Status::ok();
   broken = true;
-  return nccl.check(result, "ncclAllReduce");
+  return nccl.check(result, call);
+}
+
+Status NcclGroup::allReduce(const void *x, void *y, int64_t count,
+                            NcclDataType type, NcclReduction reduction,
+                            CUstream stream) {
+  return enqueued(nccl.ncclAllReduce(x, y, static_cast<size_t>(count), type,
+                                     reduction, comm, stream),
+                  "ncclAllReduce");
+}
+
+Status NcclGroup::allGather(const void *x, void *y, int64_t bytes,
+                            CUstream stream) {
+  return enqueued(nccl.ncclAllGather(x, y, static_cast<size_t>(bytes),
+                                     NcclDataType::uint8, comm, stream),
+                  "ncclAllGather");
+}
+
+Status NcclGroup::reduceScatterSum(const void *x, void *y, int64_t count,
+                                   NcclDataType type, CUstream stream) {
+  return enqueued(nccl.ncclReduceScatter(x, y, static_cast<size_t>(count), type,
+                                         NcclReduction::sum, comm, stream),
+                  "ncclReduceScatter");
 }
 
 Status NcclGroups::bind(int32_t number, const char *id, int size, int rank) {

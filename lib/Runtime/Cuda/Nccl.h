@@ -29,8 +29,13 @@ struct NcclUniqueId {
   char bytes[TE_RT_GROUP_ID_BYTES];
 };
 enum class NcclResult : int { success = 0 };
-enum class NcclDataType : int { float32 = 7 };
-enum class NcclReduction : int { max = 2 };
+enum class NcclDataType : int {
+  uint8 = 1,
+  float16 = 6,
+  float32 = 7,
+  bfloat16 = 9
+};
+enum class NcclReduction : int { sum = 0, max = 2 };
 
 struct Nccl {
 #define TE_NCCL_SYMBOL(result, name, parameters)                               \
@@ -62,8 +67,14 @@ public:
   ~NcclGroup();
   NcclGroup(const NcclGroup &) = delete;
 
-  /// Enqueues y = max over the ranks of x, for `count` f32. y may be x.
-  Status allReduceMax(const void *x, void *y, int64_t count, CUstream stream);
+  /// Enqueue what their names say; `count` elements are those of all_reduce's x
+  /// and y, of all_gather's x and of reduce_scatter's y. Over y = x only
+  /// all_reduce.
+  Status allReduce(const void *x, void *y, int64_t count, NcclDataType type,
+                   NcclReduction reduction, CUstream stream);
+  Status allGather(const void *x, void *y, int64_t bytes, CUstream stream);
+  Status reduceScatterSum(const void *x, void *y, int64_t count,
+                          NcclDataType type, CUstream stream);
 
   /// Aborts instead of closing, in the end.
   void giveUp() { broken = true; }
@@ -72,6 +83,7 @@ private:
   NcclGroup(const Nccl &nccl, NcclComm comm) : nccl(nccl), comm(comm) {}
   Status greet(const CudaDevice &device, CUdeviceptr memory, int size,
                int rank);
+  Status enqueued(NcclResult result, const char *call);
 
   const Nccl &nccl;
   NcclComm comm;

@@ -213,6 +213,27 @@ TEST_P(Errors, NullArgumentIsNumbered) {
   te_rt_instance_destroy(instance);
 }
 
+TEST_P(Errors, CollectivesOfNoSense) {
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, TE_PLAN(all_gather, -1, 1, 0),
+                      {"all_gather", "'bytes' to be zero or more", "-1"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, TE_PLAN(all_gather, 1, 0, 0),
+                      {"'ranks' to be one or more", "0"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(all_gather, INT64_MAX / 2, 3, 0),
+                      {"'bytes' and 'ranks' to fit in memory"}));
+  for (int32_t type : {TE_RT_F8E4M3FN, TE_RT_I32}) {
+    EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                        TE_PLAN(all_reduce_sum, 4, type, 1, 0),
+                        {"all_reduce_sum", "'type' to be one of f32, bf16"}));
+    EXPECT_TRUE(refuses(
+        TE_RT_INVALID_ARGUMENT, TE_PLAN(reduce_scatter_sum, 4, type, 1, 0),
+        {"reduce_scatter_sum", "'type' to be one of f32, bf16"}));
+  }
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(reduce_scatter_sum, 4, TE_RT_F32, -2, 0),
+                      {"'ranks' to be one or more", "-2"}));
+}
+
 TEST_P(Errors, UnsupportedProducts) {
   auto product = [](int64_t m, int64_t n, int64_t k, int32_t aType,
                     int32_t aScheme, int32_t bType, int32_t bScheme,

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Conformance/Harness.h"
+#include "Conformance/Oracle.h"
 
 #include <cmath>
 
@@ -28,6 +29,53 @@ TEST_P(Groups, MaximumOverOneRankIsTheValue) {
   EXPECT_EQ(x, y);
   own.run(TE_PLAN(all_reduce_max, 5, 5), {in(x), outOn(0, inPlace)});
   EXPECT_EQ(x, inPlace);
+}
+
+// Every type has its values back, also a shard without elements: NaN, -0 and
+// subnormals are copied, not added.
+TEST_P(Groups, CollectivesOverOneRankAreCopies) {
+  ASSERT_EQ(te_rt_context_bind_group(own.context, 5, nullptr, 1, 0), TE_RT_OK)
+      << te_rt_last_error();
+  for (int32_t type : {TE_RT_F32, TE_RT_BF16, TE_RT_F16})
+    for (int64_t count : {0, 1, 7, 1001}) {
+      const Array x = makeArray("nan", type, count);
+      const int64_t bytes = static_cast<int64_t>(x.bytes.size());
+      Array gathered(type, count), sum(type, count), shard(type, count);
+      Array inPlace(type, count);
+      own.run(TE_PLAN(all_gather, bytes, 1, 5),
+              {in(x.bytes), out(gathered.bytes)});
+      own.run(TE_PLAN(all_reduce_sum, count, type, 1, 5),
+              {in(x.bytes), out(sum.bytes)});
+      own.run(TE_PLAN(all_reduce_sum, count, type, 1, 5),
+              {in(x.bytes), outOn(0, inPlace.bytes)});
+      own.run(TE_PLAN(reduce_scatter_sum, count, type, 1, 5),
+              {in(x.bytes), out(shard.bytes)});
+      for (const Array *y : {&gathered, &sum, &inPlace, &shard})
+        EXPECT_EQ(x.bytes, y->bytes);
+    }
+}
+
+// A process by itself is one rank, and not silently one of several.
+TEST_P(Groups, AnotherNumberOfRanksIsRefused) {
+  std::vector<float> x(4), y(4);
+  const auto refuses = [&](const PlanFunction &plan, const char *text) {
+    EXPECT_EQ(own.tryRun(plan, {in(x), out(y)}), TE_RT_INVALID_ARGUMENT);
+    EXPECT_NE(own.message.find(text), std::string::npos) << own.message;
+  };
+  const char *const alone = "expected group 5 to have 2 ranks, but the context "
+                            "has no groups: the process is by itself";
+  const char *const bound = "expected group 5 to have 2 ranks, but it is bound "
+                            "with 1";
+  for (const char *text : {alone, bound}) {
+    refuses(TE_PLAN(all_gather, 8, 2, 5), text);
+    refuses(TE_PLAN(all_reduce_sum, 4, TE_RT_F32, 2, 5), text);
+    refuses(TE_PLAN(reduce_scatter_sum, 2, TE_RT_F32, 2, 5), text);
+    if (text == alone) {
+      ASSERT_EQ(te_rt_context_bind_group(own.context, 5, nullptr, 1, 0),
+                TE_RT_OK)
+          << te_rt_last_error();
+    }
+  }
 }
 
 TEST_P(Groups, UnboundOneIsRefusedOnceThereAreGroups) {

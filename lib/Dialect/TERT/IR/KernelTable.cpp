@@ -45,6 +45,7 @@ constexpr SharedPair sharedPairs[] = {
     {"adamw", "m", "new_m"},
     {"adamw", "v", "new_v"},
     {"all_reduce_max", "x", "y"},
+    {"all_reduce_sum", "x", "y"},
     {"count_nonfinite", "counts", "new_counts"},
     {"delayed_scaling_update", "history", "new_history"},
     {"delayed_scaling_update", "scale", "new_scale"},

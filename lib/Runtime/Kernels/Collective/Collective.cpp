@@ -2,7 +2,7 @@
 //
 // A group of more than one rank is an NCCL communicator, which was connected
 // when the group was bound: a launch only enqueues, and may be captured. Over a
-// group of one, or in a process by itself, the maximum is the value.
+// group of one, or in a process by itself, a collective is a copy.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,25 +12,82 @@
 
 namespace te::rt::cuda {
 
+static NcclDataType ncclType(int32_t type) {
+  switch (type) {
+  case TE_RT_F32:
+    return NcclDataType::float32;
+  case TE_RT_F16:
+    return NcclDataType::float16;
+  default: // Capabilities.cpp allows no other
+    return NcclDataType::bfloat16;
+  }
+}
+
+/// A plan of `enqueue(group, x, y, stream)`, or of a copy of `bytes` where
+/// there is nobody to talk to or nothing to say. Every collective's buffers are
+/// x, y.
+template <typename Enqueue>
+static Status planCollective(const CudaDevice &device, int32_t number,
+                             int64_t bytes, Enqueue enqueue,
+                             std::unique_ptr<Plan> *plan) {
+  NcclGroup *const group = device.nccl->find(number);
+  if (!group || bytes == 0)
+    return plan_copy(device, {bytes}, plan);
+  *plan = makePlan(device, [=](const Launcher &launch, void *const *buffers) {
+    return enqueue(*group, buffers[copy_buffers::x], buffers[copy_buffers::y],
+                   launch.rawStream());
+  });
+  return Status::ok();
+}
+
+Status plan_all_gather(const CudaDevice &device,
+                       const all_gather_params &params,
+                       std::unique_ptr<Plan> *plan) {
+  return planCollective(
+      device, params.group_id, params.bytes,
+      [bytes = params.bytes](NcclGroup &group, const void *x, void *y,
+                             CUstream stream) {
+        return group.allGather(x, y, bytes, stream);
+      },
+      plan);
+}
+
 Status plan_all_reduce_max(const CudaDevice &device,
                            const all_reduce_max_params &params,
                            std::unique_ptr<Plan> *plan) {
-  NcclGroup *const group = device.nccl->find(params.group_id);
-  if (!group || params.count == 0) {
-    static_assert(static_cast<int>(all_reduce_max_buffers::x) ==
-                      static_cast<int>(copy_buffers::x) &&
-                  static_cast<int>(all_reduce_max_buffers::y) ==
-                      static_cast<int>(copy_buffers::y));
-    return plan_copy(
-        device, {params.count * static_cast<int64_t>(sizeof(float))}, plan);
-  }
-  *plan = makePlan(device, [group, count = params.count](const Launcher &launch,
-                                                         void *const *buffers) {
-    return group->allReduceMax(buffers[all_reduce_max_buffers::x],
-                               buffers[all_reduce_max_buffers::y], count,
-                               launch.rawStream());
-  });
-  return Status::ok();
+  return planCollective(
+      device, params.group_id,
+      params.count * static_cast<int64_t>(sizeof(float)),
+      [count = params.count](NcclGroup &group, const void *x, void *y,
+                             CUstream stream) {
+        return group.allReduce(x, y, count, NcclDataType::float32,
+                               NcclReduction::max, stream);
+      },
+      plan);
+}
+
+Status plan_all_reduce_sum(const CudaDevice &device,
+                           const all_reduce_sum_params &params,
+                           std::unique_ptr<Plan> *plan) {
+  return planCollective(
+      device, params.group_id, params.count * byteSize(params.type),
+      [count = params.count, type = ncclType(params.type)](
+          NcclGroup &group, const void *x, void *y, CUstream stream) {
+        return group.allReduce(x, y, count, type, NcclReduction::sum, stream);
+      },
+      plan);
+}
+
+Status plan_reduce_scatter_sum(const CudaDevice &device,
+                               const reduce_scatter_sum_params &params,
+                               std::unique_ptr<Plan> *plan) {
+  return planCollective(
+      device, params.group_id, params.count * byteSize(params.type),
+      [count = params.count, type = ncclType(params.type)](
+          NcclGroup &group, const void *x, void *y, CUstream stream) {
+        return group.reduceScatterSum(x, y, count, type, stream);
+      },
+      plan);
 }
 
 } // namespace te::rt::cuda

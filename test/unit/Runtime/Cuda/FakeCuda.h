@@ -54,7 +54,7 @@ struct Object {
   bool capturing = false;
   /// Attributes of a descriptor or layout, by number.
   std::map<int, std::vector<unsigned char>> attributes;
-  /// Of a layout, and the leading dimension.
+  /// Of a layout, and the leading dimension; size and rank of a communicator.
   int64_t rows = 0, cols = 0, leading = 0;
   int type = -1;
 };

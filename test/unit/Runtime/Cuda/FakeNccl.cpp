@@ -40,6 +40,13 @@ Object *use(NcclComm comm, const char *call) {
   return book().use(comm, Kind::communicator, call);
 }
 
+size_t sizeOf(NcclComm comm) {
+  return static_cast<size_t>(reinterpret_cast<Object *>(comm)->rows);
+}
+size_t rankOf(NcclComm comm) {
+  return static_cast<size_t>(reinterpret_cast<Object *>(comm)->cols);
+}
+
 } // namespace
 
 #define ENTER(name)                                                            \
@@ -70,7 +77,10 @@ NcclResult ncclCommInitRank(NcclComm *comm, int size, NcclUniqueId id,
   if (size < 2 || rank < 0 || rank >= size)
     book().violation("ncclCommInitRank of rank " + std::to_string(rank) +
                      " of " + std::to_string(size));
-  *comm = reinterpret_cast<NcclComm>(book().create(Kind::communicator));
+  Object *const made = book().create(Kind::communicator);
+  made->rows = size;
+  made->cols = rank;
+  *comm = reinterpret_cast<NcclComm>(made);
   return NcclResult::success;
 }
 
@@ -82,26 +92,83 @@ NcclResult ncclCommGetAsyncError(NcclComm comm, NcclResult *error) {
   return NcclResult::success;
 }
 
+// What every collective does to the book; `sends` and `receives` are bytes.
+static NcclResult collective(const char *call, const void *send, size_t sends,
+                             void *receive, size_t receives, NcclComm comm,
+                             CUstream stream, bool *runs) {
+  *runs = false;
+  if (book().enter(call, true))
+    return injectedError();
+  Object *on = book().use(stream, Kind::stream, call);
+  if (!use(comm, call) || !on || !book().touch(send, sends, call) ||
+      !book().touch(receive, receives, call))
+    return static_cast<NcclResult>(4); // ncclInvalidArgument
+  book().collectiveStreams.push_back(stream);
+  book().enqueue(on, call);
+  *runs = !on->capturing;
+  return NcclResult::success;
+}
+
+static size_t bytesOf(NcclDataType type) {
+  switch (type) {
+  case NcclDataType::float32:
+    return 4;
+  case NcclDataType::uint8:
+    return 1;
+  default:
+    return 2;
+  }
+}
+
 NcclResult ncclAllReduce(const void *send, void *receive, size_t count,
                          NcclDataType type, NcclReduction reduction,
                          NcclComm comm, CUstream stream) {
-  ENTER(ncclAllReduce);
-  const char *const call = "ncclAllReduce";
-  Object *on = book().use(stream, Kind::stream, call);
-  if (!use(comm, call) || !on ||
-      !book().touch(send, count * sizeof(float), call) ||
-      !book().touch(receive, count * sizeof(float), call))
-    return static_cast<NcclResult>(4); // ncclInvalidArgument
-  if (type != NcclDataType::float32 || reduction != NcclReduction::max)
-    book().violation("ncclAllReduce of something else than a maximum of f32");
-  book().collectiveStreams.push_back(stream);
-  book().enqueue(on, call);
-  if (on->capturing)
-    return NcclResult::success;
-  for (size_t i = 0; i < count; ++i)
-    static_cast<float *>(receive)[i] = std::max(
-        static_cast<const float *>(send)[i], book().machine.peerMaximum);
-  return NcclResult::success;
+  const size_t bytes = count * bytesOf(type);
+  bool runs = false;
+  const NcclResult result = collective("ncclAllReduce", send, bytes, receive,
+                                       bytes, comm, stream, &runs);
+  if (runs && reduction == NcclReduction::max) {
+    if (type != NcclDataType::float32)
+      book().violation("ncclAllReduce of a maximum of something else than f32");
+    for (size_t i = 0; i < count; ++i)
+      static_cast<float *>(receive)[i] = std::max(
+          static_cast<const float *>(send)[i], book().machine.peerMaximum);
+  } else if (runs) {
+    // The other ranks contribute zeros.
+    std::memmove(receive, send, bytes);
+  }
+  return result;
+}
+
+// Every rank is taken to send what this one sends.
+NcclResult ncclAllGather(const void *send, void *receive, size_t count,
+                         NcclDataType type, NcclComm comm, CUstream stream) {
+  const size_t bytes = count * bytesOf(type);
+  const auto ranks = static_cast<size_t>(sizeOf(comm));
+  bool runs = false;
+  const NcclResult result = collective("ncclAllGather", send, bytes, receive,
+                                       bytes * ranks, comm, stream, &runs);
+  if (runs)
+    for (size_t rank = 0; rank < ranks; ++rank)
+      std::memcpy(static_cast<char *>(receive) + rank * bytes, send, bytes);
+  return result;
+}
+
+// The other ranks contribute zeros.
+NcclResult ncclReduceScatter(const void *send, void *receive, size_t count,
+                             NcclDataType type, NcclReduction reduction,
+                             NcclComm comm, CUstream stream) {
+  if (reduction != NcclReduction::sum)
+    book().violation("ncclReduceScatter of something else than a sum");
+  const size_t bytes = count * bytesOf(type);
+  bool runs = false;
+  const NcclResult result =
+      collective("ncclReduceScatter", send, bytes * sizeOf(comm), receive,
+                 bytes, comm, stream, &runs);
+  if (runs)
+    std::memcpy(receive, static_cast<const char *>(send) + bytes * rankOf(comm),
+                bytes);
+  return result;
 }
 
 // Both release, whatever they return.

@@ -14,6 +14,7 @@
 #include <dlfcn.h>
 
 #include <cmath>
+#include <functional>
 #include <set>
 
 using namespace te::fake;
@@ -37,7 +38,7 @@ protected:
     return (*backend)->bindGroup(7, id, 2, 0);
   }
 
-  /// Binds, reduces three values on `stream` and from a graph, and closes.
+  /// Binds, runs every collective, one of them from a graph too, and closes.
   Status scenario();
 
   char id[TE_RT_GROUP_ID_BYTES] = {};
@@ -69,6 +70,18 @@ Status NcclGroups::scenario() {
   void *const stream = backend->defaultStream();
   TE_RT_RETURN_IF_FAILED(backend->enterThread());
   TE_RT_RETURN_IF_FAILED(plan->launch(stream, buffers));
+  for (const auto &makePlan : std::vector<std::function<Status()>>{
+           [&] { return backend->plan_all_gather({4, 2, 7}, &plan); },
+           [&] {
+             return backend->plan_reduce_scatter_sum({1, TE_RT_BF16, 2, 7},
+                                                     &plan);
+           },
+           [&] {
+             return backend->plan_all_reduce_sum({3, TE_RT_F32, 2, 7}, &plan);
+           }}) {
+    TE_RT_RETURN_IF_FAILED(makePlan());
+    TE_RT_RETURN_IF_FAILED(plan->launch(stream, buffers));
+  }
   TE_RT_RETURN_IF_FAILED(backend->beginCapture(stream));
   Status launched = plan->launch(stream, buffers);
   std::unique_ptr<Backend::Graph> graph;
@@ -84,10 +97,13 @@ TEST_F(NcclGroups, CallsInOrder) {
   // The second all-reduce is the group's first value, before any step.
   EXPECT_EQ(ncclCalls(),
             Strings({"ncclGetUniqueId", "ncclCommInitRank", "ncclAllReduce",
+                     "ncclAllReduce", "ncclAllGather", "ncclReduceScatter",
                      "ncclAllReduce", "ncclAllReduce", "ncclCommGetAsyncError",
                      "ncclCommDestroy"}));
   // The last one was captured and replayed once.
-  EXPECT_EQ(book().executed, Strings(3, "ncclAllReduce"));
+  EXPECT_EQ(book().executed,
+            Strings({"ncclAllReduce", "ncclAllReduce", "ncclAllGather",
+                     "ncclReduceScatter", "ncclAllReduce", "ncclAllReduce"}));
 }
 
 TEST_F(NcclGroups, ReducesOverItsPeers) {
@@ -112,6 +128,48 @@ TEST_F(NcclGroups, ReducesOverItsPeers) {
   EXPECT_EQ(received[2], INFINITY);
   ASSERT_STATUS_OK(backend->copyToHost(received, x, sizeof(received)));
   EXPECT_EQ(received[0], 0);
+}
+
+// What each collective asks NCCL for: bytes of any type are gathered as bytes,
+// sums are of their type. The fake's other ranks send zeros, or what this
+// sends.
+TEST_F(NcclGroups, GathersAndSums) {
+  std::unique_ptr<Backend> backend;
+  ASSERT_STATUS_OK(create(&backend));
+  ASSERT_STATUS_OK(cuda::createGroupId(fakePaths().nccl, id));
+  book().machine.peerMaximum = 2;
+  ASSERT_STATUS_OK(backend->bindGroup(7, id, 3, 1));
+  void *x = nullptr, *y = nullptr;
+  ASSERT_STATUS_OK(backend->alloc(18, &x));
+  ASSERT_STATUS_OK(backend->alloc(18, &y));
+  const std::string sent = "abcdefghijklmnopqr";
+  const auto run = [&](const char *call, const std::unique_ptr<Plan> &plan) {
+    EXPECT_STATUS_OK(backend->copyToDevice(x, sent.data(), 18));
+    EXPECT_STATUS_OK(backend->copyToDevice(y, "..................", 18));
+    book().calls.clear();
+    void *const buffers[] = {x, y};
+    EXPECT_STATUS_OK(plan->launch(backend->defaultStream(), buffers));
+    EXPECT_EQ(book().calls, Strings({call}));
+    std::string received(18, ' ');
+    EXPECT_STATUS_OK(backend->copyToHost(received.data(), y, 18));
+    return received;
+  };
+  std::unique_ptr<Plan> plan;
+  ASSERT_STATUS_OK(backend->plan_all_gather({5, 3, 7}, &plan));
+  EXPECT_EQ(run("ncclAllGather", plan), "abcdeabcdeabcde...");
+  const struct {
+    int32_t type;
+    const char *sum, *shard;
+  } cases[] = {{TE_RT_F32, "abcd..............", "efgh.............."},
+               {TE_RT_BF16, "ab................", "cd................"},
+               {TE_RT_F16, "ab................", "cd................"}};
+  for (const auto &each : cases) {
+    ASSERT_STATUS_OK(backend->plan_all_reduce_sum({1, each.type, 3, 7}, &plan));
+    EXPECT_EQ(run("ncclAllReduce", plan), each.sum);
+    ASSERT_STATUS_OK(
+        backend->plan_reduce_scatter_sum({1, each.type, 3, 7}, &plan));
+    EXPECT_EQ(run("ncclReduceScatter", plan), each.shard);
+  }
 }
 
 TEST_F(NcclGroups, OneRankNeedsNoNccl) {
@@ -236,12 +294,14 @@ TEST_F(NcclGroups, EveryCallMayFail) {
       EXPECT_NE(status.message.find(": a text of NCCL (more of it)"),
                 std::string::npos);
       // A communicator that reported an error is not waited for.
-      const bool made = book().failedCall == "ncclAllReduce";
+      const bool made = book().failedCall == "ncclAllReduce" ||
+                        book().failedCall == "ncclAllGather" ||
+                        book().failedCall == "ncclReduceScatter";
       EXPECT_EQ(book().count("ncclCommAbort"), made ? 1 : 0);
       EXPECT_EQ(book().count("ncclCommDestroy"), 0);
     }
-  // An id, the beginning, three all-reduces.
-  EXPECT_EQ(numNccl, 5 * 3);
+  // An id, the beginning, four all-reduces, two others.
+  EXPECT_EQ(numNccl, 8 * 3);
 }
 
 //===----------------------------------------------------------------------===//
