@@ -1,9 +1,9 @@
 //===- MemoryPlanner.cpp - place buffers in one arena ---------------------===//
 //
-// The placed slots are kept sorted by birth, next to a segment tree that finds
-// those alive at one event. What is alive during [first, last] is what is alive
-// at `first` plus what is born in (first, last], so a placement costs
-// O(log n + k log k) for k slots alive together with it.
+// A slot is placed by the bytes that are taken while it lives, and by nothing
+// else of those alive together with it. A deep model has ever more of them, but
+// they lie side by side, so a placement costs O(r log n) for the r ranges that
+// they make up in a segment tree over events.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,6 @@
 
 #include <limits>
 #include <random>
-#include <set>
 #include <tuple>
 #include <vector>
 
@@ -32,31 +31,76 @@ static constexpr size_t kWork = 300'000'000;
 
 namespace {
 
-/// Closed intervals of events, for "which contain this event".
-class StabbingTree {
+/// Which bytes are taken at which events. A segment tree over events; a node
+/// keeps what is taken during all of its events, and what at any of them, as
+/// ascending ranges of bytes that do not touch. In a well packed arena they are
+/// few, so what is taken during some events costs O(log n) nodes and not the
+/// slots alive then.
+class TakenBytes {
 public:
-  explicit StabbingTree(unsigned numEvents)
-      : leaves(llvm::bit_ceil(numEvents)), nodes(2 * leaves) {}
+  struct Range {
+    int64_t begin, end;
+  };
 
-  /// Stores `item` in the O(log n) nodes that make up [first, last].
-  void insert(unsigned first, unsigned last, unsigned item) {
-    unsigned low = first + leaves, high = last + leaves + 1;
-    for (; low < high; low /= 2, high /= 2) {
-      if (low & 1)
-        nodes[low++].push_back(item);
-      if (high & 1)
-        nodes[--high].push_back(item);
-    }
+  explicit TakenBytes(unsigned numEvents)
+      : leaves(llvm::bit_ceil(numEvents)), always(2 * leaves),
+        ever(2 * leaves) {}
+
+  /// Takes the bytes of `range` from event `first` to `last`.
+  void insert(unsigned first, unsigned last, Range range) {
+    visit(
+        1, 0, leaves - 1, first, last,
+        [&](unsigned node) { add(ever[node], range); },
+        [&](unsigned node) {
+          add(ever[node], range);
+          add(always[node], range);
+        });
   }
 
-  template <typename Function> void visit(unsigned event, Function function) {
-    for (unsigned node = event + leaves; node != 0; node /= 2)
-      llvm::for_each(nodes[node], function);
+  /// Appends ranges that together are what is taken at some event from `first`
+  /// to `last`.
+  void collect(unsigned first, unsigned last,
+               llvm::SmallVectorImpl<Range> &ranges) const {
+    visit(
+        1, 0, leaves - 1, first, last,
+        [&](unsigned node) { llvm::append_range(ranges, always[node]); },
+        [&](unsigned node) { llvm::append_range(ranges, ever[node]); });
   }
 
 private:
+  using Ranges = llvm::SmallVector<Range, 2>;
+
+  /// Calls `inside` for the nodes that make up [first, last], `above` for those
+  /// over them.
+  template <typename Above, typename Inside>
+  static void visit(unsigned node, unsigned begin, unsigned end, unsigned first,
+                    unsigned last, Above above, Inside inside) {
+    if (last < begin || end < first)
+      return;
+    if (first <= begin && end <= last)
+      return inside(node);
+    above(node);
+    unsigned middle = begin + (end - begin) / 2;
+    visit(2 * node, begin, middle, first, last, above, inside);
+    visit(2 * node + 1, middle + 1, end, first, last, above, inside);
+  }
+
+  static void add(Ranges &ranges, Range range) {
+    auto from = llvm::partition_point(
+        ranges, [&](const Range &r) { return r.end < range.begin; });
+    auto to = from;
+    for (; to != ranges.end() && to->begin <= range.end; ++to)
+      range = {std::min(range.begin, to->begin), std::max(range.end, to->end)};
+    if (from == to) {
+      ranges.insert(from, range);
+      return;
+    }
+    *from = range;
+    ranges.erase(from + 1, to);
+  }
+
   unsigned leaves;
-  std::vector<llvm::SmallVector<unsigned, 2>> nodes;
+  std::vector<Ranges> always, ever;
 };
 
 } // namespace
@@ -105,16 +149,18 @@ void MemoryPlanner::measure() {
   }
 }
 
-int64_t MemoryPlanner::findOffset(int64_t bytes,
-                                  llvm::ArrayRef<const Slot *> alive) const {
+/// The smallest gap between `taken`, in ascending order, that has `bytes`, else
+/// above them.
+static int64_t findOffset(int64_t bytes,
+                          llvm::ArrayRef<TakenBytes::Range> taken) {
   int64_t end = 0, best = -1, bestGap = 0;
-  for (const Slot *slot : alive) {
-    int64_t gap = slot->offset - end;
+  for (const TakenBytes::Range &range : taken) {
+    int64_t gap = range.begin - end;
     if (gap >= bytes && (best < 0 || gap < bestGap)) {
       best = end;
       bestGap = gap;
     }
-    end = std::max(end, slot->offset + slot->bytes);
+    end = std::max(end, range.end);
   }
   return best < 0 ? end : best;
 }
@@ -144,25 +190,18 @@ void MemoryPlanner::tryOrder(llvm::ArrayRef<unsigned> order) {
   for (const Slot &slot : slots)
     numEvents = std::max(numEvents, slot.last + 1);
   int64_t size = 0;
-  StabbingTree tree(numEvents);
-  std::set<std::pair<unsigned, unsigned>> births;
-  llvm::SmallVector<const Slot *> alive;
+  TakenBytes taken(numEvents);
+  llvm::SmallVector<TakenBytes::Range> ranges;
   for (unsigned index : order) {
     Slot &slot = slots[index];
-    alive.clear();
-    tree.visit(slot.first,
-               [&](unsigned other) { alive.push_back(&slots[other]); });
-    for (auto birth = births.lower_bound({slot.first + 1, 0});
-         birth != births.end() && birth->first <= slot.last; ++birth)
-      alive.push_back(&slots[birth->second]);
-    work += alive.size() + 1;
-    llvm::sort(alive, [](const Slot *a, const Slot *b) {
-      return a->offset < b->offset;
-    });
-    slot.offset = findOffset(slot.bytes, alive);
+    ranges.clear();
+    taken.collect(slot.first, slot.last, ranges);
+    work += ranges.size() + 1;
+    llvm::sort(ranges, [](auto &a, auto &b) { return a.begin < b.begin; });
+    slot.offset = findOffset(slot.bytes, ranges);
     size = std::max(size, slot.offset + slot.bytes);
-    tree.insert(slot.first, slot.last, index);
-    births.insert({slot.first, index});
+    taken.insert(slot.first, slot.last,
+                 {slot.offset, slot.offset + slot.bytes});
   }
   keepIfBest(size);
 }

@@ -67,7 +67,6 @@ private:
   int64_t trySkyline(llvm::ArrayRef<double> priorities);
   void keepIfBest(int64_t size);
   void tryOrder(llvm::ArrayRef<unsigned> order);
-  int64_t findOffset(int64_t bytes, llvm::ArrayRef<const Slot *> alive) const;
 
   int64_t alignment;
   llvm::SmallVector<Slot> slots, best;
@@ -79,7 +78,7 @@ private:
   llvm::SmallVector<Buffer> buffers;
   int64_t arena = 0, maxLive = 0;
   unsigned peak = 0;
-  /// Slots looked at so far.
+  /// Slots and ranges looked at so far.
   size_t work = 0;
 };
 

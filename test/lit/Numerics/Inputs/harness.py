@@ -2,8 +2,10 @@
 
 A test is a script with one argument, a folder it may fill. It calls `expect` for every claim, which counts it and prints
 those that fail, and ends in `finish`, whose exit status is the test's. bf16 is uint16 in files and float32 in arithmetic here.
+`--backend=cuda` behind the arguments runs a test on a GPU.
 """
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import sys
 import numpy as np
 
 FOLDER = pathlib.Path(sys.argv[1])
+BACKEND = next((word.split("=")[1] for word in sys.argv if word.startswith("--backend=")), "reference")
 FOLDER.mkdir(parents=True, exist_ok=True)
 INPUTS = pathlib.Path(__file__).parent
 # The model of the quantisers, te_model, is imported from here.
@@ -41,23 +44,26 @@ def finish(name):
     sys.exit(_counts["failed"] != 0)
 
 
-def run(module, entry, arrays, pipeline="", vjp=False, steps=1, graph=False):
-    """Results of `entry` of `module` (a file, or text) by name, on the reference backend."""
+def run(module, entry, arrays, pipeline="", vjp=False, steps=1, graph=False, summary=False):
+    """Results of `entry` of `module` (a file, or text) by name, on the backend of the test; with `summary` also what te-run says
+    of the run."""
     number = _counts["runs"]
     _counts["runs"] += 1
     if not isinstance(module, pathlib.Path):
         text, module = module, FOLDER / f"{number}.mlir"
         module.write_text(text)
-    given, results = FOLDER / f"{number}.in.npz", FOLDER / f"{number}.out.npz"
+    given, results, said = (FOLDER / f"{number}.{end}" for end in ("in.npz", "out.npz", "summary.json"))
     np.savez(given, **arrays)
-    command = ["te-run", str(module), f"--entry={entry}", "--backend=reference", f"--inputs={given}",
-               f"--outputs={results}", f"--steps={steps}", f"--pipeline={pipeline}", "--quiet"]
+    command = ["te-run", str(module), f"--entry={entry}", f"--backend={BACKEND}", f"--inputs={given}",
+               f"--outputs={results}", f"--steps={steps}", f"--pipeline={pipeline}", "--quiet",
+               f"--summary={said}"]
     command += ["--vjp"] * vjp + ["--graph"] * graph
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode or done.stderr:
         sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
     with np.load(results) as file:
-        return dict(file)
+        found = dict(file)
+    return (found, json.loads(said.read_text())) if summary else found
 
 
 def forget_last_run():
