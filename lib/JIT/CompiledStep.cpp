@@ -54,6 +54,7 @@ static FailureOr<std::vector<ArgumentInfo>> readSignature(ModuleOp module) {
            << "expected a module with '" << tert::kSignatureAttr
            << "'; run te-convert-tert-to-llvm before";
   std::vector<ArgumentInfo> info;
+  auto uses = module->getAttrOfType<ArrayAttr>(tert::kUsesAttr);
   for (auto entry : signature.getAsRange<DictionaryAttr>()) {
     auto name = entry.getAs<StringAttr>("name");
     auto type = entry.getAs<TypeAttr>("type");
@@ -92,6 +93,12 @@ static FailureOr<std::vector<ArgumentInfo>> readSignature(ModuleOp module) {
     if (auto init = entry.getAs<FloatAttr>("init"))
       argument.init = init.getValue().convertToFloat();
     argument.probe = entry.getAs<ArrayAttr>("probe");
+    if (uses && info.size() < uses.size())
+      if (auto use = dyn_cast<DenseI32ArrayAttr>(uses[info.size()]);
+          use && use.size() == 2) {
+        argument.firstLaunch = use[0];
+        argument.lastLaunch = use[1];
+      }
     info.push_back(std::move(argument));
   }
   return info;

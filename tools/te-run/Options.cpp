@@ -179,25 +179,21 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
   return checkComparison(options);
 }
 
-bool te::run::parsePipeline(const Options &options, te_rt_context &context,
-                            mlir::te::TrainingPipelineOptions &pipeline,
-                            std::string &error) {
-  // Before the parse, so that a target the user names wins.
-  if (llvm::StringRef(te_rt_context_backend(&context)) == "reference")
-    pipeline.target = "reference";
-  if (failed(
-          mlir::te::parseTrainingPipeline(options.pipeline, pipeline, error)))
-    return false;
-  if (pipeline.compileTo != "lower") {
-    error = "expected 'compile-to' to be lower, but got '" +
-            pipeline.compileTo + "'; 'te-opt' shows the phases before it";
-    return false;
-  }
-  if (options.checkFinite)
-    pipeline.checkFinite = true;
-  if (!options.probes.empty())
-    pipeline.probes.push_back(options.probes);
-  if (options.vjp)
-    pipeline.vjp = options.entry;
-  return true;
+mlir::te::CompileRequest te::run::requestOf(const Options &options,
+                                            const te_rt_context &context) {
+  mlir::te::CompileRequest request;
+  request.entry = options.entry;
+  request.pipeline = options.pipeline;
+  request.vjp = options.vjp;
+  request.backend = te_rt_context_backend(&context);
+  request.adjust = [&](mlir::te::TrainingPipelineOptions &pipeline) {
+    // Of a comparison.
+    if (!options.compare.empty())
+      pipeline.exposeCasts = true;
+    if (options.checkFinite)
+      pipeline.checkFinite = true;
+    if (!options.probes.empty())
+      pipeline.probes.push_back(options.probes);
+  };
+  return request;
 }

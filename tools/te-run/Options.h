@@ -3,8 +3,8 @@
 #ifndef TE_TOOLS_TE_RUN_OPTIONS_H
 #define TE_TOOLS_TE_RUN_OPTIONS_H
 
+#include "TEDialect/JIT/Frontend.h"
 #include "TEDialect/Pipelines/PipelineGuard.h"
-#include "TEDialect/Pipelines/Pipelines.h"
 #include "TEDialect/Runtime/te_runtime.h"
 
 #include <cstdint>
@@ -51,11 +51,10 @@ struct Options {
 /// --version, or a usage error that was printed).
 std::optional<ExitCode> parseOptions(int argc, char **argv, Options &options);
 
-/// The pipeline's options: those of --pipeline, the entry to differentiate, and
-/// for the target the machine of `context`, where --pipeline names none.
-bool parsePipeline(const Options &options, te_rt_context &context,
-                   mlir::te::TrainingPipelineOptions &pipeline,
-                   std::string &error);
+/// What is compiled: the entry with the pipeline of `options`, for the machine
+/// of `context`.
+mlir::te::CompileRequest requestOf(const Options &options,
+                                   const te_rt_context &context);
 
 } // namespace te::run
 

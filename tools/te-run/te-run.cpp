@@ -126,9 +126,7 @@ struct Program {
   llvm::SourceMgr sources;
   mlir::MLIRContext context;
   mlir::SourceMgrDiagnosticHandler handler;
-  std::unique_ptr<mlir::te::CompiledStep> step;
-  llvm::StringSet<> weights;
-  std::string recipe;
+  mlir::te::CompiledProgram compiled;
 };
 
 /// From the file to the step. `entryOption` named the entry. What fails has
@@ -139,44 +137,42 @@ llvm::LogicalResult compile(const Options &options,
                             mlir::te::PipelineGuard &guard, Trace &trace,
                             Program &program) {
   auto start = Trace::Clock::now();
-  mlir::OwningOpRef<mlir::ModuleOp> module =
-      parseModule(program.sources, &program.context);
-  if (!module)
-    return llvm::failure();
+  mlir::te::CompileRequest request = requestOf(options, runtime);
+  request.prepare = [&](mlir::PassManager &manager) {
+    guard.watch(manager);
+    if (!options.trace.empty())
+      tracePhases(manager, trace);
+    return mlir::applyPassManagerCLOptions(manager);
+  };
+  request.ended = [&](llvm::StringRef stage) {
+    // The phases are spans of their own.
+    if (stage != "passes")
+      trace.span(stage.str(), start);
+    start = Trace::Clock::now();
+  };
   std::string error;
-  mlir::te::TrainingPipelineOptions pipeline;
-  if (!parsePipeline(options, runtime, pipeline, error))
+  switch (compileProgram(program.sources, &program.context, request,
+                         program.compiled, error)) {
+  case mlir::te::CompileOutcome::Ok:
+    return llvm::success();
+  case mlir::te::CompileOutcome::Diagnosed:
+    return llvm::failure();
+  case mlir::te::CompileOutcome::BadPipeline:
     return guard.reportUsage("--pipeline: " + error);
-  if (!selectEntry(*module, options.entry, error))
+  case mlir::te::CompileOutcome::BadEntry:
     return guard.reportUsage(entryOption + ": " + error);
-  // Of a comparison.
-  pipeline.exposeCasts = pipeline.exposeCasts || !options.compare.empty();
-  trace.span("parse", start);
-  program.weights = weightsOf(*module, options.entry);
-  mlir::PassManager manager(module.get()->getName());
-  guard.watch(manager);
-  if (failed(populatePipeline(manager, pipeline)))
-    return llvm::failure();
-  if (!options.trace.empty())
-    tracePhases(manager, trace);
-  recordRecipe(manager, program.recipe);
-  if (failed(manager.run(*module)))
-    return llvm::failure();
-  start = Trace::Clock::now();
-  auto step = mlir::te::CompiledStep::compile(*module);
-  if (failed(step))
+  case mlir::te::CompileOutcome::Internal:
     return guard.reportInternal("the lowered program cannot be compiled");
-  trace.span("machine code", start);
-  program.step = std::move(*step);
-  return llvm::success();
+  }
+  llvm_unreachable("every outcome is handled above");
 }
 
 /// Runs the step of `program` and writes what the user asked for.
 ExitCode runProgram(const Options &options, te_rt_context &runtime,
                     const Program &program, Trace &trace) {
-  const mlir::te::CompiledStep &step = *program.step;
+  const mlir::te::CompiledStep &step = *program.compiled.step;
   const std::vector<StepArgument> arguments =
-      argumentsOf(step, program.weights);
+      argumentsOf(step, program.compiled.weights);
 
   std::string error;
   if (!checkNames(arguments, error))
@@ -207,7 +203,7 @@ ExitCode runProgram(const Options &options, te_rt_context &runtime,
   te::support::NpzArchive outputs;
   RunSummary summary;
   RunFailure failure;
-  CheckpointInfo info{program.recipe, 0};
+  CheckpointInfo info{program.compiled.recipe, 0};
   const InputSource source = [&](std::vector<StepInput> &inputs) {
     Remarks remarks;
     inputs = readInputs(options, arguments, info, remarks);
@@ -270,8 +266,8 @@ ExitCode comparePrograms(const Options &options, te_rt_context &runtime,
                          const Program &first, const Program &second) {
   const Options other = otherOf(options);
   // Drawn alike where only one of them knows that it is a parameter.
-  llvm::StringSet<> weights = first.weights;
-  for (const auto &weight : second.weights)
+  llvm::StringSet<> weights = first.compiled.weights;
+  for (const auto &weight : second.compiled.weights)
     weights.insert(weight.getKey());
 
   struct Side {
@@ -283,7 +279,7 @@ ExitCode comparePrograms(const Options &options, te_rt_context &runtime,
   };
   Side sides[] = {{options, first, {}, {}, {}}, {other, second, {}, {}, {}}};
   for (Side &side : sides) {
-    side.arguments = argumentsOf(*side.program.step, weights);
+    side.arguments = argumentsOf(*side.program.compiled.step, weights);
     std::string error;
     if (!checkNames(side.arguments, error))
       return fail(error);
@@ -295,11 +291,12 @@ ExitCode comparePrograms(const Options &options, te_rt_context &runtime,
     RunOptions runOptions;
     runOptions.steps = options.steps;
     runOptions.graph = options.graph;
-    runOptions.inspect = FiniteCheck(*side.program.step);
+    runOptions.inspect = FiniteCheck(*side.program.compiled.step);
     RunSummary summary;
     RunFailure failure;
-    if (!runSteps(&runtime, side.program.step->module(), side.arguments, source,
-                  runOptions, side.outputs, summary, failure))
+    if (!runSteps(&runtime, side.program.compiled.step->module(),
+                  side.arguments, source, runOptions, side.outputs, summary,
+                  failure))
       return failure.status ? fail(failure) : kDiagnostics;
   }
   // An array that one of them takes is not superfluous.
@@ -318,9 +315,9 @@ ExitCode comparePrograms(const Options &options, te_rt_context &runtime,
   std::string where;
   if (!comparison.layer.empty()) {
     where = "; layer '" + comparison.layer + "'";
-    std::string location = locationOf(*first.step, comparison.layer);
+    std::string location = locationOf(*first.compiled.step, comparison.layer);
     if (location.empty())
-      location = locationOf(*second.step, comparison.layer);
+      location = locationOf(*second.compiled.step, comparison.layer);
     if (!location.empty())
       where += " at " + location;
   }

@@ -52,6 +52,9 @@ struct ArgumentInfo {
   /// `te.probe`: of a result that a pass added, what each of its elements or
   /// rows is. Else null.
   ArrayAttr probe;
+  /// Slots of the first and the last launch that reads or writes it, -1 where
+  /// none does.
+  int firstLaunch = -1, lastLaunch = -1;
 
   /// `name`, with ".data", ".scale" or ".amax" for the parts of a scaled value.
   std::string qualifiedName() const;

@@ -97,6 +97,16 @@ TE_RT_API void te_rt_instance_destroy(te_rt_instance *instance);
 TE_RT_API te_rt_status te_rt_instance_run(te_rt_instance *instance,
                                           void *const *arguments, void *stream);
 
+/// As te_rt_instance_run, but enqueues only the launches of slots `begin` to
+/// `end` - 1. A step whose first part computes what its second part reads is
+/// run in two calls with the same arguments; what lies in the arena between
+/// them is lost by any other run of the instance. Arguments that the part does
+/// not use may be any aligned pointer but NULL.
+TE_RT_API te_rt_status te_rt_instance_run_part(te_rt_instance *instance,
+                                               void *const *arguments,
+                                               void *stream, int32_t begin,
+                                               int32_t end);
+
 /// As te_rt_instance_run on the context's own stream, but captured into a CUDA
 /// graph the first time (and again whenever a pointer changes), replayed
 /// otherwise. On the reference backend it is te_rt_instance_run.

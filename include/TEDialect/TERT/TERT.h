@@ -27,6 +27,7 @@ namespace mlir::tert {
 /// Names of the attributes the dialect description explains.
 inline constexpr llvm::StringLiteral kSignatureAttr = "tert.signature";
 inline constexpr llvm::StringLiteral kLaunchesAttr = "tert.launches";
+inline constexpr llvm::StringLiteral kUsesAttr = "tert.uses";
 inline constexpr llvm::StringLiteral kArenaBytesAttr = "tert.arena_bytes";
 inline constexpr llvm::StringLiteral kMaxLiveBytesAttr = "tert.max_live_bytes";
 

@@ -118,6 +118,8 @@ te_rt_status te_rt_launch(te_rt_instance *instance, int32_t slot,
       stick(*instance, launchFailure(*instance, slot, buffers));
       return instance->failure;
     });
+  if (index < instance->begin || index >= instance->end)
+    return TE_RT_OK;
   const te_rt_status code = guarded([&]() -> Status {
     Slot &target = instance->slots[index];
     Status status = instance->trace

@@ -184,6 +184,31 @@ te_rt_status te_rt_instance_run(te_rt_instance *instance,
   });
 }
 
+te_rt_status te_rt_instance_run_part(te_rt_instance *instance,
+                                     void *const *arguments, void *stream,
+                                     int32_t begin, int32_t end) {
+  return guarded([&]() -> Status {
+    constexpr const char *kName = "te_rt_instance_run_part";
+    TE_RT_RETURN_IF_FAILED(
+        prefixed(kName, checkArguments(instance, arguments)));
+    const int32_t count = instance->module.num_plans;
+    if (begin < 0 || begin > end || end > count)
+      return prefixed(kName, invalid("expected 0 <= 'begin' <= 'end' <= " +
+                                     std::to_string(count) + ", but got " +
+                                     std::to_string(begin) + " and " +
+                                     std::to_string(end)));
+    Backend &backend = *instance->context->backend;
+    TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.enterThread()));
+    instance->begin = begin;
+    instance->end = end;
+    Status status =
+        step(*instance, arguments, stream ? stream : backend.defaultStream());
+    instance->begin = 0;
+    instance->end = UINT32_MAX;
+    return prefixed(kName, std::move(status));
+  });
+}
+
 te_rt_status te_rt_instance_trace(te_rt_instance *instance,
                                   void *const *arguments, te_rt_trace_fn trace,
                                   void *user) {

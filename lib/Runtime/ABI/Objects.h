@@ -80,6 +80,8 @@ struct te_rt_instance {
   void *workspace = nullptr;
   void *stream = nullptr;
   te::rt::Phase phase = te::rt::Phase::idle;
+  /// The slots that a running step launches; it passes by the others.
+  uint32_t begin = 0, end = UINT32_MAX;
   /// Who is told about each launch of the running step; null for nobody.
   te_rt_trace_fn trace = nullptr;
   void *traceUser = nullptr;

@@ -43,6 +43,10 @@ public:
   /// One dictionary per slot: what it runs, for whom, from which source line.
   ArrayAttr describeLaunches();
 
+  /// For each argument, the slots of the first and the last launch that has it
+  /// as a buffer; -1 twice where none has.
+  ArrayAttr describeUses();
+
   unsigned numLaunches() const { return launches.size(); }
 
 private:
@@ -247,6 +251,22 @@ ArrayAttr ModuleLowering::describeLaunches() {
   return builder.getArrayAttr(rows);
 }
 
+ArrayAttr ModuleLowering::describeUses() {
+  SmallVector<std::array<int32_t, 2>> uses(function.getNumArguments(),
+                                           {-1, -1});
+  for (auto [slot, launch] : llvm::enumerate(launches))
+    for (Value buffer : launch.getBuffers())
+      if (auto argument =
+              dyn_cast<BlockArgument>(tert::lookThroughSlice(buffer))) {
+        std::array<int32_t, 2> &use = uses[argument.getArgNumber()];
+        use = {use[0] < 0 ? int32_t(slot) : use[0], int32_t(slot)};
+      }
+  return builder.getArrayAttr(llvm::map_to_vector(
+      uses, [&](const std::array<int32_t, 2> &use) -> Attribute {
+        return builder.getDenseI32ArrayAttr(use);
+      }));
+}
+
 void ModuleLowering::run() {
   launches = llvm::to_vector(function.getOps<LaunchOp>());
   emitLoad();
@@ -271,6 +291,7 @@ public:
     getOperation()->setAttr(tert::kSignatureAttr,
                             (*step)->getAttr(tert::kSignatureAttr));
     getOperation()->setAttr(tert::kLaunchesAttr, lowering.describeLaunches());
+    getOperation()->setAttr(tert::kUsesAttr, lowering.describeUses());
     step->erase();
   }
 

@@ -9,6 +9,7 @@
 
 #include "TEDialect/Transforms/Quantize/StepConstraints.h"
 #include "TEDialect/Transforms/Report/Passes.h"
+#include "TEDialect/Transforms/Report/ReportStream.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/JSON.h"
@@ -148,10 +149,10 @@ struct ReportConstraints final
         getOperation(), {support::parseTarget(target), emulate});
     numRules += constraints.sizes.size();
     if (format == "json")
-      printJson(constraints, llvm::outs());
+      printJson(constraints, reportStream());
     else
-      printText(constraints, llvm::outs());
-    llvm::outs().flush();
+      printText(constraints, reportStream());
+    reportStream().flush();
     markAllAnalysesPreserved();
   }
 };

@@ -17,6 +17,7 @@
 #include "TEDialect/TERT/Remat.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Report/Passes.h"
+#include "TEDialect/Transforms/Report/ReportStream.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -290,17 +291,17 @@ struct ReportMemory final : te::impl::ReportMemoryPassBase<ReportMemory> {
       MemoryReport report = collectReport(function);
       numBuffers += report.buffers.size();
       if (format == "html")
-        printPicture(report, llvm::outs());
+        printPicture(report, reportStream());
       else if (format == "json")
         functions.push_back(toJson(report));
       else
-        printText(report, llvm::outs());
+        printText(report, reportStream());
     }
     if (format == "json")
-      llvm::outs() << llvm::formatv(
+      reportStream() << llvm::formatv(
           "{0:2}\n", llvm::json::Value(
                          llvm::json::Object{{"memory", std::move(functions)}}));
-    llvm::outs().flush();
+    reportStream().flush();
     markAllAnalysesPreserved();
   }
 };

@@ -11,6 +11,7 @@
 #include "TEDialect/IR/Support.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Report/Passes.h"
+#include "TEDialect/Transforms/Report/ReportStream.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/JSON.h"
@@ -242,7 +243,7 @@ struct ReportPrecision final
       if (!quiet && format == "json")
         functions.push_back(toJson(function.getName(), gemms, casts));
       else if (!quiet)
-        printText(function.getName(), gemms, casts, llvm::outs());
+        printText(function.getName(), gemms, casts, reportStream());
       for (const GemmRow &row : gemms)
         if (strict && row.fallback) {
           row.op->emitError() << row.gemm << " of '" << row.layer
@@ -251,10 +252,10 @@ struct ReportPrecision final
         }
     }
     if (format == "json" && !quiet)
-      llvm::outs() << llvm::formatv("{0:2}\n",
-                                    llvm::json::Value(llvm::json::Object{
-                                        {"precision", std::move(functions)}}));
-    llvm::outs().flush();
+      reportStream() << llvm::formatv(
+          "{0:2}\n", llvm::json::Value(llvm::json::Object{
+                         {"precision", std::move(functions)}}));
+    reportStream().flush();
     if (unexpected)
       signalPassFailure();
     markAllAnalysesPreserved();

@@ -19,8 +19,9 @@ def ConvertTERTToLLVMPass : Pass<"te-convert-tert-to-llvm", "ModuleOp"> {
       `te_rt_instance_create`.
 
     Needs `te-plan-memory`; leaves only the llvm dialect, and on the module
-    `tert.signature` for whoever binds the arguments and `tert.launches` for
-    whoever asks what a slot is.
+    `tert.signature` for whoever binds the arguments, `tert.launches` for
+    whoever asks what a slot is, and `tert.uses` for whoever runs a part of the
+    step.
 
     ```mlir
     tert.launch "copy" {bytes = 256 : i64} (%x, %y) : !tert.buffer<256>, !tert.buffer<256>

@@ -3,10 +3,11 @@
 
 // What each slot is, for whoever measures it.
 // CHECK: module attributes {tert.launches = [
-// CHECK-SAME: {kernel = "copy", location = "{{[^"]*}}convert-tert-to-llvm.mlir:[[# @LINE + 28]]:3", name = "a", parameters = {bytes = 256 : i64}}
+// CHECK-SAME: {kernel = "copy", location = "{{[^"]*}}convert-tert-to-llvm.mlir:[[# @LINE + 29]]:3", name = "a", parameters = {bytes = 256 : i64}}
 // CHECK-SAME: {kernel = "copy", location = "", name = "y.data", parameters = {bytes = 256 : i64}}
 // CHECK-SAME: {kernel = "fill", location = "{{[^"]*}}", name = "w1 fprop", parameters = {count = 64 : i64, type = 0 : i32, value = 1.000000e+00 : f32}}
 // CHECK-SAME: ], tert.signature = [
+// CHECK-SAME: tert.uses = [array<i32: 0, 2>, array<i32: 1, 1>]
 // CHECK-NOT: func.func
 // Every launch has a slot of its own, also where parameters are equal.
 // CHECK-LABEL: llvm.func @te_module_load(%{{.*}}: !llvm.ptr) -> i32

@@ -68,6 +68,32 @@ TEST_F(Instance, RunsByBothWaysWithChangingPointers) {
   }
 }
 
+TEST_F(Instance, PartsRunTheirLaunchesAlone) {
+  float x[kCount], other[kCount], y[kCount];
+  for (int i = 0; i < kCount; ++i) {
+    x[i] = static_cast<float>(i);
+    other[i] = 1000;
+    y[i] = -1;
+  }
+  // The first part leaves x in the arena; the second adds it to what it finds
+  // in the argument now.
+  void *first[] = {x, y}, *second[] = {other, y};
+  ASSERT_EQ(te_rt_instance_run_part(instance, first, nullptr, 0, 1), TE_RT_OK)
+      << te_rt_last_error();
+  EXPECT_EQ(y[5], -1);
+  ASSERT_EQ(te_rt_instance_run_part(instance, second, nullptr, 1, 2), TE_RT_OK);
+  EXPECT_EQ(y[5], 1005);
+  // The next whole run is whole.
+  ASSERT_EQ(te_rt_instance_run(instance, first, nullptr), TE_RT_OK);
+  EXPECT_EQ(y[5], 10);
+
+  EXPECT_EQ(te_rt_instance_run_part(instance, first, nullptr, 1, 3),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(te_rt_last_error(),
+               "te_rt_instance_run_part: expected 0 <= 'begin' <= 'end' <= 2, "
+               "but got 1 and 3");
+}
+
 struct Traced {
   int32_t slot;
   std::string kernel;

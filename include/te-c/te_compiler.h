@@ -1,0 +1,125 @@
+//===- te_compiler.h - the compiler as a host program sees it -------------===//
+//
+// Takes the text or bytecode of a module, runs the training pipeline on it
+// and makes machine code in this process, for the runtime of te_runtime.h:
+// te_program_module() is what te_rt_instance_create() wants.
+//
+// On anything but TE_COMPILE_OK the thread's te_compiler_last_error() has
+// what the compiler said, with the lines it speaks of. Nothing prints, exits
+// or throws. Strings and arrays belong to the program they were asked of and
+// live as long as it. A program may be used by several threads.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_C_TE_COMPILER_H
+#define TE_C_TE_COMPILER_H
+
+#include "TEDialect/Runtime/te_runtime_types.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TE_COMPILER_API __attribute__((visibility("default")))
+
+/* What a compilation ended with; the numbers are the exit codes of te-run. */
+typedef enum te_compile_status {
+  TE_COMPILE_OK = 0,
+  /* The program is at fault. */
+  TE_COMPILE_DIAGNOSTICS = 1,
+  /* The request is at fault: its entry, its pipeline, a null pointer. */
+  TE_COMPILE_USAGE = 2,
+  /* A defect of this library. */
+  TE_COMPILE_INTERNAL = 3
+} te_compile_status;
+
+/* A compiled program, or the text that a compilation ended with. */
+typedef struct te_program te_program;
+
+/* Zero every field that is not set. */
+typedef struct te_compile_request {
+  /* sizeof(te_compile_request) of the caller. */
+  size_t struct_size;
+  /* Text or bytecode of a module, `source_size` bytes. */
+  const char *source;
+  size_t source_size;
+  /* What diagnostics call the source; NULL: "-". */
+  const char *source_name;
+  /* The function to compile. */
+  const char *entry;
+  /* The options of te-training-pipeline; NULL: none. With report=... the
+     reports are in te_program_report(). */
+  const char *pipeline;
+  /* te_rt_context_backend() of the machine it is for; NULL: not known. */
+  const char *backend;
+  /* Not 0: differentiate the entry. It then takes cotangents 'grad.<result>'
+     and returns gradients 'grad.<argument>'. */
+  int32_t vjp;
+  /* Not 0: make no code; te_program_ir() is the program after the phase that
+     the pipeline's compile-to names. */
+  int32_t ir_only;
+} te_compile_request;
+
+/* One launch of the step, by slot. */
+typedef struct te_launch_info {
+  size_t struct_size;
+  const char *kernel;
+  /* Layer and product of a GEMM ("w1 dgrad"), else the first buffer written. */
+  const char *name;
+  /* Place of the op in the source, as "file:line:column"; may be "". */
+  const char *location;
+} te_launch_info;
+
+/* What this library is: its version and that of the runtime's ABI. */
+TE_COMPILER_API const char *te_compiler_version(void);
+
+/* TE_RT_VERSION this library makes code for. */
+TE_COMPILER_API int32_t te_compiler_runtime_version(void);
+
+/* What was said of this thread's last te_compile that failed; "" if none did.
+   Valid until the next call on this thread. */
+TE_COMPILER_API const char *te_compiler_last_error(void);
+
+/* Compiles; on success `*program` is the caller's, else it is NULL. */
+TE_COMPILER_API te_compile_status te_compile(const te_compile_request *request,
+                                             te_program **program);
+/* Destroy instances of its module before. NULL is allowed. */
+TE_COMPILER_API void te_program_destroy(te_program *program);
+
+/* For te_rt_instance_create; NULL with ir_only. */
+TE_COMPILER_API const te_rt_module *te_program_module(const te_program *);
+
+TE_COMPILER_API int32_t te_program_num_arguments(const te_program *);
+/* One pointer that the step takes, in the order of te_rt_instance_run; NULL
+   where there is none of this index. */
+TE_COMPILER_API const te_rt_argument_info *
+te_program_argument(const te_program *, int32_t index);
+/* Slots of the first and last launch that has it, -1 where none has. Of a
+   differentiated entry, the launches before the first that has a cotangent are
+   the forward. */
+TE_COMPILER_API te_compile_status te_program_argument_uses(const te_program *,
+                                                           int32_t index,
+                                                           int32_t *first,
+                                                           int32_t *last);
+TE_COMPILER_API int32_t te_program_num_launches(const te_program *);
+TE_COMPILER_API te_compile_status te_program_launch(const te_program *,
+                                                    int32_t slot,
+                                                    te_launch_info *info);
+
+/* The recipe in force for the entry, as MLIR writes it. */
+TE_COMPILER_API const char *te_program_recipe(const te_program *);
+/* The reports that the pipeline asked for, one after the other. */
+TE_COMPILER_API const char *te_program_report(const te_program *);
+/* Warnings and remarks, with the lines they speak of. */
+TE_COMPILER_API const char *te_program_diagnostics(const te_program *);
+/* The program after its last phase, as text; with locations left out. */
+TE_COMPILER_API const char *te_program_ir(const te_program *);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* TE_C_TE_COMPILER_H */

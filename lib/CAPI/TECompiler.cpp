@@ -1,0 +1,233 @@
+//===- TECompiler.cpp - the compiler behind a C ABI -----------------------===//
+//
+// Each program has a context of its own, without threads, so that programs are
+// independent and one thread's messages are its own. What a compilation prints
+// elsewhere, diagnostics and reports, is caught here as text.
+//
+//===----------------------------------------------------------------------===//
+
+#include "te-c/te_compiler.h"
+
+#include "TEDialect/InitAllTE.h"
+#include "TEDialect/JIT/Frontend.h"
+#include "TEDialect/Transforms/Report/ReportStream.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SourceMgr.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+using namespace mlir;
+using namespace mlir::te;
+
+struct te_program {
+  explicit te_program(const DialectRegistry &registry)
+      : context(registry, MLIRContext::Threading::DISABLED) {
+    // The message and the line say it; a printed module would hide them.
+    context.printOpOnDiagnostic(false);
+  }
+
+  /// Fills `arguments`, once there is a step.
+  void describeArguments();
+
+  llvm::SourceMgr sources;
+  MLIRContext context;
+  CompiledProgram compiled;
+  std::vector<te_rt_argument_info> arguments;
+  /// What they point to.
+  std::vector<std::string> names;
+  std::string report, diagnostics;
+  mutable std::string ir;
+  mutable std::once_flag printed;
+};
+
+void te_program::describeArguments() {
+  if (!compiled.step)
+    return;
+  for (const ArgumentInfo &info : compiled.step->arguments())
+    names.push_back(info.qualifiedName());
+  for (auto [info, name] : llvm::zip(compiled.step->arguments(), names)) {
+    const bool isResult = info.role == ArgumentInfo::Role::Result;
+    // The parts of ArgumentInfo are those of the ABI, in its order.
+    arguments.push_back(
+        {name.c_str(), info.valueType.c_str(), info.shape.data(), info.bytes,
+         static_cast<int32_t>(info.shape.size()), info.type,
+         isResult ? TE_RT_RESULT : TE_RT_ARGUMENT,
+         static_cast<int32_t>(info.part), info.carriedInput,
+         uint32_t(compiled.weights.contains(info.name) ? TE_RT_IS_WEIGHT : 0) |
+             (info.init ? TE_RT_HAS_INIT : 0),
+         info.init.value_or(0), 0});
+  }
+}
+
+static thread_local std::string lastError;
+
+static te_compile_status refuse(std::string message,
+                                te_compile_status status = TE_COMPILE_USAGE) {
+  lastError = std::move(message);
+  return status;
+}
+
+/// The fields of `from` that the caller, whose struct has `size` bytes, knows.
+template <typename Struct>
+static Struct readStruct(const Struct &from, size_t size) {
+  Struct known = {};
+  std::memcpy(&known, &from, std::min(size, sizeof(Struct)));
+  return known;
+}
+
+template <typename Struct>
+static void writeStruct(Struct &to, const Struct &from) {
+  const size_t size = to.struct_size;
+  std::memcpy(&to, &from, std::min(size, sizeof(Struct)));
+  to.struct_size = size;
+}
+
+/// The text without the line end that closes it.
+static std::string trimmed(const std::string &text) {
+  return llvm::StringRef(text).rtrim('\n').str();
+}
+
+static te_compile_status compile(const te_compile_request &request,
+                                 te_program &program) {
+  CompileRequest wanted;
+  wanted.entry = request.entry;
+  wanted.pipeline = request.pipeline ? request.pipeline : "";
+  wanted.backend = request.backend ? request.backend : "";
+  wanted.vjp = request.vjp != 0;
+  program.sources.AddNewSourceBuffer(
+      llvm::MemoryBuffer::getMemBufferCopy(
+          llvm::StringRef(request.source, request.source_size),
+          request.source_name ? request.source_name : "-"),
+      llvm::SMLoc());
+
+  llvm::raw_string_ostream diagnostics(program.diagnostics);
+  llvm::raw_string_ostream report(program.report);
+  SourceMgrDiagnosticHandler handler(program.sources, &program.context,
+                                     diagnostics);
+  ReportCapture capture(report);
+  std::string error;
+  const CompileOutcome outcome =
+      (request.ir_only ? runPipeline : compileProgram)(
+          program.sources, &program.context, wanted, program.compiled, error);
+  switch (outcome) {
+  case CompileOutcome::Ok:
+    return TE_COMPILE_OK;
+  case CompileOutcome::Diagnosed:
+    if (program.diagnostics.empty())
+      return refuse("a pass failed without saying why", TE_COMPILE_INTERNAL);
+    return refuse(trimmed(program.diagnostics), TE_COMPILE_DIAGNOSTICS);
+  case CompileOutcome::BadEntry:
+    return refuse("'entry': " + error);
+  case CompileOutcome::BadPipeline:
+    return refuse("'pipeline': " + error);
+  case CompileOutcome::Internal:
+    return refuse("the lowered program cannot be compiled\n" +
+                      trimmed(program.diagnostics),
+                  TE_COMPILE_INTERNAL);
+  }
+  llvm_unreachable("every outcome is handled above");
+}
+
+const char *te_compiler_version(void) {
+  return "te-mlir " TE_VERSION ", LLVM " LLVM_VERSION_STRING;
+}
+
+int32_t te_compiler_runtime_version(void) { return TE_RT_VERSION; }
+
+const char *te_compiler_last_error(void) { return lastError.c_str(); }
+
+te_compile_status te_compile(const te_compile_request *request,
+                             te_program **program) {
+  if (!request || !program)
+    return refuse(std::string("'") + (request ? "program" : "request") +
+                  "' is null");
+  *program = nullptr;
+  const te_compile_request known = readStruct(*request, request->struct_size);
+  if (!known.source || !known.entry)
+    return refuse(std::string("'") + (known.source ? "entry" : "source") +
+                  "' is null");
+  DialectRegistry registry;
+  registerAllTEDialects(registry);
+  auto result = std::make_unique<te_program>(registry);
+  if (te_compile_status status = compile(known, *result))
+    return status;
+  result->describeArguments();
+  *program = result.release();
+  return TE_COMPILE_OK;
+}
+
+void te_program_destroy(te_program *program) { delete program; }
+
+const te_rt_module *te_program_module(const te_program *program) {
+  return program->compiled.step ? &program->compiled.step->module() : nullptr;
+}
+
+int32_t te_program_num_arguments(const te_program *program) {
+  return static_cast<int32_t>(program->names.size());
+}
+
+const te_rt_argument_info *te_program_argument(const te_program *program,
+                                               int32_t index) {
+  return index >= 0 && index < te_program_num_arguments(program)
+             ? &program->arguments[index]
+             : nullptr;
+}
+
+te_compile_status te_program_argument_uses(const te_program *program,
+                                           int32_t index, int32_t *first,
+                                           int32_t *last) {
+  if (!te_program_argument(program, index))
+    return refuse("expected an argument below " +
+                  std::to_string(program->names.size()) + ", but got " +
+                  std::to_string(index));
+  const ArgumentInfo &info = program->compiled.step->arguments()[index];
+  *first = info.firstLaunch;
+  *last = info.lastLaunch;
+  return TE_COMPILE_OK;
+}
+
+int32_t te_program_num_launches(const te_program *program) {
+  return program->compiled.step
+             ? static_cast<int32_t>(program->compiled.step->launches().size())
+             : 0;
+}
+
+te_compile_status te_program_launch(const te_program *program, int32_t slot,
+                                    te_launch_info *info) {
+  if (slot < 0 || slot >= te_program_num_launches(program))
+    return refuse("expected a slot below " +
+                  std::to_string(te_program_num_launches(program)) +
+                  ", but got " + std::to_string(slot));
+  const LaunchInfo &from = program->compiled.step->launches()[slot];
+  writeStruct(*info, {0, from.kernel.c_str(), from.name.c_str(),
+                      from.location.c_str()});
+  return TE_COMPILE_OK;
+}
+
+const char *te_program_recipe(const te_program *program) {
+  return program->compiled.recipe.c_str();
+}
+
+const char *te_program_report(const te_program *program) {
+  return program->report.c_str();
+}
+
+const char *te_program_diagnostics(const te_program *program) {
+  return program->diagnostics.c_str();
+}
+
+const char *te_program_ir(const te_program *program) {
+  std::call_once(program->printed, [&] {
+    llvm::raw_string_ostream(program->ir) << *program->compiled.module;
+  });
+  return program->ir.c_str();
+}

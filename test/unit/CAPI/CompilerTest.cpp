@@ -1,0 +1,195 @@
+//===- CompilerTest.cpp - a host program that knows only the two C ABIs ---===//
+
+#include "TEDialect/Runtime/te_runtime.h"
+#include "te-c/te_compiler.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+extern "C" int32_t te_capi_test_version(void);
+
+namespace {
+
+constexpr const char *kDouble = R"(
+func.func @double(%x: tensor<8xf32> {te.name = "x", te.weight, te.init = 3.0 : f32})
+    -> (tensor<8xf32> {te.name = "y"}) {
+  %y = arith.addf %x, %x : tensor<8xf32>
+  return %y : tensor<8xf32>
+}
+)";
+
+constexpr const char *kLinear = R"(
+module attributes {te.recipe = #te.recipe<float8_current_scaling>} {
+  func.func @linear(%x: tensor<32x64xbf16> {te.name = "x"}, %w: tensor<16x64xbf16> {te.name = "w", te.weight})
+      -> (tensor<32x16xbf16> {te.name = "y"}) {
+    %y = te.linear %x, %w : tensor<32x64xbf16>, tensor<16x64xbf16> -> tensor<32x16xbf16>
+    return %y : tensor<32x16xbf16>
+  }
+}
+)";
+
+te_compile_request requestOf(const char *source, const char *entry) {
+  te_compile_request request = {};
+  request.struct_size = sizeof(request);
+  request.source = source;
+  request.source_size = std::strlen(source);
+  request.entry = entry;
+  request.backend = "reference";
+  return request;
+}
+
+struct Program {
+  explicit Program(const te_compile_request &request)
+      : status(te_compile(&request, &program)) {}
+  Program(const Program &) = delete;
+  ~Program() { te_program_destroy(program); }
+
+  const te_rt_argument_info &argument(int32_t index) const {
+    return *te_program_argument(program, index);
+  }
+
+  te_program *program = nullptr;
+  te_compile_status status;
+};
+
+TEST(Compiler, HeaderIsC) {
+  EXPECT_EQ(te_capi_test_version(), te_rt_version());
+}
+
+TEST(Compiler, StepRunsAndDescribesItsArguments) {
+  Program program(requestOf(kDouble, "double"));
+  ASSERT_EQ(program.status, TE_COMPILE_OK) << te_compiler_last_error();
+  ASSERT_EQ(te_program_num_arguments(program.program), 2);
+  const te_rt_argument_info &x = program.argument(0), &y = program.argument(1);
+  EXPECT_STREQ(x.name, "x");
+  EXPECT_STREQ(x.value_type, "tensor<8xf32>");
+  EXPECT_EQ(x.dtype, TE_RT_F32);
+  ASSERT_EQ(x.rank, 1);
+  EXPECT_EQ(x.shape[0], 8);
+  EXPECT_EQ(x.bytes, 32);
+  EXPECT_EQ(x.role, TE_RT_ARGUMENT);
+  EXPECT_EQ(x.part, TE_RT_PART_VALUE);
+  EXPECT_EQ(x.flags, uint32_t(TE_RT_IS_WEIGHT | TE_RT_HAS_INIT));
+  EXPECT_EQ(x.init, 3.0f);
+  EXPECT_STREQ(y.name, "y");
+  EXPECT_EQ(y.role, TE_RT_RESULT);
+  EXPECT_EQ(y.carried_input, -1);
+  EXPECT_EQ(y.flags, 0u);
+  EXPECT_EQ(te_program_argument(program.program, 2), nullptr);
+  EXPECT_EQ(te_program_argument(program.program, -1), nullptr);
+
+  te_rt_context *context = nullptr;
+  te_rt_instance *instance = nullptr;
+  ASSERT_EQ(te_rt_context_create("reference", &context), TE_RT_OK);
+  ASSERT_EQ(te_rt_instance_create(context, te_program_module(program.program),
+                                  &instance),
+            TE_RT_OK);
+  alignas(16) float in[8] = {0, 1, 2, 3, 4, 5, 6, 7}, out[8] = {};
+  void *arguments[] = {in, out};
+  EXPECT_EQ(te_rt_instance_run(instance, arguments, nullptr), TE_RT_OK);
+  for (int i = 0; i < 8; ++i)
+    EXPECT_EQ(out[i], 2 * in[i]);
+  te_rt_instance_destroy(instance);
+  te_rt_context_destroy(context);
+}
+
+// The cut between forward and backward: the first launch that reads the
+// cotangent comes after the last that writes the result.
+TEST(Compiler, UsesOfArgumentsPartForwardFromBackward) {
+  te_compile_request request = requestOf(kLinear, "linear");
+  request.vjp = 1;
+  Program program(request);
+  ASSERT_EQ(program.status, TE_COMPILE_OK) << te_compiler_last_error();
+  struct Uses {
+    int32_t first = -2, last = -2;
+  } result, cotangent, gradient;
+  for (int32_t i = 0; i < te_program_num_arguments(program.program); ++i) {
+    const std::string name = program.argument(i).name;
+    Uses uses;
+    ASSERT_EQ(
+        te_program_argument_uses(program.program, i, &uses.first, &uses.last),
+        TE_COMPILE_OK);
+    (name == "y" ? result : name == "grad.y" ? cotangent : gradient) = uses;
+  }
+  EXPECT_GE(result.first, 0);
+  EXPECT_LT(result.last, cotangent.first);
+  // The last of the list is grad.w.
+  EXPECT_GT(gradient.first, cotangent.first);
+  EXPECT_LT(gradient.last, te_program_num_launches(program.program));
+
+  te_launch_info launch = {};
+  launch.struct_size = sizeof(launch);
+  ASSERT_EQ(te_program_launch(program.program, result.last, &launch),
+            TE_COMPILE_OK);
+  EXPECT_STREQ(launch.name, "w fprop");
+  EXPECT_EQ(te_program_launch(program.program, -1, &launch), TE_COMPILE_USAGE);
+}
+
+TEST(Compiler, ReportsAndIrAreText) {
+  te_compile_request request = requestOf(kLinear, "linear");
+  request.pipeline = "report=precision,memory compile-to=fuse";
+  request.ir_only = 1;
+  Program program(request);
+  ASSERT_EQ(program.status, TE_COMPILE_OK) << te_compiler_last_error();
+  EXPECT_EQ(te_program_module(program.program), nullptr);
+  const std::string ir = te_program_ir(program.program),
+                    report = te_program_report(program.program);
+  EXPECT_NE(ir.find("te.scaled_matmul"), std::string::npos) << ir;
+  EXPECT_NE(report.find("fprop"), std::string::npos) << report;
+  EXPECT_STREQ(te_program_recipe(program.program),
+               "#te.recipe<float8_current_scaling>");
+}
+
+TEST(Compiler, DiagnosticsSayWhere) {
+  te_compile_request request =
+      requestOf("func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {\n"
+                "  %y = math.cos %x : tensor<8xf32>\n"
+                "  return %y : tensor<8xf32>\n}\n",
+                "f");
+  request.source_name = "model.mlir";
+  Program program(request);
+  EXPECT_EQ(program.status, TE_COMPILE_DIAGNOSTICS);
+  EXPECT_EQ(program.program, nullptr);
+  const std::string said = te_compiler_last_error();
+  EXPECT_EQ(said.find("model.mlir:2:8: error: the runtime has no kernel for "
+                      "'math.cos'"),
+            0u)
+      << said;
+}
+
+TEST(Compiler, RequestsAreChecked) {
+  te_compile_request request = requestOf(kDouble, "single");
+  EXPECT_EQ(Program(request).status, TE_COMPILE_USAGE);
+  EXPECT_STREQ(te_compiler_last_error(),
+               "'entry': expected the name of a function with a body, but got "
+               "'single'; the program has 'double'");
+  request = requestOf(kDouble, "double");
+  request.pipeline = "recipes=none";
+  EXPECT_EQ(Program(request).status, TE_COMPILE_USAGE);
+  EXPECT_NE(std::string(te_compiler_last_error()).find("recipes"),
+            std::string::npos);
+  request.pipeline = "compile-to=fuse";
+  EXPECT_EQ(Program(request).status, TE_COMPILE_USAGE);
+  request.pipeline = "report-format=xml";
+  EXPECT_EQ(Program(request).status, TE_COMPILE_DIAGNOSTICS);
+  request.source = nullptr;
+  EXPECT_EQ(Program(request).status, TE_COMPILE_USAGE);
+  EXPECT_STREQ(te_compiler_last_error(), "'source' is null");
+  te_program *program = nullptr;
+  EXPECT_EQ(te_compile(nullptr, &program), TE_COMPILE_USAGE);
+}
+
+// An older host's request is shorter; what it does not know is zero.
+TEST(Compiler, ShorterRequestsAreRead) {
+  te_compile_request request = requestOf(kLinear, "linear");
+  request.ir_only = 1;
+  request.struct_size = offsetof(te_compile_request, ir_only);
+  Program program(request);
+  ASSERT_EQ(program.status, TE_COMPILE_OK) << te_compiler_last_error();
+  EXPECT_NE(te_program_module(program.program), nullptr);
+}
+
+} // namespace
