@@ -46,8 +46,8 @@ template <typename T> static std::string print(T printable) {
   return text;
 }
 
-/// The arguments as `tert.signature` describes them.
-static FailureOr<std::vector<ArgumentInfo>> readSignature(ModuleOp module) {
+// They are what `tert.signature` says.
+FailureOr<std::vector<ArgumentInfo>> te::readArguments(ModuleOp module) {
   auto signature = module->getAttrOfType<ArrayAttr>(tert::kSignatureAttr);
   if (!signature)
     return module.emitError()
@@ -90,6 +90,7 @@ static FailureOr<std::vector<ArgumentInfo>> readSignature(ModuleOp module) {
     argument.valueType = print(type.getValue());
     argument.bytes = layout->bytes;
     argument.carriedInput = carried.getInt();
+    argument.isWeight = entry.contains("weight");
     if (auto init = entry.getAs<FloatAttr>("init"))
       argument.init = init.getValue().convertToFloat();
     argument.probe = entry.getAs<ArrayAttr>("probe");
@@ -140,7 +141,7 @@ static llvm::orc::SymbolMap runtimeSymbols(llvm::orc::LLJIT &jit) {
 
 FailureOr<std::unique_ptr<CompiledStep>>
 CompiledStep::compile(ModuleOp lowered) {
-  FailureOr<std::vector<ArgumentInfo>> info = readSignature(lowered);
+  FailureOr<std::vector<ArgumentInfo>> info = readArguments(lowered);
   if (failed(info))
     return failure();
   auto fail = [&](llvm::Error error) {

@@ -14,5 +14,8 @@ config.environment["PATH"] = os.pathsep.join(
 config.substitutions.append(("%python", config.python))
 config.substitutions.append(("%runtime", config.runtime))
 config.substitutions.append(("%examples", config.examples))
+config.substitutions.append(("%docs", os.path.join(config.test_source_root, "../../docs/examples")))
+config.substitutions.append(("%include", os.path.join(config.test_source_root, "../../include")))
+config.substitutions.append(("%te_lib", os.path.join(config.te_tools, "../lib")))
 if config.cuda:
     config.available_features.add("te-cuda")

@@ -27,8 +27,13 @@ namespace mlir::te {
 
 /// One device pointer of a step.
 struct ArgumentInfo {
-  enum class Role { Argument, Result };
-  enum class Part { Value, Data, Scale, Amax };
+  enum class Role { Argument = TE_RT_ARGUMENT, Result = TE_RT_RESULT };
+  enum class Part {
+    Value = TE_RT_PART_VALUE,
+    Data = TE_RT_PART_DATA,
+    Scale = TE_RT_PART_SCALE,
+    Amax = TE_RT_PART_AMAX
+  };
 
   /// `te.name`, else "arg<i>" or "result<i>".
   std::string name;
@@ -47,6 +52,8 @@ struct ArgumentInfo {
   /// in the list. The step writes it into the argument's buffer, and this entry
   /// is given the same pointer. Else -1.
   int carriedInput;
+  /// `te.weight`: a parameter.
+  bool isWeight;
   /// `te.init`: what every element is where the caller has no value.
   std::optional<float> init;
   /// `te.probe`: of a result that a pass added, what each of its elements or
@@ -71,6 +78,10 @@ struct LaunchInfo {
   /// The kernel's parameters by name.
   DictionaryAttr parameters;
 };
+
+/// The pointers that the step of `lowered`, the output of
+/// te-convert-tert-to-llvm, takes. Errors are reported on the module.
+FailureOr<std::vector<ArgumentInfo>> readArguments(ModuleOp lowered);
 
 class CompiledStep {
 public:
