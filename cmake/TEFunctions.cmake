@@ -52,7 +52,8 @@ function(te_add_tool name)
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_compile_options(${name} PRIVATE ${TE_WARNINGS} -fno-rtti)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} ${TE_LLVM_LIBRARIES})
-  install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+  install(TARGETS ${name} EXPORT TEToolsTargets
+          RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
 endfunction()
 
 # te_add_runtime_library(name SHARED|STATIC|OBJECT sources...): code below the

@@ -1,4 +1,21 @@
-# Install tree and the portable archive (`ninja package`).
+# Install tree, find_package(TE), and the portable archive (`ninja package`). The
+# targets of a component are in a file of their own, so that each can be
+# installed without the others.
+
+include(CMakePackageConfigHelpers)
+set(TE_CMAKE ${CMAKE_INSTALL_LIBDIR}/cmake/TE)
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/TEConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/TEConfig.cmake INSTALL_DESTINATION ${TE_CMAKE})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/TEConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/TEConfig.cmake ${PROJECT_BINARY_DIR}/TEConfigVersion.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/TECompileStep.cmake
+        DESTINATION ${TE_CMAKE} COMPONENT runtime)
+install(EXPORT TERuntimeTargets NAMESPACE TE:: DESTINATION ${TE_CMAKE} COMPONENT runtime)
+if(NOT TE_RUNTIME_ONLY)
+  install(EXPORT TEToolsTargets NAMESPACE TE:: DESTINATION ${TE_CMAKE} COMPONENT tools)
+  install(EXPORT TECompilerTargets NAMESPACE TE:: DESTINATION ${TE_CMAKE} COMPONENT compiler)
+endif()
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/TEDialect/Runtime
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/TEDialect COMPONENT runtime)
