@@ -24,6 +24,7 @@ packages=(
   cmake ninja-build ccache git
   libgtest-dev nlohmann-json3-dev zlib1g-dev libzstd-dev libcurl4-openssl-dev libedit-dev
   libxml2-dev xz-utils python3-venv
+  openmpi-bin libopenmpi-dev
 )
 missing=()
 for package in "${packages[@]}"; do

@@ -60,12 +60,60 @@ TE_RT_API te_rt_status te_rt_group_unique_id(char id[TE_RT_GROUP_ID_BYTES]);
 /// Binds `group_id`, the number compiled code uses, to this context's place in
 /// a group: `rank` of `size`. Collective: every rank calls it with the same id,
 /// each from a thread and a GPU of its own, and it returns when all have. A
-/// rank whose call fails leaves the others waiting; its id is spent. Before any
-/// instance is created, once for each group; bound for the context's life. `id`
-/// may be NULL where `size` is 1. With the reference backend `size` is 1.
+/// rank whose call fails leaves the others waiting until their time is over;
+/// its id is spent. Before any instance is created, once for each group; bound
+/// for the context's life. `id` may be NULL where `size` is 1. The reference
+/// backend takes groups of one rank here, others as communicators.
 TE_RT_API te_rt_status te_rt_context_bind_group(
     te_rt_context *context, int32_t group_id,
     const char id[TE_RT_GROUP_ID_BYTES], int32_t size, int32_t rank);
+
+/// Room for the text of a te_rt_communicator's error.
+#define TE_RT_MESSAGE_BYTES 512
+
+/// How the host program's processes reach each other, for groups of the
+/// reference backend. The runtime adds and compares itself, in the order of
+/// ranks; a communicator only moves bytes.
+typedef struct te_rt_communicator {
+  int32_t size, rank;
+  /// Given to `exchange`.
+  void *user;
+  /// Receives `bytes` from every rank, its own included, at receive + r *
+  /// bytes. Sends to rank r what lies at send + r * stride: where `stride` is 0
+  /// this is an all-gather, else an all-to-all. All ranks call it equally
+  /// often, in one order and with the same sizes. Returns when `receive` is
+  /// complete and `send` may be written again; otherwise another status than
+  /// TE_RT_OK and, in `message`, a sentence that ends with a zero. After
+  /// `timeout_ms` milliseconds this is TE_RT_TIMED_OUT with the ranks that are
+  /// missing. Must not call this library and, in C++, not throw.
+  te_rt_status (*exchange)(void *user, const void *send, int64_t stride,
+                           void *receive, int64_t bytes, int64_t timeout_ms,
+                           char message[TE_RT_MESSAGE_BYTES]);
+} te_rt_communicator;
+
+/// As te_rt_context_bind_group, for the reference backend: `communicator` is
+/// copied, what it points to must outlive the context. A collective compares
+/// what the ranks are about to do, so that programs that disagree end with an
+/// error on each rank.
+TE_RT_API te_rt_status
+te_rt_context_bind_communicator(te_rt_context *context, int32_t group_id,
+                                const te_rt_communicator *communicator);
+
+/// As te_rt_context_bind_group, for the cuda backend, on a communicator that
+/// the program has: `comm` is an ncclComm_t of the NCCL that this process has
+/// loaded, on the context's GPU. It stays the program's and must outlive the
+/// context; meanwhile the program enqueues nothing on it.
+TE_RT_API te_rt_status te_rt_context_bind_nccl(te_rt_context *context,
+                                               int32_t group_id, void *comm,
+                                               int32_t size, int32_t rank);
+
+/// How long this context waits for other ranks before a call ends with
+/// TE_RT_TIMED_OUT: a bind, a collective of the reference backend, and whatever
+/// waits for the stream of the cuda backend while groups are bound. One or
+/// more; 600000 (ten minutes) at the beginning. A group that timed out is of no
+/// use any more: end the process.
+TE_RT_API te_rt_status te_rt_context_set_group_timeout(te_rt_context *context,
+                                                       int64_t milliseconds);
 
 /// Device memory, 256-byte aligned. `bytes` may be 0 (gives a unique pointer).
 TE_RT_API te_rt_status te_rt_alloc(te_rt_context *context, int64_t bytes,

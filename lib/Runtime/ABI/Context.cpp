@@ -92,17 +92,16 @@ te_rt_status createContext(const std::string &function, const char *backend,
   });
 }
 
-Status bindGroup(te_rt_context &context, int32_t number, const char *id,
-                 int32_t size, int32_t rank) {
-  Group group = {size, rank, ""};
-  if (id && size > 1)
-    group.id.assign(id, TE_RT_GROUP_ID_BYTES);
+/// Adds a group that `connect` connects.
+template <typename Connect>
+Status bind(te_rt_context &context, int32_t number, Group group,
+            Connect connect) {
   TE_RT_RETURN_IF_FAILED(context.groups.checkNew(number, group));
   if (context.numInstances != 0)
     return invalid("expected groups to be bound before instances are created, "
                    "but the context has " +
                    std::to_string(context.numInstances));
-  TE_RT_RETURN_IF_FAILED(context.backend->bindGroup(number, id, size, rank));
+  TE_RT_RETURN_IF_FAILED(connect());
   context.groups.add(number, std::move(group));
   return Status::ok();
 }
@@ -169,9 +168,59 @@ te_rt_status te_rt_group_unique_id(char id[TE_RT_GROUP_ID_BYTES]) {
 te_rt_status te_rt_context_bind_group(te_rt_context *context, int32_t group_id,
                                       const char id[TE_RT_GROUP_ID_BYTES],
                                       int32_t size, int32_t rank) {
-  return onContext("te_rt_context_bind_group", context, [&](Backend &) {
-    return bindGroup(*context, group_id, id, size, rank);
-  });
+  return onContext(
+      "te_rt_context_bind_group", context, [&](Backend &backend) -> Status {
+        Group group = {size, rank, ""};
+        if (id && size > 1)
+          group.id.assign(id, TE_RT_GROUP_ID_BYTES);
+        return bind(*context, group_id, std::move(group), [&]() -> Status {
+          if (size > 1 && !id)
+            return invalid("'id' is null; a group of more than one rank needs "
+                           "one of te_rt_group_unique_id");
+          return backend.bindGroup(group_id, id, size, rank);
+        });
+      });
+}
+
+te_rt_status
+te_rt_context_bind_communicator(te_rt_context *context, int32_t group_id,
+                                const te_rt_communicator *communicator) {
+  return onContext(
+      "te_rt_context_bind_communicator", context,
+      [&](Backend &backend) -> Status {
+        if (!communicator || !communicator->exchange)
+          return invalid(communicator ? "the communicator's 'exchange' is "
+                                        "null"
+                                      : "'communicator' is null");
+        return bind(
+            *context, group_id, {communicator->size, communicator->rank, ""},
+            [&] { return backend.bindCommunicator(group_id, *communicator); });
+      });
+}
+
+te_rt_status te_rt_context_bind_nccl(te_rt_context *context, int32_t group_id,
+                                     void *comm, int32_t size, int32_t rank) {
+  return onContext("te_rt_context_bind_nccl", context,
+                   [&](Backend &backend) -> Status {
+                     if (!comm)
+                       return invalid("'comm' is null");
+                     return bind(*context, group_id, {size, rank, ""}, [&] {
+                       return backend.bindNccl(group_id, comm, size, rank);
+                     });
+                   });
+}
+
+te_rt_status te_rt_context_set_group_timeout(te_rt_context *context,
+                                             int64_t milliseconds) {
+  return onContext(
+      "te_rt_context_set_group_timeout", context,
+      [&](Backend &backend) -> Status {
+        if (milliseconds < 1)
+          return invalid("expected 'milliseconds' to be one or more, but got " +
+                         std::to_string(milliseconds));
+        backend.groupTimeout = milliseconds;
+        return Status::ok();
+      });
 }
 
 te_rt_status te_rt_alloc(te_rt_context *context, int64_t bytes,

@@ -12,6 +12,7 @@
 
 #include "Core/Kernels.h"
 #include "Core/Status.h"
+#include "TEDialect/Runtime/te_runtime.h"
 
 #include <memory>
 #include <string>
@@ -61,6 +62,16 @@ public:
   /// is null for one rank.
   virtual Status bindGroup(int32_t group, const char *id, int32_t size,
                            int32_t rank) = 0;
+
+  /// The same, on what the host program has: its communicator, or its
+  /// ncclComm_t.
+  virtual Status bindCommunicator(int32_t group,
+                                  const te_rt_communicator &communicator) = 0;
+  virtual Status bindNccl(int32_t group, void *comm, int32_t size,
+                          int32_t rank) = 0;
+
+  /// Milliseconds after which waiting for other ranks is TE_RT_TIMED_OUT.
+  int64_t groupTimeout = 600000;
 
   /// The stream used where the caller names none.
   virtual void *defaultStream() = 0;

@@ -23,9 +23,6 @@ Status GroupTable::checkNew(int32_t number, const Group &group) const {
     return invalidGroup("expected 'rank' to be from 0 to 'size' - 1, " +
                         std::to_string(group.size - 1) + ", but got " +
                         std::to_string(group.rank));
-  if (group.size > 1 && group.id.empty())
-    return invalidGroup("'id' is null; a group of more than one rank needs one "
-                        "of te_rt_group_unique_id");
   for (const auto &[other, bound] : groups) {
     if (other == number)
       return invalidGroup("group " + std::to_string(number) +
@@ -33,7 +30,7 @@ Status GroupTable::checkNew(int32_t number, const Group &group) const {
                           std::to_string(bound.size) + " and rank " +
                           std::to_string(bound.rank));
     // Two groups on one id would wait for each other's ranks for ever.
-    if (group.size > 1 && bound.id == group.id)
+    if (!group.id.empty() && bound.id == group.id)
       return invalidGroup("the id is group " + std::to_string(other) +
                           "'s already; every group needs one of its own from "
                           "te_rt_group_unique_id");

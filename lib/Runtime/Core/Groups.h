@@ -20,7 +20,8 @@ namespace te::rt {
 struct Group {
   int32_t size = 1;
   int32_t rank = 0;
-  /// What all ranks gave for it, TE_RT_GROUP_ID_BYTES; empty for one rank.
+  /// What all ranks gave for it, TE_RT_GROUP_ID_BYTES; empty for one rank and
+  /// for a communicator of the host program.
   std::string id;
 };
 

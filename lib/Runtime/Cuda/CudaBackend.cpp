@@ -76,6 +76,10 @@ public:
 
   Status bindGroup(int32_t group, const char *id, int32_t size,
                    int32_t rank) override;
+  Status bindCommunicator(int32_t group,
+                          const te_rt_communicator &communicator) override;
+  Status bindNccl(int32_t group, void *comm, int32_t size,
+                  int32_t rank) override;
 
   void *defaultStream() override { return device.stream; }
   Status beginCapture(void *stream) override;
@@ -369,6 +373,19 @@ Status CudaBackend::bindGroup(int32_t group, const char *id, int32_t size,
     return Status::ok();
   TE_RT_RETURN_IF_FAILED(enterThread());
   return nccl->bind(group, id, size, rank);
+}
+
+Status CudaBackend::bindCommunicator(int32_t, const te_rt_communicator &) {
+  return {TE_RT_UNSUPPORTED,
+          "the cuda backend's groups are those of NCCL; use "
+          "te_rt_context_bind_group or te_rt_context_bind_nccl, or the "
+          "'reference' backend"};
+}
+
+Status CudaBackend::bindNccl(int32_t group, void *comm, int32_t size,
+                             int32_t rank) {
+  TE_RT_RETURN_IF_FAILED(enterThread());
+  return nccl->adopt(group, static_cast<NcclComm>(comm), size, rank);
 }
 
 //===----------------------------------------------------------------------===//

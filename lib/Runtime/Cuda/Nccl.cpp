@@ -69,7 +69,7 @@ Status NcclGroup::connect(const CudaDevice &device, const Nccl &nccl,
                              "ncclCommInitRank");
   // With an error NCCL has freed what it made.
   if (!status.failed()) {
-    std::unique_ptr<NcclGroup> connected(new NcclGroup(nccl, comm));
+    std::unique_ptr<NcclGroup> connected(new NcclGroup(nccl, comm, true));
     status = connected->greet(device, memory, size, rank);
     if (!status.failed())
       *group = std::move(connected);
@@ -105,7 +105,26 @@ Status NcclGroup::greet(const CudaDevice &device, CUdeviceptr memory, int size,
                                   std::to_string(received)};
 }
 
+Status NcclGroup::adopt(const Nccl &nccl, NcclComm comm, int size, int rank,
+                        std::unique_ptr<NcclGroup> *group) {
+  int commSize = 0, commRank = 0;
+  TE_RT_RETURN_IF_FAILED(
+      nccl.check(nccl.ncclCommCount(comm, &commSize), "ncclCommCount"));
+  TE_RT_RETURN_IF_FAILED(
+      nccl.check(nccl.ncclCommUserRank(comm, &commRank), "ncclCommUserRank"));
+  if (size != commSize || rank != commRank)
+    return {TE_RT_INVALID_ARGUMENT,
+            "expected 'size' and 'rank' to be the communicator's, " +
+                std::to_string(commSize) + " and " + std::to_string(commRank) +
+                ", but got " + std::to_string(size) + " and " +
+                std::to_string(rank)};
+  group->reset(new NcclGroup(nccl, comm, false));
+  return Status::ok();
+}
+
 NcclGroup::~NcclGroup() {
+  if (!owned)
+    return;
   NcclResult error = NcclResult::success;
   if (nccl.ncclCommGetAsyncError(comm, &error) != NcclResult::success ||
       error != NcclResult::success)
@@ -142,10 +161,23 @@ Status NcclGroup::reduceScatterSum(const void *x, void *y, int64_t count,
                   "ncclReduceScatter");
 }
 
-Status NcclGroups::bind(int32_t number, const char *id, int size, int rank) {
+Status NcclGroups::load() {
   if (!loaded)
     TE_RT_RETURN_IF_FAILED(Nccl::load(paths, &nccl));
   loaded = true;
+  return Status::ok();
+}
+
+Status NcclGroups::adopt(int32_t number, NcclComm comm, int size, int rank) {
+  TE_RT_RETURN_IF_FAILED(load());
+  std::unique_ptr<NcclGroup> group;
+  TE_RT_RETURN_IF_FAILED(NcclGroup::adopt(nccl, comm, size, rank, &group));
+  groups[number] = std::move(group);
+  return Status::ok();
+}
+
+Status NcclGroups::bind(int32_t number, const char *id, int size, int rank) {
+  TE_RT_RETURN_IF_FAILED(load());
   NcclUniqueId unique;
   std::memcpy(unique.bytes, id, sizeof(unique.bytes));
   std::unique_ptr<NcclGroup> group;

@@ -64,6 +64,9 @@ public:
   static Status connect(const CudaDevice &device, const Nccl &nccl,
                         const NcclUniqueId &id, int size, int rank,
                         std::unique_ptr<NcclGroup> *group);
+  /// On a communicator of the host program, which is not closed in the end.
+  static Status adopt(const Nccl &nccl, NcclComm comm, int size, int rank,
+                      std::unique_ptr<NcclGroup> *group);
   ~NcclGroup();
   NcclGroup(const NcclGroup &) = delete;
 
@@ -80,13 +83,15 @@ public:
   void giveUp() { broken = true; }
 
 private:
-  NcclGroup(const Nccl &nccl, NcclComm comm) : nccl(nccl), comm(comm) {}
+  NcclGroup(const Nccl &nccl, NcclComm comm, bool owned)
+      : nccl(nccl), comm(comm), owned(owned) {}
   Status greet(const CudaDevice &device, CUdeviceptr memory, int size,
                int rank);
   Status enqueued(NcclResult result, const char *call);
 
   const Nccl &nccl;
   NcclComm comm;
+  const bool owned;
   bool broken = false;
 };
 
@@ -97,11 +102,14 @@ public:
       : device(device), paths(std::move(paths)) {}
 
   Status bind(int32_t number, const char *id, int size, int rank);
+  Status adopt(int32_t number, NcclComm comm, int size, int rank);
   /// Null for a group of one rank, or of a process by itself.
   NcclGroup *find(int32_t number) const;
   void giveUp();
 
 private:
+  Status load();
+
   const CudaDevice &device;
   const std::vector<std::string> paths;
   Nccl nccl;

@@ -8,11 +8,13 @@
 #include "Core/Backend.h"
 #include "Core/Capabilities.h"
 #include "Core/GroupLayout.h"
+#include "Reference/HostGroup.h"
 #include "Reference/Reference.h"
 
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <string_view>
 
 namespace te::rt {
@@ -79,6 +81,21 @@ private:
   int groupSizes;
 };
 
+/// A collective over several processes.
+template <typename Params> class CollectivePlan final : public Plan {
+public:
+  CollectivePlan(const Params &params, reference::HostGroup &group)
+      : params(params), group(group) {}
+
+  Status launch(void *, void *const *buffers) override {
+    return reference::overGroup(params, group, buffers);
+  }
+
+private:
+  Params params;
+  reference::HostGroup &group; // lives as long as the context
+};
+
 class ReferenceBackend final : public Backend {
 public:
   const char *name() const override { return "reference"; }
@@ -129,7 +146,23 @@ public:
     return {TE_RT_UNSUPPORTED,
             "the reference backend does not connect processes: expected 'size' "
             "to be 1, but got " +
-                std::to_string(size) + "; use the 'cuda' backend"};
+                std::to_string(size) +
+                "; give it a communicator of the program with "
+                "te_rt_context_bind_communicator, or use the 'cuda' backend"};
+  }
+  Status bindCommunicator(int32_t number,
+                          const te_rt_communicator &communicator) override {
+    auto group = std::make_unique<reference::HostGroup>(number, communicator,
+                                                        groupTimeout);
+    TE_RT_RETURN_IF_FAILED(group->greet());
+    if (communicator.size > 1)
+      groups[number] = std::move(group);
+    return Status::ok();
+  }
+  Status bindNccl(int32_t, void *, int32_t, int32_t) override {
+    return {TE_RT_UNSUPPORTED,
+            "the reference backend does not use NCCL; give it a communicator "
+            "with te_rt_context_bind_communicator, or use the 'cuda' backend"};
   }
 
   void *defaultStream() override { return nullptr; }
@@ -142,14 +175,34 @@ public:
 #define TE_RT_KERNEL(name, parameters, buffers)                                \
   Status plan_##name(const name##_params &params, std::unique_ptr<Plan> *plan) \
       override {                                                               \
-    *plan = std::make_unique<FunctionPlan<name##_params>>(                     \
-        params, reference::name, name##_group_sizes);                          \
+    makePlan(params, reference::name, name##_group_sizes, plan);               \
     return Status::ok();                                                       \
   }
 #include "TEDialect/Runtime/te_runtime_kernels.inc"
 
 private:
   using Clock = std::chrono::steady_clock;
+
+  template <typename Params>
+  void makePlan(const Params &params,
+                void (*alone)(const Params &, void *const *), int groupSizes,
+                std::unique_ptr<Plan> *plan) {
+    *plan = std::make_unique<FunctionPlan<Params>>(params, alone, groupSizes);
+  }
+  /// A collective: over the processes of its group, where there are several.
+  template <typename Params>
+    requires requires(const Params &params) { params.group_id; }
+  void makePlan(const Params &params,
+                void (*alone)(const Params &, void *const *), int,
+                std::unique_ptr<Plan> *plan) {
+    const auto group = groups.find(params.group_id);
+    if (group == groups.end())
+      *plan = std::make_unique<FunctionPlan<Params>>(params, alone, -1);
+    else
+      *plan = std::make_unique<CollectivePlan<Params>>(params, *group->second);
+  }
+
+  std::map<int32_t, std::unique_ptr<reference::HostGroup>> groups;
 
   static Status noGraphs() {
     return {TE_RT_UNSUPPORTED, "the reference backend has no graphs"};

@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 namespace {
 
 te_rt_status load(te_rt_instance *instance) {
@@ -112,9 +114,106 @@ TEST_F(Groups, AreBoundBeforeInstancesExist) {
 TEST_F(Groups, ReferenceConnectsNoProcesses) {
   refuses(7, id, 2, 0, TE_RT_UNSUPPORTED,
           "the reference backend does not connect processes: expected 'size' "
-          "to be 1, but got 2; use the 'cuda' backend");
+          "to be 1, but got 2; give it a communicator of the program with "
+          "te_rt_context_bind_communicator, or use the 'cuda' backend");
   // A group that could not be bound is not bound.
   EXPECT_EQ(te_rt_context_bind_group(context, 7, nullptr, 1, 0), TE_RT_OK);
+}
+
+//===----------------------------------------------------------------------===//
+// Communicators of the host program; several processes: test/unit/Runtime/Mpi
+//===----------------------------------------------------------------------===//
+
+/// What the communicators below do, and what they were asked for.
+struct Exchange {
+  te_rt_status status = TE_RT_OK;
+  std::string text;
+  int64_t timeout = 0;
+  int calls = 0;
+};
+
+te_rt_status exchange(void *user, const void *send, int64_t, void *receive,
+                      int64_t bytes, int64_t timeout, char *message) {
+  auto &self = *static_cast<Exchange *>(user);
+  self.timeout = timeout;
+  ++self.calls;
+  std::memcpy(receive, send, static_cast<size_t>(bytes));
+  std::strcpy(message, self.text.c_str());
+  return self.status;
+}
+
+TEST_F(Groups, CommunicatorsOfOneRankAreTheValueItself) {
+  Exchange self;
+  const te_rt_communicator communicator = {1, 0, &self, exchange};
+  ASSERT_EQ(te_rt_context_bind_communicator(context, 7, &communicator),
+            TE_RT_OK)
+      << te_rt_last_error();
+  EXPECT_EQ(self.timeout, 600000);
+  ASSERT_EQ(te_rt_instance_create(context, &maximum, &instance), TE_RT_OK)
+      << te_rt_last_error();
+  float x[] = {3, -1}, y[] = {0, 0};
+  void *const arguments[] = {x, y};
+  ASSERT_EQ(te_rt_instance_run(instance, arguments, nullptr), TE_RT_OK);
+  EXPECT_EQ(y[0], 3);
+  EXPECT_EQ(y[1], -1);
+}
+
+TEST_F(Groups, CommunicatorsFailInTheirOwnWords) {
+  ASSERT_EQ(te_rt_context_set_group_timeout(context, 1234), TE_RT_OK);
+  const struct {
+    te_rt_status status;
+    const char *text, *expected;
+  } cases[] = {
+      {TE_RT_TIMED_OUT, "rank 1 did not come", "rank 1 did not come"},
+      {TE_RT_DEVICE_ERROR, "", "the program's communicator returned status 4"},
+  };
+  for (const auto &each : cases) {
+    Exchange self{each.status, each.text};
+    const te_rt_communicator communicator = {2, 0, &self, exchange};
+    EXPECT_EQ(te_rt_context_bind_communicator(context, 7, &communicator),
+              each.status);
+    EXPECT_EQ(te_rt_last_error(),
+              std::string("te_rt_context_bind_communicator: group 7 (rank 0 of "
+                          "2): ") +
+                  each.expected);
+    EXPECT_EQ(self.timeout, 1234);
+    EXPECT_EQ(self.calls, 1);
+  }
+  // A group that could not be bound is not bound.
+  EXPECT_EQ(te_rt_context_bind_group(context, 7, nullptr, 1, 0), TE_RT_OK);
+}
+
+TEST_F(Groups, CommunicatorsAreChecked) {
+  const auto refusesAs = [&](const te_rt_communicator *communicator,
+                             const std::string &text) {
+    EXPECT_EQ(te_rt_context_bind_communicator(context, 7, communicator),
+              TE_RT_INVALID_ARGUMENT);
+    EXPECT_EQ(te_rt_last_error(), "te_rt_context_bind_communicator: " + text);
+  };
+  Exchange self;
+  te_rt_communicator communicator = {2, 0, &self, nullptr};
+  refusesAs(nullptr, "'communicator' is null");
+  refusesAs(&communicator, "the communicator's 'exchange' is null");
+  communicator = {2, 2, &self, exchange};
+  refusesAs(&communicator,
+            "expected 'rank' to be from 0 to 'size' - 1, 1, but got 2");
+  communicator = {0, 0, &self, exchange};
+  refusesAs(&communicator, "expected 'size' to be one or more, but got 0");
+  EXPECT_EQ(self.calls, 0);
+
+  EXPECT_EQ(te_rt_context_set_group_timeout(context, 0),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(te_rt_last_error(),
+               "te_rt_context_set_group_timeout: expected 'milliseconds' to be "
+               "one or more, but got 0");
+  int comm = 0;
+  EXPECT_EQ(te_rt_context_bind_nccl(context, 7, &comm, 2, 0),
+            TE_RT_UNSUPPORTED);
+  EXPECT_NE(std::string(te_rt_last_error()).find("'cuda' backend"),
+            std::string::npos)
+      << te_rt_last_error();
+  EXPECT_EQ(te_rt_context_bind_nccl(context, 7, nullptr, 2, 0),
+            TE_RT_INVALID_ARGUMENT);
 }
 
 TEST(Devices, AreChosenByNumber) {

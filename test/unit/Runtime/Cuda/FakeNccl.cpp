@@ -84,6 +84,20 @@ NcclResult ncclCommInitRank(NcclComm *comm, int size, NcclUniqueId id,
   return NcclResult::success;
 }
 
+NcclResult ncclCommCount(NcclComm comm, int *size) {
+  ENTER(ncclCommCount);
+  if (use(comm, "ncclCommCount"))
+    *size = static_cast<int>(sizeOf(comm));
+  return NcclResult::success;
+}
+
+NcclResult ncclCommUserRank(NcclComm comm, int *rank) {
+  ENTER(ncclCommUserRank);
+  if (use(comm, "ncclCommUserRank"))
+    *rank = static_cast<int>(rankOf(comm));
+  return NcclResult::success;
+}
+
 NcclResult ncclCommGetAsyncError(NcclComm comm, NcclResult *error) {
   ENTER(ncclCommGetAsyncError);
   use(comm, "ncclCommGetAsyncError");

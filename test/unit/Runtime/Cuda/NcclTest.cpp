@@ -14,6 +14,7 @@
 #include <dlfcn.h>
 
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <set>
 
@@ -402,6 +403,47 @@ TEST_F(NcclInstance, FailedBindingBindsNothing) {
                "(more of it)");
   ASSERT_OK(te_rt_group_unique_id(id));
   ASSERT_OK(te_rt_context_bind_group(context, 9, id, 3, 1));
+}
+
+// The program's own communicator is used and neither closed nor aborted.
+TEST_F(NcclInstance, UsesTheProgramsCommunicator) {
+  cuda::Nccl nccl;
+  ASSERT_STATUS_OK(cuda::Nccl::load(fakePaths().nccl, &nccl));
+  cuda::NcclUniqueId unique;
+  std::memcpy(unique.bytes, id, sizeof(id));
+  cuda::NcclComm comm = nullptr;
+  ASSERT_EQ(nccl.ncclCommInitRank(&comm, 3, unique, 1),
+            cuda::NcclResult::success);
+  EXPECT_EQ(te_rt_context_bind_nccl(context, 9, comm, 3, 2),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(te_rt_last_error(),
+               "te_rt_context_bind_nccl: expected 'size' and 'rank' to be the "
+               "communicator's, 3 and 1, but got 3 and 2");
+  ASSERT_OK(te_rt_context_bind_nccl(context, 9, comm, 3, 1));
+  ASSERT_OK(te_rt_instance_create(context, &maximum, &instance));
+  void *memory = nullptr;
+  ASSERT_OK(te_rt_alloc(context, 4 * sizeof(float), &memory));
+  ASSERT_OK(te_rt_instance_run(instance, &memory, nullptr));
+  EXPECT_EQ(book().count("ncclAllReduce"), 1);
+  te_rt_instance_destroy(instance);
+  instance = nullptr;
+  EXPECT_EQ(nccl.ncclCommDestroy(comm), cuda::NcclResult::success);
+  te_rt_context_destroy(context);
+  context = nullptr;
+  EXPECT_EQ(book().count("ncclCommDestroy"), 1);
+  EXPECT_EQ(book().count("ncclCommAbort"), 0);
+}
+
+TEST_F(NcclInstance, CommunicatorsOfHostMemoryAreForReference) {
+  const te_rt_communicator communicator = {2, 0, nullptr,
+                                           [](void *, const void *, int64_t,
+                                              void *, int64_t, int64_t,
+                                              char *) { return TE_RT_OK; }};
+  EXPECT_EQ(te_rt_context_bind_communicator(context, 9, &communicator),
+            TE_RT_UNSUPPORTED);
+  EXPECT_NE(std::string(te_rt_last_error()).find("te_rt_context_bind_nccl"),
+            std::string::npos)
+      << te_rt_last_error();
 }
 
 TEST_F(NcclInstance, EachGroupHasItsOwnId) {
