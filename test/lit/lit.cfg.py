@@ -17,5 +17,10 @@ config.substitutions.append(("%examples", config.examples))
 config.substitutions.append(("%docs", os.path.join(config.test_source_root, "../../docs/examples")))
 config.substitutions.append(("%include", os.path.join(config.test_source_root, "../../include")))
 config.substitutions.append(("%te_lib", os.path.join(config.te_tools, "../lib")))
+# N processes of one host: %launch --size=N PROGRAM ...
+config.substitutions.append(("%launch", config.python + " " + os.path.join(
+    config.test_source_root, "../unit/Runtime/Mpi/launch.py")))
+if config.mpi:
+    config.available_features.add("te-mpi")
 if config.cuda:
     config.available_features.add("te-cuda")

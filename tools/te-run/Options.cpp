@@ -53,6 +53,10 @@ Comparison:
                       values of linear layers and results of one name by bytes
   --compare-file=F, --compare-pipeline="OPTS" (default: as above), --compare-vjp
                       what else is different about it
+Processes (mpirun -n N te-run ...): each compiles and runs the step
+  '{rank}' in the name of a file is the process's number; --outputs and --save
+  need it; --summary and --trace without it are those of process 0
+  --timeout=S         wait S seconds for other processes (default 600)
 Debugging:
   --check-finite      end at the first value with NaN or infinities, with an error
   --probes[=PATTERN]  print statistics of the operands of GEMMs and of their casts
@@ -143,6 +147,7 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
   cl::opt<std::string, true> trace("trace", cl::location(options.trace));
   cl::opt<int64_t> steps("steps", cl::init(1));
   cl::opt<uint64_t> seed("seed");
+  cl::opt<int64_t> timeout("timeout", cl::init(600));
   cl::opt<bool, true> vjp("vjp", cl::location(options.vjp));
   cl::opt<bool, true> graph("graph", cl::location(options.graph));
   cl::opt<bool, true> quiet("quiet", cl::location(options.quiet));
@@ -155,6 +160,7 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
   if (!cl::ParseCommandLineOptions(argc, argv, "", &llvm::errs()))
     return kUsage;
   options.steps = steps;
+  options.timeout = timeout;
   if (probes.getNumOccurrences())
     options.probes = probes.empty() ? "*" : probes.getValue();
   if (seed.getNumOccurrences())
@@ -169,6 +175,11 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
   if (options.steps < 1)
     return usageError("expected '--steps' to be positive, but got " +
                       llvm::Twine(options.steps));
+  if (options.timeout < 1 || options.timeout > 1000000)
+    return usageError(
+        "expected '--timeout' to be from 1 to 1000000 seconds, but "
+        "got " +
+        llvm::Twine(options.timeout));
   if (!llvm::is_contained({"auto", "reference", "cuda"}, options.backend))
     return usageError("expected '--backend' to be one of auto, reference, "
                       "cuda, but got '" +
@@ -177,6 +188,45 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
     return usageError("expected one of '--load' and '--load-weights', but got "
                       "both");
   return checkComparison(options);
+}
+
+bool te::run::placeInJob(int rank, int size, Options &options,
+                         std::string &error) {
+  options.rank = rank;
+  const struct {
+    const char *option;
+    std::string &path;
+    bool isWritten, isReport;
+  } files[] = {{"--inputs", options.inputs, false, false},
+               {"--load", options.load, false, false},
+               {"--load-weights", options.loadWeights, false, false},
+               {"--outputs", options.outputs, true, false},
+               {"--save", options.save, true, false},
+               {"--summary", options.summary, true, true},
+               {"--trace", options.trace, true, true}};
+  constexpr llvm::StringLiteral kRank = "{rank}";
+  for (const auto &file : files) {
+    const size_t place = file.path.find(kRank);
+    if (place != std::string::npos) {
+      file.path.replace(place, kRank.size(), std::to_string(rank));
+    } else if (file.isReport && rank != 0) {
+      file.path.clear();
+    } else if (file.isWritten && !file.isReport && !file.path.empty() &&
+               size > 1) {
+      error = std::string("expected '{rank}' in '") + file.option +
+              "', which each of the " + std::to_string(size) +
+              " processes writes, but got '" + file.path + "'";
+      return false;
+    }
+  }
+  if (size > 1 && (options.file == "-" || options.compareFile == "-")) {
+    error = "expected a file, but got standard input, which only one of the " +
+            std::to_string(size) + " processes has";
+    return false;
+  }
+  if (rank != 0)
+    options.quiet = true;
+  return true;
 }
 
 mlir::te::CompileRequest te::run::requestOf(const Options &options,

@@ -38,6 +38,10 @@ struct Options {
   std::optional<std::string> comparePipeline;
   bool compareVjp = false;
   int64_t steps = 1;
+  /// Seconds to wait for other processes.
+  int64_t timeout = 600;
+  /// Of a job; the first one speaks for all.
+  int rank = 0;
   std::optional<uint64_t> seed;
   bool vjp = false;
   bool graph = false;
@@ -50,6 +54,11 @@ struct Options {
 /// Fills `options`; returns an exit code where there is nothing to run (--help,
 /// --version, or a usage error that was printed).
 std::optional<ExitCode> parseOptions(int argc, char **argv, Options &options);
+
+/// Makes `options` those of process `rank` of `size`: '{rank}' in names of
+/// files is replaced, and only the first process reports. False, with `error`
+/// set, where processes would write one file, or read one input.
+bool placeInJob(int rank, int size, Options &options, std::string &error);
 
 /// What is compiled: the entry with the pipeline of `options`, for the machine
 /// of `context`.

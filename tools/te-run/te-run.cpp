@@ -11,6 +11,7 @@
 #include "Compare.h"
 #include "Frontend.h"
 #include "Inputs.h"
+#include "Job.h"
 #include "Options.h"
 #include "Probes.h"
 #include "Report.h"
@@ -36,8 +37,19 @@ struct ContextDeleter {
   }
 };
 
+/// "rank 2: " where there are several processes.
+std::string &rankPrefix() {
+  static std::string prefix;
+  return prefix;
+}
+
 ExitCode fail(const llvm::Twine &message, ExitCode code = kDiagnostics) {
-  llvm::WithColor::error(llvm::errs(), "te-run") << message << "\n";
+  if (rankPrefix().empty()) {
+    llvm::WithColor::error(llvm::errs(), "te-run") << message << "\n";
+    return code;
+  }
+  // In one write, so that the lines of several processes do not mix.
+  llvm::errs() << ("te-run: error: " + rankPrefix() + message + "\n").str();
   return code;
 }
 
@@ -230,7 +242,7 @@ ExitCode runProgram(const Options &options, te_rt_context &runtime,
       (summaryFile.isOpen() && !summaryFile.commit(error)) ||
       (traceFile.isOpen() && !traceFile.commit(error)))
     return fail(error);
-  if (!options.probes.empty())
+  if (!options.probes.empty() && options.rank == 0)
     printStatistics(step, outputs, options.steps, llvm::outs());
   if (!options.quiet)
     printSummary(summary, options.steps);
@@ -309,7 +321,8 @@ ExitCode comparePrograms(const Options &options, te_rt_context &runtime,
       {labelOf(options, other), sides[0].arguments, sides[0].outputs},
       {labelOf(other, options), sides[1].arguments, sides[1].outputs});
   if (comparison.equal) {
-    llvm::outs() << comparison.text << "\n";
+    if (options.rank == 0)
+      llvm::outs() << comparison.text << "\n";
     return kOk;
   }
   std::string where;
@@ -324,12 +337,12 @@ ExitCode comparePrograms(const Options &options, te_rt_context &runtime,
   return fail(comparison.text + where);
 }
 
-ExitCode run(const Options &options) {
+ExitCode run(const Options &options, Job &job) {
   Trace trace;
   te_rt_context *rawContext = nullptr;
-  if (te_rt_status status =
-          te_rt_context_create(options.backend.c_str(), &rawContext))
-    return fail(RunFailure{status, te_rt_last_error()});
+  std::string jobError;
+  if (te_rt_status status = job.createContext(options, &rawContext, jobError))
+    return fail(RunFailure{status, jobError});
   std::unique_ptr<te_rt_context, ContextDeleter> runtime(rawContext);
 
   mlir::DialectRegistry registry;
@@ -356,6 +369,10 @@ ExitCode run(const Options &options) {
             guard.exitCode(compile(side, i == 0 ? "--entry" : "--compare",
                                    *runtime, guard, trace, program)))
       return code;
+    if (i == 0)
+      if (te_rt_status status =
+              job.bindGroups(*program.compiled.step, *runtime, jobError))
+        return fail(RunFailure{status, jobError});
   }
   return programs[1]
              ? comparePrograms(options, *runtime, *programs[0], *programs[1])
@@ -370,5 +387,19 @@ int main(int argc, char **argv) {
   Options options;
   if (std::optional<ExitCode> code = parseOptions(argc, argv, options))
     return *code;
-  return run(options);
+  Job job;
+  std::string error;
+  if (!job.join(options.timeout, error))
+    return fail(error);
+  if (job.size() > 1)
+    rankPrefix() = "rank " + std::to_string(job.rank()) + ": ";
+  ExitCode code = placeInJob(job.rank(), job.size(), options, error)
+                      ? run(options, job)
+                      : fail(error, kUsage);
+  if (code == kOk && !job.leave(error))
+    code = fail(error);
+  // Others may wait for this process, and would for as long as they may.
+  if (code != kOk)
+    job.end(code);
+  return code;
 }
