@@ -1,0 +1,101 @@
+"""Installs this build, and builds and runs programs against the install tree.
+
+Programs see nothing of the source or the build tree: find_package(TE), a step
+linked into a C program, the compiler as a library, and the trainer of
+examples/cpp_trainer, whose resumed runs equal uninterrupted ones in every bit.
+"""
+
+import argparse
+import pathlib
+import shutil
+import subprocess
+import sys
+
+RECIPES = ["float8_block_scaling", "delayed_scaling", "nvfp4_block_scaling"]
+
+parser = argparse.ArgumentParser()
+for option in ("cmake", "build", "source", "compiler", "c-compiler", "work"):
+    parser.add_argument(f"--{option}", required=True)
+options = parser.parse_args()
+work = pathlib.Path(options.work)
+prefix = work / "prefix"
+
+
+def run(*command, fails=None):
+    """Its output; with `fails`, it has to end with 1 and say that."""
+    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if fails is None and done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\nended with {done.returncode}\n{done.stdout}")
+    if fails is not None and (done.returncode != 1 or fails not in done.stdout):
+        sys.exit(f"{' '.join(map(str, command))}\nexpected to fail with '{fails}', "
+                 f"but ended with {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+def expect(condition, text):
+    if not condition:
+        sys.exit(text)
+
+
+def build(source, folder, *settings):
+    run(options.cmake, "-S", source, "-B", folder, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}",
+        f"-DCMAKE_CXX_COMPILER={options.compiler}", f"-DCMAKE_C_COMPILER={options.c_compiler}", *settings)
+    run(options.cmake, "--build", folder)
+    return folder
+
+
+shutil.rmtree(work, ignore_errors=True)
+work.mkdir(parents=True)
+for component in ("runtime", "tools", "compiler"):
+    run(options.cmake, "--install", options.build, "--prefix", prefix, "--component", component)
+config = "\n".join(path.read_text() for path in prefix.rglob("*.cmake"))
+for tree in (options.source, options.build):
+    expect(f"{tree}/" not in config, f"the installed CMake files name {tree}")
+
+consumer = build(pathlib.Path(options.source) / "test/install/consumer", work / "consumer",
+                 f"-DEXAMPLES={pathlib.Path(options.source) / 'docs/examples'}")
+expect("largest error 8 of 5 and" in run(consumer / "linked"), "the linked step gives another error")
+expect(run(consumer / "compiler").strip(), "the compiler has no version")
+
+# A step is compiled again when its file changes, and not otherwise.
+trainer = build(prefix / "share/te-mlir/examples/cpp_trainer", work / "trainer",
+                "-DTRAINER_PIPELINE=recipe=float8_block_scaling target=reference")
+expect("no work to do" in run(options.cmake, "--build", trainer), "an unchanged step is compiled again")
+
+examples = prefix / "share/te-mlir/examples/byte_lm"
+program, text = trainer / "trainer", examples / "text.txt"
+steps = {}
+for recipe in RECIPES:
+    pipeline = f"--pipeline=recipe={recipe} target=reference"
+    step = work / f"{recipe}.so"
+    run(prefix / "bin/te-compile", examples / "train.mlir", "--entry=train_step", pipeline, "-o", step)
+    train = [program, step, text, "--backend=reference", "--seed=3"]
+    whole = run(*train, "--steps=6", f"--save={work / 'whole'}")
+    first = run(*train, "--steps=4", f"--save={work / 'half'}")
+    second = run(*train, "--steps=6", f"--load={work / 'half'}", f"--save={work / 'resumed'}")
+    expect(first + second == whole, f"{recipe}: the losses differ:\n{whole}\n{first}{second}")
+    expect((work / "whole").read_bytes() == (work / "resumed").read_bytes(), f"{recipe}: the states differ")
+    # A state that is off by one bit is seen.
+    damaged = bytearray((work / "half").read_bytes())
+    damaged[-3] ^= 1
+    (work / "damaged").write_bytes(damaged)
+    run(*train, "--steps=6", f"--load={work / 'damaged'}", f"--save={work / 'resumed'}")
+    expect((work / "whole").read_bytes() != (work / "resumed").read_bytes(), f"{recipe}: a damaged state is not seen")
+    # te-run and the trainer read each other's files.
+    run(prefix / "bin/te-run", examples / "train.mlir", "--entry=train_step", pipeline, "--backend=reference",
+        "--seed=1", "--quiet", f"--load={work / 'half'}", f"--save={work / 'other'}")
+    run(*train, "--steps=6", f"--load={work / 'other'}")
+    steps[recipe] = train
+
+# It learns: the first losses are near ln 256 = 5.55, those after a minute's work below.
+losses = [float(line.split()[-1]) for line in
+          run(*steps["float8_block_scaling"], "--steps=40", "--lr=3e-3").splitlines()]
+expect(losses[0] > 4.5 and losses[-1] < losses[0] - 1.5, f"the loss does not fall: {losses}")
+# A group of one rank is bound before the step is loaded.
+run(*steps["float8_block_scaling"], "--steps=1", "--group=0", "--ranks=1", "--rank=0")
+
+run(program, work / "absent.so", text, fails="absent.so")
+run(*steps["delayed_scaling"], f"--load={work / 'absent'}", fails="cannot read")
+run(program, *steps["delayed_scaling"][1:4], f"--load={work / 'whole'}", fails="was saved under")
+run(*steps["delayed_scaling"], "--backend=tpu", fails="expected 'backend' to be")
+print("installed, found, built, trained, resumed")
