@@ -105,9 +105,9 @@ FailureOr<std::vector<ArgumentInfo>> te::readArguments(ModuleOp module) {
   return info;
 }
 
-/// The launches as `tert.launches` describes them; absent from modules that
-/// were lowered by hand.
-static std::vector<LaunchInfo> readLaunches(ModuleOp module) {
+// They are what `tert.launches` says; absent from modules that were lowered by
+// hand.
+std::vector<LaunchInfo> te::readLaunches(ModuleOp module) {
   std::vector<LaunchInfo> launches;
   auto rows = module->getAttrOfType<ArrayAttr>(tert::kLaunchesAttr);
   for (Attribute row : rows ? rows.getValue() : ArrayRef<Attribute>()) {

@@ -83,6 +83,9 @@ struct LaunchInfo {
 /// te-convert-tert-to-llvm, takes. Errors are reported on the module.
 FailureOr<std::vector<ArgumentInfo>> readArguments(ModuleOp lowered);
 
+/// The launches of the step, by slot; none where the module does not say.
+std::vector<LaunchInfo> readLaunches(ModuleOp lowered);
+
 class CompiledStep {
 public:
   /// Compiles `lowered`, the output of te-convert-tert-to-llvm. Errors are

@@ -1,6 +1,7 @@
 //===- MemoryPicture.cpp - the memory of a step, to look at ---------------===//
 
-#include "MemoryPicture.h"
+#include "TEDialect/Transforms/Report/MemoryPicture.h"
+#include "TEDialect/Transforms/Report/HtmlPage.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -45,14 +46,8 @@ static llvm::StringRef colorOf(llvm::StringRef cause) {
   return found == colors.end() ? "#555555" : found->second;
 }
 
-static std::string escape(llvm::StringRef text) {
-  std::string escaped;
-  llvm::raw_string_ostream stream(escaped);
-  llvm::printHTMLEscaped(text, stream);
-  return escaped;
-}
-
-void mlir::te::printPicture(const MemoryReport &report, llvm::raw_ostream &os) {
+void mlir::te::printMemoryPicture(const MemoryReport &report,
+                                  llvm::raw_ostream &os) {
   constexpr double width = 1200, height = 480;
   const size_t numLaunches = std::max<size_t>(report.launches.size(), 1);
   const double perLaunch = width / numLaunches;
@@ -62,24 +57,21 @@ void mlir::te::printPicture(const MemoryReport &report, llvm::raw_ostream &os) {
     os << llvm::formatv("<rect x=\"{0:f2}\" y=\"{1:f2}\" width=\"{2:f2}\" "
                         "height=\"{3:f2}\" fill=\"{4}\"><title>{5}</title>"
                         "</rect>\n",
-                        x, y, w, h, colorOf(cause), escape(title));
+                        x, y, w, h, colorOf(cause), escapeHtml(title));
   };
   auto open = [&](llvm::StringRef what) {
-    os << llvm::formatv("<p>{0}</p>\n<svg viewBox=\"0 0 {1} {2}\" "
-                        "width=\"{1}\" height=\"{2}\">\n",
-                        what, width, height);
+    os << llvm::formatv(
+        "<p>{0}</p>\n<svg class=\"memory\" viewBox=\"0 0 {1} {2}\" "
+        "width=\"{1}\" height=\"{2}\">\n",
+        what, width, height);
   };
-  os << "<!DOCTYPE html>\n<meta charset=\"utf-8\">\n<title>memory of '"
-     << escape(report.function) << "'</title>\n<style>svg { border: 1px solid "
-     << "#ccc } rect { stroke: #fff; stroke-width: 0.3 }</style>\n<h1>memory "
-        "of '"
-     << escape(report.function) << "'</h1>\n<p>arena " << report.arenaBytes
-     << " bytes, most alive at one launch " << report.maxLiveBytes
-     << ", arguments and results " << report.argumentBytes
-     << "; the peak is launch " << report.peak << "</p>\n<p>";
+  os << "<p>arena " << report.arenaBytes << " bytes, most alive at one launch "
+     << report.maxLiveBytes << ", arguments and results "
+     << report.argumentBytes << "; the peak is launch " << report.peak
+     << "</p>\n<p>";
   for (auto &[cause, bytes] : report.totals)
     os << llvm::formatv("<span style=\"color:{0}\">&#9632;</span> {1} {2} ",
-                        colorOf(cause), escape(cause), bytes);
+                        colorOf(cause), escapeHtml(cause), bytes);
   os << "</p>\n";
 
   open("Bytes alive at each launch, by cause");
@@ -120,4 +112,11 @@ void mlir::te::printPicture(const MemoryReport &report, llvm::raw_ostream &os) {
   os << llvm::formatv("<line x1=\"{0:f2}\" x2=\"{0:f2}\" y1=\"0\" "
                       "y2=\"{1}\" stroke=\"#000\"/>\n</svg>\n",
                       (report.peak + 0.5) * perLaunch, height);
+}
+
+void mlir::te::printMemoryPage(const MemoryReport &report,
+                               llvm::raw_ostream &os) {
+  openPage("memory of '" + report.function + "'", os);
+  printMemoryPicture(report, os);
+  os << "</html>\n";
 }

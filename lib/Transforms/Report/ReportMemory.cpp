@@ -9,13 +9,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "MemoryPicture.h"
 #include "Table.h"
 
 #include "TEDialect/TERT/BufferLifetimes.h"
 #include "TEDialect/TERT/KernelTable.h"
 #include "TEDialect/TERT/Remat.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
+#include "TEDialect/Transforms/Report/MemoryPicture.h"
 #include "TEDialect/Transforms/Report/Passes.h"
 #include "TEDialect/Transforms/Report/ReportStream.h"
 
@@ -116,7 +116,7 @@ static std::optional<Remat> collectRemat(func::FuncOp function) {
   return remat;
 }
 
-static MemoryReport collectReport(func::FuncOp function) {
+MemoryReport te::collectMemoryReport(func::FuncOp function) {
   MemoryReport report;
   report.function = function.getName();
   report.remat = collectRemat(function);
@@ -288,10 +288,10 @@ struct ReportMemory final : te::impl::ReportMemoryPassBase<ReportMemory> {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (!function->hasAttr(tert::kArenaBytesAttr))
         continue;
-      MemoryReport report = collectReport(function);
+      MemoryReport report = collectMemoryReport(function);
       numBuffers += report.buffers.size();
       if (format == "html")
-        printPicture(report, reportStream());
+        printMemoryPage(report, reportStream());
       else if (format == "json")
         functions.push_back(toJson(report));
       else

@@ -4,9 +4,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TE_TRANSFORMS_REPORT_MEMORYPICTURE_H
-#define TE_TRANSFORMS_REPORT_MEMORYPICTURE_H
+#ifndef TEDIALECT_TRANSFORMS_REPORT_MEMORYPICTURE_H
+#define TEDIALECT_TRANSFORMS_REPORT_MEMORYPICTURE_H
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -54,14 +55,20 @@ struct MemoryReport {
   std::optional<Remat> remat;
 };
 
+/// Reads the plan of `function`, which te-plan-memory made.
+MemoryReport collectMemoryReport(func::FuncOp function);
+
 /// Fills `peak` and `alive` from `buffers`.
 void findPeak(MemoryReport &report);
 
-/// One HTML page without scripts or anything from elsewhere: bytes alive over
-/// launches, stacked by cause, above every buffer as a rectangle of its
-/// lifetime and its place in the arena. Titles say what one points at.
-void printPicture(const MemoryReport &report, llvm::raw_ostream &os);
+/// The part of a page about memory: bytes alive over launches, stacked by
+/// cause, above every buffer as a rectangle of its lifetime and its place in
+/// the arena. Titles say what one points at.
+void printMemoryPicture(const MemoryReport &report, llvm::raw_ostream &os);
+
+/// A page of that alone.
+void printMemoryPage(const MemoryReport &report, llvm::raw_ostream &os);
 
 } // namespace mlir::te
 
-#endif // TE_TRANSFORMS_REPORT_MEMORYPICTURE_H
+#endif // TEDIALECT_TRANSFORMS_REPORT_MEMORYPICTURE_H
