@@ -16,10 +16,13 @@ endfunction()
 
 # The two link modes, never mixed in one binary: dylibs for development, raw
 # archives for the release (the packaged CMake targets would drag in the dylib).
-# Defines TE_LLVM_LIBRARIES.
+# Defines TE_LLVM_LIBRARIES, and adds where the dylibs are to the rpath of what is
+# installed (TE_LLVM_RPATH).
 function(te_configure_llvm_linking)
   if(NOT TE_STATIC)
     set(TE_LLVM_LIBRARIES MLIR LLVM PARENT_SCOPE)
+    set(TE_LLVM_RPATH ${LLVM_LIBRARY_DIRS} PARENT_SCOPE)
+    set(CMAKE_INSTALL_RPATH ${CMAKE_INSTALL_RPATH} ${LLVM_LIBRARY_DIRS} PARENT_SCOPE)
     return()
   endif()
   file(GLOB mlir_archives ${LLVM_LIBRARY_DIRS}/libMLIR*.a)

@@ -1,15 +1,17 @@
 """Runs the commands of documentation pages and compares what they print.
 
-    consoles.py PAGE... [--files FOLDER]
+    consoles.py PAGE... [--files FOLDER]...
 
 A fenced block ```console holds commands, each after '$ ' (a trailing backslash
 continues it), and below each what it prints, on both streams. A line '...'
 stands for any lines, '...' inside a line for any text; runs of blanks count as
 one. '# exit N' as the last line of the output is the expected exit code.
-Commands run one after another in a fresh folder with a copy of FOLDER's files.
+Commands run one after another in a fresh folder with a copy of the FOLDERs' files;
+`python3` is the one that runs this.
 """
 
 import argparse
+import os
 import pathlib
 import re
 import shutil
@@ -84,14 +86,15 @@ def run(page, folder):
 
 
 def main():
+    os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pages", nargs="+", type=pathlib.Path)
-    parser.add_argument("--files", type=pathlib.Path)
+    parser.add_argument("--files", type=pathlib.Path, action="append", default=[])
     options = parser.parse_args()
     problems, count = [], 0
     for page in options.pages:
         with tempfile.TemporaryDirectory() as folder:
-            for path in options.files.iterdir() if options.files else ():
+            for path in (path for files in options.files for path in files.iterdir() if path.is_file()):
                 shutil.copy(path, folder)
             more, ran = run(page, folder)
             problems += more
