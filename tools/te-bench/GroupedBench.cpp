@@ -267,28 +267,20 @@ void GroupedBench::runLayer(const Shape &shape, bool even) {
   void *y = empty(height * n * 2), *dx = empty(height * k * 2),
        *dw = empty(groups * n * k * 4);
 
-  auto cast = [&](const Usages &u, int64_t castRows, int64_t cols,
-                  int32_t scheme, bool row, bool col) {
+  auto cast = [&](const Usages &u, int64_t matrices, int64_t castRows,
+                  int64_t cols, int32_t scheme) {
     return kernel(
         [=](te_rt_instance *i) {
-          return te_rt_plan_quantize_block(i, 0, castRows, cols, TE_RT_BF16,
-                                           TE_RT_F8E4M3FN, scheme, 1, 0.0f);
+          return te_rt_plan_quantize_block(i, 0, matrices, castRows, cols,
+                                           TE_RT_BF16, TE_RT_F8E4M3FN, scheme,
+                                           1, 0.0f);
         },
-        {u.source, row ? u.row : nullptr, row ? u.rowScale : nullptr,
-         col ? u.col : nullptr, col ? u.colScale : nullptr});
+        {u.source, u.row, u.rowScale, u.col, u.colScale});
   };
-  std::vector<Step> castWeights;
-  for (int64_t g = 0; g < groups; ++g)
-    castWeights.push_back(
-        cast({at<uint16_t>(w.source, g * n * k), at<uint8_t>(w.row, g * n * k),
-              at<float>(w.rowScale, g * squareScales(n, k)),
-              at<uint8_t>(w.col, g * n * k),
-              at<float>(w.colScale, g * squareScales(k, n))},
-             n, k, TE_RT_BLOCK_128X128, true, true));
   constexpr int32_t lines = TE_RT_BLOCK_1X128, squares = TE_RT_BLOCK_128X128;
-  const Step castAll = all(castWeights);
-  const Step castX = cast(x, height, k, lines, true, true);
-  const Step castDy = cast(dy, height, n, lines, true, true);
+  const Step castAll = cast(w, groups, n, k, squares);
+  const Step castX = cast(x, 1, height, k, lines);
+  const Step castDy = cast(dy, 1, height, n, lines);
   const Step fprop =
       product(lines, squares, n, k, x.row, x.rowScale, w.row, w.rowScale, y);
   const Step dgrad =

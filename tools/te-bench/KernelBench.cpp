@@ -153,7 +153,7 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                3 * n});
     bench.run({"quantize_tensor row" + size,
                [=](te_rt_instance *i) {
-                 return te_rt_plan_quantize_tensor(i, 0, T, cols, TE_RT_BF16,
+                 return te_rt_plan_quantize_tensor(i, 0, 1, T, cols, TE_RT_BF16,
                                                    TE_RT_F8E4M3FN);
                },
                {{n, TE_RT_BF16},
@@ -166,7 +166,7 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                3 * n});
     bench.run({"quantize_tensor row+col" + size,
                [=](te_rt_instance *i) {
-                 return te_rt_plan_quantize_tensor(i, 0, T, cols, TE_RT_BF16,
+                 return te_rt_plan_quantize_tensor(i, 0, 1, T, cols, TE_RT_BF16,
                                                    TE_RT_F8E4M3FN);
                },
                {{n, TE_RT_BF16},
@@ -179,7 +179,7 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                4 * n});
     bench.run({"quantize_tensor row+col+amax" + size,
                [=](te_rt_instance *i) {
-                 return te_rt_plan_quantize_tensor(i, 0, T, cols, TE_RT_BF16,
+                 return te_rt_plan_quantize_tensor(i, 0, 1, T, cols, TE_RT_BF16,
                                                    TE_RT_F8E4M3FN);
                },
                {{n, TE_RT_BF16},
@@ -192,7 +192,7 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                4 * n});
     auto block = [=](int32_t scheme) {
       return [=](te_rt_instance *i) {
-        return te_rt_plan_quantize_block(i, 0, T, cols, TE_RT_BF16,
+        return te_rt_plan_quantize_block(i, 0, 1, T, cols, TE_RT_BF16,
                                          TE_RT_F8E4M3FN, scheme, 1, 0.0f);
       };
     };
@@ -232,7 +232,7 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
     bench.run(
         {"dequantize block 1x128" + size,
          [=](te_rt_instance *i) {
-           return te_rt_plan_dequantize(i, 0, T, cols, TE_RT_F8E4M3FN,
+           return te_rt_plan_dequantize(i, 0, 1, T, cols, TE_RT_F8E4M3FN,
                                         TE_RT_BLOCK_1X128, 1, 0, 0, TE_RT_BF16);
          },
          {{n, TE_RT_F8E4M3FN}, {rowScales, TE_RT_F32}, none, {n, TE_RT_BF16}},
@@ -243,7 +243,8 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
       const std::string name =
           std::string("quantize_mx ") + (square ? "32x32" : "1x32");
       auto mx = [=](te_rt_instance *i) {
-        return te_rt_plan_quantize_mx(i, 0, T, cols, TE_RT_BF16, TE_RT_F8E4M3FN,
+        return te_rt_plan_quantize_mx(i, 0, 1, T, cols, TE_RT_BF16,
+                                      TE_RT_F8E4M3FN,
                                       square ? TE_RT_MX_32X32 : TE_RT_MX_1X32);
       };
       bench.run({name + " row" + size,
@@ -279,7 +280,7 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
       bench.run({std::string("quantize_nvfp4 ") + c.name + size,
                  [=](te_rt_instance *i) {
                    return te_rt_plan_quantize_nvfp4(
-                       i, 0, T, cols, TE_RT_BF16, c.scheme, 0, 448,
+                       i, 0, 1, T, cols, TE_RT_BF16, c.scheme, 0, 448,
                        c.fourOverSix, c.stochastic, 0);
                  },
                  // An amax of the size that normal values have.
@@ -307,7 +308,7 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
     bench.run(
         {"dequantize mx 1x32" + size,
          [=](te_rt_instance *i) {
-           return te_rt_plan_dequantize(i, 0, T, cols, TE_RT_F8E4M3FN,
+           return te_rt_plan_dequantize(i, 0, 1, T, cols, TE_RT_F8E4M3FN,
                                         TE_RT_MX_1X32, 1, 0, 0, TE_RT_BF16);
          },
          {{n, TE_RT_F8E4M3FN}, {mxRow, TE_RT_F8E8M0FNU}, none, {n, TE_RT_BF16}},
@@ -317,9 +318,9 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
           axis == 1 ? microscales(T, cols, 16) : microscales(cols, T, 16);
       bench.run({"dequantize nv 1x16 axis " + std::to_string(axis) + size,
                  [=](te_rt_instance *i) {
-                   return te_rt_plan_dequantize(i, 0, T, cols, TE_RT_F4E2M1FN,
-                                                TE_RT_NV_1X16, axis, 0, 448,
-                                                TE_RT_BF16);
+                   return te_rt_plan_dequantize(i, 0, 1, T, cols,
+                                                TE_RT_F4E2M1FN, TE_RT_NV_1X16,
+                                                axis, 0, 448, TE_RT_BF16);
                  },
                  {{n / 2, TE_RT_F4E2M1FN},
                   {nvScales, TE_RT_F8E4M3FN},
@@ -329,7 +330,7 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
     }
     bench.run({"transpose_scaled nv 16x16" + size,
                [=](te_rt_instance *i) {
-                 return te_rt_plan_transpose_scaled(i, 0, T, cols,
+                 return te_rt_plan_transpose_scaled(i, 0, 1, T, cols,
                                                     TE_RT_NV_16X16);
                },
                {{n / 2, TE_RT_F4E2M1FN},
@@ -341,7 +342,7 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                n + microscales(T, cols, 16) + microscales(cols, T, 16)});
     bench.run({"transpose_scaled per_tensor" + size,
                [=](te_rt_instance *i) {
-                 return te_rt_plan_transpose_scaled(i, 0, T, cols,
+                 return te_rt_plan_transpose_scaled(i, 0, 1, T, cols,
                                                     TE_RT_PER_TENSOR);
                },
                {{n, TE_RT_F8E4M3FN},

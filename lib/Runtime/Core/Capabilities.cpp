@@ -111,6 +111,14 @@ public:
                           std::to_string(rows) + " and " +
                               std::to_string(cols));
   }
+  /// A stack of matrices of `elements` each.
+  Checks &stack(int64_t matrices, int64_t elements) {
+    constexpr int64_t kMost = 4096;
+    return require(matrices >= 1 && matrices <= kMost,
+                   "'matrices' to be from 1 to " + std::to_string(kMost),
+                   std::to_string(matrices))
+        .area("'matrices' and the elements of one", matrices, elements);
+  }
   Checks &require(bool holds, const std::string &what, const std::string &got,
                   te_rt_status code = TE_RT_INVALID_ARGUMENT) {
     return holds ? *this : expected(what, got, code);
@@ -147,6 +155,11 @@ Checks matrix(int64_t rows, int64_t cols) {
       .size("cols", cols)
       .area("'rows' and 'cols'", rows, cols);
   return checks;
+}
+
+/// As `checks`, of a matrix, for a stack of them.
+template <typename Params> Checks stackOf(Checks checks, const Params &p) {
+  return checks.failed() ? checks : checks.stack(p.matrices, p.rows * p.cols);
 }
 
 /// mx and nv values are cut in whole blocks only.
@@ -404,7 +417,7 @@ Status checkSupported(const delayed_scaling_update_params &p) {
                "'margin' to be from -100 to 100", std::to_string(p.margin));
 }
 Status checkSupported(const dequantize_params &p) {
-  return checkCastValue(p).wide("out_type", p.out_type);
+  return stackOf(checkCastValue(p), p).wide("out_type", p.out_type);
 }
 Status checkSupported(const embedding_params &p) { return checkEmbedding(p); }
 Status checkSupported(const embedding_backward_params &p) {
@@ -433,9 +446,9 @@ Status checkSupported(const grouped_dequantize_params &p) {
     checks.multiple("alignment", p.alignment, 16);
   return checks.failed()
              ? checks
-             : checkSupported(dequantize_params{p.rows, p.cols, p.fp8_type,
-                                                p.scheme, p.axis, p.row_scaled,
-                                                p.scale_max, p.out_type});
+             : checkSupported(dequantize_params{
+                   /*matrices=*/1, p.rows, p.cols, p.fp8_type, p.scheme, p.axis,
+                   p.row_scaled, p.scale_max, p.out_type});
 }
 Status checkSupported(const grouped_matmul_params &p) {
   return grouped(p, p.k)
@@ -450,11 +463,11 @@ Status checkSupported(const grouped_quantize_nvfp4_params &p) {
   Checks checks = grouped(p, p.cols);
   if (!checks.failed())
     checks.multiple("alignment", p.alignment, 16);
-  return checks.failed()
-             ? checks
-             : checkSupported(quantize_nvfp4_params{
-                   p.rows, p.cols, p.type, TE_RT_NV_1X16, /*row_scaled=*/0,
-                   p.scale_max, p.four_over_six, p.stochastic, p.stream});
+  return checks.failed() ? checks
+                         : checkSupported(quantize_nvfp4_params{
+                               /*matrices=*/1, p.rows, p.cols, p.type,
+                               TE_RT_NV_1X16, /*row_scaled=*/0, p.scale_max,
+                               p.four_over_six, p.stochastic, p.stream});
 }
 Status checkSupported(const grouped_quantize_tensor_params &p) {
   return grouped(p, p.cols).wide("type", p.type).fp8("fp8_type", p.fp8_type);
@@ -538,6 +551,7 @@ Status checkSupported(const moe_unpermute_params &p) { return checkMoved(p); }
 Status checkSupported(const nvfp4_alpha_params &p) {
   return Checks()
       .size("rows", p.rows)
+      .stack(p.matrices, p.rows)
       .scaleMax("a_scale_max", p.a_scale_max)
       .scaleMax("b_scale_max", p.b_scale_max);
 }
@@ -553,7 +567,7 @@ Status checkSupported(const pointwise_params &p) {
 }
 
 Status checkSupported(const quantize_block_params &p) {
-  return matrix(p.rows, p.cols)
+  return stackOf(matrix(p.rows, p.cols), p)
       .wide("type", p.type)
       .fp8("fp8_type", p.fp8_type)
       .scheme("scheme", p.scheme, TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128)
@@ -561,13 +575,13 @@ Status checkSupported(const quantize_block_params &p) {
       .nonNegative("amax_epsilon", p.amax_epsilon);
 }
 Status checkSupported(const quantize_mx_params &p) {
-  return scaledMatrix(p.rows, p.cols, TE_RT_MX_1X32)
+  return stackOf(scaledMatrix(p.rows, p.cols, TE_RT_MX_1X32), p)
       .wide("type", p.type)
       .fp8("fp8_type", p.fp8_type)
       .scheme("scheme", p.scheme, TE_RT_MX_1X32, TE_RT_MX_32X32);
 }
 Status checkSupported(const quantize_nvfp4_params &p) {
-  return scaledMatrix(p.rows, p.cols, TE_RT_NV_1X16)
+  return stackOf(scaledMatrix(p.rows, p.cols, TE_RT_NV_1X16), p)
       .wide("type", p.type)
       .scheme("scheme", p.scheme, TE_RT_NV_1X16, TE_RT_NV_16X16)
       .flag("row_scaled", p.row_scaled)
@@ -588,7 +602,7 @@ Status checkSupported(const quantize_nvfp4_params &p) {
                std::to_string(p.four_over_six));
 }
 Status checkSupported(const quantize_tensor_params &p) {
-  return matrix(p.rows, p.cols)
+  return stackOf(matrix(p.rows, p.cols), p)
       .wide("type", p.type)
       .fp8("fp8_type", p.fp8_type);
 }
@@ -709,7 +723,7 @@ Status checkBuffers(const tensor_stats_params &p, void *const *buffers) {
 }
 
 Status checkSupported(const transpose_scaled_params &p) {
-  return scaledMatrix(p.rows, p.cols, p.scheme)
+  return stackOf(scaledMatrix(p.rows, p.cols, p.scheme), p)
       .scheme("scheme", p.scheme, TE_RT_PER_TENSOR, TE_RT_NV_16X16)
       .transposable(p.scheme);
 }

@@ -204,7 +204,7 @@ Status planNv(const CudaDevice &device, const scaled_matmul_params &params,
   const int64_t numFactors = byRow ? params.m : 1;
   std::unique_ptr<Plan> alpha;
   TE_RT_RETURN_IF_FAILED(plan_nvfp4_alpha(
-      device, {numFactors, params.a_scale_max, params.b_scale_max}, &alpha));
+      device, {1, numFactors, params.a_scale_max, params.b_scale_max}, &alpha));
   Scratch scratch;
   scratch.add(numFactors * 4);
   std::optional<ScaleRows> rows;

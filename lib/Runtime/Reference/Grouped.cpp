@@ -250,7 +250,7 @@ void grouped_quantize_nvfp4(const grouped_quantize_nvfp4_params &p,
       arguments[axis == 1 ? quantize_nvfp4_buffers::row_scale
                           : quantize_nvfp4_buffers::col_scale] =
           wholeScale.data();
-      quantize_nvfp4({p.rows, p.cols, p.type, TE_RT_NV_1X16, 0, p.scale_max,
+      quantize_nvfp4({1, p.rows, p.cols, p.type, TE_RT_NV_1X16, 0, p.scale_max,
                       p.four_over_six, p.stochastic, p.stream},
                      arguments);
       const ScaledMatrix whole{wholeData.data(),
@@ -289,7 +289,7 @@ void grouped_dequantize(const grouped_dequantize_params &p,
     std::vector<char> out(count * rowBytes);
     void *arguments[] = {part.data.data(), part.scale.data(), amaxOrNull(part),
                          out.data()};
-    dequantize({count, p.cols, p.fp8_type, p.scheme, p.axis, p.row_scaled,
+    dequantize({1, count, p.cols, p.fp8_type, p.scheme, p.axis, p.row_scaled,
                 p.scale_max, p.out_type},
                arguments);
     std::copy_n(out.begin(), (group.end - group.begin) * rowBytes,

@@ -3,7 +3,8 @@
 // One function per row of te_runtime_kernels.inc, grouped by family in the
 // files beside this one. They are written to be read: every result bit follows
 // from the row's comment and from Core/{Math,Formulas,Types}.h. Parameters have
-// passed checkSupported, required buffers are not null.
+// passed checkSupported, required buffers are not null. A kernel with
+// `matrices` is called for each of them, with the buffers moved (Core/Stack.h).
 //
 //===----------------------------------------------------------------------===//
 

@@ -8,6 +8,7 @@
 #include "Core/Backend.h"
 #include "Core/Capabilities.h"
 #include "Core/GroupLayout.h"
+#include "Core/Stack.h"
 #include "Reference/HostGroup.h"
 #include "Reference/Reference.h"
 
@@ -71,11 +72,27 @@ public:
         TE_RT_RETURN_IF_FAILED(checkGroupSizes(params, buffers[groupSizes]));
     if constexpr (requires { checkBuffers(params, buffers); })
       TE_RT_RETURN_IF_FAILED(checkBuffers(params, buffers));
-    function(params, buffers);
+    if constexpr (requires { params.matrices; })
+      launchStack(buffers);
+    else
+      function(params, buffers);
     return Status::ok();
   }
 
 private:
+  /// One matrix after another.
+  void launchStack(void *const *buffers) const {
+    const auto strides = stackStrides(params);
+    for (int64_t matrix = 0; matrix < params.matrices; ++matrix) {
+      void *moved[strides.size()];
+      for (size_t i = 0; i < strides.size(); ++i)
+        moved[i] = buffers[i]
+                       ? static_cast<char *>(buffers[i]) + matrix * strides[i]
+                       : nullptr;
+      function(params, moved);
+    }
+  }
+
   Params params;
   Function function;
   int groupSizes;

@@ -29,16 +29,9 @@ LogicalResult LaunchEmitter::emitQuantize(QuantizeOp op) {
   // Other casts of groups are those of the matrix that holds them.
   if (type.isGrouped() && hasScaleOfGroup(type))
     return emitGroupedQuantize(op);
-  for (int64_t part = 0; part < type.getNumMatrices(); ++part)
-    if (failed(emitQuantize(op, part)))
-      return failure();
-  return success();
-}
-
-LogicalResult LaunchEmitter::emitQuantize(QuantizeOp op, int64_t part) {
-  auto type = cast<ScaledType>(op.getUsages()[0].getType());
-  Call call(*this, op, quantizeKernel(type), part, type.getNumMatrices());
-  call.i64("rows", type.getRows())
+  Call call(*this, op, quantizeKernel(type));
+  call.i64("matrices", type.getNumMatrices())
+      .i64("rows", type.getRows())
       .i64("cols", type.getCols())
       .type("type", elementType(op.getX()))
       .in(op.getX());
@@ -58,7 +51,7 @@ LogicalResult LaunchEmitter::emitQuantize(QuantizeOp op, int64_t part) {
         .i32("stochastic", static_cast<bool>(op.getRng()))
         .i32("stream", op.getStream())
         .in(op.getGivenAmax())
-        .whole(op.getRng());
+        .in(op.getRng());
   else if (!type.isMx())
     call.i32("pow2_scales", type.getPow2())
         .f32("amax_epsilon", op.getAmaxEpsilon());
@@ -73,29 +66,27 @@ LogicalResult LaunchEmitter::emitQuantize(QuantizeOp op, int64_t part) {
   }
   if (isPerTensor)
     call.out(op.getAmax());
-  return call.whole(op.getSkip()).emit();
+  return call.in(op.getSkip()).emit();
 }
 
 LogicalResult LaunchEmitter::emitDequantize(DequantizeOp op) {
   ScaledType type = op.getQ().getType();
   if (type.isGrouped() && hasScaleOfGroup(type))
     return emitGroupedDequantize(op);
-  for (int64_t part = 0; part < type.getNumMatrices(); ++part)
-    if (failed(Call(*this, op, "dequantize", part, type.getNumMatrices())
-                   .i64("rows", type.getRows())
-                   .i64("cols", type.getCols())
-                   .type("fp8_type", type.getElementType())
-                   .i32("scheme", static_cast<int32_t>(type.getScheme()))
-                   .i32("axis", type.getContract())
-                   .i32("row_scaled", type.is(ScaleVariant::RowScaled) &&
-                                          !op.getWithoutAmax())
-                   .i32("scale_max", scaleMax(type))
-                   .type("out_type", elementType(op.getX()))
-                   .inScaled(op.getQ(), op.getWithoutAmax())
-                   .out(op.getX())
-                   .emit()))
-      return failure();
-  return success();
+  return Call(*this, op, "dequantize")
+      .i64("matrices", type.getNumMatrices())
+      .i64("rows", type.getRows())
+      .i64("cols", type.getCols())
+      .type("fp8_type", type.getElementType())
+      .i32("scheme", static_cast<int32_t>(type.getScheme()))
+      .i32("axis", type.getContract())
+      .i32("row_scaled",
+           type.is(ScaleVariant::RowScaled) && !op.getWithoutAmax())
+      .i32("scale_max", scaleMax(type))
+      .type("out_type", elementType(op.getX()))
+      .inScaled(op.getQ(), op.getWithoutAmax())
+      .out(op.getX())
+      .emit();
 }
 
 LogicalResult LaunchEmitter::emitSwizzle(SwizzleScalesOp op) {
@@ -194,35 +185,30 @@ LogicalResult LaunchEmitter::emitCast(Operation *op, bool &isKnown) {
             .emit();
       })
       .Case([&](NvFp4AlphaOp op) {
-        const int64_t parts = op.getA().getType().getNumGroups();
-        for (int64_t part = 0; part < parts; ++part)
-          if (failed(Call(*this, op, "nvfp4_alpha", part, parts)
-                         .i64("rows", 1)
-                         .i32("a_scale_max", scaleMax(op.getA().getType()))
-                         .i32("b_scale_max", scaleMax(op.getB().getType()))
-                         .inAmax(op.getA())
-                         .inAmax(op.getB())
-                         .out(op.getAlpha())
-                         .emit()))
-            return failure();
-        return success();
+        // One amax for each group on either side.
+        return Call(*this, op, "nvfp4_alpha")
+            .i64("matrices", op.getA().getType().getNumGroups())
+            .i64("rows", 1)
+            .i32("a_scale_max", scaleMax(op.getA().getType()))
+            .i32("b_scale_max", scaleMax(op.getB().getType()))
+            .inAmax(op.getA())
+            .inAmax(op.getB())
+            .out(op.getAlpha())
+            .emit();
       })
       .Case([&](SwizzleScalesOp op) { return emitSwizzle(op); })
       .Case([&](DequantizeOp op) { return emitDequantize(op); })
       .Case([&](TransposeOp op) {
         ScaledType type = op.getQ().getType();
-        for (int64_t part = 0; part < type.getNumMatrices(); ++part)
-          if (failed(Call(*this, op, "transpose_scaled", part,
-                          type.getNumMatrices())
-                         .i64("rows", type.getRows())
-                         .i64("cols", type.getCols())
-                         .i32("scheme", static_cast<int32_t>(type.getScheme()))
-                         .inScaled(op.getQ())
-                         .outScaled(op.getTransposed(), op.getInto())
-                         .whole(op.getSkip())
-                         .emit()))
-            return failure();
-        return success();
+        return Call(*this, op, "transpose_scaled")
+            .i64("matrices", type.getNumMatrices())
+            .i64("rows", type.getRows())
+            .i64("cols", type.getCols())
+            .i32("scheme", static_cast<int32_t>(type.getScheme()))
+            .inScaled(op.getQ())
+            .outScaled(op.getTransposed(), op.getInto())
+            .in(op.getSkip())
+            .emit();
       })
       .Case([&](ActivationQuantizeOp op) {
         auto type = cast<ScaledType>(op.getUsages()[0].getType());

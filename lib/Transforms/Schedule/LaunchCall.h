@@ -50,13 +50,9 @@ inline bool hasScaleOfGroup(ScaledType type) {
 
 /// A launch being put together: parameters by name, buffers in row order.
 struct LaunchEmitter::Call {
-  /// With `parts`, buffers are cut in as many equal parts, of which the launch
-  /// has the part of that number: one matrix of a stack. Parts are emitted in
-  /// order, from 0.
-  Call(LaunchEmitter &emitter, Operation *op, StringRef kernel,
-       int64_t part = 0, int64_t parts = 1)
+  Call(LaunchEmitter &emitter, Operation *op, StringRef kernel)
       : emitter(emitter), op(op), kernel(*tert::lookupKernel(kernel)),
-        base(emitter.baseName(op)), part(part), parts(parts) {}
+        base(emitter.baseName(op)) {}
 
   Call &i64(StringRef name, int64_t value) {
     return parameter(name, emitter.builder.getI64IntegerAttr(value));
@@ -89,17 +85,6 @@ struct LaunchEmitter::Call {
     FailureOr<Buffers> found = emitter.lookup(value);
     isValid &= succeeded(found);
     if (succeeded(found))
-      append(*found);
-    return *this;
-  }
-
-  /// As `in`, all of it for every part.
-  Call &whole(Value value) {
-    if (!value)
-      return none(1);
-    FailureOr<Buffers> found = emitter.lookup(value);
-    isValid &= succeeded(found);
-    if (succeeded(found))
       llvm::append_range(buffers, *found);
     return *this;
   }
@@ -122,7 +107,7 @@ struct LaunchEmitter::Call {
     FailureOr<Buffers> found = emitter.lookup(value);
     isValid &= succeeded(found);
     if (succeeded(found))
-      append(found->back());
+      buffers.push_back(found->back());
     return *this;
   }
 
@@ -130,9 +115,6 @@ struct LaunchEmitter::Call {
   Call &out(Value result, unsigned absentBuffers = 1) {
     if (!result)
       return none(absentBuffers);
-    // The first part made the temporaries of all.
-    if (part != 0)
-      return in(result);
     Buffers made;
     StringRef residual = emitter.residualNames.lookup(result);
     for (const tert::BufferLayout &layout :
@@ -142,7 +124,7 @@ struct LaunchEmitter::Call {
         name += "." + layout.part.str();
       made.push_back(emitter.alloc(op->getLoc(), name,
                                    emitter.causeOf(op, result), layout.bytes));
-      append(made.back());
+      buffers.push_back(made.back());
     }
     isValid &= !made.empty();
     emitter.bind(result, made);
@@ -153,8 +135,6 @@ struct LaunchEmitter::Call {
   /// copy goes where the result becomes the next state of `cached`.
   Call &outOn(Value result, Value cached) {
     out(result);
-    if (part != 0)
-      return *this;
     FailureOr<Buffers> old = emitter.lookup(cached),
                        now = emitter.lookup(result);
     isValid &= succeeded(old) && succeeded(now);
@@ -213,22 +193,6 @@ struct LaunchEmitter::Call {
   }
 
 private:
-  /// Appends this launch's part of each of `wholes`.
-  void append(ValueRange wholes) {
-    for (Value whole : wholes) {
-      if (parts == 1) {
-        buffers.push_back(whole);
-        continue;
-      }
-      int64_t bytes =
-          mlir::cast<tert::BufferType>(whole.getType()).getBytes() / parts;
-      buffers.push_back(tert::SliceOp::create(
-          emitter.builder, op->getLoc(),
-          tert::BufferType::get(emitter.builder.getContext(), bytes), whole,
-          emitter.builder.getI64IntegerAttr(part * bytes)));
-    }
-  }
-
   Call &parameter(StringRef name, Attribute value) {
     parameters.push_back(emitter.builder.getNamedAttr(name, value));
     return *this;
@@ -241,7 +205,6 @@ private:
   Operation *op;
   const tert::KernelInfo &kernel;
   std::string base;
-  int64_t part, parts;
   SmallVector<NamedAttribute> parameters;
   SmallVector<Value> buffers;
   bool isValid = true;

@@ -46,7 +46,6 @@ private:
   LogicalResult emitPointwise(Operation *op, int32_t kind);
   LogicalResult emitConstant(Operation *op);
   LogicalResult emitQuantize(QuantizeOp op);
-  LogicalResult emitQuantize(QuantizeOp op, int64_t part);
   LogicalResult emitDequantize(DequantizeOp op);
   LogicalResult emitGroupedQuantize(QuantizeOp op);
   LogicalResult emitGroupedDequantize(DequantizeOp op);

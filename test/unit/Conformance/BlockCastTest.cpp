@@ -38,7 +38,7 @@ protected:
   void checkQuantise(const Array &x, int64_t rows, int64_t cols,
                      int32_t fp8Type, int32_t scheme, bool pow2, float epsilon,
                      const std::string &what, bool alone) {
-    const auto plan = TE_PLAN(quantize_block, rows, cols, x.type, fp8Type,
+    const auto plan = TE_PLAN(quantize_block, 1, rows, cols, x.type, fp8Type,
                               scheme, pow2, epsilon);
     BothUsages both(rows, cols, scheme);
     device().run(plan, {in(x.bytes), out(both.row.data), out(both.row.scale),
@@ -119,7 +119,7 @@ TEST_P(BlockCast, DequantiseInvertsTheStorage) {
                       scale[scaleIndex(scheme, outer, inner, o, i)]);
                   expected.set(axis ? o * cols + i : i * cols + o, value);
                 }
-              device().run(TE_PLAN(dequantize, rows, cols, fp8Type, scheme,
+              device().run(TE_PLAN(dequantize, 1, rows, cols, fp8Type, scheme,
                                    axis, 0, 0, outType),
                            {in(data), in(scale), none(), out(actual.bytes)});
               ASSERT_TRUE(sameBits(expected, actual))
@@ -136,11 +136,11 @@ TEST_P(BlockCast, TransposeEqualsDirectColumnUsage) {
       BothUsages tensor(rows, cols, TE_RT_PER_TENSOR);
       BothUsages block(rows, cols, TE_RT_BLOCK_128X128);
       device().run(
-          TE_PLAN(quantize_tensor, rows, cols, TE_RT_BF16, TE_RT_F8E4M3FN),
+          TE_PLAN(quantize_tensor, 1, rows, cols, TE_RT_BF16, TE_RT_F8E4M3FN),
           {in(x.bytes), in(std::vector<float>{7.3f}), out(tensor.row.data),
            out(tensor.row.scale), out(tensor.col.data), out(tensor.col.scale),
            none()});
-      device().run(TE_PLAN(quantize_block, rows, cols, TE_RT_BF16,
+      device().run(TE_PLAN(quantize_block, 1, rows, cols, TE_RT_BF16,
                            TE_RT_F8E4M3FN, TE_RT_BLOCK_128X128, 0, 0.0f),
                    {in(x.bytes), out(block.row.data), out(block.row.scale),
                     out(block.col.data), out(block.col.scale)});
@@ -148,7 +148,7 @@ TEST_P(BlockCast, TransposeEqualsDirectColumnUsage) {
            {std::pair<int32_t, BothUsages &>{TE_RT_PER_TENSOR, tensor},
             {TE_RT_BLOCK_128X128, block}}) {
         BothUsages turned(rows, cols, scheme);
-        device().run(TE_PLAN(transpose_scaled, rows, cols, scheme),
+        device().run(TE_PLAN(transpose_scaled, 1, rows, cols, scheme),
                      {in(usages.row.data), in(usages.row.scale), none(),
                       out(turned.col.data), out(turned.col.scale), none()});
         expectEqual(usages.col, turned.col,

@@ -370,7 +370,7 @@ TEST_P(Errors, Parameters) {
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, TE_PLAN(amax, -1, TE_RT_F32),
                       {"'count'", "-1"}));
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
-                      TE_PLAN(transpose_scaled, 8, 8, TE_RT_BLOCK_1X128),
+                      TE_PLAN(transpose_scaled, 1, 8, 8, TE_RT_BLOCK_1X128),
                       {"exact transpose", "block_1x128"}));
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
                       TE_PLAN(activation, 8, 8, TE_RT_BF16, 5, TE_CLAMP),
@@ -385,33 +385,37 @@ TEST_P(Errors, Parameters) {
                       {"'alpha' to be finite", "inf"}));
   EXPECT_TRUE(refuses(
       TE_RT_INVALID_ARGUMENT,
-      TE_PLAN(quantize_tensor, INT64_MAX / 2, 8, TE_RT_BF16, TE_RT_F8E4M3FN),
+      TE_PLAN(quantize_tensor, 1, INT64_MAX / 2, 8, TE_RT_BF16, TE_RT_F8E4M3FN),
       {"'rows' and 'cols'"}));
 }
 
 TEST_P(Errors, Microscaled) {
   constexpr int32_t e4 = TE_RT_F8E4M3FN, e2 = TE_RT_F4E2M1FN;
   const auto invalid = TE_RT_INVALID_ARGUMENT;
-  EXPECT_TRUE(refuses(invalid, TE_PLAN(quantize_mx, 48, 64, TE_RT_BF16, e4, 3),
+  EXPECT_TRUE(refuses(invalid,
+                      TE_PLAN(quantize_mx, 1, 48, 64, TE_RT_BF16, e4, 3),
                       {"quantize_mx", "'rows' to be a multiple of 32", "48"}));
-  EXPECT_TRUE(refuses(invalid, TE_PLAN(quantize_mx, 64, 16, TE_RT_BF16, e4, 3),
+  EXPECT_TRUE(refuses(invalid,
+                      TE_PLAN(quantize_mx, 1, 64, 16, TE_RT_BF16, e4, 3),
                       {"'cols' to be a multiple of 32", "16"}));
-  EXPECT_TRUE(refuses(invalid, TE_PLAN(quantize_mx, 64, 64, TE_RT_BF16, e4, 5),
+  EXPECT_TRUE(refuses(invalid,
+                      TE_PLAN(quantize_mx, 1, 64, 64, TE_RT_BF16, e4, 5),
                       {"mx_1x32 to mx_32x32", "nv_1x16"}));
-  EXPECT_TRUE(refuses(invalid, TE_PLAN(quantize_mx, 64, 64, TE_RT_BF16, e2, 3),
+  EXPECT_TRUE(refuses(invalid,
+                      TE_PLAN(quantize_mx, 1, 64, 64, TE_RT_BF16, e2, 3),
                       {"'fp8_type'", "f8E4M3FN, f8E5M2", "f4E2M1FN"}));
   EXPECT_TRUE(
       refuses(invalid, TE_PLAN(swizzle_scales, 64, 64, 1, 1),
               {"swizzle_scales", "mx_1x32 to nv_16x16", "block_1x128"}));
   EXPECT_TRUE(refuses(invalid, TE_PLAN(swizzle_scales, 64, 8, 5, 1),
                       {"'cols' to be a multiple of 16", "8"}));
-  EXPECT_TRUE(refuses(invalid, TE_PLAN(transpose_scaled, 64, 64, 3),
+  EXPECT_TRUE(refuses(invalid, TE_PLAN(transpose_scaled, 1, 64, 64, 3),
                       {"exact transpose", "mx_1x32"}));
-  EXPECT_TRUE(refuses(invalid, TE_PLAN(transpose_scaled, 64, 64, 5),
+  EXPECT_TRUE(refuses(invalid, TE_PLAN(transpose_scaled, 1, 64, 64, 5),
                       {"exact transpose", "nv_1x16"}));
   auto dequantize = [](int32_t type, int32_t scheme, int32_t axis,
                        int32_t rowScaled, int32_t scaleMax) {
-    return PlanFunction(TE_PLAN(dequantize, 64, 64, type, scheme, axis,
+    return PlanFunction(TE_PLAN(dequantize, 1, 64, 64, type, scheme, axis,
                                 rowScaled, scaleMax, TE_RT_BF16));
   };
   EXPECT_TRUE(refuses(invalid, dequantize(e4, TE_RT_NV_1X16, 1, 0, 448),
@@ -527,7 +531,7 @@ TEST_P(Errors, Nvfp4) {
   auto expect = [&](const Parameters &p,
                     std::initializer_list<const char *> parts) {
     EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
-                        TE_PLAN(quantize_nvfp4, p.rows, p.cols, TE_RT_BF16,
+                        TE_PLAN(quantize_nvfp4, 1, p.rows, p.cols, TE_RT_BF16,
                                 p.scheme, p.rowScaled, p.scaleMax,
                                 p.fourOverSix, p.stochastic, 0),
                         parts));
@@ -549,7 +553,8 @@ TEST_P(Errors, Nvfp4) {
          {"'four_over_six' to be 0 with stochastic"});
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, TE_PLAN(hadamard, 40, 8),
                       {"hadamard", "'rows' to be a multiple of 16", "40"}));
-  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, TE_PLAN(nvfp4_alpha, 4, 448, 6),
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(nvfp4_alpha, 1, 4, 448, 6),
                       {"'b_scale_max' to be 448 or 256", "6"}));
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
                       TE_PLAN(amax_rows, 4, 4, TE_RT_I32), {"'type'", "i32"}));

@@ -28,7 +28,7 @@ protected:
   Usages quantise(const Array &x, int64_t rows, int64_t cols, int32_t fp8Type,
                   bool pow2) {
     Usages u(rows, cols);
-    device().run(TE_PLAN(quantize_block, rows, cols, x.type, fp8Type,
+    device().run(TE_PLAN(quantize_block, 1, rows, cols, x.type, fp8Type,
                          TE_RT_BLOCK_1X128, pow2, 0.0f),
                  {in(x.bytes), out(u.row), out(u.rowScale), out(u.col),
                   out(u.colScale)});

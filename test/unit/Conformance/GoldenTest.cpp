@@ -101,7 +101,7 @@ TEST_P(Golden, CurrentScaling) {
                  {in(x.data), out(amax)});
     device().run(TE_PLAN(compute_scale, 1, c.fp8Type, c.pow2, 0.0f),
                  {in(amax), out(scale)});
-    device().run(TE_PLAN(quantize_tensor, rows, cols, TE_RT_BF16, c.fp8Type),
+    device().run(TE_PLAN(quantize_tensor, 1, rows, cols, TE_RT_BF16, c.fp8Type),
                  {in(x.data), in(scale), out(row), out(rowScale), out(col),
                   out(colScale), none()});
     expectBytes(c, "data", row);
@@ -121,7 +121,7 @@ TEST_P(Golden, DelayedScaling) {
     const int64_t rows = x.shape[0], cols = x.shape[1];
     std::vector<float> scaleInv(1), amax(1);
     std::vector<uint8_t> row(rows * cols), col(rows * cols);
-    device().run(TE_PLAN(quantize_tensor, rows, cols, TE_RT_BF16, c.fp8Type),
+    device().run(TE_PLAN(quantize_tensor, 1, rows, cols, TE_RT_BF16, c.fp8Type),
                  {in(x.data), in(std::vector<float>{7.3f}), out(row),
                   out(scaleInv), out(col), none(), out(amax)});
     expectBytes(c, "data", row);
@@ -230,7 +230,7 @@ protected:
       std::vector<float> rowScale(scaleCount(scheme, rows, cols));
       std::vector<float> colScale(scaleCount(scheme, cols, rows));
       device().run(
-          TE_PLAN(quantize_block, rows, cols, TE_RT_BF16, c.fp8Type, scheme,
+          TE_PLAN(quantize_block, 1, rows, cols, TE_RT_BF16, c.fp8Type, scheme,
                   c.pow2, 0.0f),
           {in(x.data), out(row), out(rowScale), out(col), out(colScale)});
       expectBytes(c, "row", row);
@@ -298,7 +298,7 @@ protected:
     buffers[isRow ? 3 : 6] = out(data);
     buffers[isRow ? 4 : 7] = out(scale);
     buffers[isRow ? 5 : 8] = out(copy);
-    device().run(TE_PLAN(quantize_nvfp4, rows, cols, TE_RT_BF16, v.scheme,
+    device().run(TE_PLAN(quantize_nvfp4, 1, rows, cols, TE_RT_BF16, v.scheme,
                          v.rowScaled, v.scaleMax, v.fourOverSix, 0, 0),
                  buffers);
     expectBytes(name + "/" + usage, data);

@@ -180,14 +180,15 @@ TEST_P(Grouped, TensorCastIsThatOfEachGroup) {
           const Array part = rowsOf(x, cols, start, count, count);
           std::vector<uint8_t> q(count * cols), qCol(count * cols);
           std::vector<float> inverse(1), one{scale[g]}, amax(1);
-          device().run(TE_PLAN(quantize_tensor, count, cols, TE_RT_BF16, fp8),
-                       {in(part.bytes), in(one), out(q), out(inverse),
-                        out(qCol), none(), none()});
+          device().run(
+              TE_PLAN(quantize_tensor, 1, count, cols, TE_RT_BF16, fp8),
+              {in(part.bytes), in(one), out(q), out(inverse), out(qCol), none(),
+               none()});
           EXPECT_EQ(rowScale[g], inverse[0]);
           EXPECT_EQ(colScale[g], inverse[0]);
           Array back(TE_RT_F32, count * cols);
-          device().run(TE_PLAN(dequantize, count, cols, fp8, TE_RT_PER_TENSOR,
-                               1, 0, 0, TE_RT_F32),
+          device().run(TE_PLAN(dequantize, 1, count, cols, fp8,
+                               TE_RT_PER_TENSOR, 1, 0, 0, TE_RT_F32),
                        {in(q), in(inverse), none(), out(back.bytes)});
           std::copy(q.begin(), q.end(), expected.begin() + start * cols);
           std::copy(back.bytes.begin(), back.bytes.end(),
@@ -265,13 +266,13 @@ protected:
       return inputs;
     };
     if (isMx(scheme)) {
-      device().run(TE_PLAN(quantize_mx, rows, cols, type, fp8, scheme),
+      device().run(TE_PLAN(quantize_mx, 1, rows, cols, type, fp8, scheme),
                    usage({in(x.bytes)}, 2));
       return q;
     }
     if (scheme == TE_RT_BLOCK_1X128 || scheme == TE_RT_BLOCK_128X128) {
       device().run(
-          TE_PLAN(quantize_block, rows, cols, type, fp8, scheme, 0, 0.0f),
+          TE_PLAN(quantize_block, 1, rows, cols, type, fp8, scheme, 0, 0.0f),
           usage({in(x.bytes)}, 2));
       return q;
     }
@@ -290,9 +291,9 @@ protected:
                     layout->alignment, type, 448, 0, 0, 0),
             usage({in(x.bytes), in(layout->sizes), in(amax), none()}, 3));
       else
-        device().run(
-            TE_PLAN(quantize_nvfp4, rows, cols, type, scheme, 0, 448, 0, 0, 0),
-            usage({in(x.bytes), in(amax), none()}, 3));
+        device().run(TE_PLAN(quantize_nvfp4, 1, rows, cols, type, scheme, 0,
+                             448, 0, 0, 0),
+                     usage({in(x.bytes), in(amax), none()}, 3));
       return q;
     }
     device().run(TE_PLAN(compute_scale, groups, fp8, 0, 0.0f),
@@ -304,7 +305,7 @@ protected:
     else {
       std::vector<Buffer> buffers = usage({in(x.bytes), in(scale)}, 2);
       buffers.push_back(none());
-      device().run(TE_PLAN(quantize_tensor, rows, cols, type, fp8), buffers);
+      device().run(TE_PLAN(quantize_tensor, 1, rows, cols, type, fp8), buffers);
     }
     return q;
   }
@@ -522,8 +523,8 @@ TEST_P(Grouped, StochasticCastCountsOverTheWholeValue) {
         {in(x.bytes), in(layout.sizes), in(amax), in(rng), out(row),
          out(rowScale), out(copied), out(col), out(colScale), out(copiedCol)});
     // With one amax for all groups, the cast is that of the whole matrix.
-    device().run(TE_PLAN(quantize_nvfp4, rows, cols, TE_RT_BF16, TE_RT_NV_1X16,
-                         0, 448, fourOverSix, stochastic, 3),
+    device().run(TE_PLAN(quantize_nvfp4, 1, rows, cols, TE_RT_BF16,
+                         TE_RT_NV_1X16, 0, 448, fourOverSix, stochastic, 3),
                  {in(x.bytes), in(one), in(rng), out(wholeRow),
                   out(wholeRowScale), out(whole), out(wholeCol),
                   out(wholeColScale), out(wholeColAmax)});
@@ -565,7 +566,7 @@ TEST_P(Grouped, Nvfp4DequantisesEachGroupByItsAmax) {
       for (int64_t g = 0; g < 3; ++g) {
         Array whole(TE_RT_BF16, rows * cols);
         const std::vector<float> one{amax[g]};
-        device().run(TE_PLAN(dequantize, rows, cols, TE_RT_F4E2M1FN,
+        device().run(TE_PLAN(dequantize, 1, rows, cols, TE_RT_F4E2M1FN,
                              TE_RT_NV_1X16, axis, 0, 448, TE_RT_BF16),
                      {in(q.data), in(q.scale), withAmax ? in(one) : none(),
                       out(whole.bytes)});

@@ -66,7 +66,7 @@ TEST_P(Microscale, DequantiseMx) {
                            static_cast<float>(decode(fp8Type, inner) *
                                               e8m0Value(outer)));
             }
-          const auto plan = TE_PLAN(dequantize, size, size, fp8Type, scheme,
+          const auto plan = TE_PLAN(dequantize, 1, size, size, fp8Type, scheme,
                                     axis, 0, 0, outType);
           device().run(plan,
                        {in(q.data), in(q.scale), none(), out(actual.bytes)});
@@ -98,13 +98,13 @@ TEST_P(Microscale, DequantiseInvertsQuantise) {
       usages[axis].scale.resize(microscaleCount(scheme, axis, rows, cols));
     }
     device().run(
-        TE_PLAN(quantize_mx, rows, cols, TE_RT_BF16, TE_RT_F8E4M3FN, scheme),
+        TE_PLAN(quantize_mx, 1, rows, cols, TE_RT_BF16, TE_RT_F8E4M3FN, scheme),
         {in(x.bytes), out(usages[1].data), out(usages[1].scale),
          out(usages[0].data), out(usages[0].scale)});
     for (int axis : {0, 1}) {
       Array back(TE_RT_BF16, rows * cols);
-      device().run(TE_PLAN(dequantize, rows, cols, TE_RT_F8E4M3FN, scheme, axis,
-                           0, 0, TE_RT_BF16),
+      device().run(TE_PLAN(dequantize, 1, rows, cols, TE_RT_F8E4M3FN, scheme,
+                           axis, 0, 0, TE_RT_BF16),
                    {in(usages[axis].data), in(usages[axis].scale), none(),
                     out(back.bytes)});
       ASSERT_TRUE(sameBits(x, back)) << "scheme " << scheme << " axis " << axis;
@@ -143,7 +143,7 @@ TEST_P(Microscale, DequantiseNv) {
                            static_cast<float>(e2m1Value(code(r, c)) * f));
             }
           const std::vector<float> amaxes{amax};
-          const auto plan = TE_PLAN(dequantize, rows, cols, TE_RT_F4E2M1FN,
+          const auto plan = TE_PLAN(dequantize, 1, rows, cols, TE_RT_F4E2M1FN,
                                     scheme, axis, 0, scaleMax, outType);
           device().run(plan,
                        {in(q.data), in(q.scale), hasAmax ? in(amaxes) : none(),
@@ -188,7 +188,7 @@ TEST_P(Microscale, DequantiseNvShapes) {
               expected.set(r * cols + c,
                            static_cast<float>(e2m1Value(code(r, c)) * f));
             }
-          device().run(TE_PLAN(dequantize, rows, cols, TE_RT_F4E2M1FN,
+          device().run(TE_PLAN(dequantize, 1, rows, cols, TE_RT_F4E2M1FN,
                                TE_RT_NV_1X16, axis, rowScaled, 448, TE_RT_F32),
                        {in(q.data), in(q.scale), in(amax), out(actual.bytes)});
           ASSERT_TRUE(sameBits(expected, actual))
@@ -241,11 +241,11 @@ TEST_P(Microscale, TransposeMxEqualsQuantisingForTheOtherAxis) {
       row.scale.resize(microscaleCount(scheme, 1, rows, cols));
       for (Microscaled *each : {&col, &turned, &odd})
         each->scale.resize(microscaleCount(scheme, 0, rows, cols));
-      device().run(
-          TE_PLAN(quantize_mx, rows, cols, TE_RT_BF16, TE_RT_F8E4M3FN, scheme),
-          {in(x.bytes), out(row.data), out(row.scale), out(col.data),
-           out(col.scale)});
-      const auto plan = TE_PLAN(transpose_scaled, rows, cols, scheme);
+      device().run(TE_PLAN(quantize_mx, 1, rows, cols, TE_RT_BF16,
+                           TE_RT_F8E4M3FN, scheme),
+                   {in(x.bytes), out(row.data), out(row.scale), out(col.data),
+                    out(col.scale)});
+      const auto plan = TE_PLAN(transpose_scaled, 1, rows, cols, scheme);
       device().run(plan, {in(row.data), in(row.scale), none(), out(turned.data),
                           out(turned.scale), none()});
       ASSERT_EQ(col.data, turned.data) << rows << "x" << cols;
@@ -276,7 +276,7 @@ TEST_P(Microscale, TransposeNv) {
       Microscaled turned = col, odd = col;
       const std::vector<float> amax{17.25f};
       std::vector<float> outAmax(1);
-      const auto plan = TE_PLAN(transpose_scaled, rows, cols, scheme);
+      const auto plan = TE_PLAN(transpose_scaled, 1, rows, cols, scheme);
       device().run(plan, {in(row.data), in(row.scale), in(amax),
                           out(turned.data), out(turned.scale), out(outAmax)});
       ASSERT_EQ(col.data, turned.data) << rows << "x" << cols;
@@ -304,12 +304,12 @@ TEST_P(Microscale, TransposeNvEqualsQuantisingForTheOtherAxis) {
       turned.scale = col.scale;
       device().run(TE_PLAN(amax, rows * cols, TE_RT_BF16),
                    {in(x.bytes), out(amax)});
-      device().run(TE_PLAN(quantize_nvfp4, rows, cols, TE_RT_BF16, scheme, 0,
+      device().run(TE_PLAN(quantize_nvfp4, 1, rows, cols, TE_RT_BF16, scheme, 0,
                            448, 0, 0, 0),
                    {in(x.bytes), in(amax), none(), out(row.data),
                     out(row.scale), out(rowAmax), out(col.data), out(col.scale),
                     out(colAmax)});
-      device().run(TE_PLAN(transpose_scaled, rows, cols, scheme),
+      device().run(TE_PLAN(transpose_scaled, 1, rows, cols, scheme),
                    {in(row.data), in(row.scale), in(rowAmax), out(turned.data),
                     out(turned.scale), out(turnedAmax)});
       ASSERT_EQ(col.data, turned.data) << rows << "x" << cols;
@@ -322,23 +322,23 @@ TEST_P(Microscale, EmptyValues) {
   std::vector<uint8_t> nothing;
   const std::vector<float> amax{3.5f};
   std::vector<float> outAmax(1);
-  device().run(TE_PLAN(transpose_scaled, 0, 64, TE_RT_NV_16X16),
+  device().run(TE_PLAN(transpose_scaled, 1, 0, 64, TE_RT_NV_16X16),
                {in(nothing), in(nothing), in(amax), out(nothing), out(nothing),
                 out(outAmax)});
   EXPECT_EQ(outAmax, amax);
   outAmax[0] = 0.0f;
-  device().run(TE_PLAN(transpose_scaled, 64, 0, TE_RT_NV_16X16),
+  device().run(TE_PLAN(transpose_scaled, 1, 64, 0, TE_RT_NV_16X16),
                {in(nothing), in(nothing), in(amax), out(nothing), out(nothing),
                 out(outAmax)});
   EXPECT_EQ(outAmax, amax);
   device().run(
-      TE_PLAN(transpose_scaled, 64, 0, TE_RT_MX_32X32),
+      TE_PLAN(transpose_scaled, 1, 64, 0, TE_RT_MX_32X32),
       {in(nothing), in(nothing), none(), out(nothing), out(nothing), none()});
   for (int axis : {0, 1}) {
     device().run(TE_PLAN(swizzle_scales, 0, 64, TE_RT_MX_1X32, axis),
                  {in(nothing), out(nothing)});
-    device().run(TE_PLAN(dequantize, 0, 64, TE_RT_F4E2M1FN, TE_RT_NV_1X16, axis,
-                         0, 448, TE_RT_BF16),
+    device().run(TE_PLAN(dequantize, 1, 0, 64, TE_RT_F4E2M1FN, TE_RT_NV_1X16,
+                         axis, 0, 448, TE_RT_BF16),
                  {in(nothing), in(nothing), in(amax), out(nothing)});
   }
 }

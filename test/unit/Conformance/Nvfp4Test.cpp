@@ -31,7 +31,7 @@ TEST_P(Nvfp4, AlphaRoundsEveryStep) {
           const auto factor = static_cast<float>(1.0 / (36.0 * aMax * bMax));
           expected[r] = static_cast<float>(double(product) * factor);
         }
-        device().run(TE_PLAN(nvfp4_alpha, rows, aMax, bMax),
+        device().run(TE_PLAN(nvfp4_alpha, 1, rows, aMax, bMax),
                      {in(a.bytes), in(b), out(alpha)});
         ASSERT_EQ(expected, alpha);
       }

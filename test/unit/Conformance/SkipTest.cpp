@@ -89,36 +89,36 @@ TEST_P(Skip, EveryCast) {
 
   check({"amax", TE_PLAN(amax, kRows * kCols, TE_RT_BF16), {x.bytes}, {4}, 0});
   check({"quantize_tensor",
-         TE_PLAN(quantize_tensor, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN),
+         TE_PLAN(quantize_tensor, 1, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN),
          {x.bytes, bytesOf(7.3f)},
          {all, 4, all, 4, 4},
          4});
   check({"quantize_tensor, no amax",
-         TE_PLAN(quantize_tensor, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN),
+         TE_PLAN(quantize_tensor, 1, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN),
          {x.bytes, bytesOf(7.3f)},
          {all, 4, all, 4, 0}});
   for (int32_t scheme : {TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128})
     check(
         {"quantize_block " + std::to_string(scheme),
-         TE_PLAN(quantize_block, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN,
+         TE_PLAN(quantize_block, 1, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN,
                  scheme, 1, 0.0f),
          {x.bytes},
          {all, block(scheme, kRows, kCols), all, block(scheme, kCols, kRows)}});
   for (int32_t scheme : {TE_RT_MX_1X32, TE_RT_MX_32X32}) {
     const size_t rowScales = microscaleCount(scheme, 1, kRows, kCols);
     const size_t colScales = microscaleCount(scheme, 0, kRows, kCols);
-    check(
-        {"quantize_mx " + std::to_string(scheme),
-         TE_PLAN(quantize_mx, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN, scheme),
-         {x.bytes},
-         {all, rowScales, all, colScales}});
+    check({"quantize_mx " + std::to_string(scheme),
+           TE_PLAN(quantize_mx, 1, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN,
+                   scheme),
+           {x.bytes},
+           {all, rowScales, all, colScales}});
   }
   for (int32_t scheme : {TE_RT_NV_1X16, TE_RT_NV_16X16}) {
     const size_t rowScales = microscaleCount(scheme, 1, kRows, kCols);
     const size_t colScales = microscaleCount(scheme, 0, kRows, kCols);
     check({"quantize_nvfp4 " + std::to_string(scheme),
-           TE_PLAN(quantize_nvfp4, kRows, kCols, TE_RT_BF16, scheme, 0, 448, 0,
-                   0, 0),
+           TE_PLAN(quantize_nvfp4, 1, kRows, kCols, TE_RT_BF16, scheme, 0, 448,
+                   0, 0, 0),
            {x.bytes, bytesOf(3.5f), {}},
            {all / 2, rowScales, 4, all / 2, colScales, 4}});
   }
@@ -130,7 +130,7 @@ TEST_P(Skip, EveryTranspose) {
   for (size_t i = 0; i < all; ++i)
     data[i] = static_cast<uint8_t>(i * 37 % 251);
   auto transpose = [](int32_t scheme) {
-    return TE_PLAN(transpose_scaled, kRows, kCols, scheme);
+    return TE_PLAN(transpose_scaled, 1, kRows, kCols, scheme);
   };
   const Bytes scales(4096, 1);
   check({"per_tensor",

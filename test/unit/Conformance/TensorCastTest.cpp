@@ -17,7 +17,7 @@ protected:
              float scale) {
     std::vector<uint8_t> row(rows * cols), col(rows * cols);
     std::vector<float> rowScale(1), colScale(1);
-    device().run(TE_PLAN(quantize_tensor, rows, cols, x.type, fp8Type),
+    device().run(TE_PLAN(quantize_tensor, 1, rows, cols, x.type, fp8Type),
                  {in(x.bytes), in(std::vector<float>{scale}), out(row),
                   out(rowScale), out(col), out(colScale), none()});
     for (int64_t r = 0; r < rows; ++r)
@@ -82,7 +82,8 @@ TEST_P(TensorCast, OneUsageAlone) {
   std::vector<uint8_t> row(33 * 65), col(33 * 65), rowAlone(33 * 65),
       colAlone(33 * 65);
   std::vector<float> inverse(1), inverse2(1);
-  const auto plan = TE_PLAN(quantize_tensor, 33, 65, TE_RT_BF16, TE_RT_F8E5M2);
+  const auto plan =
+      TE_PLAN(quantize_tensor, 1, 33, 65, TE_RT_BF16, TE_RT_F8E5M2);
   device().run(plan, {in(x.bytes), in(scale), out(row), out(inverse), out(col),
                       out(inverse2), none()});
   device().run(plan, {in(x.bytes), in(scale), out(rowAlone), out(inverse),
@@ -111,7 +112,7 @@ TEST_P(TensorCast, MeasuresWhileItCasts) {
             plainCol(count);
         std::vector<float> rowScale(1), colScale(1), amax(1), expected(1);
         const auto plan =
-            TE_PLAN(quantize_tensor, rows, cols, type, TE_RT_F8E4M3FN);
+            TE_PLAN(quantize_tensor, 1, rows, cols, type, TE_RT_F8E4M3FN);
         device().run(plan,
                      {in(x.bytes), in(scale), out(plainRow), out(rowScale),
                       out(plainCol), out(colScale), none()});
@@ -127,7 +128,7 @@ TEST_P(TensorCast, MeasuresWhileItCasts) {
 TEST_P(TensorCast, EmptyMatrix) {
   std::vector<uint8_t> nothing;
   std::vector<float> inverse(1), amax(1);
-  device().run(TE_PLAN(quantize_tensor, 0, 64, TE_RT_BF16, TE_RT_F8E4M3FN),
+  device().run(TE_PLAN(quantize_tensor, 1, 0, 64, TE_RT_BF16, TE_RT_F8E4M3FN),
                {in(nothing), in(std::vector<float>{4.0f}), out(nothing),
                 out(inverse), none(), none(), out(amax)});
   EXPECT_EQ(inverse[0], 0.25f);

@@ -6,11 +6,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Kernels/Cast/cast_args.h"
+#include "Kernels/Cast/Cast.h"
 
 #include "Core/Formulas.h"
+#include "Core/Stack.h"
 #include "Cuda/CudaBackend.h"
 #include "Kernels/Cast/Microscale.h"
+#include "Kernels/Cast/cast_args.h"
 #include "Kernels/LaunchPlan.h"
 
 #include <algorithm>
@@ -45,6 +47,11 @@ struct TileKernels {
     fastColTiles = static_cast<uint32_t>(ceilDiv(cols, kTile));
     generalColTiles = static_cast<uint32_t>(ceilDiv(generalCols, kTile));
     return Status::ok();
+  }
+
+  /// As many rows of blocks as there are matrices.
+  void setStack(int64_t matrices) {
+    fast.gridY = general.gridY = static_cast<unsigned>(matrices);
   }
 
   /// Launches the form that `isFast` asks for.
@@ -123,12 +130,22 @@ Status findActivationQuantize(const CudaDevice &device,
       generalSharedBytes(static_cast<int>(byteSize(type))));
 }
 
-/// A slot of device memory to each plan that measures (finishAmax in
-/// quantize.cu). They come round again only after kAmaxSlots plans, and matter
-/// only while running.
-uint32_t takeAmaxSlot() {
+/// The first of `count` slots of device memory for a plan that measures
+/// (finishAmax in quantize.cu). They come round again only after kAmaxSlots of
+/// them, and matter only while running.
+uint32_t takeAmaxSlots(int64_t count) {
   static std::atomic<uint32_t> next = 0;
-  return next++ % kAmaxSlots;
+  return next.fetch_add(static_cast<uint32_t>(count)) % kAmaxSlots;
+}
+
+/// The bytes from a matrix to the next of the four outputs from `row` on.
+template <typename Strides>
+QuantizeStrides quantizeStrides(const Strides &strides, int x, int row) {
+  return {.x = strides[x],
+          .row = strides[row],
+          .rowScale = strides[row + 1],
+          .col = strides[row + 2],
+          .colScale = strides[row + 3]};
 }
 
 } // namespace
@@ -143,7 +160,7 @@ Status plan_amax(const CudaDevice &device, const amax_params &params,
   config.gridX = static_cast<unsigned>(std::clamp<int64_t>(
       ceilDiv(params.count, kTileThreads * 64), 1, device.multiprocessors * 8));
   *plan =
-      makePlan(device, [config, count = params.count, slot = takeAmaxSlot()](
+      makePlan(device, [config, count = params.count, slot = takeAmaxSlots(1)](
                            const Launcher &launch, void *const *buffers) {
         return launch(
             config,
@@ -152,8 +169,38 @@ Status plan_amax(const CudaDevice &device, const amax_params &params,
                 .amax = static_cast<float *>(buffers[amax_buffers::amax]),
                 .skip = static_cast<const float *>(buffers[amax_buffers::skip]),
                 .count = count,
+                .stride = 0,
                 .slot = slot});
       });
+  return Status::ok();
+}
+
+bool hasLongRows(const amax_rows_params &params) {
+  return params.cols >= kTileThreads * 64 && params.rows <= kAmaxSlots;
+}
+
+Status planAmaxOfLongRows(const CudaDevice &device,
+                          const amax_rows_params &params,
+                          std::unique_ptr<Plan> *plan) {
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(config.find(device, std::string("te_amax_") +
+                                                 inputTypeName(params.type)));
+  config.block = kTileThreads;
+  config.gridY = static_cast<unsigned>(params.rows);
+  config.gridX = static_cast<unsigned>(std::clamp<int64_t>(
+      ceilDiv(params.cols, kTileThreads * 64), 1,
+      ceilDiv(device.multiprocessors * 8, std::max<int64_t>(params.rows, 1))));
+  *plan = makePlan(device, [config, params, slot = takeAmaxSlots(params.rows)](
+                               const Launcher &launch, void *const *buffers) {
+    namespace index = amax_rows_buffers;
+    return launch(config,
+                  AmaxArgs{.x = buffers[index::x],
+                           .amax = static_cast<float *>(buffers[index::amax]),
+                           .skip = nullptr,
+                           .count = params.cols,
+                           .stride = params.cols * byteSize(params.type),
+                           .slot = slot});
+  });
   return Status::ok();
 }
 
@@ -191,22 +238,27 @@ Status plan_quantize_tensor(const CudaDevice &device,
   const int64_t cols = std::max<int64_t>(params.cols, 1);
   TE_RT_RETURN_IF_FAILED(plain.setGrid(rows, cols, cols));
   TE_RT_RETURN_IF_FAILED(measuring.setGrid(rows, cols, cols));
-  *plan = makePlan(device, [plain, measuring, params, slot = takeAmaxSlot()](
-                               const Launcher &launch, void *const *buffers) {
-    namespace index = quantize_tensor_buffers;
-    QuantizeArgs args{};
-    args.x = buffers[index::x];
-    args.scale = static_cast<const float *>(buffers[index::scale]);
-    args.amax = static_cast<float *>(buffers[index::amax]);
-    args.amaxSlot = slot;
-    args.out = quantizeOutputs(buffers + index::row);
-    args.skip = static_cast<const float *>(buffers[index::skip]);
-    args.rows = params.rows;
-    args.cols = params.cols;
-    const bool isFast =
-        isAligned(args.x, 16) && storesVectors(args.out, args.rows, args.cols);
-    return (args.amax ? measuring : plain).launch(launch, isFast, args);
-  });
+  plain.setStack(params.matrices);
+  measuring.setStack(params.matrices);
+  *plan = makePlan(
+      device, [plain, measuring, params, slot = takeAmaxSlots(params.matrices),
+               strides = stackStrides(params)](const Launcher &launch,
+                                               void *const *buffers) {
+        namespace index = quantize_tensor_buffers;
+        QuantizeArgs args{};
+        args.strides = quantizeStrides(strides, index::x, index::row);
+        args.x = buffers[index::x];
+        args.scale = static_cast<const float *>(buffers[index::scale]);
+        args.amax = static_cast<float *>(buffers[index::amax]);
+        args.amaxSlot = slot;
+        args.out = quantizeOutputs(buffers + index::row);
+        args.skip = static_cast<const float *>(buffers[index::skip]);
+        args.rows = params.rows;
+        args.cols = params.cols;
+        const bool isFast = isAligned(args.x, 16) &&
+                            storesVectors(args.out, args.rows, args.cols);
+        return (args.amax ? measuring : plain).launch(launch, isFast, args);
+      });
   return Status::ok();
 }
 
@@ -220,22 +272,24 @@ Status plan_quantize_block(const CudaDevice &device,
       findQuantize(device, scheme, params.type, params.fp8_type, kernels));
   TE_RT_RETURN_IF_FAILED(
       kernels.setGrid(params.rows, params.cols, params.cols));
-  *plan = makePlan(
-      device, [kernels, params](const Launcher &launch, void *const *buffers) {
-        namespace index = quantize_block_buffers;
-        QuantizeArgs args{};
-        args.x = buffers[index::x];
-        args.out = quantizeOutputs(buffers + index::row);
-        args.skip = static_cast<const float *>(buffers[index::skip]);
-        args.rows = params.rows;
-        args.cols = params.cols;
-        args.pow2 = params.pow2_scales;
-        args.epsilon = params.amax_epsilon;
-        return kernels.launch(launch,
-                              isAligned(args.x, 16) &&
-                                  storesVectors(args.out, args.rows, args.cols),
-                              args);
-      });
+  kernels.setStack(params.matrices);
+  *plan = makePlan(device, [kernels, params, strides = stackStrides(params)](
+                               const Launcher &launch, void *const *buffers) {
+    namespace index = quantize_block_buffers;
+    QuantizeArgs args{};
+    args.strides = quantizeStrides(strides, index::x, index::row);
+    args.x = buffers[index::x];
+    args.out = quantizeOutputs(buffers + index::row);
+    args.skip = static_cast<const float *>(buffers[index::skip]);
+    args.rows = params.rows;
+    args.cols = params.cols;
+    args.pow2 = params.pow2_scales;
+    args.epsilon = params.amax_epsilon;
+    return kernels.launch(launch,
+                          isAligned(args.x, 16) &&
+                              storesVectors(args.out, args.rows, args.cols),
+                          args);
+  });
   return Status::ok();
 }
 
@@ -325,24 +379,28 @@ Status plan_dequantize(const CudaDevice &device,
       kTileSharedBytes, "te_dequantize_general" + suffix, 0));
   TE_RT_RETURN_IF_FAILED(
       kernels.setGrid(params.rows, params.cols, params.cols));
-  *plan = makePlan(
-      device, [kernels, params](const Launcher &launch, void *const *buffers) {
-        namespace index = dequantize_buffers;
-        DequantizeArgs args{
-            .data = static_cast<const uint8_t *>(buffers[index::data]),
-            .scale = static_cast<const float *>(buffers[index::scale]),
-            .out = buffers[index::out],
-            .rows = params.rows,
-            .cols = params.cols,
-            .colTiles = 0,
-            .scheme = params.scheme,
-            .axis = params.axis};
-        return kernels.launch(launch,
-                              params.rows % 8 == 0 && params.cols % 8 == 0 &&
-                                  isAligned(args.data, 8) &&
-                                  isAligned(args.out, 16),
-                              args);
-      });
+  kernels.setStack(params.matrices);
+  *plan = makePlan(device, [kernels, params, strides = stackStrides(params)](
+                               const Launcher &launch, void *const *buffers) {
+    namespace index = dequantize_buffers;
+    DequantizeArgs args{
+        .data = static_cast<const uint8_t *>(buffers[index::data]),
+        .scale = static_cast<const float *>(buffers[index::scale]),
+        .out = buffers[index::out],
+        .strides = {.data = strides[index::data],
+                    .scale = strides[index::scale],
+                    .out = strides[index::out]},
+        .rows = params.rows,
+        .cols = params.cols,
+        .colTiles = 0,
+        .scheme = params.scheme,
+        .axis = params.axis};
+    return kernels.launch(launch,
+                          params.rows % 8 == 0 && params.cols % 8 == 0 &&
+                              isAligned(args.data, 8) &&
+                              isAligned(args.out, 16),
+                          args);
+  });
   return Status::ok();
 }
 
@@ -360,25 +418,29 @@ Status plan_transpose_scaled(const CudaDevice &device,
   const int64_t cols = std::max(params.cols, least);
   TE_RT_RETURN_IF_FAILED(
       kernels.setGrid(std::max(params.rows, least), cols, cols));
-  *plan = makePlan(
-      device, [kernels, params](const Launcher &launch, void *const *buffers) {
-        namespace index = transpose_scaled_buffers;
-        TransposeArgs args{
-            .data = static_cast<const uint8_t *>(buffers[index::data]),
-            .scale = static_cast<const float *>(buffers[index::scale]),
-            .outData = static_cast<uint8_t *>(buffers[index::out_data]),
-            .outScale = static_cast<float *>(buffers[index::out_scale]),
-            .skip = static_cast<const float *>(buffers[index::skip]),
-            .rows = params.rows,
-            .cols = params.cols,
-            .colTiles = 0,
-            .scheme = params.scheme};
-        return kernels.launch(launch,
-                              params.rows % 16 == 0 && params.cols % 16 == 0 &&
-                                  isAligned(args.data, 16) &&
-                                  isAligned(args.outData, 16),
-                              args);
-      });
+  kernels.setStack(params.matrices);
+  *plan = makePlan(device, [kernels, params, strides = stackStrides(params)](
+                               const Launcher &launch, void *const *buffers) {
+    namespace index = transpose_scaled_buffers;
+    TransposeArgs args{
+        .data = static_cast<const uint8_t *>(buffers[index::data]),
+        .scale = static_cast<const float *>(buffers[index::scale]),
+        .outData = static_cast<uint8_t *>(buffers[index::out_data]),
+        .outScale = static_cast<float *>(buffers[index::out_scale]),
+        .skip = static_cast<const float *>(buffers[index::skip]),
+        .strides = {.data = strides[index::data],
+                    .scale = strides[index::scale],
+                    .outScale = strides[index::out_scale]},
+        .rows = params.rows,
+        .cols = params.cols,
+        .colTiles = 0,
+        .scheme = params.scheme};
+    return kernels.launch(launch,
+                          params.rows % 16 == 0 && params.cols % 16 == 0 &&
+                              isAligned(args.data, 16) &&
+                              isAligned(args.outData, 16),
+                          args);
+  });
   return Status::ok();
 }
 

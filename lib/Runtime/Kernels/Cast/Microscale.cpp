@@ -7,6 +7,7 @@
 
 #include "Kernels/Cast/Microscale.h"
 
+#include "Core/Stack.h"
 #include "Cuda/CudaBackend.h"
 #include "Kernels/Cast/cast_args.h"
 #include "Kernels/Cast/microscale_args.h"
@@ -28,12 +29,13 @@ struct Forms {
     TE_RT_RETURN_IF_FAILED(fast.find(device, name));
     return general.find(device, name + "_general");
   }
-  Status setGrid(int64_t blocks) {
+  Status setGrid(int64_t blocks, int64_t matrices = 1) {
     if (blocks > std::numeric_limits<int32_t>::max())
       return {TE_RT_UNSUPPORTED,
               "expected at most 2147483647 blocks of threads, but got " +
                   std::to_string(blocks)};
     fast.gridX = general.gridX = static_cast<unsigned>(blocks);
+    fast.gridY = general.gridY = static_cast<unsigned>(matrices);
     return Status::ok();
   }
 };
@@ -57,9 +59,9 @@ Status plan_quantize_mx(const CudaDevice &device,
                   inputTypeName(params.type) + "_" +
                   fp8TypeName(params.fp8_type)));
   TE_RT_RETURN_IF_FAILED(
-      forms.setGrid(tiles(params.rows) * tiles(params.cols)));
-  *plan = makePlan(device, [forms, params](const Launcher &launch,
-                                           void *const *buffers) {
+      forms.setGrid(tiles(params.rows) * tiles(params.cols), params.matrices));
+  *plan = makePlan(device, [forms, params, strides = stackStrides(params)](
+                               const Launcher &launch, void *const *buffers) {
     namespace index = quantize_mx_buffers;
     const QuantizeMxArgs args{
         .x = buffers[index::x],
@@ -68,6 +70,10 @@ Status plan_quantize_mx(const CudaDevice &device,
         .col = static_cast<uint8_t *>(buffers[index::col]),
         .colScale = static_cast<uint8_t *>(buffers[index::col_scale]),
         .skip = static_cast<const float *>(buffers[index::skip]),
+        .strides = {.x = strides[index::x],
+                    .data = strides[index::row],
+                    .rowScale = strides[index::row_scale],
+                    .colScale = strides[index::col_scale]},
         .rows = params.rows,
         .cols = params.cols,
         .colTiles = static_cast<uint32_t>(tiles(params.cols))};
@@ -90,10 +96,11 @@ Status planMicroscaledDequantize(const CudaDevice &device,
   Forms forms;
   TE_RT_RETURN_IF_FAILED(forms.find(device, name));
   TE_RT_RETURN_IF_FAILED(
-      forms.setGrid(tiles(params.rows) * tiles(params.cols)));
+      forms.setGrid(tiles(params.rows) * tiles(params.cols), params.matrices));
   const MicroscaleLayout layout(params.scheme, params.axis, params.rows,
                                 params.cols);
-  *plan = makePlan(device, [forms, params, pitch = layout.pitch](
+  *plan = makePlan(device, [forms, params, pitch = layout.pitch,
+                            strides = stackStrides(params)](
                                const Launcher &launch, void *const *buffers) {
     namespace index = dequantize_buffers;
     const MicroscaleDequantizeArgs args{
@@ -101,6 +108,10 @@ Status planMicroscaledDequantize(const CudaDevice &device,
         .scale = static_cast<const uint8_t *>(buffers[index::scale]),
         .amax = static_cast<const float *>(buffers[index::amax]),
         .out = buffers[index::out],
+        .strides = {.data = strides[index::data],
+                    .scale = strides[index::scale],
+                    .amax = strides[index::amax],
+                    .out = strides[index::out]},
         .rows = params.rows,
         .cols = params.cols,
         .pitch = pitch,
@@ -123,8 +134,9 @@ Status planMicroscaledTranspose(const CudaDevice &device,
   // An empty nv value has an amax too: one block copies it.
   const int64_t least = isNv(params.scheme) ? 1 : 0;
   const int64_t colTiles = std::max(tiles(params.cols), least);
-  TE_RT_RETURN_IF_FAILED(
-      forms.setGrid(std::max(tiles(params.rows), least) * colTiles));
+  TE_RT_RETURN_IF_FAILED(forms.setGrid(
+      std::max(tiles(params.rows), least) * colTiles, params.matrices));
+  const auto strides = stackStrides(params);
   const MicroscaleLayout from(params.scheme, 1, params.rows, params.cols);
   const MicroscaleLayout to(params.scheme, 0, params.rows, params.cols);
   *plan = makePlan(device, [=](const Launcher &launch, void *const *buffers) {
@@ -137,6 +149,9 @@ Status planMicroscaledTranspose(const CudaDevice &device,
         .outScale = static_cast<uint8_t *>(buffers[index::out_scale]),
         .outAmax = static_cast<float *>(buffers[index::out_amax]),
         .skip = static_cast<const float *>(buffers[index::skip]),
+        .strides = {.data = strides[index::data],
+                    .scale = strides[index::scale],
+                    .outScale = strides[index::out_scale]},
         .rows = params.rows,
         .cols = params.cols,
         .pitch = from.pitch,

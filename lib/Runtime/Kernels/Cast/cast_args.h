@@ -18,12 +18,20 @@ namespace te::rt::cuda {
 inline constexpr int kTile = 128;
 inline constexpr int kTileThreads = 256;
 
+// A stack of matrices has one row of blocks, blockIdx.y, for each. `strides`
+// are bytes from a matrix to the next; per-tensor scales and amaxes lie side by
+// side.
+
 /// Where a quantised [rows, cols] value goes. Any pointer may be null.
 struct QuantizeOutputs {
   uint8_t *row;    // [rows, cols]
   float *rowScale; // layout of the scheme
   uint8_t *col;    // [cols, rows]
   float *colScale;
+};
+
+struct QuantizeStrides {
+  int64_t x, row, rowScale, col, colScale;
 };
 
 struct QuantizeArgs {
@@ -33,6 +41,7 @@ struct QuantizeArgs {
   uint32_t amaxSlot;  // as AmaxArgs::slot
   QuantizeOutputs out;
   const float *skip; // [1], or null
+  QuantizeStrides strides;
   int64_t rows, cols;
   uint32_t colTiles;
   int32_t pow2; // block schemes only, as is epsilon
@@ -50,12 +59,13 @@ struct ActivationQuantizeArgs {
   ActivationKind act;
 };
 
+/// One amax for each row of blocks.
 struct AmaxArgs {
   const void *x;
   float *amax;
   const float *skip; // [1], or null
-  int64_t count;
-  uint32_t slot; // of this plan, below kAmaxSlots
+  int64_t count, stride;
+  uint32_t slot; // of the first amax of this plan, below kAmaxSlots
 };
 inline constexpr uint32_t kAmaxSlots = 4096;
 
@@ -70,6 +80,9 @@ struct DequantizeArgs {
   const uint8_t *data; // [rows, cols], or [cols, rows] of axis 0
   const float *scale;
   void *out; // [rows, cols]
+  struct {
+    int64_t data, scale, out;
+  } strides;
   int64_t rows, cols;
   uint32_t colTiles;
   int32_t scheme, axis;
@@ -81,6 +94,9 @@ struct TransposeArgs {
   uint8_t *outData; // [cols, rows]
   float *outScale;
   const float *skip; // [1], or null
+  struct {
+    int64_t data, scale, outScale; // the outData is as long as the data
+  } strides;
   int64_t rows, cols;
   uint32_t colTiles;
   int32_t scheme;

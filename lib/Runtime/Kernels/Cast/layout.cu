@@ -35,8 +35,19 @@ __device__ __forceinline__ float scaleAt(const float *scales, int32_t scheme,
   }
 }
 
+/// As of a launch for the block's matrix alone.
+__device__ __forceinline__ DequantizeArgs
+matrixOf(const DequantizeArgs &stack) {
+  DequantizeArgs args = stack;
+  args.data = ofMatrix(stack.data, stack.strides.data);
+  args.scale = ofMatrix(stack.scale, stack.strides.scale);
+  args.out = ofMatrix(stack.out, stack.strides.out);
+  return args;
+}
+
 template <typename F8, typename T>
-__device__ __forceinline__ void dequantizeGeneral(const DequantizeArgs &args) {
+__device__ __forceinline__ void dequantizeGeneral(const DequantizeArgs &stack) {
+  const DequantizeArgs args = matrixOf(stack);
   const int64_t count = args.rows * args.cols;
   const int64_t threads = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -57,7 +68,8 @@ __device__ __forceinline__ void dequantizeGeneral(const DequantizeArgs &args) {
 /// `data` is 8-byte aligned, `out` 16-byte aligned, rows and cols multiples of
 /// 8.
 template <typename F8, typename T, int kAxis>
-__device__ __forceinline__ void dequantizeTile(const DequantizeArgs &args) {
+__device__ __forceinline__ void dequantizeTile(const DequantizeArgs &stack) {
+  const DequantizeArgs args = matrixOf(stack);
   const TilePosition<false> at(blockIdx.x / args.colTiles,
                                blockIdx.x % args.colTiles, args.rows,
                                args.cols);
@@ -204,9 +216,14 @@ transposeGeneral(const TransposeArgs &args, int64_t rowTile, int64_t colTile) {
 }
 
 template <bool kAligned>
-__device__ __forceinline__ void transpose(const TransposeArgs &args) {
-  if (isSkipped(args.skip))
+__device__ __forceinline__ void transpose(const TransposeArgs &stack) {
+  if (isSkipped(stack.skip))
     return;
+  TransposeArgs args = stack;
+  args.data = ofMatrix(stack.data, stack.strides.data);
+  args.scale = ofMatrix(stack.scale, stack.strides.scale);
+  args.outData = ofMatrix(stack.outData, stack.strides.data);
+  args.outScale = ofMatrix(stack.outScale, stack.strides.outScale);
   const int64_t rowTile = blockIdx.x / args.colTiles;
   const int64_t colTile = blockIdx.x % args.colTiles;
   if (threadIdx.x == 0)

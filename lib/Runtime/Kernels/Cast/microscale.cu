@@ -111,11 +111,23 @@ __device__ __forceinline__ void forEachWord(const Body &body) {
 // Dequantise
 //===----------------------------------------------------------------------===//
 
+/// As of a launch for the block's matrix alone.
+__device__ __forceinline__ MicroscaleDequantizeArgs
+matrixOf(const MicroscaleDequantizeArgs &stack) {
+  MicroscaleDequantizeArgs args = stack;
+  args.data = ofMatrix(stack.data, stack.strides.data);
+  args.scale = ofMatrix(stack.scale, stack.strides.scale);
+  args.amax = ofMatrix(stack.amax, stack.strides.amax);
+  args.out = ofMatrix(stack.out, stack.strides.out);
+  return args;
+}
+
 /// The scale of the thread's part does not change along its eight columns
 /// (axis 1) or its eight rows (axis 0).
 template <typename F8, typename T, int kAxis, bool kAligned>
 __device__ __forceinline__ void
-dequantizeMx(const MicroscaleDequantizeArgs &args) {
+dequantizeMx(const MicroscaleDequantizeArgs &stack) {
+  const MicroscaleDequantizeArgs args = matrixOf(stack);
   const Position at(args);
   if (!at.inside)
     return;
@@ -163,7 +175,8 @@ __device__ __forceinline__ float nvScale(const MicroscaleDequantizeArgs &args,
 
 template <typename T, int kAxis, bool kAligned>
 __device__ __forceinline__ void
-dequantizeNv(const MicroscaleDequantizeArgs &args) {
+dequantizeNv(const MicroscaleDequantizeArgs &stack) {
+  const MicroscaleDequantizeArgs args = matrixOf(stack);
   const Position at(args);
   uint32_t words[kPart]; // rows of the part for axis 1, columns for axis 0
   if constexpr (kAxis == 1) {
@@ -211,12 +224,26 @@ dequantizeNv(const MicroscaleDequantizeArgs &args) {
 // Transpose
 //===----------------------------------------------------------------------===//
 
+/// As of a launch for the block's matrix alone.
+__device__ __forceinline__ MicroscaleTransposeArgs
+matrixOf(const MicroscaleTransposeArgs &stack) {
+  MicroscaleTransposeArgs args = stack;
+  args.data = ofMatrix(stack.data, stack.strides.data);
+  args.scale = ofMatrix(stack.scale, stack.strides.scale);
+  args.amax = ofMatrix(stack.amax, sizeof(float));
+  args.outData = ofMatrix(stack.outData, stack.strides.data);
+  args.outScale = ofMatrix(stack.outScale, stack.strides.outScale);
+  args.outAmax = ofMatrix(stack.outAmax, sizeof(float));
+  return args;
+}
+
 /// The data stays; a block's exponent moves from its 32 rows to its 32 columns.
 template <bool kAligned>
 __device__ __forceinline__ void
-transposeMx(const MicroscaleTransposeArgs &args) {
-  if (isSkipped(args.skip))
+transposeMx(const MicroscaleTransposeArgs &stack) {
+  if (isSkipped(stack.skip))
     return;
+  const MicroscaleTransposeArgs args = matrixOf(stack);
   const Position at(args);
   if (at.inside) {
     const int64_t offset = at.row * args.cols + at.col;
@@ -262,9 +289,10 @@ __device__ __forceinline__ void transposeNibbles(uint32_t (&words)[kPart]) {
 
 template <bool kAligned>
 __device__ __forceinline__ void
-transposeNv(const MicroscaleTransposeArgs &args) {
-  if (isSkipped(args.skip))
+transposeNv(const MicroscaleTransposeArgs &stack) {
+  if (isSkipped(stack.skip))
     return;
+  const MicroscaleTransposeArgs args = matrixOf(stack);
   const Position at(args);
   if (blockIdx.x == 0 && threadIdx.x == 0 && args.amax && args.outAmax)
     *args.outAmax = *args.amax;

@@ -13,7 +13,7 @@ namespace te::rt::cuda {
 
 // Tiles as in cast_args.h. A tile has 128 x 4 (32-blocks) or 128 x 8
 // (16-blocks) scales, so tiles cover the padded scales exactly, except that the
-// last tile of 16-blocks may have 4 only.
+// last tile of 16-blocks may have 4 only. `strides` as in cast_args.h.
 
 struct QuantizeMxArgs {
   const void *x; // [rows, cols]
@@ -23,6 +23,9 @@ struct QuantizeMxArgs {
   uint8_t *col;      // [rows, cols]
   uint8_t *colScale; // [up(rows / 32, 4), up(cols, 128)]
   const float *skip; // [1], or null
+  struct {
+    int64_t x, data, rowScale, colScale;
+  } strides;
   int64_t rows, cols;
   uint32_t colTiles;
 };
@@ -32,6 +35,9 @@ struct MicroscaleDequantizeArgs {
   const uint8_t *scale; // [., pitch] of MicroscaleLayout
   const float *amax;    // nv: [1], or [rows] when row-scaled; may be null
   void *out;            // [rows, cols]
+  struct {
+    int64_t data, scale, amax, out;
+  } strides;
   int64_t rows, cols, pitch;
   uint32_t colTiles;
   int32_t rowScaled, scaleMax;
@@ -45,6 +51,9 @@ struct MicroscaleTransposeArgs {
   uint8_t *outScale;    // [., outPitch]
   float *outAmax;
   const float *skip; // [1], or null
+  struct {
+    int64_t data, scale, outScale; // the outData is as long as the data
+  } strides;
   int64_t rows, cols, pitch, outPitch;
   uint32_t colTiles;
 };

@@ -18,9 +18,11 @@ __device__ uint32_t amaxBits[kAmaxSlots];
 __device__ uint32_t amaxBlocksDone[kAmaxSlots];
 
 /// Called by one thread of every block, with the block's maximum: `amax` gets
-/// the grid's.
+/// that of the row of blocks.
 __device__ __forceinline__ void finishAmax(float blockAmax, uint32_t slot,
                                            float *amax) {
+  slot = (slot + blockIdx.y) % kAmaxSlots;
+  amax += blockIdx.y;
   // Magnitudes order like their bits. The block whose count completes the grid
   // sees every other block's maximum: each came before that block's fence.
   atomicMax(&amaxBits[slot], __float_as_uint(blockAmax));
@@ -35,11 +37,11 @@ template <typename T>
 __device__ __forceinline__ void amax(const AmaxArgs &args) {
   if (isSkipped(args.skip)) {
     if (blockIdx.x == 0 && threadIdx.x == 0)
-      *args.amax = 0.0f;
+      args.amax[blockIdx.y] = 0.0f;
     return;
   }
   constexpr int kUnroll = 4;
-  const T *x = static_cast<const T *>(args.x);
+  const T *x = static_cast<const T *>(ofMatrix(args.x, args.stride));
   const int64_t thread =
       static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const int64_t threads = static_cast<int64_t>(gridDim.x) * blockDim.x;
@@ -91,10 +93,18 @@ template <typename T> struct PlainElement {
   }
 };
 
+/// Those of the block's matrix.
+__device__ __forceinline__ QuantizeOutputs outputs(const QuantizeArgs &args) {
+  return {.row = ofMatrix(args.out.row, args.strides.row),
+          .rowScale = ofMatrix(args.out.rowScale, args.strides.rowScale),
+          .col = ofMatrix(args.out.col, args.strides.col),
+          .colScale = ofMatrix(args.out.colScale, args.strides.colScale)};
+}
+
 template <typename T, bool kAligned, typename Position>
 __device__ __forceinline__ void load(const QuantizeArgs &args,
                                      const Position &at, Tile<T> &tile) {
-  const T *x = static_cast<const T *>(args.x);
+  const T *x = static_cast<const T *>(ofMatrix(args.x, args.strides.x));
   if constexpr (kAligned)
     loadTile(x, at, tile);
   else
@@ -109,12 +119,13 @@ struct QuantizeTensorBody {
   __device__ __forceinline__ void operator()(const Position &at) const {
     Tile<T> tile;
     load<T, kAligned>(args, at, tile);
-    const float scale = *args.scale;
+    const float scale = args.scale[blockIdx.y];
+    const QuantizeOutputs out = outputs(args);
     if (blockIdx.x == 0 && threadIdx.x == 0) {
-      if (args.out.rowScale)
-        *args.out.rowScale = __frcp_rn(scale);
-      if (args.out.colScale)
-        *args.out.colScale = __frcp_rn(scale);
+      if (out.rowScale)
+        *out.rowScale = __frcp_rn(scale);
+      if (out.colScale)
+        *out.colScale = __frcp_rn(scale);
     }
     // What lies outside the matrix was loaded as zero.
     if constexpr (kMeasures) {
@@ -122,8 +133,7 @@ struct QuantizeTensorBody {
       if (threadIdx.x == 0)
         finishAmax(amax, args.amaxSlot, args.amax);
     }
-    quantizeTileUniform<T, F8, kAligned>(tile, at, args.out, scale,
-                                         tileShared());
+    quantizeTileUniform<T, F8, kAligned>(tile, at, out, scale, tileShared());
   }
 };
 template <typename T, typename F8, bool kAligned>
@@ -138,7 +148,7 @@ template <typename T, typename F8, bool kAligned> struct QuantizeBlock1x128 {
   __device__ __forceinline__ void operator()(const Position &at) const {
     Tile<T> tile;
     load<T, kAligned>(args, at, tile);
-    quantizeTile1x128<T, F8, kAligned>(tile, at, args.out, args.pow2,
+    quantizeTile1x128<T, F8, kAligned>(tile, at, outputs(args), args.pow2,
                                        args.epsilon, tileShared());
   }
 };
@@ -165,18 +175,18 @@ template <typename T, typename F8, bool kAligned> struct QuantizeBlock128x128 {
     load<T, kAligned>(args, at, tile);
     const float scale = blockScale<T, F8>(tileAmax(tile, at, tileShared()),
                                           args.pow2, args.epsilon);
+    const QuantizeOutputs out = outputs(args);
     if (threadIdx.x == 0) {
       const float inverse = __frcp_rn(scale);
       const int64_t rowTiles = (args.rows + kTile - 1) / kTile;
-      if (args.out.rowScale)
-        storeSquareScale(args.out.rowScale, at.rowTile(), at.colTile(),
+      if (out.rowScale)
+        storeSquareScale(out.rowScale, at.rowTile(), at.colTile(),
                          args.colTiles, inverse);
-      if (args.out.colScale)
-        storeSquareScale(args.out.colScale, at.colTile(), at.rowTile(),
-                         rowTiles, inverse);
+      if (out.colScale)
+        storeSquareScale(out.colScale, at.colTile(), at.rowTile(), rowTiles,
+                         inverse);
     }
-    quantizeTileUniform<T, F8, kAligned>(tile, at, args.out, scale,
-                                         tileShared());
+    quantizeTileUniform<T, F8, kAligned>(tile, at, out, scale, tileShared());
   }
 };
 
@@ -186,7 +196,7 @@ template <typename T, typename F8, bool kAligned,
 __device__ __forceinline__ void quantize(const QuantizeArgs &args) {
   if (isSkipped(args.skip)) {
     if (args.amax && blockIdx.x == 0 && threadIdx.x == 0)
-      *args.amax = 0.0f;
+      args.amax[blockIdx.y] = 0.0f;
     return;
   }
   const Body<T, F8, kAligned> body{args};

@@ -183,9 +183,15 @@ storeRowScales(const QuantizeMxArgs &args, const Position &at, int64_t rowTile,
 /// Aligned: x is 16-byte aligned, data and column scales 8-byte, row scales
 /// 4-byte.
 template <typename T, typename F8, bool kSquare, bool kAligned>
-__device__ __forceinline__ void quantizeMx(const QuantizeMxArgs &args) {
-  if (isSkipped(args.skip))
+__device__ __forceinline__ void quantizeMx(const QuantizeMxArgs &stack) {
+  if (isSkipped(stack.skip))
     return;
+  QuantizeMxArgs args = stack;
+  args.x = ofMatrix(stack.x, stack.strides.x);
+  args.row = ofMatrix(stack.row, stack.strides.data);
+  args.rowScale = ofMatrix(stack.rowScale, stack.strides.rowScale);
+  args.col = ofMatrix(stack.col, stack.strides.data);
+  args.colScale = ofMatrix(stack.colScale, stack.strides.colScale);
   const int64_t rowTile = blockIdx.x / args.colTiles;
   const int64_t colTile = blockIdx.x % args.colTiles;
   const Position at;

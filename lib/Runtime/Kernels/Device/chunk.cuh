@@ -19,6 +19,15 @@ namespace te::rt::cuda {
 
 inline constexpr int kChunk = 8;
 
+/// Where `pointer`, or null, is for the matrix of this block: the stack's next
+/// one starts `stride` bytes later.
+template <typename T>
+__device__ __forceinline__ T *ofMatrix(T *pointer, int64_t stride) {
+  return pointer ? reinterpret_cast<T *>(reinterpret_cast<uintptr_t>(pointer) +
+                                         blockIdx.y * stride)
+                 : nullptr;
+}
+
 /// Whether a launch with this `skip` leaves its outputs as they are.
 __device__ __forceinline__ bool isSkipped(const float *skip) {
   return skip && *skip == 1.0f;

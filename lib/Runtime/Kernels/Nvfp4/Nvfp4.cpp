@@ -7,7 +7,9 @@
 
 #include "Kernels/Nvfp4/nvfp4_args.h"
 
+#include "Core/Stack.h"
 #include "Cuda/CudaBackend.h"
+#include "Kernels/Cast/Cast.h"
 #include "Kernels/Cast/cast_args.h"
 #include "Kernels/LaunchPlan.h"
 
@@ -47,43 +49,52 @@ Status plan_quantize_nvfp4(const CudaDevice &device,
   const int64_t rowTiles = std::max<int64_t>(ceilDiv(params.rows, kTile), 1);
   const int64_t colTiles = std::max<int64_t>(ceilDiv(params.cols, kTile), 1);
   TE_RT_RETURN_IF_FAILED(setGrid(config, rowTiles * colTiles));
-  *plan = makePlan(device, [config, params, colTiles](const Launcher &launch,
-                                                      void *const *buffers) {
-    namespace b = quantize_nvfp4_buffers;
-    // The tile of an empty value has no element and no scale to write.
-    const bool isEmpty = params.rows == 0 || params.cols == 0;
-    auto bytes = [&](int index) {
-      return isEmpty ? nullptr : static_cast<uint8_t *>(buffers[index]);
-    };
-    QuantizeNvfp4Args args{
-        .x = buffers[b::x],
-        .amax = static_cast<const float *>(buffers[b::amax]),
-        .rng = static_cast<const uint32_t *>(buffers[b::rng]),
-        .row = bytes(b::row),
-        .rowScale = bytes(b::row_scale),
-        .rowAmax = static_cast<float *>(buffers[b::row_amax]),
-        .col = params.row_scaled ? nullptr : bytes(b::col),
-        .colScale = params.row_scaled ? nullptr : bytes(b::col_scale),
-        .colAmax = static_cast<float *>(buffers[b::col_amax]),
-        .skip = static_cast<const float *>(buffers[b::skip]),
-        .rows = params.rows,
-        .cols = params.cols,
-        .colTiles = static_cast<uint32_t>(colTiles),
-        .rowScaled = params.row_scaled,
-        .scaleMax = params.scale_max,
-        .measure = params.four_over_six,
-        .stream = static_cast<uint32_t>(params.stream),
-        .aligned = 0};
-    args.aligned = isAligned(args.x, 16) && isAligned(args.row, 4) &&
-                   isAligned(args.rowScale, 4) && isAligned(args.col, 8) &&
-                   isAligned(args.colScale, 4);
-    return launch(config, args);
-  });
+  config.gridY = static_cast<unsigned>(params.matrices);
+  *plan = makePlan(
+      device, [config, params, colTiles, strides = stackStrides(params)](
+                  const Launcher &launch, void *const *buffers) {
+        namespace b = quantize_nvfp4_buffers;
+        // The tile of an empty value has no element and no scale to write.
+        const bool isEmpty = params.rows == 0 || params.cols == 0;
+        auto bytes = [&](int index) {
+          return isEmpty ? nullptr : static_cast<uint8_t *>(buffers[index]);
+        };
+        QuantizeNvfp4Args args{
+            .x = buffers[b::x],
+            .amax = static_cast<const float *>(buffers[b::amax]),
+            .rng = static_cast<const uint32_t *>(buffers[b::rng]),
+            .row = bytes(b::row),
+            .rowScale = bytes(b::row_scale),
+            .rowAmax = static_cast<float *>(buffers[b::row_amax]),
+            .col = params.row_scaled ? nullptr : bytes(b::col),
+            .colScale = params.row_scaled ? nullptr : bytes(b::col_scale),
+            .colAmax = static_cast<float *>(buffers[b::col_amax]),
+            .skip = static_cast<const float *>(buffers[b::skip]),
+            .strides = {.x = strides[b::x],
+                        .amax = strides[b::amax],
+                        .data = strides[b::row],
+                        .rowScale = strides[b::row_scale],
+                        .colScale = strides[b::col_scale]},
+            .rows = params.rows,
+            .cols = params.cols,
+            .colTiles = static_cast<uint32_t>(colTiles),
+            .rowScaled = params.row_scaled,
+            .scaleMax = params.scale_max,
+            .measure = params.four_over_six,
+            .stream = static_cast<uint32_t>(params.stream),
+            .aligned = 0};
+        args.aligned = isAligned(args.x, 16) && isAligned(args.row, 4) &&
+                       isAligned(args.rowScale, 4) && isAligned(args.col, 8) &&
+                       isAligned(args.colScale, 4);
+        return launch(config, args);
+      });
   return Status::ok();
 }
 
 Status plan_amax_rows(const CudaDevice &device, const amax_rows_params &params,
                       std::unique_ptr<Plan> *plan) {
+  if (hasLongRows(params))
+    return planAmaxOfLongRows(device, params, plan);
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(config.find(device, std::string("te_amax_rows_") +
                                                  inputTypeName(params.type)));
@@ -134,7 +145,8 @@ Status plan_nvfp4_alpha(const CudaDevice &device,
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(config.find(device, "te_nvfp4_alpha"));
   config.block = kNvThreads;
-  TE_RT_RETURN_IF_FAILED(setGrid(config, ceilDiv(params.rows, kNvThreads)));
+  TE_RT_RETURN_IF_FAILED(
+      setGrid(config, ceilDiv(params.matrices * params.rows, kNvThreads)));
   *plan = makePlan(device, [config, params](const Launcher &launch,
                                             void *const *buffers) {
     namespace b = nvfp4_alpha_buffers;
@@ -143,6 +155,7 @@ Status plan_nvfp4_alpha(const CudaDevice &device,
         Nvfp4AlphaArgs{.aAmax = static_cast<const float *>(buffers[b::a_amax]),
                        .bAmax = static_cast<const float *>(buffers[b::b_amax]),
                        .alpha = static_cast<float *>(buffers[b::alpha]),
+                       .matrices = params.matrices,
                        .rows = params.rows,
                        .aScaleMax = params.a_scale_max,
                        .bScaleMax = params.b_scale_max});

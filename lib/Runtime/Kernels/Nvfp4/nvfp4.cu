@@ -142,9 +142,18 @@ __device__ __forceinline__ void copyAmax(const QuantizeNvfp4Args &args,
 }
 
 template <typename T, bool kSquare, NvMode kMode>
-__device__ __forceinline__ void quantize(const QuantizeNvfp4Args &args) {
-  if (isSkipped(args.skip))
+__device__ __forceinline__ void quantize(const QuantizeNvfp4Args &stack) {
+  if (isSkipped(stack.skip))
     return;
+  QuantizeNvfp4Args args = stack;
+  args.x = ofMatrix(stack.x, stack.strides.x);
+  args.amax = ofMatrix(stack.amax, stack.strides.amax);
+  args.row = ofMatrix(stack.row, stack.strides.data);
+  args.rowScale = ofMatrix(stack.rowScale, stack.strides.rowScale);
+  args.rowAmax = ofMatrix(stack.rowAmax, stack.strides.amax);
+  args.col = ofMatrix(stack.col, stack.strides.data);
+  args.colScale = ofMatrix(stack.colScale, stack.strides.colScale);
+  args.colAmax = ofMatrix(stack.colAmax, stack.strides.amax);
   __shared__ NvShared shared;
   const Position at(blockIdx.x / args.colTiles, blockIdx.x % args.colTiles,
                     args.rows, args.cols);
@@ -344,9 +353,10 @@ extern "C" __global__ void __launch_bounds__(kNvThreads)
     te_nvfp4_alpha(const __grid_constant__ Nvfp4AlphaArgs args) {
   const int64_t row =
       static_cast<int64_t>(blockIdx.x) * kNvThreads + threadIdx.x;
-  if (row < args.rows)
-    args.alpha[row] = te::rt::math::nvAlpha(args.aAmax[row], *args.bAmax,
-                                            args.aScaleMax, args.bScaleMax);
+  if (row < args.matrices * args.rows)
+    args.alpha[row] =
+        te::rt::math::nvAlpha(args.aAmax[row], args.bAmax[row / args.rows],
+                              args.aScaleMax, args.bScaleMax);
 }
 
 extern "C" __global__ void

@@ -26,6 +26,9 @@ struct QuantizeNvfp4Args {
   uint8_t *colScale;   // [up(cols, 128), up(rows / 16, 4)]
   float *colAmax;      // [1]
   const float *skip;   // [1], or null
+  struct {
+    int64_t x, amax, data, rowScale, colScale;
+  } strides; // as in cast_args.h
   int64_t rows, cols;
   uint32_t colTiles;
   int32_t rowScaled;
@@ -49,10 +52,10 @@ struct HadamardArgs {
 };
 
 struct Nvfp4AlphaArgs {
-  const float *aAmax; // [rows]
-  const float *bAmax; // [1]
-  float *alpha;       // [rows]
-  int64_t rows;
+  const float *aAmax; // [matrices, rows]
+  const float *bAmax; // [matrices]
+  float *alpha;       // [matrices, rows]
+  int64_t matrices, rows;
   int32_t aScaleMax, bScaleMax;
 };
 

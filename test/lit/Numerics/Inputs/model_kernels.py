@@ -21,11 +21,15 @@ BOTH, ONE = ((1, 0),), ((1,), (0,))
 NUMPY = {"bf16": np.uint16, "f16": np.float16, "f32": np.float32}
 runtime = Runtime(sys.argv[2], *sys.argv[3:])
 USAGE = {1: "row", 0: "col"}
+# Kernels of stacks, here of one matrix each.
+STACKS = {"dequantize", "nvfp4_alpha", "quantize_mx", "quantize_nvfp4", "transpose_scaled"}
 
 
 def launch(claim, kernel, parameters, inputs, wanted):
     """Compares every array of `wanted` with what the kernel writes."""
     parameters = {name: ENUM[value.upper()] if isinstance(value, str) else int(value) for name, value in parameters.items()}
+    if kernel in STACKS:
+        parameters["matrices"] = 1
     wanted = {name: np.asarray(array) for name, array in wanted.items()}
     found = runtime.launch(kernel, parameters, inputs, {name: (array.shape, array.dtype) for name, array in wanted.items()})
     for name, array in wanted.items():

@@ -49,7 +49,8 @@ Status runOnce(Backend &backend) {
                                               .out_type = TE_RT_F32},
                                              &plans[1]));
   TE_RT_RETURN_IF_FAILED(backend.plan_transpose_scaled(
-      {.rows = 512, .cols = 512, .scheme = TE_RT_BLOCK_128X128}, &plans[2]));
+      {.matrices = 1, .rows = 512, .cols = 512, .scheme = TE_RT_BLOCK_128X128},
+      &plans[2]));
   // One block serves as every operand and result.
   void *memory = nullptr, *scratch = nullptr;
   TE_RT_RETURN_IF_FAILED(backend.alloc(512 * 512 * 4, &memory));
