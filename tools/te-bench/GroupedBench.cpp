@@ -40,6 +40,7 @@ public:
       : context(context), effort(effort) {}
 
   void run(const Shape &shape, bool even);
+  void runPlain(const Shape &shape, bool even);
   void runLayer(const Shape &shape, bool even);
 
   llvm::json::Array rows;
@@ -237,6 +238,46 @@ void GroupedBench::run(const Shape &shape, bool even) {
          productLoop(true, n, k, x, scales, w, wScales, out));
 }
 
+/// Products of bf16, which high precision and the overrides have.
+void GroupedBench::runPlain(const Shape &shape, bool even) {
+  setGroups(shape, even);
+  const auto [name, groups, tokens, n, k] = shape;
+  const std::string suffix =
+      std::string(" ") + name + (even ? " even" : " uneven");
+  const double flops =
+      2.0 * static_cast<double>(total) * static_cast<double>(n * k);
+  void *x = random(capacity * k, TE_RT_BF16);
+  void *dy = random(capacity * n, TE_RT_BF16);
+  void *w = random(groups * n * k, TE_RT_BF16);
+  void *out =
+      empty(std::max(capacity * std::max(n, k) * 2, groups * n * k * 4));
+  const int64_t height = capacity, count = groups;
+  auto product = [&](int64_t columns, int64_t depth, int32_t transposed,
+                     void *a) {
+    return kernel(
+        [=](te_rt_instance *i) {
+          return te_rt_plan_grouped_matmul(i, 0, height, columns, depth, count,
+                                           128, transposed, TE_RT_BF16,
+                                           TE_RT_BF16);
+        },
+        {a, w, deviceSizes, nullptr, nullptr, out});
+  };
+  auto wgrad = [&](te_rt_dtype type, void *c) {
+    return kernel(
+        [=, columns = n, depth = k](te_rt_instance *i) {
+          return te_rt_plan_grouped_wgrad(i, 0, height, columns, depth, count,
+                                          128, TE_RT_BF16, type);
+        },
+        {dy, x, deviceSizes, nullptr, c, out});
+  };
+  report("grouped bf16 fprop" + suffix, flops, product(n, k, 0, x));
+  report("grouped bf16 dgrad" + suffix, flops, product(k, n, 1, dy));
+  report("grouped bf16 wgrad bf16" + suffix, flops, wgrad(TE_RT_BF16, nullptr));
+  report("grouped bf16 wgrad f32" + suffix, flops, wgrad(TE_RT_F32, nullptr));
+  report("grouped bf16 wgrad f32 accumulated" + suffix, flops,
+         wgrad(TE_RT_F32, out));
+}
+
 /// A linear layer of experts, forward and backward, with every cast.
 void GroupedBench::runLayer(const Shape &shape, bool even) {
   setGroups(shape, even);
@@ -316,6 +357,8 @@ llvm::json::Array te::bench::runGroupedBench(te_rt_context *context,
   const Shape many = {"64x512 2048->1536", 64, 512, 1536, 2048};
   for (bool even : {true, false})
     bench.run(large, even);
+  for (bool even : {true, false})
+    bench.runPlain(large, even);
   for (bool even : {true, false})
     bench.runLayer(many, even);
   return std::move(bench.rows);

@@ -312,6 +312,14 @@ void grouped_bias_grad(const grouped_bias_grad_params &p,
 // Products
 //===----------------------------------------------------------------------===//
 
+/// The gradient of a group without rows: c, or zeros.
+static void startFrom(void *out, const void *c, int64_t bytes) {
+  if (!c)
+    std::fill_n(static_cast<char *>(out), bytes, 0);
+  else if (bytes != 0)
+    std::memmove(out, c, bytes);
+}
+
 void grouped_matmul(const grouped_matmul_params &p, void *const *buffers) {
   namespace b = grouped_matmul_buffers;
   const int64_t bytes = byteSize(p.type), outBytes = byteSize(p.out_type);
@@ -336,19 +344,19 @@ void grouped_wgrad(const grouped_wgrad_params &p, void *const *buffers) {
   namespace b = grouped_wgrad_buffers;
   const int64_t bytes = byteSize(p.type), outBytes = byteSize(p.out_type);
   forEachGroup(p, buffers[b::group_sizes], [&](int64_t g, GroupRows group) {
+    void *c = offset(buffers[b::c], g * p.m * p.n * outBytes);
+    void *out = offset(buffers[b::out], g * p.m * p.n * outBytes);
+    if (group.begin == group.end)
+      return startFrom(out, c, p.m * p.n * outBytes);
     void *arguments[matmul_buffers::count_] = {};
     arguments[matmul_buffers::a] =
         offset(buffers[b::a], group.begin * p.m * bytes);
     arguments[matmul_buffers::b] =
         offset(buffers[b::b], group.begin * p.n * bytes);
-    // The factor of no rows says nothing.
-    if (group.end != group.begin)
-      arguments[matmul_buffers::alpha] =
-          offset(buffers[b::alpha], g * sizeof(float));
-    arguments[matmul_buffers::c] =
-        offset(buffers[b::c], g * p.m * p.n * outBytes);
-    arguments[matmul_buffers::out] =
-        offset(buffers[b::out], g * p.m * p.n * outBytes);
+    arguments[matmul_buffers::alpha] =
+        offset(buffers[b::alpha], g * sizeof(float));
+    arguments[matmul_buffers::c] = c;
+    arguments[matmul_buffers::out] = out;
     matmul({p.m, p.n, group.end - group.begin, 1, 1, p.type, p.out_type},
            arguments);
   });
@@ -409,13 +417,8 @@ void grouped_scaled_wgrad(const grouped_scaled_wgrad_params &p,
   forEachGroup(p, buffers[b::group_sizes], [&](int64_t g, GroupRows group) {
     void *out = offset(buffers[b::out], g * bytes);
     void *c = offset(buffers[b::c], g * bytes);
-    if (group.begin == group.end) {
-      if (!c)
-        std::fill_n(static_cast<char *>(out), bytes, 0);
-      else if (bytes != 0)
-        std::memmove(out, c, bytes);
-      return;
-    }
+    if (group.begin == group.end)
+      return startFrom(out, c, bytes);
     const int64_t count =
         std::min(roundUp(group.end - group.begin, rowBlock(p.a_scheme)),
                  p.rows - group.begin);

@@ -383,6 +383,11 @@ TEST_P(Errors, Parameters) {
                       TE_PLAN(activation_backward, 8, 8, TE_RT_BF16,
                               TE_RT_CLAMPED_SWIGLU, 1.0f, INFINITY, 1.0f),
                       {"'alpha' to be finite", "inf"}));
+  for (int64_t matrices : {0, 4097})
+    EXPECT_TRUE(refuses(
+        TE_RT_INVALID_ARGUMENT,
+        TE_PLAN(transpose_scaled, matrices, 8, 8, TE_RT_PER_TENSOR),
+        {"'matrices' to be from 1 to 4096", std::to_string(matrices).c_str()}));
   EXPECT_TRUE(refuses(
       TE_RT_INVALID_ARGUMENT,
       TE_PLAN(quantize_tensor, 1, INT64_MAX / 2, 8, TE_RT_BF16, TE_RT_F8E4M3FN),

@@ -113,6 +113,17 @@ __device__ __forceinline__ void copyTile(void *to, const CUtensorMap *map,
       : "memory");
 }
 
+/// As copyTile, of a map of three dimensions.
+__device__ __forceinline__ void copyTile3(void *to, const CUtensorMap *map,
+                                          uint64_t *barrier, int32_t x,
+                                          int32_t y, int32_t z) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::"
+               "complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
+                   sharedAddress(to)),
+               "l"(map), "r"(sharedAddress(barrier)), "r"(x), "r"(y), "r"(z)
+               : "memory");
+}
+
 /// The same box into every CTA whose bit is set in `ctas`, at the same offset
 /// of its shared memory and counted on the same barrier there.
 __device__ __forceinline__ void copyTileMulticast(void *to,
@@ -135,12 +146,13 @@ __device__ __forceinline__ void copyBytes(void *to, const void *from,
                : "memory");
 }
 
-/// `bytes` contiguous bytes into L2; address and size are multiples of 16.
-__device__ __forceinline__ void prefetchBytes(const void *from,
-                                              uint32_t bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from),
-               "r"(bytes)
-               : "memory");
+/// Box of `map` at element (x, y) into L2.
+__device__ __forceinline__ void prefetchTile(const CUtensorMap *map, int32_t x,
+                                             int32_t y) {
+  asm volatile(
+      "cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(map),
+      "r"(x), "r"(y)
+      : "memory");
 }
 
 __device__ __forceinline__ void prefetchMap(const CUtensorMap *map) {
@@ -166,6 +178,16 @@ __device__ __forceinline__ uint64_t operandDescriptor(const void *tile) {
          uint64_t(1) << 16 | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
 }
 
+/// Describes a tile whose *other* axis is contiguous, in chunks of 64 16-bit
+/// elements (128-byte rows, one for each element of K, in the same swizzle);
+/// the next chunk is `chunkBytes` on. Adding 128 moves 16 rows along K.
+__device__ __forceinline__ uint64_t
+operandDescriptorAcross(const void *tile, uint32_t chunkBytes) {
+  return static_cast<uint64_t>((sharedAddress(tile) & 0x3ffff) >> 4) |
+         uint64_t(chunkBytes >> 4) << 16 | uint64_t(1024 >> 4) << 32 |
+         uint64_t(1) << 62;
+}
+
 /// Before the first product that touches registers the compiler also uses.
 __device__ __forceinline__ void productFence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -178,17 +200,26 @@ template <int Pending> __device__ __forceinline__ void productWait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 
-/// d[64 x 128] = a[64 x 32] b[128 x 32]^T (+ d), 8-bit operands. Thread t of
+/// Where the compiler may neither move uses of d up nor its definitions down:
+/// products write d after the instruction that starts them.
+__device__ __forceinline__ void productPin(float (&d)[64]) {
+#pragma unroll
+  for (int i = 0; i < 64; ++i)
+    asm volatile("" : "+f"(d[i])::"memory");
+}
+
+/// d[64 x 128] = a[64 x K] b[128 x K]^T (+ d); K is 32 of 8-bit operands, 16 of
+/// bf16. `suffix` says which of these lie across. Thread t of
 /// the warpgroup holds, with w = t / 32 and l = t % 32, in d[4j + 2h + e] the
 /// element of row 16w + l / 4 + 8h and column 8j + 2 (l % 4) + e.
-#define TE_PRODUCT_M64N128K32(name, types)                                     \
+#define TE_PRODUCT_M64N128(name, types, suffix)                                \
   __device__ __forceinline__ void name(float (&d)[64], uint64_t a, uint64_t b, \
                                        bool accumulate) {                      \
     asm volatile(                                                              \
         "{\n"                                                                  \
         ".reg .pred p;\n"                                                      \
         "setp.ne.b32 p, %66, 0;\n"                                             \
-        "wgmma.mma_async.sync.aligned.m64n128k32.f32." types " {"              \
+        "wgmma.mma_async.sync.aligned.m64n128" types " {"                      \
         "%0, %1, %2, %3, %4, %5, %6, %7, "                                     \
         "%8, %9, %10, %11, %12, %13, %14, %15, "                               \
         "%16, %17, %18, %19, %20, %21, %22, %23, "                             \
@@ -197,7 +228,7 @@ template <int Pending> __device__ __forceinline__ void productWait() {
         "%40, %41, %42, %43, %44, %45, %46, %47, "                             \
         "%48, %49, %50, %51, %52, %53, %54, %55, "                             \
         "%56, %57, %58, %59, %60, %61, %62, %63}, "                            \
-        "%64, %65, p, 1, 1;\n"                                                 \
+        "%64, %65, p, 1, 1" suffix ";\n"                                       \
         "}"                                                                    \
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]),          \
           "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]),          \
@@ -215,10 +246,13 @@ template <int Pending> __device__ __forceinline__ void productWait() {
         : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));                  \
   }
 
-TE_PRODUCT_M64N128K32(productE4M3E4M3, "e4m3.e4m3")
-TE_PRODUCT_M64N128K32(productE5M2E4M3, "e5m2.e4m3")
-TE_PRODUCT_M64N128K32(productE4M3E5M2, "e4m3.e5m2")
-#undef TE_PRODUCT_M64N128K32
+TE_PRODUCT_M64N128(productE4M3E4M3, "k32.f32.e4m3.e4m3", "")
+TE_PRODUCT_M64N128(productE5M2E4M3, "k32.f32.e5m2.e4m3", "")
+TE_PRODUCT_M64N128(productE4M3E5M2, "k32.f32.e4m3.e5m2", "")
+TE_PRODUCT_M64N128(productBf16, "k16.f32.bf16.bf16", ", 0, 0")
+TE_PRODUCT_M64N128(productBf16BAcross, "k16.f32.bf16.bf16", ", 0, 1")
+TE_PRODUCT_M64N128(productBf16Across, "k16.f32.bf16.bf16", ", 1, 1")
+#undef TE_PRODUCT_M64N128
 
 #endif // __CUDA_ARCH_FEAT_SM90_ALL
 

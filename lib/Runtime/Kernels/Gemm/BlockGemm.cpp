@@ -22,8 +22,8 @@ namespace {
 class BlockGemmPlan final : public Plan {
 public:
   BlockGemmPlan(const CudaDevice &device, LaunchConfig config,
-                BlockGemmArgs args)
-      : device(device), config(std::move(config)), args(args) {}
+                BlockGemmArgs args, bool isF32)
+      : device(device), config(std::move(config)), args(args), isF32(isF32) {}
 
   Status launch(void *stream, void *const *buffers) override {
     using namespace scaled_matmul_buffers;
@@ -38,10 +38,13 @@ public:
       if (!isAligned(buffers[index], 16))
         return {TE_RT_INVALID_ARGUMENT, std::string("expected '") + name +
                                             "' to be aligned to 16 bytes"};
-    TE_RT_RETURN_IF_FAILED(
-        mapA.encode(device, buffers[a], args.m, args.k, &args.a));
-    TE_RT_RETURN_IF_FAILED(
-        mapB.encode(device, buffers[b], args.n, args.k, &args.b));
+    TE_RT_RETURN_IF_FAILED(mapA.encode(
+        device, TensorView::bytes(args.m, args.k), buffers[a], &args.a));
+    TE_RT_RETURN_IF_FAILED(mapB.encode(
+        device, TensorView::bytes(args.n, args.k), buffers[b], &args.b));
+    if (isF32 && buffers[c])
+      TE_RT_RETURN_IF_FAILED(mapC.encode(
+          device, TensorView::summand(args.m, args.n), buffers[c], &args.cMap));
     args.a_scale = static_cast<const float *>(buffers[a_scale]);
     args.b_scale = static_cast<const float *>(buffers[b_scale]);
     args.bias = buffers[bias];
@@ -54,21 +57,37 @@ private:
   const CudaDevice &device; // outlives every plan of its backend
   LaunchConfig config;
   BlockGemmArgs args;
-  OperandMap mapA, mapB;
+  bool isF32; // the result, and c
+  OperandMap mapA, mapB, mapC;
 };
 
 } // namespace
 
-Status OperandMap::encode(const CudaDevice &device, void *data, uint64_t rows,
-                          uint64_t k, CUtensorMap *map) {
+TensorView TensorView::bytes(uint64_t rows, uint64_t k) {
+  return {CU_TENSOR_MAP_DATA_TYPE_UINT8,
+          1,
+          rows,
+          k,
+          0,
+          kBlockGemmCols,
+          kBlockGemmDepth};
+}
+TensorView TensorView::summand(uint64_t rows, uint64_t n) {
+  return {CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, rows, n, 0, kCBoxRows, kCBoxCols};
+}
+
+Status OperandMap::encode(const CudaDevice &device, const TensorView &view,
+                          void *data, CUtensorMap *map) {
   if (data == encoded)
     return Status::ok();
-  const cuuint64_t sizes[] = {k, rows}, strides[] = {k};
-  const cuuint32_t box[] = {kBlockGemmDepth, kBlockGemmCols};
-  const cuuint32_t steps[] = {1, 1};
+  const cuuint64_t line = view.cols * view.elementBytes;
+  const cuuint64_t sizes[] = {view.cols, view.rows, view.matrices};
+  const cuuint64_t strides[] = {line, line * view.rows};
+  const cuuint32_t box[] = {view.boxCols, view.boxRows, 1};
+  const cuuint32_t steps[] = {1, 1, 1};
   TE_RT_RETURN_IF_FAILED(device.check(
       device.driver->cuTensorMapEncodeTiled(
-          map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, data, sizes, strides, box,
+          map, view.type, view.matrices == 0 ? 2 : 3, data, sizes, strides, box,
           steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
           CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
           CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
@@ -114,7 +133,8 @@ Status planBlockGemm(const CudaDevice &device,
   config.gridX = kBlockGemmCluster *
                  static_cast<unsigned>(std::min<int64_t>(
                      device.multiprocessors / kBlockGemmCluster, tiles));
-  *plan = std::make_unique<BlockGemmPlan>(device, std::move(config), args);
+  *plan = std::make_unique<BlockGemmPlan>(device, std::move(config), args,
+                                          params.out_type == TE_RT_F32);
   return Status::ok();
 }
 

@@ -8,11 +8,23 @@
 
 namespace te::rt::cuda {
 
-/// Writes the tensor map of an operand unless it is the one written last.
+/// What a tensor map copies boxes of: [matrices, rows, cols] elements, rows and
+/// columns of a box being 128 bytes wide. Without `matrices` it has two axes.
+struct TensorView {
+  CUtensorMapDataType type;
+  uint64_t elementBytes, rows, cols, matrices;
+  uint32_t boxRows, boxCols;
+
+  /// An operand [rows, k] of 8 bits.
+  static TensorView bytes(uint64_t rows, uint64_t k);
+  /// A summand [rows, n] in f32.
+  static TensorView summand(uint64_t rows, uint64_t n);
+};
+
+/// Writes the tensor map of a buffer unless it is the one written last.
 class OperandMap {
 public:
-  /// `data` is [rows, k] bytes.
-  Status encode(const CudaDevice &device, void *data, uint64_t rows, uint64_t k,
+  Status encode(const CudaDevice &device, const TensorView &view, void *data,
                 CUtensorMap *map);
 
 private:

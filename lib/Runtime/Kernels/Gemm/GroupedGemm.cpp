@@ -13,15 +13,23 @@
 #include "TEDialect/Support/SupportTable.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace te::rt::cuda {
 
 namespace support = te_table;
 namespace {
 
-/// Buffer indices of one of the two kernels; -1 where it has none.
+/// Buffer indices of one of the kernels; -1 where it has none. The factor of a
+/// product without scales is in the place of a's scale.
 struct Buffers {
   int a, aScale, b, bScale, sizes, bias, c, out;
+};
+
+/// What the tensor maps of a kernel show; c has one where it is f32.
+struct Views {
+  TensorView a, b;
+  std::optional<TensorView> c;
 };
 
 /// What may be aligned less than the 16 bytes a kernel copies or stores at a
@@ -29,9 +37,9 @@ struct Buffers {
 class GroupedGemmPlan final : public Plan {
 public:
   GroupedGemmPlan(const CudaDevice &device, LaunchConfig config,
-                  GroupedGemmArgs args, Buffers index, bool blocks)
-      : device(device), config(std::move(config)), args(args), index(index),
-        blocks(blocks) {}
+                  GroupedGemmArgs args, Views views, Buffers index, bool blocks)
+      : device(device), config(std::move(config)), args(args), views(views),
+        index(index), blocks(blocks) {}
 
   Status launch(void *stream, void *const *buffers) override {
     auto given = [&](int i) { return i < 0 ? nullptr : buffers[i]; };
@@ -47,9 +55,11 @@ public:
         return {TE_RT_INVALID_ARGUMENT, std::string("expected '") + name +
                                             "' to be aligned to 16 bytes"};
     BlockGemmArgs &p = args.product;
-    TE_RT_RETURN_IF_FAILED(mapA.encode(device, given(index.a), p.m, p.k, &p.a));
-    TE_RT_RETURN_IF_FAILED(
-        mapB.encode(device, given(index.b), bRows(), p.k, &p.b));
+    TE_RT_RETURN_IF_FAILED(mapA.encode(device, views.a, given(index.a), &p.a));
+    TE_RT_RETURN_IF_FAILED(mapB.encode(device, views.b, given(index.b), &p.b));
+    if (views.c && given(index.c))
+      TE_RT_RETURN_IF_FAILED(
+          mapC.encode(device, *views.c, given(index.c), &p.cMap));
     p.a_scale = static_cast<const float *>(given(index.aScale));
     p.b_scale = static_cast<const float *>(given(index.bScale));
     p.bias = given(index.bias);
@@ -60,17 +70,13 @@ public:
   }
 
 private:
-  /// Lines of b: groups in rows have one each.
-  uint64_t bRows() const {
-    return uint64_t{args.product.n} * (index.c < 0 ? args.shape.groups : 1);
-  }
-
   const CudaDevice &device; // outlives every plan of its backend
   LaunchConfig config;
   GroupedGemmArgs args;
+  Views views;
   Buffers index;
   bool blocks;
-  OperandMap mapA, mapB;
+  OperandMap mapA, mapB, mapC;
 };
 
 /// Products with an empty axis: zeros, or c.
@@ -90,81 +96,173 @@ Status planEmpty(const CudaDevice &device, int64_t bytes, int bias, int c,
   return Status::ok();
 }
 
-/// Whether there is a kernel; `squares`: also for 128x128 blocks of b.
+/// What every kernel here asks of the device and of the groups.
 template <typename Params>
-Status checkKernel(const char *kernel, const CudaDevice &device,
-                   const Params &params, bool squares) {
-  auto refuse = [&](const std::string &what) {
-    return Status(TE_RT_UNSUPPORTED, std::string(kernel) + ": expected " +
-                                         what +
-                                         "; the nearest supported is the "
-                                         "'reference' backend");
-  };
+Status checkGroups(const char *kernel, const CudaDevice &device,
+                   const Params &params,
+                   std::initializer_list<std::pair<bool, std::string>> others) {
+  std::string wanted;
   if (device.computeMajor != 9 || device.computeMinor != 0)
-    return refuse("a GPU of compute capability 9.0, but got " +
-                  std::to_string(device.computeMajor) + "." +
-                  std::to_string(device.computeMinor));
+    wanted = "a GPU of compute capability 9.0, but got " +
+             std::to_string(device.computeMajor) + "." +
+             std::to_string(device.computeMinor);
+  for (const auto &[holds, what] : others)
+    if (!holds && wanted.empty())
+      wanted = what;
+  if (params.groups > kMaxGroups && wanted.empty())
+    wanted = "at most " + std::to_string(kMaxGroups) + " 'groups', but got " +
+             std::to_string(params.groups);
+  if (wanted.empty())
+    return Status::ok();
+  return {TE_RT_UNSUPPORTED, std::string(kernel) + ": expected " + wanted +
+                                 "; the nearest supported is the 'reference' "
+                                 "backend"};
+}
+
+template <typename Params>
+std::pair<bool, std::string> outTypeRule(const Params &params) {
+  return {params.out_type == TE_RT_BF16 || params.out_type == TE_RT_F32,
+          "'out_type' to be 'bf16' or 'f32', but got '" +
+              support::typeName(params.out_type) + "'"};
+}
+
+/// Whether there is a kernel of scaled operands; `squares`: also for 128x128
+/// blocks of b.
+template <typename Params>
+Status checkScaled(const char *kernel, const CudaDevice &device,
+                   const Params &params, bool squares) {
   const auto isPair = [&](int32_t a, int32_t b) {
     return params.a_scheme == a && params.b_scheme == b;
   };
-  if (!isPair(TE_RT_PER_TENSOR, TE_RT_PER_TENSOR) &&
-      !isPair(TE_RT_BLOCK_1X128, TE_RT_BLOCK_1X128) &&
-      !(squares && isPair(TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128)))
-    return refuse(std::string("both schemes to be 'per_tensor' or "
-                              "'block_1x128'") +
-                  (squares ? ", or 'b_scheme' 'block_128x128'" : "") +
-                  ", but got '" + support::schemeName(params.a_scheme) +
-                  "' and '" + support::schemeName(params.b_scheme) + "'");
-  if (params.out_type != TE_RT_BF16 && params.out_type != TE_RT_F32)
-    return refuse("'out_type' to be 'bf16' or 'f32', but got '" +
-                  support::typeName(params.out_type) + "'");
-  if (params.groups > kMaxGroups)
-    return refuse("at most " + std::to_string(kMaxGroups) +
-                  " 'groups', but got " + std::to_string(params.groups));
-  return Status::ok();
+  return checkGroups(
+      kernel, device, params,
+      {{isPair(TE_RT_PER_TENSOR, TE_RT_PER_TENSOR) ||
+            isPair(TE_RT_BLOCK_1X128, TE_RT_BLOCK_1X128) ||
+            (squares && isPair(TE_RT_BLOCK_1X128, TE_RT_BLOCK_128X128)),
+        std::string("both schemes to be 'per_tensor' or 'block_1x128'") +
+            (squares ? ", or 'b_scheme' 'block_128x128'" : "") + ", but got '" +
+            support::schemeName(params.a_scheme) + "' and '" +
+            support::schemeName(params.b_scheme) + "'"},
+       outTypeRule(params)});
 }
 
-/// Sets what both kernels have in common. `tiles` is the most there can be.
+/// Whether there is a kernel of bf16 operands, whose lines have `x` and `y`
+/// elements: they are copied and stored 16 bytes at a time.
+template <typename Params>
+Status checkPlain(const char *kernel, const CudaDevice &device,
+                  const Params &params, const char *xName, int64_t x,
+                  const char *yName, int64_t y) {
+  auto eights = [](const char *name, int64_t size) {
+    return std::pair(size % 8 == 0, std::string("'") + name +
+                                        "' to be a multiple of 8, but got " +
+                                        std::to_string(size));
+  };
+  return checkGroups(
+      kernel, device, params,
+      {{params.type == TE_RT_BF16, "'type' to be 'bf16', but got '" +
+                                       support::typeName(params.type) + "'"},
+       outTypeRule(params),
+       eights(xName, x),
+       eights(yName, y)});
+}
+
+/// A product as a grid: [m, k] by [n, k], with at most so many tiles.
+struct Extent {
+  int64_t m, n, k, tiles;
+};
+
+template <typename Params> Extent rowsExtent(const Params &params) {
+  // Each group, and the rows of none, may end with part of a tile.
+  return {params.rows, params.n, params.k,
+          (ceilDiv(params.rows, kTileRows) + params.groups + 1) *
+              ceilDiv(params.n, kTileCols)};
+}
+template <typename Params> Extent depthExtent(const Params &params) {
+  return {params.m, params.n, params.rows,
+          ceilDiv(params.m, kTileRows) * ceilDiv(params.n, kTileCols) *
+              params.groups};
+}
+
+/// Sets what all kernels have in common, and plans kernel `name`.
 template <typename Params>
 Status plan(const CudaDevice &device, const Params &params,
-            const std::string &family, int64_t m, int64_t k, int64_t tiles,
-            Buffers index, std::unique_ptr<Plan> *plan) {
-  // Tiles and rows are counted in 32 bits.
-  const int64_t largest =
-      std::max({m, k, tiles, params.groups * params.n, params.rows});
-  if (largest >= int64_t(1) << 31)
-    return {TE_RT_UNSUPPORTED,
-            family + ": expected at most 2147483647 rows and tiles, but got " +
-                std::to_string(largest)};
-  const bool blocks = params.a_scheme != TE_RT_PER_TENSOR;
-  const bool squares = params.b_scheme == TE_RT_BLOCK_128X128;
-  GroupedGemmArgs args = {};
-  args.product.m = static_cast<uint32_t>(m);
-  args.product.n = static_cast<uint32_t>(params.n);
-  args.product.k = static_cast<uint32_t>(k);
-  args.product.a_scale_stride = static_cast<uint32_t>(roundUp(m, 4));
-  args.product.b_scale_stride = static_cast<uint32_t>(
-      roundUp(squares ? ceilDiv(k, kBlockGemmDepth) : params.n, 4));
+            const std::string &name, const Extent &extent, const Views &views,
+            GroupedGemmArgs args, bool blocks, Buffers index,
+            std::unique_ptr<Plan> *plan) {
+  args.product.m = static_cast<uint32_t>(extent.m);
+  args.product.n = static_cast<uint32_t>(extent.n);
+  args.product.k = static_cast<uint32_t>(extent.k);
   args.shape = {static_cast<uint32_t>(params.rows),
                 static_cast<uint32_t>(params.groups),
                 static_cast<uint32_t>(params.alignment)};
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(config.find(
-      device,
-      family +
-          (!blocks   ? "_tensor_"
-           : squares ? "_128x128_"
-                     : "_1x128_") +
-          fp8TypeName(params.a_type) + "_" + fp8TypeName(params.b_type) +
-          (params.out_type == TE_RT_BF16 ? "_bf16" : "_f32"),
+      device, name + (params.out_type == TE_RT_BF16 ? "_bf16" : "_f32"),
       groupedGemmSharedBytes(params.groups)));
   config.block = kBlockGemmThreads;
   config.gridX = kBlockGemmCluster *
                  static_cast<unsigned>(std::min<int64_t>(
-                     device.multiprocessors / kBlockGemmCluster, tiles));
+                     device.multiprocessors / kBlockGemmCluster, extent.tiles));
   *plan = std::make_unique<GroupedGemmPlan>(device, std::move(config), args,
-                                            index, blocks);
+                                            views, index, blocks);
   return Status::ok();
+}
+
+/// Tiles, and rows of any operand or result, are counted in 32 bits.
+template <typename Params>
+Status checkCounts(const char *kernel, const Params &params,
+                   const Extent &extent) {
+  const int64_t largest =
+      std::max({extent.m, extent.k, extent.tiles, params.groups * extent.m,
+                params.groups * extent.n, params.rows});
+  if (largest < int64_t(1) << 31)
+    return Status::ok();
+  return {TE_RT_UNSUPPORTED,
+          std::string(kernel) +
+              ": expected at most 2147483647 rows and tiles, but got " +
+              std::to_string(largest)};
+}
+
+/// The c of weight gradients.
+template <typename Params>
+std::optional<TensorView> gradientSummand(const Params &params) {
+  if (params.out_type != TE_RT_F32)
+    return std::nullopt;
+  return TensorView::summand(params.groups * params.m, params.n);
+}
+
+/// The kernels of scaled operands.
+template <typename Params>
+Status planScaled(const CudaDevice &device, const Params &params,
+                  const std::string &family, const Extent &extent,
+                  const Views &views, Buffers index,
+                  std::unique_ptr<Plan> *result) {
+  const bool blocks = params.a_scheme != TE_RT_PER_TENSOR;
+  const bool squares = params.b_scheme == TE_RT_BLOCK_128X128;
+  GroupedGemmArgs args = {};
+  args.product.a_scale_stride = static_cast<uint32_t>(roundUp(extent.m, 4));
+  args.product.b_scale_stride = static_cast<uint32_t>(
+      roundUp(squares ? ceilDiv(extent.k, kBlockGemmDepth) : extent.n, 4));
+  return plan(device, params,
+              family +
+                  (!blocks   ? "_tensor_"
+                   : squares ? "_128x128_"
+                             : "_1x128_") +
+                  fp8TypeName(params.a_type) + "_" + fp8TypeName(params.b_type),
+              extent, views, args, blocks, index, result);
+}
+
+/// A bf16 operand [rows, cols], copied in boxes of as many rows; 0 matrices for
+/// a map of two axes.
+TensorView plainView(int64_t matrices, int64_t rows, int64_t cols,
+                     uint32_t boxRows) {
+  return {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+          2,
+          static_cast<uint64_t>(rows),
+          static_cast<uint64_t>(cols),
+          static_cast<uint64_t>(matrices),
+          boxRows,
+          kPlainGemmDepth};
 }
 
 } // namespace
@@ -173,16 +271,17 @@ Status plan_grouped_scaled_matmul(const CudaDevice &device,
                                   const grouped_scaled_matmul_params &params,
                                   std::unique_ptr<Plan> *result) {
   namespace b = grouped_scaled_matmul_buffers;
-  TE_RT_RETURN_IF_FAILED(
-      checkKernel("grouped_scaled_matmul", device, params, true));
+  const char *kernel = "grouped_scaled_matmul";
+  TE_RT_RETURN_IF_FAILED(checkScaled(kernel, device, params, true));
   const int64_t outBytes = params.rows * params.n * byteSize(params.out_type);
   if (outBytes == 0 || params.k == 0)
     return planEmpty(device, outBytes, b::bias, -1, b::out, result);
-  // Each group, and the rows of none, may end with part of a tile.
-  const int64_t tiles = (ceilDiv(params.rows, kTileRows) + params.groups + 1) *
-                        ceilDiv(params.n, kTileCols);
-  return plan(
-      device, params, "te_grouped_gemm", params.rows, params.k, tiles,
+  const Extent extent = rowsExtent(params);
+  TE_RT_RETURN_IF_FAILED(checkCounts(kernel, params, extent));
+  return planScaled(
+      device, params, "te_grouped_gemm", extent,
+      {TensorView::bytes(params.rows, params.k),
+       TensorView::bytes(params.groups * params.n, params.k), std::nullopt},
       {b::a, b::a_scale, b::b, b::b_scale, b::group_sizes, b::bias, -1, b::out},
       result);
 }
@@ -191,18 +290,68 @@ Status plan_grouped_scaled_wgrad(const CudaDevice &device,
                                  const grouped_scaled_wgrad_params &params,
                                  std::unique_ptr<Plan> *result) {
   namespace b = grouped_scaled_wgrad_buffers;
-  TE_RT_RETURN_IF_FAILED(
-      checkKernel("grouped_scaled_wgrad", device, params, false));
+  const char *kernel = "grouped_scaled_wgrad";
+  TE_RT_RETURN_IF_FAILED(checkScaled(kernel, device, params, false));
   const int64_t outBytes =
       params.groups * params.m * params.n * byteSize(params.out_type);
   if (outBytes == 0 || params.rows == 0)
     return planEmpty(device, outBytes, -1, b::c, b::out, result);
-  const int64_t tiles = ceilDiv(params.m, kTileRows) *
-                        ceilDiv(params.n, kTileCols) * params.groups;
-  return plan(
-      device, params, "te_grouped_wgrad", params.m, params.rows, tiles,
+  const Extent extent = depthExtent(params);
+  TE_RT_RETURN_IF_FAILED(checkCounts(kernel, params, extent));
+  return planScaled(
+      device, params, "te_grouped_wgrad", extent,
+      {TensorView::bytes(params.m, params.rows),
+       TensorView::bytes(params.n, params.rows), gradientSummand(params)},
       {b::a, b::a_scale, b::b, b::b_scale, b::group_sizes, -1, b::c, b::out},
       result);
+}
+
+Status plan_grouped_matmul(const CudaDevice &device,
+                           const grouped_matmul_params &params,
+                           std::unique_ptr<Plan> *result) {
+  namespace b = grouped_matmul_buffers;
+  const char *kernel = "grouped_matmul";
+  TE_RT_RETURN_IF_FAILED(
+      checkPlain(kernel, device, params, "n", params.n, "k", params.k));
+  const int64_t outBytes = params.rows * params.n * byteSize(params.out_type);
+  if (outBytes == 0 || params.k == 0)
+    return planEmpty(device, outBytes, b::bias, -1, b::out, result);
+  const Extent extent = rowsExtent(params);
+  TE_RT_RETURN_IF_FAILED(checkCounts(kernel, params, extent));
+  return plan(
+      device, params,
+      params.trans_b ? "te_grouped_plain_gemm_transposed"
+                     : "te_grouped_plain_gemm",
+      extent,
+      {plainView(0, params.rows, params.k, kBlockGemmRows / 2),
+       params.trans_b
+           ? plainView(params.groups, params.k, params.n, kPlainGemmDepth)
+           : plainView(0, params.groups * params.n, params.k, kBlockGemmCols),
+       std::nullopt},
+      GroupedGemmArgs{}, /*blocks=*/false,
+      {b::a, b::alpha, b::b, -1, b::group_sizes, b::bias, -1, b::out}, result);
+}
+
+Status plan_grouped_wgrad(const CudaDevice &device,
+                          const grouped_wgrad_params &params,
+                          std::unique_ptr<Plan> *result) {
+  namespace b = grouped_wgrad_buffers;
+  const char *kernel = "grouped_wgrad";
+  TE_RT_RETURN_IF_FAILED(
+      checkPlain(kernel, device, params, "m", params.m, "n", params.n));
+  const int64_t outBytes =
+      params.groups * params.m * params.n * byteSize(params.out_type);
+  if (outBytes == 0 || params.rows == 0)
+    return planEmpty(device, outBytes, -1, b::c, b::out, result);
+  const Extent extent = depthExtent(params);
+  TE_RT_RETURN_IF_FAILED(checkCounts(kernel, params, extent));
+  return plan(device, params, "te_grouped_plain_wgrad", extent,
+              {plainView(0, params.rows, params.m, kPlainGemmDepth),
+               plainView(1, params.rows, params.n, kPlainGemmDepth),
+               gradientSummand(params)},
+              GroupedGemmArgs{}, /*blocks=*/false,
+              {b::a, b::alpha, b::b, -1, b::group_sizes, -1, b::c, b::out},
+              result);
 }
 
 } // namespace te::rt::cuda

@@ -33,15 +33,14 @@ public:
     return true;
   }
 
-  __device__ __forceinline__ uint32_t slices() const {
-    return slicesOf(args.k);
-  }
+  __device__ __forceinline__ uint32_t extent() const { return args.k; }
   __device__ __forceinline__ uint32_t depth() const { return 0; }
   __device__ __forceinline__ uint32_t bRow() const { return 0; }
   __device__ __forceinline__ uint32_t aScaleLine() const { return 0; }
   __device__ __forceinline__ uint32_t bScaleLine() const { return 0; }
   __device__ __forceinline__ uint32_t rowEnd() const { return args.m; }
   __device__ __forceinline__ bool isPadding(uint32_t) const { return false; }
+  __device__ __forceinline__ uint32_t outRow() const { return 0; }
   __device__ __forceinline__ uint64_t outOffset() const { return 0; }
   __device__ __forceinline__ uint64_t biasOffset() const { return 0; }
 

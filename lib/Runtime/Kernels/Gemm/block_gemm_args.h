@@ -13,15 +13,21 @@ inline constexpr int kBlockGemmRows = 256;
 inline constexpr int kBlockGemmCols = 128;
 /// Elements of k a stage holds: one scale block.
 inline constexpr int kBlockGemmDepth = 128;
+/// Elements of k a stage holds of 16-bit operands.
+inline constexpr int kPlainGemmDepth = kBlockGemmDepth / 2;
 /// CTAs of a cluster; they share the rows of `a` and sit side by side in n.
 inline constexpr int kBlockGemmCluster = 2;
 inline constexpr int kBlockGemmStages = 4;
 /// Two consumer warpgroups and one producer warpgroup.
 inline constexpr int kBlockGemmThreads = 384;
 
+/// Boxes of c, columns of 128 bytes.
+inline constexpr int kCBoxRows = 64, kCBoxCols = 32;
+
 struct BlockGemmArgs {
   CUtensorMap a;        // [m, k] bytes, boxes of 128 x 128
   CUtensorMap b;        // [n, k] bytes, boxes of 128 x 128
+  CUtensorMap cMap;     // [m, n] f32, only where c is given and f32
   const float *a_scale; // [ceil(k/128), a_scale_stride]
   const float *b_scale; // 1x128: [ceil(k/128), b_scale_stride]
                         // 128x128: [ceil(n/128), b_scale_stride]

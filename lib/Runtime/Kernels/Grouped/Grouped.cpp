@@ -35,24 +35,8 @@ Status setGroupGrid(const Params &p, int64_t blocks, LaunchConfig *config) {
 
 template <typename T> T *as(void *buffer) { return static_cast<T *>(buffer); }
 
-/// Products of groups without scales have no kernel on a GPU.
-Status refuseProduct(const char *kernel) {
-  return {TE_RT_UNSUPPORTED,
-          std::string(kernel) +
-              ": the 'cuda' backend has no products of groups without scales; "
-              "the nearest supported is the 'reference' backend"};
-}
-
 } // namespace
 
-Status plan_grouped_matmul(const CudaDevice &, const grouped_matmul_params &,
-                           std::unique_ptr<Plan> *) {
-  return refuseProduct("grouped_matmul");
-}
-Status plan_grouped_wgrad(const CudaDevice &, const grouped_wgrad_params &,
-                          std::unique_ptr<Plan> *) {
-  return refuseProduct("grouped_wgrad");
-}
 Status plan_grouped_amax(const CudaDevice &device,
                          const grouped_amax_params &params,
                          std::unique_ptr<Plan> *plan) {

@@ -54,6 +54,8 @@ std::vector<int64_t> sizes(const std::string &name) {
     return {16, 256};
   if (name == "groups" || name == "multiple")
     return {2};
+  if (name == "matrices")
+    return {3};
   // The schemes want 16, 32 and 128 of it.
   if (name == "alignment")
     return {256};
