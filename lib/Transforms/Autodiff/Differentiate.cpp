@@ -195,7 +195,8 @@ private:
     for (auto [i, pair] : llvm::enumerate(
              llvm::zip(boundary->getOperands(), vjp.getCotangents()))) {
       auto [result, cotangent] = pair;
-      if (!wants(result))
+      // A result that the caller says nobody uses: no zeros are carried along.
+      if (!wants(result) || matchPattern(cotangent, m_AnyZeroFloat()))
         continue;
       current = vjp;
       unsigned number = i;

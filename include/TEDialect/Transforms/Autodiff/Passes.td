@@ -13,8 +13,9 @@ def DifferentiatePass : Pass<"te-differentiate", "ModuleOp"> {
     in that order. Derivatives come from `DifferentiableOpInterface`. Function
     arguments and constants need no residual: they are there anyway. Only
     gradients in `wrt` and what they need are built; contributions to one
-    gradient are added in reverse program order. Runs before quantisation, so
-    that the recipe decides what is saved of each residual.
+    gradient are added in reverse program order. A cotangent that is a constant
+    zero counts as none. Runs before quantisation, so that the recipe decides
+    what is saved of each residual.
 
     Needs calls to be inlined (`te-legalize-input`). Callees that are private
     and not used any more are removed. A callee that holds a `te.vjp` itself is

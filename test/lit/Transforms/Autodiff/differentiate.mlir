@@ -231,3 +231,25 @@ func.func private @layer(%x: tensor<16x64xf32>, %g: tensor<64xf32>, %b: tensor<6
   %y = te.linear %n, %w bias %bw : tensor<32xf32> : tensor<16x64xf32>, tensor<32x64xf32> -> tensor<16x32xf32>
   return %y : tensor<16x32xf32>
 }
+
+// -----
+
+// A constant zero says that nobody uses a result: no gradient comes from there.
+// CHECK-LABEL: func.func @one_of_two_results
+// CHECK:         %[[Y:.*]] = math.exp
+// CHECK:         %[[Z:.*]] = math.tanh
+// CHECK:         %[[R:.*]] = te.residual %[[Y]]
+// CHECK-NOT:     te.residual
+// CHECK:         %[[DX:.*]] = arith.mulf %{{.*}}, %[[R]]
+// CHECK-NEXT:    return %[[Y]], %[[Z]], %[[DX]]
+func.func @one_of_two_results(%x: tensor<4xf32>, %dy: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+  %zero = arith.constant dense<0.0> : tensor<4xf32>
+  %y, %z, %dx = te.vjp @two_results(%x) cotangents(%dy, %zero) wrt [0]
+    : (tensor<4xf32>), (tensor<4xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>)
+  return %y, %z, %dx : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
+func.func private @two_results(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %y = math.exp %x : tensor<4xf32>
+  %z = math.tanh %x : tensor<4xf32>
+  return %y, %z : tensor<4xf32>, tensor<4xf32>
+}
