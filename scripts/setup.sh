@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the build needs and the machine lacks: Debian packages, a Python
-# environment in .venv for the example, and, where CUDA's compiler is, the
-# headers of cuBLASLt and cuDNN in .deps. Does nothing when everything is there.
+# environment in .venv for the example and for the tests of the Python package,
+# and, where CUDA's compiler is, the headers of cuBLASLt and cuDNN in .deps. Does
+# nothing when everything is there.
 #
 #   scripts/setup.sh          what this machine can build
 #   scripts/setup.sh --cuda   also CUDA's compiler, from PyPI, for machines
@@ -53,6 +54,10 @@ if ! .venv/bin/python -c 'import numpy, matplotlib' 2>/dev/null; then
   # A clean interpreter: the packages of the environment around stay outside.
   python3 -m venv --clear .venv
   .venv/bin/python -m pip install -qq numpy matplotlib
+fi
+if ! .venv/bin/python -c 'import torch, ml_dtypes, pytest' 2>/dev/null; then
+  echo "setup: adding torch, ml_dtypes and pytest to .venv"
+  .venv/bin/python -m pip install -qq torch==2.13.0 ml_dtypes pytest setuptools
 fi
 
 # The wheel of the release the kernels were measured with; only headers are

@@ -1,0 +1,59 @@
+"""Quantised training steps, compiled: the Python front of te-mlir.
+
+A program is MLIR text of the `te` dialect (written by hand, by `te_mlir.build`,
+or imported from PyTorch by `te_mlir.torch`). `compile` runs the pipeline on it
+and gives a `Step`: a callable that takes arrays by name and returns arrays by
+name, on the reference backend (CPU) or on a GPU. Arrays are anything with
+DLPack, NumPy's included; none is copied. How linear layers are quantised is a
+recipe, a frozen dataclass with TransformerEngine's names and defaults.
+
+    import te_mlir
+    step = te_mlir.compile(text, "mlp", recipe=te_mlir.Float8BlockScaling())
+    y = step(x=x, w1=w1, w2=w2)["y"]
+
+Importing this package loads no framework and no GPU library.
+"""
+
+from te_mlir.errors import ArgumentError, CompileError, RuntimeFailure, TEError
+from te_mlir.program import Argument, Program, Step, compile, lower, report
+from te_mlir.recipes import (
+    CustomRecipe,
+    DelayedScaling,
+    Float8BlockScaling,
+    Float8CurrentScaling,
+    Format,
+    HighPrecision,
+    MMParams,
+    MXFP8BlockScaling,
+    NVFP4BlockScaling,
+    Recipe,
+)
+from te_mlir.runtime import Context, Tensor, context
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Argument",
+    "ArgumentError",
+    "CompileError",
+    "Context",
+    "CustomRecipe",
+    "DelayedScaling",
+    "Float8BlockScaling",
+    "Float8CurrentScaling",
+    "Format",
+    "HighPrecision",
+    "MMParams",
+    "MXFP8BlockScaling",
+    "NVFP4BlockScaling",
+    "Program",
+    "Recipe",
+    "RuntimeFailure",
+    "Step",
+    "TEError",
+    "Tensor",
+    "compile",
+    "context",
+    "lower",
+    "report",
+]

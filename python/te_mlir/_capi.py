@@ -1,0 +1,157 @@
+"""The two C libraries through ctypes: declarations, loading, and errors as exceptions.
+
+Both are loaded on first use. They lie beside this file in a wheel; the
+environment variable TE_MLIR_LIBRARY_PATH names another folder, such as the `lib`
+of a build tree.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+
+from te_mlir.errors import CompileError, RuntimeFailure, TEError
+
+#: TE_RT_VERSION that this package's structs are of.
+ABI_VERSION = 5
+
+
+class CompileRequest(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("source", c_char_p),
+        ("source_size", c_size_t),
+        ("source_name", c_char_p),
+        ("entry", c_char_p),
+        ("pipeline", c_char_p),
+        ("backend", c_char_p),
+        ("vjp", c_int32),
+        ("ir_only", c_int32),
+    ]
+
+
+class ArgumentInfo(ctypes.Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("value_type", c_char_p),
+        ("shape", POINTER(c_int64)),
+        ("bytes", c_int64),
+        ("rank", c_int32),
+        ("dtype", c_int32),
+        ("role", c_int32),
+        ("part", c_int32),
+        ("carried_input", c_int32),
+        ("flags", c_uint32),
+        ("init", c_float),
+        ("reserved", c_int32),
+    ]
+
+
+class LaunchInfo(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("kernel", c_char_p),
+        ("name", c_char_p),
+        ("location", c_char_p),
+    ]
+
+
+_RUNTIME = {
+    "te_rt_version": (c_int32, []),
+    "te_rt_last_error": (c_char_p, []),
+    "te_rt_context_create": (c_int32, [c_char_p, POINTER(c_void_p)]),
+    "te_rt_context_create_on_device": (c_int32, [c_char_p, c_int32, POINTER(c_void_p)]),
+    "te_rt_context_destroy": (None, [c_void_p]),
+    "te_rt_context_backend": (c_char_p, [c_void_p]),
+    "te_rt_context_description": (c_char_p, [c_void_p]),
+    "te_rt_alloc": (c_int32, [c_void_p, c_int64, POINTER(c_void_p)]),
+    "te_rt_free": (c_int32, [c_void_p, c_void_p]),
+    "te_rt_copy_to_device": (c_int32, [c_void_p, c_void_p, c_void_p, c_int64]),
+    "te_rt_copy_to_host": (c_int32, [c_void_p, c_void_p, c_void_p, c_int64]),
+    "te_rt_synchronize": (c_int32, [c_void_p]),
+    "te_rt_instance_create": (c_int32, [c_void_p, c_void_p, POINTER(c_void_p)]),
+    "te_rt_instance_destroy": (None, [c_void_p]),
+    "te_rt_instance_run": (c_int32, [c_void_p, c_void_p, c_void_p]),
+    "te_rt_instance_run_part": (c_int32, [c_void_p, c_void_p, c_void_p, c_int32, c_int32]),
+}
+
+_COMPILER = {
+    "te_compiler_version": (c_char_p, []),
+    "te_compiler_runtime_version": (c_int32, []),
+    "te_compiler_last_error": (c_char_p, []),
+    "te_compile": (c_int32, [POINTER(CompileRequest), POINTER(c_void_p)]),
+    "te_program_destroy": (None, [c_void_p]),
+    "te_program_module": (c_void_p, [c_void_p]),
+    "te_program_num_arguments": (c_int32, [c_void_p]),
+    "te_program_argument": (POINTER(ArgumentInfo), [c_void_p, c_int32]),
+    "te_program_argument_uses": (
+        c_int32,
+        [c_void_p, c_int32, POINTER(c_int32), POINTER(c_int32)],
+    ),
+    "te_program_num_launches": (c_int32, [c_void_p]),
+    "te_program_launch": (c_int32, [c_void_p, c_int32, POINTER(LaunchInfo)]),
+    "te_program_recipe": (c_char_p, [c_void_p]),
+    "te_program_report": (c_char_p, [c_void_p]),
+    "te_program_diagnostics": (c_char_p, [c_void_p]),
+    "te_program_ir": (c_char_p, [c_void_p]),
+}
+
+_loaded: "dict[str, ctypes.CDLL]" = {}
+
+
+def library_folder() -> str:
+    """The folder that the libraries are loaded from."""
+    return os.environ.get("TE_MLIR_LIBRARY_PATH") or os.path.join(os.path.dirname(__file__), "lib")
+
+
+def _load(name: str, functions: "dict[str, tuple]") -> ctypes.CDLL:
+    path = os.path.join(library_folder(), name)
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        raise TEError(
+            f"cannot load '{path}': {error}; set TE_MLIR_LIBRARY_PATH to the folder of lib{name[3:]}"
+        ) from None
+    for function, (result, arguments) in functions.items():
+        try:
+            prototype = getattr(library, function)
+        except AttributeError:
+            raise TEError(f"'{path}' has no function '{function}': it is of another release") from None
+        prototype.restype, prototype.argtypes = result, arguments
+    return library
+
+
+def runtime() -> ctypes.CDLL:
+    """libte_runtime, loaded once."""
+    if "runtime" not in _loaded:
+        library = _load("libte_runtime.so.0", _RUNTIME)
+        if library.te_rt_version() != ABI_VERSION:
+            raise TEError(
+                f"expected a runtime of ABI version {ABI_VERSION}, but got "
+                f"{library.te_rt_version()} in '{library_folder()}'"
+            )
+        _loaded["runtime"] = library
+    return _loaded["runtime"]
+
+
+def compiler() -> ctypes.CDLL:
+    """libte_compiler, loaded once."""
+    if "compiler" not in _loaded:
+        # First, so that the compiler's own need for it is met by the same file.
+        runtime()
+        _loaded["compiler"] = _load("libte_compiler.so.0", _COMPILER)
+    return _loaded["compiler"]
+
+
+def check(status: int) -> None:
+    """Raises RuntimeFailure where a call of the runtime failed."""
+    if status:
+        raise RuntimeFailure(runtime().te_rt_last_error().decode())
+
+
+def check_compiler(status: int) -> None:
+    """Raises CompileError where a call of the compiler failed."""
+    if status:
+        message = compiler().te_compiler_last_error().decode()
+        raise CompileError(f"internal error: {message}" if status == 3 else message)

@@ -1,0 +1,241 @@
+"""Arrays of other libraries as pointers, and results in the caller's kind of array.
+
+`view` looks at an array without copying: PyTorch's and NumPy's by their own
+attributes, which is fast, any other by DLPack. Neither framework is imported
+here: an array that is theirs shows that they are loaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any, Callable, NamedTuple, Optional, Tuple
+
+from te_mlir.dtypes import BY_NAME, DLPACK_NAMES, DType
+from te_mlir.errors import ArgumentError
+
+CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
+
+
+class View(NamedTuple):
+    """Where an array lies.
+
+    device: DLPack's (type, index). owner: what keeps the memory while it is used.
+    """
+
+    pointer: int
+    dtype: str
+    shape: Tuple[int, ...]
+    contiguous: bool
+    device: Tuple[int, int]
+    owner: Any
+
+
+class _DLDevice(ctypes.Structure):
+    _fields_ = [("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
+
+
+class _DLDataType(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", _DLDevice),
+        ("ndim", ctypes.c_int32),
+        ("dtype", _DLDataType),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class _DLManagedTensor(ctypes.Structure):
+    pass
+
+
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(_DLManagedTensor))
+_DLManagedTensor._fields_ = [
+    ("dl_tensor", _DLTensor),
+    ("manager_ctx", ctypes.c_void_p),
+    ("deleter", _Deleter),
+]
+
+_api = ctypes.pythonapi
+_api.PyCapsule_IsValid.restype = ctypes.c_int
+_api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+_api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_api.PyCapsule_New.restype = ctypes.py_object
+_api.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+
+def _is_contiguous(shape: Tuple[int, ...], strides: Optional[Tuple[int, ...]]) -> bool:
+    if strides is None or 0 in shape:
+        return True
+    wanted = 1
+    for size, stride in zip(reversed(shape), reversed(strides)):
+        if size != 1 and stride != wanted:
+            return False
+        wanted *= size
+    return True
+
+
+def _torch_view(tensor: Any, torch: Any) -> View:
+    if tensor.layout is not torch.strided or tensor.is_meta:
+        raise ArgumentError(f"expected a dense tensor in memory, but got one of {tensor.layout} on {tensor.device}")
+    pointer = tensor.data_ptr()
+    if pointer == 0 and tensor.numel() != 0:
+        raise ArgumentError("expected a tensor with memory, but its storage was freed or resized to 0 bytes")
+    device = tensor.device
+    return View(
+        pointer,
+        str(tensor.dtype)[6:],
+        tuple(tensor.shape),
+        tensor.is_contiguous(),
+        (CPU, 0) if device.type == "cpu" else (CUDA if device.type == "cuda" else -1, device.index or 0),
+        tensor,
+    )
+
+
+def _dlpack_view(array: Any, stream: Optional[int]) -> View:
+    device = tuple(int(part) for part in array.__dlpack_device__())
+    capsule = array.__dlpack__() if device[0] == CPU else array.__dlpack__(stream=stream)
+    if not _api.PyCapsule_IsValid(capsule, b"dltensor"):
+        raise ArgumentError("expected a DLPack capsule called 'dltensor'")
+    managed = ctypes.cast(
+        _api.PyCapsule_GetPointer(capsule, b"dltensor"), ctypes.POINTER(_DLManagedTensor)
+    )
+    tensor = managed.contents.dl_tensor
+    shape = tuple(tensor.shape[: tensor.ndim])
+    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None
+    kind = (tensor.dtype.code, tensor.dtype.bits)
+    return View(
+        (tensor.data or 0) + tensor.byte_offset,
+        DLPACK_NAMES.get(kind, f"DLPack type {kind}"),
+        shape,
+        _is_contiguous(shape, strides),
+        device,
+        # Not consumed: the capsule's own destructor frees what it holds.
+        capsule,
+    )
+
+
+def view(array: Any, stream: Optional[int] = None) -> View:
+    """Where `array` lies; raises ArgumentError where it is no array in memory.
+
+    stream: the CUDA stream that will read it, for arrays that come by DLPack.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        return _torch_view(array, torch)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(array, numpy.ndarray):
+        return View(
+            array.ctypes.data,
+            array.dtype.name,
+            array.shape,
+            array.flags.c_contiguous,
+            (CPU, 0),
+            array,
+        )
+    if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
+        return _dlpack_view(array, stream)
+    raise ArgumentError(
+        f"expected an array with DLPack (torch, NumPy, CuPy, te_mlir), but got {type(array).__name__}"
+    )
+
+
+def torch_dtype(dtype: DType) -> Any:
+    """The torch.dtype of elements `dtype`; uint8 for types that torch stores otherwise."""
+    torch = sys.modules["torch"]
+    return torch.uint8 if dtype.name == "float4_e2m1fn" else getattr(torch, dtype.name)
+
+
+def numpy_dtype(dtype: DType) -> Any:
+    """The numpy.dtype of elements `dtype`; raw unsigned integers without ml_dtypes."""
+    import numpy
+
+    if dtype.name in ("float32", "float16", "int32"):
+        return numpy.dtype(dtype.name)
+    try:
+        import ml_dtypes
+    except ImportError:
+        return numpy.dtype(numpy.uint16 if dtype.bytes == 2 else numpy.uint8)
+    return numpy.dtype(numpy.uint8 if dtype.name == "float4_e2m1fn" else getattr(ml_dtypes, dtype.name))
+
+
+Maker = Callable[[Tuple[int, ...], DType], Any]
+
+
+def maker_like(arrays: "list[Any]", context: Any) -> Maker:
+    """What makes results: arrays of the library of the first of `arrays` that is known.
+
+    PyTorch's and NumPy's where such an array is given; else te_mlir.Tensor, which
+    every DLPack library takes.
+    """
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    for array in arrays:
+        if torch is not None and isinstance(array, torch.Tensor):
+            device = array.device
+            return lambda shape, dtype: torch.empty(shape, dtype=torch_dtype(dtype), device=device)
+        if numpy is not None and isinstance(array, numpy.ndarray):
+            return lambda shape, dtype: _aligned(numpy, shape, dtype)
+    return lambda shape, dtype: context.empty(shape, dtype.name)
+
+
+def _aligned(numpy: Any, shape: Tuple[int, ...], dtype: DType) -> Any:
+    """A NumPy array whose memory is aligned to 64 bytes; NumPy itself promises 16."""
+    kind = numpy_dtype(dtype)
+    count = 1
+    for size in shape:
+        count *= size
+    raw = numpy.empty(count * kind.itemsize + 64, numpy.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + count * kind.itemsize].view(kind).reshape(shape)
+
+
+# Export: a managed tensor lives in `_exported` until its consumer's deleter runs.
+_exported: "dict[int, Any]" = {}
+
+
+@_Deleter
+def _release(managed: Any) -> None:
+    _exported.pop(ctypes.addressof(managed.contents), None)
+
+
+_CapsuleDestructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_api_valid = ctypes.PyDLL(None).PyCapsule_IsValid
+_api_valid.restype, _api_valid.argtypes = ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p]
+_api_pointer = ctypes.PyDLL(None).PyCapsule_GetPointer
+_api_pointer.restype, _api_pointer.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]
+
+
+@_CapsuleDestructor
+def _drop_capsule(capsule: int) -> None:
+    # A consumer renames the capsule and calls the deleter itself.
+    if _api_valid(capsule, b"dltensor"):
+        _exported.pop(_api_pointer(capsule, b"dltensor"), None)
+
+
+def export(pointer: int, dtype: DType, shape: Tuple[int, ...], device: Tuple[int, int], owner: Any) -> Any:
+    """A DLPack capsule of memory that `owner` keeps."""
+    managed = _DLManagedTensor()
+    extents = (ctypes.c_int64 * max(len(shape), 1))(*shape)
+    tensor = managed.dl_tensor
+    tensor.data, tensor.device = pointer, _DLDevice(*device)
+    tensor.ndim, tensor.shape, tensor.strides = len(shape), extents, None
+    tensor.dtype = _DLDataType(dtype.dlpack[0], dtype.dlpack[1], 1)
+    tensor.byte_offset = 0
+    managed.deleter = _release
+    address = ctypes.addressof(managed)
+    _exported[address] = (managed, extents, owner)
+    return _api.PyCapsule_New(address, b"dltensor", ctypes.cast(_drop_capsule, ctypes.c_void_p))
+
+
+def named(name: str) -> DType:
+    """The element type `name`; raises ArgumentError for one that the runtime lacks."""
+    if name not in BY_NAME:
+        raise ArgumentError(f"expected an element type of {', '.join(BY_NAME)}, but got '{name}'")
+    return BY_NAME[name]

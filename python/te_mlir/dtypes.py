@@ -1,0 +1,60 @@
+"""Element types: the runtime's numbers, ml_dtypes' names, DLPack's codes."""
+
+from __future__ import annotations
+
+from typing import Dict, NamedTuple, Tuple
+
+
+class DType(NamedTuple):
+    """One element type of the runtime.
+
+    code: te_rt_dtype. name: as NumPy with ml_dtypes calls it. mlir: as MLIR does.
+    bytes: of one stored element; two FP4 elements share one. dlpack: (type code,
+    bits) of DLPack.
+    """
+
+    code: int
+    name: str
+    mlir: str
+    bytes: int
+    dlpack: Tuple[int, int]
+
+
+DTYPES = (
+    DType(0, "float32", "f32", 4, (2, 32)),
+    DType(1, "bfloat16", "bf16", 2, (4, 16)),
+    DType(2, "float16", "f16", 2, (2, 16)),
+    DType(3, "float8_e4m3fn", "f8E4M3FN", 1, (10, 8)),
+    DType(4, "float8_e5m2", "f8E5M2", 1, (12, 8)),
+    DType(5, "int32", "i32", 4, (0, 32)),
+    DType(6, "float4_e2m1fn", "f4E2M1FN", 1, (1, 8)),
+    DType(7, "float8_e8m0fnu", "f8E8M0FNU", 1, (14, 8)),
+)
+
+BY_NAME: Dict[str, DType] = {dtype.name: dtype for dtype in DTYPES}
+BY_MLIR: Dict[str, DType] = {dtype.mlir: dtype for dtype in DTYPES}
+
+#: DLPack's (type code, bits) to a name, for messages also of types we lack.
+DLPACK_NAMES = {
+    **{dtype.dlpack: dtype.name for dtype in DTYPES if dtype.name != "float4_e2m1fn"},
+    (0, 8): "int8",
+    (0, 16): "int16",
+    (0, 64): "int64",
+    (1, 8): "uint8",
+    (1, 16): "uint16",
+    (1, 32): "uint32",
+    (1, 64): "uint64",
+    (2, 64): "float64",
+    (6, 8): "bool",
+}
+
+
+def matches(dtype: DType, name: str) -> bool:
+    """Whether an array of elements `name` holds `dtype`; 8-bit floats and FP4 may be raw bytes."""
+    return name == dtype.name or (name == "uint8" and dtype.bytes == 1)
+
+
+def float_text(value: float) -> str:
+    """A float literal that MLIR reads back as the nearest of its type."""
+    text = repr(float(value))
+    return text.replace("e", ".0e") if "e" in text and "." not in text else text

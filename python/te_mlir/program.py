@@ -1,0 +1,446 @@
+"""From text to a callable step.
+
+`Program` is what the compiler made: machine code, and a description of every
+pointer that it takes. `Step` is a program on a device: it checks arrays against
+that description, keeps the states (results named like an argument, which the next
+step reads), and runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import weakref
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
+
+from te_mlir import _capi, arrays
+from te_mlir.dtypes import DTYPES, DType, matches
+from te_mlir.errors import ArgumentError, CompileError
+from te_mlir.recipes import OVERRIDES, Recipe
+from te_mlir.runtime import Context, Instance, Tensor, context as context_of
+
+TARGETS = ("sm_90", "sm_100", "reference")
+
+
+class Argument(NamedTuple):
+    """One pointer of a step.
+
+    name: `te.name`, with ".data", ".scale" or ".amax" for a part of a scaled value.
+    dtype, shape: of the buffer. value_type: of the whole value, as MLIR writes it.
+    is_result: written rather than read. is_weight: a parameter (`te.weight`).
+    carried_input: of a result that is an argument's next state, that argument's
+    place in the list; else -1. init: what the argument's elements are where nobody
+    gives it (`te.init`), or None. first_launch, last_launch: -1 where none has it.
+    """
+
+    name: str
+    dtype: DType
+    shape: Tuple[int, ...]
+    value_type: str
+    is_result: bool
+    is_weight: bool
+    carried_input: int
+    init: Optional[float]
+    first_launch: int
+    last_launch: int
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name} {list(self.shape)}"
+
+
+class Program:
+    """A compiled program; see `compile`, which also binds it to a device."""
+
+    def __init__(
+        self,
+        source: Any,
+        entry: str,
+        pipeline: str = "",
+        backend: str = "",
+        vjp: bool = False,
+        source_name: str = "<text>",
+    ) -> None:
+        library = _capi.compiler()
+        handle = _compile(source, entry, pipeline, backend, vjp, False, source_name)
+        self.handle = handle
+        finalizer = weakref.finalize(self, library.te_program_destroy, handle)
+        finalizer.atexit = False
+        #: Every pointer of the step, in its order.
+        self.arguments: List[Argument] = list(self._read_arguments())
+        self.entry, self.pipeline = entry, pipeline
+        #: The recipe in force, as MLIR writes it.
+        self.recipe: str = library.te_program_recipe(handle).decode()
+        #: What reports the pipeline asked for.
+        self.report_text: str = library.te_program_report(handle).decode()
+        #: Warnings and remarks.
+        self.diagnostics: str = library.te_program_diagnostics(handle).decode()
+        self.num_launches: int = library.te_program_num_launches(handle)
+
+    def _read_arguments(self) -> Iterator[Argument]:
+        library = _capi.compiler()
+        first, last = ctypes.c_int32(), ctypes.c_int32()
+        for index in range(library.te_program_num_arguments(self.handle)):
+            info = library.te_program_argument(self.handle, index).contents
+            library.te_program_argument_uses(self.handle, index, ctypes.byref(first), ctypes.byref(last))
+            yield Argument(
+                info.name.decode(),
+                DTYPES[info.dtype],
+                tuple(info.shape[: info.rank]),
+                info.value_type.decode(),
+                info.role == 1,
+                bool(info.flags & 1),
+                info.carried_input,
+                info.init if info.flags & 2 else None,
+                first.value,
+                last.value,
+            )
+
+    def instance(self, context: Context) -> Instance:
+        """A new instance of the step, with an arena of its own."""
+        module = _capi.compiler().te_program_module(self.handle)
+        return Instance(self, context, module)
+
+    def launches(self) -> "List[Tuple[str, str, str]]":
+        """(kernel, layer and product or buffer, place in the source) by slot."""
+        library, rows = _capi.compiler(), []
+        for slot in range(self.num_launches):
+            info = _capi.LaunchInfo(struct_size=ctypes.sizeof(_capi.LaunchInfo))
+            _capi.check_compiler(library.te_program_launch(self.handle, slot, ctypes.byref(info)))
+            rows.append((info.kernel.decode(), info.name.decode(), info.location.decode()))
+        return rows
+
+
+def _compile(
+    source: Any,
+    entry: str,
+    pipeline: str,
+    backend: str,
+    vjp: bool,
+    ir_only: bool,
+    source_name: str,
+) -> int:
+    if hasattr(source, "to_mlir"):
+        source = source.to_mlir()
+    if not isinstance(source, (str, bytes)):
+        raise CompileError(f"expected MLIR text or bytecode, but got {type(source).__name__}")
+    data = source.encode() if isinstance(source, str) else source
+    request = _capi.CompileRequest(
+        struct_size=ctypes.sizeof(_capi.CompileRequest),
+        source=data,
+        source_size=len(data),
+        source_name=source_name.encode(),
+        entry=entry.encode(),
+        pipeline=pipeline.encode(),
+        backend=backend.encode(),
+        vjp=vjp,
+        ir_only=ir_only,
+    )
+    handle = ctypes.c_void_p()
+    _capi.check_compiler(_capi.compiler().te_compile(ctypes.byref(request), ctypes.byref(handle)))
+    return handle.value or 0
+
+
+def pipeline_text(
+    recipe: Union[Recipe, str, None] = None,
+    backward_override: Optional[str] = None,
+    target: Optional[str] = None,
+    strict: bool = False,
+    **options: Any,
+) -> str:
+    """The option string of the training pipeline.
+
+    Further options are those of `te-opt --te-training-pipeline`, with underscores:
+    `transpose_policy="cached"`, `memory_budget=2**30`. Raises ValueError where one
+    has a value that is not accepted.
+    """
+    parts = []
+    if recipe is not None:
+        parts.append(f"recipe='{recipe.spelling() if isinstance(recipe, Recipe) else recipe}'")
+    if backward_override is not None:
+        if backward_override not in OVERRIDES + ("none",):
+            raise ValueError(
+                "expected 'backward_override' to be one of None, 'none', 'high_precision', "
+                f"'dequantized', but got {backward_override!r}"
+            )
+        parts.append(f"backward-override={backward_override}")
+    if target is not None:
+        if target not in TARGETS:
+            raise ValueError(f"expected 'target' to be one of {', '.join(TARGETS)}, but got {target!r}")
+        parts.append(f"target={target}")
+    if strict:
+        parts.append("strict")
+    for name, value in options.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        parts.append(f"{name.replace('_', '-')}={text}")
+    return " ".join(parts)
+
+
+def lower(source: Any, entry: str, to: str = "lower", vjp: bool = False, **options: Any) -> str:
+    """The program after the phase `to`, as text; options as of `compile`."""
+    pipeline = pipeline_text(**options, compile_to=to)
+    handle = _compile(source, entry, pipeline, "", vjp, True, "<text>")
+    text = _capi.compiler().te_program_ir(handle).decode()
+    _capi.compiler().te_program_destroy(handle)
+    return text
+
+
+def report(
+    source: Any,
+    entry: str,
+    what: str = "precision,memory,constraints",
+    format: str = "text",
+    vjp: bool = False,
+    **options: Any,
+) -> str:
+    """What the compiler decided: reports `what`, as "text", "json", or "html" of memory.
+
+    Other options are those of `compile`. Several JSON reports follow each other.
+    """
+    pipeline = pipeline_text(**options, report=what, report_format=format)
+    handle = _compile(source, entry, pipeline, "", vjp, True, "<text>")
+    text = _capi.compiler().te_program_report(handle).decode()
+    _capi.compiler().te_program_destroy(handle)
+    return text
+
+
+def current_stream(device: Tuple[int, int]) -> int:
+    """The stream that PyTorch or CuPy works on there; 0, the context's own, without them.
+
+    The legacy default stream of CUDA is 1.
+    """
+    if device[0] != arrays.CUDA:
+        return 0
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return torch.cuda.current_stream(device[1]).cuda_stream or 1
+    cupy = sys.modules.get("cupy")
+    if cupy is not None:
+        return cupy.cuda.get_current_stream().ptr or 1
+    return 0
+
+
+class Step:
+    """A program on a device, ready to be called.
+
+    Call it with arrays by name, or in the order of `inputs`; the results are a dict
+    by name, in arrays of the first argument's library. Nothing is copied. Work is
+    enqueued on the caller's current stream (`stream=` names another). States belong
+    to the step: they begin as `te.init` or `set_state` says, each call changes them,
+    and `state` gives them by name. A state may also be given to a call as an
+    argument; then that array is read and changed in place.
+    """
+
+    def __init__(self, program: Program, context: Optional[Context] = None) -> None:
+        self.program = program
+        self.context = context or context_of()
+        self.arguments = program.arguments
+        self._lock = threading.Lock()
+        self._instance = program.instance(self.context)
+        self._pointers = (ctypes.c_void_p * max(len(self.arguments), 1))()
+        carried = {a.carried_input for a in self.arguments}
+        self._index = {a.name: i for i, a in enumerate(self.arguments) if not a.is_result}
+        self._states = {a.name for i, a in enumerate(self.arguments) if i in carried}
+        #: Names of what a call needs, in order.
+        self.inputs: List[str] = [
+            a.name for i, a in enumerate(self.arguments) if not a.is_result and a.name not in self._states
+        ]
+        #: Names of what a call returns, in order; states are not among them.
+        self.results: List[str] = [a.name for a in self.arguments if a.is_result and a.carried_input < 0]
+        self._state: Dict[str, Any] = {}
+
+    # States
+
+    @property
+    def state_names(self) -> List[str]:
+        """Names of the states, in the order of the arguments."""
+        return [a.name for a in self.arguments if not a.is_result and a.name in self._states]
+
+    @property
+    def state(self) -> Dict[str, Any]:
+        """The states by name: the arrays themselves, which the next call changes."""
+        return {name: self._own_state(name) for name in self.state_names}
+
+    def set_state(self, values: Mapping[str, Any]) -> None:
+        """Makes `values` the states of these names, without copying them."""
+        for name, value in values.items():
+            if name not in self._states:
+                raise ArgumentError(
+                    f"expected states of {_names(self.state_names)}, but got '{name}'"
+                )
+            self.check(name, value)
+        self._state.update(values)
+
+    def _own_state(self, name: str) -> Any:
+        if name not in self._state:
+            argument = self.arguments[self._index[name]]
+            if argument.init is None:
+                raise ArgumentError(
+                    f"argument '{name}': expected a value, as it is a state without 'te.init'; "
+                    "give it once, to the call or to set_state"
+                )
+            self._state[name] = self.context.full(argument.shape, argument.dtype.name, argument.init)
+        return self._state[name]
+
+    # Calls
+
+    def check(self, name: str, array: Any, stream: Optional[int] = None) -> arrays.View:
+        """Where `array` lies, if it can be the argument `name`; else raises ArgumentError."""
+        argument = self.arguments[self._index[name]]
+        if isinstance(array, Tensor) and array.context is self.context:
+            view = arrays.View(
+                array.pointer, array.dtype, array.shape, True, self.context.device, array
+            )
+        else:
+            try:
+                view = arrays.view(array, stream)
+            except ArgumentError as error:
+                raise ArgumentError(f"argument '{name}': {error}") from None
+        check_view(name, argument.dtype, argument.shape, view, self.context.device)
+        return view
+
+    def __call__(
+        self,
+        *args: Any,
+        stream: Optional[int] = None,
+        out: Optional[Mapping[str, Any]] = None,
+        **named: Any,
+    ) -> Dict[str, Any]:
+        if len(args) > len(self.inputs):
+            raise ArgumentError(
+                f"expected at most {len(self.inputs)} arguments ({_names(self.inputs)}), but got {len(args)}"
+            )
+        given = dict(zip(self.inputs, args))
+        for name, value in named.items():
+            if name in given:
+                raise ArgumentError(f"argument '{name}': expected one value, but got two")
+            if name not in self._index:
+                raise ArgumentError(f"expected arguments {_names(list(self._index))}, but got '{name}'")
+            given[name] = value
+        missing = [name for name in self.inputs if name not in given]
+        for name in list(missing):
+            if self.arguments[self._index[name]].init is not None:
+                given[name] = self._default(name)
+                missing.remove(name)
+        if missing:
+            raise ArgumentError(f"expected a value for {_names(missing)}, but got none")
+        unknown = [name for name in out or {} if name not in self.results]
+        if unknown:
+            raise ArgumentError(f"out: expected results {_names(self.results)}, but got '{unknown[0]}'")
+
+        if stream is None:
+            stream = current_stream(self.context.device)
+        make = arrays.maker_like(list(given.values()), self.context)
+        owners, results = [], {}
+        with self._lock:
+            for index, argument in enumerate(self.arguments):
+                name = argument.name
+                if argument.carried_input >= 0:
+                    self._pointers[index] = self._pointers[argument.carried_input]
+                    continue
+                if argument.is_result:
+                    array = (out or {}).get(name)
+                    if array is None:
+                        array = make(argument.shape, argument.dtype)
+                    view = self._result_view(argument, array)
+                    results[name] = array
+                else:
+                    array = given[name] if name in given else self._own_state(name)
+                    view = self.check(name, array, stream)
+                owners.append(view.owner)
+                self._pointers[index] = view.pointer
+            self._instance.run(self._pointers, stream)
+        return results
+
+    def _result_view(self, argument: Argument, array: Any) -> arrays.View:
+        if isinstance(array, Tensor):
+            view = arrays.View(array.pointer, array.dtype, array.shape, True, array.context.device, array)
+        else:
+            view = arrays.view(array)
+        check_view(argument.name, argument.dtype, argument.shape, view, self.context.device, "result")
+        return view
+
+    def _default(self, name: str) -> Any:
+        """What stands in for an argument with 'te.init' that no call gives."""
+        argument = self.arguments[self._index[name]]
+        key = f"\0{name}"
+        if key not in self._state:
+            self._state[key] = self.context.full(argument.shape, argument.dtype.name, argument.init or 0.0)
+        return self._state[key]
+
+
+def _names(names: List[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names) if names else "none"
+
+
+_DEVICES = {arrays.CPU: "the CPU", arrays.CUDA: "CUDA device", arrays.CUDA_HOST: "pinned memory"}
+
+
+def _device_text(device: Tuple[int, int]) -> str:
+    text = _DEVICES.get(device[0], f"device type {device[0]}")
+    return f"{text} {device[1]}" if device[0] == arrays.CUDA else text
+
+
+def check_view(
+    name: str,
+    dtype: DType,
+    shape: Tuple[int, ...],
+    view: arrays.View,
+    device: Tuple[int, int],
+    what: str = "argument",
+) -> None:
+    """Raises ArgumentError, naming the argument, unless `view` is such an array."""
+    if not matches(dtype, view.dtype):
+        raise ArgumentError(f"{what} '{name}': expected elements of {dtype.name}, but got {view.dtype}")
+    if view.shape != shape:
+        raise ArgumentError(f"{what} '{name}': expected shape {list(shape)}, but got {list(view.shape)}")
+    if view.device != device:
+        # Pinned and managed memory is the host's and the device's.
+        host = view.device[0] in (arrays.CUDA_HOST, arrays.CUDA_MANAGED)
+        if not host:
+            raise ArgumentError(
+                f"{what} '{name}': expected memory of {_device_text(device)}, but got "
+                f"{_device_text(view.device)}"
+            )
+    if not view.contiguous:
+        raise ArgumentError(
+            f"{what} '{name}': expected a row-major array without gaps, but got strides; "
+            "call .contiguous() (torch) or ascontiguousarray (NumPy)"
+        )
+    if view.pointer % 16:
+        raise ArgumentError(
+            f"{what} '{name}': expected memory aligned to 16 bytes, but got address {view.pointer:#x}"
+        )
+
+
+def compile(
+    source: Any,
+    entry: str,
+    *,
+    recipe: Union[Recipe, str, None] = None,
+    backward_override: Optional[str] = None,
+    target: Optional[str] = None,
+    strict: bool = False,
+    vjp: bool = False,
+    context: Optional[Context] = None,
+    source_name: str = "<text>",
+    **options: Any,
+) -> Step:
+    """Compiles the function `entry` of `source` and loads it on a device.
+
+    source: text or bytecode of a module, or an object with `to_mlir()`, such as
+    te_mlir.build.Module. recipe: replaces the module's. backward_override: None
+    leaves the recipe's own, "none", "high_precision" or "dequantized". target:
+    "sm_90", "sm_100" or "reference"; without one, of the device. strict: a
+    fall-back to higher precision is an error. vjp: differentiate; the step then
+    takes cotangents `grad.<result>` and returns gradients `grad.<argument>`.
+    context: the device; without one, a GPU where there is one, else the CPU. Further
+    options are those of the pipeline, with underscores.
+
+    Raises CompileError with the compiler's messages and their places, RuntimeFailure
+    where the device cannot run the step.
+    """
+    context = context or context_of()
+    pipeline = pipeline_text(recipe, backward_override, target, strict, **options)
+    program = Program(source, entry, pipeline, context.backend, vjp, source_name)
+    return Step(program, context)

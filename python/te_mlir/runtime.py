@@ -1,0 +1,198 @@
+"""The runtime's objects: a context on a device, its memory, instances of a step.
+
+A `Context` is a device with its library handles; `context()` keeps one for each
+device of the process. An `Instance` is a loaded step with an arena of its own. A
+`Tensor` is memory of a context; every DLPack library takes it without a copy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from typing import Any, Dict, Optional, Sequence, Tuple
+
+from te_mlir import _capi, arrays
+from te_mlir.dtypes import DType
+from te_mlir.errors import ArgumentError
+
+
+class Context:
+    """A device: backend "reference" (CPU), or "cuda" and the number of the GPU.
+
+    Raises RuntimeFailure where the machine lacks it.
+    """
+
+    def __init__(self, backend: str = "auto", device: int = 0) -> None:
+        library = _capi.runtime()
+        handle = ctypes.c_void_p()
+        if backend == "auto":
+            _capi.check(library.te_rt_context_create(b"auto", ctypes.byref(handle)))
+        else:
+            _capi.check(
+                library.te_rt_context_create_on_device(backend.encode(), device, ctypes.byref(handle))
+            )
+        self.handle = handle.value
+        #: "reference" or "cuda".
+        self.backend: str = library.te_rt_context_backend(handle).decode()
+        #: DLPack's (type, index) of its memory.
+        self.device: Tuple[int, int] = (
+            (arrays.CPU, 0) if self.backend == "reference" else (arrays.CUDA, device)
+        )
+        # At exit Python may have unloaded what a finalizer needs; the process's
+        # end frees the memory anyway.
+        finalizer = weakref.finalize(self, library.te_rt_context_destroy, handle)
+        finalizer.atexit = False
+
+    @property
+    def description(self) -> str:
+        """Device, driver and library versions."""
+        return _capi.runtime().te_rt_context_description(self.handle).decode()
+
+    def synchronize(self) -> None:
+        """Waits for all work on the context's own stream, and raises its errors."""
+        _capi.check(_capi.runtime().te_rt_synchronize(self.handle))
+
+    def empty(self, shape: Sequence[int], dtype: str = "float32") -> "Tensor":
+        """Memory for `shape` elements of `dtype`, with any content."""
+        return Tensor(self, tuple(shape), arrays.named(dtype))
+
+    def full(self, shape: Sequence[int], dtype: str, value: float) -> "Tensor":
+        """Memory for `shape` elements of `dtype`, each `value`; NaN where it has none."""
+        tensor = self.empty(shape, dtype)
+        tensor.copy_bytes(_splat(tensor.dtype_info, value) * tensor.size)
+        return tensor
+
+
+def _splat(dtype: DType, value: float) -> bytes:
+    """The bytes of one element that is `value`, which is exact in every type used here."""
+    import struct
+
+    if dtype.name == "float32":
+        return struct.pack("<f", value)
+    if dtype.name == "bfloat16":
+        return struct.pack("<f", value)[2:]
+    if dtype.name == "float16":
+        return struct.pack("<e", value)
+    if dtype.name == "int32":
+        return struct.pack("<i", int(value))
+    if value != value:
+        return b"\xff"
+    if value == 0:
+        return b"\x00"
+    raise ArgumentError(f"expected 0 or NaN to fill elements of {dtype.name}, but got {value}")
+
+
+class Tensor:
+    """Memory of a context: row-major elements of one type.
+
+    shape: sizes. dtype: name of the element type ("bfloat16"). Any DLPack library
+    takes it: `torch.from_dlpack(t)`, `numpy.from_dlpack(t)`; `t.numpy()` copies to
+    the host and needs NumPy only.
+    """
+
+    def __init__(self, context: Context, shape: Tuple[int, ...], dtype: DType) -> None:
+        self.context = context
+        self.shape = shape
+        self.dtype_info = dtype
+        size = 1
+        for extent in shape:
+            size *= extent
+        #: Elements in all.
+        self.size = size
+        self.nbytes = size * dtype.bytes
+        library = _capi.runtime()
+        pointer = ctypes.c_void_p()
+        _capi.check(library.te_rt_alloc(context.handle, self.nbytes, ctypes.byref(pointer)))
+        self.pointer: int = pointer.value or 0
+        # The context is an argument, so that it outlives its memory.
+        finalizer = weakref.finalize(
+            self, lambda context, pointer: library.te_rt_free(context.handle, pointer), context, self.pointer
+        )
+        finalizer.atexit = False
+
+    @property
+    def dtype(self) -> str:
+        return self.dtype_info.name
+
+    def __dlpack_device__(self) -> Tuple[int, int]:
+        return self.context.device
+
+    def __dlpack__(self, *, stream: Any = None, **_: Any) -> Any:
+        self.context.synchronize()
+        return arrays.export(self.pointer, self.dtype_info, self.shape, self.context.device, self)
+
+    def copy_bytes(self, data: bytes) -> None:
+        """Makes the content `data`, `nbytes` of them."""
+        if len(data) != self.nbytes:
+            raise ArgumentError(f"expected {self.nbytes} bytes, but got {len(data)}")
+        _capi.check(
+            _capi.runtime().te_rt_copy_to_device(self.context.handle, self.pointer, data, self.nbytes)
+        )
+
+    def tobytes(self) -> bytes:
+        """The content, after all work on the context's own stream."""
+        buffer = ctypes.create_string_buffer(self.nbytes)
+        _capi.check(
+            _capi.runtime().te_rt_copy_to_host(self.context.handle, buffer, self.pointer, self.nbytes)
+        )
+        return buffer.raw
+
+    def numpy(self) -> Any:
+        """A NumPy array with a copy of the content."""
+        import numpy
+
+        return numpy.frombuffer(self.tobytes(), arrays.numpy_dtype(self.dtype_info)).reshape(self.shape)
+
+    def __repr__(self) -> str:
+        return f"te_mlir.Tensor({self.dtype} {list(self.shape)} on {self.context.backend})"
+
+
+_contexts: "Dict[Tuple[int, int], Context]" = {}
+_lock = threading.Lock()
+
+
+def context(device: Optional[Tuple[int, int]] = None) -> Context:
+    """The process's context for a DLPack device; without one, of the best there is."""
+    with _lock:
+        if device is None:
+            # A GPU, where a context finds one.
+            made = next((c for c in _contexts.values() if c.backend == "cuda"), None) or Context()
+            return _contexts.setdefault(made.device, made)
+        if device not in _contexts:
+            if device[0] == arrays.CPU:
+                _contexts[device] = Context("reference")
+            elif device[0] == arrays.CUDA:
+                _contexts[device] = Context("cuda", device[1])
+            else:
+                raise ArgumentError(f"expected an array on a CPU or a CUDA device, but got device {device}")
+        return _contexts[device]
+
+
+class Instance:
+    """A loaded step: its plans and an arena of its own. One call at a time."""
+
+    def __init__(self, owner: Any, context: Context, module: int) -> None:
+        library = _capi.runtime()
+        handle = ctypes.c_void_p()
+        _capi.check(library.te_rt_instance_create(context.handle, module, ctypes.byref(handle)))
+        self.handle = handle.value
+        self._run = library.te_rt_instance_run
+        self._run_part = library.te_rt_instance_run_part
+        # `owner` has the code and the context: it goes after the instance.
+        finalizer = weakref.finalize(
+            self, lambda owner, context, handle: library.te_rt_instance_destroy(handle), owner, context, self.handle
+        )
+        finalizer.atexit = False
+
+    def run(self, pointers: Any, stream: int = 0) -> None:
+        """Enqueues the step on a CUDA stream; 0 is the context's own."""
+        status = self._run(self.handle, pointers, stream)
+        if status:
+            _capi.check(status)
+
+    def run_part(self, pointers: Any, stream: int, begin: int, end: int) -> None:
+        """Enqueues the launches `begin` to `end` - 1."""
+        status = self._run_part(self.handle, pointers, stream, begin, end)
+        if status:
+            _capi.check(status)

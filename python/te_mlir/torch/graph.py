@@ -1,0 +1,60 @@
+"""From what torch.compile captured to a flat ATen graph.
+
+The graph is traced again with tensors of the same types that hold nothing, before
+any decomposition, so that `linear`, `rms_norm`, `scaled_dot_product_attention` and
+`cross_entropy_loss` are single nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, List, Sequence
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+
+def flatten(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.GraphModule:
+    """The ATen graph of `module` on arguments like `examples`, all of them tensors."""
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        # New ones for each argument: equal objects would become one input.
+        fakes = [
+            torch.empty_strided(
+                tuple(t.shape), tuple(t.stride()), dtype=t.dtype, device=t.device, requires_grad=t.requires_grad
+            )
+            for t in examples
+        ]
+        flat = make_fx(module, pre_dispatch=True, tracing_mode="real")(*fakes)
+    flat.graph.eliminate_dead_code()
+    return flat
+
+
+_PARTS = re.compile(r"\['([^']+)'\]|\[(\d+)\]|\.([A-Za-z_]\w*)")
+
+
+def argument_names(module: torch.fx.GraphModule) -> List[str]:
+    """What to call the arguments: `layers.0.q_proj.weight` for parameters, else their own names."""
+    names: List[str] = []
+    for node in module.graph.nodes:
+        if node.op != "placeholder":
+            continue
+        argument = node.meta.get("grapharg")
+        source = getattr(argument, "source", None)
+        name = _pretty(_source_name(source)) if source is not None else node.name
+        while name in names:
+            name += "_"
+        names.append(name)
+    return names
+
+
+def _source_name(source: Any) -> str:
+    name = source.name
+    return name() if callable(name) else name
+
+
+def _pretty(source: str) -> str:
+    """`L['self']._modules['q']._parameters['weight']` is q.weight."""
+    parts = [next(p for p in found if p) for found in _PARTS.findall(source)]
+    dropped = ("_modules", "_parameters", "_buffers", "self", "mod", "fn")
+    return ".".join(p for p in parts if p not in dropped) or source

@@ -1,0 +1,563 @@
+"""From an ATen graph to a function of the dialect.
+
+Nodes that depend on a parameter, or on a tensor that wants a gradient, are to be
+compiled; the others stay in PyTorch and are computed before (positions, tables,
+masks, integer targets: the *prologue*). Emission is on demand, from what leaves the
+region, so that a node which a pattern takes in (the halves of a rotation, the mean
+of a norm) is never emitted by itself. A node that cannot be emitted raises
+`Unsupported` with the reason.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+import torch
+from torch.fx import Node
+
+from te_mlir import build
+from te_mlir.torch import patterns
+from te_mlir.torch.layout import Layout, heads_first, row_major, same
+from te_mlir.torch.runner import dtype_name, torch_to_te
+
+
+class Unsupported(Exception):
+    """A node that the dialect cannot express; the text says why."""
+
+    def __init__(self, node: Node, reason: str) -> None:
+        self.node, self.reason = node, reason
+        super().__init__(reason)
+
+
+class Value(NamedTuple):
+    """A tensor of the graph: the matrix that holds it and how it lies there."""
+
+    matrix: build.Value
+    layout: Layout
+
+    @property
+    def count(self) -> int:
+        """Elements of the matrix."""
+        return _product(self.matrix.shape)
+
+
+class Feed(NamedTuple):
+    """An argument of the region: what PyTorch makes of a node before the call.
+
+    node: outside of the region. make: from its tensor to the argument. name, weight:
+    of a parameter, which is passed as it is.
+    """
+
+    node: Node
+    key: str
+    make: Optional[Callable[[torch.Tensor], torch.Tensor]]
+    name: str
+    weight: bool
+    shape: Tuple[int, ...]
+    dtype: torch.dtype
+
+
+def _product(shape: Sequence[int]) -> int:
+    size = 1
+    for extent in shape:
+        size *= extent
+    return size
+
+
+def fake(node: Node) -> torch.Tensor:
+    """The tensor without content that tracing left on the node."""
+    return node.meta["val"]
+
+
+def shape_of(node: Node) -> Tuple[int, ...]:
+    return tuple(fake(node).shape)
+
+
+def describe(node: Node) -> str:
+    """`aten.sin(f32 [2, 16])`, for messages."""
+    name = str(node.target).removesuffix(".default") if node.op == "call_function" else node.op
+    operands = []
+    for argument in node.all_input_nodes:
+        value = argument.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            operands.append(f"{dtype_name(value.dtype)} {list(value.shape)}")
+    return f"{name}({', '.join(operands)})"
+
+
+class Importer:
+    """Emits the nodes of a graph into one function.
+
+    inside: the nodes that are compiled. names: what placeholders are called.
+    parameters: those that are parameters.
+    """
+
+    def __init__(self, inside: Set[Node], names: Dict[Node, str], parameters: Set[Node]) -> None:
+        self.inside, self.names, self.parameters = inside, names, parameters
+        self.function = build.Function(build.Module(), "region", private=True)
+        self.feeds: List[Feed] = []
+        self._fed: Dict[Tuple[Node, str], Tuple[build.Value, int]] = {}
+        self._values: Dict[Node, Value] = {}
+
+    # Arguments
+
+    def feed(
+        self,
+        node: Node,
+        key: str = "",
+        make: Optional[Callable[[torch.Tensor], torch.Tensor]] = None,
+        shape: Optional[Sequence[int]] = None,
+        dtype: Optional[torch.dtype] = None,
+    ) -> build.Value:
+        """The argument that is `make` of what `node`, outside of the region, gives.
+
+        key: what `make` does, to share equal ones. shape, dtype: of what it makes.
+        """
+        if (node, key) in self._fed:
+            return self._fed[node, key][0]
+        shape = tuple(shape if shape is not None else shape_of(node))
+        dtype = dtype or fake(node).dtype
+        name = torch_to_te(dtype)
+        if name is None:
+            raise Unsupported(node, f"its elements are {dtype_name(dtype)}; te has float32, bfloat16, float16, int32")
+        weight = node in self.parameters
+        matrix = shape if len(shape) <= 1 else (_product(shape[:-1]), shape[-1])
+        label = self.names.get(node, node.name) + (f".{key}" if key else "")
+        taken = {feed.name for feed in self.feeds}
+        while label in taken:
+            label += "_"
+        value = self.function.argument(label, matrix, name, weight=weight)
+        self.feeds.append(Feed(node, key, make, label, weight, shape, dtype))
+        self._fed[node, key] = (value, len(self.feeds) - 1)
+        return value
+
+    def value(self, node: Any, user: Node) -> Value:
+        """The tensor of a node, emitted now where it was not yet."""
+        if not isinstance(node, Node):
+            raise Unsupported(user, f"{node!r} is no tensor")
+        if node not in self._values:
+            if node in self.inside and node.op != "placeholder":
+                self._values[node] = self._emit(node)
+            else:
+                make = None if node in self.parameters else torch.Tensor.contiguous
+                matrix = self.feed(node, make=make)
+                self._values[node] = Value(matrix, row_major(shape_of(node)))
+        return self._values[node]
+
+    def matrix(self, node: Any, user: Node, columns: Optional[int] = None) -> build.Value:
+        """The tensor of `node` as a matrix of `columns` (else its last dimension) in row-major order."""
+        value = self.value(node, user)
+        if not value.layout.is_row_major(value.count):
+            raise Unsupported(
+                user, f"its operand {list(value.layout.shape)} is a view that is not row-major in memory"
+            )
+        shape = value.layout.shape
+        columns = columns or (shape[-1] if shape else 1)
+        return self.function.reshape(value.matrix, (value.count // columns, columns))
+
+    def vector(self, node: Any, user: Node, dtype: str) -> build.Value:
+        """The tensor of `node` as a vector of elements `dtype`."""
+        value = self.value(node, user)
+        if not value.layout.is_row_major(value.count):
+            raise Unsupported(user, "an operand is a view that is not row-major in memory")
+        return self.function.cast(self.function.reshape(value.matrix, (value.count,)), dtype)
+
+    # Nodes
+
+    def _emit(self, node: Node) -> Value:
+        for pattern in (patterns.match_rms_norm, patterns.match_rope):
+            found = pattern(node)
+            if found is not None:
+                return getattr(self, "_" + type(found).__name__.lower())(node, found)
+        if node.op != "call_function":
+            raise Unsupported(node, f"'{node.op}' is not imported")
+        name = str(node.target).split(".")[1] if str(node.target).startswith("aten.") else str(node.target)
+        method = getattr(self, f"_op_{name}", None)
+        if method is None:
+            raise Unsupported(node, f"'{node.target}' has no counterpart in te")
+        if not isinstance(node.meta.get("val"), torch.Tensor):
+            raise Unsupported(node, "its result is no tensor")
+        return method(node, *node.args, **node.kwargs)
+
+    def _dense(self, node: Node, matrix: build.Value) -> Value:
+        return Value(matrix, row_major(shape_of(node)))
+
+    def _op_linear(self, node: Node, x: Node, w: Node, bias: Optional[Node] = None) -> Value:
+        a, b = self.matrix(x, node), self.matrix(w, node)
+        c = self.vector(bias, node, a.dtype) if bias is not None else None
+        if a.dtype != b.dtype:
+            raise Unsupported(node, f"its operands have elements of {a.dtype} and {b.dtype}")
+        label = self.names.get(w, w.name) if w in self.parameters else None
+        return self._dense(node, self.function.linear(a, b, c, layer=label.removesuffix(".weight") if label else None))
+
+    def _matmul(self, node: Node, x: Node, w: Node, bias: Optional[Node] = None) -> Value:
+        b = self.value(w, node)
+        if len(b.layout.dims) != 2 or not b.layout.permute((1, 0)).is_row_major(b.count):
+            raise Unsupported(node, "only products with the transpose of a row-major matrix are linear layers")
+        k, n = b.layout.shape
+        a = self.matrix(x, node, k)
+        w_matrix = self.function.reshape(b.matrix, (n, k))
+        c = self.vector(bias, node, a.dtype) if bias is not None else None
+        return self._dense(node, self.function.linear(a, w_matrix, c))
+
+    def _op_mm(self, node: Node, x: Node, w: Node) -> Value:
+        return self._matmul(node, x, w)
+
+    def _op_matmul(self, node: Node, x: Node, w: Node) -> Value:
+        return self._matmul(node, x, w)
+
+    def _op_addmm(self, node: Node, bias: Node, x: Node, w: Node, beta: float = 1, alpha: float = 1) -> Value:
+        if beta != 1 or alpha != 1 or len(shape_of(bias)) != 1:
+            raise Unsupported(node, "its factors are not 1, or its bias is no vector")
+        return self._matmul(node, x, w, bias)
+
+    def _op_embedding(
+        self, node: Node, table: Node, ids: Node, padding_idx: int = -1, scale: bool = False, sparse: bool = False
+    ) -> Value:
+        if padding_idx >= 0 or scale or sparse:
+            raise Unsupported(node, "padding_idx, scale_grad_by_freq and sparse are not implemented")
+        index = self._ids(ids)
+        return self._dense(node, self.function.embedding(index, self.matrix(table, node)))
+
+    def _ids(self, node: Node) -> build.Value:
+        if node in self.inside:
+            raise Unsupported(node, "it makes indices of compiled values")
+        count = _product(shape_of(node))
+        return self.feed(
+            node, "ids", lambda t: t.to(torch.int32).reshape(-1).contiguous(), (count,), torch.int32
+        )
+
+    def _op_rms_norm(
+        self, node: Node, x: Node, shape: List[int], weight: Optional[Node] = None, epsilon: Optional[float] = None
+    ) -> Value:
+        if weight is None or len(shape) != 1:
+            raise Unsupported(node, "it has no weight, or is over several dimensions")
+        if epsilon is None:
+            epsilon = torch.finfo(fake(x).dtype).eps
+        a = self.matrix(x, node)
+        return self._dense(node, self.function.rms_norm(a, self.vector(weight, node, a.dtype), epsilon))
+
+    def _rmsnorm(self, node: Node, found: "patterns.RmsNorm") -> Value:
+        x = self.matrix(found.x, node)
+        gamma = self.vector(found.weight, node, x.dtype)
+        y = self.function.rms_norm(x, gamma, found.epsilon, found.zero_centered)
+        return self._dense(node, self.function.cast(y, dtype_name(fake(node).dtype)))
+
+    def _op_layer_norm(
+        self,
+        node: Node,
+        x: Node,
+        shape: List[int],
+        weight: Optional[Node] = None,
+        bias: Optional[Node] = None,
+        epsilon: float = 1e-5,
+        cudnn: bool = True,
+    ) -> Value:
+        if weight is None or bias is None or len(shape) != 1:
+            raise Unsupported(node, "it has no weight or bias, or is over several dimensions")
+        a = self.matrix(x, node)
+        gamma, beta = (self.vector(v, node, a.dtype) for v in (weight, bias))
+        return self._dense(node, self.function.layer_norm(a, gamma, beta, epsilon))
+
+    def _rope(self, node: Node, found: "patterns.Rope") -> Value:
+        x = self.value(found.x, node)
+        batch, heads, sequence, width = shape_of(node)
+        if not same(x.layout, heads_first(batch, heads, sequence, width)):
+            raise Unsupported(node, "a rotation is imported of heads that are views of [batch, sequence, heads, width]")
+        tables = [self._table(t, node, batch, sequence, width) for t in (found.cos, found.sin)]
+        matrix = self.function.reshape(x.matrix, (batch * sequence, heads * width))
+        return Value(self.function.rope(matrix, tables[0], tables[1], heads), x.layout)
+
+    def _table(self, table: Node, user: Node, batch: int, sequence: int, width: int) -> build.Value:
+        if table in self.inside:
+            raise Unsupported(user, "the tables of a rotation depend on compiled values")
+        shape = (1,) * (4 - len(shape_of(table))) + shape_of(table)
+        if shape[1] != 1 or shape[2] != sequence or shape[3] != width or shape[0] not in (1, batch):
+            raise Unsupported(user, f"its tables are {list(shape)}; expected [batch or 1, 1, sequence, width]")
+
+        def make(t: torch.Tensor) -> torch.Tensor:
+            rows = t.reshape(-1, width).to(torch.float32)
+            first, second = rows[:, : width // 2], rows[:, width // 2 :]
+            if not torch.equal(first, second):
+                raise Unsupported(user, "the halves of its tables differ")
+            return first.contiguous()
+
+        return self.feed(table, "half", make, (shape[0] * sequence, width // 2), torch.float32)
+
+    def _op_scaled_dot_product_attention(
+        self,
+        node: Node,
+        q: Node,
+        k: Node,
+        v: Node,
+        mask: Optional[Node] = None,
+        dropout: float = 0.0,
+        causal: bool = False,
+        scale: Optional[float] = None,
+        enable_gqa: bool = False,
+    ) -> Value:
+        if dropout:
+            raise Unsupported(node, f"dropout of {dropout} is not implemented")
+        batch, heads, sequence, width = shape_of(node)
+        if len(shape_of(q)) != 4 or shape_of(k)[2] != sequence or shape_of(v)[3] != width:
+            raise Unsupported(node, "q, k and v are not [batch, heads, sequence, width] of one sequence and width")
+        if mask is not None:
+            causal = self._causal_mask(node, mask, sequence)
+        a = self.value(q, node)
+        if not same(a.layout, heads_first(batch, heads, sequence, width)):
+            raise Unsupported(node, "its q is no view of a matrix [batch * sequence, heads * width]")
+        matrices = [self.function.reshape(a.matrix, (batch * sequence, heads * width))]
+        kv_heads = 0
+        for operand in (k, v):
+            b = self.value(operand, node)
+            kv_heads = b.count // (batch * sequence * width)
+            repeat = shape_of(operand)[1] // max(kv_heads, 1)
+            if not kv_heads or not same(b.layout, heads_first(batch, kv_heads, sequence, width, repeat)):
+                raise Unsupported(node, "its k or v is no view of a matrix [batch * sequence, heads * width]")
+            matrices.append(self.function.reshape(b.matrix, (batch * sequence, kv_heads * width)))
+        if matrices[1].shape != matrices[2].shape or heads % kv_heads:
+            raise Unsupported(node, "its k and v have other numbers of heads")
+        o = self.function.attention(*matrices, heads, kv_heads, sequence, causal, scale)
+        return Value(o, heads_first(batch, heads, sequence, width))
+
+    def _causal_mask(self, user: Node, mask: Node, sequence: int) -> bool:
+        """Feeds nothing, but has the mask compared with the causal one before each new call."""
+        if mask in self.inside:
+            raise Unsupported(user, "its mask depends on compiled values")
+
+        def check(t: torch.Tensor) -> torch.Tensor:
+            seen = t if t.dtype is torch.bool else t == 0
+            if not torch.equal(seen.expand(*seen.shape), torch.ones_like(seen).tril()):
+                raise Unsupported(user, "its mask is not the causal one")
+            return torch.zeros((), device=t.device)
+
+        # A scalar that the compiler drops: what matters is that it is made.
+        self.feed(mask, "is_causal", check, (), torch.float32)
+        return True
+
+    def _op_cross_entropy_loss(
+        self,
+        node: Node,
+        logits: Node,
+        targets: Node,
+        weight: Optional[Node] = None,
+        reduction: int = 1,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+    ) -> Value:
+        if weight is not None or reduction != 1 or label_smoothing:
+            raise Unsupported(node, "only the mean without weights and label smoothing is implemented")
+        if len(shape_of(logits)) != 2 or targets in self.inside or fake(targets).is_floating_point():
+            raise Unsupported(node, "its logits are not [rows, classes], or its targets no integers of the input")
+        # The loss is computed in f32 whatever its logits are: a cast to f32 says nothing.
+        narrow = patterns.without_widening(logits)
+        x = self.value(narrow, node)
+        layout = x.layout if narrow is logits else x.layout.reshape(shape_of(logits))
+        classes = shape_of(logits)[1]
+        rows = x.count // classes
+        matrix = self.function.reshape(x.matrix, (rows, classes))
+        count = shape_of(targets)[0]
+        if layout is not None and layout.is_row_major(x.count):
+            ids = self._ids(targets)
+        else:
+            # logits[..., :-1, :]: the last of each sequence has no target.
+            atoms = layout.dims[0] if layout is not None and layout.offset == 0 else ()
+            if len(atoms) == 1:
+                atoms = ((1, rows * classes),) + atoms
+            if len(atoms) != 2 or atoms[1][1] != classes or atoms[0][1] != (atoms[1][0] + 1) * classes:
+                raise Unsupported(node, "its logits are a view that is not row-major in memory")
+            sequences, length = atoms[0][0], atoms[1][0]
+
+            def shifted(t: torch.Tensor) -> torch.Tensor:
+                padded = torch.nn.functional.pad(t.reshape(sequences, length), (0, 1), value=ignore_index)
+                return padded.to(torch.int32).reshape(-1).contiguous()
+
+            assert count == sequences * length
+            ids = self.feed(targets, "shifted", shifted, (rows,), torch.int32)
+        return Value(self.function.cross_entropy(matrix, ids, ignore_index), row_major(()))
+
+    # Activations
+
+    def _activation(self, node: Node, kind: str, x: Node) -> Value:
+        value = self.value(x, node)
+        if not value.layout.is_whole(value.count):
+            raise Unsupported(node, "its operand is a part of a tensor, or repeats it")
+        matrix = value.matrix
+        if len(matrix.shape) != 2:
+            matrix = self.function.reshape(matrix, (1, value.count))
+        return Value(self.function.activation(kind, matrix), value.layout)
+
+    def _op_silu(self, node: Node, x: Node) -> Value:
+        return self._activation(node, "silu", x)
+
+    def _op_relu(self, node: Node, x: Node) -> Value:
+        return self._activation(node, "relu", x)
+
+    def _op_gelu(self, node: Node, x: Node, approximate: str = "none") -> Value:
+        if approximate != "tanh":
+            raise Unsupported(node, "te has gelu by tanh (approximate='tanh'), not by erf")
+        return self._activation(node, "gelu", x)
+
+    # Elementwise
+
+    def _unary(self, node: Node, op: str, x: Node) -> Value:
+        value = self.value(x, node)
+        if not value.layout.is_whole(value.count):
+            raise Unsupported(node, "its operand is a part of a tensor, or repeats it")
+        return Value(self.function.unary(op, value.matrix), value.layout)
+
+    def _op_neg(self, node: Node, x: Node) -> Value:
+        return self._unary(node, "arith.negf", x)
+
+    def _op_exp(self, node: Node, x: Node) -> Value:
+        return self._unary(node, "math.exp", x)
+
+    def _op_tanh(self, node: Node, x: Node) -> Value:
+        return self._unary(node, "math.tanh", x)
+
+    def _op_sqrt(self, node: Node, x: Node) -> Value:
+        return self._unary(node, "math.sqrt", x)
+
+    def _op_pow(self, node: Node, x: Node, exponent: Any) -> Value:
+        if exponent != 2:
+            raise Unsupported(node, f"a power of {exponent!r} has no counterpart in te; 2 has")
+        return self._binary(node, "mul", x, x)
+
+    def _binary(self, node: Node, op: str, a: Any, b: Any, swap: bool = False) -> Value:
+        dtype = torch_to_te(fake(node).dtype)
+        if dtype in (None, "int32"):
+            raise Unsupported(node, f"its elements are {dtype_name(fake(node).dtype)}")
+        scalar = None
+        if not isinstance(a, Node) or not isinstance(b, Node):
+            a, b, scalar, swap = (b, None, a, True) if not isinstance(a, Node) else (a, None, b, swap)
+        left = self.value(a, node)
+        if not left.layout.is_whole(left.count):
+            raise Unsupported(node, "an operand is a part of a tensor, or repeats it")
+        x = self.function.cast(left.matrix, dtype)
+        if scalar is not None:
+            y = self.function.constant(float(scalar), x.shape, dtype)
+        else:
+            right = self.value(b, node)
+            if not same(left.layout, right.layout) or left.count != right.count:
+                raise Unsupported(
+                    node,
+                    f"its operands {list(left.layout.shape)} and {list(right.layout.shape)} are broadcast, or lie "
+                    "differently in memory",
+                )
+            y = self.function.cast(self.function.reshape(right.matrix, x.shape), dtype)
+        return Value(getattr(self.function, op)(*((y, x) if swap else (x, y))), left.layout)
+
+    def _op_add(self, node: Node, a: Any, b: Any, alpha: float = 1) -> Value:
+        if alpha != 1:
+            raise Unsupported(node, "its 'alpha' is not 1")
+        return self._binary(node, "add", a, b)
+
+    def _op_sub(self, node: Node, a: Any, b: Any, alpha: float = 1) -> Value:
+        if alpha != 1:
+            raise Unsupported(node, "its 'alpha' is not 1")
+        return self._binary(node, "sub", a, b)
+
+    def _op_rsub(self, node: Node, a: Any, b: Any, alpha: float = 1) -> Value:
+        if alpha != 1:
+            raise Unsupported(node, "its 'alpha' is not 1")
+        return self._binary(node, "sub", a, b, swap=True)
+
+    def _op_mul(self, node: Node, a: Any, b: Any) -> Value:
+        return self._binary(node, "mul", a, b)
+
+    def _op_div(self, node: Node, a: Any, b: Any) -> Value:
+        return self._binary(node, "div", a, b)
+
+    # Casts and views
+
+    def _cast(self, node: Node, x: Node) -> Value:
+        value = self.value(x, node)
+        dtype = torch_to_te(fake(node).dtype)
+        if dtype in (None, "int32"):
+            raise Unsupported(node, f"a cast to {dtype_name(fake(node).dtype)} has no counterpart in te")
+        return Value(self.function.cast(value.matrix, dtype), value.layout)
+
+    def _op_to(self, node: Node, x: Node, *_: Any, **__: Any) -> Value:
+        if fake(node).device != fake(x).device:
+            raise Unsupported(node, "it moves a tensor to another device")
+        return self._cast(node, x)
+
+    _op__to_copy = _op_to
+    _op_type_as = _op_to
+    _op_float = _op_to
+
+    def _same_view(self, node: Node, x: Node, *_: Any, **__: Any) -> Value:
+        return self.value(x, node)
+
+    # Where memory lies is not theirs to say here: layouts are followed to their use.
+    _op_contiguous = _op_clone = _op_alias = _same_view
+
+    def _op_dropout(self, node: Node, x: Node, p: float, train: bool) -> Value:
+        if p and train:
+            raise Unsupported(node, f"dropout of {p} is not implemented")
+        return self.value(x, node)
+
+    def _view(self, node: Node, x: Node, layout: Callable[[Layout], Optional[Layout]]) -> Value:
+        value = self.value(x, node)
+        viewed = layout(value.layout)
+        if viewed is None or viewed.shape != shape_of(node):
+            raise Unsupported(node, f"a view of {list(value.layout.shape)} as {list(shape_of(node))} is not followed")
+        return Value(value.matrix, viewed)
+
+    def _reshaped(self, node: Node, x: Node, *_: Any, **__: Any) -> Value:
+        return self._view(node, x, lambda layout: layout.reshape(shape_of(node)))
+
+    _op_view = _op_reshape = _op__unsafe_view = _op_flatten = _op_unflatten = _reshaped
+    _op_unsqueeze = _op_squeeze = _reshaped
+
+    def _op_transpose(self, node: Node, x: Node, a: int, b: int) -> Value:
+        order = list(range(len(shape_of(x))))
+        order[a], order[b] = order[b], order[a]
+        return self._view(node, x, lambda layout: layout.permute(order))
+
+    def _op_t(self, node: Node, x: Node) -> Value:
+        return self._view(node, x, lambda layout: layout.permute(range(len(layout.dims))[::-1]))
+
+    def _op_permute(self, node: Node, x: Node, order: List[int]) -> Value:
+        rank = len(shape_of(x))
+        return self._view(node, x, lambda layout: layout.permute([axis % rank for axis in order]))
+
+    def _op_expand(self, node: Node, x: Node, shape: List[int], implicit: bool = False) -> Value:
+        return self._view(node, x, lambda layout: layout.expand(shape_of(node)))
+
+    def _op_slice(
+        self, node: Node, x: Node, axis: int = 0, start: Optional[int] = None, end: Optional[int] = None, step: int = 1
+    ) -> Value:
+        if step != 1:
+            raise Unsupported(node, "a slice with a step is not followed")
+        size = shape_of(x)[axis]
+        first = min(max(start + size if start and start < 0 else start or 0, 0), size)
+        return self._view(
+            node, x, lambda layout: layout.narrow(axis % len(layout.dims), first, first + shape_of(node)[axis])
+        )
+
+    # Output
+
+    def result(self, matrix: build.Value) -> int:
+        """Returns `matrix`; gives its place among the results."""
+        for index, (value, _) in enumerate(self.function.results):
+            if value is matrix:
+                return index
+        self.function.result(f"result{len(self.function.results)}", matrix)
+        return len(self.function.results) - 1
+
+
+def inside_of(graph: torch.fx.Graph, roots: Set[Node]) -> Set[Node]:
+    """The nodes that depend on `roots`, and these."""
+    inside = set(roots)
+    for node in graph.nodes:
+        if node.op not in ("placeholder", "output") and any(n in inside for n in node.all_input_nodes):
+            inside.add(node)
+    return inside
+
+
+def is_floating(node: Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+__all__ = ["Feed", "Importer", "Unsupported", "Value", "describe", "fake", "inside_of", "is_floating"]

@@ -1,0 +1,149 @@
+"""How the elements of a tensor lie in the row-major matrix that holds them.
+
+PyTorch programs view, transpose, expand and slice; the dialect has matrices. A
+`Layout` is such a view of a matrix without moving anything: every dimension is a
+list of (size, stride) atoms, outermost first, where stride 0 repeats. Reshapes
+regroup atoms and split them, so that also what PyTorch would copy, such as the
+heads of grouped-query attention repeated, stays a view here.
+"""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+Atom = Tuple[int, int]
+Dim = Tuple[Atom, ...]
+
+
+class Layout(NamedTuple):
+    """dims: each dimension's atoms, none of size 1; offset: of the first element."""
+
+    dims: Tuple[Dim, ...]
+    offset: int = 0
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """Sizes, as PyTorch has them."""
+        return tuple(_size(dim) for dim in self.dims)
+
+    @property
+    def atoms(self) -> List[Atom]:
+        """All atoms, outermost first, neighbours that are one run joined."""
+        joined: List[Atom] = []
+        for size, stride in (atom for dim in self.dims for atom in dim):
+            if joined and joined[-1][1] == size * stride and stride:
+                joined[-1] = (joined[-1][0] * size, stride)
+            else:
+                joined.append((size, stride))
+        return joined
+
+    def is_row_major(self, count: int) -> bool:
+        """Whether it is all `count` elements of the matrix, in order."""
+        return self.offset == 0 and (self.atoms == [(count, 1)] or (count == 1 and not self.atoms))
+
+    def is_whole(self, count: int) -> bool:
+        """Whether it is each of the `count` elements once, in any order."""
+        wanted = 1
+        for size, stride in sorted((a for d in self.dims for a in d), key=lambda a: a[1]):
+            if stride != wanted:
+                return False
+            wanted *= size
+        return self.offset == 0 and wanted == count
+
+    def reshape(self, shape: Sequence[int]) -> "Optional[Layout]":
+        """The same elements in other dimensions, or None where these cut an atom unevenly."""
+        sizes = list(shape)
+        if -1 in sizes:
+            known = 1
+            for size in sizes:
+                known *= size if size != -1 else 1
+            sizes[sizes.index(-1)] = _size(tuple(a for d in self.dims for a in d)) // max(known, 1)
+        pending = [atom for dim in self.dims for atom in dim][::-1]
+        dims = []
+        for wanted in sizes:
+            dim = []
+            while wanted > 1:
+                if not pending:
+                    return None
+                size, stride = pending.pop()
+                if wanted % size == 0:
+                    dim.append((size, stride))
+                    wanted //= size
+                elif size % wanted == 0:
+                    dim.append((wanted, stride * (size // wanted)))
+                    pending.append((size // wanted, stride))
+                    wanted = 1
+                else:
+                    return None
+            dims.append(tuple(dim))
+        return None if pending else Layout(tuple(dims), self.offset)
+
+    def permute(self, order: Sequence[int]) -> "Layout":
+        """Dimension i is what `order[i]` was."""
+        return Layout(tuple(self.dims[axis] for axis in order), self.offset)
+
+    def expand(self, shape: Sequence[int]) -> "Optional[Layout]":
+        """Dimensions of size 1, and new ones in front, repeated; None where sizes differ."""
+        new = len(shape) - len(self.dims)
+        dims: List[Dim] = []
+        for axis, size in enumerate(shape):
+            dim = self.dims[axis - new] if axis >= new else ()
+            have = _size(dim)
+            if size in (-1, have):
+                dims.append(dim)
+            elif have == 1:
+                dims.append(((size, 0),))
+            else:
+                return None
+        return Layout(tuple(dims), self.offset)
+
+    def narrow(self, axis: int, start: int, end: int) -> "Optional[Layout]":
+        """Elements `start` to `end` - 1 of a dimension; None where that is not one atom."""
+        dim = self.dims[axis]
+        if start == 0 and end == _size(dim):
+            return self
+        if len(dim) != 1:
+            return None
+        size, stride = dim[0]
+        narrowed = ((end - start, stride),) if end - start != 1 else ()
+        dims = self.dims[:axis] + (narrowed,) + self.dims[axis + 1 :]
+        return Layout(dims, self.offset + start * stride)
+
+
+def _size(dim: Dim) -> int:
+    size = 1
+    for extent, _ in dim:
+        size *= extent
+    return size
+
+
+def row_major(shape: Sequence[int]) -> Layout:
+    """The whole matrix in order, as a tensor of `shape`."""
+    dims: List[Dim] = []
+    stride = 1
+    for size in reversed(shape):
+        dims.append(((size, stride),) if size != 1 else ())
+        stride *= size
+    return Layout(tuple(reversed(dims)))
+
+
+def heads_first(batch: int, heads: int, sequence: int, width: int, repeat: int = 1) -> Layout:
+    """[batch, heads * repeat, sequence, width] of a matrix [batch * sequence, heads * width]."""
+    layout = row_major((batch, sequence, heads, width)).permute((0, 2, 1, 3))
+    if repeat == 1:
+        return layout
+    spread = Layout(layout.dims[:2] + ((),) + layout.dims[2:])
+    expanded = spread.expand((batch, heads, repeat, sequence, width))
+    assert expanded is not None, "a dimension of size 1 was just put there"
+    regrouped = expanded.reshape((batch, heads * repeat, sequence, width))
+    assert regrouped is not None, "whole dimensions are joined"
+    return regrouped
+
+
+def same(a: Layout, b: Layout) -> bool:
+    """Whether both have the same element at every index."""
+    if a.shape != b.shape or a.offset != b.offset:
+        return False
+    return all(
+        Layout((x,)).atoms == Layout((y,)).atoms for x, y in zip(a.dims, b.dims)
+    )

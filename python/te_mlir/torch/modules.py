@@ -1,0 +1,336 @@
+"""Drop-in modules with TransformerEngine's constructor arguments, where the options exist.
+
+Each makes its function with the builder and runs it as one node of autograd; a
+function is compiled once for each number of rows. The recipe is that of the
+innermost `autocast`, else high precision. A weight's casts are those of the call;
+`is_first_microbatch` is refused rather than ignored.
+
+    with te_mlir.torch.autocast(recipe=te_mlir.Float8CurrentScaling()):
+        y = te_mlir.torch.Linear(512, 512)(x)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import torch
+
+from te_mlir import build
+from te_mlir.errors import ArgumentError
+from te_mlir.recipes import Recipe
+from te_mlir.torch.runner import Options, Region, Spec, dtype_name, torch_to_te
+
+_options: "contextvars.ContextVar[Options]" = contextvars.ContextVar("te_mlir_options", default=Options())
+
+
+@contextlib.contextmanager
+def autocast(
+    enabled: bool = True, recipe: Optional[Recipe] = None, target: Optional[str] = None, **pipeline: Any
+) -> Iterator[None]:
+    """Modules that are called in its block quantise as `recipe` says; nested ones replace it.
+
+    enabled: False is high precision. Further options are those of the pipeline.
+    """
+    options = Options(recipe, None, target, False, tuple(pipeline.items())) if enabled else Options()
+    token = _options.set(options)
+    try:
+        yield
+    finally:
+        _options.reset(token)
+
+
+class _Module(torch.nn.Module):
+    """What the modules share: parameters, and regions by shape and recipe."""
+
+    def __init__(self, params_dtype: Optional[torch.dtype], device: Any, **refused: Any) -> None:
+        super().__init__()
+        for name, value in refused.items():
+            if value not in (None, False):
+                raise ValueError(
+                    f"{type(self).__name__}: expected '{name}' not to be set, as it is not implemented, "
+                    f"but got {value!r}"
+                )
+        self._dtype = params_dtype or torch.get_default_dtype()
+        if torch_to_te(self._dtype) is None:
+            raise ValueError(f"expected 'params_dtype' to be a floating type of te, but got {self._dtype}")
+        self._device = device
+        self._regions: Dict[Any, Region] = {}
+
+    def _parameter(self, name: str, shape: Sequence[int], start: "float | None" = None) -> None:
+        """A parameter, each element `start`, or drawn normal(0, 0.023) as TransformerEngine's are."""
+        data = torch.empty(tuple(shape), dtype=self._dtype, device=self._device)
+        with torch.no_grad():
+            if start is None:
+                data.normal_(0.0, 0.023)
+            else:
+                data.fill_(start)
+        self.register_parameter(name, torch.nn.Parameter(data))
+
+    def _emit(self, f: build.Function, x: build.Value, values: Dict[str, build.Value]) -> build.Value:
+        raise NotImplementedError
+
+    def _inputs(self, x: torch.Tensor) -> "List[Tuple[str, torch.Tensor]]":
+        """Further inputs by name; the parameters follow."""
+        return []
+
+    def _run(self, x: torch.Tensor, extra: "Sequence[Tuple[str, torch.Tensor]]" = ()) -> torch.Tensor:
+        options = _options.get()
+        if torch_to_te(x.dtype) is None or not x.is_floating_point() or not x.dim():
+            raise ArgumentError(f"argument 'x': expected a floating tensor, but got {x.dtype} {list(x.shape)}")
+        lead, columns = x.shape[:-1], x.shape[-1]
+        rows = x.reshape(-1, columns).contiguous()
+        parameters = [(n, p if p.dtype is x.dtype else p.to(x.dtype)) for n, p in self.named_parameters(recurse=False)]
+        key = (tuple(rows.shape), x.dtype, x.device, options, x.requires_grad)
+        region = self._regions.get(key)
+        if region is None:
+            region = self._region(rows, list(extra), parameters, options)
+            self._regions[key] = region
+        (y,) = region(rows, *[t for _, t in extra], *[p for _, p in parameters])
+        return y.reshape(*lead, y.shape[-1])
+
+    def _region(
+        self,
+        x: torch.Tensor,
+        extra: "List[Tuple[str, torch.Tensor]]",
+        parameters: "List[Tuple[str, torch.Tensor]]",
+        options: Options,
+    ) -> Region:
+        function = build.Function(build.Module(), type(self).__name__.lower(), private=True)
+        specs, values = [], {}
+        for name, tensor in [("x", x), *extra, *parameters]:
+            weight = any(name == n for n, _ in parameters)
+            floating = tensor.is_floating_point()
+            wants = weight or (name == "x" and x.requires_grad)
+            specs.append(Spec(name, tuple(tensor.shape), tensor.dtype, weight, wants and floating))
+            values[name] = function.argument(name, tuple(tensor.shape), dtype_name(tensor.dtype), weight=weight)
+        y = self._emit(function, values["x"], values)
+        function.result("y", y)
+        output = Spec("y", y.shape, x.dtype, differentiable=True)
+        return Region(function, specs, [output], x.device, options)
+
+    def te_state_dict(self) -> Dict[str, torch.Tensor]:
+        """Copies of what recipes remember, by shape and name."""
+        return {
+            f"{index}.{name}": torch.from_dlpack(tensor).clone()
+            for index, region in enumerate(self._regions.values())
+            for name, tensor in region.states.items()
+        }
+
+
+def _refuse_microbatch(flag: Optional[bool]) -> None:
+    if flag is not None:
+        raise ArgumentError(
+            f"argument 'is_first_microbatch': expected None, as casts of weights are not kept here, but got {flag}"
+        )
+
+
+class Linear(_Module):
+    """y = x weight^T + bias: x [..., in_features], weight [out_features, in_features]."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        params_dtype: Optional[torch.dtype] = None,
+        device: Any = "cpu",
+        parallel_mode: Optional[str] = None,
+        sequence_parallel: bool = False,
+        fuse_wgrad_accumulation: bool = False,
+        return_bias: bool = False,
+    ) -> None:
+        super().__init__(
+            params_dtype,
+            device,
+            parallel_mode=parallel_mode,
+            sequence_parallel=sequence_parallel,
+            fuse_wgrad_accumulation=fuse_wgrad_accumulation,
+            return_bias=return_bias,
+        )
+        self.in_features, self.out_features = in_features, out_features
+        self._parameter("weight", (out_features, in_features))
+        if bias:
+            self._parameter("bias", (out_features,), 0.0)
+
+    def _emit(self, f: build.Function, x: build.Value, values: Dict[str, build.Value]) -> build.Value:
+        return f.linear(x, values["weight"], values.get("bias"))
+
+    def forward(self, x: torch.Tensor, is_first_microbatch: Optional[bool] = None) -> torch.Tensor:
+        """x [..., in_features] gives [..., out_features] of the same element type."""
+        _refuse_microbatch(is_first_microbatch)
+        return self._run(x)
+
+
+class LayerNormLinear(_Module):
+    """A norm of x, then a linear layer; normalization "LayerNorm" or "RMSNorm"."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        eps: float = 1e-5,
+        bias: bool = True,
+        normalization: str = "LayerNorm",
+        params_dtype: Optional[torch.dtype] = None,
+        zero_centered_gamma: bool = False,
+        device: Any = "cpu",
+        parallel_mode: Optional[str] = None,
+        sequence_parallel: bool = False,
+        fuse_wgrad_accumulation: bool = False,
+        return_layernorm_output: bool = False,
+        return_bias: bool = False,
+    ) -> None:
+        super().__init__(
+            params_dtype,
+            device,
+            parallel_mode=parallel_mode,
+            sequence_parallel=sequence_parallel,
+            fuse_wgrad_accumulation=fuse_wgrad_accumulation,
+            return_layernorm_output=return_layernorm_output,
+            return_bias=return_bias,
+        )
+        self.eps, self.zero_centered_gamma = eps, zero_centered_gamma
+        self._norm_parameters(normalization, in_features)
+        self._parameter("weight", (out_features, in_features))
+        if bias:
+            self._parameter("bias", (out_features,), 0.0)
+
+    def _norm_parameters(self, normalization: str, width: int) -> None:
+        if normalization not in ("LayerNorm", "RMSNorm"):
+            raise ValueError(
+                f"{type(self).__name__}: expected 'normalization' to be 'LayerNorm' or 'RMSNorm', but got "
+                f"{normalization!r}"
+            )
+        self.normalization = normalization
+        self._parameter("layer_norm_weight", (width,), 0.0 if self.zero_centered_gamma else 1.0)
+        if normalization == "LayerNorm":
+            self._parameter("layer_norm_bias", (width,), 0.0)
+
+    def _norm(self, f: build.Function, x: build.Value, values: Dict[str, build.Value]) -> build.Value:
+        gamma = values["layer_norm_weight"]
+        if self.normalization == "RMSNorm":
+            return f.rms_norm(x, gamma, self.eps, self.zero_centered_gamma)
+        return f.layer_norm(x, gamma, values["layer_norm_bias"], self.eps, self.zero_centered_gamma)
+
+    def _emit(self, f: build.Function, x: build.Value, values: Dict[str, build.Value]) -> build.Value:
+        return f.linear(self._norm(f, x, values), values["weight"], values.get("bias"))
+
+    def forward(self, x: torch.Tensor, is_first_microbatch: Optional[bool] = None) -> torch.Tensor:
+        """x [..., in_features] gives [..., out_features] of the same element type."""
+        _refuse_microbatch(is_first_microbatch)
+        return self._run(x)
+
+
+class LayerNormMLP(LayerNormLinear):
+    """A norm, a linear layer to the hidden width, an activation, a linear layer back.
+
+    activation: gelu, relu, silu, ..., or gated (swiglu, geglu, ...), whose first layer
+    has twice the hidden width: [gate | up].
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        ffn_hidden_size: int,
+        eps: float = 1e-5,
+        bias: bool = True,
+        normalization: str = "LayerNorm",
+        activation: str = "gelu",
+        params_dtype: Optional[torch.dtype] = None,
+        zero_centered_gamma: bool = False,
+        device: Any = "cpu",
+        set_parallel_mode: bool = False,
+        sequence_parallel: bool = False,
+        fuse_wgrad_accumulation: bool = False,
+        return_layernorm_output: bool = False,
+        return_bias: bool = False,
+    ) -> None:
+        _Module.__init__(
+            self,
+            params_dtype,
+            device,
+            set_parallel_mode=set_parallel_mode,
+            sequence_parallel=sequence_parallel,
+            fuse_wgrad_accumulation=fuse_wgrad_accumulation,
+            return_layernorm_output=return_layernorm_output,
+            return_bias=return_bias,
+        )
+        kinds = ("gelu", "silu", "relu", "qgelu", "srelu") + build.GATED
+        if activation not in kinds:
+            raise ValueError(
+                f"LayerNormMLP: expected 'activation' to be one of {', '.join(kinds)}, but got {activation!r}"
+            )
+        self.eps, self.zero_centered_gamma, self.activation = eps, zero_centered_gamma, activation
+        self._norm_parameters(normalization, hidden_size)
+        width = ffn_hidden_size * (2 if activation in build.GATED else 1)
+        self._parameter("fc1_weight", (width, hidden_size))
+        if bias:
+            self._parameter("fc1_bias", (width,), 0.0)
+        self._parameter("fc2_weight", (hidden_size, ffn_hidden_size))
+        if bias:
+            self._parameter("fc2_bias", (hidden_size,), 0.0)
+
+    def _emit(self, f: build.Function, x: build.Value, values: Dict[str, build.Value]) -> build.Value:
+        h = f.linear(self._norm(f, x, values), values["fc1_weight"], values.get("fc1_bias"))
+        return f.linear(f.activation(self.activation, h), values["fc2_weight"], values.get("fc2_bias"))
+
+
+class GroupedLinear(_Module):
+    """A weight for each group of rows: weight [num_gemms, out_features, in_features].
+
+    TransformerEngine has `weight0`, `weight1`, ...; here they are one parameter, as
+    the kernels take them, and bias [num_gemms, out_features] too. Each group begins
+    at a multiple of `alignment` rows: pad groups to it (16, 32 or 128, as the recipe
+    needs).
+    """
+
+    def __init__(
+        self,
+        num_gemms: int,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        params_dtype: Optional[torch.dtype] = None,
+        device: Any = "cpu",
+        parallel_mode: Optional[str] = None,
+        sequence_parallel: bool = False,
+        fuse_wgrad_accumulation: bool = False,
+        alignment: int = 128,
+    ) -> None:
+        super().__init__(
+            params_dtype,
+            device,
+            parallel_mode=parallel_mode,
+            sequence_parallel=sequence_parallel,
+            fuse_wgrad_accumulation=fuse_wgrad_accumulation,
+        )
+        self.num_gemms, self.alignment = num_gemms, alignment
+        self._parameter("weight", (num_gemms, out_features, in_features))
+        if bias:
+            self._parameter("bias", (num_gemms, out_features), 0.0)
+
+    def _emit(self, f: build.Function, x: build.Value, values: Dict[str, build.Value]) -> build.Value:
+        return f.grouped_linear(x, values["weight"], values["m_splits"], values.get("bias"), self.alignment)
+
+    def forward(self, x: torch.Tensor, m_splits: Any, is_first_microbatch: Optional[bool] = None) -> torch.Tensor:
+        """x [rows, in_features]; m_splits: rows of each group, a list or an int32 tensor [num_gemms].
+
+        A tensor is not looked at: rows that it does not count give zeros.
+        """
+        _refuse_microbatch(is_first_microbatch)
+        if not isinstance(m_splits, torch.Tensor):
+            if sum(m_splits) != x.shape[0] or len(m_splits) != self.num_gemms or min(m_splits) < 0:
+                raise ArgumentError(
+                    f"argument 'm_splits': expected {self.num_gemms} sizes with the sum {x.shape[0]}, but got "
+                    f"{list(m_splits)}"
+                )
+            uneven = [size for size in m_splits if size % self.alignment]
+            if uneven:
+                raise ArgumentError(
+                    f"argument 'm_splits': expected multiples of {self.alignment}, the alignment of groups, but "
+                    f"got {uneven[0]}"
+                )
+            m_splits = torch.tensor(m_splits, dtype=torch.int32, device=x.device)
+        return self._run(x, [("m_splits", m_splits.to(torch.int32))])

@@ -1,0 +1,348 @@
+"""PyTorch graphs through te: gradients against autograd, bits against hand-written MLIR."""
+
+import pathlib
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import te_mlir
+import te_mlir.torch
+from models import GPT, Llama, RMSNorm
+from te_mlir.errors import ImportFailure
+from torch import nn
+from torch.nn import functional as F
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def batch(sequence=32, vocabulary=64):
+    return torch.randint(0, vocabulary, (2, sequence)), torch.randint(0, vocabulary, (2, sequence))
+
+
+def gradients(module, *inputs, **options):
+    module.zero_grad()
+    result = module(*inputs, **options)
+    loss = result[0] if isinstance(result, tuple) else result.square().mean()
+    loss.backward()
+    return loss.detach(), {name: p.grad.clone() for name, p in module.named_parameters()}
+
+
+def assert_close(mine, theirs, bound=1e-5):
+    assert mine.keys() == theirs.keys() and mine
+    for name, gradient in theirs.items():
+        error = (mine[name] - gradient).norm() / gradient.norm()
+        assert gradient.norm() > 0 and error < bound, (name, error.item())
+
+
+@pytest.mark.parametrize(
+    "options, call",
+    [
+        ({}, {}),
+        ({"layers": 2}, {}),
+        ({"kv_heads": 4}, {}),
+        ({"kv_heads": 1}, {}),
+        ({"gqa": True}, {}),
+        ({"mask": True}, {}),
+        ({"norm": nn.RMSNorm}, {}),
+        ({"norm": lambda width: RMSNorm(width, centered=True)}, {}),
+        ({}, {"shift": True}),
+    ],
+    ids=["plain", "two-layers", "no-groups", "one-kv-head", "enable-gqa", "mask", "nn-rms-norm", "1+gamma", "shifted"],
+)
+def test_llama_gradients_are_autograds(options, call):
+    model = Llama(**options)
+    ids, labels = batch()
+    loss, theirs = gradients(model, ids, labels, **call)
+    compiled = te_mlir.torch.jit(model, strict=True)
+    mine_loss, mine = gradients(compiled, ids, labels, **call)
+    assert abs(mine_loss - loss) < 1e-5 * loss
+    assert_close({name.removeprefix("_orig_mod."): g for name, g in mine.items()}, theirs)
+    graph = compiled.te.graphs[0]
+    assert not graph.reasons
+    assert not [n for n in graph.rest.graph.nodes if n.op == "call_function" and "linear" in str(n.target)]
+
+
+def test_gpt_gradients_are_autograds():
+    model = GPT()
+    x = torch.randn(2, 16, 64, requires_grad=True)
+    _, theirs = gradients(model, x)
+    wanted, x.grad = x.grad.clone(), None
+    compiled = te_mlir.torch.jit(model, strict=True)
+    _, mine = gradients(compiled, x)
+    assert_close({name.removeprefix("_orig_mod."): g for name, g in mine.items()}, theirs)
+    assert_close({"x": x.grad}, {"x": wanted})
+
+
+def test_registered_backend():
+    model = GPT()
+    x = torch.randn(16, 64)
+    _, theirs = gradients(model, x)
+    compiled = torch.compile(model, backend="te", options={"recipe": te_mlir.HighPrecision(), "strict": True})
+    _, mine = gradients(compiled, x)
+    assert_close({name.removeprefix("_orig_mod."): g for name, g in mine.items()}, theirs)
+
+
+def test_bits_are_those_of_the_program_by_hand(recipe, reference):
+    model = Llama().bfloat16()
+    ids, labels = batch()
+    compiled = te_mlir.torch.jit(model, recipe=recipe, strict=not isinstance(recipe, te_mlir.HighPrecision))
+    text = (pathlib.Path(__file__).parent / "llama.mlir").read_text()
+    step = te_mlir.compile(text, "llama", recipe=recipe, vjp=True, context=reference)
+    weights = {name.removeprefix("layers.0."): p.detach() for name, p in model.named_parameters()}
+    rotary = model.rotary(torch.empty(0, dtype=torch.bfloat16), torch.arange(32)[None])
+    cos, sin = (t[0, :, :8].float().contiguous() for t in rotary)
+    # Twice: states of the first step decide what the second does.
+    for _ in range(2):
+        loss, mine = gradients(compiled, ids, labels)
+        by_hand = step(
+            ids=ids.int().view(-1),
+            targets=labels.int().view(-1),
+            cos=cos,
+            sin=sin,
+            **weights,
+            **{"grad.loss": torch.ones(())},
+        )
+        assert torch.equal(loss, by_hand["loss"])
+        for name, gradient in mine.items():
+            short = name.removeprefix("_orig_mod.").removeprefix("layers.0.")
+            assert gradient.view(torch.int16).eq(by_hand[f"grad.{short}"].view(torch.int16)).all(), short
+
+
+@pytest.mark.parametrize("override", ["high_precision", "dequantized"])
+def test_overrides_change_the_backward_alone(override):
+    ids, labels = batch()
+    results = []
+    for mode in ("none", override):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        compiled = te_mlir.torch.jit(
+            Llama().bfloat16(), recipe=te_mlir.Float8CurrentScaling(backward_override=None), backward_override=mode
+        )
+        results.append(gradients(compiled, ids, labels))
+    (loss_a, a), (loss_b, b) = results
+    assert torch.equal(loss_a, loss_b)
+    assert any(not torch.equal(a[name], b[name]) for name in a)
+
+
+def test_every_linear_layer_is_quantised():
+    compiled = te_mlir.torch.jit(
+        Llama(layers=2).bfloat16(), recipe=te_mlir.Float8CurrentScaling(), strict=True
+    )
+    gradients(compiled, *batch())
+    rows = [line for line in compiled.te.report("precision").splitlines() if line.split()[:1] and line.split()[0] in (
+        "fprop", "dgrad", "wgrad")]
+    assert len(rows) == 3 * (2 * 7 + 1)
+    assert all("f8E4M3FN" in row for row in rows)
+
+
+def test_training_lowers_the_loss():
+    model = Llama().bfloat16()
+    compiled = te_mlir.torch.jit(model, recipe=te_mlir.DelayedScaling(amax_history_len=4), strict=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    ids, labels = batch()
+    losses = []
+    for _ in range(8):
+        optimizer.zero_grad()
+        loss = compiled(ids, labels)[0]
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
+    states = compiled.te.state_dict()
+    assert any(name.endswith("amax_history") for name in states)
+    compiled.te.load_state_dict(states)
+    with pytest.raises(KeyError):
+        compiled.te.load_state_dict({})
+
+
+def test_no_grad_runs_the_forward_alone():
+    model = Llama()
+    compiled = te_mlir.torch.jit(model, strict=True)
+    ids, labels = batch()
+    with torch.no_grad():
+        loss, logits = compiled(ids, labels)
+        wanted, wanted_logits = model(ids, labels)
+    assert not loss.requires_grad and abs(loss - wanted) < 1e-5 * wanted
+    assert torch.allclose(logits, wanted_logits, rtol=1e-4, atol=1e-4)
+
+
+def test_other_shapes_compile_again():
+    compiled = te_mlir.torch.jit(GPT(), strict=True)
+    assert compiled(torch.randn(16, 64)).shape == (16, 64)
+    assert compiled(torch.randn(3, 8, 64)).shape == (3, 8, 64)
+    assert len(compiled.te.graphs) == 2
+
+
+def test_several_forwards_before_their_backwards():
+    model = GPT()
+    compiled = te_mlir.torch.jit(model, strict=True)
+    x, y = torch.randn(16, 64), torch.randn(16, 64)
+    _, first = gradients(model, x)
+    _, second = gradients(model, y)
+    model.zero_grad()
+    a, b = compiled(x).square().mean(), compiled(y).square().mean()
+    a.backward()
+    b.backward()
+    total = {name: first[name] + second[name] for name in first}
+    assert_close({name: p.grad for name, p in model.named_parameters()}, total)
+
+
+def test_forwards_without_backward_give_their_instance_back():
+    compiled = te_mlir.torch.jit(GPT(), strict=True)
+    x = torch.randn(16, 64)
+    for _ in range(5):
+        compiled(x)
+    loaded = compiled.te.graphs[0].region.load(True)
+    assert len(loaded.free) <= 2
+
+
+# What is not imported
+
+
+class Sine(nn.Module):
+    """A linear layer, something te lacks, a linear layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x):
+        return self.two(torch.sin(self.one(x)))
+
+
+def test_the_rest_stays_in_pytorch_and_is_listed():
+    model = Sine()
+    x = torch.randn(16, 64)
+    _, theirs = gradients(model, x)
+    compiled = te_mlir.torch.jit(model)
+    with pytest.warns(UserWarning, match="'aten.sin.default' has no counterpart in te"):
+        _, mine = gradients(compiled, x)
+    assert_close({name.removeprefix("_orig_mod."): g for name, g in mine.items()}, theirs)
+    assert compiled.te.graphs[0].region is not None
+    assert "stays in PyTorch: aten.sin(float32 [16, 64])" in compiled.te.report()
+
+
+def test_strict_is_an_error():
+    with pytest.raises(Exception, match="'aten.sin.default' has no counterpart in te") as caught:
+        te_mlir.torch.jit(Sine(), strict=True)(torch.randn(16, 64))
+    chain = [caught.value]
+    while chain[-1].__cause__ or chain[-1].__context__:
+        chain.append(chain[-1].__cause__ or chain[-1].__context__)
+    assert any(isinstance(e, ImportFailure) for e in chain)
+
+
+class Odd(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.layer, self.function = nn.Linear(64, 64), function
+
+    def forward(self, x):
+        return self.function(self.layer(x))
+
+
+@pytest.mark.parametrize(
+    "function, reason",
+    [
+        (lambda x: F.gelu(x), "not by erf"),
+        (lambda x: F.dropout(x, 0.1), "dropout of 0.1 is not implemented"),
+        (lambda x: x * x[:, :1], "broadcast"),
+        (lambda x: x.pow(3), "a power of 3"),
+        (lambda x: x.cumsum(0), "'aten.cumsum.default' has no counterpart"),
+        (lambda x: x.double(), "a cast to float64 has no counterpart"),
+        (lambda x: F.linear(x.t().reshape(64, -1)[:, :16], x[:, :16]), "not row-major"),
+        (lambda x: x @ x.t().contiguous().t().t(), ""),
+    ],
+)
+def test_reasons(function, reason):
+    compiled = te_mlir.torch.jit(Odd(function))
+    x = torch.randn(64, 64)
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        mine = compiled(x)
+    if reason:
+        assert any(reason in line for graph in compiled.te.graphs for line in graph.reasons), [
+            graph.reasons for graph in compiled.te.graphs
+        ]
+    if "dropout" not in reason:
+        assert torch.allclose(mine, compiled._orig_mod(x), rtol=1e-4, atol=1e-4)
+
+
+def test_a_mask_that_is_not_causal_is_an_error():
+    class Windowed(Llama):
+        def forward(self, ids, labels):
+            mask = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool)[None, None]
+            x = self.embed(ids)
+            cos, sin = self.rotary(x, torch.arange(ids.shape[1])[None])
+            return self.attention(self.layers[0], x, cos, sin, mask).square().mean(), x
+
+    with pytest.raises(Exception, match="its mask is not the causal one"):
+        te_mlir.torch.jit(Windowed())(*batch())[0].backward()
+
+
+# Misuse
+
+
+def compiled_gpt():
+    return te_mlir.torch.jit(GPT(), strict=True)
+
+
+def test_second_backward_is_an_error():
+    y = compiled_gpt()(torch.randn(16, 64)).sum()
+    y.backward(retain_graph=True)
+    with pytest.raises(te_mlir.ArgumentError, match="expected one backward for each forward"):
+        y.backward()
+
+
+def test_a_parameter_changed_before_the_backward_is_an_error():
+    compiled = compiled_gpt()
+    y = compiled(torch.randn(16, 64)).sum()
+    with torch.no_grad():
+        compiled._orig_mod.down.weight.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()
+
+
+def test_a_gradient_of_logits_is_an_error_unless_asked_for():
+    ids, labels = batch()
+    model = Llama()
+    with pytest.raises(te_mlir.ArgumentError, match="differentiate_outputs='all'"):
+        te_mlir.torch.jit(model, strict=True)(ids, labels)[1].sum().backward()
+    torch._dynamo.reset()
+    compiled = te_mlir.torch.jit(model, strict=True, differentiate_outputs="all")
+    _, logits = compiled(ids, labels)
+    logits.square().mean().backward()
+    mine = {name: p.grad.clone() for name, p in model.named_parameters()}
+    model.zero_grad()
+    model(ids, labels)[1].square().mean().backward()
+    assert_close(mine, {name: p.grad for name, p in model.named_parameters()})
+
+
+def test_a_parameter_of_another_size_is_told():
+    region = None
+    compiled = compiled_gpt()
+    compiled(torch.randn(16, 64))
+    region = compiled.te.graphs[0].region
+    tensors = [torch.zeros(spec.shape, dtype=spec.dtype) for spec in region.inputs]
+    for index, spec in enumerate(region.inputs):
+        wrong = list(tensors)
+        wrong[index] = torch.zeros((*spec.shape, 2))
+        with pytest.raises(te_mlir.ArgumentError, match=f"argument '{spec.name}': expected shape"):
+            region(*wrong)
+        wrong[index] = torch.zeros(spec.shape, dtype=torch.float64)
+        with pytest.raises(te_mlir.ArgumentError, match=f"argument '{spec.name}': expected elements of float32"):
+            region(*wrong)
+        freed = torch.zeros(spec.shape)
+        freed.untyped_storage().resize_(0)
+        wrong[index] = freed
+        with pytest.raises(te_mlir.ArgumentError, match=f"argument '{spec.name}': expected a tensor with memory"):
+            region(*wrong)
+        if len(spec.shape) == 2:
+            wrong[index] = torch.zeros(spec.shape[::-1]).t()
+            with pytest.raises(te_mlir.ArgumentError, match=f"argument '{spec.name}': expected a row-major"):
+                region(*wrong)

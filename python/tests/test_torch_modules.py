@@ -1,0 +1,159 @@
+"""Drop-in modules against the same layers of PyTorch."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import te_mlir
+import te_mlir.torch as te
+from torch.nn import functional as F
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+def randomise(module):
+    """Norms and biases that are not 0 and 1, so that each of them matters."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return module
+
+
+def norm(module, x):
+    gamma = module.layer_norm_weight + (1 if module.zero_centered_gamma else 0)
+    if module.normalization == "RMSNorm":
+        return F.rms_norm(x, gamma.shape, gamma, module.eps)
+    return F.layer_norm(x, gamma.shape, gamma, module.layer_norm_bias, module.eps)
+
+
+def swiglu(h):
+    gate, up = h.chunk(2, -1)
+    return F.silu(gate) * up
+
+
+ACTIVATIONS = {
+    "gelu": lambda h: F.gelu(h, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+    "srelu": lambda h: F.relu(h) ** 2,
+    "swiglu": swiglu,
+}
+
+
+def mlp(module, x):
+    h = F.linear(norm(module, x), module.fc1_weight, getattr(module, "fc1_bias", None))
+    return F.linear(ACTIVATIONS[module.activation](h), module.fc2_weight, getattr(module, "fc2_bias", None))
+
+
+def linear(module, x):
+    return F.linear(x, module.weight, getattr(module, "bias", None))
+
+
+CASES = [
+    (lambda: te.Linear(64, 48), linear),
+    (lambda: te.Linear(64, 48, bias=False), linear),
+    (lambda: te.LayerNormLinear(64, 48), lambda m, x: linear(m, norm(m, x))),
+    (
+        lambda: te.LayerNormLinear(64, 48, normalization="RMSNorm", zero_centered_gamma=True, eps=1e-6, bias=False),
+        lambda m, x: linear(m, norm(m, x)),
+    ),
+    *[(lambda a=a: te.LayerNormMLP(64, 96, activation=a, normalization="RMSNorm"), mlp) for a in ACTIVATIONS],
+    (lambda: te.LayerNormMLP(64, 96, bias=False, zero_centered_gamma=True), mlp),
+]
+
+
+@pytest.mark.parametrize("make, meaning", CASES)
+def test_gradients_are_autograds(make, meaning):
+    module = randomise(make())
+    x = torch.randn(3, 8, 64, requires_grad=True)
+    dy = torch.randn(3, 8, 64 if meaning is mlp else 48)
+    results = []
+    for function in (module, lambda x: meaning(module, x)):
+        module.zero_grad()
+        x.grad = None
+        y = function(x)
+        y.backward(dy)
+        results.append({"y": y.detach(), "x": x.grad, **{n: p.grad for n, p in module.named_parameters()}})
+    mine, theirs = results
+    for name, wanted in theirs.items():
+        error = (mine[name] - wanted).norm() / wanted.norm()
+        assert wanted.norm() > 0 and error < 1e-5, (name, error.item())
+
+
+def test_grouped_linear_is_a_linear_layer_for_each_group():
+    module = randomise(te.GroupedLinear(3, 64, 48, alignment=16))
+    x = torch.randn(64, 64, requires_grad=True)
+    splits = [32, 0, 32]
+    y = module(x, splits)
+    dy = torch.randn_like(y)
+    y.backward(dy)
+    mine = {"y": y.detach(), "x": x.grad, **{n: p.grad.clone() for n, p in module.named_parameters()}}
+    module.zero_grad()
+    x.grad = None
+    parts = [F.linear(part, w, b) for part, w, b in zip(x.split(splits), module.weight, module.bias)]
+    y = torch.cat(parts)
+    y.backward(dy)
+    theirs = {"y": y.detach(), "x": x.grad, **{n: p.grad for n, p in module.named_parameters()}}
+    for name, wanted in theirs.items():
+        assert (mine[name] - wanted).norm() <= 1e-5 * wanted.norm(), name
+    # Sizes that are a tensor give the same bits.
+    again = module(x, torch.tensor(splits, dtype=torch.int32))
+    assert torch.equal(again, mine["y"])
+
+
+def test_autocast_says_the_recipe():
+    module = te.Linear(64, 64, params_dtype=torch.bfloat16)
+    x = torch.randn(32, 64, dtype=torch.bfloat16)
+    high = module(x)
+    with te.autocast(recipe=te_mlir.Float8CurrentScaling()):
+        quantised = module(x)
+        with te.autocast(enabled=False):
+            assert torch.equal(module(x), high)
+    assert not torch.equal(quantised, high)
+    assert torch.equal(module(x), high)
+    error = (quantised.float() - high.float()).norm() / high.float().norm()
+    # Two operands of relative error at most 2^-4 each, uncorrelated.
+    assert error < 2.0**-4
+
+
+def test_states_of_delayed_scaling_are_there():
+    module = te.Linear(64, 64, params_dtype=torch.bfloat16)
+    x = torch.randn(32, 64, dtype=torch.bfloat16)
+    with te.autocast(recipe=te_mlir.DelayedScaling(amax_history_len=4)):
+        module(x).sum().backward()
+    states = module.te_state_dict()
+    assert states["0.weight.x.amax_history"][-1] == x.abs().max().float()
+
+
+@pytest.mark.parametrize(
+    "make, said",
+    [
+        (lambda: te.Linear(4, 4, parallel_mode="column"), "'parallel_mode' not to be set"),
+        (lambda: te.Linear(4, 4, fuse_wgrad_accumulation=True), "'fuse_wgrad_accumulation'"),
+        (lambda: te.Linear(4, 4, params_dtype=torch.float64), "'params_dtype'"),
+        (lambda: te.LayerNormLinear(4, 4, normalization="BatchNorm"), "'normalization'"),
+        (lambda: te.LayerNormMLP(4, 4, activation="sine"), "'activation'"),
+    ],
+)
+def test_what_is_not_there_is_refused(make, said):
+    with pytest.raises(ValueError) as caught:
+        make()
+    assert said in str(caught.value)
+
+
+def test_misuse_names_the_argument():
+    module = te.Linear(64, 48)
+    with pytest.raises(te_mlir.ArgumentError, match="'is_first_microbatch'"):
+        module(torch.randn(2, 64), is_first_microbatch=True)
+    with pytest.raises(te_mlir.ArgumentError, match="argument 'x': expected a floating tensor"):
+        module(torch.zeros(2, 64, dtype=torch.int64))
+    with pytest.raises(te_mlir.CompileError, match="64"):
+        module(torch.randn(2, 32))
+    grouped = te.GroupedLinear(2, 64, 48, alignment=16)
+    with pytest.raises(te_mlir.ArgumentError, match="sizes with the sum 32"):
+        grouped(torch.randn(32, 64), [16, 8])
+    with pytest.raises(te_mlir.ArgumentError, match="multiples of 16"):
+        grouped(torch.randn(32, 64), [20, 12])

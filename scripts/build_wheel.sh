@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Makes a wheel of the Python package with the libraries of a build tree inside.
+#
+#   scripts/build_wheel.sh BUILD [OUT]   e.g. build/release dist
+#
+# Of the release preset it runs on machines without LLVM; of another it needs the
+# LLVM libraries that it was built with.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+if [ $# -lt 1 ] || [ $# -gt 2 ]; then
+  echo "build_wheel.sh: expected a build folder and where to put the wheel, but got $# arguments" >&2
+  exit 2
+fi
+build=$1
+out=${2:-dist}
+python=python3
+if [ -x .venv/bin/python ]; then python=$PWD/.venv/bin/python; fi
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+cp -r python/te_mlir python/pyproject.toml python/setup.py "$stage"
+find "$stage" -name __pycache__ -prune -exec rm -rf {} +
+mkdir -p "$stage/te_mlir/lib" "$out"
+for library in te_runtime te_compiler; do
+  cp "$build/lib/lib$library.so.0" "$stage/te_mlir/lib/lib$library.so.0"
+  strip --strip-unneeded "$stage/te_mlir/lib/lib$library.so.0" 2>/dev/null ||
+    llvm-strip-22 --strip-unneeded "$stage/te_mlir/lib/lib$library.so.0"
+done
+"$python" -m pip wheel -q --no-build-isolation --no-deps -w "$out" "$stage"
+ls "$out"/te_mlir-*.whl
