@@ -197,13 +197,19 @@ class Function:
         sequence: int,
         causal: bool = True,
         scale: Optional[float] = None,
+        deterministic: bool = True,
     ) -> Value:
-        """Softmax attention; q [tokens, heads * d], k and v [tokens, kv_heads * d]."""
+        """Softmax attention; q [tokens, heads * d], k and v [tokens, kv_heads * d].
+
+        deterministic: gradients of the same bits every time, which costs memory on a GPU.
+        """
         attributes = {"heads": f"{heads} : i64", "kv_heads": f"{kv_heads} : i64", "sequence": f"{sequence} : i64"}
         if causal:
             attributes["causal"] = ""
         if scale is not None:
             attributes["scale"] = f"{float_text(scale)} : f32"
+        if not deterministic:
+            attributes["deterministic"] = "false"
         text = f"te.attention {q.name}, {k.name}, {v.name}{_attributes(attributes)} : {q.type}, {k.type}"
         return self.op(text, [(q.shape, q.dtype)])[0]
 

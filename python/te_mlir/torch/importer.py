@@ -316,7 +316,9 @@ class Importer:
             matrices.append(self.function.reshape(b.matrix, (batch * sequence, kv_heads * width)))
         if matrices[1].shape != matrices[2].shape or heads % kv_heads:
             raise Unsupported(node, "its k and v have other numbers of heads")
-        o = self.function.attention(*matrices, heads, kv_heads, sequence, causal, scale)
+        # As PyTorch's own attention is.
+        deterministic = torch.are_deterministic_algorithms_enabled()
+        o = self.function.attention(*matrices, heads, kv_heads, sequence, causal, scale, deterministic)
         return Value(o, heads_first(batch, heads, sequence, width))
 
     def _causal_mask(self, user: Node, mask: Node, sequence: int) -> bool:

@@ -222,7 +222,8 @@ class Loaded:
         """The current stream; waits where it is not the one that instances were used on."""
         stream = current_stream(self.region.context.device)
         if stream != self.last_stream:
-            if self.last_stream is not None and stream:
+            # A stream that is captured starts from the one before by its own events.
+            if self.last_stream is not None and stream and not torch.cuda.is_current_stream_capturing():
                 torch.cuda.synchronize(self.region.device)
             self.last_stream = stream
         return stream

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Trains a Llama through te and through torch.compile, and compares time, loss and memory.
+
+    python3 compare.py --out results.json            # an H200: 4 layers of Llama 3 8B
+    python3 compare.py --small --out results.json    # minutes on a CPU, reference backend
+
+Both train the same model in bf16 with f32 AdamW states, from the same weights, on the
+same batches of bytes. "te" has its linear layers in FP8 as --recipe says. The band is
+torch.compile's loss over --seeds seeds of the weights. Needs te_mlir and torch.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import time
+
+import torch
+from llama import Llama
+
+import te_mlir
+import te_mlir.torch
+
+SIZES = {
+    False: dict(vocabulary=32000, width=4096, heads=32, kv_heads=8, hidden=14336, layers=4),
+    True: dict(vocabulary=256, width=64, heads=4, kv_heads=2, hidden=128, layers=2),
+}
+RECIPES = {
+    "high_precision": te_mlir.HighPrecision,
+    "delayed_scaling": te_mlir.DelayedScaling,
+    "float8_current_scaling": te_mlir.Float8CurrentScaling,
+    "float8_block_scaling": te_mlir.Float8BlockScaling,
+}
+
+
+def batches(steps, sequences, sequence, seed, device):
+    """Random windows of the text beside the byte-level example, and the bytes that follow."""
+    path = pathlib.Path(__file__).resolve().parents[1] / "byte_lm" / "text.txt"
+    text = torch.tensor(list(path.read_bytes()))
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        starts = torch.randint(0, len(text) - sequence - 1, (sequences,), generator=generator)
+        rows = torch.stack([text[s : s + sequence + 1] for s in starts]).to(device)
+        yield rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
+
+
+def model_of(small, seed, device):
+    torch.manual_seed(seed)
+    model = Llama(**SIZES[small])
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" in name:
+                parameter.fill_(1.0)
+            else:
+                parameter.normal_(0.0, 0.02)
+    inverse = model.inverse
+    model = model.to(torch.bfloat16)
+    # Positions stay exact, as Hugging Face's do.
+    model.inverse = inverse
+    return model.to(device)
+
+
+class Loss(torch.nn.Module):
+    """The loss alone: nobody looks at the logits."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids, labels):
+        return self.model(ids, labels)[0]
+
+
+def train(name, compiled, model, arguments, device, seed):
+    """Losses, the median time of a step after the first ten, and memory."""
+    cuda = device.type == "cuda"
+    optimizer = torch.optim.AdamW(model.parameters(), lr=arguments.lr, weight_decay=0.01, fused=cuda)
+    losses, times = [], []
+    if cuda:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        free_before = torch.cuda.mem_get_info()[0]
+    lowest = None
+    for ids, labels in batches(arguments.steps, arguments.sequences, arguments.sequence, 1000, device):
+        if cuda:
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        loss = compiled(ids, labels)
+        loss.backward()
+        if cuda:
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(loss.item())
+        if cuda:
+            free = torch.cuda.mem_get_info()[0]
+            lowest = free if lowest is None else min(lowest, free)
+    result = {
+        "name": name,
+        "seed": seed,
+        "losses": losses,
+        "final_loss": statistics.mean(losses[-10:]),
+        "ms_forward_backward": 1000 * statistics.median(times[10:] or times),
+    }
+    if cuda:
+        result["peak_torch_bytes"] = torch.cuda.max_memory_allocated()
+        # Of the whole device, so that memory outside of PyTorch's allocator counts too.
+        result["device_bytes"] = free_before - lowest
+    print(f"{name}, seed {seed}: {result['ms_forward_backward']:.2f} ms, loss {result['final_loss']:.4f}", flush=True)
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", default="torch_llama.json")
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--recipe", choices=RECIPES, default="float8_current_scaling")
+    parser.add_argument("--override", choices=["none", "high_precision", "dequantized"], default="none")
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--sequences", type=int)
+    parser.add_argument("--sequence", type=int)
+    parser.add_argument("--lr", type=float)
+    parser.add_argument("--eager", action="store_true", help="the peer is PyTorch without torch.compile")
+    arguments = parser.parse_args()
+    small = arguments.small
+    arguments.sequences = arguments.sequences or 4
+    arguments.sequence = arguments.sequence or (32 if small else 2048)
+    arguments.lr = arguments.lr or (3e-3 if small else 1e-4)
+    device = torch.device("cpu" if small else "cuda:0")
+
+    runs = []
+    model = model_of(small, 0, device)
+    options = {"recipe": RECIPES[arguments.recipe](), "strict": True}
+    if arguments.override != "none":
+        options["backward_override"] = arguments.override
+    compiled = te_mlir.torch.jit(Loss(model), **options)
+    runs.append(train(f"te {arguments.recipe} {arguments.override}", compiled, model, arguments, device, 0))
+    graphs = compiled.te.graphs
+    report = compiled.te.report("precision")
+    products = [line.split() for line in report.splitlines() if line.split()[:1] and line.split()[0] in ("fprop", "dgrad", "wgrad")]
+    ledger = {
+        "graphs": len(graphs),
+        "left_to_pytorch": [reason for graph in graphs for reason in graph.reasons],
+        "products": len(products),
+        "products_in_fp8": sum("f8E" in " ".join(row) for row in products),
+    }
+    print(ledger, flush=True)
+    del compiled, model, graphs
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    torch._dynamo.reset()
+    for seed in range(arguments.seeds):
+        model = model_of(small, seed, device)
+        peer = Loss(model) if arguments.eager or small else torch.compile(Loss(model))
+        runs.append(train("torch bf16", peer, model, arguments, device, seed))
+        del peer, model
+        torch._dynamo.reset()
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    mine, peers = runs[0], runs[1:]
+    finals = [run["final_loss"] for run in peers]
+    summary = {
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
+        "model": {**SIZES[small], "tokens": arguments.sequences * arguments.sequence, "sequence": arguments.sequence},
+        "ledger": ledger,
+        "time_ratio": mine["ms_forward_backward"] / statistics.median(r["ms_forward_backward"] for r in peers),
+        "band": [min(finals), max(finals)],
+        "loss": mine["final_loss"],
+        "in_band": min(finals) <= mine["final_loss"] <= max(finals),
+    }
+    if "device_bytes" in mine:
+        summary["memory_ratio"] = mine["device_bytes"] / max(r["device_bytes"] for r in peers)
+    pathlib.Path(arguments.out).write_text(json.dumps({"summary": summary, "runs": runs}, indent=1) + "\n")
+    print(json.dumps(summary, indent=1))
+
+
+if __name__ == "__main__":
+    main()
