@@ -1,4 +1,4 @@
-//===- GroupedPlainGemmTest.cpp - bf16 products of groups on every backend ===//
+//===- GroupedPlainGemmTest.cpp - bf16 products of groups of rows ---------===//
 //
 // Small integers have exact products and sums, so every backend must give the
 // same numbers, over many tiles and layouts. Normal data is compared with f64
