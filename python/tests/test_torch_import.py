@@ -65,7 +65,7 @@ def test_llama_gradients_are_autograds(options, call):
     assert_close({name.removeprefix("_orig_mod."): g for name, g in mine.items()}, theirs)
     graph = compiled.te.graphs[0]
     assert not graph.reasons
-    assert not [n for n in graph.rest.graph.nodes if n.op == "call_function" and "linear" in str(n.target)]
+    assert not [n for n in graph.rest.__self__.graph.nodes if n.op == "call_function" and "linear" in str(n.target)]
 
 
 def test_gpt_gradients_are_autograds():
@@ -200,6 +200,29 @@ def test_forwards_without_backward_give_their_instance_back():
         compiled(x)
     loaded = compiled.te.graphs[0].region.load(True)
     assert len(loaded.free) <= 2
+
+
+def test_casts_of_weights_are_kept_over_microbatches():
+    model = GPT().bfloat16()
+    options = {"recipe": te_mlir.Float8CurrentScaling(), "strict": True}
+    plain = te_mlir.torch.jit(model, **options)
+    torch._dynamo.reset()
+    kept = te_mlir.torch.jit(model, cache_weights=True, **options)
+    x = torch.randn(32, 64, dtype=torch.bfloat16)
+    _, once = gradients(plain, x)
+    _, first = gradients(kept, x)
+    kept.te.is_first_microbatch = False
+    _, second = gradients(kept, x)
+    for name, gradient in once.items():
+        assert torch.equal(first[name], gradient) and torch.equal(second[name], gradient), name
+    before = kept(x)
+    with torch.no_grad():
+        model.up.weight.mul_(2)
+    assert torch.equal(kept(x), before)
+    kept.te.is_first_microbatch = True
+    assert not torch.equal(kept(x), before)
+    with pytest.raises(ValueError, match="expected 'cache_weights'"):
+        plain.te.is_first_microbatch = False
 
 
 # What is not imported

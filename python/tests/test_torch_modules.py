@@ -146,8 +146,6 @@ def test_what_is_not_there_is_refused(make, said):
 
 def test_misuse_names_the_argument():
     module = te.Linear(64, 48)
-    with pytest.raises(te_mlir.ArgumentError, match="'is_first_microbatch'"):
-        module(torch.randn(2, 64), is_first_microbatch=True)
     with pytest.raises(te_mlir.ArgumentError, match="argument 'x': expected a floating tensor"):
         module(torch.zeros(2, 64, dtype=torch.int64))
     with pytest.raises(te_mlir.CompileError, match="64"):
@@ -157,3 +155,18 @@ def test_misuse_names_the_argument():
         grouped(torch.randn(32, 64), [16, 8])
     with pytest.raises(te_mlir.ArgumentError, match="multiples of 16"):
         grouped(torch.randn(32, 64), [20, 12])
+
+
+def test_casts_of_weights_are_kept_over_microbatches():
+    module = te.Linear(64, 64, bias=False, params_dtype=torch.bfloat16)
+    x = torch.randn(32, 64, dtype=torch.bfloat16)
+    with te.autocast(recipe=te_mlir.Float8CurrentScaling()):
+        with pytest.raises(te_mlir.ArgumentError, match="'is_first_microbatch': expected True in the first call"):
+            module(x, is_first_microbatch=False)
+        first = module(x, is_first_microbatch=True)
+        assert torch.equal(first, module(x))
+        with torch.no_grad():
+            module.weight.mul_(2)
+        # The casts of before are used, until a first micro-batch says otherwise.
+        assert torch.equal(module(x, is_first_microbatch=False), first)
+        assert torch.equal(module(x, is_first_microbatch=True), 2 * first)

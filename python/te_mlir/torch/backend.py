@@ -12,7 +12,7 @@ import warnings
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
-from torch.fx import GraphModule, Interpreter, Node
+from torch.fx import GraphModule, Node
 
 from te_mlir.errors import ImportFailure
 from te_mlir.program import report
@@ -75,18 +75,20 @@ def _plan(flat: GraphModule, names: Dict[Node, str], parameters: Set[Node], root
 class _Feeder:
     """Computes the arguments of a region that are not parameters, and keeps what did not change."""
 
-    def __init__(self, flat: GraphModule, feeds: Sequence[Feed]) -> None:
+    def __init__(self, flat: GraphModule, feeds: Sequence[Feed], state: Sequence[bool]) -> None:
         self.feeds = list(feeds)
         self.placeholders = [n for n in flat.graph.nodes if n.op == "placeholder"]
         self.sources: List[List[int]] = []
         for feed in self.feeds:
             above = _above(feed.node)
             self.sources.append([i for i, p in enumerate(self.placeholders) if p in above])
-        self.interpreters = [self._program(flat, feed.node) for feed in self.feeds]
+        # What comes of buffers alone is kept; an input may change without a word.
+        self.kept = [all(state[i] for i in sources) for sources in self.sources]
+        self.programs = [self._program(flat, feed.node) for feed in self.feeds]
         self._kept: Dict[int, Tuple[Tuple[Any, ...], torch.Tensor]] = {}
 
     @staticmethod
-    def _program(flat: GraphModule, node: Node) -> Optional[Interpreter]:
+    def _program(flat: GraphModule, node: Node) -> Optional[Callable[..., torch.Tensor]]:
         if node.op == "placeholder":
             return None
         part = torch.fx.Graph()
@@ -96,7 +98,7 @@ class _Feeder:
             if original in above or original.op == "placeholder":
                 copies[original] = part.node_copy(original, copies.__getitem__)
         part.output(copies[node])
-        return Interpreter(GraphModule(flat, part))
+        return GraphModule(flat, part).forward
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
         made = []
@@ -105,23 +107,20 @@ class _Feeder:
             if feed.make is None:
                 made.append(sources[0])
                 continue
-            # Unchanged tensors give what they gave: tables and masks are made once.
+            program = self.programs[index]
+            if program is None:
+                # Not below no_grad: it may want a gradient.
+                made.append(feed.make(sources[0]))
+                continue
             key = tuple((t, t._version) for t in sources)
-            kept = self._kept.get(index)
-            if kept and len(kept[0]) == len(key) and all(a is c and b == d for (a, b), (c, d) in zip(kept[0], key)):
+            kept = self._kept.get(index) if self.kept[index] else None
+            if kept and all(a is c and b == d for (a, b), (c, d) in zip(kept[0], key)):
                 made.append(kept[1])
                 continue
-            interpreter = self.interpreters[index]
             with torch.no_grad():
-                value = sources[0] if interpreter is None else interpreter.run(*tensors)
-                value = feed.make(value)
-            floating = sources and sources[0].requires_grad and interpreter is None
-            if floating:
-                # A tensor that wants a gradient goes in as it is, or autograd loses it.
-                value = feed.make(sources[0])
-            self._kept[index] = (key, value)
-            if floating:
-                del self._kept[index]
+                value = feed.make(program(*tensors))
+            if self.kept[index]:
+                self._kept[index] = (key, value)
             made.append(value)
         return made
 
@@ -155,7 +154,11 @@ class Graph:
         self.module = module
         self.reasons: List[str] = []
         self.region: Optional[Region] = None
-        flat = capture.flatten(module, examples)
+        try:
+            flat = capture.flatten(module, examples)
+        except Exception as error:  # Whatever tracing does not take, PyTorch does.
+            self.reasons = [f"the graph cannot be traced: {str(error).splitlines()[0] if str(error) else type(error)}"]
+            return
         placeholders = [n for n in flat.graph.nodes if n.op == "placeholder"]
         names = dict(zip(placeholders, capture.argument_names(module)))
         parameters = {
@@ -207,9 +210,9 @@ class Graph:
             dtype = getattr(torch, value.dtype)
             outputs.append(Spec(f"result{index}", value.shape, dtype, differentiable=through))
         self.exits = plan.exits
-        self.feeder = _Feeder(flat, feeds)
+        self.feeder = _Feeder(flat, feeds, capture.module_state(self.module))
         self.region = Region(plan.importer.function, inputs, outputs, device, options)
-        self.rest = _rest(flat, [exit.node for exit in plan.exits])
+        self.rest = _rest(flat, [exit.node for exit in plan.exits]).forward
 
     def __call__(self, *tensors: torch.Tensor) -> Any:
         if self.region is None:
@@ -265,7 +268,8 @@ class Backend:
     Options are those of `te_mlir.compile`. strict: a graph, or a part of one, that
     cannot be imported is an error, as is a fall-back to higher precision.
     differentiate_outputs: "loss" takes gradients through the rank-0 results of a
-    graph alone, where it has any; "all" through every result.
+    graph alone, where it has any; "all" through every result. cache_weights: casts of
+    weights are kept while `is_first_microbatch` of this object is False.
     """
 
     def __init__(
@@ -275,14 +279,18 @@ class Backend:
         target: Optional[str] = None,
         strict: bool = False,
         differentiate_outputs: str = "loss",
+        cache_weights: bool = False,
         **pipeline: Any,
     ) -> None:
         if differentiate_outputs not in ("loss", "all"):
             raise ValueError(
                 f"expected 'differentiate_outputs' to be 'loss' or 'all', but got {differentiate_outputs!r}"
             )
-        self.options = Options(recipe, backward_override, target, strict, tuple(pipeline.items()))
+        self.options = Options(
+            recipe, backward_override, target, strict, cache_weights, tuple(pipeline.items())
+        )
         self.strict, self.differentiate_outputs = strict, differentiate_outputs
+        self._is_first_microbatch = True
         #: What was captured, in order.
         self.graphs: List[Graph] = []
 
@@ -296,6 +304,8 @@ class Backend:
             return module.forward
         graph = Graph(module, examples, self.options, self.differentiate_outputs)
         self.graphs.append(graph)
+        if graph.region:
+            graph.region.is_first_microbatch = self._is_first_microbatch
         if graph.reasons and self.strict:
             raise ImportFailure(graph.reasons)
         if graph.reasons:
@@ -303,6 +313,20 @@ class Backend:
                 "te: parts of a graph stay in PyTorch:\n  " + "\n  ".join(graph.reasons), stacklevel=2
             )
         return graph
+
+    @property
+    def is_first_microbatch(self) -> bool:
+        """With cache_weights: whether the next calls cast the weights (True at first)."""
+        return self._is_first_microbatch
+
+    @is_first_microbatch.setter
+    def is_first_microbatch(self, value: bool) -> None:
+        if not self.options.cache_weights:
+            raise ValueError("expected 'cache_weights' for 'is_first_microbatch', but got a backend without")
+        self._is_first_microbatch = value
+        for graph in self.graphs:
+            if graph.region:
+                graph.region.is_first_microbatch = value
 
     def report(self, what: str = "precision", format: str = "text") -> str:
         """Reports of all graphs, and what stays in PyTorch."""

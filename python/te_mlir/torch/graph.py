@@ -48,6 +48,17 @@ def argument_names(module: torch.fx.GraphModule) -> List[str]:
     return names
 
 
+def module_state(module: torch.fx.GraphModule) -> List[bool]:
+    """Which arguments are parameters or buffers of a module, rather than inputs of a call."""
+    found = []
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            source = getattr(node.meta.get("grapharg"), "source", None)
+            name = _source_name(source) if source is not None else ""
+            found.append("_parameters[" in name or "_buffers[" in name)
+    return found
+
+
 def _source_name(source: Any) -> str:
     name = source.name
     return name() if callable(name) else name

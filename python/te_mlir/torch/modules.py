@@ -2,8 +2,8 @@
 
 Each makes its function with the builder and runs it as one node of autograd; a
 function is compiled once for each number of rows. The recipe is that of the
-innermost `autocast`, else high precision. A weight's casts are those of the call;
-`is_first_microbatch` is refused rather than ignored.
+innermost `autocast`, else high precision. `is_first_microbatch` is TransformerEngine's: True
+casts the weights and keeps the casts, False uses these again, None keeps nothing.
 
     with te_mlir.torch.autocast(recipe=te_mlir.Float8CurrentScaling()):
         y = te_mlir.torch.Linear(512, 512)(x)
@@ -33,7 +33,7 @@ def autocast(
 
     enabled: False is high precision. Further options are those of the pipeline.
     """
-    options = Options(recipe, None, target, False, tuple(pipeline.items())) if enabled else Options()
+    options = Options(recipe, target=target, pipeline=tuple(pipeline.items())) if enabled else Options()
     token = _options.set(options)
     try:
         yield
@@ -75,8 +75,15 @@ class _Module(torch.nn.Module):
         """Further inputs by name; the parameters follow."""
         return []
 
-    def _run(self, x: torch.Tensor, extra: "Sequence[Tuple[str, torch.Tensor]]" = ()) -> torch.Tensor:
+    def _run(
+        self,
+        x: torch.Tensor,
+        is_first_microbatch: Optional[bool],
+        extra: "Sequence[Tuple[str, torch.Tensor]]" = (),
+    ) -> torch.Tensor:
         options = _options.get()
+        if options.recipe is not None:
+            options = options._replace(cache_weights=is_first_microbatch is not None)
         if torch_to_te(x.dtype) is None or not x.is_floating_point() or not x.dim():
             raise ArgumentError(f"argument 'x': expected a floating tensor, but got {x.dtype} {list(x.shape)}")
         lead, columns = x.shape[:-1], x.shape[-1]
@@ -87,6 +94,7 @@ class _Module(torch.nn.Module):
         if region is None:
             region = self._region(rows, list(extra), parameters, options)
             self._regions[key] = region
+        region.is_first_microbatch = is_first_microbatch is not False
         (y,) = region(rows, *[t for _, t in extra], *[p for _, p in parameters])
         return y.reshape(*lead, y.shape[-1])
 
@@ -117,13 +125,6 @@ class _Module(torch.nn.Module):
             for index, region in enumerate(self._regions.values())
             for name, tensor in region.states.items()
         }
-
-
-def _refuse_microbatch(flag: Optional[bool]) -> None:
-    if flag is not None:
-        raise ArgumentError(
-            f"argument 'is_first_microbatch': expected None, as casts of weights are not kept here, but got {flag}"
-        )
 
 
 class Linear(_Module):
@@ -159,8 +160,7 @@ class Linear(_Module):
 
     def forward(self, x: torch.Tensor, is_first_microbatch: Optional[bool] = None) -> torch.Tensor:
         """x [..., in_features] gives [..., out_features] of the same element type."""
-        _refuse_microbatch(is_first_microbatch)
-        return self._run(x)
+        return self._run(x, is_first_microbatch)
 
 
 class LayerNormLinear(_Module):
@@ -219,8 +219,7 @@ class LayerNormLinear(_Module):
 
     def forward(self, x: torch.Tensor, is_first_microbatch: Optional[bool] = None) -> torch.Tensor:
         """x [..., in_features] gives [..., out_features] of the same element type."""
-        _refuse_microbatch(is_first_microbatch)
-        return self._run(x)
+        return self._run(x, is_first_microbatch)
 
 
 class LayerNormMLP(LayerNormLinear):
@@ -319,7 +318,6 @@ class GroupedLinear(_Module):
 
         A tensor is not looked at: rows that it does not count give zeros.
         """
-        _refuse_microbatch(is_first_microbatch)
         if not isinstance(m_splits, torch.Tensor):
             if sum(m_splits) != x.shape[0] or len(m_splits) != self.num_gemms or min(m_splits) < 0:
                 raise ArgumentError(
@@ -333,4 +331,4 @@ class GroupedLinear(_Module):
                     f"got {uneven[0]}"
                 )
             m_splits = torch.tensor(m_splits, dtype=torch.int32, device=x.device)
-        return self._run(x, [("m_splits", m_splits.to(torch.int32))])
+        return self._run(x, is_first_microbatch, [("m_splits", m_splits.to(torch.int32))])

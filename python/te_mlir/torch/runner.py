@@ -44,6 +44,8 @@ class Options(NamedTuple):
     backward_override: Optional[str] = None
     target: Optional[str] = None
     strict: bool = False
+    #: Casts of weights are kept from call to call, until a first micro-batch.
+    cache_weights: bool = False
     pipeline: Tuple[Tuple[str, Any], ...] = ()
 
 
@@ -76,11 +78,15 @@ class Region:
             "backward_override": options.backward_override,
             "target": options.target or ("reference" if self.context.backend == "reference" else None),
             "strict": options.strict,
+            "cache_weights": options.cache_weights,
             **dict(options.pipeline),
         }
         self._loaded: "Dict[bool, Loaded]" = {}
         #: States of the recipe by name; training and inference share them.
         self.states: "Dict[str, Tensor]" = {}
+        #: With cache_weights: whether calls cast the weights, or use the casts of the call before.
+        self.is_first_microbatch = True
+        self.flags = [self.context.full((), "float32", value) for value in (0.0, 1.0)]
 
     def text(self, training: bool) -> str:
         """The module that is compiled."""
@@ -177,6 +183,8 @@ class Loaded:
                         source.shape, source.dtype.name, source.init or 0.0
                     )
         self.template = [states[a.name].pointer if a.name in states else 0 for a in arguments]
+        self.skip_place = self.places.get(("skip_weight_update", False), -1)
+        self.has_casts = False
         # What a part does not use must be no null pointer.
         self.dummy = region.context.empty((64,), "float32")
         self.input_places = [self.places[spec.name, False] for spec in region.inputs]
@@ -216,7 +224,18 @@ class Loaded:
         return self.free.pop() if self.free else self.program.instance(self.region.context)
 
     def pointers(self) -> List[int]:
-        return [p or self.dummy.pointer for p in self.template]
+        """Those of the states and flags; what the caller does not fill in is never read."""
+        pointers = [p or self.dummy.pointer for p in self.template]
+        if self.skip_place >= 0:
+            first = self.region.is_first_microbatch
+            if not first and not self.has_casts:
+                raise ArgumentError(
+                    "argument 'is_first_microbatch': expected True in the first call, as there are no casts of "
+                    "weights to use again, but got False"
+                )
+            self.has_casts = True
+            pointers[self.skip_place] = self.region.flags[0 if first else 1].pointer
+        return pointers
 
     def stream(self) -> int:
         """The current stream; waits where it is not the one that instances were used on."""
