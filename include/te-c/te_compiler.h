@@ -61,6 +61,10 @@ typedef struct te_compile_request {
   /* Not 0: make no code; te_program_ir() is the program after the phase that
      the pipeline's compile-to names. */
   int32_t ir_only;
+  /* "html", "dot" or "json": make no code, but a picture of the step, which is
+     then te_program_report(): graphs, precision ledger, memory and launches.
+     NULL: none. */
+  const char *picture;
 } te_compile_request;
 
 /* One launch of the step, by slot. */
@@ -89,7 +93,7 @@ TE_COMPILER_API te_compile_status te_compile(const te_compile_request *request,
 /* Destroy instances of its module before. NULL is allowed. */
 TE_COMPILER_API void te_program_destroy(te_program *program);
 
-/* For te_rt_instance_create; NULL with ir_only. */
+/* For te_rt_instance_create; NULL with ir_only or a picture. */
 TE_COMPILER_API const te_rt_module *te_program_module(const te_program *);
 
 TE_COMPILER_API int32_t te_program_num_arguments(const te_program *);

@@ -10,6 +10,7 @@
 
 #include "TEDialect/InitAllTE.h"
 #include "TEDialect/JIT/Frontend.h"
+#include "TEDialect/JIT/Picture.h"
 #include "TEDialect/Transforms/Report/ReportStream.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -103,6 +104,13 @@ static te_compile_status compile(const te_compile_request &request,
   wanted.pipeline = request.pipeline ? request.pipeline : "";
   wanted.backend = request.backend ? request.backend : "";
   wanted.vjp = request.vjp != 0;
+  std::optional<PictureFormat> picture;
+  if (request.picture) {
+    picture = parsePictureFormat(request.picture);
+    if (!picture)
+      return refuse("expected 'picture' to be html, dot or json, but got '" +
+                    std::string(request.picture) + "'");
+  }
   program.sources.AddNewSourceBuffer(
       llvm::MemoryBuffer::getMemBufferCopy(
           llvm::StringRef(request.source, request.source_size),
@@ -116,8 +124,11 @@ static te_compile_status compile(const te_compile_request &request,
   ReportCapture capture(report);
   std::string error;
   const CompileOutcome outcome =
-      (request.ir_only ? runPipeline : compileProgram)(
-          program.sources, &program.context, wanted, program.compiled, error);
+      picture ? drawStep(program.sources, &program.context, wanted, *picture,
+                         report, program.compiled, error)
+              : (request.ir_only ? runPipeline : compileProgram)(
+                    program.sources, &program.context, wanted, program.compiled,
+                    error);
   switch (outcome) {
   case CompileOutcome::Ok:
     return TE_COMPILE_OK;

@@ -151,8 +151,8 @@ void mlir::te::printDot(ArrayRef<StepGraph> graphs, raw_ostream &os) {
 
 namespace {
 
-/// Where the nodes of a graph are: a row for each length of the longest path
-/// from above, in a row by the middle of what is above.
+/// Where the nodes of a graph are: as far down as their uses allow, in a row by
+/// the middle of what is above.
 struct Layout {
   explicit Layout(const StepGraph &graph);
 
@@ -168,22 +168,24 @@ Layout::Layout(const StepGraph &graph)
     : row(graph.nodes.size(), 0), column(graph.nodes.size(), 0) {
   for (const GraphEdge &edge : graph.edges)
     row[edge.to] = std::max(row[edge.to], row[edge.from] + 1);
-  // Arguments right above their first use, so that edges are short.
+  // Then each right above its first use, so that casts of parameters stand with
+  // the products and not all at the top. Edges lead to higher nodes.
   std::vector<unsigned> firstUse(graph.nodes.size(), ~0u);
+  std::vector<std::vector<unsigned>> above(graph.nodes.size());
   for (const GraphEdge &edge : graph.edges)
-    firstUse[edge.from] = std::min(firstUse[edge.from], row[edge.to]);
-  for (size_t n = 0; n < graph.nodes.size(); ++n)
-    if (graph.nodes[n].op == "argument" && firstUse[n] != ~0u)
+    above[edge.to].push_back(edge.from);
+  for (size_t n = graph.nodes.size(); n-- > 0;) {
+    if (firstUse[n] != ~0u)
       row[n] = firstUse[n] - 1;
+    for (unsigned from : above[n])
+      firstUse[from] = std::min(firstUse[from], row[n]);
+  }
 
   std::vector<std::vector<unsigned>> byRow;
   for (size_t n = 0; n < row.size(); ++n) {
     byRow.resize(std::max<size_t>(byRow.size(), row[n] + 1));
     byRow[row[n]].push_back(n);
   }
-  std::vector<std::vector<unsigned>> above(graph.nodes.size());
-  for (const GraphEdge &edge : graph.edges)
-    above[edge.to].push_back(edge.from);
   for (std::vector<unsigned> &members : byRow) {
     std::vector<std::pair<double, unsigned>> order;
     for (auto [i, node] : llvm::enumerate(members)) {

@@ -252,10 +252,21 @@ static void printHtml(const Step &step, raw_ostream &os) {
   os << "</html>\n";
 }
 
+std::optional<PictureFormat> mlir::te::parsePictureFormat(StringRef name) {
+  if (name == "html")
+    return PictureFormat::Html;
+  if (name == "dot")
+    return PictureFormat::Dot;
+  if (name == "json")
+    return PictureFormat::Json;
+  return std::nullopt;
+}
+
 CompileOutcome mlir::te::drawStep(llvm::SourceMgr &sources,
                                   MLIRContext *context,
                                   const CompileRequest &request,
                                   PictureFormat format, raw_ostream &os,
+                                  CompiledProgram &program,
                                   std::string &error) {
   Step step;
   step.entry = request.entry;
@@ -276,7 +287,6 @@ CompileOutcome mlir::te::drawStep(llvm::SourceMgr &sources,
     manager.addInstrumentation(std::make_unique<Observer>(step, reports));
     return success();
   };
-  CompiledProgram program;
   const CompileOutcome outcome =
       runPipeline(sources, context, watched, program, error);
   if (outcome != CompileOutcome::Ok)

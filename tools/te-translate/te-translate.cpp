@@ -111,8 +111,9 @@ llvm::LogicalResult draw(const Options &options, mlir::te::PipelineGuard &guard,
     return llvm::success();
   };
   std::string error;
+  mlir::te::CompiledProgram program;
   const CompileOutcome outcome =
-      drawStep(sources, &context, request, options.format, os, error);
+      drawStep(sources, &context, request, options.format, os, program, error);
   if (outcome == CompileOutcome::BadPipeline)
     return guard.reportUsage("--pipeline: " + error);
   if (outcome == CompileOutcome::BadEntry)

@@ -16,6 +16,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,11 +63,15 @@ void printSvg(const StepGraph &graph, raw_ostream &os);
 
 enum class PictureFormat { Html, Dot, Json };
 
-/// Compiles the step of `request` (see runPipeline) and writes its picture to
-/// `os`. Nothing is written where the outcome is not Ok.
+/// The format called `name` ("html", "dot" or "json").
+std::optional<PictureFormat> parsePictureFormat(StringRef name);
+
+/// As runPipeline, and writes the picture of the step to `os`; nothing where
+/// the outcome is not Ok.
 CompileOutcome drawStep(llvm::SourceMgr &sources, MLIRContext *context,
                         const CompileRequest &request, PictureFormat format,
-                        raw_ostream &os, std::string &error);
+                        raw_ostream &os, CompiledProgram &program,
+                        std::string &error);
 
 } // namespace mlir::te
 

@@ -192,4 +192,32 @@ TEST(Compiler, ShorterRequestsAreRead) {
   EXPECT_NE(te_program_module(program.program), nullptr);
 }
 
+/// The page is te-translate's; reports of the pipeline are not in it.
+TEST(Compiler, DrawsAStep) {
+  te_compile_request request = requestOf(kLinear, "linear");
+  request.picture = "html";
+  request.pipeline = "report=memory";
+  Program page(request);
+  ASSERT_EQ(page.status, TE_COMPILE_OK) << te_compiler_last_error();
+  const std::string html = te_program_report(page.program);
+  EXPECT_TRUE(html.starts_with("<!DOCTYPE html>")) << html.substr(0, 80);
+  EXPECT_NE(html.find("te.scaled_matmul 'w fprop'"), std::string::npos);
+  EXPECT_TRUE(html.ends_with("</html>\n"));
+  EXPECT_EQ(te_program_module(page.program), nullptr);
+  EXPECT_EQ(te_program_num_arguments(page.program), 0);
+  EXPECT_STREQ(te_program_recipe(page.program),
+               "#te.recipe<float8_current_scaling>");
+
+  request.picture = "json";
+  Program json(request);
+  ASSERT_EQ(json.status, TE_COMPILE_OK) << te_compiler_last_error();
+  EXPECT_EQ(te_program_report(json.program)[0], '{');
+
+  request.picture = "png";
+  Program other(request);
+  EXPECT_EQ(other.status, TE_COMPILE_USAGE);
+  EXPECT_STREQ(te_compiler_last_error(),
+               "expected 'picture' to be html, dot or json, but got 'png'");
+}
+
 } // namespace
