@@ -15,7 +15,7 @@ Importing this package loads no framework and no GPU library.
 """
 
 from te_mlir.errors import ArgumentError, CompileError, RuntimeFailure, TEError
-from te_mlir.program import Argument, Program, Step, compile, lower, report
+from te_mlir.program import Argument, Program, Step, compile, lower, picture, report
 from te_mlir.recipes import (
     CustomRecipe,
     DelayedScaling,
@@ -55,5 +55,6 @@ __all__ = [
     "compile",
     "context",
     "lower",
+    "picture",
     "report",
 ]

@@ -28,6 +28,7 @@ class CompileRequest(ctypes.Structure):
         ("backend", c_char_p),
         ("vjp", c_int32),
         ("ir_only", c_int32),
+        ("picture", c_char_p),
     ]
 
 

@@ -119,6 +119,7 @@ def _compile(
     vjp: bool,
     ir_only: bool,
     source_name: str,
+    picture: Optional[str] = None,
 ) -> int:
     if hasattr(source, "to_mlir"):
         source = source.to_mlir()
@@ -135,6 +136,7 @@ def _compile(
         backend=backend.encode(),
         vjp=vjp,
         ir_only=ir_only,
+        picture=picture.encode() if picture else None,
     )
     handle = ctypes.c_void_p()
     _capi.check_compiler(_capi.compiler().te_compile(ctypes.byref(request), ctypes.byref(handle)))
@@ -199,6 +201,24 @@ def report(
     """
     pipeline = pipeline_text(**options, report=what, report_format=format)
     handle = _compile(source, entry, pipeline, "", vjp, True, "<text>")
+    text = _capi.compiler().te_program_report(handle).decode()
+    _capi.compiler().te_program_destroy(handle)
+    return text
+
+
+def picture(source: Any, entry: str, format: str = "html", vjp: bool = False, **options: Any) -> str:
+    """A step and what the compiler made of it, for people.
+
+    The graph as written and as it runs with types, usages and bytes, the precision
+    ledger, memory over launches, and the launches. "html" is one page without
+    scripts or other files, "dot" the graphs for Graphviz, "json" all of it. Other
+    options are those of `compile`.
+
+        pathlib.Path("step.html").write_text(te_mlir.picture(text, "step", recipe=...))
+    """
+    if format not in ("html", "dot", "json"):
+        raise ValueError(f"expected 'format' to be 'html', 'dot' or 'json', but got {format!r}")
+    handle = _compile(source, entry, pipeline_text(**options), "", vjp, True, "<text>", format)
     text = _capi.compiler().te_program_report(handle).decode()
     _capi.compiler().te_program_destroy(handle)
     return text

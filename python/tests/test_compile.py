@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import json
 
 import ml_dtypes
 import numpy as np
@@ -176,9 +177,17 @@ def test_strict_refuses_a_fall_back(reference):
         )
 
 
-def test_reports_are_text_or_json():
-    import json
+def test_pictures_are_pages_graphs_or_json():
+    page = te_mlir.picture(linear(te_mlir.Float8CurrentScaling()), "linear", target="reference")
+    assert page.startswith("<!DOCTYPE html>") and "te.scaled_matmul 'w fprop'" in page and "<script" not in page
+    data = json.loads(te_mlir.picture(linear(), "linear", "json", vjp=True, target="reference"))
+    assert {graph["phase"] for graph in data["graphs"]} == {"import", "fuse"} and data["launches"]
+    assert te_mlir.picture(linear(), "linear", "dot").startswith("digraph")
+    with pytest.raises(ValueError, match="'html', 'dot' or 'json'"):
+        te_mlir.picture(linear(), "linear", "png")
 
+
+def test_reports_are_text_or_json():
     text = te_mlir.report(linear(te_mlir.Float8CurrentScaling()), "linear", "precision", target="reference")
     assert "fprop" in text and "f8E4M3FN" in text
     data = json.loads(te_mlir.report(linear(), "linear", "memory", "json", target="reference"))
