@@ -4,12 +4,13 @@
     python3 compare.py --out results.json            # an H200: 4 layers of Llama 3 8B
     python3 compare.py --small --out results.json    # minutes on a CPU, reference backend
 
-Both train the same model in bf16 with f32 AdamW states, from the same weights, on the
-same batches of bytes. "te" has its linear layers in FP8 as --recipe says. The band is
+Both train the same model in bf16 with AdamW, from the same weights, on the same
+batches of bytes. "te" has its linear layers in FP8 as --recipe says. The band is
 torch.compile's loss over --seeds seeds of the weights. Needs te_mlir and torch.
 """
 
 import argparse
+import gc
 import json
 import pathlib
 import statistics
@@ -44,20 +45,26 @@ def batches(steps, sequences, sequence, seed, device):
         yield rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
 
 
-def model_of(small, seed, device):
-    torch.manual_seed(seed)
-    model = Llama(**SIZES[small])
+def model_of(small, device):
+    with torch.device(device):
+        model = Llama(**SIZES[small])
+    inverse = model.inverse
+    model = model.to(torch.bfloat16)
+    # Positions stay exact, as Hugging Face's do.
+    model.inverse = inverse
+    return model
+
+
+def draw_weights(model, seed):
+    """In place, so that what is compiled stays compiled."""
+    device = next(model.parameters()).device
+    generator = torch.Generator(device).manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "norm" in name:
                 parameter.fill_(1.0)
             else:
-                parameter.normal_(0.0, 0.02)
-    inverse = model.inverse
-    model = model.to(torch.bfloat16)
-    # Positions stay exact, as Hugging Face's do.
-    model.inverse = inverse
-    return model.to(device)
+                parameter.normal_(0.0, 0.02, generator=generator)
 
 
 class Loss(torch.nn.Module):
@@ -73,6 +80,7 @@ class Loss(torch.nn.Module):
 
 def train(name, compiled, model, arguments, device, seed):
     """Losses, the median time of a step after the first ten, and memory."""
+    draw_weights(model, seed)
     cuda = device.type == "cuda"
     optimizer = torch.optim.AdamW(model.parameters(), lr=arguments.lr, weight_decay=0.01, fused=cuda)
     losses, times = [], []
@@ -131,7 +139,7 @@ def main():
     device = torch.device("cpu" if small else "cuda:0")
 
     runs = []
-    model = model_of(small, 0, device)
+    model = model_of(small, device)
     options = {"recipe": RECIPES[arguments.recipe](), "strict": True}
     if arguments.override != "none":
         options["backward_override"] = arguments.override
@@ -147,18 +155,14 @@ def main():
         "products_in_fp8": sum("f8E" in " ".join(row) for row in products),
     }
     print(ledger, flush=True)
-    del compiled, model, graphs
+    del compiled, graphs
+    torch._dynamo.reset()
+    gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
-    torch._dynamo.reset()
+    peer = Loss(model) if arguments.eager or small else torch.compile(Loss(model))
     for seed in range(arguments.seeds):
-        model = model_of(small, seed, device)
-        peer = Loss(model) if arguments.eager or small else torch.compile(Loss(model))
         runs.append(train("torch bf16", peer, model, arguments, device, seed))
-        del peer, model
-        torch._dynamo.reset()
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
 
     mine, peers = runs[0], runs[1:]
     finals = [run["final_loss"] for run in peers]

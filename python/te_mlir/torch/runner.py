@@ -332,7 +332,8 @@ class _Call(torch.autograd.Function):
             spec, cotangent = region.outputs[index], cotangents[index]
             if cotangent is None:
                 cotangent = torch.zeros(spec.shape, dtype=spec.dtype, device=region.device)
-            given.append(cotangent.to(spec.dtype).contiguous())
+            cotangent = cotangent.to(spec.dtype).contiguous()
+            given.append(cotangent.clone() if cotangent.data_ptr() % 16 else cotangent)
         instance = lease.end()
         if instance is None:
             raise ArgumentError(
