@@ -95,6 +95,9 @@ public:
 #include "TEDialect/Runtime/te_runtime_kernels.inc"
 
 private:
+  Status waitForDefaultStream();
+  /// Before a call in which the driver itself waits for the default stream.
+  Status waitForGroups();
   Status loadLibraries(const LibraryPaths &paths);
   Status findDevice(int32_t ordinal);
   Status queryDevice();
@@ -255,7 +258,7 @@ Status CudaBackend::initialize(const LibraryPaths &paths, int32_t ordinal) {
   TE_RT_RETURN_IF_FAILED(createCublasLt());
   attention = std::make_unique<AttentionPlanner>(paths);
   device.attention = attention.get();
-  nccl = std::make_unique<NcclGroups>(device, paths.nccl);
+  nccl = std::make_unique<NcclGroups>(device, paths.nccl, groupTimeout);
   device.nccl = nccl.get();
   return Status::ok();
 }
@@ -266,9 +269,8 @@ CudaBackend::~CudaBackend() {
   if (!device.context)
     return;
   (void)driver.cuCtxSetCurrent(device.context);
-  if (device.stream &&
-      driver.cuStreamSynchronize(device.stream) != CUDA_SUCCESS && nccl)
-    nccl->giveUp();
+  if (device.stream && waitForDefaultStream().failed() && nccl)
+    nccl->abort();
   nccl.reset();
   attention.reset();
   gemm.reset();
@@ -344,6 +346,7 @@ Status CudaBackend::copyToDevice(void *to, const void *from, int64_t bytes) {
   if (bytes == 0)
     return synchronize();
   TE_RT_RETURN_IF_FAILED(enterThread());
+  TE_RT_RETURN_IF_FAILED(waitForGroups());
   TE_RT_RETURN_IF_FAILED(device.check(
       driver.cuMemcpyHtoDAsync(devicePointer(to), from,
                                static_cast<size_t>(bytes), device.stream),
@@ -356,6 +359,7 @@ Status CudaBackend::copyToHost(void *to, const void *from, int64_t bytes) {
   if (bytes == 0)
     return synchronize();
   TE_RT_RETURN_IF_FAILED(enterThread());
+  TE_RT_RETURN_IF_FAILED(waitForGroups());
   TE_RT_RETURN_IF_FAILED(device.check(
       driver.cuMemcpyDtoHAsync(to, devicePointer(from),
                                static_cast<size_t>(bytes), device.stream),
@@ -392,10 +396,21 @@ Status CudaBackend::bindNccl(int32_t group, void *comm, int32_t size,
 // Stream, timer and graphs
 //===----------------------------------------------------------------------===//
 
-Status CudaBackend::synchronize() {
-  TE_RT_RETURN_IF_FAILED(enterThread());
+Status CudaBackend::waitForDefaultStream() {
+  // Other ranks may not come; the driver would wait for ever.
+  if (nccl && !nccl->empty())
+    return nccl->wait(device.stream);
   return device.check(driver.cuStreamSynchronize(device.stream),
                       "cuStreamSynchronize");
+}
+
+Status CudaBackend::waitForGroups() {
+  return nccl->empty() ? Status::ok() : nccl->wait(device.stream);
+}
+
+Status CudaBackend::synchronize() {
+  TE_RT_RETURN_IF_FAILED(enterThread());
+  return waitForDefaultStream();
 }
 
 Status CudaBackend::timerMark(int index) {
@@ -413,6 +428,7 @@ Status CudaBackend::timerElapsed(float *milliseconds) {
   if (!timerMarked[0] || !timerMarked[1])
     return {TE_RT_INVALID_ARGUMENT, "expected both timer marks to be set"};
   TE_RT_RETURN_IF_FAILED(enterThread());
+  TE_RT_RETURN_IF_FAILED(waitForGroups());
   TE_RT_RETURN_IF_FAILED(
       device.check(driver.cuEventSynchronize(timers[1]), "cuEventSynchronize"));
   return device.check(

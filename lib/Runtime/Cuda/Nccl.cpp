@@ -10,8 +10,10 @@
 #include "Core/Backend.h"
 #include "Cuda/Library.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 namespace te::rt::cuda {
 
@@ -57,109 +59,241 @@ Status createGroupId(const std::vector<std::string> &paths, char *id) {
   return Status::ok();
 }
 
+//===----------------------------------------------------------------------===//
+// Waiting
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Asks again and again, first often, until the time is over.
+class Patience {
+public:
+  explicit Patience(int64_t milliseconds)
+      : end(begin + std::chrono::milliseconds(milliseconds)) {}
+
+  /// False when the time is over.
+  bool pause() const {
+    const auto now = Clock::now();
+    if (now - begin < std::chrono::milliseconds(1))
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    return now < end;
+  }
+
+private:
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  const Clock::time_point end;
+};
+
+Status timedOut(const std::string &groups, int64_t timeout) {
+  return {TE_RT_TIMED_OUT, "other ranks of " + groups +
+                               " did not come in time (" +
+                               std::to_string(timeout) + " ms)"};
+}
+
+} // namespace
+
+Status waitForStream(const CudaDevice &device, CUstream stream,
+                     const std::vector<NcclGroup *> &groups, int64_t timeout) {
+  const Patience patience(timeout);
+  Status status;
+  for (;;) {
+    const CUresult result = device.driver->cuStreamQuery(stream);
+    if (result != CUDA_ERROR_NOT_READY) {
+      status = device.check(result, "cuStreamQuery");
+      break;
+    }
+    for (NcclGroup *group : groups)
+      if (!status.failed())
+        status = group->poll();
+    if (status.failed())
+      break;
+    if (!patience.pause()) {
+      std::string names;
+      for (const NcclGroup *group : groups)
+        names += (names.empty() ? "" : " or ") + group->name();
+      status = timedOut(names, timeout);
+      break;
+    }
+  }
+  if (status.failed())
+    for (NcclGroup *group : groups)
+      group->abort();
+  return status;
+}
+
+//===----------------------------------------------------------------------===//
+// One group
+//===----------------------------------------------------------------------===//
+
+std::string NcclGroup::name() const {
+  return "group " + std::to_string(place.number) + " (rank " +
+         std::to_string(place.rank) + " of " + std::to_string(place.size) + ")";
+}
+
 Status NcclGroup::connect(const CudaDevice &device, const Nccl &nccl,
-                          const NcclUniqueId &id, int size, int rank,
+                          const NcclUniqueId &id, const Place &place,
+                          const int64_t &timeout,
                           std::unique_ptr<NcclGroup> *group) {
   CUdeviceptr memory = 0;
   TE_RT_RETURN_IF_FAILED(
       device.check(device.driver->cuMemAlloc(&memory, sizeof(float)),
                    "cuMemAlloc of a group's first value"));
   NcclComm comm = nullptr;
-  Status status = nccl.check(nccl.ncclCommInitRank(&comm, size, id, rank),
-                             "ncclCommInitRank");
+  NcclConfig config;
+  const char *const call = "ncclCommInitRankConfig";
+  const NcclResult result =
+      nccl.ncclCommInitRankConfig(&comm, place.size, id, place.rank, &config);
   // With an error NCCL has freed what it made.
-  if (!status.failed()) {
-    std::unique_ptr<NcclGroup> connected(new NcclGroup(nccl, comm, true));
-    status = connected->greet(device, memory, size, rank);
+  Status status;
+  if (result != NcclResult::success && result != NcclResult::inProgress) {
+    status = nccl.check(result, call);
+  } else {
+    std::unique_ptr<NcclGroup> connected(
+        new NcclGroup(nccl, comm, place, timeout, true));
+    status = connected->finished(result, call);
+    if (!status.failed())
+      status = connected->greet(device, memory);
     if (!status.failed())
       *group = std::move(connected);
-    else
-      connected->giveUp();
   }
   (void)device.driver->cuMemFree(memory);
   return status;
 }
 
 /// Each rank sends its number; the largest has to come back.
-Status NcclGroup::greet(const CudaDevice &device, CUdeviceptr memory, int size,
-                        int rank) {
+Status NcclGroup::greet(const CudaDevice &device, CUdeviceptr memory) {
   const Driver &driver = *device.driver;
-  const float sent = static_cast<float>(rank);
+  const float sent = static_cast<float>(place.rank);
   float received = -1;
-  TE_RT_RETURN_IF_FAILED(device.check(
-      driver.cuMemcpyHtoDAsync(memory, &sent, sizeof(float), device.stream),
-      "cuMemcpyHtoDAsync"));
-  void *const pointer = reinterpret_cast<void *>(memory);
-  TE_RT_RETURN_IF_FAILED(allReduce(pointer, pointer, 1, NcclDataType::float32,
-                                   NcclReduction::max, device.stream));
-  TE_RT_RETURN_IF_FAILED(device.check(
-      driver.cuMemcpyDtoHAsync(&received, memory, sizeof(float), device.stream),
-      "cuMemcpyDtoHAsync"));
-  TE_RT_RETURN_IF_FAILED(device.check(driver.cuStreamSynchronize(device.stream),
-                                      "cuStreamSynchronize"));
-  if (received == static_cast<float>(size - 1))
+  const auto exchange = [&]() -> Status {
+    TE_RT_RETURN_IF_FAILED(device.check(
+        driver.cuMemcpyHtoDAsync(memory, &sent, sizeof(float), device.stream),
+        "cuMemcpyHtoDAsync"));
+    void *const pointer = reinterpret_cast<void *>(memory);
+    TE_RT_RETURN_IF_FAILED(allReduce(pointer, pointer, 1, NcclDataType::float32,
+                                     NcclReduction::max, device.stream));
+    // A copy to pageable memory would wait inside the driver.
+    TE_RT_RETURN_IF_FAILED(
+        waitForStream(device, device.stream, {this}, timeout));
+    TE_RT_RETURN_IF_FAILED(
+        device.check(driver.cuMemcpyDtoHAsync(&received, memory, sizeof(float),
+                                              device.stream),
+                     "cuMemcpyDtoHAsync"));
+    return device.check(driver.cuStreamSynchronize(device.stream),
+                        "cuStreamSynchronize");
+  };
+  TE_RT_RETURN_IF_FAILED(lose(exchange()));
+  if (received == static_cast<float>(place.size - 1))
     return Status::ok();
-  return {TE_RT_DEVICE_ERROR, "expected the largest rank of the group to be " +
-                                  std::to_string(size - 1) +
-                                  ", but its ranks agreed on " +
-                                  std::to_string(received)};
+  return lose({TE_RT_DEVICE_ERROR,
+               "expected the largest rank of the group to be " +
+                   std::to_string(place.size - 1) +
+                   ", but its ranks agreed on " + std::to_string(received)});
 }
 
-Status NcclGroup::adopt(const Nccl &nccl, NcclComm comm, int size, int rank,
+Status NcclGroup::adopt(const Nccl &nccl, NcclComm comm, const Place &place,
+                        const int64_t &timeout,
                         std::unique_ptr<NcclGroup> *group) {
-  int commSize = 0, commRank = 0;
+  int size = 0, rank = 0;
   TE_RT_RETURN_IF_FAILED(
-      nccl.check(nccl.ncclCommCount(comm, &commSize), "ncclCommCount"));
+      nccl.check(nccl.ncclCommCount(comm, &size), "ncclCommCount"));
   TE_RT_RETURN_IF_FAILED(
-      nccl.check(nccl.ncclCommUserRank(comm, &commRank), "ncclCommUserRank"));
-  if (size != commSize || rank != commRank)
+      nccl.check(nccl.ncclCommUserRank(comm, &rank), "ncclCommUserRank"));
+  if (place.size != size || place.rank != rank)
     return {TE_RT_INVALID_ARGUMENT,
             "expected 'size' and 'rank' to be the communicator's, " +
-                std::to_string(commSize) + " and " + std::to_string(commRank) +
-                ", but got " + std::to_string(size) + " and " +
-                std::to_string(rank)};
-  group->reset(new NcclGroup(nccl, comm, false));
+                std::to_string(size) + " and " + std::to_string(rank) +
+                ", but got " + std::to_string(place.size) + " and " +
+                std::to_string(place.rank)};
+  group->reset(new NcclGroup(nccl, comm, place, timeout, false));
   return Status::ok();
 }
 
 NcclGroup::~NcclGroup() {
   if (!owned)
     return;
-  NcclResult error = NcclResult::success;
-  if (nccl.ncclCommGetAsyncError(comm, &error) != NcclResult::success ||
-      error != NcclResult::success)
-    broken = true;
-  (void)(broken ? nccl.ncclCommAbort(comm) : nccl.ncclCommDestroy(comm));
+  // Waits until all ranks are here; what is left then is local.
+  if (!failure.failed())
+    (void)finished(nccl.ncclCommFinalize(comm), "ncclCommFinalize");
+  if (failure.failed())
+    abort();
+  else
+    (void)nccl.ncclCommDestroy(comm);
 }
 
-Status NcclGroup::enqueued(NcclResult result, const char *call) {
+void NcclGroup::abort() {
+  if (!failure.failed())
+    failure = {TE_RT_DEVICE_ERROR,
+               name() + " was given up after an error elsewhere"};
+  if (owned && comm)
+    (void)nccl.ncclCommAbort(comm);
+  if (owned)
+    comm = nullptr;
+}
+
+Status NcclGroup::lose(Status status) {
+  if (status.failed() && !failure.failed())
+    failure = status;
+  return status;
+}
+
+Status NcclGroup::poll() {
+  TE_RT_RETURN_IF_FAILED(failure);
+  const char *const call = "ncclCommGetAsyncError";
+  NcclResult found = NcclResult::success;
+  TE_RT_RETURN_IF_FAILED(
+      lose(nccl.check(nccl.ncclCommGetAsyncError(comm, &found), call)));
+  return found == NcclResult::inProgress ? Status::ok()
+                                         : lose(nccl.check(found, call));
+}
+
+Status NcclGroup::finished(NcclResult result, const char *call) {
   if (result == NcclResult::success)
     return Status::ok();
-  broken = true;
-  return nccl.check(result, call);
+  if (result != NcclResult::inProgress)
+    return lose(nccl.check(result, call));
+  const Patience patience(timeout);
+  for (;;) {
+    TE_RT_RETURN_IF_FAILED(lose(nccl.check(
+        nccl.ncclCommGetAsyncError(comm, &result), "ncclCommGetAsyncError")));
+    if (result != NcclResult::inProgress)
+      return lose(nccl.check(result, call));
+    if (!patience.pause())
+      return lose(timedOut(name(), timeout));
+  }
 }
 
 Status NcclGroup::allReduce(const void *x, void *y, int64_t count,
                             NcclDataType type, NcclReduction reduction,
                             CUstream stream) {
-  return enqueued(nccl.ncclAllReduce(x, y, static_cast<size_t>(count), type,
+  TE_RT_RETURN_IF_FAILED(failure);
+  return finished(nccl.ncclAllReduce(x, y, static_cast<size_t>(count), type,
                                      reduction, comm, stream),
                   "ncclAllReduce");
 }
 
 Status NcclGroup::allGather(const void *x, void *y, int64_t bytes,
                             CUstream stream) {
-  return enqueued(nccl.ncclAllGather(x, y, static_cast<size_t>(bytes),
+  TE_RT_RETURN_IF_FAILED(failure);
+  return finished(nccl.ncclAllGather(x, y, static_cast<size_t>(bytes),
                                      NcclDataType::uint8, comm, stream),
                   "ncclAllGather");
 }
 
 Status NcclGroup::reduceScatterSum(const void *x, void *y, int64_t count,
                                    NcclDataType type, CUstream stream) {
-  return enqueued(nccl.ncclReduceScatter(x, y, static_cast<size_t>(count), type,
+  TE_RT_RETURN_IF_FAILED(failure);
+  return finished(nccl.ncclReduceScatter(x, y, static_cast<size_t>(count), type,
                                          NcclReduction::sum, comm, stream),
                   "ncclReduceScatter");
 }
+
+//===----------------------------------------------------------------------===//
+// All groups
+//===----------------------------------------------------------------------===//
 
 Status NcclGroups::load() {
   if (!loaded)
@@ -171,7 +305,8 @@ Status NcclGroups::load() {
 Status NcclGroups::adopt(int32_t number, NcclComm comm, int size, int rank) {
   TE_RT_RETURN_IF_FAILED(load());
   std::unique_ptr<NcclGroup> group;
-  TE_RT_RETURN_IF_FAILED(NcclGroup::adopt(nccl, comm, size, rank, &group));
+  TE_RT_RETURN_IF_FAILED(
+      NcclGroup::adopt(nccl, comm, {number, size, rank}, timeout, &group));
   groups[number] = std::move(group);
   return Status::ok();
 }
@@ -181,8 +316,8 @@ Status NcclGroups::bind(int32_t number, const char *id, int size, int rank) {
   NcclUniqueId unique;
   std::memcpy(unique.bytes, id, sizeof(unique.bytes));
   std::unique_ptr<NcclGroup> group;
-  TE_RT_RETURN_IF_FAILED(
-      NcclGroup::connect(device, nccl, unique, size, rank, &group));
+  TE_RT_RETURN_IF_FAILED(NcclGroup::connect(
+      device, nccl, unique, {number, size, rank}, timeout, &group));
   groups[number] = std::move(group);
   return Status::ok();
 }
@@ -192,9 +327,16 @@ NcclGroup *NcclGroups::find(int32_t number) const {
   return found == groups.end() ? nullptr : found->second.get();
 }
 
-void NcclGroups::giveUp() {
+Status NcclGroups::wait(CUstream stream) const {
+  std::vector<NcclGroup *> all;
   for (const auto &[number, group] : groups)
-    group->giveUp();
+    all.push_back(group.get());
+  return waitForStream(device, stream, all, timeout);
+}
+
+void NcclGroups::abort() {
+  for (const auto &[number, group] : groups)
+    group->abort();
 }
 
 } // namespace te::rt::cuda

@@ -4,8 +4,10 @@
 // one process runs without NCCL), the only place where an NcclResult becomes a
 // Status, and the communicators.
 //
-// A communicator that reported an error cannot be closed in an orderly way, as
-// that waits for the other ranks; it is aborted instead.
+// Communicators are non-blocking: a call that has to wait for other ranks says
+// so and is asked again, until the time limit. One that reported an error or
+// ran out of time cannot be closed in an orderly way, as that waits for the
+// other ranks; it is aborted, which also ends what it has on the device.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,6 +18,7 @@
 #include "Cuda/CudaDevice.h"
 #include "TEDialect/Runtime/te_runtime.h"
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
@@ -28,7 +31,7 @@ using NcclComm = struct NcclCommBody *;
 struct NcclUniqueId {
   char bytes[TE_RT_GROUP_ID_BYTES];
 };
-enum class NcclResult : int { success = 0 };
+enum class NcclResult : int { success = 0, inProgress = 7 };
 enum class NcclDataType : int {
   uint8 = 1,
   float16 = 6,
@@ -36,6 +39,14 @@ enum class NcclDataType : int {
   bfloat16 = 9
 };
 enum class NcclReduction : int { sum = 0, max = 2 };
+/// The part of ncclConfig_t that NCCL 2.14 knows. `version` says so, and NCCL
+/// takes its defaults for all that came later.
+struct NcclConfig {
+  size_t size = offsetof(NcclConfig, blocking) + sizeof(int);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21400;
+  int blocking = 0;
+};
 
 struct Nccl {
 #define TE_NCCL_SYMBOL(result, name, parameters)                               \
@@ -58,14 +69,23 @@ Status createGroupId(const std::vector<std::string> &paths, char *id);
 /// This rank's end of one communicator.
 class NcclGroup {
 public:
+  /// Where the group is, for messages.
+  struct Place {
+    int32_t number;
+    int size, rank;
+  };
+
   /// Connects to the other ranks and exchanges a first value with them, so that
-  /// nothing is left to be set up in a step. Waits until all ranks called it.
-  /// The device's context is current.
+  /// nothing is left to be set up in a step. Waits until all ranks called it,
+  /// or for `timeout` milliseconds. The device's context is current. `timeout`
+  /// may change later.
   static Status connect(const CudaDevice &device, const Nccl &nccl,
-                        const NcclUniqueId &id, int size, int rank,
+                        const NcclUniqueId &id, const Place &place,
+                        const int64_t &timeout,
                         std::unique_ptr<NcclGroup> *group);
   /// On a communicator of the host program, which is not closed in the end.
-  static Status adopt(const Nccl &nccl, NcclComm comm, int size, int rank,
+  static Status adopt(const Nccl &nccl, NcclComm comm, const Place &place,
+                      const int64_t &timeout,
                       std::unique_ptr<NcclGroup> *group);
   ~NcclGroup();
   NcclGroup(const NcclGroup &) = delete;
@@ -79,39 +99,58 @@ public:
   Status reduceScatterSum(const void *x, void *y, int64_t count,
                           NcclDataType type, CUstream stream);
 
-  /// Aborts instead of closing, in the end.
-  void giveUp() { broken = true; }
+  /// An error that the communicator found by itself; the group is lost then.
+  Status poll();
+  /// Ends what the group has on the device, and the communicator if it is ours.
+  void abort();
+
+  std::string name() const;
 
 private:
-  NcclGroup(const Nccl &nccl, NcclComm comm, bool owned)
-      : nccl(nccl), comm(comm), owned(owned) {}
-  Status greet(const CudaDevice &device, CUdeviceptr memory, int size,
-               int rank);
-  Status enqueued(NcclResult result, const char *call);
+  NcclGroup(const Nccl &nccl, NcclComm comm, const Place &place,
+            const int64_t &timeout, bool owned)
+      : nccl(nccl), place(place), timeout(timeout), owned(owned), comm(comm) {}
+  Status greet(const CudaDevice &device, CUdeviceptr memory);
+  /// The end of a call that returned `result`: waits while it is in progress.
+  Status finished(NcclResult result, const char *call);
+  Status lose(Status status);
 
   const Nccl &nccl;
-  NcclComm comm;
+  const Place place;
+  const int64_t &timeout;
   const bool owned;
-  bool broken = false;
+  NcclComm comm; // null once aborted
+  /// Why the group is lost.
+  Status failure;
 };
+
+/// Waits for `stream`, on which collectives of `groups` may be. After `timeout`
+/// milliseconds, or when a group reports an error, all of them are aborted.
+Status waitForStream(const CudaDevice &device, CUstream stream,
+                     const std::vector<NcclGroup *> &groups, int64_t timeout);
 
 /// The groups of more than one rank that a context is bound to.
 class NcclGroups {
 public:
-  NcclGroups(const CudaDevice &device, std::vector<std::string> paths)
-      : device(device), paths(std::move(paths)) {}
+  /// `timeout`, in milliseconds, may change later.
+  NcclGroups(const CudaDevice &device, std::vector<std::string> paths,
+             const int64_t &timeout)
+      : device(device), paths(std::move(paths)), timeout(timeout) {}
 
   Status bind(int32_t number, const char *id, int size, int rank);
   Status adopt(int32_t number, NcclComm comm, int size, int rank);
   /// Null for a group of one rank, or of a process by itself.
   NcclGroup *find(int32_t number) const;
-  void giveUp();
+  bool empty() const { return groups.empty(); }
+  Status wait(CUstream stream) const;
+  void abort();
 
 private:
   Status load();
 
   const CudaDevice &device;
   const std::vector<std::string> paths;
+  const int64_t &timeout;
   Nccl nccl;
   bool loaded = false;
   std::map<int32_t, std::unique_ptr<NcclGroup>> groups;

@@ -136,6 +136,17 @@ void Book::enqueue(Object *stream, const std::string &work) {
     executed.push_back(work);
 }
 
+bool Book::anyStuck() const {
+  return std::any_of(
+      objects.begin(), objects.end(),
+      [](const std::unique_ptr<Object> &object) { return object->stuck; });
+}
+
+void Book::unstick() {
+  for (const std::unique_ptr<Object> &object : objects)
+    object->stuck = false;
+}
+
 bool Book::anyCapture() const {
   return std::any_of(
       objects.begin(), objects.end(),

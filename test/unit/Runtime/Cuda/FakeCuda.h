@@ -52,6 +52,8 @@ struct Object {
   /// Of a capturing stream, a graph and an executable graph.
   std::vector<std::string> work;
   bool capturing = false;
+  /// Of a stream: a collective waits on it for missing ranks.
+  bool stuck = false;
   /// Attributes of a descriptor or layout, by number.
   std::map<int, std::vector<unsigned char>> attributes;
   /// Of a layout, and the leading dimension; size and rank of a communicator.
@@ -76,6 +78,11 @@ struct Machine {
   float peerMaximum = 0;
   /// What ncclCommGetAsyncError finds.
   bool communicatorsFail = false;
+  /// How often it says first that a call of NCCL is in progress; -1: always, as
+  /// other ranks are missing.
+  int progressPolls = 0;
+  /// Streams with a collective are never ready until it is aborted.
+  bool peersAreMissing = false;
 };
 
 /// What cublasLtMatmul was asked for.
@@ -140,6 +147,9 @@ public:
   /// Runs `work` on `stream`, or adds it to the stream's capture.
   void enqueue(Object *stream, const std::string &work);
   bool anyCapture() const;
+  /// Whether a stream waits for missing ranks; and the end of that.
+  bool anyStuck() const;
+  void unstick();
   std::string kindName(Kind kind) const;
 
   /// The context, while a share of it is held.

@@ -64,6 +64,12 @@ const std::set<std::string> &kernelsIn(const void *image) {
   return known[image] = std::move(names);
 }
 
+/// The driver waits for what a stream does, also where it has not to.
+void refuseIfStuck(const char *call) {
+  if (book().anyStuck())
+    book().violation(std::string(call) + " waits for ever");
+}
+
 void refuseInCapture(const char *call) {
   if (book().anyCapture())
     book().violation(std::string(call) + " during a capture");
@@ -211,8 +217,16 @@ CUresult CUDAAPI cuStreamDestroy(CUstream stream) {
 CUresult CUDAAPI cuStreamSynchronize(CUstream stream) {
   ENTER(cuStreamSynchronize);
   refuseInCapture("cuStreamSynchronize");
+  refuseIfStuck("cuStreamSynchronize");
   book().use(stream, Kind::stream, "cuStreamSynchronize");
   return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamQuery(CUstream stream) {
+  ENTER(cuStreamQuery);
+  refuseInCapture("cuStreamQuery");
+  Object *object = book().use(stream, Kind::stream, "cuStreamQuery");
+  return object && object->stuck ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuStreamBeginCapture(CUstream stream,
@@ -306,6 +320,7 @@ CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) {
 CUresult CUDAAPI cuEventSynchronize(CUevent event) {
   ENTER(cuEventSynchronize);
   refuseInCapture("cuEventSynchronize");
+  refuseIfStuck("cuEventSynchronize");
   book().use(event, Kind::event, "cuEventSynchronize");
   return CUDA_SUCCESS;
 }
@@ -349,6 +364,7 @@ CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void *from,
                                    size_t bytes, CUstream stream) {
   ENTER(cuMemcpyHtoDAsync);
   Object *on = enqueuingStream(stream, "cuMemcpyHtoDAsync");
+  refuseIfStuck("cuMemcpyHtoDAsync");
   if (!on || !book().touch(hostPointer(to), bytes, "cuMemcpyHtoDAsync"))
     return CUDA_ERROR_INVALID_VALUE;
   if (on->capturing)
@@ -361,6 +377,7 @@ CUresult CUDAAPI cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes,
                                    CUstream stream) {
   ENTER(cuMemcpyDtoHAsync);
   Object *on = enqueuingStream(stream, "cuMemcpyDtoHAsync");
+  refuseIfStuck("cuMemcpyDtoHAsync");
   if (!on || !book().touch(hostPointer(from), bytes, "cuMemcpyDtoHAsync"))
     return CUDA_ERROR_INVALID_VALUE;
   if (on->capturing)

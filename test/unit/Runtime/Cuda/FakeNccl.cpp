@@ -66,22 +66,39 @@ NcclResult ncclGetUniqueId(NcclUniqueId *id) {
   return NcclResult::success;
 }
 
-NcclResult ncclCommInitRank(NcclComm *comm, int size, NcclUniqueId id,
-                            int rank) {
-  ENTER(ncclCommInitRank);
-  refuseInCapture("ncclCommInitRank");
+/// What a call that talks to other ranks returns: it may not be done yet.
+static NcclResult started(Object *communicator) {
+  communicator->leading = book().machine.progressPolls;
+  return communicator->leading == 0 ? NcclResult::success
+                                    : NcclResult::inProgress;
+}
+
+NcclResult ncclCommInitRankConfig(NcclComm *comm, int size, NcclUniqueId id,
+                                  int rank, NcclConfig *config) {
+  ENTER(ncclCommInitRankConfig);
+  refuseInCapture("ncclCommInitRankConfig");
+  if (config->size != 20 || config->magic != 0xcafebeef ||
+      config->version != 21400 || config->blocking != 0)
+    book().violation("ncclCommInitRankConfig with something that is no config");
   int number = 0;
   if (std::sscanf(id.bytes, "group %d", &number) != 1 || number < 1 ||
       number > book().groupIds)
-    book().violation("ncclCommInitRank with an id that nobody made");
+    book().violation("ncclCommInitRankConfig with an id that nobody made");
   if (size < 2 || rank < 0 || rank >= size)
-    book().violation("ncclCommInitRank of rank " + std::to_string(rank) +
+    book().violation("ncclCommInitRankConfig of rank " + std::to_string(rank) +
                      " of " + std::to_string(size));
   Object *const made = book().create(Kind::communicator);
   made->rows = size;
   made->cols = rank;
   *comm = reinterpret_cast<NcclComm>(made);
-  return NcclResult::success;
+  return started(made);
+}
+
+NcclResult ncclCommFinalize(NcclComm comm) {
+  ENTER(ncclCommFinalize);
+  refuseInCapture("ncclCommFinalize");
+  Object *object = use(comm, "ncclCommFinalize");
+  return object ? started(object) : static_cast<NcclResult>(4);
 }
 
 NcclResult ncclCommCount(NcclComm comm, int *size) {
@@ -100,9 +117,16 @@ NcclResult ncclCommUserRank(NcclComm comm, int *rank) {
 
 NcclResult ncclCommGetAsyncError(NcclComm comm, NcclResult *error) {
   ENTER(ncclCommGetAsyncError);
-  use(comm, "ncclCommGetAsyncError");
-  // ncclRemoteError.
-  *error = static_cast<NcclResult>(book().machine.communicatorsFail ? 6 : 0);
+  Object *object = use(comm, "ncclCommGetAsyncError");
+  if (!object)
+    return static_cast<NcclResult>(4);
+  *error = NcclResult::success;
+  if (book().machine.communicatorsFail)
+    *error = static_cast<NcclResult>(6); // ncclRemoteError
+  else if (object->leading != 0)
+    *error = NcclResult::inProgress;
+  if (object->leading > 0)
+    --object->leading;
   return NcclResult::success;
 }
 
@@ -114,13 +138,17 @@ static NcclResult collective(const char *call, const void *send, size_t sends,
   if (book().enter(call, true))
     return injectedError();
   Object *on = book().use(stream, Kind::stream, call);
-  if (!use(comm, call) || !on || !book().touch(send, sends, call) ||
+  Object *communicator = use(comm, call);
+  if (!communicator || !on || !book().touch(send, sends, call) ||
       !book().touch(receive, receives, call))
     return static_cast<NcclResult>(4); // ncclInvalidArgument
+  if (communicator->leading != 0)
+    book().violation(std::string(call) + " while another call is in progress");
+  on->stuck = book().machine.peersAreMissing && !on->capturing;
   book().collectiveStreams.push_back(stream);
   book().enqueue(on, call);
   *runs = !on->capturing;
-  return NcclResult::success;
+  return started(communicator);
 }
 
 static size_t bytesOf(NcclDataType type) {
@@ -189,11 +217,16 @@ NcclResult ncclReduceScatter(const void *send, void *receive, size_t count,
 static NcclResult release(NcclComm comm, const char *call) {
   const bool failed = book().enter(call, true);
   refuseInCapture(call);
+  // Those that wait on any stream end: the fake has one communicator at a time
+  // that is stuck.
+  book().unstick();
   book().destroy(comm, Kind::communicator, call);
   return failed ? injectedError() : NcclResult::success;
 }
 
 NcclResult ncclCommDestroy(NcclComm comm) {
+  if (book().machine.peersAreMissing)
+    book().violation("ncclCommDestroy waits for ever");
   return release(comm, "ncclCommDestroy");
 }
 

@@ -97,10 +97,10 @@ TEST_F(NcclGroups, CallsInOrder) {
   ASSERT_STATUS_OK(scenario());
   // The second all-reduce is the group's first value, before any step.
   EXPECT_EQ(ncclCalls(),
-            Strings({"ncclGetUniqueId", "ncclCommInitRank", "ncclAllReduce",
-                     "ncclAllReduce", "ncclAllGather", "ncclReduceScatter",
-                     "ncclAllReduce", "ncclAllReduce", "ncclCommGetAsyncError",
-                     "ncclCommDestroy"}));
+            Strings({"ncclGetUniqueId", "ncclCommInitRankConfig",
+                     "ncclAllReduce", "ncclAllReduce", "ncclAllGather",
+                     "ncclReduceScatter", "ncclAllReduce", "ncclAllReduce",
+                     "ncclCommFinalize", "ncclCommDestroy"}));
   // The last one was captured and replayed once.
   EXPECT_EQ(book().executed,
             Strings({"ncclAllReduce", "ncclAllReduce", "ncclAllGather",
@@ -222,10 +222,111 @@ TEST_F(NcclGroups, RanksThatDisagreeAreAnError) {
 TEST_F(NcclGroups, BrokenGroupsAreAborted) {
   std::unique_ptr<Backend> backend;
   ASSERT_STATUS_OK(createBound(&backend));
+  book().machine.progressPolls = 1;
   book().machine.communicatorsFail = true;
   backend.reset();
   EXPECT_EQ(book().count("ncclCommAbort"), 1);
   EXPECT_EQ(book().count("ncclCommDestroy"), 0);
+}
+
+// Calls that are not done yet are asked for, captured ones too, and nothing is
+// enqueued in between.
+TEST_F(NcclGroups, WaitsForCallsInProgress) {
+  book().machine.progressPolls = 3;
+  ASSERT_STATUS_OK(scenario());
+  // To connect, six collectives, to close.
+  EXPECT_EQ(book().count("ncclCommGetAsyncError"), 8 * 4);
+  EXPECT_EQ(book().count("ncclCommDestroy"), 1);
+  EXPECT_EQ(book().violations, Strings());
+}
+
+TEST_F(NcclGroups, MissingRanksAreTimedOutInABind) {
+  const char *const text = "other ranks of group 7 (rank 0 of 2) did not come "
+                           "in time (20 ms)";
+  // NCCL does not get ready; NCCL is ready, but no value comes.
+  for (bool connects : {false, true}) {
+    std::unique_ptr<Backend> backend;
+    ASSERT_STATUS_OK(create(&backend));
+    ASSERT_STATUS_OK(cuda::createGroupId(fakePaths().nccl, id));
+    backend->groupTimeout = 20;
+    book().machine.progressPolls = connects ? 0 : -1;
+    book().machine.peersAreMissing = connects;
+    book().calls.clear();
+    EXPECT_STATUS(backend->bindGroup(7, id, 2, 0), TE_RT_TIMED_OUT, text);
+    EXPECT_EQ(book().count("ncclCommAbort"), 1);
+    EXPECT_EQ(book().count("ncclCommDestroy"), 0);
+    backend.reset();
+    EXPECT_EQ(book().violations, Strings());
+    EXPECT_EQ(book().leaks(), Strings());
+  }
+}
+
+// In a step: enqueued at once, and found by whoever waits for the stream first.
+TEST_F(NcclGroups, MissingRanksAreTimedOutInAStep) {
+  for (const char *how : {"synchronize", "copyToHost", "copyToDevice", "timer",
+                          "destroy", "launch"}) {
+    SCOPED_TRACE(how);
+    book().machine.progressPolls = 0;
+    book().machine.peersAreMissing = false;
+    std::unique_ptr<Backend> backend;
+    ASSERT_STATUS_OK(createBound(&backend));
+    backend->groupTimeout = 20;
+    std::unique_ptr<Plan> plan;
+    ASSERT_STATUS_OK(planMaximum(*backend, 7, &plan));
+    void *memory = nullptr;
+    ASSERT_STATUS_OK(backend->alloc(3 * sizeof(float), &memory));
+    void *const buffers[] = {memory, memory};
+    void *const stream = backend->defaultStream();
+    const std::string_view name = how;
+    // NCCL connects some algorithms at their first use.
+    book().machine.progressPolls = name == "launch" ? -1 : 0;
+    book().machine.peersAreMissing = true;
+    for (int index : {0, 1})
+      ASSERT_STATUS_OK(backend->timerMark(index));
+    Status status = plan->launch(stream, buffers);
+    float value[3];
+    if (name != "launch") {
+      ASSERT_STATUS_OK(status);
+      if (name == "synchronize")
+        status = backend->synchronize();
+      if (name == "copyToHost")
+        status = backend->copyToHost(value, memory, sizeof(value));
+      if (name == "copyToDevice")
+        status = backend->copyToDevice(memory, value, sizeof(value));
+      if (name == "timer")
+        status = backend->timerElapsed(value);
+    }
+    if (name != "destroy") {
+      EXPECT_STATUS(status, TE_RT_TIMED_OUT,
+                    "other ranks of group 7 (rank 0 of 2) did not come in time "
+                    "(20 ms)");
+      // The group is lost, and says so without another wait.
+      EXPECT_TRUE(plan->launch(stream, buffers).failed());
+    }
+    book().calls.clear();
+    plan.reset();
+    backend.reset();
+    EXPECT_EQ(book().count("ncclCommDestroy"), 0);
+    EXPECT_EQ(book().violations, Strings());
+    EXPECT_EQ(book().leaks(), Strings());
+  }
+}
+
+TEST_F(NcclGroups, ErrorsOfOthersEndAWait) {
+  std::unique_ptr<Backend> backend;
+  ASSERT_STATUS_OK(createBound(&backend));
+  std::unique_ptr<Plan> plan;
+  ASSERT_STATUS_OK(planMaximum(*backend, 7, &plan));
+  void *memory = nullptr;
+  ASSERT_STATUS_OK(backend->alloc(3 * sizeof(float), &memory));
+  void *const buffers[] = {memory, memory};
+  book().machine.peersAreMissing = true;
+  ASSERT_STATUS_OK(plan->launch(backend->defaultStream(), buffers));
+  book().machine.communicatorsFail = true;
+  // Long before the ten minutes.
+  EXPECT_STATUS(backend->synchronize(), TE_RT_DEVICE_ERROR,
+                "ncclCommGetAsyncError: a text of NCCL (more of it)");
+  EXPECT_EQ(book().count("ncclCommAbort"), 1);
 }
 
 TEST_F(NcclGroups, LostDeviceIsNotWaitedFor) {
@@ -234,7 +335,7 @@ TEST_F(NcclGroups, LostDeviceIsNotWaitedFor) {
   // Context, then the last synchronisation.
   book().failCall(1, 1);
   backend.reset();
-  EXPECT_EQ(book().failedCall, "cuStreamSynchronize");
+  EXPECT_EQ(book().failedCall, "cuStreamQuery");
   EXPECT_EQ(book().count("ncclCommAbort"), 1);
   EXPECT_EQ(book().count("ncclCommDestroy"), 0);
 }
@@ -264,8 +365,8 @@ const std::set<std::string> mayPass = {
     "ncclCommDestroy",
     // In destructors.
     "cuCtxSetCurrent",
-    "cuStreamSynchronize",
-    "ncclCommGetAsyncError",
+    "cuStreamQuery",
+    "ncclCommFinalize",
 };
 
 TEST_F(NcclGroups, EveryCallMayFail) {
@@ -295,9 +396,8 @@ TEST_F(NcclGroups, EveryCallMayFail) {
       EXPECT_NE(status.message.find(": a text of NCCL (more of it)"),
                 std::string::npos);
       // A communicator that reported an error is not waited for.
-      const bool made = book().failedCall == "ncclAllReduce" ||
-                        book().failedCall == "ncclAllGather" ||
-                        book().failedCall == "ncclReduceScatter";
+      const bool made = book().failedCall != "ncclGetUniqueId" &&
+                        book().failedCall != "ncclCommInitRankConfig";
       EXPECT_EQ(book().count("ncclCommAbort"), made ? 1 : 0);
       EXPECT_EQ(book().count("ncclCommDestroy"), 0);
     }
@@ -398,9 +498,10 @@ TEST_F(NcclInstance, FailedBindingBindsNothing) {
   // Context, memory, then NCCL.
   book().failCall(2, 1);
   EXPECT_EQ(te_rt_context_bind_group(context, 9, id, 3, 1), TE_RT_DEVICE_ERROR);
-  EXPECT_STREQ(te_rt_last_error(),
-               "te_rt_context_bind_group: ncclCommInitRank: a text of NCCL "
-               "(more of it)");
+  EXPECT_STREQ(
+      te_rt_last_error(),
+      "te_rt_context_bind_group: ncclCommInitRankConfig: a text of NCCL "
+      "(more of it)");
   ASSERT_OK(te_rt_group_unique_id(id));
   ASSERT_OK(te_rt_context_bind_group(context, 9, id, 3, 1));
 }
@@ -412,7 +513,8 @@ TEST_F(NcclInstance, UsesTheProgramsCommunicator) {
   cuda::NcclUniqueId unique;
   std::memcpy(unique.bytes, id, sizeof(id));
   cuda::NcclComm comm = nullptr;
-  ASSERT_EQ(nccl.ncclCommInitRank(&comm, 3, unique, 1),
+  cuda::NcclConfig config;
+  ASSERT_EQ(nccl.ncclCommInitRankConfig(&comm, 3, unique, 1, &config),
             cuda::NcclResult::success);
   EXPECT_EQ(te_rt_context_bind_nccl(context, 9, comm, 3, 2),
             TE_RT_INVALID_ARGUMENT);

@@ -1,7 +1,7 @@
 //===- Main.cpp - entry point of te-collective-check ----------------------===//
 //
-// gtest's own main, with --ranks=N in front, and an end for ranks that wait for
-// one that failed.
+// gtest's own main, with --ranks=N and --json=F in front, and an end for ranks
+// that wait for one that failed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,10 +22,12 @@ static void onTimeout(int) {
 }
 
 int main(int argc, char **argv) {
-  constexpr std::string_view kFlag = "--ranks=";
+  constexpr std::string_view kFlag = "--ranks=", kJson = "--json=";
   for (int i = 1; i < argc; ++i)
     if (std::string_view(argv[i]).starts_with(kFlag))
       te::ranks::numRanks() = std::atoi(argv[i] + kFlag.size());
+    else if (std::string_view(argv[i]).starts_with(kJson))
+      te::ranks::jsonFile() = argv[i] + kJson.size();
   if (te::ranks::numRanks() < 2) {
     std::fprintf(stderr, "te-collective-check: expected '--ranks' to be two or "
                          "more\n");

@@ -15,6 +15,11 @@ int &numRanks() {
   return number;
 }
 
+std::string &jsonFile() {
+  static std::string path;
+  return path;
+}
+
 // A module's functions are given nothing but the instance; loading and running
 // call them on this thread.
 static thread_local const Step *currentStep;
@@ -47,25 +52,20 @@ void Rank::run(te_rt_instance *instance, const Step &step,
                    : te_rt_instance_run(instance, arguments.data(), nullptr));
 }
 
-void *Rank::upload(const std::vector<float> &values) {
+void *Rank::allocate(size_t bytes) {
   void *pointer = nullptr;
-  TE_EXPECT_OK(te_rt_alloc(
-      context, static_cast<int64_t>(values.size() * sizeof(float)), &pointer));
-  write(pointer, values);
+  TE_EXPECT_OK(te_rt_alloc(context, static_cast<int64_t>(bytes), &pointer));
   return pointer;
 }
+void Rank::free(void *pointer) { TE_EXPECT_OK(te_rt_free(context, pointer)); }
 
-void Rank::write(void *to, const std::vector<float> &values) {
-  TE_EXPECT_OK(te_rt_copy_to_device(
-      context, to, values.data(),
-      static_cast<int64_t>(values.size() * sizeof(float))));
+void Rank::copyTo(void *to, const void *from, size_t bytes) {
+  TE_EXPECT_OK(
+      te_rt_copy_to_device(context, to, from, static_cast<int64_t>(bytes)));
 }
-
-std::vector<float> Rank::download(const void *from, size_t count) {
-  std::vector<float> values(count);
-  TE_EXPECT_OK(te_rt_copy_to_host(context, values.data(), from,
-                                  static_cast<int64_t>(count * sizeof(float))));
-  return values;
+void Rank::copyFrom(void *to, const void *from, size_t bytes) {
+  TE_EXPECT_OK(
+      te_rt_copy_to_host(context, to, from, static_cast<int64_t>(bytes)));
 }
 
 void RanksTest::SetUp() {

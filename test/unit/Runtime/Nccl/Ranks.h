@@ -15,12 +15,15 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace te::ranks {
 
 /// How many ranks the tests use.
 int &numRanks();
+/// Where the measured bandwidths go, a JSON object a line; empty: nowhere.
+std::string &jsonFile();
 
 #define TE_EXPECT_OK(call) EXPECT_EQ(call, TE_RT_OK) << te_rt_last_error()
 
@@ -43,12 +46,29 @@ public:
   /// Runs a step that `load` made; captured, or by itself.
   void run(te_rt_instance *instance, const Step &step,
            const std::vector<void *> &arguments, bool captured);
-  void *upload(const std::vector<float> &values);
-  void write(void *to, const std::vector<float> &values);
-  std::vector<float> download(const void *from, size_t count);
+  template <typename T> void *upload(const std::vector<T> &values) {
+    void *pointer = allocate(values.size() * sizeof(T));
+    write(pointer, values);
+    return pointer;
+  }
+  template <typename T> void write(void *to, const std::vector<T> &values) {
+    copyTo(to, values.data(), values.size() * sizeof(T));
+  }
+  template <typename T = float>
+  std::vector<T> download(const void *from, size_t count) {
+    std::vector<T> values(count);
+    copyFrom(values.data(), from, count * sizeof(T));
+    return values;
+  }
+  void *allocate(size_t bytes);
+  void free(void *pointer);
 
   te_rt_context *const context;
   const int number;
+
+private:
+  void copyTo(void *to, const void *from, size_t bytes);
+  void copyFrom(void *to, const void *from, size_t bytes);
 };
 
 /// Skips with its reason where there are too few GPUs.

@@ -1,0 +1,206 @@
+//===- SumTest.cpp - sums and gathers over several GPUs -------------------===//
+//
+// Every rank makes the values of all ranks. Gathers are equal byte for byte.
+// Sums of two ranks are equal to the definition bit for bit: one addition, and
+// a sum of two bf16 or f16 in f32 rounds to the type as the exact sum does.
+// Over more ranks NCCL may add in any order and round after each addition: R -
+// 1 of them are off by at most g = (R-1) u / (1 - (R-1) u) of the sum of
+// magnitudes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Conformance/Oracle.h"
+#include "Runtime/Nccl/Ranks.h"
+
+#include <cmath>
+
+using namespace te::conformance;
+using namespace te::ranks;
+
+namespace {
+
+using Collective = RanksTest;
+
+constexpr int32_t kTypes[] = {TE_RT_F32, TE_RT_BF16, TE_RT_F16};
+constexpr int64_t kCounts[] = {0, 1, 7, 4096, 100003};
+// Kinds whose sums may overflow or be NaN come last: where more than two ranks
+// add in another order they have no bound.
+const char *const kKinds[] = {"normal",    "zeros", "negzero", "wide",
+                              "subnormal", "nan",   "inf",     "huge"};
+
+const char *kindOf(int round) {
+  const size_t numKinds = std::size(kKinds) - (numRanks() > 2 ? 3 : 0);
+  return kKinds[static_cast<size_t>(round) % numKinds];
+}
+
+Array valuesOf(int rank, int32_t type, int64_t count, int round) {
+  return makeArray(kindOf(round + rank), type, static_cast<size_t>(count),
+                   static_cast<uint32_t>(1 + rank + 100 * round));
+}
+
+Step sumStep(int64_t count, int32_t type) {
+  return {1, 2, 0,
+          [=](te_rt_instance *instance) {
+            te_rt_plan_all_reduce_sum(instance, 0, count, type, numRanks(), 7);
+          },
+          [](te_rt_instance *instance, char *, void *const *arguments) {
+            te_rt_launch(instance, 0, arguments);
+          }};
+}
+Step scatterStep(int64_t count, int32_t type) {
+  return {1, 2, 0,
+          [=](te_rt_instance *instance) {
+            te_rt_plan_reduce_scatter_sum(instance, 0, count, type, numRanks(),
+                                          7);
+          },
+          [](te_rt_instance *instance, char *, void *const *arguments) {
+            te_rt_launch(instance, 0, arguments);
+          }};
+}
+Step gatherStep(int64_t bytes) {
+  return {1, 2, 0,
+          [=](te_rt_instance *instance) {
+            te_rt_plan_all_gather(instance, 0, bytes, numRanks(), 7);
+          },
+          [](te_rt_instance *instance, char *, void *const *arguments) {
+            te_rt_launch(instance, 0, arguments);
+          }};
+}
+
+/// Whether `actual` is elements [begin, ...) of the sum of the ranks' values.
+testing::AssertionResult isSum(const std::vector<Array> &values, int64_t begin,
+                               const Array &actual) {
+  Array expected = actual;
+  const auto ranks = static_cast<double>(values.size());
+  const double u = unitRoundoff(actual.type);
+  const double g = (ranks - 1) * u / (1 - (ranks - 1) * u);
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const size_t at = static_cast<size_t>(begin) + i;
+    auto sum = static_cast<float>(values[0].at(at));
+    double exact = values[0].at(at), magnitudes = std::fabs(exact);
+    for (size_t r = 1; r < values.size(); ++r) {
+      sum += static_cast<float>(values[r].at(at));
+      exact += values[r].at(at);
+      magnitudes += std::fabs(values[r].at(at));
+    }
+    if (values.size() == 2)
+      expected.set(i, sum);
+    else if (!(std::fabs(actual.at(i) - exact) <= g * magnitudes))
+      return testing::AssertionFailure()
+             << "element " << i << ": expected " << exact << " within "
+             << g * magnitudes << ", but got " << actual.at(i);
+  }
+  return sameBits(expected, actual);
+}
+
+/// Runs `step` on x; y has the type and the count of `result`.
+void run(Rank &rank, const Step &step, const Array &x, Array &result,
+         bool captured, bool inPlace) {
+  te_rt_instance *instance = rank.load(step);
+  ASSERT_NE(instance, nullptr);
+  void *from = rank.upload(x.bytes);
+  const std::vector<uint8_t> poison(result.bytes.size(), 0xcd);
+  void *to = inPlace ? from : rank.upload(poison);
+  // A replay reads what is there then.
+  for (int i = 0; i < (captured ? 2 : 1); ++i) {
+    rank.write(from, x.bytes);
+    rank.run(instance, step, {from, to}, captured);
+  }
+  result.bytes = rank.download<uint8_t>(to, result.bytes.size());
+  te_rt_instance_destroy(instance);
+  rank.free(from);
+  if (!inPlace)
+    rank.free(to);
+}
+
+TEST_F(Collective, SumIsTheDefinition) {
+  ASSERT_NO_FATAL_FAILURE(bind(7));
+  onEachRank([](Rank &rank) {
+    int round = 0;
+    for (int32_t type : kTypes)
+      for (int64_t count : kCounts)
+        for (bool captured : {false, true})
+          for (bool inPlace : {false, true}) {
+            std::vector<Array> values;
+            for (int r = 0; r < numRanks(); ++r)
+              values.push_back(valuesOf(r, type, count, round));
+            Array y(type, static_cast<size_t>(count));
+            run(rank, sumStep(count, type),
+                values[static_cast<size_t>(rank.number)], y, captured, inPlace);
+            EXPECT_TRUE(isSum(values, 0, y))
+                << "rank " << rank.number << ", type " << type << ", count "
+                << count << ", round " << round;
+            ++round;
+          }
+  });
+}
+
+TEST_F(Collective, ScatteredSumIsTheDefinition) {
+  ASSERT_NO_FATAL_FAILURE(bind(7));
+  onEachRank([](Rank &rank) {
+    int round = 0;
+    for (int32_t type : kTypes)
+      for (int64_t count : kCounts)
+        for (bool captured : {false, true}) {
+          std::vector<Array> values;
+          for (int r = 0; r < numRanks(); ++r)
+            values.push_back(valuesOf(r, type, count * numRanks(), round));
+          Array y(type, static_cast<size_t>(count));
+          run(rank, scatterStep(count, type),
+              values[static_cast<size_t>(rank.number)], y, captured, false);
+          EXPECT_TRUE(isSum(values, rank.number * count, y))
+              << "rank " << rank.number << ", type " << type << ", count "
+              << count << ", round " << round;
+          ++round;
+        }
+  });
+}
+
+TEST_F(Collective, GatherMovesBytes) {
+  ASSERT_NO_FATAL_FAILURE(bind(7));
+  const auto bytesOf = [](int rank, int64_t bytes) {
+    Array array(TE_RT_F8E4M3FN, static_cast<size_t>(bytes));
+    for (size_t i = 0; i < array.bytes.size(); ++i)
+      array.bytes[i] = static_cast<uint8_t>((i * 131 + i / 251) ^
+                                            (static_cast<size_t>(rank) * 85));
+    return array;
+  };
+  onEachRank([&](Rank &rank) {
+    for (int64_t bytes : {0, 1, 3, 127, 4096, 1000003})
+      for (bool captured : {false, true}) {
+        std::vector<uint8_t> expected;
+        for (int r = 0; r < numRanks(); ++r) {
+          const Array other = bytesOf(r, bytes);
+          expected.insert(expected.end(), other.bytes.begin(),
+                          other.bytes.end());
+        }
+        Array y(TE_RT_F8E4M3FN, expected.size());
+        run(rank, gatherStep(bytes), bytesOf(rank.number, bytes), y, captured,
+            false);
+        EXPECT_EQ(expected, y.bytes) << "rank " << rank.number;
+      }
+  });
+}
+
+// Rank 0 waits for others that never come, and says so in time. After it every
+// context can still be destroyed, and with it the test ends.
+TEST_F(Collective, MissingRanksAreTimedOut) {
+  ASSERT_NO_FATAL_FAILURE(bind(7));
+  onEachRank([](Rank &rank) {
+    TE_EXPECT_OK(te_rt_context_set_group_timeout(rank.context, 2000));
+    if (rank.number != 0)
+      return;
+    const Step step = sumStep(1000, TE_RT_F32);
+    te_rt_instance *instance = rank.load(step);
+    ASSERT_NE(instance, nullptr);
+    void *x = rank.upload(std::vector<float>(1000, 1.0f));
+    rank.run(instance, step, {x, x}, /*captured=*/false);
+    EXPECT_EQ(te_rt_synchronize(rank.context), TE_RT_TIMED_OUT);
+    EXPECT_NE(std::string(te_rt_last_error()).find("group 7 (rank 0 of "),
+              std::string::npos)
+        << te_rt_last_error();
+    te_rt_instance_destroy(instance);
+  });
+}
+
+} // namespace
