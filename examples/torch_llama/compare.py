@@ -147,7 +147,8 @@ def main():
     runs.append(train(f"te {arguments.recipe} {arguments.override}", compiled, model, arguments, device, 0))
     graphs = compiled.te.graphs
     report = compiled.te.report("precision")
-    products = [line.split() for line in report.splitlines() if line.split()[:1] and line.split()[0] in ("fprop", "dgrad", "wgrad")]
+    rows = [line.split() for line in report.splitlines()]
+    products = [row for row in rows if row[:1] in (["fprop"], ["dgrad"], ["wgrad"])]
     ledger = {
         "graphs": len(graphs),
         "left_to_pytorch": [reason for graph in graphs for reason in graph.reasons],

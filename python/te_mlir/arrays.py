@@ -100,20 +100,19 @@ def _torch_view(tensor: Any, torch: Any) -> View:
 
 
 def _dlpack_view(array: Any, stream: Optional[int]) -> View:
-    device = tuple(int(part) for part in array.__dlpack_device__())
+    kind, index = array.__dlpack_device__()
+    device = (int(kind), int(index))
     capsule = array.__dlpack__() if device[0] == CPU else array.__dlpack__(stream=stream)
     if not _api.PyCapsule_IsValid(capsule, b"dltensor"):
         raise ArgumentError("expected a DLPack capsule called 'dltensor'")
-    managed = ctypes.cast(
-        _api.PyCapsule_GetPointer(capsule, b"dltensor"), ctypes.POINTER(_DLManagedTensor)
-    )
+    managed = ctypes.cast(_api.PyCapsule_GetPointer(capsule, b"dltensor"), ctypes.POINTER(_DLManagedTensor))
     tensor = managed.contents.dl_tensor
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None
-    kind = (tensor.dtype.code, tensor.dtype.bits)
+    element = (tensor.dtype.code, tensor.dtype.bits)
     return View(
         (tensor.data or 0) + tensor.byte_offset,
-        DLPACK_NAMES.get(kind, f"DLPack type {kind}"),
+        DLPACK_NAMES.get(element, f"DLPack type {element}"),
         shape,
         _is_contiguous(shape, strides),
         device,
@@ -142,9 +141,7 @@ def view(array: Any, stream: Optional[int] = None) -> View:
         )
     if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
         return _dlpack_view(array, stream)
-    raise ArgumentError(
-        f"expected an array with DLPack (torch, NumPy, CuPy, te_mlir), but got {type(array).__name__}"
-    )
+    raise ArgumentError(f"expected an array with DLPack (torch, NumPy, CuPy, te_mlir), but got {type(array).__name__}")
 
 
 def torch_dtype(dtype: DType) -> Any:

@@ -216,7 +216,8 @@ class Function:
     def cross_entropy(self, logits: Value, targets: Value, ignore_index: int = -100) -> Value:
         """The mean loss, float32 []; logits [rows, vocabulary], targets [rows] of int32."""
         attributes = {"ignore_index": f"{ignore_index} : i32"} if ignore_index != -100 else {}
-        text = f"te.cross_entropy {logits.name}, {targets.name}{_attributes(attributes)} : {logits.type}, {targets.type}"
+        operands = f"{logits.name}, {targets.name}{_attributes(attributes)}"
+        text = f"te.cross_entropy {operands} : {logits.type}, {targets.type}"
         return self.op(text, [((), "float32")])[0]
 
     # Elementwise, of operands of one type.
@@ -267,7 +268,8 @@ class Function:
             return x
         if len(x.shape) > 1:
             flat = (_product(x.shape),)
-            text = f"tensor.collapse_shape {x.name} [[{_axes(len(x.shape))}]] : {x.type} into {type_text(flat, x.dtype)}"
+            axes = _axes(len(x.shape))
+            text = f"tensor.collapse_shape {x.name} [[{axes}]] : {x.type} into {type_text(flat, x.dtype)}"
             x = self.op(text, [(flat, x.dtype)])[0]
         if len(shape) > 1:
             sizes = ", ".join(map(str, shape))

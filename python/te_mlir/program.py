@@ -18,7 +18,8 @@ from te_mlir import _capi, arrays
 from te_mlir.dtypes import DTYPES, DType, matches
 from te_mlir.errors import ArgumentError, CompileError
 from te_mlir.recipes import OVERRIDES, Recipe
-from te_mlir.runtime import Context, Instance, Tensor, context as context_of
+from te_mlir.runtime import Context, Instance, Tensor
+from te_mlir.runtime import context as context_of
 
 TARGETS = ("sm_90", "sm_100", "reference")
 
@@ -285,9 +286,7 @@ class Step:
         """Makes `values` the states of these names, without copying them."""
         for name, value in values.items():
             if name not in self._states:
-                raise ArgumentError(
-                    f"expected states of {_names(self.state_names)}, but got '{name}'"
-                )
+                raise ArgumentError(f"expected states of {_names(self.state_names)}, but got '{name}'")
             self.check(name, value)
         self._state.update(values)
 
@@ -308,9 +307,7 @@ class Step:
         """Where `array` lies, if it can be the argument `name`; else raises ArgumentError."""
         argument = self.arguments[self._index[name]]
         if isinstance(array, Tensor) and array.context is self.context:
-            view = arrays.View(
-                array.pointer, array.dtype, array.shape, True, self.context.device, array
-            )
+            view = arrays.View(array.pointer, array.dtype, array.shape, True, self.context.device, array)
         else:
             try:
                 view = arrays.view(array, stream)
@@ -419,8 +416,7 @@ def check_view(
         host = view.device[0] in (arrays.CUDA_HOST, arrays.CUDA_MANAGED)
         if not host:
             raise ArgumentError(
-                f"{what} '{name}': expected memory of {_device_text(device)}, but got "
-                f"{_device_text(view.device)}"
+                f"{what} '{name}': expected memory of {_device_text(device)}, but got {_device_text(view.device)}"
             )
     if not view.contiguous:
         raise ArgumentError(
@@ -428,9 +424,7 @@ def check_view(
             "call .contiguous() (torch) or ascontiguousarray (NumPy)"
         )
     if view.pointer % 16:
-        raise ArgumentError(
-            f"{what} '{name}': expected memory aligned to 16 bytes, but got address {view.pointer:#x}"
-        )
+        raise ArgumentError(f"{what} '{name}': expected memory aligned to 16 bytes, but got address {view.pointer:#x}")
 
 
 def compile(

@@ -48,8 +48,7 @@ def _default_override() -> Optional[str]:
     if _ENVIRONMENT_OVERRIDE is not None and not _said:
         _said = True
         warnings.warn(
-            f"NVTE_BACKWARD_OVERRIDE={_ENVIRONMENT_OVERRIDE} is the backward_override of recipes "
-            "that do not give one",
+            f"NVTE_BACKWARD_OVERRIDE={_ENVIRONMENT_OVERRIDE} is the backward_override of recipes that do not give one",
             stacklevel=4,
         )
     return _ENVIRONMENT_OVERRIDE

@@ -29,16 +29,12 @@ class Context:
         if backend == "auto":
             _capi.check(library.te_rt_context_create(b"auto", ctypes.byref(handle)))
         else:
-            _capi.check(
-                library.te_rt_context_create_on_device(backend.encode(), device, ctypes.byref(handle))
-            )
+            _capi.check(library.te_rt_context_create_on_device(backend.encode(), device, ctypes.byref(handle)))
         self.handle = handle.value
         #: "reference" or "cuda".
         self.backend: str = library.te_rt_context_backend(handle).decode()
         #: DLPack's (type, index) of its memory.
-        self.device: Tuple[int, int] = (
-            (arrays.CPU, 0) if self.backend == "reference" else (arrays.CUDA, device)
-        )
+        self.device: Tuple[int, int] = (arrays.CPU, 0) if self.backend == "reference" else (arrays.CUDA, device)
         # At exit Python may have unloaded what a finalizer needs; the process's
         # end frees the memory anyway.
         finalizer = weakref.finalize(self, library.te_rt_context_destroy, handle)
@@ -126,16 +122,12 @@ class Tensor:
         """Makes the content `data`, `nbytes` of them."""
         if len(data) != self.nbytes:
             raise ArgumentError(f"expected {self.nbytes} bytes, but got {len(data)}")
-        _capi.check(
-            _capi.runtime().te_rt_copy_to_device(self.context.handle, self.pointer, data, self.nbytes)
-        )
+        _capi.check(_capi.runtime().te_rt_copy_to_device(self.context.handle, self.pointer, data, self.nbytes))
 
     def tobytes(self) -> bytes:
         """The content, after all work on the context's own stream."""
         buffer = ctypes.create_string_buffer(self.nbytes)
-        _capi.check(
-            _capi.runtime().te_rt_copy_to_host(self.context.handle, buffer, self.pointer, self.nbytes)
-        )
+        _capi.check(_capi.runtime().te_rt_copy_to_host(self.context.handle, buffer, self.pointer, self.nbytes))
         return buffer.raw
 
     def numpy(self) -> Any:

@@ -1,7 +1,8 @@
 """Everything here runs on the reference backend, also where there is a GPU."""
 
-import te_mlir
 import pytest
+
+import te_mlir
 
 RECIPES = {
     "high_precision": te_mlir.HighPrecision(),

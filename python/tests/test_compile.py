@@ -7,6 +7,7 @@ import json
 import ml_dtypes
 import numpy as np
 import pytest
+
 import te_mlir
 from te_mlir import arrays, build
 
@@ -144,7 +145,10 @@ def test_sources_are_text_bytes_or_builders(reference):
 
 
 def test_compiler_messages_have_places(reference):
-    text = 'func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {\n  %y = math.cos %x : tensor<8xf32>\n  return %y : tensor<8xf32>\n}'
+    text = """func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %y = math.cos %x : tensor<8xf32>
+  return %y : tensor<8xf32>
+}"""
     with pytest.raises(te_mlir.CompileError) as caught:
         te_mlir.compile(text, "f", context=reference, source_name="model.mlir")
     assert "model.mlir:2:8: error: the runtime has no kernel for 'math.cos'" in str(caught.value)
@@ -172,9 +176,7 @@ def test_unknown_options_and_entries_are_errors(reference):
 def test_strict_refuses_a_fall_back(reference):
     # No recipe asked for high precision of this product, but delayed scaling's dgrad cannot be overridden.
     with pytest.raises(te_mlir.CompileError, match="delayed"):
-        te_mlir.compile(
-            linear(te_mlir.DelayedScaling()), "linear", backward_override="dequantized", context=reference
-        )
+        te_mlir.compile(linear(te_mlir.DelayedScaling()), "linear", backward_override="dequantized", context=reference)
 
 
 def test_pictures_are_pages_graphs_or_json():
@@ -204,8 +206,9 @@ def misuses():
     yield {"x": odd, "w": w}, "argument 'x': expected memory aligned to 16 bytes"
     yield {"x": x}, "expected a value for 'w', but got none"
     yield {"x": x, "w": w, "z": w}, "expected arguments 'x', 'w', but got 'z'"
-    yield {"x": [1.0], "w": w}, "argument 'x': expected an array with DLPack (torch, NumPy, CuPy, te_mlir), but got list"
-    yield {"x": x, "w": w, "out": {"y": np.empty((32, 64), bf16)}}, "result 'y': expected shape [32, 48], but got [32, 64]"
+    yield {"x": [1.0], "w": w}, "argument 'x': expected an array with DLPack (torch, NumPy, CuPy, te_mlir), but got"
+    wrong = {"y": np.empty((32, 64), bf16)}
+    yield {"x": x, "w": w, "out": wrong}, "result 'y': expected shape [32, 48], but got [32, 64]"
     yield {"x": x, "w": w, "out": {"v": x}}, "out: expected results 'y', but got 'v'"
 
 

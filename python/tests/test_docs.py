@@ -4,6 +4,7 @@ import pathlib
 import re
 
 import pytest
+
 import te_mlir
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -31,9 +31,7 @@ def test_doctor_finds_a_working_compiler():
 
 def test_doctor_says_what_is_missing():
     environment = {**os.environ, "TE_MLIR_LIBRARY_PATH": os.path.dirname(__file__)}
-    run = subprocess.run(
-        [sys.executable, "-m", "te_mlir", "doctor"], capture_output=True, text=True, env=environment
-    )
+    run = subprocess.run([sys.executable, "-m", "te_mlir", "doctor"], capture_output=True, text=True, env=environment)
     assert run.returncode == 1
     assert "set TE_MLIR_LIBRARY_PATH" in run.stdout
 

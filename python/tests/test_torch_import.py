@@ -7,12 +7,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import te_mlir
-import te_mlir.torch
 from models import GPT, Llama, RMSNorm
-from te_mlir.errors import ImportFailure
 from torch import nn
 from torch.nn import functional as F
+
+import te_mlir
+import te_mlir.torch
+from te_mlir.errors import ImportFailure
 
 
 @pytest.fixture(autouse=True)
@@ -131,12 +132,13 @@ def test_overrides_change_the_backward_alone(override):
 
 
 def test_every_linear_layer_is_quantised():
-    compiled = te_mlir.torch.jit(
-        Llama(layers=2).bfloat16(), recipe=te_mlir.Float8CurrentScaling(), strict=True
-    )
+    compiled = te_mlir.torch.jit(Llama(layers=2).bfloat16(), recipe=te_mlir.Float8CurrentScaling(), strict=True)
     gradients(compiled, *batch())
-    rows = [line for line in compiled.te.report("precision").splitlines() if line.split()[:1] and line.split()[0] in (
-        "fprop", "dgrad", "wgrad")]
+    rows = [
+        line
+        for line in compiled.te.report("precision").splitlines()
+        if line.split()[:1] and line.split()[0] in ("fprop", "dgrad", "wgrad")
+    ]
     assert len(rows) == 3 * (2 * 7 + 1)
     assert all("f8E4M3FN" in row for row in rows)
 

@@ -4,9 +4,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.nn import functional as F
+
 import te_mlir
 import te_mlir.torch as te
-from torch.nn import functional as F
 
 
 @pytest.fixture(autouse=True)

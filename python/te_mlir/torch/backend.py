@@ -166,9 +166,7 @@ class Graph:
             for node, example in zip(placeholders, examples)
             if isinstance(example, torch.nn.Parameter) and example.is_contiguous()
         }
-        roots = parameters | {
-            node for node, example in zip(placeholders, examples) if example.requires_grad
-        }
+        roots = parameters | {node for node, example in zip(placeholders, examples) if example.requires_grad}
         plan = _plan(flat, names, parameters, roots)
         assert plan is not None
         self.reasons = plan.reasons
@@ -198,8 +196,7 @@ class Graph:
             if example.requires_grad
         }
         inputs = [
-            Spec(f.name, f.shape, f.dtype, f.weight, f.node in wanting and f.dtype.is_floating_point)
-            for f in feeds
+            Spec(f.name, f.shape, f.dtype, f.weight, f.node in wanting and f.dtype.is_floating_point) for f in feeds
         ]
         outputs = []
         results = plan.importer.function.results
@@ -286,9 +283,7 @@ class Backend:
             raise ValueError(
                 f"expected 'differentiate_outputs' to be 'loss' or 'all', but got {differentiate_outputs!r}"
             )
-        self.options = Options(
-            recipe, backward_override, target, strict, cache_weights, tuple(pipeline.items())
-        )
+        self.options = Options(recipe, backward_override, target, strict, cache_weights, tuple(pipeline.items()))
         self.strict, self.differentiate_outputs = strict, differentiate_outputs
         self._is_first_microbatch = True
         #: What was captured, in order.
@@ -309,9 +304,7 @@ class Backend:
         if graph.reasons and self.strict:
             raise ImportFailure(graph.reasons)
         if graph.reasons:
-            warnings.warn(
-                "te: parts of a graph stay in PyTorch:\n  " + "\n  ".join(graph.reasons), stacklevel=2
-            )
+            warnings.warn("te: parts of a graph stay in PyTorch:\n  " + "\n  ".join(graph.reasons), stacklevel=2)
         return graph
 
     @property
@@ -370,9 +363,7 @@ def jit(module: Any, *, fullgraph: Optional[bool] = None, **options: Any) -> Any
         print(model.te.report("precision"))
     """
     te = Backend(**options)
-    compiled = torch.compile(
-        module, backend=te, dynamic=False, fullgraph=te.strict if fullgraph is None else fullgraph
-    )
+    compiled = torch.compile(module, backend=te, dynamic=False, fullgraph=te.strict if fullgraph is None else fullgraph)
     if isinstance(compiled, torch.nn.Module):
         object.__setattr__(compiled, "te", te)
     else:

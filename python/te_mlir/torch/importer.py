@@ -36,7 +36,7 @@ class Value(NamedTuple):
     layout: Layout
 
     @property
-    def count(self) -> int:
+    def elements(self) -> int:
         """Elements of the matrix."""
         return _product(self.matrix.shape)
 
@@ -146,20 +146,18 @@ class Importer:
     def matrix(self, node: Any, user: Node, columns: Optional[int] = None) -> build.Value:
         """The tensor of `node` as a matrix of `columns` (else its last dimension) in row-major order."""
         value = self.value(node, user)
-        if not value.layout.is_row_major(value.count):
-            raise Unsupported(
-                user, f"its operand {list(value.layout.shape)} is a view that is not row-major in memory"
-            )
+        if not value.layout.is_row_major(value.elements):
+            raise Unsupported(user, f"its operand {list(value.layout.shape)} is a view that is not row-major in memory")
         shape = value.layout.shape
         columns = columns or (shape[-1] if shape else 1)
-        return self.function.reshape(value.matrix, (value.count // columns, columns))
+        return self.function.reshape(value.matrix, (value.elements // columns, columns))
 
     def vector(self, node: Any, user: Node, dtype: str) -> build.Value:
         """The tensor of `node` as a vector of elements `dtype`."""
         value = self.value(node, user)
-        if not value.layout.is_row_major(value.count):
+        if not value.layout.is_row_major(value.elements):
             raise Unsupported(user, "an operand is a view that is not row-major in memory")
-        return self.function.cast(self.function.reshape(value.matrix, (value.count,)), dtype)
+        return self.function.cast(self.function.reshape(value.matrix, (value.elements,)), dtype)
 
     # Nodes
 
@@ -191,7 +189,7 @@ class Importer:
 
     def _matmul(self, node: Node, x: Node, w: Node, bias: Optional[Node] = None) -> Value:
         b = self.value(w, node)
-        if len(b.layout.dims) != 2 or not b.layout.permute((1, 0)).is_row_major(b.count):
+        if len(b.layout.dims) != 2 or not b.layout.permute((1, 0)).is_row_major(b.elements):
             raise Unsupported(node, "only products with the transpose of a row-major matrix are linear layers")
         k, n = b.layout.shape
         a = self.matrix(x, node, k)
@@ -222,9 +220,7 @@ class Importer:
         if node in self.inside:
             raise Unsupported(node, "it makes indices of compiled values")
         count = _product(shape_of(node))
-        return self.feed(
-            node, "ids", lambda t: t.to(torch.int32).reshape(-1).contiguous(), (count,), torch.int32
-        )
+        return self.feed(node, "ids", lambda t: t.to(torch.int32).reshape(-1).contiguous(), (count,), torch.int32)
 
     def _op_rms_norm(
         self, node: Node, x: Node, shape: List[int], weight: Optional[Node] = None, epsilon: Optional[float] = None
@@ -309,7 +305,7 @@ class Importer:
         kv_heads = 0
         for operand in (k, v):
             b = self.value(operand, node)
-            kv_heads = b.count // (batch * sequence * width)
+            kv_heads = b.elements // (batch * sequence * width)
             repeat = shape_of(operand)[1] // max(kv_heads, 1)
             if not kv_heads or not same(b.layout, heads_first(batch, kv_heads, sequence, width, repeat)):
                 raise Unsupported(node, "its k or v is no view of a matrix [batch * sequence, heads * width]")
@@ -318,7 +314,9 @@ class Importer:
             raise Unsupported(node, "its k and v have other numbers of heads")
         # As PyTorch's own attention is.
         deterministic = torch.are_deterministic_algorithms_enabled()
-        o = self.function.attention(*matrices, heads, kv_heads, sequence, causal, scale, deterministic)
+        o = self.function.attention(
+            matrices[0], matrices[1], matrices[2], heads, kv_heads, sequence, causal, scale, deterministic
+        )
         return Value(o, heads_first(batch, heads, sequence, width))
 
     def _causal_mask(self, user: Node, mask: Node, sequence: int) -> bool:
@@ -355,10 +353,10 @@ class Importer:
         x = self.value(narrow, node)
         layout = x.layout if narrow is logits else x.layout.reshape(shape_of(logits))
         classes = shape_of(logits)[1]
-        rows = x.count // classes
+        rows = x.elements // classes
         matrix = self.function.reshape(x.matrix, (rows, classes))
         count = shape_of(targets)[0]
-        if layout is not None and layout.is_row_major(x.count):
+        if layout is not None and layout.is_row_major(x.elements):
             ids = self._ids(targets)
         else:
             # logits[..., :-1, :]: the last of each sequence has no target.
@@ -381,11 +379,11 @@ class Importer:
 
     def _activation(self, node: Node, kind: str, x: Node) -> Value:
         value = self.value(x, node)
-        if not value.layout.is_whole(value.count):
+        if not value.layout.is_whole(value.elements):
             raise Unsupported(node, "its operand is a part of a tensor, or repeats it")
         matrix = value.matrix
         if len(matrix.shape) != 2:
-            matrix = self.function.reshape(matrix, (1, value.count))
+            matrix = self.function.reshape(matrix, (1, value.elements))
         return Value(self.function.activation(kind, matrix), value.layout)
 
     def _op_silu(self, node: Node, x: Node) -> Value:
@@ -403,7 +401,7 @@ class Importer:
 
     def _unary(self, node: Node, op: str, x: Node) -> Value:
         value = self.value(x, node)
-        if not value.layout.is_whole(value.count):
+        if not value.layout.is_whole(value.elements):
             raise Unsupported(node, "its operand is a part of a tensor, or repeats it")
         return Value(self.function.unary(op, value.matrix), value.layout)
 
@@ -432,14 +430,14 @@ class Importer:
         if not isinstance(a, Node) or not isinstance(b, Node):
             a, b, scalar, swap = (b, None, a, True) if not isinstance(a, Node) else (a, None, b, swap)
         left = self.value(a, node)
-        if not left.layout.is_whole(left.count):
+        if not left.layout.is_whole(left.elements):
             raise Unsupported(node, "an operand is a part of a tensor, or repeats it")
         x = self.function.cast(left.matrix, dtype)
         if scalar is not None:
             y = self.function.constant(float(scalar), x.shape, dtype)
         else:
             right = self.value(b, node)
-            if not same(left.layout, right.layout) or left.count != right.count:
+            if not same(left.layout, right.layout) or left.elements != right.elements:
                 raise Unsupported(
                     node,
                     f"its operands {list(left.layout.shape)} and {list(right.layout.shape)} are broadcast, or lie "

@@ -144,6 +144,4 @@ def same(a: Layout, b: Layout) -> bool:
     """Whether both have the same element at every index."""
     if a.shape != b.shape or a.offset != b.offset:
         return False
-    return all(
-        Layout((x,)).atoms == Layout((y,)).atoms for x, y in zip(a.dims, b.dims)
-    )
+    return all(Layout((x,)).atoms == Layout((y,)).atoms for x, y in zip(a.dims, b.dims))

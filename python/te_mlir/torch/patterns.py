@@ -27,11 +27,7 @@ class Rope(NamedTuple):
 
 def is_op(node: Any, name: str) -> bool:
     """Whether `node` calls the ATen op `name`, in any of its overloads."""
-    return (
-        isinstance(node, Node)
-        and node.op == "call_function"
-        and str(node.target).startswith(f"aten.{name}.")
-    )
+    return isinstance(node, Node) and node.op == "call_function" and str(node.target).startswith(f"aten.{name}.")
 
 
 def operands(node: Any, name: str) -> "Tuple[Any, Any] | None":
@@ -46,7 +42,7 @@ def without_casts(node: Any) -> Any:
     return node
 
 
-def without_widening(node: Node) -> Node:
+def without_widening(node: Any) -> Any:
     """What views and casts to f32 are of, where only these lie between."""
     current = node
     while True:
@@ -130,12 +126,11 @@ def _rotated(node: Any) -> Optional[Node]:
         return None
     second = negated.args[0]
     width = node.meta["val"].shape[-1]
-    parts = [_part(part, rank) for part in (first, second)]
-    if None in parts or parts[0][0] is not parts[1][0]:
+    one, other = _part(first, rank), _part(second, rank)
+    if one is None or other is None or one[0] is not other[0]:
         return None
-    if parts[0][1:] == (0, width // 2) and parts[1][1:] == (width // 2, width):
-        return parts[0][0]
-    return None
+    halves = one[1:] == (0, width // 2) and other[1:] == (width // 2, width)
+    return one[0] if halves else None
 
 
 def _part(node: Any, rank: int) -> "Tuple[Node, int, int] | None":

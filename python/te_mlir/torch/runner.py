@@ -19,7 +19,8 @@ from te_mlir.dtypes import BY_NAME
 from te_mlir.errors import ArgumentError
 from te_mlir.program import Program, current_stream, pipeline_text
 from te_mlir.recipes import Recipe
-from te_mlir.runtime import Context, Instance, Tensor, context as context_of
+from te_mlir.runtime import Context, Instance, Tensor
+from te_mlir.runtime import context as context_of
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -142,13 +143,10 @@ def _check(spec: Spec, tensor: torch.Tensor, device: torch.device) -> None:
     """Raises ArgumentError, naming the argument, unless the step can use the tensor's memory."""
     if tensor.dtype is not spec.dtype:
         raise ArgumentError(
-            f"argument '{spec.name}': expected elements of {dtype_name(spec.dtype)}, but got "
-            f"{dtype_name(tensor.dtype)}"
+            f"argument '{spec.name}': expected elements of {dtype_name(spec.dtype)}, but got {dtype_name(tensor.dtype)}"
         )
     if tensor.shape != spec.shape:
-        raise ArgumentError(
-            f"argument '{spec.name}': expected shape {list(spec.shape)}, but got {list(tensor.shape)}"
-        )
+        raise ArgumentError(f"argument '{spec.name}': expected shape {list(spec.shape)}, but got {list(tensor.shape)}")
     if tensor.device != device:
         raise ArgumentError(f"argument '{spec.name}': expected memory of '{device}', but got '{tensor.device}'")
     if not tensor.is_contiguous():
@@ -179,9 +177,7 @@ class Loaded:
             if argument.carried_input >= 0:
                 source = arguments[argument.carried_input]
                 if source.name not in states:
-                    states[source.name] = region.context.full(
-                        source.shape, source.dtype.name, source.init or 0.0
-                    )
+                    states[source.name] = region.context.full(source.shape, source.dtype.name, source.init or 0.0)
         self.template = [states[a.name].pointer if a.name in states else 0 for a in arguments]
         self.skip_place = self.places.get(("skip_weight_update", False), -1)
         self.has_casts = False
@@ -194,27 +190,20 @@ class Loaded:
         self.end = program.num_launches
         self.cut = self.end
         if training:
-            self.gradient_places = [
-                self.places[f"grad.{region.inputs[i].name}", True] for i in region.wrt
-            ]
-            self.cotangent_places = [
-                self.places[f"grad.{region.outputs[i].name}", False] for i in region.through
-            ]
+            self.gradient_places = [self.places[f"grad.{region.inputs[i].name}", True] for i in region.wrt]
+            self.cotangent_places = [self.places[f"grad.{region.outputs[i].name}", False] for i in region.through]
             used = [arguments[i].first_launch for i in self.cotangent_places]
             self.cut = min((slot for slot in used if slot >= 0), default=self.end)
             late = [
-                arguments[i].name for i in self.output_places if arguments[i].last_launch >= self.cut
-                and arguments[i].first_launch >= self.cut
+                arguments[i].name
+                for i in self.output_places
+                if arguments[i].last_launch >= self.cut and arguments[i].first_launch >= self.cut
             ]
             if late:
                 raise ArgumentError(f"expected results to be made before the backward, but {late} are not")
         #: Which inputs and outputs the backward reads.
-        self.saved_inputs = [
-            n for n, i in enumerate(self.input_places) if arguments[i].last_launch >= self.cut
-        ]
-        self.saved_outputs = [
-            n for n, i in enumerate(self.output_places) if arguments[i].last_launch >= self.cut
-        ]
+        self.saved_inputs = [n for n, i in enumerate(self.input_places) if arguments[i].last_launch >= self.cut]
+        self.saved_outputs = [n for n, i in enumerate(self.output_places) if arguments[i].last_launch >= self.cut]
         self.free: List[Instance] = []
         self.last_stream: Optional[int] = None
         self.Pointers = ctypes.c_void_p * max(len(arguments), 1)
@@ -307,9 +296,7 @@ class _Call(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.region, ctx.lease = region, _Lease(loaded, instance, pointers)
         # Kept alive, and told apart from what was changed since.
-        ctx.save_for_backward(
-            *[tensors[i] for i in loaded.saved_inputs], *[results[i] for i in loaded.saved_outputs]
-        )
+        ctx.save_for_backward(*[tensors[i] for i in loaded.saved_inputs], *[results[i] for i in loaded.saved_outputs])
         through = set(region.through)
         ctx.mark_non_differentiable(
             *[r for i, r in enumerate(results) if i not in through and not r.is_floating_point()]
@@ -320,7 +307,7 @@ class _Call(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: Any) -> Any:
         region, lease = ctx.region, ctx.lease
         # Raises where a tensor was changed in place since the forward.
-        ctx.saved_tensors
+        _ = ctx.saved_tensors
         for index, cotangent in enumerate(cotangents):
             if cotangent is not None and index not in region.through:
                 raise ArgumentError(
