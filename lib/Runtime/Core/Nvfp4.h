@@ -96,7 +96,7 @@ TE_HOST_DEVICE uint32_t e2m1Code(float magnitude) {
 }
 
 /// offset + floor(x * factor) for 0 <= x <= 6, a power of two `factor` up to
-/// 512, and an integer `offset` from kCodeBase.
+/// 2^17, and an integer `offset` from kCodeBase, less than 2^23 above it.
 TE_HOST_DEVICE float addFloor(float x, float factor, float offset) {
 #ifdef __CUDA_ARCH__
   return __fmaf_rz(x, factor, offset);
@@ -106,14 +106,15 @@ TE_HOST_DEVICE float addFloor(float x, float factor, float offset) {
 }
 
 /// The code of `magnitude` rounded up with the probability of its place between
-/// two neighbours, cut to 8 bits: `random` is 0 to 255. Saturates as e2m1Code.
+/// two neighbours, cut to 16 bits: `random` is 0 to 65535. Saturates as
+/// e2m1Code.
 TE_HOST_DEVICE uint32_t e2m1CodeStochastic(float magnitude, uint32_t random) {
-  // floor(256 p), line by line.
+  // floor(65536 p), line by line.
   const float m = fminf(magnitude, 6.0f);
-  const float p = fminf(addFloor(m, 512.0f, kCodeBase),
-                        fminf(addFloor(m, 256.0f, kCodeBase + 512.0f),
-                              addFloor(m, 128.0f, kCodeBase + 1024.0f)));
-  return ((floatToBits(p) & 0xffff) + random) >> 8;
+  const float p = fminf(addFloor(m, 131072.0f, kCodeBase),
+                        fminf(addFloor(m, 65536.0f, kCodeBase + 131072.0f),
+                              addFloor(m, 32768.0f, kCodeBase + 262144.0f)));
+  return ((floatToBits(p) & 0x7fffff) + random) >> 16;
 }
 
 /// Error of an element of 4over6, from magnitudes: `q` of its code, `x` its
@@ -148,15 +149,22 @@ TE_HOST_DEVICE PhiloxWords philox(uint32_t c0, uint32_t c1, uint32_t c2,
   return {{c0, c1, c2, c3}};
 }
 
-/// The random bytes of a group of 16 elements: byte j % 4 of word j / 4 is
-/// element j's. `group` counts groups in storage order, `usage` is 0 for row
-/// and 1 for col.
+/// The random words of a group of 16 elements. `group` counts groups in storage
+/// order, `usage` is 0 for row and 1 for col.
 TE_HOST_DEVICE PhiloxWords nvRandom(int64_t group, uint32_t usage,
                                     uint32_t seed, uint32_t offset,
                                     uint32_t stream) {
   return philox(static_cast<uint32_t>(group),
                 static_cast<uint32_t>(static_cast<uint64_t>(group) >> 32),
                 offset, usage, seed, stream);
+}
+/// The 16 bits of element j % 4 of the four whose word is `word`: its own byte
+/// above that of its partner, element j ^ 4, whose word is `partner`. So each
+/// has 16 fair bits of the 128; partners, which decide by different bytes but
+/// once in 256, are as good as independent.
+TE_HOST_DEVICE uint32_t nvRandomBits(uint32_t word, uint32_t partner, int j) {
+  const int shift = 8 * (j % 4);
+  return (word >> shift & 0xff) << 8 | (partner >> shift & 0xff);
 }
 
 //===----------------------------------------------------------------------===//

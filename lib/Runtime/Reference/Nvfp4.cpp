@@ -66,9 +66,10 @@ struct Quantiser {
   uint32_t code(float x, float inverse, const math::PhiloxWords &random,
                 int i) const {
     const float magnitude = std::fabs(x * inverse);
-    const uint32_t byte = random.word[i / 4] >> 8 * (i % 4) & 0xff;
+    const uint32_t bits =
+        math::nvRandomBits(random.word[i / 4], random.word[i / 4 ^ 1], i);
     const uint32_t sign = std::signbit(x) && x == x ? 8 : 0;
-    return sign | (p.stochastic ? math::e2m1CodeStochastic(magnitude, byte)
+    return sign | (p.stochastic ? math::e2m1CodeStochastic(magnitude, bits)
                                 : math::e2m1Code(magnitude));
   }
 

@@ -38,13 +38,13 @@ def encode_scale(amax, scale_max=448):
 
 
 def stochastic_codes(x, random):
-    """E2M1 codes of f32 values: up from the neighbour below where the byte reaches the fraction."""
+    """E2M1 codes of f32 values: up from the neighbour below where the 16 bits reach the fraction."""
     magnitude = np.abs(x).astype(np.float64)
     below = np.clip(np.searchsorted(E2M1.magnitudes, magnitude, side="right") - 1, 0, 6)
     low, high = E2M1.magnitudes[below], E2M1.magnitudes[below + 1]
     with np.errstate(all="ignore"):
-        fraction = np.floor((np.minimum(magnitude, 6) - low) / (high - low) * 256)
-        code = below + (fraction + random >= 256) + 8 * np.signbit(x)
+        fraction = np.floor((np.minimum(magnitude, 6) - low) / (high - low) * 65536)
+        code = below + (fraction + random >= 65536) + 8 * np.signbit(x)
     return np.where(np.isnan(x), E2M1.nan, code).astype(np.uint8)
 
 
@@ -87,7 +87,7 @@ def quantize(x, scheme, axis, amax_of, scale_max=448, four_over_six=None, rng=No
 
     factor = np.broadcast_to(encode_scale(amax_of, scale_max).reshape(-1, 1), x.shape)
     block_amax, block_factor = amax(blocks(x, rows, 16), axis=(2, 3)), factor[::rows, ::16]
-    random = None if rng is None else philox.rounding_bytes(outer * inner // 16, *rng, axis).reshape(x.shape)
+    random = None if rng is None else philox.rounding_bits(outer * inner // 16, *rng, axis).reshape(x.shape)
     with np.errstate(all="ignore"):
         if four_over_six is None:
             sf = E4M3.encode(np.minimum(block_amax * (block_factor * SIXTH), FLT_MAX))

@@ -1,4 +1,4 @@
-"""Philox4x32-10, the counter-based generator, and the bytes that stochastic rounding draws from it."""
+"""Philox4x32-10, the counter-based generator, and the bits that stochastic rounding draws from it."""
 
 import numpy as np
 
@@ -16,13 +16,16 @@ def philox(counter, key):
     return np.broadcast_arrays(c0, c1, c2, c3)
 
 
-def rounding_bytes(groups, state, stream, axis):
-    """[groups, 16] bytes, one an element, for groups of 16 in storage order. `state` is (seed, offset)."""
+def rounding_bits(groups, state, stream, axis):
+    """[groups, 16] numbers of 16 bits, one an element, for groups of 16 in storage order. `state` is (seed, offset).
+
+    An element has a byte of its own, and below it the one of the element that is four before or after it."""
     seed, offset = (int(word) & 0xFFFFFFFF for word in state)
     group = np.arange(groups, dtype=np.uint64)
     usage = 0 if axis == 1 else 1
     words = philox((group & MASK, group >> np.uint64(32), offset, usage), (seed, stream))
-    return np.stack(words, 1).astype("<u4").view(np.uint8)
+    own = np.stack(words, 1).astype("<u4").view(np.uint8).astype(np.int64)
+    return own * 256 + own[:, np.arange(16) ^ 4]
 
 
 def advance(state, count):

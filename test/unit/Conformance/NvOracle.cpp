@@ -57,7 +57,7 @@ uint32_t encodeE2M1(double value) {
   return withSign(static_cast<uint32_t>(low + isUp), value);
 }
 
-uint32_t encodeE2M1Stochastic(double value, uint32_t byte) {
+uint32_t encodeE2M1Stochastic(double value, uint32_t random) {
   if (std::isnan(value))
     return 7;
   const double magnitude = std::fabs(value);
@@ -65,7 +65,7 @@ uint32_t encodeE2M1Stochastic(double value, uint32_t byte) {
     return withSign(7, value);
   const size_t low = floorCode(magnitude);
   const double place = (magnitude - kE2M1[low]) / (kE2M1[low + 1] - kE2M1[low]);
-  const bool isUp = std::floor(place * 256) + byte >= 256;
+  const bool isUp = std::floor(place * 65536) + random >= 65536;
   return withSign(static_cast<uint32_t>(low + isUp), value);
 }
 
@@ -179,8 +179,13 @@ NvQuantised quantiseNv(const Array &x, int64_t rows, int64_t cols, int axis,
                  static_cast<uint32_t>(options.offset), axis == 1 ? 0u : 1u},
                 {static_cast<uint32_t>(options.seed),
                  static_cast<uint32_t>(options.stream)});
-            code = encodeE2M1Stochastic(scaled,
-                                        words[i % 16 / 4] >> i % 4 * 8 & 0xff);
+            // Each element's byte, and below it that of the one 4 away.
+            auto byteOf = [&](int64_t j) {
+              return words[j / 4] >> j % 4 * 8 & 0xff;
+            };
+            const int64_t j = i % 16, partner = j % 8 < 4 ? j + 4 : j - 4;
+            code =
+                encodeE2M1Stochastic(scaled, byteOf(j) * 256 + byteOf(partner));
           }
           result.data[(o * inner + i) / 2] |=
               static_cast<uint8_t>(code << (i % 2 * 4));

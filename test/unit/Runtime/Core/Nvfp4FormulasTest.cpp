@@ -31,7 +31,7 @@ uint32_t nearest(double m) {
   return best;
 }
 
-uint32_t stochastic(double m, uint32_t byte) {
+uint32_t stochastic(double m, uint32_t random) {
   if (m >= 6)
     return 7;
   uint32_t low = 0;
@@ -39,11 +39,11 @@ uint32_t stochastic(double m, uint32_t byte) {
     ++low;
   const double place =
       (m - kMagnitudes[low]) / (kMagnitudes[low + 1] - kMagnitudes[low]);
-  return low + (std::floor(256 * place) + byte >= 256 ? 1 : 0);
+  return low + (std::floor(65536 * place) + random >= 65536 ? 1 : 0);
 }
 
 // A prime stride through all positive floats, and all those next to a tie, a
-// magnitude, or a 256th.
+// magnitude, or a 512th.
 template <typename Body> void forEachMagnitude(Body body) {
   for (uint32_t bits = 0; bits <= 0x7f800000u; bits += 1009)
     body(std::bit_cast<float>(bits));
@@ -64,20 +64,38 @@ TEST(Nvfp4Formulas, NearestCode) {
 }
 
 TEST(Nvfp4Formulas, StochasticCode) {
-  uint32_t byte = 0;
+  uint32_t bits = 0;
   forEachMagnitude([&](float m) {
-    byte = (byte * 5 + 3) % 256; // every value in turn
-    for (uint32_t random : {0u, 255u, byte})
+    bits = (bits * 5 + 3) % 65536; // every value in turn
+    for (uint32_t random : {0u, 65535u, bits})
       ASSERT_EQ(stochastic(m, random), e2m1CodeStochastic(m, random))
           << m << " with " << random;
   });
   for (int i = 0; i <= 8 * 512; ++i)
-    for (uint32_t random = 0; random < 256; ++random)
-      ASSERT_EQ(stochastic(i / 512.0, random),
-                e2m1CodeStochastic(i / 512.0f, random))
-          << i / 512.0 << " with " << random;
-  EXPECT_EQ(7u, e2m1CodeStochastic(std::nanf(""), 255));
-  EXPECT_EQ(7u, e2m1CodeStochastic(INFINITY, 255));
+    for (uint32_t step = 0; step < 256; ++step)
+      for (uint32_t random : {step * 256, step * 256 + 255})
+        ASSERT_EQ(stochastic(i / 512.0, random),
+                  e2m1CodeStochastic(i / 512.0f, random))
+            << i / 512.0 << " with " << random;
+  // Where one of all random numbers decides.
+  for (double low : {0.0, 1.5, 2.5, 4.5})
+    for (uint32_t place = 0; place < 65536; place += 97)
+      for (double off : {0.0, 0.75})
+        for (uint32_t random : {65535 - place, 65536 - place, 65537 - place}) {
+          const auto m = static_cast<float>(low + (place + off) / 131072);
+          if (random < 65536)
+            ASSERT_EQ(stochastic(m, random), e2m1CodeStochastic(m, random))
+                << m << " with " << random;
+        }
+  EXPECT_EQ(7u, e2m1CodeStochastic(std::nanf(""), 65535));
+  EXPECT_EQ(7u, e2m1CodeStochastic(INFINITY, 65535));
+}
+
+TEST(Nvfp4Formulas, RandomBits) {
+  EXPECT_EQ(0x44ddu, nvRandomBits(0x11223344, 0xaabbccdd, 0));
+  EXPECT_EQ(0x22bbu, nvRandomBits(0x11223344, 0xaabbccdd, 2));
+  EXPECT_EQ(0xbb22u, nvRandomBits(0xaabbccdd, 0x11223344, 6));
+  EXPECT_EQ(0x11aau, nvRandomBits(0x11223344, 0xaabbccdd, 11));
 }
 
 // From the paper of the Random123 generators: zeros, ones, digits of pi.
