@@ -12,6 +12,9 @@ install(FILES ${PROJECT_BINARY_DIR}/TEConfig.cmake ${PROJECT_BINARY_DIR}/TEConfi
               ${PROJECT_SOURCE_DIR}/cmake/TECompileStep.cmake
         DESTINATION ${TE_CMAKE} COMPONENT runtime)
 install(EXPORT TERuntimeTargets NAMESPACE TE:: DESTINATION ${TE_CMAKE} COMPONENT runtime)
+if(TARGET te_mpi)
+  install(EXPORT TEMpiTargets NAMESPACE TE:: DESTINATION ${TE_CMAKE} COMPONENT mpi)
+endif()
 if(NOT TE_RUNTIME_ONLY)
   install(EXPORT TEToolsTargets NAMESPACE TE:: DESTINATION ${TE_CMAKE} COMPONENT tools)
   install(EXPORT TECompilerTargets NAMESPACE TE:: DESTINATION ${TE_CMAKE} COMPONENT compiler)

@@ -48,13 +48,17 @@ def build(source, folder, *settings):
 
 shutil.rmtree(work, ignore_errors=True)
 work.mkdir(parents=True)
-for component in ("runtime", "tools", "compiler"):
+components = ["runtime", "tools", "compiler"]
+if (pathlib.Path(options.build) / "lib/libte_mpi.so").exists():
+    components.append("mpi")
+for component in components:
     run(options.cmake, "--install", options.build, "--prefix", prefix, "--component", component)
 config = "\n".join(path.read_text() for path in prefix.rglob("*.cmake"))
 for tree in (options.source, options.build):
     expect(f"{tree}/" not in config, f"the installed CMake files name {tree}")
 
 consumer = build(pathlib.Path(options.source) / "test/install/consumer", work / "consumer",
+                 f"-DCOMPONENTS={';'.join(components)}",
                  f"-DEXAMPLES={pathlib.Path(options.source) / 'docs/examples'}")
 expect("largest error 8 of 5 and" in run(consumer / "linked"), "the linked step gives another error")
 expect(run(consumer / "compiler").strip(), "the compiler has no version")
