@@ -171,7 +171,7 @@ te_rt_status exchange(void *user, const void *send, int64_t stride,
 struct te_mpi {
   MPI_Comm comm = MPI_COMM_NULL;
   bool ownsMpi = false;
-  int size = 0, rank = 0;
+  int size = 0, rank = 0, localRank = 0;
   std::vector<std::unique_ptr<Group>> groups;
 
   Group &add(int tag, std::vector<int> ranks, int self) {
@@ -206,6 +206,14 @@ te_rt_status te_mpi_create(te_mpi **result, char *message) {
   MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
   MPI_Comm_size(mpi->comm, &mpi->size);
   MPI_Comm_rank(mpi->comm, &mpi->rank);
+  MPI_Comm host = MPI_COMM_NULL;
+  if (te_rt_status status =
+          check(MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank,
+                                    MPI_INFO_NULL, &host),
+                "MPI_Comm_split_type", message))
+    return status;
+  MPI_Comm_rank(host, &mpi->localRank);
+  MPI_Comm_free(&host);
   *result = mpi.release();
   return TE_RT_OK;
 }
@@ -234,6 +242,7 @@ void te_mpi_abort(te_mpi *mpi, int32_t exitCode) {
 
 int32_t te_mpi_size(const te_mpi *mpi) { return mpi->size; }
 int32_t te_mpi_rank(const te_mpi *mpi) { return mpi->rank; }
+int32_t te_mpi_local_rank(const te_mpi *mpi) { return mpi->localRank; }
 
 te_rt_status te_mpi_communicator(te_mpi *mpi, int32_t tag, const int32_t *ranks,
                                  int32_t size, te_rt_communicator *communicator,

@@ -2,7 +2,7 @@
 """No environment variable changes what a program means.
 
 The compiler reads none at all: recipes, overrides and policies are attributes and options. The runtime reads where caches
-belong and settings of the libraries it loads. The Python package reads where its libraries lie, and, for programs that come from
+belong and settings of the libraries it loads, te-run whether a launcher of MPI (or another) started it. The Python package reads where its libraries lie, and, for programs that come from
 TransformerEngine, NVTE_BACKWARD_OVERRIDE as the default of one field of a recipe, of which it warns. No other variable of TransformerEngine
 is named.
 """
@@ -15,6 +15,7 @@ from lint import ROOT, finish, read, tracked
 #: (file, variable) that may be read, none of which changes a result.
 ALLOWED = {("lib/Runtime/Gemm/AlgorithmCache.cpp", "XDG_CACHE_HOME"), ("lib/Runtime/Gemm/AlgorithmCache.cpp", "HOME"),
            ("lib/Runtime/Cuda/Nccl.cpp", "NCCL_NVLS_ENABLE"), ("python/te_mlir/_capi.py", "TE_MLIR_LIBRARY_PATH"),
+           *(("tools/te-run/Job.cpp", name) for name in ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_ID", "WORLD_SIZE")),
            ("python/te_mlir/recipes.py", "NVTE_BACKWARD_OVERRIDE"), ("python/te_mlir/__main__.py", "NVTE_BACKWARD_OVERRIDE")}
 
 problems, count = [], 0

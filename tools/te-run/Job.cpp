@@ -28,11 +28,8 @@ static const char *const kLibrary = "libte_mpi.so.0";
 /// Set for each process by Open MPI, by PMIx launchers (srun --mpi=pmix), and
 /// by MPICH and its relatives.
 static bool hasLauncher() {
-  for (const char *name :
-       {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_ID"})
-    if (std::getenv(name))
-      return true;
-  return false;
+  return std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMIX_RANK") ||
+         std::getenv("PMI_RANK") || std::getenv("PMI_ID");
 }
 
 bool Job::load(std::string &error) {
@@ -55,6 +52,7 @@ bool Job::load(std::string &error) {
   return find("te_mpi_create", create) && find("te_mpi_destroy", destroy) &&
          find("te_mpi_abort", abort) && find("te_mpi_size", sizeOf) &&
          find("te_mpi_rank", rankOf) &&
+         find("te_mpi_local_rank", localRankOf) &&
          find("te_mpi_communicator", communicator);
 }
 
@@ -94,8 +92,11 @@ bool Job::leave(std::string &error) {
 }
 
 void Job::end(ExitCode code) {
-  if (mpi && numProcesses > 1)
-    abort(mpi, code);
+  if (!mpi || numProcesses == 1)
+    return;
+  // Others that fail for the same reason have their say first.
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  abort(mpi, code);
 }
 
 te_rt_status Job::gather(const void *send, void *receive, int64_t bytes,
@@ -119,12 +120,9 @@ te_rt_status Job::createContext(const Options &options, te_rt_context **context,
   te_rt_status status = TE_RT_OK;
   std::string backend = options.backend;
   if (backend != "reference") {
-    // A GPU for each process of this host, by the launcher's numbers.
-    const char *local = std::getenv("OMPI_COMM_WORLD_LOCAL_RANK");
-    if (!local)
-      local = std::getenv("SLURM_LOCALID");
-    const int32_t device = local ? std::atoi(local) : 0;
-    status = created(te_rt_context_create_on_device("cuda", device, context));
+    // A GPU for each process of this host.
+    status = created(
+        te_rt_context_create_on_device("cuda", localRankOf(mpi), context));
     if (status == TE_RT_OK)
       backend = "cuda";
     else if (backend == "auto" && status == TE_RT_UNSUPPORTED)

@@ -60,6 +60,7 @@ private:
   decltype(&te_mpi_abort) abort = nullptr;
   decltype(&te_mpi_size) sizeOf = nullptr;
   decltype(&te_mpi_rank) rankOf = nullptr;
+  decltype(&te_mpi_local_rank) localRankOf = nullptr;
   decltype(&te_mpi_communicator) communicator = nullptr;
 };
 

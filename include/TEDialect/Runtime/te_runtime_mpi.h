@@ -37,6 +37,8 @@ TE_RT_API void te_mpi_abort(te_mpi *mpi, int32_t exit_code);
 
 TE_RT_API int32_t te_mpi_size(const te_mpi *mpi);
 TE_RT_API int32_t te_mpi_rank(const te_mpi *mpi);
+/// Among the processes of this host, from 0: which GPU to take.
+TE_RT_API int32_t te_mpi_local_rank(const te_mpi *mpi);
 
 /// A communicator of `size` processes: its rank r is process ranks[r] of the
 /// job, and this process is one of them. Two that share two processes or more

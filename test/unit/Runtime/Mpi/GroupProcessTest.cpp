@@ -243,6 +243,8 @@ TEST(GroupProcesses, PlacesAreCheckedWhenBound) {
 }
 
 TEST(GroupProcesses, CommunicatorsAreOfTheJob) {
+  // All on one host here.
+  EXPECT_EQ(te_mpi_local_rank(job()), jobRank());
   te_rt_communicator communicator;
   char message[TE_RT_MESSAGE_BYTES];
   const auto refuses = [&](int32_t tag, std::vector<int32_t> ranks,
