@@ -4,6 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TEDialect/IR/TE.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
 
@@ -57,6 +59,41 @@ struct Faulting final : TestPass<Faulting> {
   }
 };
 
+/// Takes a flag out of a program that te-verify-capture has passed: that of a
+/// cached cast, which then casts in every micro-batch, or of a sum, which then
+/// never starts anew.
+struct DropSkipFlag final : TestPass<DropSkipFlag> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DropSkipFlag)
+  DropSkipFlag() = default;
+  DropSkipFlag(const DropSkipFlag &other) : TestPass(other) {}
+  StringRef getArgument() const override { return "test-drop-skip-flag"; }
+  void runOnOperation() override {
+    int64_t number = 0;
+    getOperation().walk([&](Operation *op) {
+      // So that the text can be compiled again, which a backward that reads a
+      // value that is held from before the residual cannot.
+      if (auto residual = dyn_cast<te::ResidualOp>(op))
+        residual.getValue().replaceUsesWithIf(
+            residual.getHeld(), [&](OpOperand &use) {
+              return residual->isBeforeInBlock(use.getOwner());
+            });
+      if (auto cast = dyn_cast<te::QuantizeOp>(op); cast && cast.getSkip()) {
+        if (number++ != index)
+          return;
+        cast.getIntoMutable().clear();
+        cast.getSkipMutable().clear();
+      } else if (auto sum = dyn_cast<te::ZeroUnlessOp>(op)) {
+        if (number++ == index)
+          sum.getY().replaceAllUsesWith(sum.getX());
+      }
+    });
+  }
+  Option<int64_t> index{*this, "index",
+                        llvm::cl::desc("which flag, in program order"),
+                        llvm::cl::init(-1)};
+};
+
+PassRegistration<DropSkipFlag> dropSkipFlag;
 PassRegistration<Silent> silent;
 PassRegistration<Reporting> reporting;
 PassRegistration<Breaking> breaking;

@@ -156,11 +156,14 @@ def TE_LinearDgradOp : TE_PureOp<"linear_dgrad"> {
 def TE_LinearWgradOp : TE_PureOp<"linear_wgrad"> {
   let summary = "gradient of a linear layer with respect to its weight";
   let description = [{
-    `dw = dyᵀ x`. Made by `te-differentiate`, replaced in the quantise phase.
+    `dw = dyᵀ x (+ accumulate)`, added as the product of the recipe adds
+    (te.scaled_matmul, te.matmul). Made by `te-differentiate`, replaced in the
+    quantise phase.
 
     Constraints:
     1. (linear_wgrad-c1) `dy` is `[M, N]`, `x` is `[M, K]`, the result `[N, K]`.
     2. (linear_wgrad-c2) `dy` and `x` have one element type; the result has it too or is f32.
+    3. (linear_wgrad-c3) `accumulate` has the result's type.
 
     Example:
 
@@ -169,10 +172,17 @@ def TE_LinearWgradOp : TE_PureOp<"linear_wgrad"> {
     ```
   }];
   let arguments = (ins Arg<TE_HPMatrix, "[M, N]">:$dy,
-                       Arg<TE_HPMatrix, "input of the forward [M, K]">:$x);
+                       Arg<TE_HPMatrix, "input of the forward [M, K]">:$x,
+                       Arg<Optional<TE_HPMatrix>, "added to the result">:$accumulate);
   let results = (outs Res<TE_HPMatrix, "[N, K]">:$dw);
-  let assemblyFormat =
-      "$dy `,` $x attr-dict `:` type($dy) `,` type($x) `->` type($dw)";
+  let builders = [OpBuilder<(ins "::mlir::Type":$dw, "::mlir::Value":$dy,
+                                 "::mlir::Value":$x), [{
+    build($_builder, $_state, dw, dy, x, /*accumulate=*/::mlir::Value());
+  }]>];
+  let assemblyFormat = [{
+    $dy `,` $x (`accumulate` $accumulate^ `:` type($accumulate))? attr-dict
+    `:` type($dy) `,` type($x) `->` type($dw)
+  }];
   let hasVerifier = 1;
 }
 

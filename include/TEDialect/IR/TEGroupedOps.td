@@ -126,8 +126,8 @@ def TE_GroupedScaledMatmulOp : TE_PureOp<"grouped_scaled_matmul"> {
 def TE_GroupedScaledWgradOp : TE_PureOp<"grouped_scaled_wgrad"> {
   let summary = "multiply two scaled matrices over the rows of each group";
   let description = [{
-    `out[g] = te.scaled_matmul` of the rows of group `g`, which it contracts; an
-    empty group gives zeros.
+    `out[g] = te.scaled_matmul` of the rows of group `g`, which it contracts
+    (`+ accumulate[g]`); an empty group gives zeros, or `accumulate[g]`.
 
     Constraints:
     1. (grouped_scaled_wgrad-c1) `a` and `b` are made for axis 0, with the rows of one another and as many groups as `group_sizes`.
@@ -135,6 +135,7 @@ def TE_GroupedScaledWgradOp : TE_PureOp<"grouped_scaled_wgrad"> {
     3. (grouped_scaled_wgrad-c3) te.scaled_matmul has the product: schemes, types, sizes, `fast_accumulation`.
     4. (grouped_scaled_wgrad-c4) `alignment` divides the rows and is a multiple of what the schemes need.
     5. (grouped_scaled_wgrad-c5) both operands are `hadamard` or neither is.
+    6. (grouped_scaled_wgrad-c6) `accumulate` has the result's type.
 
     Example:
 
@@ -148,12 +149,13 @@ def TE_GroupedScaledWgradOp : TE_PureOp<"grouped_scaled_wgrad"> {
     Arg<TE_ScaledType, "rows of the result">:$a,
     Arg<TE_ScaledType, "columns of the result">:$b,
     Arg<TE_GroupSizes, "rows of each group">:$group_sizes,
+    Arg<Optional<TE_HPStack>, "added to the result">:$accumulate,
     BoolAttr:$fast_accumulation,
     I64Attr:$alignment);
   let results = (outs Res<TE_HPStack, "[groups, columns of a, columns of b]">:$out);
   let assemblyFormat = [{
-    $a `,` $b `,` $group_sizes `fast_accumulation` `=` $fast_accumulation
-    attr-dict `:` type($a) `,` type($b) `,` type($group_sizes) `->` type($out)
+    $a `,` $b `,` $group_sizes (`accumulate` $accumulate^ `:` type($accumulate))?
+    `fast_accumulation` `=` $fast_accumulation attr-dict `:` type($a) `,` type($b) `,` type($group_sizes) `->` type($out)
   }];
   let hasVerifier = 1;
 }
@@ -196,16 +198,19 @@ def TE_GroupedMatmulOp
   let hasVerifier = 1;
 }
 
-def TE_GroupedWgradOp : TE_PureOp<"grouped_wgrad"> {
+def TE_GroupedWgradOp
+    : TE_PureOp<"grouped_wgrad", [AttrSizedOperandSegments]> {
   let summary = "multiply two high-precision matrices over the rows of each group";
   let description = [{
     `out[g]` is te.matmul of the rows of group `g`, which it contracts, with
-    `alpha[g]`; an empty group gives zeros.
+    `alpha[g]` (`+ accumulate[g]`); an empty group gives zeros, or
+    `accumulate[g]`.
 
     Constraints:
     1. (grouped_wgrad-c1) `a` and `b` have as many rows; the result is `[groups, columns of a, columns of b]`.
     2. (grouped_wgrad-c2) `a` and `b` have one element type; the result has it too or is f32; `alpha` is `[groups]`.
     3. (grouped_wgrad-c3) `alignment` is positive and divides the rows.
+    4. (grouped_wgrad-c4) `accumulate` has the result's type.
 
     Example:
 
@@ -219,10 +224,12 @@ def TE_GroupedWgradOp : TE_PureOp<"grouped_wgrad"> {
     Arg<TE_HPMatrix, "columns of the result">:$b,
     Arg<TE_GroupSizes, "rows of each group">:$group_sizes,
     Arg<Optional<TE_F32Vector>, "factor of the sums of each group">:$alpha,
+    Arg<Optional<TE_HPStack>, "added to the result">:$accumulate,
     I64Attr:$alignment);
   let results = (outs Res<TE_HPStack, "[groups, columns of a, columns of b]">:$out);
   let assemblyFormat = [{
-    $a `,` $b `,` $group_sizes (`alpha` $alpha^ `:` type($alpha))? attr-dict
+    $a `,` $b `,` $group_sizes (`alpha` $alpha^ `:` type($alpha))?
+    (`accumulate` $accumulate^ `:` type($accumulate))? attr-dict
     `:` type($a) `,` type($b) `,` type($group_sizes) `->` type($out)
   }];
   let hasVerifier = 1;
@@ -330,13 +337,14 @@ def TE_GroupedLinearDgradOp : TE_PureOp<"grouped_linear_dgrad"> {
 def TE_GroupedLinearWgradOp : TE_PureOp<"grouped_linear_wgrad"> {
   let summary = "gradients of grouped linear layers with respect to their weights";
   let description = [{
-    te.linear_wgrad of each group; zeros for an empty one. Made by
-    `te-differentiate`, replaced in the quantise phase.
+    te.linear_wgrad of each group; zeros, or `accumulate[g]`, for an empty one.
+    Made by `te-differentiate`, replaced in the quantise phase.
 
     Constraints:
     1. (grouped_linear_wgrad-c1) `dy` is `[M, N]`, `x` is `[M, K]`, `group_sizes` is `[groups]`, the result `[groups, N, K]`.
     2. (grouped_linear_wgrad-c2) `dy` and `x` have one element type; the result has it too or is f32.
     3. (grouped_linear_wgrad-c3) `alignment` is positive and divides M.
+    4. (grouped_linear_wgrad-c4) `accumulate` has the result's type.
 
     Example:
 
@@ -348,10 +356,11 @@ def TE_GroupedLinearWgradOp : TE_PureOp<"grouped_linear_wgrad"> {
   let arguments = (ins Arg<TE_HPMatrix, "[M, N]">:$dy,
                        Arg<TE_HPMatrix, "input of the forward [M, K]">:$x,
                        Arg<TE_GroupSizes, "rows of each group">:$group_sizes,
+                       Arg<Optional<TE_HPStack>, "added to the result">:$accumulate,
                        I64Attr:$alignment);
   let results = (outs Res<TE_HPStack, "[groups, N, K]">:$dw);
   let assemblyFormat = [{
-    $dy `,` $x `,` $group_sizes attr-dict
+    $dy `,` $x `,` $group_sizes (`accumulate` $accumulate^ `:` type($accumulate))? attr-dict
     `:` type($dy) `,` type($x) `,` type($group_sizes) `->` type($dw)
   }];
   let hasVerifier = 1;

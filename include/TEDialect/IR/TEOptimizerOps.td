@@ -72,4 +72,24 @@ def TE_SgdOp : TE_PureOp<"sgd"> {
   let hasVerifier = 1;
 }
 
+def TE_ZeroUnlessOp : TE_PureOp<"zero_unless", [AllTypesMatch<["x", "y"]>]> {
+  let summary = "start a sum anew, unless a flag says to go on";
+  let description = [{
+    `y = x` where `skip` is exactly 1.0, and zeros otherwise, whatever `x` holds.
+    The flag is read on the device. `te-accumulate-main-grads` puts it before the
+    first product that adds to a gradient kept over micro-batches; as the next
+    state of `x`, `y` is written in its place.
+
+    Example:
+
+    ```mlir
+    %y = te.zero_unless %x, %skip : tensor<1024x512xf32>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPTensor, "the sum so far">:$x,
+                       Arg<TE_F32Scalar, "1.0 keeps it">:$skip);
+  let results = (outs Res<TE_HPTensor, "where the sum goes on">:$y);
+  let assemblyFormat = "$x `,` $skip attr-dict `:` type($x)";
+}
+
 #endif // TEDIALECT_IR_TEOPTIMIZEROPS_TD

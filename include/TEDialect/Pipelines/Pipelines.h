@@ -90,6 +90,12 @@ struct TrainingPipelineOptions
       llvm::cl::desc("keep the casts of weights from step to step, unless "
                      "'skip_weight_update' is not 1"),
       llvm::cl::init(false)};
+  Option<bool> mainGrad{
+      *this, "main-grad",
+      llvm::cl::desc("add the gradients of weights to f32 states "
+                     "'grad.<weight>', which start anew unless "
+                     "'skip_weight_update' is 1"),
+      llvm::cl::init(false)};
   Option<int64_t> memoryBudget{
       *this, "memory-budget",
       llvm::cl::desc("largest arena in bytes; 0 is no limit"),

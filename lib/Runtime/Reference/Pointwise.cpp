@@ -26,6 +26,8 @@ void copy(const copy_params &p, void *const *buffers) {
 }
 
 void fill(const fill_params &p, void *const *buffers) {
+  if (isSkipped(buffers[fill_buffers::skip]))
+    return;
   for (int64_t i = 0; i < p.count; ++i)
     store(buffers[fill_buffers::y], i, p.value, p.type);
 }

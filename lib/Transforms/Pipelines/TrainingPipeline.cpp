@@ -65,6 +65,9 @@ void populateAutodiff(OpPassManager &manager, const TrainingPipelineOptions &) {
 void populateQuantize(OpPassManager &manager,
                       const TrainingPipelineOptions &options) {
   OpPassManager &casts = manager.nest<func::FuncOp>();
+  // While the product of a gradient is one op, whatever the recipe makes of it.
+  if (options.mainGrad)
+    casts.addPass(createAccumulateMainGradsPass());
   casts.addPass(createInsertCastsPass({/*strict=*/false, options.calibrate}));
   // Merges the casts that consumers of one tensor share.
   casts.addPass(createCSEPass());

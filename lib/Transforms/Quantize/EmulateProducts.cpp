@@ -70,6 +70,13 @@ struct Emulation {
               : result.clone(builder.getF32Type());
   }
 
+  /// `accumulate`, if there is one, as something to add to the sum.
+  Value addend(OpBuilder &builder, Location loc, Value accumulate) const {
+    return accumulate && accumulate.getType() != sum
+               ? arith::ExtFOp::create(builder, loc, sum, accumulate)
+               : accumulate;
+  }
+
   bool withoutAmax, wide;
   Type operand;
   RankedTensorType sum;
@@ -101,9 +108,7 @@ static void emulate(ScaledMatmulOp product, Decoded &decoded) {
   Value bias = product.getBias();
   if (bias && as.wide)
     bias = inF32(builder, loc, bias);
-  Value accumulate = product.getAccumulate();
-  if (accumulate && accumulate.getType() != as.sum)
-    accumulate = arith::ExtFOp::create(builder, loc, as.sum, accumulate);
+  Value accumulate = as.addend(builder, loc, product.getAccumulate());
   Value alpha;
   if (as.withoutAmax)
     alpha = NvFp4AlphaOp::create(builder, loc, a, b);
@@ -156,8 +161,10 @@ static void emulate(GroupedScaledWgradOp product, Decoded &decoded) {
                   product.getAlignmentAttr());
   };
   replace(builder, loc, product,
-          GroupedWgradOp::create(builder, loc, as.sum, operand(a), operand(b),
-                                 sizes, alpha, product.getAlignmentAttr()));
+          GroupedWgradOp::create(
+              builder, loc, as.sum, operand(a), operand(b), sizes, alpha,
+              as.addend(builder, loc, product.getAccumulate()),
+              product.getAlignmentAttr()));
 }
 
 namespace {

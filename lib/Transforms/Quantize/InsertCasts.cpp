@@ -79,6 +79,8 @@ struct Product {
   LinearSizes sizes;
   /// For the product itself; null where there are no groups.
   Value groupSizes = {};
+  /// What a wgrad is added to, or null.
+  Value accumulate = {};
 
   int64_t alignment() const { return sizes.m; }
 };
@@ -257,7 +259,8 @@ Product CastInserter::describeGroups(Operation *op) {
           {wgrad.getX(), TensorRole::X, 0, sizes, alignment},
           {},
           {alignment, shapeOf(wgrad.getDy())[1], shapeOf(wgrad.getX())[1]},
-          wgrad.getGroupSizes()};
+          wgrad.getGroupSizes(),
+          wgrad.getAccumulate()};
 }
 
 Product CastInserter::describe(Operation *op) {
@@ -288,7 +291,9 @@ Product CastInserter::describe(Operation *op) {
           {wgrad.getDy(), TensorRole::Dy, 0},
           {wgrad.getX(), TensorRole::X, 0},
           {},
-          {dy[0], dy[1], x[1]}};
+          {dy[0], dy[1], x[1]},
+          /*groupSizes=*/{},
+          wgrad.getAccumulate()};
 }
 
 static constexpr StringLiteral kRngState = "rng_state";
@@ -562,7 +567,7 @@ Operation *CastInserter::createProduct(const Product &product, Location loc,
   BoolAttr fast = builder.getBoolAttr(fastAccumulation);
   if (!product.groupSizes)
     return ScaledMatmulOp::create(builder, loc, type, a, b, bias,
-                                  /*accumulate=*/Value(), fast);
+                                  product.accumulate, fast);
   IntegerAttr alignment = builder.getI64IntegerAttr(product.alignment());
   if (product.gemm != Gemm::Wgrad)
     return GroupedScaledMatmulOp::create(
@@ -571,8 +576,8 @@ Operation *CastInserter::createProduct(const Product &product, Location loc,
   if (cast<ScaledType>(a.getType()).is(ScaleVariant::Hadamard))
     sizes = RoundGroupSizesOp::create(builder, loc, sizes.getType(), sizes,
                                       builder.getI64IntegerAttr(16));
-  return GroupedScaledWgradOp::create(builder, loc, type, a, b, sizes, fast,
-                                      alignment);
+  return GroupedScaledWgradOp::create(builder, loc, type, a, b, sizes,
+                                      product.accumulate, fast, alignment);
 }
 
 Operation *CastInserter::createPlainProduct(const Product &product,
@@ -580,13 +585,13 @@ Operation *CastInserter::createPlainProduct(const Product &product,
   Type type = product.op->getResult(0).getType();
   if (!product.groupSizes)
     return MatmulOp::create(
-        builder, loc, type, a, b, product.bias,
-        /*accumulate=*/Value(),
+        builder, loc, type, a, b, product.bias, product.accumulate,
         builder.getDenseI64ArrayAttr({product.a.contract, product.b.contract}));
   IntegerAttr alignment = builder.getI64IntegerAttr(product.alignment());
   if (product.gemm == Gemm::Wgrad)
     return GroupedWgradOp::create(builder, loc, type, a, b, product.groupSizes,
-                                  /*alpha=*/Value(), alignment);
+                                  /*alpha=*/Value(), product.accumulate,
+                                  alignment);
   return GroupedMatmulOp::create(
       builder, loc, type, a, b, product.groupSizes, /*alpha=*/Value(),
       product.bias, builder.getI64IntegerAttr(product.b.contract), alignment);

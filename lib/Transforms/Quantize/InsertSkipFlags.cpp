@@ -21,33 +21,6 @@ namespace mlir::te {
 using namespace mlir;
 using namespace mlir::te;
 
-static constexpr StringLiteral kSkip = "skip_weight_update";
-
-/// The argument `skip_weight_update` of `function`, added where it has none;
-/// null, with an error, where it is something else.
-static Value getSkipFlag(func::FuncOp function) {
-  Builder b(function.getContext());
-  auto type = RankedTensorType::get({}, b.getF32Type());
-  for (BlockArgument argument : function.getArguments()) {
-    unsigned index = argument.getArgNumber();
-    auto name = function.getArgAttrOfType<StringAttr>(index, kNameAttr);
-    if (!name || name.getValue() != kSkip)
-      continue;
-    if (argument.getType() == type)
-      return argument;
-    emitError(argument.getLoc()) << "expected argument '" << kSkip << "' to be "
-                                 << type << ", but got " << argument.getType();
-    return {};
-  }
-  unsigned index = function.getNumArguments();
-  auto attributes =
-      b.getDictionaryAttr({b.getNamedAttr(kNameAttr, b.getStringAttr(kSkip)),
-                           b.getNamedAttr(kInitAttr, b.getF32FloatAttr(0.0f))});
-  // Fails only where the type of the function cannot be changed.
-  (void)function.insertArgument(index, type, attributes, function.getLoc());
-  return function.getArgument(index);
-}
-
 namespace {
 struct InsertSkipFlags final
     : te::impl::InsertSkipFlagsPassBase<InsertSkipFlags> {

@@ -18,6 +18,11 @@
 
 namespace mlir::te {
 
+/// The argument `skip_weight_update` of `function`, a `tensor<f32>` that is 1.0
+/// in every micro-batch but the first, added where it has none; null, with an
+/// error, where it is something else.
+Value getSkipFlag(func::FuncOp function);
+
 class StateThreading {
 public:
   explicit StateThreading(func::FuncOp function);

@@ -51,6 +51,7 @@ private:
   LogicalResult returnResults();
   bool elideCopy(LaunchOp copy);
   void accumulateInPlace(LaunchOp launch, Value destination);
+  void describeGroupSizes();
   void finish();
 
   func::FuncOp function;
@@ -311,8 +312,15 @@ void FunctionConversion::accumulateInPlace(LaunchOp launch, Value destination) {
           llvm::count(launch.getBuffers(), destination) != 1)
         continue;
       auto [first, last] = findEnds(alloc);
-      if (!first || last != launch || first == launch ||
-          !mayTakePlace(alloc, destination, first, launch))
+      if (!first || last != launch || first == launch)
+        continue;
+      if (LaunchOp refill = findRefill(alloc, destination, launch)) {
+        buffer.replaceAllUsesWith(destination);
+        refill.erase();
+        alloc.erase();
+        return;
+      }
+      if (!mayTakePlace(alloc, destination, first, launch))
         continue;
       buffer.replaceAllUsesWith(destination);
       alloc.erase();
@@ -321,6 +329,29 @@ void FunctionConversion::accumulateInPlace(LaunchOp launch, Value destination) {
       break;
     }
   }
+}
+
+/// Says of each argument that is sizes of groups what they have to fit, so that
+/// a host program can check them.
+void FunctionConversion::describeGroupSizes() {
+  for (auto [index, entry] : llvm::enumerate(signature))
+    for (OpOperand &use :
+         block.getArgument(numOldArguments + index).getUses()) {
+      auto launch = dyn_cast<LaunchOp>(use.getOwner());
+      if (!launch)
+        continue;
+      const tert::KernelInfo *kernel = tert::lookupKernel(launch.getKernel());
+      DictionaryAttr parameters = launch.getParameters();
+      Attribute rows = parameters.get("rows");
+      if (kernel->buffers[use.getOperandNumber()].name != "group_sizes" ||
+          !rows)
+        continue;
+      NamedAttrList extended(cast<DictionaryAttr>(entry));
+      extended.set("rows", rows);
+      extended.set("alignment", parameters.get("alignment"));
+      entry = extended.getDictionary(builder.getContext());
+      break;
+    }
 }
 
 void FunctionConversion::finish() {
@@ -360,6 +391,7 @@ LogicalResult FunctionConversion::run() {
       result = failure();
   if (failed(result) || failed(returnResults()))
     return failure();
+  describeGroupSizes();
   finish();
   return success();
 }

@@ -92,6 +92,7 @@ LogicalResult LaunchEmitter::emitGroupSizes(Operation *op,
                    .type("type", builder.getF32Type())
                    .f32("value", APFloat(APFloat::IEEEsingle(), values[begin]))
                    .buffer(run)
+                   .none(1)
                    .emit()))
       return failure();
   }
@@ -168,7 +169,7 @@ LogicalResult LaunchEmitter::emitGrouped(Operation *op, bool &isKnown) {
             .inScaled(op.getA())
             .inScaled(op.getB())
             .in(op.getGroupSizes())
-            .none(1)
+            .in(op.getAccumulate())
             .out(op.getOut())
             .emit();
       })
@@ -199,7 +200,7 @@ LogicalResult LaunchEmitter::emitGrouped(Operation *op, bool &isKnown) {
             .in(op.getB())
             .in(op.getGroupSizes())
             .in(op.getAlpha())
-            .none(1)
+            .in(op.getAccumulate())
             .out(op.getOut())
             .emit();
       })

@@ -186,6 +186,15 @@ LogicalResult LaunchEmitter::emitOptimizer(Operation *op, bool &isKnown) {
             .out(op.getNewBuffer())
             .emit();
       })
+      .Case([&](ZeroUnlessOp op) {
+        return Call(*this, op, "fill")
+            .i64("count", count(op.getX()))
+            .type("type", elementType(op.getX()))
+            .f32("value", APFloat(0.0f))
+            .outOn(op.getY(), op.getX())
+            .in(op.getSkip())
+            .emit();
+      })
       .Default([&](Operation *) {
         isKnown = false;
         return failure();

@@ -161,6 +161,7 @@ LogicalResult LaunchEmitter::emitConstant(Operation *op) {
         .i32("type", TE_RT_F32)
         .f32("value", APFloat(0.0f))
         .out(result)
+        .none(1)
         .emit();
   if (matchPattern(op, m_Constant(&value)) &&
       value.getElementType().isSignlessInteger(32))
@@ -180,6 +181,7 @@ LogicalResult LaunchEmitter::emitConstant(Operation *op) {
       .type("type", elementType(result))
       .f32("value", splat)
       .out(result)
+      .none(1)
       .emit();
 }
 

@@ -518,3 +518,29 @@ func.func @prob_grad(%dout: tensor<256x512xbf16>, %y: tensor<640x512xbf16>, %row
 }
 
 }
+
+// CHECK-LABEL: @zero_unless(
+func.func @zero_unless(%x: tensor<1024x512xf32>, %skip: tensor<f32>, %dy: tensor<256x1024xbf16>, %a: tensor<256x512xbf16>) {
+  // CHECK: te.zero_unless %{{.*}}, %{{.*}} : tensor<1024x512xf32>
+  %y = te.zero_unless %x, %skip : tensor<1024x512xf32>
+  // CHECK: te.linear_wgrad %{{.*}}, %{{.*}} accumulate %{{.*}} : tensor<1024x512xf32> :
+  %dw = te.linear_wgrad %dy, %a accumulate %y : tensor<1024x512xf32>
+    : tensor<256x1024xbf16>, tensor<256x512xbf16> -> tensor<1024x512xf32>
+  return
+}
+
+// CHECK-LABEL: @grouped_accumulate(
+func.func @grouped_accumulate(%dy: tensor<256x1024xbf16>, %x: tensor<256x512xbf16>, %sizes: tensor<4xi32>, %sum: tensor<4x1024x512xf32>,
+    %dyq: !te.scaled<256x1024xf8E5M2, per_tensor, contract = 0, groups = 4>, %xq: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0, groups = 4>) {
+  // CHECK: te.grouped_linear_wgrad %{{.*}}, %{{.*}}, %{{.*}} accumulate %{{.*}} : tensor<4x1024x512xf32> {alignment = 128 : i64} :
+  %a = te.grouped_linear_wgrad %dy, %x, %sizes accumulate %sum : tensor<4x1024x512xf32> {alignment = 128 : i64}
+    : tensor<256x1024xbf16>, tensor<256x512xbf16>, tensor<4xi32> -> tensor<4x1024x512xf32>
+  // CHECK: te.grouped_wgrad %{{.*}}, %{{.*}}, %{{.*}} accumulate %{{.*}} : tensor<4x1024x512xf32> {alignment = 16 : i64} :
+  %b = te.grouped_wgrad %dy, %x, %sizes accumulate %sum : tensor<4x1024x512xf32> {alignment = 16 : i64}
+    : tensor<256x1024xbf16>, tensor<256x512xbf16>, tensor<4xi32> -> tensor<4x1024x512xf32>
+  // CHECK: te.grouped_scaled_wgrad %{{.*}}, %{{.*}}, %{{.*}} accumulate %{{.*}} : tensor<4x1024x512xf32> fast_accumulation = false {alignment = 16 : i64} :
+  %c = te.grouped_scaled_wgrad %dyq, %xq, %sizes accumulate %sum : tensor<4x1024x512xf32> fast_accumulation = false {alignment = 16 : i64}
+    : !te.scaled<256x1024xf8E5M2, per_tensor, contract = 0, groups = 4>,
+      !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0, groups = 4>, tensor<4xi32> -> tensor<4x1024x512xf32>
+  return
+}

@@ -222,3 +222,11 @@ func.func @scaled_matmul_c11(%a: !te.scaled<32x32xf4E2M1FN, nv_1x16, contract = 
   %y = te.scaled_matmul %a, %b fast_accumulation = false : !te.scaled<32x32xf4E2M1FN, nv_1x16, contract = 1>, !te.scaled<32x32xf4E2M1FN, nv_1x16, row_scaled, contract = 1> -> tensor<32x32xbf16>
   return
 }
+
+// -----
+
+func.func @linear_wgrad_c3(%dy: tensor<4x6xbf16>, %x: tensor<4x8xbf16>, %sum: tensor<6x8xf32>) {
+  // expected-error @below {{expected 'accumulate' to have the result's type 'tensor<6x8xbf16>', but got 'tensor<6x8xf32>'}}
+  %dw = te.linear_wgrad %dy, %x accumulate %sum : tensor<6x8xf32> : tensor<4x6xbf16>, tensor<4x8xbf16> -> tensor<6x8xbf16>
+  return
+}

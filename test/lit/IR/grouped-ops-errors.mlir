@@ -349,3 +349,27 @@ func.func @grouped_linear_wgrad_c3(%x: tensor<64x32xbf16>, %w: tensor<64x64xbf16
   %y = te.grouped_linear_wgrad %x, %w, %sizes {alignment = 48 : i64} : tensor<64x32xbf16>, tensor<64x64xbf16>, tensor<2xi32> -> tensor<2x32x64xbf16>
   return
 }
+
+// -----
+
+func.func @grouped_scaled_wgrad_c6(%a: !te.scaled<64x32xf8E5M2, per_tensor, contract = 0, groups = 2>, %b: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0, groups = 2>, %sizes: tensor<2xi32>, %sum: tensor<2x32x64xf32>) {
+  // expected-error @below {{expected 'accumulate' to have the result's type 'tensor<2x32x64xbf16>', but got 'tensor<2x32x64xf32>'}}
+  %y = te.grouped_scaled_wgrad %a, %b, %sizes accumulate %sum : tensor<2x32x64xf32> fast_accumulation = false {alignment = 16 : i64} : !te.scaled<64x32xf8E5M2, per_tensor, contract = 0, groups = 2>, !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0, groups = 2>, tensor<2xi32> -> tensor<2x32x64xbf16>
+  return
+}
+
+// -----
+
+func.func @grouped_wgrad_c4(%a: tensor<64x32xbf16>, %b: tensor<64x64xbf16>, %sizes: tensor<2xi32>, %sum: tensor<3x32x64xf32>) {
+  // expected-error @below {{expected 'accumulate' to have the result's type 'tensor<2x32x64xf32>', but got 'tensor<3x32x64xf32>'}}
+  %y = te.grouped_wgrad %a, %b, %sizes accumulate %sum : tensor<3x32x64xf32> {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<64x64xbf16>, tensor<2xi32> -> tensor<2x32x64xf32>
+  return
+}
+
+// -----
+
+func.func @grouped_linear_wgrad_c4(%dy: tensor<64x32xbf16>, %x: tensor<64x64xbf16>, %sizes: tensor<2xi32>, %sum: tensor<2x32x64xf32>) {
+  // expected-error @below {{expected 'accumulate' to have the result's type 'tensor<2x32x64xbf16>', but got 'tensor<2x32x64xf32>'}}
+  %y = te.grouped_linear_wgrad %dy, %x, %sizes accumulate %sum : tensor<2x32x64xf32> {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<64x64xbf16>, tensor<2xi32> -> tensor<2x32x64xbf16>
+  return
+}

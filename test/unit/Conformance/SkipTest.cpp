@@ -87,6 +87,11 @@ TEST_P(Skip, EveryCast) {
                : up(outer, 128) / 128 * up(up(inner, 128) / 128, 4) * 4;
   };
 
+  for (int32_t type : {TE_RT_F32, TE_RT_BF16, TE_RT_F16})
+    check({"fill " + std::to_string(type),
+           TE_PLAN(fill, kRows * kCols + 3, type, 0.3f),
+           {},
+           {(all + 3) * (type == TE_RT_F32 ? 4 : 2)}});
   check({"amax", TE_PLAN(amax, kRows * kCols, TE_RT_BF16), {x.bytes}, {4}, 0});
   check({"quantize_tensor",
          TE_PLAN(quantize_tensor, 1, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN),

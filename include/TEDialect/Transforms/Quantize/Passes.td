@@ -5,6 +5,49 @@
 
 include "mlir/Pass/PassBase.td"
 
+def AccumulateMainGradsPass
+    : Pass<"te-accumulate-main-grads", "func::FuncOp"> {
+  let summary = "add gradients of weights to f32 states, over micro-batches";
+  let description = [{
+    A result `grad.<weight>`, of an argument with `te.weight`, becomes a state in
+    f32 of that name, as an argument too, to which the step adds its gradient:
+
+    * Where the argument `skip_weight_update` (`tensor<f32>`, 0.0 where a run
+      gives none) is exactly 1.0, what the state held is added to; anything else
+      overwrites it. The flag is that of the cached casts, read on the device, so
+      a step captured once serves the first micro-batch and all later ones, and
+      both do the same of every op. A caller for whom every micro-batch adds
+      gives 1.0, and a state of zeros at first.
+    * A wgrad, of one matrix or of groups, adds in its product, which then is f32
+      and is never rounded to the type of the weight. Gradients that `arith.addf`
+      adds up, of several uses of a weight or several `te.vjp`s of a step, are
+      added to the state one after another.
+    * Any other gradient (of an embedding, or a norm) is widened and added.
+
+    Overwriting is a te.zero_unless before the first addition, and not a `beta` of
+    the product: a `beta` that the device decides would be another argument of
+    every product's kernel and library, and this is one launch, which returns at
+    once in later micro-batches. In the first one it costs writing zeros and
+    reading them again; a sum of -0 alone becomes +0.
+
+    A program without such a result is an error, as is one whose `grad.<weight>`
+    has another shape than the weight. Runs before `te-insert-casts`, after which
+    the product of a gradient may be several ops.
+
+    ```mlir
+    // of te.linear_wgrad %dy, %x : ... -> tensor<1024x512xbf16>
+    %sum = te.zero_unless %state, %skip : tensor<1024x512xf32>
+    %dw = te.linear_wgrad %dy, %x accumulate %sum : tensor<1024x512xf32>
+      : tensor<256x1024xbf16>, tensor<256x512xbf16> -> tensor<1024x512xf32>
+    ```
+  }];
+  let dependentDialects = ["::mlir::te::TEDialect", "::mlir::arith::ArithDialect"];
+  let statistics = [
+    Statistic<"numInProducts", "num-in-products", "gradients added by their product">,
+    Statistic<"numAdded", "num-added", "gradients added by an addition">
+  ];
+}
+
 def InsertCastsPass : Pass<"te-insert-casts", "func::FuncOp"> {
   let summary = "replace linear layers by casts and matrix products";
   let description = [{

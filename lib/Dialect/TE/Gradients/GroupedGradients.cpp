@@ -28,7 +28,8 @@ LogicalResult GroupedLinearOp::differentiate(OpBuilder &b,
   if (adjoints.wants(getW())) {
     Value x = adjoints.residual(getX(), "x");
     auto wgrad = GroupedLinearWgradOp::create(b, getLoc(), getW().getType(), dy,
-                                              x, sizes, getAlignmentAttr());
+                                              x, sizes, /*accumulate=*/Value(),
+                                              getAlignmentAttr());
     keepRecipe(wgrad);
     adjoints.add(getW(), wgrad.getDw());
   }

@@ -21,14 +21,6 @@ static LogicalResult verifyBias(Operation *op, Value bias, int64_t columns,
   return success();
 }
 
-static LogicalResult verifyAccumulate(Operation *op, Value accumulate,
-                                      Type result) {
-  if (!accumulate || accumulate.getType() == result)
-    return success();
-  return op->emitOpError() << "expected 'accumulate' to have the result's type "
-                           << result << ", but got " << accumulate.getType();
-}
-
 LogicalResult ScaledMatmulOp::verify() {
   auto a = cast<ScaledType>(getA().getType());
   auto b = cast<ScaledType>(getB().getType());
@@ -162,10 +154,12 @@ LogicalResult LinearWgradOp::verify() {
   if (failed(verifySameElementType(*this, "dy", getDy().getType(), "x",
                                    getX().getType())))
     return failure();
-  if (getDw().getType().getElementType().isF32())
-    return success();
-  return verifySameElementType(*this, "dy", getDy().getType(), "dw",
-                               getDw().getType());
+  if (!getDw().getType().getElementType().isF32() &&
+      failed(verifySameElementType(*this, "dy", getDy().getType(), "dw",
+                                   getDw().getType())))
+    return failure();
+  // linear_wgrad-c3
+  return verifyAccumulate(*this, getAccumulate(), getDw().getType());
 }
 
 LogicalResult BiasGradOp::verify() {

@@ -159,7 +159,10 @@ LogicalResult GroupedScaledWgradOp::verify() {
                            b.getCols(), getAlignment())))
     return failure();
   // grouped_scaled_wgrad-c5
-  return verifySameHadamard(*this, a, b);
+  if (failed(verifySameHadamard(*this, a, b)))
+    return failure();
+  // grouped_scaled_wgrad-c6
+  return verifyAccumulate(*this, getAccumulate(), getOut().getType());
 }
 
 /// 'alpha' is `[groups]` where it is given.
@@ -221,7 +224,10 @@ LogicalResult GroupedWgradOp::verify() {
       failed(verifyAlpha(*this, getAlpha(), groups)))
     return failure();
   // grouped_wgrad-c3
-  return verifyGroupLayout(*this, a[0], getAlignment());
+  if (failed(verifyGroupLayout(*this, a[0], getAlignment())))
+    return failure();
+  // grouped_wgrad-c4
+  return verifyAccumulate(*this, getAccumulate(), getOut().getType());
 }
 
 LogicalResult GroupedBiasGradOp::verify() {
@@ -292,5 +298,8 @@ LogicalResult GroupedLinearWgradOp::verify() {
                               getDy().getType())))
     return failure();
   // grouped_linear_wgrad-c3
-  return verifyGroupLayout(*this, dy[0], getAlignment());
+  if (failed(verifyGroupLayout(*this, dy[0], getAlignment())))
+    return failure();
+  // grouped_linear_wgrad-c4
+  return verifyAccumulate(*this, getAccumulate(), getDw().getType());
 }

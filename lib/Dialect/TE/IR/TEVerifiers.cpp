@@ -59,6 +59,14 @@ LogicalResult te::verifyShape(Operation *op, StringRef name, Type type,
                            << formatShape(shapeOf(type));
 }
 
+LogicalResult te::verifyAccumulate(Operation *op, Value accumulate,
+                                   Type result) {
+  if (!accumulate || accumulate.getType() == result)
+    return success();
+  return op->emitOpError() << "expected 'accumulate' to have the result's type "
+                           << result << ", but got " << accumulate.getType();
+}
+
 LogicalResult te::verifyGroupLayout(Operation *op, int64_t rows,
                                     int64_t alignment) {
   if (alignment < 1)

@@ -30,6 +30,9 @@ LogicalResult verifyShape(Operation *op, StringRef name, Type type,
 LogicalResult verifySameElementType(Operation *op, StringRef name, Type type,
                                     StringRef otherName, Type other);
 
+/// `accumulate`, if there, has the type `result`.
+LogicalResult verifyAccumulate(Operation *op, Value accumulate, Type result);
+
 /// `rows` rows can hold groups that start at multiples of `alignment`.
 LogicalResult verifyGroupLayout(Operation *op, int64_t rows, int64_t alignment);
 

@@ -76,6 +76,7 @@ Status plan_fill(const CudaDevice &device, const fill_params &params,
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     FillArgs args{};
     args.y = buffers[b::y];
+    args.skip = static_cast<const float *>(buffers[b::skip]);
     args.count = params.count;
     if (areAligned({args.y}))
       args.runs = params.count * bytes / 16;

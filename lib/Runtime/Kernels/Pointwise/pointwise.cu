@@ -7,7 +7,7 @@
 
 #include "Core/Formulas.h"
 #include "Kernels/Activation/fast_math.cuh"
-#include "Kernels/Pointwise/elements.cuh"
+#include "Kernels/Device/chunk.cuh"
 #include "Kernels/Pointwise/pointwise_args.h"
 
 #include <type_traits>
@@ -86,6 +86,8 @@ __device__ __forceinline__ void pointwise(const PointwiseArgs &args) {
 /// T is the unsigned integer of an element's size.
 template <typename T>
 __device__ __forceinline__ void fill(const FillArgs &args) {
+  if (isSkipped(args.skip))
+    return;
   constexpr int N = runLength<T>;
   const int64_t first =
       static_cast<int64_t>(blockIdx.x) * (kFillRuns * blockDim.x) + threadIdx.x;

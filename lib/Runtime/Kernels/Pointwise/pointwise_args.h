@@ -21,7 +21,8 @@ struct PointwiseArgs {
 };
 
 struct FillArgs {
-  void *y; // [count]
+  void *y;           // [count]
+  const float *skip; // null, or 1 where nothing is written
   int64_t count;
   int64_t runs;  // as above
   uint32_t word; // the value, repeated to four bytes

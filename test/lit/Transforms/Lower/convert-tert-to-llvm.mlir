@@ -34,7 +34,8 @@ func.func @step(%x: !tert.buffer<256>, %y: !tert.buffer<256>)
   %a = tert.alloc "a" activation offset 256 : !tert.buffer<256>
   tert.launch "copy" {bytes = 256 : i64} (%x, %a) : !tert.buffer<256>, !tert.buffer<256>
   tert.launch "copy" {bytes = 256 : i64} (%a, %y) : !tert.buffer<256>, !tert.buffer<256> loc(unknown)
-  tert.launch "fill" {count = 64 : i64, type = 0 : i32, value = 1.0 : f32} (%x) : !tert.buffer<256>
+  %null = tert.null : !tert.buffer<0>
+  tert.launch "fill" {count = 64 : i64, type = 0 : i32, value = 1.0 : f32} (%x, %null) : !tert.buffer<256>, !tert.buffer<0>
     loc(fused<{te.layer = "w1", te.gemm = "fprop", te.reason = "as written"}>["model.py":7:5])
   return
 }

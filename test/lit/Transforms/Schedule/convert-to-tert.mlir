@@ -91,7 +91,7 @@ func.func @constants_and_scratch(%x: tensor<8x64xf32> {te.name = "x"}, %g: tenso
   // CHECK: tert.launch "rms_norm" {{.*}}(%{{.*}}, %{{.*}}, %{{.*}}, %[[RSIGMA]], %{{.*}})
   %n = te.rms_norm %x, %g : tensor<8x64xf32>, tensor<64xf32>
   // CHECK: %[[TWO:.*]] = tert.alloc "constant.y" constant
-  // CHECK: tert.launch "fill" {count = 512 : i64, type = 0 : i32, value = 2.000000e+00 : f32}(%[[TWO]])
+  // CHECK: tert.launch "fill" {count = 512 : i64, type = 0 : i32, value = 2.000000e+00 : f32}(%[[TWO]], %{{[^ ]*}})
   // CHECK: tert.launch "pointwise"
   %y = arith.mulf %n, %two : tensor<8x64xf32>
   return %y : tensor<8x64xf32>

@@ -1,0 +1,189 @@
+//===- AccumulateMainGrads.cpp - gradients as f32 states ------------------===//
+//
+// A gradient is a tree of additions over products and other ops. It is taken
+// apart from its root: a branch nobody else reads adds itself to the sum so
+// far, in the product where it is one. So each gradient is in the program once,
+// and what decides between first and later micro-batches is one op at the leaf.
+//
+//===----------------------------------------------------------------------===//
+
+#include "State.h"
+
+#include "TEDialect/IR/TE.h"
+#include "TEDialect/Transforms/Quantize/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+namespace mlir::te {
+#define GEN_PASS_DEF_ACCUMULATEMAINGRADSPASS
+#include "TEDialect/Transforms/Quantize/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+
+namespace {
+
+class AccumulateMainGrads final
+    : public te::impl::AccumulateMainGradsPassBase<AccumulateMainGrads> {
+public:
+  using Base::Base;
+
+  void runOnOperation() override {
+    func::FuncOp function = getOperation();
+    if (function.isExternal())
+      return;
+    llvm::StringMap<Type> weights;
+    for (BlockArgument argument : function.getArguments()) {
+      unsigned index = argument.getArgNumber();
+      if (auto name = function.getArgAttrOfType<StringAttr>(index, kNameAttr);
+          name && function.getArgAttr(index, kWeightAttr))
+        weights[name.getValue()] = argument.getType();
+    }
+    SmallVector<unsigned> gradients;
+    for (unsigned i = 0, e = function.getNumResults(); i < e; ++i) {
+      auto name = function.getResultAttrOfType<StringAttr>(i, kNameAttr);
+      StringRef weight = name ? name.getValue() : StringRef();
+      if (!weight.consume_front("grad.") || !weights.contains(weight))
+        continue;
+      if (failed(checkGradient(i, weight, weights[weight])))
+        return signalPassFailure();
+      gradients.push_back(i);
+    }
+    if (gradients.empty()) {
+      function.emitError() << "expected a result 'grad.<weight>' for "
+                              "'main-grad', but '"
+                           << function.getName() << "' has none";
+      return signalPassFailure();
+    }
+    Value flag = getSkipFlag(function);
+    if (!flag)
+      return signalPassFailure();
+    for (unsigned index : gradients)
+      accumulate(index, flag);
+  }
+
+private:
+  LogicalResult checkGradient(unsigned index, StringRef weight, Type type) {
+    func::FuncOp function = getOperation();
+    Type result = function.getResultTypes()[index];
+    auto shaped = dyn_cast<RankedTensorType>(result);
+    if (!shaped || !isa<FloatType>(shaped.getElementType()) ||
+        shaped.getShape() != cast<ShapedType>(type).getShape())
+      return function.emitError()
+             << "expected result 'grad." << weight
+             << "' to be a floating-point tensor of the weight's shape, "
+             << type << ", but got " << result;
+    for (unsigned i = 0, e = function.getNumArguments(); i < e; ++i)
+      if (auto name = function.getArgAttrOfType<StringAttr>(i, kNameAttr);
+          name && name.getValue() == ("grad." + weight).str())
+        return function.emitError()
+               << "expected no argument 'grad." << weight
+               << "', which 'main-grad' adds, but there is one";
+    return success();
+  }
+
+  /// Makes result `index` a state that its gradient is added to.
+  void accumulate(unsigned index, Value flag) {
+    func::FuncOp function = getOperation();
+    Builder b(&getContext());
+    auto type = cast<RankedTensorType>(function.getResultTypes()[index])
+                    .clone(b.getF32Type());
+    auto attributes = b.getDictionaryAttr(
+        {b.getNamedAttr(kNameAttr, function.getResultAttr(index, kNameAttr)),
+         b.getNamedAttr(kInitAttr, b.getF32FloatAttr(0.0f))});
+    unsigned argument = function.getNumArguments();
+    // Fails only where the type of the function cannot be changed.
+    (void)function.insertArgument(argument, type, attributes,
+                                  function.getLoc());
+    Operation *end = function.getBody().front().getTerminator();
+    OpOperand &use = end->getOpOperand(index);
+    Value sum = add(use, [&](OpBuilder &builder, Location loc) -> Value {
+      return ZeroUnlessOp::create(builder, loc, function.getArgument(argument),
+                                  flag);
+    });
+    use.set(sum);
+    SmallVector<Type> results(function.getResultTypes());
+    results[index] = type;
+    function.setFunctionType(
+        b.getFunctionType(function.getArgumentTypes(), results));
+    for (Operation *op : llvm::reverse(replaced))
+      if (op->use_empty())
+        op->erase();
+    replaced.clear();
+  }
+
+  /// The sum so far, made at a builder's position.
+  using SumBefore = function_ref<Value(OpBuilder &, Location)>;
+
+  /// The value of `use`, added in f32 to `before`. Who reads it elsewhere keeps
+  /// what it read.
+  Value add(OpOperand &use, SumBefore before) {
+    Value value = use.get();
+    Operation *made = value.getDefiningOp();
+    if (made && value.hasOneUse()) {
+      if (auto widened = dyn_cast<arith::ExtFOp>(made))
+        return addOperand(made, widened->getOpOperand(0), before);
+      if (auto sum = dyn_cast<arith::AddFOp>(made)) {
+        // The one that is there first is added first, which moves neither.
+        unsigned first = isLater(sum.getLhs(), sum.getRhs()) ? 1 : 0;
+        auto half = [&](OpBuilder &, Location) {
+          return add(sum->getOpOperand(first), before);
+        };
+        return addOperand(made, sum->getOpOperand(1 - first), half);
+      }
+      if (auto wgrad = dyn_cast<LinearWgradOp>(made);
+          wgrad && !wgrad.getAccumulate())
+        return addInProduct(wgrad, before);
+      if (auto wgrad = dyn_cast<GroupedLinearWgradOp>(made);
+          wgrad && !wgrad.getAccumulate())
+        return addInProduct(wgrad, before);
+    }
+    OpBuilder builder(use.getOwner());
+    Location loc = value.getLoc();
+    if (made)
+      builder.setInsertionPointAfter(made);
+    auto type = cast<RankedTensorType>(value.getType());
+    if (!type.getElementType().isF32())
+      value = arith::ExtFOp::create(builder, loc,
+                                    type.clone(builder.getF32Type()), value);
+    ++numAdded;
+    Value sum = before(builder, loc);
+    // What is added before may be made behind the value.
+    if (isLater(sum, value))
+      builder.setInsertionPointAfter(sum.getDefiningOp());
+    return arith::AddFOp::create(builder, loc, sum, value);
+  }
+
+  /// As `add`, of an operand of `op`, which goes once nobody reads it.
+  Value addOperand(Operation *op, OpOperand &operand, SumBefore before) {
+    Value sum = add(operand, before);
+    replaced.push_back(op);
+    return sum;
+  }
+
+  template <typename WgradOp>
+  Value addInProduct(WgradOp wgrad, SumBefore before) {
+    OpBuilder builder(wgrad);
+    Value sum = before(builder, wgrad.getLoc());
+    wgrad.getAccumulateMutable().assign(sum);
+    if (isLater(sum, wgrad.getDw()))
+      wgrad->moveAfter(sum.getDefiningOp());
+    wgrad.getDw().setType(cast<RankedTensorType>(wgrad.getDw().getType())
+                              .clone(builder.getF32Type()));
+    ++numInProducts;
+    return wgrad.getDw();
+  }
+
+  /// True when both are made in one block, and `a` after `b`.
+  static bool isLater(Value a, Value b) {
+    Operation *aMaker = a.getDefiningOp(), *bMaker = b.getDefiningOp();
+    return aMaker && bMaker && aMaker->getBlock() == bMaker->getBlock() &&
+           bMaker->isBeforeInBlock(aMaker);
+  }
+
+  /// Additions and casts that are no more, outermost last.
+  SmallVector<Operation *> replaced;
+};
+
+} // namespace

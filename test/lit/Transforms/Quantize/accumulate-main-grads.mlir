@@ -1,0 +1,72 @@
+// RUN: te-opt %s --split-input-file --te-accumulate-main-grads --mlir-print-local-scope | FileCheck %s
+
+// A wgrad adds in its product, in f32, to a state that starts anew unless the flag says not to.
+// CHECK-LABEL: func.func @product(
+// CHECK-SAME: %[[SKIP:[^:]*]]: tensor<f32> {te.init = 0.000000e+00 : f32, te.name = "skip_weight_update"}
+// CHECK-SAME: %[[SUM:[^:]*]]: tensor<128x64xf32> {te.init = 0.000000e+00 : f32, te.name = "grad.w"}
+// CHECK-SAME: -> (tensor<128x64xf32> {te.name = "grad.w"})
+// CHECK-NEXT: %[[FROM:.*]] = te.zero_unless %[[SUM]], %[[SKIP]] : tensor<128x64xf32>
+// CHECK-NEXT: %[[DW:.*]] = te.linear_wgrad %{{.*}}, %{{.*}} accumulate %[[FROM]] : tensor<128x64xf32> : {{.*}} -> tensor<128x64xf32>
+// CHECK-NEXT: return %[[DW]] : tensor<128x64xf32>
+func.func @product(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %w: tensor<128x64xbf16> {te.name = "w", te.weight})
+    -> (tensor<128x64xbf16> {te.name = "grad.w"}) {
+  %dw = te.linear_wgrad %dy, %x : tensor<32x128xbf16>, tensor<32x64xbf16> -> tensor<128x64xbf16>
+  return %dw : tensor<128x64xbf16>
+}
+
+// -----
+
+// So does one of groups; the step's own flag is used.
+// CHECK-LABEL: func.func @groups(
+// CHECK-SAME: %[[SKIP:[^:]*]]: tensor<f32> {te.name = "skip_weight_update"}
+// CHECK-SAME: %[[SUM:[^:]*]]: tensor<2x128x64xf32> {te.init
+// CHECK-NEXT: %[[FROM:.*]] = te.zero_unless %[[SUM]], %[[SKIP]]
+// CHECK-NEXT: te.grouped_linear_wgrad %{{.*}} accumulate %[[FROM]] : tensor<2x128x64xf32> {alignment = 16 : i64}
+func.func @groups(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %sizes: tensor<2xi32>, %w: tensor<2x128x64xbf16> {te.name = "w", te.weight},
+                  %skip: tensor<f32> {te.name = "skip_weight_update"}) -> (tensor<2x128x64xbf16> {te.name = "grad.w"}) {
+  %dw = te.grouped_linear_wgrad %dy, %x, %sizes {alignment = 16 : i64} : tensor<32x128xbf16>, tensor<32x64xbf16>, tensor<2xi32> -> tensor<2x128x64xbf16>
+  return %dw : tensor<2x128x64xbf16>
+}
+
+// -----
+
+// A sum of several uses, widened from where the weight was cast: each is added to the sum so far, in program order.
+// CHECK-LABEL: func.func @uses(
+// CHECK-NOT: arith
+// CHECK: %[[FROM:.*]] = te.zero_unless
+// CHECK-NEXT: %[[FIRST:.*]] = te.linear_wgrad %arg0, %arg1 accumulate %[[FROM]]
+// CHECK-NEXT: %[[SECOND:.*]] = te.linear_wgrad %arg2, %arg3 accumulate %[[FIRST]]
+// CHECK-NEXT: %[[THIRD:.*]] = te.linear_wgrad %arg0, %arg3 accumulate %[[SECOND]]
+// CHECK-NEXT: return %[[THIRD]]
+func.func @uses(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %dz: tensor<32x128xbf16>, %y: tensor<32x64xbf16>,
+                %w: tensor<128x64xf32> {te.name = "w", te.weight}) -> (tensor<128x64xf32> {te.name = "grad.w"}) {
+  %a = te.linear_wgrad %dy, %x : tensor<32x128xbf16>, tensor<32x64xbf16> -> tensor<128x64xbf16>
+  %b = te.linear_wgrad %dz, %y : tensor<32x128xbf16>, tensor<32x64xbf16> -> tensor<128x64xbf16>
+  %ab = arith.addf %b, %a : tensor<128x64xbf16>
+  %wide = arith.extf %ab : tensor<128x64xbf16> to tensor<128x64xf32>
+  %c = te.linear_wgrad %dy, %y : tensor<32x128xbf16>, tensor<32x64xbf16> -> tensor<128x64xf32>
+  %dw = arith.addf %wide, %c : tensor<128x64xf32>
+  return %dw : tensor<128x64xf32>
+}
+
+// -----
+
+// What is no product, or is read elsewhere, too, is widened and added. Other results stay as they are.
+// CHECK-LABEL: func.func @others(
+// CHECK-SAME: -> (tensor<128xf32> {te.name = "grad.g"}, tensor<128x64xf32> {te.name = "grad.w"}, tensor<f32>, tensor<128xbf16> {te.name = "grad.b"})
+// CHECK: %[[DB:.*]] = te.bias_grad
+// CHECK: %[[WIDE:.*]] = arith.extf %[[DB]] : tensor<128xbf16> to tensor<128xf32>
+// CHECK: %[[FROM:.*]] = te.zero_unless
+// CHECK: %[[DG:.*]] = arith.addf %[[FROM]], %[[WIDE]] : tensor<128xf32>
+// CHECK: %[[DW:.*]] = te.linear_wgrad %{{.*}}, %{{.*}} : {{.*}} -> tensor<128x64xbf16>
+// CHECK: %[[SUM:.*]] = arith.addf %{{.*}}, %{{.*}} : tensor<128x64xf32>
+// CHECK: te.amax %[[DW]]
+// CHECK: return %[[DG]], %[[SUM]], %{{.*}}, %[[DB]] :
+func.func @others(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %g: tensor<128xbf16> {te.name = "g", te.weight},
+                  %w: tensor<128x64xbf16> {te.name = "w", te.weight}, %b: tensor<128xbf16> {te.name = "b"})
+    -> (tensor<128xbf16> {te.name = "grad.g"}, tensor<128x64xbf16> {te.name = "grad.w"}, tensor<f32>, tensor<128xbf16> {te.name = "grad.b"}) {
+  %db = te.bias_grad %dy : tensor<32x128xbf16> -> tensor<128xbf16>
+  %dw = te.linear_wgrad %dy, %x : tensor<32x128xbf16>, tensor<32x64xbf16> -> tensor<128x64xbf16>
+  %amax = te.amax %dw : tensor<128x64xbf16>
+  return %db, %dw, %amax, %db : tensor<128xbf16>, tensor<128x64xbf16>, tensor<f32>, tensor<128xbf16>
+}
