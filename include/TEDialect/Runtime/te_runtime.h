@@ -127,6 +127,15 @@ TE_RT_API te_rt_status te_rt_copy_to_device(te_rt_context *context, void *to,
 TE_RT_API te_rt_status te_rt_copy_to_host(te_rt_context *context, void *to,
                                           const void *from, int64_t bytes);
 
+/// Whether the sizes of `groups` groups fit `rows` rows, each group starting at
+/// a multiple of `alignment`; the message names the first that does not, and
+/// its value. For a host program that makes the sizes itself, before it copies
+/// them: a step on a GPU cuts bad sizes to what fits and reads nothing out of
+/// bounds, but cannot say so.
+TE_RT_API te_rt_status te_rt_check_group_sizes(const int32_t *sizes,
+                                               int32_t groups, int64_t rows,
+                                               int64_t alignment);
+
 /// Waits for all work of the context's own stream and reports its errors.
 TE_RT_API te_rt_status te_rt_synchronize(te_rt_context *context);
 
@@ -155,11 +164,24 @@ TE_RT_API te_rt_status te_rt_instance_run_part(te_rt_instance *instance,
                                                void *stream, int32_t begin,
                                                int32_t end);
 
-/// As te_rt_instance_run on the context's own stream, but captured into a CUDA
-/// graph the first time (and again whenever a pointer changes), replayed
-/// otherwise. On the reference backend it is te_rt_instance_run.
+/// As te_rt_instance_run on the context's own stream, but recorded the first
+/// time, on cuda into a CUDA graph, and replayed otherwise: then no code of the
+/// module runs. Where a pointer changed the step is recorded again and the
+/// graph updated to it. The graph lives as long as the instance, and the memory
+/// its arguments are in cannot be freed before.
 TE_RT_API te_rt_status te_rt_instance_run_graph(te_rt_instance *instance,
                                                 void *const *arguments);
+
+/// Waits, and forgets the graph of te_rt_instance_run_graph, if there is one.
+/// The memory it used may then be freed; the next run records again.
+TE_RT_API te_rt_status te_rt_instance_release_graph(te_rt_instance *instance);
+
+/// Bytes that the instance allocated on the device: what holds temporaries, and
+/// what its kernels need beside. A graph uses these and the arguments, and no
+/// other memory but that of the driver for its nodes.
+TE_RT_API te_rt_status te_rt_instance_memory(const te_rt_instance *instance,
+                                             int64_t *arena_bytes,
+                                             int64_t *workspace_bytes);
 
 /// Called for every launch of a traced step, in order and after it ended: its
 /// slot, the name of its kernel (lives as long as the instance) and how long it

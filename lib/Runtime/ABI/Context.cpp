@@ -8,7 +8,9 @@
 #include "TEDialect/Runtime/te_runtime.h"
 
 #include "ABI/Objects.h"
+#include "Core/GroupSizes.h"
 
+#include <algorithm>
 #include <string_view>
 
 using namespace te::rt;
@@ -97,12 +99,35 @@ template <typename Connect>
 Status bind(te_rt_context &context, int32_t number, Group group,
             Connect connect) {
   TE_RT_RETURN_IF_FAILED(context.groups.checkNew(number, group));
-  if (context.numInstances != 0)
+  if (!context.instances.empty())
     return invalid("expected groups to be bound before instances are created, "
                    "but the context has " +
-                   std::to_string(context.numInstances));
+                   std::to_string(context.instances.size()));
   TE_RT_RETURN_IF_FAILED(connect());
   context.groups.add(number, std::move(group));
+  return Status::ok();
+}
+
+/// No captured graph uses a byte from `pointer` on.
+Status checkUnused(const te_rt_context &context, void *pointer) {
+  auto found = context.allocations.find(pointer);
+  if (found == context.allocations.end())
+    return Status::ok(); // The backend knows what is wrong with it.
+  const auto begin = reinterpret_cast<uintptr_t>(pointer);
+  for (const te_rt_instance *instance : context.instances)
+    for (size_t i = 0; instance->graph && i < instance->graphArguments.size();
+         ++i) {
+      const auto used =
+          reinterpret_cast<uintptr_t>(instance->graphArguments[i]);
+      if (used >= begin &&
+          used - begin <
+              static_cast<uint64_t>(std::max<int64_t>(found->second, 1)))
+        return invalid("expected memory that no captured graph uses, but it "
+                       "holds argument " +
+                       std::to_string(i) +
+                       " of one; call te_rt_instance_release_graph, or destroy "
+                       "the instance, before");
+    }
   return Status::ok();
 }
 
@@ -232,13 +257,20 @@ te_rt_status te_rt_alloc(te_rt_context *context, int64_t bytes,
     if (bytes < 0)
       return invalid("expected 'bytes' to be zero or more, but got " +
                      std::to_string(bytes));
-    return backend.alloc(bytes, pointer);
+    TE_RT_RETURN_IF_FAILED(backend.alloc(bytes, pointer));
+    context->allocations.emplace(*pointer, bytes);
+    return Status::ok();
   });
 }
 
 te_rt_status te_rt_free(te_rt_context *context, void *pointer) {
   return onContext("te_rt_free", context, [&](Backend &backend) -> Status {
-    return pointer ? backend.free(pointer) : Status::ok();
+    if (!pointer)
+      return Status::ok();
+    TE_RT_RETURN_IF_FAILED(checkUnused(*context, pointer));
+    TE_RT_RETURN_IF_FAILED(backend.free(pointer));
+    context->allocations.erase(pointer);
+    return Status::ok();
   });
 }
 
@@ -258,6 +290,28 @@ te_rt_status te_rt_copy_to_host(te_rt_context *context, void *to,
                      TE_RT_RETURN_IF_FAILED(checkCopy(to, from, bytes));
                      return backend.copyToHost(to, from, bytes);
                    });
+}
+
+te_rt_status te_rt_check_group_sizes(const int32_t *sizes, int32_t groups,
+                                     int64_t rows, int64_t alignment) {
+  return guarded([&]() -> Status {
+    Status status;
+    if (groups < 0)
+      status = invalid("expected 'groups' to be zero or more, but got " +
+                       std::to_string(groups));
+    else if (!sizes && groups != 0)
+      status = invalid("'sizes' is null");
+    else if (alignment < 1 || rows < 0 || rows % alignment != 0)
+      status =
+          invalid("expected 'rows' to be a multiple of 'alignment', but "
+                  "got " +
+                  std::to_string(rows) + " and " + std::to_string(alignment));
+    else
+      status = checkGroupSizes(sizes, groups, rows, alignment);
+    if (status.failed())
+      status.message = "te_rt_check_group_sizes: " + status.message;
+    return status;
+  });
 }
 
 te_rt_status te_rt_synchronize(te_rt_context *context) {

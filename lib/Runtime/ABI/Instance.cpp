@@ -81,6 +81,7 @@ Status load(te_rt_instance &instance) {
   if (workspaceBytes == 0)
     return Status::ok();
   TE_RT_RETURN_IF_FAILED(backend.alloc(workspaceBytes, &instance.workspace));
+  instance.workspaceBytes = workspaceBytes;
   for (Slot &slot : instance.slots)
     if (slot.plan->workspaceBytes() != 0)
       slot.plan->setWorkspace(instance.workspace);
@@ -113,11 +114,13 @@ Status step(te_rt_instance &instance, void *const *arguments, void *stream) {
 /// Makes `instance.graph` the step with these arguments.
 Status capture(te_rt_instance &instance, void *const *arguments, void *stream) {
   Backend &backend = *instance.context->backend;
-  instance.graph.reset();
+  std::unique_ptr<Backend::Graph> graph = std::move(instance.graph);
   TE_RT_RETURN_IF_FAILED(backend.beginCapture(stream));
   Status status = step(instance, arguments, stream);
+  // Half a step is nothing that another could be changed to.
+  if (status.failed())
+    graph.reset();
   // A capture that was begun must be ended, whatever happened inside it.
-  std::unique_ptr<Backend::Graph> graph;
   Status ended = backend.endCapture(stream, &graph);
   TE_RT_RETURN_IF_FAILED(status);
   TE_RT_RETURN_IF_FAILED(ended);
@@ -159,14 +162,14 @@ te_rt_status te_rt_instance_create(te_rt_context *context,
     result->module = *module;
     TE_RT_RETURN_IF_FAILED(prefixed(kName, load(*result)));
     *instance = result.release();
-    ++context->numInstances;
+    context->instances.insert(*instance);
     return Status::ok();
   });
 }
 
 void te_rt_instance_destroy(te_rt_instance *instance) {
   if (instance)
-    --instance->context->numInstances;
+    instance->context->instances.erase(instance);
   delete instance;
 }
 
@@ -237,13 +240,40 @@ te_rt_status te_rt_instance_run_graph(te_rt_instance *instance,
     Backend &backend = *instance->context->backend;
     TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.enterThread()));
     void *stream = backend.defaultStream();
-    if (!backend.capturesGraphs())
-      return prefixed(kName, step(*instance, arguments, stream));
     if (!instance->graph ||
         !std::equal(instance->graphArguments.begin(),
                     instance->graphArguments.end(), arguments))
       TE_RT_RETURN_IF_FAILED(
           prefixed(kName, capture(*instance, arguments, stream)));
     return prefixed(kName, instance->graph->launch(stream));
+  });
+}
+
+te_rt_status te_rt_instance_release_graph(te_rt_instance *instance) {
+  return guarded([&]() -> Status {
+    constexpr const char *kName = "te_rt_instance_release_graph";
+    if (!instance)
+      return prefixed(kName, invalid("'instance' is null"));
+    // A replay may be under way.
+    TE_RT_RETURN_IF_FAILED(
+        prefixed(kName, instance->context->backend->synchronize()));
+    instance->graph.reset();
+    return Status::ok();
+  });
+}
+
+te_rt_status te_rt_instance_memory(const te_rt_instance *instance,
+                                   int64_t *arena_bytes,
+                                   int64_t *workspace_bytes) {
+  return guarded([&]() -> Status {
+    if (!instance || !arena_bytes || !workspace_bytes)
+      return invalid(std::string("te_rt_instance_memory: '") +
+                     (!instance      ? "instance"
+                      : !arena_bytes ? "arena_bytes"
+                                     : "workspace_bytes") +
+                     "' is null");
+    *arena_bytes = instance->module.arena_bytes;
+    *workspace_bytes = instance->workspaceBytes;
+    return Status::ok();
   });
 }

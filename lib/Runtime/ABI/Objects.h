@@ -16,6 +16,8 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace te::rt {
@@ -68,8 +70,11 @@ struct te_rt_context {
   std::unique_ptr<te::rt::Backend> backend;
   std::string description;
   te::rt::GroupTable groups;
-  /// Instances that are alive: their plans know the groups.
-  int numInstances = 0;
+  /// Those that are alive: their plans know the groups, their graphs use
+  /// memory.
+  std::unordered_set<te_rt_instance *> instances;
+  /// Bytes of what te_rt_alloc gave, by its address.
+  std::unordered_map<void *, int64_t> allocations;
 };
 
 struct te_rt_instance {
@@ -78,6 +83,7 @@ struct te_rt_instance {
   std::vector<te::rt::Slot> slots;
   void *arena = nullptr;
   void *workspace = nullptr;
+  int64_t workspaceBytes = 0;
   void *stream = nullptr;
   te::rt::Phase phase = te::rt::Phase::idle;
   /// The slots that a running step launches; it passes by the others.

@@ -76,16 +76,19 @@ public:
   /// The stream used where the caller names none.
   virtual void *defaultStream() = 0;
 
-  /// Captures whatever `enqueue` puts on `stream` into a graph object. The
-  /// reference backend returns null: steps are then simply run.
+  /// The launches of a step with their buffers, recorded once: replaying them
+  /// runs no code of the module. Uses the plans it was captured from.
   class Graph {
   public:
     virtual ~Graph() = default;
     virtual Status launch(void *stream) = 0;
   };
+  /// From here to endCapture launches on `stream` are recorded, and not run.
   virtual Status beginCapture(void *stream) = 0;
+  /// Gives what was recorded. A graph that `*graph` holds is changed to it
+  /// where the device can do that, as it can where only pointers differ, and
+  /// replaced otherwise; it is gone after a failure.
   virtual Status endCapture(void *stream, std::unique_ptr<Graph> *graph) = 0;
-  virtual bool capturesGraphs() const = 0;
 
   // virtual Status planAmax(const amax_params &, std::unique_ptr<Plan> *) = 0;
 #define TE_RT_KERNEL(name, parameters, buffers)                                \

@@ -45,6 +45,13 @@ public:
     (void)device.driver->cuGraphExecDestroy(executable);
   }
 
+  /// Whether it now is `captured`; if not, it can only be destroyed.
+  bool update(CUgraph captured) {
+    CUgraphExecUpdateResultInfo info = {};
+    return device.driver->cuGraphExecUpdate(executable, captured, &info) ==
+           CUDA_SUCCESS;
+  }
+
   Status launch(void *stream) override {
     return device.check(
         device.driver->cuGraphLaunch(executable, static_cast<CUstream>(stream)),
@@ -84,7 +91,6 @@ public:
   void *defaultStream() override { return device.stream; }
   Status beginCapture(void *stream) override;
   Status endCapture(void *stream, std::unique_ptr<Graph> *graph) override;
-  bool capturesGraphs() const override { return true; }
 
 #define TE_RT_KERNEL(name, parameters, buffers)                                \
   Status plan_##name(const name##_params &params, std::unique_ptr<Plan> *plan) \
@@ -453,6 +459,12 @@ Status CudaBackend::endCapture(void *stream, std::unique_ptr<Graph> *graph) {
   TE_RT_RETURN_IF_FAILED(device.check(
       driver.cuStreamEndCapture(static_cast<CUstream>(stream), &captured),
       "cuStreamEndCapture"));
+  // Cheaper than a new one, and where it is not possible, no more than that.
+  if (*graph && static_cast<CudaGraph &>(**graph).update(captured)) {
+    (void)driver.cuGraphDestroy(captured);
+    return Status::ok();
+  }
+  graph->reset();
   CUgraphExec executable = nullptr;
   Status status =
       device.check(driver.cuGraphInstantiate(&executable, captured, 0),

@@ -1,13 +1,14 @@
 //===- ReferenceBackend.cpp - the CPU backend -----------------------------===//
 //
 // Device memory is host memory, a launch is a call, and everything is complete
-// when it returns.
+// when it returns. While a step is captured its launches are only noted, as a
+// GPU does, so that what a replay would miss is missed here too.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Core/Backend.h"
 #include "Core/Capabilities.h"
-#include "Core/GroupLayout.h"
+#include "Core/GroupSizes.h"
 #include "Core/Stack.h"
 #include "Reference/HostGroup.h"
 #include "Reference/Reference.h"
@@ -15,8 +16,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <string_view>
+#include <vector>
 
 namespace te::rt {
 
@@ -41,35 +44,69 @@ constexpr int findGroupSizes(std::initializer_list<std::string_view> names) {
   constexpr int name##_group_sizes = findGroupSizes({buffers});
 #include "TEDialect/Runtime/te_runtime_kernels.inc"
 
-/// Every group has a size that is not negative and fits.
-template <typename Params>
-Status checkGroupSizes(const Params &p, const void *sizes) {
-  const auto *size = static_cast<const int32_t *>(sizes);
-  int64_t begin = 0;
-  for (int64_t g = 0; g < p.groups; ++g) {
-    const bool fits = size[g] >= 0 && size[g] <= p.rows - begin;
-    if (!fits)
-      return {TE_RT_INVALID_ARGUMENT,
-              "expected 'group_sizes[" + std::to_string(g) +
-                  "]' to be from 0 to the " + std::to_string(p.rows - begin) +
-                  " rows that are left of " + std::to_string(p.rows) +
-                  ", but got " + std::to_string(size[g])};
-    begin = groupRows(begin, size[g], p.rows, p.alignment).next;
-  }
-  return Status::ok();
-}
+/// The launches of a captured step, in order.
+class Recording final : public Backend::Graph {
+public:
+  using Replay = std::function<Status()>;
 
-template <typename Params> class FunctionPlan final : public Plan {
+  void add(Replay replay) { replays.push_back(std::move(replay)); }
+
+  Status launch(void *) override {
+    for (const Replay &replay : replays)
+      TE_RT_RETURN_IF_FAILED(replay());
+    return Status::ok();
+  }
+
+private:
+  std::vector<Replay> replays;
+};
+
+/// A plan that runs, or is noted down, when it is launched.
+class RecordedPlan : public Plan {
+public:
+  /// `*recording` is where launches go instead of being run, if anywhere.
+  struct Kernel {
+    const char *name;
+    int numBuffers;
+    const std::unique_ptr<Recording> *recording;
+  };
+  explicit RecordedPlan(const Kernel &kernel) : kernel(kernel) {}
+
+  Status launch(void *, void *const *buffers) final {
+    if (!*kernel.recording)
+      return run(buffers);
+    (*kernel.recording)
+        ->add([this, held = std::vector(buffers, buffers + kernel.numBuffers)] {
+          Status status = run(held.data());
+          if (status.failed())
+            status.message = std::string(kernel.name) + ": " + status.message;
+          return status;
+        });
+    return Status::ok();
+  }
+
+private:
+  virtual Status run(void *const *buffers) = 0;
+
+  Kernel kernel;
+};
+
+template <typename Params> class FunctionPlan final : public RecordedPlan {
 public:
   using Function = void (*)(const Params &, void *const *);
 
-  FunctionPlan(const Params &params, Function function, int groupSizes)
-      : params(params), function(function), groupSizes(groupSizes) {}
+  FunctionPlan(const Kernel &kernel, const Params &params, Function function,
+               int groupSizes)
+      : RecordedPlan(kernel), params(params), function(function),
+        groupSizes(groupSizes) {}
 
-  Status launch(void *, void *const *buffers) override {
+private:
+  Status run(void *const *buffers) override {
     if constexpr (requires { params.alignment; })
       if (groupSizes >= 0)
-        TE_RT_RETURN_IF_FAILED(checkGroupSizes(params, buffers[groupSizes]));
+        TE_RT_RETURN_IF_FAILED(
+            checkGroupSizes(static_cast<const int32_t *>(buffers[groupSizes]),
+                            params.groups, params.rows, params.alignment));
     if constexpr (requires { checkBuffers(params, buffers); })
       TE_RT_RETURN_IF_FAILED(checkBuffers(params, buffers));
     if constexpr (requires { params.matrices; })
@@ -79,7 +116,6 @@ public:
     return Status::ok();
   }
 
-private:
   /// One matrix after another.
   void launchStack(void *const *buffers) const {
     const auto strides = stackStrides(params);
@@ -99,16 +135,17 @@ private:
 };
 
 /// A collective over several processes.
-template <typename Params> class CollectivePlan final : public Plan {
+template <typename Params> class CollectivePlan final : public RecordedPlan {
 public:
-  CollectivePlan(const Params &params, reference::HostGroup &group)
-      : params(params), group(group) {}
+  CollectivePlan(const Kernel &kernel, const Params &params,
+                 reference::HostGroup &group)
+      : RecordedPlan(kernel), params(params), group(group) {}
 
-  Status launch(void *, void *const *buffers) override {
+private:
+  Status run(void *const *buffers) override {
     return reference::overGroup(params, group, buffers);
   }
 
-private:
   Params params;
   reference::HostGroup &group; // lives as long as the context
 };
@@ -183,16 +220,20 @@ public:
   }
 
   void *defaultStream() override { return nullptr; }
-  Status beginCapture(void *) override { return noGraphs(); }
-  Status endCapture(void *, std::unique_ptr<Graph> *) override {
-    return noGraphs();
+  Status beginCapture(void *) override {
+    recording = std::make_unique<Recording>();
+    return Status::ok();
   }
-  bool capturesGraphs() const override { return false; }
+  Status endCapture(void *, std::unique_ptr<Graph> *graph) override {
+    *graph = std::move(recording);
+    return Status::ok();
+  }
 
 #define TE_RT_KERNEL(name, parameters, buffers)                                \
   Status plan_##name(const name##_params &params, std::unique_ptr<Plan> *plan) \
       override {                                                               \
-    makePlan(params, reference::name, name##_group_sizes, plan);               \
+    makePlan({#name, name##_buffers::count_, &recording}, params,              \
+             reference::name, name##_group_sizes, plan);                       \
     return Status::ok();                                                       \
   }
 #include "TEDialect/Runtime/te_runtime_kernels.inc"
@@ -201,31 +242,31 @@ private:
   using Clock = std::chrono::steady_clock;
 
   template <typename Params>
-  void makePlan(const Params &params,
+  void makePlan(const RecordedPlan::Kernel &kernel, const Params &params,
                 void (*alone)(const Params &, void *const *), int groupSizes,
                 std::unique_ptr<Plan> *plan) {
-    *plan = std::make_unique<FunctionPlan<Params>>(params, alone, groupSizes);
+    *plan = std::make_unique<FunctionPlan<Params>>(kernel, params, alone,
+                                                   groupSizes);
   }
   /// A collective: over the processes of its group, where there are several.
   template <typename Params>
     requires requires(const Params &params) { params.group_id; }
-  void makePlan(const Params &params,
+  void makePlan(const RecordedPlan::Kernel &kernel, const Params &params,
                 void (*alone)(const Params &, void *const *), int,
                 std::unique_ptr<Plan> *plan) {
     const auto group = groups.find(params.group_id);
     if (group == groups.end())
-      *plan = std::make_unique<FunctionPlan<Params>>(params, alone, -1);
+      *plan = std::make_unique<FunctionPlan<Params>>(kernel, params, alone, -1);
     else
-      *plan = std::make_unique<CollectivePlan<Params>>(params, *group->second);
+      *plan = std::make_unique<CollectivePlan<Params>>(kernel, params,
+                                                       *group->second);
   }
 
   std::map<int32_t, std::unique_ptr<reference::HostGroup>> groups;
 
-  static Status noGraphs() {
-    return {TE_RT_UNSUPPORTED, "the reference backend has no graphs"};
-  }
-
   Clock::time_point marks[2] = {};
+  /// Of the step that is being captured, if one is.
+  std::unique_ptr<Recording> recording;
 };
 
 } // namespace

@@ -63,6 +63,7 @@ TEST_F(Instance, RunsByBothWaysWithChangingPointers) {
     ASSERT_EQ(te_rt_copy_to_host(context, result, y, sizeof(result)), TE_RT_OK);
     for (int i = 0; i < kCount; ++i)
       ASSERT_EQ(result[i], 2 * host[i]);
+    EXPECT_EQ(te_rt_instance_release_graph(instance), TE_RT_OK);
     EXPECT_EQ(te_rt_free(context, x), TE_RT_OK);
     EXPECT_EQ(te_rt_free(context, y), TE_RT_OK);
   }
@@ -92,6 +93,104 @@ TEST_F(Instance, PartsRunTheirLaunchesAlone) {
   EXPECT_STREQ(te_rt_last_error(),
                "te_rt_instance_run_part: expected 0 <= 'begin' <= 'end' <= 2, "
                "but got 1 and 3");
+}
+
+int stepsRun = 0;
+void countedStep(te_rt_instance *instance, char *arena,
+                 void *const *arguments) {
+  ++stepsRun;
+  step(instance, arena, arguments);
+}
+
+TEST_F(Instance, GraphReplaysLaunchesAndNotTheModule) {
+  const te_rt_module module = {
+      TE_RT_MODULE_MAGIC, TE_RT_VERSION, kCount * 4, 2, 2, load, countedStep};
+  te_rt_instance *counted = nullptr;
+  ASSERT_EQ(te_rt_instance_create(context, &module, &counted), TE_RT_OK);
+  float x[kCount], y[kCount], other[kCount];
+  void *arguments[] = {x, y}, *others[] = {x, other};
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < kCount; ++i)
+      x[i] = static_cast<float>(i + round);
+    ASSERT_EQ(te_rt_instance_run_graph(counted, arguments), TE_RT_OK);
+    for (int i = 0; i < kCount; ++i)
+      ASSERT_EQ(y[i], 2 * x[i]);
+  }
+  EXPECT_EQ(stepsRun, 1);
+  ASSERT_EQ(te_rt_instance_run_graph(counted, others), TE_RT_OK);
+  EXPECT_EQ(stepsRun, 2);
+  EXPECT_EQ(std::memcmp(y, other, sizeof(y)), 0);
+  ASSERT_EQ(te_rt_instance_release_graph(counted), TE_RT_OK);
+  ASSERT_EQ(te_rt_instance_run_graph(counted, others), TE_RT_OK);
+  EXPECT_EQ(stepsRun, 3);
+  te_rt_instance_destroy(counted);
+}
+
+TEST_F(Instance, MemoryOfAGraphCannotBeFreed) {
+  void *memory[3];
+  for (void *&pointer : memory)
+    ASSERT_EQ(te_rt_alloc(context, 4 * kCount * 4, &pointer), TE_RT_OK);
+  // Inside of an allocation.
+  void *arguments[] = {memory[0], static_cast<char *>(memory[1]) + kCount * 4};
+  ASSERT_EQ(te_rt_instance_run_graph(instance, arguments), TE_RT_OK);
+  for (int i : {0, 1}) {
+    EXPECT_EQ(te_rt_free(context, memory[i]), TE_RT_INVALID_ARGUMENT);
+    EXPECT_EQ(te_rt_last_error(),
+              "te_rt_free: expected memory that no captured graph uses, but it "
+              "holds argument " +
+                  std::to_string(i) +
+                  " of one; call te_rt_instance_release_graph, or destroy the "
+                  "instance, before");
+  }
+  EXPECT_EQ(te_rt_free(context, memory[2]), TE_RT_OK);
+  // Still there: the graph runs, and the memory can be read.
+  ASSERT_EQ(te_rt_instance_run_graph(instance, arguments), TE_RT_OK);
+  EXPECT_EQ(te_rt_instance_release_graph(instance), TE_RT_OK);
+  EXPECT_EQ(te_rt_free(context, memory[0]), TE_RT_OK);
+  // A graph that is gone with its instance holds nothing either.
+  arguments[0] = memory[1];
+  ASSERT_EQ(te_rt_instance_run_graph(instance, arguments), TE_RT_OK);
+  EXPECT_EQ(te_rt_free(context, memory[1]), TE_RT_INVALID_ARGUMENT);
+  te_rt_instance_destroy(instance);
+  instance = nullptr;
+  EXPECT_EQ(te_rt_free(context, memory[1]), TE_RT_OK);
+}
+
+TEST_F(Instance, SaysWhatMemoryItHas) {
+  int64_t arena = -1, workspace = -1;
+  ASSERT_EQ(te_rt_instance_memory(instance, &arena, &workspace), TE_RT_OK);
+  EXPECT_EQ(arena, kCount * 4);
+  EXPECT_EQ(workspace, 0);
+  EXPECT_EQ(te_rt_instance_memory(instance, nullptr, &workspace),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(te_rt_last_error(),
+               "te_rt_instance_memory: 'arena_bytes' is null");
+  EXPECT_EQ(te_rt_instance_release_graph(nullptr), TE_RT_INVALID_ARGUMENT);
+}
+
+TEST(GroupSizes, TheFirstBadOneIsNamed) {
+  auto message = [](std::vector<int32_t> sizes, int64_t rows,
+                    int64_t alignment) -> std::string {
+    return te_rt_check_group_sizes(sizes.data(),
+                                   static_cast<int32_t>(sizes.size()), rows,
+                                   alignment) == TE_RT_OK
+               ? ""
+               : te_rt_last_error();
+  };
+  EXPECT_EQ(message({3, 0, 16, 5}, 64, 16), "");
+  EXPECT_EQ(message({}, 0, 16), "");
+  EXPECT_EQ(
+      message({3, -1, 70}, 64, 16),
+      "te_rt_check_group_sizes: expected 'group_sizes[1]' to be from 0 to "
+      "the 48 rows that are left of 64, but got -1");
+  // 3 rows take 16.
+  EXPECT_EQ(
+      message({3, 49}, 64, 16),
+      "te_rt_check_group_sizes: expected 'group_sizes[1]' to be from 0 to "
+      "the 48 rows that are left of 64, but got 49");
+  EXPECT_EQ(message({3}, 60, 16),
+            "te_rt_check_group_sizes: expected 'rows' to be a multiple of "
+            "'alignment', but got 60 and 16");
 }
 
 struct Traced {

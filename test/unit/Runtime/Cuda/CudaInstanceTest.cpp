@@ -105,13 +105,37 @@ TEST_F(CudaInstance, GraphIsCapturedOnceAndReplayed) {
   EXPECT_EQ(book().calls, Strings({"cuCtxSetCurrent", "cuGraphLaunch"}));
 }
 
-TEST_F(CudaInstance, GraphIsCapturedAgainForOtherPointers) {
+TEST_F(CudaInstance, GraphIsUpdatedForOtherPointers) {
   ASSERT_OK(te_rt_instance_run_graph(instance, arguments));
   void *other[] = {arguments[1], arguments[1], arguments[2]};
   ASSERT_OK(te_rt_instance_run_graph(instance, other));
   EXPECT_EQ(book().count("cuStreamBeginCapture"), 2);
-  EXPECT_EQ(book().count("cuGraphExecDestroy"), 1);
+  EXPECT_EQ(book().count("cuGraphExecUpdate"), 1);
+  EXPECT_EQ(book().count("cuGraphInstantiate"), 1);
+  EXPECT_EQ(book().count("cuGraphExecDestroy"), 0);
   EXPECT_EQ(book().executed, Strings(4, "cublasLtMatmul"));
+}
+
+TEST_F(CudaInstance, GraphThatCannotBeUpdatedIsMadeAgain) {
+  ASSERT_OK(te_rt_instance_run_graph(instance, arguments));
+  void *other[] = {arguments[1], arguments[1], arguments[2]};
+  book().calls.clear();
+  // Context, begin, two products, end, the update.
+  book().failCall(6, 1);
+  ASSERT_OK(te_rt_instance_run_graph(instance, other));
+  EXPECT_EQ(book().failedCall, "cuGraphExecUpdate");
+  EXPECT_EQ(book().count("cuGraphExecDestroy"), 1);
+  EXPECT_EQ(book().count("cuGraphInstantiate"), 1);
+  EXPECT_EQ(book().executed, Strings(4, "cublasLtMatmul"));
+}
+
+TEST_F(CudaInstance, MemoryOfAGraphIsFreedAfterTheGraph) {
+  ASSERT_OK(te_rt_instance_run_graph(instance, arguments));
+  EXPECT_EQ(te_rt_free(context, arguments[1]), TE_RT_INVALID_ARGUMENT);
+  EXPECT_EQ(book().count("cuMemFree"), 0);
+  ASSERT_OK(te_rt_instance_release_graph(instance));
+  EXPECT_EQ(book().count("cuGraphExecDestroy"), 1);
+  ASSERT_OK(te_rt_free(context, arguments[1]));
 }
 
 TEST_F(CudaInstance, FailedLaunchIsLocatedAndEndsTheCapture) {

@@ -271,6 +271,18 @@ CUresult CUDAAPI cuGraphInstantiate(CUgraphExec *executable, CUgraph graph,
   return CUDA_SUCCESS;
 }
 
+// As the driver, only for the same nodes.
+CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec executable, CUgraph graph,
+                                   CUgraphExecUpdateResultInfo *) {
+  ENTER(cuGraphExecUpdate);
+  Object *object = book().use(executable, Kind::graphExec, "cuGraphExecUpdate");
+  Object *source = book().use(graph, Kind::graph, "cuGraphExecUpdate");
+  if (!object || !source)
+    return CUDA_ERROR_INVALID_VALUE;
+  return object->work == source->work ? CUDA_SUCCESS
+                                      : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+}
+
 CUresult CUDAAPI cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   ENTER(cuGraphLaunch);
   Object *object = book().use(executable, Kind::graphExec, "cuGraphLaunch");
