@@ -93,6 +93,10 @@ FailureOr<std::vector<ArgumentInfo>> te::readArguments(ModuleOp module) {
     argument.isWeight = entry.contains("weight");
     if (auto init = entry.getAs<FloatAttr>("init"))
       argument.init = init.getValue().convertToFloat();
+    if (auto rows = entry.getAs<IntegerAttr>("rows"),
+        alignment = entry.getAs<IntegerAttr>("alignment");
+        rows && alignment)
+      argument.groups = {rows.getInt(), alignment.getInt()};
     argument.probe = entry.getAs<ArrayAttr>("probe");
     if (uses && info.size() < uses.size())
       if (auto use = dyn_cast<DenseI32ArrayAttr>(uses[info.size()]);

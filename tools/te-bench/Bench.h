@@ -79,6 +79,11 @@ llvm::json::Array runMlpBench(te_rt_context *context, const Effort &effort,
 llvm::json::Array runMemoryBench(te_rt_context *context, const Effort &effort,
                                  const std::string &file, bool &failed);
 
+/// Compiles, captures and replays the steps of `file` on experts, as first and
+/// as later micro-batches; prints and returns rows.
+llvm::json::Array runMoeBench(te_rt_context *context, const Effort &effort,
+                              const std::string &file);
+
 } // namespace te::bench
 
 #endif // TE_BENCH_BENCH_H

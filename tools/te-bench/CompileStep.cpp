@@ -4,6 +4,7 @@
 
 #include "TEDialect/Pipelines/PipelineGuard.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
@@ -14,10 +15,14 @@
 std::unique_ptr<mlir::te::CompiledStep>
 te::bench::compileStep(mlir::MLIRContext *context, const std::string &file,
                        const mlir::te::TrainingPipelineOptions &options,
-                       int64_t &launches) {
+                       int64_t &launches, llvm::StringRef entry) {
   auto module = mlir::parseSourceFile<mlir::ModuleOp>(file, context);
   if (!module)
     std::exit(mlir::te::kDiagnostics);
+  for (auto function :
+       llvm::make_early_inc_range(module->getOps<mlir::func::FuncOp>()))
+    if (!entry.empty() && function.isPublic() && function.getName() != entry)
+      function.erase();
   mlir::te::PipelineGuard guard("te-bench");
   mlir::PassManager manager(context);
   guard.watch(manager);

@@ -9,11 +9,12 @@
 namespace te::bench {
 
 /// Compiles `file` as `options` say; `launches` is how many kernels its step
-/// enqueues. Exits with the tools' code where it does not compile.
+/// enqueues. With `entry` other functions that can be seen are left out. Exits
+/// with the tools' code where it does not compile.
 std::unique_ptr<mlir::te::CompiledStep>
 compileStep(mlir::MLIRContext *context, const std::string &file,
-            const mlir::te::TrainingPipelineOptions &options,
-            int64_t &launches);
+            const mlir::te::TrainingPipelineOptions &options, int64_t &launches,
+            llvm::StringRef entry = {});
 
 } // namespace te::bench
 

@@ -26,7 +26,7 @@ namespace {
 llvm::cl::OptionCategory category("te-bench");
 llvm::cl::opt<std::string>
     suite("suite",
-          llvm::cl::desc("kernels, grouped, mlp, memory or all (default)"),
+          llvm::cl::desc("kernels, grouped, mlp, memory, moe or all (default)"),
           llvm::cl::init("all"), llvm::cl::cat(category));
 llvm::cl::opt<std::string>
     backend("backend", llvm::cl::desc("auto (default), cuda or reference"),
@@ -39,6 +39,10 @@ llvm::cl::opt<std::string>
     stackFile("stack", llvm::cl::desc("file of the suite memory"),
               llvm::cl::init("test/bench/llama_stack.mlir"),
               llvm::cl::cat(category));
+llvm::cl::opt<std::string> moeFile("moe",
+                                   llvm::cl::desc("file of the suite moe"),
+                                   llvm::cl::init("test/bench/moe.mlir"),
+                                   llvm::cl::cat(category));
 llvm::cl::opt<std::string> jsonFile("json",
                                     llvm::cl::desc("write the rows as JSON"),
                                     llvm::cl::cat(category));
@@ -68,7 +72,7 @@ int main(int argc, char **argv) {
           &llvm::errs()))
     return mlir::te::kUsage;
   if (!isOneOf("--suite", suite,
-               {"kernels", "grouped", "mlp", "memory", "all"}) ||
+               {"kernels", "grouped", "mlp", "memory", "moe", "all"}) ||
       !isOneOf("--backend", backend, {"auto", "reference", "cuda"}))
     return mlir::te::kUsage;
   Effort effort;
@@ -89,6 +93,8 @@ int main(int argc, char **argv) {
     report["mlp_block"] = runMlpBench(context, effort, mlpFile, failed);
   if (suite == "memory" || suite == "all")
     report["memory"] = runMemoryBench(context, effort, stackFile, failed);
+  if (suite == "moe" || suite == "all")
+    report["moe"] = runMoeBench(context, effort, moeFile);
   if (suite == "kernels" || suite == "all")
     report["kernels"] = runKernelBench(context, effort);
   if (suite == "grouped" || suite == "all")

@@ -87,13 +87,18 @@ std::vector<StepArgument> argumentsOf(const mlir::te::CompiledStep &step,
                                       const llvm::StringSet<> &weights) {
   using mlir::te::ArgumentInfo;
   std::vector<StepArgument> arguments;
-  for (const ArgumentInfo &info : step.arguments())
+  for (const ArgumentInfo &info : step.arguments()) {
     arguments.push_back({{info.qualifiedName(), info.type, info.shape,
                           weights.contains(info.name), info.init},
                          info.role == ArgumentInfo::Role::Result,
                          info.carriedInput,
                          isFiniteCheck(info),
                          isStatistics(info)});
+    if (info.groups) {
+      arguments.back().rows = info.groups->rows;
+      arguments.back().alignment = info.groups->alignment;
+    }
+  }
   return arguments;
 }
 

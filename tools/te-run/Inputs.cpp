@@ -2,7 +2,9 @@
 
 #include "Inputs.h"
 
+#include <algorithm>
 #include <map>
+#include <string_view>
 #include <utility>
 
 namespace te::run {
@@ -12,7 +14,7 @@ bool checkNames(const std::vector<StepArgument> &arguments,
   // By role, as an argument and its next state share their name.
   std::map<std::pair<bool, std::string>, std::string> owners;
   for (const StepArgument &argument : arguments)
-    for (const char *suffix : {"", ".steps"}) {
+    for (const char *suffix : {"", ".steps", ".digests"}) {
       const std::string &name = argument.spec.name;
       const auto [at, isNew] =
           owners.insert({{argument.isResult, name + suffix}, name});
@@ -24,6 +26,26 @@ bool checkNames(const std::vector<StepArgument> &arguments,
       return false;
     }
   return true;
+}
+
+/// Sizes of groups that do not fit, in the first step they do not.
+static void checkGroups(const StepArgument &argument, const StepInput &input,
+                        int64_t steps, std::vector<std::string> &errors) {
+  const TensorSpec &spec = argument.spec;
+  const auto groups = static_cast<int32_t>(spec.shape[0]);
+  const auto *sizes =
+      reinterpret_cast<const int32_t *>(input.array.data.data());
+  for (int64_t step = 0; step < (input.perStep ? steps : 1); ++step)
+    if (te_rt_check_group_sizes(sizes + step * groups, groups, argument.rows,
+                                argument.alignment)) {
+      std::string_view text = te_rt_last_error();
+      text.remove_prefix(std::min(text.size(), text.find(": ") + 2));
+      errors.push_back(
+          "array '" + spec.name + (input.perStep ? ".steps'" : "'") +
+          (input.perStep ? ", step " + std::to_string(step + 1) : "") + ": " +
+          std::string(text));
+      return;
+    }
 }
 
 std::vector<StepInput> matchInputs(const std::vector<StepArgument> &arguments,
@@ -62,8 +84,12 @@ std::vector<StepInput> matchInputs(const std::vector<StepArgument> &arguments,
       continue;
     const TensorSpec &spec = argument.spec;
     StepInput &input = inputs.emplace_back();
-    if (take(spec, input))
+    const size_t known = errors.size();
+    if (take(spec, input)) {
+      if (argument.alignment != 0 && errors.size() == known)
+        checkGroups(argument, input, policy.steps, errors);
       continue;
+    }
     bool made = true;
     if (spec.init)
       made = filledArray(spec, *spec.init, input.array);
@@ -77,6 +103,8 @@ std::vector<StepInput> matchInputs(const std::vector<StepArgument> &arguments,
                        "); give one with --inputs, or draw it with --seed");
     if (!made)
       errors.push_back(noMemoryFor(spec));
+    else if (argument.alignment != 0 && errors.size() == known)
+      checkGroups(argument, input, policy.steps, errors);
   }
   for (const auto &[name, array] : archive)
     warnings.push_back("array '" + name + "' is not an argument of the entry");

@@ -21,8 +21,8 @@ struct InputPolicy {
 };
 
 /// Whether every name of an archive means one thing: an argument, and so a
-/// result, may be called `<name>` or `<name>.steps` there. Else `error` names
-/// the two.
+/// result, may be called `<name>`, or that and `.steps` or `.digests`. Else
+/// `error` names the two.
 bool checkNames(const std::vector<StepArgument> &arguments, std::string &error);
 
 /// Takes one value for every argument that is not a result: the state of its

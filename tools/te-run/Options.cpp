@@ -43,6 +43,8 @@ Arrays:
                       normal(0, 0.02), integers uniform in [0, 256)
   --outputs=F.npz     every result after the last step; a rank-0 result also as
                       '<name>.steps', one value a step
+  --digests           with it, '<name>.digests' of every result: 64 bits that tell
+                      its bytes apart, one value a step
 States:
   --save=F.safetensors  write what the last step carries to the next one
   --load=F.safetensors  start from that: it has every state and nothing else;
@@ -150,6 +152,7 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
   cl::opt<int64_t> timeout("timeout", cl::init(600));
   cl::opt<bool, true> vjp("vjp", cl::location(options.vjp));
   cl::opt<bool, true> graph("graph", cl::location(options.graph));
+  cl::opt<bool, true> digests("digests", cl::location(options.digests));
   cl::opt<bool, true> quiet("quiet", cl::location(options.quiet));
   cl::opt<bool, true> checkFinite("check-finite",
                                   cl::location(options.checkFinite));
@@ -184,6 +187,8 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
     return usageError("expected '--backend' to be one of auto, reference, "
                       "cuda, but got '" +
                       options.backend + "'");
+  if (options.digests && options.outputs.empty())
+    return usageError("expected '--outputs' with '--digests'");
   if (!options.load.empty() && !options.loadWeights.empty())
     return usageError("expected one of '--load' and '--load-weights', but got "
                       "both");

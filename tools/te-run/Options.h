@@ -31,6 +31,7 @@ struct Options {
   std::string save;
   std::string summary;
   std::string trace;
+  bool digests = false;
   /// The entry to compare with; empty: none. The others say how its step
   /// differs from the first; the pipeline is the same where it is absent.
   std::string compare;

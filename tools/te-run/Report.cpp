@@ -21,6 +21,12 @@ void Progress::update(int64_t step, double ms, const std::string &scalars) {
                << (scalars.empty() ? "" : ", ") << scalars << "\n";
 }
 
+void te::run::printCapture(const RunSummary &summary) {
+  llvm::errs() << "capturing a graph that uses arena " << summary.arenaBytes
+               << " bytes, workspace " << summary.workspaceBytes
+               << " bytes, arguments " << summary.argumentBytes << " bytes\n";
+}
+
 void te::run::printSummary(const RunSummary &summary, int64_t steps) {
   // What follows a semicolon is why it is not another device.
   const llvm::StringRef device =
@@ -40,6 +46,7 @@ bool te::run::writeSummary(OutputFile &file, const RunSummary &summary,
                                  {"ms_per_step", summary.msPerStep},
                                  {"ms_first_step", summary.msFirstStep},
                                  {"arena_bytes", summary.arenaBytes},
+                                 {"workspace_bytes", summary.workspaceBytes},
                                  {"argument_bytes", summary.argumentBytes},
                                  {"backend", summary.backend},
                                  {"device", summary.device}}));

@@ -24,6 +24,9 @@ private:
   std::chrono::steady_clock::time_point shown;
 };
 
+/// What a graph will use, on one line of the standard error.
+void printCapture(const RunSummary &summary);
+
 /// One line on the standard error.
 void printSummary(const RunSummary &summary, int64_t steps);
 

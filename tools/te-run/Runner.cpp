@@ -2,6 +2,8 @@
 
 #include "Runner.h"
 
+#include "llvm/Support/xxhash.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -51,7 +53,7 @@ struct Result {
   /// Shown to RunOptions::inspect after every step.
   bool inspected;
   /// Memory for the end, made at the start.
-  support::NpyArray value, history;
+  support::NpyArray value, history, digests;
 };
 
 class Run {
@@ -66,8 +68,8 @@ public:
     instance.reset(raw);
     summary.backend = te_rt_context_backend(context);
     summary.device = te_rt_context_description(context);
-    summary.arenaBytes = module.arena_bytes;
-    return true;
+    return check(te_rt_instance_memory(raw, &summary.arenaBytes,
+                                       &summary.workspaceBytes));
   }
 
   /// Makes the buffers; carried results share their argument's.
@@ -92,6 +94,7 @@ public:
              argument.isHistory || (spec.shape.empty() && !carried),
              argument.isInspected,
              {},
+             {},
              {}});
     }
     return true;
@@ -107,6 +110,11 @@ public:
       if (!make(*result.spec, result.value) ||
           (result.collected && !make(history, result.history)))
         return false;
+      if (options.digests)
+        result.digests = {
+            "<u8",
+            {options.steps},
+            std::vector<uint8_t>(options.steps * sizeof(uint64_t))};
     }
     return true;
   }
@@ -175,6 +183,20 @@ public:
     return true;
   }
 
+  /// Takes the digests of step `step` (from 0).
+  bool digest(int64_t step) {
+    for (Result &result : results) {
+      if (!options.digests)
+        return true;
+      if (!fetch(result))
+        return false;
+      const uint64_t digest = llvm::xxh3_64bits(result.value.data);
+      std::memcpy(&result.digests.data[step * sizeof(digest)], &digest,
+                  sizeof(digest));
+    }
+    return true;
+  }
+
   bool download(support::NpzArchive &outputs) {
     for (Result &result : results) {
       const TensorSpec &spec = *result.spec;
@@ -183,6 +205,8 @@ public:
       outputs[spec.name] = std::move(result.value);
       if (result.collected)
         outputs[spec.name + ".steps"] = std::move(result.history);
+      if (options.digests)
+        outputs[spec.name + ".digests"] = std::move(result.digests);
     }
     return true;
   }
@@ -248,6 +272,8 @@ bool runSteps(te_rt_context *context, const te_rt_module &module,
       !source(inputs))
     return false;
   note("inputs");
+  if (options.graph && options.beforeCapture)
+    options.beforeCapture(summary);
   std::vector<double> times;
   for (int64_t i = 0; i < options.steps; ++i) {
     const bool traced = options.trace && i + 1 == options.steps;
@@ -259,7 +285,7 @@ bool runSteps(te_rt_context *context, const te_rt_module &module,
     if (!run.step(traced, ms))
       return false;
     note("step " + std::to_string(i + 1));
-    if (!run.collect(i, scalars) || !run.inspect(i))
+    if (!run.collect(i, scalars) || !run.inspect(i) || !run.digest(i))
       return false;
     // Times that are not comparable count only where there are no others.
     if (!traced || i == 0)

@@ -34,6 +34,9 @@ struct StepArgument {
   bool isInspected = false;
   /// Of a result: written to the outputs for every step, as scalars are.
   bool isHistory = false;
+  /// Of sizes of groups: the rows they have to fit, each group at a multiple of
+  /// `alignment`. Else 0.
+  int64_t rows = 0, alignment = 0;
 };
 
 /// The values of one argument: `array` has the argument's shape, or one value
@@ -52,6 +55,7 @@ struct RunSummary {
   double msPerStep = 0;
   double msFirstStep = 0;
   int64_t arenaBytes = 0;
+  int64_t workspaceBytes = 0;
   int64_t argumentBytes = 0;
 };
 
@@ -64,6 +68,10 @@ struct RunFailure {
 struct RunOptions {
   int64_t steps = 1;
   bool graph = false;
+  /// Adds `<name>.digests` to the outputs, of every result.
+  bool digests = false;
+  /// Called with what is known before the first step of a graph is captured.
+  std::function<void(const RunSummary &summary)> beforeCapture;
   /// Called after every step with its number from 1, the time it took, and the
   /// rank-0 f32 results as "name value" pairs.
   std::function<void(int64_t step, double ms, const std::string &scalars)>

@@ -203,6 +203,7 @@ ExitCode runProgram(const Options &options, te_rt_context &runtime,
   RunOptions runOptions;
   runOptions.steps = options.steps;
   runOptions.graph = options.graph;
+  runOptions.digests = options.digests;
   if (traceFile.isOpen())
     runOptions.trace = &trace;
   Progress progress(options.steps);
@@ -211,6 +212,8 @@ ExitCode runProgram(const Options &options, te_rt_context &runtime,
                               const std::string &text) {
       progress.update(step, ms, text);
     };
+  if (!options.quiet)
+    runOptions.beforeCapture = printCapture;
   runOptions.inspect = FiniteCheck(step);
   te::support::NpzArchive outputs;
   RunSummary summary;

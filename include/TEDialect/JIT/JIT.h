@@ -25,6 +25,11 @@ class LLJIT;
 
 namespace mlir::te {
 
+/// Where groups lie whose sizes a step is given.
+struct GroupLayoutInfo {
+  int64_t rows, alignment;
+};
+
 /// One device pointer of a step.
 struct ArgumentInfo {
   enum class Role { Argument = TE_RT_ARGUMENT, Result = TE_RT_RESULT };
@@ -56,6 +61,8 @@ struct ArgumentInfo {
   bool isWeight;
   /// `te.init`: what every element is where the caller has no value.
   std::optional<float> init;
+  /// Of sizes of groups: what they have to fit.
+  std::optional<GroupLayoutInfo> groups;
   /// `te.probe`: of a result that a pass added, what each of its elements or
   /// rows is. Else null.
   ArrayAttr probe;
