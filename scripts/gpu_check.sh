@@ -3,7 +3,7 @@
 # suite on both backends, groups of two GPUs where there are two, the training
 # example, and the benchmarks.
 #   share/te-mlir/gpu_check.sh OUTPUT_FOLDER
-# Writes conformance.txt, collective.txt, train/, bench.json and bench.txt there.
+# Writes conformance.txt, collective.txt, collective.json, train/, bench.json and bench.txt there.
 # Ends with 1 if anything failed. TE_GOLDEN_DIR, when set, points to golden
 # vectors.
 set -uo pipefail
@@ -18,7 +18,7 @@ share=$prefix/share/te-mlir
 "$prefix/bin/te-conformance" >"$out/conformance.txt" 2>&1 || status=1
 grep -E "FAILED|PASSED|fraction|of the bound" "$out/conformance.txt" | tail -25
 
-"$prefix/bin/te-collective-check" >"$out/collective.txt" 2>&1 || status=1
+"$prefix/bin/te-collective-check" --json="$out/collective.json" >"$out/collective.txt" 2>&1 || status=1
 grep -E "FAILED|PASSED|ranks" "$out/collective.txt" | sort -u | tail -10
 
 python3 "$share/examples/byte_lm/train.py" --backend cuda --output "$out/train" || status=1
