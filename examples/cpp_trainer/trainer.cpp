@@ -31,10 +31,10 @@ constexpr int64_t kContext = 8; // bytes the model sees before a position
 /// there is.
 class Stream {
 public:
-  explicit Stream(bool wanted) {
+  Stream(bool wanted, [[maybe_unused]] int device) {
 #ifdef TRAINER_HAS_CUDA
     if (wanted)
-      require(!cudaSetDevice(0) &&
+      require(!cudaSetDevice(device) &&
                   !cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
               "cannot make a CUDA stream");
 #else
@@ -136,7 +136,7 @@ int train(const std::vector<std::string> &files,
   if (!options["group"].empty())
     bindGroup(context, std::stoi(options["group"]), std::stoi(options["ranks"]),
               rank, options["id-file"]);
-  Stream stream(options["stream"] == "own");
+  const Stream stream(options["stream"] == "own", rank);
   Step step(files[0], context);
   Bytes text;
   std::string error;
