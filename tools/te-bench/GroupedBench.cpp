@@ -42,6 +42,7 @@ public:
   void run(const Shape &shape, bool even);
   void runPlain(const Shape &shape, bool even);
   void runLayer(const Shape &shape, bool even);
+  void runTensorLayer(const Shape &shape, bool even);
 
   llvm::json::Array rows;
 
@@ -66,11 +67,13 @@ private:
   void report(const std::string &name, double flops, const Step &step);
 
   // Products of the groups in one launch, and group by group.
+  // `aType` is that of the left operand; the other is f8E4M3FN.
   Step product(int32_t aScheme, int32_t bScheme, int64_t n, int64_t k, void *a,
-               void *aScale, void *b, void *bScale, void *out);
+               void *aScale, void *b, void *bScale, void *out,
+               te_rt_dtype aType = TE_RT_F8E4M3FN, bool fast = false);
   Step gradient(int32_t scheme, te_rt_dtype outType, int64_t m, int64_t n,
                 void *a, void *aScale, void *b, void *bScale, void *c,
-                void *out);
+                void *out, te_rt_dtype aType = TE_RT_F8E4M3FN);
   Step productLoop(bool block, int64_t n, int64_t k, void *a, void *aScale,
                    void *b, void *bScale, void *out);
 
@@ -144,26 +147,28 @@ void GroupedBench::report(const std::string &name, double flops,
 
 Step GroupedBench::product(int32_t aScheme, int32_t bScheme, int64_t n,
                            int64_t k, void *a, void *aScale, void *b,
-                           void *bScale, void *out) {
+                           void *bScale, void *out, te_rt_dtype aType,
+                           bool fast) {
   const auto groups = static_cast<int64_t>(sizes.size()), height = capacity;
   return kernel(
       [=](te_rt_instance *i) {
         return te_rt_plan_grouped_scaled_matmul(
-            i, 0, height, n, k, groups, 128, TE_RT_F8E4M3FN, aScheme,
-            TE_RT_F8E4M3FN, bScheme, TE_RT_BF16, 0, 1, 0, 0, 0);
+            i, 0, height, n, k, groups, 128, aType, aScheme, TE_RT_F8E4M3FN,
+            bScheme, TE_RT_BF16, fast, 1, 0, 0, 0);
       },
       {a, aScale, nullptr, b, bScale, nullptr, deviceSizes, nullptr, out});
 }
 
 Step GroupedBench::gradient(int32_t scheme, te_rt_dtype outType, int64_t m,
                             int64_t n, void *a, void *aScale, void *b,
-                            void *bScale, void *c, void *out) {
+                            void *bScale, void *c, void *out,
+                            te_rt_dtype aType) {
   const auto groups = static_cast<int64_t>(sizes.size()), height = capacity;
   return kernel(
       [=](te_rt_instance *i) {
-        return te_rt_plan_grouped_scaled_wgrad(
-            i, 0, height, m, n, groups, 128, TE_RT_F8E4M3FN, scheme,
-            TE_RT_F8E4M3FN, scheme, outType, 0, 0, 0);
+        return te_rt_plan_grouped_scaled_wgrad(i, 0, height, m, n, groups, 128,
+                                               aType, scheme, TE_RT_F8E4M3FN,
+                                               scheme, outType, 0, 0, 0);
       },
       {a, aScale, nullptr, b, bScale, nullptr, deviceSizes, c, out});
 }
@@ -346,6 +351,106 @@ void GroupedBench::runLayer(const Shape &shape, bool even) {
   report("casts of x and dy" + suffix, 0, all({castX, castDy}));
 }
 
+/// The same layer under current scaling, step by step what te.grouped_linear
+/// compiles to: a scale for each group, the left operand of the backward in
+/// f8E5M2, and the columns of the weights made for their use.
+void GroupedBench::runTensorLayer(const Shape &shape, bool even) {
+  setGroups(shape, even);
+  const auto [name, groups, tokens, n, k] = shape;
+  const int64_t height = capacity;
+  const std::string suffix =
+      std::string(" ") + name + (even ? " even" : " uneven");
+  const double flops =
+      6.0 * static_cast<double>(total) * static_cast<double>(n * k);
+  struct Operand {
+    void *source, *amax, *scale, *row, *rowScale, *col, *colScale;
+  };
+  auto operand = [&, count = groups](int64_t elements) {
+    return Operand{random(elements, TE_RT_BF16),
+                   empty(count * 4),
+                   empty(count * 4),
+                   empty(elements),
+                   empty(count * 4),
+                   empty(elements),
+                   empty(count * 4)};
+  };
+  const Operand x = operand(height * k), dy = operand(height * n),
+                w = operand(groups * n * k);
+  void *y = empty(height * n * 2), *dx = empty(height * k * 2),
+       *dw = empty(groups * n * k * 4);
+
+  auto scale = [&, count = groups](const Operand &of, te_rt_dtype type) {
+    return kernel(
+        [=](te_rt_instance *i) {
+          return te_rt_plan_compute_scale(i, 0, count, type, 0, 0.0f);
+        },
+        {of.amax, of.scale});
+  };
+  // Of x or dy: both usages from one read after that of the amaxes.
+  auto cast = [&, count = groups](const Operand &of, int64_t cols,
+                                  te_rt_dtype type) {
+    const Step amax = kernel(
+        [=](te_rt_instance *i) {
+          return te_rt_plan_grouped_amax(i, 0, height, cols, count, 128,
+                                         TE_RT_BF16);
+        },
+        {of.source, deviceSizes, of.amax});
+    const Step quantize = kernel(
+        [=](te_rt_instance *i) {
+          return te_rt_plan_grouped_quantize_tensor(i, 0, height, cols, count,
+                                                    128, TE_RT_BF16, type);
+        },
+        {of.source, deviceSizes, of.scale, of.row, of.rowScale, of.col,
+         of.colScale});
+    return all({amax, scale(of, type), quantize});
+  };
+  const Step castX = cast(x, k, TE_RT_F8E4M3FN);
+  const Step castDy = cast(dy, n, TE_RT_F8E5M2);
+  const Step amaxW = kernel(
+      [count = groups, elements = n * k](te_rt_instance *i) {
+        return te_rt_plan_amax_rows(i, 0, count, elements, TE_RT_BF16);
+      },
+      {w.source, w.amax});
+  const Step quantizeW = kernel(
+      [count = groups, height = n, cols = k](te_rt_instance *i) {
+        return te_rt_plan_quantize_tensor(i, 0, count, height, cols, TE_RT_BF16,
+                                          TE_RT_F8E4M3FN);
+      },
+      {w.source, w.scale, w.row, w.rowScale});
+  const Step castW = all({amaxW, scale(w, TE_RT_F8E4M3FN), quantizeW});
+  const Step transposeW = kernel(
+      [count = groups, height = n, cols = k](te_rt_instance *i) {
+        return te_rt_plan_transpose_scaled(i, 0, count, height, cols,
+                                           TE_RT_PER_TENSOR);
+      },
+      {w.row, w.rowScale, nullptr, w.col, w.colScale});
+
+  constexpr int32_t tensor = TE_RT_PER_TENSOR;
+  const Step fprop = product(tensor, tensor, n, k, x.row, x.rowScale, w.row,
+                             w.rowScale, y, TE_RT_F8E4M3FN, true);
+  const Step dgrad = product(tensor, tensor, k, n, dy.row, dy.rowScale, w.col,
+                             w.colScale, dx, TE_RT_F8E5M2);
+  auto wgrad = [&, m = n, columns = k](void *c) {
+    return gradient(tensor, TE_RT_F32, m, columns, dy.col, dy.colScale, x.col,
+                    x.colScale, c, dw, TE_RT_F8E5M2);
+  };
+  const Step accumulated = wgrad(dw);
+  // Quantised once, so that the products below run on what the layer has, and
+  // so that there is something to add to.
+  all({castX, castDy, castW, transposeW, wgrad(nullptr)})();
+  report("grouped per_tensor fprop" + suffix, flops / 3, fprop);
+  report("grouped per_tensor dgrad" + suffix, flops / 3, dgrad);
+  report("grouped per_tensor wgrad f32 accumulated" + suffix, flops / 3,
+         accumulated);
+  report("grouped per_tensor layer, all casts, wgrad f32 accumulated" + suffix,
+         flops,
+         all({castX, castW, fprop, castDy, transposeW, dgrad, accumulated}));
+  report("per_tensor amaxes of the weights" + suffix, 0, amaxW);
+  report("per_tensor casts of the weights, transposes" + suffix, 0,
+         all({castW, transposeW}));
+  report("per_tensor casts of x and dy" + suffix, 0, all({castX, castDy}));
+}
+
 } // namespace
 
 llvm::json::Array te::bench::runGroupedBench(te_rt_context *context,
@@ -361,5 +466,7 @@ llvm::json::Array te::bench::runGroupedBench(te_rt_context *context,
     bench.runPlain(large, even);
   for (bool even : {true, false})
     bench.runLayer(many, even);
+  for (bool even : {true, false})
+    bench.runTensorLayer(many, even);
   return std::move(bench.rows);
 }

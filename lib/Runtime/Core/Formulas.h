@@ -19,8 +19,11 @@ namespace te::rt {
 /// Lanes of every row reduction: lane i takes elements i, i + kLanes, ...; then
 /// the tree acc[i] += acc[i + s] for s = 128, 64, ..., 1 and i < s.
 inline constexpr int kLanes = 256;
-/// Rows of one partial sum of every column reduction.
+/// Rows of one partial sum of a bias gradient.
 inline constexpr int kChunkRows = 128;
+/// Rows of one partial sum of a norm's parameter gradients, and how many of
+/// these are summed before the results are.
+inline constexpr int kStripRows = 32, kRunStrips = 16;
 
 namespace math {
 

@@ -1,7 +1,7 @@
 //===- Norm.cpp - normalisation and bias gradients ------------------------===//
 //
-// Row statistics are lane sums, column sums are chunk sums: see the head of
-// te_runtime_kernels.inc.
+// Row statistics are lane sums, column sums strip or chunk sums: see the head
+// of te_runtime_kernels.inc.
 //
 //===----------------------------------------------------------------------===//
 
@@ -78,7 +78,7 @@ void rms_norm_backward(const rms_norm_backward_params &p,
             p.type);
   }
   for (int64_t c = 0; c < p.cols; ++c) {
-    const float sum = chunkSum(p.rows, [&](float acc, int64_t r) {
+    const float sum = stripSum(p.rows, [&](float acc, int64_t r) {
       return std::fma(dy(r, c), rsigma[r] * x(r, c), acc);
     });
     store(buffers[b::dgamma], c, sum, p.type);
@@ -139,11 +139,11 @@ void layer_norm_backward(const layer_norm_backward_params &p,
             p.type);
   }
   for (int64_t c = 0; c < p.cols; ++c) {
-    const float dgamma = chunkSum(p.rows, [&](float acc, int64_t r) {
+    const float dgamma = stripSum(p.rows, [&](float acc, int64_t r) {
       return std::fma(dy(r, c), h(r, c), acc);
     });
     const float dbeta =
-        chunkSum(p.rows, [&](float acc, int64_t r) { return acc + dy(r, c); });
+        stripSum(p.rows, [&](float acc, int64_t r) { return acc + dy(r, c); });
     store(buffers[b::dgamma], c, dgamma, p.type);
     store(buffers[b::dbeta], c, dbeta, p.type);
   }

@@ -58,6 +58,24 @@ template <typename Step> float chunkSum(int64_t rows, Step step) {
   return total;
 }
 
+/// The strip sum of te_runtime_kernels.inc over rows.
+template <typename Step> float stripSum(int64_t rows, Step step) {
+  const int64_t strips = ceilDiv(rows, kStripRows);
+  float total = 0.0f;
+  for (int64_t first = 0; first < strips; first += kRunStrips) {
+    float run = 0.0f;
+    for (int64_t s = first; s < std::min(strips, first + kRunStrips); ++s) {
+      float strip = 0.0f;
+      for (int64_t row = s * kStripRows;
+           row < std::min(rows, (s + 1) * kStripRows); ++row)
+        strip = step(strip, row);
+      run += strip;
+    }
+    total += run;
+  }
+  return total;
+}
+
 /// Drops NaN, keeps infinities.
 inline float maxMagnitude(float amax, float value) {
   const float magnitude = std::fabs(value);

@@ -272,6 +272,40 @@ TEST_P(Agreement, Norms) {
   });
 }
 
+// As many rows as give every multiprocessor a strip of 32 and some a second
+// one, which may be short; rows from one run of 16 bytes to the longest that
+// pass through shared memory, and one longer. Twice, as a race would differ.
+TEST_P(Agreement, NormGradientsOfManyRows) {
+  constexpr struct {
+    int64_t rows, cols;
+    int32_t type;
+  } kMany[] = {{4225, 8, TE_RT_BF16},    {4256, 72, TE_RT_F16},
+               {4231, 4, TE_RT_F32},     {4223, 1000, TE_RT_BF16},
+               {8449, 260, TE_RT_F32},   {4231, 257, TE_RT_BF16},
+               {4260, 4096, TE_RT_BF16}, {4229, 2048, TE_RT_F32},
+               {4225, 4104, TE_RT_F16}};
+  for (const auto &[rows, cols, type] : kMany)
+    for (bool zeroCentered : {false, true}) {
+      const std::string what = label("norm", rows, cols, type, "normal");
+      const Array x = makeArray("normal", type, rows * cols, 1);
+      const Array dy = makeArray("normal", type, rows * cols, 2);
+      const Array gamma = makeArray("normal", type, cols, 3);
+      const Array mu = makeArray("normal", TE_RT_F32, rows, 4);
+      const Array rsigma = makeArray("normal", TE_RT_F32, rows, 5);
+      for (int repeat = 0; repeat < 2 && !HasFailure(); ++repeat) {
+        check(what + " rms",
+              TE_PLAN(rms_norm_backward, rows, cols, type, zeroCentered),
+              {in(dy.bytes), in(x.bytes), in(gamma.bytes), in(rsigma.bytes)},
+              {{type, rows * cols}, {type, cols}});
+        check(what + " layer",
+              TE_PLAN(layer_norm_backward, rows, cols, type, zeroCentered),
+              {in(dy.bytes), in(x.bytes), in(gamma.bytes), in(mu.bytes),
+               in(rsigma.bytes)},
+              {{type, rows * cols}, {type, cols}, {type, cols}});
+      }
+    }
+}
+
 TEST_P(Agreement, Elementwise) {
   forEachInput([&](int64_t rows, int64_t cols, int32_t type, const char *kind) {
     const int64_t count = rows * cols;

@@ -113,12 +113,19 @@ TEST_P(Gradient, Activation) {
   }
 }
 
+/// Rows that fill strips of a column sum, rows that do not; columns in whole
+/// runs of 16 bytes and not.
+constexpr struct {
+  bool zeroCentered;
+  int64_t rows, cols;
+} kNormCases[] = {{false, 9, 300}, {true, 9, 300}, {false, 33, 61},
+                  {true, 33, 61},  {true, 64, 32}, {false, 65, 24}};
+
 // y_c = g_c x_c / s with s = rms(x), linear in g. Along a direction of rms
 // |d| <= 4 s, three derivatives of 1/s bring factors 1/s each: |y'''| <= 64
 // |g| max(|x|, s) / s^3 * (4 s)^3 / s is generous for x of unit variance.
 TEST_P(Gradient, RmsNorm) {
-  const int64_t rows = 9, cols = 300;
-  for (bool zeroCentered : {false, true}) {
+  for (const auto &[zeroCentered, rows, cols] : kNormCases) {
     const std::vector<double> x = coarse(rows * cols, 1), g = coarse(cols, 2);
     const std::vector<double> w = coarse(rows * cols, 3);
     const std::vector<double> dx = coarse(rows * cols, 4), dg = coarse(cols, 5);
@@ -179,8 +186,7 @@ TEST_P(Gradient, RmsNorm) {
 // As RmsNorm, of the centred row: x - mean(x) and d - mean(d) take the places
 // of x and d, y is linear in gamma and beta.
 TEST_P(Gradient, LayerNorm) {
-  const int64_t rows = 9, cols = 300;
-  for (bool zeroCentered : {false, true}) {
+  for (const auto &[zeroCentered, rows, cols] : kNormCases) {
     std::vector<double> x = coarse(rows * cols, 1);
     for (double &v : x)
       v += 1;

@@ -18,11 +18,16 @@ namespace {
 /// The kernels of one norm; literals, which messages keep.
 struct NormKernels {
   const char *family, *shortRows, *longRows, *anyRows;
-  const char *backwardShortRows, *backwardAnyRows;
+  const char *backwardShortRows, *backwardAnyRows, *backwardRing;
 };
 #define TE_NORM_KERNELS(name)                                                  \
-  {name,        name "_short",          name "_long",                          \
-   name "_any", name "_backward_short", name "_backward_any"}
+  {name,                                                                       \
+   name "_short",                                                              \
+   name "_long",                                                               \
+   name "_any",                                                                \
+   name "_backward_short",                                                     \
+   name "_backward_any",                                                       \
+   name "_backward_ring"}
 constexpr NormKernels kRmsNorm = TE_NORM_KERNELS("te_rms_norm");
 constexpr NormKernels kLayerNorm = TE_NORM_KERNELS("te_layer_norm");
 #undef TE_NORM_KERNELS
@@ -49,12 +54,27 @@ unsigned columnBlocks(int64_t cols, bool vectors) {
       ceilDiv(cols, kNormBlock * (vectors ? kColumnsPerThread : 1)));
 }
 
-/// The second stage of a column sum.
-Status findChunkSum(const CudaDevice &device, int32_t outType, int64_t cols,
-                    LaunchConfig *config) {
-  return findNorm(device, "te_chunk_sum", outType, ceilDiv(cols, kNormBlock),
-                  config);
-}
+/// The kernel that reads each row once: on Hopper, where rows fit and strips
+/// keep three multiprocessors of four busy.
+struct RingKernel {
+  LaunchConfig config;
+  uint32_t slots = 0; // 0: there is none
+
+  Status find(const CudaDevice &device, const char *name, int32_t type,
+              int64_t rowBytes, int64_t strips) {
+    if (device.computeMajor != 9 || device.computeMinor != 0 ||
+        rowBytes % 16 != 0 || rowBytes == 0 || rowBytes > kRingMostRowBytes ||
+        4 * strips < 3 * static_cast<int64_t>(device.multiprocessors))
+      return Status::ok();
+    const int bytes = static_cast<int>(rowBytes), count = ringSlots(bytes);
+    slots = static_cast<uint32_t>(count);
+    config.block = kRingThreads;
+    config.gridX = static_cast<unsigned>(
+        std::min<int64_t>(strips, device.multiprocessors));
+    return config.find(device, std::string(name) + "_" + inputTypeName(type),
+                       ringFixedBytes(bytes) + count * 2 * bytes);
+  }
+};
 
 /// Rows of this size have kernels that keep them in registers.
 const char *keptKernel(const NormKernels &names, int64_t rowBytes) {
@@ -103,22 +123,27 @@ Status planNormBackward(const CudaDevice &device, const NormKernels &names,
                         std::unique_ptr<Plan> *plan) {
   TE_RT_RETURN_IF_FAILED(checkCols(names.family, params.cols));
   const int64_t rowBytes = params.cols * byteSize(params.type);
-  const int64_t chunks = ceilDiv(params.rows, kChunkRows);
-  const int64_t rowBlocks = kChunkRows / kNormRowsPerBlock;
+  const int64_t strips = ceilDiv(params.rows, kStripRows);
+  const int64_t rowBlocks = kStripRows / kNormRowsPerBlock;
   LaunchConfig any, kept, sum;
   TE_RT_RETURN_IF_FAILED(
       findNorm(device, names.backwardAnyRows, params.type,
-               chunks * (rowBlocks + columnBlocks(params.cols, false)), &any));
+               strips * (rowBlocks + columnBlocks(params.cols, false)), &any));
   kept = any;
   if (rowBytes <= kNormShortRuns * kNormRunBytes)
     TE_RT_RETURN_IF_FAILED(
         findNorm(device, names.backwardShortRows, params.type, 0, &kept));
   TE_RT_RETURN_IF_FAILED(
-      setGrid(chunks * (rowBlocks + columnBlocks(params.cols, true)), &kept));
+      setGrid(strips * (rowBlocks + columnBlocks(params.cols, true)), &kept));
+  RingKernel ring;
   TE_RT_RETURN_IF_FAILED(
-      findChunkSum(device, params.type, sums * params.cols, &sum));
+      ring.find(device, names.backwardRing, params.type, rowBytes, strips));
+  TE_RT_RETURN_IF_FAILED(findNorm(device, "te_strip_sum", params.type,
+                                  ceilDiv(sums * params.cols, kStripColumns),
+                                  &sum));
+  sum.block = kStripColumns * kStripRuns;
   const int64_t workspaceBytes =
-      sums * chunks * params.cols * static_cast<int64_t>(sizeof(float));
+      sums * strips * params.cols * static_cast<int64_t>(sizeof(float));
   *plan = makeWorkspacePlan(
       device, workspaceBytes,
       [=](Launcher launch, void *const *buffers, void *workspace) {
@@ -131,9 +156,13 @@ Status planNormBackward(const CudaDevice &device, const NormKernels &names,
         args.vectors = rowBytes % 16 == 0 &&
                        areAligned({args.dy, args.x, args.gamma, args.dx});
         args.columnBlocks = columnBlocks(params.cols, args.vectors);
-        TE_RT_RETURN_IF_FAILED(launch(args.vectors ? kept : any, args));
-        return launch(sum, ChunkSumArgs{args.partial, of.dgamma, of.dbeta,
-                                        chunks, args.cols});
+        args.slots = ring.slots;
+        TE_RT_RETURN_IF_FAILED(launch(!args.vectors     ? any
+                                      : ring.slots != 0 ? ring.config
+                                                        : kept,
+                                      args));
+        return launch(sum, StripSumArgs{args.partial, of.dgamma, of.dbeta,
+                                        strips, args.cols});
       });
   return Status::ok();
 }
@@ -226,8 +255,8 @@ Status plan_bias_grad(const CudaDevice &device, const bias_grad_params &params,
   LaunchConfig vectors = scalars;
   TE_RT_RETURN_IF_FAILED(
       setGrid(chunks * columnBlocks(params.cols, true), &vectors));
-  TE_RT_RETURN_IF_FAILED(
-      findChunkSum(device, params.out_type, params.cols, &sum));
+  TE_RT_RETURN_IF_FAILED(findNorm(device, "te_chunk_sum", params.out_type,
+                                  ceilDiv(params.cols, kNormBlock), &sum));
   const int64_t workspaceBytes =
       chunks * params.cols * static_cast<int64_t>(sizeof(float));
   *plan = makeWorkspacePlan(
@@ -242,8 +271,8 @@ Status plan_bias_grad(const CudaDevice &device, const bias_grad_params &params,
             params.cols % kColumnsPerThread == 0 && areAligned({args.dy});
         args.columnBlocks = columnBlocks(params.cols, args.vectors);
         TE_RT_RETURN_IF_FAILED(launch(args.vectors ? vectors : scalars, args));
-        return launch(sum, ChunkSumArgs{args.partial, buffers[b::db], nullptr,
-                                        chunks, args.cols});
+        return launch(
+            sum, ChunkSumArgs{args.partial, buffers[b::db], chunks, args.cols});
       });
   return Status::ok();
 }

@@ -8,48 +8,22 @@
 // forward) stay in registers between the sum and its use; longer ones are read
 // again, and anything not aligned goes element by element (V = 1).
 //
-// Column sums are in two stages: chunks of 128 rows into a workspace, then the
-// chunks in order. The backward needs dy and x twice, along rows for dx and
-// along columns for dgamma. One launch does both, the blocks of a chunk's
-// dgamma next to those of its dx: whichever comes second finds the chunk in L2,
-// and HBM sees one read. The two norms share their code: `kCentred` marks what
-// layer_norm has and rms_norm has not, the mean.
-// Blocks of one read what blocks of the other would overwrite, were dx to lie
-// in the memory of dy or x: it may not.
+// Column sums are in two stages: chunks or strips of rows into a workspace,
+// then those in order. The backward needs dy and x twice, along rows for dx and
+// along columns for dgamma. One launch does both, the blocks of a strip's
+// dgamma next to those of its dx: whichever comes second finds the strip in L2,
+// and HBM sees one read; where rows fit in shared memory, norm_ring.cu reads
+// them once. The two norms share their code: `kCentred` marks what layer_norm
+// has and rms_norm has not, the mean. Blocks of one read what blocks of the
+// other would overwrite, were dx to lie in the memory of dy or x: it may not.
 //
 //===----------------------------------------------------------------------===//
 
-#include "Core/Formulas.h"
-#include "Kernels/Norm/lane_sum.cuh"
 #include "Kernels/Norm/norm_args.h"
-#include "Kernels/Pointwise/elements.cuh"
+#include "Kernels/Norm/norm_rows.cuh"
 
 namespace te::rt::cuda {
 namespace {
-
-/// Calls visit(slot, first element) for the runs of this thread in a row of
-/// `cols`, in order; `slot` % (8 / V) is a constant after unrolling.
-template <int V, int kRuns, typename Visit>
-__device__ __forceinline__ void forRuns(int begin, int cols, Visit visit) {
-  const int thread = static_cast<int>(threadIdx.x % 32);
-#pragma unroll
-  for (int r = 0; r < kRuns; ++r) {
-    const int i = begin + (r * 32 + thread) * V;
-    if (i < cols)
-      visit(r, i);
-  }
-}
-
-template <typename T, int V>
-__device__ __forceinline__ void gammaOf(const void *gamma, bool zeroCentered,
-                                        int i, float (&g)[V]) {
-  Run<T, V>::load(static_cast<const T *>(gamma) + i).unpack(g);
-  if (zeroCentered) {
-#pragma unroll
-    for (int k = 0; k < V; ++k)
-      g[k] = g[k] + 1.0f;
-  }
-}
 
 //===----------------------------------------------------------------------===//
 // Forward
@@ -175,18 +149,17 @@ __device__ __forceinline__ void sumRows(const Body &body, int64_t begin,
     body.add(body.load(row), acc);
 }
 
-/// One block's share of one chunk's column sums.
+/// One block's share of the column sums of one chunk of kChunk rows.
 template <typename T, template <typename, int> typename Body, int C,
-          int kUnroll, typename Args>
+          int kUnroll, int kChunk, typename Args>
 __device__ __forceinline__ void sumChunk(const Args &args, int64_t chunk,
                                          unsigned block) {
   const int64_t col =
       (static_cast<int64_t>(block) * kNormBlock + threadIdx.x) * C;
   if (col >= args.cols)
     return;
-  const int64_t begin = chunk * kChunkRows;
-  const int64_t end =
-      begin + kChunkRows < args.rows ? begin + kChunkRows : args.rows;
+  const int64_t begin = chunk * kChunk;
+  const int64_t end = begin + kChunk < args.rows ? begin + kChunk : args.rows;
   constexpr int kSums = Body<T, C>::kSums;
   float acc[kSums][C] = {};
   sumRows<C, kUnroll>(Body<T, C>{args, col}, begin, end, acc);
@@ -259,22 +232,62 @@ __device__ __forceinline__ void biasGrad(const ColumnSumArgs &args) {
   const int64_t chunk = blockIdx.x / args.columnBlocks;
   const unsigned block = blockIdx.x % args.columnBlocks;
   if (args.vectors)
-    sumChunk<T, BiasGradBody, kColumnsPerThread, 16>(args, chunk, block);
+    sumChunk<T, BiasGradBody, kColumnsPerThread, 16, kChunkRows>(args, chunk,
+                                                                 block);
   else
-    sumChunk<T, BiasGradBody, 1, 16>(args, chunk, block);
+    sumChunk<T, BiasGradBody, 1, 16, kChunkRows>(args, chunk, block);
 }
 
 template <typename T>
 __device__ __forceinline__ void chunkSum(const ChunkSumArgs &args) {
   const int64_t col =
       static_cast<int64_t>(blockIdx.x) * kNormBlock + threadIdx.x;
-  const int64_t width = static_cast<int64_t>(args.second ? 2 : 1) * args.cols;
-  if (col >= width)
+  if (col >= args.cols)
     return;
   float total = 0.0f;
 #pragma unroll 32
   for (int64_t chunk = 0; chunk < args.chunks; ++chunk)
-    total = total + args.partial[chunk * width + col];
+    total = total + args.partial[chunk * args.cols + col];
+  static_cast<T *>(args.out)[col] = fromFloat<T>(total);
+}
+
+/// Thread (run, column) sums the strips of every kStripRuns-th run; the first
+/// of a column adds the runs in order.
+template <typename T>
+__device__ __forceinline__ void stripSum(const StripSumArgs &args) {
+  __shared__ float sums[kStripRuns][kStripColumns];
+  const int column = threadIdx.x % kStripColumns;
+  const int lane = threadIdx.x / kStripColumns;
+  const int64_t width = static_cast<int64_t>(args.second ? 2 : 1) * args.cols;
+  const int64_t col = static_cast<int64_t>(blockIdx.x) * kStripColumns + column;
+  const bool inside = col < width;
+  float total = 0.0f;
+  constexpr int64_t kRound = kStripRuns * kRunStrips;
+  for (int64_t begin = 0; begin < args.strips; begin += kRound) {
+    float sum = 0.0f;
+    const int64_t first = begin + lane * kRunStrips;
+    if (inside && first + kRunStrips <= args.strips) {
+      float partial[kRunStrips];
+#pragma unroll
+      for (int i = 0; i < kRunStrips; ++i)
+        partial[i] = args.partial[(first + i) * width + col];
+#pragma unroll
+      for (int i = 0; i < kRunStrips; ++i)
+        sum = sum + partial[i];
+    } else if (inside) {
+      for (int64_t strip = first; strip < args.strips; ++strip)
+        sum = sum + args.partial[strip * width + col];
+    }
+    sums[lane][column] = sum;
+    __syncthreads();
+    if (lane == 0)
+      for (int run = 0;
+           run < kStripRuns && begin + run * kRunStrips < args.strips; ++run)
+        total = total + sums[run][column];
+    __syncthreads();
+  }
+  if (lane != 0 || !inside)
+    return;
   if (col < args.cols)
     static_cast<T *>(args.out)[col] = fromFloat<T>(total);
   else
@@ -284,50 +297,6 @@ __device__ __forceinline__ void chunkSum(const ChunkSumArgs &args) {
 //===----------------------------------------------------------------------===//
 // Backward
 //===----------------------------------------------------------------------===//
-
-/// What a row of dx needs to know of the row.
-struct RowStatistics {
-  float mu, rsigma;
-  float meanOfGrad; // of g dy
-  float mean;       // of g dy h
-};
-
-template <bool kCentred, int V, typename T>
-__device__ __forceinline__ void
-addProducts(const NormBackwardArgs &args, const Run<T, V> &dyRun,
-            const Run<T, V> &xRun, int slot, int i, const RowStatistics &row,
-            LaneSum<V> &grads, LaneSum<V> &products) {
-  float dy[V], x[V], g[V];
-  dyRun.unpack(dy);
-  xRun.unpack(x);
-  gammaOf<T>(args.gamma, args.zeroCentered, i, g);
-#pragma unroll
-  for (int k = 0; k < V; ++k) {
-    const int lane = (slot * V + k) % 8;
-    const float grad = g[k] * dy[k];
-    const float h = row.rsigma * (kCentred ? x[k] - row.mu : x[k]);
-    products.acc[lane] = fmaf(grad, h, products.acc[lane]);
-    if constexpr (kCentred)
-      grads.acc[lane] = grads.acc[lane] + grad;
-  }
-}
-
-template <bool kCentred, int V, typename T>
-__device__ __forceinline__ void
-inputGrad(const NormBackwardArgs &args, const Run<T, V> &dyRun,
-          const Run<T, V> &xRun, int i, T *dx, const RowStatistics &row) {
-  float dy[V], x[V], g[V], out[V];
-  dyRun.unpack(dy);
-  xRun.unpack(x);
-  gammaOf<T>(args.gamma, args.zeroCentered, i, g);
-#pragma unroll
-  for (int k = 0; k < V; ++k)
-    out[k] = kCentred
-                 ? math::layerNormGrad(dy[k], x[k], g[k], row.mu, row.rsigma,
-                                       row.meanOfGrad, row.mean)
-                 : math::rmsNormGrad(dy[k], x[k], g[k], row.rsigma, row.mean);
-  Run<T, V>::pack(out).store(dx + i);
-}
 
 /// kRuns == 0: a row of any length, read twice.
 template <typename T, int V, int kRuns, bool kCentred>
@@ -351,8 +320,8 @@ __device__ __forceinline__ void inputGradRow(const NormBackwardArgs &args,
   do {
     loadFrom(begin);
     forRuns<V, kKept>(begin, args.cols, [&](int r, int i) {
-      addProducts<kCentred>(args, dyRuns[r], xRuns[r], r, i, of, grads,
-                            products);
+      addProducts<kCentred>(args.gamma, args.zeroCentered, dyRuns[r], xRuns[r],
+                            r, i, of, grads, products);
     });
     begin += kKept * 32 * V;
   } while (kRuns == 0 && begin < args.cols);
@@ -365,7 +334,8 @@ __device__ __forceinline__ void inputGradRow(const NormBackwardArgs &args,
     if (kRuns == 0)
       loadFrom(begin);
     forRuns<V, kKept>(begin, args.cols, [&](int r, int i) {
-      inputGrad<kCentred>(args, dyRuns[r], xRuns[r], i, dx, of);
+      inputGrad<kCentred>(args.gamma, args.zeroCentered, dyRuns[r], xRuns[r], i,
+                          dx, of);
     });
     begin += kKept * 32 * V;
   } while (kRuns == 0 && begin < args.cols);
@@ -374,18 +344,19 @@ __device__ __forceinline__ void inputGradRow(const NormBackwardArgs &args,
 template <typename T, int kRuns, template <typename, int> typename GradBody>
 __device__ __forceinline__ void normBackward(const NormBackwardArgs &args) {
   constexpr bool kCentred = GradBody<T, 1>::kSums == 2;
-  // Chunk by chunk: first the blocks of dgamma, then those of dx.
-  const unsigned perChunk = args.columnBlocks + kChunkRows / kNormRowsPerBlock;
-  const int64_t chunk = blockIdx.x / perChunk;
-  const unsigned block = blockIdx.x % perChunk;
+  // Strip by strip: first the blocks of dgamma, then those of dx.
+  const unsigned perStrip = args.columnBlocks + kStripRows / kNormRowsPerBlock;
+  const int64_t strip = blockIdx.x / perStrip;
+  const unsigned block = blockIdx.x % perStrip;
   if (block < args.columnBlocks) {
     if (args.vectors)
-      sumChunk<T, GradBody, kColumnsPerThread, 16>(args, chunk, block);
+      sumChunk<T, GradBody, kColumnsPerThread, 16, kStripRows>(args, strip,
+                                                               block);
     else
-      sumChunk<T, GradBody, 1, 16>(args, chunk, block);
+      sumChunk<T, GradBody, 1, 16, kStripRows>(args, strip, block);
     return;
   }
-  const int64_t row = chunk * kChunkRows +
+  const int64_t row = strip * kStripRows +
                       (block - args.columnBlocks) * kNormRowsPerBlock +
                       threadIdx.x / 32;
   if (row >= args.rows)
@@ -436,6 +407,10 @@ using namespace te::rt::cuda;
   extern "C" __global__ void __launch_bounds__(kNormBlock, 6)                  \
       te_chunk_sum_##type(const __grid_constant__ ChunkSumArgs args) {         \
     chunkSum<T>(args);                                                         \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kStripColumns *kStripRuns)      \
+      te_strip_sum_##type(const __grid_constant__ StripSumArgs args) {         \
+    stripSum<T>(args);                                                         \
   }
 TE_NORM_TYPE(f32, float)
 TE_NORM_TYPE(bf16, bf16)
