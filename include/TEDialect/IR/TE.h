@@ -15,8 +15,8 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
-#include "TEDialect/IR/TEDialect.h.inc"
 #include "TEDialect/IR/RecipeOptions.h"
+#include "TEDialect/IR/TEDialect.h.inc"
 
 #define GET_ATTRDEF_CLASSES
 #include "TEDialect/IR/TEAttrs.h.inc"
@@ -37,6 +37,21 @@ inline constexpr llvm::StringLiteral kWeightAttr = "te.weight";
 inline constexpr llvm::StringLiteral kInitAttr = "te.init";
 inline constexpr llvm::StringLiteral kProbeAttr = "te.probe";
 inline constexpr llvm::StringLiteral kRecipeAttr = "te.recipe";
+inline constexpr llvm::StringLiteral kGroupsAttr = "te.groups";
+inline constexpr llvm::StringLiteral kShardingAttr = "te.sharding";
+inline constexpr llvm::StringLiteral kRanksAttr = "te.ranks";
+
+/// More than any machine has.
+inline constexpr int64_t kMaxRanks = int64_t(1) << 20;
+
+/// The entries of the innermost `te.groups` around `op`, or none.
+SmallVector<GroupAttr> getGroups(Operation *op);
+
+/// The group `id` in force at `op`; null where it is not declared.
+GroupAttr lookupGroup(Operation *op, int64_t id);
+
+/// Ranks of the mesh that the groups in force at `op` are of; 1 without groups.
+int64_t getNumRanks(Operation *op);
 
 /// Kinds from swiglu on read [first | second].
 inline bool isGated(ActivationKind kind) {

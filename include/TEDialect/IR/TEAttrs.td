@@ -83,4 +83,79 @@ def TE_RecipeAttr : AttrDef<TE_Dialect, "Recipe"> {
   }];
 }
 
+def TE_GroupAttr : AttrDef<TE_Dialect, "Group"> {
+  let mnemonic = "group";
+  let summary = "a group of ranks that work together";
+  let description = [{
+    An entry of `te.groups` of a module. Ops name the group by its `id`, the host
+    program binds a communicator to that id, reports use `name`. `axis` is the
+    axis of the mesh of ranks along which the group runs, `size` how many ranks
+    it has. Ranks are numbered over the axes in the order in which they are
+    first named, the last axis fastest.
+
+    Example:
+
+    ```mlir
+    #te.group<id = 0, name = "tp", axis = "tp", size = 4>
+    ```
+
+    Constraints:
+    1. (group-c1) `id` is not negative, `size` is from 1 to 2^20.
+    2. (group-c2) `name` and `axis` are not empty.
+  }];
+  let parameters = (ins "int64_t":$id, StringRefParameter<"for reports">:$name,
+                        StringRefParameter<"of the mesh">:$axis,
+                        "int64_t":$size);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+def TE_ShardAttr : AttrDef<TE_Dialect, "Shard"> {
+  let mnemonic = "shard";
+  let summary = "an axis that is split over a group";
+  let description = [{
+    An entry of `te.sharding` of an argument or result: each rank of `group` has
+    an equal part of `axis`, in the order of the ranks. Types are those of the
+    part.
+
+    Example:
+
+    ```mlir
+    #te.shard<axis = 0, group = 0>
+    ```
+
+    Constraints:
+    1. (shard-c1) `axis` and `group` are not negative.
+  }];
+  let parameters = (ins "int64_t":$axis, "int64_t":$group);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+def TE_ParallelAttr : AttrDef<TE_Dialect, "Parallel"> {
+  let mnemonic = "parallel";
+  let summary = "how a linear layer is split over a group";
+  let description = [{
+    `column`: each rank has rows of `w` and makes columns of `y`. `row`: each
+    rank has columns of `w` and of `x`, and `y` is the sum over the ranks. With
+    `sequence` the side that all ranks share, `x` of `column` and `y` of `row`,
+    is split along its rows. `te-insert-collectives` turns it into collectives.
+
+    Example:
+
+    ```mlir
+    #te.parallel<column, group = 0, sequence>
+    #te.parallel<row, group = 0>
+    ```
+  }];
+  let parameters = (ins EnumParameter<TE_ParallelMode>:$mode, "int64_t":$group,
+                        "bool":$sequence);
+  let assemblyFormat =
+      "`<` $mode `,` `group` `=` $group `` custom<Sequence>($sequence) `>`";
+  let extraClassDeclaration = [{
+    bool isColumn() const { return getMode() == ParallelMode::Column; }
+    bool isRow() const { return getMode() == ParallelMode::Row; }
+  }];
+}
+
 #endif // TEDIALECT_IR_TEATTRS_TD

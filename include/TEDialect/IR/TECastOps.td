@@ -98,7 +98,7 @@ def TE_AmaxReduceOp : TE_PureOp<"amax_reduce"> {
     run it equally often; there is no default group.
 
     Constraints:
-    1. (amax_reduce-c1) `group_id` is not negative.
+    1. (amax_reduce-c1) `te.groups` declares `group_id`.
 
     Example:
 

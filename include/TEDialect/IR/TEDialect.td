@@ -29,11 +29,28 @@ def TE_Dialect : Dialect {
     passes added to look at values carry `te.probe = [...]`, which says what
     each element of a vector, or row of a matrix, is.
 
+    A module that runs on several ranks declares their groups once, as
+    `te.groups`; there is no default group. Every type is that of one rank's
+    part. `te.sharding` says of which axes an argument or result is a part; what
+    has none is the same on every rank of every group. Of modules for different
+    ranks, nested in one, `te.ranks` says which ranks run each.
+
+    ```mlir
+    module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
+      func.func private @rows(%x: tensor<64x512xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]})
+    }
+    ```
+
     Constraints:
     1. (init-c1) `te.init` is a float or a splat.
     2. (init-c2) the argument of a `te.init` is a ranked tensor of floats or integers, and has the type of a splat.
     3. (probe-c1) `te.probe` is an array with an entry for each element or row of its result.
     4. (init-c3) `te.init` of a scaled value is NaN: there is nothing to start from, and what reads it is NaN too.
+    5. (groups-c1) `te.groups` is on a module, an array of `#te.group`.
+    6. (groups-c2) groups have different ids and names, and groups of one axis one size.
+    7. (sharding-c1) `te.sharding` is an array of `#te.shard`, on a tensor or a scaled value.
+    8. (sharding-c2) its groups are declared; it names each axis of the type, and each group, once at most.
+    9. (ranks-c1) `te.ranks` is on a module, an array of different ranks of the mesh.
   }];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;

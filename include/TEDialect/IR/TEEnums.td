@@ -172,4 +172,12 @@ def TE_Fp8Format : TE_I32Enum<"Fp8Format", "FP8 element types by direction", [
   I32EnumAttrCase<"Hybrid", 1, "hybrid">
 ]>;
 
+// How a linear layer is split over the ranks of a group.
+def TE_ParallelMode : TE_I32Enum<"ParallelMode", "which axis of the weight is split", [
+  // Each rank has rows of the weight, and makes columns of the result.
+  I32EnumAttrCase<"Column", 0, "column">,
+  // Each rank has columns of the weight and of the input; results are summed.
+  I32EnumAttrCase<"Row", 1, "row">
+]>;
+
 #endif // TEDIALECT_IR_TEENUMS_TD

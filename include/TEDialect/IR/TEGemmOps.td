@@ -104,28 +104,36 @@ def TE_LinearOp
     : TE_PureOp<"linear", [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "apply a linear layer";
   let description = [{
-    `y = x wᵀ (+ bias)`. How its GEMM and those of its backward are quantised
+    `y = x wᵀ (+ bias)`. With `parallel`, shapes are one rank's, and `y` is what
+    the layer over all ranks would give of it. How its GEMM and those of its backward are quantised
     is the recipe's business (`te.recipe` on the op, function or module).
 
     Constraints:
-    1. (linear-c1) `x` is `[M, K]`, `w` is `[N, K]`, the result `[M, N]`.
+    1. (linear-c1) `x` is `[M, K]`, `w` is `[N, K]`, the result `[M, N]`; with `sequence`, over P ranks, `column` has `x` `[M/P, K]` and `row` the result `[M/P, N]`.
     2. (linear-c2) `bias` is `[N]`.
     3. (linear-c3) all operands and the result have one element type.
+    4. (linear-c4) `te.groups` declares the group of `parallel`.
 
     Example:
 
     ```mlir
     %y = te.linear %x, %w : tensor<256x512xbf16>, tensor<1024x512xbf16> -> tensor<256x1024xbf16>
     ```
+
+    ```mlir
+    %z = te.linear %x, %w parallel <column, group = 0, sequence>
+      : tensor<256x512xbf16>, tensor<1024x512xbf16> -> tensor<1024x1024xbf16>
+    ```
   }];
   let arguments = (ins
     Arg<TE_HPMatrix, "activations [M, K]">:$x,
     Arg<TE_HPMatrix, "weight [N, K]">:$w,
-    Arg<Optional<TE_HPVector>, "bias [N]">:$bias);
+    Arg<Optional<TE_HPVector>, "bias [N]">:$bias,
+    OptionalAttr<TE_ParallelAttr>:$parallel);
   let results = (outs Res<TE_HPMatrix, "[M, N]">:$y);
   let assemblyFormat = [{
-    $x `,` $w (`bias` $bias^ `:` type($bias))? attr-dict
-    `:` type($x) `,` type($w) `->` type($y)
+    $x `,` $w (`bias` $bias^ `:` type($bias))? (`parallel` $parallel^)?
+    attr-dict `:` type($x) `,` type($w) `->` type($y)
   }];
   let hasVerifier = 1;
 }
@@ -136,8 +144,9 @@ def TE_LinearDgradOp : TE_PureOp<"linear_dgrad"> {
     `dx = dy w`. Made by `te-differentiate`, replaced in the quantise phase.
 
     Constraints:
-    1. (linear_dgrad-c1) `dy` is `[M, N]`, `w` is `[N, K]`, the result `[M, K]`.
+    1. (linear_dgrad-c1) `dy` is `[M, N]`, `w` is `[N, K]`, the result `[M, K]`; with `sequence`, a part of the rows as te.linear has it.
     2. (linear_dgrad-c2) all have one element type.
+    3. (linear_dgrad-c3) `te.groups` declares the group of `parallel`.
 
     Example:
 
@@ -146,10 +155,13 @@ def TE_LinearDgradOp : TE_PureOp<"linear_dgrad"> {
     ```
   }];
   let arguments = (ins Arg<TE_HPMatrix, "[M, N]">:$dy,
-                       Arg<TE_HPMatrix, "weight of the forward [N, K]">:$w);
+                       Arg<TE_HPMatrix, "weight of the forward [N, K]">:$w,
+                       OptionalAttr<TE_ParallelAttr>:$parallel);
   let results = (outs Res<TE_HPMatrix, "[M, K]">:$dx);
-  let assemblyFormat =
-      "$dy `,` $w attr-dict `:` type($dy) `,` type($w) `->` type($dx)";
+  let assemblyFormat = [{
+    $dy `,` $w (`parallel` $parallel^)? attr-dict
+    `:` type($dy) `,` type($w) `->` type($dx)
+  }];
   let hasVerifier = 1;
 }
 
@@ -161,9 +173,10 @@ def TE_LinearWgradOp : TE_PureOp<"linear_wgrad"> {
     quantise phase.
 
     Constraints:
-    1. (linear_wgrad-c1) `dy` is `[M, N]`, `x` is `[M, K]`, the result `[N, K]`.
+    1. (linear_wgrad-c1) `dy` is `[M, N]`, `x` is `[M, K]`, the result `[N, K]`; with `sequence`, a part of the rows as te.linear has it.
     2. (linear_wgrad-c2) `dy` and `x` have one element type; the result has it too or is f32.
     3. (linear_wgrad-c3) `accumulate` has the result's type.
+    4. (linear_wgrad-c4) `te.groups` declares the group of `parallel`.
 
     Example:
 
@@ -173,14 +186,17 @@ def TE_LinearWgradOp : TE_PureOp<"linear_wgrad"> {
   }];
   let arguments = (ins Arg<TE_HPMatrix, "[M, N]">:$dy,
                        Arg<TE_HPMatrix, "input of the forward [M, K]">:$x,
-                       Arg<Optional<TE_HPMatrix>, "added to the result">:$accumulate);
+                       Arg<Optional<TE_HPMatrix>, "added to the result">:$accumulate,
+                       OptionalAttr<TE_ParallelAttr>:$parallel);
   let results = (outs Res<TE_HPMatrix, "[N, K]">:$dw);
   let builders = [OpBuilder<(ins "::mlir::Type":$dw, "::mlir::Value":$dy,
                                  "::mlir::Value":$x), [{
-    build($_builder, $_state, dw, dy, x, /*accumulate=*/::mlir::Value());
+    build($_builder, $_state, dw, dy, x, /*accumulate=*/::mlir::Value(),
+          /*parallel=*/::mlir::te::ParallelAttr());
   }]>];
   let assemblyFormat = [{
-    $dy `,` $x (`accumulate` $accumulate^ `:` type($accumulate))? attr-dict
+    $dy `,` $x (`accumulate` $accumulate^ `:` type($accumulate))?
+    (`parallel` $parallel^)? attr-dict
     `:` type($dy) `,` type($x) `->` type($dw)
   }];
   let hasVerifier = 1;

@@ -70,9 +70,7 @@ func.func @cached(%w: tensor<256x512xbf16>, %cached: !te.scaled<256x512xf8E4M3FN
 func.func @amax(%x: tensor<256x512xbf16>) -> tensor<f32> {
   // CHECK: te.amax %{{.*}} : tensor<256x512xbf16>
   %amax = te.amax %x : tensor<256x512xbf16>
-  // CHECK: te.amax_reduce %{{.*}} group 0
-  %all = te.amax_reduce %amax group 0
-  return %all : tensor<f32>
+  return %amax : tensor<f32>
 }
 
 // CHECK-LABEL: @compute_scale
@@ -515,6 +513,75 @@ func.func @prob_grad(%dout: tensor<256x512xbf16>, %y: tensor<640x512xbf16>, %row
   %dprobs = te.prob_grad %dout, %y, %row_of
     : tensor<256x512xbf16>, tensor<640x512xbf16>, tensor<512xi32> -> tensor<256x2xf32>
     return
+}
+
+// CHECK: module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]}
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
+  func.func private @rows(%x: tensor<64x512xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]})
+}
+// CHECK: te.sharding = [#te.shard<axis = 0, group = 0>]
+
+module attributes {te.groups = [
+#te.group<id = 0, name = "tp", axis = "tp", size = 4>
+]} {
+
+// CHECK-LABEL: @parallel_linear
+func.func @parallel_linear(%x: tensor<256x512xbf16>, %w: tensor<1024x512xbf16>, %t: tensor<256x512xbf16> {te.sharding = [
+#te.shard<axis = 0, group = 0>
+]}) {
+  // CHECK: te.linear %{{.*}}, %{{.*}} parallel <column, group = 0, sequence> : tensor<256x512xbf16>
+  %z = te.linear %x, %w parallel <column, group = 0, sequence>
+    : tensor<256x512xbf16>, tensor<1024x512xbf16> -> tensor<1024x1024xbf16>
+  // CHECK: te.linear %{{.*}}, %{{.*}} parallel <row, group = 0> :
+  %r = te.linear %x, %w parallel <row, group = 0>
+    : tensor<256x512xbf16>, tensor<1024x512xbf16> -> tensor<256x1024xbf16>
+  // CHECK: te.linear_dgrad %{{.*}}, %{{.*}} parallel <column, group = 0, sequence> :
+  %dx = te.linear_dgrad %z, %w parallel <column, group = 0, sequence> : tensor<1024x1024xbf16>, tensor<1024x512xbf16> -> tensor<256x512xbf16>
+  return
+}
+
+// CHECK: @parallels() attributes {column = #te.parallel<column, group = 0, sequence>, row = #te.parallel<row, group = 0>}
+func.func @parallels() attributes {column =
+#te.parallel<column, group = 0, sequence>
+, row =
+#te.parallel<row, group = 0>
+} { return }
+
+// CHECK-LABEL: @collectives
+func.func @collectives(%amax: tensor<f32>, %w: tensor<256x512xbf16>, %s: tensor<64x512xbf16>, %sq: !te.scaled<64x512xf8E4M3FN, per_tensor, contract = 1>, %b: tensor<512xbf16>) {
+  // CHECK: te.amax_reduce %{{.*}} group 0
+  %all = te.amax_reduce %amax group 0
+  // CHECK: te.rank group 0
+  %r = te.rank group 0
+  call @all_reduce(%w) : (tensor<256x512xbf16>) -> ()
+  call @all_gather(%s, %sq) : (tensor<64x512xbf16>, !te.scaled<64x512xf8E4M3FN, per_tensor, contract = 1>) -> ()
+  call @reduce_scatter(%w) : (tensor<256x512xbf16>) -> ()
+  return
+}
+func.func @all_reduce(%x: tensor<256x512xbf16>) {
+  // CHECK: te.all_reduce %{{.*}} group 0 : tensor<256x512xbf16>
+  %y = te.all_reduce %x group 0 : tensor<256x512xbf16>
+  return
+}
+func.func @all_gather(%x: tensor<64x512xbf16>, %xq: !te.scaled<64x512xf8E4M3FN, per_tensor, contract = 1>) {
+  // CHECK: te.all_gather %{{.*}} group 0 axis 0 : tensor<64x512xbf16> -> tensor<256x512xbf16>
+  %y = te.all_gather %x group 0 axis 0 : tensor<64x512xbf16> -> tensor<256x512xbf16>
+  // CHECK: te.all_gather %{{.*}} group 0 axis 0 : !te.scaled<64x512xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>
+  %yq = te.all_gather %xq group 0 axis 0
+    : !te.scaled<64x512xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>
+  return
+}
+func.func @reduce_scatter(%x: tensor<256x512xbf16>) {
+  // CHECK: te.reduce_scatter %{{.*}} group 0 axis 0 : tensor<256x512xbf16> -> tensor<64x512xbf16>
+  %y = te.reduce_scatter %x group 0 axis 0 : tensor<256x512xbf16> -> tensor<64x512xbf16>
+  return
+}
+func.func @bias_add(%x: tensor<256x512xbf16>, %bias: tensor<512xbf16>) {
+  // CHECK: te.bias_add %{{.*}}, %{{.*}} : tensor<256x512xbf16>, tensor<512xbf16>
+  %y = te.bias_add %x, %bias : tensor<256x512xbf16>, tensor<512xbf16>
+  return
+}
+
 }
 
 }

@@ -116,7 +116,7 @@ func.func private @argument_name(tensor<f32> {te.name = ""})
 
 // -----
 
-// expected-error @below {{unknown attribute 'te.weights'; the te dialect knows 'te.name', 'te.weight' and 'te.init' on arguments}}
+// expected-error @below {{unknown attribute 'te.weights'; the te dialect knows 'te.name', 'te.sharding', 'te.weight' and 'te.init' on arguments}}
 func.func private @argument_unknown(tensor<f32> {te.weights})
 
 // -----
@@ -141,16 +141,8 @@ func.func private @init_c2_type(tensor<2xf32> {te.init = dense<0.0> : tensor<3xf
 
 // -----
 
-// expected-error @below {{unknown attribute 'te.init'; the te dialect knows 'te.name' on results}}
+// expected-error @below {{unknown attribute 'te.init'; the te dialect knows 'te.name' and 'te.sharding' on results}}
 func.func private @init_of_result() -> (tensor<f32> {te.init = 0.0 : f32})
-
-// -----
-
-func.func @amax_reduce_c1(%a: tensor<f32>) {
-  // expected-error @below {{expected 'group_id' not to be negative, but got -1}}
-  %r = te.amax_reduce %a group -1
-  return
-}
 
 // -----
 

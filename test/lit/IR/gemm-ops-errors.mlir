@@ -178,7 +178,7 @@ func.func @linear_dgrad_c2(%dy: tensor<4x6xf32>, %w: tensor<6x8xbf16>) {
 // -----
 
 func.func @linear_wgrad_c1(%dy: tensor<4x6xf32>, %x: tensor<2x8xf32>) {
-  // expected-error @below {{expected 'dy' and 'x' to agree on the contracting size, but got 4 and 2}}
+  // expected-error @below {{expected 'x' and 'dy' to have the same rows, but got 2 and 4}}
   %dw = te.linear_wgrad %dy, %x : tensor<4x6xf32>, tensor<2x8xf32> -> tensor<6x8xf32>
   return
 }

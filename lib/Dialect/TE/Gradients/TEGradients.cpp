@@ -33,19 +33,28 @@ LogicalResult LinearOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
   Value dy = adjoints.get(getY());
   if (adjoints.wants(getX())) {
     Value w = adjoints.residual(getW(), "w");
-    auto dgrad = LinearDgradOp::create(b, getLoc(), getX().getType(), dy, w);
+    auto dgrad = LinearDgradOp::create(b, getLoc(), getX().getType(), dy, w,
+                                       getParallelAttr());
     keepRecipe(*this, dgrad);
     adjoints.add(getX(), dgrad.getDx());
   }
   if (adjoints.wants(getW())) {
     Value x = adjoints.residual(getX(), "x");
-    auto wgrad = LinearWgradOp::create(b, getLoc(), getW().getType(), dy, x);
+    auto wgrad = LinearWgradOp::create(b, getLoc(), getW().getType(), dy, x,
+                                       /*accumulate=*/Value(),
+                                       getParallelAttr());
     keepRecipe(*this, wgrad);
     adjoints.add(getW(), wgrad.getDw());
   }
-  if (getBias() && adjoints.wants(getBias()))
-    adjoints.add(getBias(),
-                 BiasGradOp::create(b, getLoc(), getBias().getType(), dy));
+  if (getBias() && adjoints.wants(getBias())) {
+    Value db = BiasGradOp::create(b, getLoc(), getBias().getType(), dy);
+    // Every rank has the bias, and a part of the rows of dy.
+    if (ParallelAttr parallel = getParallelAttr();
+        parallel && parallel.isRow() && parallel.getSequence())
+      db = AllReduceOp::create(b, getLoc(), db.getType(), db,
+                               parallel.getGroup());
+    adjoints.add(getBias(), db);
+  }
   return success();
 }
 

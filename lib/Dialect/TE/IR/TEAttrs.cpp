@@ -19,6 +19,16 @@
 using namespace mlir;
 using namespace mlir::te;
 
+/// `, sequence`, or nothing.
+static ParseResult parseSequence(AsmParser &parser, bool &sequence) {
+  sequence = succeeded(parser.parseOptionalComma());
+  return sequence ? parser.parseKeyword("sequence") : success();
+}
+static void printSequence(AsmPrinter &printer, bool sequence) {
+  if (sequence)
+    printer << ", sequence";
+}
+
 #define GET_ATTRDEF_CLASSES
 #include "TEDialect/IR/TEAttrs.cpp.inc"
 

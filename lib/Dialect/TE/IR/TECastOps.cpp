@@ -9,10 +9,7 @@ using namespace mlir::te;
 
 LogicalResult AmaxReduceOp::verify() {
   // amax_reduce-c1
-  if (static_cast<int32_t>(getGroupId()) < 0)
-    return emitOpError() << "expected 'group_id' not to be negative, but got "
-                         << static_cast<int32_t>(getGroupId());
-  return success();
+  return verifyGroup(*this, static_cast<int32_t>(getGroupId()));
 }
 
 LogicalResult AmaxRowsOp::verify() {

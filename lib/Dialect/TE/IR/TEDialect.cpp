@@ -1,5 +1,7 @@
 //===- TEDialect.cpp - registration and discardable attributes ------------===//
 
+#include "TEVerifiers.h"
+
 #include "TEDialect/IR/TEMoe.h"
 
 #include "TEDialect/IR/BackwardOverride.h"
@@ -146,11 +148,16 @@ LogicalResult TEDialect::verifyOperationAttribute(Operation *op,
                               "\"dequantized\", but got "
                            << attribute.getValue();
   }
+  if (attribute.getName() == kGroupsAttr)
+    return verifyGroupsAttr(op, attribute.getValue());
+  if (attribute.getName() == kRanksAttr)
+    return verifyRanksAttr(op, attribute.getValue());
   if (attribute.getName() != kRecipeAttr)
     return op->emitError() << "unknown attribute '"
                            << attribute.getName().getValue()
                            << "'; the te dialect knows 'te.recipe' and "
-                              "'te.backward_override' on ops";
+                              "'te.backward_override' on ops, 'te.groups' and "
+                              "'te.ranks' on modules";
   if (!isa<RecipeAttr>(attribute.getValue()))
     return op->emitError() << "expected 'te.recipe' to be a #te.recipe<...>, "
                               "but got "
@@ -209,18 +216,20 @@ static LogicalResult verifySignatureAttribute(Operation *op,
     return op->emitError() << "expected 'te.weight' to have no value, but got "
                            << attribute.getValue();
   }
-  return op->emitError() << "unknown attribute '" << name
-                         << "'; the te dialect knows 'te.name'"
-                         << (argument
-                                 ? ", 'te.weight' and 'te.init' on arguments"
-                                 : " on results");
+  return op->emitError()
+         << "unknown attribute '" << name << "'; the te dialect knows 'te.name'"
+         << (argument
+                 ? ", 'te.sharding', 'te.weight' and 'te.init' on arguments"
+                 : " and 'te.sharding' on results");
 }
 
 LogicalResult TEDialect::verifyRegionArgAttribute(Operation *op, unsigned,
                                                   unsigned index,
                                                   NamedAttribute attribute) {
-  return verifySignatureAttribute(
-      op, attribute, cast<FunctionOpInterface>(op).getArgumentTypes()[index]);
+  Type type = cast<FunctionOpInterface>(op).getArgumentTypes()[index];
+  if (attribute.getName() == kShardingAttr)
+    return verifyShardingAttr(op, attribute.getValue(), type);
+  return verifySignatureAttribute(op, attribute, type);
 }
 
 /// `te.probe` describes a result of type `type`.
@@ -239,9 +248,11 @@ static LogicalResult verifyProbe(Operation *op, Attribute probe, Type type) {
 LogicalResult TEDialect::verifyRegionResultAttribute(Operation *op, unsigned,
                                                      unsigned index,
                                                      NamedAttribute attribute) {
+  Type type = cast<FunctionOpInterface>(op).getResultTypes()[index];
   if (attribute.getName() == kProbeAttr)
-    return verifyProbe(op, attribute.getValue(),
-                       cast<FunctionOpInterface>(op).getResultTypes()[index]);
+    return verifyProbe(op, attribute.getValue(), type);
+  if (attribute.getName() == kShardingAttr)
+    return verifyShardingAttr(op, attribute.getValue(), type);
   return verifySignatureAttribute(op, attribute, /*argument=*/Type());
 }
 

@@ -114,11 +114,37 @@ static LogicalResult verifyContracted(Operation *op, StringRef leftName,
                            << left << " and " << right;
 }
 
+/// The rows of `xName` and `yName`, of which `parallel` may split one over its
+/// group; without, they are the same.
+static LogicalResult verifyRows(Operation *op, ParallelAttr parallel,
+                                StringRef xName, int64_t x, StringRef yName,
+                                int64_t y) {
+  int64_t xParts = 1, yParts = 1;
+  if (parallel) {
+    FailureOr<GroupAttr> group = verifyGroup(op, parallel.getGroup());
+    if (failed(group))
+      return failure();
+    if (parallel.getSequence())
+      (parallel.isColumn() ? xParts : yParts) = group->getSize();
+  }
+  if (x * xParts == y * yParts)
+    return success();
+  InFlightDiagnostic diagnostic = op->emitOpError();
+  diagnostic << "expected '" << xName << "' and '" << yName
+             << "' to have the same rows";
+  if (xParts * yParts > 1)
+    diagnostic << ", of which '" << (xParts > 1 ? xName : yName)
+               << "' has a part for each of " << xParts * yParts << " ranks";
+  return diagnostic << ", but got " << x << " and " << y;
+}
+
 LogicalResult LinearOp::verify() {
-  auto x = shapeOf(getX().getType()), w = shapeOf(getW().getType());
-  // linear-c1
+  auto x = shapeOf(getX().getType()), w = shapeOf(getW().getType()),
+       y = shapeOf(getY().getType());
+  // linear-c1, linear-c4
   if (failed(verifyContracted(*this, "x", x[1], "w", w[1])) ||
-      failed(verifyShape(*this, "y", getY().getType(), {x[0], w[0]})))
+      failed(verifyRows(*this, getParallelAttr(), "x", x[0], "y", y[0])) ||
+      failed(verifyShape(*this, "y", getY().getType(), {y[0], w[0]})))
     return failure();
   // linear-c3
   if (failed(verifySameElementType(*this, "x", getX().getType(), "w",
@@ -132,9 +158,11 @@ LogicalResult LinearOp::verify() {
 
 LogicalResult LinearDgradOp::verify() {
   auto dy = shapeOf(getDy().getType()), w = shapeOf(getW().getType());
-  // linear_dgrad-c1
+  auto dx = shapeOf(getDx().getType());
+  // linear_dgrad-c1, linear_dgrad-c3
   if (failed(verifyContracted(*this, "dy", dy[1], "w", w[0])) ||
-      failed(verifyShape(*this, "dx", getDx().getType(), {dy[0], w[1]})))
+      failed(verifyRows(*this, getParallelAttr(), "dx", dx[0], "dy", dy[0])) ||
+      failed(verifyShape(*this, "dx", getDx().getType(), {dx[0], w[1]})))
     return failure();
   // linear_dgrad-c2
   if (failed(verifySameElementType(*this, "dy", getDy().getType(), "w",
@@ -146,8 +174,8 @@ LogicalResult LinearDgradOp::verify() {
 
 LogicalResult LinearWgradOp::verify() {
   auto dy = shapeOf(getDy().getType()), x = shapeOf(getX().getType());
-  // linear_wgrad-c1
-  if (failed(verifyContracted(*this, "dy", dy[0], "x", x[0])) ||
+  // linear_wgrad-c1, linear_wgrad-c4
+  if (failed(verifyRows(*this, getParallelAttr(), "x", x[0], "dy", dy[0])) ||
       failed(verifyShape(*this, "dw", getDw().getType(), {dy[1], x[1]})))
     return failure();
   // linear_wgrad-c2

@@ -36,6 +36,15 @@ LogicalResult verifyAccumulate(Operation *op, Value accumulate, Type result);
 /// `rows` rows can hold groups that start at multiples of `alignment`.
 LogicalResult verifyGroupLayout(Operation *op, int64_t rows, int64_t alignment);
 
+/// The process group `id`, which the module declares.
+FailureOr<GroupAttr> verifyGroup(Operation *op, int64_t id);
+
+/// `te.groups` and `te.ranks` of `op`, and `te.sharding` of an argument or
+/// result of type `type` (the dialect's groups-, ranks- and sharding-c).
+LogicalResult verifyGroupsAttr(Operation *op, Attribute value);
+LogicalResult verifyRanksAttr(Operation *op, Attribute value);
+LogicalResult verifyShardingAttr(Operation *op, Attribute value, Type type);
+
 /// "256x512", for messages.
 std::string formatShape(ArrayRef<int64_t> shape);
 

@@ -1,0 +1,152 @@
+//===- TECollectiveOps.td - ops over the ranks of a group -----------------===//
+
+#ifndef TEDIALECT_IR_TECOLLECTIVEOPS_TD
+#define TEDIALECT_IR_TECOLLECTIVEOPS_TD
+
+include "TEDialect/IR/TEConstraints.td"
+
+def TE_AllReduceOp
+    : TE_PureOp<"all_reduce", [AllTypesMatch<["x", "y"]>,
+        DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+  let summary = "sum a tensor over the ranks of a group";
+  let description = [{
+    `y = sum over ranks of x`, accumulated in f32 in the order of the ranks and
+    rounded once (`reference`; NCCL chooses its own order). Every rank has the
+    same `y`, and its cotangent is that of each `x`.
+
+    Constraints:
+    1. (all_reduce-c1) `te.groups` declares `group`.
+
+    Example:
+
+    ```mlir
+    %y = te.all_reduce %x group 0 : tensor<256x512xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPTensor, "this rank's summand">:$x,
+                       I64Attr:$group);
+  let results = (outs Res<TE_HPTensor, "the sum">:$y);
+  let assemblyFormat = "$x `group` $group attr-dict `:` type($x)";
+  let hasVerifier = 1;
+}
+
+def TE_AllGatherOp
+    : TE_PureOp<"all_gather",
+                [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+  let summary = "put the parts of all ranks of a group together";
+  let description = [{
+    `y` is the `x` of every rank, one after another along `axis`. Of a scaled
+    value data and scales are gathered as bytes. Its per-tensor scale, or nv
+    amax, is this rank's own, so all ranks must have the same
+    (`te.amax_reduce`; `te-verify-collectives` checks it); then `y` equals, bit
+    for bit, the cast of the gathered tensor. The gradient of a tensor is the
+    te.reduce_scatter of the cotangent.
+
+    Constraints:
+    1. (all_gather-c1) `te.groups` declares `group`.
+    2. (all_gather-c2) `x` has the axis; of a scaled value it is 0.
+    3. (all_gather-c3) `y` has the type of `x`, but for `axis`, which is as many times longer as the group has ranks.
+    4. (all_gather-c4) a scaled value has no groups and is not swizzled, and blocks that run along the rows, or are square, end with the part.
+
+    Example:
+
+    ```mlir
+    %y = te.all_gather %x group 0 axis 0 : tensor<64x512xbf16> -> tensor<256x512xbf16>
+    ```
+
+    ```mlir
+    %yq = te.all_gather %xq group 0 axis 0
+      : !te.scaled<64x512xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>
+    ```
+  }];
+  let arguments = (ins
+    Arg<AnyTypeOf<[TE_HPTensor, TE_ScaledType]>, "this rank's part">:$x,
+    I64Attr:$group, I64Attr:$axis);
+  let results = (outs Res<AnyTypeOf<[TE_HPTensor, TE_ScaledType]>, "all parts">:$y);
+  let assemblyFormat = [{
+    $x `group` $group `axis` $axis attr-dict `:` type($x) `->` type($y)
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Why parts of type `local` do not gather along axis 0 to the cast of the
+    /// gathered tensor; empty where they do.
+    static std::string refuseParts(ScaledType local);
+  }];
+}
+
+def TE_ReduceScatterOp
+    : TE_PureOp<"reduce_scatter",
+                [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+  let summary = "sum a tensor over a group and give each rank a part";
+  let description = [{
+    Of the sum of `x` over the ranks, as te.all_reduce has it, each rank gets
+    the part of its number along `axis`. The gradient is the te.all_gather of
+    the cotangent.
+
+    Constraints:
+    1. (reduce_scatter-c1) `te.groups` declares `group`.
+    2. (reduce_scatter-c2) `x` has the axis, and its size there is a multiple of the ranks of the group.
+    3. (reduce_scatter-c3) `y` has the type of `x`, but for that part of `axis`.
+
+    Example:
+
+    ```mlir
+    %y = te.reduce_scatter %x group 0 axis 0 : tensor<256x512xbf16> -> tensor<64x512xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPTensor, "this rank's summand">:$x,
+                       I64Attr:$group, I64Attr:$axis);
+  let results = (outs Res<TE_HPTensor, "this rank's part of the sum">:$y);
+  let assemblyFormat = [{
+    $x `group` $group `axis` $axis attr-dict `:` type($x) `->` type($y)
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_RankOp : TE_PureOp<"rank"> {
+  let summary = "number of this rank in a group";
+  let description = [{
+    From 0 to one less than the ranks of the group. For programs that
+    `te-verify-collectives` compares over ranks; a compiled step is the same on
+    every rank and has none.
+
+    Constraints:
+    1. (rank-c1) `te.groups` declares `group`.
+
+    Example:
+
+    ```mlir
+    %r = te.rank group 0
+    ```
+  }];
+  let arguments = (ins I64Attr:$group);
+  let results = (outs Res<Index, "number of the rank">:$rank);
+  let assemblyFormat = "`group` $group attr-dict";
+  let hasVerifier = 1;
+}
+
+def TE_BiasAddOp
+    : TE_PureOp<"bias_add", [AllTypesMatch<["x", "y"]>,
+        DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+  let summary = "add a vector to each row";
+  let description = [{
+    `y[i, j] = x[i, j] + bias[j]` in f32, rounded once: the bias of a layer
+    whose product is first summed over a group.
+
+    Constraints:
+    1. (bias_add-c1) `bias` is `[columns]`, of the element type of `x`.
+
+    Example:
+
+    ```mlir
+    %y = te.bias_add %x, %bias : tensor<256x512xbf16>, tensor<512xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPMatrix, "[rows, columns]">:$x,
+                       Arg<TE_HPVector, "[columns]">:$bias);
+  let results = (outs Res<TE_HPMatrix, "type of x">:$y);
+  let assemblyFormat = "$x `,` $bias attr-dict `:` type($x) `,` type($bias)";
+  let hasVerifier = 1;
+}
+
+#endif // TEDIALECT_IR_TECOLLECTIVEOPS_TD

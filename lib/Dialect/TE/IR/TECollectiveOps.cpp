@@ -1,0 +1,186 @@
+//===- TECollectiveOps.cpp - ops over the ranks of a group ----------------===//
+//
+// A gather and a scatter are each other's derivative; the sum over all ranks
+// gives every rank the same value, whose cotangent is that of each summand.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEVerifiers.h"
+
+#include "TEDialect/IR/Support.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+static ArrayRef<int64_t> sizesOf(Type type) {
+  if (auto scaled = dyn_cast<ScaledType>(type))
+    return scaled.getShape();
+  return shapeOf(type);
+}
+
+/// `x` has `axis`.
+static LogicalResult verifyAxis(Operation *op, uint64_t axis, Type x) {
+  if (axis < sizesOf(x).size())
+    return success();
+  return op->emitOpError() << "expected 'axis' to be one of " << x
+                           << ", but got " << static_cast<int64_t>(axis);
+}
+
+/// `whole` is `part` with `axis` `size` times as long.
+static LogicalResult verifyParts(Operation *op, Type part, Type whole,
+                                 StringRef name, uint64_t axis, int64_t size) {
+  SmallVector<int64_t> expected(sizesOf(part));
+  expected[axis] *= size;
+  auto sameButSizes = [&] {
+    if (auto scaled = dyn_cast<ScaledType>(part)) {
+      auto other = dyn_cast<ScaledType>(whole);
+      return other && other.getElementType() == scaled.getElementType() &&
+             other.getScheme() == scaled.getScheme() &&
+             other.getVariant() == scaled.getVariant() &&
+             other.getContract() == scaled.getContract() &&
+             other.getGroups() == scaled.getGroups();
+    }
+    auto tensor = dyn_cast<RankedTensorType>(whole);
+    return tensor &&
+           tensor.getElementType() == cast<ShapedType>(part).getElementType();
+  };
+  if (!sameButSizes() || sizesOf(whole) != ArrayRef<int64_t>(expected))
+    return op->emitOpError()
+           << "expected 'x' and 'y' to differ in nothing but axis " << axis
+           << ", where '" << name << "' has " << expected[axis]
+           << " for a group of " << size << ", but got "
+           << op->getOperand(0).getType() << " and "
+           << op->getResult(0).getType();
+  return success();
+}
+
+LogicalResult AllReduceOp::verify() {
+  // all_reduce-c1
+  return verifyGroup(*this, getGroup());
+}
+
+std::string AllGatherOp::refuseParts(ScaledType local) {
+  auto text = [&](StringRef rule) {
+    std::string result;
+    llvm::raw_string_ostream(result)
+        << "expected " << rule << ", but got " << local;
+    return result;
+  };
+  if (local.isGrouped() || local.isStacked() ||
+      local.is(ScaleVariant::Swizzled))
+    return text("a value without groups and swizzled scales");
+  int64_t block = 1;
+  switch (local.getScheme()) {
+  case Scheme::PerTensor:
+    break;
+  case Scheme::Block1x128:
+    block = local.getContract() == 0 ? 128 : 1;
+    break;
+  case Scheme::Block128x128:
+    block = 128;
+    break;
+  case Scheme::Mx1x32:
+  case Scheme::Mx32x32:
+  case Scheme::Nv1x16:
+  case Scheme::Nv16x16:
+    // The type itself asks for whole blocks.
+    break;
+  }
+  if (local.getRows() % block)
+    return text("the rows of a part to be a multiple of " +
+                std::to_string(block));
+  return {};
+}
+
+LogicalResult AllGatherOp::verify() {
+  // all_gather-c1
+  FailureOr<GroupAttr> group = verifyGroup(*this, getGroup());
+  if (failed(group))
+    return failure();
+  auto scaled = dyn_cast<ScaledType>(getX().getType());
+  // all_gather-c2
+  if (scaled && getAxis() != 0)
+    return emitOpError()
+           << "expected 'axis' of a scaled value to be 0, but got "
+           << static_cast<int64_t>(getAxis());
+  if (failed(verifyAxis(*this, getAxis(), getX().getType())))
+    return failure();
+  // all_gather-c4
+  if (scaled)
+    if (std::string refusal = refuseParts(scaled); !refusal.empty())
+      return emitOpError() << refusal;
+  // all_gather-c3
+  return verifyParts(*this, getX().getType(), getY().getType(), "y", getAxis(),
+                     group->getSize());
+}
+
+LogicalResult ReduceScatterOp::verify() {
+  // reduce_scatter-c1
+  FailureOr<GroupAttr> group = verifyGroup(*this, getGroup());
+  if (failed(group))
+    return failure();
+  // reduce_scatter-c2
+  if (failed(verifyAxis(*this, getAxis(), getX().getType())))
+    return failure();
+  if (int64_t size = shapeOf(getX().getType())[getAxis()];
+      size % group->getSize())
+    return emitOpError() << "expected axis " << getAxis()
+                         << " to be a multiple of the " << group->getSize()
+                         << " ranks of group " << getGroup() << " ('"
+                         << group->getName() << "'), but got " << size;
+  // reduce_scatter-c3
+  return verifyParts(*this, getY().getType(), getX().getType(), "x", getAxis(),
+                     group->getSize());
+}
+
+LogicalResult RankOp::verify() {
+  // rank-c1
+  return verifyGroup(*this, getGroup());
+}
+
+LogicalResult BiasAddOp::verify() {
+  // bias_add-c1
+  if (failed(verifyShape(*this, "bias", getBias().getType(),
+                         {shapeOf(getX().getType())[1]})))
+    return failure();
+  return verifySameElementType(*this, "x", getX().getType(), "bias",
+                               getBias().getType());
+}
+
+//===----------------------------------------------------------------------===//
+// Derivatives
+//===----------------------------------------------------------------------===//
+
+LogicalResult AllReduceOp::differentiate(OpBuilder &,
+                                         AdjointContext &adjoints) {
+  adjoints.add(getX(), adjoints.get(getY()));
+  return success();
+}
+
+LogicalResult AllGatherOp::differentiate(OpBuilder &b,
+                                         AdjointContext &adjoints) {
+  if (isa<ScaledType>(getX().getType()))
+    return emitError() << "'te.all_gather' of a scaled value has no derivative";
+  adjoints.add(getX(), ReduceScatterOp::create(b, getLoc(), getX().getType(),
+                                               adjoints.get(getY()), getGroup(),
+                                               getAxis()));
+  return success();
+}
+
+LogicalResult ReduceScatterOp::differentiate(OpBuilder &b,
+                                             AdjointContext &adjoints) {
+  adjoints.add(getX(), AllGatherOp::create(b, getLoc(), getX().getType(),
+                                           adjoints.get(getY()), getGroup(),
+                                           getAxis()));
+  return success();
+}
+
+LogicalResult BiasAddOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
+  Value dy = adjoints.get(getY());
+  if (adjoints.wants(getX()))
+    adjoints.add(getX(), dy);
+  if (adjoints.wants(getBias()))
+    adjoints.add(getBias(),
+                 BiasGradOp::create(b, getLoc(), getBias().getType(), dy));
+  return success();
+}
