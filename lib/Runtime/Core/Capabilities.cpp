@@ -358,6 +358,9 @@ Status checkSupported(const attention_params &p) { return checkAttention(p); }
 Status checkSupported(const attention_backward_params &p) {
   return checkAttention(p).flag("deterministic", p.deterministic);
 }
+Status checkSupported(const bias_add_params &p) {
+  return matrix(p.rows, p.cols).wide("type", p.type);
+}
 Status checkSupported(const bias_grad_params &p) {
   return matrix(p.rows, p.cols)
       .wide("type", p.type)
@@ -379,6 +382,20 @@ Status checkSupported(const compute_scale_params &p) {
 }
 Status checkSupported(const copy_params &p) {
   return Checks().size("bytes", p.bytes);
+}
+Status checkSupported(const copy_strided_params &p) {
+  return Checks()
+      .size("parts", p.parts)
+      .size("rows", p.rows)
+      .size("bytes", p.bytes)
+      .area("'parts' and 'rows'", p.parts, p.rows)
+      .area("'rows' and 'bytes'", p.rows, p.bytes)
+      .area("'parts' and 'x_part'", p.parts, p.x_part)
+      .area("'parts' and 'y_part'", p.parts, p.y_part)
+      .size("x_part", p.x_part)
+      .size("x_row", p.x_row)
+      .size("y_part", p.y_part)
+      .size("y_row", p.y_row);
 }
 
 Status checkSupported(const count_nonfinite_params &p) {

@@ -25,6 +25,25 @@ void copy(const copy_params &p, void *const *buffers) {
   std::memmove(buffers[copy_buffers::y], buffers[copy_buffers::x], p.bytes);
 }
 
+void copy_strided(const copy_strided_params &p, void *const *buffers) {
+  const auto *x = static_cast<const char *>(buffers[copy_strided_buffers::x]);
+  auto *y = static_cast<char *>(buffers[copy_strided_buffers::y]);
+  for (int64_t part = 0; part < p.parts; ++part)
+    for (int64_t r = 0; r < p.rows; ++r)
+      if (p.bytes != 0)
+        std::memcpy(y + part * p.y_part + r * p.y_row,
+                    x + part * p.x_part + r * p.x_row, p.bytes);
+}
+
+void bias_add(const bias_add_params &p, void *const *buffers) {
+  namespace b = bias_add_buffers;
+  for (int64_t i = 0; i < p.rows * p.cols; ++i)
+    store(buffers[b::y], i,
+          math::pointwise(TE_RT_ADD, load(buffers[b::x], i, p.type),
+                          load(buffers[b::bias], i % p.cols, p.type)),
+          p.type);
+}
+
 void fill(const fill_params &p, void *const *buffers) {
   if (isSkipped(buffers[fill_buffers::skip]))
     return;

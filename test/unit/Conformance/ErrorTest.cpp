@@ -458,6 +458,10 @@ TEST_P(Errors, Grouped) {
                       {"grouped_amax", "'rows' to be a multiple of 32", "48"}));
   EXPECT_TRUE(refuses(invalid, TE_PLAN(grouped_amax, 48, 8, 0, 16, TE_RT_BF16),
                       {"'groups' to be one or more", "0"}));
+  EXPECT_TRUE(refuses(invalid, TE_PLAN(bias_add, 4, 8, TE_RT_F8E5M2),
+                      {"bias_add", "'type'"}));
+  EXPECT_TRUE(refuses(invalid, TE_PLAN(copy_strided, 2, 4, 8, 32, 8, -1, 16),
+                      {"copy_strided", "'y_part'", "-1"}));
   EXPECT_TRUE(refuses(invalid,
                       TE_PLAN(grouped_zero_padding, 48, 8, 2, 0, TE_RT_BF16),
                       {"'alignment' to be one or more", "0"}));

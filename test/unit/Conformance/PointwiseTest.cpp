@@ -116,6 +116,50 @@ TEST_P(Pointwise, FillAndCopy) {
   EXPECT_EQ(x, y);
 }
 
+TEST_P(Pointwise, BiasAddIsOneAdditionOfEachRow) {
+  for (int32_t type : kTypes)
+    for (const char *kind : {"normal", "nan", "subnormal"})
+      for (auto [rows, cols] :
+           {std::pair<int64_t, int64_t>(0, 8), {1, 1}, {7, 33}, {130, 64}}) {
+        const Array x = makeArray(kind, type, rows * cols),
+                    bias = makeArray(kind, type, cols);
+        Array expected(type, rows * cols), actual(type, rows * cols);
+        for (int64_t i = 0; i < rows * cols; ++i)
+          te::rt::store(expected.bytes.data(), i,
+                        static_cast<float>(x.at(i)) +
+                            static_cast<float>(bias.at(i % cols)),
+                        type);
+        device().run(TE_PLAN(bias_add, rows, cols, type),
+                     {in(x.bytes), in(bias.bytes), out(actual.bytes)});
+        ASSERT_TRUE(sameBits(expected, actual)) << kind << rows << cols;
+      }
+}
+
+// [parts][rows][bytes] to [rows][parts][bytes], in units of every width, and
+// parts whose padding is dropped; what no part covers is left alone.
+TEST_P(Pointwise, CopyStridedMovesRowsAndLeavesTheRest) {
+  for (auto [parts, rows, bytes, padding] :
+       {std::array<int64_t, 4>{2, 3, 16, 16},
+        {4, 5, 4, 8},
+        {3, 7, 5, 1},
+        {2, 1, 64, 0},
+        {2, 0, 16, 0}}) {
+    const int64_t xRow = bytes + padding, yRow = parts * bytes + padding;
+    std::vector<uint8_t> x(parts * rows * xRow), y(rows * yRow, kPoison);
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = static_cast<uint8_t>(i * 37 + 11);
+    std::vector<uint8_t> expected = y;
+    for (int64_t p = 0; p < parts; ++p)
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t b = 0; b < bytes; ++b)
+          expected[r * yRow + p * bytes + b] = x[(p * rows + r) * xRow + b];
+    device().run(TE_PLAN(copy_strided, parts, rows, bytes, rows * xRow, xRow,
+                         bytes, yRow),
+                 {in(x), out(y)});
+    ASSERT_EQ(expected, y) << parts << " " << rows << " " << bytes;
+  }
+}
+
 TEST_P(Pointwise, EmbeddingCopiesRowsAndZeroesUnknownIds) {
   const int64_t tokens = 7, vocab = 5, hidden = 33;
   const std::vector<int32_t> ids{0, 4, 5, -1, 2, 2, INT32_MAX};

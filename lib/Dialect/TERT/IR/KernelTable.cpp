@@ -46,6 +46,7 @@ constexpr SharedPair sharedPairs[] = {
     {"adamw", "v", "new_v"},
     {"all_reduce_max", "x", "y"},
     {"all_reduce_sum", "x", "y"},
+    {"bias_add", "x", "y"},
     {"count_nonfinite", "counts", "new_counts"},
     {"delayed_scaling_update", "history", "new_history"},
     {"delayed_scaling_update", "scale", "new_scale"},

@@ -1,6 +1,6 @@
 //===- Pointwise.cpp - plan elementwise kernels ---------------------------===//
 //
-// pointwise and fill are kernels, copy is the driver's.
+// All but copy, which is the driver's, are kernels.
 //
 //===----------------------------------------------------------------------===//
 
@@ -82,6 +82,62 @@ Status plan_fill(const CudaDevice &device, const fill_params &params,
       args.runs = params.count * bytes / 16;
     args.word = word;
     return launch(config, args);
+  });
+  return Status::ok();
+}
+
+Status plan_bias_add(const CudaDevice &device, const bias_add_params &params,
+                     std::unique_ptr<Plan> *plan) {
+  namespace b = bias_add_buffers;
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(
+      findTyped(device, "te_bias_add", {params.type}, &config));
+  config.block = kPointwiseBlock;
+  const int64_t count = params.rows * params.cols;
+  TE_RT_RETURN_IF_FAILED(
+      setGrid(ceilDiv(count, kPointwiseBlock * kPointwiseElements), &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    return launch(config, BiasAddArgs{buffers[b::x], buffers[b::bias],
+                                      buffers[b::y], count, params.cols});
+  });
+  return Status::ok();
+}
+
+Status plan_copy_strided(const CudaDevice &device,
+                         const copy_strided_params &params,
+                         std::unique_ptr<Plan> *plan) {
+  namespace b = copy_strided_buffers;
+  // Buffers start at multiples of 256 bytes unless they are slices, which a
+  // launch sees; so there is a plan for either.
+  auto widest = [&](int64_t width) {
+    for (int64_t size : {params.bytes, params.x_part, params.x_row,
+                         params.y_part, params.y_row})
+      while (size % width != 0)
+        width = width == 16 ? 4 : 1;
+    return width;
+  };
+  LaunchConfig wide, bytewise;
+  const int64_t width = widest(16);
+  const int64_t moved = params.parts * params.rows * params.bytes;
+  auto configure = [&](int64_t unit, LaunchConfig *config) -> Status {
+    TE_RT_RETURN_IF_FAILED(
+        config->find(device, unit == 16  ? "te_copy_strided_16"
+                             : unit == 4 ? "te_copy_strided_4"
+                                         : "te_copy_strided_1"));
+    config->block = kPointwiseBlock;
+    return setGrid(ceilDiv(moved / unit, kPointwiseBlock * kPointwiseElements),
+                   config);
+  };
+  TE_RT_RETURN_IF_FAILED(configure(width, &wide));
+  TE_RT_RETURN_IF_FAILED(configure(1, &bytewise));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    const bool aligned = areAligned({buffers[b::x], buffers[b::y]});
+    const int64_t unit = aligned ? width : 1;
+    return launch(aligned ? wide : bytewise,
+                  CopyStridedArgs{buffers[b::x], buffers[b::y], moved / unit,
+                                  params.rows, params.bytes / unit,
+                                  params.x_part / unit, params.x_row / unit,
+                                  params.y_part / unit, params.y_row / unit});
   });
   return Status::ok();
 }

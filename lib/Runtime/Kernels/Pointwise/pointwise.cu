@@ -83,6 +83,33 @@ __device__ __forceinline__ void pointwise(const PointwiseArgs &args) {
   streamElements(args.runs * N, args.count, elements);
 }
 
+template <typename T>
+__device__ __forceinline__ void biasAdd(const BiasAddArgs &args) {
+  const auto *x = static_cast<const T *>(args.x);
+  const auto *bias = static_cast<const T *>(args.bias);
+  auto *y = static_cast<T *>(args.y);
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+       i < args.count; i += step)
+    y[i] = fromFloat<T>(math::pointwise(TE_RT_ADD, toFloat(x[i]),
+                                        toFloat(bias[i % args.cols])));
+}
+
+/// T is as wide as one access.
+template <typename T>
+__device__ __forceinline__ void copyStrided(const CopyStridedArgs &args) {
+  const auto *x = static_cast<const T *>(args.x);
+  auto *y = static_cast<T *>(args.y);
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+       i < args.count; i += step) {
+    const int64_t line = i / args.length, at = i % args.length;
+    const int64_t part = line / args.rows, row = line % args.rows;
+    y[part * args.yPart + row * args.yRow + at] =
+        x[part * args.xPart + row * args.xRow + at];
+  }
+}
+
 /// T is the unsigned integer of an element's size.
 template <typename T>
 __device__ __forceinline__ void fill(const FillArgs &args) {
@@ -131,3 +158,21 @@ TE_POINTWISE(f16, f16, f16, f16)
 TE_FILL(1, uint8_t)
 TE_FILL(2, uint16_t)
 TE_FILL(4, uint32_t)
+
+#define TE_BIAS_ADD(name, T)                                                   \
+  extern "C" __global__ void __launch_bounds__(kPointwiseBlock)                \
+      te_bias_add_##name(const __grid_constant__ BiasAddArgs args) {           \
+    biasAdd<T>(args);                                                          \
+  }
+TE_BIAS_ADD(f32, float)
+TE_BIAS_ADD(bf16, bf16)
+TE_BIAS_ADD(f16, f16)
+
+#define TE_COPY_STRIDED(bytes, T)                                              \
+  extern "C" __global__ void __launch_bounds__(kPointwiseBlock)                \
+      te_copy_strided_##bytes(const __grid_constant__ CopyStridedArgs args) {  \
+    copyStrided<T>(args);                                                      \
+  }
+TE_COPY_STRIDED(1, uint8_t)
+TE_COPY_STRIDED(4, uint32_t)
+TE_COPY_STRIDED(16, uint4)

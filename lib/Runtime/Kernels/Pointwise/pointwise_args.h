@@ -28,6 +28,23 @@ struct FillArgs {
   uint32_t word; // the value, repeated to four bytes
 };
 
+struct BiasAddArgs {
+  const void *x;    // [rows, cols]
+  const void *bias; // [cols]
+  void *y;          // [rows, cols]
+  int64_t count;    // rows * cols
+  int64_t cols;
+};
+
+/// All sizes in units of what one access moves.
+struct CopyStridedArgs {
+  const void *x;
+  void *y;
+  int64_t count; // parts * rows * length
+  int64_t rows, length;
+  int64_t xPart, xRow, yPart, yRow;
+};
+
 inline constexpr int kPointwiseBlock = 256;
 /// Elements one thread does.
 inline constexpr int kPointwiseElements = 16;
