@@ -11,7 +11,7 @@ import sys
 
 from lint import ROOT, finish, read, tracked
 
-STAGES = ("Import", "Autodiff", "Quantize", "Fuse", "Schedule", "Lower", "Verify", "Report", "Instrument")
+STAGES = ("Import", "Autodiff", "Distribute", "Quantize", "Fuse", "Schedule", "Lower", "Verify", "Report", "Instrument")
 # (stage, whose helpers it may use; never its passes). The reports describe what
 # quantisation decided, the instruments and the lowering keep the names it gave, the check of captured steps asks it
 # what a weight is, the constraint

@@ -9,7 +9,13 @@
 // Which ops are asked for a derivative: those between an argument in `wrt` and
 // a result. What each derivative is, is the ops' business.
 //
+// What is the same on all ranks of a group, but meets values that are not, has
+// a summand of its gradient on each rank: gradients of such arguments are
+// summed over the group.
+//
 //===----------------------------------------------------------------------===//
+
+#include "VaryingAxes.h"
 
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/Transforms/Autodiff/Passes.h"
@@ -211,13 +217,67 @@ private:
            llvm::any_of(op->getOperands(), [&](Value v) { return wants(v); });
   }
 
+  /// Marks what differs between ranks, and sums over the group the cotangents
+  /// that row-parallel layers take to be the same on all ranks.
+  VaryingAxes findVarying() {
+    VaryingAxes varying(vjp);
+    if (varying.empty())
+      return varying;
+    varying.visitArguments(copy);
+    for (auto [i, argument] : llvm::enumerate(vjp.getArguments()))
+      varying.set(argument,
+                  varying.get(argument) | varying.get(block->getArgument(i)));
+    for (Operation *op : forward)
+      varying.visit(op);
+    for (auto [result, cotangent] :
+         llvm::zip(boundary->getOperands(), vjp.getCotangents()))
+      varying.set(cotangent, varying.get(cotangent) | varying.get(result));
+    for (Operation &op : llvm::make_early_inc_range(*block)) {
+      varying.visit(&op);
+      auto layer = [&](auto layer) {
+        ParallelAttr parallel = layer.getParallelAttr();
+        if (!parallel || parallel.isColumn() || parallel.getSequence() ||
+            !(varying.get(layer.getDy()) & varying.axisOf(parallel.getGroup())))
+          return;
+        OpBuilder builder(&op);
+        auto sum =
+            AllReduceOp::create(builder, op.getLoc(), layer.getDy().getType(),
+                                layer.getDy(), parallel.getGroup());
+        varying.visit(sum);
+        layer.getDyMutable().assign(sum);
+        varying.visit(&op);
+      };
+      if (auto dgrad = dyn_cast<LinearDgradOp>(op))
+        layer(dgrad);
+      else if (auto wgrad = dyn_cast<LinearWgradOp>(op))
+        layer(wgrad);
+    }
+    return varying;
+  }
+
+  /// `gradient` of `parameter`, summed over the ranks that share `parameter`.
+  Value sumOverRanks(const VaryingAxes &varying, Value gradient,
+                     BlockArgument parameter) {
+    const VaryingAxes::Bits summands =
+        varying.get(gradient) & ~varying.get(parameter);
+    for (GroupAttr group : varying.getGroups())
+      if (summands & varying.axisOf(group.getId()))
+        gradient =
+            AllReduceOp::create(backward, vjp.getLoc(), gradient.getType(),
+                                gradient, group.getId());
+    return gradient;
+  }
+
   /// Moves the code in, connects it, and drops forward ops nobody reads.
   void replaceVjp() {
     SmallVector<Value> outputs(boundary->getOperands());
+    const VaryingAxes varying = findVarying();
     for (int64_t index : vjp.getWrt()) {
       BlockArgument parameter = block->getArgument(index);
       Value gradient = get(parameter);
-      if (!gradient)
+      if (gradient)
+        gradient = sumOverRanks(varying, gradient, parameter);
+      else
         gradient = arith::ConstantOp::create(
             backward, vjp.getLoc(),
             cast<TypedAttr>(backward.getZeroAttr(parameter.getType())));

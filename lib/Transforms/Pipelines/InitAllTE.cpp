@@ -6,6 +6,7 @@
 #include "TEDialect/Pipelines/Pipelines.h"
 #include "TEDialect/TERT/TERT.h"
 #include "TEDialect/Transforms/Autodiff/Passes.h"
+#include "TEDialect/Transforms/Distribute/Passes.h"
 #include "TEDialect/Transforms/Fuse/Passes.h"
 #include "TEDialect/Transforms/Import/Passes.h"
 #include "TEDialect/Transforms/Instrument/Passes.h"
@@ -20,6 +21,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Transforms/Passes.h"
 
@@ -27,8 +29,8 @@ using namespace mlir;
 
 void te::registerAllTEDialects(DialectRegistry &registry) {
   registry.insert<te::TEDialect, tert::TERTDialect, arith::ArithDialect,
-                  func::FuncDialect, math::MathDialect, tensor::TensorDialect,
-                  LLVM::LLVMDialect>();
+                  func::FuncDialect, math::MathDialect, scf::SCFDialect,
+                  tensor::TensorDialect, LLVM::LLVMDialect>();
   func::registerInlinerExtension(registry);
   registerTEGradients(registry);
 }
@@ -36,6 +38,7 @@ void te::registerAllTEDialects(DialectRegistry &registry) {
 void te::registerAllTEPasses() {
   registerTEImportPasses();
   registerTEAutodiffPasses();
+  registerTEDistributePasses();
   registerTEQuantizePasses();
   registerTEFusePasses();
   registerTESchedulePasses();

@@ -9,6 +9,7 @@
 
 #include "TEDialect/IR/Support.h"
 #include "TEDialect/Transforms/Autodiff/Passes.h"
+#include "TEDialect/Transforms/Distribute/Passes.h"
 #include "TEDialect/Transforms/Fuse/Passes.h"
 #include "TEDialect/Transforms/Import/Passes.h"
 #include "TEDialect/Transforms/Instrument/Passes.h"
@@ -42,6 +43,8 @@ void populateImport(OpPassManager &manager,
   // First, because everything after it asks for the recipe.
   manager.addPass(
       createAssignRecipePass({options.recipe, options.backwardOverride}));
+  // Ranks that would wait for each other for ever, in the user's words.
+  manager.addPass(createVerifyCollectivesPass());
   // Before inlining, so that the user's function is what is differentiated.
   if (!options.vjp.empty())
     manager.addPass(createWrapVjpPass({options.vjp}));
@@ -68,6 +71,8 @@ void populateQuantize(OpPassManager &manager,
   // While the product of a gradient is one op, whatever the recipe makes of it.
   if (options.mainGrad)
     casts.addPass(createAccumulateMainGradsPass());
+  // Before casts, which go before gathers where that changes no bit.
+  casts.addPass(createInsertCollectivesPass());
   casts.addPass(createInsertCastsPass({/*strict=*/false, options.calibrate}));
   // Merges the casts that consumers of one tensor share.
   casts.addPass(createCSEPass());
@@ -96,6 +101,8 @@ void populateQuantize(OpPassManager &manager,
         createInsertSkipFlagsPass({options.transposePolicy == "cached"}));
     function.addPass(createVerifyCapturePass());
   }
+  // After every cast is there, and before fusions give amaxes to other ops.
+  manager.addPass(createVerifyCollectivesPass());
 }
 
 void populateFuse(OpPassManager &manager,

@@ -16,6 +16,11 @@
 // where its first cast is, and counts at the end of the function. A calibration
 // has the same slots and amaxes, and no casts.
 //
+// A tensor that is gathered from the ranks of a process group is cast before it
+// is gathered, with one amax over the group, where that gives the bits of a
+// cast of the gathered tensor: fewer bytes travel, and only the own part is
+// held.
+//
 // Layers of groups go the same way, with a scale, an amax or a state for each
 // group. Casts that read the rows between groups find zeros there.
 //
@@ -34,6 +39,7 @@
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::te {
@@ -58,6 +64,11 @@ struct Operand {
   unsigned contract;
   Value groupSizes = {};
   int64_t alignment = 0;
+  /// Where `value` is this rank's part: what puts the parts together.
+  AllGatherOp gather = {};
+
+  /// What the GEMM reads, in high precision.
+  Value whole() const { return gather ? AllGatherOp(gather).getY() : value; }
 
   bool isStack() const { return shapeOf(value).size() == 3; }
   bool hasGroups() const { return groupSizes || isStack(); }
@@ -118,6 +129,10 @@ private:
   void measureFor(Operation *user, Operand operand, const QuantPolicy &policy);
   /// Moves all states at the end of the function.
   void updateStates();
+  /// The maximum of `amax` over all ranks, so that all have one state.
+  Value reduceOverAll(Value amax, RecipeAttr recipe);
+  /// The maximum of `amax` over `group`, for a layer of `recipe`.
+  Value reduceAmax(Value amax, int64_t group, RecipeAttr recipe);
 
   ScaledType typeOf(const Operand &operand, const QuantPolicy &policy);
   /// max |x| of `source`, in place of the operand's value, for each group.
@@ -140,9 +155,17 @@ private:
   Value quantizeToFP4(Value source, const Operand &operand, ScaledType type,
                       const QuantPolicy &policy);
   /// `operand` cast for the GEMM at `user`: in the forward and held when it is
-  /// a forward tensor, else at `user`.
+  /// a forward tensor, else at `user`; gathered at `user`.
   Value castFor(Operation *user, const Operand &operand,
                 const QuantPolicy &policy);
+  /// As `castFor`, of this rank's part alone.
+  Value castPartFor(Operation *user, const Operand &operand,
+                    const QuantPolicy &policy);
+  /// Drops the gather of `operand` where its parts cannot be cast by
+  /// themselves: then the gathered tensor is cast.
+  void keepExactGather(Operand &operand, const QuantPolicy &policy);
+  /// The parts `local` of all ranks of `gather`, put together.
+  Value gatherParts(Value local, AllGatherOp gather);
   /// `operand` for a GEMM whose operands were cast and dequantised again.
   Value dequantizedFor(Operation *user, Operand operand,
                        const QuantPolicy &policy);
@@ -165,8 +188,9 @@ private:
   DenseMap<Value, Operation *> forwardReader;
   DenseMap<Location, std::string> layerAt;
   llvm::SetVector<Operation *> replacedResiduals;
-  /// Name of the layer that is being rewritten.
+  /// Name of the layer that is being rewritten, and its recipe.
   std::string layer;
+  RecipeAttr layerRecipe;
   StateThreading states;
   /// What stochastic rounding draws from, and the stream of each cast.
   Value rngState;
@@ -224,6 +248,17 @@ static bool hasZeroPadding(Value value, Value groupSizes, int64_t alignment) {
       .Default([](Operation *) { return false; });
 }
 
+/// `value` as an operand of a GEMM: the part, where it is gathered.
+static Operand describeOperand(Value value, TensorRole role,
+                               unsigned contract) {
+  auto gather = value.getDefiningOp<AllGatherOp>();
+  if (!gather || gather.getAxis() != 0)
+    return {value, role, contract};
+  Operand operand = {gather.getX(), role, contract};
+  operand.gather = gather;
+  return operand;
+}
+
 Product CastInserter::describeGroups(Operation *op) {
   auto forward = [](Value sizes) { return behindResiduals(sizes); };
   if (auto linear = dyn_cast<GroupedLinearOp>(op)) {
@@ -270,8 +305,8 @@ Product CastInserter::describe(Operation *op) {
     ArrayRef<int64_t> x = shapeOf(linear.getX()), w = shapeOf(linear.getW());
     return {op,
             Gemm::Fprop,
-            {linear.getX(), TensorRole::X, 1},
-            {linear.getW(), TensorRole::W, 1},
+            describeOperand(linear.getX(), TensorRole::X, 1),
+            describeOperand(linear.getW(), TensorRole::W, 1),
             linear.getBias(),
             {x[0], w[0], w[1]}};
   }
@@ -279,8 +314,8 @@ Product CastInserter::describe(Operation *op) {
     ArrayRef<int64_t> dy = shapeOf(dgrad.getDy()), w = shapeOf(dgrad.getW());
     return {op,
             Gemm::Dgrad,
-            {dgrad.getDy(), TensorRole::Dy, 1},
-            {dgrad.getW(), TensorRole::W, 0},
+            describeOperand(dgrad.getDy(), TensorRole::Dy, 1),
+            describeOperand(dgrad.getW(), TensorRole::W, 0),
             {},
             {dy[0], dy[1], w[1]}};
   }
@@ -288,8 +323,8 @@ Product CastInserter::describe(Operation *op) {
   ArrayRef<int64_t> dy = shapeOf(wgrad.getDy()), x = shapeOf(wgrad.getX());
   return {op,
           Gemm::Wgrad,
-          {wgrad.getDy(), TensorRole::Dy, 0},
-          {wgrad.getX(), TensorRole::X, 0},
+          describeOperand(wgrad.getDy(), TensorRole::Dy, 0),
+          describeOperand(wgrad.getX(), TensorRole::X, 0),
           {},
           {dy[0], dy[1], x[1]},
           /*groupSizes=*/{},
@@ -333,7 +368,10 @@ Slot &CastInserter::slotFor(const Operand &operand, const QuantPolicy &policy) {
                                 {kHistory, kScale});
   slot.history = states.addState(slot.name + kHistory.str(), history, 0.0);
   slot.scale = states.addState(slot.name + kScale.str(), scaleType, 1.0);
-  slot.amax = amaxOf(operand.value, operand);
+  // Reduced with all others at the end of the step.
+  Operand measured = operand;
+  measured.gather = {};
+  slot.amax = amaxOf(operand.value, measured);
   slot.elementType = policy.elementType(
       operand.role, readerOf(operand.role, operand.contract));
   return slot;
@@ -353,6 +391,26 @@ void CastInserter::measureFor(Operation *user, Operand operand,
   (void)slotFor(operand, policy);
 }
 
+Value CastInserter::reduceOverAll(Value amax, RecipeAttr recipe) {
+  // Amaxes of groups of rows are those of layers that are not split.
+  if (cast<RankedTensorType>(amax.getType()).getRank() != 0)
+    return amax;
+  llvm::StringSet<> axes;
+  for (GroupAttr group : getGroups(function))
+    if (group.getSize() > 1 && axes.insert(group.getAxis()).second)
+      amax = reduceAmax(amax, group.getId(), recipe);
+  return amax;
+}
+
+Value CastInserter::reduceAmax(Value amax, int64_t group, RecipeAttr recipe) {
+  auto reduce = AmaxReduceOp::create(builder, amax.getLoc(), amax.getType(),
+                                     amax, static_cast<int32_t>(group));
+  // te-verify-collectives asks whether the recipe has reductions.
+  if (RecipeAttr::lookup(reduce) != recipe)
+    reduce->setDiscardableAttr(kRecipeAttr, recipe);
+  return reduce;
+}
+
 void CastInserter::updateStates() {
   if (slots.empty() && !rngState)
     return;
@@ -364,6 +422,7 @@ void CastInserter::updateStates() {
                                                  builder.getI32IntegerAttr(1)));
   for (auto &[key, slot] : slots) {
     RecipeAttr recipe = std::get<RecipeAttr>(key);
+    slot.amax = reduceOverAll(slot.amax, recipe);
     auto update = DelayedScalingUpdateOp::create(
         builder, slot.amax.getLoc(), slot.history.getType(),
         slot.scale.getType(), slot.amax, slot.history, slot.scale,
@@ -391,8 +450,13 @@ Value CastInserter::amaxOf(Value source, const Operand &operand) {
   if (operand.groupSizes)
     return GroupedAmaxOp::create(builder, loc, type, source, operand.groupSizes,
                                  builder.getI64IntegerAttr(operand.alignment));
-  if (!operand.isStack())
-    return AmaxOp::create(builder, loc, type, source);
+  if (!operand.isStack()) {
+    Value amax = AmaxOp::create(builder, loc, type, source);
+    return operand.gather
+               ? reduceAmax(amax, AllGatherOp(operand.gather).getGroup(),
+                            layerRecipe)
+               : amax;
+  }
   // The amax of a matrix is that of a row which holds all of it.
   Value rows = tensor::CollapseShapeOp::create(
       builder, loc, source, ArrayRef<ReassociationIndices>{{0}, {1, 2}});
@@ -523,8 +587,73 @@ Operation *CastInserter::boundary(Operation *definition, Operation *user) {
   return user;
 }
 
+Value CastInserter::gatherParts(Value local, AllGatherOp gather) {
+  Type type = gather.getY().getType();
+  if (auto scaled = dyn_cast<ScaledType>(local.getType()))
+    type = ScaledType::get(scaled.getContext(), shapeOf(gather.getY()),
+                           scaled.getElementType(), scaled.getScheme(),
+                           scaled.getVariant(), scaled.getContract());
+  return AllGatherOp::create(builder, gather.getLoc(), type, local,
+                             gather.getGroup(), gather.getAxis());
+}
+
 Value CastInserter::castFor(Operation *user, const Operand &operand,
                             const QuantPolicy &policy) {
+  if (!operand.gather)
+    return castPartFor(user, operand, policy);
+  // Of a per-tensor cast only rows are gathered: columns follow from them.
+  Operand part = operand;
+  if (operand.contract == 0 &&
+      policy.getRecipe().getKind() != RecipeKind::Custom &&
+      typeOf(operand, policy).getScheme() == Scheme::PerTensor)
+    part.contract = 1;
+  Value local = castPartFor(user, part, policy);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(user);
+  Value whole = gatherParts(local, operand.gather);
+  if (part.contract == operand.contract)
+    return whole;
+  auto transposed = cast<ScaledType>(whole.getType()).getTransposedUsage();
+  return TransposeOp::create(builder, user->getLoc(), transposed, whole,
+                             /*into=*/Value(), /*skip=*/Value());
+}
+
+void CastInserter::keepExactGather(Operand &operand,
+                                   const QuantPolicy &policy) {
+  if (!operand.gather)
+    return;
+  const int64_t rows = shapeOf(operand.value)[0];
+  const Gemm gemm = readerOf(operand.role, operand.contract);
+  const int64_t multiple =
+      support::schemeRow(
+          static_cast<int32_t>(policy.scheme(operand.role, gemm)))
+          .multiple;
+  std::string refusal =
+      rows % multiple
+          ? llvm::formatv("expected the rows of a part to be a multiple of "
+                          "{0}, but got {1}",
+                          multiple, rows)
+                .str()
+          : AllGatherOp::refuseParts(typeOf(operand, policy));
+  auto options = remark::RemarkOpts::name("gather-precision")
+                     .category("te-insert-casts")
+                     .function(function.getName());
+  Location loc = operand.gather.getLoc();
+  std::string name = describeValue(operand.value);
+  if (refusal.empty()) {
+    remark::passed(loc, options) << remark::add(
+        "parts of '{0}' are cast before they are gathered", name);
+    return;
+  }
+  remark::missed(loc, options)
+      << remark::add("'{0}' is gathered in high precision", name)
+      << remark::reason("{0}", refusal);
+  operand.value = operand.whole();
+  operand.gather = {};
+}
+
+Value CastInserter::castPartFor(Operation *user, const Operand &operand,
+                                const QuantPolicy &policy) {
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(user);
   if (isa<LinearOp, GroupedLinearOp>(user) || operand.role == TensorRole::Dy)
@@ -555,9 +684,11 @@ Value CastInserter::dequantizedFor(Operation *user, Operand operand,
                                    const QuantPolicy &policy) {
   // The forward's own cast, whatever axis this GEMM contracts.
   operand.contract = 1;
-  Value scaled = castFor(user, operand, policy);
+  keepExactGather(operand, policy);
+  Value scaled = castPartFor(user, operand, policy);
   builder.setInsertionPoint(user);
-  return dequantize(scaled, operand);
+  Value local = dequantize(scaled, operand);
+  return operand.gather ? gatherParts(local, operand.gather) : local;
 }
 
 Operation *CastInserter::createProduct(const Product &product, Location loc,
@@ -702,6 +833,7 @@ LogicalResult CastInserter::rewrite(Product product) {
              << element;
   }
   this->layer = origin.layer;
+  layerRecipe = policy.getRecipe();
   if (calibrate && mode != OperandMode::HighPrecision) {
     if (mode == OperandMode::Quantized)
       for (const Operand &operand : {product.a, product.b})
@@ -715,6 +847,8 @@ LogicalResult CastInserter::rewrite(Product product) {
   builder.setInsertionPoint(op);
   Operation *gemm;
   if (mode == OperandMode::Quantized) {
+    keepExactGather(product.a, policy);
+    keepExactGather(product.b, policy);
     Value a = castFor(op, product.a, policy);
     Value b = castFor(op, product.b, policy);
     Value bias = product.bias ? biasInBF16(product.bias) : Value();
@@ -722,7 +856,7 @@ LogicalResult CastInserter::rewrite(Product product) {
                          policy.fastAccumulation(product.gemm));
     ++numQuantized;
   } else {
-    Value a = product.a.value, b = product.b.value;
+    Value a = product.a.whole(), b = product.b.whole();
     if (mode == OperandMode::Dequantized)
       b = dequantizedFor(op, product.b, policy);
     builder.setInsertionPoint(op);

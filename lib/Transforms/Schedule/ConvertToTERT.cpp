@@ -423,6 +423,7 @@ public:
       numCopies += conversion.numCopies;
     }
     getOperation()->removeAttr(kRecipeAttr);
+    getOperation()->removeAttr(kGroupsAttr);
   }
 
 private:

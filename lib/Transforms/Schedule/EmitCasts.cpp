@@ -127,14 +127,6 @@ LogicalResult LaunchEmitter::emitCast(Operation *op, bool &isKnown) {
             .in(op.getSkip())
             .emit();
       })
-      .Case([&](AmaxReduceOp op) {
-        return Call(*this, op, "all_reduce_max")
-            .i64("count", 1)
-            .i32("group_id", op.getGroupId())
-            .in(op.getAmax())
-            .out(op.getReduced())
-            .emit();
-      })
       .Case([&](ComputeScaleOp op) {
         return Call(*this, op, "compute_scale")
             .i64("count", count(op.getAmax()))

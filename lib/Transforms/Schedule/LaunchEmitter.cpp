@@ -133,6 +133,8 @@ LogicalResult LaunchEmitter::emit(Operation *op) {
   if (!isKnown)
     result = emitProduct(op, isKnown = true);
   if (!isKnown)
+    result = emitCollective(op, isKnown = true);
+  if (!isKnown)
     result = emitGrouped(op, isKnown = true);
   if (!isKnown)
     result = emitMoe(op, isKnown = true);

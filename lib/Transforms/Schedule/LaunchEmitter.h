@@ -53,6 +53,9 @@ private:
   LogicalResult emitSwizzle(SwizzleScalesOp op);
   LogicalResult emitCount(CountNonfiniteOp op);
   LogicalResult emitCast(Operation *op, bool &isKnown);
+  LogicalResult emitAllGather(AllGatherOp op);
+  LogicalResult emitReduceScatter(ReduceScatterOp op);
+  LogicalResult emitCollective(Operation *op, bool &isKnown);
   LogicalResult emitProduct(Operation *op, bool &isKnown);
   LogicalResult emitGrouped(Operation *op, bool &isKnown);
   LogicalResult emitMoe(Operation *op, bool &isKnown);

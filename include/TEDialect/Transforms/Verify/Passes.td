@@ -62,4 +62,43 @@ def VerifyCapturePass : Pass<"te-verify-capture", "func::FuncOp"> {
   ];
 }
 
+def VerifyCollectivesPass : Pass<"te-verify-collectives", "ModuleOp"> {
+  let summary = "check that all ranks scale alike and meet in every collective";
+  let description = [{
+    Reports, with both places:
+
+    * a gathered cast whose one scale, or amax, comes from an amax that is not
+      reduced over the group: ranks would decode each other's bytes wrongly;
+    * a `te.amax_reduce` under a recipe that has no amax of a whole tensor
+      (`mxfp8_block_scaling`, `float8_block_scaling`, row-scaled
+      `nvfp4_block_scaling`);
+    * ranks that do not run the same collectives in an order in which all meet.
+
+    For the last, each rank's collectives are listed, and all ranks of the mesh
+    are run against each other. Ranks differ where modules with `te.ranks` are
+    nested in the one with `te.groups` (the stages of a pipeline), or where
+    `scf.if` and `scf.for` depend on te.rank. A branch that may depend on
+    something else must have the same collectives on both sides. The shape of a
+    tensor whose amax is reduced does not matter: a rank with an empty part takes
+    part as all others.
+
+    Runs first, on what the user wrote, and again after casts are inserted.
+    Changes nothing.
+
+    ```mlir
+    // An error: the ranks other than 0 would wait for ever.
+    %r = te.rank group 0
+    %zero = arith.constant 0 : index
+    %first = arith.cmpi eq, %r, %zero : index
+    scf.if %first {
+      %y = te.all_reduce %x group 0 : tensor<8xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["::mlir::te::TEDialect"];
+  let statistics = [
+    Statistic<"numChecked", "num-checked", "Number of reductions and gathers checked">
+  ];
+}
+
 #endif // TEDIALECT_TRANSFORMS_VERIFY_PASSES

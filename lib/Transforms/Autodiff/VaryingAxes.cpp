@@ -1,0 +1,82 @@
+//===- VaryingAxes.cpp - over which axes of the mesh a value varies -------===//
+
+#include "VaryingAxes.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+VaryingAxes::VaryingAxes(Operation *op) : declared(te::getGroups(op)) {
+  for (GroupAttr group : declared)
+    if (group.getSize() > 1 && axisOf(group.getId()) == 0)
+      groups.push_back(group);
+}
+
+VaryingAxes::Bits VaryingAxes::axisOf(int64_t id) const {
+  for (GroupAttr group : declared)
+    if (group.getId() == id)
+      for (auto [i, axis] : llvm::enumerate(groups))
+        if (axis.getAxis() == group.getAxis())
+          return Bits(1) << i;
+  return 0;
+}
+
+void VaryingAxes::visitArguments(func::FuncOp function) {
+  for (BlockArgument argument : function.getArguments())
+    if (auto sharding = function.getArgAttrOfType<ArrayAttr>(
+            argument.getArgNumber(), kShardingAttr))
+      for (Attribute shard : sharding)
+        bits[argument] |= axisOf(cast<ShardAttr>(shard).getGroup());
+  function.walk([&](LinearOp linear) {
+    ParallelAttr parallel = linear.getParallelAttr();
+    if (!parallel)
+      return;
+    auto imply = [&](Value value) {
+      if (value && isa<BlockArgument>(value))
+        bits[value] |= axisOf(parallel.getGroup());
+    };
+    imply(linear.getW());
+    if (parallel.isRow() || parallel.getSequence())
+      imply(linear.getX());
+    if (parallel.isColumn())
+      imply(linear.getBias());
+  });
+}
+
+VaryingAxes::Bits VaryingAxes::visitLayer(ParallelAttr parallel, Bits operands,
+                                          bool reduces) const {
+  const Bits axis = axisOf(parallel.getGroup());
+  if (reduces && !parallel.getSequence())
+    return operands & ~axis;
+  return operands | axis;
+}
+
+void VaryingAxes::visit(Operation *op) {
+  if (groups.empty())
+    return;
+  Bits all = 0;
+  for (Value operand : op->getOperands())
+    all |= get(operand);
+  auto layer = [&](auto layer, bool reduces) {
+    if (ParallelAttr parallel = layer.getParallelAttr())
+      all = visitLayer(parallel, all, reduces);
+  };
+  llvm::TypeSwitch<Operation *>(op)
+      .Case([&](AllReduceOp reduce) { all &= ~axisOf(reduce.getGroup()); })
+      .Case([&](AllGatherOp gather) { all &= ~axisOf(gather.getGroup()); })
+      .Case([&](AmaxReduceOp reduce) { all &= ~axisOf(reduce.getGroupId()); })
+      .Case([&](ReduceScatterOp scatter) { all |= axisOf(scatter.getGroup()); })
+      .Case([&](RankOp rank) { all |= axisOf(rank.getGroup()); })
+      .Case([&](LinearOp linear) {
+        ParallelAttr parallel = linear.getParallelAttr();
+        layer(linear, parallel && parallel.isRow());
+      })
+      .Case([&](LinearDgradOp dgrad) {
+        ParallelAttr parallel = dgrad.getParallelAttr();
+        layer(dgrad, parallel && parallel.isColumn());
+      })
+      .Case([&](LinearWgradOp wgrad) { layer(wgrad, false); });
+  for (Value result : op->getResults())
+    bits[result] = all;
+}

@@ -1,0 +1,136 @@
+//===- InsertCollectives.cpp - te-insert-collectives ----------------------===//
+//
+// A parallel layer is a layer on what its ranks have together. What that takes
+// is written down here once, for the forward and both gradients, in high
+// precision: te-insert-casts moves casts before gathers where that is exact,
+// so no recipe is asked here.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/IR/TE.h"
+#include "TEDialect/Transforms/Distribute/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace mlir::te {
+#define GEN_PASS_DEF_INSERTCOLLECTIVESPASS
+#include "TEDialect/Transforms/Distribute/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+
+namespace {
+
+/// Rewrites one parallel op.
+class LayerSplitter {
+public:
+  LayerSplitter(Operation *op, ParallelAttr parallel)
+      : op(op), parallel(parallel), builder(op),
+        ranks(lookupGroup(op, parallel.getGroup()).getSize()) {}
+
+  unsigned numCollectives = 0;
+
+  void split(LinearOp linear) {
+    Value x = gathersX() ? gather(linear.getX()) : linear.getX();
+    // The bias is of the sum, not of each summand.
+    Value bias = parallel.isRow() && ranks > 1 ? Value() : linear.getBias();
+    auto local = LinearOp::create(
+        builder, op->getLoc(), rowsOf(linear.getY().getType(), rows(x)), x,
+        linear.getW(), bias, /*parallel=*/ParallelAttr());
+    Value y = parallel.isRow() ? reduce(local.getY()) : local.getY();
+    if (linear.getBias() && !bias)
+      y = BiasAddOp::create(builder, op->getLoc(), y.getType(), y,
+                            linear.getBias());
+    finish(local, y);
+  }
+
+  void split(LinearDgradOp dgrad) {
+    Value dy = gathersDy() ? gather(dgrad.getDy()) : dgrad.getDy();
+    auto local = LinearDgradOp::create(
+        builder, op->getLoc(), rowsOf(dgrad.getDx().getType(), rows(dy)), dy,
+        dgrad.getW(), /*parallel=*/ParallelAttr());
+    finish(local, parallel.isColumn() ? reduce(local.getDx()) : local.getDx());
+  }
+
+  void split(LinearWgradOp wgrad) {
+    Value dy = gathersDy() ? gather(wgrad.getDy()) : wgrad.getDy();
+    Value x = gathersX() ? gather(wgrad.getX()) : wgrad.getX();
+    auto local = LinearWgradOp::create(
+        builder, op->getLoc(), wgrad.getDw().getType(), dy, x,
+        wgrad.getAccumulate(), /*parallel=*/ParallelAttr());
+    finish(local, local.getDw());
+  }
+
+private:
+  bool gathersX() const {
+    return parallel.isColumn() && parallel.getSequence() && ranks > 1;
+  }
+  bool gathersDy() const {
+    return parallel.isRow() && parallel.getSequence() && ranks > 1;
+  }
+
+  static int64_t rows(Value value) {
+    return cast<RankedTensorType>(value.getType()).getDimSize(0);
+  }
+  static RankedTensorType rowsOf(Type type, int64_t rows) {
+    auto tensor = cast<RankedTensorType>(type);
+    return tensor.clone({rows, tensor.getDimSize(1)});
+  }
+
+  Value gather(Value part) {
+    ++numCollectives;
+    return AllGatherOp::create(builder, op->getLoc(),
+                               rowsOf(part.getType(), rows(part) * ranks), part,
+                               parallel.getGroup(), /*axis=*/0);
+  }
+
+  /// The sum over the group: a part of its rows, or all.
+  Value reduce(Value summand) {
+    if (ranks == 1)
+      return summand;
+    ++numCollectives;
+    if (!parallel.getSequence())
+      return AllReduceOp::create(builder, op->getLoc(), summand.getType(),
+                                 summand, parallel.getGroup());
+    return ReduceScatterOp::create(
+        builder, op->getLoc(), rowsOf(summand.getType(), rows(summand) / ranks),
+        summand, parallel.getGroup(), /*axis=*/0);
+  }
+
+  void finish(Operation *local, Value result) {
+    local->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+    op->getResult(0).replaceAllUsesWith(result);
+    op->erase();
+  }
+
+  Operation *op;
+  ParallelAttr parallel;
+  OpBuilder builder;
+  int64_t ranks;
+};
+
+struct InsertCollectives final
+    : te::impl::InsertCollectivesPassBase<InsertCollectives> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    SmallVector<Operation *> layers;
+    getOperation().walk([&](Operation *op) {
+      if (isa<LinearOp, LinearDgradOp, LinearWgradOp>(op))
+        layers.push_back(op);
+    });
+    for (Operation *op : layers)
+      llvm::TypeSwitch<Operation *>(op)
+          .Case<LinearOp, LinearDgradOp, LinearWgradOp>([&](auto layer) {
+            if (ParallelAttr parallel = layer.getParallelAttr()) {
+              LayerSplitter splitter(layer, parallel);
+              splitter.split(layer);
+              numCollectives += splitter.numCollectives;
+            }
+          });
+  }
+};
+
+} // namespace

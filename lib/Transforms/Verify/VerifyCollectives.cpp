@@ -1,0 +1,357 @@
+//===- VerifyCollectives.cpp - te-verify-collectives ----------------------===//
+//
+// Two questions. Of values: is a scale or amax that stands for the parts of all
+// ranks the same on each? It is followed back to where it comes from. Of
+// programs: do all ranks meet? Each rank's collectives are listed by walking
+// its program with what is known of its number, then all ranks run against each
+// other: a rank stops at each collective until the others of the group are
+// there. What stops for ever, or meets something else, is the error.
+//
+//===----------------------------------------------------------------------===//
+
+#include "RankProgram.h"
+
+#include "TEDialect/IR/TE.h"
+#include "TEDialect/Transforms/Verify/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace mlir::te {
+#define GEN_PASS_DEF_VERIFYCOLLECTIVESPASS
+#include "TEDialect/Transforms/Verify/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// Values that all ranks of a group must have
+//===----------------------------------------------------------------------===//
+
+/// Why a value may differ between the ranks of a group.
+struct Difference {
+  Location loc;
+  std::string text;
+};
+
+class ReplicationCheck {
+public:
+  explicit ReplicationCheck(GroupAttr group) : group(group) {}
+
+  /// Where `value` gets what may differ on another rank; none if nowhere.
+  std::optional<Difference> find(Value value) {
+    if (!seen.insert(value).second)
+      return std::nullopt;
+    if (auto argument = dyn_cast<BlockArgument>(value))
+      return findInArgument(argument);
+    Operation *op = value.getDefiningOp();
+    if (auto reduce = dyn_cast<AmaxReduceOp>(op)) {
+      GroupAttr over = lookupGroup(op, reduce.getGroupId());
+      if (over && over.getAxis() == group.getAxis())
+        return std::nullopt;
+      return find(reduce.getAmax());
+    }
+    if (isa<ResidualOp, ComputeScaleOp>(op))
+      return find(op->getOperand(0));
+    if (auto update = dyn_cast<DelayedScalingUpdateOp>(op))
+      return find(update.getAmax());
+    if (op->getNumOperands() == 0 && !isa<RankOp>(op))
+      return std::nullopt;
+    return Difference{op->getLoc(), ("'" + op->getName().getStringRef() +
+                                     "' of this rank's part is here")
+                                        .str()};
+  }
+
+private:
+  std::optional<Difference> findInArgument(BlockArgument argument) {
+    auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    if (!function)
+      return std::nullopt;
+    const unsigned number = argument.getArgNumber();
+    if (auto sharding =
+            function.getArgAttrOfType<ArrayAttr>(number, kShardingAttr))
+      for (Attribute shard : sharding)
+        if (lookupGroup(function, cast<ShardAttr>(shard).getGroup())
+                .getAxis() == group.getAxis())
+          return Difference{argument.getLoc(),
+                            "an argument that is split over the group is here"};
+    // A state is what the last step made of it.
+    auto name = function.getArgAttrOfType<StringAttr>(number, kNameAttr);
+    Operation *end = argument.getOwner()->getTerminator();
+    for (OpOperand &result : end->getOpOperands())
+      if (name && function.getResultAttrOfType<StringAttr>(
+                      result.getOperandNumber(), kNameAttr) == name)
+        return find(result.get());
+    return std::nullopt;
+  }
+
+  GroupAttr group;
+  DenseSet<Value> seen;
+};
+
+/// The scale or amax that stands for all of `scaled`; null where it has none,
+/// or comes in as a value.
+Value sharedFactor(Value scaled) {
+  auto type = cast<ScaledType>(scaled.getType());
+  if (type.getScheme() != Scheme::PerTensor &&
+      (!type.isNv() || type.is(ScaleVariant::RowScaled)))
+    return {};
+  while (Operation *op = scaled.getDefiningOp()) {
+    if (auto cast = dyn_cast<QuantizeOp>(op))
+      return cast.getScale() ? cast.getScale() : cast.getGivenAmax();
+    if (!isa<ResidualOp, TransposeOp, AllGatherOp>(op))
+      return {};
+    scaled = op->getOperand(0);
+  }
+  return {};
+}
+
+LogicalResult checkGather(AllGatherOp gather) {
+  if (!isa<ScaledType>(gather.getX().getType()))
+    return success();
+  Value factor = sharedFactor(gather.getX());
+  GroupAttr group = lookupGroup(gather, gather.getGroup());
+  if (!factor || group.getSize() == 1)
+    return success();
+  std::optional<Difference> difference = ReplicationCheck(group).find(factor);
+  if (!difference)
+    return success();
+  InFlightDiagnostic diagnostic =
+      gather.emitError()
+      << "expected all ranks of group " << group.getId() << " ('"
+      << group.getName()
+      << "') to cast what is gathered with one scale, but it is of an amax "
+         "that is not reduced over the group (te.amax_reduce)";
+  diagnostic.attachNote(difference->loc) << difference->text;
+  return diagnostic;
+}
+
+/// Whether some GEMM of `recipe` takes an amax of a whole tensor.
+bool hasTensorAmax(RecipeAttr recipe) {
+  const RecipeOptions options = recipe.getOptions();
+  switch (recipe.getKind()) {
+  case RecipeKind::HighPrecision:
+  case RecipeKind::DelayedScaling:
+  case RecipeKind::Float8CurrentScaling:
+    return true;
+  case RecipeKind::Float8BlockScaling:
+  case RecipeKind::MxFp8BlockScaling:
+    return false;
+  case RecipeKind::NvFp4BlockScaling:
+    return !options.rowScaledActivation;
+  case RecipeKind::Custom:
+    return llvm::any_of(
+        ArrayRef<Attribute>{options.fprop, options.dgrad, options.wgrad},
+        [](Attribute own) {
+          return own && hasTensorAmax(cast<RecipeAttr>(own));
+        });
+  }
+  llvm_unreachable("all recipes are listed");
+}
+
+LogicalResult checkReduce(AmaxReduceOp reduce) {
+  RecipeAttr recipe = RecipeAttr::lookup(reduce);
+  if (hasTensorAmax(recipe))
+    return success();
+  return reduce.emitError()
+         << "expected no 'te.amax_reduce' under recipe '"
+         << stringifyRecipeKind(recipe.getKind())
+         << "', whose scales are of one rank's blocks or rows";
+}
+
+//===----------------------------------------------------------------------===//
+// Programs of all ranks against each other
+//===----------------------------------------------------------------------===//
+
+/// The mesh of ranks, the last axis fastest.
+class Mesh {
+public:
+  explicit Mesh(Operation *module) {
+    for (GroupAttr group : getGroups(module))
+      axes.insert({group.getAxis(), group.getSize()});
+  }
+
+  /// The first rank of the ranks that `rank` meets in `group`, and how far
+  /// apart they are.
+  std::pair<int64_t, int64_t> members(int64_t rank, GroupAttr group) const {
+    int64_t stride = 1;
+    for (auto &[axis, size] : llvm::reverse(axes)) {
+      if (axis == group.getAxis())
+        return {rank - numberIn(rank, stride, size) * stride, stride};
+      stride *= size;
+    }
+    llvm_unreachable("the group is declared, so its axis is known");
+  }
+
+private:
+  static int64_t numberIn(int64_t rank, int64_t stride, int64_t size) {
+    return rank / stride % size;
+  }
+  llvm::MapVector<StringRef, int64_t> axes;
+};
+
+class Simulation {
+public:
+  Simulation(Mesh mesh, std::vector<const RankProgram *> programs)
+      : mesh(std::move(mesh)), programs(std::move(programs)),
+        position(this->programs.size(), 0) {}
+
+  LogicalResult run() {
+    std::vector<int64_t> ready(programs.size());
+    for (size_t rank = 0; rank < ready.size(); ++rank)
+      // From the back, the lowest rank first.
+      ready[ready.size() - 1 - rank] = rank;
+    while (!ready.empty()) {
+      const int64_t rank = ready.back();
+      ready.pop_back();
+      const CollectiveEvent *event = at(rank);
+      if (!event)
+        continue;
+      auto [first, stride] = mesh.members(rank, event->group);
+      auto &arrived = meetings[{event->group.getId(), first}];
+      if (!arrived.empty() && !at(arrived.front())->matches(*event))
+        return reportMismatch(arrived.front(), rank);
+      arrived.push_back(rank);
+      if (static_cast<int64_t>(arrived.size()) < event->group.getSize())
+        continue;
+      for (int64_t member : arrived) {
+        ++position[member];
+        ready.push_back(member);
+      }
+      arrived.clear();
+    }
+    return reportWaiting();
+  }
+
+private:
+  const CollectiveEvent *at(int64_t rank) const {
+    const RankProgram &program = *programs[rank];
+    return position[rank] < program.events.size()
+               ? &program.events[position[rank]]
+               : nullptr;
+  }
+
+  LogicalResult reportMismatch(int64_t a, int64_t b) const {
+    const CollectiveEvent &left = *at(a), &right = *at(b);
+    InFlightDiagnostic diagnostic =
+        right.op->emitError()
+        << "expected all ranks of group " << right.group.getId() << " ('"
+        << right.group.getName()
+        << "') to run the same collectives in one order, but rank " << b
+        << " runs " << right.describe() << " where rank " << a << " runs "
+        << left.describe();
+    diagnostic.attachNote(left.op->getLoc()) << "rank " << a << " is here";
+    return diagnostic;
+  }
+
+  /// Says who waits for whom, if anyone does.
+  LogicalResult reportWaiting() const {
+    for (auto &[key, arrived] : meetings) {
+      if (arrived.empty())
+        continue;
+      const int64_t rank = arrived.front();
+      const CollectiveEvent &event = *at(rank);
+      auto [first, stride] = mesh.members(rank, event.group);
+      int64_t missing = first;
+      while (llvm::is_contained(arrived, missing))
+        missing += stride;
+      const CollectiveEvent *elsewhere = at(missing);
+      InFlightDiagnostic diagnostic =
+          event.op->emitError()
+          << "expected all ranks of group " << event.group.getId() << " ('"
+          << event.group.getName() << "') to run " << event.describe()
+          << ", but rank " << rank << " waits here for rank " << missing;
+      if (elsewhere)
+        diagnostic.attachNote(elsewhere->op->getLoc())
+            << "rank " << missing << " waits in " << elsewhere->describe()
+            << " of group " << elsewhere->group.getId() << " ('"
+            << elsewhere->group.getName() << "') here";
+      else
+        diagnostic.attachNote(programs[missing]->end)
+            << "rank " << missing << " ends here";
+      return diagnostic;
+    }
+    return success();
+  }
+
+  Mesh mesh;
+  std::vector<const RankProgram *> programs;
+  std::vector<size_t> position;
+  /// Who waits, by group and the first rank of those that meet.
+  llvm::MapVector<std::pair<int64_t, int64_t>, SmallVector<int64_t, 1>>
+      meetings;
+};
+
+struct VerifyCollectives final
+    : te::impl::VerifyCollectivesPassBase<VerifyCollectives> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    markAllAnalysesPreserved();
+    ModuleOp module = getOperation();
+    bool failedAny = false;
+    module.walk([&](Operation *op) {
+      if (auto gather = dyn_cast<AllGatherOp>(op))
+        failedAny |= failed(checkGather(gather));
+      else if (auto reduce = dyn_cast<AmaxReduceOp>(op))
+        failedAny |= failed(checkReduce(reduce));
+      else
+        return;
+      ++numChecked;
+    });
+    if (failedAny || failed(comparePrograms(module)))
+      signalPassFailure();
+  }
+
+private:
+  LogicalResult comparePrograms(ModuleOp module) {
+    if (getGroups(module).empty())
+      return success();
+    const int64_t numRanks = getNumRanks(module);
+    // Whose module each rank runs.
+    std::vector<ModuleOp> modules(numRanks);
+    for (auto own : module.getOps<ModuleOp>())
+      if (auto ranks = own->getAttrOfType<DenseI64ArrayAttr>(kRanksAttr))
+        for (int64_t rank : ranks.asArrayRef()) {
+          if (modules[rank]) {
+            InFlightDiagnostic diagnostic =
+                own.emitError() << "expected each rank to have one module, but "
+                                   "rank "
+                                << rank << " has two";
+            diagnostic.attachNote(modules[rank].getLoc())
+                << "the other is here";
+            return diagnostic;
+          }
+          modules[rank] = own;
+        }
+    const bool hasOwn = llvm::any_of(modules, [](ModuleOp m) { return m; });
+    for (auto [rank, own] : llvm::enumerate(modules)) {
+      if (hasOwn && !own)
+        return module.emitError()
+               << "expected every rank from 0 to " << numRanks - 1
+               << " to have a module with 'te.ranks', but rank " << rank
+               << " has none";
+      if (!hasOwn)
+        own = module;
+    }
+
+    // Ranks with one module share a program unless it asks for its number.
+    RankProgramBuilder builder(module);
+    std::vector<const RankProgram *> programs(numRanks);
+    for (int64_t rank = 0; rank < numRanks; ++rank) {
+      FailureOr<const RankProgram *> program = builder.get(modules[rank], rank);
+      if (failed(program))
+        return failure();
+      programs[rank] = *program;
+    }
+    if (llvm::all_equal(programs))
+      return success();
+    return Simulation(Mesh(module), std::move(programs)).run();
+  }
+};
+
+} // namespace

@@ -1,0 +1,49 @@
+// Collectives on what is stored: parts along the first stored axis lie one after another; others are put in place from a scratch
+// buffer, and padding between the scales of parts is dropped.
+// RUN: te-opt %s --te-convert-to-tert | FileCheck %s
+
+module attributes {te.groups = [#te.group<id = 3, name = "tp", axis = "tp", size = 2>]} {
+
+// CHECK-LABEL: func.func @tensors
+// CHECK: tert.launch "all_gather" {bytes = 32 : i64, group_id = 3 : i32, ranks = 2 : i32}
+// CHECK-NOT: copy_strided
+// CHECK: tert.launch "all_gather" {bytes = 32 : i64
+// CHECK-NEXT: tert.launch "copy_strided" {bytes = 4 : i64, parts = 2 : i64, rows = 8 : i64, x_part = 32 : i64, x_row = 4 : i64, y_part = 4 : i64, y_row = 8 : i64}
+// CHECK: tert.launch "reduce_scatter_sum" {count = 8 : i64, group_id = 3 : i32, ranks = 2 : i32, type = 1 : i32}
+// CHECK: tert.launch "copy_strided" {bytes = 2 : i64, parts = 2 : i64, rows = 8 : i64, x_part = 2 : i64, x_row = 4 : i64, y_part = 16 : i64, y_row = 2 : i64}
+// CHECK: tert.launch "reduce_scatter_sum" {count = 8 : i64
+// CHECK: tert.launch "all_reduce_sum" {count = 16 : i64, group_id = 3 : i32, ranks = 2 : i32, type = 1 : i32}
+// CHECK: tert.launch "bias_add" {cols = 2 : i64, rows = 8 : i64, type = 1 : i32}
+func.func @tensors(%x: tensor<8x2xbf16>, %b: tensor<2xbf16>)
+    -> (tensor<16x2xbf16>, tensor<8x4xbf16>, tensor<4x2xbf16>, tensor<8x1xbf16>, tensor<8x2xbf16>) {
+  %a = te.all_gather %x group 3 axis 0 : tensor<8x2xbf16> -> tensor<16x2xbf16>
+  %c = te.all_gather %x group 3 axis 1 : tensor<8x2xbf16> -> tensor<8x4xbf16>
+  %d = te.reduce_scatter %x group 3 axis 0 : tensor<8x2xbf16> -> tensor<4x2xbf16>
+  %e = te.reduce_scatter %x group 3 axis 1 : tensor<8x2xbf16> -> tensor<8x1xbf16>
+  %s = te.all_reduce %x group 3 : tensor<8x2xbf16>
+  %f = te.bias_add %s, %b : tensor<8x2xbf16>, tensor<2xbf16>
+  return %a, %c, %d, %e, %f : tensor<16x2xbf16>, tensor<8x4xbf16>, tensor<4x2xbf16>, tensor<8x1xbf16>, tensor<8x2xbf16>
+}
+
+// Data by rows; scales [1, 128] by columns.
+// CHECK-LABEL: func.func @block_rows
+// CHECK: tert.launch "all_gather" {bytes = 16384 : i64
+// CHECK: tert.launch "all_gather" {bytes = 512 : i64
+// CHECK-NOT: copy_strided
+func.func @block_rows(%x: !te.scaled<128x128xf8E4M3FN, block_1x128, pow2, contract = 1>) -> !te.scaled<256x128xf8E4M3FN, block_1x128, pow2, contract = 1> {
+  %y = te.all_gather %x group 3 axis 0 : !te.scaled<128x128xf8E4M3FN, block_1x128, pow2, contract = 1> -> !te.scaled<256x128xf8E4M3FN, block_1x128, pow2, contract = 1>
+  return %y : !te.scaled<256x128xf8E4M3FN, block_1x128, pow2, contract = 1>
+}
+
+// 32 of 128 rows of scales are valid in each part; of the whole 64, the rest are zeros.
+// CHECK-LABEL: func.func @padded_scales
+// CHECK: tert.launch "all_gather" {bytes = 2048 : i64
+// CHECK: tert.launch "all_gather" {bytes = 512 : i64
+// CHECK: tert.launch "fill" {count = 512 : i64
+// CHECK-NEXT: tert.launch "copy_strided" {bytes = 128 : i64, parts = 2 : i64, rows = 1 : i64, x_part = 512 : i64, x_row = 512 : i64, y_part = 128 : i64, y_row = 0 : i64}
+func.func @padded_scales(%x: !te.scaled<32x64xf8E4M3FN, mx_1x32, contract = 1>) -> !te.scaled<64x64xf8E4M3FN, mx_1x32, contract = 1> {
+  %y = te.all_gather %x group 3 axis 0 : !te.scaled<32x64xf8E4M3FN, mx_1x32, contract = 1> -> !te.scaled<64x64xf8E4M3FN, mx_1x32, contract = 1>
+  return %y : !te.scaled<64x64xf8E4M3FN, mx_1x32, contract = 1>
+}
+
+}

@@ -1,0 +1,186 @@
+// RUN: te-opt %s --te-verify-collectives --split-input-file --verify-diagnostics
+
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
+  func.func @partial_amax(%x: tensor<64x64xbf16>) -> !te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1> {
+    // expected-note @below {{'te.amax' of this rank's part is here}}
+    %amax = te.amax %x : tensor<64x64xbf16>
+    %scale = te.compute_scale %amax for f8E4M3FN
+    %xq = te.quantize %x scale %scale : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>
+    // expected-error @below {{expected all ranks of group 0 ('tp') to cast what is gathered with one scale, but it is of an amax that is not reduced over the group (te.amax_reduce)}}
+    %y = te.all_gather %xq group 0 axis 0 : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1>
+    return %y : !te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1>
+  }
+}
+
+// -----
+
+// A reduction over another group does not help.
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
+  func.func @other_group(%x: tensor<64x64xbf16>) -> !te.scaled<256x64xf4E2M1FN, nv_1x16, contract = 1> {
+    // expected-note @below {{'te.amax' of this rank's part is here}}
+    %amax = te.amax %x : tensor<64x64xbf16>
+    %dp = te.amax_reduce %amax group 1
+    %xq = te.quantize %x amax %dp : tensor<64x64xbf16> -> !te.scaled<64x64xf4E2M1FN, nv_1x16, contract = 1>
+    // expected-error @below {{expected all ranks of group 0 ('tp') to cast what is gathered with one scale}}
+    %y = te.all_gather %xq group 0 axis 0 : !te.scaled<64x64xf4E2M1FN, nv_1x16, contract = 1> -> !te.scaled<256x64xf4E2M1FN, nv_1x16, contract = 1>
+    return %y : !te.scaled<256x64xf4E2M1FN, nv_1x16, contract = 1>
+  }
+}
+
+// -----
+
+// The state behind a scale is of this rank's amaxes.
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
+  func.func @partial_state(%x: tensor<64x64xbf16>, %h: tensor<16xf32> {te.name = "h"}, %s: tensor<f32> {te.name = "s"})
+      -> (!te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1>, tensor<16xf32> {te.name = "h"}, tensor<f32> {te.name = "s"}) {
+    %xq = te.quantize %x scale %s : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>
+    // expected-error @below {{expected all ranks of group 0 ('tp') to cast what is gathered with one scale}}
+    %y = te.all_gather %xq group 0 axis 0 : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1>
+    // expected-note @below {{'te.amax' of this rank's part is here}}
+    %amax = te.amax %x : tensor<64x64xbf16>
+    %nh, %ns = te.delayed_scaling_update %amax, %h, %s for f8E4M3FN : tensor<f32>, tensor<16xf32>
+    return %y, %nh, %ns : !te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1>, tensor<16xf32>, tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {te.recipe = #te.recipe<mxfp8_block_scaling>, te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
+  func.func @no_amax_in_mxfp8(%a: tensor<f32>) -> tensor<f32> {
+    // expected-error @below {{expected no 'te.amax_reduce' under recipe 'mxfp8_block_scaling', whose scales are of one rank's blocks or rows}}
+    %r = te.amax_reduce %a group 0
+    return %r : tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {te.recipe = #te.recipe<float8_block_scaling>, te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
+  func.func @no_amax_in_block(%a: tensor<f32>) -> tensor<f32> {
+    // expected-error @below {{expected no 'te.amax_reduce' under recipe 'float8_block_scaling'}}
+    %r = te.amax_reduce %a group 0
+    return %r : tensor<f32>
+  }
+}
+
+// -----
+
+module attributes {te.recipe = #te.recipe<nvfp4_block_scaling, {hadamard = false, stochastic_rounding = false, row_scaled_activation = true, backward_override = dequantized}>,
+                   te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
+  func.func @no_amax_of_rows(%a: tensor<f32>) -> tensor<f32> {
+    // expected-error @below {{expected no 'te.amax_reduce' under recipe 'nvfp4_block_scaling'}}
+    %r = te.amax_reduce %a group 0
+    return %r : tensor<f32>
+  }
+}
+
+// -----
+
+// All ranks but the first would wait for ever.
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
+  func.func @only_rank_0(%x: tensor<8xf32>) {
+    %r = te.rank group 0
+    %zero = arith.constant 0 : index
+    %first = arith.cmpi eq, %r, %zero : index
+    scf.if %first {
+      // expected-error @below {{expected all ranks of group 0 ('tp') to run 'te.all_reduce' of 'tensor<8xf32>', but rank 0 waits here for rank 1}}
+      %y = te.all_reduce %x group 0 : tensor<8xf32>
+    }
+    // expected-note @below {{rank 1 ends here}}
+    return
+  }
+}
+
+// -----
+
+// Two groups in two orders: every rank waits for another.
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
+  func.func @two_orders(%x: tensor<8xf32>) {
+    %tp = te.rank group 0
+    %dp = te.rank group 1
+    %same = arith.cmpi eq, %tp, %dp : index
+    scf.if %same {
+      // expected-error @below {{expected all ranks of group 0 ('tp') to run 'te.all_reduce' of 'tensor<8xf32>', but rank 0 waits here for rank 2}}
+      %a = te.all_reduce %x group 0 : tensor<8xf32>
+      %b = te.all_reduce %x group 1 : tensor<8xf32>
+    } else {
+      // expected-note @below {{rank 2 waits in 'te.all_reduce' of 'tensor<8xf32>' of group 1 ('dp') here}}
+      %b = te.all_reduce %x group 1 : tensor<8xf32>
+      %a = te.all_reduce %x group 0 : tensor<8xf32>
+    }
+    return
+  }
+}
+
+// -----
+
+// The stages of a pipeline are modules of their own.
+module attributes {te.groups = [#te.group<id = 0, name = "pp", axis = "pp", size = 2>]} {
+  module attributes {te.ranks = array<i64: 0>} {
+    func.func @step(%a: tensor<f32>, %x: tensor<8xf32>) {
+      // expected-note @below {{rank 0 is here}}
+      %r = te.amax_reduce %a group 0
+      %y = te.all_reduce %x group 0 : tensor<8xf32>
+      return
+    }
+  }
+  module attributes {te.ranks = array<i64: 1>} {
+    func.func @step(%a: tensor<f32>, %x: tensor<8xf32>) {
+      // expected-error @below {{expected all ranks of group 0 ('pp') to run the same collectives in one order, but rank 1 runs 'te.all_reduce' of 'tensor<8xf32>' where rank 0 runs 'te.amax_reduce' of 'tensor<f32>'}}
+      %y = te.all_reduce %x group 0 : tensor<8xf32>
+      %r = te.amax_reduce %a group 0
+      return
+    }
+  }
+}
+
+// -----
+
+// expected-error @below {{expected every rank from 0 to 1 to have a module with 'te.ranks', but rank 1 has none}}
+module attributes {te.groups = [#te.group<id = 0, name = "pp", axis = "pp", size = 2>]} {
+  module attributes {te.ranks = array<i64: 0>} {
+    func.func @step() { return }
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "pp", axis = "pp", size = 2>]} {
+  // expected-note @below {{the other is here}}
+  module attributes {te.ranks = array<i64: 0, 1>} {
+    func.func @step() { return }
+  }
+  // expected-error @below {{expected each rank to have one module, but rank 1 has two}}
+  module attributes {te.ranks = array<i64: 1>} {
+    func.func @step() { return }
+  }
+}
+
+// -----
+
+// What a value of the step decides may differ between ranks.
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
+  func.func @data_dependent(%x: tensor<8xf32>, %flag: i1) {
+    // expected-note @below {{the branch is here}}
+    scf.if %flag {
+      // expected-error @below {{expected both sides of a branch that ranks may take differently to run the same collectives, but 'te.all_reduce' of 'tensor<8xf32>' is on one side only}}
+      %y = te.all_reduce %x group 0 : tensor<8xf32>
+    }
+    %r = te.rank group 0
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
+  func.func @unknown_loop(%x: tensor<8xf32>, %n: index) {
+    %zero = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    // expected-error @below {{expected a loop with collectives to have bounds that are known of every rank}}
+    scf.for %i = %zero to %n step %one {
+      %y = te.all_reduce %x group 0 : tensor<8xf32>
+    }
+    return
+  }
+}

@@ -1,0 +1,56 @@
+// What te-verify-collectives accepts.
+// RUN: te-opt %s --te-verify-collectives | FileCheck %s
+
+// CHECK-LABEL: @reduced
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
+  func.func @reduced(%x: tensor<64x64xbf16>) -> !te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1> {
+    %amax = te.amax %x : tensor<64x64xbf16>
+    %all = te.amax_reduce %amax group 0
+    %scale = te.compute_scale %all for f8E4M3FN
+    %xq = te.quantize %x scale %scale : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>
+    %y = te.all_gather %xq group 0 axis 0 : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1>
+    return %y : !te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1>
+  }
+}
+
+// 4,096 ranks take one of two ways to the same collectives.
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 64>, #te.group<id = 1, name = "dp", axis = "dp", size = 64>]} {
+  func.func @mesh(%x: tensor<8xf32>) {
+    %r = te.rank group 1
+    %two = arith.constant 2 : index
+    %zero = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    %hundred = arith.constant 100 : index
+    %odd = arith.remui %r, %two : index
+    %even = arith.cmpi eq, %odd, %zero : index
+    scf.for %i = %zero to %hundred step %one {
+      scf.if %even {
+        %y = te.all_reduce %x group 0 : tensor<8xf32>
+      } else {
+        %z = arith.addf %x, %x : tensor<8xf32>
+        %y = te.all_reduce %z group 0 : tensor<8xf32>
+      }
+      %z = te.all_reduce %x group 1 : tensor<8xf32>
+    }
+    return
+  }
+}
+
+// A rank whose part is empty takes part all the same, and stages may have other
+// shapes where only an amax meets.
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {
+  module attributes {te.ranks = array<i64: 0>} {
+    func.func @step(%x: tensor<64x32xbf16>) -> tensor<f32> {
+      %amax = te.amax %x : tensor<64x32xbf16>
+      %r = te.amax_reduce %amax group 0
+      return %r : tensor<f32>
+    }
+  }
+  module attributes {te.ranks = array<i64: 1>} {
+    func.func @step(%x: tensor<0x32xbf16>) -> tensor<f32> {
+      %amax = te.amax %x : tensor<0x32xbf16>
+      %r = te.amax_reduce %amax group 0
+      return %r : tensor<f32>
+    }
+  }
+}
