@@ -9,6 +9,7 @@
 #include "TEDialect/JIT/JIT.h"
 
 #include "TEDialect/Runtime/te_runtime_compiled.h"
+#include "TEDialect/TERT/Groups.h"
 #include "TEDialect/TERT/RuntimeTypes.h"
 
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
@@ -128,6 +129,22 @@ std::vector<LaunchInfo> te::readLaunches(ModuleOp module) {
   return launches;
 }
 
+std::vector<GroupInfo> te::readGroups(ModuleOp module) {
+  std::vector<GroupInfo> groups;
+  auto entries = module->getAttrOfType<ArrayAttr>(tert::kGroupsAttr);
+  for (Attribute entry : entries ? entries.getValue() : ArrayRef<Attribute>())
+    if (auto group = dyn_cast<DictionaryAttr>(entry)) {
+      auto id = group.getAs<IntegerAttr>("id"),
+           size = group.getAs<IntegerAttr>("size");
+      auto name = group.getAs<StringAttr>("name"),
+           axis = group.getAs<StringAttr>("axis");
+      if (id && size && name && axis)
+        groups.push_back({static_cast<int32_t>(id.getInt()), name.str(),
+                          axis.str(), size.getInt()});
+    }
+  return groups;
+}
+
 /// The address of everything compiled code may call.
 static llvm::orc::SymbolMap runtimeSymbols(llvm::orc::LLJIT &jit) {
   llvm::orc::SymbolMap symbols;
@@ -170,6 +187,7 @@ CompiledStep::compile(ModuleOp lowered) {
   std::unique_ptr<CompiledStep> step(new CompiledStep());
   step->info = std::move(*info);
   step->slots = readLaunches(lowered);
+  step->declaredGroups = readGroups(lowered);
   step->jit = std::move(*jit);
   if (llvm::Error error = step->jit->getMainJITDylib().define(
           llvm::orc::absoluteSymbols(runtimeSymbols(*step->jit))))

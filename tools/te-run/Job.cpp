@@ -13,7 +13,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <thread>
 
 #include <dlfcn.h>
@@ -201,36 +200,33 @@ te_rt_status Job::bind(te_rt_context &context, int32_t group,
 
 te_rt_status Job::bindGroups(const mlir::te::CompiledStep &step,
                              te_rt_context &context, std::string &error) {
-  // Numbers in order: all processes bind in one order.
-  std::map<int32_t, int64_t> named;
-  for (const mlir::te::LaunchInfo &launch : step.launches()) {
-    auto group = llvm::dyn_cast_or_null<mlir::IntegerAttr>(
-        launch.parameters.get("group_id"));
-    auto ranks = llvm::dyn_cast_or_null<mlir::IntegerAttr>(
-        launch.parameters.get("ranks"));
-    if (group)
-      named[static_cast<int32_t>(group.getInt())] =
-          ranks ? ranks.getInt() : numProcesses;
+  llvm::MapVector<llvm::StringRef, int64_t> axes;
+  for (const mlir::te::GroupInfo &group : step.groups())
+    axes.insert({group.axis, group.size});
+  std::vector<int64_t> sizes;
+  int64_t ranks = 1;
+  for (const auto &[axis, size] : axes) {
+    sizes.push_back(size);
+    ranks *= size;
   }
-  for (const auto &[group, ranks] : named)
-    if (ranks != numProcesses) {
-      error = "expected " + std::to_string(ranks) +
-              " processes, the ranks of " + "group " + std::to_string(group) +
-              ", but got " + std::to_string(numProcesses) +
-              "; start them with 'mpirun -n " + std::to_string(ranks) +
-              " te-run ...'";
-      if (!mpi && std::getenv("WORLD_SIZE"))
-        error += "; the variables of torchrun are not read";
-      return TE_RT_INVALID_ARGUMENT;
-    }
+  if (ranks != numProcesses) {
+    error = "expected " + std::to_string(ranks) +
+            " processes, the ranks of the groups of the module, but got " +
+            std::to_string(numProcesses) + "; start them with 'mpirun -n " +
+            std::to_string(ranks) + " te-run ...'";
+    if (!mpi && std::getenv("WORLD_SIZE"))
+      error += "; the variables of torchrun are not read";
+    return TE_RT_INVALID_ARGUMENT;
+  }
   if (!mpi)
     return TE_RT_OK;
-  std::vector<int32_t> all;
-  for (int32_t rank = 0; rank < numProcesses; ++rank)
-    all.push_back(rank);
-  for (const auto &[group, ranks] : named)
-    if (te_rt_status status = bind(context, group, all, error))
+  // In the order of the module, so that all processes bind in one order.
+  for (const mlir::te::GroupInfo &group : step.groups()) {
+    const auto axis = static_cast<size_t>(axes.find(group.axis) - axes.begin());
+    if (te_rt_status status =
+            bind(context, group.id, ranksAlong(sizes, axis, number), error))
       return status;
+  }
   return TE_RT_OK;
 }
 

@@ -37,7 +37,7 @@ public:
   te_rt_status createContext(const Options &options, te_rt_context **context,
                              std::string &error);
 
-  /// Binds every group that the launches of `step` name.
+  /// Binds every group that the module of `step` declares.
   te_rt_status bindGroups(const mlir::te::CompiledStep &step,
                           te_rt_context &context, std::string &error);
 

@@ -115,8 +115,8 @@ def TE_ShardAttr : AttrDef<TE_Dialect, "Shard"> {
   let summary = "an axis that is split over a group";
   let description = [{
     An entry of `te.sharding` of an argument or result: each rank of `group` has
-    an equal part of `axis`, in the order of the ranks. Types are those of the
-    part.
+    an equal part of `axis`, in the order of the ranks. Groups that split one
+    axis do so in the order in which they are named. Types are those of the part.
 
     Example:
 

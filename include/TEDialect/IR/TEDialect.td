@@ -49,7 +49,7 @@ def TE_Dialect : Dialect {
     5. (groups-c1) `te.groups` is on a module, an array of `#te.group`.
     6. (groups-c2) groups have different ids and names, and groups of one axis one size.
     7. (sharding-c1) `te.sharding` is an array of `#te.shard`, on a tensor or a scaled value.
-    8. (sharding-c2) its groups are declared; it names each axis of the type, and each group, once at most.
+    8. (sharding-c2) its groups are declared, each named once at most, and its axes are those of the type.
     9. (ranks-c1) `te.ranks` is on a module, an array of different ranks of the mesh.
   }];
   let useDefaultTypePrinterParser = 1;

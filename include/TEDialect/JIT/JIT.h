@@ -86,12 +86,23 @@ struct LaunchInfo {
   DictionaryAttr parameters;
 };
 
+/// A group of ranks that a step has collectives over. Ranks are numbered over
+/// the axes in the order in which groups first name them, the last one fastest.
+struct GroupInfo {
+  int32_t id;
+  std::string name, axis;
+  int64_t size;
+};
+
 /// The pointers that the step of `lowered`, the output of
 /// te-convert-tert-to-llvm, takes. Errors are reported on the module.
 FailureOr<std::vector<ArgumentInfo>> readArguments(ModuleOp lowered);
 
 /// The launches of the step, by slot; none where the module does not say.
 std::vector<LaunchInfo> readLaunches(ModuleOp lowered);
+
+/// The groups that the module of the step declares.
+std::vector<GroupInfo> readGroups(ModuleOp lowered);
 
 class CompiledStep {
 public:
@@ -110,6 +121,9 @@ public:
   /// By slot, as te_rt_instance_trace names them.
   ArrayRef<LaunchInfo> launches() const { return slots; }
 
+  /// As the module declares them.
+  ArrayRef<GroupInfo> groups() const { return declaredGroups; }
+
 private:
   CompiledStep();
 
@@ -117,6 +131,7 @@ private:
   const te_rt_module *entry = nullptr;
   std::vector<ArgumentInfo> info;
   std::vector<LaunchInfo> slots;
+  std::vector<GroupInfo> declaredGroups;
 };
 
 } // namespace mlir::te

@@ -12,6 +12,7 @@
 
 #include "LaunchEmitter.h"
 
+#include "TEDialect/TERT/Groups.h"
 #include "TEDialect/TERT/KernelTable.h"
 #include "TEDialect/TERT/RuntimeTypes.h"
 #include "TEDialect/Transforms/Schedule/Passes.h"
@@ -423,10 +424,25 @@ public:
       numCopies += conversion.numCopies;
     }
     getOperation()->removeAttr(kRecipeAttr);
-    getOperation()->removeAttr(kGroupsAttr);
+    describeGroups();
   }
 
 private:
+  /// What tools without this dialect can read of the groups.
+  void describeGroups() {
+    Builder b(&getContext());
+    SmallVector<Attribute> entries;
+    for (GroupAttr group : getGroups(getOperation()))
+      entries.push_back(b.getDictionaryAttr(
+          {b.getNamedAttr("id", b.getI64IntegerAttr(group.getId())),
+           b.getNamedAttr("name", b.getStringAttr(group.getName())),
+           b.getNamedAttr("axis", b.getStringAttr(group.getAxis())),
+           b.getNamedAttr("size", b.getI64IntegerAttr(group.getSize()))}));
+    if (!entries.empty())
+      getOperation()->setAttr(tert::kGroupsAttr, b.getArrayAttr(entries));
+    getOperation()->removeAttr(kGroupsAttr);
+  }
+
   /// After inlining a private function is called by nobody; its layers may not
   /// have been replaced.
   void eraseUnusedFunctions() {

@@ -249,7 +249,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 // -----
 
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
-  // expected-error @below {{expected 'te.sharding' to name each axis and each group once at most, but got}}
+  // expected-error @below {{expected 'te.sharding' to name each group once at most, but got}}
   func.func private @sharding_c2_twice(tensor<8x8xf32> {te.sharding = [#te.shard<axis = 0, group = 0>, #te.shard<axis = 1, group = 0>]})
 }
 

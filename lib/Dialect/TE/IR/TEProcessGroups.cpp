@@ -124,10 +124,9 @@ LogicalResult te::verifyShardingAttr(Operation *op, Attribute value,
              << shard.getGroup();
     for (Attribute before : array.getValue().take_front(i))
       if (auto other = cast<ShardAttr>(before);
-          other.getAxis() == shard.getAxis() ||
           other.getGroup() == shard.getGroup())
-        return op->emitError() << "expected 'te.sharding' to name each axis "
-                                  "and each group once at most, but got "
+        return op->emitError() << "expected 'te.sharding' to name each group "
+                                  "once at most, but got "
                                << other << " and " << shard;
   }
   return success();
