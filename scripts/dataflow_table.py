@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Writes the tables of docs/memory.md that say which usages of which tensor a layer makes, and who holds what.
+
+    dataflow_table.py          rewrites the text between the page's two markers
+    dataflow_table.py --check  fails where the page differs from what te-opt makes
+
+The example layers are compiled to the end of the phase 'quantize' under every recipe and backward override. Every product of
+the step is followed back from its operands, through transposes and residuals, to the casts they come from. Needs te-opt in PATH,
+or --te-opt.
+"""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs/memory.md"
+MARKED = re.compile(r"(<!-- dataflow -->\n).*(<!-- end of dataflow -->)", re.S)
+LAYERS = ("linear", "layernorm_linear", "layernorm_mlp", "grouped_linear", "gpt_layer", "llama_layer")
+ENTRY = {"llama_layer": "layer"}
+MODES = ("none", "high_precision", "dequantized")
+RECIPES = {"high_precision": MODES[:1], "delayed_scaling": MODES[:1], "float8_current_scaling": MODES,
+           "float8_block_scaling": MODES, "mxfp8_block_scaling": MODES, "nvfp4_block_scaling": MODES}
+PRODUCT = re.compile(r"te\.(?:grouped_)?(?:scaled_)?(?:matmul|wgrad) (%[\w#]+), (%[\w#]+)")
+
+
+class Step:
+    """The step as text, with who makes every value."""
+
+    def __init__(self, te_opt, layer, options):
+        text = subprocess.run([te_opt, str(ROOT / f"docs/examples/{layer}.mlir"),
+                               f"--te-training-pipeline=vjp={ENTRY.get(layer, layer)} target=reference compile-to=quantize {options}"],
+                              capture_output=True, text=True, check=True).stdout
+        signature, body = text[text.rindex("func.func"):].split("\n", 1)
+        self.weights = {name for name, end in re.findall(r"(%arg\d+): tensor<[^>]*> \{([^}]*)\}", signature) if "te.weight" in end}
+        self.cotangents = set(re.findall(r'(%arg\d+): tensor<[^>]*> \{te\.name = "grad\.', signature))
+        self.makers, self.lines = {}, [line.strip() for line in body.splitlines() if "=" in line]
+        for line in self.lines:
+            results, _ = line.split(" = ", 1)
+            for result in results.split(", "):
+                self.makers[result.split(":")[0]] = line
+
+    def maker(self, value):
+        return self.makers.get(value.split("#")[0], "")
+
+    def usage(self, value):
+        """(tensor, words) of a product's operand: how it is stored, and how it came to be."""
+        line, words = self.maker(value), []
+        while True:
+            operation = re.search(r"te\.(\w+) (%[\w#]+)", line)
+            kind = operation[1] if operation else ""
+            if kind == "residual":
+                words.append("held")
+            elif kind == "transpose":
+                words.append("transposed")
+            elif kind == "dequantize":
+                words.append("decoded")
+            elif kind == "quantize":
+                number = int(value.split("#")[1]) if "#" in value else 0
+                types = [type for type in re.findall(r"!te\.scaled<([^>]*)>", line.split("->")[1])]
+                axis = re.search(r"contract = (\d)", types[number])[1]
+                words.append({"1": "row", "0": "col"}[axis] + (" of RHT" if "hadamard" in types[number] else ""))
+                value, line = operation[2], self.maker(operation[2])
+                for through in ("te.hadamard", "te.zero_padding"):
+                    if through in line:
+                        value = re.search(rf"{through} (%[\w#]+)", line)[1]
+                        line = self.maker(value)
+                return value, words
+            else:
+                return value, words
+            value, line = operation[2], self.maker(operation[2])
+
+    def products(self):
+        """Usages of both operands of every product, and whether it stands in the backward."""
+        backward = False
+        for line in self.lines:
+            backward |= "te.residual" in line
+            if product := PRODUCT.search(line):
+                (a, a_words), (b, b_words) = (self.usage(value) for value in product.groups())
+                # A layer of arguments alone may hold nothing.
+                backward |= a in self.cotangents
+                yield backward, (a, a_words), (b, b_words)
+
+    def held(self):
+        """Names of residuals, with the form of what is held."""
+        found = []
+        for line in self.lines:
+            if residual := re.search(r'te\.residual \S+ "([^"]+)" : (.*)', line):
+                axis = re.search(r"contract = (\d)", residual[2])
+                found.append((residual[1], {"1": "row", "0": "col"}[axis[1]] if axis else "as it is"))
+        return found
+
+
+def describe(words):
+    """"col, transposed from held rows" and the like, from the words of `usage`, which go from the product to the cast."""
+    if "transposed" in words:
+        return f"col: {'held ' if 'held' in words else ''}row, transposed"
+    if "decoded" in words:
+        return f"{'held ' if 'held' in words else ''}row, decoded"
+    form = next((word for word in words if word.startswith(("row", "col"))), "as it is")
+    return f"{'held ' if 'held' in words else ''}{form}"
+
+
+def operands(step):
+    """What fprop, dgrad and wgrad read, the same for every layer of the step: {(product, operand): set of descriptions}."""
+    found = {}
+    for backward, (a, a_words), (b, b_words) in step.products():
+        gemm = "fprop" if not backward else "dgrad" if b in step.weights else "wgrad"
+        names = {"fprop": ("x", "w"), "dgrad": ("dy", "w"), "wgrad": ("dy", "x")}[gemm]
+        for name, words in zip(names, (a_words, b_words)):
+            found.setdefault((gemm, name), set()).add(describe(words))
+    return found
+
+
+COLUMNS = (("fprop", "x"), ("fprop", "w"), ("dgrad", "dy"), ("dgrad", "w"), ("wgrad", "dy"), ("wgrad", "x"))
+
+
+def measure(te_opt):
+    """({(recipe, override): {column: descriptions over all layers}}, {layer: held under the block recipe})."""
+    reads, held = {}, {}
+    for recipe, modes in RECIPES.items():
+        for mode in modes:
+            options = f"recipe={recipe}" + (f" backward-override={mode}" if len(modes) > 1 else "")
+            for layer in LAYERS:
+                step = Step(te_opt, layer, options)
+                for column, texts in operands(step).items():
+                    # Where the input of a layer is an argument, nobody has to hold it.
+                    texts = {re.sub("^held as it is", "as it is", text) for text in texts}
+                    reads.setdefault((recipe, mode), {}).setdefault(column, set()).update(texts)
+                if recipe == "float8_block_scaling" and mode == "none":
+                    held[layer] = step.held()
+    return reads, held
+
+
+def tables(measured):
+    reads, held = measured
+    lines = ["What the products of a linear layer read, in every layer of the examples. `row` is a cast for the last axis, `col` one for",
+             "the first; `held` is held from the forward to the backward, `as it is` the tensor in high precision.\n",
+             "| recipe | override | " + " | ".join(f"{gemm}: {name}" for gemm, name in COLUMNS) + " |", "| --- | --- |" + " --- |" * len(COLUMNS)]
+    for (recipe, mode), columns in reads.items():
+        cells = [" or ".join(sorted(columns[column])) for column in COLUMNS]
+        lines.append(f"| `{recipe}` | `{mode}` | " + " | ".join(cells) + " |")
+    lines += ["\nWho holds what, under `float8_block_scaling`; of tensors that no product reads it is the same under every recipe:\n",
+              "| layer | held for the backward |", "| --- | --- |"]
+    for layer, values in held.items():
+        lines.append(f"| [`{layer}`](examples/{layer}.mlir) | " + ", ".join(f"`{name}` ({form})" for name, form in values) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--te-opt", default="te-opt")
+    options = parser.parse_args()
+    page = PAGE.read_text()
+    wanted = MARKED.sub(lambda match: match[1] + tables(measure(options.te_opt)) + match[2], page)
+    if not options.check:
+        PAGE.write_text(wanted)
+        return 0
+    if page != wanted:
+        print("docs/memory.md is out of date: run scripts/dataflow_table.py and commit")
+        return 1
+    print("docs/memory.md is what te-opt makes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

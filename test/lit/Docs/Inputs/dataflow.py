@@ -1,0 +1,62 @@
+"""Which usages products read and what is held, from TransformerEngine's rules alone, against the compiler.
+
+Rows: fprop multiplies row(x) and row(w), dgrad row(dy) and col(w), wgrad col(dy) and col(x); a column usage of a weight is a
+transpose of its rows where that is exact, else a cast of its own. Under an override dy is not cast, and x and w are the
+tensors, or the decoded rows. A module holds the input of each layer in the form wgrad reads, the weight in the form dgrad is made
+from, what its norm and activation need, and no argument twice.
+"""
+
+import sys
+
+sys.path.append(sys.argv[1])
+from dataflow_table import measure
+
+NONE = {"fprop": ("row", "row"), "dgrad": ("row", "col: held row, transposed"), "wgrad": ("col", "held col")}
+HIGH = {"fprop": ("row", "row"), "dgrad": ("as it is", "as it is"), "wgrad": ("as it is", "as it is")}
+DECODED = {"fprop": ("row", "row"), "dgrad": ("as it is", "held row, decoded"), "wgrad": ("as it is", "held row, decoded")}
+READS = {("high_precision", "none"): {gemm: ("as it is", "as it is") for gemm in NONE}, ("delayed_scaling", "none"): NONE}
+for recipe in ("float8_current_scaling", "float8_block_scaling", "mxfp8_block_scaling", "nvfp4_block_scaling"):
+    READS |= {(recipe, "none"): NONE, (recipe, "high_precision"): HIGH, (recipe, "dequantized"): DECODED}
+READS["mxfp8_block_scaling", "none"] = NONE | {"dgrad": ("row", "held col")}
+READS["nvfp4_block_scaling", "none"] = NONE | {"wgrad": ("col of RHT", "held col of RHT")}
+SIDES = {"fprop": ("x", "w"), "dgrad": ("dy", "w"), "wgrad": ("dy", "x")}
+
+#: Casts of layer inputs (col), of weights (row), and tensors as they are.
+HELD = {"linear": (1, {"w"}, set()),
+        "layernorm_linear": (1, {"w"}, {"layer_norm0.mu", "layer_norm0.rsigma"}),
+        "layernorm_mlp": (2, {"fc1", "fc2"}, {"layer_norm0.mu", "layer_norm0.rsigma", "activation0.x"}),
+        "grouped_linear": (1, {"w"}, set()),
+        # q, k and v share the cast of their input.
+        "gpt_layer": (4, {"wq", "wk", "wv", "wo", "fc1", "fc2"},
+                      {f"layer_norm{i}.{part}" for i in (0, 1) for part in ("mu", "rsigma")} | {"layer_norm1.x", "activation0.x"}
+                      | {f"attention0.{part}" for part in ("q", "k", "v", "o", "lse")}),
+        "llama_layer": (5, {"wq", "wk", "wv", "wo", "gate_up", "down", "head"},
+                        {"rms_norm0.rsigma", "rms_norm1.rsigma", "rms_norm1.x", "activation0.x", "cross_entropy0.logits",
+                         "cross_entropy0.lse"} | {f"attention0.{part}" for part in ("q", "k", "v", "o", "lse")})}
+
+reads, held = measure("te-opt")
+failed = claims = 0
+
+
+def expect(holds, claim):
+    global failed, claims
+    claims += 1
+    if not holds:
+        failed += 1
+        print(f"FAILED: {claim}")
+
+
+expect(set(reads) == set(READS), f"modes are {sorted(reads)}")
+for mode, products in READS.items():
+    for gemm, texts in products.items():
+        for side, text in zip(SIDES[gemm], texts):
+            found = reads[mode].get((gemm, side))
+            expect(found == {text}, f"{mode}: {gemm} reads '{found}' of {side}, not '{text}'")
+for layer, (inputs, weights, tensors) in HELD.items():
+    rows = {name for name, form in held[layer] if form == "row"}
+    expect(rows == weights, f"{layer}: weights held are {sorted(rows)}")
+    expect(sum(form == "col" for _, form in held[layer]) == inputs, f"{layer}: {held[layer]} has {inputs} layer inputs")
+    as_they_are = {name for name, form in held[layer] if form == "as it is"}
+    expect(as_they_are == tensors, f"{layer}: held as they are: {sorted(as_they_are)}")
+print(f"dataflow: {claims} claims, {failed} failed")
+sys.exit(failed != 0)
