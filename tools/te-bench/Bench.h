@@ -84,6 +84,10 @@ llvm::json::Array runMemoryBench(te_rt_context *context, const Effort &effort,
 llvm::json::Array runMoeBench(te_rt_context *context, const Effort &effort,
                               const std::string &file);
 
+/// Compiles `file` under every recipe, and runs nothing; prints and returns
+/// how long that took.
+llvm::json::Array runCompileBench(const std::string &file);
+
 } // namespace te::bench
 
 #endif // TE_BENCH_BENCH_H

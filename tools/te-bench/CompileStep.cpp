@@ -10,12 +10,21 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 
+#include <chrono>
 #include <cstdlib>
+#include <utility>
 
 std::unique_ptr<mlir::te::CompiledStep>
 te::bench::compileStep(mlir::MLIRContext *context, const std::string &file,
                        const mlir::te::TrainingPipelineOptions &options,
-                       int64_t &launches, llvm::StringRef entry) {
+                       int64_t &launches, llvm::StringRef entry,
+                       CompileTime *time) {
+  using Clock = std::chrono::steady_clock;
+  auto last = Clock::now();
+  auto sinceLast = [&] {
+    auto before = std::exchange(last, Clock::now());
+    return std::chrono::duration<double, std::milli>(last - before).count();
+  };
   auto module = mlir::parseSourceFile<mlir::ModuleOp>(file, context);
   if (!module)
     std::exit(mlir::te::kDiagnostics);
@@ -23,6 +32,7 @@ te::bench::compileStep(mlir::MLIRContext *context, const std::string &file,
        llvm::make_early_inc_range(module->getOps<mlir::func::FuncOp>()))
     if (!entry.empty() && function.isPublic() && function.getName() != entry)
       function.erase();
+  const double parse = sinceLast();
   mlir::te::PipelineGuard guard("te-bench");
   mlir::PassManager manager(context);
   guard.watch(manager);
@@ -31,6 +41,7 @@ te::bench::compileStep(mlir::MLIRContext *context, const std::string &file,
           [&] { return mlir::emitError(mlir::UnknownLoc::get(context)); })) ||
       failed(manager.run(*module)))
     std::exit(guard.exitCode(mlir::failure()));
+  const double pipeline = sinceLast();
   launches = 0;
   module->walk([&](mlir::LLVM::CallOp call) {
     launches += call.getCallee() == llvm::StringRef("te_rt_launch");
@@ -39,5 +50,7 @@ te::bench::compileStep(mlir::MLIRContext *context, const std::string &file,
   if (failed(step))
     std::exit(guard.exitCode(
         guard.reportInternal("the lowered program cannot be compiled")));
+  if (time)
+    *time = {parse, pipeline, sinceLast()};
   return std::move(*step);
 }

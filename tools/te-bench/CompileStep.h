@@ -8,13 +8,18 @@
 
 namespace te::bench {
 
+/// Milliseconds of the parts of a compilation.
+struct CompileTime {
+  double parse = 0, pipeline = 0, machineCode = 0;
+};
+
 /// Compiles `file` as `options` say; `launches` is how many kernels its step
 /// enqueues. With `entry` other functions that can be seen are left out. Exits
 /// with the tools' code where it does not compile.
 std::unique_ptr<mlir::te::CompiledStep>
 compileStep(mlir::MLIRContext *context, const std::string &file,
             const mlir::te::TrainingPipelineOptions &options, int64_t &launches,
-            llvm::StringRef entry = {});
+            llvm::StringRef entry = {}, CompileTime *time = nullptr);
 
 } // namespace te::bench
 

@@ -26,7 +26,8 @@ namespace {
 llvm::cl::OptionCategory category("te-bench");
 llvm::cl::opt<std::string>
     suite("suite",
-          llvm::cl::desc("kernels, grouped, mlp, memory, moe or all (default)"),
+          llvm::cl::desc(
+              "kernels, grouped, mlp, memory, moe, compile or all (default)"),
           llvm::cl::init("all"), llvm::cl::cat(category));
 llvm::cl::opt<std::string>
     backend("backend", llvm::cl::desc("auto (default), cuda or reference"),
@@ -36,7 +37,7 @@ llvm::cl::opt<std::string>
             llvm::cl::init("test/bench/llama_mlp.mlir"),
             llvm::cl::cat(category));
 llvm::cl::opt<std::string>
-    stackFile("stack", llvm::cl::desc("file of the suite memory"),
+    stackFile("stack", llvm::cl::desc("file of the suites memory and compile"),
               llvm::cl::init("test/bench/llama_stack.mlir"),
               llvm::cl::cat(category));
 llvm::cl::opt<std::string> moeFile("moe",
@@ -71,8 +72,9 @@ int main(int argc, char **argv) {
           "stack of layers on this machine\n",
           &llvm::errs()))
     return mlir::te::kUsage;
-  if (!isOneOf("--suite", suite,
-               {"kernels", "grouped", "mlp", "memory", "moe", "all"}) ||
+  if (!isOneOf(
+          "--suite", suite,
+          {"kernels", "grouped", "mlp", "memory", "moe", "compile", "all"}) ||
       !isOneOf("--backend", backend, {"auto", "reference", "cuda"}))
     return mlir::te::kUsage;
   Effort effort;
@@ -99,6 +101,8 @@ int main(int argc, char **argv) {
     report["kernels"] = runKernelBench(context, effort);
   if (suite == "grouped" || suite == "all")
     report["grouped"] = runGroupedBench(context, effort);
+  if (suite == "compile" || suite == "all")
+    report["compile"] = runCompileBench(stackFile);
   te_rt_context_destroy(context);
 
   if (!jsonFile.empty()) {
