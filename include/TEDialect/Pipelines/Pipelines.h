@@ -49,8 +49,9 @@ struct TrainingPipelineOptions
       llvm::cl::init("on-demand")};
   Option<int64_t> transposeBudget{
       *this, "transpose-budget",
-      llvm::cl::desc("most bytes of weight transposes alive at once, with "
-                     "transpose-policy=budget"),
+      llvm::cl::desc("most bytes held for the backward, with "
+                     "transpose-policy=budget: what is above is recomputed, "
+                     "what is left is for weight transposes"),
       llvm::cl::init(-1)};
   Option<std::string> remat{
       *this, "remat",

@@ -30,6 +30,8 @@ inline constexpr llvm::StringLiteral kLaunchesAttr = "tert.launches";
 inline constexpr llvm::StringLiteral kUsesAttr = "tert.uses";
 inline constexpr llvm::StringLiteral kArenaBytesAttr = "tert.arena_bytes";
 inline constexpr llvm::StringLiteral kMaxLiveBytesAttr = "tert.max_live_bytes";
+inline constexpr llvm::StringLiteral kWorkspaceBytesAttr =
+    "tert.workspace_bytes";
 
 /// Every offset in the arena is a multiple of this.
 inline constexpr int64_t kArenaAlignment = 256;

@@ -23,7 +23,9 @@ def TERT_Dialect : Dialect {
       index of that argument's buffer, else -1. A carried result is written
       into the argument's buffer; callers pass that buffer for both. `init`:
       the `te.init` of an argument that has one, as f32.
-    * `tert.arena_bytes`, `tert.max_live_bytes`: set by `te-plan-memory`.
+    * `tert.arena_bytes`, `tert.max_live_bytes`: set by `te-plan-memory`; for a
+      GPU also `tert.workspace_bytes`, the most scratch memory that the runtime
+      takes for the step outside the arena.
 
     `te-convert-tert-to-llvm` keeps the first on the module it makes, and adds
     `tert.launches`: for each slot of a plan one dictionary. `kernel`,

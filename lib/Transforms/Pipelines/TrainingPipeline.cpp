@@ -81,7 +81,11 @@ void populateQuantize(OpPassManager &manager,
   casts.addPass(createMaterializeTransposesPass(
       {options.transposePolicy, options.transposeBudget, options.target}));
   // Once what is held is final, and before usages of forward and backward pair.
-  manager.addPass(createRematerializePass({options.remat}));
+  // With one budget it is also that of the columns, which took what is left.
+  manager.addPass(createRematerializePass(
+      {options.transposePolicy == "budget"
+           ? "budget:" + std::to_string(options.transposeBudget)
+           : options.remat.getValue()}));
   OpPassManager &function = manager.nest<func::FuncOp>();
   function.addPass(createPairCastLayoutsPass());
   // While each product has its casts as operands.
@@ -129,8 +133,10 @@ void populateFuse(OpPassManager &manager,
 
 void populateSchedule(OpPassManager &manager,
                       const TrainingPipelineOptions &options) {
+  // Before order is memory, and after the last pass that places ops.
+  manager.addNestedPass<func::FuncOp>(createHoistSumsPass());
   manager.addPass(createConvertToTERTPass());
-  manager.addPass(createPlanMemoryPass({options.memoryBudget}));
+  manager.addPass(createPlanMemoryPass({options.memoryBudget, options.target}));
   if (reports(options, "memory"))
     manager.addPass(createReportMemoryPass({options.reportFormat}));
 }
@@ -209,6 +215,11 @@ te::populateTETrainingPipeline(OpPassManager &manager,
                        << options.transposePolicy.getValue()
                        << "' and 'transpose-budget' "
                        << options.transposeBudget.getValue();
+  if (options.transposePolicy == "budget" && options.remat != "nothing")
+    return emitError() << "expected 'remat' to be nothing with "
+                          "'transpose-policy=budget', whose 'transpose-budget' "
+                          "decides what is recomputed, too, but got '"
+                       << options.remat.getValue() << "'";
   for (const auto *option : {&options.recipe, &options.backwardOverride,
                              &options.vjp, &options.remat})
     if (option->hasValue() && option->empty())

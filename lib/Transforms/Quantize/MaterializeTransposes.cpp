@@ -8,6 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "RematPlan.h"
 #include "TransposePolicy.h"
 
 #include "TEDialect/IR/Support.h"
@@ -145,13 +146,7 @@ struct MaterializeTransposes final
   void runOnOperation() override {
     SmallVector<Column> columns = collectColumns(getOperation());
     SmallVector<ColumnUses> uses = number(columns);
-    if (failed(checkBudget(columns, uses)))
-      return signalPassFailure();
-    SmallVector<KeptUses> kept = policy == "eager"    ? keepEager(uses)
-                                 : policy == "cached" ? keepCached(uses)
-                                 : policy == "on-demand"
-                                     ? keepOnDemand(uses)
-                                     : keepWithin(uses, transposeBudget);
+    SmallVector<KeptUses> kept = choose(uses);
     for (auto [column, columnUses, choice] :
          llvm::zip_equal(columns, uses, kept)) {
       explain(column, columnUses, choice);
@@ -177,23 +172,31 @@ struct MaterializeTransposes final
     });
   }
 
-  LogicalResult checkBudget(ArrayRef<Column> columns,
-                            ArrayRef<ColumnUses> uses) {
-    int64_t smallest = smallestColumnBudget(uses);
-    if (policy != "budget" || transposeBudget >= smallest)
-      return success();
-    InFlightDiagnostic diagnostic =
-        getOperation().emitError()
-        << "expected 'transpose-budget' to be at least " << smallest
-        << ", the most bytes of weight columns that one op reads, but got "
-        << transposeBudget.getValue();
-    for (auto [column, columnUses] : llvm::zip_equal(columns, uses))
-      if (columnUses.bytes > transposeBudget)
-        diagnostic.attachNote(QuantizeOp(column.cast).getLoc())
-            << "the columns of '"
-            << describeValue(QuantizeOp(column.cast).getX()) << "' have "
-            << columnUses.bytes << " bytes";
-    return diagnostic;
+  /// What of the budget residuals leave for columns. A column is the cheapest
+  /// value there is to make again (it moves twice its bytes, a repeated op
+  /// reads what it needs and writes no less than it frees), so residuals come
+  /// first.
+  int64_t bytesLeft() {
+    int64_t left = transposeBudget;
+    for (Block &block : getOperation().getBody())
+      if (!block.getOps<ResidualOp>().empty())
+        left -= RematPlan(block).getHeldBytes();
+    remark::analysis(getOperation().getLoc(), remarkOptions()) << remark::add(
+        "of {0} bytes to hold, {1} are left for columns of weights",
+        transposeBudget.getValue(), std::max<int64_t>(left, 0));
+    return left;
+  }
+
+  SmallVector<KeptUses> choose(ArrayRef<ColumnUses> uses) {
+    if (policy == "eager")
+      return keepEager(uses);
+    if (policy == "cached")
+      return keepCached(uses);
+    if (policy == "on-demand")
+      return keepOnDemand(uses);
+    int64_t left = bytesLeft();
+    return left < smallestColumnBudget(uses) ? keepOnDemand(uses)
+                                             : keepWithin(uses, left);
   }
 
   /// Gives every reader that does not keep what was there a transpose.
@@ -260,12 +263,16 @@ struct MaterializeTransposes final
                          numMade - !kept.front(), numUses);
   }
 
+  remark::RemarkOpts remarkOptions() {
+    return remark::RemarkOpts::name("weight-transpose")
+        .category("te-materialize-transposes")
+        .function(getOperation().getName());
+  }
+
   void explain(Column &column, const ColumnUses &uses, ArrayRef<bool> kept) {
     std::string name = describeValue(column.cast.getX());
     Location loc = column.cast.getLoc();
-    auto options = remark::RemarkOpts::name("weight-transpose")
-                       .category("te-materialize-transposes")
-                       .function(getOperation().getName());
+    remark::RemarkOpts options = remarkOptions();
     remark::passed(loc, options)
         << remark::add("columns of '{0}' are made {1}, moving {2} bytes", name,
                        describe(kept), bytesMoved(uses, kept));

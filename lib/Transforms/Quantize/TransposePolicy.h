@@ -44,7 +44,8 @@ llvm::SmallVector<KeptUses> keepOnDemand(llvm::ArrayRef<ColumnUses> columns);
 llvm::SmallVector<KeptUses> keepWithin(llvm::ArrayRef<ColumnUses> columns,
                                        int64_t budget);
 
-/// Most bytes of columns that one op reads: no policy holds fewer.
+/// Most bytes of columns that one op reads, which are there while it does
+/// whatever the policy is.
 int64_t smallestColumnBudget(llvm::ArrayRef<ColumnUses> columns);
 
 /// Bytes read and written to make the columns of one weight: one write of the

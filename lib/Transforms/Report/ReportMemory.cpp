@@ -3,9 +3,10 @@
 // Reads the plan back from the IR: offsets from the allocs, lifetimes from the
 // order of launches, owners from the layers that te-insert-casts noted on the
 // locations of products. Arguments and results are the caller's, alive all the
-// time and outside the arena; what they are follows from who uses them. Library
-// workspaces are not in the plan: the runtime takes them when it loads a step.
-// What is recomputed comes from tert.remat.
+// time and outside the arena; what they are follows from who uses them. Scratch
+// memory of launches is one region, which the runtime takes when it loads a
+// step: what each launch needs of it at most is listed, and no sum of it means
+// anything. What is recomputed comes from tert.remat.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,6 +15,7 @@
 #include "TEDialect/TERT/BufferLifetimes.h"
 #include "TEDialect/TERT/KernelTable.h"
 #include "TEDialect/TERT/Remat.h"
+#include "TEDialect/TERT/Workspaces.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Report/MemoryPicture.h"
 #include "TEDialect/Transforms/Report/Passes.h"
@@ -116,6 +118,37 @@ static std::optional<Remat> collectRemat(func::FuncOp function) {
   return remat;
 }
 
+/// Fills `workspaces`, largest first.
+static void collectWorkspaces(func::FuncOp function, MemoryReport &report) {
+  auto planned =
+      function->getAttrOfType<IntegerAttr>(tert::kWorkspaceBytesAttr);
+  if (!planned)
+    return;
+  report.workspaceBytes = planned.getInt();
+  std::map<std::pair<std::string, std::string>, size_t> rows;
+  for (auto [index, launch] :
+       llvm::enumerate(function.getOps<tert::LaunchOp>())) {
+    int64_t bytes = tert::workspaceBytes(launch);
+    if (bytes == 0)
+      continue;
+    auto origin = GemmOrigin::find(launch.getLoc());
+    std::string kernel = launch.getKernel().str(),
+                owner = origin ? origin->layer : kernel;
+    auto [row, isNew] =
+        rows.try_emplace({kernel, owner}, report.workspaces.size());
+    unsigned at = index;
+    if (isNew)
+      report.workspaces.push_back(
+          {kernel, owner, "workspace", bytes, -1, at, at});
+    MemoryBuffer &buffer = report.workspaces[row->second];
+    buffer.bytes = std::max(buffer.bytes, bytes);
+    buffer.last = at;
+  }
+  llvm::sort(report.workspaces, [](auto &a, auto &b) {
+    return std::pair(-a.bytes, a.first) < std::pair(-b.bytes, b.first);
+  });
+}
+
 MemoryReport te::collectMemoryReport(func::FuncOp function) {
   MemoryReport report;
   report.function = function.getName();
@@ -164,6 +197,7 @@ MemoryReport te::collectMemoryReport(func::FuncOp function) {
   for (auto [cause, bytes] : totals)
     report.totals.push_back({tert::stringifyCause(cause).str(), bytes});
   findPeak(report);
+  collectWorkspaces(function, report);
   return report;
 }
 
@@ -195,6 +229,9 @@ static void printText(const MemoryReport &report, raw_ostream &os) {
       {"most alive at one launch", std::to_string(report.maxLiveBytes)});
   summary.addRow(
       {"arguments and results", std::to_string(report.argumentBytes)});
+  if (report.workspaceBytes)
+    summary.addRow(
+        {"workspace, at most", std::to_string(*report.workspaceBytes)});
   for (auto &[cause, bytes] : report.totals)
     summary.addRow({"all of " + cause, std::to_string(bytes)});
   summary.print(os);
@@ -215,6 +252,13 @@ static void printText(const MemoryReport &report, raw_ostream &os) {
     for (const MemoryBuffer &row : report.buffers)
       addRow(buffers, row);
     buffers.print(os);
+  }
+  if (!report.workspaces.empty()) {
+    os << "\nworkspaces, one region outside the arena for all launches\n";
+    Table workspaces(columns);
+    for (const MemoryBuffer &row : ArrayRef(report.workspaces).take_front(10))
+      addRow(workspaces, row);
+    workspaces.print(os);
   }
   if (report.arguments.empty())
     return;
@@ -268,6 +312,13 @@ static llvm::json::Object toJson(const MemoryReport &report) {
                             {"alive_at_peak", std::move(alive)},
                             {"buffers", std::move(buffers)},
                             {"arguments", std::move(arguments)}};
+  if (report.workspaceBytes) {
+    llvm::json::Array workspaces;
+    for (const MemoryBuffer &row : report.workspaces)
+      workspaces.push_back(toJson(row));
+    object["workspace_bytes"] = *report.workspaceBytes;
+    object["workspaces"] = std::move(workspaces);
+  }
   if (report.remat)
     object["remat"] = toJson(*report.remat);
   return object;

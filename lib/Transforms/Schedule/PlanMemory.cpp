@@ -7,9 +7,11 @@
 
 #include "MemoryPlanner.h"
 
+#include "TEDialect/IR/Support.h"
 #include "TEDialect/TERT/BufferLifetimes.h"
 #include "TEDialect/TERT/KernelTable.h"
 #include "TEDialect/TERT/TERT.h"
+#include "TEDialect/TERT/Workspaces.h"
 #include "TEDialect/Transforms/Schedule/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -30,6 +32,13 @@ namespace {
 class PlanMemory final : public te::impl::PlanMemoryPassBase<PlanMemory> {
 public:
   using Base::Base;
+
+  LogicalResult initialize(MLIRContext *context) override {
+    if (support::parseTarget(target.getValue()))
+      return success();
+    return emitError(UnknownLoc::get(context))
+           << getArgument() << ": " << support::refuseTargetName(target);
+  }
 
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
@@ -84,6 +93,17 @@ LogicalResult PlanMemory::plan(func::FuncOp function) {
       }
   }
 
+  if (target != "reference") {
+    LaunchOp largest;
+    for (LaunchOp launch : launches)
+      if (!largest ||
+          tert::workspaceBytes(launch) > tert::workspaceBytes(largest))
+        largest = launch;
+    function->setAttr(
+        tert::kWorkspaceBytesAttr,
+        Builder(&getContext())
+            .getI64IntegerAttr(largest ? tert::workspaceBytes(largest) : 0));
+  }
   planner.plan();
   if (failed(checkBudget(function, planner, lifetimes)))
     return failure();
@@ -126,6 +146,12 @@ PlanMemory::checkBudget(func::FuncOp function, const MemoryPlanner &planner,
                                   << planner.arenaBytes();
   diagnostic.attachNote() << "the smallest 'budget' that works is "
                           << planner.arenaBytes();
+  if (auto workspace =
+          function->getAttrOfType<IntegerAttr>(tert::kWorkspaceBytesAttr);
+      workspace && workspace.getInt() != 0)
+    diagnostic.attachNote()
+        << "outside the arena, scratch memory of kernels takes up to "
+        << workspace.getInt() << " bytes more";
   // Negative sizes, so that sorting puts the largest first and keeps ties in
   // program order.
   SmallVector<std::pair<int64_t, size_t>> atPeak;

@@ -121,10 +121,15 @@ def MaterializeTransposesPass
 
     A step of one micro-batch uses a weight's columns once; one of several
     (more than one `te.vjp` over the same weights, whose casts `cse` merges)
-    once for each. `budget` keeps columns over a gap where all columns
-    together never take more than `transpose-budget` bytes, those first that
-    save most bytes moved for each byte held and op it is held. Remarks say
-    what became of each weight.
+    once for each. `budget` has one limit, `transpose-budget`, for all that is
+    held for a backward: residuals and columns. A column is the cheapest value
+    to make again, by bytes moved: twice its own, where a repeated op writes
+    what it frees, reads what it needs, and is cast again. So the step holds
+    its residuals first, as far as they fit: `te-rematerialize` runs with the
+    same limit, and gives up what is above it. What is left is for columns:
+    they are kept over gaps where all together never take more, those first
+    that save most bytes moved for each byte held and op it is held. Remarks
+    say what was left, and what became of each weight.
 
     Activations always have both usages cast at once. Runs between
     `te-insert-casts` + `cse` and `te-pair-cast-layouts`; no later `cse` may
@@ -145,7 +150,7 @@ def MaterializeTransposesPass
     Option<"policy", "policy", "std::string", "\"on-demand\"",
            "on-demand, cached, budget or eager">,
     Option<"transposeBudget", "transpose-budget", "int64_t", "-1",
-           "most bytes of weight columns alive at once, with policy budget">,
+           "most bytes held by residuals and columns of weights, with policy budget">,
     Option<"target", "target", "std::string", "\"sm_90\"",
            "sm_90, sm_100 or reference">
   ];

@@ -44,6 +44,10 @@ struct MemoryReport {
   std::string function;
   int64_t arenaBytes = 0, maxLiveBytes = 0, argumentBytes = 0;
   std::vector<MemoryBuffer> buffers, arguments;
+  /// What launches take outside the arena, of one region of this many bytes;
+  /// one row for each kernel of a layer. Null where that is not planned.
+  std::optional<int64_t> workspaceBytes;
+  std::vector<MemoryBuffer> workspaces;
   /// Bytes of temporaries by cause.
   std::vector<std::pair<std::string, int64_t>> totals;
   /// The kernel of every launch.

@@ -40,6 +40,28 @@ def ConvertToTERTPass : Pass<"te-convert-to-tert", "ModuleOp"> {
   ];
 }
 
+def HoistSumsPass : Pass<"te-hoist-sums", "func::FuncOp"> {
+  let summary = "add as soon as that frees memory";
+  let description = [{
+    An elementwise op whose operands end in it, and that are larger than its
+    result together, moves up to where the last of them is made. A step over
+    several micro-batches that adds its gradients at the end then holds one sum,
+    not every summand. Values are the same, since order means nothing before
+    `te-convert-to-tert`. Runs right before that pass: fusions place ops
+    themselves.
+
+    ```mlir
+    %a = te.matmul ...
+    %b = te.matmul ...
+    %sum = arith.addf %a, %b : tensor<4096x4096xbf16>   // moved here, from the end
+    ```
+  }];
+  let dependentDialects = ["::mlir::te::TEDialect"];
+  let statistics = [
+    Statistic<"numMoved", "num-moved", "ops moved up">
+  ];
+}
+
 def PlanMemoryPass : Pass<"te-plan-memory", "ModuleOp"> {
   let summary = "place every temporary buffer in one arena";
   let description = [{
@@ -50,6 +72,12 @@ def PlanMemoryPass : Pass<"te-plan-memory", "ModuleOp"> {
     above it is an error that says what the step needs and which buffers are
     live at its peak.
 
+    Scratch memory of kernels is no part of the arena: the runtime takes one
+    region for all launches when it loads the step. For a `target` that is a
+    GPU, `tert.workspace_bytes` says how large that is at most: what the kernels
+    of the runtime take, 32 MiB for a product of a library, and what the
+    algorithm of attention keeps (Workspaces.h).
+
     ```mlir
     %h = tert.alloc "h" activation : !tert.buffer<2097152>
     // becomes
@@ -58,7 +86,9 @@ def PlanMemoryPass : Pass<"te-plan-memory", "ModuleOp"> {
   }];
   let options = [
     Option<"budget", "budget", "int64_t", "0",
-           "largest arena in bytes; 0 is no limit">
+           "largest arena in bytes; 0 is no limit">,
+    Option<"target", "target", "std::string", "\"reference\"",
+           "machine whose scratch memory is counted: sm_90, sm_100 or reference, which takes none">
   ];
   let dependentDialects = ["::mlir::tert::TERTDialect"];
   let statistics = [

@@ -23,10 +23,10 @@ SHRINK = {"llama_layer": 2}
 LAYERS = {"linear": "linear", "awkward": "linear", "ln_linear": "layernorm_linear", "ln_mlp": "layernorm_mlp",
           "grouped": "grouped_linear", "llama": "llama_layer", "gpt": "gpt_layer", "moe": "moe"}
 #: Beside the default, which transposes on demand and recomputes nothing. Budgets are bytes of some, not all, that is held.
-POLICIES = ["transpose-policy=cached", "transpose-policy=eager", "transpose-policy=budget transpose-budget=300000",
+POLICIES = ["transpose-policy=cached", "transpose-policy=eager", "transpose-policy=budget transpose-budget=100000000",
             "remat=everything", "remat=ops:activation,layer_norm,rms_norm,attention", "remat=budget:1000000",
             "transpose-policy=eager remat=everything", "transpose-policy=cached remat=ops:linear",
-            "transpose-policy=budget transpose-budget=300000 remat=budget:1000000"]
+            "transpose-policy=budget transpose-budget=1000000"]
 MODES = [mode.replace("target=reference", "emulate=true") for mode in ALL_MODES] if CUDA else ALL_MODES
 
 

@@ -3,8 +3,9 @@
 // RUN: not te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{transpose-budget=64}))' 2>&1 | FileCheck %s --check-prefix=NO-POLICY
 // RUN: not te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{target=sm_80}))' 2>&1 | FileCheck %s --check-prefix=TARGET
 // RUN: not te-opt %s --te-training-pipeline='transpose-policy=budget' 2>&1 | FileCheck %s --check-prefix=PIPELINE
-// RUN: not te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{policy=budget transpose-budget=8191}))' 2>&1 | FileCheck %s --check-prefix=SMALL
-// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{policy=budget transpose-budget=8200}))' -o /dev/null
+// RUN: not te-opt %s --te-training-pipeline='transpose-policy=budget transpose-budget=64 remat=everything' 2>&1 | FileCheck %s --check-prefix=REMAT
+// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{policy=budget transpose-budget=8199}))' | FileCheck %s --check-prefix=DEMAND
+// RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{policy=budget transpose-budget=8200}))' | FileCheck %s --check-prefix=KEPT
 
 // POLICY: expected option 'policy' of 'te-materialize-transposes' to be 'on-demand', 'cached', 'budget' or 'eager', but got 'always'
 // NO-BUDGET: expected a 'transpose-budget' with transpose policy 'budget' and with no other, but got none with 'budget'
@@ -12,8 +13,11 @@
 // TARGET: te-materialize-transposes: expected 'target' to be one of sm_90, sm_100, reference, but got 'sm_80'
 // PIPELINE: expected 'transpose-budget' with 'transpose-policy=budget' and with no other, but 'transpose-policy' is 'budget' and 'transpose-budget' -1
 
-// Two columns that one op reads: the smallest budget is the sum, 2 * (64 * 64 + 4).
-// SMALL: error: expected 'transpose-budget' to be at least 8200, the most bytes of weight columns that one op reads, but got 8191
+// REMAT: expected 'remat' to be nothing with 'transpose-policy=budget', whose 'transpose-budget' decides what is recomputed, too, but got 'everything'
+
+// Two columns that one op reads, 2 * (64 * 64 + 4) bytes: with fewer left, none is kept.
+// DEMAND-COUNT-2: te.transpose
+// KEPT-NOT: te.transpose
 func.func @two_at_once(%w: tensor<64x64xbf16> {te.name = "w", te.weight}, %v: tensor<64x64xbf16> {te.name = "v", te.weight}, %scale: tensor<f32>) -> tensor<64x64xbf16> {
   %wr = te.quantize %w scale %scale : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>
   %wc = te.quantize %w scale %scale : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 0>

@@ -1,0 +1,23 @@
+//===- Workspaces.h - scratch memory of launches --------------------------===//
+
+#ifndef TEDIALECT_TERT_WORKSPACES_H
+#define TEDIALECT_TERT_WORKSPACES_H
+
+#include "TEDialect/TERT/TERT.h"
+
+namespace mlir::tert {
+
+/// What cuBLASLt may take for one product.
+inline constexpr int64_t kProductWorkspaceBytes = int64_t(32) << 20;
+
+/// Most bytes of scratch memory that the `cuda` backend takes for `launch`; a
+/// step has one region of the largest of them, which all its launches share,
+/// outside the arena. What its own kernels take is known; a product is counted
+/// with what cuBLASLt may take, and attention with the scratch of the algorithm
+/// that is asked for: scores of the deterministic backward, f32 gradients of q
+/// else.
+int64_t workspaceBytes(LaunchOp launch);
+
+} // namespace mlir::tert
+
+#endif // TEDIALECT_TERT_WORKSPACES_H
