@@ -15,7 +15,8 @@ inline constexpr int64_t kProductWorkspaceBytes = int64_t(32) << 20;
 /// outside the arena. What its own kernels take is known; a product is counted
 /// with what cuBLASLt may take, and attention with the scratch of the algorithm
 /// that is asked for: scores of the deterministic backward, f32 gradients of q
-/// else.
+/// else. What products on sm_100 rewrite (scales, row-scaled results) is not
+/// counted.
 int64_t workspaceBytes(LaunchOp launch);
 
 } // namespace mlir::tert

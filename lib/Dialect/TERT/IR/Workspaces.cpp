@@ -34,6 +34,9 @@ int64_t tert::workspaceBytes(LaunchOp launch) {
     return get("vocab") * 4;
   if (kernel == "cross_entropy_backward")
     return 4;
+  // 13 f64 for each run of 32768 elements.
+  if (kernel == "tensor_stats")
+    return int64_t(llvm::divideCeil(get("rows") * get("cols"), 32768)) * 104;
   if (kernel == "attention_backward")
     return get("deterministic") != 0
                ? get("heads") * get("tokens") * get("sequence") * 2
