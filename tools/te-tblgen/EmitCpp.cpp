@@ -53,7 +53,8 @@ static void emitPair(const Record *pair, raw_ostream &os) {
   if (!isProduct(pair)) {
     const Record *nearest = pair->getValueAsDef("Nearest");
     os << quoted(pair->getValueAsString("Rule")) << ", " << index(nearest, "A")
-       << ", " << index(nearest, "B") << ", 0, 0, 0, false, 1, 1, 1, {}},\n";
+       << ", " << index(nearest, "B")
+       << ", 0, 0, 0, false, 1, 1, 1, {}, {}, 0},\n";
     return;
   }
   os << "\"\", " << index(pair, "A") << ", " << index(pair, "B") << ", "
@@ -65,7 +66,9 @@ static void emitPair(const Record *pair, raw_ostream &os) {
     os << ", " << pair->getValueAsInt(axis);
   os << ",\n   ";
   emitTargets(pair->getValueAsListOfDefs("Machines"), os);
-  os << "},\n";
+  os << ",\n   ";
+  emitTargets(pair->getValueAsListOfDefs("Groups"), os);
+  os << ",\n   " << bits(pair->getValueAsListOfDefs("GroupResults")) << "},\n";
 }
 
 void emitCpp(const RecordKeeper &records, raw_ostream &os) {
@@ -95,7 +98,13 @@ void emitCpp(const RecordKeeper &records, raw_ostream &os) {
   os << "};\n\ninline constexpr ProductRow kProducts[] = {\n";
   for (const Record *pair : table.pairs)
     emitPair(pair, os);
-  os << "};\n\ninline constexpr RefusedTypes kRefusedTypes[] = {\n";
+  os << "};\n\ninline constexpr TargetRow kPlainGroups[] =\n   ";
+  emitTargets(table.plainGroups->getValueAsListOfDefs("Machines"), os);
+  os << ";\ninline constexpr uint32_t kPlainGroupTypes = "
+     << bits(table.plainGroups->getValueAsListOfDefs("Types"))
+     << ", kPlainGroupResults = "
+     << bits(table.plainGroups->getValueAsListOfDefs("Results"))
+     << ";\n\ninline constexpr RefusedTypes kRefusedTypes[] = {\n";
   for (const Record *row : table.refusedTypes)
     os << "  {" << row->getValueAsDef("A")->getValueAsInt("Value") << ", "
        << row->getValueAsDef("B")->getValueAsInt("Value") << ", "

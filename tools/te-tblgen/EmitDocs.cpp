@@ -122,14 +122,38 @@ static void emitProducts(const SupportTable &table, raw_ostream &os) {
   }
 }
 
+static void emitGroups(const SupportTable &table, raw_ostream &os) {
+  os << "\n## Groups of rows\n\n"
+        "`te.grouped_linear` and its gradients. An own kernel reads and writes "
+        "the types of its row.\n\n";
+  header(os, withTargets({"a", "b"}, table, {"results"}));
+  auto machines = [&](const Record *row, StringRef list,
+                      SmallVector<std::string> cells, std::string results) {
+    for (const Record *entry : row->getValueAsListOfDefs(list)) {
+      std::string rule = entry->getValueAsString("Rule").str();
+      cells.push_back(pathText(entry) + (rule.empty() ? "" : ": " + rule));
+    }
+    cells.push_back(results);
+    te::tblgen::row(os, cells);
+  };
+  machines(table.plainGroups, "Machines",
+           {spellings(table.plainGroups->getValueAsListOfDefs("Types")), ""},
+           spellings(table.plainGroups->getValueAsListOfDefs("Results")));
+  for (const Record *pair : table.pairs)
+    if (isProduct(pair))
+      machines(pair, "Groups",
+               {code(spelling(pair->getValueAsDef("A"))),
+                code(spelling(pair->getValueAsDef("B")))},
+               spellings(pair->getValueAsListOfDefs("GroupResults")));
+}
+
 static void emitSchemes(const SupportTable &table, raw_ostream &os) {
   os << "\n## Casts\n\n"
         "`te.quantize` and `te.dequantize` by scheme, and whether "
         "`te.transpose` can derive the second usage from the first.\n\n";
-  header(os,
-         withTargets({"scheme", "elements", "scales", "sizes, multiples of",
-                      "group alignment"},
-                     table, {"transpose"}));
+  header(os, withTargets({"scheme", "elements", "scales", "sizes, multiples of",
+                          "group alignment"},
+                         table, {"transpose"}));
   for (const Record *scheme : table.schemes) {
     SmallVector<std::string> cells = {
         code(spelling(scheme)),
@@ -190,6 +214,7 @@ void emitMarkdown(const RecordKeeper &records, raw_ostream &os) {
              path->getValueAsString("Meaning").str()});
   os << "\n\"cuBLASLt 12.9\" is the oldest library that has the mode.\n";
   emitProducts(table, os);
+  emitGroups(table, os);
   emitSchemes(table, os);
   emitRecipes(table, os);
 }
@@ -234,6 +259,9 @@ static json::Object pairJson(const Record *pair) {
     return object;
   }
   object["targets"] = machines(pair->getValueAsListOfDefs("Machines"));
+  object["groups"] = machines(pair->getValueAsListOfDefs("Groups"));
+  object["results_of_groups"] =
+      names(pair->getValueAsListOfDefs("GroupResults"));
   object["results"] = names(pair->getValueAsListOfDefs("Results"));
   object["results_with_bias"] =
       names(pair->getValueAsListOfDefs("BiasResults"));
@@ -273,11 +301,15 @@ void emitJson(const RecordKeeper &records, raw_ostream &os) {
       object["variant"] = recipe->getValueAsString("Variant");
     recipes.push_back(std::move(object));
   }
-  os << formatv("{0:2}\n",
-                json::Value(json::Object{{"schemes", std::move(schemes)},
-                                         {"products", std::move(products)},
-                                         {"refused_types", std::move(refused)},
-                                         {"recipes", std::move(recipes)}}));
+  os << formatv(
+      "{0:2}\n",
+      json::Value(json::Object{
+          {"schemes", std::move(schemes)},
+          {"products", std::move(products)},
+          {"groups_in_high_precision",
+           machines(table.plainGroups->getValueAsListOfDefs("Machines"))},
+          {"refused_types", std::move(refused)},
+          {"recipes", std::move(recipes)}}));
 }
 
 } // namespace te::tblgen

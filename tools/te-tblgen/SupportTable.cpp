@@ -78,6 +78,7 @@ SupportTable SupportTable::read(const RecordKeeper &records) {
       if (!isProduct(pair))
         continue;
       checkTargets(pair, "Machines", table.targets);
+      checkTargets(pair, "Groups", table.targets);
       bool own = llvm::any_of(
           pair->getValueAsListOfDefs("Machines"), [](const Record *entry) {
             return entry->getValueAsDef("How")->getName() == "OwnKernel";
@@ -94,6 +95,12 @@ SupportTable SupportTable::read(const RecordKeeper &records) {
                         spelling(b) + "', but got none");
       table.pairs.push_back(entry->second);
     }
+  auto plain = records.getAllDerivedDefinitions("PlainGroups");
+  if (plain.size() != 1)
+    PrintFatalError("expected one row of groups in high precision, but got " +
+                    Twine(plain.size()));
+  table.plainGroups = plain.front();
+  checkTargets(table.plainGroups, "Machines", table.targets);
   table.refusedTypes = Rows(records.getAllDerivedDefinitions("NoTypes"));
   table.recipes = Rows(records.getAllDerivedDefinitions("Recipe"));
   // As written: anonymous records are otherwise sorted as text.

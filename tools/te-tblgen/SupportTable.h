@@ -21,6 +21,7 @@ struct SupportTable {
   /// Of every pair (a, b): a Product or a NoProduct.
   Rows pairs;
   Rows refusedTypes, recipes;
+  const llvm::Record *plainGroups;
 
   /// Reads the rows. Ends the program with errors at the rows unless numbers
   /// count from 0 without gaps, every pair of schemes is decided exactly once,

@@ -27,7 +27,7 @@ def TE_RecipeAttr : AttrDef<TE_Dialect, "Recipe"> {
     | `w_2d` | mxfp8, nvfp4 | false, true | square blocks for weights |
     | `hadamard` | nvfp4 | true | the operands of wgrad are Hadamard transformed |
     | `stochastic_rounding` | nvfp4 | true | gradients are rounded stochastically |
-    | `row_scaled_activation` | nvfp4 | false | one amax for each row of x; needs a backward override |
+    | `row_scaled_activation` | nvfp4 | false | one amax for each row of x; a backward needs an override |
     | `four_over_six` | nvfp4 | none | tensors whose blocks may scale to 4: `weights`, `activations`, `all` |
     | `four_over_six_scale_max_256` | nvfp4 | all | of those, the ones with block scales up to 256 |
     | `four_over_six_error` | nvfp4 | mae | `mae` or `mse` |
@@ -36,7 +36,8 @@ def TE_RecipeAttr : AttrDef<TE_Dialect, "Recipe"> {
 
     A custom recipe so chooses format by role and direction: fprop reads the
     rows of x and w, dgrad the rows of dy and the columns of w, wgrad the columns
-    of dy and x, and both operands of a GEMM follow one recipe.
+    of dy and x, and both operands of a GEMM follow one recipe. GEMMs of one
+    delayed recipe, options included, share the states of a tensor.
 
     Example:
 
@@ -52,10 +53,11 @@ def TE_RecipeAttr : AttrDef<TE_Dialect, "Recipe"> {
     2. (recipe-c2) block dimensions are 1 or 2, and no GEMM may have two 128x128 operands.
     3. (recipe-c3) `float8_block_scaling` accumulates split in every GEMM.
     4. (recipe-c4) `amax_epsilon` is finite and not negative.
-    5. (recipe-c5) `backward_override` is one that the recipe takes ([what runs where](support.md)).
+    5. (recipe-c5) `backward_override` is one that the recipe, or every recipe of a custom one, takes ([what runs where](support.md)).
     6. (recipe-c6) `margin` is from -100 to 100, `amax_history_len` at least 1.
-    7. (recipe-c7) `row_scaled_activation` needs a backward override, no `hadamard` and no `stochastic_rounding`; `four_over_six` needs no `hadamard`; `four_over_six_error` is not off.
-    8. (recipe-c8) the recipes of a custom recipe's GEMMs are recipes, none custom, delayed or with an own override.
+    7. (recipe-c7) `row_scaled_activation` needs no `hadamard` and no `stochastic_rounding`; `four_over_six` of activations needs no `hadamard`; `four_over_six_error` is not off.
+    8. (recipe-c8) the recipes of a custom recipe's GEMMs are recipes, none custom or with an own override; only that of fprop has `row_scaled_activation`.
+    9. (recipe-c9) what `delayed_scaling` casts for a second direction reads the original tensor.
   }];
   let parameters = (ins
     "::mlir::te::RecipeKind":$kind,

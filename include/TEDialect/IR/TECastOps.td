@@ -231,7 +231,7 @@ def TE_QuantizeOp
     5. (quantize-c5) `amax_epsilon` is finite, not negative, and only given for block schemes.
     6. (quantize-c6) `amax` is only given for `per_tensor`.
     7. (quantize-c7) `given_amax` is given exactly for nv schemes; it is a scalar, or `[rows]` for `row_scaled`.
-    8. (quantize-c8) `rng` and `four_over_six` are only given for nv schemes, `stream` only with `rng`.
+    8. (quantize-c8) `rng` and `four_over_six` are only given for nv schemes, `stream` only with `rng`, `rng` neither with `four_over_six` nor for `row_scaled`.
     9. (quantize-c9) no result is `swizzled`; te.swizzle_scales makes those.
     10. (quantize-c10) `group_sizes` and `alignment` are given exactly for results with `groups`: `[groups]`, and a divisor of the rows.
     11. (quantize-c11) `scale`, and `given_amax` but for `row_scaled`, are `[groups]` for results with `groups` and stacks, else scalars; those have no `amax`.

@@ -90,6 +90,17 @@ class Product<Scheme a, Scheme b> {
   int N = 8;
   int K = 16;
   list<On> Machines = [];
+  /// Products of groups of rows, and results that an own kernel of them writes.
+  list<On> Groups = [];
+  list<ElementType> GroupResults = [BF16, F32];
+}
+
+/// Products of groups in high precision, which emulated ones are too.
+class PlainGroups<list<On> machines> {
+  list<On> Machines = machines;
+  /// Operands and results of an own kernel.
+  list<ElementType> Types = [BF16];
+  list<ElementType> Results = [BF16, F32];
 }
 
 /// A pair of schemes that no target multiplies, and the one to use instead.

@@ -66,6 +66,9 @@ struct ProductRow {
   bool fastAccumulation;
   int64_t m, n, k;
   TargetRow targets[kNumTargets];
+  /// Products of groups of rows, and results of their own kernels.
+  TargetRow groups[kNumTargets];
+  uint32_t groupResults; // bits 1 << te_rt_dtype
 
   constexpr bool exists() const { return *rule == 0; }
 };
@@ -296,6 +299,46 @@ inline std::string refuseTarget(int32_t a, int32_t b, Target target,
   return "expected a product that " + quoted(targetName(target)) +
          " has, but got " + quotedPair(schemeName(a), schemeName(b)) + ": " +
          row.rule + "; the nearest supported is " + row.nearest;
+}
+
+/// `target` multiplies groups of rows of `type` into `resultType`.
+inline std::string refusePlainGroups(Target target, int32_t type,
+                                     int32_t resultType) {
+  const TargetRow &row = kPlainGroups[static_cast<size_t>(target)];
+  const std::string what = "expected a product of groups that " +
+                           quoted(targetName(target)) +
+                           " has, but got one of " + quoted(typeName(type)) +
+                           " into " + quoted(typeName(resultType)) + ": ";
+  if (row.path == Path::Never)
+    return what + row.rule + "; the nearest supported is " + row.nearest;
+  if (row.path == Path::OwnKernel &&
+      !(has(kPlainGroupTypes, type) && has(kPlainGroupResults, resultType)))
+    return what + "its kernel multiplies " + typeList(kPlainGroupTypes) +
+           " into " + typeList(kPlainGroupResults) +
+           "; the nearest supported is " + quoted("target=reference");
+  return "";
+}
+
+/// `target` multiplies groups of rows of schemes `a` and `b` into `resultType`
+/// under `conditions`; emulated, as products of bf16. Precondition:
+/// `refusePair` has nothing to say.
+inline std::string refuseGroups(int32_t a, int32_t b, Target target,
+                                int32_t resultType, Conditions conditions) {
+  const ProductRow &product = productRow(a, b);
+  const TargetRow &row = product.groups[static_cast<size_t>(target)];
+  const std::string pair = quotedPair(schemeName(a), schemeName(b));
+  if (row.path == Path::Emulated && conditions.emulate)
+    return refusePlainGroups(target, /*type=*/1 /* bf16 */, resultType);
+  if (row.path == Path::Never || row.path == Path::Emulated)
+    return "expected a product of groups that " + quoted(targetName(target)) +
+           " has, but got " + pair + ": " + row.rule +
+           "; the nearest supported is " + row.nearest;
+  if (row.path == Path::OwnKernel && !has(product.groupResults, resultType))
+    return "expected the result of groups of " + pair + " on " +
+           quoted(targetName(target)) + " to be " +
+           typeList(product.groupResults) + ", but got " +
+           quoted(typeName(resultType));
+  return "";
 }
 
 /// cuBLASLt `version` is new enough for what it does of this product.

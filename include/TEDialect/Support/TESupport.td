@@ -53,14 +53,31 @@ def NV16x16 : NVScheme<"nv_16x16", 6>;
 defvar mxOnHopper = "the tensor cores of sm_90 read no E8M0 scales";
 defvar nvOnHopper = "the tensor cores of sm_90 read no FP4";
 defvar toBlackwell = "'target=sm_100', or the pipeline option 'emulate'";
+defvar mxOrNvGroups = "the tensor cores of sm_90 read no E8M0 scales and no FP4";
+defvar toEmulate = "the pipeline option 'emulate', or 'target=reference'";
 defvar toPow2 = "'pow2_scales = true'";
 defvar noBlocksOnBlackwell = "sm_100 has no mode for f32 block scales and can only rewrite powers of two as MXFP8";
+
+// Groups of rows (te.grouped_linear): sizes are read on the device, which only
+// kernels of this project do.
+defvar noGroupsOnBlackwell = "no kernel of sm_100 multiplies groups of rows";
+defvar toOneLinear = "'target=sm_90', 'target=reference', or a te.linear for each group";
+defvar groupsOnBlackwell = On<SM100, Never, 0, noGroupsOnBlackwell, toOneLinear>;
+class Grouped<On hopper> {
+  list<On> Targets = [hopper, groupsOnBlackwell, On<Reference, OnHost>];
+}
+def OwnGroups : Grouped<On<SM90, OwnKernel>>;
+def NoSquareRows : Grouped<On<SM90, Never, 0, "the kernels of groups read rows of activations and gradients in blocks of 1x128",
+                              "'block_1x128' by 'block_128x128'">>;
+def EmulatedGroups : Grouped<On<SM90, Emulated, 0, mxOrNvGroups, toEmulate>>;
+def : PlainGroups<OwnGroups.Targets>;
 
 // Measured on sm_90: any number of rows, columns in eights.
 def : Product<PerTensor, PerTensor> {
   let FastAccumulation = 1;
   let M = 1;
   let Machines = [On<SM90, Native>, On<SM100, Native, 120800>, On<Reference, OnHost>];
+  let Groups = OwnGroups.Targets;
 }
 
 class BlockProduct<Scheme a, Scheme b, Path hopper> : Product<a, b> {
@@ -69,9 +86,11 @@ class BlockProduct<Scheme a, Scheme b, Path hopper> : Product<a, b> {
     On<SM100, ThroughMX, 120900, noBlocksOnBlackwell, toPow2>,
     On<Reference, OnHost>
   ];
+  let Groups = NoSquareRows.Targets;
 }
 class OwnBlockProduct<Scheme b> : BlockProduct<Block1x128, b, OwnKernel> {
   let OwnResults = [BF16, F32];
+  let Groups = OwnGroups.Targets;
 }
 def RowsByRows : OwnBlockProduct<Block1x128>;
 def RowsBySquares : OwnBlockProduct<Block128x128>;
@@ -90,6 +109,7 @@ foreach a = [MX1x32, MX32x32] in
       let K = 32;
       let Machines = [On<SM90, Emulated, 0, mxOnHopper, toBlackwell>, On<SM100, Native, 120800>,
                      On<Reference, OnHost>];
+      let Groups = EmulatedGroups.Targets;
     }
 foreach a = [NV1x16, NV16x16] in
   foreach b = [NV1x16, NV16x16] in
@@ -102,6 +122,7 @@ foreach a = [NV1x16, NV16x16] in
       let K = 32;
       let Machines = [On<SM90, Emulated, 0, nvOnHopper, toBlackwell>, On<SM100, Native, 120800>,
                      On<Reference, OnHost>];
+      let Groups = EmulatedGroups.Targets;
     }
 
 // Families do not mix.

@@ -46,8 +46,10 @@ static void describe(Diagnostic &out, const StepRefusal &refusal) {
       refusal.gemms, [&](Gemm gemm) { out << stringifyGemm(gemm); },
       [&] { out << ", "; });
   out << " of layer '" << refusal.layer << "' under the recipe "
-      << recipeAt(refusal.op)
-      << "; 'te.recipe = #te.recipe<high_precision>' leaves the layer as it is";
+      << recipeAt(refusal.op);
+  if (refusal.runsInHighPrecision)
+    out << "; 'te.recipe = #te.recipe<high_precision>' leaves the layer as it "
+           "is";
 }
 
 /// Sizes of groups that are a constant and do not fit in `rows` rows.

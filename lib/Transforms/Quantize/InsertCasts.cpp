@@ -198,7 +198,7 @@ private:
   DenseMap<std::pair<Value, unsigned>, int32_t> streams;
   /// The first rounding of a tensor to a type.
   DenseMap<std::pair<Value, Type>, Value> roundings;
-  /// By tensor, role and recipe: one tensor may be read in two formats.
+  /// By tensor, role and recipe of its reader: one may be read in two formats.
   llvm::MapVector<std::tuple<Value, unsigned, RecipeAttr>, Slot> slots;
 };
 } // namespace
@@ -354,7 +354,8 @@ Slot &CastInserter::slotFor(const Operand &operand, const QuantPolicy &policy) {
   if (auto rounded = tensor.getDefiningOp<arith::TruncFOp>())
     tensor = roundings.try_emplace({rounded.getIn(), rounded.getType()}, tensor)
                  .first->second;
-  RecipeAttr recipe = policy.getRecipe();
+  const Gemm reader = readerOf(operand.role, operand.contract);
+  RecipeAttr recipe = policy.recipeOf(reader);
   auto [found, isNew] = slots.insert(
       {{tensor, static_cast<unsigned>(operand.role), recipe}, Slot()});
   Slot &slot = found->second;
@@ -372,14 +373,13 @@ Slot &CastInserter::slotFor(const Operand &operand, const QuantPolicy &policy) {
   Operand measured = operand;
   measured.gather = {};
   slot.amax = amaxOf(operand.value, measured);
-  slot.elementType = policy.elementType(
-      operand.role, readerOf(operand.role, operand.contract));
+  slot.elementType = policy.elementType(operand.role, reader);
   return slot;
 }
 
 void CastInserter::measureFor(Operation *user, Operand operand,
                               const QuantPolicy &policy) {
-  if (policy.getRecipe().getKind() != RecipeKind::DelayedScaling)
+  if (!policy.isDelayed(readerOf(operand.role, operand.contract)))
     return;
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(user);
@@ -557,7 +557,7 @@ Value CastInserter::quantize(Value source, const Operand &operand,
   if (type.isNv())
     return quantizeToFP4(source, operand, type, policy);
   Value scale;
-  if (policy.getRecipe().getKind() == RecipeKind::DelayedScaling) {
+  if (policy.isDelayed(gemm)) {
     scale = slotFor(operand, policy).scale;
   } else if (type.getScheme() == Scheme::PerTensor) {
     Value amax = amaxOf(source, operand);
@@ -799,11 +799,14 @@ LogicalResult CastInserter::rewrite(Product product) {
     rule = llvm::formatv("expected {0} to be a multiple of {1}, but got {2}",
                          broken->axis, broken->multiple,
                          broken->size(product.sizes));
+  auto elementType = [](Value value) {
+    return cast<ShapedType>(value.getType()).getElementType();
+  };
   if (rule.empty())
     rule = policy.refusal(
         product.gemm,
-        cast<ShapedType>(op->getResult(0).getType()).getElementType(),
-        static_cast<bool>(product.bias));
+        {elementType(product.a.value), elementType(product.b.value)},
+        elementType(op->getResult(0)), static_cast<bool>(product.bias));
   if (!rule.empty()) {
     if (strict)
       return op->emitError()
@@ -822,16 +825,6 @@ LogicalResult CastInserter::rewrite(Product product) {
     return op->emitError() << "expected a layer with recipe '"
                            << stringifyRecipeKind(kind)
                            << "' to be in the one block of its function";
-  for (const Operand &operand : {product.a, product.b}) {
-    Type element = cast<ShapedType>(operand.value.getType()).getElementType();
-    if (mode == OperandMode::Quantized && !element.isBF16() &&
-        bitEnumContainsAll(policy.variant(operand.role, product.gemm),
-                           ScaleVariant::Hadamard))
-      return op->emitError()
-             << "expected 'bf16' operands of " << origin.gemm << " of '"
-             << origin.layer << "' under a recipe with 'hadamard', but got "
-             << element;
-  }
   this->layer = origin.layer;
   layerRecipe = policy.getRecipe();
   if (calibrate && mode != OperandMode::HighPrecision) {

@@ -174,10 +174,23 @@ static std::pair<int32_t, int32_t> schemesOf(const QuantPolicy &policy,
           static_cast<int32_t>(policy.scheme(b, gemm))};
 }
 
-std::string QuantPolicy::refusal(Gemm gemm, Type resultType, bool bias) const {
+std::string QuantPolicy::refusal(Gemm gemm, ArrayRef<Type> operandTypes,
+                                 Type resultType, bool bias) const {
   if (operandMode(gemm) != OperandMode::Quantized)
     return "";
   auto [a, b] = operandRoles(gemm);
+  if (gemm != Gemm::Fprop && recipe.getOptions().rowScaledActivation)
+    return support::refuseOverride(
+        *support::recipeRow("nvfp4_block_scaling", "row_scaled_activation"),
+        static_cast<int32_t>(recipe.getBackwardOverride()));
+  if (bitEnumContainsAll(variant(a, gemm), ScaleVariant::Hadamard))
+    for (Type type : operandTypes)
+      if (!type.isBF16())
+        return "expected 'bf16' operands where a recipe has 'hadamard', but "
+               "got " +
+               support::quoted(support::typeName(*getTypeNumber(type))) +
+               ": the transform is rounded to bf16; the nearest supported is "
+               "'hadamard = false'";
   auto [aScheme, bScheme] = schemesOf(*this, gemm);
   return support::refuseProduct({aScheme, *getTypeNumber(elementType(a, gemm)),
                                  bScheme, *getTypeNumber(elementType(b, gemm)),
@@ -195,6 +208,19 @@ std::string QuantPolicy::targetRefusal(Gemm gemm, support::Target target,
   return support::refuseTarget(
       a, b, target,
       {.pow2 = recipeOf(gemm).getOptions().pow2Scales, .emulate = emulate});
+}
+
+std::string QuantPolicy::groupsRefusal(Gemm gemm, support::Target target,
+                                       bool emulate, Type operandType,
+                                       Type resultType) const {
+  const int32_t result = getTypeNumber(resultType).value_or(-1);
+  if (operandMode(gemm) != OperandMode::Quantized)
+    return support::refusePlainGroups(
+        target, getTypeNumber(operandType).value_or(-1), result);
+  auto [a, b] = schemesOf(*this, gemm);
+  if (!support::productRow(a, b).exists())
+    return "";
+  return support::refuseGroups(a, b, target, result, {.emulate = emulate});
 }
 
 std::string QuantPolicy::alignmentRefusal(Gemm gemm, int64_t alignment) const {

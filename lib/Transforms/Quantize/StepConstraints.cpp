@@ -164,25 +164,45 @@ private:
                    const QuantPolicy &policy,
                    std::optional<int64_t> alignment) {
     SmallVector<StepRefusal> refusals;
-    Type result = cast<ShapedType>(op->getResult(0).getType()).getElementType();
+    auto elementType = [](Value value) {
+      return cast<ShapedType>(value.getType()).getElementType();
+    };
+    Type result = elementType(op->getResult(0));
     auto linear = dyn_cast<LinearOp>(op);
     auto grouped = dyn_cast<GroupedLinearOp>(op);
+    const bool runsInHighPrecision =
+        !alignment || !target.target ||
+        support::refusePlainGroups(
+            *target.target,
+            getTypeNumber(elementType(op->getOperand(0))).value_or(-1),
+            getTypeNumber(result).value_or(-1))
+            .empty();
     for (Gemm gemm : gemms) {
+      SmallVector<Type, 2> operands = {elementType(op->getOperand(0)),
+                                       elementType(op->getOperand(1))};
+      // The gradient of a layer has the type of its result.
+      if ((linear || grouped) && gemm != Gemm::Fprop)
+        operands[gemm == Gemm::Dgrad ? 0 : 1] = result;
       bool bias =
           (linear && linear.getBias()) || (grouped && grouped.getBias());
       std::string reason =
-          policy.refusal(gemm, result, gemm == Gemm::Fprop && bias);
+          policy.refusal(gemm, operands, result, gemm == Gemm::Fprop && bias);
       if (reason.empty() && alignment)
         reason = policy.alignmentRefusal(gemm, *alignment);
       if (reason.empty() && target.target)
-        reason = policy.targetRefusal(gemm, *target.target, target.emulate);
+        reason =
+            alignment
+                ? policy.groupsRefusal(gemm, *target.target, target.emulate,
+                                       operands[0], result)
+                : policy.targetRefusal(gemm, *target.target, target.emulate);
       if (reason.empty())
         continue;
       auto *known = llvm::find_if(refusals, [&](const StepRefusal &refusal) {
         return refusal.reason == reason;
       });
       if (known == refusals.end())
-        refusals.push_back({op, layer.str(), {gemm}, reason});
+        refusals.push_back(
+            {op, layer.str(), {gemm}, reason, runsInHighPrecision});
       else
         known->gemms.push_back(gemm);
     }

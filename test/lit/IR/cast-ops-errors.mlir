@@ -56,8 +56,8 @@ func.func private @recipe_c5() attributes {te.recipe = #te.recipe<delayed_scalin
 
 // -----
 
-// expected-error @below {{expected 'backward_override' of 'nvfp4_block_scaling' with 'row_scaled_activation' to be 'high_precision' or 'dequantized', but got 'none'}}
-func.func private @recipe_c5_row_scaled() attributes {te.recipe = #te.recipe<nvfp4_block_scaling, {row_scaled_activation = true}>}
+// expected-error @below {{expected 'backward_override' of 'delayed_scaling' to be 'none', but got 'high_precision'}}
+func.func private @recipe_c5_custom() attributes {te.recipe = #te.recipe<custom, {fprop = #te.recipe<delayed_scaling>, backward_override = high_precision}>}
 
 // -----
 
@@ -71,13 +71,37 @@ func.func private @recipe_c6_length() attributes {te.recipe = #te.recipe<delayed
 
 // -----
 
-// expected-error @below {{expected 'hadamard' to be false with 'four_over_six'}}
+// expected-error @below {{expected 'hadamard' to be false with 'four_over_six' of activations, which it transforms; 'weights' may have both}}
 func.func private @recipe_c7() attributes {te.recipe = #te.recipe<nvfp4_block_scaling, {four_over_six = all}>}
 
 // -----
 
-// expected-error @below {{expected 'fprop' to be a recipe other than 'custom' and 'delayed_scaling', without 'backward_override', but got #te.recipe<delayed_scaling>}}
-func.func private @recipe_c8() attributes {te.recipe = #te.recipe<custom, {fprop = #te.recipe<delayed_scaling>}>}
+// expected-error @below {{expected 'fprop' to be a recipe other than 'custom', without 'backward_override', but got #te.recipe<custom>}}
+func.func private @recipe_c8() attributes {te.recipe = #te.recipe<custom, {fprop = #te.recipe<custom>}>}
+
+// -----
+
+// expected-error @below {{expected 'row_scaled_activation' only in 'fprop', whose x has the rows, but got it in 'dgrad'}}
+func.func private @recipe_c8_rows() attributes {te.recipe = #te.recipe<custom, {
+  fprop = #te.recipe<nvfp4_block_scaling, {hadamard = false, stochastic_rounding = false, row_scaled_activation = true}>,
+  dgrad = #te.recipe<nvfp4_block_scaling, {hadamard = false, stochastic_rounding = false, row_scaled_activation = true}>}>}
+
+// -----
+
+// expected-error @below {{expected 'x_col_source' to be 'original' where 'wgrad' is 'delayed_scaling', whose scales follow the tensor itself, but got 'rowwise_dequantized'}}
+func.func private @recipe_c9() attributes {te.recipe = #te.recipe<custom, {
+  fprop = #te.recipe<mxfp8_block_scaling>, wgrad = #te.recipe<delayed_scaling>, x_col_source = rowwise_dequantized}>}
+
+// -----
+
+// A number that does not fit is not wrapped, and no option is given twice.
+// expected-error @below {{expected 'amax_history_len' to be from 0 to 4294967295, but got -3}}
+func.func private @recipe_negative() attributes {te.recipe = #te.recipe<delayed_scaling, {amax_history_len = -3}>}
+
+// -----
+
+// expected-error @below {{expected every recipe option once, but got 'margin' twice}}
+func.func private @recipe_twice() attributes {te.recipe = #te.recipe<delayed_scaling, {margin = 1, margin = 2}>}
 
 // -----
 
@@ -341,6 +365,22 @@ func.func @quantize_c7_shape(%x: tensor<32x32xbf16>, %m: tensor<16xf32>) {
 func.func @quantize_c8_rng(%x: tensor<32x32xbf16>, %r: tensor<2xi32>) {
   // expected-error @below {{expected 'rng' only for nv schemes, but got one with 'mx_1x32'}}
   %a = te.quantize %x rng %r : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>
+  return
+}
+
+// -----
+
+func.func @quantize_c8_compared(%x: tensor<32x32xbf16>, %m: tensor<f32>, %r: tensor<2xi32>) {
+  // expected-error @below {{expected 'four_over_six' to be off with 'rng', as the errors it compares are those of nearest values, but got 'mae'}}
+  %a = te.quantize %x amax %m rng %r {four_over_six = #te.four_over_six<mae>} : tensor<32x32xbf16> -> !te.scaled<32x32xf4E2M1FN, nv_1x16, contract = 1>
+  return
+}
+
+// -----
+
+func.func @quantize_c8_rows(%x: tensor<32x32xbf16>, %m: tensor<32xf32>, %r: tensor<2xi32>) {
+  // expected-error @below {{expected 'rng' only for values with one amax, but got one with '!te.scaled<32x32xf4E2M1FN, nv_1x16, row_scaled, contract = 1>'}}
+  %a = te.quantize %x amax %m rng %r : tensor<32x32xbf16> -> !te.scaled<32x32xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
   return
 }
 

@@ -164,6 +164,40 @@ TEST(SupportTable, TypesResultsAndAccumulation) {
   EXPECT_TRUE(contains(refuseProduct(p), "'fast_accumulation'"));
 }
 
+// k own kernel, e emulated, r reference, - refused.
+TEST(SupportTable, GroupsOfEveryTarget) {
+  auto groups = [](Target target) {
+    std::string text;
+    for (int32_t a = 0; a < kNumSchemes; ++a)
+      for (int32_t b = 0; b < kNumSchemes; ++b)
+        if (productRow(a, b).exists())
+          text += "-nkexr"[static_cast<size_t>(
+              productRow(a, b).groups[static_cast<size_t>(target)].path)];
+    return text;
+  };
+  // 0 by 0; 1 by 1 and 2; 2 by 1; 3 and 4, 5 and 6 by each other.
+  EXPECT_EQ(groups(Target::Sm90), "kkk-eeeeeeee");
+  EXPECT_EQ(groups(Target::Sm100), "------------");
+  EXPECT_EQ(groups(Target::Reference), "rrrrrrrrrrrr");
+  const int32_t block = TE_RT_BLOCK_1X128, mx = TE_RT_MX_1X32;
+  EXPECT_EQ(refuseGroups(block, block, Target::Sm90, TE_RT_BF16, {}), "");
+  EXPECT_TRUE(contains(refuseGroups(block, block, Target::Sm90, TE_RT_F16, {}),
+                       "to be 'f32' or 'bf16', but got 'f16'"));
+  EXPECT_EQ(refuseGroups(mx, mx, Target::Sm90, TE_RT_BF16, {.emulate = true}),
+            "");
+  EXPECT_TRUE(contains(refuseGroups(mx, mx, Target::Sm90, TE_RT_BF16, {}),
+                       "the nearest supported is the pipeline option"));
+  EXPECT_TRUE(
+      contains(refusePlainGroups(Target::Sm100, TE_RT_BF16, TE_RT_BF16),
+               "'sm_100' has, but got one of 'bf16' into 'bf16': no kernel"));
+  EXPECT_EQ(refusePlainGroups(Target::Sm90, TE_RT_BF16, TE_RT_F32), "");
+  EXPECT_EQ(refusePlainGroups(Target::Sm90, TE_RT_F16, TE_RT_F16),
+            "expected a product of groups that 'sm_90' has, but got one of "
+            "'f16' into 'f16': its kernel multiplies 'bf16' into 'f32' or "
+            "'bf16'; the nearest supported is 'target=reference'");
+  EXPECT_EQ(refusePlainGroups(Target::Reference, TE_RT_F16, TE_RT_F16), "");
+}
+
 TEST(SupportTable, Casts) {
   // Sizes of values, and which schemes have an exact transpose.
   const int64_t multiples[] = {1, 1, 1, 32, 32, 16, 16};

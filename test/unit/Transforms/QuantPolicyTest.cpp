@@ -177,6 +177,7 @@ TEST_F(QuantPolicyTest, SizeRulesAreThoseOfTheGemm) {
 }
 
 TEST_F(QuantPolicyTest, DefaultSchemesAreThoseOfTheSupportTable) {
+  Type bf16 = BFloat16Type::get(&context);
   for (const support::RecipeRow &row : support::kRecipes) {
     if (*row.variant != 0 || !symbolizeRecipeKind(row.name))
       continue;
@@ -189,7 +190,7 @@ TEST_F(QuantPolicyTest, DefaultSchemesAreThoseOfTheSupportTable) {
               row.dy);
     EXPECT_EQ(recipe.getRecipe().getOptions().pow2Scales, row.pow2) << row.name;
     for (Gemm gemm : allGemms)
-      EXPECT_EQ(recipe.refusal(gemm, BFloat16Type::get(&context), true), "");
+      EXPECT_EQ(recipe.refusal(gemm, bf16, bf16, true), "");
   }
 }
 
@@ -219,12 +220,70 @@ TEST_F(QuantPolicyTest, OverridesAreThoseOfTheSupportTable) {
   EXPECT_GE(tried, 6u);
 }
 
+TEST_F(QuantPolicyTest, RefusesWhatTheTransformCannotRead) {
+  Type bf16 = BFloat16Type::get(&context), f32 = Float32Type::get(&context);
+  QuantPolicy recipe = policy("nvfp4_block_scaling");
+  EXPECT_EQ(recipe.refusal(Gemm::Fprop, {f32, f32}, f32, false), "");
+  EXPECT_EQ(recipe.refusal(Gemm::Wgrad, {bf16, bf16}, f32, false), "");
+  EXPECT_EQ(recipe.refusal(Gemm::Wgrad, {bf16, f32}, f32, false),
+            "expected 'bf16' operands where a recipe has 'hadamard', but got "
+            "'f32': the transform is rounded to bf16; the nearest supported is "
+            "'hadamard = false'");
+  EXPECT_EQ(policy("nvfp4_block_scaling, {hadamard = false}")
+                .refusal(Gemm::Wgrad, {f32, f32}, f32, false),
+            "");
+}
+
+TEST_F(QuantPolicyTest, RowScalesHaveNoBackward) {
+  Type bf16 = BFloat16Type::get(&context);
+  const std::string rows = "nvfp4_block_scaling, {hadamard = false, "
+                           "stochastic_rounding = false, "
+                           "row_scaled_activation = true}";
+  EXPECT_EQ(policy(rows).refusal(Gemm::Fprop, bf16, bf16, false), "");
+  for (Gemm gemm : {Gemm::Dgrad, Gemm::Wgrad}) {
+    EXPECT_NE(policy(rows).refusal(gemm, bf16, bf16, false), "");
+    // The rows of a custom recipe's fprop leave its backward alone.
+    EXPECT_EQ(policy("custom, {fprop = #te.recipe<" + rows +
+                     ">, dgrad = #te.recipe<mxfp8_block_scaling>, "
+                     "wgrad = #te.recipe<mxfp8_block_scaling>}")
+                  .refusal(gemm, bf16, bf16, false),
+              "");
+  }
+}
+
+TEST_F(QuantPolicyTest, GroupsAreRefusedByTheTable) {
+  Type bf16 = BFloat16Type::get(&context), f16 = Float16Type::get(&context);
+  using support::Target;
+  auto refused = [&](StringRef recipe, Target target, bool emulate, Type type) {
+    return !policy(recipe.str())
+                .groupsRefusal(Gemm::Fprop, target, emulate, type, type)
+                .empty();
+  };
+  for (const char *recipe :
+       {"float8_current_scaling", "float8_block_scaling"}) {
+    EXPECT_FALSE(refused(recipe, Target::Sm90, false, bf16));
+    EXPECT_TRUE(refused(recipe, Target::Sm90, false, f16));
+    EXPECT_FALSE(refused(recipe, Target::Reference, false, f16));
+    EXPECT_TRUE(refused(recipe, Target::Sm100, false, bf16));
+  }
+  // Emulated products are those of high precision.
+  for (Target target : {Target::Sm90, Target::Reference})
+    EXPECT_EQ(refused("mxfp8_block_scaling", target, true, bf16),
+              refused("high_precision", target, false, bf16));
+  EXPECT_TRUE(refused("mxfp8_block_scaling", Target::Sm90, false, bf16));
+  EXPECT_TRUE(
+      refused("float8_block_scaling, {x_block_dim = 2, w_block_dim = 1}",
+              Target::Sm90, false, bf16));
+}
+
 TEST_F(QuantPolicyTest, ProductsAreRefusedByTheTable) {
   Type f16 = Float16Type::get(&context);
-  EXPECT_EQ(policy("float8_current_scaling").refusal(Gemm::Fprop, f16, false),
-            "");
-  EXPECT_NE(policy("float8_current_scaling").refusal(Gemm::Fprop, f16, true),
-            "");
+  EXPECT_EQ(
+      policy("float8_current_scaling").refusal(Gemm::Fprop, f16, f16, false),
+      "");
+  EXPECT_NE(
+      policy("float8_current_scaling").refusal(Gemm::Fprop, f16, f16, true),
+      "");
   const std::string blocks = "float8_block_scaling, {pow2_scales = false}";
   EXPECT_EQ(policy(blocks).targetRefusal(Gemm::Wgrad, support::Target::Sm90,
                                          /*emulate=*/false),

@@ -63,6 +63,11 @@ public:
 
   RecipeAttr getRecipe() const { return recipe; }
 
+  /// Whether `gemm` casts with scales that former steps left.
+  bool isDelayed(Gemm gemm) const {
+    return recipeOf(gemm).getKind() == RecipeKind::DelayedScaling;
+  }
+
   /// What the recipe asks for, before sizes are looked at.
   OperandMode operandMode(Gemm gemm) const;
 
@@ -91,12 +96,18 @@ public:
   FourOverSix fourOverSix(TensorRole role, Gemm gemm) const;
   bool stochasticRounding(TensorRole role, Gemm gemm) const;
 
-  /// Why no target multiplies the quantised operands of `gemm` into
-  /// `resultType`, or why `target` does not; empty where they can be
-  /// multiplied, or are not quantised.
-  std::string refusal(Gemm gemm, Type resultType, bool bias) const;
+  /// Why no target multiplies the quantised operands of `gemm`, tensors of
+  /// `operandTypes` before their casts, into `resultType`, or why `target` does
+  /// not; empty where they can be multiplied, or are not quantised.
+  std::string refusal(Gemm gemm, ArrayRef<Type> operandTypes, Type resultType,
+                      bool bias) const;
   std::string targetRefusal(Gemm gemm, support::Target target,
                             bool emulate) const;
+
+  /// Why `target` does not run `gemm` on groups of rows; its own, as groups are
+  /// multiplied by other kernels than matrices.
+  std::string groupsRefusal(Gemm gemm, support::Target target, bool emulate,
+                            Type operandType, Type resultType) const;
 
   /// Why the quantised operands of `gemm` are not multiplied in groups that
   /// start at multiples of `alignment`; empty where they are, or are not

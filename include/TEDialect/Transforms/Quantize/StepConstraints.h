@@ -57,6 +57,8 @@ struct StepRefusal {
   SmallVector<Gemm> gemms;
   /// The combination, the rule and the nearest supported combination.
   std::string reason;
+  /// Whether the layer would run with `high_precision`.
+  bool runsInHighPrecision;
 };
 
 /// The rows of one layer of groups, and what they are for.

@@ -11,10 +11,12 @@
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/Format.h"
 
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace mlir::te;
@@ -64,8 +66,19 @@ static ParseResult parseOption(AsmParser &parser, StringRef, bool &value) {
   value = word == "true";
   return success();
 }
-static ParseResult parseOption(AsmParser &parser, StringRef, unsigned &value) {
-  return parser.parseInteger(value);
+// parseInteger would wrap a negative number.
+static ParseResult parseOption(AsmParser &parser, StringRef what,
+                               unsigned &value) {
+  int64_t number;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseInteger(number))
+    return failure();
+  if (number < 0 || number > std::numeric_limits<unsigned>::max())
+    return parser.emitError(loc)
+           << "expected " << what << " to be from 0 to "
+           << std::numeric_limits<unsigned>::max() << ", but got " << number;
+  value = static_cast<unsigned>(number);
+  return success();
 }
 static ParseResult parseOption(AsmParser &parser, StringRef, int &value) {
   return parser.parseInteger(value);
@@ -137,11 +150,16 @@ static std::enable_if_t<std::is_enum_v<Enum>> printOption(raw_ostream &os,
 // The attribute
 //===----------------------------------------------------------------------===//
 
-static ParseResult parseNamedOption(AsmParser &parser, RecipeOptions &options) {
+static ParseResult parseNamedOption(AsmParser &parser, RecipeOptions &options,
+                                    llvm::StringSet<> &given) {
   StringRef name;
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseKeyword(&name) || parser.parseEqual())
     return failure();
+  if (!given.insert(name).second)
+    return parser.emitError(loc)
+           << "expected every recipe option once, but got '" << name
+           << "' twice";
   std::optional<ParseResult> result;
   std::string known;
   forEachRecipeOption(options, [&](StringRef option, auto &value,
@@ -162,9 +180,10 @@ Attribute RecipeAttr::parse(AsmParser &parser, Type) {
   if (parser.parseLess() || parseOption(parser, "the recipe", kind))
     return {};
   RecipeOptions options(kind);
+  llvm::StringSet<> given;
   if (succeeded(parser.parseOptionalComma()) &&
       parser.parseCommaSeparatedList(AsmParser::Delimiter::Braces, [&] {
-        return parseNamedOption(parser, options);
+        return parseNamedOption(parser, options, given);
       }))
     return {};
   if (parser.parseGreater())
@@ -194,6 +213,56 @@ void RecipeAttr::print(AsmPrinter &printer) const {
   printer << ">";
 }
 
+/// `kind`, or the kinds that a custom recipe has for its GEMMs.
+static SmallVector<RecipeKind, 3> kindsOf(RecipeKind kind,
+                                          const RecipeOptions &options) {
+  if (kind != RecipeKind::Custom)
+    return {kind};
+  SmallVector<RecipeKind, 3> kinds;
+  for (Attribute recipe : {options.fprop, options.dgrad, options.wgrad})
+    if (auto own = dyn_cast_if_present<RecipeAttr>(recipe))
+      kinds.push_back(own.getKind());
+  return kinds;
+}
+
+/// The rules of a custom recipe: recipe-c8, recipe-c9.
+static LogicalResult verifyCustom(function_ref<InFlightDiagnostic()> emitError,
+                                  const RecipeOptions &options) {
+  for (auto [gemm, recipe] :
+       {std::pair("fprop", options.fprop), std::pair("dgrad", options.dgrad),
+        std::pair("wgrad", options.wgrad)}) {
+    if (!recipe)
+      continue;
+    auto own = dyn_cast<RecipeAttr>(recipe);
+    if (!own || own.getKind() == RecipeKind::Custom ||
+        own.getBackwardOverride() != BackwardOverride::None)
+      return emitError() << "expected '" << gemm
+                         << "' to be a recipe other than 'custom', without "
+                            "'backward_override', but got "
+                         << recipe;
+    const RecipeOptions its = own.getOptions();
+    if (its.rowScaledActivation && StringRef(gemm) != "fprop")
+      return emitError() << "expected 'row_scaled_activation' only in 'fprop', "
+                            "whose x has the rows, but got it in '"
+                         << gemm << "'";
+  }
+  // The states of a tensor follow the amaxes of the tensor itself.
+  for (auto [source, name, gemm, recipe] :
+       {std::tuple(options.wColSource, "w_col_source", "dgrad", options.dgrad),
+        std::tuple(options.xColSource, "x_col_source", "wgrad", options.wgrad),
+        std::tuple(options.gradColSource, "grad_col_source", "wgrad",
+                   options.wgrad)}) {
+    auto own = dyn_cast_if_present<RecipeAttr>(recipe);
+    if (source == CastSource::RowwiseDequantized && own &&
+        own.getKind() == RecipeKind::DelayedScaling)
+      return emitError() << "expected '" << name << "' to be 'original' where '"
+                         << gemm
+                         << "' is 'delayed_scaling', whose scales follow the "
+                            "tensor itself, but got 'rowwise_dequantized'";
+  }
+  return success();
+}
+
 LogicalResult RecipeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  RecipeKind kind, RecipeOptions options) {
   // recipe-c1
@@ -214,15 +283,17 @@ LogicalResult RecipeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (!foreign.empty())
     return emitError() << foreign;
   // recipe-c5
-  StringRef name = stringifyRecipeKind(kind);
-  StringRef variant =
-      options.rowScaledActivation ? "row_scaled_activation" : "";
-  if (const support::RecipeRow *row = support::recipeRow(
-          {name.data(), name.size()}, {variant.data(), variant.size()}))
-    if (std::string refusal = support::refuseOverride(
-            *row, static_cast<int32_t>(options.backwardOverride));
-        !refusal.empty())
+  for (RecipeKind each : kindsOf(kind, options)) {
+    StringRef name = stringifyRecipeKind(each);
+    const support::RecipeRow *row =
+        support::recipeRow({name.data(), name.size()});
+    std::string refusal =
+        row ? support::refuseOverride(
+                  *row, static_cast<int32_t>(options.backwardOverride))
+            : "";
+    if (!refusal.empty())
       return emitError() << refusal;
+  }
   // recipe-c2
   const unsigned dims[] = {options.xBlockDim, options.wBlockDim,
                            options.gradBlockDim};
@@ -258,29 +329,16 @@ LogicalResult RecipeAttr::verify(function_ref<InFlightDiagnostic()> emitError,
       (options.hadamard || options.stochasticRounding))
     return emitError() << "expected 'hadamard' and 'stochastic_rounding' to be "
                           "false with 'row_scaled_activation'";
-  if (options.fourOverSix != TensorSelection::None && options.hadamard)
-    return emitError()
-           << "expected 'hadamard' to be false with 'four_over_six'";
+  if (options.hadamard && (options.fourOverSix == TensorSelection::All ||
+                           options.fourOverSix == TensorSelection::Activations))
+    return emitError() << "expected 'hadamard' to be false with "
+                          "'four_over_six' of activations, which it "
+                          "transforms; 'weights' may have both";
   if (options.fourOverSixError == FourOverSix::Off)
     return emitError() << "expected 'four_over_six_error' to be 'mae' or "
                           "'mse', but got 'off'";
-  // recipe-c8
-  for (auto [gemm, recipe] :
-       {std::pair("fprop", options.fprop), std::pair("dgrad", options.dgrad),
-        std::pair("wgrad", options.wgrad)}) {
-    if (!recipe)
-      continue;
-    auto own = dyn_cast<RecipeAttr>(recipe);
-    if (!own || own.getKind() == RecipeKind::Custom ||
-        own.getKind() == RecipeKind::DelayedScaling ||
-        own.getBackwardOverride() != BackwardOverride::None)
-      return emitError() << "expected '" << gemm
-                         << "' to be a recipe other than 'custom' and "
-                            "'delayed_scaling', without 'backward_override', "
-                            "but got "
-                         << recipe;
-  }
-  return success();
+  // recipe-c8, recipe-c9
+  return verifyCustom(emitError, options);
 }
 
 RecipeAttr RecipeAttr::getDefault(MLIRContext *context, RecipeKind kind) {

@@ -94,6 +94,15 @@ static LogicalResult verifyNvOperands(QuantizeOp op, ScaledType type) {
     return op.emitOpError()
            << "expected 'stream' only with 'rng', but got "
            << static_cast<int32_t>(op.getStream()) << " without";
+  if (op.getRng() && op.getFourOverSix() != FourOverSix::Off)
+    return op.emitOpError() << "expected 'four_over_six' to be off with 'rng', "
+                               "as the errors it compares are those of nearest "
+                               "values, but got '"
+                            << stringifyFourOverSix(op.getFourOverSix()) << "'";
+  if (op.getRng() && type.is(ScaleVariant::RowScaled))
+    return op.emitOpError() << "expected 'rng' only for values with one amax, "
+                               "but got one with "
+                            << type;
   return success();
 }
 
