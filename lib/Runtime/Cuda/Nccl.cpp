@@ -152,10 +152,10 @@ Status NcclGroup::connect(const CudaDevice &device, const Nccl &nccl,
     status = nccl.check(result, call);
   } else {
     std::unique_ptr<NcclGroup> connected(
-        new NcclGroup(nccl, comm, place, timeout, true));
+        new NcclGroup(device, nccl, comm, place, timeout, true));
     status = connected->finished(result, call);
     if (!status.failed())
-      status = connected->greet(device, memory);
+      status = connected->greet(memory);
     if (!status.failed())
       *group = std::move(connected);
   }
@@ -164,7 +164,7 @@ Status NcclGroup::connect(const CudaDevice &device, const Nccl &nccl,
 }
 
 /// Each rank sends its number; the largest has to come back.
-Status NcclGroup::greet(const CudaDevice &device, CUdeviceptr memory) {
+Status NcclGroup::greet(CUdeviceptr memory) {
   const Driver &driver = *device.driver;
   const float sent = static_cast<float>(place.rank);
   float received = -1;
@@ -194,7 +194,8 @@ Status NcclGroup::greet(const CudaDevice &device, CUdeviceptr memory) {
                    ", but its ranks agreed on " + std::to_string(received)});
 }
 
-Status NcclGroup::adopt(const Nccl &nccl, NcclComm comm, const Place &place,
+Status NcclGroup::adopt(const CudaDevice &device, const Nccl &nccl,
+                        NcclComm comm, const Place &place,
                         const int64_t &timeout,
                         std::unique_ptr<NcclGroup> *group) {
   int size = 0, rank = 0;
@@ -208,7 +209,7 @@ Status NcclGroup::adopt(const Nccl &nccl, NcclComm comm, const Place &place,
                 std::to_string(size) + " and " + std::to_string(rank) +
                 ", but got " + std::to_string(place.size) + " and " +
                 std::to_string(place.rank)};
-  group->reset(new NcclGroup(nccl, comm, place, timeout, false));
+  group->reset(new NcclGroup(device, nccl, comm, place, timeout, false));
   return Status::ok();
 }
 
@@ -228,10 +229,17 @@ void NcclGroup::abort() {
   if (!failure.failed())
     failure = {TE_RT_DEVICE_ERROR,
                name() + " was given up after an error elsewhere"};
-  if (owned && comm)
-    (void)nccl.ncclCommAbort(comm);
-  if (owned)
-    comm = nullptr;
+  if (!owned || !comm)
+    return;
+  // NCCL stops what runs on the device at once, but then waits until no
+  // captured step has the communicator any more; and those are destroyed after
+  // this.
+  aborting = std::async(std::launch::async, [this, aborted = comm] {
+    (void)device.driver->cuCtxSetCurrent(device.context);
+    (void)nccl.ncclCommAbort(aborted);
+  });
+  comm = nullptr;
+  (void)aborting.wait_for(std::chrono::seconds(1));
 }
 
 Status NcclGroup::lose(Status status) {
@@ -305,8 +313,8 @@ Status NcclGroups::load() {
 Status NcclGroups::adopt(int32_t number, NcclComm comm, int size, int rank) {
   TE_RT_RETURN_IF_FAILED(load());
   std::unique_ptr<NcclGroup> group;
-  TE_RT_RETURN_IF_FAILED(
-      NcclGroup::adopt(nccl, comm, {number, size, rank}, timeout, &group));
+  TE_RT_RETURN_IF_FAILED(NcclGroup::adopt(
+      device, nccl, comm, {number, size, rank}, timeout, &group));
   groups[number] = std::move(group);
   return Status::ok();
 }

@@ -19,6 +19,7 @@
 #include "TEDialect/Runtime/te_runtime.h"
 
 #include <cstddef>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -84,8 +85,8 @@ public:
                         const int64_t &timeout,
                         std::unique_ptr<NcclGroup> *group);
   /// On a communicator of the host program, which is not closed in the end.
-  static Status adopt(const Nccl &nccl, NcclComm comm, const Place &place,
-                      const int64_t &timeout,
+  static Status adopt(const CudaDevice &device, const Nccl &nccl, NcclComm comm,
+                      const Place &place, const int64_t &timeout,
                       std::unique_ptr<NcclGroup> *group);
   ~NcclGroup();
   NcclGroup(const NcclGroup &) = delete;
@@ -107,14 +108,16 @@ public:
   std::string name() const;
 
 private:
-  NcclGroup(const Nccl &nccl, NcclComm comm, const Place &place,
-            const int64_t &timeout, bool owned)
-      : nccl(nccl), place(place), timeout(timeout), owned(owned), comm(comm) {}
-  Status greet(const CudaDevice &device, CUdeviceptr memory);
+  NcclGroup(const CudaDevice &device, const Nccl &nccl, NcclComm comm,
+            const Place &place, const int64_t &timeout, bool owned)
+      : device(device), nccl(nccl), place(place), timeout(timeout),
+        owned(owned), comm(comm) {}
+  Status greet(CUdeviceptr memory);
   /// The end of a call that returned `result`: waits while it is in progress.
   Status finished(NcclResult result, const char *call);
   Status lose(Status status);
 
+  const CudaDevice &device;
   const Nccl &nccl;
   const Place place;
   const int64_t &timeout;
@@ -122,6 +125,8 @@ private:
   NcclComm comm; // null once aborted
   /// Why the group is lost.
   Status failure;
+  /// Of abort; its end is waited for by the destructor.
+  std::future<void> aborting;
 };
 
 /// Waits for `stream`, on which collectives of `groups` may be. After `timeout`

@@ -184,23 +184,30 @@ TEST_F(Collective, GatherMovesBytes) {
 
 // Rank 0 waits for others that never come, and says so in time. After it every
 // context can still be destroyed, and with it the test ends.
+void waitForNobody(Rank &rank, bool captured) {
+  TE_EXPECT_OK(te_rt_context_set_group_timeout(rank.context, 2000));
+  if (rank.number != 0)
+    return;
+  const Step step = sumStep(1000, TE_RT_F32);
+  te_rt_instance *instance = rank.load(step);
+  ASSERT_NE(instance, nullptr);
+  void *x = rank.upload(std::vector<float>(1000, 1.0f));
+  rank.run(instance, step, {x, x}, captured);
+  EXPECT_EQ(te_rt_synchronize(rank.context), TE_RT_TIMED_OUT);
+  EXPECT_NE(std::string(te_rt_last_error()).find("group 7 (rank 0 of "),
+            std::string::npos)
+      << te_rt_last_error();
+  te_rt_instance_destroy(instance);
+}
+
 TEST_F(Collective, MissingRanksAreTimedOut) {
   ASSERT_NO_FATAL_FAILURE(bind(7));
-  onEachRank([](Rank &rank) {
-    TE_EXPECT_OK(te_rt_context_set_group_timeout(rank.context, 2000));
-    if (rank.number != 0)
-      return;
-    const Step step = sumStep(1000, TE_RT_F32);
-    te_rt_instance *instance = rank.load(step);
-    ASSERT_NE(instance, nullptr);
-    void *x = rank.upload(std::vector<float>(1000, 1.0f));
-    rank.run(instance, step, {x, x}, /*captured=*/false);
-    EXPECT_EQ(te_rt_synchronize(rank.context), TE_RT_TIMED_OUT);
-    EXPECT_NE(std::string(te_rt_last_error()).find("group 7 (rank 0 of "),
-              std::string::npos)
-        << te_rt_last_error();
-    te_rt_instance_destroy(instance);
-  });
+  onEachRank([](Rank &rank) { waitForNobody(rank, /*captured=*/false); });
+}
+
+TEST_F(Collective, MissingRanksOfACapturedStepAreTimedOut) {
+  ASSERT_NO_FATAL_FAILURE(bind(7));
+  onEachRank([](Rank &rank) { waitForNobody(rank, /*captured=*/true); });
 }
 
 } // namespace
