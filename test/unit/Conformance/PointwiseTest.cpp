@@ -287,6 +287,29 @@ TEST_P(Pointwise, CrossEntropyValues) {
   }
 }
 
+// The gradient may take the memory of the logits, as the compiler lets it.
+TEST_P(Pointwise, CrossEntropyBackwardInPlace) {
+  const int64_t tokens = 37;
+  for (int64_t vocab : {517, 4096})
+    for (int32_t type : kTypes) {
+      const Array logits = makeArray("normal", type, tokens * vocab);
+      std::vector<int32_t> targets(tokens);
+      for (int64_t t = 0; t < tokens; ++t)
+        targets[t] = t % 11 == 0 ? -100 : (t * 31) % vocab;
+      const std::vector<float> dloss = {0.5f}, lse(tokens, 7.25f);
+      Array apart(type, tokens * vocab), inPlace(type, tokens * vocab);
+      auto run = [&](Buffer output) {
+        device().run(
+            TE_PLAN(cross_entropy_backward, tokens, vocab, type, -100),
+            {in(dloss), in(logits.bytes), in(targets), in(lse), output});
+      };
+      run(out(apart.bytes));
+      run(outOn(1, inPlace.bytes));
+      EXPECT_EQ(apart.bytes, inPlace.bytes);
+      EXPECT_NE(apart.bytes, logits.bytes);
+    }
+}
+
 // Each update is about a dozen operations on quantities bounded by the terms
 // that are added up below.
 TEST_P(Pointwise, OptimizerValues) {

@@ -48,6 +48,7 @@ constexpr SharedPair sharedPairs[] = {
     {"all_reduce_sum", "x", "y"},
     {"bias_add", "x", "y"},
     {"count_nonfinite", "counts", "new_counts"},
+    {"cross_entropy_backward", "logits", "dlogits"},
     {"delayed_scaling_update", "history", "new_history"},
     {"delayed_scaling_update", "scale", "new_scale"},
     {"grouped_scaled_wgrad", "c", "out"},
