@@ -266,7 +266,8 @@ class Backend:
     cannot be imported is an error, as is a fall-back to higher precision.
     differentiate_outputs: "loss" takes gradients through the rank-0 results of a
     graph alone, where it has any; "all" through every result. cache_weights: casts of
-    weights are kept while `is_first_microbatch` of this object is False.
+    weights are kept while `is_first_microbatch` of this object is False. Activations are
+    computed again in the backward, as torch.compile does; remat="nothing" holds them.
     """
 
     def __init__(
@@ -283,6 +284,7 @@ class Backend:
             raise ValueError(
                 f"expected 'differentiate_outputs' to be 'loss' or 'all', but got {differentiate_outputs!r}"
             )
+        pipeline = {"remat": "ops:te.activation", **pipeline}
         self.options = Options(recipe, backward_override, target, strict, cache_weights, tuple(pipeline.items()))
         self.strict, self.differentiate_outputs = strict, differentiate_outputs
         self._is_first_microbatch = True
