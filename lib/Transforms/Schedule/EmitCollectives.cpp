@@ -125,6 +125,7 @@ LogicalResult LaunchEmitter::emitAllGather(AllGatherOp op) {
                                  .i32("type", TE_RT_F8E4M3FN)
                                  .f32("value", APFloat(0.0f))
                                  .buffer(y)
+                                 .none(1)
                                  .emit()))
       return failure();
     return Call(*this, op, "copy_strided")
