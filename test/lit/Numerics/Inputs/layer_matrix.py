@@ -30,12 +30,8 @@ POLICIES = ["transpose-policy=cached", "transpose-policy=eager", "transpose-poli
 MODES = [mode.replace("target=reference", "emulate=true") for mode in ALL_MODES] if CUDA else ALL_MODES
 
 
-def layers(taps, mode):
-    """The layers that `mode` has on this backend."""
-    graphs = [read(name, EXAMPLES / f"{file}.mlir", SHRINK.get(file, 1), taps) for name, file in LAYERS.items()]
-    # Groups have no high-precision products on a GPU.
-    plain = "high_precision" in mode or "dequantized" in mode or "emulate" in mode
-    return [graph for graph in graphs if not (CUDA and plain and any(layer.is_grouped for layer in graph.linears))]
+def layers(taps):
+    return [read(name, EXAMPLES / f"{file}.mlir", SHRINK.get(file, 1), taps) for name, file in LAYERS.items()]
 
 
 def given(graphs):
@@ -52,7 +48,7 @@ def given(graphs):
 
 def compare_policies(mode, forwards):
     """The examples as they are."""
-    graphs = layers(False, mode)
+    graphs = layers(False)
     text, values = module(graphs), given(graphs)
     base, said = run(text, "layers", values, mode, vjp=True, summary=True)
     forget_last_run()
@@ -140,7 +136,7 @@ def check_identities(mode):
     # Where a cast stands decides its random bits; they are tested with the cast.
     if name.startswith("nvfp4"):
         mode = mode.replace(f"recipe={name}", f"recipe='{name}, {{stochastic_rounding = false}}'")
-    graphs = layers(True, mode)
+    graphs = layers(True)
     text, values = module(graphs), given(graphs)
     found = run(text, "layers", values, mode, vjp=True)
     forget_last_run()
