@@ -44,10 +44,12 @@ Status plan_grouped_amax(const CudaDevice &device,
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(
       findTyped(device, "te_grouped_amax", {params.type}, &config));
-  // 64 elements a thread where all rows are in one group.
+  // 32 elements a thread where groups are even: each block walks over all sizes
+  // to find its rows, so there are not many more than work for.
   const int64_t blocks = std::clamp<int64_t>(
-      ceilDiv(params.rows * params.cols, kGroupedBlock * 64), 1,
-      device.multiprocessors * 8);
+      ceilDiv(params.rows * params.cols,
+              std::max<int64_t>(params.groups, 1) * kGroupedBlock * 32),
+      1, device.multiprocessors * 8);
   TE_RT_RETURN_IF_FAILED(setGroupGrid(params, blocks, &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     TE_RT_RETURN_IF_FAILED(

@@ -113,34 +113,74 @@ __device__ __forceinline__ void quantize(const GroupedQuantizeArgs &args) {
         args.colScale[g] = inverse;
     }
 
+  // A walk over all sizes: once for a row, not for each of its runs.
+  __shared__ int64_t groups[kGroupedTile];
+  if (threadIdx.x < kGroupedTile) {
+    const int64_t row = row0 + threadIdx.x;
+    groups[threadIdx.x] = row < layout.rows ? groupOf(layout, row) : -1;
+  }
+  __syncthreads();
+  // Runs of four that are aligned in every row take one access.
+  auto aligned = [](const void *pointer, int64_t stride, size_t bytes) {
+    return stride % 4 == 0 && reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+  };
+  const bool xRuns = aligned(args.x, layout.cols, 4 * sizeof(T));
+  const bool rowRuns = aligned(args.row, layout.cols, 4);
+  const bool colRuns = aligned(args.col, layout.rows, 4);
+
   for (int r = line; r < kGroupedTile; r += kStep) {
     const int64_t row = row0 + r;
-    const int64_t group = row < layout.rows ? groupOf(layout, row) : -1;
+    const int64_t group = groups[r];
     float q[4] = {};
-    if (group >= 0) {
+    if (group >= 0 && col0 + run < layout.cols) {
       const float scale = args.scale[group];
+      const T *from =
+          static_cast<const T *>(args.x) + row * layout.cols + col0 + run;
+      if (xRuns) {
+        Run<T, 4>::load(from).unpack(q);
+      } else {
 #pragma unroll
-      for (int k = 0; k < 4; ++k)
-        if (col0 + run + k < layout.cols)
-          q[k] = at<T>(args.x, row * layout.cols + col0 + run + k) * scale;
+        for (int k = 0; k < 4; ++k)
+          if (col0 + run + k < layout.cols)
+            q[k] = toFloat(from[k]);
+      }
+#pragma unroll
+      for (float &value : q)
+        value = value * scale;
     }
     const uint32_t bytes = F8::pack(q[0], q[1], q[2], q[3]);
+    const int64_t first = row * layout.cols + col0 + run;
+    const bool whole = rowRuns && row < layout.rows && col0 + run < layout.cols;
+    if (args.row && whole)
+      *reinterpret_cast<uint32_t *>(args.row + first) = bytes;
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const uint8_t byte = static_cast<uint8_t>(bytes >> 8 * k);
       tile[r][run + k] = byte;
-      if (args.row && row < layout.rows && col0 + run + k < layout.cols)
-        args.row[row * layout.cols + col0 + run + k] = byte;
+      if (args.row && !whole && row < layout.rows &&
+          col0 + run + k < layout.cols)
+        args.row[first + k] = byte;
     }
   }
   if (!args.col)
     return;
   __syncthreads();
-  for (int c = line; c < kGroupedTile; c += kStep)
+  for (int c = line; c < kGroupedTile; c += kStep) {
+    if (col0 + c >= layout.cols)
+      continue;
+    const int64_t first = (col0 + c) * layout.rows + row0 + run;
+    uint32_t bytes = 0;
 #pragma unroll
     for (int k = 0; k < 4; ++k)
-      if (col0 + c < layout.cols && row0 + run + k < layout.rows)
-        args.col[(col0 + c) * layout.rows + row0 + run + k] = tile[run + k][c];
+      bytes |= uint32_t{tile[run + k][c]} << 8 * k;
+    if (colRuns && row0 + run < layout.rows)
+      *reinterpret_cast<uint32_t *>(args.col + first) = bytes;
+    else
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        if (row0 + run + k < layout.rows)
+          args.col[first + k] = static_cast<uint8_t>(bytes >> 8 * k);
+  }
 }
 
 __device__ __forceinline__ uint8_t toE4M3(float value) {
@@ -240,10 +280,11 @@ quantizeNvfp4(const GroupedQuantizeNvfp4Args &args) {
 #pragma unroll
   for (int i = 0; i < kNvBlock; ++i) {
     const float magnitude = fabsf(x[i] * inverse);
-    const uint32_t byte = random.word[i / 4] >> 8 * (i % 4) & 0xff;
+    const uint32_t bits =
+        math::nvRandomBits(random.word[i / 4], random.word[i / 4 ^ 1], i);
     const uint32_t sign = signbit(x[i]) && x[i] == x[i] ? 8 : 0;
     const uint32_t code =
-        sign | (args.stochastic ? math::e2m1CodeStochastic(magnitude, byte)
+        sign | (args.stochastic ? math::e2m1CodeStochastic(magnitude, bits)
                                 : math::e2m1Code(magnitude));
     words[i / 8] |= code << 4 * (i % 8);
   }
