@@ -81,6 +81,14 @@ def memory(report):
     ] for row in report["memory"]], right_from=2)
 
 
+def moe(report):
+    header = ["recipe", "step", "micro-batch", "burst ms", "sustained ms", "host µs", "launches", "arena MiB"]
+    return table(header, [[
+        f"`{row['recipe']}`", row["step"], row["micro_batch"], f"{row['graph_burst_ms']:.3f}", f"{row['graph_sustained_ms']:.3f}",
+        f"{row['graph_host_us']:.1f}", str(row["launches"]), f"{row['arena_bytes'] / 2**20:.1f}",
+    ] for row in report["moe"]], right_from=3)
+
+
 def section(path):
     """The tables of one file; empty for JSON that te-bench did not write."""
     report = json.loads(path.read_text(encoding="utf-8"))
@@ -95,6 +103,8 @@ def section(path):
         text += "Matrix products and attention:\n\n" + gemms(report) + "\n"
     if "grouped" in report:
         text += "Products of groups, counted on the rows they have:\n\n" + grouped(report) + "\n"
+    if "moe" in report:
+        text += "64 experts of 512 rows, 2048 to 1536, forward and backward as one graph:\n\n" + moe(report) + "\n"
     if "memory" in report:
         text += "Eight layers over four micro-batches, forward and backward:\n\n" + memory(report) + "\n"
     return text
