@@ -222,7 +222,7 @@ class Graph:
         if self.region is None:
             return "nothing of this graph is compiled\n"
         training = bool(self.region.wrt)
-        return report(self.region.text(training), "step", what, format, **self.region.options)
+        return report(self.region.text(training), "step", what, format, **self.region.options_for(training))
 
 
 def _view(result: torch.Tensor, exit: _Exit) -> torch.Tensor:
@@ -284,7 +284,6 @@ class Backend:
             raise ValueError(
                 f"expected 'differentiate_outputs' to be 'loss' or 'all', but got {differentiate_outputs!r}"
             )
-        pipeline = {"remat": "ops:te.activation", **pipeline}
         self.options = Options(recipe, backward_override, target, strict, cache_weights, tuple(pipeline.items()))
         self.strict, self.differentiate_outputs = strict, differentiate_outputs
         self._is_first_microbatch = True

@@ -89,6 +89,15 @@ class Region:
         self.is_first_microbatch = True
         self.flags = [self.context.full((), "float32", value) for value in (0.0, 1.0)]
 
+    def options_for(self, training: bool) -> "Dict[str, Any]":
+        """The options of one of the two steps: only training holds something for a backward."""
+        options = dict(self.options)
+        if not training:
+            options.pop("remat", None)
+        elif "remat" not in options and any("te.activation" in line for line in self.function._lines):
+            options["remat"] = "ops:te.activation"
+        return options
+
     def text(self, training: bool) -> str:
         """The module that is compiled."""
         module = build.Module()
@@ -125,7 +134,7 @@ class Region:
     def load(self, training: bool) -> "Loaded":
         """The compiled step; compiled once."""
         if training not in self._loaded:
-            program = Program(self.text(training), "step", pipeline_text(**self.options))
+            program = Program(self.text(training), "step", pipeline_text(**self.options_for(training)))
             self._loaded[training] = Loaded(self, program, training)
         return self._loaded[training]
 
