@@ -9,15 +9,14 @@ the step is followed back from its operands, through transposes and residuals, t
 or --te-opt.
 """
 
-import argparse
 import pathlib
 import re
 import subprocess
 import sys
 
+import memory_page
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs/memory.md"
-MARKED = re.compile(r"(<!-- dataflow -->\n).*(<!-- end of dataflow -->)", re.S)
 LAYERS = ("linear", "layernorm_linear", "layernorm_mlp", "grouped_linear", "gpt_layer", "llama_layer")
 ENTRY = {"llama_layer": "layer"}
 MODES = ("none", "high_precision", "dequantized")
@@ -149,22 +148,5 @@ def tables(measured):
     return "\n".join(lines) + "\n"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("--te-opt", default="te-opt")
-    options = parser.parse_args()
-    page = PAGE.read_text()
-    wanted = MARKED.sub(lambda match: match[1] + tables(measure(options.te_opt)) + match[2], page)
-    if not options.check:
-        PAGE.write_text(wanted)
-        return 0
-    if page != wanted:
-        print("docs/memory.md is out of date: run scripts/dataflow_table.py and commit")
-        return 1
-    print("docs/memory.md is what te-opt makes")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(memory_page.main(__doc__, "dataflow", lambda te_opt: tables(measure(te_opt))))

@@ -8,15 +8,13 @@ A norm and a linear layer are compiled under every recipe and backward override;
 weight w for the backward is read off the buffers with the cause "residual". Needs te-opt in PATH, or --te-opt.
 """
 
-import argparse
 import json
-import pathlib
 import re
 import subprocess
 import sys
 
-PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs/memory.md"
-MARKED = re.compile(r"(<!-- saved bytes -->\n).*(<!-- end of saved bytes -->)", re.S)
+import memory_page
+
 M, N, K = 1024, 2048, 4096
 LAYER = f"""
 func.func @layer(%x: tensor<{M}x{K}xbf16> {{te.name = "x"}}, %gamma: tensor<{K}xbf16>,
@@ -66,22 +64,5 @@ def table(measured):
     return "\n".join(lines) + "\n"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("--te-opt", default="te-opt")
-    options = parser.parse_args()
-    page = PAGE.read_text()
-    wanted = MARKED.sub(lambda match: match[1] + table(measure(options.te_opt)) + match[2], page)
-    if not options.check:
-        PAGE.write_text(wanted)
-        return 0
-    if page != wanted:
-        print("docs/memory.md is out of date: run scripts/saved_bytes.py and commit")
-        return 1
-    print("docs/memory.md is what te-opt reports")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(memory_page.main(__doc__, "saved bytes", lambda te_opt: table(measure(te_opt))))
