@@ -164,6 +164,20 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                 none,
                 none},
                3 * n});
+    // Delayed scaling of a forward alone: one usage, and the next step's amax.
+    bench.run({"quantize_tensor row+amax" + size,
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_quantize_tensor(i, 0, 1, T, cols, TE_RT_BF16,
+                                                   TE_RT_F8E4M3FN);
+               },
+               {{n, TE_RT_BF16},
+                {1, TE_RT_F32},
+                {n, TE_RT_F8E4M3FN},
+                {1, TE_RT_F32},
+                none,
+                none,
+                {1, TE_RT_F32}},
+               3 * n});
     bench.run({"quantize_tensor row+col" + size,
                [=](te_rt_instance *i) {
                  return te_rt_plan_quantize_tensor(i, 0, 1, T, cols, TE_RT_BF16,
