@@ -62,8 +62,10 @@ private:
   std::mt19937 generator{17};
 };
 
-/// Runs every kernel at the shapes of the MLP block; prints and returns rows.
-llvm::json::Array runKernelBench(te_rt_context *context, const Effort &effort);
+/// Runs the kernels whose row has `filter` in its name at the shapes of the MLP
+/// block; prints and returns rows.
+llvm::json::Array runKernelBench(te_rt_context *context, const Effort &effort,
+                                 const std::string &filter);
 
 /// Products of groups of rows (experts), and a whole layer of them; prints and
 /// returns rows.

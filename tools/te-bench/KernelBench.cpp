@@ -35,10 +35,13 @@ struct Case {
 
 class KernelBench {
 public:
-  KernelBench(te_rt_context *context, const Effort &effort)
-      : context(context), effort(effort) {}
+  KernelBench(te_rt_context *context, const Effort &effort,
+              const std::string &filter)
+      : context(context), effort(effort), filter(filter) {}
 
   void run(const Case &test) {
+    if (test.name.find(filter) == std::string::npos)
+      return;
     DeviceBuffers memory(context);
     // Three sets, so that no launch finds its input in the cache.
     constexpr int sets = 3;
@@ -102,13 +105,15 @@ private:
 
   te_rt_context *context;
   const Effort &effort;
+  const std::string &filter;
 };
 
 } // namespace
 
 llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
-                                            const Effort &effort) {
-  KernelBench bench(context, effort);
+                                            const Effort &effort,
+                                            const std::string &filter) {
+  KernelBench bench(context, effort, filter);
   constexpr int64_t T = 8192, H = 4096, F = 14336;
   auto scales = [](int64_t outer, int64_t contraction) {
     return (contraction + 127) / 128 * ((outer + 3) / 4 * 4);

@@ -44,6 +44,10 @@ llvm::cl::opt<std::string> moeFile("moe",
                                    llvm::cl::desc("file of the suite moe"),
                                    llvm::cl::init("test/bench/moe.mlir"),
                                    llvm::cl::cat(category));
+llvm::cl::opt<std::string>
+    filter("filter",
+           llvm::cl::desc("of the suite kernels, only rows named so in part"),
+           llvm::cl::cat(category));
 llvm::cl::opt<std::string> jsonFile("json",
                                     llvm::cl::desc("write the rows as JSON"),
                                     llvm::cl::cat(category));
@@ -97,8 +101,16 @@ int main(int argc, char **argv) {
     report["memory"] = runMemoryBench(context, effort, stackFile, failed);
   if (suite == "moe" || suite == "all")
     report["moe"] = runMoeBench(context, effort, moeFile);
-  if (suite == "kernels" || suite == "all")
-    report["kernels"] = runKernelBench(context, effort);
+  if (suite == "kernels" || suite == "all") {
+    llvm::json::Array rows = runKernelBench(context, effort, filter);
+    if (rows.empty()) {
+      llvm::WithColor::error(llvm::errs(), "te-bench")
+          << "expected '--filter' to be part of the name of a row, but got '"
+          << filter << "'\n";
+      return mlir::te::kUsage;
+    }
+    report["kernels"] = std::move(rows);
+  }
   if (suite == "grouped" || suite == "all")
     report["grouped"] = runGroupedBench(context, effort);
   if (suite == "compile" || suite == "all")
