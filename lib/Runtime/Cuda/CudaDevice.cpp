@@ -53,7 +53,7 @@ Status CudaDevice::addModule(CUmodule module) {
     const char *name = nullptr;
     TE_RT_RETURN_IF_FAILED(
         check(driver->cuFuncGetName(&name, function), "cuFuncGetName"));
-    moduleOf.emplace(name, module);
+    kernels.emplace(name, Kernel{module});
   }
   return Status::ok();
 }
@@ -62,19 +62,22 @@ Status CudaDevice::function(const char *name, CUfunction *function,
                             int sharedBytes) const {
   // Asking every module would work too, but failing calls of the driver drown
   // everything else under compute-sanitizer.
-  const auto found = moduleOf.find(name);
-  if (found == moduleOf.end())
+  const auto found = kernels.find(name);
+  if (found == kernels.end())
     return {TE_RT_INTERNAL,
             "no embedded module has the kernel '" + std::string(name) + "'"};
   TE_RT_RETURN_IF_FAILED(
-      check(driver->cuModuleGetFunction(function, found->second, name),
+      check(driver->cuModuleGetFunction(function, found->second.module, name),
             "cuModuleGetFunction"));
-  if (sharedBytes <= 48 * 1024)
+  if (sharedBytes <= found->second.sharedLimit)
     return Status::ok();
-  return check(driver->cuFuncSetAttribute(
-                   *function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                   sharedBytes),
-               "cuFuncSetAttribute");
+  TE_RT_RETURN_IF_FAILED(
+      check(driver->cuFuncSetAttribute(
+                *function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                sharedBytes),
+            "cuFuncSetAttribute"));
+  found->second.sharedLimit = sharedBytes;
+  return Status::ok();
 }
 
 } // namespace te::rt::cuda

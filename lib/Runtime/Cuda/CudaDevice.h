@@ -54,7 +54,8 @@ public:
   Status addModule(CUmodule module);
 
   /// Finds an embedded kernel; TE_RT_INTERNAL when no module holds it. With
-  /// `sharedBytes` above 48 KiB, raises the kernel's dynamic limit.
+  /// `sharedBytes` above 48 KiB, raises the kernel's dynamic limit, which never
+  /// falls: plans that asked for more may still be launched.
   Status function(const char *name, CUfunction *function,
                   int sharedBytes = 0) const;
 
@@ -62,8 +63,13 @@ public:
   Status check(CUresult result, const char *what) const;
 
 private:
-  /// The module that holds a kernel, by the kernel's name.
-  std::unordered_map<std::string, CUmodule> moduleOf;
+  struct Kernel {
+    CUmodule module;
+    /// Dynamic shared bytes that a launch may ask for.
+    int sharedLimit = 48 * 1024;
+  };
+  /// By name.
+  mutable std::unordered_map<std::string, Kernel> kernels;
 };
 
 } // namespace te::rt::cuda

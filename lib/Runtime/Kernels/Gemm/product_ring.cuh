@@ -339,7 +339,9 @@ __device__ __forceinline__ void
 finish(const BlockGemmArgs &args, const Shared &shared, const Tiles &tiles,
        Ring &ring, bool isEmpty, float (&total)[2][64]) {
   const uint32_t row = tiles.row + threadIdx.x / 128 * 128;
-  if (args.bias)
+  // Only rows of no group are an empty sum where there may be a bias; no bias
+  // is theirs.
+  if (args.bias && !isEmpty)
     addBias(args, tiles, total);
   if (bringsC<Out, Tiles>(args))
     addFloats(shared, ring, isEmpty, total);

@@ -71,6 +71,16 @@ Object *Book::create(Kind kind) {
   return objects.back().get();
 }
 
+Object *Book::functionOf(Object *module, const std::string &name) {
+  Object *&function = functions[{module, name}];
+  if (!function) {
+    function = create(Kind::function);
+    function->parent = module;
+    function->name = name;
+  }
+  return function;
+}
+
 Object *Book::use(const void *handle, Kind kind, const char *call) {
   for (const std::unique_ptr<Object> &object : objects) {
     if (object.get() != handle || object->kind != kind)

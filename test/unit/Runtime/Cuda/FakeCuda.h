@@ -43,8 +43,9 @@ enum class Kind {
 struct Object {
   Kind kind;
   bool alive = true;
-  /// The kernel of a function.
+  /// The kernel of a function, and the dynamic shared bytes it may have.
   std::string name;
+  unsigned sharedLimit = 48 * 1024;
   /// What a module was loaded from.
   const void *image = nullptr;
   /// The module of a function.
@@ -134,6 +135,8 @@ public:
   bool enter(const char *name, bool needsContext);
   int errorVariant() const { return variant; }
   Object *create(Kind kind);
+  /// The function of that kernel; the same handle every time.
+  Object *functionOf(Object *module, const std::string &name);
   /// Null, and a violation, unless `handle` is a live object of `kind`.
   Object *use(const void *handle, Kind kind, const char *call);
   void destroy(const void *handle, Kind kind, const char *call);
@@ -162,6 +165,7 @@ public:
 
 private:
   std::vector<std::unique_ptr<Object>> objects;
+  std::map<std::pair<const Object *, std::string>, Object *> functions;
   std::map<const void *, size_t> memory;
   int callsUntilFailure = -1;
   int variant = 0;

@@ -462,10 +462,7 @@ CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction *functions,
   for (const std::string &name : kernelsIn(parent->image)) {
     if (count-- == 0)
       break;
-    Object *object = book().create(Kind::function);
-    object->parent = parent;
-    object->name = name;
-    *functions++ = handleOf<CUfunction>(object);
+    *functions++ = handleOf<CUfunction>(book().functionOf(parent, name));
   }
   return CUDA_SUCCESS;
 }
@@ -485,47 +482,95 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction *function, CUmodule module,
   Object *parent = book().use(module, Kind::module, "cuModuleGetFunction");
   if (!parent || kernelsIn(parent->image).count(name) == 0)
     return CUDA_ERROR_NOT_FOUND;
-  Object *object = book().create(Kind::function);
-  object->parent = parent;
-  object->name = name;
-  *function = handleOf<CUfunction>(object);
+  *function = handleOf<CUfunction>(book().functionOf(parent, name));
   return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuFuncSetAttribute(CUfunction function, CUfunction_attribute,
-                                    int value) {
+/// What a block may have of shared memory on sm_90, at most.
+static constexpr int kSharedBytes = 227 * 1024;
+
+CUresult CUDAAPI cuFuncSetAttribute(CUfunction function,
+                                    CUfunction_attribute attribute, int value) {
   ENTER(cuFuncSetAttribute);
-  book().use(function, Kind::function, "cuFuncSetAttribute");
-  return value > 227 * 1024 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  Object *object = book().use(function, Kind::function, "cuFuncSetAttribute");
+  if (!object)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+      value < 0 || value > kSharedBytes)
+    return CUDA_ERROR_INVALID_VALUE;
+  object->sharedLimit = static_cast<unsigned>(value);
+  return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned gridX,
                                 unsigned gridY, unsigned gridZ, unsigned blockX,
-                                unsigned blockY, unsigned blockZ, unsigned,
-                                CUstream stream, void **, void **) {
+                                unsigned blockY, unsigned blockZ,
+                                unsigned sharedBytes, CUstream stream, void **,
+                                void **) {
   ENTER(cuLaunchKernel);
   Object *object = book().use(function, Kind::function, "cuLaunchKernel");
   Object *on = enqueuingStream(stream, "cuLaunchKernel");
   if (!object || !on)
     return CUDA_ERROR_INVALID_HANDLE;
-  if (gridX * gridY * gridZ == 0 || blockX * blockY * blockZ == 0 ||
-      blockX * blockY * blockZ > 1024)
+  auto isFrom1To = [](uint64_t value, uint64_t most) {
+    return value >= 1 && value <= most;
+  };
+  if (!isFrom1To(gridX, INT32_MAX) || !isFrom1To(gridY, 65535) ||
+      !isFrom1To(gridZ, 65535) || !isFrom1To(blockX, 1024) ||
+      !isFrom1To(blockY, 1024) || !isFrom1To(blockZ, 64) ||
+      blockX * blockY * blockZ > 1024 || sharedBytes > object->sharedLimit)
     return CUDA_ERROR_INVALID_VALUE;
   book().enqueue(on, object->name);
   return CUDA_SUCCESS;
 }
 
+static uint64_t bytesOf(CUtensorMapDataType type) {
+  switch (type) {
+  case CU_TENSOR_MAP_DATA_TYPE_UINT8:
+    return 1;
+  case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16:
+    return 2;
+  case CU_TENSOR_MAP_DATA_TYPE_FLOAT32:
+    return 4;
+  default:
+    return 0;
+  }
+}
+
+// The rules of the driver's manual for what the runtime uses: three element
+// types, no interleaving, zeros outside.
 CUresult CUDAAPI cuTensorMapEncodeTiled(
-    CUtensorMap *map, CUtensorMapDataType, cuuint32_t rank, void *address,
-    const cuuint64_t *, const cuuint64_t *strides, const cuuint32_t *,
-    const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
-    CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+    CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+    const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
+    const cuuint32_t *steps, CUtensorMapInterleave interleave,
+    CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
+    CUtensorMapFloatOOBfill fill) {
   ENTER_WITHOUT_CONTEXT(cuTensorMapEncodeTiled);
-  // What the driver demands of an address and of every stride.
-  bool aligned = reinterpret_cast<uintptr_t>(address) % 16 == 0;
-  for (cuuint32_t i = 0; i + 1 < rank; ++i)
-    aligned &= strides[i] % 16 == 0;
-  if (!aligned)
+  const uint64_t element = bytesOf(type);
+  bool valid = reinterpret_cast<uintptr_t>(map) % 64 == 0 &&
+               reinterpret_cast<uintptr_t>(address) % 16 == 0 && address &&
+               element != 0 && rank >= 1 && rank <= 5 &&
+               interleave == CU_TENSOR_MAP_INTERLEAVE_NONE &&
+               fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
+  if (!valid)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (cuuint32_t i = 0; i < rank; ++i)
+    valid &= sizes[i] >= 1 && sizes[i] <= uint64_t(1) << 32 && box[i] >= 1 &&
+             box[i] <= 256 && steps[i] >= 1 && steps[i] <= 8;
+  // Strides are those of all axes but the first, each a multiple of the one
+  // before.
+  for (cuuint32_t i = 0; i + 1 < rank; ++i) {
+    const uint64_t least = i == 0 ? sizes[0] * element : strides[i - 1];
+    valid &= strides[i] % 16 == 0 && strides[i] < uint64_t(1) << 40 &&
+             strides[i] >= least && (i == 0 || strides[i] % least == 0);
+  }
+  const uint64_t line = box[0] * element;
+  valid &= line % 16 == 0;
+  if (swizzle == CU_TENSOR_MAP_SWIZZLE_128B)
+    valid &= line <= 128;
+  else
+    valid &= swizzle == CU_TENSOR_MAP_SWIZZLE_NONE;
+  if (!valid)
     return CUDA_ERROR_INVALID_VALUE;
   std::memset(map, 0, sizeof(*map));
   return CUDA_SUCCESS;

@@ -201,6 +201,64 @@ bool isNotThere(const Status &planned) {
   }
 #include "TEDialect/Runtime/te_runtime_kernels.inc"
 
+// A plan for few groups needs less shared memory than one for many, of the same
+// kernel; a program may have both, and launches them in any order.
+TEST_P(KernelPlans, PlansKeepTheSharedMemoryTheyAskedFor) {
+  if (GetParam() != 9)
+    GTEST_SKIP() << "products of groups have own kernels on sm_90";
+  auto plan = [&](int64_t groups) {
+    std::unique_ptr<Plan> result;
+    EXPECT_STATUS_OK(backend->plan_grouped_matmul(
+        {512, 96, 64, groups, 128, 1, TE_RT_BF16, TE_RT_BF16}, &result));
+    return result;
+  };
+  const std::unique_ptr<Plan> many = plan(300), few = plan(2), some = plan(64);
+  for (Plan *each : {many.get(), few.get(), some.get()})
+    launch(*each, {false, false, false, true, true, false});
+}
+
+// Tensor maps have rules of their own: boxes larger than a matrix are allowed,
+// lines that are no multiple of 16 bytes are not.
+TEST_P(KernelPlans, ProductsOfGroupsTakeSmallAndUnevenShapes) {
+  if (GetParam() != 9)
+    GTEST_SKIP() << "products of groups have own kernels on sm_90";
+  const std::vector<bool> rowBuffers = {false, false, false, true, true, false},
+                          wgradBuffers = rowBuffers,
+                          scaledBuffers = {false, false, true, false, false,
+                                           true,  false, true, false};
+  for (int64_t groups : {1, 3})
+    for (int64_t rows : {16, 272})
+      for (int64_t n : {8, 40, 264})
+        for (int64_t k : {8, 72})
+          for (int32_t out : {TE_RT_BF16, TE_RT_F32}) {
+            SCOPED_TRACE(std::to_string(rows) + "x" + std::to_string(n) + "x" +
+                         std::to_string(k));
+            std::unique_ptr<Plan> plan;
+            for (int32_t transposed : {0, 1}) {
+              ASSERT_STATUS_OK(backend->plan_grouped_matmul(
+                  {rows, n, k, groups, 16, transposed, TE_RT_BF16, out},
+                  &plan));
+              launch(*plan, rowBuffers);
+            }
+            ASSERT_STATUS_OK(backend->plan_grouped_wgrad(
+                {rows, n, k, groups, 16, TE_RT_BF16, out}, &plan));
+            launch(*plan, wgradBuffers);
+            for (int32_t scheme : {TE_RT_PER_TENSOR, TE_RT_BLOCK_1X128}) {
+              const int64_t unit = scheme == TE_RT_PER_TENSOR ? 16 : 128;
+              ASSERT_STATUS_OK(backend->plan_grouped_scaled_matmul(
+                  {unit * rows, n, 16 * k, groups, unit, TE_RT_F8E4M3FN, scheme,
+                   TE_RT_F8E4M3FN, scheme, out, 0, 1, 0, 0, 0},
+                  &plan));
+              launch(*plan, scaledBuffers);
+              ASSERT_STATUS_OK(backend->plan_grouped_scaled_wgrad(
+                  {unit * rows, n, k, groups, unit, TE_RT_F8E5M2, scheme,
+                   TE_RT_F8E4M3FN, scheme, out, 0, 0, 0},
+                  &plan));
+              launch(*plan, scaledBuffers);
+            }
+          }
+}
+
 // Rows pass through shared memory where they fit and keep the 132
 // multiprocessors busy; the other kernels add up the same strips.
 TEST_P(KernelPlans, NormGradientsReadRowsOnceWherePossible) {
