@@ -2,18 +2,30 @@
 
 A test is a script with one argument, a folder it may fill. It calls `expect` for every claim, which counts it and prints
 those that fail, and ends in `finish`, whose exit status is the test's. bf16 is uint16 in files and float32 in arithmetic here.
-`--backend=cuda` behind the arguments runs a test on a GPU.
+
+    SCRIPT FOLDER [--backend=cuda] [--modes=TEXT]
+
+runs a test on a GPU, and one that goes through `modes` with those modes alone that have TEXT in their name. Everything that a run
+leaves, tuned algorithms too, lies in FOLDER: processes with folders of their own do not see each other.
 """
 
+import argparse
+import contextlib
 import json
+import os
 import pathlib
 import subprocess
 import sys
 
 import numpy as np
 
-FOLDER = pathlib.Path(sys.argv[1])
-BACKEND = next((word.split("=")[1] for word in sys.argv if word.startswith("--backend=")), "reference")
+#: The arguments of every test; one with more of them has this as a parent.
+PARSER = argparse.ArgumentParser(add_help=False)
+PARSER.add_argument("folder", type=pathlib.Path)
+PARSER.add_argument("--backend", default="reference", choices=("reference", "cuda"))
+PARSER.add_argument("--modes", default="", help="only modes that have this in their name")
+_given = PARSER.parse_known_args()[0]
+FOLDER, BACKEND = _given.folder, _given.backend
 FOLDER.mkdir(parents=True, exist_ok=True)
 INPUTS = pathlib.Path(__file__).parent
 # The model of the quantisers, te_model, is imported from here.
@@ -26,7 +38,17 @@ MODES = ["recipe=high_precision"] + [f"recipe={r} backward-override={o}" for r i
 ALL_MODES = MODES + ["recipe=delayed_scaling"] + [f"recipe={r}_block_scaling backward-override={o} target=reference"
                                                   for r in ("mxfp8", "nvfp4") for o in OVERRIDES]
 
-_counts = {"claims": 0, "failed": 0, "runs": 0}
+_counts = {"claims": 0, "failed": 0, "runs": 0, "refused": 0}
+
+
+def modes(every=ALL_MODES):
+    """Those of `every` that the command line asks for, as the backend takes them."""
+    # The reference has products that a GPU emulates.
+    named = [mode.replace("target=reference", "emulate=true") if BACKEND == "cuda" else mode for mode in every]
+    wanted = [mode for mode in named if _given.modes in mode]
+    if not wanted:
+        sys.exit(f"expected '--modes' to be in the name of a mode, but got '{_given.modes}'; modes are {', '.join(named)}")
+    return wanted
 
 
 def expect(holds, claim):
@@ -40,12 +62,27 @@ def expect(holds, claim):
 
 def finish(name):
     """Prints what was checked and leaves with the test's status."""
-    print(f"{name}: {_counts['claims']} claims, {_counts['failed']} failed, {_counts['runs']} runs of te-run")
+    refused = f", {_counts['refused']} refused" * (_counts["refused"] > 0)
+    print(f"{name}: {_counts['claims']} claims, {_counts['failed']} failed, {_counts['runs']} runs of te-run{refused}")
     sys.exit(_counts["failed"] != 0)
 
 
 class Refused(Exception):
     """What te-run says instead of running on a GPU."""
+
+
+@contextlib.contextmanager
+def refusals(what):
+    """Leaves the block where a GPU refuses `what`: that is named and counted, and a failure only where its driver or a library
+    reports an error instead of a missing kernel."""
+    try:
+        yield
+    except Refused as refusal:
+        said = str(refusal)
+        _counts["refused"] += 1
+        print(f"{what}: refused: {said.splitlines()[0] if said else 'without a word'}", flush=True)
+        if not said or "CUDA_ERROR_" in said or "CUBLAS_STATUS_" in said:
+            expect(False, f"{what}: {said}")
 
 
 def run(module, entry, arrays, pipeline="", vjp=False, steps=1, graph=False, summary=False, backend=BACKEND, digests=False):
@@ -62,7 +99,9 @@ def run(module, entry, arrays, pipeline="", vjp=False, steps=1, graph=False, sum
                f"--outputs={results}", f"--steps={steps}", f"--pipeline={pipeline}", "--quiet",
                f"--summary={said}"]
     command += ["--vjp"] * vjp + ["--graph"] * graph + ["--digests"] * digests
-    done = subprocess.run(command, capture_output=True, text=True)
+    # Algorithms of another process, tuned between two runs of this one, would change bits.
+    environment = os.environ | {"XDG_CACHE_HOME": str((FOLDER / "cache").resolve())}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode == 1 and backend != "reference":
         raise Refused(done.stderr.strip())
     if done.returncode or done.stderr:

@@ -11,15 +11,11 @@ has to be in PATH, and a mode that the GPU has no kernels for is named, and no f
 import argparse
 
 import numpy as np
-from harness import ALL_MODES, FOLDER, Refused, expect, finish, forget_last_run, run, to_bf16
+from harness import PARSER, expect, finish, forget_last_run, modes, refusals, run, to_bf16
 
-parser = argparse.ArgumentParser()
-parser.add_argument("folder")
-parser.add_argument("--backend", default="reference", choices=("reference", "cuda"))
+parser = argparse.ArgumentParser(parents=[PARSER])
 parser.add_argument("--replays", type=int, default=1000)
-parser.add_argument("--modes", default="", help="only modes that have this in their name")
-options = parser.parse_args()
-N = options.replays
+N = parser.parse_args().replays
 #: Rows, columns, hidden columns; experts, and how many a token goes to.
 M, C, H, E, K = 128, 64, 64, 4, 2
 ROWS = M * K + E * 128
@@ -82,7 +78,7 @@ def check(name, mode):
 
     def steps(graph, arrays):
         found = run(module, "step", arrays, f"{mode} cache-weights=true main-grad=true", vjp=True, steps=N, graph=graph,
-                    backend=options.backend, digests=True)
+                    digests=True)
         forget_last_run()
         return {key.removesuffix(".digests"): value for key, value in found.items() if key.endswith(".digests")}
 
@@ -108,16 +104,9 @@ def check(name, mode):
 
 
 feeds = {name: feed_for(name, weights) for name, (_, weights) in PROGRAMS.items()}
-for mode in ALL_MODES:
-    # The reference has products that a GPU emulates.
-    if options.backend == "cuda":
-        mode = mode.replace("target=reference", "emulate=true")
-    if options.modes not in mode:
-        continue
+for mode in modes():
     for name in PROGRAMS:
-        try:
+        with refusals(f"{name}, {mode}"):
             check(name, mode)
             print(f"{name}, {mode}: {N} replays", flush=True)
-        except Refused as refusal:
-            print(f"{name}, {mode}: refused: {str(refusal).splitlines()[0]}", flush=True)
 finish("replay")
