@@ -5,7 +5,8 @@
 // pointer), and in a planned step each launch always sees the same ones. The
 // step is straight-line code: it fills one array of pointers, calls
 // te_rt_launch, and so on; errors are sticky in the runtime, so nothing
-// branches.
+// branches. A long one is cut into functions of some hundred launches: the
+// register allocator visits, at every call, all values of the block before it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,6 +28,9 @@ namespace mlir::te {
 using namespace mlir;
 using namespace mlir::te;
 using tert::LaunchOp;
+
+/// How many launches one function plans or enqueues.
+static constexpr size_t kLaunchesPerFunction = 256;
 
 namespace {
 
@@ -50,8 +54,14 @@ public:
   unsigned numLaunches() const { return launches.size(); }
 
 private:
-  void emitLoad();
-  void emitStep();
+  /// Of the launches from slot `begin` to before slot `end`, with the builder
+  /// at the end of `function`'s body, return included.
+  using EmitBody = void (ModuleLowering::*)(LLVM::LLVMFuncOp function,
+                                            size_t begin, size_t end);
+  void emitFunction(StringRef name, Type result, ArrayRef<Type> inputs,
+                    EmitBody emitBody);
+  void emitPlans(LLVM::LLVMFuncOp load, size_t begin, size_t end);
+  void emitLaunches(LLVM::LLVMFuncOp step, size_t begin, size_t end);
   void emitModule();
   LLVM::LLVMFuncOp declare(StringRef name, Type result, ArrayRef<Type> inputs);
   LLVM::LLVMFuncOp define(StringRef name, Type result, ArrayRef<Type> inputs);
@@ -66,6 +76,7 @@ private:
   Type ptr, i32, i64;
   /// In order; a launch's position is the slot of its plan.
   SmallVector<LaunchOp> launches;
+  llvm::StringMap<LLVM::LLVMFuncOp> declarations;
 };
 
 } // namespace
@@ -73,13 +84,14 @@ private:
 /// The runtime function `name`, declared once per module.
 LLVM::LLVMFuncOp ModuleLowering::declare(StringRef name, Type result,
                                          ArrayRef<Type> inputs) {
-  auto module = function->getParentOfType<ModuleOp>();
-  if (auto known = module.lookupSymbol<LLVM::LLVMFuncOp>(name))
-    return known;
+  LLVM::LLVMFuncOp &declared = declarations[name];
+  if (declared)
+    return declared;
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(function);
-  return LLVM::LLVMFuncOp::create(builder, function.getLoc(), name,
-                                  LLVM::LLVMFunctionType::get(result, inputs));
+  return declared = LLVM::LLVMFuncOp::create(
+             builder, function.getLoc(), name,
+             LLVM::LLVMFunctionType::get(result, inputs));
 }
 
 /// A new function, with the builder at the start of its body.
@@ -93,11 +105,36 @@ LLVM::LLVMFuncOp ModuleLowering::define(StringRef name, Type result,
   return defined;
 }
 
-void ModuleLowering::emitLoad() {
-  LLVM::LLVMFuncOp load = define("te_module_load", i32, {ptr});
+/// Function `name` with `emitBody` of all launches, in parts that it calls in
+/// order where they are many; the result is the last one's.
+void ModuleLowering::emitFunction(StringRef name, Type result,
+                                  ArrayRef<Type> inputs, EmitBody emitBody) {
+  LLVM::LLVMFuncOp whole = define(name, result, inputs);
+  if (launches.size() <= kLaunchesPerFunction)
+    return (this->*emitBody)(whole, 0, launches.size());
+  Location loc = function.getLoc();
+  LLVM::CallOp last;
+  for (size_t begin = 0; begin < launches.size();
+       begin += kLaunchesPerFunction) {
+    OpBuilder::InsertionGuard guard(builder);
+    LLVM::LLVMFuncOp part =
+        define((name + "_" + Twine(begin)).str(), result, inputs);
+    part.setLinkage(LLVM::Linkage::Internal);
+    (this->*emitBody)(part, begin,
+                      std::min(begin + kLaunchesPerFunction, launches.size()));
+    builder.setInsertionPointToEnd(&whole.getBody().front());
+    last = LLVM::CallOp::create(builder, loc, part, whole.getArguments());
+  }
+  builder.setInsertionPointToEnd(&whole.getBody().front());
+  LLVM::ReturnOp::create(builder, loc, last.getResults());
+}
+
+void ModuleLowering::emitPlans(LLVM::LLVMFuncOp load, size_t begin,
+                               size_t end) {
   Value instance = load.getArgument(0);
   Value status = constantI32(function.getLoc(), TE_RT_OK);
-  for (auto [slot, launch] : llvm::enumerate(launches)) {
+  for (size_t slot = begin; slot < end; ++slot) {
+    LaunchOp launch = launches[slot];
     Location loc = launch.getLoc();
     const tert::KernelInfo *kernel = tert::lookupKernel(launch.getKernel());
     SmallVector<Value> operands = {instance, constantI32(loc, slot)};
@@ -114,17 +151,16 @@ void ModuleLowering::emitLoad() {
   LLVM::ReturnOp::create(builder, function.getLoc(), status);
 }
 
-void ModuleLowering::emitStep() {
+void ModuleLowering::emitLaunches(LLVM::LLVMFuncOp step, size_t begin,
+                                  size_t end) {
   Location loc = function.getLoc();
   LLVM::LLVMFuncOp launchFunction =
       declare("te_rt_launch", i32, {ptr, i32, ptr});
-  LLVM::LLVMFuncOp step = define(
-      "te_module_step", LLVM::LLVMVoidType::get(context), {ptr, ptr, ptr});
   Value instance = step.getArgument(0), arena = step.getArgument(1),
         arguments = step.getArgument(2);
 
   size_t mostBuffers = 1;
-  for (LaunchOp launch : launches)
+  for (LaunchOp launch : ArrayRef(launches).slice(begin, end - begin))
     mostBuffers = std::max<size_t>(mostBuffers, launch.getBuffers().size());
   Value array = LLVM::AllocaOp::create(builder, loc, ptr, ptr,
                                        constantI32(loc, mostBuffers));
@@ -166,7 +202,8 @@ void ModuleLowering::emitStep() {
                                ArrayRef<LLVM::GEPArg>{offset});
   };
 
-  for (auto [slot, launch] : llvm::enumerate(launches)) {
+  for (size_t slot = begin; slot < end; ++slot) {
+    LaunchOp launch = launches[slot];
     Location loc = launch.getLoc();
     for (auto [index, buffer] : llvm::enumerate(launch.getBuffers())) {
       Value pointer = placeOf(buffer);
@@ -269,8 +306,9 @@ ArrayAttr ModuleLowering::describeUses() {
 
 void ModuleLowering::run() {
   launches = llvm::to_vector(function.getOps<LaunchOp>());
-  emitLoad();
-  emitStep();
+  emitFunction("te_module_load", i32, {ptr}, &ModuleLowering::emitPlans);
+  emitFunction("te_module_step", LLVM::LLVMVoidType::get(context),
+               {ptr, ptr, ptr}, &ModuleLowering::emitLaunches);
   emitModule();
 }
 

@@ -39,9 +39,9 @@ bool hasType(Operation *op, function_ref<bool(Type)> predicate) {
   return false;
 }
 
-bool isCall(Operation *op) { return isa<func::CallOp>(op); }
+bool isCall(Operation *op, BlockFacts &) { return isa<func::CallOp>(op); }
 
-bool isNotTensorCode(Operation *op) {
+bool isNotTensorCode(Operation *op, BlockFacts &) {
   if (isStructure(op) || inDialect(op, "te"))
     return false;
   StringRef name = op->getName().getStringRef();
@@ -52,16 +52,16 @@ bool isNotTensorCode(Operation *op) {
          !OpTrait::hasElementwiseMappableTraits(op);
 }
 
-bool hasDynamicShape(Operation *op) {
+bool hasDynamicShape(Operation *op, BlockFacts &) {
   return hasType(op, [](Type type) {
     auto shaped = dyn_cast<ShapedType>(type);
     return shaped && !shaped.hasStaticShape();
   });
 }
 
-bool isVjp(Operation *op) { return isa<VjpOp>(op); }
+bool isVjp(Operation *op, BlockFacts &) { return isa<VjpOp>(op); }
 
-bool isLinear(Operation *op) {
+bool isLinear(Operation *op, BlockFacts &) {
   return isa<LinearOp, LinearDgradOp, LinearWgradOp, GroupedLinearOp,
              GroupedLinearDgradOp, GroupedLinearWgradOp>(op);
 }
@@ -114,21 +114,18 @@ SmallVector<Value> getSavedOperands(Operation *op) {
   return {};
 }
 
-bool readsUnsavedOperand(Operation *op) {
+bool readsUnsavedOperand(Operation *op, BlockFacts &) {
   return !llvm::all_of(getSavedOperands(op), mayCross);
 }
 
 /// True when `op` stands after the block's first residual, depends on one, and
 /// reads a value from before it. Returns and parameter updates are no part of
 /// the backward.
-bool readsAcrossBoundary(Operation *op) {
+bool readsAcrossBoundary(Operation *op, BlockFacts &facts) {
   if (isStructure(op) || isa<ResidualOp, AdamWOp, SgdOp>(op))
     return false;
-  auto residuals = op->getBlock()->getOps<ResidualOp>();
-  if (residuals.empty())
-    return false;
-  Operation *first = *residuals.begin();
-  if (op->isBeforeInBlock(first) ||
+  Operation *first = facts.firstResidual(op->getBlock());
+  if (!first || op->isBeforeInBlock(first) ||
       llvm::none_of(op->getOperands(), [&](Value value) {
         Operation *producer = value.getDefiningOp();
         return producer && !producer->isBeforeInBlock(first);
@@ -158,16 +155,16 @@ bool readsAcrossBoundary(Operation *op) {
   return inBackward;
 }
 
-bool isNotLaunchCode(Operation *op) {
+bool isNotLaunchCode(Operation *op, BlockFacts &) {
   return !isStructure(op) && !inDialect(op, "tert");
 }
 
-bool hasTensor(Operation *op) {
+bool hasTensor(Operation *op, BlockFacts &) {
   return hasType(op,
                  [](Type type) { return isa<TensorType, ScaledType>(type); });
 }
 
-bool isNotLLVM(Operation *op) {
+bool isNotLLVM(Operation *op, BlockFacts &) {
   return !isa<ModuleOp>(op) && !inDialect(op, "llvm");
 }
 
@@ -206,6 +203,14 @@ constexpr StageRule rules[] = {
 };
 
 } // namespace
+
+Operation *BlockFacts::firstResidual(Block *block) {
+  auto [found, isNew] = firstResiduals.try_emplace(block);
+  if (isNew)
+    if (auto residuals = block->getOps<ResidualOp>(); !residuals.empty())
+      found->second = *residuals.begin();
+  return found->second;
+}
 
 StringRef te::stringifyStage(Stage stage) {
   return stageNames[static_cast<unsigned>(stage)];

@@ -4,6 +4,7 @@
 #define TE_TRANSFORMS_VERIFY_STAGESPECS_H
 
 #include "mlir/IR/Operation.h"
+#include "llvm/ADT/DenseMap.h"
 
 #include <optional>
 
@@ -16,6 +17,16 @@ StringRef stringifyStage(Stage stage);
 /// The stage called `name`, if there is one.
 std::optional<Stage> symbolizeStage(StringRef name);
 
+/// What rules ask of the block of an op, looked up once.
+class BlockFacts {
+public:
+  /// The first te.residual of `block`, or null.
+  Operation *firstResidual(Block *block);
+
+private:
+  DenseMap<Block *, Operation *> firstResiduals;
+};
+
 /// One fact about every op, from the end of stage `from` to the end of stage
 /// `to`.
 struct StageRule {
@@ -25,7 +36,7 @@ struct StageRule {
   /// One sentence, in the words of the user of the IR.
   StringLiteral sentence;
   /// True when `op` breaks the rule.
-  bool (*isBroken)(Operation *op);
+  bool (*isBroken)(Operation *op, BlockFacts &facts);
 };
 
 /// Every rule, in stage order.

@@ -46,10 +46,12 @@ public:
     markAllAnalysesPreserved();
     if (print)
       return printRules(llvm::outs());
+    BlockFacts facts;
     getOperation().walk([&](Operation *op) {
       ++numChecks;
       for (const StageRule &rule : getStageRules())
-        if (rule.from <= *checked && *checked <= rule.to && rule.isBroken(op)) {
+        if (rule.from <= *checked && *checked <= rule.to &&
+            rule.isBroken(op, facts)) {
           op->emitError() << "expected after stage '" << stage << "' that "
                           << rule.sentence << " (" << rule.name
                           << "), but got '" << op->getName() << "'";

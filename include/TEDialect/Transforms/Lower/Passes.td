@@ -14,7 +14,8 @@ def ConvertTERTToLLVMPass : Pass<"te-convert-tert-to-llvm", "ModuleOp"> {
       launch and returns the last status, which is the first error because
       errors are sticky;
     * `te_module_step(instance, arena, arguments)` calls `te_rt_launch` for
-      every launch, in order;
+      every launch, in order; where there are more than 256, both call
+      functions of as many each, which are linear in time to compile;
     * `te_module` is the `te_rt_module` a host program hands to
       `te_rt_instance_create`.
 
