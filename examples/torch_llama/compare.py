@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Trains a Llama through te and through torch.compile, and compares time, loss and memory.
+"""Trains transformers' Llama through te and through torch.compile, and compares time, loss and memory.
 
     python3 compare.py --out results.json            # an H200: 4 layers of Llama 3 8B
     python3 compare.py --small --out results.json    # minutes on a CPU, reference backend
 
-Both train the same model in bf16 with AdamW, from the same weights, on the same
-batches of bytes. "te" has its linear layers in FP8 as --recipe says. The band is
-torch.compile's loss over --seeds seeds of the weights. Needs te_mlir and torch.
+Both train the same LlamaForCausalLM in bf16 with AdamW, from the same random
+weights, on the same batches of bytes. "te" has its linear layers in FP8 as --recipe
+says. The band is torch.compile's loss over --seeds seeds of the weights. Needs
+te_mlir, torch and transformers.
 """
 
 import argparse
@@ -17,14 +18,29 @@ import statistics
 import time
 
 import torch
-from llama import Llama
+import transformers
+from transformers import LlamaConfig, LlamaForCausalLM
 
 import te_mlir
 import te_mlir.torch
 
 SIZES = {
-    False: dict(vocabulary=32000, width=4096, heads=32, kv_heads=8, hidden=14336, layers=4),
-    True: dict(vocabulary=256, width=64, heads=4, kv_heads=2, hidden=128, layers=2),
+    False: dict(
+        vocab_size=32000,
+        hidden_size=4096,
+        intermediate_size=14336,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        num_hidden_layers=4,
+    ),
+    True: dict(
+        vocab_size=256,
+        hidden_size=64,
+        intermediate_size=128,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_hidden_layers=2,
+    ),
 }
 RECIPES = {
     "high_precision": te_mlir.HighPrecision,
@@ -35,23 +51,24 @@ RECIPES = {
 
 
 def batches(steps, sequences, sequence, seed, device):
-    """Random windows of the text beside the byte-level example, and the bytes that follow."""
+    """Random windows of the text beside the byte-level example; the model shifts its labels itself."""
     path = pathlib.Path(__file__).resolve().parents[1] / "byte_lm" / "text.txt"
     text = torch.tensor(list(path.read_bytes()))
     generator = torch.Generator().manual_seed(seed)
     for _ in range(steps):
-        starts = torch.randint(0, len(text) - sequence - 1, (sequences,), generator=generator)
-        rows = torch.stack([text[s : s + sequence + 1] for s in starts]).to(device)
-        yield rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
+        starts = torch.randint(0, len(text) - sequence, (sequences,), generator=generator)
+        yield torch.stack([text[s : s + sequence] for s in starts]).to(device)
 
 
 def model_of(small, device):
+    config = LlamaConfig(**SIZES[small], use_cache=False)
     with torch.device(device):
-        model = Llama(**SIZES[small])
-    inverse = model.inverse
+        model = LlamaForCausalLM(config)
+    # Positions stay exact, as they do where transformers loads a model in 16 bits.
+    rotary = model.model.rotary_emb
+    inverse = rotary.inv_freq
     model = model.to(torch.bfloat16)
-    # Positions stay exact, as Hugging Face's do.
-    model.inverse = inverse
+    rotary.inv_freq = inverse
     return model
 
 
@@ -74,8 +91,8 @@ class Loss(torch.nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, ids, labels):
-        return self.model(ids, labels)[0]
+    def forward(self, ids):
+        return self.model(input_ids=ids, labels=ids).loss
 
 
 def train(name, compiled, model, arguments, device, seed):
@@ -89,11 +106,11 @@ def train(name, compiled, model, arguments, device, seed):
         torch.cuda.reset_peak_memory_stats()
         free_before = torch.cuda.mem_get_info()[0]
     lowest = None
-    for ids, labels in batches(arguments.steps, arguments.sequences, arguments.sequence, 1000, device):
+    for ids in batches(arguments.steps, arguments.sequences, arguments.sequence, 1000, device):
         if cuda:
             torch.cuda.synchronize()
         start = time.perf_counter()
-        loss = compiled(ids, labels)
+        loss = compiled(ids)
         loss.backward()
         if cuda:
             torch.cuda.synchronize()
@@ -169,8 +186,9 @@ def main():
     finals = [run["final_loss"] for run in peers]
     summary = {
         "torch": torch.__version__,
+        "transformers": transformers.__version__,
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
-        "model": {**SIZES[small], "tokens": arguments.sequences * arguments.sequence, "sequence": arguments.sequence},
+        "model": {"class": "LlamaForCausalLM", **SIZES[small], "tokens": arguments.sequences * arguments.sequence, "sequence": arguments.sequence},
         "ledger": ledger,
         "time_ratio": mine["ms_forward_backward"] / statistics.median(r["ms_forward_backward"] for r in peers),
         "band": [min(finals), max(finals)],

@@ -14,7 +14,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 def test_page_runs(page, monkeypatch, reference):
     pytest.importorskip("ml_dtypes" if page == "users/python.md" else "torch")
     monkeypatch.chdir(ROOT / "examples" / "byte_lm")
-    monkeypatch.syspath_prepend(ROOT / "examples" / "torch_llama")
+    if page == "tutorial.md":
+        pytest.importorskip("transformers").logging.set_verbosity_error()
     monkeypatch.setattr("te_mlir.program.context_of", lambda *_: reference)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)
     assert blocks

@@ -18,6 +18,7 @@ from te_mlir.errors import ImportFailure
 from te_mlir.program import report
 from te_mlir.recipes import Recipe
 from te_mlir.torch import graph as capture
+from te_mlir.torch import patterns
 from te_mlir.torch.importer import Feed, Importer, Unsupported, describe, fake, inside_of, is_floating
 from te_mlir.torch.layout import Layout
 from te_mlir.torch.runner import Options, Region, Spec
@@ -44,6 +45,9 @@ def _attempt(inside: Set[Node], flat: GraphModule, names: Dict[Node, str], param
     importer = Importer(inside, names, parameters)
     exits: List[_Exit] = []
     for node in flat.graph.nodes:
+        # In the order of the program, whatever else leaves it: gradients are added in it.
+        if node in inside and patterns.is_op(node, "linear"):
+            importer.value(node, node)
         users_outside = any(user not in inside for user in node.users)
         if node not in inside or node.op == "placeholder" or not users_outside or not is_floating(node):
             continue

@@ -67,5 +67,5 @@ def _source_name(source: Any) -> str:
 def _pretty(source: str) -> str:
     """`L['self']._modules['q']._parameters['weight']` is q.weight."""
     parts = [next(p for p in found if p) for found in _PARTS.findall(source)]
-    dropped = ("_modules", "_parameters", "_buffers", "self", "mod", "fn")
+    dropped = ("_modules", "_parameters", "_buffers", "self", "mod", "fn", "kwargs", "args")
     return ".".join(p for p in parts if p not in dropped) or source

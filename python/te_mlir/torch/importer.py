@@ -344,8 +344,8 @@ class Importer:
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
     ) -> Value:
-        if weight is not None or reduction != 1 or label_smoothing:
-            raise Unsupported(node, "only the mean without weights and label smoothing is implemented")
+        if weight is not None or reduction not in (1, 2) or label_smoothing:
+            raise Unsupported(node, "only mean and sum without weights and label smoothing are implemented")
         if len(shape_of(logits)) != 2 or targets in self.inside or fake(targets).is_floating_point():
             raise Unsupported(node, "its logits are not [rows, classes], or its targets no integers of the input")
         # The loss is computed in f32 whatever its logits are: a cast to f32 says nothing.
@@ -373,7 +373,13 @@ class Importer:
 
             assert count == sequences * length
             ids = self.feed(targets, "shifted", shifted, (rows,), torch.int32)
-        return Value(self.function.cross_entropy(matrix, ids, ignore_index), row_major(()))
+        loss = self.function.cross_entropy(matrix, ids, ignore_index)
+        if reduction == 2:
+            counted = self.feed(
+                targets, "count", lambda t: (t != ignore_index).sum(dtype=torch.float32), (), torch.float32
+            )
+            loss = self.function.mul(loss, counted)
+        return Value(loss, row_major(()))
 
     # Activations
 
@@ -429,14 +435,14 @@ class Importer:
         scalar = None
         if not isinstance(a, Node) or not isinstance(b, Node):
             a, b, scalar, swap = (b, None, a, True) if not isinstance(a, Node) else (a, None, b, swap)
-        left = self.value(a, node)
+        left = self._operand(a, node, fake(node).dtype)
         if not left.layout.is_whole(left.elements):
             raise Unsupported(node, "an operand is a part of a tensor, or repeats it")
         x = self.function.cast(left.matrix, dtype)
         if scalar is not None:
             y = self.function.constant(float(scalar), x.shape, dtype)
         else:
-            right = self.value(b, node)
+            right = self._operand(b, node, fake(node).dtype)
             if not same(left.layout, right.layout) or left.elements != right.elements:
                 raise Unsupported(
                     node,
@@ -445,6 +451,13 @@ class Importer:
                 )
             y = self.function.cast(self.function.reshape(right.matrix, x.shape), dtype)
         return Value(getattr(self.function, op)(*((y, x) if swap else (x, y))), left.layout)
+
+    def _operand(self, node: Node, user: Node, dtype: torch.dtype) -> Value:
+        """The tensor of `node`; integers from outside of the region come as numbers of `dtype`."""
+        if node in self.inside or fake(node).is_floating_point():
+            return self.value(node, user)
+        matrix = self.feed(node, "number", lambda t: t.to(dtype).contiguous(), dtype=dtype)
+        return Value(matrix, row_major(shape_of(node)))
 
     def _op_add(self, node: Node, a: Any, b: Any, alpha: float = 1) -> Value:
         if alpha != 1:
@@ -490,6 +503,13 @@ class Importer:
 
     # Where memory lies is not theirs to say here: layouts are followed to their use.
     _op_contiguous = _op_clone = _op_alias = _same_view
+
+    def _op_cat(self, node: Node, parts: List[Node], axis: int = 0) -> Value:
+        # What a cache that was empty gives.
+        filled = [part for part in parts if _product(shape_of(part))]
+        if len(filled) != 1 or shape_of(filled[0]) != shape_of(node):
+            raise Unsupported(node, "it joins several tensors")
+        return self.value(filled[0], node)
 
     def _op_dropout(self, node: Node, x: Node, p: float, train: bool) -> Value:
         if p and train:

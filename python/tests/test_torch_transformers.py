@@ -1,0 +1,174 @@
+"""Models of the library transformers: imported whole, autograd's gradients, the bits of MLIR by hand."""
+
+import pathlib
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from models import hugging_face_llama
+
+import te_mlir
+import te_mlir.torch
+
+transformers.logging.set_verbosity_error()
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def tokens():
+    ids = torch.randint(0, 64, (2, 32))
+    labels = ids.clone()
+    labels[:, :5] = -100
+    return ids, labels
+
+
+def run(model, inputs):
+    """The loss, or without labels a number of the logits, and the gradients by name."""
+    model.zero_grad()
+    result = model(**inputs)
+    loss = result.logits.square().mean() if result.loss is None else result.loss
+    loss.backward()
+    return loss.detach(), {n.removeprefix("_orig_mod."): p.grad.clone() for n, p in model.named_parameters()}
+
+
+def assert_imported_whole(compiled):
+    (graph,) = compiled.te.graphs
+    assert not graph.reasons
+    left = [n for n in graph.rest.__self__.graph.nodes if n.op == "call_function"]
+    assert not [n for n in left if "linear" in str(n.target) or "loss" in str(n.target)]
+
+
+CALLS = {
+    "labels": {},
+    "cache": {"use_cache": True},
+    "mask": {"attention_mask": torch.ones(2, 32, dtype=torch.int64)},
+    "positions": {"position_ids": torch.arange(32).repeat(2, 1)},
+    "trainer": {"num_items_in_batch": torch.tensor(53)},
+    "logits": {"labels": None},
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_llama_has_autograds_gradients(call):
+    model = hugging_face_llama(layers=2)
+    ids, labels = tokens()
+    inputs = {"input_ids": ids, "labels": labels, "use_cache": False, **CALLS[call]}
+    wanted_loss, wanted = run(model, inputs)
+    compiled = te_mlir.torch.jit(model, strict=True)
+    loss, gradients = run(compiled, inputs)
+    assert abs(loss - wanted_loss) < 1e-5 * wanted_loss
+    assert gradients.keys() == wanted.keys() and len(wanted) == 2 * 9 + 3
+    for name, gradient in wanted.items():
+        assert gradient.norm() > 0 and (gradients[name] - gradient).norm() < 1e-5 * gradient.norm(), name
+    assert_imported_whole(compiled)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tie_word_embeddings": True},
+        {"attention_bias": True, "mlp_bias": True},
+        {
+            "rope_parameters": {
+                "rope_type": "llama3",
+                "rope_theta": 500000.0,
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 64,
+            }
+        },
+    ],
+    ids=["tied", "biases", "llama3-rope"],
+)
+def test_options_of_the_model(options):
+    model = hugging_face_llama(**options)
+    ids, labels = tokens()
+    inputs = {"input_ids": ids, "labels": labels}
+    _, wanted = run(model, inputs)
+    compiled = te_mlir.torch.jit(model, strict=True)
+    _, gradients = run(compiled, inputs)
+    for name, gradient in wanted.items():
+        # Of softmax(q k + q b) that of b is 0 but for rounding.
+        if not name.endswith("k_proj.bias"):
+            assert (gradients[name] - gradient).norm() < 1e-5 * gradient.norm(), name
+    assert_imported_whole(compiled)
+
+
+def test_other_models():
+    from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    sizes = dict(vocab_size=64, hidden_size=64, intermediate_size=128, num_attention_heads=4, num_key_value_heads=2)
+    ids, labels = tokens()
+    for model in (
+        MistralForCausalLM(MistralConfig(**sizes, num_hidden_layers=1, sliding_window=None)),
+        Qwen2ForCausalLM(Qwen2Config(**sizes, num_hidden_layers=1)),
+        Qwen3ForCausalLM(Qwen3Config(**sizes, num_hidden_layers=1, head_dim=16)),
+    ):
+        torch._dynamo.reset()
+        _, wanted = run(model, {"input_ids": ids, "labels": labels})
+        compiled = te_mlir.torch.jit(model, strict=True)
+        _, gradients = run(compiled, {"input_ids": ids, "labels": labels})
+        for name, gradient in wanted.items():
+            if not name.endswith("k_proj.bias"):
+                assert (gradients[name] - gradient).norm() < 1e-5 * gradient.norm(), (type(model), name)
+
+
+def test_llama_has_the_bits_of_the_program_by_hand(recipe, reference):
+    model = hugging_face_llama().bfloat16()
+    ids, labels = tokens()
+    compiled = te_mlir.torch.jit(model, recipe=recipe, strict=not isinstance(recipe, te_mlir.HighPrecision))
+    text = (pathlib.Path(__file__).parent / "llama.mlir").read_text()
+    step = te_mlir.compile(text, "llama", recipe=recipe, vjp=True, context=reference)
+    short = {
+        name: name.removeprefix("model.layers.0.").replace("self_attn.", "").replace("mlp.", "").replace("_proj", "")
+        for name, _ in model.named_parameters()
+    }
+    renamed = {
+        "input_layernorm.weight": "norm1.weight",
+        "post_attention_layernorm.weight": "norm2.weight",
+        "model.embed_tokens.weight": "embed.weight",
+        "model.norm.weight": "norm.weight",
+        "lm_head.weight": "head.weight",
+    }
+    short = {name: renamed.get(s, s) for name, s in short.items()}
+    cos, sin = model.model.rotary_emb(torch.empty(0, dtype=torch.bfloat16), torch.arange(32)[None])
+    cos, sin = (t[0, :, :8].float().contiguous() for t in (cos, sin))
+    targets = torch.nn.functional.pad(labels, (0, 1), value=-100)[:, 1:]
+    for _ in range(2):
+        loss, gradients = run(compiled, {"input_ids": ids, "labels": labels})
+        by_hand = step(
+            ids=ids.int().view(-1),
+            targets=targets.int().reshape(-1),
+            cos=cos,
+            sin=sin,
+            **{short[name]: p.detach() for name, p in model.named_parameters()},
+            **{"grad.loss": torch.ones(())},
+        )
+        assert torch.equal(loss, by_hand["loss"])
+        for name, gradient in gradients.items():
+            wanted = by_hand[f"grad.{short[name]}"]
+            assert torch.equal(gradient.view(torch.int16), wanted.view(torch.int16)), name
+
+
+def test_every_linear_layer_is_fp8_and_casts_are_shared():
+    model = hugging_face_llama(layers=2).bfloat16()
+    compiled = te_mlir.torch.jit(model, recipe=te_mlir.Float8CurrentScaling(), strict=True)
+    ids, labels = tokens()
+    run(compiled, {"input_ids": ids, "labels": labels})
+    assert_imported_whole(compiled)
+    ledger = compiled.te.report("precision").splitlines()
+    rows = [line for line in ledger if line.split()[:1] in (["fprop"], ["dgrad"], ["wgrad"])]
+    assert len(rows) == 3 * (2 * 7 + 1)
+    assert all("f8E4M3FN" in row for row in rows)
+    region = compiled.te.graphs[0].region
+    graph = te_mlir.lower(region.text(True), "step", "fuse", **region.options_for(True))
+    # In each layer one for q, k and v, one for o, one for gate and up, one for down; 7 weights; 7 gradients. The head.
+    assert sum("te.quantize" in line for line in graph.splitlines()) == 2 * (4 + 7 + 7) + 3
