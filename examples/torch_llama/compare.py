@@ -188,7 +188,12 @@ def main():
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
-        "model": {"class": "LlamaForCausalLM", **SIZES[small], "tokens": arguments.sequences * arguments.sequence, "sequence": arguments.sequence},
+        "model": {
+            "class": "LlamaForCausalLM",
+            **SIZES[small],
+            "tokens": arguments.sequences * arguments.sequence,
+            "sequence": arguments.sequence,
+        },
         "ledger": ledger,
         "time_ratio": mine["ms_forward_backward"] / statistics.median(r["ms_forward_backward"] for r in peers),
         "band": [min(finals), max(finals)],
