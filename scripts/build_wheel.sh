@@ -20,7 +20,10 @@ trap 'rm -rf "$stage"' EXIT
 cp -r python/te_mlir python/pyproject.toml python/setup.py "$stage"
 find "$stage" -name __pycache__ -prune -exec rm -rf {} +
 mkdir -p "$stage/te_mlir/lib" "$out"
-for library in te_runtime te_compiler; do
+libraries=(te_runtime te_compiler)
+# Where XLA's header was found when the folder was configured: for JAX.
+if [ -e "$build/lib/libte_xla.so.0" ]; then libraries+=(te_xla); fi
+for library in "${libraries[@]}"; do
   cp "$build/lib/lib$library.so.0" "$stage/te_mlir/lib/lib$library.so.0"
   strip --strip-unneeded "$stage/te_mlir/lib/lib$library.so.0" 2>/dev/null ||
     llvm-strip-22 --strip-unneeded "$stage/te_mlir/lib/lib$library.so.0"

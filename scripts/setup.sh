@@ -61,6 +61,11 @@ if ! .venv/bin/python -c 'import torch, transformers, ml_dtypes, pytest' 2>/dev/
   # PyPI takes no local versions: there the build for Linux is CUDA's, some GB.
   .venv/bin/python -m pip install -qq torch==2.13.0 transformers==5.23.0 ml_dtypes pytest setuptools
 fi
+# The last release for Python 3.11; libte_xla is compiled with a header of it.
+if ! .venv/bin/python -c 'import jax' 2>/dev/null; then
+  echo "setup: adding jax to .venv"
+  .venv/bin/python -m pip install -qq jax==0.10.2
+fi
 
 # The wheel of the release the kernels were measured with; only headers are
 # used, the library itself is loaded at run time.

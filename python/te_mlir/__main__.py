@@ -34,7 +34,7 @@ def doctor() -> int:
         except te_mlir.TEError as error:
             # A machine without a GPU is sound.
             line(backend, f"not here: {error}", backend == "cuda")
-    for package in ("numpy", "ml_dtypes", "torch", "cupy"):
+    for package in ("numpy", "ml_dtypes", "torch", "jax", "cupy"):
         try:
             module = __import__(package)
             line(package, getattr(module, "__version__", "found"))

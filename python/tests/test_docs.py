@@ -10,9 +10,9 @@ import te_mlir
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("page", ["users/python.md", "users/torch.md", "tutorial.md"])
+@pytest.mark.parametrize("page", ["users/python.md", "users/torch.md", "users/jax.md", "tutorial.md"])
 def test_page_runs(page, monkeypatch, reference):
-    pytest.importorskip("ml_dtypes" if page == "users/python.md" else "torch")
+    pytest.importorskip({"users/python.md": "ml_dtypes", "users/jax.md": "jax"}.get(page, "torch"))
     monkeypatch.chdir(ROOT / "examples" / "byte_lm")
     if page == "tutorial.md":
         pytest.importorskip("transformers").logging.set_verbosity_error()

@@ -25,7 +25,7 @@ for path in tracked("*.h", "*.cpp", "*.c", "*.cu", "*.cuh", "*.inc", "*.td", "*.
         continue
     text = read(path)
     count += 1
-    for variable in re.findall(r'(?:getenv|environ\.get|environ)\s*[\[(]\s*["\']?([^"\'\])]*)', text):
+    for variable in re.findall(r'(?:\bgetenv|environ\.get|environ)\s*[\[(]\s*["\']?([^"\'\])]*)', text):
         if (name, variable) not in ALLOWED:
             problems.append(f"{name}: reads the environment variable '{variable}'; pass an option or an attribute")
     if "NVTE_" in (text.replace("NVTE_BACKWARD_OVERRIDE", "") if name.startswith("python/") else text):

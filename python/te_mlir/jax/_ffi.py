@@ -1,0 +1,192 @@
+"""libte_xla through ctypes, and its handlers as targets of XLA's FFI.
+
+A `Loaded` is a program that XLA can call; `Call` is one range of its launches as a
+JAX primitive: a function of arrays. The library keeps instances for each device
+and stream, without memory for temporaries: that is an array of XLA's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from ctypes import POINTER, c_char_p, c_int32, c_int64, c_size_t, c_void_p
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from te_mlir import _capi
+from te_mlir.dtypes import DType
+from te_mlir.errors import ArgumentError, RuntimeFailure, TEError
+from te_mlir.program import Program
+
+TARGET = "te_mlir_step"
+
+#: The place of the buffer of temporaries (TE_XLA_ARENA).
+ARENA = -1
+
+
+class _Module(ctypes.Structure):
+    _fields_ = [
+        ("magic", ctypes.c_uint32),
+        ("version", ctypes.c_uint32),
+        ("arena_bytes", c_int64),
+        ("num_plans", c_int32),
+        ("num_arguments", c_int32),
+        ("load", c_void_p),
+        ("step", c_void_p),
+    ]
+
+
+class _CallRequest(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("begin", c_int32),
+        ("end", c_int32),
+        ("num_arguments", c_int32),
+        ("num_results", c_int32),
+        ("argument_places", POINTER(c_int32)),
+        ("result_places", POINTER(c_int32)),
+    ]
+
+
+_XLA: Dict[str, Tuple[Any, List[Any]]] = {
+    "te_xla_runtime_version": (c_int32, []),
+    "te_xla_last_error": (c_char_p, []),
+    "te_xla_program_create": (
+        c_int32,
+        [c_void_p, POINTER(_capi.ArgumentInfo), c_char_p, c_int32, c_char_p, POINTER(c_int64)],
+    ),
+    "te_xla_program_destroy": (None, [c_int64]),
+    "te_xla_call_create": (c_int32, [c_int64, POINTER(_CallRequest), POINTER(c_int64)]),
+    "te_xla_program_counts": (c_int32, [c_int64, POINTER(c_int64), POINTER(c_int64)]),
+}
+
+_library: Optional[ctypes.CDLL] = None
+_lock = threading.Lock()
+
+
+def library() -> ctypes.CDLL:
+    """libte_xla, loaded and its handlers registered once."""
+    global _library
+    with _lock:
+        if _library is None:
+            # First, so that there is one runtime in the process.
+            _capi.runtime()
+            loaded = _capi._load("libte_xla.so.0", _XLA)
+            if loaded.te_xla_runtime_version() != _capi.ABI_VERSION:
+                raise TEError(
+                    f"expected libte_xla for ABI version {_capi.ABI_VERSION}, but got one for "
+                    f"{loaded.te_xla_runtime_version()} in '{_capi.library_folder()}'"
+                )
+            for platform, handler in (("cpu", loaded.te_xla_execute_cpu), ("CUDA", loaded.te_xla_execute_cuda)):
+                jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(handler), platform=platform)
+            _library = loaded
+    return _library
+
+
+def _check(status: int) -> None:
+    if status:
+        raise RuntimeFailure(library().te_xla_last_error().decode())
+
+
+def jax_dtype(dtype: DType) -> np.dtype:
+    """The element type of arrays for `dtype`; two FP4 elements are one uint8."""
+    return np.dtype(np.uint8) if dtype.name == "float4_e2m1fn" else jnp.dtype(dtype.name)
+
+
+class Loaded:
+    """A program that XLA can call, on every device of its platform.
+
+    platform: "cpu" or "cuda". device: the number of the GPU that it is tried on. Calls
+    that were made of it are errors once it is gone.
+    """
+
+    def __init__(self, program: Program, platform: str, device: int = 0) -> None:
+        handles = library()
+        compiler = _capi.compiler()
+        self.program, self.platform = program, platform
+        module = compiler.te_program_module(program.handle)
+        self.num_launches: int = program.num_launches
+        arena = ctypes.cast(module, POINTER(_Module)).contents.arena_bytes
+        #: Type of the array of temporaries; None where there are none. Two dimensions,
+        #: so that none of more than 2**31 bytes has a size that 32 bits cannot count.
+        self.arena = jax.ShapeDtypeStruct((-(-arena // 256), 256), np.uint8) if arena else None
+        count = len(program.arguments)
+        infos = (_capi.ArgumentInfo * max(count, 1))(
+            *(compiler.te_program_argument(program.handle, i).contents for i in range(count))
+        )
+        number = c_int64()
+        backend = b"reference" if platform == "cpu" else b"cuda"
+        _check(
+            handles.te_xla_program_create(module, infos, backend, device, program.entry.encode(), ctypes.byref(number))
+        )
+        self.number: int = number.value
+        # `program` is an argument, so that its code goes after what runs it.
+        finalizer = weakref.finalize(
+            self, lambda program, number: handles.te_xla_program_destroy(number), program, self.number
+        )
+        finalizer.atexit = False
+
+    def counts(self) -> Tuple[int, int]:
+        """How often calls of it have run, and how many instances it has."""
+        runs, instances = c_int64(), c_int64()
+        _check(library().te_xla_program_counts(self.number, ctypes.byref(runs), ctypes.byref(instances)))
+        return runs.value, instances.value
+
+    def type_of(self, place: int) -> jax.ShapeDtypeStruct:
+        """Shape and element type of the array at a place."""
+        if place == ARENA:
+            assert self.arena is not None
+            return self.arena
+        argument = self.program.arguments[place]
+        return jax.ShapeDtypeStruct(argument.shape, jax_dtype(argument.dtype))
+
+
+class Call:
+    """A range of a program's launches as a function of arrays, for traces of JAX.
+
+    inputs, results: places of its arrays among the program's pointers, or ARENA. A
+    result that is an input's next value, and an arena that comes and goes, are aliased:
+    XLA writes in place where nobody needs the old value, and copies where somebody does.
+    """
+
+    def __init__(
+        self, loaded: Loaded, inputs: Sequence[int], results: Sequence[int], begin: int = 0, end: Optional[int] = None
+    ) -> None:
+        if loaded.arena is None:
+            inputs, results = ([p for p in places if p != ARENA] for places in (inputs, results))
+        self.loaded, self.inputs, self.results = loaded, list(inputs), list(results)
+        request = _CallRequest(
+            struct_size=ctypes.sizeof(_CallRequest),
+            begin=begin,
+            end=loaded.num_launches if end is None else end,
+            num_arguments=len(self.inputs),
+            num_results=len(self.results),
+            argument_places=(c_int32 * max(len(self.inputs), 1))(*self.inputs),
+            result_places=(c_int32 * max(len(self.results), 1))(*self.results),
+        )
+        number = c_int64()
+        _check(library().te_xla_call_create(loaded.number, ctypes.byref(request), ctypes.byref(number)))
+        arguments = loaded.program.arguments
+        aliases = {}
+        for index, place in enumerate(self.results):
+            before = ARENA if place == ARENA else arguments[place].carried_input
+            if before in self.inputs and (place == ARENA or before >= 0):
+                aliases[self.inputs.index(before)] = index
+        self._call = jax.ffi.ffi_call(
+            TARGET, [loaded.type_of(p) for p in self.results], input_output_aliases=aliases, vmap_method=None
+        )
+        self._number = np.int64(number.value)
+
+    def __call__(self, *arrays: Any) -> "List[Any]":
+        try:
+            return list(self._call(*arrays, call=self._number))
+        except NotImplementedError:
+            # What JAX says of custom calls speaks of what is chosen here.
+            raise ArgumentError(
+                f"'{self.loaded.program.entry}': expected arrays of the shapes that it was compiled for, but it is "
+                "called below jax.vmap, which would add a dimension; compile it for the batch, or use jax.lax.map"
+            ) from None

@@ -1,0 +1,495 @@
+"""A compiled program as a pure function of JAX arrays.
+
+Everything that a call reads is an argument and everything that it makes is a
+result: states of the recipe, and under differentiation the memory that the forward
+leaves for the backward, which is an array like any other (a *residual* of
+jax.custom_vjp). A function may so be called, jitted, differentiated and run again in
+any order, on any device of its platform.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from te_mlir.dtypes import BY_NAME
+from te_mlir.errors import ArgumentError
+from te_mlir.jax._ffi import ARENA, Call, Loaded, jax_dtype
+from te_mlir.program import Argument, Program, pipeline_text
+from te_mlir.recipes import Recipe
+
+State = Dict[str, Any]
+
+
+class Spec(NamedTuple):
+    """An argument or a result: its name, sizes, and element type as te has it ("bfloat16").
+
+    init: what stands in for an argument that is not given. differentiable: it has, or
+    takes, a gradient.
+    """
+
+    name: str
+    shape: Tuple[int, ...]
+    dtype: str
+    init: Optional[float] = None
+    differentiable: bool = True
+
+
+class Options(NamedTuple):
+    """Options of te_mlir.compile."""
+
+    recipe: "Recipe | str | None" = None
+    backward_override: Optional[str] = None
+    target: Optional[str] = None
+    strict: bool = False
+    pipeline: Tuple[Tuple[str, Any], ...] = ()
+
+    def text(self, platform: str) -> str:
+        """The option string of the pipeline, on a platform."""
+        target = self.target or ("reference" if platform == "cpu" else None)
+        return pipeline_text(self.recipe, self.backward_override, target, self.strict, **dict(self.pipeline))
+
+
+#: Makes the source that is compiled: without derivatives (None), or with those of the
+#: inputs whose numbers are given. The flag says whether the compiler differentiates it.
+Source = Callable[[Optional[Tuple[int, ...]]], Tuple[Any, bool]]
+
+
+def platform_of(values: Sequence[Any], platform: Optional[str] = None) -> Tuple[str, int]:
+    """("cpu" or "cuda", number of the device) that `values` are on, or JAX's default."""
+    devices = set()
+    for value in values:
+        if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
+            devices |= value.devices()
+    if platform is None:
+        default = getattr(jax.config, "jax_default_device", None)
+        if len({d.platform for d in devices}) == 1:
+            platform = next(iter(devices)).platform
+        else:
+            platform = getattr(default, "platform", None) or jax.default_backend()
+    name = {"gpu": "cuda"}.get(platform, platform)
+    if name not in ("cpu", "cuda"):
+        raise ArgumentError(f"expected 'platform' to be 'cpu' or 'cuda', but got '{platform}'")
+    numbers = [d.local_hardware_id or 0 for d in devices if d.platform in ("gpu", "cuda")]
+    return name, min(numbers, default=0) if name == "cuda" else 0
+
+
+def check(spec: Spec, value: Any, what: str = "argument") -> None:
+    """Raises ArgumentError, naming the argument, unless `value` is such an array."""
+    try:
+        shape, dtype = jnp.shape(value), jnp.result_type(value) if np.isscalar(value) else value.dtype
+    except (AttributeError, TypeError):
+        raise ArgumentError(f"{what} '{spec.name}': expected an array, but got {type(value).__name__}") from None
+    wanted = jax_dtype(BY_NAME[spec.dtype])
+    if dtype != wanted:
+        raise ArgumentError(f"{what} '{spec.name}': expected elements of {wanted.name}, but got {np.dtype(dtype).name}")
+    if shape != spec.shape:
+        raise ArgumentError(f"{what} '{spec.name}': expected shape {list(spec.shape)}, but got {list(shape)}")
+
+
+class _Binary:
+    """One compiled program: the places of its states, and how its arguments go by name."""
+
+    def __init__(self, function: "Function", wrt: Optional[Tuple[int, ...]]) -> None:
+        source, vjp = function.source(wrt)
+        backend = "reference" if function.platform == "cpu" else "cuda"
+        options = function.options.text(function.platform)
+        self.program = Program(source, function.entry, options, backend, vjp, function.source_name)
+        self.loaded = Loaded(self.program, function.platform, function.device)
+        arguments = self.program.arguments
+        self.inputs = {a.name: i for i, a in enumerate(arguments) if not a.is_result}
+        self.results = {a.name: i for i, a in enumerate(arguments) if a.is_result and a.carried_input < 0}
+        carried = {a.carried_input: i for i, a in enumerate(arguments) if a.carried_input >= 0}
+        #: Places of a state, and of its next value, by name.
+        self.states = {arguments[before].name: (before, after) for before, after in carried.items()}
+
+    def argument(self, name: str) -> Argument:
+        return self.program.arguments[self.inputs[name]]
+
+
+class _Training(_Binary):
+    """A program with derivatives, and its cut into a forward and a backward."""
+
+    def __init__(self, function: "Function", wrt: Tuple[int, ...]) -> None:
+        super().__init__(function, wrt)
+        arguments = self.program.arguments
+        outputs = [self.results[spec.name] for spec in function.outputs]
+        self.through = [n for n, spec in enumerate(function.outputs) if f"grad.{spec.name}" in self.inputs]
+        cotangents = [self.inputs[f"grad.{function.outputs[n].name}"] for n in self.through]
+        # Whose gradient the program has; it may have more than were asked for.
+        self.wrt = [n for n, spec in enumerate(function.inputs) if f"grad.{spec.name}" in self.results]
+        gradients = [self.results[f"grad.{function.inputs[n].name}"] for n in self.wrt]
+        inputs = [self.inputs[spec.name] for spec in function.inputs]
+        end = self.program.num_launches
+        cut = min((arguments[i].first_launch for i in cotangents if arguments[i].first_launch >= 0), default=end)
+        for place in outputs:
+            if arguments[place].first_launch >= cut:
+                raise ArgumentError(
+                    f"expected result '{arguments[place].name}' to be made before the backward, but it is not"
+                )
+        #: Inputs and results that the backward reads.
+        self.kept_inputs = [n for n, i in enumerate(inputs) if arguments[i].last_launch >= cut]
+        self.kept_outputs = [n for n, i in enumerate(outputs) if arguments[i].last_launch >= cut]
+        self.forward = Call(self.loaded, inputs, outputs + [ARENA], 0, cut)
+        self.backward = Call(
+            self.loaded,
+            [ARENA] + [inputs[n] for n in self.kept_inputs] + [outputs[n] for n in self.kept_outputs] + cotangents,
+            gradients + [ARENA],
+            cut,
+            end,
+        )
+        #: Everything at once: states, inputs and cotangents to results, gradients and states.
+        before = [b for b, _ in self.states.values()]
+        after = [a for _, a in self.states.values()]
+        self.both = Call(self.loaded, before + inputs + cotangents, after + outputs + gradients + [ARENA])
+
+
+class Function:
+    """A program of the dialect as a function of arrays.
+
+    inputs, outputs: what a call takes and gives, in order. platform: "cpu" or "cuda".
+    A program with states has them as a dict of arrays: `init_state()` makes it, calls
+    take `state=` and return the next one beside their results.
+
+    Under JAX: jit, grad and vjp, donation, any device of the platform. Not: vmap, forward
+    mode, a second derivative. Gradients of a program with states are those of
+    `value_and_grad`, as its backward makes states, which no cotangent can carry.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        entry: str,
+        options: Options,
+        platform: str,
+        device: int,
+        source_name: str = "<text>",
+        inputs: Optional[Sequence[Spec]] = None,
+        outputs: Optional[Sequence[Spec]] = None,
+    ) -> None:
+        self.source, self.entry, self.options = source, entry, options
+        self.platform, self.device, self.source_name = platform, device, source_name
+        self._lock = threading.RLock()
+        self._training: Dict[Tuple[int, ...], _Training] = {}
+        self._inference: Optional[_Binary] = None
+        if inputs is None or outputs is None:
+            binary = self._forward()
+            arguments = binary.program.arguments
+            inputs = [
+                Spec(a.name, a.shape, a.dtype.name, a.init, a.dtype.name in ("float32", "bfloat16", "float16"))
+                for a in arguments
+                if not a.is_result and a.name not in binary.states
+            ]
+            outputs = [Spec(a.name, a.shape, a.dtype.name) for a in arguments if a.name in binary.results]
+            outputs = [spec for spec in outputs if spec.name in binary.results]
+        self.inputs, self.outputs = list(inputs), list(outputs)
+        self._call: Optional[Call] = None
+        self._differentiable = self._make_differentiable()
+
+    # Programs
+
+    def _forward(self) -> _Binary:
+        with self._lock:
+            if self._inference is None:
+                self._inference = _Binary(self, None)
+            return self._inference
+
+    def _trained(self, wrt: Sequence[int]) -> _Training:
+        with self._lock:
+            key = tuple(wrt)
+            if key not in self._training:
+                self._training[key] = _Training(self, key)
+            return self._training[key]
+
+    @property
+    def program(self) -> Program:
+        """The compiled forward: its arguments, launches and diagnostics."""
+        return self._forward().program
+
+    # States
+
+    def init_state(self, wrt: Optional[Sequence[str]] = None) -> State:
+        """The states at the beginning, by name, as 'te.init' says.
+
+        wrt: those of `value_and_grad` with this `wrt`, which also has states for
+        gradients; None: those of a call.
+        """
+        binary = self._forward() if wrt is None else self._trained(self._numbers(wrt))
+        state = {}
+        for name in binary.states:
+            argument = binary.argument(name)
+            if argument.init is None:
+                raise ArgumentError(f"state '{name}': expected 'te.init', but it has none; give it a value of your own")
+            state[name] = jnp.full(argument.shape, argument.init, jax_dtype(argument.dtype))
+        return state
+
+    def _states(self, binary: _Binary, state: Optional[Mapping[str, Any]]) -> List[Any]:
+        given = dict(state or {})
+        if state is None and binary.states:
+            raise ArgumentError(
+                f"state: expected a value for {_names(binary.states)}, but got none; init_state() makes one, and "
+                "calls return the next"
+            )
+        missing = [name for name in binary.states if name not in given]
+        if missing:
+            raise ArgumentError(f"state: expected a value for {_names(missing)}, but got none")
+        values = []
+        for name in binary.states:
+            argument = binary.argument(name)
+            check(Spec(name, argument.shape, argument.dtype.name), given[name], "state")
+            values.append(jnp.asarray(given[name]))
+        return values
+
+    # Calls
+
+    def _positional(self, args: Sequence[Any], named: Mapping[str, Any]) -> List[Any]:
+        if len(args) > len(self.inputs):
+            raise ArgumentError(
+                f"expected at most {len(self.inputs)} arguments ({_names(s.name for s in self.inputs)}), "
+                f"but got {len(args)}"
+            )
+        given = {spec.name: value for spec, value in zip(self.inputs, args)}
+        known = {spec.name for spec in self.inputs}
+        for name, value in named.items():
+            if name in given:
+                raise ArgumentError(f"argument '{name}': expected one value, but got two")
+            if name not in known:
+                raise ArgumentError(f"expected arguments {_names(s.name for s in self.inputs)}, but got '{name}'")
+            given[name] = value
+        missing = [spec.name for spec in self.inputs if spec.name not in given and spec.init is None]
+        if missing:
+            raise ArgumentError(f"expected a value for {_names(missing)}, but got none")
+        values = []
+        for spec in self.inputs:
+            if spec.name not in given:
+                values.append(jnp.full(spec.shape, spec.init or 0.0, jax_dtype(BY_NAME[spec.dtype])))
+                continue
+            value = given[spec.name]
+            check(spec, value)
+            self._check_device(spec, value)
+            values.append(jnp.asarray(value))
+        return values
+
+    def _check_device(self, spec: Spec, value: Any) -> None:
+        if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
+            return
+        for device in value.devices():
+            if {"gpu": "cuda"}.get(device.platform, device.platform) != self.platform:
+                raise ArgumentError(
+                    f"argument '{spec.name}': expected memory of a device of '{self.platform}', which this was "
+                    f"compiled for, but got '{device}'"
+                )
+
+    def __call__(self, *args: Any, state: Optional[Mapping[str, Any]] = None, **named: Any) -> Any:
+        """Results by name; with states, (results, next state)."""
+        values = self._positional(args, named)
+        binary = self._forward()
+        if not binary.states:
+            if state:
+                raise ArgumentError(f"state: expected none, as this has no states, but got {_names(state)}")
+            return self._dict(self._differentiable(*values))
+        results, after = _call_with_states(self, tuple(self._states(binary, state)), tuple(values))
+        return self._dict(results), {**(state or {}), **dict(zip(binary.states, after))}
+
+    def _dict(self, results: Sequence[Any]) -> Dict[str, Any]:
+        return {spec.name: value for spec, value in zip(self.outputs, results)}
+
+    def flat(self, values: Sequence[Any]) -> List[Any]:
+        """Results in order, of checked arguments in order, of a function without states."""
+        return list(self._differentiable(*values))
+
+    def _run_forward(self, states: Sequence[Any], values: Sequence[Any]) -> Tuple[List[Any], List[Any]]:
+        """(results, next states) of the program without derivatives."""
+        binary = self._forward()
+        with self._lock:
+            if self._call is None:
+                before = [b for b, _ in binary.states.values()]
+                after = [a for _, a in binary.states.values()]
+                inputs = [binary.inputs[spec.name] for spec in self.inputs]
+                outputs = [binary.results[spec.name] for spec in self.outputs]
+                self._call = Call(binary.loaded, before + inputs, after + outputs + [ARENA])
+        made = self._call(*states, *values)
+        count = len(binary.states)
+        return made[count : count + len(self.outputs)], made[:count]
+
+    # Derivatives
+
+    def _make_differentiable(self) -> Callable[..., Any]:
+        @jax.custom_vjp
+        def call(*values: Any) -> Any:
+            return tuple(self._run_forward((), values)[0])
+
+        def forward(*primals: Any) -> Any:
+            values = [p.value for p in primals]
+            wrt = [n for n, p in enumerate(primals) if p.perturbed and self._wants(n)]
+            if not wrt:
+                return tuple(self._run_forward((), values)[0]), None
+            training = self._trained(wrt)
+            if training.states:
+                raise ArgumentError(_NO_STATES)
+            made = training.forward(*values)
+            outputs = made[: len(self.outputs)]
+            kept = [values[n] for n in training.kept_inputs] + [outputs[n] for n in training.kept_outputs]
+            # A program without temporaries has nothing to leave.
+            return tuple(outputs), (_Key(tuple(wrt)), made[len(self.outputs) :], kept)
+
+        def backward(residuals: Any, cotangents: Sequence[Any]) -> Any:
+            if residuals is None:
+                return tuple(None for _ in self.inputs)
+            key, arena, kept = residuals
+            training = self._trained(key.wrt)
+            given = [self._cotangent(training, n, cotangents[n]) for n in training.through]
+            for n, cotangent in enumerate(cotangents):
+                if n not in training.through and not _is_zero(cotangent):
+                    raise ArgumentError(
+                        f"result '{self.outputs[n].name}': expected no gradient through it, but got one; "
+                        "compile with differentiate_outputs='all'"
+                    )
+            made = training.backward(*arena, *kept, *given)
+            gradients = dict(zip(training.wrt, made))
+            return tuple(gradients.get(n) for n in range(len(self.inputs)))
+
+        call.defvjp(forward, backward, symbolic_zeros=True)
+        return call
+
+    def _wants(self, index: int) -> bool:
+        """Whether an input that JAX differentiates has a gradient; raises where it should and has none."""
+        spec = self.inputs[index]
+        if spec.differentiable:
+            return True
+        if spec.dtype == "int32":
+            return False
+        raise ArgumentError(f"argument '{spec.name}': expected no gradient of it, as te has none, but one is asked for")
+
+    def _cotangent(self, training: _Training, index: int, value: Any) -> Any:
+        spec = self.outputs[index]
+        dtype = jax_dtype(BY_NAME[spec.dtype])
+        return jnp.zeros(spec.shape, dtype) if _is_zero(value) else jnp.asarray(value, dtype)
+
+    def _numbers(self, wrt: Optional[Sequence[str]]) -> List[int]:
+        names = [spec.name for spec in self.inputs if spec.differentiable]
+        for name in wrt or ():
+            if name not in names:
+                raise ArgumentError(f"wrt: expected names of {_names(names)}, but got '{name}'")
+        chosen = names if wrt is None else list(wrt)
+        return [n for n, spec in enumerate(self.inputs) if spec.name in chosen]
+
+    def value_and_grad(
+        self,
+        *args: Any,
+        wrt: Optional[Sequence[str]] = None,
+        cotangents: Optional[Mapping[str, Any]] = None,
+        state: Optional[Mapping[str, Any]] = None,
+        **named: Any,
+    ) -> Any:
+        """(results, gradients), both by name, of one forward and backward in one call.
+
+        wrt: names of inputs; None: all that have gradients. cotangents: by name of
+        results; a result without one has 1 where it is a scalar and the only result,
+        else 0. With states, (results, gradients, next state), from `init_state(wrt)` on.
+        """
+        numbers = self._numbers(wrt)
+        values = self._positional(args, named)
+        training = self._trained(numbers)
+        given = dict(cotangents or {})
+        unknown = [name for name in given if name not in {self.outputs[n].name for n in training.through}]
+        if unknown:
+            raise ArgumentError(
+                f"cotangents: expected results {_names(self.outputs[n].name for n in training.through)}, "
+                f"but got '{unknown[0]}'"
+            )
+        flat = []
+        for n in training.through:
+            spec = self.outputs[n]
+            if spec.name in given:
+                check(spec, given[spec.name], "cotangent")
+                flat.append(jnp.asarray(given[spec.name]))
+            else:
+                one = not given and spec.shape == () and len(training.through) == 1
+                flat.append(jnp.full(spec.shape, 1 if one else 0, jax_dtype(BY_NAME[spec.dtype])))
+        if not given and not (len(flat) == 1 and self.outputs[training.through[0]].shape == ()):
+            raise ArgumentError("cotangents: expected some, as the results are not one scalar, but got none")
+        results, gradients, after = self.flat_value_and_grad(training, self._states(training, state), values, flat)
+        named_gradients = {self.inputs[n].name: g for n, g in zip(training.wrt, gradients) if n in numbers}
+        if not training.states:
+            return self._dict(results), named_gradients
+        return self._dict(results), named_gradients, {**(state or {}), **dict(zip(training.states, after))}
+
+    def flat_value_and_grad(
+        self, training: _Training, states: Sequence[Any], values: Sequence[Any], cotangents: Sequence[Any]
+    ) -> Tuple[List[Any], List[Any], List[Any]]:
+        """(results, gradients of training.wrt, next states), all in order."""
+        made = training.both(*states, *values, *cotangents)
+        a, b = len(training.states), len(training.states) + len(self.outputs)
+        return made[a:b], made[b : b + len(training.wrt)], made[:a]
+
+
+@jax.tree_util.register_static
+class _Key:
+    """Which program a residual is of: part of its type, not of its values."""
+
+    def __init__(self, wrt: Tuple[int, ...]) -> None:
+        self.wrt = wrt
+
+    def __hash__(self) -> int:
+        return hash(self.wrt)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self.wrt == other.wrt
+
+
+_NO_STATES = (
+    "expected a function without states to differentiate, but its recipe has some, which the backward changes too; "
+    "use value_and_grad, which returns them"
+)
+
+
+def _call_with_states(function: Function, states: Tuple[Any, ...], values: Tuple[Any, ...]) -> Any:
+    @jax.custom_vjp
+    def call(states: Tuple[Any, ...], values: Tuple[Any, ...]) -> Any:
+        return function._run_forward(states, values)
+
+    def forward(states: Any, values: Any) -> Any:
+        raise ArgumentError(_NO_STATES)
+
+    call.defvjp(forward, lambda residuals, cotangents: None)  # type: ignore[arg-type, return-value]
+    return call(states, values)
+
+
+def _is_zero(cotangent: Any) -> bool:
+    return cotangent is None or isinstance(cotangent, jax.custom_derivatives.SymbolicZero)
+
+
+def _names(names: Any) -> str:
+    return ", ".join(f"'{name}'" for name in names) or "none"
+
+
+def load(
+    source: Any,
+    entry: str,
+    *,
+    recipe: "Recipe | str | None" = None,
+    backward_override: Optional[str] = None,
+    target: Optional[str] = None,
+    strict: bool = False,
+    platform: Optional[str] = None,
+    source_name: str = "<text>",
+    **options: Any,
+) -> Function:
+    """The function `entry` of an MLIR program as a function of JAX arrays.
+
+    source: text or bytecode, or an object with `to_mlir()`. platform: "cpu" or "cuda";
+    without one, that of JAX's default device. Other arguments are those of
+    te_mlir.compile. It is compiled now, its derivative when that is first asked for.
+
+    Raises CompileError with the compiler's messages and their places, RuntimeFailure
+    where the device cannot run the step.
+    """
+    chosen, device = platform_of((), platform)
+    text = source.to_mlir() if hasattr(source, "to_mlir") else source
+    settings = Options(recipe, backward_override, target, strict, tuple(options.items()))
+    return Function(lambda wrt: (text, wrt is not None), entry, settings, chosen, device, source_name)
