@@ -28,7 +28,15 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/TEDialect/Runtime
 set(TE_SHARE ${CMAKE_INSTALL_DATAROOTDIR}/te-mlir)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples DESTINATION ${TE_SHARE} COMPONENT tools)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/test/bench DESTINATION ${TE_SHARE} COMPONENT tools)
-install(PROGRAMS ${PROJECT_SOURCE_DIR}/scripts/gpu_check.sh DESTINATION ${TE_SHARE} COMPONENT tools)
+install(PROGRAMS ${PROJECT_SOURCE_DIR}/scripts/gpu_check.sh
+                 ${PROJECT_SOURCE_DIR}/scripts/parallel_check.sh DESTINATION ${TE_SHARE} COMPONENT tools)
+# What parallel_check.sh runs.
+install(FILES ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/harness.py
+              ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/tensor_parallel.py
+              ${PROJECT_SOURCE_DIR}/test/unit/Runtime/Mpi/launch.py
+              ${PROJECT_SOURCE_DIR}/test/unit/Runtime/Mpi/run_faults.py
+              ${PROJECT_SOURCE_DIR}/docs/examples/tensor_parallel.mlir
+        DESTINATION ${TE_SHARE}/checks COMPONENT tools)
 # The frontend of cuDNN is compiled into the runtime.
 install(FILES ${PROJECT_SOURCE_DIR}/.deps/cudnn/LICENSE.txt DESTINATION ${TE_SHARE}
         RENAME cudnn-frontend.LICENSE.txt COMPONENT tools OPTIONAL)

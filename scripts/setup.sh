@@ -25,7 +25,7 @@ packages=(
   cmake ninja-build ccache git
   libgtest-dev nlohmann-json3-dev zlib1g-dev libzstd-dev libcurl4-openssl-dev libedit-dev
   libxml2-dev xz-utils python3-venv
-  openmpi-bin libopenmpi-dev
+  openmpi-bin libopenmpi-dev libasio-dev
 )
 missing=()
 for package in "${packages[@]}"; do

@@ -86,6 +86,13 @@ llvm::json::Array runMemoryBench(te_rt_context *context, const Effort &effort,
 llvm::json::Array runMoeBench(te_rt_context *context, const Effort &effort,
                               const std::string &file);
 
+/// Compiles and runs a tensor-parallel layer over 1, 2, 4, ... to `maxRanks`
+/// ranks, each with a GPU of its own; `small` where only that it runs matters.
+/// Prints and returns rows.
+llvm::json::Array runParallelBench(const std::string &backend,
+                                   const Effort &effort, int maxRanks,
+                                   bool small);
+
 /// Compiles `file` under every recipe, and runs nothing; prints and returns
 /// how long that took.
 llvm::json::Array runCompileBench(const std::string &file);

@@ -14,18 +14,21 @@
 #include <cstdlib>
 #include <utility>
 
-std::unique_ptr<mlir::te::CompiledStep>
-te::bench::compileStep(mlir::MLIRContext *context, const std::string &file,
-                       const mlir::te::TrainingPipelineOptions &options,
-                       int64_t &launches, llvm::StringRef entry,
-                       CompileTime *time) {
+using Parse =
+    llvm::function_ref<mlir::OwningOpRef<mlir::ModuleOp>(mlir::MLIRContext *)>;
+
+static std::unique_ptr<mlir::te::CompiledStep>
+compileParsed(mlir::MLIRContext *context, Parse parseModule,
+              const mlir::te::TrainingPipelineOptions &options,
+              int64_t &launches, llvm::StringRef entry,
+              te::bench::CompileTime *time) {
   using Clock = std::chrono::steady_clock;
   auto last = Clock::now();
   auto sinceLast = [&] {
     auto before = std::exchange(last, Clock::now());
     return std::chrono::duration<double, std::milli>(last - before).count();
   };
-  auto module = mlir::parseSourceFile<mlir::ModuleOp>(file, context);
+  auto module = parseModule(context);
   if (!module)
     std::exit(mlir::te::kDiagnostics);
   for (auto function :
@@ -53,4 +56,29 @@ te::bench::compileStep(mlir::MLIRContext *context, const std::string &file,
   if (time)
     *time = {parse, pipeline, sinceLast()};
   return std::move(*step);
+}
+
+std::unique_ptr<mlir::te::CompiledStep>
+te::bench::compileStep(mlir::MLIRContext *context, const std::string &file,
+                       const mlir::te::TrainingPipelineOptions &options,
+                       int64_t &launches, llvm::StringRef entry,
+                       CompileTime *time) {
+  return compileParsed(
+      context,
+      [&](mlir::MLIRContext *into) {
+        return mlir::parseSourceFile<mlir::ModuleOp>(file, into);
+      },
+      options, launches, entry, time);
+}
+
+std::unique_ptr<mlir::te::CompiledStep>
+te::bench::compileText(mlir::MLIRContext *context, llvm::StringRef text,
+                       const mlir::te::TrainingPipelineOptions &options,
+                       int64_t &launches) {
+  return compileParsed(
+      context,
+      [&](mlir::MLIRContext *into) {
+        return mlir::parseSourceString<mlir::ModuleOp>(text, into);
+      },
+      options, launches, {}, nullptr);
 }

@@ -21,6 +21,12 @@ compileStep(mlir::MLIRContext *context, const std::string &file,
             const mlir::te::TrainingPipelineOptions &options, int64_t &launches,
             llvm::StringRef entry = {}, CompileTime *time = nullptr);
 
+/// The same of a program's text.
+std::unique_ptr<mlir::te::CompiledStep>
+compileText(mlir::MLIRContext *context, llvm::StringRef text,
+            const mlir::te::TrainingPipelineOptions &options,
+            int64_t &launches);
+
 } // namespace te::bench
 
 #endif // TE_BENCH_COMPILESTEP_H

@@ -24,11 +24,12 @@ using namespace te::bench;
 
 namespace {
 llvm::cl::OptionCategory category("te-bench");
-llvm::cl::opt<std::string>
-    suite("suite",
-          llvm::cl::desc(
-              "kernels, grouped, mlp, memory, moe, compile or all (default)"),
-          llvm::cl::init("all"), llvm::cl::cat(category));
+llvm::cl::opt<std::string> suite(
+    "suite",
+    llvm::cl::desc(
+        "kernels, grouped, mlp, memory, moe, compile, all (default: those "
+        "before it), or parallel: a layer over several GPUs"),
+    llvm::cl::init("all"), llvm::cl::cat(category));
 llvm::cl::opt<std::string>
     backend("backend", llvm::cl::desc("auto (default), cuda or reference"),
             llvm::cl::init("auto"), llvm::cl::cat(category));
@@ -55,6 +56,10 @@ llvm::cl::opt<bool>
     quick("quick", llvm::cl::desc("one short round per row: a smoke test"),
           llvm::cl::cat(category));
 
+llvm::cl::opt<int>
+    ranks("ranks", llvm::cl::desc("GPUs of the suite parallel: 2, 4, ..."),
+          llvm::cl::init(2), llvm::cl::cat(category));
+
 bool isOneOf(llvm::StringRef option, const std::string &value,
              llvm::ArrayRef<llvm::StringRef> accepted) {
   if (llvm::is_contained(accepted, value))
@@ -76,11 +81,16 @@ int main(int argc, char **argv) {
           "stack of layers on this machine\n",
           &llvm::errs()))
     return mlir::te::kUsage;
-  if (!isOneOf(
-          "--suite", suite,
-          {"kernels", "grouped", "mlp", "memory", "moe", "compile", "all"}) ||
+  if (!isOneOf("--suite", suite,
+               {"kernels", "grouped", "mlp", "memory", "moe", "compile", "all",
+                "parallel"}) ||
       !isOneOf("--backend", backend, {"auto", "reference", "cuda"}))
     return mlir::te::kUsage;
+  if (ranks < 1) {
+    llvm::WithColor::error(llvm::errs(), "te-bench")
+        << "expected '--ranks' to be positive, but got " << ranks << "\n";
+    return mlir::te::kUsage;
+  }
   Effort effort;
   if (quick)
     effort = {1, 0.01, 0, 0.01};
@@ -115,6 +125,9 @@ int main(int argc, char **argv) {
     report["grouped"] = runGroupedBench(context, effort);
   if (suite == "compile" || suite == "all")
     report["compile"] = runCompileBench(stackFile);
+  if (suite == "parallel")
+    report["parallel"] =
+        runParallelBench(te_rt_context_backend(context), effort, ranks, quick);
   te_rt_context_destroy(context);
 
   if (!jsonFile.empty()) {

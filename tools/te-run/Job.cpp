@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include <dlfcn.h>
 
@@ -24,14 +25,108 @@ constexpr int32_t kJobTag = 32766;
 
 static const char *const kLibrary = "libte_mpi.so.0";
 
+//===----------------------------------------------------------------------===//
+// Launchers
+//===----------------------------------------------------------------------===//
+
 /// Set for each process by Open MPI, by PMIx launchers (srun --mpi=pmix), and
 /// by MPICH and its relatives.
-static bool hasLauncher() {
+static bool hasMpiLauncher() {
   return std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMIX_RANK") ||
          std::getenv("PMI_RANK") || std::getenv("PMI_ID");
 }
 
-bool Job::load(std::string &error) {
+namespace {
+
+/// A launcher that says only where the first process is.
+struct Place {
+  int size = 1, rank = 0, localRank = 0;
+  std::string host, job;
+  int port = 0;
+};
+
+class Environment {
+public:
+  /// The number in `variable`; sets `error` where it is not one.
+  int number(const char *variable, int least, int most) {
+    const char *text = std::getenv(variable);
+    int value = 0;
+    if (!text)
+      fail(std::string("expected '") + variable + "' to be set");
+    else if (llvm::StringRef(text).getAsInteger(10, value) || value < least ||
+             value > most)
+      fail(std::string("expected '") + variable + "' to be a number from " +
+           std::to_string(least) + " to " + std::to_string(most) +
+           ", but got '" + text + "'");
+    return value;
+  }
+  std::string text(const char *variable) {
+    const char *text = std::getenv(variable);
+    if (!text || !*text)
+      fail(std::string("expected '") + variable + "' to be set");
+    return text ? text : "";
+  }
+  void fail(std::string message) {
+    if (error.empty())
+      error = std::move(message);
+  }
+  std::string error;
+};
+
+} // namespace
+
+static std::string orEmpty(const char *variable) {
+  const char *text = std::getenv(variable);
+  return text ? text : "";
+}
+
+/// What torchrun sets, or everybody who speaks to torch.distributed; else what
+/// srun sets. False where there is neither, or `error` is set.
+static bool findPlace(Place &place, std::string &error) {
+  Environment environment;
+  constexpr int kMost = 1 << 20;
+  std::string launcher;
+  if (std::getenv("RANK") && std::getenv("WORLD_SIZE")) {
+    launcher = "'RANK' and 'WORLD_SIZE' are set, as by torchrun";
+    place.size = environment.number("WORLD_SIZE", 1, kMost);
+    place.rank = environment.number("RANK", 0, kMost);
+    // Who starts one process a host need not say so.
+    if (std::getenv("LOCAL_RANK"))
+      place.localRank = environment.number("LOCAL_RANK", 0, kMost);
+    place.job = "torch " + orEmpty("TORCHELASTIC_RUN_ID") + " " +
+                orEmpty("TORCHELASTIC_RESTART_COUNT");
+  } else if (std::getenv("SLURM_PROCID") && std::getenv("SLURM_STEP_ID")) {
+    // The step's, where srun starts a part of the job; a batch script itself,
+    // which is no process of a step, has neither.
+    launcher = "srun started this process";
+    place.size = environment.number(std::getenv("SLURM_STEP_NUM_TASKS")
+                                        ? "SLURM_STEP_NUM_TASKS"
+                                        : "SLURM_NTASKS",
+                                    1, kMost);
+    place.rank = environment.number("SLURM_PROCID", 0, kMost);
+    place.localRank = environment.number("SLURM_LOCALID", 0, kMost);
+    place.job =
+        "slurm " + orEmpty("SLURM_JOB_ID") + " " + orEmpty("SLURM_STEP_ID");
+  } else {
+    return false;
+  }
+  if (environment.error.empty() && place.size > 1) {
+    place.host = environment.text("MASTER_ADDR");
+    place.port = environment.number("MASTER_PORT", 1, 65000);
+    // The agent of torchrun has a store of its own there.
+    if (orEmpty("TORCHELASTIC_USE_AGENT_STORE") == "True")
+      ++place.port;
+  }
+  if (environment.error.empty() && place.rank >= place.size)
+    environment.fail("expected the rank of this process to be below " +
+                     std::to_string(place.size) + ", but got " +
+                     std::to_string(place.rank));
+  if (!environment.error.empty())
+    error = launcher + ", but " + environment.error;
+  return environment.error.empty();
+}
+
+bool Job::loadMpi(std::string &error) {
   // Open MPI's components look for its symbols among the global ones.
   void *library = dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL);
   if (!library) {
@@ -55,12 +150,9 @@ bool Job::load(std::string &error) {
          find("te_mpi_communicator", communicator);
 }
 
-bool Job::join(int64_t timeoutSeconds, std::string &error) {
-  if (!hasLauncher())
-    return true;
-  if (!load(error))
+bool Job::joinMpi(std::string &error) {
+  if (!loadMpi(error))
     return false;
-  timeout = timeoutSeconds * 1000;
   char message[TE_RT_MESSAGE_BYTES] = "";
   if (create(&mpi, message) != TE_RT_OK) {
     error = message;
@@ -68,35 +160,116 @@ bool Job::join(int64_t timeoutSeconds, std::string &error) {
   }
   numProcesses = sizeOf(mpi);
   number = rankOf(mpi);
+  localRank = localRankOf(mpi);
+  return true;
+}
+
+bool Job::joinTcp(const te_tcp_options &options, std::string &error) {
+#if TE_HAS_TCP
+  char message[TE_RT_MESSAGE_BYTES] = "";
+  if (te_tcp_create(&options, &tcp, message) == TE_RT_OK)
+    return true;
+  error = message;
+#else
+  error = "torchrun or srun started this process, but this te-run was built "
+          "without Asio (Debian package 'libasio-dev'); use 'mpirun'";
+#endif
+  return false;
+}
+
+bool Job::join(int64_t timeoutSeconds, std::string &error) {
+  timeout = timeoutSeconds * 1000;
+  Place place;
+  // A launcher of MPI may have been started by another one, and the other way
+  // round; torchrun's agent is the one that names itself.
+  const bool torch = std::getenv("TORCHELASTIC_RUN_ID");
+  if (!torch && hasMpiLauncher()) {
+    if (!joinMpi(error))
+      return false;
+  } else if (findPlace(place, error)) {
+    if (place.size == 1)
+      return true;
+    numProcesses = place.size;
+    number = place.rank;
+    localRank = place.localRank;
+    // Others may have taken a port, so a few are tried.
+    if (!joinTcp({place.host.c_str(), place.port, 16, place.job.c_str(),
+                  place.size, place.rank, timeout},
+                 error))
+      return false;
+  } else {
+    return error.empty();
+  }
   std::vector<int32_t> all;
   for (int32_t rank = 0; rank < numProcesses; ++rank)
     all.push_back(rank);
-  if (communicator(mpi, kJobTag, all.data(), numProcesses, &everybody,
-                   message) == TE_RT_OK)
+  char message[TE_RT_MESSAGE_BYTES] = "";
+  if (connect(kJobTag, all, everybody, message) == TE_RT_OK)
     return true;
   error = message;
   return false;
 }
 
+te_rt_status Job::connect(int32_t tag, const std::vector<int32_t> &ranks,
+                          te_rt_communicator &members, char *message) {
+  const auto size = static_cast<int32_t>(ranks.size());
+#if TE_HAS_TCP
+  if (tcp)
+    return te_tcp_communicator(tcp, tag, ranks.data(), size, &members, message);
+#endif
+  return communicator(mpi, tag, ranks.data(), size, &members, message);
+}
+
+//===----------------------------------------------------------------------===//
+// Leaving
+//===----------------------------------------------------------------------===//
+
 bool Job::leave(std::string &error) {
-  if (!mpi)
+  if (!exists())
     return true;
   char message[TE_RT_MESSAGE_BYTES] = "";
-  if (destroy(mpi, timeout, message) == TE_RT_OK) {
+  te_rt_status status = TE_RT_OK;
+#if TE_HAS_TCP
+  if (tcp)
+    status = te_tcp_destroy(std::exchange(tcp, nullptr), timeout, message);
+#endif
+  if (mpi && (status = destroy(mpi, timeout, message)) == TE_RT_OK)
     mpi = nullptr;
+  if (status == TE_RT_OK)
     return true;
-  }
   error = std::string("at the end: ") + message;
   return false;
 }
 
 void Job::end(ExitCode code) {
-  if (!mpi || numProcesses == 1)
+  if (!exists() || numProcesses == 1)
     return;
   // Others that fail for the same reason have their say first.
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  abort(mpi, code);
+  if (mpi)
+    abort(mpi, code);
+  // With this process its connections end, which the others see. What is left
+  // of a collective on a GPU must not be waited for.
+  std::_Exit(code);
 }
+
+std::string Job::rollCall() {
+  // All that wait for a process do so for as long, and come here.
+  constexpr int64_t kPatience = 3000;
+  if (!exists())
+    return "there are no other processes";
+  char message[TE_RT_MESSAGE_BYTES] = "";
+  std::vector<char> all(static_cast<size_t>(numProcesses));
+  if (everybody.exchange(everybody.user, "", 0, all.data(), 1, kPatience,
+                         message) == TE_RT_OK)
+    return "all processes of the job still answer, so they wait in different "
+           "collectives, or one is slow";
+  return std::string("asked again, ") + message;
+}
+
+//===----------------------------------------------------------------------===//
+// Contexts and groups
+//===----------------------------------------------------------------------===//
 
 te_rt_status Job::gather(const void *send, void *receive, int64_t bytes,
                          std::string &error) {
@@ -113,15 +286,15 @@ te_rt_status Job::createContext(const Options &options, te_rt_context **context,
     error = status == TE_RT_OK ? "" : te_rt_last_error();
     return status;
   };
-  if (!mpi)
+  if (!exists())
     return created(te_rt_context_create(options.backend.c_str(), context));
 
   te_rt_status status = TE_RT_OK;
   std::string backend = options.backend;
   if (backend != "reference") {
     // A GPU for each process of this host.
-    status = created(
-        te_rt_context_create_on_device("cuda", localRankOf(mpi), context));
+    status =
+        created(te_rt_context_create_on_device("cuda", localRank, context));
     if (status == TE_RT_OK)
       backend = "cuda";
     else if (backend == "auto" && status == TE_RT_UNSUPPORTED)
@@ -172,8 +345,7 @@ te_rt_status Job::bind(te_rt_context &context, int32_t group,
     return bound(te_rt_context_bind_group(&context, group, nullptr, 1, 0));
   te_rt_communicator members;
   char message[TE_RT_MESSAGE_BYTES] = "";
-  if (te_rt_status status =
-          communicator(mpi, group, ranks.data(), size, &members, message)) {
+  if (te_rt_status status = connect(group, ranks, members, message)) {
     error = message;
     return status;
   }
@@ -213,12 +385,11 @@ te_rt_status Job::bindGroups(const mlir::te::CompiledStep &step,
     error = "expected " + std::to_string(ranks) +
             " processes, the ranks of the groups of the module, but got " +
             std::to_string(numProcesses) + "; start them with 'mpirun -n " +
-            std::to_string(ranks) + " te-run ...'";
-    if (!mpi && std::getenv("WORLD_SIZE"))
-      error += "; the variables of torchrun are not read";
+            std::to_string(ranks) + " te-run ...' or 'torchrun --no-python " +
+            "--nproc-per-node=" + std::to_string(ranks) + " te-run ...'";
     return TE_RT_INVALID_ARGUMENT;
   }
-  if (!mpi)
+  if (!exists())
     return TE_RT_OK;
   // In the order of the module, so that all processes bind in one order.
   for (const mlir::te::GroupInfo &group : step.groups()) {

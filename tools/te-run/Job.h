@@ -1,9 +1,10 @@
 //===- Job.h - te-run as one process of several ---------------------------===//
 //
-// Under a launcher of MPI every process compiles and runs the same step. This
-// finds the launcher, loads libte_mpi, and binds the groups that the step names
-// to the processes of the job. Without a launcher there is no job, and no MPI
-// is loaded.
+// Under a launcher every process compiles and runs the same step. This finds
+// the launcher, joins its other processes over MPI or, where it only says who
+// is the first one (torchrun, Slurm), over TCP, and binds the groups that the
+// step names to the processes of the job. Without a launcher there is no job;
+// MPI is loaded only under one of MPI.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,6 +15,7 @@
 
 #include "TEDialect/JIT/JIT.h"
 #include "TEDialect/Runtime/te_runtime_mpi.h"
+#include "TEDialect/Runtime/te_runtime_tcp.h"
 
 #include <string>
 #include <vector>
@@ -29,8 +31,12 @@ public:
   /// Ends all processes of the job; returns where there is no job.
   void end(ExitCode code);
 
-  int size() const { return mpi ? numProcesses : 1; }
-  int rank() const { return mpi ? number : 0; }
+  int size() const { return numProcesses; }
+  int rank() const { return number; }
+
+  /// After a collective timed out: a sentence on which processes still answer,
+  /// some seconds later.
+  std::string rollCall();
 
   /// Makes the context for `options`: the same backend on all processes, and on
   /// cuda a GPU for each.
@@ -42,7 +48,13 @@ public:
                           te_rt_context &context, std::string &error);
 
 private:
-  bool load(std::string &error);
+  bool exists() const { return mpi || tcp; }
+  bool joinMpi(std::string &error);
+  bool joinTcp(const te_tcp_options &options, std::string &error);
+  bool loadMpi(std::string &error);
+  /// A communicator of these processes, or a message.
+  te_rt_status connect(int32_t tag, const std::vector<int32_t> &ranks,
+                       te_rt_communicator &members, char *message);
   /// Receives `bytes` of every process.
   te_rt_status gather(const void *send, void *receive, int64_t bytes,
                       std::string &error);
@@ -50,6 +62,9 @@ private:
                     const std::vector<int32_t> &ranks, std::string &error);
 
   te_mpi *mpi = nullptr;
+  te_tcp *tcp = nullptr;
+  /// On this host, the number of the process: that of its GPU.
+  int localRank = 0;
   int numProcesses = 1, number = 0;
   int64_t timeout = 0; // milliseconds
   te_rt_communicator everybody = {};

@@ -68,8 +68,8 @@ std::string noMemoryFor(const TensorSpec &spec);
 /// uniform in [0, 256). Returns false where there is no memory for it.
 bool drawArray(const TensorSpec &spec, uint64_t seed, support::NpyArray &array);
 
-/// An array that is `value` everywhere, for a type above 8 bits, or that is NaN,
-/// for any; false as above.
+/// An array that is `value` everywhere, for a type above 8 bits, or that is
+/// NaN, for any; false as above.
 bool filledArray(const TensorSpec &spec, float value, support::NpyArray &array);
 
 /// An array of zeros; false as above.

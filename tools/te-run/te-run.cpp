@@ -53,7 +53,11 @@ ExitCode fail(const llvm::Twine &message, ExitCode code = kDiagnostics) {
   return code;
 }
 
+/// Whether a collective waited in vain.
+bool waitedInVain = false;
+
 ExitCode fail(const RunFailure &failure) {
+  waitedInVain |= failure.status == TE_RT_TIMED_OUT;
   return fail(failure.message,
               failure.status == TE_RT_INTERNAL ? kInternal : kDiagnostics);
 }
@@ -377,9 +381,18 @@ ExitCode run(const Options &options, Job &job) {
               job.bindGroups(*program.compiled.step, *runtime, jobError))
         return fail(RunFailure{status, jobError});
   }
-  return programs[1]
-             ? comparePrograms(options, *runtime, *programs[0], *programs[1])
-             : runProgram(options, *runtime, *programs[0], trace);
+  const ExitCode code =
+      programs[1]
+          ? comparePrograms(options, *runtime, *programs[0], *programs[1])
+          : runProgram(options, *runtime, *programs[0], trace);
+  if (!waitedInVain)
+    return code;
+  // NCCL does not say who is missing. Others may wait for this process, and
+  // what it has on the GPU may not end.
+  if (llvm::StringRef(te_rt_context_backend(runtime.get())) == "cuda")
+    fail(job.rollCall());
+  job.end(code);
+  return code;
 }
 
 } // namespace

@@ -7,7 +7,14 @@
 // Communicators are non-blocking: a call that has to wait for other ranks says
 // so and is asked again, until the time limit. One that reported an error or
 // ran out of time cannot be closed in an orderly way, as that waits for the
-// other ranks; it is aborted, which also ends what it has on the device.
+// other ranks; it is aborted, which also ends what it has on the device. NCCL
+// makes ncclCommDestroy and ncclCommAbort block in either mode.
+//
+// In this mode NCCL launches from a thread of its own, which also holds for a
+// stream that is being captured: enqueueing on it from another thread is
+// allowed, the capture is this thread's, and `finished` waits until NCCL's has
+// ended before the capture goes on. NCCL_COMM_BLOCKING=1 in the environment
+// makes communicators blocking, which then launch on this thread.
 //
 //===----------------------------------------------------------------------===//
 

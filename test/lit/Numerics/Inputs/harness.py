@@ -16,6 +16,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 
 import numpy as np
 
@@ -39,6 +40,7 @@ ALL_MODES = MODES + ["recipe=delayed_scaling"] + [f"recipe={r}_block_scaling bac
                                                   for r in ("mxfp8", "nvfp4") for o in OVERRIDES]
 
 _counts = {"claims": 0, "failed": 0, "runs": 0, "refused": 0}
+_lock = threading.Lock()  # a test may make its runs on several threads
 
 
 def modes(every=ALL_MODES):
@@ -53,10 +55,11 @@ def modes(every=ALL_MODES):
 
 def expect(holds, claim):
     """Counts `claim`; prints it when it does not hold."""
-    _counts["claims"] += 1
-    if not holds:
-        _counts["failed"] += 1
-        print(f"FAILED: {claim}")
+    with _lock:
+        _counts["claims"] += 1
+        if not holds:
+            _counts["failed"] += 1
+            print(f"FAILED: {claim}")
     return holds
 
 
@@ -88,8 +91,9 @@ def refusals(what):
 def run(module, entry, arrays, pipeline="", vjp=False, steps=1, graph=False, summary=False, backend=BACKEND, digests=False):
     """Results of `entry` of `module` (a file, or text) by name, on the backend of the test; with `summary` also what te-run says
     of the run."""
-    number = _counts["runs"]
-    _counts["runs"] += 1
+    with _lock:
+        number = _counts["runs"]
+        _counts["runs"] += 1
     if not isinstance(module, pathlib.Path):
         text, module = module, FOLDER / f"{number}.mlir"
         module.write_text(text)

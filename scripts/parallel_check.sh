@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# On a machine with several GPUs, from the unpacked portable archive: groups of N
+# GPUs, one process a GPU and one thread a GPU.
+#   share/te-mlir/parallel_check.sh OUTPUT_FOLDER N [STEP...]
+# Steps, each with a time limit: collectives, captured, faults, torchrun, numerics,
+# processes, bench, bandwidth; all if none is named. What they print and measure is in
+# OUTPUT_FOLDER; a table comes last. Ends with 1 if anything failed. About two minutes.
+# NVLink multicast stays as the environment says (off, if it says nothing).
+set -uo pipefail
+out=${1:?give an output folder}
+ranks=${2:?give a number of GPUs}
+shift 2
+steps=${*:-collectives captured torchrun numerics bench bandwidth faults processes}
+prefix=$(cd "$(dirname "$0")/../.." && pwd)
+checks=$prefix/share/te-mlir/checks
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+status=0
+table=()
+export PATH=$prefix/bin:$PATH
+# NVIDIA's wheels, where there is a python3 that has them.
+wheels=$(python3 -c 'import importlib.util as u
+spec = u.find_spec("nvidia")
+print(":".join(f"{p}/{d}/lib" for p in spec.submodule_search_locations for d in ("nccl", "cu13", "cudnn")) if spec else "")' 2>/dev/null)
+export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}${wheels:+:$wheels}
+
+# step NAME SECONDS COMMAND...: runs it, notes how it ended, and for how long it ran.
+step() {
+  local name=$1 limit=$2 begin=$SECONDS code
+  shift 2
+  timeout --signal=KILL "$limit" "$@" >"$out/$name.txt" 2>&1
+  code=$?
+  # Nothing was tried where there are too few GPUs.
+  if grep -q 'PASSED  \] 0 tests' "$out/$name.txt"; then code=77; fi
+  local said
+  said=$(grep -E "PASSED|FAILED|claims|^run-faults|error" "$out/$name.txt" | tail -1 | cut -c1-90)
+  table+=("$(printf '%-22s %-8s %4d s  %s' "$name" "$([ $code = 0 ] && echo ok || echo "exit $code")" $((SECONDS - begin)) "$said")")
+  echo "${table[-1]}"
+  [ $code = 0 ] || status=1
+  return $code
+}
+wanted() { [[ " $steps " == *" $1 "* ]]; }
+
+{ te-run --version; nvidia-smi -L; nvidia-smi topo -m; env | grep -E '^NCCL|^CUDA_VISIBLE'; } >"$out/machine.txt" 2>&1
+head -1 "$out/machine.txt"
+
+if wanted collectives; then
+  NCCL_DEBUG=WARN step collectives 45 te-collective-check --ranks="$ranks" \
+    --gtest_filter='-*Captured*:*MissingRanks*:*Bandwidth*:*Observations*'
+fi
+if wanted captured; then
+  NCCL_DEBUG=WARN step captured 30 te-collective-check --ranks="$ranks" \
+    --gtest_filter='*CapturedMaximum*:*Observations*' ||
+    # Blocking communicators launch on the capturing thread itself.
+    NCCL_COMM_BLOCKING=1 step captured-blocking 30 te-collective-check --ranks="$ranks" --gtest_filter='*CapturedMaximum*'
+fi
+if wanted torchrun; then
+  # The example is a program of two ranks.
+  step torchrun 45 python3 -m torch.distributed.run --standalone --nproc-per-node=2 --no-python \
+    te-run "$checks/tensor_parallel.mlir" --entry=mlp --vjp --seed=1 --steps=3 --backend=cuda --timeout=20 \
+    "--outputs=$out/torchrun.{rank}.npz"
+fi
+if wanted numerics; then
+  step numerics 90 python3 "$checks/tensor_parallel.py" "$out/numerics" --backend=cuda --launcher=torchrun \
+    --ranks="$([ "$ranks" -ge 4 ] && echo 4 || echo 2)" --jobs=6
+fi
+if wanted bench; then
+  step bench 100 te-bench --suite=parallel --backend=cuda --ranks="$ranks" --json="$out/bench.json"
+  grep -v '^te-bench' "$out/bench.txt"
+fi
+if wanted bandwidth; then
+  step bandwidth 30 te-collective-check --ranks="$ranks" --gtest_filter='*Bandwidth*' --json="$out/bandwidth.json"
+  grep "134217728\|13421" "$out/bandwidth.txt"
+fi
+if wanted faults; then
+  step faults 40 te-collective-check --ranks="$ranks" --gtest_filter='*MissingRanks*'
+fi
+if wanted processes; then
+  step processes 90 python3 "$checks/run_faults.py" "$out/processes" --size="$ranks" --launcher=torchrun --backend=cuda
+  grep "processes, one\|asked again" "$out/processes.txt" | cut -c1-160
+fi
+
+echo
+printf '%s\n' "${table[@]}" | tee "$out/table.txt"
+exit $status

@@ -1,0 +1,17 @@
+"""What the rows of `te-bench --suite=parallel` have to say of a layer over two ranks."""
+
+import json
+import sys
+
+with open(sys.argv[1]) as file:
+    rows = {(row["ranks"], row["recipe"]): row for row in json.load(file)["parallel"]}
+assert len(rows) == 8, rows.keys()
+for (ranks, recipe), row in rows.items():
+    assert row["graph_sustained_ms"] > 0 and row["run_sustained_ms"] > 0, row
+    assert (row["num_collectives"] == 0) == (ranks == 1), row
+    assert (row["collectives_ms"] > 0) == (ranks == 2), row
+    # Only recipes that scale by an amax of what is gathered reduce one.
+    reduces = ranks == 2 and recipe in ("float8_current_scaling", "delayed_scaling")
+    assert (row["num_amax_reductions"] > 0) == reduces == (row["amax_ms"] > 0), row
+bf16, fp8 = (rows[2, recipe]["gathered_bytes_received"] for recipe in ("high_precision", "float8_current_scaling"))
+assert bf16 < 2.2 * fp8 and 1.9 * fp8 < bf16, (bf16, fp8)

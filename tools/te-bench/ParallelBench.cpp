@@ -1,0 +1,577 @@
+//===- ParallelBench.cpp - a layer over several ranks ---------------------===//
+//
+// Forward and backward of a Llama layer, tensor-parallel with sequence
+// parallelism, over 1, 2, 4, ... ranks: threads of this process, each with a
+// GPU of its own. All begin a measurement together, and the slowest counts.
+// What collectives cost is measured by a second step that has the collectives
+// of the first, in its order and with its sizes, and nothing else.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CompileStep.h"
+
+#include "Bench.h"
+
+#include "TEDialect/InitAllTE.h"
+#include "TEDialect/Runtime/te_runtime_compiled.h"
+
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+using namespace mlir;
+using mlir::te::ArgumentInfo;
+using namespace ::te::bench;
+
+namespace {
+
+constexpr const char *kRecipes[] = {"high_precision", "float8_current_scaling",
+                                    "float8_block_scaling", "delayed_scaling"};
+/// The runtime's limit for a collective, in place of ten minutes.
+constexpr int64_t kPatienceMs = 20000;
+
+struct Sizes {
+  int64_t tokens, sequence, hidden, ffn, heads, kvHeads;
+};
+constexpr Sizes kLlama8B = {8192, 2048, 4096, 14336, 32, 8};
+/// For `--quick`, with the shape of the other.
+constexpr Sizes kSmall = {128, 64, 128, 128, 4, 4};
+
+/// Ends the process with the runtime's message; other threads may wait for one
+/// another for ever.
+void need(te_rt_status status, const char *what) {
+  if (status == TE_RT_OK)
+    return;
+  llvm::errs() << "te-bench: " << what << ": " << te_rt_last_error() << "\n";
+  llvm::errs().flush();
+  std::_Exit(1);
+}
+
+//===----------------------------------------------------------------------===//
+// Ranks
+//===----------------------------------------------------------------------===//
+
+/// Moves bytes between threads, for groups of the reference backend.
+class Threads {
+public:
+  explicit Threads(int size) : barrier(size), given(size) {}
+
+  te_rt_communicator communicator(int rank) {
+    members.push_back(std::make_unique<Member>(Member{this, rank}));
+    return {static_cast<int32_t>(given.size()), rank, members.back().get(),
+            exchange};
+  }
+
+private:
+  struct Member {
+    Threads *threads;
+    int rank;
+  };
+  static te_rt_status exchange(void *user, const void *send, int64_t stride,
+                               void *receive, int64_t bytes, int64_t, char *) {
+    const Member &self = *static_cast<Member *>(user);
+    Threads &threads = *self.threads;
+    threads.given[self.rank] = {static_cast<const char *>(send), stride};
+    threads.barrier.arrive_and_wait();
+    for (size_t r = 0; r < threads.given.size(); ++r)
+      if (bytes)
+        std::memcpy(static_cast<char *>(receive) + r * bytes,
+                    threads.given[r].first +
+                        self.rank * threads.given[r].second,
+                    bytes);
+    threads.barrier.arrive_and_wait();
+    return TE_RT_OK;
+  }
+
+  std::barrier<> barrier;
+  std::vector<std::pair<const char *, int64_t>> given;
+  std::vector<std::unique_ptr<Member>> members;
+};
+
+/// The first ranks of this process, which work together.
+class Ranks {
+public:
+  explicit Ranks(std::vector<te_rt_context *> contexts)
+      : contexts(std::move(contexts)) {}
+
+  int size() const { return static_cast<int>(contexts.size()); }
+
+  /// Runs `body(context, rank)` on a thread for each, and waits for all.
+  template <typename Body> void each(Body body) const {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size(); ++rank)
+      threads.emplace_back([&, rank] { body(contexts[rank], rank); });
+    for (std::thread &thread : threads)
+      thread.join();
+  }
+
+  /// Milliseconds of `count` repetitions of `enqueue(rank, i)`, of the slowest.
+  template <typename Enqueue>
+  double time(int64_t first, int64_t count, Enqueue enqueue) const {
+    std::vector<float> milliseconds(contexts.size());
+    std::barrier together(size());
+    each([&](te_rt_context *context, int rank) {
+      need(te_rt_synchronize(context), "synchronize");
+      together.arrive_and_wait();
+      need(te_rt_timer_mark(context, 0), "timer");
+      for (int64_t i = 0; i < count; ++i)
+        enqueue(rank, first + i);
+      need(te_rt_timer_mark(context, 1), "timer");
+      need(te_rt_timer_elapsed_ms(context, &milliseconds[rank]), "timer");
+    });
+    return *std::max_element(milliseconds.begin(), milliseconds.end());
+  }
+
+  /// As te::bench::measure, all ranks together.
+  template <typename Enqueue>
+  Timing measure(const Effort &effort, Enqueue enqueue) const {
+    time(0, 3, enqueue);
+    const double once = std::max(time(0, 3, enqueue) / 3, 1e-3);
+    const auto repetitions = [&](double ms) {
+      return std::max<int64_t>(3, static_cast<int64_t>(ms / once));
+    };
+    std::vector<double> rounds;
+    const int64_t count = repetitions(effort.burstMs);
+    for (int round = 0; round < effort.burstRounds; ++round) {
+      std::this_thread::sleep_for(
+          std::chrono::duration<double, std::milli>(effort.idleMs));
+      rounds.push_back(time(round * count, count, enqueue) /
+                       static_cast<double>(count));
+    }
+    std::sort(rounds.begin(), rounds.end());
+    Timing timing;
+    timing.burstMs = rounds[rounds.size() / 2];
+    const int64_t half = repetitions(effort.sustainedMs / 2);
+    time(0, half, enqueue);
+    timing.sustainedMs = time(half, half, enqueue) / static_cast<double>(half);
+    return timing;
+  }
+
+  const std::vector<te_rt_context *> contexts;
+};
+
+//===----------------------------------------------------------------------===//
+// The layer
+//===----------------------------------------------------------------------===//
+
+std::string matrix(int64_t rows, int64_t columns) {
+  return llvm::formatv("tensor<{0}x{1}xbf16>", rows, columns);
+}
+
+/// One rank's part of the layer, whose group is numbered by its size.
+std::string layerOf(const Sizes &sizes, int64_t ranks) {
+  const bool alone = ranks == 1;
+  const std::string group = std::to_string(ranks);
+  const auto parallel = [&](const char *mode) {
+    return alone ? std::string()
+                 : std::string(" parallel <") + mode + ", group = " + group +
+                       ", sequence>";
+  };
+  const auto split = [&](int axis) {
+    return alone ? std::string()
+                 : ", te.sharding = [#te.shard<axis = " + std::to_string(axis) +
+                       ", group = " + group + ">]";
+  };
+  const int64_t own = sizes.tokens / ranks, all = sizes.tokens;
+  const int64_t hidden = sizes.hidden, ffn = sizes.ffn / ranks;
+  const int64_t width = hidden / ranks;
+  const int64_t kvWidth = hidden / sizes.heads * sizes.kvHeads / ranks;
+  const std::string x = matrix(own, hidden), q = matrix(all, width);
+  const std::string kv = matrix(all, kvWidth);
+  const std::string gamma = "tensor<" + std::to_string(hidden) + "xbf16>";
+  const std::string table = llvm::formatv("tensor<{0}x{1}xf32>", sizes.sequence,
+                                          hidden / sizes.heads / 2);
+  std::string text = "module";
+  if (!alone)
+    text += llvm::formatv(" attributes {{te.groups = [#te.group<id = {0}, name "
+                          "= \"tp\", axis = \"tp\", size = {0}>]}",
+                          ranks);
+  text += " {\n  func.func @layer(";
+  const auto argument = [&](const char *name, const std::string &type,
+                            const std::string &more) {
+    text += std::string("%") + name + ": " + type + " {te.name = \"" + name +
+            "\"" + more + "},\n    ";
+  };
+  const std::string rows = ", te.weight" + split(0);
+  const std::string columns = ", te.weight" + split(1);
+  argument("x", x, split(0));
+  argument("cos", table, "");
+  argument("sin", table, "");
+  argument("g1", gamma, ", te.weight");
+  argument("wq", matrix(width, hidden), rows);
+  argument("wk", matrix(kvWidth, hidden), rows);
+  argument("wv", matrix(kvWidth, hidden), rows);
+  argument("wo", matrix(hidden, width), columns);
+  argument("g2", gamma, ", te.weight");
+  argument("wu", matrix(2 * ffn, hidden), rows);
+  argument("wd", matrix(hidden, ffn), columns);
+  text.resize(text.rfind(','));
+  text += ")\n      -> (" + x + " {te.name = \"y\"" + split(0) + "}) {\n";
+  const auto op = [&](const std::string &line) {
+    text += "    " + line + "\n";
+  };
+  const auto linear = [&](const char *to, const char *from, const char *w,
+                          const char *mode, const std::string &in,
+                          const std::string &weight, const std::string &out) {
+    op(std::string("%") + to + " = te.linear %" + from + ", %" + w +
+       parallel(mode) + " : " + in + ", " + weight + " -> " + out);
+  };
+  op("%n1 = te.rms_norm %x, %g1 {epsilon = 1.0e-5 : f32} : " + x + ", " +
+     gamma);
+  linear("q0", "n1", "wq", "column", x, matrix(width, hidden), q);
+  linear("k0", "n1", "wk", "column", x, matrix(kvWidth, hidden), kv);
+  linear("v", "n1", "wv", "column", x, matrix(kvWidth, hidden), kv);
+  const std::string heads = std::to_string(sizes.heads / ranks);
+  const std::string kvHeads = std::to_string(sizes.kvHeads / ranks);
+  op("%q = te.rope %q0, %cos, %sin {heads = " + heads + " : i64} : " + q +
+     ", " + table);
+  op("%k = te.rope %k0, %cos, %sin {heads = " + kvHeads + " : i64} : " + kv +
+     ", " + table);
+  op("%a = te.attention %q, %k, %v {heads = " + heads + " : i64, kv_heads = " +
+     kvHeads + " : i64, sequence = " + std::to_string(sizes.sequence) +
+     " : i64, causal} : " + q + ", " + kv);
+  linear("o", "a", "wo", "row", q, matrix(hidden, width), x);
+  op("%r = arith.addf %x, %o : " + x);
+  op("%n2 = te.rms_norm %r, %g2 {epsilon = 1.0e-5 : f32} : " + x + ", " +
+     gamma);
+  const std::string wide = matrix(all, 2 * ffn), narrow = matrix(all, ffn);
+  linear("u", "n2", "wu", "column", x, matrix(2 * ffn, hidden), wide);
+  op("%h = te.activation <swiglu> %u : " + wide + " -> " + narrow);
+  linear("d", "h", "wd", "row", narrow, matrix(hidden, ffn), x);
+  op("%y = arith.addf %r, %d : " + x);
+  op("return %y : " + x);
+  return text + "  }\n}\n";
+}
+
+/// A step loaded on one rank with random inputs; activations rotate.
+class LoadedLayer {
+public:
+  static constexpr int sets = 3;
+
+  LoadedLayer(te_rt_context *context, const mlir::te::CompiledStep &step)
+      : memory(context) {
+    arguments.resize(sets);
+    for (const ArgumentInfo &info : step.arguments()) {
+      const bool isResult = info.role == ArgumentInfo::Role::Result;
+      const bool rotates =
+          !isResult && (info.name == "x" || StringRef(info.name) == "grad.y");
+      int64_t count = 1;
+      for (int64_t size : info.shape)
+        count *= size;
+      void *pointer = nullptr;
+      for (std::vector<void *> &set : arguments) {
+        if (info.carriedInput >= 0)
+          pointer = set[static_cast<size_t>(info.carriedInput)];
+        else if (isResult && !pointer)
+          pointer = memory.allocate(info.bytes);
+        else if (!isResult && (!pointer || rotates))
+          pointer = memory.allocateRandom(
+              count, info.type,
+              StringRef(info.name).starts_with("w") ? 0.02f : 1.0f);
+        set.push_back(pointer);
+      }
+    }
+    need(te_rt_instance_create(context, &step.module(), &instance),
+         "loading the layer");
+  }
+  ~LoadedLayer() { te_rt_instance_destroy(instance); }
+  LoadedLayer(const LoadedLayer &) = delete;
+
+  DeviceBuffers memory;
+  std::vector<std::vector<void *>> arguments;
+  te_rt_instance *instance = nullptr;
+};
+
+//===----------------------------------------------------------------------===//
+// Its collectives alone
+//===----------------------------------------------------------------------===//
+
+struct Collective {
+  std::string kernel;
+  /// Bytes of a gather, elements of the others.
+  int64_t count;
+  int32_t type, group;
+
+  bool isAmax() const { return kernel == "all_reduce_max"; }
+  int64_t bytesOf(int32_t ranks) const {
+    const int64_t element = kernel == "all_gather" ? 1
+                            : isAmax()             ? 4
+                            : type == TE_RT_F32    ? 4
+                                                   : 2;
+    return count * element *
+           (kernel == "all_reduce_sum" || isAmax() ? 1 : ranks);
+  }
+};
+
+std::vector<Collective> collectivesOf(const mlir::te::CompiledStep &step) {
+  std::vector<Collective> found;
+  for (const mlir::te::LaunchInfo &launch : step.launches()) {
+    if (!llvm::is_contained({"all_gather", "all_reduce_max", "all_reduce_sum",
+                             "reduce_scatter_sum"},
+                            launch.kernel))
+      continue;
+    const auto number = [&](StringRef name) -> int64_t {
+      auto attribute = launch.parameters.getAs<IntegerAttr>(name);
+      return attribute ? attribute.getInt() : 0;
+    };
+    found.push_back(
+        {launch.kernel,
+         launch.kernel == "all_gather" ? number("bytes") : number("count"),
+         static_cast<int32_t>(number("type")),
+         static_cast<int32_t>(number("group_id"))});
+  }
+  return found;
+}
+
+/// What a module's functions, which are given nothing but the instance, load
+/// and run on this thread.
+thread_local const std::vector<Collective> *current;
+thread_local int32_t currentRanks;
+
+te_rt_status loadCollectives(te_rt_instance *instance) {
+  int32_t slot = 0;
+  for (const Collective &each : *current) {
+    te_rt_status status = TE_RT_OK;
+    if (each.kernel == "all_gather")
+      status = te_rt_plan_all_gather(instance, slot, each.count, currentRanks,
+                                     each.group);
+    else if (each.isAmax())
+      status =
+          te_rt_plan_all_reduce_max(instance, slot, each.count, each.group);
+    else if (each.kernel == "all_reduce_sum")
+      status = te_rt_plan_all_reduce_sum(instance, slot, each.count, each.type,
+                                         currentRanks, each.group);
+    else
+      status = te_rt_plan_reduce_scatter_sum(
+          instance, slot, each.count, each.type, currentRanks, each.group);
+    if (status != TE_RT_OK)
+      return status;
+    ++slot;
+  }
+  return TE_RT_OK;
+}
+
+/// The buffers are two sets of three, in turns, so that no collective finds
+/// what the one before it left in the cache.
+void runCollectives(te_rt_instance *instance, char *, void *const *arguments) {
+  for (int32_t slot = 0; slot < static_cast<int32_t>(current->size()); ++slot) {
+    void *const buffers[] = {arguments[slot % 3], arguments[3 + slot % 3]};
+    te_rt_launch(instance, slot, buffers);
+  }
+}
+
+/// Milliseconds of one step of `collectives`, captured.
+double timeCollectives(const Ranks &ranks, const Effort &effort,
+                       const std::vector<Collective> &collectives) {
+  if (collectives.empty())
+    return 0;
+  int64_t bytes = 0;
+  for (const Collective &each : collectives)
+    bytes = std::max(bytes, each.bytesOf(ranks.size()));
+  const te_rt_module module = {TE_RT_MODULE_MAGIC,
+                               TE_RT_VERSION,
+                               0,
+                               static_cast<int32_t>(collectives.size()),
+                               6,
+                               loadCollectives,
+                               runCollectives};
+  struct One {
+    std::unique_ptr<DeviceBuffers> memory;
+    std::vector<void *> arguments;
+    te_rt_instance *instance = nullptr;
+  };
+  std::vector<One> all(static_cast<size_t>(ranks.size()));
+  const auto enter = [&] {
+    current = &collectives;
+    currentRanks = ranks.size();
+  };
+  ranks.each([&](te_rt_context *context, int rank) {
+    enter();
+    One &one = all[static_cast<size_t>(rank)];
+    one.memory = std::make_unique<DeviceBuffers>(context);
+    for (int i = 0; i < 6; ++i)
+      one.arguments.push_back(
+          one.memory->allocateRandom(bytes / 2 + 1, TE_RT_BF16, 1.0f));
+    need(te_rt_instance_create(context, &module, &one.instance),
+         "loading collectives");
+  });
+  const Timing timing = ranks.measure(effort, [&](int rank, int64_t) {
+    enter();
+    One &one = all[static_cast<size_t>(rank)];
+    need(te_rt_instance_run_graph(one.instance, one.arguments.data()),
+         "collectives");
+  });
+  ranks.each([&](te_rt_context *, int rank) {
+    te_rt_instance_destroy(all[static_cast<size_t>(rank)].instance);
+  });
+  return timing.sustainedMs;
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// The table
+//===----------------------------------------------------------------------===//
+
+namespace te::bench {
+
+llvm::json::Array runParallelBench(const std::string &backend,
+                                   const Effort &full, int maxRanks,
+                                   bool small) {
+  const Sizes sizes = small ? kSmall : kLlama8B;
+  // Rows are many, and several GPUs are dear.
+  const Effort layer = {std::min(full.burstRounds, 5), full.burstMs,
+                        full.idleMs / 2, full.sustainedMs * 2 / 3};
+  const Effort brief = {std::min(full.burstRounds, 3), full.burstMs,
+                        full.idleMs / 4, full.sustainedMs / 3};
+  std::vector<te_rt_context *> contexts;
+  for (int rank = 0; rank < maxRanks; ++rank) {
+    te_rt_context *context = nullptr;
+    need(backend == "cuda"
+             ? te_rt_context_create_on_device("cuda", rank, &context)
+             : te_rt_context_create("reference", &context),
+         "context");
+    need(te_rt_context_set_group_timeout(context, kPatienceMs), "time limit");
+    contexts.push_back(context);
+  }
+  std::vector<int> counts;
+  for (int count = 1; count <= maxRanks; count *= 2)
+    counts.push_back(count);
+  std::vector<std::unique_ptr<Threads>> exchanges;
+  for (int count : counts) {
+    const Ranks ranks({contexts.begin(), contexts.begin() + count});
+    if (count == 1)
+      continue;
+    if (backend == "cuda") {
+      char id[TE_RT_GROUP_ID_BYTES];
+      need(te_rt_group_unique_id(id), "group id");
+      ranks.each([&](te_rt_context *context, int rank) {
+        need(te_rt_context_bind_group(context, count, id, count, rank),
+             "binding a group");
+      });
+      continue;
+    }
+    exchanges.push_back(std::make_unique<Threads>(count));
+    std::vector<te_rt_communicator> members;
+    for (int rank = 0; rank < count; ++rank)
+      members.push_back(exchanges.back()->communicator(rank));
+    ranks.each([&](te_rt_context *context, int rank) {
+      need(te_rt_context_bind_communicator(context, count,
+                                           &members[static_cast<size_t>(rank)]),
+           "binding a group");
+    });
+  }
+
+  mlir::DialectRegistry registry;
+  mlir::te::registerAllTEDialects(registry);
+  MLIRContext mlirContext(registry);
+  llvm::json::Array rows;
+  std::map<std::string, Timing> alone;
+  llvm::outs() << "ranks  recipe                    graph ms (burst, "
+                  "sustained)  run ms   x 1 rank  collectives ms (share)  amax "
+                  "ms (share)  gathered MiB\n";
+  for (int count : counts) {
+    const Ranks ranks({contexts.begin(), contexts.begin() + count});
+    for (const char *recipe : kRecipes) {
+      mlir::te::TrainingPipelineOptions options;
+      options.recipe = recipe;
+      options.vjp = "layer";
+      options.strict = true;
+      int64_t launches = 0;
+      auto step =
+          compileText(&mlirContext, layerOf(sizes, count), options, launches);
+      std::vector<std::unique_ptr<LoadedLayer>> loaded(
+          static_cast<size_t>(count));
+      ranks.each([&](te_rt_context *context, int rank) {
+        loaded[static_cast<size_t>(rank)] =
+            std::make_unique<LoadedLayer>(context, *step);
+      });
+      const Timing run = ranks.measure(layer, [&](int rank, int64_t i) {
+        LoadedLayer &one = *loaded[static_cast<size_t>(rank)];
+        need(te_rt_instance_run(one.instance,
+                                one.arguments[i % LoadedLayer::sets].data(),
+                                nullptr),
+             "layer");
+      });
+      // One set: a captured graph holds its pointers. Each activation alone is
+      // larger than the cache.
+      const Timing graph = ranks.measure(layer, [&](int rank, int64_t) {
+        LoadedLayer &one = *loaded[static_cast<size_t>(rank)];
+        need(te_rt_instance_run_graph(one.instance, one.arguments[0].data()),
+             "captured layer");
+      });
+      ranks.each([&](te_rt_context *, int rank) {
+        loaded[static_cast<size_t>(rank)].reset();
+      });
+
+      const std::vector<Collective> collectives = collectivesOf(*step);
+      std::vector<Collective> amaxes, gathers;
+      int64_t gathered = 0, scattered = 0;
+      for (const Collective &each : collectives) {
+        if (each.isAmax())
+          amaxes.push_back(each);
+        if (each.kernel == "all_gather") {
+          gathers.push_back(each);
+          gathered += each.count * (count - 1);
+        }
+        if (each.kernel == "reduce_scatter_sum")
+          scattered += each.bytesOf(count) / count * (count - 1);
+      }
+      const double allMs = timeCollectives(ranks, brief, collectives);
+      const double amaxMs = timeCollectives(ranks, brief, amaxes);
+      const double gatherMs = timeCollectives(ranks, brief, gathers);
+      const Timing first = alone.try_emplace(recipe, graph).first->second;
+      const double speedup = first.sustainedMs / graph.sustainedMs;
+      llvm::outs() << llvm::format(
+          "%5d  %-24s %9.3f %10.3f %17.3f %9.2f %12.3f (%4.1f %%) %10.3f "
+          "(%4.2f %%) %10.1f\n",
+          count, recipe, graph.burstMs, graph.sustainedMs, run.sustainedMs,
+          speedup, allMs, 100 * allMs / graph.sustainedMs, amaxMs,
+          100 * amaxMs / graph.sustainedMs,
+          static_cast<double>(gathered) / 1048576.0);
+      llvm::outs().flush();
+      rows.push_back(llvm::json::Object{
+          {"ranks", count},
+          {"recipe", recipe},
+          {"tokens", sizes.tokens},
+          {"hidden", sizes.hidden},
+          {"ffn", sizes.ffn},
+          {"graph_burst_ms", graph.burstMs},
+          {"graph_sustained_ms", graph.sustainedMs},
+          {"run_burst_ms", run.burstMs},
+          {"run_sustained_ms", run.sustainedMs},
+          {"speedup_over_one_rank", speedup},
+          {"collectives_ms", allMs},
+          {"collectives_share", allMs / graph.sustainedMs},
+          {"amax_ms", amaxMs},
+          {"amax_share", amaxMs / graph.sustainedMs},
+          {"gathers_ms", gatherMs},
+          {"num_collectives", static_cast<int64_t>(collectives.size())},
+          {"num_amax_reductions", static_cast<int64_t>(amaxes.size())},
+          {"num_gathers", static_cast<int64_t>(gathers.size())},
+          {"gathered_bytes_received", gathered},
+          {"scattered_bytes_received", scattered},
+          {"launches", launches},
+          {"arena_bytes", step->module().arena_bytes}});
+    }
+  }
+  // Groups are closed together.
+  Ranks(contexts).each(
+      [](te_rt_context *context, int) { te_rt_context_destroy(context); });
+  return rows;
+}
+
+} // namespace te::bench
