@@ -2,7 +2,7 @@
 """No environment variable changes what a program means.
 
 The compiler reads none at all: recipes, overrides and policies are attributes and options. The runtime reads where caches
-belong and settings of the libraries it loads, te-run whether a launcher of MPI (or another) started it. The Python package reads where its libraries lie, and, for programs that come from
+belong and settings of the libraries it loads, te-run which launcher started it, and where the other processes are. The Python package reads where its libraries lie, and, for programs that come from
 TransformerEngine, NVTE_BACKWARD_OVERRIDE as the default of one field of a recipe, of which it warns. No other variable of TransformerEngine
 is named.
 """
@@ -15,7 +15,9 @@ from lint import ROOT, finish, read, tracked
 #: (file, variable) that may be read, none of which changes a result.
 ALLOWED = {("lib/Runtime/Gemm/AlgorithmCache.cpp", "XDG_CACHE_HOME"), ("lib/Runtime/Gemm/AlgorithmCache.cpp", "HOME"),
            ("lib/Runtime/Cuda/Nccl.cpp", "NCCL_NVLS_ENABLE"), ("python/te_mlir/_capi.py", "TE_MLIR_LIBRARY_PATH"),
-           *(("tools/te-run/Job.cpp", name) for name in ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_ID", "WORLD_SIZE")),
+           *(("tools/te-run/Job.cpp", name) for name in (
+               "variable", "const char *variable", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK",
+               "TORCHELASTIC_RUN_ID", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS")),
            ("python/te_mlir/recipes.py", "NVTE_BACKWARD_OVERRIDE"), ("python/te_mlir/__main__.py", "NVTE_BACKWARD_OVERRIDE")}
 
 problems, count = [], 0
@@ -25,7 +27,7 @@ for path in tracked("*.h", "*.cpp", "*.c", "*.cu", "*.cuh", "*.inc", "*.td", "*.
         continue
     text = read(path)
     count += 1
-    for variable in re.findall(r'(?:\bgetenv|environ\.get|environ)\s*[\[(]\s*["\']?([^"\'\])]*)', text):
+    for variable in re.findall(r'(?:\bgetenv|fromLauncher|environ\.get|environ)\s*[\[(]\s*["\']?([^"\'\])]*)', text):
         if (name, variable) not in ALLOWED:
             problems.append(f"{name}: reads the environment variable '{variable}'; pass an option or an attribute")
     if "NVTE_" in (text.replace("NVTE_BACKWARD_OVERRIDE", "") if name.startswith("python/") else text):

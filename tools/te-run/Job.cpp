@@ -29,11 +29,16 @@ static const char *const kLibrary = "libte_mpi.so.0";
 // Launchers
 //===----------------------------------------------------------------------===//
 
+/// A variable of a launcher; nothing else of the environment is read.
+static const char *fromLauncher(const char *variable) {
+  return std::getenv(variable);
+}
+
 /// Set for each process by Open MPI, by PMIx launchers (srun --mpi=pmix), and
 /// by MPICH and its relatives.
 static bool hasMpiLauncher() {
-  return std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMIX_RANK") ||
-         std::getenv("PMI_RANK") || std::getenv("PMI_ID");
+  return fromLauncher("OMPI_COMM_WORLD_SIZE") || fromLauncher("PMIX_RANK") ||
+         fromLauncher("PMI_RANK") || fromLauncher("PMI_ID");
 }
 
 namespace {
@@ -49,7 +54,7 @@ class Environment {
 public:
   /// The number in `variable`; sets `error` where it is not one.
   int number(const char *variable, int least, int most) {
-    const char *text = std::getenv(variable);
+    const char *text = fromLauncher(variable);
     int value = 0;
     if (!text)
       fail(std::string("expected '") + variable + "' to be set");
@@ -61,7 +66,7 @@ public:
     return value;
   }
   std::string text(const char *variable) {
-    const char *text = std::getenv(variable);
+    const char *text = fromLauncher(variable);
     if (!text || !*text)
       fail(std::string("expected '") + variable + "' to be set");
     return text ? text : "";
@@ -76,7 +81,7 @@ public:
 } // namespace
 
 static std::string orEmpty(const char *variable) {
-  const char *text = std::getenv(variable);
+  const char *text = fromLauncher(variable);
   return text ? text : "";
 }
 
@@ -86,20 +91,20 @@ static bool findPlace(Place &place, std::string &error) {
   Environment environment;
   constexpr int kMost = 1 << 20;
   std::string launcher;
-  if (std::getenv("RANK") && std::getenv("WORLD_SIZE")) {
+  if (fromLauncher("RANK") && fromLauncher("WORLD_SIZE")) {
     launcher = "'RANK' and 'WORLD_SIZE' are set, as by torchrun";
     place.size = environment.number("WORLD_SIZE", 1, kMost);
     place.rank = environment.number("RANK", 0, kMost);
     // Who starts one process a host need not say so.
-    if (std::getenv("LOCAL_RANK"))
+    if (fromLauncher("LOCAL_RANK"))
       place.localRank = environment.number("LOCAL_RANK", 0, kMost);
     place.job = "torch " + orEmpty("TORCHELASTIC_RUN_ID") + " " +
                 orEmpty("TORCHELASTIC_RESTART_COUNT");
-  } else if (std::getenv("SLURM_PROCID") && std::getenv("SLURM_STEP_ID")) {
+  } else if (fromLauncher("SLURM_PROCID") && fromLauncher("SLURM_STEP_ID")) {
     // The step's, where srun starts a part of the job; a batch script itself,
     // which is no process of a step, has neither.
     launcher = "srun started this process";
-    place.size = environment.number(std::getenv("SLURM_STEP_NUM_TASKS")
+    place.size = environment.number(fromLauncher("SLURM_STEP_NUM_TASKS")
                                         ? "SLURM_STEP_NUM_TASKS"
                                         : "SLURM_NTASKS",
                                     1, kMost);
@@ -182,7 +187,7 @@ bool Job::join(int64_t timeoutSeconds, std::string &error) {
   Place place;
   // A launcher of MPI may have been started by another one, and the other way
   // round; torchrun's agent is the one that names itself.
-  const bool torch = std::getenv("TORCHELASTIC_RUN_ID");
+  const bool torch = fromLauncher("TORCHELASTIC_RUN_ID");
   if (!torch && hasMpiLauncher()) {
     if (!joinMpi(error))
       return false;
