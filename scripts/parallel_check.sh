@@ -22,7 +22,7 @@ export PATH=$prefix/bin:$PATH
 wheels=$(python3 -c 'import importlib.util as u
 spec = u.find_spec("nvidia")
 print(":".join(f"{p}/{d}/lib" for p in spec.submodule_search_locations for d in ("nccl", "cu13", "cudnn")) if spec else "")' 2>/dev/null)
-export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}${wheels:+:$wheels}
+export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$wheels
 
 # step NAME SECONDS COMMAND...: runs it, notes how it ended, and for how long it ran.
 step() {

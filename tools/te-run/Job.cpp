@@ -260,7 +260,7 @@ void Job::end(ExitCode code) {
 
 std::string Job::rollCall() {
   // All that wait for a process do so for as long, and come here.
-  constexpr int64_t kPatience = 3000;
+  constexpr int64_t kPatience = 1500;
   if (!exists())
     return "there are no other processes";
   char message[TE_RT_MESSAGE_BYTES] = "";
