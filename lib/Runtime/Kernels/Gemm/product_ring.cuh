@@ -17,6 +17,10 @@
 //
 // An f32 c that the tile adds passes through the ring as well, in four steps
 // after the last operands: its loads are in flight while these are multiplied.
+// The first warpgroup has its two steps first. So it is done while the other
+// one still stores, and multiplies the next tile meanwhile. (An atomic addition
+// of the store, red or cp.reduce.async.bulk, would save the loads, but flushes
+// subnormal numbers in global memory.)
 //
 //===----------------------------------------------------------------------===//
 
@@ -95,8 +99,8 @@ __device__ __forceinline__ uint32_t rowOf(int half) {
 // c in f32
 //===----------------------------------------------------------------------===//
 
-/// Steps of the ring that bring c, 64 rows each: step i has rows of half i / 2
-/// of warpgroup i % 2, so that both start at once.
+/// Steps of the ring that bring c, 64 rows each: step i has rows of half i % 2
+/// of warpgroup i / 2.
 constexpr int kCSteps = 4;
 
 template <typename Out, typename Tiles>
@@ -108,8 +112,7 @@ __device__ __forceinline__ bool bringsC(const BlockGemmArgs &args) {
 template <typename Tiles, typename Visit>
 __device__ __forceinline__ void forBoxesOfC(const Tiles &tiles, int step,
                                             Visit visit) {
-  const uint32_t row =
-      tiles.outRow() + tiles.row + step % 2 * 128 + step / 2 * kCBoxRows;
+  const uint32_t row = tiles.outRow() + tiles.row + step * kCBoxRows;
 #pragma unroll
   for (int box = 0; box < kCols / kCBoxCols; ++box)
     visit(box, tiles.col + box * kCBoxCols, row);
@@ -148,35 +151,37 @@ __device__ __forceinline__ void produceC(const BlockGemmArgs &args,
   }
 }
 
-/// Adds them to the warpgroup's rows: what the layout of the product has of
-/// c's, from the 128-byte swizzle. A sum of nothing is c itself.
+/// Adds a step to 64 rows: what the layout of the product has of c's, from the
+/// 128-byte swizzle. A sum of nothing is c itself.
 __device__ __forceinline__ void addFloats(const Shared &shared, Ring &ring,
-                                          bool isEmpty, float (&total)[2][64]) {
-  const int group = threadIdx.x / 128, lane = threadIdx.x % 32, q = lane % 4;
+                                          bool isEmpty, float (&total)[64]) {
+  const int lane = threadIdx.x % 32, q = lane % 4;
+  const uint8_t *tile = shared.aOf(ring.stage);
+  ptx::barrierWait(&shared.full[ring.stage], ring.parity);
 #pragma unroll
-  for (int step = 0; step < kCSteps; ++step, ring.advance()) {
-    ptx::barrierWait(&shared.full[ring.stage], ring.parity);
-    if (step % 2 == group) {
-      const uint8_t *tile = shared.aOf(ring.stage);
-      float *t = total[step / 2];
+  for (int half = 0; half < 2; ++half) {
+    const uint32_t row = rowOf(half);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const uint32_t row = rowOf(half);
-#pragma unroll
-        for (int j = 0; j < 16; ++j) {
-          // Columns 8j + 2q and the next: of box j / 4, 16-byte chunk
-          // 2 (j % 4) + q / 2.
-          const uint32_t chunk = (2 * (j % 4) + q / 2) ^ row % 8;
-          const float2 c = *reinterpret_cast<const float2 *>(
-              tile + (j / 4 * kCBoxRows + row) * kLine + chunk * 16 +
-              q % 2 * 8);
-          float *sum = &t[4 * j + 2 * half];
-          sum[0] = isEmpty ? c.x : sum[0] + c.x;
-          sum[1] = isEmpty ? c.y : sum[1] + c.y;
-        }
-      }
+    for (int j = 0; j < 16; ++j) {
+      // Columns 8j + 2q and the next: of box j / 4, 16-byte chunk
+      // 2 (j % 4) + q / 2.
+      const uint32_t chunk = (2 * (j % 4) + q / 2) ^ row % 8;
+      const float2 c = *reinterpret_cast<const float2 *>(
+          tile + (j / 4 * kCBoxRows + row) * kLine + chunk * 16 + q % 2 * 8);
+      float *sum = &total[4 * j + 2 * half];
+      sum[0] = isEmpty ? c.x : sum[0] + c.x;
+      sum[1] = isEmpty ? c.y : sum[1] + c.y;
     }
-    leave(&shared.empty[ring.stage], lane);
+  }
+  leave(&shared.empty[ring.stage], lane);
+  ring.advance();
+}
+
+/// Lets the other warpgroup's steps pass.
+__device__ __forceinline__ void passFloats(const Shared &shared, Ring &ring) {
+  for (int step = 0; step < kCSteps / 2; ++step, ring.advance()) {
+    ptx::barrierWait(&shared.full[ring.stage], ring.parity);
+    leave(&shared.empty[ring.stage], threadIdx.x % 32);
   }
 }
 
@@ -343,15 +348,22 @@ finish(const BlockGemmArgs &args, const Shared &shared, const Tiles &tiles,
   // is theirs.
   if (args.bias && !isEmpty)
     addBias(args, tiles, total);
-  if (bringsC<Out, Tiles>(args))
-    addFloats(shared, ring, isEmpty, total);
+  const bool hasSteps = bringsC<Out, Tiles>(args);
+  const int group = threadIdx.x / 128;
+  if (hasSteps && group == 1)
+    passFloats(shared, ring);
 #pragma unroll
-  for (int half = 0; half < 2; ++half)
+  for (int half = 0; half < 2; ++half) {
+    if (hasSteps)
+      addFloats(shared, ring, isEmpty, total[half]);
     if constexpr (sizeof(Out) == 4)
       storeFloats(args, tiles, total[half], row + half * 64, tiles.col);
     else
       storeHalves<kRoundFirst>(args, tiles, total[half], row + half * 64,
                                tiles.col);
+  }
+  if (hasSteps && group == 0)
+    passFloats(shared, ring);
 }
 
 //===----------------------------------------------------------------------===//
