@@ -353,7 +353,8 @@ void GroupedBench::runLayer(const Shape &shape, bool even) {
 
 /// The same layer under current scaling, step by step what te.grouped_linear
 /// compiles to: a scale for each group, the left operand of the backward in
-/// f8E5M2, and the columns of the weights made for their use.
+/// f8E5M2, and the columns of the weights made for their use, or, as under
+/// transpose-policy=eager, with the rows.
 void GroupedBench::runTensorLayer(const Shape &shape, bool even) {
   setGroups(shape, even);
   const auto [name, groups, tokens, n, k] = shape;
@@ -386,15 +387,17 @@ void GroupedBench::runTensorLayer(const Shape &shape, bool even) {
         },
         {of.amax, of.scale});
   };
-  // Of x or dy: both usages from one read after that of the amaxes.
-  auto cast = [&, count = groups](const Operand &of, int64_t cols,
-                                  te_rt_dtype type) {
-    const Step amax = kernel(
+  auto amaxes = [&, count = groups](const Operand &of, int64_t cols) {
+    return kernel(
         [=](te_rt_instance *i) {
           return te_rt_plan_grouped_amax(i, 0, height, cols, count, 128,
                                          TE_RT_BF16);
         },
         {of.source, deviceSizes, of.amax});
+  };
+  // Of x or dy: both usages from one read after that of the amaxes.
+  auto cast = [&, count = groups](const Operand &of, int64_t cols,
+                                  te_rt_dtype type) {
     const Step quantize = kernel(
         [=](te_rt_instance *i) {
           return te_rt_plan_grouped_quantize_tensor(i, 0, height, cols, count,
@@ -402,7 +405,7 @@ void GroupedBench::runTensorLayer(const Shape &shape, bool even) {
         },
         {of.source, deviceSizes, of.scale, of.row, of.rowScale, of.col,
          of.colScale});
-    return all({amax, scale(of, type), quantize});
+    return all({amaxes(of, cols), scale(of, type), quantize});
   };
   const Step castX = cast(x, k, TE_RT_F8E4M3FN);
   const Step castDy = cast(dy, n, TE_RT_F8E5M2);
@@ -411,13 +414,17 @@ void GroupedBench::runTensorLayer(const Shape &shape, bool even) {
         return te_rt_plan_amax_rows(i, 0, count, elements, TE_RT_BF16);
       },
       {w.source, w.amax});
-  const Step quantizeW = kernel(
-      [count = groups, height = n, cols = k](te_rt_instance *i) {
-        return te_rt_plan_quantize_tensor(i, 0, count, height, cols, TE_RT_BF16,
-                                          TE_RT_F8E4M3FN);
-      },
-      {w.source, w.scale, w.row, w.rowScale});
-  const Step castW = all({amaxW, scale(w, TE_RT_F8E4M3FN), quantizeW});
+  auto castWeights = [&, count = groups, height = n, cols = k](void *col) {
+    const Step quantize = kernel(
+        [=](te_rt_instance *i) {
+          return te_rt_plan_quantize_tensor(i, 0, count, height, cols,
+                                            TE_RT_BF16, TE_RT_F8E4M3FN);
+        },
+        {w.source, w.scale, w.row, w.rowScale, col,
+         col ? w.colScale : nullptr});
+    return all({amaxW, scale(w, TE_RT_F8E4M3FN), quantize});
+  };
+  const Step castW = castWeights(nullptr), castBoth = castWeights(w.col);
   const Step transposeW = kernel(
       [count = groups, height = n, cols = k](te_rt_instance *i) {
         return te_rt_plan_transpose_scaled(i, 0, count, height, cols,
@@ -445,10 +452,17 @@ void GroupedBench::runTensorLayer(const Shape &shape, bool even) {
   report("grouped per_tensor layer, all casts, wgrad f32 accumulated" + suffix,
          flops,
          all({castX, castW, fprop, castDy, transposeW, dgrad, accumulated}));
+  report("grouped per_tensor layer, all casts, transposes with them, wgrad f32 "
+         "accumulated" +
+             suffix,
+         flops, all({castX, castBoth, fprop, castDy, dgrad, accumulated}));
   report("per_tensor amaxes of the weights" + suffix, 0, amaxW);
   report("per_tensor casts of the weights, transposes" + suffix, 0,
          all({castW, transposeW}));
+  report("per_tensor casts of the weights, both usages" + suffix, 0, castBoth);
   report("per_tensor casts of x and dy" + suffix, 0, all({castX, castDy}));
+  report("per_tensor amaxes of x and dy" + suffix, 0,
+         all({amaxes(x, k), amaxes(dy, n)}));
 }
 
 } // namespace

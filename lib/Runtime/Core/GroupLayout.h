@@ -58,6 +58,31 @@ TE_HOST_DEVICE int64_t groupOfRow(const int32_t *sizes, int64_t groups,
   return -1;
 }
 
+// Lanes that have a run of groups each place them together: what each run takes
+// is summed up over the lanes.
+
+/// Rows are a multiple of the alignment and fewer than 2^31.
+struct GroupShape {
+  uint32_t rows, groups, alignment;
+};
+
+/// The rows that groups [begin, end) take, or all there are where they do not
+/// fit.
+TE_HOST_DEVICE uint32_t groupsExtent(const GroupShape &shape,
+                                     const int32_t *sizes, uint32_t begin,
+                                     uint32_t end) {
+  int64_t sum = 0;
+  for (uint32_t g = begin; g < end && sum < shape.rows; ++g)
+    sum += groupRows(0, sizes[g], shape.rows, shape.alignment).next;
+  return static_cast<uint32_t>(sum < shape.rows ? sum : shape.rows);
+}
+
+/// How two such numbers add up.
+TE_HOST_DEVICE uint32_t addExtents(uint32_t a, uint32_t b,
+                                   const GroupShape &shape) {
+  return a + b < shape.rows ? a + b : shape.rows;
+}
+
 } // namespace te::rt
 
 #endif // TE_RUNTIME_CORE_GROUPLAYOUT_H

@@ -40,6 +40,14 @@ std::vector<Layout> layouts(int64_t alignment) {
           {{0, 0}, alignment}};
 }
 
+/// Also of several tiles, of which some have rows of several groups.
+std::vector<Layout> layoutsOfCasts() {
+  std::vector<Layout> result = layouts(16);
+  result.push_back({{130, 0, 300, 1, 256}, 16, 3});
+  result.push_back({{5, 64, 0, 131, 2, 2, 2}, 1, 7});
+  return result;
+}
+
 /// Rows [begin, begin + count) of x, then zero rows up to `height`.
 Array rowsOf(const Array &x, int64_t cols, int64_t begin, int64_t count,
              int64_t height) {
@@ -72,10 +80,16 @@ constexpr const char *kKinds[] = {"normal",  "inf",       "nan",
                                   "negzero", "subnormal", "wide"};
 
 TEST_P(Grouped, AmaxIsThatOfEachGroup) {
-  for (const Layout &layout : layouts(16))
+  for (const Layout &layout : layoutsOfCasts())
     for (int32_t type : {TE_RT_BF16, TE_RT_F16, TE_RT_F32})
-      for (const char *kind : kKinds) {
-        const int64_t cols = 37;
+      for (auto [kind, cols] : {std::pair("normal", 37),
+                                {"inf", 37},
+                                {"nan", 37},
+                                {"negzero", 37},
+                                {"subnormal", 37},
+                                {"wide", 37},
+                                {"wide", 640},
+                                {"nan", 640}}) {
         // Padding that must not be read.
         const Array x =
             Array(type, makeValues(kind, type, layout.rows() * cols, 1));
@@ -149,19 +163,24 @@ TEST_P(Grouped, BiasGradIsThatOfEachGroup) {
 }
 
 TEST_P(Grouped, TensorCastIsThatOfEachGroup) {
-  for (const Layout &layout : layouts(16))
-    for (int32_t fp8 : {TE_RT_F8E4M3FN, TE_RT_F8E5M2})
+  for (const Layout &layout : layoutsOfCasts())
+    for (auto [type, fp8, cols] :
+         {std::tuple(TE_RT_BF16, TE_RT_F8E4M3FN, int64_t{70}),
+          {TE_RT_BF16, TE_RT_F8E5M2, 70},
+          {TE_RT_BF16, TE_RT_F8E4M3FN, 264},
+          {TE_RT_BF16, TE_RT_F8E5M2, 264},
+          {TE_RT_F16, TE_RT_F8E4M3FN, 264},
+          {TE_RT_F32, TE_RT_F8E5M2, 136}})
       for (const char *kind : kKinds) {
-        const int64_t rows = layout.rows(), cols = 70;
-        const Array x(TE_RT_BF16, makeValues(kind, TE_RT_BF16, rows * cols, 4));
+        const int64_t rows = layout.rows();
+        const Array x(type, makeValues(kind, type, rows * cols, 4));
         std::vector<float> scale(layout.groups());
         for (size_t g = 0; g < scale.size(); ++g)
           scale[g] = 0.375f + static_cast<float>(g);
         std::vector<uint8_t> row(rows * cols), col(rows * cols);
         std::vector<float> rowScale(scale.size()), colScale(scale.size());
         device().run(TE_PLAN(grouped_quantize_tensor, rows, cols,
-                             layout.groups(), layout.alignment, TE_RT_BF16,
-                             fp8),
+                             layout.groups(), layout.alignment, type, fp8),
                      {in(x.bytes), in(layout.sizes), in(scale), out(row),
                       out(rowScale), out(col), out(colScale)});
         Array restored(TE_RT_F32, rows * cols),
@@ -180,10 +199,9 @@ TEST_P(Grouped, TensorCastIsThatOfEachGroup) {
           const Array part = rowsOf(x, cols, start, count, count);
           std::vector<uint8_t> q(count * cols), qCol(count * cols);
           std::vector<float> inverse(1), one{scale[g]}, amax(1);
-          device().run(
-              TE_PLAN(quantize_tensor, 1, count, cols, TE_RT_BF16, fp8),
-              {in(part.bytes), in(one), out(q), out(inverse), out(qCol), none(),
-               none()});
+          device().run(TE_PLAN(quantize_tensor, 1, count, cols, type, fp8),
+                       {in(part.bytes), in(one), out(q), out(inverse),
+                        out(qCol), none(), none()});
           EXPECT_EQ(rowScale[g], inverse[0]);
           EXPECT_EQ(colScale[g], inverse[0]);
           Array back(TE_RT_F32, count * cols);

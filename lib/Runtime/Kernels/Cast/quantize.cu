@@ -207,10 +207,6 @@ __device__ __forceinline__ void quantize(const QuantizeArgs &args) {
                              blockIdx.x % args.colTiles, args.rows, args.cols));
 }
 
-/// Resident blocks asked of the compiler: four of 64 registers a thread, but
-/// f32 holds a tile in twice the registers.
-template <typename T> constexpr int blocksPerSm = sizeof(T) == 4 ? 2 : 4;
-
 } // namespace
 } // namespace te::rt::cuda
 
@@ -225,7 +221,8 @@ te_compute_scale(const __grid_constant__ ComputeScaleArgs args) {
 }
 
 #define TE_QUANTIZE(name, Body, type, T, fp8, F8)                              \
-  extern "C" __global__ void __launch_bounds__(kTileThreads, blocksPerSm<T>)   \
+  extern "C" __global__ void __launch_bounds__(kTileThreads,                   \
+                                               kTileBlocksPerSm<T>)            \
       te_quantize_##name##_##type##_##fp8(                                     \
           const __grid_constant__ QuantizeArgs args) {                         \
     quantize<T, F8, true, Body>(args);                                         \

@@ -444,7 +444,7 @@ quantizeTile1x128(const Tile<T> &tile, const Position &at,
 }
 
 //===----------------------------------------------------------------------===//
-// One scale for the tile
+// One scale for the tile, or for each row
 //===----------------------------------------------------------------------===//
 
 /// The amax of the whole tile, in every thread. Contains a barrier.
@@ -467,21 +467,30 @@ tileAmax(const Tile<T> &tile, const Position &at, TileShared &shared) {
   return result;
 }
 
-/// Quantises with one scale; the column bytes are the row bytes, transposed.
-template <typename T, typename F8, bool kAligned, typename Position>
+/// How a row is quantised: the scale, and the bits that stay of its bytes.
+struct RowCast {
+  float scale;
+  uint32_t kept;
+};
+
+/// Quantises the thread's row i as rowCast(i) says; the column bytes are the
+/// row bytes, transposed.
+template <typename T, typename F8, bool kAligned, typename Position,
+          typename GetRowCast>
 __device__ __forceinline__ void
-quantizeTileUniform(const Tile<T> &tile, const Position &at,
-                    const QuantizeOutputs &out, float scale,
-                    TileShared &shared) {
+quantizeTileByRows(const Tile<T> &tile, const Position &at,
+                   const QuantizeOutputs &out, GetRowCast rowCast,
+                   TileShared &shared) {
   uint2 bytes[kTileRows];
 #pragma unroll
   for (int i = 0; i < kTileRows; ++i) {
+    const auto [scale, kept] = rowCast(i);
     float x[kChunk];
     tile[i].unpack(x);
     bytes[i].x =
-        F8::pack(x[0] * scale, x[1] * scale, x[2] * scale, x[3] * scale);
+        F8::pack(x[0] * scale, x[1] * scale, x[2] * scale, x[3] * scale) & kept;
     bytes[i].y =
-        F8::pack(x[4] * scale, x[5] * scale, x[6] * scale, x[7] * scale);
+        F8::pack(x[4] * scale, x[5] * scale, x[6] * scale, x[7] * scale) & kept;
   }
   if (out.row)
     storeRows<kAligned>(out.row, bytes, at, shared);
@@ -491,6 +500,21 @@ quantizeTileUniform(const Tile<T> &tile, const Position &at,
   __syncthreads();
   storeStage<kAligned>(out.col, at, shared.stage);
 }
+
+/// Quantises with one scale.
+template <typename T, typename F8, bool kAligned, typename Position>
+__device__ __forceinline__ void
+quantizeTileUniform(const Tile<T> &tile, const Position &at,
+                    const QuantizeOutputs &out, float scale,
+                    TileShared &shared) {
+  quantizeTileByRows<T, F8, kAligned>(
+      tile, at, out, [=](int) { return RowCast{scale, ~0u}; }, shared);
+}
+
+/// Resident blocks asked of the compiler: four of 64 registers a thread, but
+/// f32 holds a tile in twice the registers.
+template <typename T>
+inline constexpr int kTileBlocksPerSm = sizeof(T) == 4 ? 2 : 4;
 
 } // namespace te::rt::cuda
 

@@ -49,30 +49,10 @@ struct GroupSlot {
   uint32_t group, start, size, firstTile;
 };
 
-/// Rows are a multiple of the alignment and fewer than 2^31.
-struct GroupShape {
-  uint32_t rows, groups, alignment;
-};
-
-/// The table is made by lanes that have a run of groups each. First: the rows
-/// that groups [begin, end) take, or all there are where they do not fit.
-TE_HOST_DEVICE uint32_t groupsExtent(const GroupShape &shape,
-                                     const int32_t *sizes, uint32_t begin,
-                                     uint32_t end) {
-  int64_t sum = 0;
-  for (uint32_t g = begin; g < end && sum < shape.rows; ++g)
-    sum += groupRows(0, sizes[g], shape.rows, shape.alignment).next;
-  return static_cast<uint32_t>(sum < shape.rows ? sum : shape.rows);
-}
-
-/// How two such numbers add up.
-TE_HOST_DEVICE uint32_t addExtents(uint32_t a, uint32_t b,
-                                   const GroupShape &shape) {
-  return a + b < shape.rows ? a + b : shape.rows;
-}
-
-/// Second: writes the slots of groups [begin, end), which start at row `start`,
-/// with tiles counted from `begin`; returns how many there are.
+/// The table is made by lanes that have a run of groups each, whose
+/// groupsExtent comes first. Second: writes the slots of groups [begin, end),
+/// which start at row `start`, with tiles counted from `begin`; returns how
+/// many there are.
 TE_HOST_DEVICE uint32_t placeGroups(const GroupShape &shape,
                                     const int32_t *sizes, uint32_t begin,
                                     uint32_t end, uint32_t start,

@@ -10,24 +10,12 @@
 
 #include "Kernels/Gemm/grouped_gemm_args.h"
 #include "Kernels/Gemm/scaled_product.cuh"
+#include "Kernels/Grouped/group_scan.cuh"
 
 namespace te::rt::cuda {
 namespace {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-/// Combination of `value` over the lanes below this one, 0 for the first.
-template <typename Combine>
-__device__ __forceinline__ uint32_t scanLanes(uint32_t value, Combine combine) {
-  const uint32_t lane = threadIdx.x % 32;
-  for (uint32_t distance = 1; distance < 32; distance *= 2) {
-    const uint32_t below = __shfl_up_sync(~0u, value, distance);
-    if (lane >= distance)
-      value = combine(value, below);
-  }
-  const uint32_t below = __shfl_up_sync(~0u, value, 1);
-  return lane == 0 ? 0 : below;
-}
 
 /// Fills the table; by one whole warp.
 __device__ __forceinline__ void makeSlots(const GroupedGemmArgs &args,

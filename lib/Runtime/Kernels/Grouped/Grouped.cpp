@@ -6,9 +6,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "Cuda/CudaBackend.h"
-
+#include "Kernels/Cast/cast_args.h"
 #include "Kernels/Grouped/grouped_args.h"
 #include "Kernels/Pointwise/KernelLookup.h"
+
+#include <limits>
 
 namespace te::rt::cuda {
 
@@ -16,8 +18,22 @@ namespace {
 
 template <typename Params>
 GroupedRows layoutOf(const Params &p, const void *sizes) {
-  return {static_cast<const int32_t *>(sizes), p.rows, p.cols, p.groups,
-          p.alignment};
+  return {static_cast<const int32_t *>(sizes),
+          {static_cast<uint32_t>(p.rows), static_cast<uint32_t>(p.groups),
+           static_cast<uint32_t>(p.alignment)},
+          p.cols};
+}
+
+/// Rows are counted in 32 bits.
+template <typename Params>
+Status checkRows(const char *kernel, const Params &p) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (p.rows <= kMost && p.groups <= kMost)
+    return Status::ok();
+  return {TE_RT_UNSUPPORTED,
+          std::string(kernel) +
+              ": expected at most 2147483647 'rows' and 'groups', but got " +
+              std::to_string(p.rows) + " and " + std::to_string(p.groups)};
 }
 
 /// `blocks` blocks for each group.
@@ -41,16 +57,15 @@ Status plan_grouped_amax(const CudaDevice &device,
                          const grouped_amax_params &params,
                          std::unique_ptr<Plan> *plan) {
   namespace b = grouped_amax_buffers;
+  TE_RT_RETURN_IF_FAILED(checkRows("grouped_amax", params));
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(
       findTyped(device, "te_grouped_amax", {params.type}, &config));
-  // 32 elements a thread where groups are even: each block walks over all sizes
-  // to find its rows, so there are not many more than work for.
-  const int64_t blocks = std::clamp<int64_t>(
-      ceilDiv(params.rows * params.cols,
-              std::max<int64_t>(params.groups, 1) * kGroupedBlock * 32),
-      1, device.multiprocessors * 8);
-  TE_RT_RETURN_IF_FAILED(setGroupGrid(params, blocks, &config));
+  config.block = kGroupedBlock;
+  TE_RT_RETURN_IF_FAILED(
+      setGrid(ceilDiv(params.rows * params.cols,
+                      kGroupedAmaxSpan * int64_t{kGroupedBlock / 32}),
+              &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     TE_RT_RETURN_IF_FAILED(
         launch.zero(buffers[b::amax], params.groups * int64_t{sizeof(float)}));
@@ -83,6 +98,7 @@ Status plan_grouped_zero_padding(const CudaDevice &device,
                                  const grouped_zero_padding_params &params,
                                  std::unique_ptr<Plan> *plan) {
   namespace b = grouped_zero_padding_buffers;
+  TE_RT_RETURN_IF_FAILED(checkRows("grouped_zero_padding", params));
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(
       findTyped(device, "te_grouped_zero_padding", {params.type}, &config));
@@ -100,6 +116,7 @@ Status plan_grouped_bias_grad(const CudaDevice &device,
                               const grouped_bias_grad_params &params,
                               std::unique_ptr<Plan> *plan) {
   namespace b = grouped_bias_grad_buffers;
+  TE_RT_RETURN_IF_FAILED(checkRows("grouped_bias_grad", params));
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(
       findTyped(device, "te_grouped_bias_grad", {params.type}, &config));
@@ -118,16 +135,22 @@ plan_grouped_quantize_tensor(const CudaDevice &device,
                              const grouped_quantize_tensor_params &params,
                              std::unique_ptr<Plan> *plan) {
   namespace b = grouped_quantize_tensor_buffers;
-  LaunchConfig config;
-  TE_RT_RETURN_IF_FAILED(config.find(
-      device, std::string("te_grouped_quantize_") + inputTypeName(params.type) +
-                  "_" + fp8TypeName(params.fp8_type)));
-  config.block = kGroupedBlock;
-  const int64_t colTiles = ceilDiv(params.cols, kGroupedTile);
+  TE_RT_RETURN_IF_FAILED(checkRows("grouped_quantize_tensor", params));
+  const std::string name = std::string("te_grouped_quantize_") +
+                           inputTypeName(params.type) + "_" +
+                           fp8TypeName(params.fp8_type);
+  const int64_t colTiles = ceilDiv(params.cols, kTile);
+  LaunchConfig fast, general;
+  TE_RT_RETURN_IF_FAILED(fast.find(device, name, kTileSharedBytes));
+  TE_RT_RETURN_IF_FAILED(general.find(
+      device, name + "_general",
+      generalSharedBytes(static_cast<int>(byteSize(params.type)))));
   // One block at least: the scales do not depend on the shape.
-  TE_RT_RETURN_IF_FAILED(setGrid(
-      std::max<int64_t>(ceilDiv(params.rows, kGroupedTile) * colTiles, 1),
-      &config));
+  for (LaunchConfig *config : {&fast, &general}) {
+    config->block = kTileThreads;
+    TE_RT_RETURN_IF_FAILED(setGrid(
+        std::max<int64_t>(ceilDiv(params.rows, kTile) * colTiles, 1), config));
+  }
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     GroupedQuantizeArgs args{};
     args.layout = layoutOf(params, buffers[b::group_sizes]);
@@ -138,7 +161,12 @@ plan_grouped_quantize_tensor(const CudaDevice &device,
     args.col = as<uint8_t>(buffers[b::col]);
     args.colScale = as<float>(buffers[b::col_scale]);
     args.colTiles = static_cast<uint32_t>(std::max<int64_t>(colTiles, 1));
-    return launch(config, args);
+    // As the stores and loads of tile.cuh want it.
+    const bool isFast =
+        params.cols % 8 == 0 && isAligned(args.x, 16) &&
+        isAligned(args.row, 8) &&
+        (!args.col || (params.rows % 16 == 0 && isAligned(args.col, 16)));
+    return launch(isFast ? fast : general, args);
   });
   return Status::ok();
 }
@@ -147,6 +175,7 @@ Status plan_grouped_quantize_nvfp4(const CudaDevice &device,
                                    const grouped_quantize_nvfp4_params &params,
                                    std::unique_ptr<Plan> *plan) {
   namespace b = grouped_quantize_nvfp4_buffers;
+  TE_RT_RETURN_IF_FAILED(checkRows("grouped_quantize_nvfp4", params));
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(
       findTyped(device, "te_grouped_quantize_nvfp4", {params.type}, &config));
@@ -189,11 +218,12 @@ Status plan_grouped_dequantize(const CudaDevice &device,
                                const grouped_dequantize_params &params,
                                std::unique_ptr<Plan> *plan) {
   namespace b = grouped_dequantize_buffers;
+  TE_RT_RETURN_IF_FAILED(checkRows("grouped_dequantize", params));
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(config.find(device, "te_grouped_dequantize"));
   config.block = kGroupedBlock;
-  TE_RT_RETURN_IF_FAILED(
-      setGrid(ceilDiv(params.rows * params.cols, kGroupedBlock), &config));
+  const int64_t rowBlocks = ceilDiv(params.cols, kGroupedBlock);
+  TE_RT_RETURN_IF_FAILED(setGrid(params.rows * rowBlocks, &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     GroupedDequantizeArgs args{};
     args.layout = layoutOf(params, buffers[b::group_sizes]);
@@ -201,6 +231,7 @@ Status plan_grouped_dequantize(const CudaDevice &device,
     args.scale = buffers[b::scale];
     args.amax = as<const float>(buffers[b::amax]);
     args.out = buffers[b::out];
+    args.rowBlocks = static_cast<uint32_t>(rowBlocks);
     args.pitch = isNv(params.scheme)
                      ? MicroscaleLayout(params.scheme, params.axis, params.rows,
                                         params.cols)

@@ -1,32 +1,30 @@
 //===- grouped.cu - casts and sums of groups of rows ----------------------===//
 //
-// te_grouped_{amax,zero_padding,bias_grad,quantize_nvfp4}_<type>,
-// te_grouped_quantize_<type>_<fp8>, te_grouped_{dequantize,round_sizes}. Where
+// te_grouped_{zero_padding,bias_grad,quantize_nvfp4}_<type>,
+// te_grouped_{dequantize,round_sizes}; grouped_cast.cu has the others. Where
 // the groups lie is read from their sizes on the device: a kernel is launched
-// for all rows that there may be, and each thread finds the group of its row by
-// a walk over the sizes. Element formulas are those of the kernels for one
-// matrix.
+// for all rows that there may be, and a warp finds the group of its row.
+// Element formulas are those of the kernels for one matrix.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Core/Formulas.h"
-#include "Core/GroupLayout.h"
 #include "Core/Nvfp4.h"
 #include "Kernels/Device/fp8.cuh"
+#include "Kernels/Grouped/group_scan.cuh"
 #include "Kernels/Grouped/grouped_args.h"
 #include "Kernels/Pointwise/elements.cuh"
 
 namespace te::rt::cuda {
 namespace {
 
+/// The group that has `row`, the same in the whole warp, or -1 for padding.
 __device__ __forceinline__ int64_t groupOf(const GroupedRows &layout,
-                                           int64_t row) {
-  return groupOfRow(layout.sizes, layout.groups, layout.rows, layout.alignment,
-                    row);
-}
-__device__ __forceinline__ GroupRows rowsOf(const GroupedRows &layout,
-                                            int64_t group) {
-  return groupRowsOf(layout.sizes, group, layout.rows, layout.alignment);
+                                           uint32_t row) {
+  int64_t found = -1;
+  forGroupsOf(layout.shape, layout.sizes, row, row + 1,
+              [&](uint32_t group, uint32_t, uint32_t) { found = group; });
+  return found;
 }
 
 template <typename T>
@@ -43,25 +41,12 @@ __device__ __forceinline__ void storeAs(void *out, int64_t i, float value,
     static_cast<float *>(out)[i] = value;
 }
 
-/// Blocks of one group share gridDim.x parts of its elements.
-template <typename T>
-__device__ __forceinline__ void amax(const GroupedAmaxArgs &args) {
-  const int64_t group = blockIdx.y;
-  const GroupRows rows = rowsOf(args.layout, group);
-  float result = 0.0f;
-  for (int64_t i = rows.begin * args.layout.cols +
-                   blockIdx.x * int64_t{kGroupedBlock} + threadIdx.x;
-       i < rows.end * args.layout.cols; i += gridDim.x * int64_t{kGroupedBlock})
-    result = fmaxf(result, fabsf(at<T>(args.x, i)));
-  raiseToBlockMax(args.amax + group, result);
-}
-
 /// A block has one row.
 template <typename T>
 __device__ __forceinline__ void
 zeroPadding(const GroupedZeroPaddingArgs &args) {
   const int64_t row = blockIdx.x, cols = args.layout.cols;
-  const bool inside = groupOf(args.layout, row) >= 0;
+  const bool inside = groupOf(args.layout, blockIdx.x) >= 0;
   if (inside && args.x == args.y)
     return;
   const T *from = static_cast<const T *>(args.x) + row * cols;
@@ -75,9 +60,10 @@ template <typename T>
 __device__ __forceinline__ void biasGrad(const GroupedBiasGradArgs &args) {
   const int64_t col = blockIdx.x * int64_t{kGroupedBlock} + threadIdx.x;
   const int64_t group = blockIdx.y, cols = args.layout.cols;
+  const GroupRows rows =
+      groupRowsByWarp(args.layout.shape, args.layout.sizes, blockIdx.y);
   if (col >= cols)
     return;
-  const GroupRows rows = rowsOf(args.layout, group);
   float total = 0.0f;
   for (int64_t begin = rows.begin; begin < rows.end; begin += kChunkRows) {
     const int64_t end =
@@ -88,99 +74,6 @@ __device__ __forceinline__ void biasGrad(const GroupedBiasGradArgs &args) {
     total = total + chunk;
   }
   storeAs(args.db, group * cols + col, total, args.outType);
-}
-
-/// A block has a tile of kGroupedTile rows and columns; a thread reads runs of
-/// 4 columns, and writes runs of 4 rows of the other usage out of shared
-/// memory.
-template <typename T, typename F8>
-__device__ __forceinline__ void quantize(const GroupedQuantizeArgs &args) {
-  // 4 bytes more, so that runs of a column lie in different banks.
-  __shared__ uint8_t tile[kGroupedTile][kGroupedTile + 4];
-  const GroupedRows &layout = args.layout;
-  const int64_t row0 = blockIdx.x / args.colTiles * int64_t{kGroupedTile};
-  const int64_t col0 = blockIdx.x % args.colTiles * int64_t{kGroupedTile};
-  constexpr int kRuns = kGroupedTile / 4, kStep = kGroupedBlock / kRuns;
-  const int run = static_cast<int>(threadIdx.x) % kRuns * 4;
-  const int line = static_cast<int>(threadIdx.x) / kRuns;
-
-  if (blockIdx.x == 0)
-    for (int64_t g = threadIdx.x; g < layout.groups; g += kGroupedBlock) {
-      const float inverse = 1.0f / args.scale[g];
-      if (args.rowScale)
-        args.rowScale[g] = inverse;
-      if (args.colScale)
-        args.colScale[g] = inverse;
-    }
-
-  // A walk over all sizes: once for a row, not for each of its runs.
-  __shared__ int64_t groups[kGroupedTile];
-  if (threadIdx.x < kGroupedTile) {
-    const int64_t row = row0 + threadIdx.x;
-    groups[threadIdx.x] = row < layout.rows ? groupOf(layout, row) : -1;
-  }
-  __syncthreads();
-  // Runs of four that are aligned in every row take one access.
-  auto aligned = [](const void *pointer, int64_t stride, size_t bytes) {
-    return stride % 4 == 0 && reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
-  };
-  const bool xRuns = aligned(args.x, layout.cols, 4 * sizeof(T));
-  const bool rowRuns = aligned(args.row, layout.cols, 4);
-  const bool colRuns = aligned(args.col, layout.rows, 4);
-
-  for (int r = line; r < kGroupedTile; r += kStep) {
-    const int64_t row = row0 + r;
-    const int64_t group = groups[r];
-    float q[4] = {};
-    if (group >= 0 && col0 + run < layout.cols) {
-      const float scale = args.scale[group];
-      const T *from =
-          static_cast<const T *>(args.x) + row * layout.cols + col0 + run;
-      if (xRuns) {
-        Run<T, 4>::load(from).unpack(q);
-      } else {
-#pragma unroll
-        for (int k = 0; k < 4; ++k)
-          if (col0 + run + k < layout.cols)
-            q[k] = toFloat(from[k]);
-      }
-#pragma unroll
-      for (float &value : q)
-        value = value * scale;
-    }
-    const uint32_t bytes = F8::pack(q[0], q[1], q[2], q[3]);
-    const int64_t first = row * layout.cols + col0 + run;
-    const bool whole = rowRuns && row < layout.rows && col0 + run < layout.cols;
-    if (args.row && whole)
-      *reinterpret_cast<uint32_t *>(args.row + first) = bytes;
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const uint8_t byte = static_cast<uint8_t>(bytes >> 8 * k);
-      tile[r][run + k] = byte;
-      if (args.row && !whole && row < layout.rows &&
-          col0 + run + k < layout.cols)
-        args.row[first + k] = byte;
-    }
-  }
-  if (!args.col)
-    return;
-  __syncthreads();
-  for (int c = line; c < kGroupedTile; c += kStep) {
-    if (col0 + c >= layout.cols)
-      continue;
-    const int64_t first = (col0 + c) * layout.rows + row0 + run;
-    uint32_t bytes = 0;
-#pragma unroll
-    for (int k = 0; k < 4; ++k)
-      bytes |= uint32_t{tile[run + k][c]} << 8 * k;
-    if (colRuns && row0 + run < layout.rows)
-      *reinterpret_cast<uint32_t *>(args.col + first) = bytes;
-    else
-#pragma unroll
-      for (int k = 0; k < 4; ++k)
-        if (row0 + run + k < layout.rows)
-          args.col[first + k] = static_cast<uint8_t>(bytes >> 8 * k);
-  }
 }
 
 __device__ __forceinline__ uint8_t toE4M3(float value) {
@@ -215,10 +108,11 @@ __device__ __forceinline__ void
 quantizeNvfp4(const GroupedQuantizeNvfp4Args &args) {
   const GroupedRows &layout = args.layout;
   const bool alongCols = args.axis == 1;
-  const int64_t outer = alongCols ? layout.rows : layout.cols;
-  const int64_t blocks = (alongCols ? layout.cols : layout.rows) / kNvBlock;
+  const GroupShape &shape = layout.shape;
+  const int64_t outer = alongCols ? shape.rows : layout.cols;
+  const int64_t blocks = (alongCols ? layout.cols : shape.rows) / kNvBlock;
   const int64_t index = blockIdx.x * int64_t{kGroupedBlock} + threadIdx.x;
-  if (args.amaxOut && index < layout.groups)
+  if (args.amaxOut && index < shape.groups)
     args.amaxOut[index] = args.amax[index];
   if (index >= outer * blocks)
     return;
@@ -234,8 +128,8 @@ quantizeNvfp4(const GroupedQuantizeNvfp4Args &args) {
     const int64_t first = alongCols ? o : block * kNvBlock;
     int64_t begin = 0;
     GroupRows found{0, 0, 0};
-    for (int64_t g = 0; g < layout.groups; ++g) {
-      found = groupRows(begin, layout.sizes[g], layout.rows, layout.alignment);
+    for (int64_t g = 0; g < shape.groups; ++g) {
+      found = groupRows(begin, layout.sizes[g], shape.rows, shape.alignment);
       if (first < found.next) {
         group = g;
         break;
@@ -292,17 +186,20 @@ quantizeNvfp4(const GroupedQuantizeNvfp4Args &args) {
       make_uint2(words[0], words[1]);
 }
 
-/// A thread has one element of the result.
+/// A thread has one element of the result, a block those of one row.
 __device__ __forceinline__ void dequantize(const GroupedDequantizeArgs &args) {
   const GroupedRows &layout = args.layout;
-  const int64_t index = blockIdx.x * int64_t{kGroupedBlock} + threadIdx.x;
-  if (index >= layout.rows * layout.cols)
-    return;
-  const int64_t row = index / layout.cols, col = index % layout.cols;
+  const uint32_t row = blockIdx.x / args.rowBlocks;
+  const int64_t col =
+      blockIdx.x % args.rowBlocks * int64_t{kGroupedBlock} + threadIdx.x;
   const int64_t group = groupOf(layout, row);
+  if (col >= layout.cols)
+    return;
+  const int64_t index = row * layout.cols + col;
   float value = 0.0f;
   if (group >= 0) {
-    const int64_t stored = args.axis == 1 ? index : col * layout.rows + row;
+    const int64_t stored =
+        args.axis == 1 ? index : col * layout.shape.rows + row;
     if (args.fp8Type == TE_RT_F4E2M1FN) {
       const int64_t outer = args.axis == 1 ? row : col;
       const int64_t inner = args.axis == 1 ? col : row;
@@ -335,19 +232,10 @@ __device__ __forceinline__ void dequantize(const GroupedDequantizeArgs &args) {
       te_grouped_##name##_##type(const __grid_constant__ Args args) {          \
     body<T>(args);                                                             \
   }
-#define TE_GROUPED_QUANTIZE(type, T, fp8, F8)                                  \
-  extern "C" __global__ void __launch_bounds__(kGroupedBlock)                  \
-      te_grouped_quantize_##type##_##fp8(                                      \
-          const __grid_constant__ GroupedQuantizeArgs args) {                  \
-    quantize<T, F8>(args);                                                     \
-  }
 #define TE_GROUPED_ALL(type, T)                                                \
-  TE_GROUPED(amax, GroupedAmaxArgs, amax, type, T)                             \
   TE_GROUPED(zero_padding, GroupedZeroPaddingArgs, zeroPadding, type, T)       \
   TE_GROUPED(bias_grad, GroupedBiasGradArgs, biasGrad, type, T)                \
-  TE_GROUPED(quantize_nvfp4, GroupedQuantizeNvfp4Args, quantizeNvfp4, type, T) \
-  TE_GROUPED_QUANTIZE(type, T, e4m3, E4M3)                                     \
-  TE_GROUPED_QUANTIZE(type, T, e5m2, E5M2)
+  TE_GROUPED(quantize_nvfp4, GroupedQuantizeNvfp4Args, quantizeNvfp4, type, T)
 
 TE_GROUPED_ALL(f32, float)
 TE_GROUPED_ALL(bf16, bf16)

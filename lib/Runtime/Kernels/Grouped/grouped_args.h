@@ -3,6 +3,8 @@
 #ifndef TE_RUNTIME_KERNELS_GROUPED_GROUPED_ARGS_H
 #define TE_RUNTIME_KERNELS_GROUPED_GROUPED_ARGS_H
 
+#include "Core/GroupLayout.h"
+
 #include <cstdint>
 
 namespace te::rt::cuda {
@@ -10,7 +12,8 @@ namespace te::rt::cuda {
 /// A matrix in group layout.
 struct GroupedRows {
   const int32_t *sizes; // [groups]
-  int64_t rows, cols, groups, alignment;
+  GroupShape shape;
+  int64_t cols;
 };
 
 struct GroupedAmaxArgs {
@@ -66,15 +69,16 @@ struct GroupedDequantizeArgs {
   GroupedRows layout;
   const uint8_t *data;
   const void *scale;
-  const float *amax; // [groups], [rows] when rowScaled, or null
-  void *out;         // [rows, cols] of outType
-  int64_t pitch;     // of nv scales
+  const float *amax;  // [groups], [rows] when rowScaled, or null
+  void *out;          // [rows, cols] of outType
+  int64_t pitch;      // of nv scales
+  uint32_t rowBlocks; // blocks of a row
   int32_t fp8Type, axis, rowScaled, scaleMax, outType;
 };
 
 inline constexpr int kGroupedBlock = 256;
-/// Rows and columns of a tile of the per-tensor cast.
-inline constexpr int kGroupedTile = 64;
+/// Elements of a warp of the amax.
+inline constexpr int kGroupedAmaxSpan = 2048;
 
 } // namespace te::rt::cuda
 
