@@ -75,6 +75,7 @@ _RUNTIME = {
     "te_rt_instance_destroy": (None, [c_void_p]),
     "te_rt_instance_run": (c_int32, [c_void_p, c_void_p, c_void_p]),
     "te_rt_instance_run_part": (c_int32, [c_void_p, c_void_p, c_void_p, c_int32, c_int32]),
+    "te_rt_instance_run_part_graph": (c_int32, [c_void_p, c_void_p, c_void_p, c_int32, c_int32]),
 }
 
 _COMPILER = {

@@ -99,6 +99,23 @@ def _torch_view(tensor: Any, torch: Any) -> View:
     )
 
 
+def torch_guard(tensors: "tuple[Any, ...]") -> "Optional[Callable[..., bool]]":
+    """Whether other tensors are like these, in one call: class, elements, sizes, strides, device.
+
+    None where this PyTorch cannot tell, or where there are none. It says nothing of memory.
+    """
+    try:
+        from torch._C._dynamo.guards import TensorGuards
+
+        return TensorGuards(
+            *tensors,
+            dynamic_dims_sizes=[list(t.shape) for t in tensors],
+            dynamic_dims_strides=[list(t.stride()) for t in tensors],
+        ).check
+    except Exception:  # Not a part of PyTorch's API: whatever it says, the slow way is there.
+        return None
+
+
 def _dlpack_view(array: Any, stream: Optional[int]) -> View:
     kind, index = array.__dlpack_device__()
     device = (int(kind), int(index))

@@ -8,6 +8,7 @@ step reads), and runs.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 import threading
@@ -18,7 +19,7 @@ from te_mlir import _capi, arrays
 from te_mlir.dtypes import DTYPES, DType, matches
 from te_mlir.errors import ArgumentError, CompileError
 from te_mlir.recipes import OVERRIDES, Recipe
-from te_mlir.runtime import Context, Instance, Tensor
+from te_mlir.runtime import Context, Instance, MicrobatchFlag, Tensor
 from te_mlir.runtime import context as context_of
 
 TARGETS = ("sm_90", "sm_100", "reference")
@@ -234,11 +235,46 @@ def current_stream(device: Tuple[int, int]) -> int:
         return 0
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
-        return torch.cuda.current_stream(device[1]).cuda_stream or 1
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        return (raw(device[1]) if raw else torch.cuda.current_stream(device[1]).cuda_stream) or 1
     cupy = sys.modules.get("cupy")
     if cupy is not None:
         return cupy.cuda.get_current_stream().ptr or 1
     return 0
+
+
+FLAG = "skip_weight_update"
+
+
+class _Quick:
+    """A call that was checked: what to look at in the next one that is like it.
+
+    names, positional: how its tensors were given. places: for each the pointers that
+    are its. seen: where they lay; last: what the step got. fixed: inputs that a
+    recorded step is recorded again for; of others that move it copies the content, to
+    `own`.
+    """
+
+    def __init__(self, step: "Step", args: Tuple[Any, ...], named: Mapping[str, Any], guard: Any) -> None:
+        self.guard, self.positional, self.names = guard, len(args), tuple(named)
+        tensors = (*args, *named.values())
+        self.given = [*step.inputs[: len(args)], *named]
+        carried = {a.carried_input: i for i, a in enumerate(step.arguments) if a.carried_input >= 0}
+        self.places: List[Tuple[int, ...]] = []
+        self.fixed: List[bool] = []
+        for name in self.given:
+            index = step._index[name]
+            self.places.append((index, carried[index]) if index in carried else (index,))
+            self.fixed.append(index in carried or step.arguments[index].is_weight)
+        self.seen = [t.data_ptr() for t in tensors]
+        self.last = list(self.seen)
+        self.own: Dict[int, Any] = {}
+        self.device = tensors[0].device
+        self.results = [
+            (i, a.name, a.shape, arrays.torch_dtype(a.dtype))
+            for i, a in enumerate(step.arguments)
+            if a.is_result and a.carried_input < 0
+        ]
 
 
 class Step:
@@ -250,11 +286,18 @@ class Step:
     to the step: they begin as `te.init` or `set_state` says, each call changes them,
     and `state` gives them by name. A state may also be given to a call as an
     argument; then that array is read and changed in place.
+
+    With `cuda_graph` the launches are recorded in the first call, on a GPU as a CUDA
+    graph, and replayed. Then results are the same arrays in every call, which each
+    call overwrites. Where an input that is neither a weight nor a state lies elsewhere
+    than before, its content is copied to a tensor of the step's own (PyTorch on the
+    current stream), else the step is recorded again.
     """
 
-    def __init__(self, program: Program, context: Optional[Context] = None) -> None:
+    def __init__(self, program: Program, context: Optional[Context] = None, cuda_graph: bool = False) -> None:
         self.program = program
         self.context = context or context_of()
+        self.cuda_graph = cuda_graph
         self.arguments = program.arguments
         self._lock = threading.Lock()
         self._instance = program.instance(self.context)
@@ -269,6 +312,12 @@ class Step:
         #: Names of what a call returns, in order; states are not among them.
         self.results: List[str] = [a.name for a in self.arguments if a.is_result and a.carried_input < 0]
         self._state: Dict[str, Any] = {}
+        self._flag_place = self._index.get(FLAG, -1)
+        self._flag = MicrobatchFlag(self.context) if self._flag_place >= 0 else None
+        self._later = False
+        #: With cuda_graph: what calls return.
+        self._kept: Dict[str, Any] = {}
+        self._quick: Optional[_Quick] = None
 
     # States
 
@@ -289,6 +338,7 @@ class Step:
                 raise ArgumentError(f"expected states of {_names(self.state_names)}, but got '{name}'")
             self.check(name, value)
         self._state.update(values)
+        self._quick = None
 
     def _own_state(self, name: str) -> Any:
         if name not in self._state:
@@ -300,6 +350,22 @@ class Step:
                 )
             self._state[name] = self.context.full(argument.shape, argument.dtype.name, argument.init)
         return self._state[name]
+
+    @contextlib.contextmanager
+    def microbatch(self, first: bool) -> Iterator[None]:
+        """Calls in its block are of the first micro-batch of a step of the optimizer, or of a later one.
+
+        Of a program with cache_weights or main_grad. The first casts the weights and
+        begins the gradients anew; later ones use these casts and add to the gradients.
+        Outside of such a block each call is a first one.
+        """
+        if self._flag is None:
+            raise ArgumentError("expected a step with 'cache_weights' or 'main_grad' for 'microbatch', but got neither")
+        before, self._later = self._later, not first
+        try:
+            yield
+        finally:
+            self._later = before
 
     # Calls
 
@@ -323,6 +389,63 @@ class Step:
         out: Optional[Mapping[str, Any]] = None,
         **named: Any,
     ) -> Dict[str, Any]:
+        quick = self._quick
+        if quick is not None and out is None and quick.positional == len(args) and quick.names == tuple(named):
+            tensors = (*args, *named.values())
+            if quick.guard(*tensors):
+                return self._again(quick, tensors, stream)
+        return self._checked(args, named, stream, out)
+
+    def _again(self, quick: _Quick, tensors: Tuple[Any, ...], stream: Optional[int]) -> Dict[str, Any]:
+        """A call that is like the one before but for addresses."""
+        current = stream is None
+        if stream is None:
+            stream = current_stream(self.context.device)
+        places, pointers = quick.places, self._pointers
+        with self._lock:
+            addresses = [t.data_ptr() for t in tensors]
+            if addresses != quick.seen:
+                # Tells what has no memory, or is not aligned.
+                for name, tensor in zip(quick.given, tensors):
+                    self.check(name, tensor)
+                if self.cuda_graph and current:
+                    for index, (was, now) in enumerate(zip(quick.seen, addresses)):
+                        if was != now and not quick.fixed[index] and index not in quick.own:
+                            quick.own[index] = tensors[index].detach().clone()
+                quick.seen = list(addresses)
+            for index, own in quick.own.items():
+                if current:
+                    own.copy_(tensors[index])
+                    addresses[index] = own.data_ptr()
+            if addresses != quick.last:
+                for to, address in zip(places, addresses):
+                    for place in to:
+                        pointers[place] = address
+                quick.last = addresses
+            if self._flag is not None and FLAG not in quick.given:
+                self._point_flag(stream)
+            if self.cuda_graph:
+                self._instance.replay(pointers, stream, 0, self.program.num_launches)
+                return dict(self._kept)
+            empty, device, results = sys.modules["torch"].empty, quick.device, {}
+            for place, name, shape, dtype in quick.results:
+                result = results[name] = empty(shape, dtype=dtype, device=device)
+                pointers[place] = result.data_ptr()
+            self._instance.run(pointers, stream)
+        return results
+
+    def _point_flag(self, stream: int) -> None:
+        assert self._flag is not None
+        flag = self._flag
+        self._pointers[self._flag_place] = (
+            flag.written(self._later, stream) if self.cuda_graph else flag.constant(self._later)
+        )
+
+    def _checked(
+        self, args: Tuple[Any, ...], named: Dict[str, Any], stream: Optional[int], out: Optional[Mapping[str, Any]]
+    ) -> Dict[str, Any]:
+        """A call of which nothing is known."""
+        self._quick = None
         if len(args) > len(self.inputs):
             raise ArgumentError(
                 f"expected at most {len(self.inputs)} arguments ({_names(self.inputs)}), but got {len(args)}"
@@ -334,11 +457,10 @@ class Step:
             if name not in self._index:
                 raise ArgumentError(f"expected arguments {_names(list(self._index))}, but got '{name}'")
             given[name] = value
-        missing = [name for name in self.inputs if name not in given]
-        for name in list(missing):
-            if self.arguments[self._index[name]].init is not None:
-                given[name] = self._default(name)
-                missing.remove(name)
+        flagged = self._flag is not None and FLAG not in given
+        missing = [name for name in self.inputs if name not in given and not (flagged and name == FLAG)]
+        defaults = {name for name in missing if self.arguments[self._index[name]].init is not None}
+        missing = [name for name in missing if name not in defaults]
         if missing:
             raise ArgumentError(f"expected a value for {_names(missing)}, but got none")
         unknown = [name for name in out or {} if name not in self.results]
@@ -355,19 +477,44 @@ class Step:
                 if argument.carried_input >= 0:
                     self._pointers[index] = self._pointers[argument.carried_input]
                     continue
+                if index == self._flag_place and flagged:
+                    self._point_flag(stream)
+                    continue
                 if argument.is_result:
                     array = (out or {}).get(name)
+                    if array is None:
+                        array = self._kept.get(name)
                     if array is None:
                         array = make(argument.shape, argument.dtype)
                     view = self._result_view(argument, array)
                     results[name] = array
                 else:
-                    array = given[name] if name in given else self._own_state(name)
+                    array = self._default(name) if name in defaults else given.get(name)
+                    if array is None:
+                        array = self._own_state(name)
                     view = self.check(name, array, stream)
                 owners.append(view.owner)
                 self._pointers[index] = view.pointer
-            self._instance.run(self._pointers, stream)
+            if self.cuda_graph:
+                self._kept = dict(results)
+                self._instance.replay(self._pointers, stream, 0, self.program.num_launches)
+            else:
+                self._instance.run(self._pointers, stream)
+            if out is None:
+                self._quick = self._quick_of(args, named)
         return results
+
+    def _quick_of(self, args: Tuple[Any, ...], named: Mapping[str, Any]) -> Optional[_Quick]:
+        """What makes the next call quick, where it is PyTorch's tensors alone."""
+        torch = sys.modules.get("torch")
+        tensors = (*args, *named.values())
+        empty = any(0 in a.shape for a in self.arguments)
+        if torch is None or not tensors or empty or not all(isinstance(t, torch.Tensor) for t in tensors):
+            return None
+        if self.cuda_graph and not all(isinstance(a, torch.Tensor) for a in self._kept.values()):
+            return None
+        guard = arrays.torch_guard(tensors)
+        return _Quick(self, args, named, guard) if guard else None
 
     def _result_view(self, argument: Argument, array: Any) -> arrays.View:
         if isinstance(array, Tensor):
@@ -436,6 +583,9 @@ def compile(
     target: Optional[str] = None,
     strict: bool = False,
     vjp: bool = False,
+    main_grad: bool = False,
+    cache_weights: bool = False,
+    cuda_graph: bool = False,
     context: Optional[Context] = None,
     source_name: str = "<text>",
     **options: Any,
@@ -448,6 +598,9 @@ def compile(
     "sm_90", "sm_100" or "reference"; without one, of the device. strict: a
     fall-back to higher precision is an error. vjp: differentiate; the step then
     takes cotangents `grad.<result>` and returns gradients `grad.<argument>`.
+    main_grad: gradients `grad.<weight>` are float32 states that calls add to.
+    cache_weights: casts of weights are states too; `step.microbatch` says when they
+    are made. cuda_graph: calls are recorded once and replayed.
     context: the device; without one, a GPU where there is one, else the CPU. Further
     options are those of the pipeline, with underscores.
 
@@ -455,6 +608,9 @@ def compile(
     where the device cannot run the step.
     """
     context = context or context_of()
+    for name, value in (("main_grad", main_grad), ("cache_weights", cache_weights)):
+        if value:
+            options[name] = value
     pipeline = pipeline_text(recipe, backward_override, target, strict, **options)
     program = Program(source, entry, pipeline, context.backend, vjp, source_name)
-    return Step(program, context)
+    return Step(program, context, cuda_graph)

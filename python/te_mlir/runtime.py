@@ -8,6 +8,7 @@ device of the process. An `Instance` is a loaded step with an arena of its own. 
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 import weakref
 from typing import Any, Dict, Optional, Sequence, Tuple
@@ -171,6 +172,7 @@ class Instance:
         self.handle = handle.value
         self._run = library.te_rt_instance_run
         self._run_part = library.te_rt_instance_run_part
+        self._replay = library.te_rt_instance_run_part_graph
         # `owner` has the code and the context: it goes after the instance.
         finalizer = weakref.finalize(
             self, lambda owner, context, handle: library.te_rt_instance_destroy(handle), owner, context, self.handle
@@ -188,3 +190,47 @@ class Instance:
         status = self._run_part(self.handle, pointers, stream, begin, end)
         if status:
             _capi.check(status)
+
+    def replay(self, pointers: Any, stream: int, begin: int, end: int) -> None:
+        """As run_part, recorded the first time (on a GPU as a CUDA graph) and whenever a pointer changed."""
+        status = self._replay(self.handle, pointers, stream, begin, end)
+        if status:
+            _capi.check(status)
+
+
+class MicrobatchFlag:
+    """The number that a step reads on its device: 1 in later micro-batches, 0 in the first.
+
+    In later ones casts of weights are used again and gradients are added to.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._constants = [context.full((), "float32", value) for value in (0.0, 1.0)]
+        self._written = context.full((), "float32", 0.0)
+        self._value = False
+        self._torch: Any = None
+
+    def constant(self, later: bool) -> int:
+        """A pointer to 0 or 1."""
+        return self._constants[later].pointer
+
+    def written(self, later: bool, stream: int) -> int:
+        """A pointer that stays the same, for recorded steps; what is there is 0 or 1 for what `stream` does next."""
+        torch = sys.modules.get("torch")
+        if self.context.device[0] != arrays.CPU and stream and torch is None:
+            # Nobody here can write on that stream: the step is recorded again.
+            return self.constant(later)
+        if later is not self._value:
+            if self.context.device[0] == arrays.CPU or not stream:
+                self._written.copy_bytes(_splat(self._written.dtype_info, float(later)))
+            else:
+                if self._torch is None:
+                    self._torch = torch.from_dlpack(self._written)
+                device = self.context.device[1]
+                default = torch.cuda.default_stream(device)
+                on = default if stream == 1 else torch.cuda.ExternalStream(stream, device)
+                with torch.cuda.stream(on):
+                    self._torch.fill_(float(later))
+            self._value = later
+        return self._written.pointer

@@ -307,3 +307,101 @@ def test_inf_and_nan_pass_through(step):
     x[3, 5], x[4, 6] = np.inf, np.nan
     y = step(x, draw((48, 64), 1))["y"].astype(np.float32)
     assert np.isinf(y[3]).all() and np.isnan(y[4]).all() and np.isfinite(y[5]).all()
+
+
+# Micro-batches and recorded steps
+
+
+def train_step(reference, **options):
+    torch = pytest.importorskip("torch")
+    step = te_mlir.compile(
+        linear(), "linear", recipe=te_mlir.Float8CurrentScaling(), vjp=True, context=reference, **options
+    )
+    torch.manual_seed(0)
+    tensors = {n: torch.randn(s, dtype=torch.bfloat16) for n, s in (("x", (32, 64)), ("w", (48, 64)))}
+    tensors["grad.y"] = torch.randn(32, 48, dtype=torch.bfloat16)
+    return torch, step, tensors
+
+
+@pytest.mark.parametrize("cuda_graph", [False, True])
+def test_micro_batches_add_in_main_grad_and_keep_casts(reference, cuda_graph):
+    torch, plain, tensors = train_step(reference)
+    _, step, _ = train_step(reference, main_grad=True, cache_weights=True, cuda_graph=cuda_graph)
+    assert "grad.w" in step.state_names and step.results == ["y", "grad.x"]
+    # A later micro-batch casts no weights: those of a changed one do not arrive.
+    changed = {**tensors, "w": tensors["w"] * 2, "x": tensors["x"] * 0.5}
+    for _ in range(2):
+        main = torch.full((48, 64), float("nan"))
+        step.set_state({"grad.w": main})
+        for given, weights, first in ((tensors, tensors, True), (changed, tensors, False), (changed, changed, True)):
+            with step.microbatch(first=first):
+                mine = step(**given)
+            theirs = plain(**{**given, "w": weights["w"]})
+            assert torch.equal(mine["y"], theirs["y"]) and torch.equal(mine["grad.x"], theirs["grad.x"])
+            wide = theirs["grad.w"].float()
+            total = total + wide if not first else wide
+            # theirs is rounded to bf16 once, for each micro-batch.
+            assert (main - total).abs().max() <= 2 * 2.0**-8 * total.abs().max()
+            assert first or (main - wide).abs().max() > 0.1
+    with pytest.raises(te_mlir.ArgumentError, match="'cache_weights' or 'main_grad' for 'microbatch'"):
+        with plain.microbatch(first=True):
+            pass
+
+
+def test_recorded_steps_run_no_code_again(reference, monkeypatch):
+    torch, plain, tensors = train_step(reference)
+    _, step, _ = train_step(reference, cuda_graph=True)
+    first = step(**tensors)
+    kept = {name: result.clone() for name, result in first.items()}
+    assert all(torch.equal(kept[name], wanted) for name, wanted in plain(**tensors).items())
+    # In place: the same addresses, so the recorded launches.
+    tensors["x"].mul_(2)
+    again = step(**tensors)
+    assert all(again[name] is first[name] for name in first)
+    assert torch.equal(again["y"], plain(**tensors)["y"]) and not torch.equal(again["y"], kept["y"])
+    # Elsewhere: an input is copied, a weight is pointed to.
+    for name in ("x", "w"):
+        for _ in range(3):
+            moved = {**tensors, name: torch.randn(tensors[name].shape).bfloat16()}
+            mine, theirs = step(**moved), plain(**moved)
+            assert all(torch.equal(mine[n], theirs[n]) for n in theirs), name
+    assert list(step._quick.own) == [0]
+    # What is recorded again counts: nothing where inputs alone move.
+    calls = []
+    pointers = step._instance._replay
+
+    def counted(handle, array, *rest):
+        calls.append(tuple(array))
+        return pointers(handle, array, *rest)
+
+    monkeypatch.setattr(step._instance, "_replay", counted)
+    for _ in range(4):
+        step(**{**tensors, "x": torch.randn(32, 64).bfloat16()})
+    assert len(set(calls)) == 1
+
+
+def test_a_quick_call_checks_what_the_first_did(reference):
+    for cuda_graph in (False, True):
+        torch, step, tensors = train_step(reference, cuda_graph=cuda_graph)
+        for _ in range(3):
+            step(**tensors)
+        assert step._quick is not None
+        odd = torch.empty(32 * 64 + 8, dtype=torch.bfloat16)[1 : 32 * 64 + 1].view(32, 64)
+        freed = torch.zeros(32, 64, dtype=torch.bfloat16)
+        freed.untyped_storage().resize_(0)
+        for wrong, said in (
+            (tensors["x"].float(), "expected elements of bfloat16, but got float32"),
+            (tensors["x"][:16], r"expected shape \[32, 64\], but got \[16, 64\]"),
+            (tensors["x"].t().contiguous().t(), "expected a row-major array"),
+            (tensors["x"].to("meta"), "expected a dense tensor in memory"),
+            (odd, "expected memory aligned to 16 bytes"),
+            (freed, "expected a tensor with memory"),
+        ):
+            with pytest.raises(te_mlir.ArgumentError, match=f"argument 'x': {said}"):
+                step(**{**tensors, "x": wrong})
+            step(**tensors)
+        # The same object with another size.
+        step(**tensors)
+        tensors["w"].resize_(24, 64)
+        with pytest.raises(te_mlir.ArgumentError, match="argument 'w': expected shape"):
+            step(**tensors)

@@ -133,7 +133,7 @@ def test_states_of_delayed_scaling_are_there():
     "make, said",
     [
         (lambda: te.Linear(4, 4, parallel_mode="column"), "'parallel_mode' not to be set"),
-        (lambda: te.Linear(4, 4, fuse_wgrad_accumulation=True), "'fuse_wgrad_accumulation'"),
+        (lambda: te.Linear(4, 4, return_bias=True), "'return_bias'"),
         (lambda: te.Linear(4, 4, params_dtype=torch.float64), "'params_dtype'"),
         (lambda: te.LayerNormLinear(4, 4, normalization="BatchNorm"), "'normalization'"),
         (lambda: te.LayerNormMLP(4, 4, activation="sine"), "'activation'"),

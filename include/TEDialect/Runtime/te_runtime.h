@@ -172,7 +172,18 @@ TE_RT_API te_rt_status te_rt_instance_run_part(te_rt_instance *instance,
 TE_RT_API te_rt_status te_rt_instance_run_graph(te_rt_instance *instance,
                                                 void *const *arguments);
 
-/// Waits, and forgets the graph of te_rt_instance_run_graph, if there is one.
+/// As te_rt_instance_run_part, but recorded and replayed as
+/// te_rt_instance_run_graph does, on the caller's `stream`. Each part, a pair
+/// of `begin` and `end`, has a graph of its own. `stream` may be the default
+/// one, which CUDA cannot capture: recording is on the context's own.
+TE_RT_API te_rt_status te_rt_instance_run_part_graph(te_rt_instance *instance,
+                                                     void *const *arguments,
+                                                     void *stream,
+                                                     int32_t begin,
+                                                     int32_t end);
+
+/// Waits for the context's own stream, and forgets the instance's graphs; one
+/// that runs on another stream has to be waited for before.
 /// The memory it used may then be freed; the next run records again.
 TE_RT_API te_rt_status te_rt_instance_release_graph(te_rt_instance *instance);
 

@@ -115,19 +115,19 @@ Status checkUnused(const te_rt_context &context, void *pointer) {
     return Status::ok(); // The backend knows what is wrong with it.
   const auto begin = reinterpret_cast<uintptr_t>(pointer);
   for (const te_rt_instance *instance : context.instances)
-    for (size_t i = 0; instance->graph && i < instance->graphArguments.size();
-         ++i) {
-      const auto used =
-          reinterpret_cast<uintptr_t>(instance->graphArguments[i]);
-      if (used >= begin &&
-          used - begin <
-              static_cast<uint64_t>(std::max<int64_t>(found->second, 1)))
-        return invalid("expected memory that no captured graph uses, but it "
-                       "holds argument " +
-                       std::to_string(i) +
-                       " of one; call te_rt_instance_release_graph, or destroy "
-                       "the instance, before");
-    }
+    for (const te_rt_recorded_part &part : instance->graphs)
+      for (size_t i = 0; i < part.arguments.size(); ++i) {
+        const auto used = reinterpret_cast<uintptr_t>(part.arguments[i]);
+        if (used >= begin &&
+            used - begin <
+                static_cast<uint64_t>(std::max<int64_t>(found->second, 1)))
+          return invalid(
+              "expected memory that no captured graph uses, but it holds "
+              "argument " +
+              std::to_string(i) +
+              " of one; call te_rt_instance_release_graph, or destroy the "
+              "instance, before");
+      }
   return Status::ok();
 }
 

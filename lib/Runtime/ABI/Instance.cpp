@@ -111,12 +111,25 @@ Status step(te_rt_instance &instance, void *const *arguments, void *stream) {
   return instance.failure;
 }
 
-/// Makes `instance.graph` the step with these arguments.
-Status capture(te_rt_instance &instance, void *const *arguments, void *stream) {
-  Backend &backend = *instance.context->backend;
-  std::unique_ptr<Backend::Graph> graph = std::move(instance.graph);
-  TE_RT_RETURN_IF_FAILED(backend.beginCapture(stream));
+/// As `step`, of the launches of slots `begin` to `end` - 1.
+Status stepPart(te_rt_instance &instance, void *const *arguments, void *stream,
+                int32_t begin, int32_t end) {
+  instance.begin = begin;
+  instance.end = end;
   Status status = step(instance, arguments, stream);
+  instance.begin = 0;
+  instance.end = UINT32_MAX;
+  return status;
+}
+
+/// Makes `part.graph` its launches with these arguments.
+Status capture(te_rt_instance &instance, te_rt_recorded_part &part,
+               void *const *arguments) {
+  Backend &backend = *instance.context->backend;
+  void *stream = backend.defaultStream();
+  std::unique_ptr<Backend::Graph> graph = std::move(part.graph);
+  TE_RT_RETURN_IF_FAILED(backend.beginCapture(stream));
+  Status status = stepPart(instance, arguments, stream, part.begin, part.end);
   // Half a step is nothing that another could be changed to.
   if (status.failed())
     graph.reset();
@@ -124,9 +137,33 @@ Status capture(te_rt_instance &instance, void *const *arguments, void *stream) {
   Status ended = backend.endCapture(stream, &graph);
   TE_RT_RETURN_IF_FAILED(status);
   TE_RT_RETURN_IF_FAILED(ended);
-  instance.graphArguments.assign(arguments,
-                                 arguments + instance.module.num_arguments);
-  instance.graph = std::move(graph);
+  part.arguments.assign(arguments, arguments + instance.module.num_arguments);
+  part.graph = std::move(graph);
+  return Status::ok();
+}
+
+/// Replays the part on `stream`, recorded where it was not with these pointers.
+Status replay(te_rt_instance &instance, void *const *arguments, void *stream,
+              int32_t begin, int32_t end) {
+  auto part =
+      std::find_if(instance.graphs.begin(), instance.graphs.end(),
+                   [&](const te_rt_recorded_part &recorded) {
+                     return recorded.begin == begin && recorded.end == end;
+                   });
+  if (part == instance.graphs.end())
+    part = instance.graphs.insert(part, {begin, end, nullptr, {}});
+  if (!part->graph ||
+      !std::equal(part->arguments.begin(), part->arguments.end(), arguments))
+    TE_RT_RETURN_IF_FAILED(capture(instance, *part, arguments));
+  return part->graph->launch(stream);
+}
+
+Status checkPart(const te_rt_instance &instance, int32_t begin, int32_t end) {
+  const int32_t count = instance.module.num_plans;
+  if (begin < 0 || begin > end || end > count)
+    return invalid(
+        "expected 0 <= 'begin' <= 'end' <= " + std::to_string(count) +
+        ", but got " + std::to_string(begin) + " and " + std::to_string(end));
   return Status::ok();
 }
 
@@ -137,7 +174,7 @@ te_rt_instance::~te_rt_instance() {
   // Enqueued work may still use what is freed here. A destructor has nobody to
   // report to: a lost device has been reported by the call that lost it.
   (void)backend.synchronize();
-  graph.reset();
+  graphs.clear();
   slots.clear();
   for (void *memory : {arena, workspace})
     if (memory)
@@ -194,21 +231,12 @@ te_rt_status te_rt_instance_run_part(te_rt_instance *instance,
     constexpr const char *kName = "te_rt_instance_run_part";
     TE_RT_RETURN_IF_FAILED(
         prefixed(kName, checkArguments(instance, arguments)));
-    const int32_t count = instance->module.num_plans;
-    if (begin < 0 || begin > end || end > count)
-      return prefixed(kName, invalid("expected 0 <= 'begin' <= 'end' <= " +
-                                     std::to_string(count) + ", but got " +
-                                     std::to_string(begin) + " and " +
-                                     std::to_string(end)));
+    TE_RT_RETURN_IF_FAILED(prefixed(kName, checkPart(*instance, begin, end)));
     Backend &backend = *instance->context->backend;
     TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.enterThread()));
-    instance->begin = begin;
-    instance->end = end;
-    Status status =
-        step(*instance, arguments, stream ? stream : backend.defaultStream());
-    instance->begin = 0;
-    instance->end = UINT32_MAX;
-    return prefixed(kName, std::move(status));
+    return prefixed(kName, stepPart(*instance, arguments,
+                                    stream ? stream : backend.defaultStream(),
+                                    begin, end));
   });
 }
 
@@ -239,13 +267,24 @@ te_rt_status te_rt_instance_run_graph(te_rt_instance *instance,
         prefixed(kName, checkArguments(instance, arguments)));
     Backend &backend = *instance->context->backend;
     TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.enterThread()));
-    void *stream = backend.defaultStream();
-    if (!instance->graph ||
-        !std::equal(instance->graphArguments.begin(),
-                    instance->graphArguments.end(), arguments))
-      TE_RT_RETURN_IF_FAILED(
-          prefixed(kName, capture(*instance, arguments, stream)));
-    return prefixed(kName, instance->graph->launch(stream));
+    return prefixed(kName, replay(*instance, arguments, backend.defaultStream(),
+                                  0, instance->module.num_plans));
+  });
+}
+
+te_rt_status te_rt_instance_run_part_graph(te_rt_instance *instance,
+                                           void *const *arguments, void *stream,
+                                           int32_t begin, int32_t end) {
+  return guarded([&]() -> Status {
+    constexpr const char *kName = "te_rt_instance_run_part_graph";
+    TE_RT_RETURN_IF_FAILED(
+        prefixed(kName, checkArguments(instance, arguments)));
+    TE_RT_RETURN_IF_FAILED(prefixed(kName, checkPart(*instance, begin, end)));
+    Backend &backend = *instance->context->backend;
+    TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.enterThread()));
+    return prefixed(kName, replay(*instance, arguments,
+                                  stream ? stream : backend.defaultStream(),
+                                  begin, end));
   });
 }
 
@@ -257,7 +296,7 @@ te_rt_status te_rt_instance_release_graph(te_rt_instance *instance) {
     // A replay may be under way.
     TE_RT_RETURN_IF_FAILED(
         prefixed(kName, instance->context->backend->synchronize()));
-    instance->graph.reset();
+    instance->graphs.clear();
     return Status::ok();
   });
 }

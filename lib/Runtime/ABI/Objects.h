@@ -77,6 +77,13 @@ struct te_rt_context {
   std::unordered_map<void *, int64_t> allocations;
 };
 
+/// The launches of some slots, recorded with the pointers `arguments`.
+struct te_rt_recorded_part {
+  int32_t begin, end;
+  std::unique_ptr<te::rt::Backend::Graph> graph;
+  std::vector<void *> arguments;
+};
+
 struct te_rt_instance {
   te_rt_context *context;
   te_rt_module module;
@@ -93,9 +100,7 @@ struct te_rt_instance {
   void *traceUser = nullptr;
   /// First failure of the running load or step.
   te::rt::Status failure;
-  std::unique_ptr<te::rt::Backend::Graph> graph;
-  /// The pointers `graph` was captured with.
-  std::vector<void *> graphArguments;
+  std::vector<te_rt_recorded_part> graphs;
 
   ~te_rt_instance();
 };

@@ -85,7 +85,10 @@ LogicalResult PlanMemory::plan(func::FuncOp function) {
     for (auto [output, written] : llvm::enumerate(launch.getBuffers()))
       for (auto [input, read] : llvm::enumerate(launch.getBuffers())) {
         auto from = numbers.find(read), to = numbers.find(written);
+        // Of one size to the byte: a wider element would be written over the
+        // next that is read, and the planner sees sizes rounded up.
         if (from != numbers.end() && to != numbers.end() &&
+            read.getType() == written.getType() &&
             kernel->mayShare(input, output) &&
             isReadOnlyAs(*kernel, launch, input, output) &&
             planner.share(from->second, to->second))

@@ -8,8 +8,9 @@ PyTorch, where autograd differentiates it as always.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 from torch.fx import GraphModule, Node
@@ -270,8 +271,11 @@ class Backend:
     cannot be imported is an error, as is a fall-back to higher precision.
     differentiate_outputs: "loss" takes gradients through the rank-0 results of a
     graph alone, where it has any; "all" through every result. cache_weights: casts of
-    weights are kept while `is_first_microbatch` of this object is False. Activations are
-    computed again in the backward, as torch.compile does; remat="nothing" holds them.
+    weights are kept while `is_first_microbatch` of this object is False. main_grad:
+    gradients of parameters are added to their `main_grad`, float32, and `grad` stays
+    None. cuda_graph: forward and backward are recorded once and replayed; results with
+    dimensions are overwritten by the next call. Activations are computed again in the
+    backward, as torch.compile does; remat="nothing" holds them.
     """
 
     def __init__(
@@ -282,15 +286,19 @@ class Backend:
         strict: bool = False,
         differentiate_outputs: str = "loss",
         cache_weights: bool = False,
+        main_grad: bool = False,
+        cuda_graph: bool = False,
         **pipeline: Any,
     ) -> None:
         if differentiate_outputs not in ("loss", "all"):
             raise ValueError(
                 f"expected 'differentiate_outputs' to be 'loss' or 'all', but got {differentiate_outputs!r}"
             )
-        self.options = Options(recipe, backward_override, target, strict, cache_weights, tuple(pipeline.items()))
+        self.options = Options(
+            recipe, backward_override, target, strict, cache_weights, main_grad, cuda_graph, tuple(pipeline.items())
+        )
         self.strict, self.differentiate_outputs = strict, differentiate_outputs
-        self._is_first_microbatch = True
+        self._is_first_microbatch: Optional[bool] = True if cache_weights else None
         #: What was captured, in order.
         self.graphs: List[Graph] = []
 
@@ -313,18 +321,37 @@ class Backend:
         return graph
 
     @property
-    def is_first_microbatch(self) -> bool:
-        """With cache_weights: whether the next calls cast the weights (True at first)."""
+    def is_first_microbatch(self) -> Optional[bool]:
+        """What the next calls are.
+
+        True, at first with cache_weights: they cast the weights, and begin the sums in
+        main_grad anew. False: they use the casts of the call before, and add. None, at
+        first without cache_weights: they cast, and add.
+        """
         return self._is_first_microbatch
 
     @is_first_microbatch.setter
-    def is_first_microbatch(self, value: bool) -> None:
-        if not self.options.cache_weights:
-            raise ValueError("expected 'cache_weights' for 'is_first_microbatch', but got a backend without")
+    def is_first_microbatch(self, value: Optional[bool]) -> None:
+        if not self.options.cache_weights and not self.options.main_grad:
+            raise ValueError(
+                "expected 'cache_weights' or 'main_grad' for 'is_first_microbatch', but got a backend with neither"
+            )
+        if value is None and self.options.cache_weights:
+            raise ValueError("expected 'is_first_microbatch' to be True or False with 'cache_weights', but got None")
         self._is_first_microbatch = value
         for graph in self.graphs:
             if graph.region:
                 graph.region.is_first_microbatch = value
+
+    @contextlib.contextmanager
+    def microbatch(self, first: bool) -> Iterator[None]:
+        """Calls in its block are of the first micro-batch of a step of the optimizer, or of a later one."""
+        before = self._is_first_microbatch
+        self.is_first_microbatch = first
+        try:
+            yield
+        finally:
+            self.is_first_microbatch = before
 
     def report(self, what: str = "precision", format: str = "text") -> str:
         """Reports of all graphs, and what stays in PyTorch."""

@@ -4,6 +4,8 @@ Each makes its function with the builder and runs it as one node of autograd; a
 function is compiled once for each number of rows. The recipe is that of the
 innermost `autocast`, else high precision. `is_first_microbatch` is TransformerEngine's: True
 casts the weights and keeps the casts, False uses these again, None keeps nothing.
+With `fuse_wgrad_accumulation` gradients of parameters are added to their `main_grad`,
+float32; True begins these sums anew.
 
     with te_mlir.torch.autocast(recipe=te_mlir.Float8CurrentScaling()):
         y = te_mlir.torch.Linear(512, 512)(x)
@@ -44,8 +46,9 @@ def autocast(
 class _Module(torch.nn.Module):
     """What the modules share: parameters, and regions by shape and recipe."""
 
-    def __init__(self, params_dtype: Optional[torch.dtype], device: Any, **refused: Any) -> None:
+    def __init__(self, params_dtype: Optional[torch.dtype], device: Any, main_grad: bool, **refused: Any) -> None:
         super().__init__()
+        self.fuse_wgrad_accumulation = main_grad
         for name, value in refused.items():
             if value not in (None, False):
                 raise ValueError(
@@ -84,6 +87,7 @@ class _Module(torch.nn.Module):
         options = _options.get()
         if options.recipe is not None:
             options = options._replace(cache_weights=is_first_microbatch is not None)
+        options = options._replace(main_grad=self.fuse_wgrad_accumulation)
         if torch_to_te(x.dtype) is None or not x.is_floating_point() or not x.dim():
             raise ArgumentError(f"argument 'x': expected a floating tensor, but got {x.dtype} {list(x.shape)}")
         lead, columns = x.shape[:-1], x.shape[-1]
@@ -94,7 +98,7 @@ class _Module(torch.nn.Module):
         if region is None:
             region = self._region(rows, list(extra), parameters, options)
             self._regions[key] = region
-        region.is_first_microbatch = is_first_microbatch is not False
+        region.is_first_microbatch = is_first_microbatch
         (y,) = region(rows, *[t for _, t in extra], *[p for _, p in parameters])
         return y.reshape(*lead, y.shape[-1])
 
@@ -145,9 +149,9 @@ class Linear(_Module):
         super().__init__(
             params_dtype,
             device,
+            fuse_wgrad_accumulation,
             parallel_mode=parallel_mode,
             sequence_parallel=sequence_parallel,
-            fuse_wgrad_accumulation=fuse_wgrad_accumulation,
             return_bias=return_bias,
         )
         self.in_features, self.out_features = in_features, out_features
@@ -185,9 +189,9 @@ class LayerNormLinear(_Module):
         super().__init__(
             params_dtype,
             device,
+            fuse_wgrad_accumulation,
             parallel_mode=parallel_mode,
             sequence_parallel=sequence_parallel,
-            fuse_wgrad_accumulation=fuse_wgrad_accumulation,
             return_layernorm_output=return_layernorm_output,
             return_bias=return_bias,
         )
@@ -250,9 +254,9 @@ class LayerNormMLP(LayerNormLinear):
             self,
             params_dtype,
             device,
+            fuse_wgrad_accumulation,
             set_parallel_mode=set_parallel_mode,
             sequence_parallel=sequence_parallel,
-            fuse_wgrad_accumulation=fuse_wgrad_accumulation,
             return_layernorm_output=return_layernorm_output,
             return_bias=return_bias,
         )
@@ -301,9 +305,9 @@ class GroupedLinear(_Module):
         super().__init__(
             params_dtype,
             device,
+            fuse_wgrad_accumulation,
             parallel_mode=parallel_mode,
             sequence_parallel=sequence_parallel,
-            fuse_wgrad_accumulation=fuse_wgrad_accumulation,
         )
         self.num_gemms, self.alignment = num_gemms, alignment
         self._parameter("weight", (num_gemms, out_features, in_features))

@@ -17,9 +17,9 @@ import torch
 from te_mlir import arrays, build
 from te_mlir.dtypes import BY_NAME
 from te_mlir.errors import ArgumentError
-from te_mlir.program import Program, current_stream, pipeline_text
+from te_mlir.program import FLAG, Program, current_stream, pipeline_text
 from te_mlir.recipes import Recipe
-from te_mlir.runtime import Context, Instance, Tensor
+from te_mlir.runtime import Context, Instance, MicrobatchFlag, Tensor
 from te_mlir.runtime import context as context_of
 
 
@@ -47,6 +47,10 @@ class Options(NamedTuple):
     strict: bool = False
     #: Casts of weights are kept from call to call, until a first micro-batch.
     cache_weights: bool = False
+    #: Gradients of weights go to their `main_grad`, in float32, and not to autograd.
+    main_grad: bool = False
+    #: Forward and backward are recorded once and replayed.
+    cuda_graph: bool = False
     pipeline: Tuple[Tuple[str, Any], ...] = ()
 
 
@@ -80,14 +84,26 @@ class Region:
             "target": options.target or ("reference" if self.context.backend == "reference" else None),
             "strict": options.strict,
             "cache_weights": options.cache_weights,
+            "main_grad": options.main_grad,
             **dict(options.pipeline),
         }
+        self.cuda_graph = options.cuda_graph
+        #: Of `wrt`, those whose gradients go to `main_grad`.
+        self.mains = [i for i in self.wrt if options.main_grad and inputs[i].weight]
+        #: Those whose gradients autograd gets.
+        self.given = [i for i in self.wrt if i not in self.mains]
+        # What autograd follows where it has no other tensor that wants a gradient.
+        self.anchor = torch.empty((), device=device, requires_grad=True)
         self._loaded: "Dict[bool, Loaded]" = {}
         #: States of the recipe by name; training and inference share them.
         self.states: "Dict[str, Tensor]" = {}
-        #: With cache_weights: whether calls cast the weights, or use the casts of the call before.
-        self.is_first_microbatch = True
-        self.flags = [self.context.full((), "float32", value) for value in (0.0, 1.0)]
+        #: True: calls cast the weights and begin the gradients in main_grad anew. False: they use the casts of
+        #: the call before and add. None: they cast and add, which goes without cache_weights alone.
+        self.is_first_microbatch: Optional[bool] = True if options.cache_weights else None
+        self.flag = MicrobatchFlag(self.context)
+        self._guard: Any = None
+        self._seen: List[int] = []
+        self._seen_grads: List[int] = []
 
     def options_for(self, training: bool) -> "Dict[str, Any]":
         """The options of one of the two steps: only training holds something for a backward."""
@@ -96,6 +112,8 @@ class Region:
             options.pop("remat", None)
         elif "remat" not in options and any("te.activation" in line for line in self.function._lines):
             options["remat"] = "ops:te.activation"
+        if not training or not self.mains:
+            options.pop("main_grad", None)
         return options
 
     def text(self, training: bool) -> str:
@@ -139,13 +157,49 @@ class Region:
         return self._loaded[training]
 
     def __call__(self, *tensors: torch.Tensor) -> "List[torch.Tensor]":
+        self.check(tensors)
+        wanted = [tensors[i] for i in self.wrt]
+        if not (torch.is_grad_enabled() and any(t.requires_grad for t in wanted)):
+            return self.load(False).forward(tensors)
+        if self.mains:
+            wanted = [self.anchor, *[tensors[i] for i in self.given]]
+        results = _Call.apply(self, tensors, *wanted)
+        return list(results) if isinstance(results, tuple) else [results]
+
+    def check(self, tensors: "Tuple[torch.Tensor, ...]") -> None:
+        """Raises ArgumentError, naming the argument, unless the step can use these tensors."""
+        # Tensors like those of the last call, each where it was or where memory is that kernels can use.
+        seen = [t.data_ptr() for t in tensors]
+        if self._guard is not None and self._guard(*tensors):
+            if seen == self._seen:
+                return
+            if all(new == old or (new and not new % 16) for new, old in zip(seen, self._seen)):
+                self._seen = seen
+                return
         for spec, tensor in zip(self.inputs, tensors):
             _check(spec, tensor, self.device)
-        training = torch.is_grad_enabled() and any(tensors[i].requires_grad for i in self.wrt)
-        if not training:
-            return self.load(False).forward(tensors)[0]
-        results = _Call.apply(self, *tensors)
-        return list(results) if isinstance(results, tuple) else [results]
+        self._guard, self._seen = arrays.torch_guard(tensors), seen
+
+    def main_grads(self, tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+        """The `main_grad` of the weights, made of zeros where a parameter has none."""
+        grads = []
+        for index in self.mains:
+            parameter, spec = tensors[index], self.inputs[index]
+            grad = getattr(parameter, "main_grad", None)
+            if grad is None:
+                if not parameter.is_leaf:
+                    raise ArgumentError(
+                        f"argument '{spec.name}': expected a parameter for 'main_grad', but got a tensor made of one"
+                    )
+                grad = parameter.main_grad = torch.zeros(spec.shape, device=self.device)  # type: ignore[attr-defined]
+            grads.append(grad)
+        key = [g.data_ptr() for g in grads]
+        if key != self._seen_grads:
+            for index, grad in zip(self.mains, grads):
+                spec = self.inputs[index]
+                _check(Spec(f"{spec.name}.main_grad", spec.shape, torch.float32), grad, self.device)
+            self._seen_grads = key
+        return grads
 
 
 def _check(spec: Spec, tensor: torch.Tensor, device: torch.device) -> None:
@@ -174,6 +228,38 @@ def _check(spec: Spec, tensor: torch.Tensor, device: torch.device) -> None:
         )
 
 
+class _Memory:
+    """What a recorded instance reads and writes: the same addresses in every call.
+
+    A tensor that lies elsewhere than in the call before is copied to one kept here.
+    """
+
+    def __init__(self) -> None:
+        self.results: List[torch.Tensor] = []
+        self.gradients: List[torch.Tensor] = []
+        self._last: Dict[int, int] = {}
+        self._own: Dict[int, torch.Tensor] = {}
+
+    def address(self, place: int, tensor: torch.Tensor) -> int:
+        """Where the content of `tensor` is for the argument `place`."""
+        own = self._own.get(place)
+        address = tensor.data_ptr()
+        if own is None:
+            if self._last.setdefault(place, address) == address:
+                return address
+            own = self._own[place] = torch.empty_like(tensor)
+        own.copy_(tensor.detach())
+        return own.data_ptr()
+
+
+class _Arena:
+    """An instance with the pointers of its calls, and with its memory where it is recorded."""
+
+    def __init__(self, instance: Instance, pointers: Any, recorded: bool) -> None:
+        self.instance, self.pointers = instance, pointers
+        self.memory = _Memory() if recorded else None
+
+
 class Loaded:
     """A region's program on its device, with the states of the recipe and free instances."""
 
@@ -181,25 +267,27 @@ class Loaded:
         self.region, self.program = region, program
         arguments = program.arguments
         self.places = {(a.name, a.is_result): i for i, a in enumerate(arguments)}
+        mains = [f"grad.{region.inputs[i].name}" for i in region.mains] if training else []
         states = region.states
         for argument in arguments:
             if argument.carried_input >= 0:
                 source = arguments[argument.carried_input]
-                if source.name not in states:
+                if source.name not in states and source.name not in mains:
                     states[source.name] = region.context.full(source.shape, source.dtype.name, source.init or 0.0)
-        self.template = [states[a.name].pointer if a.name in states else 0 for a in arguments]
-        self.skip_place = self.places.get(("skip_weight_update", False), -1)
-        self.has_casts = False
         # What a part does not use must be no null pointer.
         self.dummy = region.context.empty((64,), "float32")
+        self.template = [states[a.name].pointer if a.name in states else self.dummy.pointer for a in arguments]
+        self.flag_place = self.places.get((FLAG, False), -1)
+        self.has_casts = False
         self.input_places = [self.places[spec.name, False] for spec in region.inputs]
         self.output_places = [self.places[spec.name, True] for spec in region.outputs]
+        self.main_places = [(self.places[name, False], self.places[name, True]) for name in mains]
         self.gradient_places: List[int] = []
         self.cotangent_places: List[int] = []
         self.end = program.num_launches
         self.cut = self.end
         if training:
-            self.gradient_places = [self.places[f"grad.{region.inputs[i].name}", True] for i in region.wrt]
+            self.gradient_places = [self.places[f"grad.{region.inputs[i].name}", True] for i in region.given]
             self.cotangent_places = [self.places[f"grad.{region.outputs[i].name}", False] for i in region.through]
             used = [arguments[i].first_launch for i in self.cotangent_places]
             self.cut = min((slot for slot in used if slot >= 0), default=self.end)
@@ -213,27 +301,36 @@ class Loaded:
         #: Which inputs and outputs the backward reads.
         self.saved_inputs = [n for n, i in enumerate(self.input_places) if arguments[i].last_launch >= self.cut]
         self.saved_outputs = [n for n, i in enumerate(self.output_places) if arguments[i].last_launch >= self.cut]
-        self.free: List[Instance] = []
+        self.free: List[_Arena] = []
         self.last_stream: Optional[int] = None
         self.Pointers = ctypes.c_void_p * max(len(arguments), 1)
 
-    def take(self) -> Instance:
-        """An instance that no forward waits with."""
-        return self.free.pop() if self.free else self.program.instance(self.region.context)
+    def take(self) -> _Arena:
+        """An arena that no forward waits with."""
+        if self.free:
+            return self.free.pop()
+        instance = self.program.instance(self.region.context)
+        # The pointers of states stay; what no call fills in is never read.
+        return _Arena(instance, self.Pointers(*self.template), self.region.cuda_graph)
 
-    def pointers(self) -> List[int]:
-        """Those of the states and flags; what the caller does not fill in is never read."""
-        pointers = [p or self.dummy.pointer for p in self.template]
-        if self.skip_place >= 0:
-            first = self.region.is_first_microbatch
-            if not first and not self.has_casts:
-                raise ArgumentError(
-                    "argument 'is_first_microbatch': expected True in the first call, as there are no casts of "
-                    "weights to use again, but got False"
-                )
-            self.has_casts = True
-            pointers[self.skip_place] = self.region.flags[0 if first else 1].pointer
-        return pointers
+    def later(self) -> bool:
+        """Whether this call is of a later micro-batch; notes that there are casts of weights from now on."""
+        first = self.region.is_first_microbatch
+        if not self.region.options["cache_weights"]:
+            return first is not True
+        if not first and not self.has_casts:
+            raise ArgumentError(
+                "argument 'is_first_microbatch': expected True in the first call, as there are no casts of "
+                "weights to use again, but got False"
+            )
+        self.has_casts = True
+        return not first
+
+    def point_flag(self, pointers: Any, later: bool, stream: int) -> None:
+        if self.flag_place >= 0:
+            flag = self.region.flag
+            recorded = self.region.cuda_graph
+            pointers[self.flag_place] = flag.written(later, stream) if recorded else flag.constant(later)
 
     def stream(self) -> int:
         """The current stream; waits where it is not the one that instances were used on."""
@@ -245,65 +342,96 @@ class Loaded:
             self.last_stream = stream
         return stream
 
-    def forward(
-        self, tensors: Sequence[torch.Tensor], keep: bool = False
-    ) -> "Tuple[List[torch.Tensor], Optional[Instance], List[int]]":
-        """Results, and with `keep` the instance that the backward goes on with."""
-        pointers = self.pointers()
-        for place, tensor in zip(self.input_places, tensors):
-            pointers[place] = tensor.data_ptr() or self.dummy.pointer
-        results = []
-        for place, spec in zip(self.output_places, self.region.outputs):
-            result = torch.empty(spec.shape, dtype=spec.dtype, device=self.region.device)
-            pointers[place] = result.data_ptr() or self.dummy.pointer
-            results.append(result)
-        instance = self.take()
-        instance.run_part(self.Pointers(*pointers), self.stream(), 0, self.cut)
-        if keep:
-            return results, instance, pointers
-        self.free.append(instance)
-        return results, None, pointers
+    def forward(self, tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+        """Results of a call without a backward."""
+        later, arena = self.later(), self.take()
+        try:
+            return self.run_forward(arena, tensors, later)
+        finally:
+            self.free.append(arena)
 
-    def backward(
-        self, instance: Instance, pointers: List[int], cotangents: "Sequence[torch.Tensor]"
+    def run_forward(
+        self, arena: _Arena, tensors: Sequence[torch.Tensor], later: bool, mains: Sequence[torch.Tensor] = ()
+    ) -> List[torch.Tensor]:
+        """Results; the backward can go on with the arena."""
+        region, stream = self.region, self.stream()
+        pointers, memory, dummy = arena.pointers, arena.memory, self.dummy.pointer
+        # Already here: sums that begin anew are set to 0 at the beginning of the step.
+        for (before, after), main in zip(self.main_places, mains):
+            pointers[before] = pointers[after] = main.data_ptr() or dummy
+        if memory is None:
+            for place, tensor in zip(self.input_places, tensors):
+                pointers[place] = tensor.data_ptr() or dummy
+        else:
+            for place, spec, tensor in zip(self.input_places, region.inputs, tensors):
+                pointers[place] = (tensor.data_ptr() if spec.weight else memory.address(place, tensor)) or dummy
+        if memory is None or not memory.results:
+            results = [torch.empty(s.shape, dtype=s.dtype, device=region.device) for s in region.outputs]
+            for place, result in zip(self.output_places, results):
+                pointers[place] = result.data_ptr() or dummy
+            if memory is not None:
+                memory.results = results
+        self.point_flag(pointers, later, stream)
+        if memory is None:
+            arena.instance.run_part(pointers, stream, 0, self.cut)
+            return results
+        arena.instance.replay(pointers, stream, 0, self.cut)
+        # Numbers are the caller's own; of larger results only until the next call.
+        return [r.detach() if r.dim() else r.clone() for r in memory.results]
+
+    def run_backward(
+        self,
+        arena: _Arena,
+        later: bool,
+        cotangents: "Sequence[torch.Tensor]",
     ) -> "List[torch.Tensor]":
-        """Gradients of `region.wrt`; the instance is free afterwards."""
-        region = self.region
+        """Gradients of `region.given`."""
+        region, stream = self.region, self.stream()
+        pointers, memory = arena.pointers, arena.memory
         for place, tensor in zip(self.cotangent_places, cotangents):
-            pointers[place] = tensor.data_ptr()
-        gradients = []
-        for place, index in zip(self.gradient_places, region.wrt):
-            spec = region.inputs[index]
-            gradient = torch.empty(spec.shape, dtype=spec.dtype, device=region.device)
-            pointers[place] = gradient.data_ptr() or self.dummy.pointer
-            gradients.append(gradient)
-        instance.run_part(self.Pointers(*pointers), self.stream(), self.cut, self.end)
+            pointers[place] = tensor.data_ptr() if memory is None else memory.address(place, tensor)
+        gradients = memory.gradients if memory else []
+        if not gradients:
+            specs = [region.inputs[i] for i in region.given]
+            gradients = [torch.empty(s.shape, dtype=s.dtype, device=region.device) for s in specs]
+            for place, gradient in zip(self.gradient_places, gradients):
+                pointers[place] = gradient.data_ptr() or self.dummy.pointer
+        self.point_flag(pointers, later, stream)
+        if memory is None:
+            arena.instance.run_part(pointers, stream, self.cut, self.end)
+        else:
+            # Kept here too, so that autograd copies what it accumulates.
+            memory.gradients = gradients
+            arena.instance.replay(pointers, stream, self.cut, self.end)
         return gradients
 
 
 class _Lease:
-    """An instance between a forward and its backward; free again when either is gone."""
+    """An arena between a forward and its backward; free again when either is gone."""
 
-    def __init__(self, loaded: Loaded, instance: Instance, pointers: List[int]) -> None:
-        self.loaded, self.instance, self.pointers = loaded, instance, pointers
+    def __init__(self, loaded: Loaded, arena: _Arena) -> None:
+        self.loaded, self.arena = loaded, arena
 
-    def end(self) -> "Optional[Instance]":
-        instance, self.instance = self.instance, None  # type: ignore[assignment]
-        return instance
+    def end(self) -> "Optional[_Arena]":
+        arena, self.arena = self.arena, None  # type: ignore[assignment]
+        return arena
 
     def __del__(self) -> None:
-        if self.instance is not None:
-            self.loaded.free.append(self.instance)
+        if self.arena is not None:
+            self.loaded.free.append(self.arena)
 
 
 class _Call(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, region: Region, *tensors: torch.Tensor) -> Any:
+    def forward(ctx: Any, region: Region, tensors: "Tuple[torch.Tensor, ...]", *_: torch.Tensor) -> Any:
         loaded = region.load(True)
-        results, instance, pointers = loaded.forward(tensors, keep=True)
-        assert instance is not None
+        mains = region.main_grads(tensors)
+        later = loaded.later()
+        arena = loaded.take()
+        ctx.lease = _Lease(loaded, arena)
+        results = loaded.run_forward(arena, tensors, later, mains)
         ctx.set_materialize_grads(False)
-        ctx.region, ctx.lease = region, _Lease(loaded, instance, pointers)
+        ctx.region, ctx.later, ctx.mains = region, later, mains
         # Kept alive, and told apart from what was changed since.
         ctx.save_for_backward(*[tensors[i] for i in loaded.saved_inputs], *[results[i] for i in loaded.saved_outputs])
         through = set(region.through)
@@ -330,20 +458,17 @@ class _Call(torch.autograd.Function):
                 cotangent = torch.zeros(spec.shape, dtype=spec.dtype, device=region.device)
             cotangent = cotangent.to(spec.dtype).contiguous()
             given.append(cotangent.clone() if cotangent.data_ptr() % 16 else cotangent)
-        instance = lease.end()
-        if instance is None:
+        arena = lease.end()
+        if arena is None:
             raise ArgumentError(
                 "expected one backward for each forward, but got a second; what the forward saved is gone "
                 "after the first, so call the forward again (retain_graph has no effect here)"
             )
         try:
-            gradients = lease.loaded.backward(instance, lease.pointers, given)
+            gradients = lease.loaded.run_backward(arena, ctx.later, given)
         finally:
-            lease.loaded.free.append(instance)
-        every: List[Optional[torch.Tensor]] = [None] * len(region.inputs)
-        for index, gradient in zip(region.wrt, gradients):
-            every[index] = gradient
-        return (None, *every)
+            lease.loaded.free.append(arena)
+        return (None, None, *([None] if region.mains else []), *gradients)
 
 
 def torch_to_te(dtype: torch.dtype) -> Optional[str]:

@@ -38,3 +38,21 @@ func.func @live_input(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
     (%a, %b, %y) : !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<256>
   return
 }
+
+// Wider elements never take the memory of narrower ones that are read for them,
+// although both sizes round up to one slot.
+// CHECK-LABEL: func.func @wider
+// CHECK-SAME: tert.arena_bytes = 512 : i64
+func.func @wider(%x: !tert.buffer<128>, %y: !tert.buffer<256>) {
+  %null = tert.null : !tert.buffer<0>
+  // CHECK: tert.alloc "a" activation offset [[NARROW:[0-9]+]]
+  %a = tert.alloc "a" activation : !tert.buffer<128>
+  // CHECK-NOT: tert.alloc "b" activation offset [[NARROW]]
+  // CHECK: tert.alloc "b" activation
+  %b = tert.alloc "b" activation : !tert.buffer<256>
+  tert.launch "copy" {bytes = 128 : i64} (%x, %a) : !tert.buffer<128>, !tert.buffer<128>
+  tert.launch "pointwise" {count = 64 : i64, op = 16 : i32, out_type = 0 : i32, type = 1 : i32}
+    (%a, %null, %b) : !tert.buffer<128>, !tert.buffer<0>, !tert.buffer<256>
+  tert.launch "copy" {bytes = 256 : i64} (%b, %y) : !tert.buffer<256>, !tert.buffer<256>
+  return
+}

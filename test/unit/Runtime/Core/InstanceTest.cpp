@@ -126,6 +126,40 @@ TEST_F(Instance, GraphReplaysLaunchesAndNotTheModule) {
   te_rt_instance_destroy(counted);
 }
 
+TEST_F(Instance, EachPartHasAGraph) {
+  const te_rt_module module = {
+      TE_RT_MODULE_MAGIC, TE_RT_VERSION, kCount * 4, 2, 2, load, countedStep};
+  te_rt_instance *counted = nullptr;
+  ASSERT_EQ(te_rt_instance_create(context, &module, &counted), TE_RT_OK);
+  float x[kCount] = {}, other[kCount] = {}, y[kCount] = {};
+  void *first[] = {x, y}, *second[] = {other, y};
+  stepsRun = 0;
+  for (int round = 0; round < 3; ++round) {
+    x[5] = static_cast<float>(round);
+    other[5] = 100;
+    ASSERT_EQ(te_rt_instance_run_part_graph(counted, first, nullptr, 0, 1),
+              TE_RT_OK)
+        << te_rt_last_error();
+    ASSERT_EQ(te_rt_instance_run_part_graph(counted, second, nullptr, 1, 2),
+              TE_RT_OK);
+    ASSERT_EQ(y[5], 100 + x[5]);
+  }
+  EXPECT_EQ(stepsRun, 2);
+  ASSERT_EQ(te_rt_instance_run_graph(counted, first), TE_RT_OK);
+  EXPECT_EQ(y[5], 2 * x[5]);
+  EXPECT_EQ(stepsRun, 3);
+  // The graphs of parts are still there.
+  ASSERT_EQ(te_rt_instance_run_part_graph(counted, second, nullptr, 1, 2),
+            TE_RT_OK);
+  EXPECT_EQ(stepsRun, 3);
+  EXPECT_EQ(te_rt_instance_run_part_graph(counted, first, nullptr, 2, 1),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(te_rt_last_error(),
+               "te_rt_instance_run_part_graph: expected 0 <= 'begin' <= 'end' "
+               "<= 2, but got 2 and 1");
+  te_rt_instance_destroy(counted);
+}
+
 TEST_F(Instance, MemoryOfAGraphCannotBeFreed) {
   void *memory[3];
   for (void *&pointer : memory)
