@@ -82,11 +82,11 @@ def memory(report):
 
 
 def moe(report):
-    header = ["recipe", "step", "micro-batch", "burst ms", "sustained ms", "host µs", "launches", "arena MiB"]
+    header = ["recipe", "step", "transposes", "micro-batch", "burst ms", "sustained ms", "host µs", "launches", "arena MiB"]
     return table(header, [[
-        f"`{row['recipe']}`", row["step"], row["micro_batch"], f"{row['graph_burst_ms']:.3f}", f"{row['graph_sustained_ms']:.3f}",
+        f"`{row['recipe']}`", row["step"], f"`{row.get('transpose_policy', 'on-demand')}`", row["micro_batch"], f"{row['graph_burst_ms']:.3f}", f"{row['graph_sustained_ms']:.3f}",
         f"{row['graph_host_us']:.1f}", str(row["launches"]), f"{row['arena_bytes'] / 2**20:.1f}",
-    ] for row in report["moe"]], right_from=3)
+    ] for row in report["moe"]], right_from=4)
 
 
 def section(path):

@@ -109,9 +109,13 @@ TEST_P(Grouped, AmaxIsThatOfEachGroup) {
 }
 
 TEST_P(Grouped, ZeroPaddingKeepsTheGroups) {
-  for (const Layout &layout : layouts(16))
-    for (int32_t type : {TE_RT_BF16, TE_RT_F32}) {
-      const int64_t cols = 21, rows = layout.rows();
+  for (const Layout &layout : layoutsOfCasts())
+    for (auto [type, cols] : {std::pair(TE_RT_BF16, int64_t{21}),
+                              {TE_RT_F32, 21},
+                              {TE_RT_BF16, 264},
+                              {TE_RT_F16, 264},
+                              {TE_RT_F32, 72}}) {
+      const int64_t rows = layout.rows();
       Array x(type, makeValues("nan", type, rows * cols, 2));
       Array expected(type, rows * cols);
       const size_t rowBytes = expected.bytes.size() / rows;

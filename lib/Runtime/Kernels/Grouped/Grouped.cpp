@@ -49,6 +49,15 @@ Status setGroupGrid(const Params &p, int64_t blocks, LaunchConfig *config) {
   return setGrid(blocks, config);
 }
 
+/// A warp for each kGroupedSpan elements.
+template <typename Params>
+Status setSpanGrid(const Params &p, LaunchConfig *config) {
+  config->block = kGroupedBlock;
+  return setGrid(
+      ceilDiv(p.rows * p.cols, kGroupedSpan * int64_t{kGroupedBlock / 32}),
+      config);
+}
+
 template <typename T> T *as(void *buffer) { return static_cast<T *>(buffer); }
 
 } // namespace
@@ -61,11 +70,7 @@ Status plan_grouped_amax(const CudaDevice &device,
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(
       findTyped(device, "te_grouped_amax", {params.type}, &config));
-  config.block = kGroupedBlock;
-  TE_RT_RETURN_IF_FAILED(
-      setGrid(ceilDiv(params.rows * params.cols,
-                      kGroupedAmaxSpan * int64_t{kGroupedBlock / 32}),
-              &config));
+  TE_RT_RETURN_IF_FAILED(setSpanGrid(params, &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     TE_RT_RETURN_IF_FAILED(
         launch.zero(buffers[b::amax], params.groups * int64_t{sizeof(float)}));
@@ -102,8 +107,7 @@ Status plan_grouped_zero_padding(const CudaDevice &device,
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(
       findTyped(device, "te_grouped_zero_padding", {params.type}, &config));
-  config.block = kGroupedBlock;
-  TE_RT_RETURN_IF_FAILED(setGrid(params.rows, &config));
+  TE_RT_RETURN_IF_FAILED(setSpanGrid(params, &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     return launch(config, GroupedZeroPaddingArgs{
                               layoutOf(params, buffers[b::group_sizes]),

@@ -1,7 +1,7 @@
 //===- grouped.cu - casts and sums of groups of rows ----------------------===//
 //
-// te_grouped_{zero_padding,bias_grad,quantize_nvfp4}_<type>,
-// te_grouped_{dequantize,round_sizes}; grouped_cast.cu has the others. Where
+// te_grouped_{bias_grad,quantize_nvfp4}_<type>, te_grouped_{dequantize,
+// round_sizes}; grouped_cast.cu has the others. Where
 // the groups lie is read from their sizes on the device: a kernel is launched
 // for all rows that there may be, and a warp finds the group of its row.
 // Element formulas are those of the kernels for one matrix.
@@ -39,20 +39,6 @@ __device__ __forceinline__ void storeAs(void *out, int64_t i, float value,
     static_cast<f16 *>(out)[i] = fromFloat<f16>(value);
   else
     static_cast<float *>(out)[i] = value;
-}
-
-/// A block has one row.
-template <typename T>
-__device__ __forceinline__ void
-zeroPadding(const GroupedZeroPaddingArgs &args) {
-  const int64_t row = blockIdx.x, cols = args.layout.cols;
-  const bool inside = groupOf(args.layout, blockIdx.x) >= 0;
-  if (inside && args.x == args.y)
-    return;
-  const T *from = static_cast<const T *>(args.x) + row * cols;
-  T *to = static_cast<T *>(args.y) + row * cols;
-  for (int64_t c = threadIdx.x; c < cols; c += kGroupedBlock)
-    to[c] = inside ? from[c] : T(0.0f);
 }
 
 /// A thread has one column of one group, so chunks are added in order.
@@ -233,7 +219,6 @@ __device__ __forceinline__ void dequantize(const GroupedDequantizeArgs &args) {
     body<T>(args);                                                             \
   }
 #define TE_GROUPED_ALL(type, T)                                                \
-  TE_GROUPED(zero_padding, GroupedZeroPaddingArgs, zeroPadding, type, T)       \
   TE_GROUPED(bias_grad, GroupedBiasGradArgs, biasGrad, type, T)                \
   TE_GROUPED(quantize_nvfp4, GroupedQuantizeNvfp4Args, quantizeNvfp4, type, T)
 

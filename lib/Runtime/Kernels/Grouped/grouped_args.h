@@ -77,8 +77,8 @@ struct GroupedDequantizeArgs {
 };
 
 inline constexpr int kGroupedBlock = 256;
-/// Elements of a warp of the amax.
-inline constexpr int kGroupedAmaxSpan = 2048;
+/// Elements of a warp that has elements in a row.
+inline constexpr int kGroupedSpan = 2048;
 
 } // namespace te::rt::cuda
 

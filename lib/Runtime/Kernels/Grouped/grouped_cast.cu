@@ -12,6 +12,8 @@
 #include "Kernels/Grouped/group_scan.cuh"
 #include "Kernels/Grouped/grouped_args.h"
 
+#include <initializer_list>
+
 namespace te::rt::cuda {
 namespace {
 
@@ -23,53 +25,121 @@ __device__ __forceinline__ void raise(float *amax, float value) {
     atomicMax(bits, __float_as_uint(value));
 }
 
-/// A warp has kGroupedAmaxSpan elements in a row, mostly of one group.
+/// The elements of a warp: kGroupedSpan in a row, mostly of one group.
+struct WarpSpan {
+  int64_t first, cols;
+  int count; // less where the matrix ends, none behind it
+  int lane = threadIdx.x % 32;
+
+  __device__ __forceinline__ explicit WarpSpan(const GroupedRows &layout)
+      : first((blockIdx.x * int64_t{kGroupedBlock / 32} + threadIdx.x / 32) *
+              kGroupedSpan),
+        cols(layout.cols),
+        count(static_cast<int>(min(layout.shape.rows * layout.cols - first,
+                                   int64_t{kGroupedSpan}))) {}
+
+  /// Whether it is chunks of aligned matrices.
+  __device__ __forceinline__ bool
+  isWhole(std::initializer_list<const void *> matrices) const {
+    bool whole = count == kGroupedSpan;
+    for (const void *matrix : matrices)
+      whole &= reinterpret_cast<uintptr_t>(matrix) % 16 == 0;
+    return whole;
+  }
+  /// Where the lane's chunk `c` starts.
+  __device__ __forceinline__ int chunk(int c) const {
+    return (c * 32 + lane) * kChunk;
+  }
+  /// Calls visit(group, from, to) in order for the elements [from, to) of each
+  /// group that has some.
+  template <typename Visit>
+  __device__ __forceinline__ void forGroups(const GroupedRows &layout,
+                                            Visit visit) const {
+    const auto row = static_cast<uint32_t>(first / cols);
+    const auto last = static_cast<uint32_t>((first + count - 1) / cols);
+    forGroupsOf(
+        layout.shape, layout.sizes, row, last + 1,
+        [&](uint32_t group, uint32_t begin, uint32_t end) {
+          visit(group, static_cast<int>(max(begin * cols - first, int64_t{0})),
+                static_cast<int>(min(end * cols - first, int64_t{count})));
+        });
+  }
+};
+constexpr int kSpanChunks = kGroupedSpan / (32 * kChunk);
+
 template <typename T>
 __device__ __forceinline__ void amax(const GroupedAmaxArgs &args) {
-  constexpr int kChunks = kGroupedAmaxSpan / (32 * kChunk);
-  const GroupedRows &layout = args.layout;
-  const int64_t total = layout.shape.rows * layout.cols;
-  const int lane = threadIdx.x % 32;
-  const int64_t first =
-      (blockIdx.x * int64_t{kGroupedBlock / 32} + threadIdx.x / 32) *
-      kGroupedAmaxSpan;
-  if (first >= total)
+  const WarpSpan span(args.layout);
+  if (span.count <= 0)
     return;
-  const int count =
-      static_cast<int>(min(total - first, int64_t{kGroupedAmaxSpan}));
-  const T *x = static_cast<const T *>(args.x) + first;
-
+  const T *x = static_cast<const T *>(args.x) + span.first;
   // In flight while the warp finds the groups.
-  const bool whole = reinterpret_cast<uintptr_t>(args.x) % 16 == 0 &&
-                     count == kGroupedAmaxSpan;
-  Chunk<T> chunk[kChunks];
+  const bool whole = span.isWhole({args.x});
+  Chunk<T> chunk[kSpanChunks];
 #pragma unroll
-  for (int c = 0; c < kChunks; ++c)
-    chunk[c] = Chunk<T>::loadIf(whole, x + (c * 32 + lane) * kChunk);
+  for (int c = 0; c < kSpanChunks; ++c)
+    chunk[c] = Chunk<T>::loadIf(whole, x + span.chunk(c));
+  span.forGroups(args.layout, [&](uint32_t group, int from, int to) {
+    float result = 0.0f;
+    if (whole && to - from == kGroupedSpan) {
+      uint32_t word = 0;
+#pragma unroll
+      for (int c = 0; c < kSpanChunks; ++c)
+        word = maxAbs<T>(word, maxAbs(chunk[c]));
+      result = amaxOf<T>(word);
+    } else {
+      for (int i = from + span.lane; i < to; i += 32)
+        result = fmaxf(result, fabsf(toFloat(x[i])));
+    }
+    result = warpMax(result);
+    if (span.lane == 0)
+      raise(args.amax + group, result);
+  });
+}
 
-  const auto fromRow = static_cast<uint32_t>(first / layout.cols);
-  const auto lastRow = static_cast<uint32_t>((first + count - 1) / layout.cols);
-  forGroupsOf(layout.shape, layout.sizes, fromRow, lastRow + 1,
-              [&](uint32_t group, uint32_t begin, uint32_t end) {
-                const int64_t from = begin * layout.cols - first;
-                const int64_t to = end * layout.cols - first;
-                float result = 0.0f;
-                if (whole && from <= 0 && to >= count) {
-                  uint32_t word = 0;
+template <typename T>
+__device__ __forceinline__ void
+zeroPadding(const GroupedZeroPaddingArgs &args) {
+  const WarpSpan span(args.layout);
+  if (span.count <= 0)
+    return;
+  const T *x = static_cast<const T *>(args.x) + span.first;
+  T *y = static_cast<T *>(args.y) + span.first;
+  const bool inPlace = args.x == args.y;
+  // No chunk then has both data and padding.
+  if (span.isWhole({args.x, args.y}) && args.layout.cols % kChunk == 0) {
+    Chunk<T> chunk[kSpanChunks];
 #pragma unroll
-                  for (int c = 0; c < kChunks; ++c)
-                    word = maxAbs<T>(word, maxAbs(chunk[c]));
-                  result = amaxOf<T>(word);
-                } else {
-                  const auto last = static_cast<int>(min(to, int64_t{count}));
-                  for (int i = static_cast<int>(max(from, int64_t{0})) + lane;
-                       i < last; i += 32)
-                    result = fmaxf(result, fabsf(toFloat(x[i])));
-                }
-                result = warpMax(result);
-                if (lane == 0)
-                  raise(args.amax + group, result);
-              });
+    for (int c = 0; c < kSpanChunks; ++c)
+      chunk[c] = Chunk<T>::loadIf(!inPlace, x + span.chunk(c));
+    uint32_t kept = 0; // bit c: chunk c is data
+    span.forGroups(args.layout, [&](uint32_t, int from, int to) {
+#pragma unroll
+      for (int c = 0; c < kSpanChunks; ++c)
+        kept |= uint32_t{span.chunk(c) >= from && span.chunk(c) < to} << c;
+    });
+#pragma unroll
+    for (int c = 0; c < kSpanChunks; ++c) {
+      const bool keeps = kept >> c & 1;
+      if (!keeps)
+        chunk[c] = Chunk<T>::zero();
+      if (!keeps || !inPlace)
+        storeWords(y + span.chunk(c), chunk[c].words);
+    }
+    return;
+  }
+  int done = 0;
+  auto zero = [&](int to) {
+    for (int i = done + span.lane; i < to; i += 32)
+      y[i] = T(0.0f);
+  };
+  span.forGroups(args.layout, [&](uint32_t, int from, int to) {
+    zero(from);
+    for (int i = from + span.lane; i < to && !inPlace; i += 32)
+      y[i] = x[i];
+    done = to;
+  });
+  zero(span.count);
 }
 
 /// By one warp: how each of the kTile rows from `row0` on is quantised. Nothing
@@ -162,6 +232,12 @@ using namespace te::rt::cuda;
                                                kTileBlocksPerSm<T>)            \
       te_grouped_amax_##type(const __grid_constant__ GroupedAmaxArgs args) {   \
     amax<T>(args);                                                             \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kGroupedBlock,                  \
+                                               kTileBlocksPerSm<T>)            \
+      te_grouped_zero_padding_##type(                                          \
+          const __grid_constant__ GroupedZeroPaddingArgs args) {               \
+    zeroPadding<T>(args);                                                      \
   }                                                                            \
   TE_GROUPED_QUANTIZE(type, T, e4m3, E4M3)                                     \
   TE_GROUPED_QUANTIZE(type, T, e5m2, E5M2)
