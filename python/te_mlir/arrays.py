@@ -99,6 +99,11 @@ def _torch_view(tensor: Any, torch: Any) -> View:
     )
 
 
+def torch_template(shape: "Tuple[int, ...]", dtype: Any, device: Any) -> Any:
+    """A torch.Tensor of one element, that empty_like makes row-major ones of `shape` from, quicker than empty."""
+    return sys.modules["torch"].empty((), dtype=dtype, device=device).expand(shape)
+
+
 def torch_guard(tensors: "tuple[Any, ...]") -> "Optional[Callable[..., bool]]":
     """Whether other tensors are like these, in one call: class, elements, sizes, strides, device.
 

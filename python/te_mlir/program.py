@@ -243,6 +243,29 @@ def current_stream(device: Tuple[int, int]) -> int:
     return 0
 
 
+def stream_handle(stream: Any, device: Tuple[int, int]) -> int:
+    """The CUstream of PyTorch's or CuPy's stream, or of a number, for work on `device`; raises ArgumentError.
+
+    A number is taken as it is; the runtime says what is wrong with it.
+    """
+    if device[0] != arrays.CUDA:
+        if stream == 0:
+            return 0
+        raise ArgumentError(f"argument 'stream': expected none for {_device_text(device)}, but got {stream!r}")
+    if isinstance(stream, int):
+        return stream
+    handle = getattr(stream, "cuda_stream", getattr(stream, "ptr", None))
+    if handle is None:
+        raise ArgumentError(f"argument 'stream': expected a CUDA stream or its address, but got {stream!r}")
+    place = getattr(stream, "device", None)
+    index = getattr(stream, "device_id", -1) if place is None else getattr(place, "index", place)
+    if index not in (-1, None, device[1]):
+        raise ArgumentError(
+            f"argument 'stream': expected a stream of {_device_text(device)}, but got one of CUDA device {index}"
+        )
+    return handle or 1
+
+
 FLAG = "skip_weight_update"
 
 
@@ -269,9 +292,9 @@ class _Quick:
         self.seen = [t.data_ptr() for t in tensors]
         self.last = list(self.seen)
         self.own: Dict[int, Any] = {}
-        self.device = tensors[0].device
+        device = tensors[0].device
         self.results = [
-            (i, a.name, a.shape, arrays.torch_dtype(a.dtype))
+            (i, a.name, arrays.torch_template(a.shape, arrays.torch_dtype(a.dtype), device))
             for i, a in enumerate(step.arguments)
             if a.is_result and a.carried_input < 0
         ]
@@ -282,7 +305,8 @@ class Step:
 
     Call it with arrays by name, or in the order of `inputs`; the results are a dict
     by name, in arrays of the first argument's library. Nothing is copied. Work is
-    enqueued on the caller's current stream (`stream=` names another). States belong
+    enqueued on the caller's current stream (`stream=` names another, by the object of
+    PyTorch or CuPy, or by its address). States belong
     to the step: they begin as `te.init` or `set_state` says, each call changes them,
     and `state` gives them by name. A state may also be given to a call as an
     argument; then that array is read and changed in place.
@@ -385,10 +409,12 @@ class Step:
     def __call__(
         self,
         *args: Any,
-        stream: Optional[int] = None,
+        stream: Any = None,
         out: Optional[Mapping[str, Any]] = None,
         **named: Any,
     ) -> Dict[str, Any]:
+        if stream is not None:
+            stream = stream_handle(stream, self.context.device)
         quick = self._quick
         if quick is not None and out is None and quick.positional == len(args) and quick.names == tuple(named):
             tensors = (*args, *named.values())
@@ -427,9 +453,9 @@ class Step:
             if self.cuda_graph:
                 self._instance.replay(pointers, stream, 0, self.program.num_launches)
                 return dict(self._kept)
-            empty, device, results = sys.modules["torch"].empty, quick.device, {}
-            for place, name, shape, dtype in quick.results:
-                result = results[name] = empty(shape, dtype=dtype, device=device)
+            empty_like, results = sys.modules["torch"].empty_like, {}
+            for place, name, template in quick.results:
+                result = results[name] = empty_like(template)
                 pointers[place] = result.data_ptr()
             self._instance.run(pointers, stream)
         return results

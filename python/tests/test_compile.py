@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import te_mlir
-from te_mlir import arrays, build
+from te_mlir import arrays, build, program
 
 bf16 = ml_dtypes.bfloat16
 
@@ -255,6 +255,25 @@ def test_other_devices_are_told(step):
     with pytest.raises(te_mlir.ArgumentError) as caught:
         step(ElsewhereTensor((2, 1)), draw((48, 64)))
     assert str(caught.value) == "argument 'x': expected memory of the CPU, but got CUDA device 1"
+
+
+def test_streams_of_other_devices_are_told(step):
+    class Stream:
+        """What torch.cuda.Stream has."""
+
+        cuda_stream = 4096
+
+        def __init__(self, device):
+            self.device = type("device", (), {"index": device})()
+
+    with pytest.raises(te_mlir.ArgumentError, match="argument 'stream': expected none for the CPU, but got 4096"):
+        step(draw((32, 64)), draw((48, 64), 1), stream=4096)
+    with pytest.raises(te_mlir.ArgumentError) as caught:
+        program.stream_handle(Stream(1), (arrays.CUDA, 0))
+    assert str(caught.value) == "argument 'stream': expected a stream of CUDA device 0, but got one of CUDA device 1"
+    assert program.stream_handle(Stream(1), (arrays.CUDA, 1)) == 4096
+    with pytest.raises(te_mlir.ArgumentError, match="expected a CUDA stream or its address, but got 'main'"):
+        program.stream_handle("main", (arrays.CUDA, 0))
 
 
 def test_a_state_without_a_value_is_told(reference):

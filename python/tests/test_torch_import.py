@@ -1,5 +1,6 @@
 """PyTorch graphs through te: gradients against autograd, bits against hand-written MLIR."""
 
+import math
 import pathlib
 import warnings
 
@@ -113,6 +114,41 @@ def test_bits_are_those_of_the_program_by_hand(recipe, reference):
         for name, gradient in mine.items():
             short = name.removeprefix("_orig_mod.").removeprefix("layers.0.")
             assert gradient.view(torch.int16).eq(by_hand[f"grad.{short}"].view(torch.int16)).all(), short
+
+
+MLP = """
+func.func @mlp(
+    %x: tensor<32x64xbf16> {te.name = "x"},
+    %gamma: tensor<64xbf16> {te.name = "norm.weight", te.weight}, %beta: tensor<64xbf16> {te.name = "norm.bias", te.weight},
+    %up: tensor<256x64xbf16> {te.name = "up.weight", te.weight}, %c: tensor<256xbf16> {te.name = "up.bias", te.weight},
+    %down: tensor<64x256xbf16> {te.name = "down.weight", te.weight}, %d: tensor<64xbf16> {te.name = "down.bias", te.weight})
+    -> (tensor<32x64xbf16> {te.name = "y"}) {
+  %n = te.layer_norm %x, %gamma, %beta {epsilon = 1.0e-5 : f32} : tensor<32x64xbf16>, tensor<64xbf16>
+  %h = te.linear %n, %up bias %c : tensor<256xbf16> : tensor<32x64xbf16>, tensor<256x64xbf16> -> tensor<32x256xbf16>
+  %a = te.activation <gelu> %h : tensor<32x256xbf16> -> tensor<32x256xbf16>
+  %o = te.linear %a, %down bias %d : tensor<64xbf16> : tensor<32x256xbf16>, tensor<64x256xbf16> -> tensor<32x64xbf16>
+  %y = arith.addf %x, %o : tensor<32x64xbf16>
+  return %y : tensor<32x64xbf16>
+}
+"""
+
+
+def test_bits_of_an_mlp_are_those_of_the_program_by_hand(recipe, reference):
+    model = GPT().bfloat16()
+    compiled = te_mlir.torch.jit(model, recipe=recipe, strict=not isinstance(recipe, te_mlir.HighPrecision))
+    step = te_mlir.compile(MLP, "mlp", recipe=recipe, vjp=True, context=reference)
+    x = torch.randn(32, 64, dtype=torch.bfloat16, requires_grad=True)
+    cotangent = torch.randn(32, 64, dtype=torch.bfloat16)
+    for _ in range(2):
+        x.grad = None
+        model.zero_grad()
+        y = compiled(x)
+        y.backward(cotangent)
+        weights = {name: p.detach() for name, p in model.named_parameters()}
+        by_hand = step(x=x.detach(), **weights, **{"grad.y": cotangent})
+        assert torch.equal(y.view(torch.int16), by_hand["y"].view(torch.int16))
+        for name, tensor in [("x", x), *model.named_parameters()]:
+            assert torch.equal(tensor.grad.view(torch.int16), by_hand[f"grad.{name}"].view(torch.int16)), name
 
 
 @pytest.mark.parametrize("override", ["high_precision", "dequantized"])
@@ -366,11 +402,11 @@ def test_a_gradient_of_logits_is_an_error_unless_asked_for():
 
 
 def test_a_parameter_of_another_size_is_told():
-    region = None
     compiled = compiled_gpt()
     compiled(torch.randn(16, 64))
     region = compiled.te.graphs[0].region
     tensors = [torch.zeros(spec.shape, dtype=spec.dtype) for spec in region.inputs]
+    region(*tensors)
     for index, spec in enumerate(region.inputs):
         wrong = list(tensors)
         wrong[index] = torch.zeros((*spec.shape, 2))
@@ -378,6 +414,13 @@ def test_a_parameter_of_another_size_is_told():
             region(*wrong)
         wrong[index] = torch.zeros(spec.shape, dtype=torch.float64)
         with pytest.raises(te_mlir.ArgumentError, match=f"argument '{spec.name}': expected elements of float32"):
+            region(*wrong)
+        wrong[index] = torch.zeros(spec.shape, dtype=spec.dtype, device="meta")
+        with pytest.raises(te_mlir.ArgumentError, match=f"argument '{spec.name}': expected memory of 'cpu', but got"):
+            region(*wrong)
+        odd = torch.zeros(math.prod(spec.shape) + 1)
+        wrong[index] = odd[1:].view(spec.shape)
+        with pytest.raises(te_mlir.ArgumentError, match=f"argument '{spec.name}': expected memory aligned to 16"):
             region(*wrong)
         freed = torch.zeros(spec.shape)
         freed.untyped_storage().resize_(0)
@@ -388,3 +431,21 @@ def test_a_parameter_of_another_size_is_told():
             wrong[index] = torch.zeros(spec.shape[::-1]).t()
             with pytest.raises(te_mlir.ArgumentError, match=f"argument '{spec.name}': expected a row-major"):
                 region(*wrong)
+
+
+def test_a_parameter_resized_after_compile_is_compiled_for_or_told():
+    compiled = compiled_gpt()
+    x = torch.randn(16, 64)
+    model = compiled._orig_mod
+    compiled(x).sum().backward()
+    # A forward of other sizes is another graph.
+    model.up = nn.Linear(64, 128)
+    model.down = nn.Linear(128, 64)
+    model.zero_grad()
+    compiled(x).sum().backward()
+    assert model.up.weight.grad.shape == (128, 64)
+    # Between forward and backward, with the same version: the memory is gone.
+    y = compiled(x).sum()
+    model.down.weight.untyped_storage().resize_(0)
+    with pytest.raises(te_mlir.ArgumentError, match="argument 'down.weight': expected a tensor with memory"):
+        y.backward()

@@ -158,6 +158,19 @@ def test_misuse_names_the_argument():
         grouped(torch.randn(32, 64), [20, 12])
 
 
+def test_a_parameter_resized_after_a_call_is_told():
+    module = te.Linear(64, 48)
+    x = torch.randn(32, 64)
+    module(x)
+    module.weight.data = torch.zeros(24, 64)
+    with pytest.raises(te_mlir.ArgumentError, match=r"argument 'weight': expected shape \[48, 64\], but got \[24, 64\]"):
+        module(x)
+    module.weight.data = torch.zeros(48, 64)
+    module.weight.untyped_storage().resize_(0)
+    with pytest.raises(te_mlir.ArgumentError, match="argument 'weight': expected a tensor with memory"):
+        module(x)
+
+
 def test_casts_of_weights_are_kept_over_microbatches():
     module = te.Linear(64, 64, bias=False, params_dtype=torch.bfloat16)
     x = torch.randn(32, 64, dtype=torch.bfloat16)

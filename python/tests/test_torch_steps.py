@@ -135,6 +135,33 @@ def test_a_recorded_step_is_recorded_once(monkeypatch):
     assert len(calls) == 12 and len(set(calls[4:])) == 2
 
 
+@pytest.mark.parametrize("cuda_graph", [False, True])
+def test_nothing_is_allocated_after_the_first_steps(cuda_graph, monkeypatch):
+    model = Llama().bfloat16()
+    compiled = te_mlir.torch.jit(
+        model, recipe=RECIPE, strict=True, main_grad=True, cache_weights=True, cuda_graph=cuda_graph
+    )
+    inputs = batches(4)
+    compiled(*inputs[0])[0].backward()
+    made = []
+    for kind in (te_mlir.runtime.Tensor, te_mlir.runtime.Instance):
+        start = kind.__init__
+
+        def counted(self, *args, start=start):
+            made.append(self)
+            start(self, *args)
+
+        monkeypatch.setattr(kind, "__init__", counted)
+    for index, one in enumerate(inputs):
+        with compiled.te.microbatch(first=index == 0):
+            compiled(*one)[0].backward()
+    assert not made
+    # The count counts: a second forward in flight needs an arena of its own.
+    first = compiled(*inputs[0])[0]
+    compiled(*inputs[1])
+    assert made and first.requires_grad
+
+
 def test_recorded_forwards_in_flight_have_results_of_their_own():
     model = GPT()
     x, y = torch.randn(16, 64), torch.randn(16, 64)

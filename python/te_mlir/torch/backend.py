@@ -88,9 +88,15 @@ class _Feeder:
             above = _above(feed.node)
             self.sources.append([i for i, p in enumerate(self.placeholders) if p in above])
         # What comes of buffers alone is kept; an input may change without a word.
-        self.kept = [all(state[i] for i in sources) for sources in self.sources]
+        kept = [all(state[i] for i in sources) for sources in self.sources]
         self.programs = [self._program(flat, feed.node) for feed in self.feeds]
-        self._kept: Dict[int, Tuple[Tuple[Any, ...], torch.Tensor]] = {}
+        made = [i for i, feed in enumerate(self.feeds) if feed.make is not None]
+        #: Made in every call, and made again where their sources changed.
+        self.made = [i for i in made if not kept[i] or self.programs[i] is None]
+        self.kept = [i for i in made if i not in self.made]
+        self.watched = sorted({i for index in self.kept for i in self.sources[index]})
+        self._versions: List[Any] = []
+        self._values: List[torch.Tensor] = []
 
     @staticmethod
     def _program(flat: GraphModule, node: Node) -> Optional[Callable[..., torch.Tensor]]:
@@ -105,29 +111,29 @@ class _Feeder:
         part.output(copies[node])
         return GraphModule(flat, part).forward
 
-    def __call__(self, tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-        made = []
-        for index, feed in enumerate(self.feeds):
-            sources = [tensors[i] for i in self.sources[index]]
-            if feed.make is None:
-                made.append(sources[0])
-                continue
-            program = self.programs[index]
-            if program is None:
-                # Not below no_grad: it may want a gradient.
-                made.append(feed.make(sources[0]))
-                continue
-            key = tuple((t, t._version) for t in sources)
-            kept = self._kept.get(index) if self.kept[index] else None
-            if kept and all(a is c and b == d for (a, b), (c, d) in zip(kept[0], key)):
-                made.append(kept[1])
-                continue
-            with torch.no_grad():
-                value = feed.make(program(*tensors))
-            if self.kept[index]:
-                self._kept[index] = (key, value)
-            made.append(value)
-        return made
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, ...]:
+        arguments = [tensors[sources[0]] if sources else None for sources in self.sources]
+        versions: List[Any] = [(tensors[i], tensors[i]._version) for i in self.watched]
+        if len(versions) != len(self._versions) or any(
+            t is not was or version != before for (t, version), (was, before) in zip(versions, self._versions)
+        ):
+            self._values, self._versions = [], versions
+        if not self._values:
+            self._values = [self._make(index, tensors) for index in self.kept]
+        for index, value in zip(self.kept, self._values):
+            arguments[index] = value
+        for index in self.made:
+            arguments[index] = self._make(index, tensors)
+        return tuple(arguments)  # type: ignore[arg-type]
+
+    def _make(self, index: int, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        feed, program = self.feeds[index], self.programs[index]
+        assert feed.make is not None
+        if program is None:
+            # Not below no_grad: it may want a gradient.
+            return feed.make(tensors[self.sources[index][0]])
+        with torch.no_grad():
+            return feed.make(program(*tensors))
 
 
 def _above(node: Node) -> Set[Node]:
@@ -172,6 +178,7 @@ class Graph:
             if isinstance(example, torch.nn.Parameter) and example.is_contiguous()
         }
         roots = parameters | {node for node, example in zip(placeholders, examples) if example.requires_grad}
+        capture.merge_equal(flat.graph, inside_of(flat.graph, roots))
         plan = _plan(flat, names, parameters, roots)
         assert plan is not None
         self.reasons = plan.reasons

@@ -8,10 +8,11 @@ any decomposition, so that `linear`, `rms_norm`, `scaled_dot_product_attention` 
 from __future__ import annotations
 
 import re
-from typing import Any, List, Sequence
+from typing import Any, Dict, List, Sequence, Set
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 
@@ -28,6 +29,26 @@ def flatten(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.G
         flat = make_fx(module, pre_dispatch=True, tracing_mode="real")(*fakes)
     flat.graph.eliminate_dead_code()
     return flat
+
+
+def merge_equal(graph: torch.fx.Graph, except_for: Set[Node]) -> None:
+    """Computes once what several nodes compute alike, such as the tables that each layer unsqueezes."""
+    called = [n.target for n in graph.nodes if n.op == "call_function"]
+    # What is written to may be no longer what it was.
+    if any(isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable for target in called):
+        return
+    seen: Dict[Any, Node] = {}
+    for node in list(graph.nodes):
+        if node.op != "call_function" or node in except_for or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        if torch.Tag.nondeterministic_seeded in node.target.tags:
+            continue
+        key = (node.target, str(node.args), str(sorted(node.kwargs.items())))
+        if key in seen:
+            node.replace_all_uses_with(seen[key])
+            graph.erase_node(node)
+        else:
+            seen[key] = node
 
 
 _PARTS = re.compile(r"\['([^']+)'\]|\[(\d+)\]|\.([A-Za-z_]\w*)")

@@ -10,7 +10,7 @@ run once.
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -157,28 +157,27 @@ class Region:
         return self._loaded[training]
 
     def __call__(self, *tensors: torch.Tensor) -> "List[torch.Tensor]":
-        self.check(tensors)
-        wanted = [tensors[i] for i in self.wrt]
-        if not (torch.is_grad_enabled() and any(t.requires_grad for t in wanted)):
-            return self.load(False).forward(tensors)
+        addresses = self.check(tensors)
+        if not torch.is_grad_enabled() or not any([tensors[i].requires_grad for i in self.wrt]):
+            return self.load(False).forward(tensors, addresses)
+        wanted = [tensors[i] for i in self.given]
         if self.mains:
-            wanted = [self.anchor, *[tensors[i] for i in self.given]]
-        results = _Call.apply(self, tensors, *wanted)
+            wanted.insert(0, self.anchor)
+        results = _Call.apply(self, tensors, addresses, *wanted)
         return list(results) if isinstance(results, tuple) else [results]
 
-    def check(self, tensors: "Tuple[torch.Tensor, ...]") -> None:
-        """Raises ArgumentError, naming the argument, unless the step can use these tensors."""
+    def check(self, tensors: "Tuple[torch.Tensor, ...]") -> List[int]:
+        """Addresses of the tensors; raises ArgumentError, naming the argument, unless the step can use them."""
         # Tensors like those of the last call, each where it was or where memory is that kernels can use.
         seen = [t.data_ptr() for t in tensors]
         if self._guard is not None and self._guard(*tensors):
-            if seen == self._seen:
-                return
-            if all(new == old or (new and not new % 16) for new, old in zip(seen, self._seen)):
-                self._seen = seen
-                return
+            if seen == self._seen or all(new == old or (new and not new % 16) for new, old in zip(seen, self._seen)):
+                self._seen = list(seen)
+                return seen
         for spec, tensor in zip(self.inputs, tensors):
             _check(spec, tensor, self.device)
-        self._guard, self._seen = arrays.torch_guard(tensors), seen
+        self._guard, self._seen = arrays.torch_guard(tensors), list(seen)
+        return seen
 
     def main_grads(self, tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
         """The `main_grad` of the weights, made of zeros where a parameter has none."""
@@ -237,19 +236,19 @@ class _Memory:
     def __init__(self) -> None:
         self.results: List[torch.Tensor] = []
         self.gradients: List[torch.Tensor] = []
-        self._last: Dict[int, int] = {}
+        self.seen: List[int] = []
         self._own: Dict[int, torch.Tensor] = {}
 
-    def address(self, place: int, tensor: torch.Tensor) -> int:
-        """Where the content of `tensor` is for the argument `place`."""
-        own = self._own.get(place)
-        address = tensor.data_ptr()
-        if own is None:
-            if self._last.setdefault(place, address) == address:
-                return address
-            own = self._own[place] = torch.empty_like(tensor)
-        own.copy_(tensor.detach())
-        return own.data_ptr()
+    def settle(self, tensors: Sequence[torch.Tensor], addresses: List[int], fixed: Sequence[bool]) -> None:
+        """Makes `addresses` those that a recorded step uses: of `fixed` tensors their own."""
+        if addresses != self.seen:
+            for index, (was, now) in enumerate(zip(self.seen, addresses)):
+                if was != now and not fixed[index] and index not in self._own:
+                    self._own[index] = torch.empty_like(tensors[index])
+            self.seen = list(addresses)
+        for index, own in self._own.items():
+            own.copy_(tensors[index].detach())
+            addresses[index] = own.data_ptr()
 
 
 class _Arena:
@@ -258,6 +257,8 @@ class _Arena:
     def __init__(self, instance: Instance, pointers: Any, recorded: bool) -> None:
         self.instance, self.pointers = instance, pointers
         self.memory = _Memory() if recorded else None
+        self.inputs: List[int] = []
+        self.cotangents = _Memory()
 
 
 class Loaded:
@@ -281,6 +282,12 @@ class Loaded:
         self.has_casts = False
         self.input_places = [self.places[spec.name, False] for spec in region.inputs]
         self.output_places = [self.places[spec.name, True] for spec in region.outputs]
+        self.templates = [arrays.torch_template(s.shape, s.dtype, region.device) for s in region.outputs]
+        self.gradient_templates = [
+            arrays.torch_template(region.inputs[i].shape, region.inputs[i].dtype, region.device) for i in region.given
+        ]
+        # Those that a recorded step is recorded again for.
+        self.fixed = [spec.weight for spec in region.inputs]
         self.main_places = [(self.places[name, False], self.places[name, True]) for name in mains]
         self.gradient_places: List[int] = []
         self.cotangent_places: List[int] = []
@@ -342,16 +349,21 @@ class Loaded:
             self.last_stream = stream
         return stream
 
-    def forward(self, tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+    def forward(self, tensors: Sequence[torch.Tensor], addresses: List[int]) -> List[torch.Tensor]:
         """Results of a call without a backward."""
         later, arena = self.later(), self.take()
         try:
-            return self.run_forward(arena, tensors, later)
+            return self.run_forward(arena, tensors, addresses, later)
         finally:
             self.free.append(arena)
 
     def run_forward(
-        self, arena: _Arena, tensors: Sequence[torch.Tensor], later: bool, mains: Sequence[torch.Tensor] = ()
+        self,
+        arena: _Arena,
+        tensors: Sequence[torch.Tensor],
+        addresses: List[int],
+        later: bool,
+        mains: Sequence[torch.Tensor] = (),
     ) -> List[torch.Tensor]:
         """Results; the backward can go on with the arena."""
         region, stream = self.region, self.stream()
@@ -359,14 +371,14 @@ class Loaded:
         # Already here: sums that begin anew are set to 0 at the beginning of the step.
         for (before, after), main in zip(self.main_places, mains):
             pointers[before] = pointers[after] = main.data_ptr() or dummy
-        if memory is None:
-            for place, tensor in zip(self.input_places, tensors):
-                pointers[place] = tensor.data_ptr() or dummy
-        else:
-            for place, spec, tensor in zip(self.input_places, region.inputs, tensors):
-                pointers[place] = (tensor.data_ptr() if spec.weight else memory.address(place, tensor)) or dummy
+        if memory is not None:
+            memory.settle(tensors, addresses, self.fixed)
+        if addresses != arena.inputs:
+            for place, address in zip(self.input_places, addresses):
+                pointers[place] = address or dummy
+            arena.inputs = addresses
         if memory is None or not memory.results:
-            results = [torch.empty(s.shape, dtype=s.dtype, device=region.device) for s in region.outputs]
+            results = [torch.empty_like(template) for template in self.templates]
             for place, result in zip(self.output_places, results):
                 pointers[place] = result.data_ptr() or dummy
             if memory is not None:
@@ -383,17 +395,23 @@ class Loaded:
         self,
         arena: _Arena,
         later: bool,
+        saved: "Iterable[Tuple[int, torch.Tensor]]",
         cotangents: "Sequence[torch.Tensor]",
     ) -> "List[torch.Tensor]":
         """Gradients of `region.given`."""
         region, stream = self.region, self.stream()
         pointers, memory = arena.pointers, arena.memory
-        for place, tensor in zip(self.cotangent_places, cotangents):
-            pointers[place] = tensor.data_ptr() if memory is None else memory.address(place, tensor)
+        for index, tensor in saved:
+            if not tensor.data_ptr() and tensor.numel():
+                _check(region.inputs[index], tensor, region.device)
+        addresses = [tensor.data_ptr() for tensor in cotangents]
+        if memory is not None:
+            arena.cotangents.settle(cotangents, addresses, [False] * len(cotangents))
+        for place, address in zip(self.cotangent_places, addresses):
+            pointers[place] = address
         gradients = memory.gradients if memory else []
         if not gradients:
-            specs = [region.inputs[i] for i in region.given]
-            gradients = [torch.empty(s.shape, dtype=s.dtype, device=region.device) for s in specs]
+            gradients = [torch.empty_like(template) for template in self.gradient_templates]
             for place, gradient in zip(self.gradient_places, gradients):
                 pointers[place] = gradient.data_ptr() or self.dummy.pointer
         self.point_flag(pointers, later, stream)
@@ -423,13 +441,15 @@ class _Lease:
 
 class _Call(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, region: Region, tensors: "Tuple[torch.Tensor, ...]", *_: torch.Tensor) -> Any:
+    def forward(
+        ctx: Any, region: Region, tensors: "Tuple[torch.Tensor, ...]", addresses: List[int], *_: torch.Tensor
+    ) -> Any:
         loaded = region.load(True)
         mains = region.main_grads(tensors)
         later = loaded.later()
         arena = loaded.take()
         ctx.lease = _Lease(loaded, arena)
-        results = loaded.run_forward(arena, tensors, later, mains)
+        results = loaded.run_forward(arena, tensors, addresses, later, mains)
         ctx.set_materialize_grads(False)
         ctx.region, ctx.later, ctx.mains = region, later, mains
         # Kept alive, and told apart from what was changed since.
@@ -444,7 +464,7 @@ class _Call(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: Any) -> Any:
         region, lease = ctx.region, ctx.lease
         # Raises where a tensor was changed in place since the forward.
-        _ = ctx.saved_tensors
+        saved = ctx.saved_tensors
         for index, cotangent in enumerate(cotangents):
             if cotangent is not None and index not in region.through:
                 raise ArgumentError(
@@ -465,10 +485,12 @@ class _Call(torch.autograd.Function):
                 "after the first, so call the forward again (retain_graph has no effect here)"
             )
         try:
-            gradients = lease.loaded.run_backward(arena, ctx.later, given)
+            gradients = lease.loaded.run_backward(
+                arena, ctx.later, zip(lease.loaded.saved_inputs, saved), given
+            )
         finally:
             lease.loaded.free.append(arena)
-        return (None, None, *([None] if region.mains else []), *gradients)
+        return (None, None, None, *([None] if region.mains else []), *gradients)
 
 
 def torch_to_te(dtype: torch.dtype) -> Optional[str]:
