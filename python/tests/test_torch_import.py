@@ -119,9 +119,12 @@ def test_bits_are_those_of_the_program_by_hand(recipe, reference):
 MLP = """
 func.func @mlp(
     %x: tensor<32x64xbf16> {te.name = "x"},
-    %gamma: tensor<64xbf16> {te.name = "norm.weight", te.weight}, %beta: tensor<64xbf16> {te.name = "norm.bias", te.weight},
-    %up: tensor<256x64xbf16> {te.name = "up.weight", te.weight}, %c: tensor<256xbf16> {te.name = "up.bias", te.weight},
-    %down: tensor<64x256xbf16> {te.name = "down.weight", te.weight}, %d: tensor<64xbf16> {te.name = "down.bias", te.weight})
+    %gamma: tensor<64xbf16> {te.name = "norm.weight", te.weight},
+    %beta: tensor<64xbf16> {te.name = "norm.bias", te.weight},
+    %up: tensor<256x64xbf16> {te.name = "up.weight", te.weight},
+    %c: tensor<256xbf16> {te.name = "up.bias", te.weight},
+    %down: tensor<64x256xbf16> {te.name = "down.weight", te.weight},
+    %d: tensor<64xbf16> {te.name = "down.bias", te.weight})
     -> (tensor<32x64xbf16> {te.name = "y"}) {
   %n = te.layer_norm %x, %gamma, %beta {epsilon = 1.0e-5 : f32} : tensor<32x64xbf16>, tensor<64xbf16>
   %h = te.linear %n, %up bias %c : tensor<256xbf16> : tensor<32x64xbf16>, tensor<256x64xbf16> -> tensor<32x256xbf16>
