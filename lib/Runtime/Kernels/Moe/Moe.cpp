@@ -66,8 +66,18 @@ Status plan_router_topk_backward(const CudaDevice &device,
 Status plan_moe_route(const CudaDevice &device, const moe_route_params &params,
                       std::unique_ptr<Plan> *plan) {
   namespace b = moe_route_buffers;
+  // As many warps as have a place to count in.
+  const int64_t segments = std::min<int64_t>(
+      kMostRouteSharedBytes / 4 / params.groups - 1, kMoeRouteBlock / 32);
+  if (segments < 1)
+    return {TE_RT_UNSUPPORTED, "moe_route: expected at most " +
+                                   std::to_string(kMostRouteSharedBytes / 8) +
+                                   " 'groups', but got " +
+                                   std::to_string(params.groups)};
   LaunchConfig config;
-  TE_RT_RETURN_IF_FAILED(config.find(device, "te_moe_route"));
+  TE_RT_RETURN_IF_FAILED(
+      config.find(device, "te_moe_route",
+                  static_cast<int>(routeSharedBytes(params.groups, segments))));
   config.block = kMoeRouteBlock;
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     MoeRouteArgs args{};
@@ -81,6 +91,7 @@ Status plan_moe_route(const CudaDevice &device, const moe_route_params &params,
     args.rows = params.rows;
     args.alignment = params.alignment;
     args.capacity = params.capacity;
+    args.segments = static_cast<uint32_t>(segments);
     TE_RT_RETURN_IF_FAILED(
         launch.fill(args.rowOf, 0xff, args.entries * int64_t{sizeof(int32_t)}));
     TE_RT_RETURN_IF_FAILED(

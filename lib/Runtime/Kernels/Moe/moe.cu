@@ -6,9 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Core/GroupLayout.h"
 #include "Core/Router.h"
 #include "Kernels/Moe/moe_args.h"
+#include "Kernels/Moe/route.cuh"
 #include "Kernels/Norm/lane_sum.cuh"
 #include "Kernels/Pointwise/elements.cuh"
 
@@ -45,48 +45,6 @@ __device__ __forceinline__ void routerBackward(const RouterBackwardArgs &args) {
   for (int64_t e = 0; e < args.experts; ++e)
     static_cast<T *>(args.dlogits)[t * args.experts + e] =
         fromFloat<T>(grad.dlogit(e));
-}
-
-/// Entries of group `g` that are taken, of a group that starts at `begin`;
-/// each is handed to body(entry, row).
-template <typename Body>
-__device__ __forceinline__ int64_t take(const MoeRouteArgs &args, int64_t g,
-                                        int64_t most, Body body) {
-  int64_t size = 0;
-  for (int64_t i = 0; i < args.entries && size < most; ++i)
-    if (args.ids[i] == g)
-      body(i, size++);
-  return size;
-}
-
-/// What a group takes depends on where it starts, hence on the groups before
-/// it, but only through their sizes: those are counted first, side by side.
-__device__ __forceinline__ void route(const MoeRouteArgs &args) {
-  const int64_t most = args.capacity == 0 ? args.rows : args.capacity;
-  for (int64_t g = threadIdx.x; g < args.groups; g += kMoeRouteBlock)
-    args.sizes[g] =
-        static_cast<int32_t>(take(args, g, most, [](int64_t, int64_t) {}));
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    int64_t begin = 0, taken = 0;
-    for (int64_t g = 0; g < args.groups; ++g) {
-      const GroupRows group =
-          groupRows(begin, args.sizes[g], args.rows, args.alignment);
-      args.sizes[g] = static_cast<int32_t>(group.end - group.begin);
-      taken += group.end - group.begin;
-      begin = group.next;
-    }
-    *args.dropped = static_cast<int32_t>(args.entries - taken);
-  }
-  __syncthreads();
-  for (int64_t g = threadIdx.x; g < args.groups; g += kMoeRouteBlock) {
-    const GroupRows group =
-        groupRowsOf(args.sizes, g, args.rows, args.alignment);
-    take(args, g, group.end - group.begin, [&](int64_t entry, int64_t place) {
-      args.rowOf[entry] = static_cast<int32_t>(group.begin + place);
-      args.entryOf[group.begin + place] = static_cast<int32_t>(entry);
-    });
-  }
 }
 
 /// A block has a row.
@@ -168,7 +126,8 @@ TE_MOE_ALL(f16, f16)
 
 extern "C" __global__ void __launch_bounds__(kMoeRouteBlock)
     te_moe_route(const __grid_constant__ MoeRouteArgs args) {
-  route(args);
+  extern __shared__ uint32_t shared[];
+  route(args, shared);
 }
 
 } // namespace te::rt::cuda

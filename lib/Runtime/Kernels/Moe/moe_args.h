@@ -33,6 +33,7 @@ struct MoeRouteArgs {
   int32_t *entryOf;   // [rows], all bits set before
   int32_t *dropped;   // [1]
   int64_t entries, groups, rows, alignment, capacity;
+  uint32_t segments; // of the entries, one to a warp
 };
 
 struct MoePermuteArgs {
@@ -60,8 +61,14 @@ struct MoeUnpermuteArgs {
 };
 
 inline constexpr int kMoeBlock = 256;
-/// One block routes: a thread has an expert.
+/// One block routes.
 inline constexpr int kMoeRouteBlock = 1024;
+/// Its dynamic shared memory: where each group starts, and how many entries it
+/// has in each segment.
+constexpr int64_t routeSharedBytes(int64_t groups, int64_t segments) {
+  return (segments + 1) * groups * 4;
+}
+inline constexpr int64_t kMostRouteSharedBytes = 227 * 1024;
 
 } // namespace te::rt::cuda
 

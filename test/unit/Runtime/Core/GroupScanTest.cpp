@@ -1,87 +1,21 @@
 //===- GroupScanTest.cpp - how a warp finds groups, on the host -----------===//
 //
-// group_scan.cuh as 32 threads run it here: what lanes exchange passes through
-// an array, between barriers. Compared with the plain walk over the sizes, also
-// for those that no host has checked.
+// group_scan.cuh as a warp of threads (HostWarp.h), against the plain walk over
+// the sizes, also for those that no host has checked.
 //
 //===----------------------------------------------------------------------===//
 
-#include <gtest/gtest.h>
+#include "HostWarp.h"
 
-#include <algorithm>
-#include <barrier>
-#include <cstdint>
-#include <random>
-#include <thread>
-#include <vector>
-
-//===----------------------------------------------------------------------===//
-// A warp
-//===----------------------------------------------------------------------===//
-
-namespace {
-
-constexpr unsigned kLanes = 32;
-std::barrier<> allLanes(kLanes);
-uint32_t exchanged[kLanes];
-
-struct Lane {
-  unsigned x = 0;
-};
-thread_local Lane threadIdx;
-
-/// `value` of every lane, as read(values) sees them.
-template <typename Read> uint32_t exchange(uint32_t value, Read read) {
-  exchanged[threadIdx.x] = value;
-  allLanes.arrive_and_wait();
-  const uint32_t result = read(exchanged);
-  allLanes.arrive_and_wait();
-  return result;
-}
-uint32_t __shfl_sync(unsigned, uint32_t value, int lane) {
-  return exchange(value, [=](const uint32_t *all) { return all[lane]; });
-}
-uint32_t __shfl_up_sync(unsigned, uint32_t value, uint32_t distance) {
-  const unsigned lane = threadIdx.x;
-  return exchange(value, [=](const uint32_t *all) {
-    return all[lane < distance ? lane : lane - distance];
-  });
-}
-uint32_t __ballot_sync(unsigned, bool value) {
-  return exchange(value, [](const uint32_t *all) {
-    uint32_t bits = 0;
-    for (unsigned lane = 0; lane < kLanes; ++lane)
-      bits |= all[lane] << lane;
-    return bits;
-  });
-}
-int __ffs(uint32_t bits) { return __builtin_ffs(static_cast<int>(bits)); }
-
-template <typename Body> void runWarp(Body body) {
-  std::vector<std::thread> lanes;
-  for (unsigned lane = 0; lane < kLanes; ++lane)
-    lanes.emplace_back([lane, &body] {
-      threadIdx.x = lane;
-      body(lane);
-    });
-  for (std::thread &lane : lanes)
-    lane.join();
-}
-
-} // namespace
-
-#define __device__
-#define __forceinline__ inline
-using std::max;
-using std::min;
 #include "Kernels/Grouped/group_scan.cuh"
 
+#include <gtest/gtest.h>
+
+#include <random>
+
+using te::test::kLanes;
 using namespace te::rt;
 using namespace te::rt::cuda;
-
-//===----------------------------------------------------------------------===//
-// Tests
-//===----------------------------------------------------------------------===//
 
 namespace {
 
@@ -130,11 +64,11 @@ TEST(GroupScan, FindsTheGroupsOfAnyRows) {
                             {uint32_t{0}, p.shape.rows}}) {
       std::vector<std::vector<int64_t>> found(kLanes,
                                               std::vector<int64_t>(rows, -1));
-      runWarp([&, from = from, to = to](unsigned lane) {
+      te::test::runBlock(1, [&, from = from, to = to] {
         forGroupsOf(p.shape, p.sizes.data(), from, to,
                     [&](uint32_t group, uint32_t begin, uint32_t end) {
                       for (uint32_t r = begin; r < end; ++r)
-                        found[lane][r] = group;
+                        found[threadIdx.x][r] = group;
                     });
       });
       for (unsigned lane = 0; lane < kLanes; ++lane)
@@ -151,8 +85,8 @@ TEST(GroupScan, FindsTheRowsOfAGroup) {
       const GroupRows expected =
           groupRowsOf(p.sizes.data(), g, p.shape.rows, p.shape.alignment);
       GroupRows found[kLanes] = {};
-      runWarp([&](unsigned lane) {
-        found[lane] = groupRowsByWarp(p.shape, p.sizes.data(), g);
+      te::test::runBlock(1, [&] {
+        found[threadIdx.x] = groupRowsByWarp(p.shape, p.sizes.data(), g);
       });
       for (const GroupRows &each : found) {
         ASSERT_EQ(each.begin, expected.begin) << "group " << g;

@@ -1,0 +1,118 @@
+//===- route.cuh - one block gives every entry its row --------------------===//
+//
+// A stable counting sort. Each warp has a segment of the entries: it counts
+// those of each group, learns how many of them lie in the segments before its
+// own, and walks its segment once more to place them in order. Within 32
+// entries a lane asks which others have its group. Integers only, so that any
+// order of execution gives the same rows.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_KERNELS_MOE_ROUTE_CUH
+#define TE_RUNTIME_KERNELS_MOE_ROUTE_CUH
+
+#include "Kernels/Grouped/group_scan.cuh"
+#include "Kernels/Moe/moe_args.h"
+
+namespace te::rt::cuda {
+
+/// Calls visit(entry, group, peers) for the entries of a segment, 32 at a time
+/// and in order: by every lane, also of entries that go nowhere, whose group is
+/// ~0. `peers` are the lanes with the same group.
+template <typename Visit>
+__device__ __forceinline__ void walkSegment(const MoeRouteArgs &args,
+                                            uint32_t segment, Visit visit) {
+  constexpr int kBatch = 8; // loads under way
+  const uint32_t lane = threadIdx.x % 32;
+  const int64_t length = (args.entries + args.segments * (32 * kBatch) - 1) /
+                         (args.segments * (32 * kBatch)) * (32 * kBatch);
+  const int64_t begin = segment * length;
+  const int64_t end = min(begin + length, args.entries);
+  for (int64_t first = begin; first < end; first += 32 * kBatch) {
+    uint32_t group[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const int64_t entry = first + i * 32 + lane;
+      const int32_t id = entry < end ? args.ids[entry] : -1;
+      group[i] = id >= 0 && id < args.groups ? static_cast<uint32_t>(id) : ~0u;
+    }
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i)
+      visit(first + i * 32 + lane, group[i], __match_any_sync(~0u, group[i]));
+  }
+}
+
+/// `shared` has routeSharedBytes.
+__device__ __forceinline__ void route(const MoeRouteArgs &args,
+                                      uint32_t *shared) {
+  const auto groups = static_cast<uint32_t>(args.groups);
+  const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  uint32_t *starts = shared, *counts = starts + groups;
+  uint32_t *own = counts + warp * groups;
+  const bool hasSegment = warp < args.segments;
+  auto isFirst = [=](uint32_t peers) {
+    return (peers & ((1u << lane) - 1)) == 0;
+  };
+
+  for (uint32_t i = threadIdx.x; i < args.segments * groups; i += blockDim.x)
+    counts[i] = 0;
+  __syncthreads();
+  if (hasSegment)
+    walkSegment(args, warp, [&](int64_t, uint32_t group, uint32_t peers) {
+      if (group != ~0u && isFirst(peers))
+        own[group] += __popc(peers);
+      __syncwarp();
+    });
+  __syncthreads();
+
+  const int64_t most = args.capacity == 0 ? args.rows : args.capacity;
+  for (uint32_t g = threadIdx.x; g < groups; g += blockDim.x) {
+    uint32_t total = 0;
+    for (uint32_t s = 0; s < args.segments; ++s) {
+      const uint32_t count = counts[s * groups + g];
+      counts[s * groups + g] = total;
+      total += count;
+    }
+    args.sizes[g] = static_cast<int32_t>(min(int64_t{total}, most));
+  }
+  __syncthreads();
+
+  // What a group takes depends on where it starts, hence on those before it.
+  if (warp == 0) {
+    uint32_t taken = 0;
+    GroupScan scan({static_cast<uint32_t>(args.rows), groups,
+                    static_cast<uint32_t>(args.alignment)},
+                   args.sizes);
+    while (scan.advance())
+      if (scan.group < groups) {
+        starts[scan.group] = scan.begin;
+        args.sizes[scan.group] = static_cast<int32_t>(scan.end - scan.begin);
+        taken += scan.end - scan.begin;
+      }
+    const uint32_t below =
+        scanLanes(taken, [](uint32_t a, uint32_t b) { return a + b; });
+    if (lane == 31)
+      *args.dropped = static_cast<int32_t>(args.entries - (below + taken));
+  }
+  __syncthreads();
+
+  if (hasSegment)
+    walkSegment(args, warp, [&](int64_t entry, uint32_t group, uint32_t peers) {
+      const bool isThere = group != ~0u;
+      const uint32_t place =
+          isThere ? own[group] + __popc(peers & ((1u << lane) - 1)) : 0;
+      if (isThere && place < static_cast<uint32_t>(args.sizes[group])) {
+        const uint32_t row = starts[group] + place;
+        args.rowOf[entry] = static_cast<int32_t>(row);
+        args.entryOf[row] = static_cast<int32_t>(entry);
+      }
+      __syncwarp();
+      if (isThere && isFirst(peers))
+        own[group] += __popc(peers);
+      __syncwarp();
+    });
+}
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_KERNELS_MOE_ROUTE_CUH
