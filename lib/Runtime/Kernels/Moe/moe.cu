@@ -47,22 +47,39 @@ __device__ __forceinline__ void routerBackward(const RouterBackwardArgs &args) {
         fromFloat<T>(grad.dlogit(e));
 }
 
+/// Whether runs of 8 elements of every row of `cols` may be moved at once.
+__device__ __forceinline__ bool areRuns(const void *x, const void *y,
+                                        int64_t cols) {
+  return cols % 8 == 0 && reinterpret_cast<uintptr_t>(x) % 16 == 0 &&
+         reinterpret_cast<uintptr_t>(y) % 16 == 0;
+}
+
 /// A block has a row.
-template <typename T>
-__device__ __forceinline__ void permute(const MoePermuteArgs &args) {
+template <typename T, int N>
+__device__ __forceinline__ void permuteRuns(const MoePermuteArgs &args) {
   const int64_t row = blockIdx.x, entry = args.entryOf[row];
   const T *from = static_cast<const T *>(args.x) +
                   (entry < 0 ? 0 : entry / args.k * args.cols);
   T *to = static_cast<T *>(args.y) + row * args.cols;
   const float prob = entry >= 0 && args.probs ? args.probs[entry] : 1.0f;
-  for (int64_t c = threadIdx.x; c < args.cols; c += kMoeBlock) {
-    if (entry < 0)
-      to[c] = T(0.0f);
-    else if (args.probs)
-      to[c] = fromFloat<T>(toFloat(from[c]) * prob);
-    else
-      to[c] = fromFloat<T>(toFloat(from[c]));
+  for (int64_t c = threadIdx.x * N; c < args.cols; c += kMoeBlock * N) {
+    float values[N] = {};
+    if (entry >= 0) {
+      Run<T, N>::load(from + c).unpack(values);
+      if (args.probs)
+#pragma unroll
+        for (float &value : values)
+          value = value * prob;
+    }
+    Run<T, N>::pack(values).store(to + c);
   }
+}
+template <typename T>
+__device__ __forceinline__ void permute(const MoePermuteArgs &args) {
+  if (areRuns(args.x, args.y, args.cols))
+    permuteRuns<T, 8>(args);
+  else
+    permuteRuns<T, 1>(args);
 }
 
 /// A warp has an entry.
@@ -90,20 +107,31 @@ __device__ __forceinline__ void probGrad(const MoeProbGradArgs &args) {
 }
 
 /// A block has a token.
-template <typename T>
-__device__ __forceinline__ void unpermute(const MoeUnpermuteArgs &args) {
+template <typename T, int N>
+__device__ __forceinline__ void unpermuteRuns(const MoeUnpermuteArgs &args) {
   const int64_t t = blockIdx.x;
-  for (int64_t c = threadIdx.x; c < args.cols; c += kMoeBlock) {
-    float sum = 0.0f;
+  for (int64_t c = threadIdx.x * N; c < args.cols; c += kMoeBlock * N) {
+    float sum[N] = {};
     for (int64_t i = t * args.k; i < (t + 1) * args.k; ++i) {
       const int64_t row = args.rowOf[i];
       if (row < 0)
         continue;
-      const float y = at<T>(args.y, row * args.cols + c);
-      sum = sum + (args.probs ? y * args.probs[i] : y);
+      float y[N];
+      Run<T, N>::load(static_cast<const T *>(args.y) + row * args.cols + c)
+          .unpack(y);
+#pragma unroll
+      for (int e = 0; e < N; ++e)
+        sum[e] = sum[e] + (args.probs ? y[e] * args.probs[i] : y[e]);
     }
-    static_cast<T *>(args.out)[t * args.cols + c] = fromFloat<T>(sum);
+    Run<T, N>::pack(sum).store(static_cast<T *>(args.out) + t * args.cols + c);
   }
+}
+template <typename T>
+__device__ __forceinline__ void unpermute(const MoeUnpermuteArgs &args) {
+  if (areRuns(args.y, args.out, args.cols))
+    unpermuteRuns<T, 8>(args);
+  else
+    unpermuteRuns<T, 1>(args);
 }
 
 } // namespace
