@@ -17,9 +17,9 @@ namespace {
 template <typename T> T *as(void *buffer) { return static_cast<T *>(buffer); }
 
 Status find(const CudaDevice &device, const char *kernel, int32_t type,
-            int64_t blocks, LaunchConfig *config) {
+            int64_t blocks, LaunchConfig *config, unsigned block = kMoeBlock) {
   TE_RT_RETURN_IF_FAILED(findTyped(device, kernel, {type}, config));
-  config->block = kMoeBlock;
+  config->block = block;
   return setGrid(blocks, config);
 }
 
@@ -31,7 +31,8 @@ Status plan_router_topk(const CudaDevice &device,
   namespace b = router_topk_buffers;
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(find(device, "te_router_topk", params.type,
-                              ceilDiv(params.tokens, kMoeBlock), &config));
+                              ceilDiv(params.tokens, kRouterBlock), &config,
+                              kRouterBlock));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     return launch(config,
                   RouterArgs{buffers[b::logits], as<int32_t>(buffers[b::ids]),
@@ -49,7 +50,8 @@ Status plan_router_topk_backward(const CudaDevice &device,
   namespace b = router_topk_backward_buffers;
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(find(device, "te_router_topk_backward", params.type,
-                              ceilDiv(params.tokens, kMoeBlock), &config));
+                              ceilDiv(params.tokens, kRouterBlock), &config,
+                              kRouterBlock));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     return launch(config,
                   RouterBackwardArgs{as<const float>(buffers[b::dprobs]),

@@ -23,7 +23,7 @@ __device__ __forceinline__ float at(const void *x, int64_t i) {
 /// A thread has a token. Its logits, as f32, take the place of the scores.
 template <typename T>
 __device__ __forceinline__ void router(const RouterArgs &args) {
-  const int64_t t = blockIdx.x * int64_t{kMoeBlock} + threadIdx.x;
+  const int64_t t = blockIdx.x * int64_t{kRouterBlock} + threadIdx.x;
   if (t >= args.tokens)
     return;
   float *scores = args.scores + t * args.experts;
@@ -36,7 +36,7 @@ __device__ __forceinline__ void router(const RouterArgs &args) {
 
 template <typename T>
 __device__ __forceinline__ void routerBackward(const RouterBackwardArgs &args) {
-  const int64_t t = blockIdx.x * int64_t{kMoeBlock} + threadIdx.x;
+  const int64_t t = blockIdx.x * int64_t{kRouterBlock} + threadIdx.x;
   if (t >= args.tokens)
     return;
   const math::RouterGrad grad(

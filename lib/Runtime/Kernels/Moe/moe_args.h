@@ -61,6 +61,9 @@ struct MoeUnpermuteArgs {
 };
 
 inline constexpr int kMoeBlock = 256;
+/// Of the router, whose threads have a token each: small, so that a few
+/// thousand tokens are on all multiprocessors.
+inline constexpr int kRouterBlock = 32;
 /// One block routes.
 inline constexpr int kMoeRouteBlock = 1024;
 /// Its dynamic shared memory: where each group starts, and how many entries it
