@@ -92,24 +92,34 @@ def TE_RngAdvanceOp : TE_PureOp<"rng_advance"> {
 }
 
 def TE_AmaxReduceOp : TE_PureOp<"amax_reduce"> {
-  let summary = "reduce an amax over a process group";
+  let summary = "reduce amaxes over a process group";
   let description = [{
-    Maximum of `amax` over the ranks of `group_id`. Every rank of the group must
-    run it equally often; there is no default group.
+    Maximum of each of `amaxes` over the ranks of `group_id`, all in one
+    collective (`te-batch-reductions` makes one of many). Every rank of the group
+    must run it equally often; there is no default group.
 
     Constraints:
     1. (amax_reduce-c1) `te.groups` declares `group_id`.
+    2. (amax_reduce-c2) there is one result for each amax, of its type.
 
     Example:
 
     ```mlir
     %all = te.amax_reduce %amax group 0
     ```
+
+    ```mlir
+    %xs, %ws = te.amax_reduce %x, %w group 0
+    ```
   }];
-  let arguments = (ins Arg<TE_F32Scalar, "this rank's amax">:$amax,
+  let arguments = (ins Arg<Variadic<TE_F32Tensor>, "this rank's amaxes">:$amaxes,
                        I32Attr:$group_id);
-  let results = (outs Res<TE_F32Scalar, "the group's amax">:$reduced);
-  let assemblyFormat = "$amax `group` $group_id attr-dict";
+  let results = (outs Res<Variadic<TE_F32Tensor>, "the group's amaxes">:$reduced);
+  // Amaxes of the type tensor<f32> are not written.
+  let assemblyFormat = [{
+    $amaxes `group` $group_id attr-dict
+    custom<AmaxTypes>(type($amaxes), type($reduced), ref($amaxes))
+  }];
   let hasVerifier = 1;
 }
 

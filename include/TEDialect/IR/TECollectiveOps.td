@@ -35,8 +35,10 @@ def TE_AllGatherOp
                 [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "put the parts of all ranks of a group together";
   let description = [{
-    `y` is the `x` of every rank, one after another along `axis`. Of a scaled
-    value data and scales are gathered as bytes. Its per-tensor scale, or nv
+    `y` is the `x` of every rank, one after another along `axis`, as far as its
+    own size: what the parts have beyond that is padding, so parts may be uneven,
+    and the last ones all padding. Padding takes part in amaxes, so it has to be
+    zeros. Of a scaled value data and scales are gathered as bytes. Its per-tensor scale, or nv
     amax, is this rank's own, so all ranks must have the same
     (`te.amax_reduce`; `te-verify-collectives` checks it); then `y` equals, bit
     for bit, the cast of the gathered tensor. The gradient of a tensor is the
@@ -45,13 +47,14 @@ def TE_AllGatherOp
     Constraints:
     1. (all_gather-c1) `te.groups` declares `group`.
     2. (all_gather-c2) `x` has the axis; of a scaled value it is 0.
-    3. (all_gather-c3) `y` has the type of `x`, but for `axis`, which is as many times longer as the group has ranks.
+    3. (all_gather-c3) `y` has the type of `x`, but for `axis`, which is at least as long, and at most as many times longer as the group has ranks.
     4. (all_gather-c4) a scaled value has no groups and is not swizzled, and blocks that run along the rows, or are square, end with the part.
 
     Example:
 
     ```mlir
     %y = te.all_gather %x group 0 axis 0 : tensor<64x512xbf16> -> tensor<256x512xbf16>
+    %u = te.all_gather %x group 0 axis 0 : tensor<64x512xbf16> -> tensor<200x512xbf16>
     ```
 
     ```mlir
@@ -80,13 +83,14 @@ def TE_ReduceScatterOp
   let summary = "sum a tensor over a group and give each rank a part";
   let description = [{
     Of the sum of `x` over the ranks, as te.all_reduce has it, each rank gets
-    the part of its number along `axis`. The gradient is the te.all_gather of
-    the cotangent.
+    the part of its number along `axis`. Parts are of one size; where they are
+    together longer than `x`, what is beyond its end is zeros. The gradient is
+    the te.all_gather of the cotangent.
 
     Constraints:
     1. (reduce_scatter-c1) `te.groups` declares `group`.
-    2. (reduce_scatter-c2) `x` has the axis, and its size there is a multiple of the ranks of the group.
-    3. (reduce_scatter-c3) `y` has the type of `x`, but for that part of `axis`.
+    2. (reduce_scatter-c2) `x` has the axis.
+    3. (reduce_scatter-c3) `y` has the type of `x`, but for `axis`, which is at most as long and, times the ranks of the group, at least as long.
 
     Example:
 

@@ -124,6 +124,8 @@ void populateFuse(OpPassManager &manager,
     function.addPass(createFuseAmaxPass());
     function.addPass(createFuseResidualAddPass());
   }
+  // Once it is known which op measures what.
+  function.addPass(createBatchReductionsPass());
   // Last point at which every GEMM and cast is one op.
   if (reports(options, "precision") || options.strict)
     manager.addPass(createReportPrecisionPass(

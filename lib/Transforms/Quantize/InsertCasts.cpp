@@ -403,12 +403,13 @@ Value CastInserter::reduceOverAll(Value amax, RecipeAttr recipe) {
 }
 
 Value CastInserter::reduceAmax(Value amax, int64_t group, RecipeAttr recipe) {
-  auto reduce = AmaxReduceOp::create(builder, amax.getLoc(), amax.getType(),
-                                     amax, static_cast<int32_t>(group));
+  auto reduce =
+      AmaxReduceOp::create(builder, amax.getLoc(), TypeRange(amax.getType()),
+                           amax, static_cast<int32_t>(group));
   // te-verify-collectives asks whether the recipe has reductions.
   if (RecipeAttr::lookup(reduce) != recipe)
     reduce->setDiscardableAttr(kRecipeAttr, recipe);
-  return reduce;
+  return reduce.getReduced().front();
 }
 
 void CastInserter::updateStates() {

@@ -14,6 +14,7 @@
 #include "TEDialect/Transforms/Report/ReportStream.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/JSON.h"
 
 namespace mlir::te {
@@ -34,6 +35,13 @@ struct GemmRow {
 struct CastRow {
   std::string op, tensor, format;
   int64_t readBytes, writtenBytes;
+};
+
+/// Collectives of one kind over one group.
+struct CollectiveRow {
+  std::string op, group;
+  /// Launches, tensors or amaxes they move, bytes that a rank brings.
+  int64_t count, values, bytes;
 };
 } // namespace
 
@@ -133,11 +141,37 @@ static std::string describeUsages(StringRef name, TypeRange usages) {
   return text;
 }
 
+/// Adds `op`, over the group `id`, to what is like it.
+static void addCollective(Operation *op, int64_t id, int64_t values,
+                          SmallVectorImpl<CollectiveRow> &collectives) {
+  GroupAttr group = lookupGroup(op, id);
+  StringRef name = op->getName().stripDialect();
+  auto *row = llvm::find_if(collectives, [&](const CollectiveRow &row) {
+    return row.op == name && row.group == group.getName();
+  });
+  if (row == collectives.end()) {
+    collectives.push_back({name.str(), group.getName().str(), 0, 0, 0});
+    row = &collectives.back();
+  }
+  ++row->count;
+  row->values += values;
+  row->bytes += bytesOf(op->getOperandTypes());
+}
+
 /// The ledger of one function.
 static void collect(func::FuncOp function, support::Target target,
                     std::vector<GemmRow> &gemms,
-                    SmallVectorImpl<CastRow> &casts) {
+                    SmallVectorImpl<CastRow> &casts,
+                    SmallVectorImpl<CollectiveRow> &collectives) {
   function.walk([&](Operation *op) {
+    llvm::TypeSwitch<Operation *>(op)
+        .Case([&](AmaxReduceOp reduce) {
+          addCollective(op, reduce.getGroupId(), reduce.getAmaxes().size(),
+                        collectives);
+        })
+        .Case<AllReduceOp, AllGatherOp, ReduceScatterOp>([&](auto collective) {
+          addCollective(op, collective.getGroup(), 1, collectives);
+        });
     if (auto product = dyn_cast<ScaledMatmulOp>(op))
       gemms.push_back(describeGemm(
           op, product.getFastAccumulation() ? "fast" : "split", target));
@@ -169,7 +203,8 @@ static void collect(func::FuncOp function, support::Target target,
 }
 
 static void printText(StringRef function, ArrayRef<GemmRow> gemms,
-                      ArrayRef<CastRow> casts, raw_ostream &os) {
+                      ArrayRef<CastRow> casts,
+                      ArrayRef<CollectiveRow> collectives, raw_ostream &os) {
   os << "precision of @" << function << "\n";
   Table gemmTable(
       {"gemm", "layer", "a", "b", "accumulate", "out", "kernel", "why"});
@@ -177,6 +212,15 @@ static void printText(StringRef function, ArrayRef<GemmRow> gemms,
     gemmTable.addRow({row.gemm, row.layer, row.a, row.b, row.accumulation,
                       row.out, row.kernel, row.reason});
   gemmTable.print(os);
+  if (!collectives.empty()) {
+    Table table(
+        {"collective", "group", "launches", "values", "bytes of a rank"});
+    for (const CollectiveRow &row : collectives)
+      table.addRow({row.op, row.group, std::to_string(row.count),
+                    std::to_string(row.values), std::to_string(row.bytes)});
+    os << "\n";
+    table.print(os);
+  }
   if (casts.empty())
     return;
   int64_t read = 0, written = 0;
@@ -195,8 +239,16 @@ static void printText(StringRef function, ArrayRef<GemmRow> gemms,
 }
 
 static llvm::json::Object toJson(StringRef function, ArrayRef<GemmRow> gemms,
-                                 ArrayRef<CastRow> casts) {
-  llvm::json::Array gemmRows, castRows;
+                                 ArrayRef<CastRow> casts,
+                                 ArrayRef<CollectiveRow> collectives) {
+  llvm::json::Array gemmRows, castRows, collectiveRows;
+  for (const CollectiveRow &row : collectives)
+    collectiveRows.push_back(
+        llvm::json::Object{{"collective", row.op},
+                           {"group", row.group},
+                           {"launches", row.count},
+                           {"values", row.values},
+                           {"bytes_of_a_rank", row.bytes}});
   for (const GemmRow &row : gemms)
     gemmRows.push_back(llvm::json::Object{{"gemm", row.gemm},
                                           {"layer", row.layer},
@@ -215,7 +267,8 @@ static llvm::json::Object toJson(StringRef function, ArrayRef<GemmRow> gemms,
                                           {"written_bytes", row.writtenBytes}});
   return llvm::json::Object{{"function", function},
                             {"gemms", std::move(gemmRows)},
-                            {"casts", std::move(castRows)}};
+                            {"casts", std::move(castRows)},
+                            {"collectives", std::move(collectiveRows)}};
 }
 
 namespace {
@@ -236,14 +289,18 @@ struct ReportPrecision final
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       std::vector<GemmRow> gemms;
       SmallVector<CastRow> casts;
-      collect(function, *support::parseTarget(target.getValue()), gemms, casts);
+      SmallVector<CollectiveRow> collectives;
+      collect(function, *support::parseTarget(target.getValue()), gemms, casts,
+              collectives);
       numGemms += gemms.size();
       if (gemms.empty() && casts.empty())
         continue;
       if (!quiet && format == "json")
-        functions.push_back(toJson(function.getName(), gemms, casts));
+        functions.push_back(
+            toJson(function.getName(), gemms, casts, collectives));
       else if (!quiet)
-        printText(function.getName(), gemms, casts, reportStream());
+        printText(function.getName(), gemms, casts, collectives,
+                  reportStream());
       for (const GemmRow &row : gemms)
         if (strict && row.fallback) {
           row.op->emitError() << row.gemm << " of '" << row.layer

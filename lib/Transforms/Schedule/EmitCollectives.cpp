@@ -18,25 +18,29 @@ using namespace mlir::te;
 
 namespace {
 
-/// How the parts of an array lie in the whole.
+/// How the parts of an array lie in the whole, which may end within a part.
 struct Parts {
   /// Rows of a part as stored, and bytes between them.
   int64_t rows, rowBytes;
-  /// Bytes of each row that belong to the whole.
-  int64_t bytes;
-  /// Of the whole: from one part to the next, and from row to row.
-  int64_t partStride, rowStride;
+  /// Along the split axis: bytes of one, how many a part and the whole have.
+  int64_t unitBytes, count, wholeCount;
+  /// Of the whole: from row to row.
+  int64_t rowStride;
+
+  int64_t bytes() const { return rows * rowBytes; }
+  /// From one part to the next in the whole.
+  int64_t stride() const { return count * unitBytes; }
 };
 
 /// Parts of `rows` x `cols` elements of `bytes`, of which `count` along `axis`
-/// are put one after another in a whole of `wholeCols` columns.
+/// are put one after another in a whole of `wholeCols` columns, as far as its
+/// `wholeCount`.
 Parts partsAlong(unsigned axis, int64_t rows, int64_t cols, int64_t bytes,
-                 int64_t count, int64_t wholeCols) {
+                 int64_t count, int64_t wholeCount, int64_t wholeCols) {
   // Along the rows, all of a part is one run.
   if (axis == 0)
-    return {1, rows * cols * bytes, count * cols * bytes, count * cols * bytes,
-            0};
-  return {rows, cols * bytes, count * bytes, count * bytes, wholeCols * bytes};
+    return {1, rows * cols * bytes, cols * bytes, count, wholeCount, 0};
+  return {rows, cols * bytes, bytes, count, wholeCount, wholeCols * bytes};
 }
 
 /// Along which axis of the stored data, and scales, the rows of a value of type
@@ -52,14 +56,14 @@ RowAxis rowsOfData(ScaledType type) {
 }
 RowAxis rowsOfScales(ScaledType type) {
   const bool rowsAreOuter = type.getContract() == 1;
-  const int64_t rows = type.getRows();
+  const int64_t rows = type.getRows(), blocks = (rows + 127) / 128;
   switch (type.getScheme()) {
   case Scheme::PerTensor:
     break;
   case Scheme::Block1x128:
-    return rowsAreOuter ? RowAxis{1, rows} : RowAxis{0, rows / 128};
+    return rowsAreOuter ? RowAxis{1, rows} : RowAxis{0, blocks};
   case Scheme::Block128x128:
-    return {rowsAreOuter ? 0u : 1u, rows / 128};
+    return {rowsAreOuter ? 0u : 1u, blocks};
   case Scheme::Mx1x32:
   case Scheme::Mx32x32:
     return {0, rowsAreOuter ? rows : rows / 32};
@@ -89,15 +93,58 @@ emitGather(function_ref<LogicalResult(Value, Value)> gather,
            function_ref<Value(int64_t)> alloc,
            function_ref<LogicalResult(Value, Value, const Parts &)> place,
            Value from, Value to, int64_t ranks, const Parts &parts) {
-  const int64_t partBytes = parts.rows * parts.rowBytes;
-  const bool isInPlace = parts.rows == 1 && parts.bytes == partBytes &&
-                         bytesOf(to) == ranks * partBytes;
+  const bool isInPlace = parts.rows == 1 && parts.stride() == parts.bytes() &&
+                         bytesOf(to) == ranks * parts.bytes();
   if (isInPlace)
     return gather(from, to);
-  Value scratch = alloc(ranks * partBytes);
+  Value scratch = alloc(ranks * parts.bytes());
   if (failed(gather(from, scratch)))
     return failure();
   return place(scratch, to, parts);
+}
+
+LogicalResult LaunchEmitter::fillZeros(Operation *op, Value buffer) {
+  // What has padding is scales, in tiles of 512 bytes, or a tensor.
+  const bool isWide = bytesOf(buffer) % 4 == 0;
+  return Call(*this, op, "fill")
+      .i64("count", bytesOf(buffer) / (isWide ? 4 : 2))
+      .i32("type", isWide ? TE_RT_F32 : TE_RT_BF16)
+      .f32("value", APFloat(0.0f))
+      .buffer(buffer)
+      .none(1)
+      .emit();
+}
+
+LogicalResult LaunchEmitter::copyParts(Operation *op, Value x, Value y,
+                                       int64_t rows, int64_t unitBytes,
+                                       int64_t count, int64_t wholeCount,
+                                       StridesOfParts from, StridesOfParts to) {
+  auto tail = [&](Value buffer, int64_t offset) {
+    return offset == 0
+               ? buffer
+               : slice(op->getLoc(), buffer, offset, bytesOf(buffer) - offset);
+  };
+  auto copy = [&](int64_t first, int64_t parts, int64_t bytes) {
+    if (parts * bytes == 0)
+      return success();
+    return Call(*this, op, "copy_strided")
+        .i64("parts", parts)
+        .i64("rows", rows)
+        .i64("bytes", bytes)
+        .i64("x_part", from.part)
+        .i64("x_row", from.row)
+        .i64("y_part", to.part)
+        .i64("y_row", to.row)
+        .buffer(tail(x, first * from.part))
+        .buffer(tail(y, first * to.part))
+        .emit();
+  };
+  if (count == 0)
+    return success();
+  const int64_t full = wholeCount / count;
+  if (failed(copy(0, full, count * unitBytes)))
+    return failure();
+  return copy(full, 1, wholeCount % count * unitBytes);
 }
 
 LogicalResult LaunchEmitter::emitAllGather(AllGatherOp op) {
@@ -119,26 +166,13 @@ LogicalResult LaunchEmitter::emitAllGather(AllGatherOp op) {
                  bytes);
   };
   auto place = [&](Value x, Value y, const Parts &parts) -> LogicalResult {
-    const bool hasPadding = bytesOf(y) != ranks * parts.rows * parts.bytes;
-    if (hasPadding && failed(Call(*this, op, "fill")
-                                 .i64("count", bytesOf(y))
-                                 .i32("type", TE_RT_F8E4M3FN)
-                                 .f32("value", APFloat(0.0f))
-                                 .buffer(y)
-                                 .none(1)
-                                 .emit()))
+    const bool hasPadding =
+        bytesOf(y) != parts.rows * parts.wholeCount * parts.unitBytes;
+    if (hasPadding && failed(fillZeros(op, y)))
       return failure();
-    return Call(*this, op, "copy_strided")
-        .i64("parts", ranks)
-        .i64("rows", parts.rows)
-        .i64("bytes", parts.bytes)
-        .i64("x_part", parts.rows * parts.rowBytes)
-        .i64("x_row", parts.rowBytes)
-        .i64("y_part", parts.partStride)
-        .i64("y_row", parts.rowStride)
-        .buffer(x)
-        .buffer(y)
-        .emit();
+    return copyParts(op, x, y, parts.rows, parts.unitBytes, parts.count,
+                     parts.wholeCount, {parts.bytes(), parts.rowBytes},
+                     {parts.stride(), parts.rowStride});
   };
 
   StringRef residual = residualNames.lookup(op.getY());
@@ -154,11 +188,15 @@ LogicalResult LaunchEmitter::emitAllGather(AllGatherOp op) {
               causeOf(op, op.getY()), layout.bytes));
     ArrayRef<int64_t> shape = partLayouts[i].shape;
     auto scaled = dyn_cast<ScaledType>(op.getX().getType());
+    auto whole = dyn_cast<ScaledType>(op.getY().getType());
     Parts parts;
     if (!scaled) {
       const int64_t rows = product(shape.take_front(op.getAxis()));
+      const int64_t count = shape[op.getAxis()];
       const int64_t bytes = rows == 0 ? 0 : bytesOf((*from)[i]) / rows;
-      parts = partsAlong(1, rows, bytes, 1, bytes, ranks * bytes);
+      const int64_t unit = count == 0 ? 0 : bytes / count;
+      const int64_t wholeCount = layout.shape[op.getAxis()];
+      parts = {rows, bytes, unit, count, wholeCount, wholeCount * unit};
     } else if (layout.part == "amax"
                    ? !scaled.is(ScaleVariant::RowScaled)
                    : layout.part == "scale" &&
@@ -167,14 +205,14 @@ LogicalResult LaunchEmitter::emitAllGather(AllGatherOp op) {
       copy(op.getLoc(), (*from)[i], to.back());
       continue;
     } else if (layout.part == "amax") {
-      parts = partsAlong(0, shape[0], 1, 4, shape[0], 1);
+      parts = partsAlong(0, shape[0], 1, 4, shape[0], layout.shape[0], 1);
     } else {
-      RowAxis axis =
-          layout.part == "data" ? rowsOfData(scaled) : rowsOfScales(scaled);
+      auto rowsOf = layout.part == "data" ? rowsOfData : rowsOfScales;
+      RowAxis axis = rowsOf(scaled);
       const int64_t elements = product(shape);
       const int64_t bytes = elements == 0 ? 1 : bytesOf((*from)[i]) / elements;
       parts = partsAlong(axis.axis, shape[0], shape[1], bytes, axis.count,
-                         layout.shape[1]);
+                         rowsOf(whole).count, layout.shape[1]);
     }
     if (failed(emitGather(gather, scratch, place, (*from)[i], to.back(), ranks,
                           parts)))
@@ -191,27 +229,27 @@ LogicalResult LaunchEmitter::emitReduceScatter(ReduceScatterOp op) {
     return failure();
   Value x = from->front();
   ArrayRef<int64_t> shape = cast<ShapedType>(op.getX().getType()).getShape();
-  if (int64_t rows = product(shape.take_front(op.getAxis())); rows > 1) {
-    // [rows, ranks, rest] to [ranks, rows, rest].
-    const int64_t bytes = bytesOf(x) / rows / ranks;
+  const int64_t rows = product(shape.take_front(op.getAxis()));
+  const int64_t wholeCount = shape[op.getAxis()];
+  const int64_t count =
+      cast<ShapedType>(op.getY().getType()).getDimSize(op.getAxis());
+  const bool isUneven = wholeCount != count * ranks;
+  if (rows > 1 || isUneven) {
+    // [rows, whole, rest] to [ranks, rows, count, rest].
+    const int64_t unit =
+        rows * wholeCount == 0 ? 0 : bytesOf(x) / rows / wholeCount;
     Value parts = alloc(op.getLoc(), baseName(op) + ".parts",
-                        causeOf(op, op.getY()), bytesOf(x));
-    if (failed(Call(*this, op, "copy_strided")
-                   .i64("parts", ranks)
-                   .i64("rows", rows)
-                   .i64("bytes", bytes)
-                   .i64("x_part", bytes)
-                   .i64("x_row", ranks * bytes)
-                   .i64("y_part", rows * bytes)
-                   .i64("y_row", bytes)
-                   .buffer(x)
-                   .buffer(parts)
-                   .emit()))
+                        causeOf(op, op.getY()), ranks * rows * count * unit);
+    if (isUneven && failed(fillZeros(op, parts)))
+      return failure();
+    if (failed(copyParts(op, x, parts, rows, unit, count, wholeCount,
+                         {count * unit, wholeCount * unit},
+                         {rows * count * unit, count * unit})))
       return failure();
     x = parts;
   }
   return Call(*this, op, "reduce_scatter_sum")
-      .i64("count", count(op.getY()))
+      .i64("count", te::count(op.getY()))
       .type("type", elementType(op.getX()))
       .i32("ranks", ranks)
       .i32("group_id", op.getGroup())
@@ -220,16 +258,51 @@ LogicalResult LaunchEmitter::emitReduceScatter(ReduceScatterOp op) {
       .emit();
 }
 
+/// Amaxes that are reduced together lie one after another; whoever makes one
+/// writes it there (`placeOf`).
+LogicalResult LaunchEmitter::emitAmaxReduce(AmaxReduceOp op) {
+  if (op.getAmaxes().size() == 1)
+    return Call(*this, op, "all_reduce_max")
+        .i64("count", count(op.getAmaxes().front()))
+        .i32("group_id", op.getGroupId())
+        .in(op.getAmaxes().front())
+        .out(op.getReduced().front())
+        .emit();
+  int64_t bytes = 0;
+  for (Value amax : op.getAmaxes())
+    bytes += count(amax) * int64_t(sizeof(float));
+  Value from = packed.lookup(op);
+  if (!from)
+    from = alloc(op.getLoc(), baseName(op) + ".amaxes",
+                 causeOf(op, op.getReduced().front()), bytes);
+  Value to = alloc(op.getLoc(), baseName(op) + ".reduced",
+                   causeOf(op, op.getReduced().front()), bytes);
+  int64_t offset = 0;
+  for (auto [amax, reduced] : llvm::zip(op.getAmaxes(), op.getReduced())) {
+    const int64_t size = count(amax) * int64_t(sizeof(float));
+    FailureOr<Buffers> made = lookup(amax);
+    if (failed(made))
+      return failure();
+    // An argument, or an amax that another op reduces, too.
+    auto part = made->front().getDefiningOp<tert::SliceOp>();
+    if (!part || part.getBuffer() != from ||
+        static_cast<int64_t>(part.getOffset()) != offset)
+      this->copy(op.getLoc(), made->front(),
+                 slice(op.getLoc(), from, offset, size));
+    bind(reduced, {slice(op.getLoc(), to, offset, size)});
+    offset += size;
+  }
+  return Call(*this, op, "all_reduce_max")
+      .i64("count", bytes / int64_t(sizeof(float)))
+      .i32("group_id", op.getGroupId())
+      .buffer(from)
+      .buffer(to)
+      .emit();
+}
+
 LogicalResult LaunchEmitter::emitCollective(Operation *op, bool &isKnown) {
   return TypeSwitch<Operation *, LogicalResult>(op)
-      .Case([&](AmaxReduceOp op) {
-        return Call(*this, op, "all_reduce_max")
-            .i64("count", 1)
-            .i32("group_id", op.getGroupId())
-            .in(op.getAmax())
-            .out(op.getReduced())
-            .emit();
-      })
+      .Case([&](AmaxReduceOp op) { return emitAmaxReduce(op); })
       .Case([&](AllReduceOp op) {
         return Call(*this, op, "all_reduce_sum")
             .i64("count", count(op.getX()))

@@ -122,8 +122,11 @@ struct LaunchEmitter::Call {
       std::string name = !residual.empty() ? residual.str() : nextName();
       if (!residual.empty() && layout.part != "value")
         name += "." + layout.part.str();
-      made.push_back(emitter.alloc(op->getLoc(), name,
-                                   emitter.causeOf(op, result), layout.bytes));
+      Value place = emitter.placeOf(op->getLoc(), result);
+      made.push_back(place ? place
+                           : emitter.alloc(op->getLoc(), name,
+                                           emitter.causeOf(op, result),
+                                           layout.bytes));
       buffers.push_back(made.back());
     }
     isValid &= !made.empty();

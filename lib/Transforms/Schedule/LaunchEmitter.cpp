@@ -83,6 +83,15 @@ LaunchEmitter::LaunchEmitter(OpBuilder &builder, Block &block)
   for (auto residual : block.getOps<ResidualOp>())
     residualNames.try_emplace(lookThroughViews(residual.getHeld()),
                               residual.getName());
+  for (auto reduce : block.getOps<AmaxReduceOp>()) {
+    int64_t offset = 0;
+    for (Value amax : reduce.getAmaxes()) {
+      if (reduce.getAmaxes().size() > 1 && !isa<BlockArgument>(amax))
+        places.try_emplace(amax, reduce, offset);
+      offset += cast<ShapedType>(amax.getType()).getNumElements() *
+                int64_t(sizeof(float));
+    }
+  }
 }
 
 void LaunchEmitter::bind(Value value, Buffers buffers) {
@@ -107,6 +116,33 @@ Value LaunchEmitter::alloc(Location loc, StringRef name, Cause cause,
                          builder.getStringAttr(uniqueName(name)),
                          tert::CauseAttr::get(builder.getContext(), cause),
                          /*offset=*/IntegerAttr());
+}
+
+Value LaunchEmitter::slice(Location loc, Value buffer, int64_t offset,
+                           int64_t bytes) {
+  return tert::SliceOp::create(builder, loc,
+                               BufferType::get(builder.getContext(), bytes),
+                               buffer, builder.getI64IntegerAttr(offset));
+}
+
+Value LaunchEmitter::placeOf(Location loc, Value amax) {
+  auto found = places.find(amax);
+  if (found == places.end())
+    return {};
+  auto [reduce, offset] = found->second;
+  auto bytesOf = [](Value value) {
+    return cast<ShapedType>(value.getType()).getNumElements() *
+           int64_t(sizeof(float));
+  };
+  Value &whole = packed[reduce];
+  if (!whole) {
+    int64_t bytes = 0;
+    for (Value each : reduce.getAmaxes())
+      bytes += bytesOf(each);
+    whole = alloc(loc, baseName(reduce) + ".amaxes",
+                  causeOf(reduce, reduce.getReduced().front()), bytes);
+  }
+  return slice(loc, whole, offset, bytesOf(amax));
 }
 
 LaunchOp LaunchEmitter::copy(Location loc, Value from, Value to) {

@@ -55,6 +55,17 @@ private:
   LogicalResult emitCast(Operation *op, bool &isKnown);
   LogicalResult emitAllGather(AllGatherOp op);
   LogicalResult emitReduceScatter(ReduceScatterOp op);
+  LogicalResult emitAmaxReduce(AmaxReduceOp op);
+  /// From one part to the next, and from row to row, in bytes.
+  struct StridesOfParts {
+    int64_t part, row;
+  };
+  /// Copies an axis of `wholeCount` units, `count` to a part, between parts and
+  /// the whole, row by row: full parts, then what the last one has of it.
+  LogicalResult copyParts(Operation *op, Value x, Value y, int64_t rows,
+                          int64_t unitBytes, int64_t count, int64_t wholeCount,
+                          StridesOfParts from, StridesOfParts to);
+  LogicalResult fillZeros(Operation *op, Value buffer);
   LogicalResult emitCollective(Operation *op, bool &isKnown);
   LogicalResult emitProduct(Operation *op, bool &isKnown);
   LogicalResult emitGrouped(Operation *op, bool &isKnown);
@@ -65,6 +76,11 @@ private:
   LogicalResult emitOptimizer(Operation *op, bool &isKnown);
   LogicalResult emitProbe(Operation *op, bool &isKnown);
 
+  /// `bytes` of `buffer` from `offset` on.
+  Value slice(Location loc, Value buffer, int64_t offset, int64_t bytes);
+  /// Where `amax` goes, if it is reduced together with others; else null.
+  Value placeOf(Location loc, Value amax);
+
   tert::Cause causeOf(Operation *op, Value result) const;
   std::string uniqueName(StringRef name);
   std::string baseName(Operation *op);
@@ -74,6 +90,11 @@ private:
   /// Name of the te.residual that holds a value, keyed by the value behind
   /// views.
   DenseMap<Value, StringRef> residualNames;
+  /// By amax: the te.amax_reduce of several that reads it first, and at which
+  /// byte.
+  DenseMap<Value, std::pair<AmaxReduceOp, int64_t>> places;
+  /// The amaxes of such an op, once one was made.
+  DenseMap<Operation *, Value> packed;
   llvm::StringMap<unsigned> nameCounts;
   Value null;
   bool inBackward = false;

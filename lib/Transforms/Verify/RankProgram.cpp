@@ -34,8 +34,14 @@ static std::optional<CollectiveEvent> asCollective(Operation *op) {
   auto event = [&](int64_t group, Value payload) {
     return CollectiveEvent{op, lookupGroup(op, group), payload.getType()};
   };
-  if (auto reduce = dyn_cast<AmaxReduceOp>(op))
-    return event(reduce.getGroupId(), reduce.getAmax());
+  if (auto reduce = dyn_cast<AmaxReduceOp>(op)) {
+    if (reduce.getAmaxes().size() == 1)
+      return event(reduce.getGroupId(), reduce.getAmaxes().front());
+    // One collective for all: ranks must agree on how many.
+    return CollectiveEvent{
+        op, lookupGroup(op, reduce.getGroupId()),
+        TupleType::get(op->getContext(), reduce.getAmaxes().getTypes())};
+  }
   if (auto reduce = dyn_cast<AllReduceOp>(op))
     return event(reduce.getGroup(), reduce.getX());
   if (auto gather = dyn_cast<AllGatherOp>(op))

@@ -53,7 +53,7 @@ public:
       GroupAttr over = lookupGroup(op, reduce.getGroupId());
       if (over && over.getAxis() == group.getAxis())
         return std::nullopt;
-      return find(reduce.getAmax());
+      return find(reduce.getAmaxes()[cast<OpResult>(value).getResultNumber()]);
     }
     if (isa<ResidualOp, ComputeScaleOp>(op))
       return find(op->getOperand(0));

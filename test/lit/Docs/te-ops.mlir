@@ -551,11 +551,17 @@ func.func @parallels() attributes {column =
 func.func @collectives(%amax: tensor<f32>, %w: tensor<256x512xbf16>, %s: tensor<64x512xbf16>, %sq: !te.scaled<64x512xf8E4M3FN, per_tensor, contract = 1>, %b: tensor<512xbf16>) {
   // CHECK: te.amax_reduce %{{.*}} group 0
   %all = te.amax_reduce %amax group 0
+  call @amax_reduce(%amax, %all) : (tensor<f32>, tensor<f32>) -> ()
   // CHECK: te.rank group 0
   %r = te.rank group 0
   call @all_reduce(%w) : (tensor<256x512xbf16>) -> ()
   call @all_gather(%s, %sq) : (tensor<64x512xbf16>, !te.scaled<64x512xf8E4M3FN, per_tensor, contract = 1>) -> ()
   call @reduce_scatter(%w) : (tensor<256x512xbf16>) -> ()
+  return
+}
+func.func @amax_reduce(%x: tensor<f32>, %w: tensor<f32>) {
+  // CHECK: te.amax_reduce %{{.*}}, %{{.*}} group 0
+  %xs, %ws = te.amax_reduce %x, %w group 0
   return
 }
 func.func @all_reduce(%x: tensor<256x512xbf16>) {
@@ -565,7 +571,9 @@ func.func @all_reduce(%x: tensor<256x512xbf16>) {
 }
 func.func @all_gather(%x: tensor<64x512xbf16>, %xq: !te.scaled<64x512xf8E4M3FN, per_tensor, contract = 1>) {
   // CHECK: te.all_gather %{{.*}} group 0 axis 0 : tensor<64x512xbf16> -> tensor<256x512xbf16>
+  // CHECK: te.all_gather %{{.*}} group 0 axis 0 : tensor<64x512xbf16> -> tensor<200x512xbf16>
   %y = te.all_gather %x group 0 axis 0 : tensor<64x512xbf16> -> tensor<256x512xbf16>
+  %u = te.all_gather %x group 0 axis 0 : tensor<64x512xbf16> -> tensor<200x512xbf16>
   // CHECK: te.all_gather %{{.*}} group 0 axis 0 : !te.scaled<64x512xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>
   %yq = te.all_gather %xq group 0 axis 0
     : !te.scaled<64x512xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>

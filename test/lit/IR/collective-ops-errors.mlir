@@ -9,6 +9,16 @@ func.func @amax_reduce_c1(%a: tensor<f32>) {
 
 // -----
 
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
+  func.func @amax_reduce_c2(%a: tensor<f32>, %b: tensor<4xf32>) {
+    // expected-error @below {{expected one amax or more and a result of the type of each, but got 2 amaxes and 2 results}}
+    %r:2 = "te.amax_reduce"(%a, %b) {group_id = 0 : i32} : (tensor<f32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<f32>)
+    return
+  }
+}
+
+// -----
+
 // A group that another module declares is none here.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 3, name = "dp", axis = "dp", size = 2>]} {
   func.func @amax_reduce_c1_other(%a: tensor<f32>) {
@@ -58,8 +68,8 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
   func.func @all_gather_c3(%x: tensor<8x4xf32>) {
-    // expected-error @below {{expected 'x' and 'y' to differ in nothing but axis 0, where 'y' has 32 for a group of 4, but got 'tensor<8x4xf32>' and 'tensor<16x4xf32>'}}
-    %y = te.all_gather %x group 0 axis 0 : tensor<8x4xf32> -> tensor<16x4xf32>
+    // expected-error @below {{expected 'x' and 'y' to differ in nothing but axis 0, where 'y' has from 8 to 32 for a group of 4, but got 'tensor<8x4xf32>' and 'tensor<33x4xf32>'}}
+    %y = te.all_gather %x group 0 axis 0 : tensor<8x4xf32> -> tensor<33x4xf32>
     return
   }
 }
@@ -106,8 +116,8 @@ func.func @reduce_scatter_c1(%x: tensor<8xf32>) {
 
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
   func.func @reduce_scatter_c2(%x: tensor<6x4xf32>) {
-    // expected-error @below {{expected axis 0 to be a multiple of the 4 ranks of group 0 ('tp'), but got 6}}
-    %y = te.reduce_scatter %x group 0 axis 0 : tensor<6x4xf32> -> tensor<1x4xf32>
+    // expected-error @below {{expected 'axis' to be one of 'tensor<6x4xf32>', but got 2}}
+    %y = te.reduce_scatter %x group 0 axis 2 : tensor<6x4xf32> -> tensor<2x4xf32>
     return
   }
 }
@@ -116,7 +126,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
   func.func @reduce_scatter_c3(%x: tensor<8x4xf32>) {
-    // expected-error @below {{expected 'x' and 'y' to differ in nothing but axis 0, where 'x' has 4 for a group of 4}}
+    // expected-error @below {{expected 'x' and 'y' to differ in nothing but axis 0, where 'x' has from 1 to 4 for a group of 4}}
     %y = te.reduce_scatter %x group 0 axis 0 : tensor<8x4xf32> -> tensor<1x4xf32>
     return
   }

@@ -80,7 +80,7 @@ def VerifyCollectivesPass : Pass<"te-verify-collectives", "ModuleOp"> {
     `scf.if` and `scf.for` depend on te.rank. A branch that may depend on
     something else must have the same collectives on both sides. The shape of a
     tensor whose amax is reduced does not matter: a rank with an empty part takes
-    part as all others.
+    part as all others. How many amaxes one te.amax_reduce has does.
 
     Runs first, on what the user wrote, and again after casts are inserted.
     Changes nothing.

@@ -8,6 +8,13 @@ using namespace mlir;
 using namespace mlir::te;
 
 LogicalResult AmaxReduceOp::verify() {
+  // amax_reduce-c2
+  if (getAmaxes().empty() || getAmaxes().getTypes() != getReduced().getTypes())
+    return emitOpError()
+           << "expected one amax or more and a result of the type "
+              "of each, but got "
+           << getAmaxes().size() << " amaxes and " << getReduced().size()
+           << " results";
   // amax_reduce-c1
   return verifyGroup(*this, static_cast<int32_t>(getGroupId()));
 }

@@ -26,11 +26,9 @@ static LogicalResult verifyAxis(Operation *op, uint64_t axis, Type x) {
                            << ", but got " << static_cast<int64_t>(axis);
 }
 
-/// `whole` is `part` with `axis` `size` times as long.
+/// `whole` is `part` with another size of `axis`, which `size` parts cover.
 static LogicalResult verifyParts(Operation *op, Type part, Type whole,
                                  StringRef name, uint64_t axis, int64_t size) {
-  SmallVector<int64_t> expected(sizesOf(part));
-  expected[axis] *= size;
   auto sameButSizes = [&] {
     if (auto scaled = dyn_cast<ScaledType>(part)) {
       auto other = dyn_cast<ScaledType>(whole);
@@ -44,11 +42,17 @@ static LogicalResult verifyParts(Operation *op, Type part, Type whole,
     return tensor &&
            tensor.getElementType() == cast<ShapedType>(part).getElementType();
   };
-  if (!sameButSizes() || sizesOf(whole) != ArrayRef<int64_t>(expected))
+  const int64_t least = sizesOf(part)[axis];
+  SmallVector<int64_t> expected(sizesOf(whole));
+  const int64_t found = axis < expected.size() ? expected[axis] : -1;
+  if (axis < expected.size())
+    expected[axis] = least;
+  if (!sameButSizes() || sizesOf(part) != ArrayRef<int64_t>(expected) ||
+      found < least || found > least * size)
     return op->emitOpError()
            << "expected 'x' and 'y' to differ in nothing but axis " << axis
-           << ", where '" << name << "' has " << expected[axis]
-           << " for a group of " << size << ", but got "
+           << ", where '" << name << "' has from " << least << " to "
+           << least * size << " for a group of " << size << ", but got "
            << op->getOperand(0).getType() << " and "
            << op->getResult(0).getType();
   return success();
@@ -122,12 +126,6 @@ LogicalResult ReduceScatterOp::verify() {
   // reduce_scatter-c2
   if (failed(verifyAxis(*this, getAxis(), getX().getType())))
     return failure();
-  if (int64_t size = shapeOf(getX().getType())[getAxis()];
-      size % group->getSize())
-    return emitOpError() << "expected axis " << getAxis()
-                         << " to be a multiple of the " << group->getSize()
-                         << " ranks of group " << getGroup() << " ('"
-                         << group->getName() << "'), but got " << size;
   // reduce_scatter-c3
   return verifyParts(*this, getY().getType(), getX().getType(), "x", getAxis(),
                      group->getSize());

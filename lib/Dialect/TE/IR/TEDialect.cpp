@@ -92,6 +92,31 @@ static void printAmaxType(OpAsmPrinter &printer, Operation *, Type amax) {
     printer << ": " << amax;
 }
 
+/// `: types`, or nothing where every amax is one f32. Results have the types of
+/// the amaxes.
+static ParseResult
+parseAmaxTypes(OpAsmParser &parser, SmallVectorImpl<Type> &amaxes,
+               SmallVectorImpl<Type> &reduced,
+               ArrayRef<OpAsmParser::UnresolvedOperand> operands) {
+  if (succeeded(parser.parseOptionalColon())) {
+    if (parser.parseTypeList(amaxes))
+      return failure();
+  } else {
+    amaxes.assign(operands.size(),
+                  RankedTensorType::get({}, parser.getBuilder().getF32Type()));
+  }
+  reduced.assign(amaxes.begin(), amaxes.end());
+  return success();
+}
+static void printAmaxTypes(OpAsmPrinter &printer, Operation *, TypeRange amaxes,
+                           TypeRange, OperandRange) {
+  auto isScalar = [](Type type) {
+    return cast<RankedTensorType>(type).getRank() == 0;
+  };
+  if (!llvm::all_of(amaxes, isScalar))
+    printer << ": " << amaxes;
+}
+
 /// The result of a transpose, and the type of the cached value, which has it.
 static ParseResult parseTransposeTypes(OpAsmParser &parser, Type &transposed,
                                        Type &cached,

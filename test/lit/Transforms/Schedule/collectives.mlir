@@ -39,7 +39,7 @@ func.func @block_rows(%x: !te.scaled<128x128xf8E4M3FN, block_1x128, pow2, contra
 // CHECK-LABEL: func.func @padded_scales
 // CHECK: tert.launch "all_gather" {bytes = 2048 : i64
 // CHECK: tert.launch "all_gather" {bytes = 512 : i64
-// CHECK: tert.launch "fill" {count = 512 : i64
+// CHECK: tert.launch "fill" {count = 128 : i64, type = 0 : i32
 // CHECK-NEXT: tert.launch "copy_strided" {bytes = 128 : i64, parts = 2 : i64, rows = 1 : i64, x_part = 512 : i64, x_row = 512 : i64, y_part = 128 : i64, y_row = 0 : i64}
 func.func @padded_scales(%x: !te.scaled<32x64xf8E4M3FN, mx_1x32, contract = 1>) -> !te.scaled<64x64xf8E4M3FN, mx_1x32, contract = 1> {
   %y = te.all_gather %x group 3 axis 0 : !te.scaled<32x64xf8E4M3FN, mx_1x32, contract = 1> -> !te.scaled<64x64xf8E4M3FN, mx_1x32, contract = 1>

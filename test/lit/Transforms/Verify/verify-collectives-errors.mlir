@@ -184,3 +184,24 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
     return
   }
 }
+
+// -----
+
+// Two amaxes in one collective do not meet one of them.
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
+  module attributes {te.ranks = array<i64: 0>} {
+    func.func @batched(%a: tensor<f32>, %b: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
+      // expected-note @below {{rank 0 is here}}
+      %r:2 = te.amax_reduce %a, %b group 0
+      return %r#0, %r#1 : tensor<f32>, tensor<f32>
+    }
+  }
+  module attributes {te.ranks = array<i64: 1>} {
+    func.func @one_by_one(%a: tensor<f32>, %b: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
+      // expected-error @below {{but rank 1 runs 'te.amax_reduce' of 'tensor<f32>' where rank 0 runs 'te.amax_reduce' of 'tuple<tensor<f32>, tensor<f32>>'}}
+      %r = te.amax_reduce %a group 0
+      %s = te.amax_reduce %b group 0
+      return %r, %s : tensor<f32>, tensor<f32>
+    }
+  }
+}

@@ -1,0 +1,154 @@
+//===- BatchReductions.cpp - te-batch-reductions --------------------------===//
+//
+// Each reduction has a range of places, from what measures its amaxes to the
+// first reader of a result. The fewest places that hit every range are found
+// from the front: where the range that ends first ends, take all that have
+// begun. What moves up out of the way of that is cheap to hold: an amax, or the
+// rotated tensor that the second amax of an NVFP4 cast is of.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/IR/TE.h"
+#include "TEDialect/Transforms/Distribute/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace mlir::te {
+#define GEN_PASS_DEF_BATCHREDUCTIONSPASS
+#include "TEDialect/Transforms/Distribute/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+
+namespace {
+
+/// Whether `value` is there at `place`, or may be made there.
+bool mayBeAt(Value value, Operation *place) {
+  Operation *op = value.getDefiningOp();
+  if (!op || op->getBlock() != place->getBlock() || op->isBeforeInBlock(place))
+    return true;
+  return isa<AmaxOp, HadamardOp>(op) &&
+         llvm::all_of(op->getOperands(),
+                      [&](Value operand) { return mayBeAt(operand, place); });
+}
+
+/// Moves what makes `value` before `place`, where `mayBeAt` says so.
+void moveTo(Value value, Operation *place) {
+  Operation *op = value.getDefiningOp();
+  if (!op || op->getBlock() != place->getBlock() || op->isBeforeInBlock(place))
+    return;
+  for (Value operand : op->getOperands())
+    moveTo(operand, place);
+  op->moveBefore(place);
+}
+
+/// The first op of the block that reads a result of `reduce`.
+Operation *firstReader(AmaxReduceOp reduce) {
+  Operation *first = nullptr;
+  for (Operation *user : reduce->getUsers()) {
+    Operation *reader = reduce->getBlock()->findAncestorOpInBlock(*user);
+    if (!first || reader->isBeforeInBlock(first))
+      first = reader;
+  }
+  return first;
+}
+
+class Batcher {
+public:
+  explicit Batcher(Block &block) : block(block) {}
+
+  /// Merges all it can; true if that changed anything.
+  bool run() {
+    llvm::MapVector<int64_t, SmallVector<AmaxReduceOp>> byGroup;
+    for (auto reduce : block.getOps<AmaxReduceOp>())
+      if (!reduce.use_empty())
+        byGroup[reduce.getGroupId()].push_back(reduce);
+    bool changed = false;
+    for (auto &[group, reductions] : byGroup)
+      changed |= run(reductions);
+    return changed;
+  }
+
+private:
+  bool run(SmallVector<AmaxReduceOp> &left) {
+    bool changed = false;
+    while (left.size() > 1) {
+      Operation *place = nullptr;
+      for (AmaxReduceOp reduce : left)
+        if (Operation *reader = firstReader(reduce);
+            !place || reader->isBeforeInBlock(place))
+          place = reader;
+      SmallVector<AmaxReduceOp> batch, rest;
+      for (AmaxReduceOp reduce : left) {
+        const bool isThere = llvm::all_of(reduce.getAmaxes(), [&](Value amax) {
+          // Not what one of them makes.
+          auto before = amax.getDefiningOp<AmaxReduceOp>();
+          return mayBeAt(amax, place) &&
+                 (!before || before.getGroupId() != reduce.getGroupId());
+        });
+        (isThere ? batch : rest).push_back(reduce);
+      }
+      if (batch.size() > 1) {
+        merge(batch, place);
+        changed = true;
+      }
+      left = std::move(rest);
+    }
+    return changed;
+  }
+
+  static void merge(ArrayRef<AmaxReduceOp> batch, Operation *place) {
+    llvm::MapVector<Value, SmallVector<Value>> reduced;
+    SmallVector<Location> locs;
+    for (AmaxReduceOp reduce : batch) {
+      locs.push_back(reduce.getLoc());
+      for (auto [amax, result] :
+           llvm::zip(reduce.getAmaxes(), reduce.getReduced())) {
+        moveTo(amax, place);
+        reduced[amax].push_back(result);
+      }
+    }
+    SmallVector<Value> amaxes;
+    for (auto &[amax, results] : reduced)
+      amaxes.push_back(amax);
+    OpBuilder builder(place);
+    AmaxReduceOp first = batch.front();
+    auto merged = AmaxReduceOp::create(builder, builder.getFusedLoc(locs),
+                                       TypeRange(ValueRange(amaxes)), amaxes,
+                                       first.getGroupId());
+    merged->setDiscardableAttrs(first->getDiscardableAttrDictionary());
+    for (auto [entry, result] : llvm::zip(reduced, merged.getReduced()))
+      for (Value old : entry.second)
+        old.replaceAllUsesWith(result);
+    for (AmaxReduceOp reduce : batch)
+      reduce.erase();
+  }
+
+  Block &block;
+};
+
+struct BatchReductions final
+    : te::impl::BatchReductionsPassBase<BatchReductions> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    auto count = [&] {
+      unsigned number = 0;
+      getOperation().walk([&](AmaxReduceOp) { ++number; });
+      return number;
+    };
+    numBefore += count();
+    for (Block &block : getOperation().getBody()) {
+      Batcher batcher(block);
+      // What is reduced over two groups, one after the other, is together for
+      // the second once it is for the first.
+      while (batcher.run())
+        ;
+    }
+    numAfter += count();
+  }
+};
+
+} // namespace
