@@ -32,6 +32,9 @@ install(PROGRAMS ${PROJECT_SOURCE_DIR}/scripts/gpu_check.sh
                  ${PROJECT_SOURCE_DIR}/scripts/parallel_check.sh DESTINATION ${TE_SHARE} COMPONENT tools)
 # What parallel_check.sh runs.
 install(FILES ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/harness.py
+              ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/amax_groups.py
+              ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/ranks.py
+              ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/sharded_weights.py
               ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/tensor_parallel.py
               ${PROJECT_SOURCE_DIR}/test/unit/Runtime/Mpi/launch.py
               ${PROJECT_SOURCE_DIR}/test/unit/Runtime/Mpi/run_faults.py

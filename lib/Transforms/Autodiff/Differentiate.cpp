@@ -55,7 +55,10 @@ public:
   }
 
   std::string get(Operation *op, StringRef role) {
-    std::string name = layers.lookup(op) + "." + role.str();
+    return makeUnique(layers.lookup(op) + "." + role.str());
+  }
+
+  std::string makeUnique(const std::string &name) {
     std::string unique = name;
     for (unsigned i = 1; !taken.insert(unique).second; ++i)
       unique = name + "_" + std::to_string(i);
@@ -143,11 +146,40 @@ public:
   }
 
   Value residual(Value primal, StringRef role) override {
-    return hold(resolve(primal), current->getLoc(),
-                [&] { return names.get(current, role); });
+    auto gather = primal.getDefiningOp<AllGatherOp>();
+    if (!gather)
+      return hold(resolve(primal), current->getLoc(),
+                  [&] { return names.get(current, role); });
+    // A rank's own part is held, behind a residual even where it is there
+    // anyway: else cse would hold what the forward gathered of it.
+    Value part = resolve(gather.getX());
+    Value &held = residuals[part];
+    if (!held) {
+      std::string name = argumentName(part);
+      name = name.empty() ? names.get(current, role) : names.makeUnique(name);
+      held =
+          ResidualOp::create(residualBuilder, current->getLoc(), part.getType(),
+                             part, residualBuilder.getStringAttr(name));
+    }
+    return AllGatherOp::create(backward, gather.getLoc(), primal.getType(),
+                               held, gather.getGroup(), gather.getAxis());
   }
 
 private:
+  /// The name of the argument that `value` is, or is rounded from; or "".
+  static std::string argumentName(Value value) {
+    if (auto rounded = value.getDefiningOp<arith::TruncFOp>())
+      value = rounded.getIn();
+    auto argument = dyn_cast<BlockArgument>(value);
+    auto function =
+        argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp())
+                 : func::FuncOp();
+    auto name = function ? function.getArgAttrOfType<StringAttr>(
+                               argument.getArgNumber(), kNameAttr)
+                         : StringAttr();
+    return name ? name.str() : "";
+  }
+
   /// What a parameter of the callee is in the function of the te.vjp.
   Value resolve(Value value) {
     auto parameter = dyn_cast<BlockArgument>(value);

@@ -2,6 +2,7 @@
 
 #include "VaryingAxes.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -33,6 +34,11 @@ void VaryingAxes::visitArguments(func::FuncOp function) {
     if (!parallel)
       return;
     auto imply = [&](Value value) {
+      // Of a sharded weight the layer reads what is gathered, or rounded.
+      while (value &&
+             isa_and_present<AllGatherOp, arith::TruncFOp, arith::ExtFOp>(
+                 value.getDefiningOp()))
+        value = value.getDefiningOp()->getOperand(0);
       if (value && isa<BlockArgument>(value))
         bits[value] |= axisOf(parallel.getGroup());
     };

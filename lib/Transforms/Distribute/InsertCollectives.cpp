@@ -10,6 +10,7 @@
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/Transforms/Distribute/Passes.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -111,12 +112,63 @@ private:
   int64_t ranks;
 };
 
+/// `value` in f32, by its own op where nobody else reads it.
+Value widen(OpBuilder &builder, Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  auto wide = type.clone(builder.getF32Type());
+  Operation *made = value.getDefiningOp();
+  auto product = [&](auto wgrad) {
+    return wgrad && !wgrad.getAccumulate() && value.hasOneUse();
+  };
+  if (auto wgrad = dyn_cast_or_null<LinearWgradOp>(made); product(wgrad)) {
+    wgrad.getDw().setType(wide);
+    return value;
+  }
+  if (auto wgrad = dyn_cast_or_null<GroupedLinearWgradOp>(made);
+      product(wgrad)) {
+    wgrad.getDw().setType(wide);
+    return value;
+  }
+  return arith::ExtFOp::create(builder, value.getLoc(), wide, value);
+}
+
+/// A sum over ranks that is then widened is made in f32 from the start: the
+/// gradient of a master weight is rounded nowhere.
+template <typename SumOp, typename CreateFn>
+bool widenSum(arith::ExtFOp widened, CreateFn create) {
+  auto sum = widened.getIn().getDefiningOp<SumOp>();
+  if (!sum || !sum.getY().hasOneUse() ||
+      !getElementTypeOrSelf(widened.getType()).isF32())
+    return false;
+  OpBuilder builder(sum);
+  widened.replaceAllUsesWith(
+      create(builder, sum, widen(builder, sum.getX())).getResult());
+  widened.erase();
+  sum.erase();
+  return true;
+}
+
 struct InsertCollectives final
     : te::impl::InsertCollectivesPassBase<InsertCollectives> {
   using Base::Base;
 
   void runOnOperation() override {
     SmallVector<Operation *> layers;
+    SmallVector<arith::ExtFOp> widened;
+    getOperation().walk([&](arith::ExtFOp op) { widened.push_back(op); });
+    for (arith::ExtFOp op : widened)
+      numWidened +=
+          widenSum<ReduceScatterOp>(
+              op,
+              [&](OpBuilder &b, ReduceScatterOp sum, Value x) {
+                return ReduceScatterOp::create(b, sum.getLoc(), op.getType(), x,
+                                               sum.getGroup(), sum.getAxis());
+              }) ||
+          widenSum<AllReduceOp>(
+              op, [&](OpBuilder &b, AllReduceOp sum, Value x) {
+                return AllReduceOp::create(b, sum.getLoc(), op.getType(), x,
+                                           sum.getGroup());
+              });
     getOperation().walk([&](Operation *op) {
       if (isa<LinearOp, LinearDgradOp, LinearWgradOp>(op))
         layers.push_back(op);

@@ -99,7 +99,7 @@ std::string mlir::te::describeValue(Value value) {
     if (std::string name = innermostName(op->getLoc()); !name.empty())
       return name;
     if (!isa<QuantizeOp, HadamardOp, ZeroPaddingOp, TransposeOp,
-             SwizzleScalesOp, DequantizeOp, arith::TruncFOp, arith::ExtFOp>(op))
+             SwizzleScalesOp, DequantizeOp, AllGatherOp, arith::TruncFOp, arith::ExtFOp>(op))
       return op->getName().stripDialect().str();
     current = op->getOperand(0);
   }

@@ -67,8 +67,11 @@ bool isLinear(Operation *op, BlockFacts &) {
 }
 
 /// Crosses from forward to backward without being saved: an argument or a
-/// constant is there anyway, and a scalar costs nothing to hold.
+/// constant is there anyway, and a scalar costs nothing to hold. What is
+/// gathered again is there where its part is.
 bool mayCross(Value value) {
+  if (auto gather = value.getDefiningOp<AllGatherOp>())
+    return mayCross(gather.getX());
   if (isa<BlockArgument>(value) || value.getDefiningOp<ResidualOp>() ||
       matchPattern(value, m_Constant()))
     return true;

@@ -12,43 +12,11 @@ than two ranks are NCCL's, within (R-1)u / (1-(R-1)u) of the sum of magnitudes. 
     tensor_parallel.py FOLDER [RECIPE...] [--backend=cuda] [--launcher=mpirun|torchrun|srun] [--ranks=2,4] [--jobs=N]
 """
 
-import concurrent.futures
-import itertools
-import os
-import subprocess
-import sys
-
 import numpy as np
-from harness import BACKEND, FOLDER, INPUTS, Refused, expect, finish, from_bf16, normal, run, same_bytes, to_bf16
-
-# In the installed folder of checks it is beside this file.
-sys.path += [str(INPUTS.parents[2] / "unit" / "Runtime" / "Mpi")] * (len(INPUTS.parents) > 2)
-import launch  # noqa: E402
-
-
-def option(name, default):
-    return next((word.split("=", 1)[1] for word in sys.argv if word.startswith(f"--{name}=")), default)
-
-
-LAUNCHER = option("launcher", "mpirun")
-RANKS = [int(number) for number in option("ranks", "2,4").split(",")]
-JOBS = int(option("jobs", "1"))
-# As in the harness; processes inherit it.
-os.environ["XDG_CACHE_HOME"] = str((FOLDER / "cache").resolve())
+from harness import expect, finish, from_bf16, normal, run, same_bytes, to_bf16
+from ranks import BACKEND, CASES, RANKS, later, parts, perform_all, run_ranks, same_sum, single_module, tensor
 
 M, N, K = 256, 128, 128
-NO_RANDOM = "{stochastic_rounding = false}"
-ALL = ("none", "high_precision", "dequantized")
-CASES = [("high_precision", "", ("none",)),
-         ("float8_current_scaling", "", ALL),
-         ("delayed_scaling", "", ("none",)),
-         ("float8_block_scaling", "", ALL),
-         ("mxfp8_block_scaling", "target=reference", ALL),
-         (f"nvfp4_block_scaling, {NO_RANDOM}", "target=reference", ALL)]
-
-
-def tensor(*shape):
-    return f"tensor<{'x'.join(map(str, shape))}xbf16>"
 
 
 def parallel_module(recipe, ranks, mode, sequence, group=0, groups=None):
@@ -68,92 +36,6 @@ module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [{groups}]}} {
     return %y : {tensor(*y)}
   }}
 }}"""
-
-
-def single_module(recipe, shapes, bias):
-    """A layer for each of `shapes`, (x, w), in one process."""
-    arguments, body, results = [], "", []
-    for i, (x, w) in enumerate(shapes):
-        arguments += [f'%x{i}: {tensor(*x)} {{te.name = "x{i}"}}', f'%w{i}: {tensor(*w)} {{te.name = "w{i}", te.weight}}']
-        with_bias = ""
-        if bias:
-            arguments.append(f'%b{i}: {tensor(w[0])} {{te.name = "b{i}"}}')
-            with_bias = f" bias %b{i} : {tensor(w[0])}"
-        body += f"    %y{i} = te.linear %x{i}, %w{i}{with_bias} : {tensor(*x)}, {tensor(*w)} -> {tensor(x[0], w[0])}\n"
-        results.append(f'{tensor(x[0], w[0])} {{te.name = "y{i}"}}')
-    values = ", ".join(f"%y{i}" for i in range(len(shapes)))
-    types = ", ".join(tensor(x[0], w[0]) for x, w in shapes)
-    return f"""
-module attributes {{te.recipe = #te.recipe<{recipe}>}} {{
-  func.func @layer({', '.join(arguments)}) -> ({', '.join(results)}) {{
-{body}    return {values} : {types}
-  }}
-}}"""
-
-
-_launches = itertools.count(1)
-
-
-def run_ranks(modules, entry, inputs, pipeline, vjp=True):
-    """Results of each rank, by name; `modules` is one text for all, or one each."""
-    name = FOLDER / f"ranks{next(_launches)}"
-    for rank, arrays in enumerate(inputs):
-        np.savez(f"{name}.{rank}.in.npz", **arrays)
-    one = isinstance(modules, str)
-    commands = []
-    for rank in range(len(inputs)):
-        path = f"{name}.{0 if one else rank}.mlir"
-        with open(path, "w") as file:
-            file.write(modules if one else modules[rank])
-        commands.append(["te-run", path, f"--entry={entry}", f"--backend={BACKEND}", f"--inputs={name}.{{rank}}.in.npz",
-                         f"--outputs={name}.{{rank}}.out.npz", f"--pipeline={pipeline}", "--quiet", "--timeout=60"])
-        commands[-1] += ["--vjp"] * vjp
-    if LAUNCHER == "mpirun":
-        command = ["mpirun", "--oversubscribe", "--bind-to", "none"]
-        for rank, each in enumerate(commands[:1] if one else commands):
-            command += [":"] * (rank > 0) + ["-n", str(len(inputs) if one else 1), *each]
-        done = subprocess.run(command, capture_output=True, text=True, env=launch.environment())
-        codes, said = [done.returncode], done.stdout + done.stderr
-    else:
-        codes, texts = launch.Job(LAUNCHER, commands).wait(90)
-        said = "".join(texts)
-    if any(codes):
-        if BACKEND != "reference":
-            raise Refused(f"{name}: exit codes {codes}: {said}")
-        sys.exit(f"{' '.join(commands[0])}: exit codes {codes}\n{said}")
-    results = []
-    for rank in range(len(inputs)):
-        with np.load(f"{name}.{rank}.out.npz") as file:
-            results.append(dict(file))
-    return results
-
-
-def parts(array, ranks, axis):
-    return np.split(array, ranks, axis)
-
-
-def same_sum(found, summands, bias=None):
-    """Whether `found` is the sum over ranks, plus a bias, each rounded once; on cuda of many ranks, within the bound of its order."""
-    wanted = add_ranks(summands)
-    if bias is not None:
-        wanted = to_bf16(from_bf16(wanted) + bias)
-    if BACKEND == "reference" or len(summands) <= 2:
-        return same_bytes(found, wanted)
-    ranks, u = len(summands), 2.0**-8  # the unit roundoff of bf16
-    exact = sum(from_bf16(each).astype(np.float64) for each in summands)
-    off = (ranks - 1) * u / (1 - (ranks - 1) * u) * sum(np.abs(from_bf16(each).astype(np.float64)) for each in summands)
-    if bias is not None:
-        exact = exact + bias
-        off = off + u * (np.abs(exact) + off)
-    return bool(np.all(np.abs(from_bf16(found).astype(np.float64) - exact) <= off))
-
-
-def add_ranks(summands):
-    """In f32, in the order of ranks, rounded once."""
-    total = from_bf16(summands[0])
-    for summand in summands[1:]:
-        total = (total + from_bf16(summand)).astype(np.float32)
-    return to_bf16(total)
 
 
 def check(recipe, options, override, ranks, mode, sequence, remat=""):
@@ -210,99 +92,14 @@ def check(recipe, options, override, ranks, mode, sequence, remat=""):
                     expect(same_bytes(found[r][name], found[0][name]), f"{claim}: one state '{name}'")
 
 
-def two_groups_one_layer(recipe, options):
-    """One weight under two groups of a 2 x 2 mesh: each call gathers, and reduces its amaxes, over its own."""
-    rng = np.random.default_rng(7)
-    rows = M // 2
-    w = normal(rng, N, K, scale=0.1)
-    x = [[normal(rng, M, K) for _ in range(2)] for _ in range(2)]  # by call and the number in the other group
-    dy = normal(rng, M, N)
-    layer = "".join(f"""
-    %y{i} = te.linear %x{i}, %w parallel <column, group = {i}, sequence> : {tensor(rows, K)}, {tensor(N, K)} -> {tensor(M, N)}"""
-                    for i in range(2))
-    split = "[#te.shard<axis = 0, group = 0>, #te.shard<axis = 0, group = 1>]"
-    text = f"""
-module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [#te.group<id = 0, name = "a", axis = "a", size = 2>,
-                                                                   #te.group<id = 1, name = "b", axis = "b", size = 2>]}} {{
-  func.func @layer(%x0: {tensor(rows, K)} {{te.name = "x0", te.sharding = {split}}}, %x1: {tensor(rows, K)} {{te.name = "x1", te.sharding = {split}}},
-                   %w: {tensor(N, K)} {{te.name = "w", te.weight}})
-      -> ({tensor(M, N)} {{te.name = "y0"}}, {tensor(M, N)} {{te.name = "y1"}}) {{{layer}
-    return %y0, %y1 : {tensor(M, N)}, {tensor(M, N)}
-  }}
-}}"""
-    inputs = []
-    for a in range(2):
-        for b in range(2):
-            inputs.append({"x0": parts(x[0][b], 2, 0)[a], "x1": parts(x[1][a], 2, 0)[b], "w": w, "grad.y0": dy, "grad.y1": dy})
-    found = run_ranks(text, "layer", inputs, options)
-    single = single_module(recipe, [((M, K), (N, K))] * 2, False)
-    for a in range(2):
-        for b in range(2):
-            wanted = run(single, "layer", {"x0": x[0][b], "x1": x[1][a], "w0": w, "w1": w, "grad.y0": dy, "grad.y1": dy}, options, vjp=True)
-            rank = found[2 * a + b]
-            claim = f"two groups, {recipe}, rank {2 * a + b}"
-            expect(same_bytes(rank["y0"], wanted["y0"]) and same_bytes(rank["y1"], wanted["y1"]), f"{claim}: y")
-            dw = to_bf16(from_bf16(wanted["grad.w0"]) + from_bf16(wanted["grad.w1"]))
-            expect(same_bytes(rank["grad.w"], dw), f"{claim}: grad.w")
-            # Both ranks of the group have this dx.
-            for i, number in ((0, a), (1, b)):
-                dx = parts(add_ranks([wanted[f"grad.x{i}"]] * 2), 2, 0)[number]
-                expect(same_bytes(rank[f"grad.x{i}"], dx), f"{claim}: grad.x{i}")
-
-
-def empty_part():
-    """A rank without a row takes part in the reduction of an amax."""
-    values = normal(np.random.default_rng(5), 33, K)
-    inputs = [{"x": values}, {"x": values[:0]}]
-    modules = [f"""
-module attributes {{te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]}} {{
-  func.func @step(%x: {tensor(*given["x"].shape)} {{te.name = "x"}}) -> (tensor<f32> {{te.name = "amax"}}) {{
-    %own = te.amax %x : {tensor(*given["x"].shape)}
-    %all = te.amax_reduce %own group 0
-    return %all : tensor<f32>
-  }}
-}}""" for given in inputs]
-    for rank, result in enumerate(run_ranks(modules, "step", inputs, "", vjp=False)):
-        expect(result["amax"] == np.abs(from_bf16(values)).max(), f"empty part: amax of rank {rank}")
-
-
-# Arguments behind the folder name recipes, and nothing else is tried.
-NAMED = [word for word in sys.argv[2:] if not word.startswith("--")]
-CASES = [case for case in CASES if not NAMED or case[0] in NAMED]
-if BACKEND != "reference":
-    CASES = [case for case in CASES if "reference" not in case[1]]
-work = []
-
-
-def later(test, *arguments):
-    work.append((test, arguments))
-
-
-def perform(item):
-    test, arguments = item
-    try:
-        test(*arguments)
-    except Refused as refusal:
-        expect(False, f"{test.__name__}{arguments}: {refusal}")
-
-
-for recipe, options, _ in CASES:
-    if recipe.startswith(("float8_current", "nvfp4")) and 4 in RANKS:
-        later(two_groups_one_layer, recipe, options)
-        later(two_groups_one_layer, recipe, f"{options} remat=everything")
-if 2 in RANKS:
-    later(empty_part)
 for recipe, options, overrides in CASES:
-    for mode in ("column", "row"):
-        for sequence in (False, True):
-            for override in overrides if 2 in RANKS else ():
-                later(check, recipe, options, override, 2, mode, sequence)
-            if sequence and recipe.startswith(("float8", "nvfp4")):
-                if 4 in RANKS:
-                    later(check, recipe, options, overrides[0], 4, mode, sequence)
-                if 2 in RANKS:
-                    later(check, recipe, options, overrides[0], 2, mode, sequence, " remat=everything")
-with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-    for outcome in [pool.submit(perform, item) for item in work]:
-        outcome.result()
+    for ranks in RANKS:
+        for mode in ("column", "row"):
+            for sequence in (False, True):
+                # A GPU is lent for minutes.
+                for override in overrides if BACKEND == "reference" or ranks == 2 else overrides[:1]:
+                    later(check, recipe, options, override, ranks, mode, sequence)
+                if sequence:
+                    later(check, recipe, options, overrides[0], ranks, mode, sequence, " remat=everything")
+perform_all()
 finish("tensor-parallel")
