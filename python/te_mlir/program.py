@@ -15,7 +15,7 @@ import threading
 import weakref
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
 
-from te_mlir import _capi, arrays
+from te_mlir import _capi, arrays, progress
 from te_mlir.dtypes import DTYPES, DType, matches
 from te_mlir.errors import ArgumentError, CompileError
 from te_mlir.recipes import OVERRIDES, Recipe
@@ -141,7 +141,10 @@ def _compile(
         picture=picture.encode() if picture else None,
     )
     handle = ctypes.c_void_p()
-    _capi.check_compiler(_capi.compiler().te_compile(ctypes.byref(request), ctypes.byref(handle)))
+    library = _capi.compiler()
+    with progress.shown(f"compiling '{entry}'"):
+        status = library.te_compile(ctypes.byref(request), ctypes.byref(handle))
+    _capi.check_compiler(status)
     return handle.value or 0
 
 

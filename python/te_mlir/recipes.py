@@ -320,7 +320,7 @@ class NVFP4BlockScaling(Recipe):
 class CustomRecipe(Recipe):
     """A recipe for each of the three products, where TransformerEngine has a factory.
 
-    fprop, dgrad, wgrad: none custom, delayed or with an override of its own.
+    fprop, dgrad, wgrad: none custom itself, or with an override of its own.
     *_col_source: what the second cast of a tensor reads, "original" or
     "rowwise_dequantized".
     """
@@ -336,10 +336,9 @@ class CustomRecipe(Recipe):
     def __post_init__(self) -> None:
         for name in ("fprop", "dgrad", "wgrad"):
             part = getattr(self, name)
-            if not isinstance(part, Recipe) or isinstance(part, (CustomRecipe, DelayedScaling)):
+            if not isinstance(part, Recipe) or isinstance(part, CustomRecipe):
                 raise ValueError(
-                    f"CustomRecipe: expected '{name}' to be a recipe that is neither custom nor "
-                    f"delayed, but got {part!r}"
+                    f"CustomRecipe: expected '{name}' to be a recipe that is not custom itself, but got {part!r}"
                 )
         for name in ("x", "w", "grad"):
             _one_of(self, f"{name}_col_source", ("original", "rowwise_dequantized"))

@@ -14,6 +14,11 @@ RECIPES = {
     "custom": te_mlir.CustomRecipe(
         fprop=te_mlir.Float8CurrentScaling(), dgrad=te_mlir.MXFP8BlockScaling(), wgrad=te_mlir.HighPrecision()
     ),
+    "custom_delayed": te_mlir.CustomRecipe(
+        fprop=te_mlir.DelayedScaling(amax_history_len=4),
+        dgrad=te_mlir.Float8CurrentScaling(),
+        wgrad=te_mlir.HighPrecision(),
+    ),
 }
 
 

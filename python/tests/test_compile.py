@@ -2,14 +2,16 @@
 
 import ctypes
 import gc
+import io
 import json
+import re
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import te_mlir
-from te_mlir import arrays, build, program
+from te_mlir import arrays, build, program, progress
 
 bf16 = ml_dtypes.bfloat16
 
@@ -130,6 +132,17 @@ def test_states_are_carried_by_name(reference):
     assert mine["w.x.amax_history"][-1] == 4 * np.abs(x.astype(np.float32)).max()
 
 
+def test_states_have_the_name_of_a_parameter_that_is_rounded(reference):
+    module = build.Module(te_mlir.DelayedScaling(amax_history_len=4))
+    with module.function("linear") as f:
+        x = f.argument("x", (32, 64))
+        w = f.argument("w", (48, 64), "float32", weight=True)
+        f.result("y", f.linear(x, f.cast(w, "bfloat16")))
+    step = te_mlir.compile(module, "linear", vjp=True, context=reference)
+    assert [n for n in step.state_names if n.endswith("scale")] == ["w.x.scale", "w.w.scale", "w.dy.scale"]
+
+
+
 def test_vjp_gives_gradients_by_name(reference):
     step = te_mlir.compile(linear(), "linear", vjp=True, context=reference)
     assert step.inputs == ["x", "w", "grad.y"] and step.results == ["y", "grad.x", "grad.w"]
@@ -171,6 +184,23 @@ def test_unknown_options_and_entries_are_errors(reference):
         te_mlir.compile(linear(), "linear", context=reference, colour="red")
     with pytest.raises(te_mlir.CompileError, match="the program has 'linear'"):
         te_mlir.compile(linear(), "bilinear", context=reference)
+
+
+def test_a_long_compilation_is_shown_on_a_terminal(reference, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(progress, "INTERVAL", 0.001)
+    for delay, terminal in ((0.0, Terminal()), (60.0, Terminal()), (0.0, io.StringIO())):
+        monkeypatch.setattr(progress, "DELAY", delay)
+        monkeypatch.setattr("sys.stderr", terminal)
+        te_mlir.compile(linear(), "linear", context=reference)
+        shown = terminal.getvalue()
+        if delay or not terminal.isatty():
+            assert not shown
+        else:
+            assert re.match("\\rte_mlir: compiling 'linear' \\[[#.]{20}\\] 0 s\\r", shown) and shown.endswith(" \r")
 
 
 def test_strict_refuses_a_fall_back(reference):

@@ -70,7 +70,7 @@ def test_options_arrive(reference):
         (lambda: te_mlir.Float8CurrentScaling(fp8_format="e4m3"), "'fp8_format'"),
         (lambda: te_mlir.MXFP8BlockScaling(margin=1), "'margin' to be 0"),
         (lambda: te_mlir.NVFP4BlockScaling(nvfp4_4over6="some"), "'nvfp4_4over6'"),
-        (lambda: te_mlir.CustomRecipe(fprop=te_mlir.DelayedScaling()), "neither custom nor delayed"),
+        (lambda: te_mlir.CustomRecipe(fprop=te_mlir.CustomRecipe()), "a recipe that is not custom itself"),
     ],
 )
 def test_what_is_not_there_is_refused(make, said):

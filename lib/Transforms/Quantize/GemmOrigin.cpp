@@ -106,8 +106,11 @@ std::string mlir::te::describeValue(Value value) {
 }
 
 std::string mlir::te::describeLayer(Location loc, Value weight) {
-  std::string name = innermostName(loc);
-  return name.empty() ? describeValue(weight) : name;
+  if (std::string name = innermostName(loc); !name.empty())
+    return name;
+  // The parameter, not what a forward keeps of it: both passes name one layer.
+  return isWeight(weight) ? describeValue(traceToArgument(weight))
+                          : describeValue(weight);
 }
 
 std::string mlir::te::describePlace(Location loc) {
