@@ -168,13 +168,13 @@ TEST_P(Grouped, BiasGradIsThatOfEachGroup) {
 
 TEST_P(Grouped, TensorCastIsThatOfEachGroup) {
   for (const Layout &layout : layoutsOfCasts())
-    for (auto [type, fp8, cols] :
-         {std::tuple(TE_RT_BF16, TE_RT_F8E4M3FN, int64_t{70}),
-          {TE_RT_BF16, TE_RT_F8E5M2, 70},
-          {TE_RT_BF16, TE_RT_F8E4M3FN, 264},
-          {TE_RT_BF16, TE_RT_F8E5M2, 264},
-          {TE_RT_F16, TE_RT_F8E4M3FN, 264},
-          {TE_RT_F32, TE_RT_F8E5M2, 136}})
+    for (auto [type, fp8, outType, cols] :
+         {std::tuple(TE_RT_BF16, TE_RT_F8E4M3FN, TE_RT_F32, int64_t{70}),
+          {TE_RT_BF16, TE_RT_F8E5M2, TE_RT_BF16, 70},
+          {TE_RT_BF16, TE_RT_F8E4M3FN, TE_RT_F32, 264},
+          {TE_RT_BF16, TE_RT_F8E5M2, TE_RT_BF16, 264},
+          {TE_RT_F16, TE_RT_F8E4M3FN, TE_RT_F16, 264},
+          {TE_RT_F32, TE_RT_F8E5M2, TE_RT_F32, 136}})
       for (const char *kind : kKinds) {
         const int64_t rows = layout.rows();
         const Array x(type, makeValues(kind, type, rows * cols, 4));
@@ -187,17 +187,16 @@ TEST_P(Grouped, TensorCastIsThatOfEachGroup) {
                              layout.groups(), layout.alignment, type, fp8),
                      {in(x.bytes), in(layout.sizes), in(scale), out(row),
                       out(rowScale), out(col), out(colScale)});
-        Array restored(TE_RT_F32, rows * cols),
-            restoredCol(TE_RT_F32, rows * cols);
+        Array restored(outType, rows * cols), restoredCol(outType, rows * cols);
         for (auto [data, axis, result] :
              {std::tuple(&row, 1, &restored), {&col, 0, &restoredCol}})
           device().run(TE_PLAN(grouped_dequantize, rows, cols, layout.groups(),
                                layout.alignment, fp8, TE_RT_PER_TENSOR, axis, 0,
-                               0, TE_RT_F32),
+                               0, outType),
                        {in(*data), in(rowScale), none(), in(layout.sizes),
                         out(result->bytes)});
         std::vector<uint8_t> expected(rows * cols), expectedCol(rows * cols);
-        Array decoded(TE_RT_F32, rows * cols);
+        Array decoded(outType, rows * cols);
         for (int64_t g = 0; g < layout.groups(); ++g) {
           const int64_t count = layout.sizes[g], start = layout.start(g);
           const Array part = rowsOf(x, cols, start, count, count);
@@ -208,13 +207,14 @@ TEST_P(Grouped, TensorCastIsThatOfEachGroup) {
                         out(qCol), none(), none()});
           EXPECT_EQ(rowScale[g], inverse[0]);
           EXPECT_EQ(colScale[g], inverse[0]);
-          Array back(TE_RT_F32, count * cols);
+          Array back(outType, count * cols);
           device().run(TE_PLAN(dequantize, 1, count, cols, fp8,
-                               TE_RT_PER_TENSOR, 1, 0, 0, TE_RT_F32),
+                               TE_RT_PER_TENSOR, 1, 0, 0, outType),
                        {in(q), in(inverse), none(), out(back.bytes)});
           std::copy(q.begin(), q.end(), expected.begin() + start * cols);
           std::copy(back.bytes.begin(), back.bytes.end(),
-                    decoded.bytes.begin() + start * cols * 4);
+                    decoded.bytes.begin() +
+                        start * cols * elementBytes(outType));
           for (int64_t c = 0; c < cols; ++c)
             std::copy_n(qCol.begin() + c * count, count,
                         expectedCol.begin() + c * rows + start);

@@ -228,6 +228,11 @@ Status plan_grouped_dequantize(const CudaDevice &device,
   config.block = kGroupedBlock;
   const int64_t rowBlocks = ceilDiv(params.cols, kGroupedBlock);
   TE_RT_RETURN_IF_FAILED(setGrid(params.rows * rowBlocks, &config));
+  const bool hasRuns = params.scheme == TE_RT_PER_TENSOR && params.axis == 1 &&
+                       params.cols % 8 == 0;
+  LaunchConfig runs;
+  TE_RT_RETURN_IF_FAILED(runs.find(device, "te_grouped_dequantize_rows"));
+  TE_RT_RETURN_IF_FAILED(setSpanGrid(params, &runs));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     GroupedDequantizeArgs args{};
     args.layout = layoutOf(params, buffers[b::group_sizes]);
@@ -246,7 +251,8 @@ Status plan_grouped_dequantize(const CudaDevice &device,
     args.rowScaled = params.row_scaled;
     args.scaleMax = params.scale_max;
     args.outType = params.out_type;
-    return launch(config, args);
+    const bool aligned = isAligned(args.data, 8) && isAligned(args.out, 16);
+    return launch(hasRuns && aligned ? runs : config, args);
   });
   return Status::ok();
 }

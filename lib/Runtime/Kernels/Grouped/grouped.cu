@@ -1,10 +1,10 @@
 //===- grouped.cu - casts and sums of groups of rows ----------------------===//
 //
 // te_grouped_{bias_grad,quantize_nvfp4}_<type>, te_grouped_{dequantize,
-// round_sizes}; grouped_cast.cu has the others. Where
-// the groups lie is read from their sizes on the device: a kernel is launched
-// for all rows that there may be, and a warp finds the group of its row.
-// Element formulas are those of the kernels for one matrix.
+// round_sizes}; grouped_cast.cu has the others. Where the groups lie is read
+// from their sizes on the device: a kernel is launched for all rows that there
+// may be, and a warp finds the group of its row. Element formulas are those of
+// the kernels for one matrix.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,10 +1,11 @@
 //===- grouped_cast.cu - amaxes and per-tensor casts of groups of rows ----===//
 //
-// te_grouped_amax_<type>, te_grouped_quantize_<type>_<fp8>. Both read the whole
-// matrix as if there were no groups, and find out meanwhile which rows are
-// whose (group_scan.cuh): a cast in the tiles of one matrix (Cast/tile.cuh),
-// with a scale for each row. The form ending in _general takes any shape and
-// any alignment.
+// te_grouped_{amax,zero_padding}_<type>, te_grouped_quantize_<type>_<fp8>, and
+// te_grouped_dequantize_rows of per-tensor scales and aligned rows. All read
+// the whole matrix as if there were no groups, and find out meanwhile which
+// rows are whose (group_scan.cuh): a cast in the tiles of one matrix
+// (Cast/tile.cuh), with a scale for each row. The form ending in _general takes
+// any shape and any alignment.
 //
 //===----------------------------------------------------------------------===//
 
@@ -142,6 +143,56 @@ zeroPadding(const GroupedZeroPaddingArgs &args) {
   zero(span.count);
 }
 
+template <typename F8, typename T>
+__device__ __forceinline__ void
+dequantizeRows(const GroupedDequantizeArgs &args) {
+  const WarpSpan span(args.layout);
+  if (span.count <= 0)
+    return;
+  const uint8_t *data = args.data + span.first;
+  T *out = static_cast<T *>(args.out) + span.first;
+  // A chunk is in the matrix, and in a group, as a whole.
+  uint2 codes[kSpanChunks];
+  float scale[kSpanChunks] = {};
+#pragma unroll
+  for (int c = 0; c < kSpanChunks; ++c)
+    codes[c] =
+        span.chunk(c) < span.count
+            ? __ldcs(reinterpret_cast<const uint2 *>(data + span.chunk(c)))
+            : make_uint2(0, 0);
+  uint32_t kept = 0; // bit c: chunk c is data
+  span.forGroups(args.layout, [&](uint32_t group, int from, int to) {
+    const float own = static_cast<const float *>(args.scale)[group];
+#pragma unroll
+    for (int c = 0; c < kSpanChunks; ++c)
+      if (span.chunk(c) >= from && span.chunk(c) < to) {
+        scale[c] = own;
+        kept |= 1u << c;
+      }
+  });
+#pragma unroll
+  for (int c = 0; c < kSpanChunks; ++c) {
+    float values[kChunk];
+    unpackBytes<F8>(codes[c].x, values);
+    unpackBytes<F8>(codes[c].y, values + 4);
+#pragma unroll
+    for (float &value : values)
+      value = kept >> c & 1 ? value * scale[c] : 0.0f;
+    if (span.chunk(c) < span.count)
+      storeWords(out + span.chunk(c), Chunk<T>::pack(values).words);
+  }
+}
+template <typename F8>
+__device__ __forceinline__ void
+dequantizeRowsOf(const GroupedDequantizeArgs &args) {
+  if (args.outType == TE_RT_BF16)
+    dequantizeRows<F8, bf16>(args);
+  else if (args.outType == TE_RT_F16)
+    dequantizeRows<F8, f16>(args);
+  else
+    dequantizeRows<F8, float>(args);
+}
+
 /// By one warp: how each of the kTile rows from `row0` on is quantised. Nothing
 /// stays of rows of no group.
 __device__ __forceinline__ void findRowCasts(const GroupedQuantizeArgs &args,
@@ -241,6 +292,15 @@ using namespace te::rt::cuda;
   }                                                                            \
   TE_GROUPED_QUANTIZE(type, T, e4m3, E4M3)                                     \
   TE_GROUPED_QUANTIZE(type, T, e5m2, E5M2)
+
+extern "C" __global__ void __launch_bounds__(kGroupedBlock, 3)
+    te_grouped_dequantize_rows(
+        const __grid_constant__ GroupedDequantizeArgs args) {
+  if (args.fp8Type == TE_RT_F8E4M3FN)
+    dequantizeRowsOf<E4M3>(args);
+  else
+    dequantizeRowsOf<E5M2>(args);
+}
 
 TE_GROUPED_CASTS(f32, float)
 TE_GROUPED_CASTS(bf16, bf16)
