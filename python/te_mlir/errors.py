@@ -22,7 +22,7 @@ class RuntimeFailure(TEError, RuntimeError):
 
 
 class ImportFailure(TEError):
-    """A PyTorch graph has nodes that the dialect cannot express, listed with reasons."""
+    """A graph of PyTorch or JAX has operations that the dialect cannot express, listed with reasons."""
 
     def __init__(self, reasons: "list[str]") -> None:
         self.reasons = list(reasons)

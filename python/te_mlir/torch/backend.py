@@ -21,7 +21,7 @@ from te_mlir.recipes import Recipe
 from te_mlir.torch import graph as capture
 from te_mlir.torch import patterns
 from te_mlir.torch.importer import Feed, Importer, Unsupported, describe, fake, inside_of, is_floating
-from te_mlir.torch.layout import Layout
+from te_mlir.layout import Layout
 from te_mlir.torch.runner import Options, Region, Spec
 
 

@@ -17,7 +17,7 @@ from torch.fx import Node
 
 from te_mlir import build
 from te_mlir.torch import patterns
-from te_mlir.torch.layout import Layout, heads_first, row_major, same
+from te_mlir.layout import Layout, heads_first, row_major, same
 from te_mlir.torch.runner import dtype_name, torch_to_te
 
 

@@ -1,9 +1,9 @@
 """How the elements of a tensor lie in the row-major matrix that holds them.
 
-PyTorch programs view, transpose, expand and slice; the dialect has matrices. A
+Programs view, transpose, expand and slice; the dialect has matrices. A
 `Layout` is such a view of a matrix without moving anything: every dimension is a
 list of (size, stride) atoms, outermost first, where stride 0 repeats. Reshapes
-regroup atoms and split them, so that also what PyTorch would copy, such as the
+regroup atoms and split them, so that also what a framework would copy, such as the
 heads of grouped-query attention repeated, stays a view here.
 """
 
@@ -23,7 +23,7 @@ class Layout(NamedTuple):
 
     @property
     def shape(self) -> Tuple[int, ...]:
-        """Sizes, as PyTorch has them."""
+        """Sizes, as the program has them."""
         return tuple(_size(dim) for dim in self.dims)
 
     @property

@@ -1,0 +1,348 @@
+"""JAX functions through te: `jit`, `compile`, `value_and_grad`.
+
+A function is traced once for each shape of its arguments, imported whole, and compiled.
+What is left for JAX is before the compiled step (indices, tables, transposed weights) and
+after it (views of results), and is differentiated by JAX.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import threading
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from te_mlir import build
+from te_mlir.dtypes import BY_NAME
+from te_mlir.errors import ArgumentError, ImportFailure
+from te_mlir.jax.function import Function, Options, Spec, State, check, jax_dtype, platform_of
+from te_mlir.jax.graph import Evaluator, Var, ancestors, trace
+from te_mlir.jax.importer import Importer, te_name
+from te_mlir.program import report
+from te_mlir.recipes import Recipe
+
+
+def _leaf_names(function: Callable[..., Any], args: Sequence[Any]) -> List[str]:
+    """`params.layers.0.w` for each leaf of the arguments."""
+    try:
+        parameters = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        parameters = []
+    names = []
+    for index, arg in enumerate(args):
+        head = parameters[index] if index < len(parameters) else f"arg{index}"
+        for path, _ in jax.tree_util.tree_flatten_with_path(arg)[0]:
+            parts = re.findall(r"[A-Za-z0-9_]+", jax.tree_util.keystr(path))
+            names.append(".".join([head, *parts]))
+    return names
+
+
+class Compiled:
+    """A JAX function of arguments of known shapes, compiled.
+
+    names: of the arguments' leaves, in order. Call it with arguments as the function's. With
+    a recipe that has states, calls take `state=` and return (result, next state).
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        options: Options,
+        platform: Optional[str] = None,
+        differentiate_outputs: str = "loss",
+    ) -> None:
+        if differentiate_outputs not in ("loss", "all"):
+            raise ValueError(
+                f"expected 'differentiate_outputs' to be 'loss' or 'all', but got {differentiate_outputs!r}"
+            )
+        self.tree: Any
+        leaves, self.tree = jax.tree_util.tree_flatten(tuple(args))
+        self.names = _leaf_names(function, args)
+        for name, leaf in zip(self.names, leaves):
+            if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+                raise ArgumentError(f"argument '{name}': expected an array, but got {type(leaf).__name__}")
+        self.types = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+
+        def flat(*values: Any) -> List[Any]:
+            result = function(*jax.tree_util.tree_unflatten(self.tree, values))
+            made, self.out_tree = jax.tree_util.tree_flatten(result)
+            return [jnp.asarray(value) for value in made]
+
+        self.graph = trace(flat, self.types)
+        self.importer = Importer(self.graph, self.names)
+        self.exits = self.importer.import_all()
+        if self.importer.reasons:
+            raise ImportFailure(self.importer.reasons)
+        if not any("te.linear" in line for line in self.importer.function._lines):
+            raise ImportFailure(["the function has no product of an argument with a weight"])
+        outputs = [
+            Spec(f"result{n}", value.shape, value.dtype) for n, (value, _) in enumerate(self.importer.function.results)
+        ]
+        scalars = any(spec.shape == () for spec in outputs)
+        #: Results that cotangents are taken of: of a loss and others, the loss.
+        self.through = [
+            n for n, spec in enumerate(outputs) if differentiate_outputs == "all" or not scalars or spec.shape == ()
+        ]
+        inputs = [
+            Spec(f.name, f.shape, f.dtype, differentiable=f.differentiable and f.dtype != "int32")
+            for f in self.importer.feeds
+        ]
+        name, device = platform_of(leaves, platform)
+        #: The compiled part.
+        self.function = Function(
+            lambda wrt: (self.text(wrt), False), "step", options, name, device, "<jax>", inputs, outputs
+        )
+
+    def text(self, wrt: Optional[Sequence[int]] = None) -> str:
+        """The program that is compiled; wrt: with gradients of these arguments of it."""
+        region, module = self.importer.function, build.Module()
+        step = build.Function(module, "step")
+        operands = []
+        for feed, (value, attributes) in zip(self.importer.feeds, region.arguments):
+            operands.append(step.argument(feed.name, value.shape, value.dtype, weight="te.weight" in attributes))
+        results = [(value.shape, value.dtype) for value, _ in region.results]
+        names = [f"result{n}" for n in range(len(results))]
+        if wrt is None:
+            types = ", ".join(v.type for v in operands), ", ".join(build.type_text(*r) for r in results)
+            call = f"func.call @{region.name}({', '.join(v.name for v in operands)}) : ({types[0]}) -> ({types[1]})"
+            values = step.op(call, results)
+        else:
+            cotangents = [
+                step.argument(f"grad.result{n}", *result) if n in self.through else step.constant(0.0, *result)
+                for n, result in enumerate(results)
+            ]
+            values = step.vjp(region, operands, cotangents, list(wrt))
+            names += [f"grad.{self.importer.feeds[n].name}" for n in wrt]
+        for name, value in zip(names, values):
+            step.result(name, value)
+        module.functions = [region, step]
+        return module.to_mlir()
+
+    def report(self, what: str = "precision", format: str = "text") -> str:
+        """Reports of the compiled part, with gradients of all arguments: precision, memory, constraints."""
+        wrt = [n for n, spec in enumerate(self.function.inputs) if spec.differentiable]
+        options = self.function.options
+        target = options.target or ("reference" if self.function.platform == "cpu" else None)
+        return report(
+            self.text(wrt),
+            "step",
+            what,
+            format,
+            recipe=options.recipe,
+            backward_override=options.backward_override,
+            target=target,
+            **dict(options.pipeline),
+        )
+
+    # Calls
+
+    def _leaves(self, args: Sequence[Any]) -> List[Any]:
+        leaves, tree = jax.tree_util.tree_flatten(tuple(args))
+        if tree != self.tree:
+            raise ArgumentError(f"expected arguments like {self.tree}, but got {tree}")
+        for name, type_, leaf in zip(self.names, self.types, leaves):
+            dtype = te_name(type_.dtype)
+            if dtype is not None:
+                spec = Spec(name, tuple(type_.shape), dtype)
+                check(spec, leaf)
+                self.function._check_device(spec, leaf)
+            elif np.shape(leaf) != type_.shape or np.dtype(leaf.dtype) != type_.dtype:
+                raise ArgumentError(
+                    f"argument '{name}': expected {np.dtype(type_.dtype).name} {list(type_.shape)}, but got "
+                    f"{np.dtype(leaf.dtype).name} {list(np.shape(leaf))}"
+                )
+        return leaves
+
+    def _feeds(self, leaves: Sequence[Any]) -> List[Any]:
+        evaluate = Evaluator(dict(zip(self.graph.inputs, leaves)))
+        values = []
+        for feed in self.importer.feeds:
+            value = evaluate(feed.atom)
+            value = feed.make(value) if feed.make is not None else value
+            values.append(jnp.asarray(value, jax_dtype(BY_NAME[feed.dtype])))
+        return values
+
+    def _finish(self, leaves: Sequence[Any], results: Sequence[Any]) -> Any:
+        known: Dict[Var, Any] = dict(zip(self.graph.inputs, leaves))
+        for var, found in self.importer.exits.items():
+            known[var] = found.restore(results[found.place])
+        evaluate = Evaluator(known)
+        return jax.tree_util.tree_unflatten(self.out_tree, [evaluate(output) for output in self.graph.outputs])
+
+    def __call__(self, *args: Any, state: Optional[Mapping[str, Any]] = None) -> Any:
+        leaves = self._leaves(args)
+        feeds = self._feeds(leaves)
+        names = [spec.name for spec in self.function.inputs]
+        made = self.function(state=state, **dict(zip(names, feeds)))
+        stateful = isinstance(made, tuple)
+        results = made[0] if stateful else made
+        finished = self._finish(leaves, [results[spec.name] for spec in self.function.outputs])
+        return (finished, made[1]) if stateful else finished
+
+    # Gradients in the same call
+
+    def _wrt(self, argnums: Sequence[int]) -> Tuple[List[int], List[int]]:
+        """(numbers of leaves, numbers of the step's arguments that are made of them)."""
+        counts = [child.num_leaves for child in self.tree.children()]
+        leaves = [
+            leaf
+            for n in argnums
+            for leaf in range(sum(counts[:n]), sum(counts[: n + 1]))
+            if jnp.issubdtype(self.types[leaf].dtype, jnp.floating)
+        ]
+        chosen = {self.graph.inputs[leaf] for leaf in leaves}
+        feeds = []
+        for n, feed in enumerate(self.importer.feeds):
+            if not isinstance(feed.atom, Var):
+                continue
+            used = {v for node in ancestors(feed.atom) for v in node.inputs} | {feed.atom}
+            if used & chosen and self.function.inputs[n].dtype != "int32":
+                if not self.function._wants(n):
+                    continue
+                feeds.append(n)
+        return leaves, feeds
+
+    def init_state(self, argnums: Optional[Sequence[int]] = None) -> State:
+        """The states at the beginning; argnums: those of `value_and_grad` of these arguments."""
+        if argnums is None:
+            return self.function.init_state()
+        return self.function.init_state([self.function.inputs[n].name for n in self._wrt(argnums)[1]])
+
+    def value_and_grad(
+        self, *args: Any, argnums: Sequence[int] = (0,), state: Optional[Mapping[str, Any]] = None
+    ) -> Any:
+        """(result, gradients of the arguments `argnums`), and the next state where there are states.
+
+        The function's result is a scalar loss, or has one alone.
+        """
+        leaves = self._leaves(args)
+        numbers, wrt = self._wrt(argnums)
+        losses = [n for n in self.through if self.function.outputs[n].shape == ()]
+        if len(losses) != 1 or len(self.through) != 1:
+            raise ArgumentError(
+                f"expected a function with one scalar result, but got {len(losses)}; jax.vjp takes cotangents of others"
+            )
+
+        def feeds_of(*chosen: Any) -> List[Any]:
+            given = list(leaves)
+            for number, value in zip(numbers, chosen):
+                given[number] = value
+            made = self._feeds(given)
+            return [made[n] for n in wrt]
+
+        feeds = self._feeds(leaves)
+        _, pull = jax.vjp(feeds_of, *(jnp.asarray(leaves[n]) for n in numbers))
+        training = self.function._trained(wrt)
+        states = self.function._states(training, state)
+        loss = self.function.outputs[losses[0]]
+        results, gradients, after = self.function.flat_value_and_grad(
+            training, states, feeds, [jnp.ones((), jax_dtype(BY_NAME[loss.dtype]))]
+        )
+        pulled = dict(zip(numbers, pull(list(gradients))))
+        every = [
+            pulled.get(n) if n in pulled else np.zeros(t.shape, jax.dtypes.float0) for n, t in enumerate(self.types)
+        ]
+        trees = jax.tree_util.tree_unflatten(self.tree, every)
+        finished = self._finish(leaves, results)
+        chosen = tuple(trees[n] for n in argnums)
+        if not training.states:
+            return finished, chosen
+        return finished, chosen, {**(state or {}), **dict(zip(training.states, after))}
+
+
+class Jitted:
+    """A JAX function that is compiled for each shape of its arguments, when it is first called so."""
+
+    def __init__(
+        self, function: Callable[..., Any], options: Options, platform: Optional[str], differentiate_outputs: str
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function, self.options, self.platform = function, options, platform
+        self.differentiate_outputs = differentiate_outputs
+        #: What was compiled, by the types of the arguments.
+        self.compiled: Dict[Any, Compiled] = {}
+        self._lock = threading.RLock()
+
+    def lower(self, *args: Any) -> Compiled:
+        """The compiled function for arguments like these."""
+        leaves, tree = jax.tree_util.tree_flatten(args)
+        key = (tree, tuple((np.shape(v), str(getattr(v, "dtype", type(v).__name__))) for v in leaves))
+        with self._lock:
+            if key not in self.compiled:
+                self.compiled[key] = Compiled(
+                    self.function, args, self.options, self.platform, self.differentiate_outputs
+                )
+            return self.compiled[key]
+
+    def __call__(self, *args: Any, state: Optional[Mapping[str, Any]] = None) -> Any:
+        return self.lower(*args)(*args, state=state)
+
+    def init_state(self, *args: Any) -> State:
+        """The states of calls with arguments like these, at the beginning."""
+        return self.lower(*args).init_state()
+
+
+class ValueAndGrad:
+    """A function that gives (result, gradients), and the next state where the recipe has states."""
+
+    def __init__(self, function: Jitted, argnums: "int | Sequence[int]") -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.argnums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        self._single = isinstance(argnums, int)
+
+    def __call__(self, *args: Any, state: Optional[Mapping[str, Any]] = None) -> Any:
+        made = self.function.lower(*args).value_and_grad(*args, argnums=self.argnums, state=state)
+        return (made[0], made[1][0], *made[2:]) if self._single else made
+
+    def init_state(self, *args: Any) -> State:
+        """The states of calls with arguments like these, at the beginning."""
+        return self.function.lower(*args).init_state(self.argnums)
+
+
+def jit(
+    function: Callable[..., Any],
+    *,
+    recipe: "Recipe | str | None" = None,
+    backward_override: Optional[str] = None,
+    target: Optional[str] = None,
+    strict: bool = False,
+    platform: Optional[str] = None,
+    differentiate_outputs: str = "loss",
+    **options: Any,
+) -> Jitted:
+    """`function`, compiled by te for each shape of its arguments; a pure function of JAX.
+
+    Call it inside of jax.jit, differentiate it by jax.grad. platform: "cpu" or "cuda"; without
+    one, that of the arguments, or of JAX's default device. differentiate_outputs: "loss" takes
+    gradients through the rank-0 results alone, where there are any; "all" through every result.
+    Other arguments are those of te_mlir.compile.
+
+    Raises ImportFailure, which lists each operation that te cannot express, with its shapes
+    and line; CompileError where a recipe cannot be applied.
+    """
+    settings = Options(recipe, backward_override, target, strict, tuple(options.items()))
+    return Jitted(function, settings, platform, differentiate_outputs)
+
+
+def compile(function: Callable[..., Any], example_args: Sequence[Any], **options: Any) -> Compiled:
+    """`function` compiled now, for arguments like `example_args` (arrays or ShapeDtypeStructs).
+
+    Options are those of `jit`.
+    """
+    return jit(function, **options).lower(*example_args)
+
+
+def value_and_grad(function: Callable[..., Any], argnums: "int | Sequence[int]" = 0, **options: Any) -> ValueAndGrad:
+    """(result, gradients) of a loss in one call; with states, (result, gradients, next state).
+
+    The forward leaves nothing behind, and states that the backward changes are returned. Options
+    are those of `jit`.
+    """
+    return ValueAndGrad(jit(function, **options), argnums)

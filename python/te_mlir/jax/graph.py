@@ -1,0 +1,277 @@
+"""A JAX function as a flat graph: calls inlined, constants computed, casts and views told apart.
+
+`trace` makes it of a jaxpr. A value is a `Var`, which a `Node` makes or an argument is,
+or a `Const`. Constants are kept with size 1 where they are broadcast, so that a mask
+of [batch, heads, sequence, sequence] is one of [1, 1, sequence, sequence]. What the
+graph computes can also be computed by JAX (`Evaluator`): positions, tables, targets.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple, Union
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+#: Larger constants are left to be computed in every call.
+LARGEST_CONSTANT = 1 << 24
+
+_CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "checkpoint", "remat2",
+          "closed_call", "core_call")  # fmt: skip
+
+#: Primitives that work on arrays with size 1 where others have more.
+_ELEMENTWISE = frozenset(
+    "abs add and ceil convert_element_type copy cos div eq erf exp floor ge gt integer_pow is_finite le log logistic "
+    "lt max min mul ne neg not or pow rem round rsqrt select_n sign sin sqrt square stop_gradient sub tanh xor".split()
+)
+
+
+class Const:
+    """A value that is known: `compact` is broadcast to `shape`."""
+
+    def __init__(self, compact: Any, shape: Sequence[int]) -> None:
+        # Keys of random numbers are no arrays of NumPy.
+        self.opaque = jnp.issubdtype(getattr(compact, "dtype", np.dtype(float)), jax.dtypes.extended)
+        self.compact: Any = compact if self.opaque else np.asarray(compact)
+        self.shape = tuple(shape)
+        self.dtype = self.compact.dtype
+        self.node: Optional[Node] = None
+
+    @property
+    def scalar(self) -> Optional[float]:
+        """The value of every element, where they are equal numbers."""
+        if self.opaque or self.compact.size == 0:
+            return None
+        first = self.compact.reshape(-1)[0]
+        if self.compact.size > 1 and not (self.compact == first).all():
+            return None
+        return float(first)
+
+    def array(self) -> Any:
+        return self.compact if self.opaque else np.broadcast_to(self.compact, self.shape)
+
+
+class Var:
+    """A value that a node makes, or an argument."""
+
+    def __init__(self, shape: Sequence[int], dtype: Any, node: "Optional[Node]" = None) -> None:
+        self.shape, self.dtype, self.node = tuple(shape), np.dtype(dtype), node
+        self.uses = 0
+
+    @property
+    def floating(self) -> bool:
+        return bool(jnp.issubdtype(self.dtype, jnp.floating))
+
+
+Atom = Union[Var, Const]
+
+
+class Node:
+    """One operation. where: the line of the program that it comes from."""
+
+    def __init__(
+        self, name: str, inputs: Sequence[Atom], params: Dict[str, Any], equation: Any, calls: Sequence[Any] = ()
+    ) -> None:
+        self.name, self.inputs, self.params, self.equation = name, list(inputs), params, equation
+        #: The calls that it was inlined from, the innermost first.
+        self.calls = tuple(calls)
+        self.outputs: List[Var] = []
+        #: Its place in the program.
+        self.index = 0
+
+    @property
+    def output(self) -> Var:
+        return self.outputs[0]
+
+    @property
+    def where(self) -> str:
+        for equation in (self.equation, *self.calls):
+            try:
+                from jax._src import source_info_util
+
+                line = str(source_info_util.summarize(equation.source_info)).split(" (")[0]
+            except Exception:  # Where JAX keeps it is no promise of JAX's.
+                continue
+            if line.strip(":"):
+                return line
+        return "an unknown line"
+
+    def describe(self) -> str:
+        """`sin(f32 [2, 16]) at model.py:12`, for messages."""
+        operands = ", ".join(f"{short(v.dtype)} {list(v.shape)}" for v in self.inputs)
+        return f"{self.name}({operands}) at {self.where}"
+
+
+def short(dtype: Any) -> str:
+    """`bf16`, as jaxprs have it."""
+    name = np.dtype(dtype).name
+    for long, brief in (("bfloat", "bf"), ("float", "f"), ("uint", "u"), ("int", "i")):
+        if name.startswith(long):
+            return brief + name[len(long) :]
+    return name
+
+
+class Graph:
+    """inputs: the arguments' values. outputs: the results'."""
+
+    def __init__(self, inputs: List[Var], outputs: List[Atom]) -> None:
+        self.inputs, self.outputs = inputs, outputs
+        self.count = 0
+
+
+def trace(function: Any, types: Sequence[jax.ShapeDtypeStruct]) -> Graph:
+    """The graph of `function`, of arrays of these types, which gives a list of arrays."""
+    closed = jax.make_jaxpr(function)(*types)
+    inputs = [Var(t.shape, t.dtype) for t in types]
+    graph = Graph(inputs, [])
+    with jax.ensure_compile_time_eval():
+        graph.outputs = _inline(graph, closed.jaxpr, closed.consts, list(inputs))
+    for output in graph.outputs:
+        if isinstance(output, Var):
+            output.uses += 1
+    return graph
+
+
+def _inline(
+    graph: Graph, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Atom], calls: Tuple[Any, ...] = ()
+) -> List[Atom]:
+    env: Dict[Any, Atom] = {}
+
+    def read(atom: Any) -> Atom:
+        return Const(atom.val, np.shape(atom.val)) if hasattr(atom, "val") else env[atom]
+
+    for var, value in zip(jaxpr.constvars, consts):
+        env[var] = _captured(value)
+    env.update(zip(jaxpr.invars, arguments))
+    for equation in jaxpr.eqns:
+        inputs = [read(v) for v in equation.invars]
+        inner = _callee(equation)
+        if inner is not None:
+            body, captured = (inner.jaxpr, inner.consts) if hasattr(inner, "consts") else (inner, ())
+            outputs = _inline(graph, body, captured, inputs, (equation, *calls))
+        else:
+            outputs = _node(graph, equation, inputs, calls)
+        env.update(zip(equation.outvars, outputs))
+    return [read(v) for v in jaxpr.outvars]
+
+
+def _callee(equation: Any) -> Any:
+    if equation.primitive.name not in _CALLS:
+        return None
+    for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+        if name in equation.params:
+            return equation.params[name]
+    return None
+
+
+def _captured(value: Any) -> Atom:
+    """What a function closes over: a constant, unless it is a value of a trace around this one."""
+    if isinstance(value, jax.core.Tracer):
+        raise TypeError(
+            "expected the function to take every array that is traced as an argument, but it closes over one of "
+            f"{np.dtype(value.dtype).name} {list(value.shape)}"
+        )
+    return Const(value, np.shape(value))
+
+
+def _node(graph: Graph, equation: Any, inputs: List[Atom], calls: Tuple[Any, ...]) -> List[Atom]:
+    name, params = equation.primitive.name, equation.params
+    types = [v.aval for v in equation.outvars]
+    if all(isinstance(v, Const) for v in inputs):
+        folded = _fold(equation, inputs, types)  # type: ignore[arg-type]
+        if folded is not None:
+            return folded
+    simpler = _simplify(name, inputs)
+    if simpler is not None and simpler.shape == types[0].shape and simpler.dtype == types[0].dtype:
+        return [simpler]
+    if name == "mul" and inputs[0] is inputs[1] or name == "integer_pow" and params["y"] == 2:
+        name, inputs = "square", inputs[:1]
+    node = Node(name, inputs, params, equation, calls)
+    node.outputs = [Var(t.shape, t.dtype, node) for t in types]
+    node.index = graph.count = graph.count + 1
+    for value in inputs:
+        if isinstance(value, Var):
+            value.uses += 1
+    return list(node.outputs)
+
+
+def _simplify(name: str, inputs: List[Atom]) -> Optional[Atom]:
+    """The operand that an operation is equal to, where a constant makes it so."""
+    if name == "select_n" and isinstance(inputs[0], Const) and len(inputs) == 3:
+        chosen = inputs[0].scalar
+        return None if chosen is None else inputs[1 + int(chosen)]
+    if name == "max":
+        for one, other in (inputs, inputs[::-1]):
+            if isinstance(one, Const) and one.scalar == float("-inf"):
+                return other
+    return None
+
+
+def _fold(equation: Any, inputs: Sequence[Const], types: Sequence[Any]) -> Optional[List[Atom]]:
+    name, params = equation.primitive.name, equation.params
+    shape = types[0].shape
+    opaque = any(c.opaque for c in inputs)
+    if name == "broadcast_in_dim" and not opaque:
+        (operand,) = inputs
+        compact = [1] * len(shape)
+        for axis, out in enumerate(params["broadcast_dimensions"]):
+            compact[out] = operand.compact.shape[axis]
+        return [Const(operand.compact.reshape(compact), shape)]
+    if name in _ELEMENTWISE and not opaque:
+        rank = len(shape)
+        padded = [c.compact.reshape((1,) * (rank - c.compact.ndim) + c.compact.shape) for c in inputs]
+        values = list(np.broadcast_arrays(*padded))
+        made = equation.primitive.bind(*map(jnp.asarray, values), **params)
+        return [Const(made, shape)]
+    if sum(int(np.prod(v.shape)) for v in (*inputs, *types)) > LARGEST_CONSTANT or any(
+        not hasattr(t, "shape") for t in types
+    ):
+        return None
+    made = equation.primitive.bind(*(jnp.asarray(c.array()) for c in inputs), **params)
+    values = list(made) if equation.primitive.multiple_results else [made]
+    return [Const(v, t.shape) for v, t in zip(values, types)]
+
+
+class Evaluator:
+    """Values of a graph as JAX computes them, from those that are given."""
+
+    def __init__(self, known: "Dict[Var, Any]") -> None:
+        self.known = dict(known)
+
+    def __call__(self, atom: Atom) -> Any:
+        if isinstance(atom, Const):
+            return jnp.asarray(atom.array())
+        for node in _order(atom, set(self.known)):
+            equation = node.equation
+            # The equation has operands that a node may have dropped: x * x became a square.
+            count = len(equation.invars)
+            inputs = [self(v) for v in (node.inputs * count)[:count]]
+            made = equation.primitive.bind(*inputs, **equation.params)
+            values = list(made) if equation.primitive.multiple_results else [made]
+            self.known.update(zip(node.outputs, values))
+        return self.known[atom]
+
+
+def _order(var: Var, known: "Set[Var]") -> List[Node]:
+    """The nodes that make `var` of what is known, each after what it needs."""
+    order: List[Node] = []
+    seen: Set[Node] = set()
+    stack: List[Tuple[Var, bool]] = [(var, False)]
+    while stack:
+        current, ready = stack.pop()
+        node = current.node
+        if current in known or node is None or (node in seen and not ready):
+            continue
+        if ready:
+            order.append(node)
+            continue
+        seen.add(node)
+        stack.append((current, True))
+        stack.extend((v, False) for v in node.inputs if isinstance(v, Var))
+    return order
+
+
+def ancestors(var: Var) -> "Set[Node]":
+    """The nodes that `var` depends on."""
+    return set(_order(var, set()))

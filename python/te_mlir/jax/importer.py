@@ -1,0 +1,654 @@
+"""From a graph to a function of the dialect.
+
+Emission is on demand, from the results, so that an operation which a pattern takes in
+(the mean of a norm, the mask of attention) is never emitted by itself. What JAX computes
+before the call (indices, tables, transposed weights) is a `Feed`, an argument of the
+function; JAX also differentiates it. Operations that cannot be emitted are collected,
+with the reasons, so that one error names all of them.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from te_mlir import build
+from te_mlir.dtypes import BY_NAME
+from te_mlir.jax import patterns
+from te_mlir.jax.graph import Atom, Const, Graph, Node, Var, ancestors, short
+from te_mlir.layout import Layout, row_major, same
+
+
+class Unsupported(Exception):
+    """An operation that the dialect cannot express; the text says why.
+
+    always: it is so whatever the operands are; else what an operand is may be at fault.
+    """
+
+    def __init__(self, node: Optional[Node], reason: str, always: bool = False) -> None:
+        self.node, self.always = node, always
+        super().__init__(f"{node.describe()}: {reason}" if node is not None else reason)
+
+
+class Value(NamedTuple):
+    """A value of the graph: the matrix that holds it, and how it lies there."""
+
+    matrix: build.Value
+    layout: Layout
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.matrix.shape)
+
+
+class Exit(NamedTuple):
+    """A value that te gives: the place of its matrix among the results, and how it lies there."""
+
+    place: int
+    layout: Layout
+
+    def restore(self, matrix: Any) -> Any:
+        """The value, of the matrix."""
+        atoms = [(size, stride, n) for n, (size, stride) in enumerate(a for dim in self.layout.dims for a in dim)]
+        held = sorted(atoms, key=lambda atom: -atom[1])
+        order = [[n for _, _, n in held].index(n) for n in range(len(atoms))]
+        return matrix.reshape([size for size, _, _ in held]).transpose(order).reshape(self.layout.shape)
+
+
+class Feed(NamedTuple):
+    """An argument of the function: what JAX makes of a value before the call.
+
+    make: from that value to the argument; None where it is the value. differentiable:
+    whether a gradient of it exists.
+    """
+
+    atom: Atom
+    make: Optional[Callable[[Any], Any]]
+    name: str
+    shape: Tuple[int, ...]
+    dtype: str
+    differentiable: bool
+
+
+#: Operations that move elements without changing them, and casts: cheap to do in JAX.
+_VIEWS = frozenset(
+    "reshape transpose squeeze expand_dims broadcast_in_dim slice split convert_element_type copy rev concatenate stack pad".split()
+)
+
+
+def te_name(dtype: Any) -> Optional[str]:
+    """The dialect's element type of arrays; None where it has none."""
+    name = np.dtype(dtype).name
+    return name if name in BY_NAME and BY_NAME[name].bytes > 1 else None
+
+
+class Importer:
+    """Emits values of a graph into one function. names: what the arguments are called."""
+
+    def __init__(self, graph: Graph, names: Sequence[str]) -> None:
+        self.graph = graph
+        self.names = dict(zip(graph.inputs, names))
+        self.function = build.Function(build.Module(), "region", private=True)
+        self.feeds: List[Feed] = []
+        #: Why operations cannot be emitted, by their place in the program.
+        self._unsupported: Dict[int, str] = {}
+        self._fed: Dict[Tuple[Atom, str], build.Value] = {}
+        self._values: Dict[Atom, Value] = {}
+        #: Those that stand in for what cannot be emitted, and views of them.
+        self._broken: "Set[Atom]" = set()
+        #: Values that te gives to JAX.
+        self.exits: "Dict[Var, Exit]" = {}
+
+    def import_all(self) -> "List[Optional[Exit]]":
+        """Emits all that is needed; gives what te makes of each result of the graph."""
+        limit = sys.getrecursionlimit()
+        # Emission goes down from the results, some frames for each operation.
+        sys.setrecursionlimit(max(limit, 40 * self.graph.count + 2000))
+        try:
+            return [self._exit(output) for output in self.graph.outputs]
+        except Unsupported as unsupported:
+            self._unsupported[-1] = str(unsupported)
+            return []
+        finally:
+            sys.setrecursionlimit(limit)
+
+    @property
+    def reasons(self) -> List[str]:
+        """Why operations cannot be emitted, in the order of the program."""
+        return [self._unsupported[index] for index in sorted(self._unsupported)]
+
+    def _exit(self, output: Atom) -> "Optional[Exit]":
+        """What te makes of a result; None where JAX does, of arguments and of what is compiled for other results."""
+        if not isinstance(output, Var) or output.node is None or self._is_light(output):
+            return None
+        if not output.floating:
+            for operand in boundary(output, self._is_light):
+                self.exits.setdefault(operand, self._result_of(operand))
+            return None
+        current = output
+        value = self.value(current)
+        while not value.layout.is_whole(value.elements):
+            # A part of a value: te gives the whole, JAX cuts it.
+            assert current.node is not None and isinstance(current.node.inputs[0], Var)
+            current = current.node.inputs[0]
+            value = self.value(current)
+        self.exits[current] = self._result_of(current)
+        return self.exits[current]
+
+    def _result_of(self, var: Var) -> "Exit":
+        value = self.value(var)
+        if not value.layout.is_whole(value.elements):
+            raise Unsupported(var.node, "what JAX computes of it needs a part of a compiled value")
+        return Exit(self.result(value.matrix), value.layout)
+
+    def result(self, matrix: build.Value) -> int:
+        """Returns `matrix`; gives its place among the results."""
+        for index, (value, _) in enumerate(self.function.results):
+            if value is matrix:
+                return index
+        self.function.result(f"result{len(self.function.results)}", matrix)
+        return len(self.function.results) - 1
+
+    # Arguments
+
+    def feed(
+        self,
+        atom: Atom,
+        key: str = "",
+        make: Optional[Callable[[Any], Any]] = None,
+        shape: Optional[Sequence[int]] = None,
+        dtype: Optional[str] = None,
+        differentiable: bool = True,
+        user: Optional[Node] = None,
+    ) -> build.Value:
+        """The argument that is `make` of what JAX computes for `atom`; key says what `make` does."""
+        if (atom, key) in self._fed:
+            return self._fed[atom, key]
+        shape = tuple(shape if shape is not None else atom.shape)
+        dtype = dtype or te_name(atom.dtype)
+        if dtype is None:
+            raise Unsupported(
+                user, f"its operand has elements of {short(atom.dtype)}; te has float32, bfloat16, float16, int32"
+            )
+        label = self._label(atom) + (f".{key}" if key else "")
+        taken = {feed.name for feed in self.feeds}
+        while label in taken:
+            label += "_"
+        value = self.function.argument(label, shape, dtype)
+        floating = isinstance(atom, Var) and atom.floating and differentiable
+        self.feeds.append(Feed(atom, make, label, shape, dtype, floating))
+        self._fed[atom, key] = value
+        return value
+
+    def _label(self, atom: Atom) -> str:
+        current: Atom = atom
+        while isinstance(current, Var) and current.node is not None and current.node.name in _VIEWS:
+            current = current.node.inputs[0]
+        return self.names[current] if isinstance(current, Var) and current in self.names else f"value{len(self.feeds)}"
+
+    def _is_light(self, atom: Atom) -> bool:
+        """Whether JAX makes it of an argument by moving and casting elements alone."""
+        if isinstance(atom, Const):
+            return True
+        return all(node.name in _VIEWS for node in ancestors(atom))
+
+    # Values
+
+    def value(self, atom: Atom, user: Optional[Node] = None) -> Value:
+        """The value, emitted now where it was not yet. One that cannot be is noted, so that what uses it is looked at."""
+        if atom in self._values:
+            return self._values[atom]
+        light = isinstance(atom, Const) or atom.node is None or not atom.floating
+        if light or (self._is_light(atom) and self._layout(atom) is None):
+            if isinstance(atom, Var) and not atom.floating and atom.dtype != np.int32:
+                raise Unsupported(
+                    user, f"its operand has elements of {short(atom.dtype)}; te has float32, bfloat16, float16, int32"
+                )
+            shape = atom.shape
+            matrix_shape = shape if len(shape) <= 1 else (math.prod(shape[:-1]), shape[-1])
+            make = None if shape == matrix_shape else (lambda a: a.reshape(matrix_shape))
+            matrix = self.feed(atom, make=make, shape=matrix_shape, user=user)
+            self._values[atom] = Value(matrix, row_major(shape))
+            return self._values[atom]
+        assert isinstance(atom, Var) and atom.node is not None
+        try:
+            made = self._emit(atom, atom.node)
+        except Unsupported as unsupported:
+            broken = any(v in self._broken for v in atom.node.inputs)
+            if unsupported.always or not broken:
+                self._unsupported[unsupported.node.index if unsupported.node else -1] = str(unsupported)
+            for operand in atom.node.inputs if unsupported.always else ():
+                if isinstance(operand, Var) and operand.floating:
+                    self.value(operand)
+            dtype = te_name(atom.dtype) or "float32"
+            made = Value(build.Value("%unsupported", atom.shape, dtype), row_major(atom.shape))
+        self._values[atom] = made
+        if made.matrix.name == "%unsupported":
+            self._broken.add(atom)
+        return made
+
+    def _emit(self, var: Var, node: Node) -> Value:
+        if te_name(var.dtype) is None:
+            raise Unsupported(node, f"its result has elements of {short(var.dtype)}; te has float32, bfloat16, float16")
+        for pattern in (
+            patterns.match_cross_entropy,
+            patterns.match_layer_norm,
+            patterns.match_rms_norm,
+            patterns.match_rope,
+            patterns.match_activation,
+        ):
+            found = pattern(var)
+            if found is not None:
+                return getattr(self, "_" + type(found).__name__.lower())(var, node, found)
+        method = getattr(self, f"_op_{node.name}", None)
+        if method is None:
+            raise Unsupported(node, f"'{node.name}' has no counterpart in te{_HINTS.get(node.name, '')}", always=True)
+        return method(var, node)
+
+    def _dense(self, var: Var, matrix: build.Value) -> Value:
+        """The row-major value `var` in a matrix, in elements of its type."""
+        return Value(self.function.cast(matrix, np.dtype(var.dtype).name), row_major(var.shape))
+
+    def rows(self, atom: Atom, user: Node, columns: Optional[int] = None) -> build.Value:
+        """A value as a matrix of `columns` (else its last dimension) in row-major order."""
+        value = self.value(atom, user)
+        if not value.layout.is_row_major(value.elements):
+            raise Unsupported(user, f"its operand {list(atom.shape)} is a view that is not row-major in memory")
+        columns = columns or (atom.shape[-1] if atom.shape else 1)
+        return self.function.reshape(value.matrix, (value.elements // max(columns, 1), columns))
+
+    def _vector(self, atom: Atom, user: Node, dtype: str) -> build.Value:
+        value = self.value(atom, user)
+        if not value.layout.is_row_major(value.elements):
+            raise Unsupported(user, "its vector is a view that is not row-major in memory")
+        return self.function.cast(self.function.reshape(value.matrix, (value.elements,)), dtype)
+
+    def _whole(self, atom: Atom, user: Node) -> Value:
+        value = self.value(atom, user)
+        if not value.layout.is_whole(value.elements):
+            raise Unsupported(user, f"its operand {list(atom.shape)} is a part of a value, or repeats it")
+        return value
+
+    # Products
+
+    def _op_dot_general(self, var: Var, node: Node) -> Value:
+        (left, right), (left_batch, _) = node.params["dimension_numbers"]
+        if left_batch:
+            return self._attention(var, node)
+        return self._linear(var, node, None)
+
+    def _linear(self, var: Var, node: Node, bias: Optional[Var]) -> Value:
+        (axes, _) = node.params["dimension_numbers"]
+        # What is summed over goes in the order that the axes of x have.
+        summed = sorted(zip(*((int(a) for a in axes[n]) for n in (0, 1))))
+        operands = [(node.inputs[n], tuple(pair[n] for pair in summed)) for n in (0, 1)]
+        # The weight is the operand that is an argument, or made of one; the second where both are.
+        which = 1 if self._is_light(operands[1][0]) or not self._is_light(operands[0][0]) else 0
+        if which == 0:
+            summed = sorted(summed, key=lambda pair: pair[1])
+            operands = [(node.inputs[n], tuple(pair[n] for pair in summed)) for n in (0, 1)]
+        (x, x_axes), (w, w_axes) = operands[1 - which], operands[which]
+        if node.output.dtype not in (x.dtype, w.dtype):
+            raise Unsupported(
+                node,
+                f"its result has elements of {short(node.output.dtype)}; te rounds a product to its operands' type, so "
+                "cast the result (and leave out preferred_element_type)",
+            )
+        depth = math.prod(x.shape[a] for a in x_axes)
+        x_free = [a for a in range(len(x.shape)) if a not in x_axes]
+        w_free = [a for a in range(len(w.shape)) if a not in w_axes]
+        rows = math.prod(x.shape[i] for i in x_free)
+        matrix = self._operand(x, node, x_free, x_axes, (rows, depth), "rows")
+        out = math.prod(w.shape[i] for i in w_free)
+        weight = self._operand(w, node, w_free, w_axes, (out, depth), "transposed")
+        self._mark(weight)
+        dtype = np.dtype(node.output.dtype).name
+        matrix, weight = self.function.cast(matrix, dtype), self.function.cast(weight, dtype)
+        vector = self._vector(bias, node, matrix.dtype) if bias is not None else None
+        label = self._label(w)
+        layer = None if label.startswith("value") else label
+        y = self.function.cast(self.function.linear(matrix, weight, vector, layer=layer), np.dtype(var.dtype).name)
+        layout = row_major([x.shape[i] for i in x_free] + [w.shape[i] for i in w_free])
+        if which == 0:
+            count = len(x_free)
+            layout = layout.permute(list(range(count, count + len(w_free))) + list(range(count)))
+        return Value(y, layout)
+
+    def _operand(
+        self, atom: Atom, node: Node, free: Sequence[int], axes: Sequence[int], shape: Tuple[int, int], key: str
+    ) -> build.Value:
+        """An operand as [free, summed]: its own memory where it lies so, else transposed by JAX."""
+        order = list(free) + list(axes)
+        size = math.prod(atom.shape)
+        # What is looked at must not be fed yet: an argument that nobody reads would be left.
+        lies = self._layout(atom) if self._is_light(atom) else None
+        if self._is_light(atom) and (lies is None or not lies.permute(order).is_row_major(size)):
+            made = self.feed(atom, key, lambda a: jnp.transpose(a, order).reshape(shape), shape, user=node)
+            return made
+        value = self.value(atom, node)
+        if not value.layout.permute(order).is_row_major(value.elements):
+            raise Unsupported(node, f"its operand {list(atom.shape)} is computed, and a view that is not row-major")
+        return self.function.reshape(value.matrix, shape)
+
+    def _layout(self, atom: Atom) -> Optional[Layout]:
+        """How a light value lies in the argument that it is a view of; None where JAX has to make it."""
+        if isinstance(atom, Const) or atom.node is None:
+            return row_major(atom.shape)
+        operand = atom.node.inputs[0]
+        if atom.node.name == "convert_element_type" and not (isinstance(operand, Var) and operand.floating):
+            return None
+        inner = self._layout(operand)
+        viewed = _viewed(atom, atom.node, inner) if inner is not None else None
+        return viewed if viewed is not None and viewed.is_whole(math.prod(operand.shape)) else None
+
+    def _mark(self, matrix: build.Value) -> None:
+        """Makes an argument a parameter."""
+        for argument, attributes in self.function.arguments:
+            if argument is matrix:
+                attributes["te.weight"] = ""
+
+    def _attention(self, var: Var, node: Node) -> Value:
+        from te_mlir.jax.attention import emit
+
+        return emit(self, var, node)
+
+    # Layers
+
+    def _rmsnorm(self, var: Var, node: Node, found: patterns.RmsNorm) -> Value:
+        x = self.rows(found.x, node)
+        gamma = self._vector(found.gamma, node, x.dtype)
+        self._mark(gamma)
+        return self._dense(var, self.function.rms_norm(x, gamma, found.epsilon, found.zero_centered))
+
+    def _layernorm(self, var: Var, node: Node, found: patterns.LayerNorm) -> Value:
+        x = self.rows(found.x, node)
+        gamma, beta = (self._vector(v, node, x.dtype) for v in (found.gamma, found.beta))
+        for matrix in (gamma, beta):
+            self._mark(matrix)
+        return self._dense(var, self.function.layer_norm(x, gamma, beta, found.epsilon))
+
+    def _activation(self, var: Var, node: Node, found: patterns.Activation) -> Value:
+        value = self._whole(found.x, node)
+        matrix = value.matrix
+        if len(matrix.shape) != 2:
+            matrix = self.function.reshape(matrix, (1, value.elements))
+        made = self.function.activation(found.kind, matrix)
+        return Value(self.function.cast(made, np.dtype(var.dtype).name), value.layout)
+
+    def _crossentropy(self, var: Var, node: Node, found: patterns.CrossEntropy) -> Value:
+        matrix = self.rows(found.logits, node)
+        rows = matrix.shape[0]
+        targets = self.feed(
+            found.targets,
+            "targets",
+            lambda t: t.reshape(-1).astype(jnp.int32),
+            (rows,),
+            "int32",
+            differentiable=False,
+            user=node,
+        )
+        return self._dense(var, self.function.cross_entropy(matrix, targets))
+
+    def _op_gather(self, var: Var, node: Node) -> Value:
+        table, index = node.inputs
+        numbers = node.params["dimension_numbers"]
+        rank = len(var.shape)
+        rows = (
+            len(table.shape) == 2
+            and tuple(int(s) for s in node.params["slice_sizes"]) == (1, table.shape[1])
+            and tuple(numbers.offset_dims) == (rank - 1,)
+            and tuple(numbers.collapsed_slice_dims) == (0,)
+            and tuple(numbers.start_index_map) == (0,)
+            and not numbers.operand_batching_dims
+        )
+        if not rows:
+            raise Unsupported(node, "only whole rows of a matrix are gathered (an embedding)")
+        count = math.prod(var.shape[:-1])
+        ids = self.feed(
+            index,
+            "ids",
+            lambda t: t.reshape(-1).astype(jnp.int32),
+            (count,),
+            "int32",
+            differentiable=False,
+            user=node,
+        )
+        matrix = self.rows(table, node)
+        self._mark(matrix)
+        return self._dense(var, self.function.embedding(ids, matrix))
+
+    def _rope(self, var: Var, node: Node, found: patterns.Rope) -> Value:
+        value = self.value(found.x, node)
+        for order in ((0, 1, 2, 3), (0, 2, 1, 3)):
+            # As [batch, sequence, heads, width], from the graph's order of axes.
+            if value.layout.permute(order).is_row_major(value.elements):
+                break
+        else:
+            raise Unsupported(node, "a rotation is imported of heads that are views of [batch, sequence, heads, width]")
+        batch, sequence, heads, width = (found.x.shape[a] for a in order)
+        tables = [self._table(t, node, order, batch, sequence, width, found.halves) for t in (found.cos, found.sin)]
+        matrix = self.function.reshape(value.matrix, (batch * sequence, heads * width))
+        made = self.function.rope(matrix, tables[0], tables[1], heads)
+        return Value(self.function.cast(made, np.dtype(var.dtype).name), value.layout)
+
+    def _table(
+        self, table: Atom, user: Node, order: Sequence[int], batch: int, sequence: int, width: int, halves: bool
+    ) -> build.Value:
+        if len(table.shape) != 4:
+            raise Unsupported(user, f"its tables are {list(table.shape)}; expected four dimensions")
+        compact = table.compact.shape if isinstance(table, Const) else table.shape
+        b, s, h, d = (compact[a] for a in order)
+        columns = width // 2 if halves else width
+        if h != 1 or s != sequence or d != columns or b not in (1, batch):
+            raise Unsupported(user, f"its tables are {list(table.shape)}; expected one row for each position")
+        if not halves and not _equal_halves(table):
+            raise Unsupported(
+                user,
+                "the halves of its tables are not known to be equal; make them by concatenate([a, a], -1), or rotate "
+                "the halves of x by tables of half the width",
+            )
+
+        def make(t: Any) -> Any:
+            rows = jnp.transpose(t, order).reshape(-1, t.shape[-1])[: b * s]
+            return rows[:, : width // 2].astype(jnp.float32)
+
+        return self.feed(table, "half", make, (b * s, width // 2), "float32", differentiable=False, user=user)
+
+    # Elementwise
+
+    def _op_add(self, var: Var, node: Node) -> Value:
+        for product, shift in (node.inputs, node.inputs[::-1]):
+            inner = patterns.node_of(patterns.uncast(product), "dot_general")
+            if inner is None or inner.output.uses != 1 or inner.params["dimension_numbers"][1][0]:
+                continue
+            bias = patterns.vector(shift, var.shape[-1]) if var.shape else None
+            if bias is not None and product.shape == var.shape and self._is_light(bias):
+                made = self._linear(var, inner, bias)
+                if made.layout.is_row_major(made.elements):
+                    return made
+        for x, shift in (node.inputs, node.inputs[::-1]):
+            bias = patterns.vector(shift, var.shape[-1]) if len(var.shape) > 1 else None
+            if bias is not None and x.shape == var.shape:
+                matrix = self.rows(x, node)
+                vector = self._vector(bias, node, matrix.dtype)
+                text = f"te.bias_add {matrix.name}, {vector.name} : {matrix.type}, {vector.type}"
+                return self._dense(var, self.function.op(text, [(matrix.shape, matrix.dtype)])[0])
+        return self._binary(var, node, "add")
+
+    def _op_sub(self, var: Var, node: Node) -> Value:
+        return self._binary(var, node, "sub")
+
+    def _op_mul(self, var: Var, node: Node) -> Value:
+        return self._binary(var, node, "mul")
+
+    def _op_div(self, var: Var, node: Node) -> Value:
+        return self._binary(var, node, "div")
+
+    def _binary(self, var: Var, node: Node, op: str) -> Value:
+        dtype = np.dtype(var.dtype).name
+        numbers = [v.scalar if isinstance(v, Const) else None for v in node.inputs]
+        place = 0 if numbers[0] is None else 1
+        left = self._whole(node.inputs[place], node)
+        x = self.function.cast(left.matrix, dtype)
+        number = numbers[1 - place]
+        if number is not None:
+            y = self.function.constant(number, x.shape, dtype)
+        else:
+            right = self.value(node.inputs[1], node)
+            if not same(left.layout, right.layout) or left.elements != right.elements:
+                shapes = f"{list(node.inputs[0].shape)} and {list(node.inputs[1].shape)}"
+                raise Unsupported(node, f"its operands {shapes} are broadcast, or lie differently in memory")
+            y = self.function.cast(self.function.reshape(right.matrix, x.shape), dtype)
+        made = getattr(self.function, op)(*((x, y) if place == 0 else (y, x)))
+        return Value(made, left.layout)
+
+    def _unary(self, var: Var, node: Node, *ops: str) -> Value:
+        value = self._whole(node.inputs[0], node)
+        matrix = value.matrix
+        for op in ops:
+            matrix = self.function.unary(op, matrix)
+        return Value(matrix, value.layout)
+
+    def _op_neg(self, var: Var, node: Node) -> Value:
+        return self._unary(var, node, "arith.negf")
+
+    def _op_exp(self, var: Var, node: Node) -> Value:
+        return self._unary(var, node, "math.exp")
+
+    def _op_tanh(self, var: Var, node: Node) -> Value:
+        return self._unary(var, node, "math.tanh")
+
+    def _op_sqrt(self, var: Var, node: Node) -> Value:
+        return self._unary(var, node, "math.sqrt")
+
+    def _op_logistic(self, var: Var, node: Node) -> Value:
+        value = self._unary(var, node, "arith.negf", "math.exp")
+        one = self.function.constant(1.0, value.matrix.shape, value.matrix.dtype)
+        return Value(self.function.div(one, self.function.add(one, value.matrix)), value.layout)
+
+    def _op_square(self, var: Var, node: Node) -> Value:
+        value = self._whole(node.inputs[0], node)
+        return Value(self.function.mul(value.matrix, value.matrix), value.layout)
+
+    def _op_integer_pow(self, var: Var, node: Node) -> Value:
+        exponent = int(node.params["y"])
+        if not 1 < exponent <= 4:
+            raise Unsupported(node, f"a power of {exponent} has no counterpart in te; 2, 3 and 4 have")
+        value = self._whole(node.inputs[0], node)
+        made = value.matrix
+        for _ in range(exponent - 1):
+            made = self.function.mul(made, value.matrix)
+        return Value(made, value.layout)
+
+    # Casts and views
+
+    def _op_convert_element_type(self, var: Var, node: Node) -> Value:
+        value = self.value(node.inputs[0], node)
+        if value.matrix.dtype == "int32":
+            raise Unsupported(node, "a cast of integers to floats has no counterpart in te")
+        return Value(self.function.cast(value.matrix, np.dtype(var.dtype).name), value.layout)
+
+    def _op_copy(self, var: Var, node: Node) -> Value:
+        return self.value(node.inputs[0], node)
+
+    def _view(self, var: Var, node: Node) -> Value:
+        value = self.value(node.inputs[0], node)
+        viewed = _viewed(var, node, value.layout)
+        if viewed is None or viewed.shape != var.shape:
+            raise Unsupported(node, f"a view of {list(value.layout.shape)} as {list(var.shape)} is not followed")
+        return Value(value.matrix, viewed)
+
+    _op_reshape = _op_squeeze = _op_expand_dims = _op_transpose = _view
+    _op_broadcast_in_dim = _op_slice = _op_split = _view
+
+
+_HINTS = {
+    "scan": "; write the loop over layers in Python",
+    "while": "; write the loop in Python",
+    "cond": "; decide outside of the function",
+    "erf": ", whose gelu is that by tanh (approximate=True)",
+    "erfc": ", whose gelu is that by tanh (approximate=True)",
+    "stop_gradient": "; take it of an argument, outside of the function",
+    "reduce_sum": " by itself; means over rows are part of norms and of the cross entropy",
+    "reduce_max": " by itself",
+    "log": " by itself; the mean cross entropy of all rows has one",
+    "concatenate": "; a product for each part, and their sum, is the same",
+}
+
+
+def boundary(var: Var, is_light: Callable[[Atom], bool]) -> List[Var]:
+    """The floating-point values below an integer one, that more than views are between them and arguments."""
+    found: List[Var] = []
+    seen, stack = set(), [var]
+    while stack:
+        node = stack.pop().node
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        for operand in node.inputs:
+            if isinstance(operand, Var) and operand.floating and not is_light(operand):
+                found.append(operand)
+            elif isinstance(operand, Var):
+                stack.append(operand)
+    return found
+
+
+def _viewed(var: Var, node: Node, layout: Layout) -> Optional[Layout]:
+    """How what a node gives lies, if its operand lies as `layout`; None where it is no view."""
+    params = node.params
+    if node.name in ("reshape", "squeeze", "expand_dims"):
+        return layout.reshape(var.shape)
+    if node.name in ("convert_element_type", "copy"):
+        return layout
+    if node.name == "transpose":
+        return layout.permute([int(a) for a in params["permutation"]])
+    if node.name == "broadcast_in_dim":
+        axes = [int(a) for a in params["broadcast_dimensions"]]
+        if axes != sorted(axes):
+            return None
+        dims = tuple(layout.dims[axes.index(a)] if a in axes else () for a in range(len(var.shape)))
+        return Layout(dims, layout.offset).expand(var.shape)
+    if node.name == "slice":
+        if any(s != 1 for s in params["strides"] or ()):
+            return None
+        found: Optional[Layout] = layout
+        for axis, (first, end) in enumerate(zip(params["start_indices"], params["limit_indices"])):
+            found = found.narrow(axis, int(first), int(end)) if found is not None else None
+        return found
+    if node.name == "split":
+        axis = int(params["axis"])
+        first = sum(int(s) for s in params["sizes"][: node.outputs.index(var)])
+        return layout.narrow(axis, first, first + var.shape[axis])
+    return None
+
+
+def _equal_halves(table: Atom) -> bool:
+    """Whether the two halves of each row are known to be equal."""
+    if isinstance(table, Const):
+        half = table.compact.shape[-1] // 2
+        return bool((table.compact[..., :half] == table.compact[..., half:]).all())
+    node = table.node
+    if node is None:
+        return False
+    if node.name == "concatenate":
+        last = int(node.params["dimension"]) == len(table.shape) - 1
+        return last and len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]
+    if node.name in ("cos", "sin", "convert_element_type", "copy", "neg", "stop_gradient"):
+        return _equal_halves(node.inputs[0])
+    if node.name == "mul":
+        return all((isinstance(v, Const) and v.scalar is not None) or _equal_halves(v) for v in node.inputs)
+    if node.name in ("reshape", "squeeze", "expand_dims"):
+        kept = node.inputs[0].shape and node.inputs[0].shape[-1] == table.shape[-1]
+        return bool(kept) and _equal_halves(node.inputs[0])
+    if node.name == "broadcast_in_dim":
+        axes = node.params["broadcast_dimensions"]
+        kept = len(axes) > 0 and int(axes[-1]) == len(table.shape) - 1
+        return kept and node.inputs[0].shape[-1] == table.shape[-1] and _equal_halves(node.inputs[0])
+    if node.name in ("slice", "gather"):
+        # Rows of a table, whole.
+        return node.inputs[0].shape[-1:] == table.shape[-1:] and _equal_halves(node.inputs[0])
+    return False

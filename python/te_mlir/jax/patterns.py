@@ -1,0 +1,623 @@
+"""Groups of operations that are one op of the dialect, as JAX programs spell them out.
+
+Casts between floats are followed wherever they are: te computes these groups in f32 and
+rounds once. Broadcasts are followed where they say along which axis a vector lies.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Iterator, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from te_mlir.jax.graph import Atom, Const, Node, Var
+
+
+class RmsNorm(NamedTuple):
+    """gamma * x / rms(x), or with zero_centered (1 + gamma) * x / rms(x)."""
+
+    x: Var
+    gamma: Var
+    epsilon: float
+    zero_centered: bool
+
+
+class LayerNorm(NamedTuple):
+    """(x - mean) / deviation * gamma + beta."""
+
+    x: Var
+    gamma: Var
+    beta: Var
+    epsilon: float
+
+
+class Activation(NamedTuple):
+    """A function of single elements that te has: silu, gelu, relu."""
+
+    kind: str
+    x: Var
+
+
+class Softmax(NamedTuple):
+    """exp(x) / sum(exp(x)) along `axis`."""
+
+    x: Var
+    axis: int
+
+
+class CrossEntropy(NamedTuple):
+    """The mean of -log(softmax(logits)) at targets, over all rows."""
+
+    logits: Var
+    targets: Atom
+
+
+class Rope(NamedTuple):
+    """Pairs of elements of x rotated: half a row apart.
+
+    halves: the tables are half as wide as a row; else its halves must be equal.
+    """
+
+    x: Var
+    cos: Atom
+    sin: Atom
+    halves: bool
+
+
+# Looking through
+
+
+def node_of(value: Atom, *names: str) -> Optional[Node]:
+    """The node that makes `value`, if it is one of these."""
+    node = value.node
+    return node if node is not None and node.name in names else None
+
+
+def uncast(value: Atom) -> Atom:
+    """What casts between floats, and copies, are of."""
+    while True:
+        node = node_of(value, "convert_element_type", "copy", "reduce_precision")
+        if node is None or not isinstance(node.inputs[0], Var) or not node.inputs[0].floating:
+            return value
+        value = node.inputs[0]
+
+
+def narrowest(value: Atom) -> Atom:
+    """What widening casts are of: a cast that rounds stays."""
+    while True:
+        node = node_of(value, "convert_element_type", "copy")
+        if node is None or not isinstance(node.inputs[0], Var) or not node.inputs[0].floating:
+            return value
+        if node.inputs[0].dtype.itemsize > value.dtype.itemsize:
+            return value
+        value = node.inputs[0]
+
+
+def _leaf(value: Atom) -> Var:
+    found = narrowest(value)
+    assert isinstance(found, Var)
+    return found
+
+
+def scalar(value: Atom) -> Optional[float]:
+    """The number that every element of a constant is."""
+    return value.scalar if isinstance(value, Const) else None
+
+
+def pairs(value: Atom, *names: str) -> Iterator[Tuple[Atom, Atom]]:
+    """The operands of a binary operation, in both orders."""
+    node = node_of(uncast(value), *names)
+    if node is not None and len(node.inputs) == 2:
+        a, b = node.inputs
+        yield a, b
+        yield b, a
+
+
+def of_rows(value: Atom, keep: bool = True) -> Atom:
+    """What a value with one element for each row is, without the axes that were added behind.
+
+    Each broadcast that is followed keeps the axes before the last where they are.
+    """
+    while True:
+        value = uncast(value)
+        node = node_of(value, "broadcast_in_dim", "reshape", "squeeze", "expand_dims", "stop_gradient")
+        if node is None:
+            return value
+        operand = node.inputs[0]
+        if node.name == "stop_gradient":
+            if not keep:
+                return value
+        elif node.name == "broadcast_in_dim":
+            axes = tuple(int(a) for a in node.params["broadcast_dimensions"])
+            if axes != tuple(range(len(axes))) or len(axes) < len(value.shape) - 1:
+                return value
+            if operand.shape[: len(value.shape) - 1] != value.shape[:-1]:
+                return value
+        elif _without_last_one(operand.shape) != _without_last_one(value.shape):
+            return value
+        value = operand
+
+
+def _without_last_one(shape: Tuple[int, ...]) -> Tuple[int, ...]:
+    return shape[:-1] if shape and shape[-1] == 1 else shape
+
+
+def vector(value: Atom, size: int) -> Optional[Var]:
+    """The vector of `size` that is repeated along the last axis of a value."""
+    while True:
+        value = uncast(value)
+        if isinstance(value, Const) or not value.shape or value.shape[-1] != size:
+            return None
+        if value.shape == (size,):
+            return value
+        node = node_of(value, "broadcast_in_dim", "reshape", "squeeze", "expand_dims")
+        if node is None:
+            return None
+        operand = node.inputs[0]
+        if node.name == "broadcast_in_dim":
+            axes = node.params["broadcast_dimensions"]
+            if not axes or int(axes[-1]) != len(value.shape) - 1:
+                return None
+        elif int(np.prod(value.shape)) != size:
+            return None
+        value = operand
+
+
+def mean_of(value: Atom) -> Optional[Tuple[Var, Tuple[int, ...]]]:
+    """(x, axes) of the mean of x over axes."""
+    value = of_rows(value)
+    total, count = None, None
+    for a, b in pairs(value, "mul"):
+        if scalar(b):
+            total, count = a, 1 / scalar(b)  # type: ignore[operator]
+    node = node_of(value, "div")
+    if node is not None and scalar(node.inputs[1]):
+        total, count = node.inputs[0], scalar(node.inputs[1])
+    if total is None or count is None:
+        return None
+    node = node_of(of_rows(total), "reduce_sum")
+    if node is None or not isinstance(node.inputs[0], Var):
+        return None
+    operand, axes = node.inputs[0], tuple(int(a) for a in node.params["axes"])
+    size = math.prod(operand.shape[a] for a in axes)
+    return (operand, axes) if abs(count - size) < 1e-3 * size else None
+
+
+def _row_mean(value: Atom) -> Optional[Var]:
+    """x of the mean of x over its last axis."""
+    found = mean_of(value)
+    return found[0] if found is not None and found[1] == (len(found[0].shape) - 1,) else None
+
+
+def _same(a: Atom, b: Atom) -> bool:
+    return uncast(a) is uncast(b)
+
+
+# Norms
+
+
+def _over_root(value: Atom) -> Iterator[Tuple[Atom, Atom, float]]:
+    """(x, v, epsilon) of x / sqrt(v + epsilon)."""
+    found: List[Tuple[Atom, Atom]] = []
+    for x, inverse in pairs(value, "mul"):
+        root = node_of(of_rows(inverse), "rsqrt")
+        if root is not None:
+            found.append((x, root.inputs[0]))
+    node = node_of(uncast(value), "div")
+    if node is not None:
+        root = node_of(of_rows(node.inputs[1]), "sqrt")
+        if root is not None:
+            found.append((node.inputs[0], root.inputs[0]))
+    for x, inside in found:
+        for v, epsilon in pairs(of_rows(inside), "add"):
+            number = scalar(epsilon)
+            if number is not None:
+                yield x, v, number
+
+
+def match_rms_norm(value: Var) -> Optional[RmsNorm]:
+    """`x * rsqrt(mean(x * x, -1) + epsilon) * gamma`."""
+    if not value.shape:
+        return None
+    for scaled, factor in pairs(value, "mul"):
+        for x, variance, epsilon in _over_root(scaled):
+            squares = _row_mean(variance)
+            square = node_of(uncast(squares), "square") if squares is not None else None
+            if square is None or not _same(square.inputs[0], x) or not isinstance(uncast(x), Var):
+                continue
+            for one, gamma in _one_plus(factor, x.shape[-1]):
+                return RmsNorm(_leaf(x), gamma, epsilon, one)
+    return None
+
+
+def _one_plus(factor: Atom, size: int) -> Iterator[Tuple[bool, Var]]:
+    """(whether one is added, gamma) of what a norm multiplies with."""
+    gamma = vector(factor, size)
+    if gamma is None:
+        return
+    for one, inner in pairs(gamma, "add"):
+        if scalar(one) == 1:
+            found = vector(inner, size)
+            if found is not None:
+                yield True, found
+                return
+    yield False, gamma
+
+
+def match_layer_norm(value: Var) -> Optional[LayerNorm]:
+    """`(x - mean) * rsqrt(variance + epsilon) * gamma + beta`."""
+    if not value.shape:
+        return None
+    size = value.shape[-1]
+    for product, shift in pairs(value, "add"):
+        beta = vector(shift, size)
+        if beta is None:
+            continue
+        for scaled, factor in pairs(product, "mul"):
+            gamma = vector(factor, size)
+            if gamma is None:
+                continue
+            for centred, variance, epsilon in _over_root(scaled):
+                x = _centred(centred)
+                if x is not None and _is_variance(variance, x):
+                    return LayerNorm(_leaf(x), gamma, beta, epsilon)
+    return None
+
+
+def _centred(value: Atom) -> Optional[Var]:
+    """x of `x - mean(x)`."""
+    node = node_of(uncast(value), "sub")
+    if node is None:
+        return None
+    mean, x = _row_mean(node.inputs[1]), node.inputs[0]
+    return x if mean is not None and _same(mean, x) and isinstance(x, Var) else None
+
+
+def _is_variance(value: Atom, x: Var) -> bool:
+    """Whether a value is the mean of (x - mean)^2, or that of x^2 less the mean's square."""
+    value = of_rows(value)
+    for inner, zero in pairs(value, "max"):
+        if scalar(zero) == 0:
+            value = of_rows(inner)
+    squares = _row_mean(value)
+    square = node_of(uncast(squares), "square") if squares is not None else None
+    centred = _centred(square.inputs[0]) if square is not None else None
+    if centred is not None and _same(centred, x):
+        return True
+    node = node_of(value, "sub")
+    if node is None:
+        return False
+    squares = _row_mean(node.inputs[0])
+    square = node_of(uncast(squares), "square") if squares is not None else None
+    if square is None or not _same(square.inputs[0], x):
+        return False
+    of_mean = node_of(of_rows(node.inputs[1]), "square")
+    mean = _row_mean(of_mean.inputs[0]) if of_mean is not None else None
+    return mean is not None and _same(mean, x)
+
+
+# Activations
+
+
+def _factors(value: Atom) -> List[Atom]:
+    node = node_of(uncast(value), "mul")
+    if node is None:
+        return [value]
+    return _factors(node.inputs[0]) + _factors(node.inputs[1])
+
+
+def _near(value: Atom, number: float) -> bool:
+    # As bf16 rounds it.
+    found = scalar(value)
+    return found is not None and abs(found - number) <= abs(number) / 128
+
+
+def match_activation(value: Var) -> Optional[Activation]:
+    """silu as `x * logistic(x)`, relu as `max(x, 0)`, gelu by tanh."""
+    for x, zero in pairs(value, "max"):
+        if scalar(zero) == 0 and isinstance(uncast(x), Var):
+            return Activation("relu", _leaf(x))
+    for x, gate in pairs(value, "mul"):
+        node = node_of(uncast(gate), "logistic")
+        if node is not None and _same(node.inputs[0], x) and isinstance(uncast(x), Var):
+            return Activation("silu", _leaf(x))
+    factors = _factors(value)
+    if len(factors) != 3:
+        return None
+    numbers = [f for f in factors if isinstance(f, Const)]
+    sums = [f for f in factors if node_of(uncast(f), "add") is not None]
+    for total in sums:
+        others = [f for f in factors if f is not total and not isinstance(f, Const)]
+        if len(numbers) != 1 or len(others) != 1 or not _near(numbers[0], 0.5):
+            continue
+        x = others[0]
+        for one, curve in pairs(total, "add"):
+            node = node_of(uncast(curve), "tanh")
+            if scalar(one) == 1 and node is not None and _is_gelu_argument(node.inputs[0], x):
+                return Activation("gelu", _leaf(x))
+    return None
+
+
+def _is_gelu_argument(value: Atom, x: Atom) -> bool:
+    """sqrt(2 / pi) * (x + 0.044715 * x^3)."""
+    for number, total in pairs(value, "mul"):
+        if not _near(number, math.sqrt(2 / math.pi)):
+            continue
+        for linear, cubic in pairs(total, "add"):
+            if not _same(linear, x):
+                continue
+            factors = _factors(cubic)
+            numbers = [f for f in factors if isinstance(f, Const)]
+            powers = 0
+            for factor in factors:
+                cube = node_of(uncast(factor), "integer_pow")
+                square = node_of(uncast(factor), "square")
+                if _same(factor, x):
+                    powers += 1
+                elif cube is not None and _same(cube.inputs[0], x):
+                    powers += int(cube.params["y"])
+                elif square is not None and _same(square.inputs[0], x):
+                    powers += 2
+            if len(numbers) == 1 and _near(numbers[0], 0.044715) and powers == 3:
+                return True
+    return False
+
+
+# Softmax and cross entropy
+
+
+def _shifted(value: Atom) -> Optional[Tuple[Var, Optional[Atom]]]:
+    """(x, m) of `x - m`, where m is a maximum of x that has no gradient; m None where nothing is taken off."""
+    node = node_of(uncast(value), "sub")
+    if node is not None and isinstance(node.inputs[0], Var) and _is_maximum(node.inputs[1]):
+        return node.inputs[0], node.inputs[1]
+    return (value, None) if isinstance(value, Var) else None
+
+
+def _is_maximum(value: Atom) -> bool:
+    """Whether a value is, but for infinities, a maximum along one axis."""
+    seen = 0
+    while seen < 16:
+        seen += 1
+        value = uncast(value)
+        node = value.node
+        if node is None:
+            return False
+        if node.name in ("reduce_max", "argmax"):
+            return True
+        if node.name == "select_n":
+            value = node.inputs[2]
+        elif node.name in ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "stop_gradient", "transpose"):
+            value = node.inputs[0]
+        else:
+            return False
+    return False
+
+
+def _bare(value: Atom) -> Atom:
+    """What size-1 axes, casts and broadcasts are around."""
+    while True:
+        value = uncast(value)
+        node = node_of(value, "broadcast_in_dim", "reshape", "squeeze", "expand_dims", "stop_gradient", "transpose")
+        if node is None or math.prod(node.inputs[0].shape) == 0:
+            return value
+        ones = tuple(s for s in node.inputs[0].shape if s != 1)
+        if node.name != "broadcast_in_dim" and ones != tuple(s for s in value.shape if s != 1):
+            return value
+        value = node.inputs[0]
+
+
+def match_softmax(value: Atom) -> Optional[Softmax]:
+    """`exp(x - max) / sum(exp(x - max))`, along one axis."""
+    node = node_of(uncast(value), "div")
+    if node is None:
+        return None
+    top = node_of(uncast(node.inputs[0]), "exp")
+    total = node_of(_bare(node.inputs[1]), "reduce_sum")
+    if top is None or total is None or uncast(total.inputs[0]) is not top.output or len(total.params["axes"]) != 1:
+        return None
+    found = _shifted(top.inputs[0])
+    return Softmax(found[0], int(total.params["axes"][0])) if found is not None else None
+
+
+def _log_sum(value: Atom) -> Optional[Var]:
+    """x of log(sum(exp(x - m))) along the last axis."""
+    log = node_of(of_rows(value), "log")
+    if log is None:
+        return None
+    inner = of_rows(log.inputs[0])
+    absolute = node_of(inner, "abs")
+    inner = of_rows(absolute.inputs[0]) if absolute is not None else inner
+    total = node_of(inner, "reduce_sum")
+    if total is None or tuple(total.params["axes"]) != (len(total.inputs[0].shape) - 1,):
+        return None
+    top = node_of(uncast(total.inputs[0]), "exp")
+    found = _shifted(top.inputs[0]) if top is not None else None
+    return found[0] if found is not None else None
+
+
+def _log_softmax(value: Atom) -> Optional[Var]:
+    """x of log_softmax(x) along the last axis."""
+    node = node_of(uncast(value), "sub")
+    if node is None:
+        return None
+    x = _log_sum(node.inputs[1])
+    shifted = _shifted(node.inputs[0])
+    return x if x is not None and shifted is not None and _same(shifted[0], x) else None
+
+
+def _log_sum_exp(value: Atom) -> Optional[Var]:
+    """x of logsumexp(x) along the last axis."""
+    for log, maximum in pairs(of_rows(value), "add"):
+        x = _log_sum(log)
+        if x is not None and _is_maximum(maximum):
+            return x
+    return _log_sum(value)
+
+
+def _picked(value: Atom) -> Optional[Tuple[Var, Atom]]:
+    """(x, targets) of the elements of x at targets, one of each row."""
+    value = uncast(value)
+    node = node_of(value, "reshape", "squeeze", "broadcast_in_dim")
+    while node is not None and math.prod(node.inputs[0].shape) == math.prod(value.shape):
+        value = uncast(node.inputs[0])
+        node = node_of(value, "reshape", "squeeze", "broadcast_in_dim")
+    gather = node_of(value, "gather")
+    if gather is not None and isinstance(gather.inputs[0], Var):
+        x, index = gather.inputs[0], gather.inputs[1]
+        rank, numbers = len(x.shape), gather.params["dimension_numbers"]
+        rows = tuple(range(rank - 1))
+        whole = tuple(int(s) for s in gather.params["slice_sizes"]) == (1,) * rank
+        batched = tuple(numbers.operand_batching_dims) == rows and tuple(numbers.start_index_map) == (rank - 1,)
+        if whole and batched and math.prod(index.shape) == math.prod(x.shape[:-1]):
+            return x, index
+        return None
+    total = node_of(value, "reduce_sum")
+    if total is not None and tuple(total.params["axes"]) == (len(total.inputs[0].shape) - 1,):
+        for x, hot in pairs(total.inputs[0], "mul"):  # type: ignore[assignment]
+            if isinstance(x, Var) and isinstance(hot, Const) and hot.compact.shape == x.shape:
+                places = np.argmax(hot.compact, -1)
+                if (hot.compact == np.eye(x.shape[-1])[places]).all():
+                    return x, Const(places, places.shape)
+            while node_of(hot, "convert_element_type") is not None:
+                hot = hot.node.inputs[0]  # type: ignore[union-attr]
+            for targets, classes in pairs(hot, "eq"):
+                found = of_rows(targets)
+                counts = isinstance(classes, Const) and (classes.array() == np.arange(classes.shape[-1])).all()
+                if counts and isinstance(found, Var) and found.shape == x.shape[:-1] and isinstance(x, Var):
+                    return x, found
+    return None
+
+
+def match_cross_entropy(value: Var) -> Optional[CrossEntropy]:
+    """The mean of `-log_softmax(logits)[targets]`, or of `logsumexp(logits) - logits[targets]`."""
+    if value.shape:
+        return None
+    sign = 1
+    current: Atom = uncast(value)
+    count = 0.0
+    # From the scalar down to one element for each row.
+    for _ in range(16):
+        current = uncast(current)
+        node = current.node
+        if node is None:
+            return None
+        if node.name == "neg":
+            sign, current = -sign, node.inputs[0]
+        elif node.name == "div" and scalar(node.inputs[1]):
+            count, current = scalar(node.inputs[1]) or 0.0, node.inputs[0]
+        elif node.name == "mul" and any(scalar(v) for v in node.inputs):
+            number, current = next((scalar(a), b) for a, b in pairs(current, "mul") if scalar(a))
+            count = 1 / (number or 1.0)
+        elif node.name == "reduce_sum" and _picked(current) is None:
+            current = node.inputs[0]
+        else:
+            break
+    sign, count = (-sign, -count) if count < 0 else (sign, count)
+    picked = _picked(current)
+    found: Optional[Tuple[Var, Atom]] = None
+    if picked is not None and sign < 0:
+        logits = _log_softmax(picked[0])
+        found = (logits, picked[1]) if logits is not None else None
+    node = node_of(current, "sub")
+    if picked is None and node is not None:
+        first, second = node.inputs if sign > 0 else node.inputs[::-1]
+        inner, logits = _picked(second), _log_sum_exp(first)
+        if inner is not None and logits is not None and _same(inner[0], logits):
+            found = (logits, inner[1])
+    if found is None:
+        return None
+    size = math.prod(found[0].shape[:-1])
+    logits, targets = _leaf(found[0]), found[1]
+    return CrossEntropy(logits, targets) if abs(count - size) < 1e-3 * size else None
+
+
+# Rotations
+
+
+def match_rope(value: Var) -> Optional[Rope]:
+    """`x * cos + concatenate([-x2, x1]) * sin`, or `concatenate([x1 * cos - x2 * sin, x2 * cos + x1 * sin])`."""
+    if len(value.shape) != 4:
+        return None
+    for straight, turned in pairs(value, "add"):
+        for half_turned, sin in pairs(turned, "mul"):
+            x = _rotated(half_turned)
+            for same, cos in pairs(straight, "mul") if x is not None else ():
+                if x is not None and _same(same, x):
+                    return Rope(x, cos, sin, False)
+    node = node_of(uncast(value), "concatenate")
+    if node is None or len(node.inputs) != 2 or int(node.params["dimension"]) != 3:
+        return None
+    less, more = (node_of(uncast(v), name) for v, name in zip(node.inputs, ("sub", "add")))
+    if less is None or more is None:
+        return None
+    for x1, cos in pairs(less.inputs[0], "mul"):
+        for x2, sin in pairs(less.inputs[1], "mul"):
+            first, second = _part(x1), _part(x2)
+            if first is None or second is None or first[0] is not second[0]:
+                continue
+            width = first[0].shape[-1]
+            if first[1:] != (0, width // 2) or second[1:] != (width // 2, width):
+                continue
+            for a, b in (more.inputs, more.inputs[::-1]):
+                if _is_product(a, second, cos) and _is_product(b, first, sin):
+                    return Rope(first[0], cos, sin, True)
+    return None
+
+
+def _is_product(value: Atom, part: Tuple[Var, int, int], table: Atom) -> bool:
+    return any(_part(x) == part and _same_table(t, table) for x, t in pairs(value, "mul"))
+
+
+def _same_table(a: Atom, b: Atom) -> bool:
+    """Whether two broadcasts are of the same value, along the same axes."""
+    if a is b:
+        return True
+    if isinstance(a, Const) or isinstance(b, Const):
+        if isinstance(a, Var) or isinstance(b, Var):
+            return False
+        return a.compact.shape == b.compact.shape and bool((a.compact == b.compact).all())
+    x, y = (
+        node_of(a, "broadcast_in_dim", "convert_element_type"),
+        node_of(b, "broadcast_in_dim", "convert_element_type"),
+    )
+    if x is None or y is None or x.name != y.name or a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    same = x.name != "broadcast_in_dim" or tuple(x.params["broadcast_dimensions"]) == tuple(
+        y.params["broadcast_dimensions"]
+    )
+    return same and _same_table(x.inputs[0], y.inputs[0])
+
+
+def _rotated(value: Atom) -> Optional[Var]:
+    """x of `concatenate([-x[..., half:], x[..., :half]])`."""
+    node = node_of(uncast(value), "concatenate")
+    if node is None or len(node.inputs) != 2 or int(node.params["dimension"]) != len(value.shape) - 1:
+        return None
+    negated = node_of(uncast(node.inputs[0]), "neg")
+    one = _part(node.inputs[1])
+    other = _part(negated.inputs[0]) if negated is not None else None
+    if one is None or other is None or one[0] is not other[0]:
+        return None
+    width = value.shape[-1]
+    return one[0] if one[1:] == (0, width // 2) and other[1:] == (width // 2, width) else None
+
+
+def _part(value: Atom) -> Optional[Tuple[Var, int, int]]:
+    """(x, first, end) of a slice of the last axis of x."""
+    value = uncast(value)
+    node = node_of(value, "slice", "split")
+    if node is None or not isinstance(node.inputs[0], Var):
+        return None
+    operand = node.inputs[0]
+    if node.name == "split":
+        if int(node.params["axis"]) != len(operand.shape) - 1:
+            return None
+        place = next(n for n, output in enumerate(node.outputs) if output is value)
+        first = sum(int(s) for s in node.params["sizes"][:place])
+    else:
+        if operand.shape[:-1] != value.shape[:-1] or any(s != 1 for s in node.params["strides"] or ()):
+            return None
+        first = int(node.params["start_indices"][-1])
+    return _leaf(operand), first, first + value.shape[-1]

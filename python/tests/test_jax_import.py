@@ -1,0 +1,267 @@
+"""JAX functions through te: gradients against jax.grad, bits against hand-written MLIR."""
+
+import functools
+import pathlib
+
+import pytest
+
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp
+import jax_models as models
+import numpy as np
+
+import te_mlir
+import te_mlir.jax
+from te_mlir.errors import ArgumentError, ImportFailure
+
+
+def batch(sequence=32, vocabulary=64):
+    a, b = jax.random.split(jax.random.key(1))
+    return jax.random.randint(a, (2, sequence), 0, vocabulary), jax.random.randint(b, (2, sequence), 0, vocabulary)
+
+
+def leaves(tree):
+    return [leaf for leaf in jax.tree.leaves(tree) if leaf.dtype != jax.dtypes.float0]
+
+
+def assert_close(mine, theirs, bound=1e-5):
+    mine, theirs = leaves(mine), leaves(theirs)
+    assert len(mine) == len(theirs) > 0
+    for a, b in zip(mine, theirs):
+        error = jnp.linalg.norm((a - b).ravel()) / jnp.linalg.norm(b.ravel())
+        assert a.dtype == b.dtype and jnp.linalg.norm(b) > 0 and error < bound, error
+
+
+def compare(function, *args, **options):
+    """Results and gradients of all arguments, by te and by JAX."""
+    compiled = te_mlir.jax.jit(function, **options)
+    wanted, theirs = jax.vjp(function, *args)
+    got, mine = jax.vjp(compiled, *args)
+    assert jax.tree.structure(got) == jax.tree.structure(wanted)
+    assert_close(got, wanted)
+    cotangent = jax.tree.map(lambda a: jnp.cos(jnp.arange(a.size, dtype=a.dtype)).reshape(a.shape), wanted)
+    assert_close(mine(cotangent), theirs(cotangent))
+    return compiled.lower(*args)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"attend": models.attention_by_hand, "heads": 4, "kv_heads": 2},
+        {"attend": models.attention_by_einsum, "rotate": models.rope_by_halves},
+        {"loss": models.cross_entropy_by_one_hot},
+        {"loss": models.cross_entropy_by_logsumexp, "kv_heads": 1},
+        {"kv_heads": 4, "layers": 2},
+    ],
+    ids=["plain", "by-hand", "einsum-halves", "one-hot", "logsumexp-one-kv-head", "two-layers"],
+)
+def test_llama_gradients_are_jaxs(options):
+    layers = options.pop("layers", 1)
+    params = models.llama_params(jax.random.key(0), kv_heads=options.get("kv_heads", 2), layers=layers)
+    loss = functools.partial(models.llama_loss, **options)
+    compiled = compare(lambda params: loss(params, *batch()), params)
+    text = compiled.text()
+    assert text.count("te.linear") == 7 * layers + 1 and text.count("te.attention") == layers
+    assert text.count("te.rms_norm") == 2 * layers + 1 and text.count("te.rope") == 2 * layers
+    assert "te.cross_entropy" in text and "te.embedding" in text and "math." not in text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"norm": lambda x, g, b: jax.nn.standardize(x) * g + b},
+        {"gelu": lambda x: 0.5 * x * (1 + jnp.tanh(jnp.sqrt(2 / jnp.pi) * (x + 0.044715 * x**3)))},
+        {"gelu": lambda x: x * jax.nn.sigmoid(x)},
+        {"gelu": jax.nn.relu},
+    ],
+    ids=["plain", "standardize", "gelu-by-hand", "silu-by-hand", "relu"],
+)
+def test_gpt_gradients_are_jaxs(options):
+    """Weights [in, out], which JAX transposes; biases; a layer norm."""
+    params = models.gpt_params(jax.random.key(0))
+    x = jax.random.normal(jax.random.key(1), (2, 16, 64))
+    text = compare(functools.partial(models.gpt, **options), params, x).text()
+    assert text.count("te.linear") == 2 and text.count("te.layer_norm") == 1 and text.count("te.activation") == 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w: jax.nn.sigmoid(x @ w) * jnp.tanh(x @ w) - (x @ w) ** 2 / 2,
+        lambda x, w: jnp.einsum("sd,hde->she", x, w.reshape(64, 4, 16).transpose(1, 0, 2)),
+        lambda x, w: jnp.einsum("she,hed->sd", x.reshape(16, 4, 16), w.reshape(4, 16, 64)),
+        lambda x, w: (x @ w)[:, :8].T,
+        lambda x, w: (w.T @ x.T, x),
+        jax.checkpoint(lambda x, w: jnp.exp(-jnp.sqrt(1 + jnp.square(x @ w)))),
+        lambda x, w: x @ jnp.stack([w, w])[1],
+    ],
+    ids=["elementwise", "heads-out", "heads-in", "part", "weight-first", "checkpoint", "stacked"],
+)
+def test_layers_gradients_are_jaxs(function):
+    a, b = jax.random.split(jax.random.key(0))
+    compare(function, jax.random.normal(a, (16, 64)), jax.random.normal(b, (64, 64)) / 8, differentiate_outputs="all")
+
+
+def by_hand_names(params):
+    layer = params["layers"][0]
+    named = {f"{name}.weight": layer[name] for name in ("norm1", "q", "k", "v", "o", "norm2", "gate", "up", "down")}
+    named |= {"embed.weight": params["embed"], "norm.weight": params["norm"], "head.weight": params["head"]}
+    return {name: np.asarray(value) for name, value in named.items()}
+
+
+def test_bits_are_those_of_the_program_by_hand(recipe, reference):
+    params = models.llama_params(jax.random.key(0), jnp.bfloat16)
+    ids, labels = batch()
+    text = (pathlib.Path(__file__).parent / "llama.mlir").read_text()
+    step = te_mlir.compile(text, "llama", recipe=recipe, vjp=True, context=reference)
+    tables = models.tables(32, 16, jnp.bfloat16, halves=True)
+    cos, sin = (np.asarray(t, np.float32).reshape(32, 8) for t in tables)
+    both = te_mlir.jax.value_and_grad(models.llama_loss, recipe=recipe)
+    state = both.init_state(params, ids, labels)
+    assert len(state) == len(step.state_names)
+    call = jax.jit(lambda state, params: both(params, ids, labels, state=state))
+    # Twice: states of the first step decide what the second does.
+    for _ in range(2):
+        loss, gradients, *after = call(state, params)
+        wanted = step(
+            ids=np.asarray(ids, np.int32).reshape(-1),
+            targets=np.asarray(labels, np.int32).reshape(-1),
+            cos=cos,
+            sin=sin,
+            **by_hand_names(params),
+            **{"grad.loss": np.ones((), np.float32)},
+        )
+        assert np.asarray(loss).tobytes() == wanted["loss"].tobytes()
+        for name, gradient in by_hand_names(gradients).items():
+            assert gradient.tobytes() == wanted[f"grad.{name}"].tobytes(), name
+        state = after[0] if after else {}
+    if not state:
+        other_loss, other = jax.jit(jax.value_and_grad(te_mlir.jax.jit(models.llama_loss, recipe=recipe)))(
+            params, ids, labels
+        )
+        assert np.asarray(other_loss).tobytes() == wanted["loss"].tobytes()
+        for name, gradient in by_hand_names(other).items():
+            assert gradient.tobytes() == wanted[f"grad.{name}"].tobytes(), name
+
+
+def test_gradients_of_a_recipe_with_states_are_refused():
+    params = models.gpt_params(jax.random.key(0), jnp.bfloat16)
+    x = jnp.ones((16, 64), jnp.bfloat16)
+    compiled = te_mlir.jax.jit(models.gpt, recipe=te_mlir.DelayedScaling(amax_history_len=2))
+    state = compiled.init_state(params, x)
+    assert "params.up.w.x.scale" in state
+    y, after = compiled(params, x, state=state)
+    assert y.shape == x.shape and after.keys() == state.keys()
+    with pytest.raises(ArgumentError, match="use value_and_grad"):
+        jax.grad(lambda params: compiled(params, x, state=state)[0].astype(jnp.float32).sum())(params)
+    with pytest.raises(ArgumentError, match="state: expected a value for .* got none"):
+        compiled(params, x)
+
+
+def test_everything_that_cannot_be_imported_is_listed():
+    def function(x, w):
+        y = jnp.sin(x @ w)
+        z = jnp.cumsum(y, -1)
+        return jax.nn.gelu(z @ w, approximate=False)
+
+    with pytest.raises(ImportFailure) as failure:
+        te_mlir.jax.compile(function, (jnp.ones((16, 64)), jnp.ones((64, 64))))
+    sin, cumsum, erfc = failure.value.reasons
+    line = function.__code__.co_firstlineno
+    assert sin.startswith("sin(f32 [16, 64]) at ") and f"test_jax_import.py:{line + 1}:" in sin
+    assert cumsum.startswith("cumsum(f32 [16, 64]) at ") and f"test_jax_import.py:{line + 2}:" in cumsum
+    assert "gelu is that by tanh" in erfc and f"test_jax_import.py:{line + 3}:" in erfc
+
+
+@pytest.mark.parametrize(
+    "function, reason",
+    [
+        (lambda x, w: jax.lax.scan(lambda c, _: (c @ w, None), x, None, length=2)[0], "write the loop over layers"),
+        (lambda x, w: jnp.tanh(x), "no product of an argument with a weight"),
+        (lambda x, w: jnp.dot(x, w.astype(jnp.bfloat16)), "convert_element_type|rounds a product|elements of"),
+        (lambda x, w: jnp.matmul(x.astype(jnp.bfloat16), w.astype(jnp.bfloat16), preferred_element_type=jnp.float32),
+         "te rounds a product to its operands' type"),
+        (lambda x, w: (x @ w) * jnp.arange(64.0), r"\[16, 64\] and \[1, 64\] are broadcast"),
+        (lambda x, w: jnp.einsum("bij,bjk->bik", (x @ w)[None], w[None]), "product of batches"),
+        (lambda x, w: jax.nn.dot_product_attention(*[(x @ w).reshape(1, 16, 4, 16)] * 3, local_window_size=(2, 0)),
+         "mask is not the causal one"),
+        (lambda x, w: models.rope((x @ w).reshape(1, 16, 4, 16), *[w[:16, :16].reshape(1, 16, 1, 16)] * 2),
+         "halves of its tables"),
+    ],
+    ids=["scan", "no-product", "mixed", "preferred", "broadcast", "batches", "window", "tables"],
+)  # fmt: skip
+def test_reasons(function, reason):
+    x, w = jnp.ones((16, 64)), jnp.ones((64, 64))
+    if "mixed" in reason or "rounds a product|" in reason:
+        assert_mixed_is_f32(function, x, w)
+        return
+    with pytest.raises(ImportFailure, match=reason):
+        te_mlir.jax.compile(function, (x, w))
+
+
+def assert_mixed_is_f32(function, x, w):
+    """JAX itself widens the narrower operand: that is imported."""
+    assert te_mlir.jax.compile(function, (x, w))(x, w).dtype == jnp.float32
+
+
+def test_outputs_beside_the_loss():
+    """Integers that JAX computes of compiled values; a gradient to them, or to logits, is told."""
+    params, (ids, labels) = models.llama_params(jax.random.key(0)), batch()
+
+    def function(params):
+        logits = models.llama(params, ids)
+        hits = jnp.argmax(logits, -1) == labels
+        return models.cross_entropy(logits, labels), (logits, hits, ids)
+
+    compiled = te_mlir.jax.jit(function)
+    (loss, (logits, hits, same)), gradients = jax.value_and_grad(compiled, has_aux=True)(params)
+    (wanted, (wanted_logits, wanted_hits, _)), theirs = jax.value_and_grad(function, has_aux=True)(params)
+    assert_close((loss, logits, gradients), (wanted, wanted_logits, theirs))
+    assert (hits == wanted_hits).all() and hits.dtype == bool and (same == ids).all()
+    with pytest.raises(ArgumentError, match="differentiate_outputs='all'"):
+        jax.grad(lambda params: compiled(params)[1][0].sum())(params)
+    both = te_mlir.jax.value_and_grad(function)
+    (again, _), mine = both(params)
+    assert again == loss and all((a == b).all() for a, b in zip(leaves(mine), leaves(gradients)))
+
+
+def test_argnums_and_argument_errors():
+    params, x = models.gpt_params(jax.random.key(0)), jax.random.normal(jax.random.key(1), (16, 64))
+
+    def loss(params, x):
+        y = models.gpt(params, x)
+        return models.cross_entropy(y, jnp.arange(16))
+
+    wanted = jax.value_and_grad(loss, argnums=(1, 0))(params, x)
+    assert_close(te_mlir.jax.value_and_grad(loss, argnums=(1, 0))(params, x), wanted)
+    compiled = te_mlir.jax.compile(loss, (params, x))
+    with pytest.raises(ArgumentError, match=r"argument 'params.up.w': expected shape \[64, 256\], but got \[64, 64\]"):
+        compiled({**params, "up": {**params["up"], "w": jnp.ones((64, 64))}}, x)
+    with pytest.raises(ArgumentError, match="argument 'x': expected elements of float32, but got bfloat16"):
+        compiled(params, x.astype(jnp.bfloat16))
+    with pytest.raises(ArgumentError, match="expected arguments like"):
+        compiled(x, params)
+    with pytest.raises(ArgumentError, match="argument 'x': expected an array, but got float"):
+        te_mlir.jax.jit(loss)(params, 1.0)
+
+
+def test_a_shape_compiles_once():
+    compiled = te_mlir.jax.jit(models.gpt)
+    params = models.gpt_params(jax.random.key(0))
+    for rows in (16, 32, 16):
+        assert compiled(params, jnp.ones((rows, 64))).shape == (rows, 64)
+    assert len(compiled.compiled) == 2
+
+
+def test_report_names_layers_by_parameters():
+    params = models.llama_params(jax.random.key(0), jnp.bfloat16)
+    compiled = te_mlir.jax.compile(
+        models.llama_loss, (params, *batch()), recipe=te_mlir.Float8CurrentScaling(), strict=True
+    )
+    ledger = compiled.report("precision")
+    rows = [line.split() for line in ledger.splitlines() if line.split()[:1] in (["fprop"], ["dgrad"], ["wgrad"])]
+    assert len(rows) == 24 and all("f8E4M3FN" in row or "f8E5M2" in row for row in rows)
+    assert any(row[1] == "params.layers.0.down" for row in rows)
