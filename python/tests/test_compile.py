@@ -5,6 +5,8 @@ import gc
 import io
 import json
 import re
+import shutil
+import subprocess
 
 import ml_dtypes
 import numpy as np
@@ -217,6 +219,24 @@ def test_pictures_are_pages_graphs_or_json():
     assert te_mlir.picture(linear(), "linear", "dot").startswith("digraph")
     with pytest.raises(ValueError, match="'html', 'dot' or 'json'"):
         te_mlir.picture(linear(), "linear", "png")
+
+
+def test_pictures_open_in_a_browser_without_a_network(tmp_path):
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no browser")
+    page = tmp_path / "step.html"
+    page.write_text(te_mlir.picture(linear(te_mlir.Float8CurrentScaling()), "linear", vjp=True, target="reference"))
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--enable-logging=stderr"]
+    offline = ["--host-resolver-rules=MAP * ~NOTFOUND"]
+    run = subprocess.run(
+        [browser, *options, *offline, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120
+    )
+    headings = re.findall("<h2>(.*?)</h2>", run.stdout)
+    assert headings == ["As written", "As it runs", "Precision", "Memory", "Launches"]
+    # What the browser made of it: elements of SVG, and no complaint.
+    assert run.stdout.count("<rect") > 10 and "CONSOLE" not in run.stderr
+    assert not re.findall(r"(?:src|href)=.?https?:", run.stdout)
 
 
 def test_reports_are_text_or_json():

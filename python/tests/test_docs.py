@@ -10,9 +10,10 @@ import te_mlir
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("page", ["users/python.md", "users/torch.md", "users/jax.md", "tutorial.md"])
+@pytest.mark.parametrize("page", ["users/python.md", "users/torch.md", "users/jax.md", "users/rl.md", "tutorial.md"])
 def test_page_runs(page, monkeypatch, reference):
-    pytest.importorskip({"users/python.md": "ml_dtypes", "users/jax.md": "jax"}.get(page, "torch"))
+    needed = {"users/python.md": "ml_dtypes", "users/jax.md": "jax", "users/rl.md": "ml_dtypes"}
+    pytest.importorskip(needed.get(page, "torch"))
     monkeypatch.chdir(ROOT / "examples" / "byte_lm")
     if page == "tutorial.md":
         pytest.importorskip("transformers").logging.set_verbosity_error()
