@@ -279,6 +279,36 @@ TEST_P(GroupedGemm, BadSizesStayInside) {
   EXPECT_EQ(run({INT32_MAX, INT32_MAX, INT32_MIN, 1}), run({1024, 0, 0, 0}));
 }
 
+// A sum of nothing leaves c as it is, to the sign of its zeros.
+TEST_P(GroupedGemm, EmptyGroupsKeepC) {
+  const int64_t m = 40, n = 136, rows = 128;
+  const std::vector<int32_t> sizes = {0, 40, 0};
+  const std::vector<uint8_t> a(m * rows, encodeFp8(TE_RT_F8E4M3FN, 1)),
+      b(n * rows, encodeFp8(TE_RT_F8E4M3FN, 1));
+  for (const Schemes &s : kDepthSchemes)
+    for (int32_t type : {TE_RT_F32, TE_RT_BF16})
+      for (bool inPlace : {false, true}) {
+        const bool tensor = s.a == TE_RT_PER_TENSOR;
+        const std::vector<float> aScale(tensor ? 3 : scaleCount(s.a, m, rows),
+                                        1.0f),
+            bScale(tensor ? 3 : scaleCount(s.b, n, rows), 1.0f);
+        Array c(type, 3 * m * n), dw(type, 3 * m * n);
+        for (size_t i = 0; i < c.size(); ++i)
+          c.set(i, i % 3 == 0 ? -0.0 : static_cast<double>(i % 7));
+        device().run(
+            TE_PLAN(grouped_scaled_wgrad, rows, m, n, 3, 128, TE_RT_F8E4M3FN,
+                    s.a, TE_RT_F8E4M3FN, s.b, type, 0, 0, 0),
+            {in(a), in(aScale), none(), in(b), in(bScale), none(), in(sizes),
+             in(c.bytes), inPlace ? outOn(7, dw.bytes) : out(dw.bytes)});
+        const int64_t bytes = m * n * elementBytes(type);
+        for (int64_t g : {0, 2})
+          EXPECT_TRUE(std::equal(c.bytes.begin() + g * bytes,
+                                 c.bytes.begin() + (g + 1) * bytes,
+                                 dw.bytes.begin() + g * bytes))
+              << "group " << g << ", type " << type;
+      }
+}
+
 //===----------------------------------------------------------------------===//
 // Normal data
 //===----------------------------------------------------------------------===//

@@ -224,19 +224,22 @@ TEST_P(GroupedPlainGemm, EmptyGroupsKeepC) {
   const int64_t m = 40, n = 136;
   const Array a = makeRows(groups, Data::Integers, m, 7);
   const Array b = makeRows(groups, Data::Integers, n, 11);
-  Array c(TE_RT_F32, 3 * m * n), dw(TE_RT_F32, 3 * m * n);
-  for (size_t i = 0; i < c.size(); ++i)
-    c.set(i, i % 3 == 0 ? -0.0 : static_cast<double>(i % 7));
-  device().run(
-      TE_PLAN(grouped_wgrad, groups.rows(), m, n, 3, 8, TE_RT_BF16, TE_RT_F32),
-      {in(a.bytes), in(b.bytes), in(groups.sizes), none(), in(c.bytes),
-       out(dw.bytes)});
-  const int64_t bytes = m * n * 4;
-  for (int64_t g : {0, 2})
-    EXPECT_TRUE(std::equal(c.bytes.begin() + g * bytes,
-                           c.bytes.begin() + (g + 1) * bytes,
-                           dw.bytes.begin() + g * bytes))
-        << "group " << g;
+  for (int32_t type : {TE_RT_F32, TE_RT_BF16})
+    for (bool inPlace : {false, true}) {
+      Array c(type, 3 * m * n), dw(type, 3 * m * n);
+      for (size_t i = 0; i < c.size(); ++i)
+        c.set(i, i % 3 == 0 ? -0.0 : static_cast<double>(i % 7));
+      device().run(
+          TE_PLAN(grouped_wgrad, groups.rows(), m, n, 3, 8, TE_RT_BF16, type),
+          {in(a.bytes), in(b.bytes), in(groups.sizes), none(), in(c.bytes),
+           inPlace ? outOn(4, dw.bytes) : out(dw.bytes)});
+      const int64_t bytes = m * n * elementBytes(type);
+      for (int64_t g : {0, 2})
+        EXPECT_TRUE(std::equal(c.bytes.begin() + g * bytes,
+                               c.bytes.begin() + (g + 1) * bytes,
+                               dw.bytes.begin() + g * bytes))
+            << "group " << g << ", type " << type;
+    }
 }
 
 } // namespace

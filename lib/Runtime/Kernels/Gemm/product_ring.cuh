@@ -220,11 +220,12 @@ __device__ __forceinline__ uint32_t addBf16(uint32_t x, uint32_t y) {
 }
 
 /// Adds 64 rows of a bf16 c before rounding. All loads come before any
-/// store: c may be out, so that the compiler could not move them there.
+/// store: c may be out, so that the compiler could not move them there. A sum
+/// of nothing is c itself.
 template <typename Tiles>
 __device__ __forceinline__ void addC(const BlockGemmArgs &args,
                                      const Tiles &tiles, float (&total)[64],
-                                     uint32_t row, uint32_t col) {
+                                     uint32_t row, uint32_t col, bool isEmpty) {
   const int q = threadIdx.x % 4;
   uint32_t previous[2][16];
 #pragma unroll
@@ -245,8 +246,9 @@ __device__ __forceinline__ void addC(const BlockGemmArgs &args,
 #pragma unroll
     for (int j = 0; j < 16; ++j) {
       const float2 c = unpackBf16(previous[half][j]);
-      total[4 * j + 2 * half] += c.x;
-      total[4 * j + 2 * half + 1] += c.y;
+      float *sum = &total[4 * j + 2 * half];
+      sum[0] = isEmpty ? c.x : sum[0] + c.x;
+      sum[1] = isEmpty ? c.y : sum[1] + c.y;
     }
 }
 
@@ -305,10 +307,10 @@ storeFloats(const BlockGemmArgs &args, const Tiles &tiles,
 template <bool kRoundFirst, typename Tiles>
 __device__ __forceinline__ void
 storeHalves(const BlockGemmArgs &args, const Tiles &tiles, float (&total)[64],
-            uint32_t row, uint32_t col) {
+            uint32_t row, uint32_t col, bool isEmpty) {
   const int q = threadIdx.x % 4;
   if (Tiles::kHasC && !kRoundFirst && args.c)
-    addC(args, tiles, total, row, col);
+    addC(args, tiles, total, row, col, isEmpty);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const uint32_t r = row + rowOf(half);
@@ -326,8 +328,10 @@ storeHalves(const BlockGemmArgs &args, const Tiles &tiles, float (&total)[64],
       if (Tiles::kHasC && kRoundFirst && args.c) {
         const uint4 c = *reinterpret_cast<const uint4 *>(
             static_cast<const __nv_bfloat16 *>(args.c) + line + at);
-        eight = make_uint4(addBf16(eight.x, c.x), addBf16(eight.y, c.y),
-                           addBf16(eight.z, c.z), addBf16(eight.w, c.w));
+        eight = isEmpty
+                    ? c
+                    : make_uint4(addBf16(eight.x, c.x), addBf16(eight.y, c.y),
+                                 addBf16(eight.z, c.z), addBf16(eight.w, c.w));
       }
       if (padding)
         eight = make_uint4(0, 0, 0, 0);
@@ -360,7 +364,7 @@ finish(const BlockGemmArgs &args, const Shared &shared, const Tiles &tiles,
       storeFloats(args, tiles, total[half], row + half * 64, tiles.col);
     else
       storeHalves<kRoundFirst>(args, tiles, total[half], row + half * 64,
-                               tiles.col);
+                               tiles.col, isEmpty);
   }
   if (hasSteps && group == 0)
     passFloats(shared, ring);
