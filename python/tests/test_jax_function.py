@@ -2,6 +2,7 @@
 
 import gc
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -273,3 +274,12 @@ def test_importing_te_mlir_does_not_load_jax():
     program = "import sys, te_mlir; print('jax' in sys.modules); import te_mlir.jax; print('torch' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.parametrize("options", ["--check", "--steps=2 --layers=1 --width=32 --heads=2 --rows=2 --sequence=16"])
+def test_example_runs(options):
+    script = pathlib.Path(__file__).parents[2] / "examples" / "jax_llama" / "train.py"
+    command = [sys.executable, str(script), "--platform=cpu", *options.split()]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert ("2 calls of te, 0 copies" if options == "--check" else "float8_current_scaling") in run.stdout
