@@ -39,6 +39,12 @@ TE_HOST_DEVICE void routerScores(const float *logits, int64_t experts,
     scores[e] = scores[e] / sum;
 }
 
+/// Whether `index`, read from a map that a caller may have made, is one of
+/// `count`.
+TE_HOST_DEVICE bool isIn(int64_t index, int64_t count) {
+  return index >= 0 && index < count;
+}
+
 /// Whether (score a, index i) is chosen before (b, j).
 TE_HOST_DEVICE bool routerBefore(float a, int64_t i, float b, int64_t j) {
   if (a != a || b != b)

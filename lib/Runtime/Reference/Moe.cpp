@@ -82,7 +82,8 @@ void moe_permute(const moe_permute_params &p, void *const *buffers) {
   for (int64_t r = 0; r < p.rows; ++r)
     for (int64_t c = 0; c < p.cols; ++c) {
       float value = 0.0f;
-      if (const int64_t entry = entryOf[r]; entry >= 0) {
+      const int64_t entry = entryOf[r];
+      if (math::isIn(entry, p.tokens * p.k)) {
         value = load(buffers[b::x], entry / p.k * p.cols + c, p.type);
         if (probs)
           value *= probs[entry];
@@ -97,16 +98,13 @@ void moe_prob_grad(const moe_prob_grad_params &p, void *const *buffers) {
   auto *dprobs = static_cast<float *>(buffers[b::dprobs]);
   for (int64_t i = 0; i < p.tokens * p.k; ++i)
     dprobs[i] =
-        rowOf[i] < 0
+        !math::isIn(rowOf[i], p.rows)
             ? 0.0f
-            : laneSum(
-                  p.cols,
-                  [&](float acc, int64_t c) {
-                    return acc + load(buffers[b::dout], i / p.k * p.cols + c,
-                                      p.type) *
-                                     load(buffers[b::y], rowOf[i] * p.cols + c,
-                                          p.type);
-                  });
+            : laneSum(p.cols, [&](float acc, int64_t c) {
+                return acc +
+                       load(buffers[b::dout], i / p.k * p.cols + c, p.type) *
+                           load(buffers[b::y], rowOf[i] * p.cols + c, p.type);
+              });
 }
 
 void moe_unpermute(const moe_unpermute_params &p, void *const *buffers) {
@@ -117,7 +115,7 @@ void moe_unpermute(const moe_unpermute_params &p, void *const *buffers) {
     for (int64_t c = 0; c < p.cols; ++c) {
       float sum = 0.0f;
       for (int64_t i = t * p.k; i < (t + 1) * p.k; ++i)
-        if (rowOf[i] >= 0) {
+        if (math::isIn(rowOf[i], p.rows)) {
           const float y = load(buffers[b::y], rowOf[i] * p.cols + c, p.type);
           sum += probs ? y * probs[i] : y;
         }

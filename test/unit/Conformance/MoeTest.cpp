@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numeric>
 
 using namespace te::conformance;
@@ -250,6 +251,44 @@ TEST_P(Moe, RowsMoveThereAndBack) {
               << kind << i;
         }
       }
+}
+
+TEST_P(Moe, WhatIsInNoRangeOfAMapCountsAsNone) {
+  const int64_t rows = 192, cols = 40;
+  const std::vector<int32_t> wild = {-2, INT32_MIN, INT32_MAX, 1 << 24};
+  std::vector<int32_t> rowOf(kTokens * kChoices), entryOf(rows);
+  std::iota(rowOf.begin(), rowOf.end(), 0);
+  std::iota(entryOf.begin(), entryOf.end(), 0);
+  std::fill(entryOf.begin() + kTokens * kChoices, entryOf.end(), -1);
+  std::vector<int32_t> wildRowOf = rowOf, wildEntryOf = entryOf;
+  for (size_t i = 0; i < wild.size(); ++i) {
+    rowOf[3 * i] = entryOf[5 * i] = -1;
+    wildRowOf[3 * i] = wildEntryOf[5 * i] = wild[i];
+  }
+  // The first that is none.
+  wildRowOf[1] = static_cast<int32_t>(rows);
+  wildEntryOf[1] = static_cast<int32_t>(kTokens * kChoices);
+  rowOf[1] = entryOf[1] = -1;
+  for (int32_t type : {TE_RT_BF16, TE_RT_F32}) {
+    const Array x(type, makeValues("normal", type, kTokens * cols, 26));
+    const Array y(type, makeValues("normal", type, rows * cols, 27));
+    const auto weights = makeValues("normal", TE_RT_F32, rowOf.size(), 28);
+    const std::vector<float> probs(weights.begin(), weights.end());
+    auto run = [&](const std::vector<int32_t> &rowOf,
+                   const std::vector<int32_t> &entryOf) {
+      Array permuted(type, rows * cols), sums(type, kTokens * cols);
+      Array dprobs(TE_RT_F32, kTokens * kChoices);
+      device().run(TE_PLAN(moe_permute, kTokens, kChoices, rows, cols, type),
+                   {in(x.bytes), in(entryOf), in(probs), out(permuted.bytes)});
+      device().run(TE_PLAN(moe_unpermute, kTokens, kChoices, rows, cols, type),
+                   {in(y.bytes), in(rowOf), in(probs), out(sums.bytes)});
+      device().run(TE_PLAN(moe_prob_grad, kTokens, kChoices, rows, cols, type),
+                   {in(x.bytes), in(y.bytes), in(rowOf), out(dprobs.bytes)});
+      return std::vector<std::vector<uint8_t>>{permuted.bytes, sums.bytes,
+                                               dprobs.bytes};
+    };
+    EXPECT_EQ(run(wildRowOf, wildEntryOf), run(rowOf, entryOf));
+  }
 }
 
 } // namespace

@@ -111,11 +111,11 @@ Status plan_moe_permute(const CudaDevice &device,
   TE_RT_RETURN_IF_FAILED(
       find(device, "te_moe_permute", params.type, params.rows, &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
-    return launch(config,
-                  MoePermuteArgs{buffers[b::x],
-                                 as<const int32_t>(buffers[b::entry_of]),
-                                 as<const float>(buffers[b::probs]),
-                                 buffers[b::y], params.k, params.cols});
+    return launch(
+        config,
+        MoePermuteArgs{buffers[b::x], as<const int32_t>(buffers[b::entry_of]),
+                       as<const float>(buffers[b::probs]), buffers[b::y],
+                       params.tokens * params.k, params.k, params.cols});
   });
   return Status::ok();
 }
@@ -129,10 +129,11 @@ Status plan_moe_prob_grad(const CudaDevice &device,
   TE_RT_RETURN_IF_FAILED(find(device, "te_moe_prob_grad", params.type,
                               ceilDiv(entries * 32, kMoeBlock), &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
-    return launch(config, MoeProbGradArgs{buffers[b::dout], buffers[b::y],
-                                          as<const int32_t>(buffers[b::row_of]),
-                                          as<float>(buffers[b::dprobs]),
-                                          entries, params.k, params.cols});
+    return launch(config,
+                  MoeProbGradArgs{buffers[b::dout], buffers[b::y],
+                                  as<const int32_t>(buffers[b::row_of]),
+                                  as<float>(buffers[b::dprobs]), entries,
+                                  params.rows, params.k, params.cols});
   });
   return Status::ok();
 }
@@ -145,11 +146,11 @@ Status plan_moe_unpermute(const CudaDevice &device,
   TE_RT_RETURN_IF_FAILED(
       find(device, "te_moe_unpermute", params.type, params.tokens, &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
-    return launch(config,
-                  MoeUnpermuteArgs{buffers[b::y],
-                                   as<const int32_t>(buffers[b::row_of]),
-                                   as<const float>(buffers[b::probs]),
-                                   buffers[b::out], params.k, params.cols});
+    return launch(
+        config,
+        MoeUnpermuteArgs{buffers[b::y], as<const int32_t>(buffers[b::row_of]),
+                         as<const float>(buffers[b::probs]), buffers[b::out],
+                         params.rows, params.k, params.cols});
   });
   return Status::ok();
 }

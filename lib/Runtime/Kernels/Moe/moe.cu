@@ -58,13 +58,14 @@ __device__ __forceinline__ bool areRuns(const void *x, const void *y,
 template <typename T, int N>
 __device__ __forceinline__ void permuteRuns(const MoePermuteArgs &args) {
   const int64_t row = blockIdx.x, entry = args.entryOf[row];
-  const T *from = static_cast<const T *>(args.x) +
-                  (entry < 0 ? 0 : entry / args.k * args.cols);
+  const bool taken = math::isIn(entry, args.entries);
+  const T *from =
+      static_cast<const T *>(args.x) + (taken ? entry / args.k * args.cols : 0);
   T *to = static_cast<T *>(args.y) + row * args.cols;
-  const float prob = entry >= 0 && args.probs ? args.probs[entry] : 1.0f;
+  const float prob = taken && args.probs ? args.probs[entry] : 1.0f;
   for (int64_t c = threadIdx.x * N; c < args.cols; c += kMoeBlock * N) {
     float values[N] = {};
-    if (entry >= 0) {
+    if (taken) {
       Run<T, N>::load(from + c).unpack(values);
       if (args.probs)
 #pragma unroll
@@ -90,8 +91,9 @@ __device__ __forceinline__ void probGrad(const MoeProbGradArgs &args) {
   if (entry >= args.entries)
     return;
   const int64_t row = args.rowOf[entry];
+  const bool taken = math::isIn(row, args.rows);
   LaneSum<1> sum;
-  if (row >= 0)
+  if (taken)
     for (int64_t begin = 0; begin < args.cols; begin += kLanes)
 #pragma unroll
       for (int k = 0; k < 8; ++k) {
@@ -103,7 +105,7 @@ __device__ __forceinline__ void probGrad(const MoeProbGradArgs &args) {
       }
   const float total = sum.total();
   if (thread == 0)
-    args.dprobs[entry] = row < 0 ? 0.0f : total;
+    args.dprobs[entry] = taken ? total : 0.0f;
 }
 
 /// A block has a token.
@@ -114,7 +116,7 @@ __device__ __forceinline__ void unpermuteRuns(const MoeUnpermuteArgs &args) {
     float sum[N] = {};
     for (int64_t i = t * args.k; i < (t + 1) * args.k; ++i) {
       const int64_t row = args.rowOf[i];
-      if (row < 0)
+      if (!math::isIn(row, args.rows))
         continue;
       float y[N];
       Run<T, N>::load(static_cast<const T *>(args.y) + row * args.cols + c)

@@ -41,7 +41,7 @@ struct MoePermuteArgs {
   const int32_t *entryOf; // [rows]
   const float *probs;     // [tokens * k] or null
   void *y;                // [rows, cols]
-  int64_t k, cols;
+  int64_t entries, k, cols;
 };
 
 struct MoeProbGradArgs {
@@ -49,7 +49,7 @@ struct MoeProbGradArgs {
   const void *y;        // [rows, cols]
   const int32_t *rowOf; // [entries]
   float *dprobs;        // [entries]
-  int64_t entries, k, cols;
+  int64_t entries, rows, k, cols;
 };
 
 struct MoeUnpermuteArgs {
@@ -57,7 +57,7 @@ struct MoeUnpermuteArgs {
   const int32_t *rowOf; // [tokens * k]
   const float *probs;   // [tokens * k] or null
   void *out;            // [tokens, cols]
-  int64_t k, cols;
+  int64_t rows, k, cols;
 };
 
 inline constexpr int kMoeBlock = 256;
