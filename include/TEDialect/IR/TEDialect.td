@@ -25,7 +25,8 @@ def TE_Dialect : Dialect {
     files and reports; a result with the name of an argument is that
     argument's next state and is written in place). Arguments also may carry
     `te.weight` (a parameter) and `te.init = 0.0 : f32` (what every element is
-    where a run gives no value, such as the first of a state). Results that
+    where a run gives no value, such as the first of a state), and a parameter
+    `te.overwrite_main_grad` (its gradient is never added up). Results that
     passes added to look at values carry `te.probe = [...]`, which says what
     each element of a vector, or row of a matrix, is.
 

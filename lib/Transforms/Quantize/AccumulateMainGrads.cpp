@@ -33,22 +33,36 @@ public:
     func::FuncOp function = getOperation();
     if (function.isExternal())
       return;
-    llvm::StringMap<Type> weights;
+    llvm::StringMap<BlockArgument> weights;
     for (BlockArgument argument : function.getArguments()) {
       unsigned index = argument.getArgNumber();
+      const bool isWeight = bool(function.getArgAttr(index, kWeightAttr));
+      if (!isWeight && function.getArgAttr(index, kOverwriteAttr)) {
+        emitError(argument.getLoc())
+            << "expected '" << kOverwriteAttr << "' on an argument with '"
+            << kWeightAttr << "', which argument " << index << " has not";
+        return signalPassFailure();
+      }
       if (auto name = function.getArgAttrOfType<StringAttr>(index, kNameAttr);
-          name && function.getArgAttr(index, kWeightAttr))
-        weights[name.getValue()] = argument.getType();
+          name && isWeight)
+        weights[name.getValue()] = argument;
     }
-    SmallVector<unsigned> gradients;
+    SmallVector<std::pair<unsigned, bool>> gradients;
     for (unsigned i = 0, e = function.getNumResults(); i < e; ++i) {
       auto name = function.getResultAttrOfType<StringAttr>(i, kNameAttr);
       StringRef weight = name ? name.getValue() : StringRef();
-      if (!weight.consume_front("grad.") || !weights.contains(weight))
+      if (!weight.consume_front("grad."))
         continue;
-      if (failed(checkGradient(i, weight, weights[weight])))
+      if (!weights.contains(weight)) {
+        if (failed(checkNoProduct(i, weight)))
+          return signalPassFailure();
+        continue;
+      }
+      BlockArgument argument = weights[weight];
+      if (failed(checkGradient(i, weight, argument.getType())))
         return signalPassFailure();
-      gradients.push_back(i);
+      gradients.emplace_back(
+          i, function.getArgAttr(argument.getArgNumber(), kOverwriteAttr));
     }
     if (gradients.empty()) {
       function.emitError() << "expected a result 'grad.<weight>' for "
@@ -59,8 +73,8 @@ public:
     Value flag = getSkipFlag(function);
     if (!flag)
       return signalPassFailure();
-    for (unsigned index : gradients)
-      accumulate(index, flag);
+    for (auto [index, overwrites] : gradients)
+      accumulate(index, overwrites, flag);
   }
 
 private:
@@ -83,8 +97,26 @@ private:
     return success();
   }
 
-  /// Makes result `index` a state that its gradient is added to.
-  void accumulate(unsigned index, Value flag) {
+  /// What a weight's product gives is added up for weights only: an argument
+  /// whose mark was forgotten is not passed by.
+  LogicalResult checkNoProduct(unsigned index, StringRef argument) {
+    func::FuncOp function = getOperation();
+    Operation *made = function.getBody()
+                          .front()
+                          .getTerminator()
+                          ->getOperand(index)
+                          .getDefiningOp();
+    if (!isa_and_nonnull<LinearWgradOp, GroupedLinearWgradOp>(made))
+      return success();
+    return made->emitError()
+           << "expected argument '" << argument
+           << "', whose gradient is that of a layer's weight, to have '"
+           << kWeightAttr << "' for 'main-grad'";
+  }
+
+  /// Makes result `index` a state that its gradient is added to, or written to
+  /// in every step where it `overwrites`.
+  void accumulate(unsigned index, bool overwrites, Value flag) {
     func::FuncOp function = getOperation();
     Builder b(&getContext());
     auto type = cast<RankedTensorType>(function.getResultTypes()[index])
@@ -99,8 +131,10 @@ private:
     Operation *end = function.getBody().front().getTerminator();
     OpOperand &use = end->getOpOperand(index);
     Value sum = add(use, [&](OpBuilder &builder, Location loc) -> Value {
-      return ZeroUnlessOp::create(builder, loc, function.getArgument(argument),
-                                  flag);
+      return overwrites
+                 ? Value()
+                 : ZeroUnlessOp::create(builder, loc,
+                                        function.getArgument(argument), flag);
     });
     use.set(sum);
     SmallVector<Type> results(function.getResultTypes());
@@ -113,7 +147,7 @@ private:
     replaced.clear();
   }
 
-  /// The sum so far, made at a builder's position.
+  /// The sum so far, made at a builder's position; null where there is none.
   using SumBefore = function_ref<Value(OpBuilder &, Location)>;
 
   /// The value of `use`, added in f32 to `before`. Who reads it elsewhere keeps
@@ -149,6 +183,8 @@ private:
                                     type.clone(builder.getF32Type()), value);
     ++numAdded;
     Value sum = before(builder, loc);
+    if (!sum)
+      return value;
     // What is added before may be made behind the value.
     if (isLater(sum, value))
       builder.setInsertionPointAfter(sum.getDefiningOp());
@@ -166,8 +202,9 @@ private:
   Value addInProduct(WgradOp wgrad, SumBefore before) {
     OpBuilder builder(wgrad);
     Value sum = before(builder, wgrad.getLoc());
-    wgrad.getAccumulateMutable().assign(sum);
-    if (isLater(sum, wgrad.getDw()))
+    if (sum)
+      wgrad.getAccumulateMutable().assign(sum);
+    if (sum && isLater(sum, wgrad.getDw()))
       wgrad->moveAfter(sum.getDefiningOp());
     wgrad.getDw().setType(cast<RankedTensorType>(wgrad.getDw().getType())
                               .clone(builder.getF32Type()));

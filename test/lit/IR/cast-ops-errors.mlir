@@ -140,7 +140,7 @@ func.func private @argument_name(tensor<f32> {te.name = ""})
 
 // -----
 
-// expected-error @below {{unknown attribute 'te.weights'; the te dialect knows 'te.name', 'te.sharding', 'te.weight' and 'te.init' on arguments}}
+// expected-error @below {{unknown attribute 'te.weights'; the te dialect knows 'te.name', 'te.sharding', 'te.weight', 'te.overwrite_main_grad' and 'te.init' on arguments}}
 func.func private @argument_unknown(tensor<f32> {te.weights})
 
 // -----

@@ -235,16 +235,18 @@ static LogicalResult verifySignatureAttribute(Operation *op,
   }
   if (name == kInitAttr && argument)
     return verifyInit(op, attribute.getValue(), argument);
-  if (name == kWeightAttr && argument) {
+  if ((name == kWeightAttr || name == kOverwriteAttr) && argument) {
     if (isa<UnitAttr>(attribute.getValue()))
       return success();
-    return op->emitError() << "expected 'te.weight' to have no value, but got "
+    return op->emitError() << "expected '" << name
+                           << "' to have no value, but got "
                            << attribute.getValue();
   }
   return op->emitError()
          << "unknown attribute '" << name << "'; the te dialect knows 'te.name'"
          << (argument
-                 ? ", 'te.sharding', 'te.weight' and 'te.init' on arguments"
+                 ? ", 'te.sharding', 'te.weight', 'te.overwrite_main_grad' and "
+                   "'te.init' on arguments"
                  : " and 'te.sharding' on results");
 }
 

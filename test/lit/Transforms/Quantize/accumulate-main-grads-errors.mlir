@@ -26,3 +26,20 @@ func.func @taken(%w: tensor<128x64xbf16> {te.name = "w", te.weight}, %d: tensor<
 func.func @flag(%w: tensor<8xbf16> {te.name = "w", te.weight}, %d: tensor<8xbf16>, %skip: tensor<1xf32> {te.name = "skip_weight_update"}) -> (tensor<8xbf16> {te.name = "grad.w"}) {
   return %d : tensor<8xbf16>
 }
+
+// -----
+
+// The mark of 'v' was forgotten; its gradient would be that of one micro-batch.
+func.func @unmarked(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %w: tensor<128x64xbf16> {te.name = "w", te.weight}, %v: tensor<128x64xbf16> {te.name = "v"},
+                    %d: tensor<128x64xbf16>) -> (tensor<128x64xbf16> {te.name = "grad.w"}, tensor<128x64xbf16> {te.name = "grad.v"}) {
+  // expected-error @below {{expected argument 'v', whose gradient is that of a layer's weight, to have 'te.weight' for 'main-grad'}}
+  %dv = te.linear_wgrad %dy, %x : tensor<32x128xbf16>, tensor<32x64xbf16> -> tensor<128x64xbf16>
+  return %d, %dv : tensor<128x64xbf16>, tensor<128x64xbf16>
+}
+
+// -----
+
+// expected-error @below {{expected 'te.overwrite_main_grad' on an argument with 'te.weight', which argument 0 has not}}
+func.func @no_weight(%x: tensor<8xbf16> {te.name = "x", te.overwrite_main_grad}) -> (tensor<8xbf16> {te.name = "grad.x"}) {
+  return %x : tensor<8xbf16>
+}

@@ -70,3 +70,23 @@ func.func @others(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %g: tensor<1
   %amax = te.amax %dw : tensor<128x64xbf16>
   return %db, %dw, %amax, %db : tensor<128xbf16>, tensor<128x64xbf16>, tensor<f32>, tensor<128xbf16>
 }
+
+// -----
+
+// A weight's gradient that overwrites is written in f32, and neither reads the flag nor what the state held; of two uses the second adds to the first.
+// CHECK-LABEL: func.func @overwrite(
+// CHECK-SAME: tensor<128x64xf32> {te.init = 0.000000e+00 : f32, te.name = "grad.w"}
+// CHECK-NOT: te.zero_unless
+// CHECK: %[[FIRST:.*]] = te.linear_wgrad %arg0, %arg1 : {{.*}} -> tensor<128x64xf32>
+// CHECK-NEXT: %[[SECOND:.*]] = te.linear_wgrad %arg0, %arg2 accumulate %[[FIRST]] : tensor<128x64xf32>
+// CHECK-NEXT: %[[WIDE:.*]] = arith.extf %arg4 : tensor<64xbf16> to tensor<64xf32>
+// CHECK-NEXT: return %[[SECOND]], %[[WIDE]]
+func.func @overwrite(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %z: tensor<32x64xbf16>,
+                     %w: tensor<128x64xbf16> {te.name = "w", te.overwrite_main_grad, te.weight}, %dg: tensor<64xbf16>,
+                     %g: tensor<64xbf16> {te.name = "g", te.overwrite_main_grad, te.weight})
+    -> (tensor<128x64xbf16> {te.name = "grad.w"}, tensor<64xbf16> {te.name = "grad.g"}) {
+  %first = te.linear_wgrad %dy, %x : tensor<32x128xbf16>, tensor<32x64xbf16> -> tensor<128x64xbf16>
+  %second = te.linear_wgrad %dy, %z : tensor<32x128xbf16>, tensor<32x64xbf16> -> tensor<128x64xbf16>
+  %dw = arith.addf %first, %second : tensor<128x64xbf16>
+  return %dw, %dg : tensor<128x64xbf16>, tensor<64xbf16>
+}
