@@ -247,6 +247,8 @@ mlir::te::CompileRequest te::run::requestOf(const Options &options,
       pipeline.exposeCasts = true;
     if (options.checkFinite)
       pipeline.checkFinite = true;
+    if (options.graph && !pipeline.capture.hasValue())
+      pipeline.capture = true;
     if (!options.probes.empty())
       pipeline.probes.push_back(options.probes);
   };

@@ -31,7 +31,9 @@ def TE_AmaxOp : TE_PureOp<"amax"> {
 def TE_AmaxRowsOp : TE_PureOp<"amax_rows"> {
   let summary = "compute the largest magnitude of each row of a matrix";
   let description = [{
-    `amax[r] = max |x[r, :]|` in f32, of each row as te.amax of it.
+    `amax[r] = max |x[r, :]|` in f32, of each row as te.amax of it, `skip`
+    included. The amaxes of a stack of weights are those of rows that hold one
+    matrix each.
 
     Constraints:
     1. (amax_rows-c1) the result is `[rows of x]`.
@@ -42,9 +44,15 @@ def TE_AmaxRowsOp : TE_PureOp<"amax_rows"> {
     %amax = te.amax_rows %x : tensor<256x512xbf16> -> tensor<256xf32>
     ```
   }];
-  let arguments = (ins Arg<TE_HPMatrix, "any shape">:$x);
+  let arguments = (ins Arg<TE_HPMatrix, "any shape">:$x,
+                       Arg<Optional<TE_F32Scalar>, "1.0 gives 0">:$skip);
   let results = (outs Res<TE_F32Vector, "max |x[r, :]|">:$amax);
-  let assemblyFormat = "$x attr-dict `:` type($x) `->` type($amax)";
+  let builders = [OpBuilder<(ins "::mlir::Type":$amax, "::mlir::Value":$x), [{
+    build($_builder, $_state, amax, x, /*skip=*/::mlir::Value());
+  }]>];
+  let assemblyFormat = [{
+    $x (`unless` $skip^)? attr-dict `:` type($x) `->` type($amax)
+  }];
   let hasVerifier = 1;
 }
 

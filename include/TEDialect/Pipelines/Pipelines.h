@@ -91,6 +91,11 @@ struct TrainingPipelineOptions
       llvm::cl::desc("keep the casts of weights from step to step, unless "
                      "'skip_weight_update' is not 1"),
       llvm::cl::init(false)};
+  Option<bool> capture{
+      *this, "capture",
+      llvm::cl::desc("check that the step may be captured once and replayed; "
+                     "'cache-weights' does, too"),
+      llvm::cl::init(false)};
   Option<bool> mainGrad{
       *this, "main-grad",
       llvm::cl::desc("add the gradients of weights to f32 states "
@@ -119,7 +124,7 @@ struct TrainingPipelineOptions
       llvm::cl::init("lower")};
   ListOption<std::string> report{
       *this, "report",
-      llvm::cl::desc("print reports: constraints, precision, memory")};
+      llvm::cl::desc("print reports: constraints, capture, precision, memory")};
   Option<std::string> reportFormat{
       *this, "report-format", llvm::cl::desc("text, json, or, of memory, html"),
       llvm::cl::init("text")};

@@ -157,9 +157,10 @@ void quantize_nvfp4(const quantize_nvfp4_params &p, void *const *buffers) {
 void amax_rows(const amax_rows_params &p, void *const *buffers) {
   namespace b = amax_rows_buffers;
   auto *amax = static_cast<float *>(buffers[b::amax]);
+  const int64_t cols = isSkipped(buffers[b::skip]) ? 0 : p.cols;
   for (int64_t r = 0; r < p.rows; ++r) {
     amax[r] = 0.0f;
-    for (int64_t c = 0; c < p.cols; ++c)
+    for (int64_t c = 0; c < cols; ++c)
       amax[r] =
           maxMagnitude(amax[r], load(buffers[b::x], r * p.cols + c, p.type));
   }

@@ -100,11 +100,15 @@ void populateQuantize(OpPassManager &manager,
   // Drops casts nobody uses: the residual set is exactly what the mode needs.
   function.addPass(createCanonicalizerPass());
   // Last, so that no cast can be added or merged behind it.
-  if (options.cacheWeights) {
+  if (options.cacheWeights)
     function.addPass(
         createInsertSkipFlagsPass({options.transposePolicy == "cached"}));
-    function.addPass(createVerifyCapturePass());
-  }
+  if (options.cacheWeights || options.capture)
+    function.addPass(
+        createVerifyCapturePass({/*freshCasts=*/!options.cacheWeights}));
+  // Where states, and the flags that keep them, are still values.
+  if (reports(options, "capture"))
+    manager.addPass(createReportCapturePass({options.reportFormat}));
   // After every cast is there, and before fusions give amaxes to other ops.
   manager.addPass(createVerifyCollectivesPass());
 }
@@ -229,7 +233,8 @@ te::populateTETrainingPipeline(OpPassManager &manager,
                          << "' not to be empty";
   for (StringRef report : options.report)
     if (failed(checkOption("report", report,
-                           {"constraints", "precision", "memory"}, emitError)))
+                           {"constraints", "capture", "precision", "memory"},
+                           emitError)))
       return failure();
 
   for (const PhaseInfo &info : phases) {

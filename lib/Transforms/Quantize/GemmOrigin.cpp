@@ -10,6 +10,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
 using namespace mlir::te;
@@ -51,10 +52,15 @@ std::optional<GemmOrigin> GemmOrigin::find(Location loc) {
   return origin;
 }
 
+/// True where the result of `op` is its first operand in another form.
+static bool isUsageOf(Operation *op) {
+  return isa<ResidualOp, QuantizeOp, HadamardOp, ZeroPaddingOp, TransposeOp,
+             SwizzleScalesOp, DequantizeOp, arith::TruncFOp, arith::ExtFOp>(op);
+}
+
 BlockArgument mlir::te::traceToArgument(Value value) {
   while (Operation *op = value.getDefiningOp()) {
-    if (!isa<ResidualOp, QuantizeOp, HadamardOp, ZeroPaddingOp, TransposeOp,
-             SwizzleScalesOp, DequantizeOp, arith::TruncFOp, arith::ExtFOp>(op))
+    if (!isUsageOf(op))
       return {};
     value = op->getOperand(0);
   }
@@ -70,9 +76,44 @@ static Attribute argumentAttr(BlockArgument argument, StringRef name) {
   return function.getArgAttr(argument.getArgNumber(), name);
 }
 
+BlockArgument mlir::te::findWeight(Value value) {
+  BlockArgument weight;
+  SmallVector<Value> left = {value};
+  DenseSet<Value> seen;
+  while (!left.empty()) {
+    Value current = left.pop_back_val();
+    if (!seen.insert(current).second)
+      continue;
+    Operation *op = current.getDefiningOp();
+    if (!op) {
+      auto argument = cast<BlockArgument>(current);
+      if (!argumentAttr(argument, kWeightAttr))
+        return {};
+      if (!weight)
+        weight = argument;
+    } else if (isUsageOf(op)) {
+      left.push_back(op->getOperand(0));
+    } else if (op->getNumRegions() == 0 && isMemoryEffectFree(op) &&
+               (op->getNumOperands() != 0 ||
+                op->hasTrait<OpTrait::ConstantLike>())) {
+      llvm::append_range(left, llvm::reverse(op->getOperands()));
+    } else {
+      return {};
+    }
+  }
+  return weight;
+}
+
 bool mlir::te::isWeight(Value value) {
   BlockArgument argument = traceToArgument(value);
   return argument && argumentAttr(argument, kWeightAttr);
+}
+
+bool mlir::te::measuresWeight(Operation *op) {
+  return isa<AmaxOp, AmaxRowsOp>(op) && findWeight(op->getOperand(0)) &&
+         !llvm::all_of(op->getUsers(), [](Operation *user) {
+           return user->hasTrait<OpTrait::IsTerminator>();
+         });
 }
 
 std::string mlir::te::innermostName(Location loc) {
@@ -98,8 +139,7 @@ std::string mlir::te::describeValue(Value value) {
       return residual.getName().str();
     if (std::string name = innermostName(op->getLoc()); !name.empty())
       return name;
-    if (!isa<QuantizeOp, HadamardOp, ZeroPaddingOp, TransposeOp,
-             SwizzleScalesOp, DequantizeOp, AllGatherOp, arith::TruncFOp, arith::ExtFOp>(op))
+    if (!isUsageOf(op) && !isa<AllGatherOp>(op))
       return op->getName().stripDialect().str();
     current = op->getOperand(0);
   }

@@ -28,21 +28,20 @@ struct InsertSkipFlags final
 
   void runOnOperation() override {
     func::FuncOp function = getOperation();
-    SmallVector<Operation *> kept;
-    SmallVector<AmaxOp> amaxes;
+    SmallVector<Operation *> kept, amaxes;
     function.walk([&](Operation *op) {
       if (auto cast = dyn_cast<QuantizeOp>(op);
-          cast && !cast.getSkip() && isWeight(cast.getX()))
+          cast && !cast.getSkip() && findWeight(cast.getX()))
         kept.push_back(op);
       if (auto transpose = dyn_cast<TransposeOp>(op);
           transpose && transposes && !transpose.getSkip() &&
-          isWeight(transpose.getQ()))
+          findWeight(transpose.getQ()))
         kept.push_back(op);
-      if (auto amax = dyn_cast<AmaxOp>(op);
-          amax && !amax.getSkip() && isWeight(amax.getX()))
-        amaxes.push_back(amax);
+      // Of one matrix, or of each in a stack.
+      if (measuresWeight(op) && op->getNumOperands() == 1)
+        amaxes.push_back(op);
     });
-    if (kept.empty())
+    if (kept.empty() && amaxes.empty())
       return;
     Value flag = getSkipFlag(function);
     if (!flag)
@@ -61,15 +60,15 @@ struct InsertSkipFlags final
       }
       ++numCached;
     }
-    for (AmaxOp amax : amaxes)
-      amax.getSkipMutable().assign(flag);
+    for (Operation *amax : amaxes)
+      amax->insertOperands(1, flag);
     states.finish();
   }
 
   /// Makes `usages` of `op` states; returns what they were in the last step.
   static SmallVector<Value> keep(StateThreading &states, Operation *op,
                                  ValueRange usages) {
-    std::string weight = describeValue(op->getOperand(0));
+    std::string weight = describeValue(findWeight(op->getOperand(0)));
     SmallVector<Value> cached;
     for (Value usage : usages) {
       auto type = cast<ScaledType>(usage.getType());

@@ -159,6 +159,7 @@ LogicalResult LaunchEmitter::emitCast(Operation *op, bool &isKnown) {
             .type("type", elementType(op.getX()))
             .in(op.getX())
             .out(op.getAmax())
+            .in(op.getSkip())
             .emit();
       })
       .Case([&](HadamardOp op) {

@@ -2,7 +2,9 @@
 //
 // One predicate for each way in which a replay could differ from a run, with
 // the sentence that says so. Ops outside this project's dialects are judged by
-// their interfaces, so an unknown one is refused and not trusted.
+// their interfaces, so an unknown one is refused and not trusted. What is kept
+// from replay to replay is followed from the result that returns it back to the
+// argument that holds it: every link of that chain has a flag.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,6 +16,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::te {
 #define GEN_PASS_DEF_VERIFYCAPTUREPASS
@@ -23,37 +26,109 @@ namespace mlir::te {
 using namespace mlir;
 using namespace mlir::te;
 
-/// The state that `rng` is, when the step takes it and returns it advanced.
-static bool isAdvancedState(Value rng) {
-  while (auto advance = rng.getDefiningOp<RngAdvanceOp>())
-    rng = advance.getState();
-  auto state = dyn_cast<BlockArgument>(rng);
-  auto function = state
-                      ? dyn_cast<func::FuncOp>(state.getOwner()->getParentOp())
-                      : func::FuncOp();
-  if (!function)
-    return false;
+/// What the step returns as the next value of `argument`: the result of its
+/// name, or null.
+static Value nextValue(func::FuncOp function, BlockArgument argument) {
   auto name =
-      function.getArgAttrOfType<StringAttr>(state.getArgNumber(), kNameAttr);
-  Operation *end = state.getOwner()->getTerminator();
+      function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
+  Operation *end = argument.getOwner()->getTerminator();
   for (OpOperand &result : end->getOpOperands())
     if (name && function.getResultAttrOfType<StringAttr>(
                     result.getOperandNumber(), kNameAttr) == name)
-      return result.get().getDefiningOp<RngAdvanceOp>() != nullptr;
-  return false;
+      return result.get();
+  return {};
 }
 
-/// What a replay of `op` would do wrong, or empty.
-static std::string refuseCapture(Operation *op) {
+/// `value` as an argument of the step, or null.
+static BlockArgument asStepArgument(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  return argument && isa<func::FuncOp>(argument.getOwner()->getParentOp())
+             ? argument
+             : BlockArgument();
+}
+
+/// Goes from `state` back over what advances it. Returns by how much.
+static uint32_t followAdvances(Value &state) {
+  uint32_t count = 0;
+  while (auto advance = state.getDefiningOp<RngAdvanceOp>()) {
+    count += advance.getCount();
+    state = advance.getState();
+  }
+  return count;
+}
+
+/// The state that `rng` is, when the step takes it and returns it advanced.
+static bool isAdvancedState(Value rng) {
+  followAdvances(rng);
+  BlockArgument state = asStepArgument(rng);
+  Value next =
+      state ? nextValue(cast<func::FuncOp>(state.getOwner()->getParentOp()),
+                        state)
+            : Value();
+  return next && followAdvances(next) != 0 && next == state;
+}
+
+/// The flag of an op that has one where a replay may skip it.
+static Value skipFlagOf(Operation *op) {
+  return llvm::TypeSwitch<Operation *, Value>(op)
+      .Case<QuantizeOp, TransposeOp, AmaxOp, AmaxRowsOp, ZeroUnlessOp>(
+          [](auto flagged) { return Value(flagged.getSkip()); })
+      .Default(Value());
+}
+
+/// `value`, or what it is held from.
+static Value throughResiduals(Value value) {
+  while (auto residual = value.getDefiningOp<ResidualOp>())
+    value = residual.getValue();
+  return value;
+}
+
+/// What the cached result `value` is where its flag is 1.0, or null.
+static Value cachedBefore(Value value) {
+  if (auto cast = value.getDefiningOp<QuantizeOp>()) {
+    unsigned index = mlir::cast<OpResult>(value).getResultNumber();
+    return index < cast.getInto().size() ? cast.getInto()[index] : Value();
+  }
+  if (auto transpose = value.getDefiningOp<TransposeOp>())
+    return transpose.getInto();
+  return {};
+}
+
+/// The argument that forward product `op` reads as its weight and that is not
+/// marked as one, or null.
+static BlockArgument unmarkedWeight(Operation *op) {
+  if (!isa<ScaledMatmulOp, GroupedScaledMatmulOp>(op))
+    return {};
+  std::optional<GemmOrigin> origin = GemmOrigin::find(op->getLoc());
+  BlockArgument argument = origin && origin->gemm == "fprop"
+                               ? traceToArgument(op->getOperand(1))
+                               : BlockArgument();
+  return argument && !isWeight(argument) ? argument : BlockArgument();
+}
+
+/// What a replay of `op` would do wrong, or empty. With `freshCasts` weights
+/// may be cast in every step.
+static std::string refuseCapture(Operation *op, bool freshCasts) {
+  Value skip = skipFlagOf(op);
+  if (skip && !asStepArgument(skip))
+    return "a skip flag that is an argument of the step, which a replay can "
+           "give another value";
   if (auto cast = dyn_cast<QuantizeOp>(op)) {
-    if (isWeight(cast.getX()) && !cast.getSkip())
-      return "the cast of weight '" + describeValue(cast.getX()) +
+    if (!freshCasts && findWeight(cast.getX()) && !skip)
+      return "the cast of weight '" + describeValue(findWeight(cast.getX())) +
              "' to have a skip flag (te-insert-skip-flags)";
     if (cast.getRng() && !isAdvancedState(cast.getRng()))
       return "random bits to come from a state that the step takes and returns "
              "advanced; every replay would draw the same ones";
     return {};
   }
+  if (!freshCasts && measuresWeight(op) && !skip)
+    return "the amax of weight '" +
+           describeValue(findWeight(op->getOperand(0))) +
+           "' to have a skip flag (te-insert-skip-flags)";
+  if (BlockArgument weight = unmarkedWeight(op); weight && !freshCasts)
+    return "argument '" + describeValue(weight) +
+           "', the weight of this product, to have 'te.weight'";
   if (isa<tensor::ExtractOp>(op))
     return "no read of a single element, which waits for the device";
   if (isa<CallOpInterface>(op))
@@ -68,20 +143,107 @@ static std::string refuseCapture(Operation *op) {
 }
 
 namespace {
-struct VerifyCapture final : te::impl::VerifyCapturePassBase<VerifyCapture> {
+class VerifyCapture final
+    : public te::impl::VerifyCapturePassBase<VerifyCapture> {
+public:
   using Base::Base;
 
   void runOnOperation() override {
     markAllAnalysesPreserved();
-    getOperation().getBody().walk([&](Operation *op) {
+    func::FuncOp function = getOperation();
+    if (function.isExternal())
+      return;
+    function.getBody().walk([&](Operation *op) {
       ++numChecked;
-      std::string wanted = refuseCapture(op);
-      if (wanted.empty())
-        return;
-      op->emitError() << "expected in a captured step " << wanted
-                      << ", but got '" << op->getName() << "'";
-      signalPassFailure();
+      if (std::string wanted = refuseCapture(op, freshCasts); !wanted.empty())
+        refuse(op, wanted);
+    });
+    for (BlockArgument argument : function.getArguments()) {
+      if (!isa<TensorType, ScaledType>(argument.getType())) {
+        emitError(argument.getLoc())
+            << "expected in a captured step arguments on the device, but got '"
+            << describeValue(argument) << "' of type " << argument.getType()
+            << ", whose value the capture would keep";
+        signalPassFailure();
+      }
+      if (isa<ScaledType>(argument.getType()))
+        checkKept(argument);
+    }
+    checkCarried();
+    checkOneFlagPerWeight();
+  }
+
+private:
+  /// Says once of `op` what it should be.
+  void refuse(Operation *op, const Twine &wanted) {
+    if (!refused.insert(op).second)
+      return;
+    op->emitError() << "expected in a captured step " << wanted << ", but got '"
+                    << op->getName() << "'";
+    signalPassFailure();
+  }
+
+  /// Where the step returns a next value of `state`, a flag keeps the old one.
+  void checkKept(BlockArgument state) {
+    Value value = nextValue(getOperation(), state);
+    while (value && (value = throughResiduals(value)) != state) {
+      Value before = cachedBefore(value);
+      if (before) {
+        carried.insert(value);
+        value = before;
+        continue;
+      }
+      broken.insert(state);
+      if (Operation *op = value.getDefiningOp())
+        return refuse(op, "what is carried in '" + describeValue(state) +
+                              "' to be kept by a skip flag");
+      emitError(state.getLoc())
+          << "expected in a captured step what is carried in '"
+          << describeValue(state) << "' to be kept by a skip flag, but got '"
+          << describeValue(value) << "'";
+      return signalPassFailure();
+    }
+  }
+
+  /// Where the chain of cached casts that ends in `value` begins.
+  static Value start(Value value) {
+    while (Value before = cachedBefore(value = throughResiduals(value)))
+      value = before;
+    return value;
+  }
+
+  /// What a flag keeps is there for the next replay.
+  void checkCarried() {
+    getOperation().walk([&](Operation *op) {
+      for (Value result : op->getResults())
+        if (Value kept = cachedBefore(result);
+            kept && !carried.contains(result) && !broken.contains(start(kept)))
+          refuse(op, "what the skip flag keeps to be returned, named like the "
+                     "argument it was");
     });
   }
+
+  /// What is made of a weight is all of one micro-batch.
+  void checkOneFlagPerWeight() {
+    DenseMap<Value, Operation *> flagged;
+    getOperation().walk([&](Operation *op) {
+      Value skip = skipFlagOf(op);
+      Value weight = skip && !isa<ZeroUnlessOp>(op)
+                         ? Value(findWeight(op->getOperand(0)))
+                         : Value();
+      if (!weight)
+        return;
+      Operation *first = flagged.try_emplace(weight, op).first->second;
+      if (skipFlagOf(first) != skip)
+        refuse(op, "one skip flag for all of weight '" + describeValue(weight) +
+                       "'");
+    });
+  }
+
+  llvm::SmallPtrSet<Operation *, 4> refused;
+  /// Results that a later step gets back.
+  DenseSet<Value> carried;
+  /// States whose next values something else makes.
+  DenseSet<Value> broken;
 };
 } // namespace

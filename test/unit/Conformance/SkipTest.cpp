@@ -1,6 +1,6 @@
 //===- SkipTest.cpp - casts that a flag turns off -------------------------===//
 //
-// With exactly 1 in `skip` no byte of any output changes, but an amax, which is
+// With exactly 1 in `skip` no byte of any output changes, but amaxes, which are
 // 0. With any other value, and without the flag, the launch is the same one. Of
 // every kernel that has the flag, in aligned and in general form.
 //
@@ -93,6 +93,18 @@ TEST_P(Skip, EveryCast) {
            {},
            {(all + 3) * (type == TE_RT_F32 ? 4 : 2)}});
   check({"amax", TE_PLAN(amax, kRows * kCols, TE_RT_BF16), {x.bytes}, {4}, 0});
+  check({"amax_rows",
+         TE_PLAN(amax_rows, kRows, kCols, TE_RT_BF16),
+         {x.bytes},
+         {4 * kRows},
+         0});
+  // Of a stack of weights, whose rows a GPU gives several blocks each.
+  constexpr int64_t kMatrix = 65 * 256;
+  check({"amax_rows, long",
+         TE_PLAN(amax_rows, 3, kMatrix, TE_RT_BF16),
+         {makeArray("wide", TE_RT_BF16, 3 * kMatrix).bytes},
+         {12},
+         0});
   check({"quantize_tensor",
          TE_PLAN(quantize_tensor, 1, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN),
          {x.bytes, bytesOf(7.3f)},

@@ -32,8 +32,17 @@ struct GemmOrigin {
 /// The function argument that `value` is a copy, cast or usage of, or null.
 BlockArgument traceToArgument(Value value);
 
+/// The argument marked `te.weight` that `value` is a copy, cast or usage of, or
+/// the first one that it is computed from where it is computed from nothing but
+/// weights and constants. Else null.
+BlockArgument findWeight(Value value);
+
 /// True when `value` traces to an argument marked `te.weight`.
 bool isWeight(Value value);
+
+/// True for an amax of a weight, or one for each matrix of a stack, that the
+/// step itself reads; one that it only returns is none of a cast.
+bool measuresWeight(Operation *op);
 
 /// What reports call `value`: the `te.name` of the argument it is, the name of
 /// the residual, else its producer's name.

@@ -23,6 +23,9 @@ def AccumulateMainGradsPass
       adds up, of several uses of a weight or several `te.vjp`s of a step, are
       added to the state one after another.
     * Any other gradient (of an embedding, or a norm) is widened and added.
+    * The gradient of a weight with `te.overwrite_main_grad` is written in every
+      micro-batch, whatever the flag says, and neither starts from zeros nor
+      reads what the state held.
 
     Overwriting is a te.zero_unless before the first addition, and not a `beta` of
     the product: a `beta` that the device decides would be another argument of
@@ -31,7 +34,8 @@ def AccumulateMainGradsPass
     reading them again; a sum of -0 alone becomes +0.
 
     A program without such a result is an error, as is one whose `grad.<weight>`
-    has another shape than the weight. Runs before `te-insert-casts`, after which
+    has another shape than the weight, or whose product makes the gradient of an
+    argument that is not marked `te.weight`. Runs before `te-insert-casts`, after which
     the product of a gradient may be several ops.
 
     ```mlir
@@ -265,9 +269,11 @@ def InsertSkipFlagsPass : Pass<"te-insert-skip-flags", "func::FuncOp"> {
     `<weight>.col`, and it casts unless the argument `skip_weight_update`
     (`tensor<f32>`, 0.0 where a run gives none) is exactly 1.0. The flag is read
     on the device, so one captured step serves the first micro-batch and all
-    later ones, and no cast can be left out. What measures a weight is skipped
-    with it: under delayed scaling its amax is 0 then, and its history and scale
-    stay. States start as NaN, so a first step that skips shows.
+    later ones, and no cast can be left out. A value that is computed from
+    weights alone is cast as the first of them. What measures a weight, or each
+    matrix of a stack, is skipped with it: under delayed scaling its amax is 0
+    then, and its history and scale stay. States start as NaN, so a first step
+    that skips shows.
 
     With `transposes`, te.transpose of a weight is kept in the same way, as
     `<weight>.col`; without, it is made anew in every step, and no memory holds

@@ -63,6 +63,29 @@ def ReportConstraintsPass : Pass<"te-report-constraints", "ModuleOp"> {
   ];
 }
 
+def ReportCapturePass : Pass<"te-report-capture", "ModuleOp"> {
+  let summary = "print what replays of a captured step keep and are given";
+  let description = [{
+    Two tables of every function: the arguments whose next value the step
+    returns, with what decides whether a replay changes them (a skip flag that
+    it reads on the device, the end of a random state, or nothing), and all
+    others, which may have another value in every replay. Runs after
+    `te-insert-skip-flags`. Changes nothing.
+
+    ```mlir
+    // %q = te.quantize %w into %cached unless %skip ... is printed as
+    // argument  bytes   changes
+    // w.row     524416  unless skip_weight_update
+    ```
+  }];
+  let options = [
+    Option<"format", "format", "std::string", "\"text\"", "text or json">
+  ];
+  let statistics = [
+    Statistic<"numCarried", "num-carried", "states in the report">
+  ];
+}
+
 def ReportMemoryPass : Pass<"te-report-memory", "ModuleOp"> {
   let summary = "print where the bytes of a planned step are";
   let description = [{

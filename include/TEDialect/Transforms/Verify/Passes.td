@@ -40,15 +40,27 @@ def VerifyCapturePass : Pass<"te-verify-capture", "func::FuncOp"> {
     replay. Reports every op that cannot be part of one, with what to do:
 
     * a cast of a weight without a skip flag, which would cast in every
-      micro-batch, or never, as it did when it was captured;
+      micro-batch, or never, as it did when it was captured; of one matrix or a
+      stack, and of what is computed from weights alone;
+    * what measures a weight for a cast without one: delayed scaling would count
+      a micro-batch that casts nothing;
+    * a scaled value that the step returns as the next one of an argument, if
+      anything but ops with a skip flag made it of that argument: a cached cast
+      whose flag was forgotten, whatever it casts;
+    * a skip flag that is no argument of the step, or keeps what the step does
+      not return, or is another one than that of the weight's other casts;
+    * an argument that a product reads as its weight and that is not marked
+      `te.weight`, so that all of the above would not be asked of it;
     * branches, which the host would decide once;
     * allocations and calls, which may allocate or wait;
-    * reads of single elements, which wait for the device;
-    * a cast whose random bits come from anything but a state that the step
-      advances: every replay would draw the same ones.
+    * reads of single elements, which wait for the device, and arguments that are
+      no tensors, whose values the host reads once;
+    * a cast whose random bits come from anything but a state that the step takes
+      and returns advanced: every replay would draw the same ones.
 
     Runs between the stages `import` and `fuse`, by itself or where the pipeline
-    has `cache-weights`. Changes nothing.
+    has `cache-weights`, or, with `fresh-casts`, `capture`, which te-run's
+    `--graph` implies. Changes nothing.
 
     ```mlir
     // An error: nothing tells this cast to keep what it made for the first micro-batch.
@@ -56,6 +68,10 @@ def VerifyCapturePass : Pass<"te-verify-capture", "func::FuncOp"> {
       -> !te.scaled<1024x512xf8E4M3FN, block_128x128, pow2, contract = 1>
     ```
   }];
+  let options = [
+    Option<"freshCasts", "fresh-casts", "bool", "false",
+           "Allow casts of weights in every step, without a flag">
+  ];
   let dependentDialects = ["::mlir::te::TEDialect"];
   let statistics = [
     Statistic<"numChecked", "num-checked", "Number of ops checked">

@@ -193,13 +193,14 @@ Status planAmaxOfLongRows(const CudaDevice &device,
   *plan = makePlan(device, [config, params, slot = takeAmaxSlots(params.rows)](
                                const Launcher &launch, void *const *buffers) {
     namespace index = amax_rows_buffers;
-    return launch(config,
-                  AmaxArgs{.x = buffers[index::x],
-                           .amax = static_cast<float *>(buffers[index::amax]),
-                           .skip = nullptr,
-                           .count = params.cols,
-                           .stride = params.cols * byteSize(params.type),
-                           .slot = slot});
+    return launch(
+        config,
+        AmaxArgs{.x = buffers[index::x],
+                 .amax = static_cast<float *>(buffers[index::amax]),
+                 .skip = static_cast<const float *>(buffers[index::skip]),
+                 .count = params.cols,
+                 .stride = params.cols * byteSize(params.type),
+                 .slot = slot});
   });
   return Status::ok();
 }

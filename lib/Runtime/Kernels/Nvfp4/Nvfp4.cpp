@@ -101,15 +101,17 @@ Status plan_amax_rows(const CudaDevice &device, const amax_rows_params &params,
   config.block = kNvThreads;
   TE_RT_RETURN_IF_FAILED(
       setGrid(config, ceilDiv(params.rows, kNvThreads / 32)));
-  *plan = makePlan(device, [config, params](const Launcher &launch,
-                                            void *const *buffers) {
-    namespace b = amax_rows_buffers;
-    return launch(config,
-                  AmaxRowsArgs{.x = buffers[b::x],
-                               .amax = static_cast<float *>(buffers[b::amax]),
-                               .rows = params.rows,
-                               .cols = params.cols});
-  });
+  *plan = makePlan(
+      device, [config, params](const Launcher &launch, void *const *buffers) {
+        namespace b = amax_rows_buffers;
+        return launch(
+            config,
+            AmaxRowsArgs{.x = buffers[b::x],
+                         .amax = static_cast<float *>(buffers[b::amax]),
+                         .skip = static_cast<const float *>(buffers[b::skip]),
+                         .rows = params.rows,
+                         .cols = params.cols});
+      });
   return Status::ok();
 }
 

@@ -258,6 +258,11 @@ __device__ __forceinline__ void amaxRows(const AmaxRowsArgs &args) {
       static_cast<int64_t>(blockIdx.x) * (kNvThreads / 32) + threadIdx.x / 32;
   if (row >= args.rows)
     return;
+  if (isSkipped(args.skip)) {
+    if (lane == 0)
+      args.amax[row] = 0.0f;
+    return;
+  }
   const T *x = static_cast<const T *>(args.x) + row * args.cols;
   uint32_t word = 0;
   int64_t done = 0; // elements that go in chunks

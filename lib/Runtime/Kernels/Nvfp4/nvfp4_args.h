@@ -39,8 +39,9 @@ struct QuantizeNvfp4Args {
 };
 
 struct AmaxRowsArgs {
-  const void *x; // [rows, cols]
-  float *amax;   // [rows]
+  const void *x;     // [rows, cols]
+  float *amax;       // [rows]
+  const float *skip; // [1], or null
   int64_t rows, cols;
 };
 

@@ -83,6 +83,11 @@ def drop_flag(text, index):
     return done.stdout
 
 
+def is_refused(text):
+    done = subprocess.run(["te-opt", "-", "--te-verify-capture"], input=text, capture_output=True, text=True)
+    return done.returncode != 0 and "skip flag" in done.stderr
+
+
 for mode in ALL_MODES:
     check(mode, trained, trained, "trained")
     plain = run(MODULE, "moe", {name: value[1] for name, value in (feed | trained).items()}, mode, vjp=True)
@@ -97,12 +102,16 @@ for mode in ALL_MODES:
     target = "target=reference" if "target" in mode else ""
     same = micro_batches(target, moving, STEPS, module=verified, vjp=False, graph=True)
     expect_same(same, good, sorted(good), f"{mode}: the verified program, with every flag")
+    expect(not is_refused(verified), f"{mode}: the verified program is verified again")
     flags = verified.count(" unless %") + verified.count("te.zero_unless ")
     casts = verified.count("te.zero_unless ")
     expect(casts == len(WEIGHTS), f"{mode}: there is a flag for every gradient")
     index = 0
     while (broken := drop_flag(verified, index)) != verified:
-        bad = micro_batches(target, moving, STEPS, module=broken, vjp=False, graph=True)
+        dropped_cast = broken.count(" unless %") < verified.count(" unless %")
+        expect(is_refused(broken) == dropped_cast, f"{mode}: without flag {index}, te-verify-capture refuses a cast and no sum")
+        # What it would do all the same.
+        bad = micro_batches(f"{target} capture=false", moving, STEPS, module=broken, vjp=False, graph=True)
         wrong = [name for name in good if not same_bytes(bad[name], good[name])]
         expect(any(name.startswith("grad.") for name in wrong), f"{mode}: without flag {index} a gradient is wrong, but only {wrong}")
         index += 1

@@ -94,6 +94,11 @@ def check(name, mode):
     for key in kept:
         expect((replayed[key][keeps] == replayed[key][keeps - 1]).all(), f"{claim}: '{key}' stays under the flag")
     if "delayed" in mode:
+        measured = [key for key in replayed if key.startswith(tuple(f"{w}.w." for w in weights))]
+        expect(len(measured) == 2 * len({key.split(".")[0] for key in kept}), f"{claim}: what is kept has a history and a scale")
+        for key in measured:
+            expect((replayed[key][keeps] == replayed[key][keeps - 1]).all(), f"{claim}: '{key}' stays under the flag")
+            expect(len(set(replayed[key])) > 1 or key.endswith(".scale"), f"{claim}: '{key}' moves without it")
         return  # Casts depend on the steps before them.
     fresh = steps(True, feed | {"skip_weight_update.steps": np.zeros_like(flags)})
     casts = np.flatnonzero(flags != 1)

@@ -42,3 +42,41 @@ func.func @both(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %skip: tens
     -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>, !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 0>
   return
 }
+
+// -----
+
+// The amaxes of a stack, one for each expert, are skipped as one of a matrix is.
+// CHECK-LABEL: func.func @stack(
+// CHECK-SAME: %[[W:[^:]*]]: tensor<4x32x64xbf16> {te.name = "w", te.weight}
+// CHECK-SAME: %[[SKIP:[^:]*]]: tensor<f32> {te.init = 0.000000e+00 : f32, te.name = "skip_weight_update"}
+func.func @stack(%w: tensor<4x32x64xbf16> {te.name = "w", te.weight}, %history: tensor<16x4xf32> {te.name = "w.amax_history"}, %scale: tensor<4xf32> {te.name = "w.scale"})
+    -> (!te.scaled<4x32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<16x4xf32> {te.name = "w.amax_history"}, tensor<4xf32> {te.name = "w.scale"}) {
+  // CHECK: te.amax_rows %{{[^ ]*}} unless %[[SKIP]] : tensor<4x2048xbf16> -> tensor<4xf32>
+  %rows = tensor.collapse_shape %w [[0], [1, 2]] : tensor<4x32x64xbf16> into tensor<4x2048xbf16>
+  %amax = te.amax_rows %rows : tensor<4x2048xbf16> -> tensor<4xf32>
+  // CHECK: te.quantize %[[W]] scale %{{[^ ]*}} into %{{[^ ]*}} unless %[[SKIP]]
+  %q = te.quantize %w scale %scale : tensor<4x32x64xbf16> -> !te.scaled<4x32x64xf8E4M3FN, per_tensor, contract = 1>
+  %h, %s = te.delayed_scaling_update %amax, %history, %scale for f8E4M3FN : tensor<4xf32>, tensor<16x4xf32>
+  return %q, %h, %s : !te.scaled<4x32x64xf8E4M3FN, per_tensor, contract = 1>, tensor<16x4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// What is computed from weights alone changes with them alone, so its cast is kept like theirs. An amax that is only returned is no cast's.
+// CHECK-LABEL: func.func @merged(
+// CHECK-SAME: te.name = "skip_weight_update"}, %[[KEPT:[^:]*]]: {{[^%]*}}te.name = "w.row"}
+func.func @merged(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %delta: tensor<256x512xbf16> {te.name = "delta", te.weight}, %x: tensor<256x512xbf16>)
+    -> (!te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>, !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>, tensor<f32>) {
+  %half = arith.constant dense<0.5> : tensor<256x512xbf16>
+  %scaled = arith.mulf %half, %delta : tensor<256x512xbf16>
+  %merged = arith.addf %w, %scaled : tensor<256x512xbf16>
+  // CHECK: te.quantize %{{[^ ]*}} into %[[KEPT]] unless
+  %q = te.quantize %merged : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+  // CHECK: %[[MIXED:.*]] = arith.mulf
+  %mixed = arith.mulf %w, %x : tensor<256x512xbf16>
+  // CHECK: te.quantize %[[MIXED]] :
+  %qx = te.quantize %mixed : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+  // CHECK: te.amax %{{[^ ]*}} : tensor<256x512xbf16>
+  %largest = te.amax %w : tensor<256x512xbf16>
+  return %q, %qx, %largest : !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>, !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>, tensor<f32>
+}

@@ -25,6 +25,7 @@ func.func @same_bits(%dy: tensor<256x512xbf16>, %amax: tensor<f32>, %rng: tensor
 
 // -----
 
+// expected-error @below {{expected in a captured step arguments on the device, but got 'arg0' of type 'i1', whose value the capture would keep}}
 func.func @branch(%host: i1, %a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error @below {{expected in a captured step no branch, which the host would take once for all replays, but got 'llvm.cond_br'}}
   llvm.cond_br %host, ^left, ^right
@@ -57,4 +58,156 @@ func.func @unknown() -> tensor<f32> {
   // expected-error @below {{expected in a captured step no op with effects on memory that are not known, but got 'clock.now'}}
   %now = "clock.now"() : () -> tensor<f32>
   return %now : tensor<f32>
+}
+
+// -----
+
+// A cached cast is a state, kept by a flag that is an argument; through two micro-batches of one step, too.
+func.func @kept(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %skip: tensor<f32> {te.name = "skip"}, %old: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "w.row"}) -> (!te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "w.row"}) {
+  %first = te.quantize %w into %old unless %skip : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+  %second = te.quantize %w into %first unless %skip : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+  return %second : !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+}
+
+// -----
+
+func.func @stack(%w: tensor<4x256x512xbf16> {te.name = "w", te.weight}) {
+  // expected-error @below {{expected in a captured step the cast of weight 'w' to have a skip flag (te-insert-skip-flags), but got 'te.quantize'}}
+  %q = te.quantize %w : tensor<4x256x512xbf16> -> !te.scaled<4x256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+  return
+}
+
+// -----
+
+func.func @computed(%w: tensor<256x512xbf16> {te.name = "w", te.weight}) {
+  %c = arith.constant dense<2.0> : tensor<256x512xbf16>
+  %twice = arith.mulf %c, %w : tensor<256x512xbf16>
+  // expected-error @below {{expected in a captured step the cast of weight 'w' to have a skip flag (te-insert-skip-flags), but got 'te.quantize'}}
+  %q = te.quantize %twice : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+  return
+}
+
+// -----
+
+func.func @measured(%w: tensor<4x32x64xbf16> {te.name = "w", te.weight}) -> tensor<4xf32> {
+  %rows = tensor.collapse_shape %w [[0], [1, 2]] : tensor<4x32x64xbf16> into tensor<4x2048xbf16>
+  // expected-error @below {{expected in a captured step the amax of weight 'w' to have a skip flag (te-insert-skip-flags), but got 'te.amax_rows'}}
+  %amax = te.amax_rows %rows : tensor<4x2048xbf16> -> tensor<4xf32>
+  %scale = te.compute_scale %amax for f8E4M3FN : tensor<4xf32>
+  return %scale : tensor<4xf32>
+}
+
+// -----
+
+// Nothing says that 'm' is a weight, but what is carried is cast in every step.
+func.func @carried(%m: tensor<256x512xbf16>, %old: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "kept"}) -> (!te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "kept"}) {
+  // expected-error @below {{expected in a captured step what is carried in 'kept' to be kept by a skip flag, but got 'te.quantize'}}
+  %q = te.quantize %m : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+  return %q : !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+}
+
+// -----
+
+func.func @chosen(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %skip: tensor<f32>, %host: tensor<i1>, %old: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "kept"}) -> (!te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "kept"}) {
+  // expected-error @below {{expected in a captured step no read of a single element, which waits for the device, but got 'tensor.extract'}}
+  %bit = tensor.extract %host[] : tensor<i1>
+  %q = te.quantize %w into %old unless %skip : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+  // expected-error @below {{expected in a captured step what is carried in 'kept' to be kept by a skip flag, but got 'arith.select'}}
+  %next = arith.select %bit, %q, %old : !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+  return %next : !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+}
+
+// -----
+
+func.func @exchanged(
+    // expected-error @below {{expected in a captured step what is carried in 'a' to be kept by a skip flag, but got 'b'}}
+    %a: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "a"},
+    // expected-error @below {{expected in a captured step what is carried in 'b' to be kept by a skip flag, but got 'a'}}
+    %b: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "b"}) -> (!te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "a"}, !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "b"}) {
+  return %b, %a : !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>, !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+}
+
+// -----
+
+func.func @columns(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %scale: tensor<f32>, %skip: tensor<f32>, %row: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1> {te.name = "w.row"}, %col: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0> {te.name = "w.col"})
+    -> (!te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1> {te.name = "w.row"}, !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0> {te.name = "w.col"}) {
+  %q = te.quantize %w scale %scale into %row unless %skip : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>
+  // expected-error @below {{expected in a captured step what is carried in 'w.col' to be kept by a skip flag, but got 'te.transpose'}}
+  %t = te.transpose %q : !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0>
+  return %q, %t : !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0>
+}
+
+// -----
+
+// The next replay would find what this one was given.
+func.func @forgotten(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %skip: tensor<f32>, %old: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "w.row"}) {
+  // expected-error @below {{expected in a captured step what the skip flag keeps to be returned, named like the argument it was, but got 'te.quantize'}}
+  %q = te.quantize %w into %old unless %skip : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+  return
+}
+
+// -----
+
+func.func @constant_flag(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %old: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "w.row"}) -> (!te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "w.row"}) {
+  %one = arith.constant dense<1.0> : tensor<f32>
+  // expected-error @below {{expected in a captured step a skip flag that is an argument of the step, which a replay can give another value, but got 'te.quantize'}}
+  %q = te.quantize %w into %old unless %one : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+  return %q : !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+}
+
+// -----
+
+// The backward's columns could be of another micro-batch than the forward's rows.
+func.func @two_flags(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %forward: tensor<f32>, %backward: tensor<f32>, %row: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "w.row"},
+    %col: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 0> {te.name = "w.col"}) -> (!te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "w.row"}, !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 0> {te.name = "w.col"}) {
+  %r = te.quantize %w into %row unless %forward : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+  // expected-error @below {{expected in a captured step one skip flag for all of weight 'w', but got 'te.quantize'}}
+  %c = te.quantize %w into %col unless %backward : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 0>
+  return %r, %c : !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>, !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 0>
+}
+
+// -----
+
+// Another state is advanced, and this one by nothing.
+func.func @stuck(%dy: tensor<256x512xbf16>, %amax: tensor<f32>, %rng: tensor<2xi32> {te.name = "rng"}, %b: tensor<2xi32> {te.name = "b"})
+    -> (tensor<2xi32> {te.name = "rng"}, tensor<2xi32> {te.name = "b"}) {
+  // expected-error @below {{expected in a captured step random bits to come from a state that the step takes and returns advanced; every replay would draw the same ones, but got 'te.quantize'}}
+  %q = te.quantize %dy amax %amax rng %rng : tensor<256x512xbf16> -> !te.scaled<256x512xf4E2M1FN, nv_1x16, contract = 1>
+  // expected-error @below {{expected in a captured step random bits to come from a state that the step takes and returns advanced; every replay would draw the same ones, but got 'te.quantize'}}
+  %p = te.quantize %dy amax %amax rng %b : tensor<256x512xbf16> -> !te.scaled<256x512xf4E2M1FN, nv_1x16, contract = 1>
+  %from_b = te.rng_advance %b
+  %same = te.rng_advance %b {count = 0 : i32}
+  return %from_b, %same : tensor<2xi32>, tensor<2xi32>
+}
+
+// -----
+
+// expected-error @below {{expected in a captured step arguments on the device, but got 'lr' of type 'f32', whose value the capture would keep}}
+func.func @host_scalar(%lr: f32 {te.name = "lr"}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected in a captured step arguments on the device, but got 'arg1' of type 'i1', whose value the capture would keep}}
+func.func @conditional(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %host: i1) -> tensor<256x512xbf16> {
+  // expected-error @below {{expected in a captured step no branch, which the host would take once for all replays, but got 'scf.if'}}
+  %r = scf.if %host -> tensor<256x512xbf16> {
+    // expected-error @below {{expected in a captured step the cast of weight 'w' to have a skip flag (te-insert-skip-flags), but got 'te.quantize'}}
+    %q = te.quantize %w : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+    %d = te.dequantize %q : !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> -> tensor<256x512xbf16>
+    scf.yield %d : tensor<256x512xbf16>
+  } else {
+    scf.yield %w : tensor<256x512xbf16>
+  }
+  return %r : tensor<256x512xbf16>
+}
+
+// -----
+
+func.func @allocation() -> !llvm.ptr {
+  %four = llvm.mlir.constant(4 : i32) : i32
+  // expected-error @below {{expected in a captured step no allocation; the arena is planned before, but got 'llvm.alloca'}}
+  %m = llvm.alloca %four x f32 : (i32) -> !llvm.ptr
+  return %m : !llvm.ptr
 }

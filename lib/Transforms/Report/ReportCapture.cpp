@@ -1,0 +1,168 @@
+//===- ReportCapture.cpp - what replays of a step change and keep ---------===//
+//
+// Two tables of the arguments of a step: what one replay leaves to the next,
+// and which flag, read on the device, decides whether it stays; and what may be
+// another value in every replay. Read off the ops, like te-verify-capture's
+// rules, which say what a step must not do.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Table.h"
+
+#include "TEDialect/IR/TE.h"
+#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
+#include "TEDialect/Transforms/Report/Passes.h"
+#include "TEDialect/Transforms/Report/ReportStream.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/JSON.h"
+
+namespace mlir::te {
+#define GEN_PASS_DEF_REPORTCAPTUREPASS
+#include "TEDialect/Transforms/Report/Passes.h.inc"
+} // namespace mlir::te
+
+using namespace mlir;
+using namespace mlir::te;
+
+namespace {
+/// An argument of the step.
+struct CaptureRow {
+  std::string name, what;
+  int64_t bytes;
+};
+
+struct StepCapture {
+  std::string function;
+  std::vector<CaptureRow> carried, given;
+};
+} // namespace
+
+static int64_t bytesOf(Type type) {
+  if (auto scaled = dyn_cast<ScaledType>(type))
+    return scaled.getDataBytes() + scaled.getScaleBytes() +
+           4 * scaled.getNumAmaxes();
+  auto shaped = dyn_cast<ShapedType>(type);
+  return shaped && shaped.hasStaticShape()
+             ? shaped.getNumElements() * shaped.getElementTypeBitWidth() / 8
+             : 0;
+}
+
+/// The flag under which `op` does not do what it does, or null.
+static Value skipFlagOf(Operation *op) {
+  return llvm::TypeSwitch<Operation *, Value>(op)
+      .Case<QuantizeOp, TransposeOp, AmaxOp, AmaxRowsOp, ZeroUnlessOp>(
+          [](auto flagged) { return Value(flagged.getSkip()); })
+      .Default(Value());
+}
+
+/// Under which flag the state `argument` stays as it is, or null.
+static Value keptBy(BlockArgument argument) {
+  for (Operation *user : argument.getUsers()) {
+    Value skip = skipFlagOf(user);
+    if (skip && skip != argument && user->getOperand(0) != argument)
+      return skip;
+    if (isa<ZeroUnlessOp>(user) && skip != argument)
+      return skip;
+    // A history moves by what is measured.
+    auto update = dyn_cast<DelayedScalingUpdateOp>(user);
+    Operation *measured = update ? update.getAmax().getDefiningOp() : nullptr;
+    if (measured && skipFlagOf(measured))
+      return skipFlagOf(measured);
+  }
+  return {};
+}
+
+static std::string describeState(BlockArgument state) {
+  if (Value flag = keptBy(state))
+    return "unless " + describeValue(flag);
+  for (Operation *user : state.getUsers())
+    if (isa<RngAdvanceOp>(user))
+      return "advanced";
+  return "every replay";
+}
+
+static std::string describeInput(func::FuncOp function,
+                                 BlockArgument argument) {
+  int64_t flagged = llvm::count_if(argument.getUsers(), [&](Operation *user) {
+    return skipFlagOf(user) == argument;
+  });
+  if (flagged)
+    return "skip flag of " + std::to_string(flagged) + " ops";
+  return function.getArgAttr(argument.getArgNumber(), kWeightAttr) ? "weight"
+                                                                   : "input";
+}
+
+static StepCapture collect(func::FuncOp function) {
+  StepCapture step{function.getName().str(), {}, {}};
+  llvm::SmallPtrSet<Attribute, 16> results;
+  for (unsigned i = 0, e = function.getNumResults(); i < e; ++i)
+    if (Attribute name = function.getResultAttr(i, kNameAttr))
+      results.insert(name);
+  for (BlockArgument argument : function.getArguments()) {
+    Attribute name = function.getArgAttr(argument.getArgNumber(), kNameAttr);
+    const bool isState = name && results.contains(name);
+    (isState ? step.carried : step.given)
+        .push_back({describeValue(argument),
+                    isState ? describeState(argument)
+                            : describeInput(function, argument),
+                    bytesOf(argument.getType())});
+  }
+  return step;
+}
+
+static void printText(const StepCapture &step, raw_ostream &os) {
+  for (const auto &[title, header, rows] :
+       {std::tuple("left by one replay to the next", "changes", &step.carried),
+        {"given to a replay", "is", &step.given}}) {
+    os << "capture of @" << step.function << ": " << title << "\n";
+    Table table({"argument", "bytes", header});
+    for (const CaptureRow &row : *rows)
+      table.addRow({row.name, std::to_string(row.bytes), row.what});
+    table.print(os);
+  }
+}
+
+static llvm::json::Value toJson(const StepCapture &step) {
+  auto array = [](const std::vector<CaptureRow> &rows, StringRef key) {
+    llvm::json::Array values;
+    for (const CaptureRow &row : rows)
+      values.push_back(llvm::json::Object{
+          {"name", row.name}, {"bytes", row.bytes}, {key, row.what}});
+    return values;
+  };
+  return llvm::json::Object{{"function", step.function},
+                            {"carried", array(step.carried, "changes")},
+                            {"given", array(step.given, "is")}};
+}
+
+namespace {
+struct ReportCaptured final : te::impl::ReportCapturePassBase<ReportCaptured> {
+  using Base::Base;
+
+  LogicalResult initialize(MLIRContext *context) override {
+    return checkReportFormat(context, getArgument(), format);
+  }
+
+  void runOnOperation() override {
+    llvm::json::Array functions;
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (function.isExternal())
+        continue;
+      StepCapture step = collect(function);
+      numCarried += step.carried.size();
+      if (format == "json")
+        functions.push_back(toJson(step));
+      else
+        printText(step, reportStream());
+    }
+    if (format == "json")
+      reportStream() << llvm::formatv("{0:2}\n",
+                                      llvm::json::Value(llvm::json::Object{
+                                          {"capture", std::move(functions)}}));
+    reportStream().flush();
+    markAllAnalysesPreserved();
+  }
+};
+} // namespace
