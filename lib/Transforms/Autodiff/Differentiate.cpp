@@ -146,7 +146,9 @@ public:
   }
 
   Value residual(Value primal, StringRef role) override {
-    auto gather = primal.getDefiningOp<AllGatherOp>();
+    // A flat shard is gathered flat and viewed as a matrix.
+    auto view = primal.getDefiningOp<tensor::ExpandShapeOp>();
+    auto gather = (view ? view.getSrc() : primal).getDefiningOp<AllGatherOp>();
     if (!gather)
       return hold(resolve(primal), current->getLoc(),
                   [&] { return names.get(current, role); });
@@ -161,8 +163,14 @@ public:
           ResidualOp::create(residualBuilder, current->getLoc(), part.getType(),
                              part, residualBuilder.getStringAttr(name));
     }
-    return AllGatherOp::create(backward, gather.getLoc(), primal.getType(),
-                               held, gather.getGroup(), gather.getAxis());
+    Value again =
+        AllGatherOp::create(backward, gather.getLoc(), gather.getY().getType(),
+                            held, gather.getGroup(), gather.getAxis());
+    if (!view)
+      return again;
+    return tensor::ExpandShapeOp::create(backward, view.getLoc(),
+                                         view.getType(), again,
+                                         view.getReassociationIndices());
   }
 
 private:

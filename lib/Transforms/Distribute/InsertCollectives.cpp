@@ -12,6 +12,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::te {
@@ -129,6 +130,16 @@ Value widen(OpBuilder &builder, Value value) {
     wgrad.getDw().setType(wide);
     return value;
   }
+  // The gradient of a flat shard, of which the product is a view.
+  if (auto flat = dyn_cast_or_null<tensor::CollapseShapeOp>(made);
+      flat && value.hasOneUse()) {
+    builder.setInsertionPoint(flat);
+    Value source = widen(builder, flat.getSrc());
+    builder.setInsertionPointAfter(flat);
+    Value result = tensor::CollapseShapeOp::create(
+        builder, flat.getLoc(), wide, source, flat.getReassociationAttr());
+    return result;
+  }
   return arith::ExtFOp::create(builder, value.getLoc(), wide, value);
 }
 
@@ -141,10 +152,15 @@ bool widenSum(arith::ExtFOp widened, CreateFn create) {
       !getElementTypeOrSelf(widened.getType()).isF32())
     return false;
   OpBuilder builder(sum);
-  widened.replaceAllUsesWith(
-      create(builder, sum, widen(builder, sum.getX())).getResult());
+  Value x = widen(builder, sum.getX());
+  builder.setInsertionPoint(sum);
+  widened.replaceAllUsesWith(create(builder, sum, x).getResult());
   widened.erase();
+  Operation *made = sum.getX().getDefiningOp();
   sum.erase();
+  // A view of what is f32 now.
+  if (made && isOpTriviallyDead(made))
+    made->erase();
   return true;
 }
 

@@ -11,6 +11,7 @@
 #include "TEDialect/IR/TEMoe.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Matchers.h"
 
@@ -70,8 +71,9 @@ bool isLinear(Operation *op, BlockFacts &) {
 /// constant is there anyway, and a scalar costs nothing to hold. What is
 /// gathered again is there where its part is.
 bool mayCross(Value value) {
-  if (auto gather = value.getDefiningOp<AllGatherOp>())
-    return mayCross(gather.getX());
+  if (Operation *op = value.getDefiningOp();
+      isa_and_present<AllGatherOp, tensor::ExpandShapeOp>(op))
+    return mayCross(op->getOperand(0));
   if (isa<BlockArgument>(value) || value.getDefiningOp<ResidualOp>() ||
       matchPattern(value, m_Constant()))
     return true;

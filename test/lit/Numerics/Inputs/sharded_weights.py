@@ -85,6 +85,46 @@ def check(recipe, options, override, ranks, rows, shard, master=False, more=""):
             expect(all(same_bytes(found[r][name], most) for r in range(ranks)), f"{claim}: state '{name}' of all ranks")
 
 
+def check_flat(recipe, options, override, ranks, rows, shard):
+    """Masters in one flat run of `shard` elements for each rank, cut within rows and blocks: a part of a block, or nothing.
+    TransformerEngine's quantize_master_weights, of one weight."""
+    rng = np.random.default_rng([5, shard])
+    w = (from_bf16(normal(rng, rows, K, scale=0.1)) * (1 + rng.uniform(-1, 1, (rows, K)) * 2.0 ** -10)).astype(np.float32)
+    x, dy = ([normal(rng, M, size) for _ in range(ranks)] for size in (K, rows))
+    kind, size = f"tensor<{shard}xf32>", rows * K
+    text = f"""
+module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [{DP.format(ranks)}]}} {{
+  func.func @layer(%x: {tensor(M, K)} {{te.name = "x", {SPLIT}}}, %w: {kind} {{te.name = "w", te.weight, {SPLIT}}})
+      -> ({tensor(M, rows)} {{te.name = "y", {SPLIT}}}) {{
+    %s = arith.truncf %w : {kind} to {tensor(shard)}
+    %flat = te.all_gather %s group 0 axis 0 : {tensor(shard)} -> {tensor(size)}
+    %all = tensor.expand_shape %flat [[0, 1]] output_shape [{rows}, {K}] : {tensor(size)} into {tensor(rows, K)}
+    %y = te.linear %x, %all : {tensor(M, K)}, {tensor(rows, K)} -> {tensor(M, rows)}
+    return %y : {tensor(M, rows)}
+  }}
+}}"""
+    pipeline = f"backward-override={override} {options}"
+    inputs = [{"x": x[r], "w": own, "grad.y": dy[r]} for r, own in enumerate(shards_of(w.reshape(-1), ranks, shard))]
+    found = run_ranks(text, "layer", inputs, f"{pipeline} expose-casts=true")
+    single = single_module(recipe, [((M, K), (rows, K))] * ranks, False)
+    given = {}
+    for r in range(ranks):
+        given |= {f"x{r}": x[r], f"w{r}": to_bf16(w), f"grad.y{r}": dy[r]}
+    wanted = run(single, "layer", given, f"{pipeline} expose-casts=true", vjp=True)
+    unrounded = run(single, "layer", given, f"{pipeline} main-grad=true", vjp=True)
+    dw = in_f32([unrounded[f"grad.w{r}"] for r in range(ranks)]).reshape(-1)
+    claim = f"{recipe} {override} flat shards of {shard} of {size}"
+    for r, own in enumerate(shards_of(dw, ranks, shard)):
+        expect(same_bytes(found[r]["y"], wanted[f"y{r}"]), f"{claim}: 'y' of rank {r}")
+        expect(same_bytes(found[r]["grad.x"], wanted[f"grad.x{r}"]), f"{claim}: 'grad.x' of rank {r}")
+        expect(same_bytes(found[r]["grad.w"], own), f"{claim}: 'grad.w' of rank {r}")
+        names = [name for name in found[r] if name.startswith("cast.")]
+        expect(recipe == "high_precision" or len(names) >= 4, f"{claim}: casts of rank {r}")
+        for name in names:
+            part = name.rsplit(".", 2)
+            expect(same_bytes(found[r][name], wanted[f"cast.w{r}.{part[1]}.{part[2]}"]), f"{claim}: '{name}' of rank {r}")
+
+
 def check_optimizer(recipe, options, ranks, rows, shard, update):
     """A step on f32 masters: the shard moves as its rows of the whole do, and padding stays zeros."""
     rng = np.random.default_rng(11)
@@ -198,5 +238,7 @@ for recipe, options, overrides in CASES:
     if recipe.startswith(("float8_current", "nvfp4", "mxfp8", "high")):
         sharded_within_tensor_parallel(recipe, options)
     check_optimizer(recipe, options, 4, *uneven, "adamw")
+    check_flat(recipe, options, "none", 4, uneven[0], uneven[0] * K // 4 + 77)
+    check_flat(recipe, options, overrides[-1], 4, uneven[0], uneven[0] * K // 3 + 5)
 check_optimizer(*CASES[0][:2], 2, 160, 96, "sgd")
 finish("sharded-weights")

@@ -4,6 +4,7 @@
 // RUN: te-opt %s --te-training-pipeline="vjp=layer compile-to=quantize recipe=float8_block_scaling" | FileCheck %s --check-prefixes=CHECK,BLOCK
 // RUN: te-opt %s --te-training-pipeline="vjp=layer compile-to=quantize recipe=high_precision" | FileCheck %s --check-prefixes=CHECK,HIGH
 // RUN: te-opt %s --te-training-pipeline="vjp=master compile-to=quantize recipe=float8_current_scaling" | FileCheck %s --check-prefix=MASTER
+// RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=quantize recipe=high_precision" | FileCheck %s --check-prefix=FLAT
 // RUN: te-opt %s --te-training-pipeline="vjp=uneven compile-to=schedule recipe=float8_current_scaling" | FileCheck %s --check-prefix=UNEVEN
 
 // CHECK-LABEL: func.func @layer
@@ -30,6 +31,15 @@
 // MASTER: te.reduce_scatter %[[DW]] group 0 axis 0 : tensor<256x256xf32> -> tensor<128x256xf32>
 // MASTER-NOT: arith.extf
 
+// Flat: gathered as it is, and again in the backward; the product is of f32 here, too.
+// FLAT-LABEL: func.func @flat
+// FLAT: %[[ROUNDED:.*]] = arith.truncf %arg1
+// FLAT: te.all_gather %[[ROUNDED]] group 0 axis 0 : tensor<20000xbf16> -> tensor<32768xbf16>
+// FLAT: te.residual %[[ROUNDED]] "w"
+// FLAT: te.all_gather %{{.*}} group 0 axis 0 : tensor<20000xbf16> -> tensor<32768xbf16>
+// FLAT: te.matmul {{.*}} -> tensor<128x256xf32>
+// FLAT: te.reduce_scatter %{{.*}} group 0 axis 0 : tensor<32768xf32> -> tensor<20000xf32>
+
 // 160 rows in shards of 96: 96 and 64. The gradient has zeros behind its end.
 // UNEVEN-LABEL: func.func @uneven
 // UNEVEN: tert.launch "all_gather" {bytes = 24576 : i64
@@ -55,6 +65,15 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
     %all = te.all_gather %rounded group 0 axis 0 : tensor<128x256xbf16> -> tensor<256x256xbf16>
     %y = te.linear %x, %all : tensor<128x256xbf16>, tensor<256x256xbf16> -> tensor<128x256xbf16>
     return %y : tensor<128x256xbf16>
+  }
+  func.func @flat(%x: tensor<128x256xbf16> {te.name = "x", te.sharding = [#te.shard<axis = 0, group = 0>]},
+                  %w: tensor<20000xf32> {te.name = "w", te.weight, te.sharding = [#te.shard<axis = 0, group = 0>]})
+      -> (tensor<128x128xbf16> {te.name = "y"}) {
+    %rounded = arith.truncf %w : tensor<20000xf32> to tensor<20000xbf16>
+    %flat = te.all_gather %rounded group 0 axis 0 : tensor<20000xbf16> -> tensor<32768xbf16>
+    %all = tensor.expand_shape %flat [[0, 1]] output_shape [128, 256] : tensor<32768xbf16> into tensor<128x256xbf16>
+    %y = te.linear %x, %all : tensor<128x256xbf16>, tensor<128x256xbf16> -> tensor<128x128xbf16>
+    return %y : tensor<128x128xbf16>
   }
   func.func @uneven(%x: tensor<128x256xbf16> {te.name = "x", te.sharding = [#te.shard<axis = 0, group = 0>]},
                     %w: tensor<96x256xbf16> {te.name = "w", te.weight, te.sharding = [#te.shard<axis = 0, group = 0>]})
