@@ -11,6 +11,7 @@
 #include "TEDialect/Runtime/te_runtime_compiled.h"
 #include "TEDialect/TERT/Groups.h"
 #include "TEDialect/TERT/RuntimeTypes.h"
+#include "TEDialect/TERT/Workspaces.h"
 
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
@@ -116,6 +117,7 @@ FailureOr<std::vector<ArgumentInfo>> te::readArguments(ModuleOp module) {
 std::vector<LaunchInfo> te::readLaunches(ModuleOp module) {
   std::vector<LaunchInfo> launches;
   auto rows = module->getAttrOfType<ArrayAttr>(tert::kLaunchesAttr);
+  const bool isPlanned = module->hasAttr(tert::kWorkspaceBytesAttr);
   for (Attribute row : rows ? rows.getValue() : ArrayRef<Attribute>()) {
     auto entry = dyn_cast<DictionaryAttr>(row);
     auto text = [&](StringRef name) {
@@ -124,8 +126,11 @@ std::vector<LaunchInfo> te::readLaunches(ModuleOp module) {
     };
     auto parameters =
         entry ? entry.getAs<DictionaryAttr>("parameters") : DictionaryAttr();
-    launches.push_back(
-        {text("kernel"), text("name"), text("location"), parameters});
+    launches.push_back({text("kernel"), text("name"), text("location"),
+                        parameters,
+                        isPlanned && parameters
+                            ? tert::workspaceBytes(text("kernel"), parameters)
+                            : 0});
   }
   return launches;
 }

@@ -3,11 +3,11 @@
 // One step of test/bench/llama_stack.mlir per row: layers over several
 // micro-batches, whose weights are cast once a step. All rows use the same
 // arguments, so that what the device holds more than before is the step's own.
-// `plan` is the arena; `device` is what cuMemGetInfo says loading the step and
-// one run took, which is the arena, the workspaces of products and the
-// rounding of allocations. One step is loaded and dropped first: code and
-// library handles stay on the device and belong to no step. Results are
-// compared over the policies of a recipe, byte for byte.
+// `plan` is the arena; `workspace` what the kernels of the loaded step take
+// beside it, and `device` what cuMemGetInfo says loading the step and one run
+// took, which is both and the rounding of allocations. One step is loaded and
+// dropped first: code and library handles stay on the device and belong to no
+// step. Results are compared over the policies of a recipe, byte for byte.
 //
 //===----------------------------------------------------------------------===//
 
@@ -99,9 +99,11 @@ llvm::json::Array runMemoryBench(te_rt_context *context, const Effort &effort,
   std::optional<Arguments> arguments;
   std::map<std::string, uint64_t> hashes;
   llvm::json::Array rows;
-  llvm::outs() << "recipe / transposes                  plan MiB  device MiB  "
-                  "arguments MiB  FP8 weights MiB  burst ms  sustained ms  "
-                  "results\n";
+  llvm::outs()
+      << "recipe / transposes                  plan MiB  workspace MiB  "
+         "device MiB  "
+         "arguments MiB  FP8 weights MiB  burst ms  sustained ms  "
+         "results\n";
   for (const char *recipe : {"float8_block_scaling", "float8_current_scaling"})
     for (const char *policy : {"eager", "cached", "on-demand"}) {
       mlir::te::TrainingPipelineOptions options;
@@ -125,6 +127,8 @@ llvm::json::Array runMemoryBench(te_rt_context *context, const Effort &effort,
       const int64_t before = freeBytes(context);
       te_rt_instance *instance = load();
       const int64_t after = freeBytes(context);
+      int64_t plan = 0, workspace = 0;
+      check(te_rt_instance_memory(instance, &plan, &workspace), "memory");
       const uint64_t hash = hashResults(context, *arguments);
       const bool same = hashes.try_emplace(recipe, hash).first->second == hash;
       failed |= !same;
@@ -134,19 +138,19 @@ llvm::json::Array runMemoryBench(te_rt_context *context, const Effort &effort,
       });
       te_rt_instance_destroy(instance);
 
-      const int64_t plan = step->module().arena_bytes;
       const int64_t device = before < 0 ? -1 : before - after;
       auto mib = [](int64_t bytes) { return bytes / 1048576.0; };
       llvm::outs() << llvm::format(
-          "%-36s %8.1f %11.1f %14.1f %16.1f %9.3f %13.3f  %s\n",
+          "%-36s %8.1f %14.1f %11.1f %14.1f %16.1f %9.3f %13.3f  %s\n",
           (std::string(recipe) + " / " + policy).c_str(), mib(plan),
-          device < 0 ? 0.0 : mib(device), mib(arguments->bytes),
+          mib(workspace), device < 0 ? 0.0 : mib(device), mib(arguments->bytes),
           mib(arguments->weightElements), timing.burstMs, timing.sustainedMs,
           same ? "same" : "DIFFER");
       llvm::outs().flush();
       llvm::json::Object row{{"recipe", recipe},
                              {"transpose_policy", policy},
                              {"plan_bytes", plan},
+                             {"workspace_bytes", workspace},
                              {"argument_bytes", arguments->bytes},
                              {"fp8_weight_bytes", arguments->weightElements},
                              {"launches", launches},

@@ -10,6 +10,9 @@
 #include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"
 
+#include <map>
+#include <tuple>
+
 using namespace mlir;
 
 namespace te::run {
@@ -64,6 +67,29 @@ std::vector<LaunchLabel> labelsOf(const mlir::te::CompiledStep &step) {
     labels.push_back({launch.kernel + " " + launch.name, std::move(details)});
   }
   return labels;
+}
+
+std::vector<Workspace> workspacesOf(const mlir::te::CompiledStep &step,
+                                    ArrayRef<int64_t> taken) {
+  std::vector<Workspace> rows;
+  std::map<std::pair<StringRef, StringRef>, size_t> places;
+  for (auto [launch, bytes] : llvm::zip_equal(step.launches(), taken)) {
+    if (launch.workspaceBytes == 0 && bytes == 0)
+      continue;
+    auto [place, isNew] =
+        places.try_emplace({launch.kernel, launch.name}, rows.size());
+    if (isNew)
+      rows.push_back({launch.kernel, launch.name, 0, 0});
+    Workspace &row = rows[place->second];
+    row.planned = std::max(row.planned, launch.workspaceBytes);
+    row.bytes = std::max(row.bytes, bytes);
+  }
+  // Largest first, ties by name.
+  llvm::sort(rows, [](const Workspace &a, const Workspace &b) {
+    return std::tuple(-a.bytes, -a.planned, a.kernel, a.name) <
+           std::tuple(-b.bytes, -b.planned, b.kernel, b.name);
+  });
+  return rows;
 }
 
 std::string locationOf(const mlir::te::CompiledStep &step, StringRef layer) {

@@ -27,7 +27,16 @@ void te::run::printCapture(const RunSummary &summary) {
                << " bytes, arguments " << summary.argumentBytes << " bytes\n";
 }
 
-void te::run::printSummary(const RunSummary &summary, int64_t steps) {
+/// What was planned for the workspace of a step.
+static int64_t plannedBytes(llvm::ArrayRef<Workspace> workspaces) {
+  int64_t bytes = 0;
+  for (const Workspace &row : workspaces)
+    bytes = std::max(bytes, row.planned);
+  return bytes;
+}
+
+void te::run::printSummary(const RunSummary &summary, int64_t steps,
+                           llvm::ArrayRef<Workspace> workspaces) {
   // What follows a semicolon is why it is not another device.
   const llvm::StringRef device =
       llvm::StringRef(summary.device).split(';').first;
@@ -36,20 +45,41 @@ void te::run::printSummary(const RunSummary &summary, int64_t steps) {
                << "): " << llvm::format("%.4g", summary.msPerStep)
                << " ms per step, arena " << summary.arenaBytes
                << " bytes, arguments " << summary.argumentBytes << " bytes\n";
+  if (workspaces.empty())
+    return;
+  // Outside the arena, one region for all launches.
+  constexpr size_t kMostRows = 10;
+  llvm::errs() << "workspace " << summary.workspaceBytes << " bytes, planned "
+               << plannedBytes(workspaces) << "\n";
+  for (const Workspace &row : workspaces.take_front(kMostRows))
+    llvm::errs() << "  " << row.kernel << " '" << row.name << "': " << row.bytes
+                 << " bytes, planned " << row.planned << "\n";
+  if (workspaces.size() > kMostRows)
+    llvm::errs() << "  and " << workspaces.size() - kMostRows
+                 << " that need no more\n";
 }
 
 bool te::run::writeSummary(OutputFile &file, const RunSummary &summary,
-                           int64_t steps, std::string &error) {
-  file.os() << llvm::formatv("{0:2}\n",
-                             llvm::json::Value(llvm::json::Object{
-                                 {"steps", steps},
-                                 {"ms_per_step", summary.msPerStep},
-                                 {"ms_first_step", summary.msFirstStep},
-                                 {"arena_bytes", summary.arenaBytes},
-                                 {"workspace_bytes", summary.workspaceBytes},
-                                 {"argument_bytes", summary.argumentBytes},
-                                 {"backend", summary.backend},
-                                 {"device", summary.device}}));
+                           int64_t steps, llvm::ArrayRef<Workspace> workspaces,
+                           std::string &error) {
+  llvm::json::Array rows;
+  for (const Workspace &row : workspaces)
+    rows.push_back(llvm::json::Object{{"kernel", row.kernel},
+                                      {"name", row.name},
+                                      {"planned_bytes", row.planned},
+                                      {"bytes", row.bytes}});
+  file.os() << llvm::formatv(
+      "{0:2}\n", llvm::json::Value(llvm::json::Object{
+                     {"steps", steps},
+                     {"ms_per_step", summary.msPerStep},
+                     {"ms_first_step", summary.msFirstStep},
+                     {"arena_bytes", summary.arenaBytes},
+                     {"workspace_bytes", summary.workspaceBytes},
+                     {"planned_workspace_bytes", plannedBytes(workspaces)},
+                     {"workspaces", std::move(rows)},
+                     {"argument_bytes", summary.argumentBytes},
+                     {"backend", summary.backend},
+                     {"device", summary.device}}));
   return file.flush(error);
 }
 

@@ -3,6 +3,7 @@
 #ifndef TE_TOOLS_TE_RUN_REPORT_H
 #define TE_TOOLS_TE_RUN_REPORT_H
 
+#include "Frontend.h"
 #include "OutputFile.h"
 #include "Runner.h"
 
@@ -28,12 +29,13 @@ private:
 void printCapture(const RunSummary &summary);
 
 /// One line on the standard error.
-void printSummary(const RunSummary &summary, int64_t steps);
+void printSummary(const RunSummary &summary, int64_t steps,
+                  llvm::ArrayRef<Workspace> workspaces);
 
 // On failure these return false and say why in `error`.
 
 bool writeSummary(OutputFile &file, const RunSummary &summary, int64_t steps,
-                  std::string &error);
+                  llvm::ArrayRef<Workspace> workspaces, std::string &error);
 bool writeOutputs(OutputFile &file, const support::NpzArchive &outputs,
                   std::string &error);
 

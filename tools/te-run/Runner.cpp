@@ -68,8 +68,15 @@ public:
     instance.reset(raw);
     summary.backend = te_rt_context_backend(context);
     summary.device = te_rt_context_description(context);
-    return check(te_rt_instance_memory(raw, &summary.arenaBytes,
-                                       &summary.workspaceBytes));
+    if (!check(te_rt_instance_memory(raw, &summary.arenaBytes,
+                                     &summary.workspaceBytes)))
+      return false;
+    summary.workspaceOf.resize(module.num_plans);
+    for (int32_t slot = 0; slot < module.num_plans; ++slot)
+      if (!check(
+              te_rt_instance_workspace(raw, slot, &summary.workspaceOf[slot])))
+        return false;
+    return true;
   }
 
   /// Makes the buffers; carried results share their argument's.

@@ -56,6 +56,8 @@ struct RunSummary {
   double msFirstStep = 0;
   int64_t arenaBytes = 0;
   int64_t workspaceBytes = 0;
+  /// What the loaded plan of each launch takes of the workspace.
+  std::vector<int64_t> workspaceOf;
   int64_t argumentBytes = 0;
 };
 

@@ -232,13 +232,15 @@ ExitCode runProgram(const Options &options, te_rt_context &runtime,
                 summary, failure))
     return failure.status ? fail(failure) : kDiagnostics;
 
+  const std::vector<Workspace> workspaces =
+      workspacesOf(step, summary.workspaceOf);
   info.step += options.steps;
   // All are complete before any takes its place.
   if ((outputsFile.isOpen() && !writeOutputs(outputsFile, outputs, error)) ||
       (saveFile.isOpen() &&
        !writeCheckpoint(saveFile, arguments, outputs, info, error)) ||
       (summaryFile.isOpen() &&
-       !writeSummary(summaryFile, summary, options.steps, error)) ||
+       !writeSummary(summaryFile, summary, options.steps, workspaces, error)) ||
       (traceFile.isOpen() &&
        !trace.write(traceFile, labelsOf(step),
                     llvm::json::Object{{"backend", summary.backend},
@@ -252,7 +254,7 @@ ExitCode runProgram(const Options &options, te_rt_context &runtime,
   if (!options.probes.empty() && options.rank == 0)
     printStatistics(step, outputs, options.steps, llvm::outs());
   if (!options.quiet)
-    printSummary(summary, options.steps);
+    printSummary(summary, options.steps, workspaces);
   return kOk;
 }
 

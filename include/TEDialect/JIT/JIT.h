@@ -84,6 +84,8 @@ struct LaunchInfo {
   std::string location;
   /// The kernel's parameters by name.
   DictionaryAttr parameters;
+  /// Scratch memory that was planned for it; 0 where the target takes none.
+  int64_t workspaceBytes = 0;
 };
 
 /// A group of ranks that a step has collectives over. Ranks are numbered over

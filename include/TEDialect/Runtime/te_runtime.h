@@ -194,6 +194,11 @@ TE_RT_API te_rt_status te_rt_instance_memory(const te_rt_instance *instance,
                                              int64_t *arena_bytes,
                                              int64_t *workspace_bytes);
 
+/// Bytes that the launch of `slot` needs beside: the instance has one region of
+/// the largest of them, which all launches share.
+TE_RT_API te_rt_status te_rt_instance_workspace(const te_rt_instance *instance,
+                                                int32_t slot, int64_t *bytes);
+
 /// Called for every launch of a traced step, in order and after it ended: its
 /// slot, the name of its kernel (lives as long as the instance) and how long it
 /// took. Must not call this library and, in C++, not throw.

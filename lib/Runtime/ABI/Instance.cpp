@@ -316,3 +316,21 @@ te_rt_status te_rt_instance_memory(const te_rt_instance *instance,
     return Status::ok();
   });
 }
+
+te_rt_status te_rt_instance_workspace(const te_rt_instance *instance,
+                                      int32_t slot, int64_t *bytes) {
+  return guarded([&]() -> Status {
+    constexpr const char *kName = "te_rt_instance_workspace";
+    if (!instance || !bytes)
+      return prefixed(kName, invalid(std::string("'") +
+                                     (!instance ? "instance" : "bytes") +
+                                     "' is null"));
+    const auto count = static_cast<int32_t>(instance->slots.size());
+    if (slot < 0 || slot >= count)
+      return prefixed(kName, invalid("expected 0 <= 'slot' < " +
+                                     std::to_string(count) + ", but got " +
+                                     std::to_string(slot)));
+    *bytes = instance->slots[slot].plan->workspaceBytes();
+    return Status::ok();
+  });
+}

@@ -330,6 +330,8 @@ public:
                             (*step)->getAttr(tert::kSignatureAttr));
     getOperation()->setAttr(tert::kLaunchesAttr, lowering.describeLaunches());
     getOperation()->setAttr(tert::kUsesAttr, lowering.describeUses());
+    if (Attribute planned = (*step)->getAttr(tert::kWorkspaceBytesAttr))
+      getOperation()->setAttr(tert::kWorkspaceBytesAttr, planned);
     step->erase();
   }
 

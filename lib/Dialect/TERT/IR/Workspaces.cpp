@@ -1,45 +1,41 @@
 //===- Workspaces.cpp - scratch memory of launches ------------------------===//
 //
-// The runtime knows what a plan takes once it is made, on the device. Here are
-// the formulas of its kernels (Norm.cpp, Embedding.cpp, CrossEntropy.cpp,
-// Probe.cpp) and caps for what a library decides, so that a plan without a
-// device accounts for them.
+// The runtime knows what a plan takes once it is made, on the device. Its own
+// kernels are counted with their formulas, and what a library decides with
+// caps, so that a plan without a device accounts for them.
 //
 //===----------------------------------------------------------------------===//
 
 #include "TEDialect/TERT/Workspaces.h"
 
-#include "llvm/Support/MathExtras.h"
+#include "TEDialect/Support/KernelWorkspaces.h"
 
 using namespace mlir;
 using namespace mlir::tert;
 
-int64_t tert::workspaceBytes(LaunchOp launch) {
+int64_t tert::workspaceBytes(StringRef kernel, DictionaryAttr parameters) {
   auto get = [&](StringRef name) {
-    auto value = launch.getParameters().getAs<IntegerAttr>(name);
+    auto value = parameters.getAs<IntegerAttr>(name);
     return value ? value.getInt() : int64_t(0);
   };
-  // Column sums keep one f32 a column for each chunk of 128 rows.
-  auto columnSums = [&] {
-    return int64_t(llvm::divideCeil(get("rows"), 128)) * get("cols") * 4;
-  };
-  StringRef kernel = launch.getKernel();
   if (kernel == "matmul" || kernel == "scaled_matmul")
     return kProductWorkspaceBytes;
-  if (kernel == "rms_norm_backward" || kernel == "bias_grad")
-    return columnSums();
+  if (kernel == "rms_norm_backward")
+    return te_table::normBackwardBytes(get("rows"), get("cols"), 1);
   if (kernel == "layer_norm_backward")
-    return 2 * columnSums();
+    return te_table::normBackwardBytes(get("rows"), get("cols"), 2);
+  if (kernel == "bias_grad")
+    return te_table::biasGradBytes(get("rows"), get("cols"));
   if (kernel == "embedding_backward")
-    return get("vocab") * 4;
+    return te_table::embeddingBackwardBytes(get("vocab"));
   if (kernel == "cross_entropy_backward")
-    return 4;
-  // 13 f64 for each run of 32768 elements.
+    return te_table::kCrossEntropyBackwardBytes;
   if (kernel == "tensor_stats")
-    return int64_t(llvm::divideCeil(get("rows") * get("cols"), 32768)) * 104;
+    return te_table::tensorStatsBytes(get("rows") * get("cols"));
+  // The frontend keeps a sum of each row of scores beside.
   if (kernel == "attention_backward")
-    return get("deterministic") != 0
-               ? get("heads") * get("tokens") * get("sequence") * 2
-               : get("heads") * get("tokens") * get("head_dim") * 4;
+    return get("heads") * get("tokens") *
+           (4 + (get("deterministic") != 0 ? get("sequence") * 2
+                                           : get("head_dim") * 4));
   return 0;
 }

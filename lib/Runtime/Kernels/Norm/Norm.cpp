@@ -10,6 +10,7 @@
 #include "Core/Formulas.h"
 #include "Kernels/Norm/norm_args.h"
 #include "Kernels/Pointwise/KernelLookup.h"
+#include "TEDialect/Support/KernelWorkspaces.h"
 
 namespace te::rt::cuda {
 
@@ -142,8 +143,9 @@ Status planNormBackward(const CudaDevice &device, const NormKernels &names,
                                   ceilDiv(sums * params.cols, kStripColumns),
                                   &sum));
   sum.block = kStripColumns * kStripRuns;
+  static_assert(kStripRows == te_table::kNormStripRows);
   const int64_t workspaceBytes =
-      sums * strips * params.cols * static_cast<int64_t>(sizeof(float));
+      te_table::normBackwardBytes(params.rows, params.cols, sums);
   *plan = makeWorkspacePlan(
       device, workspaceBytes,
       [=](Launcher launch, void *const *buffers, void *workspace) {
@@ -257,8 +259,9 @@ Status plan_bias_grad(const CudaDevice &device, const bias_grad_params &params,
       setGrid(chunks * columnBlocks(params.cols, true), &vectors));
   TE_RT_RETURN_IF_FAILED(findNorm(device, "te_chunk_sum", params.out_type,
                                   ceilDiv(params.cols, kNormBlock), &sum));
+  static_assert(kChunkRows == te_table::kBiasGradRows);
   const int64_t workspaceBytes =
-      chunks * params.cols * static_cast<int64_t>(sizeof(float));
+      te_table::biasGradBytes(params.rows, params.cols);
   *plan = makeWorkspacePlan(
       device, workspaceBytes,
       [=](Launcher launch, void *const *buffers, void *workspace) {

@@ -10,6 +10,7 @@
 #include "Core/Capabilities.h"
 #include "Cuda/CudaBackend.h"
 #include "Kernels/Pointwise/KernelLookup.h"
+#include "TEDialect/Support/KernelWorkspaces.h"
 
 #include <algorithm>
 
@@ -60,8 +61,10 @@ Status plan_tensor_stats(const CudaDevice &device,
   TE_RT_RETURN_IF_FAILED(setGrid(runs, &gather));
   TE_RT_RETURN_IF_FAILED(finish.find(device, "te_tensor_stats_finish"));
   finish.block = kProbeBlock;
+  static_assert(kProbeRun == te_table::kStatsRun &&
+                sizeof(ProbeRow) == te_table::kStatsRowBytes);
   *plan = makeWorkspacePlan(
-      device, runs * static_cast<int64_t>(sizeof(ProbeRow)),
+      device, te_table::tensorStatsBytes(params.rows * params.cols),
       [=](Launcher launch, void *const *buffers, void *workspace) {
         TE_RT_RETURN_IF_FAILED(checkBuffers(params, buffers));
         const ProbeCast cast{

@@ -4,14 +4,14 @@
 // RUN: not te-opt %s --te-plan-memory=target=sm_80 2>&1 | FileCheck %s --check-prefix=TARGET
 // RUN: not te-opt %s --te-plan-memory="target=sm_90 budget=1" 2>&1 | FileCheck %s --check-prefix=BUDGET
 
-// One region for all: what the largest takes. A norm's backward keeps a column sum for each of 2 chunks of 128 rows, 32 columns;
-// deterministic attention 2 heads * 256 tokens * 128 keys of 2 bytes; a product what its library may take.
+// One region for all: what the largest takes. A norm's backward keeps a column sum for each of 5 strips of up to 32 rows, 32 columns;
+// deterministic attention 2 heads * 256 tokens * 128 keys of 2 bytes, and an f32 for each head and token; a product what its library may take.
 // CHECK: workspace, at most 33554432
 // CHECK: workspaces, one region outside the arena for all launches
 // CHECK-NEXT: buffer owner cause bytes offset first launch last launch
 // CHECK-NEXT: matmul matmul workspace 33554432 - 0 0
-// CHECK-NEXT: attention_backward attention_backward workspace 131072 - 2 2
-// CHECK-NEXT: rms_norm_backward rms_norm_backward workspace 256 - 1 1
+// CHECK-NEXT: attention_backward attention_backward workspace 133120 - 2 2
+// CHECK-NEXT: rms_norm_backward rms_norm_backward workspace 640 - 1 1
 // CHECK-EMPTY:
 
 // JSON: "workspace_bytes": 33554432

@@ -199,6 +199,20 @@ TEST_F(Instance, SaysWhatMemoryItHas) {
             TE_RT_INVALID_ARGUMENT);
   EXPECT_STREQ(te_rt_last_error(),
                "te_rt_instance_memory: 'arena_bytes' is null");
+  EXPECT_EQ(te_rt_instance_workspace(instance, 0, &workspace), TE_RT_OK);
+  EXPECT_EQ(workspace, 0);
+  for (int32_t slot : {-1, 1 << 20}) {
+    EXPECT_EQ(te_rt_instance_workspace(instance, slot, &workspace),
+              TE_RT_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(te_rt_last_error())
+                  .find("te_rt_instance_workspace: expected 0 <= 'slot' < "),
+              std::string::npos)
+        << te_rt_last_error();
+  }
+  EXPECT_EQ(te_rt_instance_workspace(nullptr, 0, &workspace),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(te_rt_last_error(),
+               "te_rt_instance_workspace: 'instance' is null");
   EXPECT_EQ(te_rt_instance_release_graph(nullptr), TE_RT_INVALID_ARGUMENT);
 }
 

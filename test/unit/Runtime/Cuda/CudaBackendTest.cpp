@@ -58,9 +58,11 @@ TEST_F(CudaBackend, NamesTheMissingLibrary) {
 }
 
 // Only a step with attention needs cuDNN, and only what it can take.
-TEST_F(CudaBackend, AttentionNamesTheMissingLibrary) {
+TEST_F(CudaBackend, AttentionOfNothingNeedsNoLibrary) {
   std::unique_ptr<Backend> backend;
-  ASSERT_STATUS_OK(create(&backend));
+  LibraryPaths paths = fakePaths();
+  paths.cudnn = {TE_FAKE_CUDA_DIR "/libcudnn-absent.so.9"};
+  ASSERT_STATUS_OK(cuda::createBackend(paths, &backend));
   attention_params params{};
   params.tokens = 128;
   params.sequence = params.head_dim = 64;

@@ -59,9 +59,10 @@ bool Book::enter(const char *name, bool needsContext) {
 
 std::string Book::kindName(Kind kind) const {
   static const char *const names[] = {
-      "context",     "stream",        "event",      "module",
-      "function",    "graph",         "graph exec", "cublasLt handle",
-      "matmul desc", "matrix layout", "preference", "communicator"};
+      "context",      "stream",          "event",      "module",
+      "function",     "graph",           "graph exec", "cublasLt handle",
+      "matmul desc",  "matrix layout",   "preference", "communicator",
+      "cudnn handle", "cudnn descriptor"};
   return names[static_cast<int>(kind)];
 }
 

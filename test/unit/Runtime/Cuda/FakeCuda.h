@@ -1,9 +1,10 @@
-//===- FakeCuda.h - a driver, cuBLASLt and NCCL that only keep books ------===//
+//===- FakeCuda.h - vendor libraries that only keep books -----------------===//
 //
-// Three shared libraries stand in for libcuda.so.1, libcublasLt.so.13 and
-// libnccl.so.2. They define every row of DriverSymbols.inc, CublasLtSymbols.inc
-// and NcclSymbols.inc, compute next to nothing, and write down what they are
-// asked. They and the test share the book below.
+// Shared libraries stand in for libcuda.so.1, libcublasLt.so.13, libnccl.so.2,
+// libcudnn.so.9 and libcudart.so.13. They define every row of
+// DriverSymbols.inc, CublasLtSymbols.inc and NcclSymbols.inc, and what cuDNN's
+// frontend calls for attention, compute next to nothing, and write down what
+// they are asked. They and the test share the book below.
 //
 // The book notes a violation whenever the real libraries would misbehave: a
 // handle used after its end or ended twice, a handle that outlives the context,
@@ -37,6 +38,8 @@ enum class Kind {
   matrixLayout,
   preference,
   communicator,
+  cudnnHandle,
+  cudnnDescriptor,
 };
 
 /// What a handle points to. Kept after its end, so that later uses are seen.
@@ -68,6 +71,11 @@ struct Machine {
   int computeMajor = 9;
   int driverVersion = 13000;
   int cublasLtVersion = 130100;
+  int cudnnVersion = 91900;
+  /// Engine configurations that cuDNN finds for a graph, and the scratch memory
+  /// of a plan.
+  int cudnnEngines = 1;
+  int64_t cudnnWorkspaceBytes = 0;
   /// Algorithms each heuristic query finds (at most as many as asked for).
   int algorithms = 1;
   /// What cublasLtMatmulAlgoCheck says of any algorithm.
@@ -109,6 +117,8 @@ public:
   std::vector<int> usedAlgorithms;
   /// Streams of all collectives, in order.
   std::vector<const void *> collectiveStreams;
+  /// What the tensors of all graphs of cuDNN were bound to, in its order.
+  std::vector<const void *> attentionPointers;
   /// All products, in order.
   std::vector<Product> products;
   std::vector<std::string> violations;

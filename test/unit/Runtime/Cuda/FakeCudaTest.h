@@ -39,7 +39,6 @@ protected:
     return {{TE_FAKE_CUDA_DIR "/libcuda.so.1"},
             {TE_FAKE_CUDA_DIR "/libcublasLt.so.13"},
             {TE_FAKE_CUDA_DIR "/libnccl.so.2"},
-            // There is no fake cuDNN: attention is planned up to its loading.
             {TE_FAKE_CUDA_DIR "/libcudnn.so.9"},
             {TE_FAKE_CUDA_DIR "/libcudart.so.13"}};
   }

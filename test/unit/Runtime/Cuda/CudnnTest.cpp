@@ -1,0 +1,207 @@
+//===- CudnnTest.cpp - attention of the cuda backend on a fake cuDNN ------===//
+//
+// The real frontend on a library that answers and computes nothing: what is
+// refused and in which words, what scratch memory a plan says it takes, where
+// launches go, and what happens when any call fails.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Runtime/Cuda/FakeCudaTest.h"
+
+#include <algorithm>
+#include <set>
+
+using namespace te::fake;
+using namespace te::rt;
+
+namespace {
+
+using Strings = std::vector<std::string>;
+
+/// Two sequences of 64 tokens, four heads of 32 that share two key-value heads.
+template <typename Params> Params shape() {
+  Params params{};
+  params.tokens = 128;
+  params.sequence = 64;
+  params.heads = 4;
+  params.kv_heads = 2;
+  params.head_dim = 32;
+  params.type = TE_RT_BF16;
+  params.scale = 0.125f;
+  params.causal = 1;
+  if constexpr (requires { params.deterministic; })
+    params.deterministic = 1;
+  return params;
+}
+
+class CudnnAttention : public FakeCudaTest {
+protected:
+  void TearDown() override {
+    plan.reset();
+    backend.reset();
+    FakeCudaTest::TearDown();
+  }
+
+  /// Memory for `count` buffers, and the plan's scratch memory.
+  Status allocate(int count, std::vector<void *> *buffers) {
+    for (int i = 0; i < count; ++i) {
+      buffers->push_back(nullptr);
+      TE_RT_RETURN_IF_FAILED(
+          backend->alloc(128 * 4 * 32 * 2, &buffers->back()));
+    }
+    if (plan->workspaceBytes() == 0)
+      return Status::ok();
+    void *workspace = nullptr;
+    TE_RT_RETURN_IF_FAILED(backend->alloc(plan->workspaceBytes(), &workspace));
+    plan->setWorkspace(workspace);
+    return Status::ok();
+  }
+
+  /// A forward and a backward, each planned and launched.
+  Status scenario() {
+    TE_RT_RETURN_IF_FAILED(create(&backend));
+    TE_RT_RETURN_IF_FAILED(
+        backend->plan_attention(shape<attention_params>(), &plan));
+    std::vector<void *> buffers;
+    TE_RT_RETURN_IF_FAILED(allocate(attention_buffers::count_, &buffers));
+    TE_RT_RETURN_IF_FAILED(
+        plan->launch(backend->defaultStream(), buffers.data()));
+    TE_RT_RETURN_IF_FAILED(backend->plan_attention_backward(
+        shape<attention_backward_params>(), &plan));
+    buffers.clear();
+    TE_RT_RETURN_IF_FAILED(
+        allocate(attention_backward_buffers::count_, &buffers));
+    return plan->launch(backend->defaultStream(), buffers.data());
+  }
+
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Plan> plan;
+};
+
+TEST_F(CudnnAttention, NamesTheMissingLibrary) {
+  for (auto [member, name, remedy] :
+       {std::tuple(&cuda::LibraryPaths::cudnn, "libcudnn-absent.so.9",
+                   "'nvidia-cudnn-cu13'"),
+        {&cuda::LibraryPaths::cudart, "libcudart-absent.so.13",
+         "'nvidia-cuda-runtime'"}}) {
+    cuda::LibraryPaths paths = fakePaths();
+    paths.*member = {std::string(TE_FAKE_CUDA_DIR "/") + name};
+    ASSERT_STATUS_OK(cuda::createBackend(paths, &backend));
+    const Status status =
+        backend->plan_attention(shape<attention_params>(), &plan);
+    EXPECT_STATUS(status, TE_RT_UNSUPPORTED,
+                  std::string(name) + "' did not load");
+    EXPECT_STATUS(status, TE_RT_UNSUPPORTED, remedy);
+    EXPECT_EQ(plan, nullptr);
+    // What needs no attention runs.
+    void *memory = nullptr;
+    EXPECT_STATUS_OK(backend->alloc(16, &memory));
+  }
+}
+
+TEST_F(CudnnAttention, NamesTheOldestVersion) {
+  book().machine.cudnnVersion = 91504;
+  ASSERT_STATUS_OK(create(&backend));
+  EXPECT_STATUS(backend->plan_attention(shape<attention_params>(), &plan),
+                TE_RT_UNSUPPORTED,
+                "expected cuDNN 9.16 or newer, but got 9.15");
+  EXPECT_EQ(book().count("cudnnCreate"), 0);
+}
+
+// In the words of cuDNN: what its frontend knows to be impossible, and what it
+// has no engine for.
+TEST_F(CudnnAttention, UnsupportedShapes) {
+  ASSERT_STATUS_OK(create(&backend));
+  auto params = shape<attention_params>();
+  params.head_dim = 60;
+  EXPECT_STATUS(backend->plan_attention(params, &plan), TE_RT_UNSUPPORTED,
+                "cuDNN has no engine for this attention: ");
+  EXPECT_STATUS(backend->plan_attention(params, &plan), TE_RT_UNSUPPORTED,
+                "multiple of 8");
+  book().machine.cudnnEngines = 0;
+  EXPECT_STATUS(backend->plan_attention(shape<attention_params>(), &plan),
+                TE_RT_UNSUPPORTED, "cuDNN has no engine for this attention: ");
+  EXPECT_STATUS(backend->plan_attention_backward(
+                    shape<attention_backward_params>(), &plan),
+                TE_RT_UNSUPPORTED, "cuDNN has no engine for this attention: ");
+  EXPECT_EQ(plan, nullptr);
+  // The next one is planned.
+  book().machine.cudnnEngines = 1;
+  EXPECT_STATUS_OK(backend->plan_attention(shape<attention_params>(), &plan));
+}
+
+// What a step has to allocate is what the chosen plan says, and in a backward
+// the sums of rows that the frontend keeps: an f32 for each head and token.
+TEST_F(CudnnAttention, WorkspaceIsThatOfThePlan) {
+  ASSERT_STATUS_OK(create(&backend));
+  for (int64_t bytes : {0, 4096, 1 << 20}) {
+    book().machine.cudnnWorkspaceBytes = bytes;
+    ASSERT_STATUS_OK(backend->plan_attention(shape<attention_params>(), &plan));
+    EXPECT_EQ(plan->workspaceBytes(), bytes);
+    ASSERT_STATUS_OK(backend->plan_attention_backward(
+        shape<attention_backward_params>(), &plan));
+    EXPECT_EQ(plan->workspaceBytes(), bytes + 128 * 4 * 4);
+  }
+}
+
+// The fake looks at the scratch memory.
+TEST_F(CudnnAttention, LaunchesBindEveryBuffer) {
+  book().machine.cudnnWorkspaceBytes = 4096;
+  ASSERT_STATUS_OK(create(&backend));
+  auto launch = [&](int count) {
+    std::vector<void *> buffers;
+    EXPECT_STATUS_OK(allocate(count, &buffers));
+    book().executed.clear();
+    book().attentionPointers.clear();
+    EXPECT_STATUS_OK(plan->launch(backend->defaultStream(), buffers.data()));
+    EXPECT_EQ(book().executed, Strings({"cudnnBackendExecute"}));
+    const std::set<const void *> bound(book().attentionPointers.begin(),
+                                       book().attentionPointers.end());
+    for (void *buffer : buffers)
+      EXPECT_TRUE(bound.contains(buffer));
+    // And again, without another plan.
+    book().calls.clear();
+    EXPECT_STATUS_OK(plan->launch(backend->defaultStream(), buffers.data()));
+    EXPECT_EQ(book().count("cudnnBackendFinalize"),
+              book().count("cudnnBackendExecute"));
+  };
+  ASSERT_STATUS_OK(backend->plan_attention(shape<attention_params>(), &plan));
+  launch(attention_buffers::count_);
+  ASSERT_STATUS_OK(backend->plan_attention_backward(
+      shape<attention_backward_params>(), &plan));
+  launch(attention_backward_buffers::count_);
+}
+
+// Whichever call fails: the status says so, unless the frontend can do without
+// what it asked, and nothing is left behind.
+TEST_F(CudnnAttention, EveryFailureIsReported) {
+  ASSERT_STATUS_OK(scenario());
+  std::set<std::string> reported;
+  for (int variant = 0; variant < 3; ++variant)
+    for (int index = 0;; ++index) {
+      plan.reset();
+      backend.reset();
+      book().reset();
+      book().machine.cudnnWorkspaceBytes = 4096;
+      book().failCall(index, variant);
+      const Status status = scenario();
+      const std::string failed = book().failedCall;
+      if (failed.empty())
+        break;
+      if (status.failed()) {
+        EXPECT_FALSE(status.message.empty()) << failed;
+        reported.insert(failed);
+      }
+      plan.reset();
+      backend.reset();
+      ASSERT_EQ(book().violations, Strings()) << failed << " " << index;
+      ASSERT_EQ(book().leaks(), Strings()) << failed << " " << index;
+    }
+  for (const char *call :
+       {"cudnnCreate", "cudnnSetStream", "cudnnBackendCreateDescriptor",
+        "cudnnBackendSetAttribute", "cudnnBackendFinalize",
+        "cudnnBackendExecute", "cudaGetDevice"})
+    EXPECT_TRUE(reported.contains(call)) << call;
+}
+
+} // namespace
