@@ -15,6 +15,10 @@ def TE_ScaledMatmulOp
     accumulated in f32; `fast_accumulation` allows the tensor core's shorter
     accumulator.
 
+    With `contract = [p, q]` axis `p` of `a` is contracted with axis `q` of `b`,
+    whatever axes they were made for: one scale stands for any axis, and the
+    tensor cores of sm_100 read 8-bit operands in any layout.
+
     Which schemes, element types, results and sizes there are, on which target,
     is one table: [what runs where](support.md).
 
@@ -30,6 +34,7 @@ def TE_ScaledMatmulOp
     9. (scaled_matmul-c9) both operands are `hadamard` or neither is.
     10. (scaled_matmul-c10) both operands are `swizzled` or neither is.
     11. (scaled_matmul-c11) `b` is not `row_scaled`.
+    12. (scaled_matmul-c12) `contract` holds two axes, each 0 or 1; an operand that was made for the other axis is `per_tensor`, and the size of that axis is a multiple of what the pair needs of the contracted size.
 
     Example:
 
@@ -37,6 +42,9 @@ def TE_ScaledMatmulOp
     %y = te.scaled_matmul %x, %w fast_accumulation = true
       : !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>,
         !te.scaled<1024x512xf8E4M3FN, per_tensor, contract = 1> -> tensor<256x1024xbf16>
+    %dx = te.scaled_matmul %dy, %w fast_accumulation = false contract = [1, 0]
+      : !te.scaled<256x1024xf8E5M2, per_tensor, contract = 1>,
+        !te.scaled<1024x512xf8E4M3FN, per_tensor, contract = 1> -> tensor<256x512xbf16>
     ```
   }];
   let arguments = (ins
@@ -44,13 +52,22 @@ def TE_ScaledMatmulOp
     Arg<TE_ScaledType, "columns of the result">:$b,
     Arg<Optional<1DTensorOf<[BF16]>>, "added to every row">:$bias,
     Arg<Optional<TE_HPMatrix>, "added to the result">:$accumulate,
-    BoolAttr:$fast_accumulation);
+    BoolAttr:$fast_accumulation,
+    OptionalAttr<DenseI64ArrayAttr>:$contract);
   let results = (outs Res<TE_HPMatrix, "[outer(a), outer(b)]">:$out);
   let assemblyFormat = [{
     $a `,` $b (`bias` $bias^ `:` type($bias))?
     (`accumulate` $accumulate^ `:` type($accumulate))?
-    `fast_accumulation` `=` $fast_accumulation attr-dict
+    `fast_accumulation` `=` $fast_accumulation
+    (`contract` `=` $contract^)? attr-dict
     `:` type($a) `,` type($b) `->` type($out)
+  }];
+  let extraClassDeclaration = [{
+    /// The axis along which `a` (operand 0) or `b` (1) is contracted.
+    unsigned getContractedAxis(unsigned operand);
+    /// The sizes of that axis and of the other one.
+    int64_t getContractedSize(unsigned operand);
+    int64_t getOuterSize(unsigned operand);
   }];
   let hasVerifier = 1;
 }

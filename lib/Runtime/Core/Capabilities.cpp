@@ -508,7 +508,7 @@ Status checkSupported(const grouped_scaled_wgrad_params &p) {
              ? checks
              : checkSupported(scaled_matmul_params{
                    p.m, p.n, p.alignment, p.a_type, p.a_scheme, p.b_type,
-                   p.b_scheme, p.out_type, p.fast_accumulation, 0, 0, 0, 0,
+                   p.b_scheme, p.out_type, p.fast_accumulation, 1, 1, 0, 0,
                    p.a_scale_max, p.b_scale_max});
 }
 Status checkSupported(const grouped_wgrad_params &p) {
@@ -698,6 +698,14 @@ Status checkSupported(const scaled_matmul_params &p) {
                    std::to_string(p.a_scale_max) + " and " +
                        std::to_string(p.b_scale_max));
   const support::ProductRow &row = support::productRow(p.a_scheme, p.b_scheme);
+  // A stride in bytes is a multiple of 16, whichever axis is contiguous.
+  const bool perTensor = p.a_scheme == TE_RT_PER_TENSOR;
+  if (perTensor && p.a_axis == 0)
+    checks.allowed(support::refuseSize("'m' of an 'a' of axis 0", p.m, row.k),
+                   TE_RT_INVALID_ARGUMENT);
+  if (perTensor && p.b_axis == 0)
+    checks.allowed(support::refuseSize("'n' of a 'b' of axis 0", p.n, row.k),
+                   TE_RT_INVALID_ARGUMENT);
   return checks
       .allowed(support::refuseSize("'k'", p.k, row.k), TE_RT_INVALID_ARGUMENT)
       .allowed(support::refuseSize("'n'", p.n, row.n), TE_RT_INVALID_ARGUMENT)

@@ -156,6 +156,12 @@ static Status checkTarget(const CudaDevice &device, const CublasLt &library,
   return refusal.empty() ? Status::ok() : Status(TE_RT_UNSUPPORTED, refusal);
 }
 
+/// Whether the tensor cores read 8-bit operands in any layout.
+static bool readsAnyLayout(const CudaDevice &device) {
+  return device.computeMajor == 10 || device.computeMajor == 11 ||
+         device.computeMajor >= 13;
+}
+
 Status plan_scaled_matmul(const CudaDevice &device,
                           const scaled_matmul_params &params,
                           std::unique_ptr<Plan> *plan) {
@@ -167,8 +173,18 @@ Status plan_scaled_matmul(const CudaDevice &device,
   problem.m = params.m;
   problem.n = params.n;
   problem.k = params.k;
-  problem.a = {params.a_type, params.a_scheme, false};
-  problem.b = {params.b_type, params.b_scheme, false};
+  const bool perTensor = params.a_scheme == TE_RT_PER_TENSOR;
+  problem.a = {params.a_type, params.a_scheme, perTensor && params.a_axis == 0};
+  problem.b = {params.b_type, params.b_scheme, perTensor && params.b_axis == 0};
+  if ((problem.a.transposed || problem.b.transposed) && !readsAnyLayout(device))
+    return {TE_RT_UNSUPPORTED,
+            "expected the operands of a per_tensor product to be made for the "
+            "axis it contracts, but got 'a_axis' " +
+                std::to_string(params.a_axis) + " and 'b_axis' " +
+                std::to_string(params.b_axis) + " on compute capability " +
+                std::to_string(device.computeMajor) + "." +
+                std::to_string(device.computeMinor) +
+                "; the nearest supported is a step compiled for its target"};
   problem.biasType = TE_RT_BF16;
   problem.outType = params.out_type;
   problem.fastAccumulation = params.fast_accumulation != 0;

@@ -133,8 +133,8 @@ float addC(float sum, int64_t at, int32_t type, void *const *buffers) {
 
 void multiplyPerTensor(const scaled_matmul_params &p, void *const *buffers) {
   namespace b = scaled_matmul_buffers;
-  const auto lhs = loadPanel(buffers[b::a], p.m, p.k, false, p.a_type);
-  const auto rhs = loadPanel(buffers[b::b], p.n, p.k, false, p.b_type);
+  const auto lhs = loadPanel(buffers[b::a], p.m, p.k, p.a_axis == 0, p.a_type);
+  const auto rhs = loadPanel(buffers[b::b], p.n, p.k, p.b_axis == 0, p.b_type);
   const float alpha = *static_cast<const float *>(buffers[b::a_scale]) *
                       *static_cast<const float *>(buffers[b::b_scale]);
   multiply(

@@ -85,7 +85,8 @@ struct FuseResidualAdd final
       builder.setInsertionPoint(add);
     auto fused = ScaledMatmulOp::create(
         builder, product.getLoc(), add.getType(), product.getA(),
-        product.getB(), Value(), other, product.getFastAccumulationAttr());
+        product.getB(), Value(), other, product.getFastAccumulationAttr(),
+        product.getContractAttr());
     fused->setDiscardableAttrs(product->getDiscardableAttrDictionary());
     add.replaceAllUsesWith(fused.getOut());
     add.erase();

@@ -73,7 +73,8 @@ void populateQuantize(OpPassManager &manager,
     casts.addPass(createAccumulateMainGradsPass());
   // Before casts, which go before gathers where that changes no bit.
   casts.addPass(createInsertCollectivesPass());
-  casts.addPass(createInsertCastsPass({/*strict=*/false, options.calibrate}));
+  casts.addPass(createInsertCastsPass(
+      {/*strict=*/false, options.calibrate, options.target}));
   // Merges the casts that consumers of one tensor share.
   casts.addPass(createCSEPass());
   // Before pairing, which would tie a weight's transpose to its forward cast.

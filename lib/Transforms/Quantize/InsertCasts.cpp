@@ -21,6 +21,9 @@
 // cast of the gathered tensor: fewer bytes travel, and only the own part is
 // held.
 //
+// Where a target contracts 8-bit operands along any axis, a per-tensor cast of
+// rows is the cast of columns, too.
+//
 // Layers of groups go the same way, with a scale, an amax or a state for each
 // group. Casts that read the rows between groups find zeros there.
 //
@@ -28,6 +31,7 @@
 
 #include "State.h"
 
+#include "TEDialect/IR/Support.h"
 #include "TEDialect/IR/TEMoe.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
@@ -108,9 +112,11 @@ struct Slot {
 
 class CastInserter {
 public:
-  CastInserter(func::FuncOp function, bool strict, bool calibrate)
+  CastInserter(func::FuncOp function, bool strict, bool calibrate,
+               bool anyLayout)
       : function(function), strict(strict), calibrate(calibrate),
-        builder(function.getContext()), states(function) {}
+        anyLayout(anyLayout), builder(function.getContext()), states(function) {
+  }
 
   LogicalResult run();
 
@@ -135,6 +141,9 @@ private:
   Value reduceAmax(Value amax, int64_t group, RecipeAttr recipe);
 
   ScaledType typeOf(const Operand &operand, const QuantPolicy &policy);
+  /// Whether a product takes the rows of `operand`, of which it contracts
+  /// columns, as they are.
+  bool readsRows(const Operand &operand, const QuantPolicy &policy);
   /// max |x| of `source`, in place of the operand's value, for each group.
   Value amaxOf(Value source, const Operand &operand);
   /// `operand` as a cast to `type` reads it, with zeros between the groups
@@ -182,6 +191,8 @@ private:
   bool strict;
   /// Whether what would be quantised is only measured.
   bool calibrate;
+  /// Whether products read 8-bit operands in any layout.
+  bool anyLayout;
   OpBuilder builder;
   /// The first forward GEMM that reads a value, and the layer names by
   /// location (a backward GEMM has the location of its layer).
@@ -598,21 +609,37 @@ Value CastInserter::gatherParts(Value local, AllGatherOp gather) {
                              gather.getGroup(), gather.getAxis());
 }
 
+bool CastInserter::readsRows(const Operand &operand,
+                             const QuantPolicy &policy) {
+  if (!anyLayout || operand.contract == 1 || operand.hasGroups())
+    return false;
+  // A custom recipe may give the two products of a tensor casts that differ.
+  if (policy.recipeOf(readerOf(operand.role, 0)) !=
+          policy.recipeOf(readerOf(operand.role, 1)) ||
+      policy.columnSource(operand.role) == CastSource::RowwiseDequantized)
+    return false;
+  ScaledType type = typeOf(operand, policy);
+  const auto scheme = static_cast<int32_t>(Scheme::PerTensor);
+  return type.getScheme() == Scheme::PerTensor &&
+         type.getCols() % support::productRow(scheme, scheme).k == 0;
+}
+
 Value CastInserter::castFor(Operation *user, const Operand &operand,
                             const QuantPolicy &policy) {
-  if (!operand.gather)
-    return castPartFor(user, operand, policy);
-  // Of a per-tensor cast only rows are gathered: columns follow from them.
+  const bool rows = readsRows(operand, policy);
   Operand part = operand;
-  if (operand.contract == 0 &&
-      policy.getRecipe().getKind() != RecipeKind::Custom &&
-      typeOf(operand, policy).getScheme() == Scheme::PerTensor)
+  // Of a per-tensor cast only rows are gathered: columns follow from them.
+  if (rows || (operand.gather && operand.contract == 0 &&
+               policy.getRecipe().getKind() != RecipeKind::Custom &&
+               typeOf(operand, policy).getScheme() == Scheme::PerTensor))
     part.contract = 1;
   Value local = castPartFor(user, part, policy);
+  if (!operand.gather)
+    return local;
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(user);
   Value whole = gatherParts(local, operand.gather);
-  if (part.contract == operand.contract)
+  if (rows || part.contract == operand.contract)
     return whole;
   auto transposed = cast<ScaledType>(whole.getType()).getTransposedUsage();
   return TransposeOp::create(builder, user->getLoc(), transposed, whole,
@@ -697,9 +724,18 @@ Operation *CastInserter::createProduct(const Product &product, Location loc,
                                        bool fastAccumulation) {
   Type type = product.op->getResult(0).getType();
   BoolAttr fast = builder.getBoolAttr(fastAccumulation);
-  if (!product.groupSizes)
+  if (!product.groupSizes) {
+    auto isMadeFor = [](Value value, const Operand &operand) {
+      return cast<ScaledType>(value.getType()).getContract() ==
+             operand.contract;
+    };
+    DenseI64ArrayAttr contract;
+    if (!isMadeFor(a, product.a) || !isMadeFor(b, product.b))
+      contract = builder.getDenseI64ArrayAttr(
+          {product.a.contract, product.b.contract});
     return ScaledMatmulOp::create(builder, loc, type, a, b, bias,
-                                  product.accumulate, fast);
+                                  product.accumulate, fast, contract);
+  }
   IntegerAttr alignment = builder.getI64IntegerAttr(product.alignment());
   if (product.gemm != Gemm::Wgrad)
     return GroupedScaledMatmulOp::create(
@@ -896,8 +932,17 @@ namespace {
 struct InsertCasts final : te::impl::InsertCastsPassBase<InsertCasts> {
   using Base::Base;
 
+  LogicalResult initialize(MLIRContext *context) override {
+    if (support::parseTarget(target.getValue()))
+      return success();
+    return emitError(UnknownLoc::get(context))
+           << getArgument() << ": " << support::refuseTargetName(target);
+  }
+
   void runOnOperation() override {
-    CastInserter inserter(getOperation(), strict, calibrate);
+    CastInserter inserter(getOperation(), strict, calibrate,
+                          support::parseTarget(target.getValue()) ==
+                              support::Target::Sm100);
     if (failed(inserter.run()))
       return signalPassFailure();
     numQuantized += inserter.numQuantized;

@@ -33,18 +33,24 @@ LogicalResult LaunchEmitter::emitProduct(Operation *op, bool &isKnown) {
       })
       .Case([&](ScaledMatmulOp op) {
         ScaledType a = op.getA().getType(), b = op.getB().getType();
+        // 0 where the other axis is contiguous.
+        auto axis = [&](unsigned operand, ScaledType type) -> int32_t {
+          return type.getScheme() == Scheme::PerTensor
+                     ? op.getContractedAxis(operand) == type.getContract()
+                     : type.getContract();
+        };
         return Call(*this, op, "scaled_matmul")
-            .i64("m", a.getOuter())
-            .i64("n", b.getOuter())
-            .i64("k", a.getContraction())
+            .i64("m", op.getOuterSize(0))
+            .i64("n", op.getOuterSize(1))
+            .i64("k", op.getContractedSize(0))
             .type("a_type", a.getElementType())
             .i32("a_scheme", static_cast<int32_t>(a.getScheme()))
             .type("b_type", b.getElementType())
             .i32("b_scheme", static_cast<int32_t>(b.getScheme()))
             .type("out_type", elementType(op.getOut()))
             .i32("fast_accumulation", op.getFastAccumulation())
-            .i32("a_axis", a.getContract())
-            .i32("b_axis", b.getContract())
+            .i32("a_axis", axis(0, a))
+            .i32("b_axis", axis(1, b))
             .i32("swizzled", a.is(ScaleVariant::Swizzled))
             .i32("a_row_scaled", a.is(ScaleVariant::RowScaled))
             .i32("a_scale_max", scaleMax(a))

@@ -171,11 +171,16 @@ func.func @transpose(%row: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1
 func.func @scaled_matmul(
     %x: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>,
     %w: !te.scaled<1024x512xf8E4M3FN, per_tensor, contract = 1>,
+    %dy: !te.scaled<256x1024xf8E5M2, per_tensor, contract = 1>,
     %bias: tensor<1024xbf16>, %c: tensor<256x1024xbf16>) {
-  // CHECK: te.scaled_matmul %{{.*}}, %{{.*}} fast_accumulation = true
+  // CHECK: te.scaled_matmul %{{.*}}, %{{.*}} fast_accumulation = true :
+  // CHECK: te.scaled_matmul %{{.*}}, %{{.*}} fast_accumulation = false contract = [1, 0]
   %y = te.scaled_matmul %x, %w fast_accumulation = true
     : !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>,
       !te.scaled<1024x512xf8E4M3FN, per_tensor, contract = 1> -> tensor<256x1024xbf16>
+  %dx = te.scaled_matmul %dy, %w fast_accumulation = false contract = [1, 0]
+    : !te.scaled<256x1024xf8E5M2, per_tensor, contract = 1>,
+      !te.scaled<1024x512xf8E4M3FN, per_tensor, contract = 1> -> tensor<256x512xbf16>
   // CHECK: te.scaled_matmul %{{.*}}, %{{.*}} bias %{{.*}} : tensor<1024xbf16> accumulate %{{.*}} : tensor<256x1024xbf16> fast_accumulation = false
   %z = te.scaled_matmul %x, %w bias %bias : tensor<1024xbf16> accumulate %c : tensor<256x1024xbf16> fast_accumulation = false
     : !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>,

@@ -2,8 +2,40 @@
 // RUN: te-opt %s --split-input-file --verify-diagnostics
 
 func.func @scaled_matmul_c1(%a: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, %b: !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 0>) {
-  // expected-error @below {{expected 'a' and 'b' to agree on the contracted size, but got 64 and 16; 'a' is made for axis 1, 'b' for axis 0}}
+  // expected-error @below {{expected 'a' and 'b' to agree on the contracted size, but got 64 and 16; 'a' is contracted along axis 1, 'b' along axis 0}}
   %y = te.scaled_matmul %a, %b fast_accumulation = true : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<16x64xf8E4M3FN, per_tensor, contract = 0> -> tensor<32x16xbf16>
+  return
+}
+
+// -----
+
+func.func @scaled_matmul_c12(%a: !te.scaled<32x48xf8E4M3FN, per_tensor, contract = 1>, %b: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>) {
+  // expected-error @below {{expected 'contract' to hold two axes, each 0 or 1}}
+  %y = te.scaled_matmul %a, %b fast_accumulation = true contract = [0, 2] : !te.scaled<32x48xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1> -> tensor<48x64xbf16>
+  return
+}
+
+// -----
+
+func.func @scaled_matmul_c12_one_axis(%a: !te.scaled<32x48xf8E4M3FN, per_tensor, contract = 1>, %b: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>) {
+  // expected-error @below {{expected 'contract' to hold two axes, each 0 or 1}}
+  %y = te.scaled_matmul %a, %b fast_accumulation = true contract = [0] : !te.scaled<32x48xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1> -> tensor<48x64xbf16>
+  return
+}
+
+// -----
+
+func.func @scaled_matmul_c12_scheme(%a: !te.scaled<32x48xf8E4M3FN, block_1x128, contract = 1>, %b: !te.scaled<32x64xf8E4M3FN, block_1x128, contract = 0>) {
+  // expected-error @below {{expected 'a', which is contracted along axis 0 and was made for axis 1, to be 'per_tensor', but got 'block_1x128'}}
+  %y = te.scaled_matmul %a, %b fast_accumulation = false contract = [0, 0] : !te.scaled<32x48xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<32x64xf8E4M3FN, block_1x128, contract = 0> -> tensor<48x64xbf16>
+  return
+}
+
+// -----
+
+func.func @scaled_matmul_c12_size(%a: !te.scaled<32x48xf8E4M3FN, per_tensor, contract = 1>, %b: !te.scaled<32x56xf8E4M3FN, per_tensor, contract = 1>) {
+  // expected-error @below {{expected the axis that 'b' was made for to be a multiple of 16, but got 56}}
+  %y = te.scaled_matmul %a, %b fast_accumulation = false contract = [0, 0] : !te.scaled<32x48xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<32x56xf8E4M3FN, per_tensor, contract = 1> -> tensor<48x56xbf16>
   return
 }
 

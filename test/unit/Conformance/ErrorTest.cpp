@@ -237,9 +237,10 @@ TEST_P(Errors, CollectivesOfNoSense) {
 TEST_P(Errors, UnsupportedProducts) {
   auto product = [](int64_t m, int64_t n, int64_t k, int32_t aType,
                     int32_t aScheme, int32_t bType, int32_t bScheme,
-                    int32_t fast = 0) {
+                    int32_t fast = 0, int32_t aAxis = 1, int32_t bAxis = 1) {
     return PlanFunction(TE_PLAN(scaled_matmul, m, n, k, aType, aScheme, bType,
-                                bScheme, TE_RT_BF16, fast, 1, 1, 0, 0, 0, 0));
+                                bScheme, TE_RT_BF16, fast, aAxis, bAxis, 0, 0,
+                                0, 0));
   };
   constexpr int32_t e4 = TE_RT_F8E4M3FN, e5 = TE_RT_F8E5M2;
   constexpr int32_t tensor = TE_RT_PER_TENSOR, one = TE_RT_BLOCK_1X128,
@@ -260,6 +261,13 @@ TEST_P(Errors, UnsupportedProducts) {
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
                       product(16, 16, 24, e4, tensor, e4, tensor),
                       {"'k' to be a multiple of 16", "24"}));
+  EXPECT_TRUE(
+      refuses(TE_RT_INVALID_ARGUMENT,
+              product(24, 16, 32, e4, tensor, e4, tensor, 0, 0, 1),
+              {"'m' of an 'a' of axis 0 to be a multiple of 16", "24"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      product(16, 40, 32, e4, tensor, e4, tensor, 0, 0, 0),
+                      {"'n' of a 'b' of axis 0 to be a multiple of 16", "40"}));
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
                       product(12, 16, 32, e4, one, e4, two),
                       {"'m' to be a multiple of 8", "12"}));

@@ -24,6 +24,7 @@
 #include "Conformance/Harness.h"
 #include "Conformance/Oracle.h"
 
+#include <array>
 #include <cmath>
 #include <random>
 
@@ -287,6 +288,40 @@ TEST_P(Gemm, ScaledPerTensor) {
           worst = std::max(worst, runScaled(p, aType, TE_RT_PER_TENSOR, bType,
                                             TE_RT_PER_TENSOR, outType, fast));
   std::printf("per_tensor: largest error is %.3f of the bound\n", worst);
+}
+
+// An operand of axis 0 is the other one with its axes exchanged.
+TEST_P(Gemm, ScaledPerTensorOfAnyAxis) {
+  if (GetParam() != "reference")
+    GTEST_SKIP() << "sm_90 has no such product, and a library may add in "
+                    "another order for another layout";
+  for (const auto [m, n, k] :
+       {std::array<int64_t, 3>{48, 32, 80}, {16, 272, 16}, {144, 16, 400}}) {
+    const Operand a = makeOperand(m, k, TE_RT_F8E5M2, TE_RT_PER_TENSOR, 1);
+    const Operand b = makeOperand(n, k, TE_RT_F8E4M3FN, TE_RT_PER_TENSOR, 2);
+    auto run = [&](int aAxis, int bAxis) {
+      auto stored = [&](const Operand &operand, int64_t outer, int axis) {
+        std::vector<uint8_t> bytes = operand.stored.data;
+        for (int64_t o = 0; axis == 0 && o < outer; ++o)
+          for (int64_t i = 0; i < k; ++i)
+            bytes[i * outer + o] = operand.stored.data[o * k + i];
+        return bytes;
+      };
+      const auto aData = stored(a, m, aAxis), bData = stored(b, n, bAxis);
+      Array result(TE_RT_BF16, m * n);
+      device().run(TE_PLAN(scaled_matmul, m, n, k, TE_RT_F8E5M2,
+                           TE_RT_PER_TENSOR, TE_RT_F8E4M3FN, TE_RT_PER_TENSOR,
+                           TE_RT_BF16, 0, aAxis, bAxis, 0, 0, 0, 0),
+                   {in(aData), in(a.stored.scale), none(), in(bData),
+                    in(b.stored.scale), none(), none(), none(),
+                    out(result.bytes)});
+      return result;
+    };
+    const Array expected = run(1, 1);
+    for (auto [aAxis, bAxis] : {std::pair{0, 1}, {1, 0}, {0, 0}})
+      EXPECT_TRUE(sameBits(expected, run(aAxis, bAxis)))
+          << aAxis << " " << bAxis;
+  }
 }
 
 TEST_P(Gemm, ScaledBlocks) {

@@ -447,6 +447,7 @@ TEST_P(GroupedProducts, WeightGradientIsThatOfTheRowsOfAGroup) {
                      {in(a.data), in(a.scale), amaxOf(a), in(b.data),
                       in(b.scale), amaxOf(b), in(layout.sizes),
                       accumulates ? in(sums.bytes) : none(), out(dw.bytes)});
+        const int axis = c.x == TE_RT_PER_TENSOR ? 1 : 0;
         for (int64_t g = 0; g < layout.groups(); ++g) {
           const Array sum = rowsOf(sums, area, g, 1, 1);
           Array expected = accumulates ? sum : Array(TE_RT_F32, area);
@@ -459,7 +460,7 @@ TEST_P(GroupedProducts, WeightGradientIsThatOfTheRowsOfAGroup) {
                 quantise(rowsOf(x, n, layout.start(g), layout.sizes[g], height),
                          height, n, xScheme, 0, false);
             device().run(TE_PLAN(scaled_matmul, m, n, height, aType, c.x, bType,
-                                 xScheme, TE_RT_F32, 0, 0, 0, 0, 0,
+                                 xScheme, TE_RT_F32, 0, axis, axis, 0, 0,
                                  scaleMaxOf(c.x), scaleMaxOf(xScheme)),
                          {in(oneA.data), in(oneA.scale), amaxOf(oneA),
                           in(oneB.data), in(oneB.scale), amaxOf(oneB), none(),

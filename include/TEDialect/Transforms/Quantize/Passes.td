@@ -73,6 +73,12 @@ def InsertCastsPass : Pass<"te-insert-casts", "func::FuncOp"> {
     `te-pair-cast-layouts` joins the two usages of one tensor. Each GEMM's
     location records what it came from, for `te-report-precision`.
 
+    Where the `target` contracts 8-bit operands along any axis (sm_100), a
+    per-tensor operand has no columns: products contract its rows' other axis
+    (`contract` of te.scaled_matmul), and the rows are what is held. Left as they
+    are: groups, rows of a size that no product can be stored by, and custom
+    recipes whose casts of one tensor differ.
+
     Under `delayed_scaling` the scales are states of the step: each tensor that
     is cast adds the arguments `<layer>.<x|w|dy>.amax_history` and `....scale`
     behind the others, with `te.init`, and results of the same names, which a
@@ -97,7 +103,9 @@ def InsertCastsPass : Pass<"te-insert-casts", "func::FuncOp"> {
     Option<"strict", "strict", "bool", "false",
            "fail where a quantised recipe ends in a high-precision GEMM without an override">,
     Option<"calibrate", "calibrate", "bool", "false",
-           "measure what would be cast, and compute in high precision">
+           "measure what would be cast, and compute in high precision">,
+    Option<"target", "target", "std::string", "\"sm_90\"",
+           "machine whose products are made: sm_90, sm_100 or reference">
   ];
   let dependentDialects = ["::mlir::te::TEDialect", "::mlir::arith::ArithDialect"];
   let statistics = [
@@ -126,22 +134,24 @@ def MaterializeTransposesPass
     A step of one micro-batch uses a weight's columns once; one of several
     (more than one `te.vjp` over the same weights, whose casts `cse` merges)
     once for each. `budget` has one limit, `transpose-budget`, for all that is
-    held for a backward: residuals and columns. A column is the cheapest value
-    to make again, by bytes moved: twice its own, where a repeated op writes
-    what it frees, reads what it needs, and is cast again. So the step holds
-    its residuals first, as far as they fit: `te-rematerialize` runs with the
-    same limit, and gives up what is above it. What is left is for columns:
-    they are kept over gaps where all together never take more, those first
-    that save most bytes moved for each byte held and op it is held. Remarks
-    say what was left, and what became of each weight.
+    held for a backward: residuals and columns. The step holds its residuals
+    first, as far as they fit: `te-rematerialize` runs with the same limit, and
+    gives up what is above it. What is left is for columns: they are kept over
+    gaps where all together never take more, those first that save most bytes
+    moved for each byte held and op it is held. That is a rule and no search: a
+    column costs two bytes moved for each of its own, and most values that an op
+    makes again cost more, but where a small residual stands in the way of a
+    large column, giving it up could move less. Remarks say what was left, and
+    what became of each weight.
 
     Activations always have both usages cast at once. Runs between
     `te-insert-casts` + `cse` and `te-pair-cast-layouts`; no later `cse` may
     run, which would merge the transposes again.
 
     A weight is a function argument marked `te.weight`, also through precision
-    casts. Every target transposes: storage of a usage is contiguous along its
-    contraction axis.
+    casts. Storage of a usage is contiguous along its contraction axis, on every
+    target; where one reads 8-bit operands in any layout, `te-insert-casts` made
+    no per-tensor columns.
 
     ```mlir
     // on-demand: the backward part of a layer

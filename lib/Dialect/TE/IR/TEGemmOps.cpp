@@ -21,19 +21,70 @@ static LogicalResult verifyBias(Operation *op, Value bias, int64_t columns,
   return success();
 }
 
+unsigned ScaledMatmulOp::getContractedAxis(unsigned operand) {
+  if (auto axes = getContract())
+    return static_cast<unsigned>((*axes)[operand]);
+  return cast<ScaledType>(getOperand(operand).getType()).getContract();
+}
+
+int64_t ScaledMatmulOp::getContractedSize(unsigned operand) {
+  auto type = cast<ScaledType>(getOperand(operand).getType());
+  return getContractedAxis(operand) == 0 ? type.getRows() : type.getCols();
+}
+
+int64_t ScaledMatmulOp::getOuterSize(unsigned operand) {
+  auto type = cast<ScaledType>(getOperand(operand).getType());
+  return getContractedAxis(operand) == 0 ? type.getCols() : type.getRows();
+}
+
+/// Operands that are contracted along an axis they were not made for.
+static LogicalResult verifyContract(ScaledMatmulOp op) {
+  std::optional<ArrayRef<int64_t>> contract = op.getContract();
+  if (!contract)
+    return success();
+  if (contract->size() != 2 || !llvm::all_of(*contract, [](int64_t axis) {
+        return axis == 0 || axis == 1;
+      }))
+    return op.emitOpError()
+           << "expected 'contract' to hold two axes, each 0 or 1";
+  for (auto [index, name] : {std::pair(0, "a"), {1, "b"}}) {
+    auto type = cast<ScaledType>(op.getOperand(index).getType());
+    if (type.getContract() == (*contract)[index])
+      continue;
+    if (type.getScheme() != Scheme::PerTensor)
+      return op.emitOpError()
+             << "expected '" << name << "', which is contracted along axis "
+             << (*contract)[index] << " and was made for axis "
+             << type.getContract() << ", to be 'per_tensor', but got '"
+             << stringifyScheme(type.getScheme()) << "'";
+    const auto scheme = static_cast<int32_t>(Scheme::PerTensor);
+    if (std::string refusal = support::refuseSize(
+            (Twine("the axis that '") + name + "' was made for").str(),
+            type.getContraction(), support::productRow(scheme, scheme).k);
+        !refusal.empty())
+      return op.emitOpError() << refusal;
+  }
+  return success();
+}
+
 LogicalResult ScaledMatmulOp::verify() {
   auto a = cast<ScaledType>(getA().getType());
   auto b = cast<ScaledType>(getB().getType());
+  // scaled_matmul-c12
+  if (failed(verifyContract(*this)))
+    return failure();
   // scaled_matmul-c1
-  if (a.getContraction() != b.getContraction())
+  const int64_t contracted = getContractedSize(0);
+  const int64_t rows = getOuterSize(0), columns = getOuterSize(1);
+  if (contracted != getContractedSize(1))
     return emitOpError() << "expected 'a' and 'b' to agree on the contracted "
                             "size, but got "
-                         << a.getContraction() << " and " << b.getContraction()
-                         << "; 'a' is made for axis " << a.getContract()
-                         << ", 'b' for axis " << b.getContract();
+                         << contracted << " and " << getContractedSize(1)
+                         << "; 'a' is contracted along axis "
+                         << getContractedAxis(0) << ", 'b' along axis "
+                         << getContractedAxis(1);
   // scaled_matmul-c2
-  if (failed(verifyShape(*this, "out", getOut().getType(),
-                         {a.getOuter(), b.getOuter()})))
+  if (failed(verifyShape(*this, "out", getOut().getType(), {rows, columns})))
     return failure();
   // scaled_matmul-c3, scaled_matmul-c4, scaled_matmul-c5, scaled_matmul-c8
   auto aScheme = static_cast<int32_t>(a.getScheme());
@@ -49,13 +100,13 @@ LogicalResult ScaledMatmulOp::verify() {
   // scaled_matmul-c6, scaled_matmul-c7
   const support::ProductRow &row = support::productRow(aScheme, bScheme);
   for (auto [name, size, multiple] :
-       {std::tuple("the contracted size", a.getContraction(), row.k),
-        {"the rows of the result", a.getOuter(), row.m},
-        {"the columns of the result", b.getOuter(), row.n}})
+       {std::tuple("the contracted size", contracted, row.k),
+        {"the rows of the result", rows, row.m},
+        {"the columns of the result", columns, row.n}})
     if (refusal = support::refuseSize(name, size, multiple); !refusal.empty())
       return emitOpError() << refusal;
   // scaled_matmul-c8
-  if (failed(verifyBias(*this, getBias(), b.getOuter(), {})))
+  if (failed(verifyBias(*this, getBias(), columns, {})))
     return failure();
   // scaled_matmul-c9, scaled_matmul-c10
   for (ScaleVariant variant : {ScaleVariant::Hadamard, ScaleVariant::Swizzled})

@@ -127,7 +127,9 @@ protected:
     book().calls.clear();
     EXPECT_STATUS_OK(plan.launch(stream, buffers.data()));
     for (const std::string &call : book().calls)
-      EXPECT_EQ(enqueueing.count(call), 1u) << call;
+      // What cuDNN's frontend prepares on the host, too.
+      EXPECT_TRUE(enqueueing.contains(call) || call.starts_with("cudnn"))
+          << call;
 
     // Some kernels want at least one of their optional results.
     for (size_t i = 0; i < optional.size(); ++i)
@@ -155,6 +157,8 @@ protected:
 bool isNotThere(const Status &planned) {
   return planned.code == TE_RT_UNSUPPORTED &&
          (planned.message.starts_with("expected a product that 'sm_90' has") ||
+          planned.message.starts_with("expected the operands of a per_tensor "
+                                      "product to be made for the axis") ||
           planned.message.find("attention of the cuda backend takes") !=
               std::string::npos ||
           planned.message.find("cuDNN") != std::string::npos);

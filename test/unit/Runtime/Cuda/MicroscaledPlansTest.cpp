@@ -1,7 +1,8 @@
 //===- MicroscaledPlansTest.cpp - factors and 8-bit scales of products ----===//
 //
 // Products that take a factor from the device, and those of mx, nv and block
-// operands on a GPU of compute capability 10: what cuBLASLt is told, and in
+// operands, and of per_tensor ones of any axis, on a GPU of compute capability
+// 10: what cuBLASLt is told, and in
 // which order things run. The fake library refuses what the real one has no
 // mode for, and looks at the memory that scales and factors lie in.
 //
@@ -175,6 +176,41 @@ TEST_F(MicroscaledPlans, MxIsOneProduct) {
       EXPECT_EQ(made.secondScale, given[scaled_matmul_buffers::a_scale]);
       EXPECT_FALSE(made.deviceScalars);
     }
+}
+
+// One scale stands for any axis: fprop, dgrad and wgrad read what was cast for
+// rows. Tensor cores of other generations read only what k is contiguous in.
+TEST_F(MicroscaledPlans, PerTensorOfAnyAxis) {
+  scaled_matmul_params p = params(TE_RT_PER_TENSOR);
+  p.swizzled = 0;
+  for (int computeMajor : {10, 11, 13}) {
+    useMachine(computeMajor);
+    for (int32_t aAxis : {0, 1})
+      for (int32_t bAxis : {0, 1}) {
+        p.a_axis = aAxis;
+        p.b_axis = bAxis;
+        plan(p);
+        const Product made = launch(buffers(false));
+        EXPECT_EQ(book().executed, Strings({"cublasLtMatmul"}));
+        EXPECT_EQ(made.firstTransposed, bAxis == 1);
+        EXPECT_EQ(made.secondTransposed, aAxis == 0);
+        EXPECT_EQ(made.firstScaleMode, CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F);
+      }
+  }
+  for (int computeMajor : {9, 12}) {
+    useMachine(computeMajor);
+    for (auto [aAxis, bAxis] : {std::pair{0, 1}, {1, 0}, {0, 0}}) {
+      p.a_axis = aAxis;
+      p.b_axis = bAxis;
+      EXPECT_STATUS(backend->plan_scaled_matmul(p, &product), TE_RT_UNSUPPORTED,
+                    "'a_axis' " + std::to_string(aAxis) + " and 'b_axis' " +
+                        std::to_string(bAxis) + " on compute capability " +
+                        std::to_string(computeMajor));
+    }
+    p.a_axis = p.b_axis = 1;
+    plan(p);
+    EXPECT_TRUE(launch(buffers(false)).firstTransposed);
+  }
 }
 
 TEST_F(MicroscaledPlans, NvReadsItsFactorFromTheDevice) {
