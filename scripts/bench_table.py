@@ -89,6 +89,17 @@ def moe(report):
     ] for row in report["moe"]], right_from=4)
 
 
+def parallel(report):
+    header = ["recipe", "ranks", "burst ms", "sustained ms", "x one rank", "collectives alone, ms", "share", "amax reductions", "ms", "share",
+              "gathered MiB a rank"]
+    return table(header, [[
+        f"`{row['recipe']}`", str(row["ranks"]), f"{row['graph_burst_ms']:.2f}", f"{row['graph_sustained_ms']:.2f}",
+        f"{row['speedup_over_one_rank']:.2f}", f"{row['collectives_ms']:.2f}", f"{row['collectives_share']:.1%}",
+        str(row["num_amax_reductions"]), f"{row['amax_ms']:.3f}", f"{row['amax_share']:.2%}",
+        f"{row['gathered_bytes_received'] / 2**20:.0f}",
+    ] for row in report["parallel"]])
+
+
 def section(path):
     """The tables of one file; empty for JSON that te-bench did not write."""
     report = json.loads(path.read_text(encoding="utf-8"))
@@ -105,6 +116,9 @@ def section(path):
         text += "Products of groups, counted on the rows they have:\n\n" + grouped(report) + "\n"
     if "moe" in report:
         text += "64 experts of 512 rows, 2048 to 1536, forward and backward as one graph:\n\n" + moe(report) + "\n"
+    if "parallel" in report:
+        text += ("A Llama-8B layer of 8192 tokens, tensor and sequence parallel, forward and backward as one graph:\n\n"
+                 + parallel(report) + "\n")
     if "memory" in report:
         text += "Eight layers over four micro-batches, forward and backward:\n\n" + memory(report) + "\n"
     return text

@@ -58,13 +58,6 @@ __device__ __forceinline__ void barrierArriveExpect(uint64_t *barrier,
                : "memory");
 }
 
-/// One arrival.
-__device__ __forceinline__ void barrierArrive(uint64_t *barrier) {
-  asm volatile(
-      "mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(sharedAddress(barrier))
-      : "memory");
-}
-
 /// One arrival on the same barrier of CTA `rank` of the cluster. It says that
 /// this thread has read, not that it has written: release at cluster scope
 /// would cost a device-wide fence.

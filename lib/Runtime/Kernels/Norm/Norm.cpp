@@ -19,16 +19,11 @@ namespace {
 /// The kernels of one norm; literals, which messages keep.
 struct NormKernels {
   const char *family, *shortRows, *longRows, *anyRows;
-  const char *backwardShortRows, *backwardAnyRows, *backwardRing;
+  const char *backwardShortRows, *backwardAnyRows;
 };
 #define TE_NORM_KERNELS(name)                                                  \
-  {name,                                                                       \
-   name "_short",                                                              \
-   name "_long",                                                               \
-   name "_any",                                                                \
-   name "_backward_short",                                                     \
-   name "_backward_any",                                                       \
-   name "_backward_ring"}
+  {name,        name "_short",          name "_long",                          \
+   name "_any", name "_backward_short", name "_backward_any"}
 constexpr NormKernels kRmsNorm = TE_NORM_KERNELS("te_rms_norm");
 constexpr NormKernels kLayerNorm = TE_NORM_KERNELS("te_layer_norm");
 #undef TE_NORM_KERNELS
@@ -54,28 +49,6 @@ unsigned columnBlocks(int64_t cols, bool vectors) {
   return static_cast<unsigned>(
       ceilDiv(cols, kNormBlock * (vectors ? kColumnsPerThread : 1)));
 }
-
-/// The kernel that reads each row once: on Hopper, where rows fit and strips
-/// keep three multiprocessors of four busy.
-struct RingKernel {
-  LaunchConfig config;
-  uint32_t slots = 0; // 0: there is none
-
-  Status find(const CudaDevice &device, const char *name, int32_t type,
-              int64_t rowBytes, int64_t strips) {
-    if (device.computeMajor != 9 || device.computeMinor != 0 ||
-        rowBytes % 16 != 0 || rowBytes == 0 || rowBytes > kRingMostRowBytes ||
-        4 * strips < 3 * static_cast<int64_t>(device.multiprocessors))
-      return Status::ok();
-    const int bytes = static_cast<int>(rowBytes), count = ringSlots(bytes);
-    slots = static_cast<uint32_t>(count);
-    config.block = kRingThreads;
-    config.gridX = static_cast<unsigned>(
-        std::min<int64_t>(strips, device.multiprocessors));
-    return config.find(device, std::string(name) + "_" + inputTypeName(type),
-                       ringFixedBytes(bytes) + count * 2 * bytes);
-  }
-};
 
 /// Rows of this size have kernels that keep them in registers.
 const char *keptKernel(const NormKernels &names, int64_t rowBytes) {
@@ -136,9 +109,6 @@ Status planNormBackward(const CudaDevice &device, const NormKernels &names,
         findNorm(device, names.backwardShortRows, params.type, 0, &kept));
   TE_RT_RETURN_IF_FAILED(
       setGrid(strips * (rowBlocks + columnBlocks(params.cols, true)), &kept));
-  RingKernel ring;
-  TE_RT_RETURN_IF_FAILED(
-      ring.find(device, names.backwardRing, params.type, rowBytes, strips));
   TE_RT_RETURN_IF_FAILED(findNorm(device, "te_strip_sum", params.type,
                                   ceilDiv(sums * params.cols, kStripColumns),
                                   &sum));
@@ -158,11 +128,7 @@ Status planNormBackward(const CudaDevice &device, const NormKernels &names,
         args.vectors = rowBytes % 16 == 0 &&
                        areAligned({args.dy, args.x, args.gamma, args.dx});
         args.columnBlocks = columnBlocks(params.cols, args.vectors);
-        args.slots = ring.slots;
-        TE_RT_RETURN_IF_FAILED(launch(!args.vectors     ? any
-                                      : ring.slots != 0 ? ring.config
-                                                        : kept,
-                                      args));
+        TE_RT_RETURN_IF_FAILED(launch(args.vectors ? kept : any, args));
         return launch(sum, StripSumArgs{args.partial, of.dgamma, of.dbeta,
                                         strips, args.cols});
       });

@@ -12,18 +12,45 @@
 // then those in order. The backward needs dy and x twice, along rows for dx and
 // along columns for dgamma. One launch does both, the blocks of a strip's
 // dgamma next to those of its dx: whichever comes second finds the strip in L2,
-// and HBM sees one read; where rows fit in shared memory, norm_ring.cu reads
-// them once. The two norms share their code: `kCentred` marks what layer_norm
-// has and rms_norm has not, the mean. Blocks of one read what blocks of the
-// other would overwrite, were dx to lie in the memory of dy or x: it may not.
+// and HBM sees one read. The two norms share their code: `kCentred` marks what
+// layer_norm has and rms_norm has not, the mean. Blocks of one read what blocks
+// of the other would overwrite, were dx to lie in the memory of dy or x: it may
+// not.
 //
 //===----------------------------------------------------------------------===//
 
+#include "Core/Formulas.h"
+#include "Kernels/Norm/lane_sum.cuh"
 #include "Kernels/Norm/norm_args.h"
-#include "Kernels/Norm/norm_rows.cuh"
+#include "Kernels/Pointwise/elements.cuh"
 
 namespace te::rt::cuda {
 namespace {
+
+/// Calls visit(slot, first element) for the runs of this thread in a row of
+/// `cols`, in order; `slot` % (8 / V) is a constant after unrolling.
+template <int V, int kRuns, typename Visit>
+__device__ __forceinline__ void forRuns(int begin, int cols, Visit visit) {
+  const int thread = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+  for (int r = 0; r < kRuns; ++r) {
+    const int i = begin + (r * 32 + thread) * V;
+    if (i < cols)
+      visit(r, i);
+  }
+}
+
+/// Gamma of the elements from `i` on, plus 1 where it is zero-centred.
+template <typename T, int V>
+__device__ __forceinline__ void gammaOf(const void *gamma, bool zeroCentered,
+                                        int i, float (&g)[V]) {
+  Run<T, V>::load(static_cast<const T *>(gamma) + i).unpack(g);
+  if (zeroCentered) {
+#pragma unroll
+    for (int k = 0; k < V; ++k)
+      g[k] = g[k] + 1.0f;
+  }
+}
 
 //===----------------------------------------------------------------------===//
 // Forward
@@ -297,6 +324,50 @@ __device__ __forceinline__ void stripSum(const StripSumArgs &args) {
 //===----------------------------------------------------------------------===//
 // Backward
 //===----------------------------------------------------------------------===//
+
+/// What a row of dx needs to know of the row.
+struct RowStatistics {
+  float mu, rsigma;
+  float meanOfGrad; // of g dy
+  float mean;       // of g dy h
+};
+
+template <bool kCentred, int V, typename T>
+__device__ __forceinline__ void
+addProducts(const void *gamma, bool zeroCentered, const Run<T, V> &dyRun,
+            const Run<T, V> &xRun, int slot, int i, const RowStatistics &row,
+            LaneSum<V> &grads, LaneSum<V> &products) {
+  float dy[V], x[V], g[V];
+  dyRun.unpack(dy);
+  xRun.unpack(x);
+  gammaOf<T>(gamma, zeroCentered, i, g);
+#pragma unroll
+  for (int k = 0; k < V; ++k) {
+    const int lane = (slot * V + k) % 8;
+    const float grad = g[k] * dy[k];
+    const float h = row.rsigma * (kCentred ? x[k] - row.mu : x[k]);
+    products.acc[lane] = fmaf(grad, h, products.acc[lane]);
+    if constexpr (kCentred)
+      grads.acc[lane] = grads.acc[lane] + grad;
+  }
+}
+
+template <bool kCentred, int V, typename T>
+__device__ __forceinline__ void
+inputGrad(const void *gamma, bool zeroCentered, const Run<T, V> &dyRun,
+          const Run<T, V> &xRun, int i, T *dx, const RowStatistics &row) {
+  float dy[V], x[V], g[V], out[V];
+  dyRun.unpack(dy);
+  xRun.unpack(x);
+  gammaOf<T>(gamma, zeroCentered, i, g);
+#pragma unroll
+  for (int k = 0; k < V; ++k)
+    out[k] = kCentred
+                 ? math::layerNormGrad(dy[k], x[k], g[k], row.mu, row.rsigma,
+                                       row.meanOfGrad, row.mean)
+                 : math::rmsNormGrad(dy[k], x[k], g[k], row.rsigma, row.mean);
+  Run<T, V>::pack(out).store(dx + i);
+}
 
 /// kRuns == 0: a row of any length, read twice.
 template <typename T, int V, int kRuns, bool kCentred>

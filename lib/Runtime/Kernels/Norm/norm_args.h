@@ -40,7 +40,6 @@ struct NormBackwardArgs {
   int64_t rows;
   int32_t cols;
   uint32_t columnBlocks; // blocks per strip that work on `partial`
-  uint32_t slots;        // of the ring, where there is one
   bool zeroCentered;
   bool vectors; // 16-byte accesses are aligned
 };
@@ -77,25 +76,6 @@ inline constexpr int kNormRowsPerBlock = kNormBlock / 32;
 inline constexpr int kNormShortRuns = 16;
 inline constexpr int kNormLongRuns = 32;
 inline constexpr int kNormRunBytes = 512;
-/// The ring of rows: warps that have a row each, warps that have columns of
-/// every row, and one that copies. A slot holds a row of dy and one of x.
-inline constexpr int kRingRowWarps = 8, kRingColumnWarps = 8;
-inline constexpr int kRingThreads = (kRingRowWarps + kRingColumnWarps + 1) * 32;
-inline constexpr int kRingMostSlots = 32;
-inline constexpr int kRingMostRowBytes = kNormShortRuns * kNormRunBytes;
-inline constexpr int kRingSharedBytes = 200 * 1024;
-/// What of it is not slots: gamma, and barriers.
-constexpr int ringFixedBytes(int rowBytes) {
-  return rowBytes + (2 * kRingMostSlots + 1) * 8;
-}
-constexpr int ringSlots(int rowBytes) {
-  const int fit =
-      (kRingSharedBytes - ringFixedBytes(rowBytes)) / (2 * rowBytes);
-  return fit < kRingMostSlots ? fit : kRingMostSlots;
-}
-static_assert(ringSlots(kRingMostRowBytes) >= kRingRowWarps,
-              "a warp's next row is not the slot's next but one");
-
 /// The second stage of a strip sum: columns of a block, and runs it sums at a
 /// time.
 inline constexpr int kStripColumns = 32, kStripRuns = 16;

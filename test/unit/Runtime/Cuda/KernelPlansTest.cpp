@@ -263,23 +263,18 @@ TEST_P(KernelPlans, ProductsOfGroupsTakeSmallAndUnevenShapes) {
           }
 }
 
-// Rows pass through shared memory where they fit and keep the 132
-// multiprocessors busy; the other kernels add up the same strips.
-TEST_P(KernelPlans, NormGradientsReadRowsOnceWherePossible) {
-  const bool isHopper = GetParam() == 9;
+// Rows stay in registers where they fit.
+TEST_P(KernelPlans, NormGradientsKeepShortRows) {
   struct Case {
     int64_t rows, cols;
     int32_t type;
-    std::string kernel; // of Hopper; `other` elsewhere
-    std::string other;
+    std::string kernel;
   };
   for (const Case &c : {
-           Case{8192, 4096, TE_RT_BF16, "ring_bf16", "short_bf16"},
-           Case{3137, 8, TE_RT_F16, "ring_f16", "short_f16"},
-           Case{8192, 2048, TE_RT_F32, "ring_f32", "short_f32"},
-           Case{3136, 4096, TE_RT_BF16, "short_bf16", "short_bf16"},
-           Case{8192, 4104, TE_RT_BF16, "any_bf16", "any_bf16"},
-           Case{8192, 1001, TE_RT_BF16, "any_bf16", "any_bf16"},
+           Case{8192, 4096, TE_RT_BF16, "short_bf16"},
+           Case{8192, 2048, TE_RT_F32, "short_f32"},
+           Case{8192, 4104, TE_RT_BF16, "any_bf16"},
+           Case{8192, 1001, TE_RT_BF16, "any_bf16"},
        }) {
     auto executed = [&](Plan &plan, size_t count) {
       launch(plan, std::vector<bool>(count, false));
@@ -287,18 +282,17 @@ TEST_P(KernelPlans, NormGradientsReadRowsOnceWherePossible) {
       return names.size() < 2 ? std::vector<std::string>()
                               : std::vector(names.end() - 2, names.end());
     };
-    const std::string kernel = isHopper ? c.kernel : c.other;
     const std::string sum =
-        "te_strip_sum_" + kernel.substr(kernel.find('_') + 1);
+        "te_strip_sum_" + c.kernel.substr(c.kernel.find('_') + 1);
     std::unique_ptr<Plan> rms, layer;
     ASSERT_STATUS_OK(
         backend->plan_rms_norm_backward({c.rows, c.cols, c.type, 0}, &rms));
     EXPECT_EQ(executed(*rms, 6),
-              (std::vector{"te_rms_norm_backward_" + kernel, sum}));
+              (std::vector{"te_rms_norm_backward_" + c.kernel, sum}));
     ASSERT_STATUS_OK(
         backend->plan_layer_norm_backward({c.rows, c.cols, c.type, 1}, &layer));
     EXPECT_EQ(executed(*layer, 8),
-              (std::vector{"te_layer_norm_backward_" + kernel, sum}));
+              (std::vector{"te_layer_norm_backward_" + c.kernel, sum}));
     EXPECT_EQ(layer->workspaceBytes(), (c.rows + 31) / 32 * 2 * c.cols * 4);
   }
 }

@@ -5,7 +5,7 @@
 // a sum of two bf16 or f16 in f32 rounds to the type as the exact sum does.
 // Over more ranks NCCL may add in any order and round after each addition: R -
 // 1 of them are off by at most g = (R-1) u / (1 - (R-1) u) of the sum of
-// magnitudes.
+// magnitudes. What is infinite or NaN is so in any order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -85,7 +85,10 @@ testing::AssertionResult isSum(const std::vector<Array> &values, int64_t begin,
     }
     if (values.size() == 2)
       expected.set(i, sum);
-    else if (!(std::fabs(actual.at(i) - exact) <= g * magnitudes))
+    else if (std::isfinite(exact)
+                 ? !(std::fabs(actual.at(i) - exact) <= g * magnitudes)
+                 : !(actual.at(i) == exact ||
+                     (std::isnan(actual.at(i)) && std::isnan(exact))))
       return testing::AssertionFailure()
              << "element " << i << ": expected " << exact << " within "
              << g * magnitudes << ", but got " << actual.at(i);
