@@ -414,6 +414,8 @@ void grouped_scaled_wgrad(const grouped_scaled_wgrad_params &p,
   const ScaledMatrix a = value(b::a, b::a_scale, b::a_amax, p.a_scheme, p.m);
   const ScaledMatrix w = value(b::b, b::b_scale, b::b_amax, p.b_scheme, p.n);
   const int64_t bytes = p.m * p.n * byteSize(p.out_type);
+  // Rows are contracted: those of mx values lie as they are stored in one.
+  const int32_t axis = isMx(p.a_scheme) ? 0 : 1;
   forEachGroup(p, buffers[b::group_sizes], [&](int64_t g, GroupRows group) {
     void *out = offset(buffers[b::out], g * bytes);
     void *c = offset(buffers[b::c], g * bytes);
@@ -434,8 +436,8 @@ void grouped_scaled_wgrad(const grouped_scaled_wgrad_params &p,
     arguments[one::c] = c;
     arguments[one::out] = out;
     scaled_matmul({p.m, p.n, count, p.a_type, p.a_scheme, p.b_type, p.b_scheme,
-                   p.out_type, p.fast_accumulation, 0, 0, 0, 0, p.a_scale_max,
-                   p.b_scale_max},
+                   p.out_type, p.fast_accumulation, axis, axis, 0, 0,
+                   p.a_scale_max, p.b_scale_max},
                   arguments);
   });
 }

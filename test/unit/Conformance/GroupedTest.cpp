@@ -406,13 +406,13 @@ TEST_P(GroupedProducts, RowsOfAGroupAreTheProductWithItsWeight) {
           const Scaled one = quantise(part, height, k, c.x, 1, gradient);
           const Array biasOf = rowsOf(bias, n, g, 1, 1);
           Array result(TE_RT_BF16, height * n);
-          device().run(TE_PLAN(scaled_matmul, height, n, k, xType, c.x, wType,
-                               c.w, TE_RT_BF16, 0, 1, wAxis, 0, 0,
-                               scaleMaxOf(c.x), scaleMaxOf(c.w)),
-                       {in(one.data), in(one.scale), amaxOf(one),
-                        in(weightOf[g].data), in(weightOf[g].scale),
-                        amaxOf(weightOf[g]), in(biasOf.bytes), none(),
-                        out(result.bytes)});
+          device().run(
+              TE_PLAN(scaled_matmul, height, n, k, xType, c.x, wType, c.w,
+                      TE_RT_BF16, 0, 1, c.w == TE_RT_PER_TENSOR ? 1 : wAxis, 0,
+                      0, scaleMaxOf(c.x), scaleMaxOf(c.w)),
+              {in(one.data), in(one.scale), amaxOf(one), in(weightOf[g].data),
+               in(weightOf[g].scale), amaxOf(weightOf[g]), in(biasOf.bytes),
+               none(), out(result.bytes)});
           std::copy_n(result.bytes.begin(), layout.sizes[g] * n * 2,
                       expected.bytes.begin() + layout.start(g) * n * 2);
         }
