@@ -17,7 +17,8 @@ def test_import_loads_nothing_heavy():
 def test_import_takes_less_than_50_ms():
     program = "import time; s = time.process_time(); import te_mlir; print(time.process_time() - s)"
     times = []
-    for _ in range(5):
+    # Other programs on the machine make it slower, nothing makes it faster.
+    while len(times) < 20 and (not times or min(times) >= 0.05):
         run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         times.append(float(run.stdout))
     assert min(times) < 0.05, times
