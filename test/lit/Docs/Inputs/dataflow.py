@@ -19,6 +19,11 @@ for recipe in ("float8_current_scaling", "float8_block_scaling", "mxfp8_block_sc
     READS |= {(recipe, "none"): NONE, (recipe, "high_precision"): HIGH, (recipe, "dequantized"): DECODED}
 READS["mxfp8_block_scaling", "none"] = NONE | {"dgrad": ("row", "held col")}
 READS["nvfp4_block_scaling", "none"] = NONE | {"wgrad": ("col of RHT", "held col of RHT")}
+# Tensor cores that contract any axis read rows alone.
+ROWS = {"fprop": ("row", "row"), "dgrad": ("row", "held row"), "wgrad": ("row", "held row")}
+for recipe in ("delayed_scaling", "float8_current_scaling"):
+    READS[f"{recipe} target=sm_100", "none"] = ROWS
+READS |= {("float8_current_scaling target=sm_100", "high_precision"): HIGH, ("float8_current_scaling target=sm_100", "dequantized"): DECODED}
 SIDES = {"fprop": ("x", "w"), "dgrad": ("dy", "w"), "wgrad": ("dy", "x")}
 
 #: Casts of layer inputs (col), of weights (row), and tensors as they are.

@@ -44,5 +44,7 @@ def distinct(modes):
 # Powers of two scale 32 or 128 columns alike where nothing underflows, so overrides are compared recipe by recipe.
 for recipe in {mode.split()[0] for mode in ALL_MODES}:
     expect(distinct([mode for mode in ALL_MODES if mode.split()[0] == recipe]), f"{recipe}: every override has losses of its own")
-expect(distinct([mode for mode in ALL_MODES if mode.split()[1:2] in ([], ["backward-override=none"])]), "every recipe has losses of its own")
+# For the same reason mxfp8 may learn what block scaling does; conformance and model tests tell their products apart.
+expect(distinct([mode for mode in ALL_MODES if mode.split()[1:2] in ([], ["backward-override=none"]) and "mxfp8" not in mode]),
+       "every recipe has losses of its own")
 finish("training")
