@@ -8,20 +8,14 @@ import sys
 import te_mlir
 
 
-def test_import_loads_nothing_heavy():
-    program = "import sys, te_mlir; print([m for m in ('torch', 'numpy', 'jax') if m in sys.modules])"
+def test_import_loads_little():
+    """What takes the time of an import; the time itself depends on the machine too much for a test."""
+    program = "import sys; before = set(sys.modules); import te_mlir; print(*(set(sys.modules) - before))"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "[]"
-
-
-def test_import_takes_less_than_50_ms():
-    program = "import time; s = time.process_time(); import te_mlir; print(time.process_time() - s)"
-    times = []
-    # Other programs on the machine make it slower, nothing makes it faster.
-    while len(times) < 20 and (not times or min(times) >= 0.05):
-        run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-        times.append(float(run.stdout))
-    assert min(times) < 0.05, times
+    loaded = run.stdout.split()
+    others = {name.split(".")[0] for name in loaded} - sys.stdlib_module_names - {"te_mlir"}
+    assert not others
+    assert len(loaded) < 80, sorted(loaded)
 
 
 def test_doctor_finds_a_working_compiler():
