@@ -9,7 +9,7 @@ from harness import INPUTS, ALL_MODES, expect, expect_same, finish, run
 from models import STEPS, train_arrays
 
 MODULE, HALF = INPUTS / "train.mlir", STEPS // 2
-state, feed = train_arrays(np.random.default_rng(3))
+state, feed = train_arrays(np.random.default_rng(5))
 first, second = ({name: values[part] for name, values in feed.items()} for part in (np.s_[:HALF], np.s_[HALF:]))
 
 
@@ -44,7 +44,6 @@ def distinct(modes):
 # Powers of two scale 32 or 128 columns alike where nothing underflows, so overrides are compared recipe by recipe.
 for recipe in {mode.split()[0] for mode in ALL_MODES}:
     expect(distinct([mode for mode in ALL_MODES if mode.split()[0] == recipe]), f"{recipe}: every override has losses of its own")
-# For the same reason mxfp8 may learn what block scaling does; conformance and model tests tell their products apart.
-expect(distinct([mode for mode in ALL_MODES if mode.split()[1:2] in ([], ["backward-override=none"]) and "mxfp8" not in mode]),
-       "every recipe has losses of its own")
+# With this seed something does underflow, so mxfp8 and block scaling differ too.
+expect(distinct([mode for mode in ALL_MODES if mode.split()[1:2] in ([], ["backward-override=none"])]), "every recipe has losses of its own")
 finish("training")
