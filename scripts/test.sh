@@ -14,6 +14,6 @@ done
 status=0
 for preset in asan dev; do
   echo "== $preset: test"
-  ctest --preset "$preset" "$@" || status=1
+  ctest --preset "$preset" --parallel "$(nproc)" "$@" || status=1
 done
 exit $status
