@@ -5,9 +5,14 @@
 
 Of transformers' Llama, small, so that launches do not wait for the device: microseconds
 of a call in all, in the runtime (launches, or the replay of a CUDA graph), and beyond.
-"step" is one call of te_mlir.compile's Step on tensors; "torch" is forward and backward
-through torch.compile and autograd. Without a GPU the launches are left out, as the
-reference backend computes in them: what is beyond them is the same code.
+"step" is one call of te_mlir.compile's Step on tensors ("reused": results are the same
+tensors in every call); "torch" is forward and backward
+through torch.compile and autograd. "empty" is the same model through torch.compile with a
+backend that launches nothing: one node of autograd, which returns a constant loss and
+gradients of any content. What "torch" costs beyond "empty" is te's. Both are measured
+again without torch.compile's guards (`torch.compiler.set_stance`). Without a GPU the
+launches are left out, as the reference backend computes in them: what is beyond them is
+the same code.
 """
 
 import argparse
@@ -86,6 +91,44 @@ class Loss(torch.nn.Module):
         return self.model(input_ids=ids, labels=ids).loss
 
 
+class Nothing(torch.autograd.Function):
+    """The least that a compiled graph can be to autograd."""
+
+    @staticmethod
+    def forward(ctx, loss, *wanted):
+        ctx.wanted = wanted
+        return loss.clone()
+
+    @staticmethod
+    def backward(ctx, _):
+        return (None, *(torch.empty_like(tensor) for tensor in ctx.wanted))
+
+
+def measure_empty(device, repeats, ids, main_grad=False, **_):
+    """What torch.compile and autograd cost without any launch."""
+    torch._dynamo.reset()
+    model, loss = model_of(device), torch.zeros((), device=device)
+    parameters, anchor = list(model.parameters()), torch.zeros((), device=device, requires_grad=True)
+
+    def backend(module, examples):
+        wanted = [i for i, example in enumerate(examples) if example.requires_grad]
+        if main_grad:
+            return lambda *tensors: (Nothing.apply(loss, anchor),)
+        return lambda *tensors: (Nothing.apply(loss, *[tensors[i] for i in wanted]),)
+
+    compiled = torch.compile(Loss(model), backend=backend, dynamic=False, fullgraph=True)
+
+    def call():
+        compiled(ids).backward()
+        for parameter in parameters:
+            parameter.grad = None
+
+    result = microseconds(call, repeats, device)
+    with torch.compiler.set_stance(skip_guard_eval_unsafe=True):
+        result["beyond_without_guards_us"] = microseconds(call, repeats, device)["beyond_us"]
+    return result
+
+
 def measure_torch(device, repeats, ids, **options):
     torch._dynamo.reset()
     model = model_of(device)
@@ -105,6 +148,8 @@ def measure_torch(device, repeats, ids, **options):
     result = microseconds(call, repeats, device)
     after = device_memory(device)
     result["allocates"] = None if before is None else after != before
+    with torch.compiler.set_stance(skip_guard_eval_unsafe=True):
+        result["beyond_without_guards_us"] = microseconds(call, repeats, device)["beyond_us"]
     result["launches"] = compiled.te.graphs[0].region.load(True).end
     return result, compiled.te.graphs[0].region, parameters
 
@@ -154,13 +199,17 @@ def main():
         "torch main_grad": {"main_grad": True},
         "torch main_grad captured": {"main_grad": True, "cuda_graph": True},
     }.items():
+        empty = name.replace("torch", "empty")
+        if "captured" not in name:
+            rows[empty] = measure_empty(device, repeats, ids, **options)
+            print(empty, rows[empty], flush=True)
         rows[name], region, _ = measure_torch(device, repeats, ids, **options)
         print(name, rows[name], flush=True)
         if "captured" in name:
             continue
-        for captured in (False, True):
-            row = name.replace("torch", "step") + (" captured" if captured else "")
-            rows[row] = measure_step(device, repeats, region, cuda_graph=captured)
+        for kind, option in {"": {}, " reused": {"reuse_results": True}, " captured": {"cuda_graph": True}}.items():
+            row = name.replace("torch", "step") + kind
+            rows[row] = measure_step(device, repeats, region, **option)
             print(row, rows[row], flush=True)
     summary = {
         "torch": torch.__version__,

@@ -275,15 +275,17 @@ FLAG = "skip_weight_update"
 class _Quick:
     """A call that was checked: what to look at in the next one that is like it.
 
-    names, positional: how its tensors were given. places: for each the pointers that
-    are its. seen: where they lay; last: what the step got. fixed: inputs that a
+    names, positional: how its tensors were given, `outs` in out. places: for each the
+    pointers that are its. seen: where they lay; last: what the step got. fixed: inputs that a
     recorded step is recorded again for; of others that move it copies the content, to
-    `own`.
+    `own`. results: those that a call makes.
     """
 
-    def __init__(self, step: "Step", args: Tuple[Any, ...], named: Mapping[str, Any], guard: Any) -> None:
-        self.guard, self.positional, self.names = guard, len(args), tuple(named)
-        tensors = (*args, *named.values())
+    def __init__(
+        self, step: "Step", args: Tuple[Any, ...], named: Mapping[str, Any], out: Mapping[str, Any], guard: Any
+    ) -> None:
+        self.guard, self.positional, self.names, self.outs = guard, len(args), tuple(named), tuple(out)
+        tensors = (*args, *named.values(), *out.values())
         self.given = [*step.inputs[: len(args)], *named]
         carried = {a.carried_input: i for i, a in enumerate(step.arguments) if a.carried_input >= 0}
         self.places: List[Tuple[int, ...]] = []
@@ -292,14 +294,17 @@ class _Quick:
             index = step._index[name]
             self.places.append((index, carried[index]) if index in carried else (index,))
             self.fixed.append(index in carried or step.arguments[index].is_weight)
+        written = {a.name: i for i, a in enumerate(step.arguments) if a.is_result and a.carried_input < 0}
+        self.places.extend((written[name],) for name in out)
         self.seen = [t.data_ptr() for t in tensors]
         self.last = list(self.seen)
         self.own: Dict[int, Any] = {}
         device = tensors[0].device
         self.results = [
-            (i, a.name, arrays.torch_template(a.shape, arrays.torch_dtype(a.dtype), device))
-            for i, a in enumerate(step.arguments)
-            if a.is_result and a.carried_input < 0
+            (i, name, arrays.torch_template(a.shape, arrays.torch_dtype(a.dtype), device))
+            for name, i in written.items()
+            for a in [step.arguments[i]]
+            if name not in out
         ]
 
 
@@ -314,17 +319,24 @@ class Step:
     and `state` gives them by name. A state may also be given to a call as an
     argument; then that array is read and changed in place.
 
-    With `cuda_graph` the launches are recorded in the first call, on a GPU as a CUDA
-    graph, and replayed. Then results are the same arrays in every call, which each
-    call overwrites. Where an input that is neither a weight nor a state lies elsewhere
+    With `reuse_results` results are the same arrays in every call, which each call
+    overwrites. With `cuda_graph` they are too, and the launches are recorded in the
+    first call, on a GPU as a CUDA graph, and replayed. Where an input that is neither a weight nor a state lies elsewhere
     than before, its content is copied to a tensor of the step's own (PyTorch on the
     current stream), else the step is recorded again.
     """
 
-    def __init__(self, program: Program, context: Optional[Context] = None, cuda_graph: bool = False) -> None:
+    def __init__(
+        self,
+        program: Program,
+        context: Optional[Context] = None,
+        cuda_graph: bool = False,
+        reuse_results: bool = False,
+    ) -> None:
         self.program = program
         self.context = context or context_of()
         self.cuda_graph = cuda_graph
+        self.reuse_results = reuse_results or cuda_graph
         self.arguments = program.arguments
         self._lock = threading.Lock()
         self._instance = program.instance(self.context)
@@ -337,12 +349,13 @@ class Step:
             a.name for i, a in enumerate(self.arguments) if not a.is_result and a.name not in self._states
         ]
         #: Names of what a call returns, in order; states are not among them.
-        self.results: List[str] = [a.name for a in self.arguments if a.is_result and a.carried_input < 0]
+        self._result = {a.name: a for a in self.arguments if a.is_result and a.carried_input < 0}
+        self.results: List[str] = list(self._result)
         self._state: Dict[str, Any] = {}
         self._flag_place = self._index.get(FLAG, -1)
         self._flag = MicrobatchFlag(self.context) if self._flag_place >= 0 else None
         self._later = False
-        #: With cuda_graph: what calls return.
+        #: With reuse_results: what calls return.
         self._kept: Dict[str, Any] = {}
         self._quick: Optional[_Quick] = None
 
@@ -419,9 +432,11 @@ class Step:
         if stream is not None:
             stream = stream_handle(stream, self.context.device)
         quick = self._quick
-        if quick is not None and out is None and quick.positional == len(args) and quick.names == tuple(named):
+        if quick is not None and quick.positional == len(args) and quick.names == tuple(named):
             tensors = (*args, *named.values())
-            if quick.guard(*tensors):
+            if out:
+                tensors += tuple(out.values())
+            if quick.outs == tuple(out or ()) and quick.guard(*tensors):
                 return self._again(quick, tensors, stream)
         return self._checked(args, named, stream, out)
 
@@ -437,6 +452,8 @@ class Step:
                 # Tells what has no memory, or is not aligned.
                 for name, tensor in zip(quick.given, tensors):
                     self.check(name, tensor)
+                for name, tensor in zip(quick.outs, tensors[len(quick.given) :]):
+                    self._result_view(self._result[name], tensor)
                 if self.cuda_graph and current:
                     for index, (was, now) in enumerate(zip(quick.seen, addresses)):
                         if was != now and not quick.fixed[index] and index not in quick.own:
@@ -456,12 +473,16 @@ class Step:
             if self.cuda_graph:
                 self._instance.replay(pointers, stream, 0, self.program.num_launches)
                 return dict(self._kept)
-            empty_like, results = sys.modules["torch"].empty_like, {}
+            if self._kept:
+                self._instance.run(pointers, stream)
+                return dict(self._kept)
+            results = dict(zip(quick.outs, tensors[len(quick.given) :]))
+            empty_like = sys.modules["torch"].empty_like
             for place, name, template in quick.results:
                 result = results[name] = empty_like(template)
                 pointers[place] = result.data_ptr()
             self._instance.run(pointers, stream)
-        return results
+        return {name: results[name] for name in self.results} if quick.outs else results
 
     def _point_flag(self, stream: int) -> None:
         assert self._flag is not None
@@ -524,26 +545,30 @@ class Step:
                     view = self.check(name, array, stream)
                 owners.append(view.owner)
                 self._pointers[index] = view.pointer
-            if self.cuda_graph:
+            if self.reuse_results:
                 self._kept = dict(results)
+            if self.cuda_graph:
                 self._instance.replay(self._pointers, stream, 0, self.program.num_launches)
             else:
                 self._instance.run(self._pointers, stream)
-            if out is None:
-                self._quick = self._quick_of(args, named)
+            # Arrays that a call is to write to become those that are kept.
+            if not out or not self.reuse_results:
+                self._quick = self._quick_of(args, named, out or {})
         return results
 
-    def _quick_of(self, args: Tuple[Any, ...], named: Mapping[str, Any]) -> Optional[_Quick]:
+    def _quick_of(
+        self, args: Tuple[Any, ...], named: Mapping[str, Any], out: Mapping[str, Any]
+    ) -> Optional[_Quick]:
         """What makes the next call quick, where it is PyTorch's tensors alone."""
         torch = sys.modules.get("torch")
-        tensors = (*args, *named.values())
+        tensors = (*args, *named.values(), *out.values())
         empty = any(0 in a.shape for a in self.arguments)
         if torch is None or not tensors or empty or not all(isinstance(t, torch.Tensor) for t in tensors):
             return None
-        if self.cuda_graph and not all(isinstance(a, torch.Tensor) for a in self._kept.values()):
+        if self.reuse_results and not all(isinstance(a, torch.Tensor) for a in self._kept.values()):
             return None
         guard = arrays.torch_guard(tensors)
-        return _Quick(self, args, named, guard) if guard else None
+        return _Quick(self, args, named, out, guard) if guard else None
 
     def _result_view(self, argument: Argument, array: Any) -> arrays.View:
         if isinstance(array, Tensor):
@@ -615,6 +640,7 @@ def compile(
     main_grad: bool = False,
     cache_weights: bool = False,
     cuda_graph: bool = False,
+    reuse_results: bool = False,
     context: Optional[Context] = None,
     source_name: str = "<text>",
     **options: Any,
@@ -629,7 +655,8 @@ def compile(
     takes cotangents `grad.<result>` and returns gradients `grad.<argument>`.
     main_grad: gradients `grad.<weight>` are float32 states that calls add to.
     cache_weights: casts of weights are states too; `step.microbatch` says when they
-    are made. cuda_graph: calls are recorded once and replayed.
+    are made. cuda_graph: calls are recorded once and replayed. reuse_results: each call
+    overwrites the results of the one before instead of making new arrays.
     context: the device; without one, a GPU where there is one, else the CPU. Further
     options are those of the pipeline, with underscores.
 
@@ -642,4 +669,4 @@ def compile(
             options[name] = value
     pipeline = pipeline_text(recipe, backward_override, target, strict, **options)
     program = Program(source, entry, pipeline, context.backend, vjp, source_name)
-    return Step(program, context, cuda_graph)
+    return Step(program, context, cuda_graph, reuse_results)

@@ -449,6 +449,37 @@ def test_recorded_steps_run_no_code_again(reference, monkeypatch):
     assert len(set(calls)) == 1
 
 
+def test_results_are_made_anew_reused_or_given(reference):
+    torch, plain, tensors = train_step(reference)
+    first, second = plain(**tensors), plain(**tensors)
+    assert all(first[n].data_ptr() != second[n].data_ptr() for n in plain.results)
+    _, step, _ = train_step(reference, reuse_results=True)
+    kept = step(**tensors)
+    assert all(torch.equal(kept[n], first[n]) for n in first)
+    doubled = {**tensors, "grad.y": tensors["grad.y"] * 2}
+    again = step(**doubled)
+    assert step._quick is not None and all(again[n] is kept[n] for n in kept)
+    assert torch.equal(kept["grad.x"], 2 * first["grad.x"])
+    # Some, or all, in tensors of the caller's, which may differ from call to call.
+    for names in (["grad.w"], list(reversed(plain.results))):
+        for _ in range(3):
+            out = {name: torch.full_like(first[name], 7) for name in names}
+            results = plain(**doubled, out=out)
+            assert list(results) == plain.results and all(results[n] is out[n] for n in names)
+            assert all(torch.equal(results[n], again[n]) for n in results)
+        assert plain._quick.outs == tuple(names)
+        short = {**out, names[0]: out[names[0]][:8]}
+        odd = {**out, names[0]: torch.empty(8 * 48 * 64, dtype=torch.bfloat16)[1:][: out[names[0]].numel()]}
+        odd[names[0]] = odd[names[0]].view(out[names[0]].shape)
+        for wrong, said in ((short, "expected shape"), (odd, "aligned to 16 bytes")):
+            with pytest.raises(te_mlir.ArgumentError, match=f"result '{names[0]}': .*{said}"):
+                plain(**doubled, out=wrong)
+            plain(**doubled, out=out)
+            plain(**doubled, out=out)
+    with pytest.raises(te_mlir.ArgumentError, match="out: expected results"):
+        plain(**doubled, out={"z": out["y"]})
+
+
 def test_a_quick_call_checks_what_the_first_did(reference):
     for cuda_graph in (False, True):
         torch, step, tensors = train_step(reference, cuda_graph=cuda_graph)

@@ -109,6 +109,7 @@ class _Feeder:
             if original in above or original.op == "placeholder":
                 copies[original] = part.node_copy(original, copies.__getitem__)
         part.output(copies[node])
+        capture.simplify(part)
         return GraphModule(flat, part).forward
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, ...]:

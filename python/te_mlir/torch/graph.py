@@ -51,6 +51,33 @@ def merge_equal(graph: torch.fx.Graph, except_for: Set[Node]) -> None:
             seen[key] = node
 
 
+def simplify(graph: torch.fx.Graph) -> None:
+    """Takes out calls that do nothing, and shifts labels in one call; each call of PyTorch costs the host some us."""
+    for node in list(graph.nodes):
+        if node.op != "call_function":
+            continue
+        name, source = str(node.target), node.args[0] if node.args else None
+        if not isinstance(source, Node):
+            continue
+        value, before = node.meta["val"], source.meta["val"]
+        same = value.dtype == before.dtype and value.device == before.device and not node.kwargs.get("copy")
+        if (name == "aten.contiguous.default" and before.is_contiguous()) or (name.startswith("aten.to.d") and same):
+            node.replace_all_uses_with(source)
+        elif name == "aten.slice.Tensor" and str(source.target) == "aten.pad.default":
+            # The last dimension without its first k, and k constants behind.
+            inner, amounts, *mode = source.args
+            last, k = before.dim() - 1, amounts[-1]  # type: ignore[index]
+            dim, start, end = (*node.args[1:], 0, 0, 0)[:3]
+            is_shift = dim == last and start == k > 0 and end >= before.shape[last]  # type: ignore[operator]
+            if is_shift and list(amounts) == [0, k] and mode[:1] == ["constant"]:  # type: ignore[call-overload]
+                with graph.inserting_after(node):
+                    fill = mode[1] if len(mode) > 1 and mode[1] is not None else 0
+                    shifted = graph.call_function(torch.ops.aten.constant_pad_nd.default, (inner, [-k, k], fill))
+                shifted.meta["val"] = value.contiguous()
+                node.replace_all_uses_with(shifted)
+    graph.eliminate_dead_code()
+
+
 _PARTS = re.compile(r"\['([^']+)'\]|\[(\d+)\]|\.([A-Za-z_]\w*)")
 
 

@@ -220,7 +220,10 @@ class Importer:
         if node in self.inside:
             raise Unsupported(node, "it makes indices of compiled values")
         count = _product(shape_of(node))
-        return self.feed(node, "ids", lambda t: t.to(torch.int32).reshape(-1).contiguous(), (count,), torch.int32)
+        row_major = torch.contiguous_format
+        return self.feed(
+            node, "ids", lambda t: t.to(torch.int32, memory_format=row_major).view(-1), (count,), torch.int32
+        )
 
     def _op_rms_norm(
         self, node: Node, x: Node, shape: List[int], weight: Optional[Node] = None, epsilon: Optional[float] = None
