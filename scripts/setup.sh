@@ -55,11 +55,11 @@ if ! .venv/bin/python -c 'import numpy, matplotlib' 2>/dev/null; then
   python3 -m venv --clear .venv
   .venv/bin/python -m pip install -qq numpy matplotlib
 fi
-if ! .venv/bin/python -c 'import torch, transformers, ml_dtypes, pytest' 2>/dev/null; then
-  echo "setup: adding torch, transformers, ml_dtypes and pytest to .venv"
+if ! .venv/bin/python -c 'import torch, transformers, ml_dtypes, pytest, mypy' 2>/dev/null; then
+  echo "setup: adding torch, transformers, ml_dtypes, pytest and mypy to .venv"
   # A CPU build (2.13.0+cpu, the higher version) where pip has an index with one.
   # PyPI takes no local versions: there the build for Linux is CUDA's, some GB.
-  .venv/bin/python -m pip install -qq torch==2.13.0 transformers==5.23.0 ml_dtypes pytest setuptools
+  .venv/bin/python -m pip install -qq torch==2.13.0 transformers==5.23.0 ml_dtypes pytest setuptools mypy==2.4.1
 fi
 # The last release for Python 3.11; libte_xla is compiled with a header of it.
 if ! .venv/bin/python -c 'import jax' 2>/dev/null; then

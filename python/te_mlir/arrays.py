@@ -112,11 +112,9 @@ def torch_guard(tensors: "tuple[Any, ...]") -> "Optional[Callable[..., bool]]":
     try:
         from torch._C._dynamo.guards import TensorGuards
 
-        return TensorGuards(
-            *tensors,
-            dynamic_dims_sizes=[list(t.shape) for t in tensors],
-            dynamic_dims_strides=[list(t.stride()) for t in tensors],
-        ).check
+        sizes: Any = [list(t.shape) for t in tensors]
+        strides: Any = [list(t.stride()) for t in tensors]
+        return TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
     except Exception:  # Not a part of PyTorch's API: whatever it says, the slow way is there.
         return None
 

@@ -217,7 +217,7 @@ class MicrobatchFlag:
 
     def written(self, later: bool, stream: int) -> int:
         """A pointer that stays the same, for recorded steps; what is there is 0 or 1 for what `stream` does next."""
-        torch = sys.modules.get("torch")
+        torch: Any = sys.modules.get("torch")
         if self.context.device[0] != arrays.CPU and stream and torch is None:
             # Nobody here can write on that stream: the step is recorded again.
             return self.constant(later)

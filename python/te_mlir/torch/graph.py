@@ -65,11 +65,13 @@ def simplify(graph: torch.fx.Graph) -> None:
             node.replace_all_uses_with(source)
         elif name == "aten.slice.Tensor" and str(source.target) == "aten.pad.default":
             # The last dimension without its first k, and k constants behind.
-            inner, amounts, *mode = source.args
-            last, k = before.dim() - 1, amounts[-1]  # type: ignore[index]
-            dim, start, end = (*node.args[1:], 0, 0, 0)[:3]
-            is_shift = dim == last and start == k > 0 and end >= before.shape[last]  # type: ignore[operator]
-            if is_shift and list(amounts) == [0, k] and mode[:1] == ["constant"]:  # type: ignore[call-overload]
+            arguments: Sequence[Any] = source.args
+            inner, amounts, *mode = arguments
+            last, k = before.dim() - 1, amounts[-1]
+            taken: Sequence[Any] = (*node.args[1:], 0, 0, 0)
+            dim, start, end = taken[:3]
+            is_shift = dim == last and start == k > 0 and end >= before.shape[last]
+            if is_shift and list(amounts) == [0, k] and mode[:1] == ["constant"]:
                 with graph.inserting_after(node):
                     fill = mode[1] if len(mode) > 1 and mode[1] is not None else 0
                     shifted = graph.call_function(torch.ops.aten.constant_pad_nd.default, (inner, [-k, k], fill))
