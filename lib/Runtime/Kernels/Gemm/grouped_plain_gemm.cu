@@ -118,7 +118,7 @@ __device__ __forceinline__ void multiply(float (&d)[64], uint64_t a,
 template <Axis kA, Axis kB, typename Out, typename Tiles>
 __device__ __forceinline__ void
 consumePlain(const BlockGemmArgs &args, const Shared &shared, Tiles tiles) {
-  const int group = threadIdx.x / 128, lane = threadIdx.x % 32;
+  const int group = warpgroup(), lane = threadIdx.x % 32;
   Ring ring;
   while (tiles.advance()) {
     const uint32_t extent = tiles.extent(), slices = plainSlicesOf(extent);

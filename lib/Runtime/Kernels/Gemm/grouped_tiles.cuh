@@ -105,11 +105,14 @@ public:
   __device__ __forceinline__ DepthTiles(const GroupedGemmArgs &args,
                                         const GroupSlot *slots, uint32_t rank)
       : args(args), rank(rank),
-        walk(slots, groupsToMake(args, slots), args.product.m, args.product.n,
+        walk(slots, args.shape.groups, args.product.m, args.product.n,
              blockIdx.x / kBlockGemmCluster, gridDim.x / kBlockGemmCluster) {}
 
+  /// Empty groups are the last ones, and what they are added to in place stays
+  /// as it is.
   __device__ __forceinline__ bool advance() {
-    if (!walk.advance())
+    if (!walk.advance() ||
+        (walk.size == 0 && args.product.c == args.product.out))
       return false;
     row = walk.row;
     col = walk.col + rank * kCols;
@@ -143,17 +146,6 @@ public:
   uint32_t row = 0, col = 0;
 
 private:
-  /// Empty groups are the last ones, and what they are added to in place stays
-  /// as it is.
-  static __device__ __forceinline__ uint32_t
-  groupsToMake(const GroupedGemmArgs &args, const GroupSlot *slots) {
-    uint32_t groups = args.shape.groups;
-    if (args.product.c == args.product.out)
-      while (groups != 0 && slots[groups - 1].size == 0)
-        --groups;
-    return groups;
-  }
-
   const GroupedGemmArgs &args;
   uint32_t rank;
   GroupDepthWalk walk;

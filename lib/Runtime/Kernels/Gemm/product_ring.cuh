@@ -89,6 +89,12 @@ __device__ __forceinline__ void leave(uint64_t *empty, int lane) {
     ptx::barrierArriveRemote(empty, lane);
 }
 
+/// The warpgroup of this thread. The shuffle tells the compiler that a warp
+/// agrees on it: what follows from it is then kept in uniform registers.
+__device__ __forceinline__ int warpgroup() {
+  return __shfl_sync(~0u, threadIdx.x / 128, 0);
+}
+
 /// Row of a thread's element of `total` within 64; `half` is bit 1 of its
 /// index.
 __device__ __forceinline__ uint32_t rowOf(int half) {
@@ -153,11 +159,9 @@ __device__ __forceinline__ void produceC(const BlockGemmArgs &args,
 
 /// Adds a step to 64 rows: what the layout of the product has of c's, from the
 /// 128-byte swizzle. A sum of nothing is c itself.
-__device__ __forceinline__ void addFloats(const Shared &shared, Ring &ring,
-                                          bool isEmpty, float (&total)[64]) {
-  const int lane = threadIdx.x % 32, q = lane % 4;
-  const uint8_t *tile = shared.aOf(ring.stage);
-  ptx::barrierWait(&shared.full[ring.stage], ring.parity);
+__device__ __forceinline__ void addFloats(const uint8_t *tile, bool isEmpty,
+                                          float (&total)[64]) {
+  const int q = threadIdx.x % 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const uint32_t row = rowOf(half);
@@ -172,16 +176,6 @@ __device__ __forceinline__ void addFloats(const Shared &shared, Ring &ring,
       sum[0] = isEmpty ? c.x : sum[0] + c.x;
       sum[1] = isEmpty ? c.y : sum[1] + c.y;
     }
-  }
-  leave(&shared.empty[ring.stage], lane);
-  ring.advance();
-}
-
-/// Lets the other warpgroup's steps pass.
-__device__ __forceinline__ void passFloats(const Shared &shared, Ring &ring) {
-  for (int step = 0; step < kCSteps / 2; ++step, ring.advance()) {
-    ptx::barrierWait(&shared.full[ring.stage], ring.parity);
-    leave(&shared.empty[ring.stage], threadIdx.x % 32);
   }
 }
 
@@ -347,27 +341,38 @@ template <typename Out, bool kRoundFirst, typename Tiles>
 __device__ __forceinline__ void
 finish(const BlockGemmArgs &args, const Shared &shared, const Tiles &tiles,
        Ring &ring, bool isEmpty, float (&total)[2][64]) {
-  const uint32_t row = tiles.row + threadIdx.x / 128 * 128;
+  const int group = warpgroup();
+  const uint32_t row = tiles.row + group * 128;
   // Only rows of no group are an empty sum where there may be a bias; no bias
   // is theirs.
   if (args.bias && !isEmpty)
     addBias(args, tiles, total);
-  const bool hasSteps = bringsC<Out, Tiles>(args);
-  const int group = threadIdx.x / 128;
-  if (hasSteps && group == 1)
-    passFloats(shared, ring);
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    if (hasSteps)
-      addFloats(shared, ring, isEmpty, total[half]);
+  const auto store = [&](int half) {
     if constexpr (sizeof(Out) == 4)
       storeFloats(args, tiles, total[half], row + half * 64, tiles.col);
     else
       storeHalves<kRoundFirst>(args, tiles, total[half], row + half * 64,
                                tiles.col, isEmpty);
+  };
+  if (!bringsC<Out, Tiles>(args)) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      store(half);
+    return;
   }
-  if (hasSteps && group == 0)
-    passFloats(shared, ring);
+  // All threads step through the ring alike, whoever's the steps are: a
+  // position that differed would cost the loop of products its uniform
+  // registers.
+#pragma unroll
+  for (int step = 0; step < kCSteps; ++step, ring.advance()) {
+    ptx::barrierWait(&shared.full[ring.stage], ring.parity);
+    const bool own = step / 2 == group;
+    if (own)
+      addFloats(shared.aOf(ring.stage), isEmpty, total[step % 2]);
+    leave(&shared.empty[ring.stage], threadIdx.x % 32);
+    if (own)
+      store(step % 2);
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -401,7 +406,11 @@ __device__ __forceinline__ void runRoles(uint8_t *raw, Prepare prepare,
       produce(shared, makeTiles(rank), rank);
   } else {
     ptx::registersIncrease<232>();
-    consume(shared, makeTiles(rank));
+    // The address passes through a shuffle so that the compiler keeps it: it
+    // would derive it from the CTA's rank again in every slice.
+    const uint32_t base = __shfl_sync(~0u, ptx::sharedAddress(raw), 0);
+    consume(carve(static_cast<uint8_t *>(__cvta_shared_to_generic(base))),
+            makeTiles(rank));
   }
   // A CTA must not leave while its peer still arrives on its barriers.
   __syncwarp();

@@ -111,7 +111,7 @@ __device__ __forceinline__ void clearTail(const Shared &shared, uint32_t s,
 template <Scales kScales, typename Out, Product product, typename Tiles>
 __device__ __forceinline__ void consume(const BlockGemmArgs &args,
                                         const Shared &shared, Tiles tiles) {
-  const int group = threadIdx.x / 128, lane = threadIdx.x % 32;
+  const int group = warpgroup(), lane = threadIdx.x % 32;
   // This thread's first row within 64, its second is 8 below.
   const int threadRow = (threadIdx.x % 128) / 32 * 16 + lane / 4;
   Ring ring;
