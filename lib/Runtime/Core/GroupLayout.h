@@ -66,6 +66,14 @@ struct GroupShape {
   uint32_t rows, groups, alignment;
 };
 
+/// The rows that a group of `size` takes, or all there are where it does not
+/// fit: groupRows(0, ...).next in 32 bits.
+TE_HOST_DEVICE uint32_t groupExtent(const GroupShape &shape, int32_t size) {
+  const uint32_t wanted = size < 0 ? 0 : static_cast<uint32_t>(size);
+  const uint32_t count = wanted < shape.rows ? wanted : shape.rows;
+  return (count + shape.alignment - 1) / shape.alignment * shape.alignment;
+}
+
 /// The rows that groups [begin, end) take, or all there are where they do not
 /// fit.
 TE_HOST_DEVICE uint32_t groupsExtent(const GroupShape &shape,
@@ -73,7 +81,7 @@ TE_HOST_DEVICE uint32_t groupsExtent(const GroupShape &shape,
                                      uint32_t end) {
   int64_t sum = 0;
   for (uint32_t g = begin; g < end && sum < shape.rows; ++g)
-    sum += groupRows(0, sizes[g], shape.rows, shape.alignment).next;
+    sum += groupExtent(shape, sizes[g]);
   return static_cast<uint32_t>(sum < shape.rows ? sum : shape.rows);
 }
 

@@ -49,13 +49,11 @@ Status setGroupGrid(const Params &p, int64_t blocks, LaunchConfig *config) {
   return setGrid(blocks, config);
 }
 
-/// A warp for each kGroupedSpan elements.
+/// A warp for each `span` elements.
 template <typename Params>
-Status setSpanGrid(const Params &p, LaunchConfig *config) {
+Status setSpanGrid(const Params &p, int64_t span, LaunchConfig *config) {
   config->block = kGroupedBlock;
-  return setGrid(
-      ceilDiv(p.rows * p.cols, kGroupedSpan * int64_t{kGroupedBlock / 32}),
-      config);
+  return setGrid(ceilDiv(p.rows * p.cols, span * (kGroupedBlock / 32)), config);
 }
 
 template <typename T> T *as(void *buffer) { return static_cast<T *>(buffer); }
@@ -70,7 +68,7 @@ Status plan_grouped_amax(const CudaDevice &device,
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(
       findTyped(device, "te_grouped_amax", {params.type}, &config));
-  TE_RT_RETURN_IF_FAILED(setSpanGrid(params, &config));
+  TE_RT_RETURN_IF_FAILED(setSpanGrid(params, kGroupedAmaxSpan, &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     TE_RT_RETURN_IF_FAILED(
         launch.zero(buffers[b::amax], params.groups * int64_t{sizeof(float)}));
@@ -107,7 +105,7 @@ Status plan_grouped_zero_padding(const CudaDevice &device,
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(
       findTyped(device, "te_grouped_zero_padding", {params.type}, &config));
-  TE_RT_RETURN_IF_FAILED(setSpanGrid(params, &config));
+  TE_RT_RETURN_IF_FAILED(setSpanGrid(params, kGroupedSpan, &config));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     return launch(config, GroupedZeroPaddingArgs{
                               layoutOf(params, buffers[b::group_sizes]),
@@ -232,7 +230,7 @@ Status plan_grouped_dequantize(const CudaDevice &device,
                        params.cols % 8 == 0;
   LaunchConfig runs;
   TE_RT_RETURN_IF_FAILED(runs.find(device, "te_grouped_dequantize_rows"));
-  TE_RT_RETURN_IF_FAILED(setSpanGrid(params, &runs));
+  TE_RT_RETURN_IF_FAILED(setSpanGrid(params, kGroupedSpan, &runs));
   *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
     GroupedDequantizeArgs args{};
     args.layout = layoutOf(params, buffers[b::group_sizes]);

@@ -42,8 +42,7 @@ public:
     first += 32;
     const int32_t size = ahead;
     ahead = sizeOf(group + 32);
-    const auto extent = static_cast<uint32_t>(
-        groupRows(0, size, shape.rows, shape.alignment).next);
+    const uint32_t extent = groupExtent(shape, size);
     const auto add = [this](uint32_t a, uint32_t b) {
       return addExtents(a, b, shape);
     };

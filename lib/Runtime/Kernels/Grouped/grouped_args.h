@@ -79,6 +79,9 @@ struct GroupedDequantizeArgs {
 inline constexpr int kGroupedBlock = 256;
 /// Elements of a warp that has elements in a row.
 inline constexpr int kGroupedSpan = 2048;
+/// The same where a warp only reads them: finding the groups costs as much as
+/// reading some hundred elements.
+inline constexpr int kGroupedAmaxSpan = 8192;
 
 } // namespace te::rt::cuda
 

@@ -26,23 +26,23 @@ __device__ __forceinline__ void raise(float *amax, float value) {
     atomicMax(bits, __float_as_uint(value));
 }
 
-/// The elements of a warp: kGroupedSpan in a row, mostly of one group.
-struct WarpSpan {
+/// The elements of a warp: kElements in a row, mostly of one group.
+template <int kElements = kGroupedSpan> struct WarpSpan {
   int64_t first, cols;
   int count; // less where the matrix ends, none behind it
   int lane = threadIdx.x % 32;
 
   __device__ __forceinline__ explicit WarpSpan(const GroupedRows &layout)
       : first((blockIdx.x * int64_t{kGroupedBlock / 32} + threadIdx.x / 32) *
-              kGroupedSpan),
+              kElements),
         cols(layout.cols),
         count(static_cast<int>(min(layout.shape.rows * layout.cols - first,
-                                   int64_t{kGroupedSpan}))) {}
+                                   int64_t{kElements}))) {}
 
   /// Whether it is chunks of aligned matrices.
   __device__ __forceinline__ bool
   isWhole(std::initializer_list<const void *> matrices) const {
-    bool whole = count == kGroupedSpan;
+    bool whole = count == kElements;
     for (const void *matrix : matrices)
       whole &= reinterpret_cast<uintptr_t>(matrix) % 16 == 0;
     return whole;
@@ -70,28 +70,35 @@ constexpr int kSpanChunks = kGroupedSpan / (32 * kChunk);
 
 template <typename T>
 __device__ __forceinline__ void amax(const GroupedAmaxArgs &args) {
-  const WarpSpan span(args.layout);
+  constexpr int kUnroll = 8, kLine = 32 * kChunk;
+  const WarpSpan<kGroupedAmaxSpan> span(args.layout);
   if (span.count <= 0)
     return;
   const T *x = static_cast<const T *>(args.x) + span.first;
-  // In flight while the warp finds the groups.
-  const bool whole = span.isWhole({args.x});
-  Chunk<T> chunk[kSpanChunks];
-#pragma unroll
-  for (int c = 0; c < kSpanChunks; ++c)
-    chunk[c] = Chunk<T>::loadIf(whole, x + span.chunk(c));
+  const bool aligned = reinterpret_cast<uintptr_t>(args.x) % 16 == 0;
   span.forGroups(args.layout, [&](uint32_t group, int from, int to) {
-    float result = 0.0f;
-    if (whole && to - from == kGroupedSpan) {
-      uint32_t word = 0;
+    // [begin, end) is whole chunks.
+    const int begin =
+        aligned ? min((from + kChunk - 1) / kChunk * kChunk, to) : to;
+    const int end = max(to / kChunk * kChunk, begin);
+    uint32_t word = 0;
+    int i = begin + span.lane * kChunk;
+    for (; i + (kUnroll - 1) * kLine < end; i += kUnroll * kLine) {
+      Chunk<T> chunk[kUnroll];
 #pragma unroll
-      for (int c = 0; c < kSpanChunks; ++c)
-        word = maxAbs<T>(word, maxAbs(chunk[c]));
-      result = amaxOf<T>(word);
-    } else {
-      for (int i = from + span.lane; i < to; i += 32)
-        result = fmaxf(result, fabsf(toFloat(x[i])));
+      for (int k = 0; k < kUnroll; ++k)
+        chunk[k] = Chunk<T>::load(x + i + k * kLine);
+#pragma unroll
+      for (int k = 0; k < kUnroll; ++k)
+        word = maxAbs<T>(word, maxAbs(chunk[k]));
     }
+    for (; i < end; i += kLine)
+      word = maxAbs<T>(word, maxAbs(Chunk<T>::load(x + i)));
+    float result = amaxOf<T>(word);
+    for (int j = from + span.lane; j < begin; j += 32)
+      result = fmaxf(result, fabsf(toFloat(x[j])));
+    for (int j = end + span.lane; j < to; j += 32)
+      result = fmaxf(result, fabsf(toFloat(x[j])));
     result = warpMax(result);
     if (span.lane == 0)
       raise(args.amax + group, result);
@@ -101,7 +108,7 @@ __device__ __forceinline__ void amax(const GroupedAmaxArgs &args) {
 template <typename T>
 __device__ __forceinline__ void
 zeroPadding(const GroupedZeroPaddingArgs &args) {
-  const WarpSpan span(args.layout);
+  const WarpSpan<> span(args.layout);
   if (span.count <= 0)
     return;
   const T *x = static_cast<const T *>(args.x) + span.first;
@@ -146,7 +153,7 @@ zeroPadding(const GroupedZeroPaddingArgs &args) {
 template <typename F8, typename T>
 __device__ __forceinline__ void
 dequantizeRows(const GroupedDequantizeArgs &args) {
-  const WarpSpan span(args.layout);
+  const WarpSpan<> span(args.layout);
   if (span.count <= 0)
     return;
   const uint8_t *data = args.data + span.first;
