@@ -130,7 +130,8 @@ std::vector<LaunchInfo> te::readLaunches(ModuleOp module) {
                         parameters,
                         isPlanned && parameters
                             ? tert::workspaceBytes(text("kernel"), parameters)
-                            : 0});
+                            : 0,
+                        entry && entry.contains("side")});
   }
   return launches;
 }
@@ -160,6 +161,7 @@ static llvm::orc::SymbolMap runtimeSymbols(llvm::orc::LLJIT &jit) {
         llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
   };
   bind("te_rt_launch", &te_rt_launch);
+  bind("te_rt_order", &te_rt_order);
 #define TE_RT_KERNEL(name, parameters, buffers)                                \
   bind("te_rt_plan_" #name, &te_rt_plan_##name);
 #include "TEDialect/Runtime/te_runtime_kernels.inc"

@@ -86,6 +86,8 @@ struct LaunchInfo {
   DictionaryAttr parameters;
   /// Scratch memory that was planned for it; 0 where the target takes none.
   int64_t workspaceBytes = 0;
+  /// Runs on the side stream.
+  bool side = false;
 };
 
 /// A group of ranks that a step has collectives over. Ranks are numbered over

@@ -1,8 +1,8 @@
 //===- te_runtime_compiled.h - the runtime as compiled code sees it -------===//
 //
 // Only code produced by the lowering may call these. A module's `load` calls
-// one te_rt_plan_* per launch with a slot number; its `step` calls
-// te_rt_launch with that slot and the launch's buffers. Errors are sticky:
+// one te_rt_plan_* per launch with a slot number, and te_rt_order for those of
+// two streams; its `step` calls te_rt_launch with that slot and the launch's buffers. Errors are sticky:
 // after the first one every call of the same load or step does nothing, and
 // the enclosing te_rt_instance_create or te_rt_instance_run reports it.
 //
@@ -21,6 +21,15 @@ extern "C" {
 /// te_runtime_kernels.inc; absent optional buffers are NULL.
 TE_RT_API te_rt_status te_rt_launch(te_rt_instance *instance, int32_t slot,
                                     void *const *buffers);
+
+/// Says, in `load` and after the slot's plan, how its launch is ordered: on the
+/// caller's stream (`side` 0) or on a second one beside it (1), and after the
+/// launch of slot `wait` of the other stream, a lower one whose plan and order
+/// are made; -1 for none. Slots it is not called for are on the caller's
+/// stream and wait for nobody. A step begins and ends with both streams
+/// together. A plan with scratch memory cannot be on the side stream.
+TE_RT_API te_rt_status te_rt_order(te_rt_instance *instance, int32_t slot,
+                                   int32_t side, int32_t wait);
 
 // Expands to te_rt_plan_<name>(instance, slot, parameters...).
 #define TE_RT_I64(name) , int64_t name

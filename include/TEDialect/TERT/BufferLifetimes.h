@@ -8,7 +8,8 @@
 namespace mlir::tert {
 
 /// A temporary is alive from its first to its last launch, both included;
-/// launches count from 0 in program order.
+/// launches count from 0 in program order, and one of the side stream takes all
+/// of its window (Streams.h).
 struct BufferLifetime {
   AllocOp alloc;
   unsigned first, last;

@@ -38,6 +38,9 @@ struct KernelInfo {
   /// element of `output`. Only for buffers of equal size.
   bool mayShare(unsigned input, unsigned output) const;
 
+  /// True when it works together with other ranks.
+  bool isCollective() const;
+
   /// Index of the buffer called `name`, if there is one.
   std::optional<unsigned> findBuffer(llvm::StringRef name) const;
 };

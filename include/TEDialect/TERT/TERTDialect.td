@@ -31,7 +31,7 @@ def TERT_Dialect : Dialect {
     `tert.launches`: for each slot of a plan one dictionary. `kernel`,
     `parameters` (as in `tert.launch`), `name` (the layer and product of a
     GEMM, else the first buffer that is written) and `location` (of the user's
-    op, as text). And `tert.uses`: for each buffer argument the slots of the
+    op, as text); `side` where it is of the side stream. And `tert.uses`: for each buffer argument the slots of the
     first and the last launch that has it, -1 twice where none has.
   }];
   let dependentDialects = ["::mlir::te::TEDialect"];

@@ -103,7 +103,11 @@ def TERT_LaunchOp
   let summary = "run a kernel on buffers";
   let description = [{
     `kernel`, its parameters and its buffers are a row of
-    te_runtime_kernels.inc, and mean what that row says.
+    te_runtime_kernels.inc, and mean what that row says. Launches run in the
+    order they stand in, on the stream of the caller; those that are `side` on
+    a second one. A launch waits for one of the other stream only where both use
+    a buffer and one writes it (Streams.h), and a step ends when both streams
+    have.
 
     Constraints:
     1. (launch-c1) `kernel` is a row.
@@ -111,18 +115,21 @@ def TERT_LaunchOp
     3. (launch-c3) there is one buffer for each of the row's.
     4. (launch-c4) only optional buffers are `tert.null`.
     5. (launch-c5) a written buffer is no other buffer of the launch, except an input of the row that may share its memory.
+    6. (launch-c6) only a collective, a kernel with a parameter `group_id`, is `side`.
 
     Example:
 
     ```mlir
     tert.launch "hadamard" {cols = 512 : i64, rows = 256 : i64} (%x, %y)
       : !tert.buffer<262144>, !tert.buffer<262144>
+    tert.launch "all_gather" {bytes = 64 : i64, group_id = 0 : i32, ranks = 2 : i32} (%x, %all) side
+      : !tert.buffer<64>, !tert.buffer<128>
     ```
   }];
   let arguments = (ins StrAttr:$kernel, DictionaryAttr:$parameters,
-                       Variadic<TERT_BufferType>:$buffers);
+                       Variadic<TERT_BufferType>:$buffers, UnitAttr:$side);
   let assemblyFormat = [{
-    $kernel $parameters `(` $buffers `)` attr-dict `:` type($buffers)
+    $kernel $parameters `(` $buffers `)` (`side` $side^)? attr-dict `:` type($buffers)
   }];
   let hasVerifier = 1;
 }

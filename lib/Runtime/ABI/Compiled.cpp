@@ -1,7 +1,8 @@
 //===- Compiled.cpp - entry points that compiled code calls ---------------===//
 //
-// te_rt_plan_<name> of every kernel, expanded from te_runtime_kernels.inc, and
-// te_rt_launch. A launch that succeeds allocates nothing and touches no string.
+// te_rt_plan_<name> of every kernel, expanded from te_runtime_kernels.inc,
+// te_rt_order and te_rt_launch. A launch that succeeds allocates nothing and
+// touches no string.
 //
 //===----------------------------------------------------------------------===//
 
@@ -71,7 +72,62 @@ Status plan(te_rt_instance &instance, int32_t slot, const KernelInfo &kernel,
   return {TE_RT_INTERNAL, slotPrefix(kernel, slot) + "the launch was refused"};
 }
 
-/// Launches, waits, and tells the instance's observer.
+Status order(te_rt_instance &instance, int32_t slot, int32_t side,
+             int32_t wait) {
+  const std::string prefix =
+      "te_rt_order (slot " + std::to_string(slot) + "): ";
+  if (instance.phase != Phase::loading)
+    return invalid(prefix + "expected to be called inside the module's 'load'");
+  const auto count = static_cast<int32_t>(instance.slots.size());
+  if (slot < 0 || slot >= count || !instance.slots[slot].plan)
+    return invalid(prefix + "expected a slot that has a plan");
+  Slot &target = instance.slots[slot];
+  if (target.isOrdered)
+    return invalid(prefix + "the slot is ordered already");
+  if (side != 0 && side != 1)
+    return invalid(prefix + "expected 'side' to be 0 or 1, but got " +
+                   std::to_string(side));
+  if (wait < -1 || wait >= slot)
+    return invalid(prefix +
+                   "expected 'wait' to be -1 or a lower slot, but got " +
+                   std::to_string(wait));
+  if (side && target.plan->workspaceBytes() != 0)
+    return invalid(prefix + "the side stream has no scratch memory, but '" +
+                   target.kernel->name + "' takes " +
+                   std::to_string(target.plan->workspaceBytes()) + " bytes");
+  Backend &backend = *instance.context->backend;
+  if (wait >= 0) {
+    Slot &other = instance.slots[wait];
+    if (!other.plan || other.side == (side == 1))
+      return invalid(prefix + "expected slot " + std::to_string(wait) +
+                     ", which it waits for, to be on the other stream");
+    if (!other.done)
+      TE_RT_RETURN_IF_FAILED(backend.createEvent(&other.done));
+  }
+  if (side && !instance.fork) {
+    TE_RT_RETURN_IF_FAILED(backend.sideStream(&instance.sideStream));
+    TE_RT_RETURN_IF_FAILED(backend.createEvent(&instance.join));
+    TE_RT_RETURN_IF_FAILED(backend.createEvent(&instance.fork));
+  }
+  target.side = side == 1;
+  target.wait = wait;
+  target.isOrdered = true;
+  return Status::ok();
+}
+
+/// Launches on the slot's stream, behind what it waits for. What a part of a
+/// step waits for in an earlier part has ended with that.
+Status orderedLaunch(te_rt_instance &instance, Slot &slot,
+                     void *const *buffers) {
+  void *const stream = slot.side ? instance.sideStream : instance.stream;
+  if (slot.wait >= 0 && static_cast<uint32_t>(slot.wait) >= instance.begin)
+    TE_RT_RETURN_IF_FAILED(instance.slots[slot.wait].done->hold(stream));
+  TE_RT_RETURN_IF_FAILED(slot.plan->launch(stream, buffers));
+  return slot.done ? slot.done->record(stream) : Status::ok();
+}
+
+/// Launches, waits, and tells the instance's observer. All on one stream: so a
+/// time is that of one launch.
 [[gnu::noinline]] Status tracedLaunch(te_rt_instance &instance, int32_t slot,
                                       void *const *buffers) {
   Backend &backend = *instance.context->backend;
@@ -122,9 +178,8 @@ te_rt_status te_rt_launch(te_rt_instance *instance, int32_t slot,
     return TE_RT_OK;
   const te_rt_status code = guarded([&]() -> Status {
     Slot &target = instance->slots[index];
-    Status status = instance->trace
-                        ? tracedLaunch(*instance, slot, buffers)
-                        : target.plan->launch(instance->stream, buffers);
+    Status status = instance->trace ? tracedLaunch(*instance, slot, buffers)
+                                    : orderedLaunch(*instance, target, buffers);
     if (status.failed())
       status.message = slotPrefix(*target.kernel, slot) + status.message;
     return status;
@@ -132,6 +187,18 @@ te_rt_status te_rt_launch(te_rt_instance *instance, int32_t slot,
   if (code != TE_RT_OK)
     return stick(*instance, {code, te_rt_last_error()});
   return TE_RT_OK;
+}
+
+te_rt_status te_rt_order(te_rt_instance *instance, int32_t slot, int32_t side,
+                         int32_t wait) {
+  if (!instance)
+    return report(invalid("te_rt_order: 'instance' is null"));
+  if (instance->failure.failed())
+    return report(instance->failure);
+  const te_rt_status code =
+      guarded([&]() -> Status { return order(*instance, slot, side, wait); });
+  return code == TE_RT_OK ? TE_RT_OK
+                          : stick(*instance, {code, te_rt_last_error()});
 }
 
 // The parameters of a row are wanted twice, with and without their types, so

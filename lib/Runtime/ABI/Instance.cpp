@@ -101,14 +101,29 @@ Status checkArguments(const te_rt_instance *instance, void *const *arguments) {
   return Status::ok();
 }
 
+/// Makes the stream `to` wait for what `from` has been given.
+Status follow(Backend::Event &event, void *from, void *to) {
+  TE_RT_RETURN_IF_FAILED(event.record(from));
+  return event.hold(to);
+}
+
 Status step(te_rt_instance &instance, void *const *arguments, void *stream) {
   instance.failure = Status::ok();
   instance.stream = stream;
+  // A traced step is on one stream.
+  const bool forks = instance.fork && !instance.trace;
+  if (forks)
+    TE_RT_RETURN_IF_FAILED(follow(*instance.fork, stream, instance.sideStream));
   instance.phase = Phase::stepping;
   instance.module.step(&instance, static_cast<char *>(instance.arena),
                        arguments);
   instance.phase = Phase::idle;
-  return instance.failure;
+  if (!forks)
+    return instance.failure;
+  // Also after a failure: what was launched is still running, and a capture
+  // ends with one stream.
+  Status joined = follow(*instance.join, instance.sideStream, stream);
+  return instance.failure.failed() ? instance.failure : joined;
 }
 
 /// As `step`, of the launches of slots `begin` to `end` - 1.
@@ -176,6 +191,8 @@ te_rt_instance::~te_rt_instance() {
   (void)backend.synchronize();
   graphs.clear();
   slots.clear();
+  fork.reset();
+  join.reset();
   for (void *memory : {arena, workspace})
     if (memory)
       (void)backend.free(memory);

@@ -37,6 +37,11 @@ struct KernelInfo {
 struct Slot {
   std::unique_ptr<Plan> plan;
   const KernelInfo *kernel = nullptr;
+  /// As te_rt_order says.
+  bool side = false, isOrdered = false;
+  int32_t wait = -1;
+  /// Recorded behind the launch, where one of the other stream waits for it.
+  std::unique_ptr<Backend::Event> done;
 };
 
 /// What an instance is doing; planning and launching are allowed only in the
@@ -92,6 +97,11 @@ struct te_rt_instance {
   void *workspace = nullptr;
   int64_t workspaceBytes = 0;
   void *stream = nullptr;
+  /// Of the backend, where a slot is on it: `fork` holds it back until the
+  /// caller's stream is where a step begins, and `join` the caller's at its
+  /// end.
+  void *sideStream = nullptr;
+  std::unique_ptr<te::rt::Backend::Event> fork, join;
   te::rt::Phase phase = te::rt::Phase::idle;
   /// The slots that a running step launches; it passes by the others.
   uint32_t begin = 0, end = UINT32_MAX;

@@ -76,6 +76,22 @@ public:
   /// The stream used where the caller names none.
   virtual void *defaultStream() = 0;
 
+  /// A second stream, for what may run beside the caller's; one for all
+  /// instances, which fork to it and join it in every step. Made when it is
+  /// first asked for.
+  virtual Status sideStream(void **stream) = 0;
+
+  /// A point on one stream that another can be made to wait for. Recording it
+  /// again moves it, for the waits that come then. Both may be captured.
+  class Event {
+  public:
+    virtual ~Event() = default;
+    virtual Status record(void *stream) = 0;
+    /// Holds what is enqueued on `stream` from now on.
+    virtual Status hold(void *stream) = 0;
+  };
+  virtual Status createEvent(std::unique_ptr<Event> *event) = 0;
+
   /// The launches of a step with their buffers, recorded once: replaying them
   /// runs no code of the module. Uses the plans it was captured from.
   class Graph {

@@ -1,10 +1,10 @@
 //===- CudaBackend.cpp - context, memory, streams and graphs on one GPU ---===//
 //
 // A backend owns a share of its device's primary context, one non-blocking
-// stream, two timer events, the kernel modules, a cuBLASLt handle and the
-// communicators of its groups. They are made in that order and released in the
-// reverse one, also when creation stops half way: the destructor releases
-// whatever is there.
+// stream, another where a step asks for a side stream, two timer events, the
+// kernel modules, a cuBLASLt handle and the communicators of its groups. They
+// are made in that order and released in the reverse one, also when creation
+// stops half way: the destructor releases whatever is there.
 //
 // The driver wants the context current in the calling thread. Every function
 // here sees to that itself; launches do not, their caller calls enterThread()
@@ -63,6 +63,33 @@ private:
   CUgraphExec executable;
 };
 
+class CudaEvent final : public Backend::Event {
+public:
+  CudaEvent(const CudaDevice &device, CUevent event)
+      : device(device), event(event) {}
+  // Also while it is pending: the driver keeps what others wait for.
+  ~CudaEvent() override {
+    (void)device.driver->cuCtxSetCurrent(device.context);
+    (void)device.driver->cuEventDestroy(event);
+  }
+
+  Status record(void *stream) override {
+    return device.check(
+        device.driver->cuEventRecord(event, static_cast<CUstream>(stream)),
+        "cuEventRecord");
+  }
+  Status hold(void *stream) override {
+    return device.check(
+        device.driver->cuStreamWaitEvent(static_cast<CUstream>(stream), event,
+                                         CU_EVENT_WAIT_DEFAULT),
+        "cuStreamWaitEvent");
+  }
+
+private:
+  const CudaDevice &device;
+  CUevent event;
+};
+
 class CudaBackend final : public Backend {
 public:
   ~CudaBackend() override;
@@ -89,6 +116,8 @@ public:
                   int32_t rank) override;
 
   void *defaultStream() override { return device.stream; }
+  Status sideStream(void **stream) override;
+  Status createEvent(std::unique_ptr<Event> *event) override;
   Status beginCapture(void *stream) override;
   Status endCapture(void *stream, std::unique_ptr<Graph> *graph) override;
 
@@ -117,6 +146,7 @@ private:
   std::unique_ptr<GemmPlanner> gemm;
   std::unique_ptr<AttentionPlanner> attention;
   std::unique_ptr<NcclGroups> nccl;
+  CUstream side = nullptr;
   CUevent timers[2] = {nullptr, nullptr};
   bool timerMarked[2] = {false, false};
   std::unordered_set<void *> allocations;
@@ -289,8 +319,9 @@ CudaBackend::~CudaBackend() {
   for (CUevent timer : timers)
     if (timer)
       (void)driver.cuEventDestroy(timer);
-  if (device.stream)
-    (void)driver.cuStreamDestroy(device.stream);
+  for (CUstream stream : {side, device.stream})
+    if (stream)
+      (void)driver.cuStreamDestroy(stream);
   (void)driver.cuDevicePrimaryCtxRelease(device.device);
 }
 
@@ -417,6 +448,34 @@ Status CudaBackend::waitForGroups() {
 Status CudaBackend::synchronize() {
   TE_RT_RETURN_IF_FAILED(enterThread());
   return waitForDefaultStream();
+}
+
+// Of the highest priority: what it runs, collectives, takes few of the
+// multiprocessors and is waited for by other GPUs, so it does not queue behind
+// the blocks of a product that was launched first.
+Status CudaBackend::sideStream(void **stream) {
+  if (!side) {
+    TE_RT_RETURN_IF_FAILED(enterThread());
+    int least = 0, greatest = 0;
+    TE_RT_RETURN_IF_FAILED(
+        device.check(driver.cuCtxGetStreamPriorityRange(&least, &greatest),
+                     "cuCtxGetStreamPriorityRange"));
+    TE_RT_RETURN_IF_FAILED(
+        device.check(driver.cuStreamCreateWithPriority(
+                         &side, CU_STREAM_NON_BLOCKING, greatest),
+                     "cuStreamCreateWithPriority"));
+  }
+  *stream = side;
+  return Status::ok();
+}
+
+Status CudaBackend::createEvent(std::unique_ptr<Event> *event) {
+  TE_RT_RETURN_IF_FAILED(enterThread());
+  CUevent made = nullptr;
+  TE_RT_RETURN_IF_FAILED(device.check(
+      driver.cuEventCreate(&made, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
+  *event = std::make_unique<CudaEvent>(device, made);
+  return Status::ok();
 }
 
 Status CudaBackend::timerMark(int index) {

@@ -61,6 +61,13 @@ private:
   std::vector<Replay> replays;
 };
 
+/// Launches are complete, in the order of the program, when they return.
+class NoEvent final : public Backend::Event {
+public:
+  Status record(void *) override { return Status::ok(); }
+  Status hold(void *) override { return Status::ok(); }
+};
+
 /// A plan that runs, or is noted down, when it is launched.
 class RecordedPlan : public Plan {
 public:
@@ -220,6 +227,14 @@ public:
   }
 
   void *defaultStream() override { return nullptr; }
+  Status sideStream(void **stream) override {
+    *stream = nullptr;
+    return Status::ok();
+  }
+  Status createEvent(std::unique_ptr<Event> *event) override {
+    *event = std::make_unique<NoEvent>();
+    return Status::ok();
+  }
   Status beginCapture(void *) override {
     recording = std::make_unique<Recording>();
     return Status::ok();

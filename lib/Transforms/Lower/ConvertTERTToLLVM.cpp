@@ -13,6 +13,7 @@
 #include "TEDialect/Runtime/te_runtime_types.h"
 #include "TEDialect/TERT/BufferLifetimes.h"
 #include "TEDialect/TERT/KernelTable.h"
+#include "TEDialect/TERT/Streams.h"
 #include "TEDialect/TERT/TERT.h"
 #include "TEDialect/Transforms/Lower/Passes.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
@@ -76,6 +77,7 @@ private:
   Type ptr, i32, i64;
   /// In order; a launch's position is the slot of its plan.
   SmallVector<LaunchOp> launches;
+  std::optional<tert::StreamOrder> order;
   llvm::StringMap<LLVM::LLVMFuncOp> declarations;
 };
 
@@ -147,6 +149,18 @@ void ModuleLowering::emitPlans(LLVM::LLVMFuncOp load, size_t begin,
         declare(("te_rt_plan_" + kernel->name).str(), i32,
                 llvm::to_vector(ValueRange(operands).getTypes()));
     status = LLVM::CallOp::create(builder, loc, plan, operands).getResult();
+    const int wait = order->waitOf(slot);
+    if (!launch.getSide() && wait < 0)
+      continue;
+    Value placed[] = {instance, constantI32(loc, slot),
+                      constantI32(loc, launch.getSide()),
+                      constantI32(loc, wait)};
+    status = LLVM::CallOp::create(
+                 builder, loc,
+                 declare("te_rt_order", i32,
+                         llvm::to_vector(ValueRange(placed).getTypes())),
+                 placed)
+                 .getResult();
   }
   LLVM::ReturnOp::create(builder, function.getLoc(), status);
 }
@@ -277,13 +291,16 @@ ArrayAttr ModuleLowering::describeLaunches() {
          llvm::zip_equal(kernel->buffers, launch.getBuffers()))
       if (row.isOutput && name.empty())
         name = nameOf(buffer, signature);
-    rows.push_back(builder.getDictionaryAttr({
+    SmallVector<NamedAttribute> row = {
         builder.getNamedAttr("kernel", launch.getKernelAttr()),
         builder.getNamedAttr("name", builder.getStringAttr(name)),
         builder.getNamedAttr("parameters", launch.getParametersAttr()),
         builder.getNamedAttr(
             "location", builder.getStringAttr(describePlace(launch.getLoc()))),
-    }));
+    };
+    if (launch.getSide())
+      row.push_back(builder.getNamedAttr("side", builder.getUnitAttr()));
+    rows.push_back(builder.getDictionaryAttr(row));
   }
   return builder.getArrayAttr(rows);
 }
@@ -305,7 +322,8 @@ ArrayAttr ModuleLowering::describeUses() {
 }
 
 void ModuleLowering::run() {
-  launches = llvm::to_vector(function.getOps<LaunchOp>());
+  order.emplace(function.getBody().front());
+  launches = llvm::to_vector(order->getLaunches());
   emitFunction("te_module_load", i32, {ptr}, &ModuleLowering::emitPlans);
   emitFunction("te_module_step", LLVM::LLVMVoidType::get(context),
                {ptr, ptr, ptr}, &ModuleLowering::emitLaunches);
@@ -354,6 +372,8 @@ private:
                           "te-plan-memory before";
       return failure();
     }
+    if (failed(tert::verifyStreams(step.getBody().front())))
+      return failure();
     return step;
   }
 };

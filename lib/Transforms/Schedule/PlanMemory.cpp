@@ -1,7 +1,8 @@
 //===- PlanMemory.cpp - place temporaries in one arena --------------------===//
 //
 // Lifetimes from the order of launches, sharing from the kernel table, places
-// from MemoryPlanner.
+// from MemoryPlanner. What was planned for two streams is proved afterwards, by
+// bytes and not by lifetimes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -10,6 +11,7 @@
 #include "TEDialect/IR/Support.h"
 #include "TEDialect/TERT/BufferLifetimes.h"
 #include "TEDialect/TERT/KernelTable.h"
+#include "TEDialect/TERT/Streams.h"
 #include "TEDialect/TERT/TERT.h"
 #include "TEDialect/TERT/Workspaces.h"
 #include "TEDialect/Transforms/Schedule/Passes.h"
@@ -66,10 +68,27 @@ static bool isReadOnlyAs(const tert::KernelInfo &kernel, LaunchOp launch,
   return true;
 }
 
+/// True when all other launches on `buffer` have ended when `launch` starts:
+/// only what both streams read can still be in use.
+static bool isLastOn(const tert::StreamOrder &order,
+                     const DenseMap<Operation *, unsigned> &positions,
+                     Value buffer, LaunchOp launch) {
+  const unsigned self = positions.lookup(launch);
+  return llvm::all_of(buffer.getUsers(), [&](Operation *user) {
+    if (auto slice = dyn_cast<tert::SliceOp>(user))
+      return isLastOn(order, positions, slice.getPart(), launch);
+    return user == launch || order.isBefore(positions.lookup(user), self);
+  });
+}
+
 LogicalResult PlanMemory::plan(func::FuncOp function) {
-  SmallVector<LaunchOp> launches(function.getOps<LaunchOp>());
-  SmallVector<tert::BufferLifetime> lifetimes =
-      tert::collectLifetimes(function.getBody().front());
+  Block &block = function.getBody().front();
+  const tert::StreamOrder order(block);
+  ArrayRef<LaunchOp> launches = order.getLaunches();
+  DenseMap<Operation *, unsigned> positions;
+  for (LaunchOp launch : launches)
+    positions.try_emplace(launch, positions.size());
+  SmallVector<tert::BufferLifetime> lifetimes = tert::collectLifetimes(block);
 
   if (failed(checkSum(function, lifetimes)))
     return failure();
@@ -91,6 +110,7 @@ LogicalResult PlanMemory::plan(func::FuncOp function) {
             read.getType() == written.getType() &&
             kernel->mayShare(input, output) &&
             isReadOnlyAs(*kernel, launch, input, output) &&
+            isLastOn(order, positions, read, launch) &&
             planner.share(from->second, to->second))
           ++numShared;
       }
@@ -113,6 +133,8 @@ LogicalResult PlanMemory::plan(func::FuncOp function) {
   Builder builder(&getContext());
   for (tert::BufferLifetime &life : lifetimes)
     life.alloc.setOffset(planner.offset(numbers[life.alloc.getBuffer()]));
+  if (failed(tert::verifyStreams(block)))
+    return failure();
   function->setAttr(tert::kArenaBytesAttr,
                     builder.getI64IntegerAttr(planner.arenaBytes()));
   function->setAttr(tert::kMaxLiveBytesAttr,

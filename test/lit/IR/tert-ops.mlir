@@ -16,6 +16,8 @@ func.func @round_trip(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
     (%x, %null, %h) : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<256>
   // CHECK: tert.launch "copy" {bytes = 256 : i64}
   tert.launch "copy" {bytes = 256 : i64} (%h, %y) : !tert.buffer<256>, !tert.buffer<256>
+  // CHECK: tert.launch "all_reduce_max" {count = 64 : i64, group_id = 0 : i32}(%{{.*}}, %{{.*}}) side : !tert.buffer<256>
+  tert.launch "all_reduce_max" {count = 64 : i64, group_id = 0 : i32} (%h, %y) side : !tert.buffer<256>, !tert.buffer<256>
   return
 }
 

@@ -2,6 +2,8 @@
 
 #include "TEDialect/TERT/BufferLifetimes.h"
 
+#include "TEDialect/TERT/Streams.h"
+
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
@@ -14,15 +16,21 @@ Value tert::lookThroughSlice(Value buffer) {
 
 SmallVector<BufferLifetime> tert::collectLifetimes(Block &block) {
   llvm::MapVector<Value, BufferLifetime> lifetimes;
-  unsigned event = 0;
-  for (auto launch : block.getOps<LaunchOp>()) {
+  StreamOrder order(block);
+  for (auto [index, each] : llvm::enumerate(order.getLaunches())) {
+    LaunchOp launch = each;
+    auto [first, last] = order.windowOf(index);
     for (Value part : launch.getBuffers()) {
       Value buffer = lookThroughSlice(part);
-      if (auto alloc = buffer.getDefiningOp<AllocOp>())
-        lifetimes.try_emplace(buffer, BufferLifetime{alloc, event, event})
-            .first->second.last = event;
+      auto alloc = buffer.getDefiningOp<AllocOp>();
+      if (!alloc)
+        continue;
+      BufferLifetime &life =
+          lifetimes.try_emplace(buffer, BufferLifetime{alloc, first, last})
+              .first->second;
+      life.first = std::min(life.first, first);
+      life.last = std::max(life.last, last);
     }
-    ++event;
   }
   return llvm::map_to_vector(lifetimes,
                              [](auto &entry) { return entry.second; });

@@ -73,6 +73,12 @@ bool KernelInfo::mayShare(unsigned input, unsigned output) const {
   });
 }
 
+bool KernelInfo::isCollective() const {
+  return llvm::any_of(parameters, [](const KernelParameter &parameter) {
+    return parameter.name == "group_id";
+  });
+}
+
 std::optional<unsigned> KernelInfo::findBuffer(llvm::StringRef name) const {
   for (auto [index, buffer] : llvm::enumerate(buffers))
     if (buffer.name == name)

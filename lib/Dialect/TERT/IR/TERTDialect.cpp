@@ -130,6 +130,12 @@ LogicalResult LaunchOp::verify() {
   if (failed(verifyParameters(*this, *kernel)))
     return failure();
 
+  // launch-c6
+  if (getSide() && !kernel->isCollective())
+    return emitOpError() << "expected a launch that is 'side' to be a "
+                            "collective, but kernel '"
+                         << kernel->name << "' has no parameter 'group_id'";
+
   // launch-c3
   if (getBuffers().size() != kernel->buffers.size())
     return emitOpError() << "expected " << kernel->buffers.size()

@@ -141,10 +141,35 @@ bool Book::touch(const void *pointer, size_t bytes, const char *call) {
 }
 
 void Book::enqueue(Object *stream, const std::string &work) {
+  placed.push_back({stream, work});
+  ++stream->enqueued;
   if (stream->capturing)
-    stream->work.push_back(work);
+    stream->origin->work.push_back(work);
   else
     executed.push_back(work);
+}
+
+int Book::numberOf(const Object *object) const {
+  int number = 0;
+  for (const std::unique_ptr<Object> &other : objects) {
+    if (other.get() == object)
+      break;
+    number += other->kind == object->kind;
+  }
+  return number;
+}
+
+bool Book::endCapture(Object *origin) {
+  bool isJoined = true;
+  for (const std::unique_ptr<Object> &object : objects) {
+    if (object->kind != Kind::stream || object->origin != origin)
+      continue;
+    if (object.get() != origin && object->joined < object->enqueued)
+      isJoined = false;
+    object->capturing = false;
+    object->origin = nullptr;
+  }
+  return isJoined;
 }
 
 bool Book::anyStuck() const {

@@ -56,6 +56,13 @@ struct Object {
   /// Of a capturing stream, a graph and an executable graph.
   std::vector<std::string> work;
   bool capturing = false;
+  /// Of a capturing stream: the one on which the capture began. Of an event:
+  /// that of the stream it was recorded on, then.
+  Object *origin = nullptr;
+  /// Of a stream that joined a capture: what was put on it; and of that, what
+  /// the stream where the capture began waits for. Of an event: what was on its
+  /// stream when it was recorded.
+  int enqueued = 0, joined = 0;
   /// Of a stream: a collective waits on it for missing ranks.
   bool stuck = false;
   /// Attributes of a descriptor or layout, by number.
@@ -115,6 +122,9 @@ public:
   std::vector<std::string> executed;
   /// Numbers of the algorithms of all products, in order.
   std::vector<int> usedAlgorithms;
+  /// What was put on which stream: work, "record 0" and "wait 0" of the events
+  /// in order of their creation.
+  std::vector<std::pair<const void *, std::string>> placed;
   /// Streams of all collectives, in order.
   std::vector<const void *> collectiveStreams;
   /// What the tensors of all graphs of cuDNN were bound to, in its order.
@@ -145,6 +155,11 @@ public:
   bool enter(const char *name, bool needsContext);
   int errorVariant() const { return variant; }
   Object *create(Kind kind);
+  /// How many of the kind were created before it.
+  int numberOf(const Object *object) const;
+  /// Ends the capture that began on `origin`, for all its streams. False where
+  /// one of them has work that `origin` does not wait for.
+  bool endCapture(Object *origin);
   /// The function of that kernel; the same handle every time.
   Object *functionOf(Object *module, const std::string &name);
   /// Null, and a violation, unless `handle` is a live object of `kind`.

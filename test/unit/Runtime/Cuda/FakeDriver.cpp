@@ -208,6 +208,53 @@ CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned) {
   return CUDA_SUCCESS;
 }
 
+CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+  ENTER(cuCtxGetStreamPriorityRange);
+  *least = 0;
+  *greatest = -5;
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned flags,
+                                            int priority) {
+  ENTER(cuStreamCreateWithPriority);
+  if (flags != CU_STREAM_NON_BLOCKING || priority != -5)
+    book().violation("cuStreamCreateWithPriority of another kind of stream");
+  *stream = handleOf<CUstream>(book().create(Kind::stream));
+  return CUDA_SUCCESS;
+}
+
+// An event that was recorded in a capture takes the stream into it.
+CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
+  ENTER(cuStreamWaitEvent);
+  Object *on = book().use(stream, Kind::stream, "cuStreamWaitEvent");
+  Object *object = book().use(event, Kind::event, "cuStreamWaitEvent");
+  if (!on || !object)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (!object->parent)
+    book().violation("cuStreamWaitEvent on an event that was never recorded");
+  book().placed.push_back(
+      {on, "wait " + std::to_string(book().numberOf(object))});
+  if (!object->origin) {
+    if (on->capturing)
+      book().violation("cuStreamWaitEvent of a capture on what is not in it");
+    return CUDA_SUCCESS;
+  }
+  if (!object->origin->capturing) {
+    book().violation("cuStreamWaitEvent on an event of a capture that ended");
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  if (!on->capturing) {
+    on->capturing = true;
+    on->origin = object->origin;
+    on->enqueued = 0;
+    on->joined = -1;
+  }
+  if (on == object->origin && object->parent)
+    object->parent->joined = std::max(object->parent->joined, object->enqueued);
+  return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuStreamDestroy(CUstream stream) {
   ENTER_RELEASE(cuStreamDestroy);
   book().destroy(stream, Kind::stream, "cuStreamDestroy");
@@ -238,6 +285,7 @@ CUresult CUDAAPI cuStreamBeginCapture(CUstream stream,
   if (!object || object->capturing)
     return CUDA_ERROR_ILLEGAL_STATE;
   object->capturing = true;
+  object->origin = object;
   object->work.clear();
   return CUDA_SUCCESS;
 }
@@ -249,10 +297,12 @@ CUresult CUDAAPI cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     book().violation("cuStreamEndCapture on a stream that does not capture");
     return CUDA_ERROR_ILLEGAL_STATE;
   }
-  object->capturing = false;
+  const bool isJoined = book().endCapture(object);
   *graph = nullptr;
   if (failed != CUDA_SUCCESS)
     return failed;
+  if (!isJoined)
+    return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   Object *captured = book().create(Kind::graph);
   captured->work = std::move(object->work);
   *graph = handleOf<CUgraph>(captured);
@@ -322,8 +372,14 @@ CUresult CUDAAPI cuEventDestroy(CUevent event) {
 CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) {
   ENTER(cuEventRecord);
   Object *object = book().use(event, Kind::event, "cuEventRecord");
-  if (!object || !book().use(stream, Kind::stream, "cuEventRecord"))
+  Object *on = book().use(stream, Kind::stream, "cuEventRecord");
+  if (!object || !on)
     return CUDA_ERROR_INVALID_HANDLE;
+  object->parent = on;
+  object->origin = on->origin;
+  object->enqueued = on->enqueued;
+  book().placed.push_back(
+      {on, "record " + std::to_string(book().numberOf(object))});
   object->attributes[0].resize(sizeof(float));
   std::memcpy(object->attributes[0].data(), &book().clock, sizeof(float));
   return CUDA_SUCCESS;
