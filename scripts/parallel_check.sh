@@ -2,15 +2,17 @@
 # On a machine with several GPUs, from the unpacked portable archive: groups of N
 # GPUs, one process a GPU and one thread a GPU.
 #   share/te-mlir/parallel_check.sh OUTPUT_FOLDER N [STEP...]
-# Steps, each with a time limit: collectives, captured, faults, torchrun, numerics,
-# processes, bench, bandwidth; all if none is named. What they print and measure is in
-# OUTPUT_FOLDER; a table comes last. Ends with 1 if anything failed. About two minutes.
+# Steps, each with a time limit: collectives, captured, faults, torchrun, python,
+# numerics, experts, weights, amaxes, processes, bench, bandwidth; all if none is named.
+# What they print and measure is in OUTPUT_FOLDER; a table comes last. Ends with 1 if
+# anything failed. About three minutes. `python` needs the wheel te_mlir and a PyTorch
+# with NCCL, and is passed by without them.
 # NVLink multicast stays as the environment says (off, if it says nothing).
 set -uo pipefail
 out=${1:?give an output folder}
 ranks=${2:?give a number of GPUs}
 shift 2
-steps=${*:-collectives captured torchrun numerics bench bandwidth faults processes}
+steps=${*:-collectives captured torchrun python numerics experts weights amaxes bench bandwidth faults processes}
 prefix=$(cd "$(dirname "$0")/../.." && pwd)
 checks=$prefix/share/te-mlir/checks
 mkdir -p "$out"
@@ -60,10 +62,25 @@ if wanted torchrun; then
     te-run "$checks/tensor_parallel.mlir" --entry=mlp --vjp --seed=1 --steps=3 --backend=cuda --timeout=20 \
     "--outputs=$out/torchrun.{rank}.npz"
 fi
-if wanted numerics; then
-  step numerics 90 python3 "$checks/tensor_parallel.py" "$out/numerics" --backend=cuda --launcher=torchrun \
-    --ranks="$([ "$ranks" -ge 4 ] && echo 4 || echo 2)" --jobs=6
+if wanted python; then
+  if python3 -c 'import te_mlir, torch.distributed as d, sys; sys.exit(not d.is_nccl_available())' 2>/dev/null; then
+    step python 60 python3 -m torch.distributed.run --standalone --nproc-per-node="$ranks" \
+      "$prefix/share/te-mlir/examples/torch_distributed/tensor_parallel.py" --device=cuda
+    tail -2 "$out/python.txt"
+  else
+    echo "python: passed by, as python3 has no te_mlir, or no PyTorch with NCCL"
+  fi
 fi
+# Those of several ranks against one process; 2 ranks where there are fewer than 4 GPUs.
+few=$([ "$ranks" -ge 4 ] && echo 4 || echo 2)
+against_one() {
+  step "$1" 90 python3 "$checks/$2" "$out/$1" --backend=cuda --launcher=torchrun --ranks="$few" --jobs=6
+}
+if wanted numerics; then against_one numerics tensor_parallel.py; fi
+if wanted experts; then against_one experts expert_parallel.py; fi
+# These take four.
+if wanted weights && [ "$ranks" -ge 4 ]; then against_one weights sharded_weights.py; fi
+if wanted amaxes && [ "$ranks" -ge 4 ]; then against_one amaxes amax_groups.py; fi
 if wanted bench; then
   step bench 100 te-bench --suite=parallel --backend=cuda --ranks="$ranks" --json="$out/bench.json"
   grep -v '^te-bench' "$out/bench.txt"

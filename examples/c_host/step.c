@@ -8,6 +8,8 @@
 
 #include "TEDialect/Runtime/te_runtime_compiled.h"
 
+#include <stddef.h>
+
 enum { COUNT = 1000 };
 
 /* Errors are sticky, so the last status is the first error. */
@@ -30,4 +32,5 @@ const te_rt_module te_module = {TE_RT_MODULE_MAGIC,
                                 2 /* plans */,
                                 2 /* arguments */,
                                 load,
-                                step};
+                                step,
+                                NULL /* where plans come from */};

@@ -9,6 +9,8 @@
 
 #include "TEDialect/Runtime/te_runtime_mpi.h"
 
+#include "Core/GroupMembers.h"
+
 #define OMPI_SKIP_MPICXX
 #define MPICH_SKIP_MPICXX
 #include <mpi.h>
@@ -24,16 +26,14 @@
 #include <thread>
 #include <vector>
 
+using namespace te::rt;
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxTag = 32766; // MPI guarantees 32767; that is te_mpi_destroy's
 constexpr int64_t kPiece = 1 << 20;
-
-void say(char *message, const std::string &text) {
-  std::snprintf(message, TE_RT_MESSAGE_BYTES, "%s", text.c_str());
-}
 
 te_rt_status check(int result, const char *call, char *message) {
   if (result == MPI_SUCCESS)
@@ -94,16 +94,11 @@ te_rt_status Group::wait(Clock::time_point deadline, char *message) {
     if (!done)
       missing[i % ranks.size()] = true;
   }
-  std::string names;
-  int count = 0;
+  std::vector<int> late;
   for (size_t r = 0; r < ranks.size(); ++r)
-    if (missing[r]) {
-      names += (names.empty() ? "" : ", ") + std::to_string(r);
-      ++count;
-    }
-  say(message,
-      (count == 1 ? "rank " : "ranks ") + names + " did not come in time");
-  return TE_RT_TIMED_OUT;
+    if (missing[r])
+      late.push_back(static_cast<int>(r));
+  return say(message, listOf(late) + " did not come in time", TE_RT_TIMED_OUT);
 }
 
 te_rt_status Group::exchange(const char *send, int64_t stride, int64_t bytes,
@@ -247,33 +242,15 @@ int32_t te_mpi_local_rank(const te_mpi *mpi) { return mpi->localRank; }
 te_rt_status te_mpi_communicator(te_mpi *mpi, int32_t tag, const int32_t *ranks,
                                  int32_t size, te_rt_communicator *communicator,
                                  char *message) {
-  const auto refuse = [&](const std::string &text) {
-    say(message, text);
-    return TE_RT_INVALID_ARGUMENT;
-  };
   if (tag < 0 || tag > kMaxTag)
-    return refuse("expected 'tag' to be from 0 to " + std::to_string(kMaxTag) +
-                  ", but got " + std::to_string(tag));
-  if (size < 1)
-    return refuse("expected 'size' to be one or more, but got " +
-                  std::to_string(size));
-  std::vector<int> members(ranks, ranks + size);
-  int self = -1;
-  for (int32_t r = 0; r < size; ++r) {
-    if (ranks[r] < 0 || ranks[r] >= mpi->size)
-      return refuse("expected 'ranks' to be below the size of the job, " +
-                    std::to_string(mpi->size) + ", but got " +
-                    std::to_string(ranks[r]));
-    if (std::count(members.begin(), members.end(), ranks[r]) != 1)
-      return refuse("expected 'ranks' to differ, but " +
-                    std::to_string(ranks[r]) + " is there twice");
-    if (ranks[r] == mpi->rank)
-      self = r;
-  }
-  if (self < 0)
-    return refuse("expected this process, rank " + std::to_string(mpi->rank) +
-                  " of the job, to be one of 'ranks'");
-  Group &group = mpi->add(tag, std::move(members), self);
-  *communicator = {size, self, &group, exchange};
+    return say(message, "expected 'tag' to be from 0 to " +
+                            std::to_string(kMaxTag) + ", but got " +
+                            std::to_string(tag));
+  GroupMembers members;
+  if (te_rt_status status =
+          readMembers(ranks, size, mpi->size, mpi->rank, &members, message))
+    return status;
+  Group &group = mpi->add(tag, std::move(members.ranks), members.self);
+  *communicator = {size, group.self, &group, exchange};
   return TE_RT_OK;
 }

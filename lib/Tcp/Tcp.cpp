@@ -13,6 +13,8 @@
 
 #include "TEDialect/Runtime/te_runtime_tcp.h"
 
+#include "Core/GroupMembers.h"
+
 #include <asio.hpp>
 
 #include <algorithm>
@@ -26,6 +28,8 @@
 #include <thread>
 #include <vector>
 
+using namespace te::rt;
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -33,10 +37,6 @@ using asio::ip::tcp;
 using Error = asio::error_code;
 
 constexpr int32_t kJobTag = -1; // te_tcp_destroy's
-
-void say(char *message, const std::string &text) {
-  std::snprintf(message, TE_RT_MESSAGE_BYTES, "%s", text.c_str());
-}
 
 /// What a process says first to another, and hears back. Of one byte order and
 /// one layout: all processes run this library.
@@ -69,13 +69,6 @@ uint64_t hashOf(const char *text) {
   for (; *text; ++text)
     hash = (hash ^ static_cast<unsigned char>(*text)) * 1099511628211u;
   return hash;
-}
-
-std::string listOf(const std::vector<int> &ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i)
-    text += (i ? ", " : "") + std::to_string(ranks[i]);
-  return text;
 }
 
 } // namespace
@@ -504,34 +497,15 @@ te_rt_status te_tcp_destroy(te_tcp *job, int64_t timeout, char *message) {
 te_rt_status te_tcp_communicator(te_tcp *job, int32_t tag, const int32_t *ranks,
                                  int32_t size, te_rt_communicator *communicator,
                                  char *message) {
-  const auto refuse = [&](const std::string &text) {
-    say(message, text);
-    return TE_RT_INVALID_ARGUMENT;
-  };
   if (tag < 0)
-    return refuse("expected 'tag' to be zero or more, but got " +
-                  std::to_string(tag));
-  if (size < 1)
-    return refuse("expected 'size' to be one or more, but got " +
-                  std::to_string(size));
-  std::vector<int> members(ranks, ranks + size);
-  int self = -1;
-  for (int32_t r = 0; r < size; ++r) {
-    if (ranks[r] < 0 || ranks[r] >= job->size)
-      return refuse("expected 'ranks' to be below the size of the job, " +
-                    std::to_string(job->size) + ", but got " +
-                    std::to_string(ranks[r]));
-    if (std::count(members.begin(), members.end(), ranks[r]) != 1)
-      return refuse("expected 'ranks' to differ, but " +
-                    std::to_string(ranks[r]) + " is there twice");
-    if (ranks[r] == job->rank)
-      self = r;
-  }
-  if (self < 0)
-    return refuse("expected this process, rank " + std::to_string(job->rank) +
-                  " of the job, to be one of 'ranks'");
+    return say(message, "expected 'tag' to be zero or more, but got " +
+                            std::to_string(tag));
+  GroupMembers members;
+  if (te_rt_status status =
+          readMembers(ranks, size, job->size, job->rank, &members, message))
+    return status;
   job->groups.push_back(std::make_unique<te_tcp::Group>(
-      te_tcp::Group{job, tag, std::move(members), self}));
-  *communicator = {size, self, job->groups.back().get(), exchange};
+      te_tcp::Group{job, tag, std::move(members.ranks), members.self}));
+  *communicator = {size, members.self, job->groups.back().get(), exchange};
   return TE_RT_OK;
 }

@@ -28,7 +28,7 @@ from te_mlir.recipes import (
     NVFP4BlockScaling,
     Recipe,
 )
-from te_mlir.runtime import Context, Tensor, context
+from te_mlir.runtime import Context, Tensor, context, group_unique_id
 
 __version__ = "0.1.0"
 
@@ -54,6 +54,7 @@ __all__ = [
     "Tensor",
     "compile",
     "context",
+    "group_unique_id",
     "lower",
     "picture",
     "report",

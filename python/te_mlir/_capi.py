@@ -58,6 +58,23 @@ class LaunchInfo(ctypes.Structure):
     ]
 
 
+#: int exchange(user, send, stride, receive, bytes, timeout_ms, message): te_rt_communicator's.
+EXCHANGE = ctypes.CFUNCTYPE(c_int32, c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_void_p)
+#: Room for the text of its error.
+MESSAGE_BYTES = 512
+#: Bytes of the id of a group.
+GROUP_ID_BYTES = 128
+
+
+class Communicator(ctypes.Structure):
+    _fields_ = [
+        ("size", c_int32),
+        ("rank", c_int32),
+        ("user", c_void_p),
+        ("exchange", EXCHANGE),
+    ]
+
+
 _RUNTIME = {
     "te_rt_version": (c_int32, []),
     "te_rt_last_error": (c_char_p, []),
@@ -66,6 +83,11 @@ _RUNTIME = {
     "te_rt_context_destroy": (None, [c_void_p]),
     "te_rt_context_backend": (c_char_p, [c_void_p]),
     "te_rt_context_description": (c_char_p, [c_void_p]),
+    "te_rt_group_unique_id": (c_int32, [c_char_p]),
+    "te_rt_context_bind_group": (c_int32, [c_void_p, c_int32, c_char_p, c_int32, c_int32]),
+    "te_rt_context_bind_communicator": (c_int32, [c_void_p, c_int32, POINTER(Communicator)]),
+    "te_rt_context_bind_nccl": (c_int32, [c_void_p, c_int32, c_void_p, c_int32, c_int32]),
+    "te_rt_context_set_group_timeout": (c_int32, [c_void_p, c_int64]),
     "te_rt_alloc": (c_int32, [c_void_p, c_int64, POINTER(c_void_p)]),
     "te_rt_free": (c_int32, [c_void_p, c_void_p]),
     "te_rt_copy_to_device": (c_int32, [c_void_p, c_void_p, c_void_p, c_int64]),

@@ -11,11 +11,23 @@ import ctypes
 import sys
 import threading
 import weakref
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from te_mlir import _capi, arrays
 from te_mlir.dtypes import DType
 from te_mlir.errors import ArgumentError
+
+#: Moves bytes between processes: see Context.bind_exchange.
+Exchange = Callable[[Sequence[memoryview], Sequence[memoryview], float], None]
+
+_DEVICE_ERROR, _TIMED_OUT = 4, 6
+
+
+def group_unique_id() -> bytes:
+    """The id of a new group, for Context.bind_group: one rank makes it and hands it to the others. Needs NCCL."""
+    buffer = ctypes.create_string_buffer(_capi.GROUP_ID_BYTES)
+    _capi.check(_capi.runtime().te_rt_group_unique_id(buffer))
+    return buffer.raw
 
 
 class Context:
@@ -36,10 +48,62 @@ class Context:
         self.backend: str = library.te_rt_context_backend(handle).decode()
         #: DLPack's (type, index) of its memory.
         self.device: Tuple[int, int] = (arrays.CPU, 0) if self.backend == "reference" else (arrays.CUDA, device)
+        self._exchanges: List[Any] = []
         # At exit Python may have unloaded what a finalizer needs; the process's
         # end frees the memory anyway.
         finalizer = weakref.finalize(self, library.te_rt_context_destroy, handle)
         finalizer.atexit = False
+
+    # Groups of ranks: bound before a step is compiled on this context, for as long as it lives.
+
+    def bind_group(self, group_id: int, unique_id: Optional[bytes], size: int, rank: int) -> None:
+        """This process's place in the group `group_id` of programs: `rank` of `size`, on a new communicator of NCCL.
+
+        unique_id: of `group_unique_id`, the same on every rank; None for one rank. Every
+        rank calls this, and it returns when all have.
+        """
+        library = _capi.runtime()
+        _capi.check(library.te_rt_context_bind_group(self.handle, group_id, unique_id, size, rank))
+
+    def bind_nccl(self, group_id: int, comm: int, size: int, rank: int) -> None:
+        """As bind_group, on the ncclComm_t at address `comm`, which stays the caller's and must outlive the context."""
+        _capi.check(_capi.runtime().te_rt_context_bind_nccl(self.handle, group_id, comm, size, rank))
+
+    def bind_exchange(self, group_id: int, exchange: Exchange, size: int, rank: int) -> None:
+        """As bind_group, for the reference backend, over whatever reaches the other processes.
+
+        exchange(send, receive, seconds): bytes `send[r]` go to rank r, and those of rank
+        r to `receive[r]`; all are of one size, this rank's own included. It returns when
+        that is done, or raises; TimeoutError after so many seconds.
+        """
+
+        def call(_: Any, send: int, stride: int, receive: int, count: int, timeout: int, message: int) -> int:
+            def view(address: int) -> memoryview:
+                return memoryview((ctypes.c_char * count).from_address(address)).cast("B")
+
+            try:
+                exchange(
+                    [view(send + r * stride) for r in range(size)],
+                    [view(receive + r * count) for r in range(size)],
+                    timeout / 1000,
+                )
+            except Exception as error:
+                text = (str(error) or type(error).__name__).encode()[: _capi.MESSAGE_BYTES - 1]
+                ctypes.memmove(message, text + b"\0", len(text) + 1)
+                return _TIMED_OUT if isinstance(error, TimeoutError) else _DEVICE_ERROR
+            return 0
+
+        communicator = _capi.Communicator(size, rank, None, _capi.EXCHANGE(call))
+        # The runtime keeps the pointer.
+        self._exchanges.append(communicator)
+        _capi.check(
+            _capi.runtime().te_rt_context_bind_communicator(self.handle, group_id, ctypes.byref(communicator))
+        )
+
+    def set_group_timeout(self, seconds: float) -> None:
+        """How long to wait for other ranks, ten minutes at first; then the call that waits raises RuntimeFailure."""
+        milliseconds = int(seconds * 1000)
+        _capi.check(_capi.runtime().te_rt_context_set_group_timeout(self.handle, milliseconds))
 
     @property
     def description(self) -> str:

@@ -25,6 +25,7 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/WithColor.h"
 
+#include <functional>
 #include <memory>
 
 using namespace te::run;
@@ -53,12 +54,19 @@ ExitCode fail(const llvm::Twine &message, ExitCode code = kDiagnostics) {
   return code;
 }
 
-/// Whether a collective waited in vain.
+/// Whether a collective waited in vain, and who is asked then for whom: NCCL
+/// does not say who is missing.
 bool waitedInVain = false;
+std::function<std::string()> rollCall;
 
 ExitCode fail(const RunFailure &failure) {
-  waitedInVain |= failure.status == TE_RT_TIMED_OUT;
-  return fail(failure.message,
+  std::string message = failure.message;
+  if (failure.status == TE_RT_TIMED_OUT) {
+    waitedInVain = true;
+    if (rollCall)
+      message += "; " + rollCall();
+  }
+  return fail(message,
               failure.status == TE_RT_INTERNAL ? kInternal : kDiagnostics);
 }
 
@@ -353,6 +361,8 @@ ExitCode run(const Options &options, Job &job) {
   if (te_rt_status status = job.createContext(options, &rawContext, jobError))
     return fail(RunFailure{status, jobError});
   std::unique_ptr<te_rt_context, ContextDeleter> runtime(rawContext);
+  if (llvm::StringRef(te_rt_context_backend(rawContext)) == "cuda")
+    rollCall = [&job] { return job.rollCall(); };
 
   mlir::DialectRegistry registry;
   mlir::te::registerAllTEDialects(registry);
@@ -389,10 +399,7 @@ ExitCode run(const Options &options, Job &job) {
           : runProgram(options, *runtime, *programs[0], trace);
   if (!waitedInVain)
     return code;
-  // NCCL does not say who is missing. Others may wait for this process, and
-  // what it has on the GPU may not end.
-  if (llvm::StringRef(te_rt_context_backend(runtime.get())) == "cuda")
-    fail(job.rollCall());
+  // Others may wait for this process, and what it has on the GPU may not end.
   job.end(code);
   return code;
 }

@@ -107,6 +107,43 @@ def TE_ReduceScatterOp
   let hasVerifier = 1;
 }
 
+def TE_AllToAllOp
+    : TE_PureOp<"all_to_all",
+                [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+  let summary = "exchange parts of a tensor between the ranks of a group";
+  let description = [{
+    Every rank cuts its `x` along axis `split` into as many equal parts as the
+    group has ranks, and sends the r-th to rank r; `y` is the parts it gets, in
+    the order of the ranks they come from, put together along axis `concat`. The
+    gradient is the exchange with the two axes in each other's place.
+
+    With `split = 0 concat = 1` rows by expert, `[experts, capacity, columns]` of
+    one rank's tokens, become those of one rank's experts,
+    `[experts / ranks, ranks * capacity, columns]` of all tokens
+    ([experts on several ranks](../users/parallel.md#experts-on-several-ranks)).
+
+    Constraints:
+    1. (all_to_all-c1) `te.groups` declares `group`.
+    2. (all_to_all-c2) `x` has the axes `split` and `concat`.
+    3. (all_to_all-c3) the ranks of the group divide the size of `split`.
+    4. (all_to_all-c4) `y` has the type of `x`, but for `split`, which is as many times shorter as the group has ranks, and `concat`, which is as many times longer.
+
+    Example:
+
+    ```mlir
+    %y = te.all_to_all %x group 0 split 0 concat 1 : tensor<8x16x512xbf16> -> tensor<2x64x512xbf16>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPTensor, "this rank's parts for all">:$x,
+                       I64Attr:$group, I64Attr:$split, I64Attr:$concat);
+  let results = (outs Res<TE_HPTensor, "the parts of all for this rank">:$y);
+  let assemblyFormat = [{
+    $x `group` $group `split` $split `concat` $concat attr-dict `:` type($x)
+    `->` type($y)
+  }];
+  let hasVerifier = 1;
+}
+
 def TE_RankOp : TE_PureOp<"rank"> {
   let summary = "number of this rank in a group";
   let description = [{

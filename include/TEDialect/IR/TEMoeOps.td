@@ -89,10 +89,15 @@ def TE_PermuteOp
     `y` with `tokens * k + groups * (alignment - 1)` rows, rounded up, takes every
     entry, however they fall.
 
+    With `padded` every group has `capacity` rows, whatever chose it, and starts
+    at a multiple of that: `y` is `[experts, capacity, columns]`, which ranks can
+    exchange (te.all_to_all).
+
     Constraints:
     1. (permute-c1) `ids` is `[tokens, k]`; `y` has the columns and the type of `x`; `row_of` is `[tokens * k]`, `entry_of` has the rows of `y`.
     2. (permute-c2) `alignment` is positive and divides the rows of `y`.
     3. (permute-c3) `capacity` is not negative; 0 is without one.
+    4. (permute-c4) with `padded` there is a capacity, a multiple of `alignment`, and `y` has that many rows for each expert.
 
     Example:
 
@@ -105,7 +110,8 @@ def TE_PermuteOp
   let arguments = (ins Arg<TE_HPMatrix, "[tokens, columns]">:$x,
                        Arg<TE_IdMatrix, "experts of each token">:$ids,
                        I64Attr:$alignment,
-                       DefaultValuedAttr<I64Attr, "0">:$capacity);
+                       DefaultValuedAttr<I64Attr, "0">:$capacity,
+                       UnitAttr:$padded);
   let results = (outs Res<TE_HPMatrix, "rows by expert">:$y,
                       Res<TE_GroupSizes, "rows of each expert">:$group_sizes,
                       Res<TE_IdVector, "the row of each entry">:$row_of,

@@ -136,6 +136,9 @@ typedef struct te_rt_module {
   te_rt_status (*load)(te_rt_instance *instance);
   /// Enqueues every launch of one step by calling te_rt_launch.
   void (*step)(te_rt_instance *instance, char *arena, void *const *arguments);
+  /// Where each plan comes from, for messages: num_plans texts as "'y' at
+  /// step.mlir:4:10", or "", each with its zero, one after another. Or NULL.
+  const char *origins;
 } te_rt_module;
 
 /// Whether a step reads or writes what a pointer of its list points at.
@@ -198,7 +201,7 @@ typedef struct te_rt_signature {
 } te_rt_signature;
 
 #ifdef __cplusplus
-static_assert(sizeof(te_rt_module) == 40, "te_rt_module is frozen");
+static_assert(sizeof(te_rt_module) == 48, "te_rt_module is frozen");
 static_assert(sizeof(te_rt_argument_info) == 64, "the compiler writes it");
 static_assert(sizeof(te_rt_signature) == 48, "the compiler writes it");
 } // extern "C"

@@ -22,32 +22,46 @@ te_rt_status stick(te_rt_instance &instance, Status status) {
   return report(instance.failure);
 }
 
-std::string slotPrefix(const KernelInfo &kernel, int32_t slot) {
-  return std::string(kernel.name) + " (slot " + std::to_string(slot) + "): ";
+/// "amax (slot 3, 'y' at step.mlir:4:10)".
+std::string nameOf(const te_rt_instance &instance, const KernelInfo &kernel,
+                   int32_t slot) {
+  std::string name =
+      std::string(kernel.name) + " (slot " + std::to_string(slot);
+  const auto index = static_cast<size_t>(slot);
+  if (index < instance.origins.size() && *instance.origins[index])
+    name += std::string(", ") + instance.origins[index];
+  return name + ")";
+}
+
+std::string slotPrefix(const te_rt_instance &instance, const KernelInfo &kernel,
+                       int32_t slot) {
+  return nameOf(instance, kernel, slot) + ": ";
 }
 
 template <typename MakePlan>
 Status plan(te_rt_instance &instance, int32_t slot, const KernelInfo &kernel,
             MakePlan makePlan) {
   if (instance.phase != Phase::loading)
-    return invalid(slotPrefix(kernel, slot) +
+    return invalid(slotPrefix(instance, kernel, slot) +
                    "plans can be made only inside the module's 'load'");
   if (slot < 0 || slot >= static_cast<int32_t>(instance.slots.size()))
-    return invalid(slotPrefix(kernel, slot) +
+    return invalid(slotPrefix(instance, kernel, slot) +
                    "expected a slot below the module's 'num_plans' " +
                    std::to_string(instance.slots.size()) + ", but got " +
                    std::to_string(slot));
   Slot &target = instance.slots[slot];
   if (target.plan)
-    return invalid(slotPrefix(kernel, slot) + "the slot already has a plan, '" +
-                   target.kernel->name + "'");
+    return invalid(slotPrefix(instance, kernel, slot) +
+                   "the slot already has a plan, '" + target.kernel->name +
+                   "'");
   Status status = makePlan(&target.plan);
   if (status.failed()) {
     target.plan.reset();
-    status.message = slotPrefix(kernel, slot) + status.message;
+    status.message = slotPrefix(instance, kernel, slot) + status.message;
     return status;
   }
   target.kernel = &kernel;
+  target.plan->setName(nameOf(instance, kernel, slot));
   return Status::ok();
 }
 
@@ -64,12 +78,13 @@ Status plan(te_rt_instance &instance, int32_t slot, const KernelInfo &kernel,
                    std::to_string(slot));
   const KernelInfo &kernel = *instance.slots[slot].kernel;
   if (!buffers)
-    return invalid(slotPrefix(kernel, slot) + "'buffers' is null");
+    return invalid(slotPrefix(instance, kernel, slot) + "'buffers' is null");
   for (int i = 0; i < kernel.numBuffers; ++i)
     if (kernel.buffers[i].required && !buffers[i])
-      return invalid(slotPrefix(kernel, slot) + "required buffer '" +
+      return invalid(slotPrefix(instance, kernel, slot) + "required buffer '" +
                      kernel.buffers[i].name + "' is null");
-  return {TE_RT_INTERNAL, slotPrefix(kernel, slot) + "the launch was refused"};
+  return {TE_RT_INTERNAL,
+          slotPrefix(instance, kernel, slot) + "the launch was refused"};
 }
 
 Status order(te_rt_instance &instance, int32_t slot, int32_t side,
@@ -181,7 +196,8 @@ te_rt_status te_rt_launch(te_rt_instance *instance, int32_t slot,
     Status status = instance->trace ? tracedLaunch(*instance, slot, buffers)
                                     : orderedLaunch(*instance, target, buffers);
     if (status.failed())
-      status.message = slotPrefix(*target.kernel, slot) + status.message;
+      status.message =
+          slotPrefix(*instance, *target.kernel, slot) + status.message;
     return status;
   });
   if (code != TE_RT_OK)

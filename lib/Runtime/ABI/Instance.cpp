@@ -11,6 +11,7 @@
 #include "ABI/Objects.h"
 
 #include <algorithm>
+#include <cstring>
 
 using namespace te::rt;
 
@@ -59,6 +60,11 @@ Status checkModule(const te_rt_module &module) {
 Status load(te_rt_instance &instance) {
   Backend &backend = *instance.context->backend;
   instance.slots.resize(instance.module.num_plans);
+  if (const char *origin = instance.module.origins)
+    for (size_t i = 0; i < instance.slots.size(); ++i) {
+      instance.origins.push_back(origin);
+      origin += std::strlen(origin) + 1;
+    }
   instance.phase = Phase::loading;
   const te_rt_status code = instance.module.load(&instance);
   instance.phase = Phase::idle;

@@ -93,6 +93,8 @@ struct te_rt_instance {
   te_rt_context *context;
   te_rt_module module;
   std::vector<te::rt::Slot> slots;
+  /// By slot; empty where the module does not say.
+  std::vector<const char *> origins;
   void *arena = nullptr;
   void *workspace = nullptr;
   int64_t workspaceBytes = 0;

@@ -16,6 +16,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace te::rt {
 
@@ -35,6 +36,14 @@ public:
   /// Tells the plan where its scratch memory is; called once, before the first
   /// launch, when workspaceBytes() is not 0. The region is 256-byte aligned.
   virtual void setWorkspace(void *) {}
+
+  /// What messages call it: its kernel, and where that comes from. Empty until
+  /// the plan has its place in a step.
+  void setName(std::string text) { named = std::move(text); }
+  const std::string &name() const { return named; }
+
+private:
+  std::string named;
 };
 
 class Backend {

@@ -341,6 +341,12 @@ Status checkSupported(const all_reduce_sum_params &p) {
       .wide("type", p.type)
       .positive("ranks", p.ranks);
 }
+Status checkSupported(const all_to_all_params &p) {
+  return Checks()
+      .size("bytes", p.bytes)
+      .positive("ranks", p.ranks)
+      .area("'bytes' and 'ranks'", p.bytes, p.ranks);
+}
 Status checkSupported(const reduce_scatter_sum_params &p) {
   return Checks()
       .size("count", p.count)
@@ -555,11 +561,19 @@ Status checkSupported(const moe_route_params &p) {
           .size("rows", p.rows)
           .positive("alignment", p.alignment)
           .size("capacity", p.capacity)
+          .flag("padded", p.padded)
           .require(p.rows <= INT32_MAX && p.groups <= INT32_MAX,
                    "'rows' and 'groups' to be i32",
                    std::to_string(p.rows) + " and " + std::to_string(p.groups));
-  return checks.failed() ? checks
-                         : checks.multiple("rows", p.rows, p.alignment);
+  if (checks.failed() || !p.padded)
+    return checks.failed() ? checks
+                           : checks.multiple("rows", p.rows, p.alignment);
+  return checks.multiple("capacity", p.capacity, p.alignment)
+      .require(p.capacity > 0 && p.rows % p.capacity == 0 &&
+                   p.rows / p.capacity == p.groups,
+               "'rows' of padded groups to be 'groups' times 'capacity'",
+               std::to_string(p.rows) + " of " + std::to_string(p.groups) +
+                   " times " + std::to_string(p.capacity));
 }
 Status checkSupported(const moe_permute_params &p) { return checkMoved(p); }
 Status checkSupported(const moe_prob_grad_params &p) { return checkMoved(p); }

@@ -87,17 +87,19 @@ private:
   const Clock::time_point end;
 };
 
-Status timedOut(const std::string &groups, int64_t timeout) {
-  return {TE_RT_TIMED_OUT, "other ranks of " + groups +
-                               " did not come in time (" +
+/// `waiting` names who waits, and in what.
+Status timedOut(const std::string &waiting, int64_t timeout) {
+  return {TE_RT_TIMED_OUT, waiting + ": other ranks did not come in time (" +
                                std::to_string(timeout) + " ms)"};
 }
 
 } // namespace
 
 Status waitForStream(const CudaDevice &device, CUstream stream,
-                     const std::vector<NcclGroup *> &groups, int64_t timeout) {
+                     const std::vector<NcclGroup *> &groups,
+                     const Progress *progress, int64_t timeout) {
   const Patience patience(timeout);
+  const auto reached = [&] { return progress ? progress->describe() : ""; };
   Status status;
   for (;;) {
     const CUresult result = device.driver->cuStreamQuery(stream);
@@ -108,12 +110,16 @@ Status waitForStream(const CudaDevice &device, CUstream stream,
     for (NcclGroup *group : groups)
       if (!status.failed())
         status = group->poll();
-    if (status.failed())
+    if (status.failed()) {
+      if (const std::string place = reached(); !place.empty())
+        status.message = place + ": " + status.message;
       break;
+    }
     if (!patience.pause()) {
-      std::string names;
-      for (const NcclGroup *group : groups)
-        names += (names.empty() ? "" : " or ") + group->name();
+      std::string names = reached();
+      if (names.empty())
+        for (const NcclGroup *group : groups)
+          names += (names.empty() ? "" : " or ") + group->name();
       status = timedOut(names, timeout);
       break;
     }
@@ -177,7 +183,7 @@ Status NcclGroup::greet(CUdeviceptr memory) {
                                      NcclReduction::max, device.stream));
     // A copy to pageable memory would wait inside the driver.
     TE_RT_RETURN_IF_FAILED(
-        waitForStream(device, device.stream, {this}, timeout));
+        waitForStream(device, device.stream, {this}, nullptr, timeout));
     TE_RT_RETURN_IF_FAILED(
         device.check(driver.cuMemcpyDtoHAsync(&received, memory, sizeof(float),
                                               device.stream),
@@ -291,6 +297,34 @@ Status NcclGroup::allGather(const void *x, void *y, int64_t bytes,
                   "ncclAllGather");
 }
 
+Status NcclGroup::allToAll(const void *x, void *y, int64_t bytes,
+                           CUstream stream) {
+  TE_RT_RETURN_IF_FAILED(failure);
+  TE_RT_RETURN_IF_FAILED(
+      lose(nccl.check(nccl.ncclGroupStart(), "ncclGroupStart")));
+  const auto isFine = [](NcclResult result) {
+    return result == NcclResult::success || result == NcclResult::inProgress;
+  };
+  NcclResult result = NcclResult::success;
+  const char *call = "ncclSend";
+  const auto size = static_cast<size_t>(bytes);
+  for (int rank = 0; rank < place.size && isFine(result); ++rank) {
+    call = "ncclSend";
+    result = nccl.ncclSend(static_cast<const char *>(x) + rank * bytes, size,
+                           NcclDataType::uint8, rank, comm, stream);
+    if (!isFine(result))
+      break;
+    call = "ncclRecv";
+    result = nccl.ncclRecv(static_cast<char *>(y) + rank * bytes, size,
+                           NcclDataType::uint8, rank, comm, stream);
+  }
+  // What was begun has to be ended, whatever happened in between.
+  const NcclResult ended = nccl.ncclGroupEnd();
+  if (!isFine(result))
+    return finished(result, call);
+  return finished(ended, "ncclGroupEnd");
+}
+
 Status NcclGroup::reduceScatterSum(const void *x, void *y, int64_t count,
                                    NcclDataType type, CUstream stream) {
   TE_RT_RETURN_IF_FAILED(failure);
@@ -306,6 +340,7 @@ Status NcclGroup::reduceScatterSum(const void *x, void *y, int64_t count,
 Status NcclGroups::load() {
   if (!loaded)
     TE_RT_RETURN_IF_FAILED(Nccl::load(paths, &nccl));
+  TE_RT_RETURN_IF_FAILED(progress.allocate());
   loaded = true;
   return Status::ok();
 }
@@ -339,7 +374,7 @@ Status NcclGroups::wait(CUstream stream) const {
   std::vector<NcclGroup *> all;
   for (const auto &[number, group] : groups)
     all.push_back(group.get());
-  return waitForStream(device, stream, all, timeout);
+  return waitForStream(device, stream, all, &progress, timeout);
 }
 
 void NcclGroups::abort() {

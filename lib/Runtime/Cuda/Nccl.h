@@ -23,6 +23,7 @@
 
 #include "Core/Status.h"
 #include "Cuda/CudaDevice.h"
+#include "Cuda/Progress.h"
 #include "TEDialect/Runtime/te_runtime.h"
 
 #include <cstddef>
@@ -99,11 +100,12 @@ public:
   NcclGroup(const NcclGroup &) = delete;
 
   /// Enqueue what their names say; `count` elements are those of all_reduce's x
-  /// and y, of all_gather's x and of reduce_scatter's y. Over y = x only
-  /// all_reduce.
+  /// and y, of all_gather's x and of reduce_scatter's y, and `bytes` of
+  /// all_to_all go to each rank. Over y = x only all_reduce.
   Status allReduce(const void *x, void *y, int64_t count, NcclDataType type,
                    NcclReduction reduction, CUstream stream);
   Status allGather(const void *x, void *y, int64_t bytes, CUstream stream);
+  Status allToAll(const void *x, void *y, int64_t bytes, CUstream stream);
   Status reduceScatterSum(const void *x, void *y, int64_t count,
                           NcclDataType type, CUstream stream);
 
@@ -137,9 +139,11 @@ private:
 };
 
 /// Waits for `stream`, on which collectives of `groups` may be. After `timeout`
-/// milliseconds, or when a group reports an error, all of them are aborted.
+/// milliseconds, or when a group reports an error, all of them are aborted; the
+/// message names the collectives of `progress`, which may be null.
 Status waitForStream(const CudaDevice &device, CUstream stream,
-                     const std::vector<NcclGroup *> &groups, int64_t timeout);
+                     const std::vector<NcclGroup *> &groups,
+                     const Progress *progress, int64_t timeout);
 
 /// The groups of more than one rank that a context is bound to.
 class NcclGroups {
@@ -147,7 +151,8 @@ public:
   /// `timeout`, in milliseconds, may change later.
   NcclGroups(const CudaDevice &device, std::vector<std::string> paths,
              const int64_t &timeout)
-      : device(device), paths(std::move(paths)), timeout(timeout) {}
+      : progress(device), device(device), paths(std::move(paths)),
+        timeout(timeout) {}
 
   Status bind(int32_t number, const char *id, int size, int rank);
   Status adopt(int32_t number, NcclComm comm, int size, int rank);
@@ -156,6 +161,9 @@ public:
   bool empty() const { return groups.empty(); }
   Status wait(CUstream stream) const;
   void abort();
+
+  /// Of all groups; collectives have to tell it where they are.
+  Progress progress;
 
 private:
   Status load();

@@ -30,6 +30,11 @@ void all_reduce_sum(const all_reduce_sum_params &p, void *const *buffers) {
   std::memmove(buffers[b::y], buffers[b::x], p.count * byteSize(p.type));
 }
 
+void all_to_all(const all_to_all_params &p, void *const *buffers) {
+  namespace b = all_to_all_buffers;
+  std::memmove(buffers[b::y], buffers[b::x], p.bytes);
+}
+
 void reduce_scatter_sum(const reduce_scatter_sum_params &p,
                         void *const *buffers) {
   namespace b = reduce_scatter_sum_buffers;
@@ -92,6 +97,13 @@ Status overGroup(const all_reduce_sum_params &p, HostGroup &group,
   TE_RT_RETURN_IF_FAILED(group.begin("all_reduce_sum", p.count, p.type));
   return combineRanks(group, p.count, p.type, buffers[b::x], 0, buffers[b::y],
                       add);
+}
+
+Status overGroup(const all_to_all_params &p, HostGroup &group,
+                 void *const *buffers) {
+  namespace b = all_to_all_buffers;
+  TE_RT_RETURN_IF_FAILED(group.begin("all_to_all", p.bytes, kBytes));
+  return group.exchange(buffers[b::x], p.bytes, buffers[b::y], p.bytes);
 }
 
 Status overGroup(const reduce_scatter_sum_params &p, HostGroup &group,

@@ -72,6 +72,8 @@ Status overGroup(const all_reduce_max_params &p, HostGroup &group,
                  void *const *buffers);
 Status overGroup(const all_reduce_sum_params &p, HostGroup &group,
                  void *const *buffers);
+Status overGroup(const all_to_all_params &p, HostGroup &group,
+                 void *const *buffers);
 Status overGroup(const reduce_scatter_sum_params &p, HostGroup &group,
                  void *const *buffers);
 

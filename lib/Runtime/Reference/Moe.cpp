@@ -69,6 +69,8 @@ void moe_route(const moe_route_params &p, void *const *buffers) {
     }
     sizes[g] = static_cast<int32_t>(size);
     taken += size;
+    if (p.padded)
+      sizes[g] = static_cast<int32_t>(p.capacity);
     begin = groupRows(begin, sizes[g], p.rows, p.alignment).next;
   }
   *static_cast<int32_t *>(buffers[b::dropped]) =

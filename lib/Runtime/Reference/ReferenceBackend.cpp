@@ -86,7 +86,8 @@ public:
         ->add([this, held = std::vector(buffers, buffers + kernel.numBuffers)] {
           Status status = run(held.data());
           if (status.failed())
-            status.message = std::string(kernel.name) + ": " + status.message;
+            status.message =
+                (name().empty() ? kernel.name : name()) + ": " + status.message;
           return status;
         });
     return Status::ok();

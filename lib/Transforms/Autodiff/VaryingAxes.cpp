@@ -73,6 +73,7 @@ void VaryingAxes::visit(Operation *op) {
       .Case([&](AllGatherOp gather) { all &= ~axisOf(gather.getGroup()); })
       .Case([&](AmaxReduceOp reduce) { all &= ~axisOf(reduce.getGroupId()); })
       .Case([&](ReduceScatterOp scatter) { all |= axisOf(scatter.getGroup()); })
+      .Case([&](AllToAllOp exchange) { all |= axisOf(exchange.getGroup()); })
       .Case([&](RankOp rank) { all |= axisOf(rank.getGroup()); })
       .Case([&](LinearOp linear) {
         ParallelAttr parallel = linear.getParallelAttr();

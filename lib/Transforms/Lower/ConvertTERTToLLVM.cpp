@@ -46,7 +46,7 @@ public:
   void run();
 
   /// One dictionary per slot: what it runs, for whom, from which source line.
-  ArrayAttr describeLaunches();
+  ArrayAttr getDescriptions() const { return descriptions; }
 
   /// For each argument, the slots of the first and the last launch that has it
   /// as a buffer; -1 twice where none has.
@@ -63,6 +63,8 @@ private:
                     EmitBody emitBody);
   void emitPlans(LLVM::LLVMFuncOp load, size_t begin, size_t end);
   void emitLaunches(LLVM::LLVMFuncOp step, size_t begin, size_t end);
+  ArrayAttr describeLaunches();
+  Value emitOrigins();
   void emitModule();
   LLVM::LLVMFuncOp declare(StringRef name, Type result, ArrayRef<Type> inputs);
   LLVM::LLVMFuncOp define(StringRef name, Type result, ArrayRef<Type> inputs);
@@ -78,6 +80,7 @@ private:
   /// In order; a launch's position is the slot of its plan.
   SmallVector<LaunchOp> launches;
   std::optional<tert::StreamOrder> order;
+  ArrayAttr descriptions;
   llvm::StringMap<LLVM::LLVMFuncOp> declarations;
 };
 
@@ -232,11 +235,40 @@ void ModuleLowering::emitLaunches(LLVM::LLVMFuncOp step, size_t begin,
   LLVM::ReturnOp::create(builder, loc, ValueRange());
 }
 
+/// The texts of te_rt_module's `origins`, with the builder where their address
+/// is wanted.
+Value ModuleLowering::emitOrigins() {
+  Location loc = function.getLoc();
+  if (descriptions.empty())
+    return LLVM::ZeroOp::create(builder, loc, ptr);
+  std::string texts;
+  for (auto row : descriptions.getAsRange<DictionaryAttr>()) {
+    StringRef name = row.getAs<StringAttr>("name"),
+              place = row.getAs<StringAttr>("location");
+    if (!name.empty())
+      texts += ("'" + name + "'").str();
+    if (!place.empty())
+      texts += ((name.empty() ? "at " : " at ") + place).str();
+    texts += '\0';
+  }
+  LLVM::GlobalOp global;
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPoint(function);
+    global = LLVM::GlobalOp::create(
+        builder, loc,
+        LLVM::LLVMArrayType::get(builder.getI8Type(), texts.size()),
+        /*isConstant=*/true, LLVM::Linkage::Private, "te_module_origins",
+        builder.getStringAttr(texts));
+  }
+  return LLVM::AddressOfOp::create(builder, loc, global);
+}
+
 void ModuleLowering::emitModule() {
   Location loc = function.getLoc();
   // The fields of te_rt_module, in order.
   auto type = LLVM::LLVMStructType::getLiteral(
-      context, {i32, i32, i64, i32, i32, ptr, ptr});
+      context, {i32, i32, i64, i32, i32, ptr, ptr, ptr});
   builder.setInsertionPoint(function);
   auto global = LLVM::GlobalOp::create(builder, loc, type, /*isConstant=*/true,
                                        LLVM::Linkage::External, "te_module",
@@ -255,7 +287,8 @@ void ModuleLowering::emitModule() {
       constant(builder.getI32IntegerAttr(launches.size())),
       constant(builder.getI32IntegerAttr(function.getNumArguments())),
       address("te_module_load"),
-      address("te_module_step")};
+      address("te_module_step"),
+      emitOrigins()};
   Value value = LLVM::PoisonOp::create(builder, loc, type);
   for (auto [index, field] : llvm::enumerate(fields))
     value = LLVM::InsertValueOp::create(builder, loc, value, field, index);
@@ -324,6 +357,7 @@ ArrayAttr ModuleLowering::describeUses() {
 void ModuleLowering::run() {
   order.emplace(function.getBody().front());
   launches = llvm::to_vector(order->getLaunches());
+  descriptions = describeLaunches();
   emitFunction("te_module_load", i32, {ptr}, &ModuleLowering::emitPlans);
   emitFunction("te_module_step", LLVM::LLVMVoidType::get(context),
                {ptr, ptr, ptr}, &ModuleLowering::emitLaunches);
@@ -346,7 +380,7 @@ public:
     numLaunches += lowering.numLaunches();
     getOperation()->setAttr(tert::kSignatureAttr,
                             (*step)->getAttr(tert::kSignatureAttr));
-    getOperation()->setAttr(tert::kLaunchesAttr, lowering.describeLaunches());
+    getOperation()->setAttr(tert::kLaunchesAttr, lowering.getDescriptions());
     getOperation()->setAttr(tert::kUsesAttr, lowering.describeUses());
     if (Attribute planned = (*step)->getAttr(tert::kWorkspaceBytesAttr))
       getOperation()->setAttr(tert::kWorkspaceBytesAttr, planned);

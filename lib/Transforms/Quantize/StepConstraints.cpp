@@ -107,7 +107,8 @@ private:
                     alignment,
                     {},
                     {}};
-    if (auto permute = linear.getGroupSizes().getDefiningOp<PermuteOp>()) {
+    if (auto permute = linear.getGroupSizes().getDefiningOp<PermuteOp>();
+        permute && !permute.getPadded()) {
       rows.entries = permute.getRowOf().getType().getDimSize(0);
       // A group without entries has no rows.
       rows.enough = support::padded(

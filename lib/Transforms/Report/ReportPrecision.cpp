@@ -169,9 +169,10 @@ static void collect(func::FuncOp function, support::Target target,
           addCollective(op, reduce.getGroupId(), reduce.getAmaxes().size(),
                         collectives);
         })
-        .Case<AllReduceOp, AllGatherOp, ReduceScatterOp>([&](auto collective) {
-          addCollective(op, collective.getGroup(), 1, collectives);
-        });
+        .Case<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp>(
+            [&](auto collective) {
+              addCollective(op, collective.getGroup(), 1, collectives);
+            });
     if (auto product = dyn_cast<ScaledMatmulOp>(op))
       gemms.push_back(describeGemm(
           op, product.getFastAccumulation() ? "fast" : "split", target));

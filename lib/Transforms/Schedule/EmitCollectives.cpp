@@ -258,6 +258,65 @@ LogicalResult LaunchEmitter::emitReduceScatter(ReduceScatterOp op) {
       .emit();
 }
 
+LogicalResult LaunchEmitter::emitAllToAll(AllToAllOp op) {
+  const int64_t ranks = lookupGroup(op, op.getGroup()).getSize();
+  FailureOr<Buffers> from = lookup(op.getX());
+  if (failed(from))
+    return failure();
+  Value x = from->front();
+  StringRef residual = residualNames.lookup(op.getY());
+  Value y = alloc(op.getLoc(), residual.empty() ? baseName(op) : residual.str(),
+                  causeOf(op, op.getY()), bytesOf(x));
+  SmallVector<int64_t> part(cast<ShapedType>(op.getX().getType()).getShape());
+  part[op.getSplit()] /= ranks;
+  const int64_t bytes = bytesOf(x) / ranks;
+  auto scratch = [&](StringRef name) {
+    return alloc(op.getLoc(), baseName(op) + name.str(), causeOf(op, op.getY()),
+                 ranks * bytes);
+  };
+  /// Of a part: runs before the axis, how many of it, bytes of one.
+  auto along = [&](int64_t axis) {
+    const int64_t rows = product(ArrayRef(part).take_front(axis));
+    const int64_t count = part[axis];
+    return Parts{rows,
+                 rows == 0 ? 0 : bytes / rows,
+                 rows * count == 0 ? 0 : bytes / rows / count,
+                 count,
+                 count * ranks,
+                 0};
+  };
+  // The parts one after another, before and after; where they are anyway,
+  // nothing is copied.
+  const Parts sent = along(op.getSplit()), received = along(op.getConcat());
+  Value toSend = x, got = y;
+  if (sent.rows > 1) {
+    toSend = scratch(".sent");
+    if (failed(copyParts(op, x, toSend, sent.rows, sent.unitBytes, sent.count,
+                         sent.wholeCount,
+                         {sent.stride(), ranks * sent.rowBytes},
+                         {bytes, sent.rowBytes})))
+      return failure();
+  }
+  if (received.rows > 1)
+    got = scratch(".received");
+  if (failed(Call(*this, op, "all_to_all")
+                 .i64("bytes", bytes)
+                 .i32("ranks", ranks)
+                 .i32("group_id", op.getGroup())
+                 .buffer(toSend)
+                 .buffer(got)
+                 .emit()))
+    return failure();
+  if (received.rows > 1 &&
+      failed(copyParts(op, got, y, received.rows, received.unitBytes,
+                       received.count, received.wholeCount,
+                       {bytes, received.rowBytes},
+                       {received.stride(), ranks * received.rowBytes})))
+    return failure();
+  bind(op.getY(), {y});
+  return success();
+}
+
 /// Amaxes that are reduced together lie one after another; whoever makes one
 /// writes it there (`placeOf`).
 LogicalResult LaunchEmitter::emitAmaxReduce(AmaxReduceOp op) {
@@ -315,6 +374,7 @@ LogicalResult LaunchEmitter::emitCollective(Operation *op, bool &isKnown) {
       })
       .Case([&](AllGatherOp op) { return emitAllGather(op); })
       .Case([&](ReduceScatterOp op) { return emitReduceScatter(op); })
+      .Case([&](AllToAllOp op) { return emitAllToAll(op); })
       .Case([&](BiasAddOp op) {
         return Call(*this, op, "bias_add")
             .i64("rows", dim(op.getX(), 0))

@@ -21,6 +21,7 @@ LogicalResult LaunchEmitter::emitPermute(Operation *op) {
                  .i64("rows", rows)
                  .i64("alignment", permute.getAlignment())
                  .i64("capacity", permute.getCapacity())
+                 .i32("padded", permute.getPadded())
                  .in(permute.getIds())
                  .out(permute.getGroupSizes())
                  .out(permute.getRowOf())

@@ -54,6 +54,7 @@ private:
   LogicalResult emitCount(CountNonfiniteOp op);
   LogicalResult emitCast(Operation *op, bool &isKnown);
   LogicalResult emitAllGather(AllGatherOp op);
+  LogicalResult emitAllToAll(AllToAllOp op);
   LogicalResult emitReduceScatter(ReduceScatterOp op);
   LogicalResult emitAmaxReduce(AmaxReduceOp op);
   /// From one part to the next, and from row to row, in bytes.

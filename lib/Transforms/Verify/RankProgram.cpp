@@ -48,6 +48,8 @@ static std::optional<CollectiveEvent> asCollective(Operation *op) {
     return event(gather.getGroup(), gather.getX());
   if (auto scatter = dyn_cast<ReduceScatterOp>(op))
     return event(scatter.getGroup(), scatter.getX());
+  if (auto exchange = dyn_cast<AllToAllOp>(op))
+    return event(exchange.getGroup(), exchange.getX());
   // What te-insert-collectives will make of a layer.
   if (auto linear = dyn_cast<LinearOp>(op))
     if (ParallelAttr parallel = linear.getParallelAttr();

@@ -37,6 +37,7 @@ class _Module(ctypes.Structure):
         ("num_arguments", c_int32),
         ("load", c_void_p),
         ("step", c_void_p),
+        ("origins", c_char_p),
     ]
 
 

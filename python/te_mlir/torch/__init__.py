@@ -8,6 +8,7 @@ imported stays in PyTorch and is listed with the reason, or is an error with
 """
 
 from te_mlir.torch.backend import Backend, Graph, backend, jit
+from te_mlir.torch.groups import bind_group
 from te_mlir.torch.modules import GroupedLinear, LayerNormLinear, LayerNormMLP, Linear, autocast
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "Linear",
     "autocast",
     "backend",
+    "bind_group",
     "jit",
 ]

@@ -589,6 +589,11 @@ func.func @reduce_scatter(%x: tensor<256x512xbf16>) {
   %y = te.reduce_scatter %x group 0 axis 0 : tensor<256x512xbf16> -> tensor<64x512xbf16>
   return
 }
+func.func @all_to_all(%x: tensor<8x16x512xbf16>) {
+  // CHECK: te.all_to_all %{{.*}} group 0 split 0 concat 1 : tensor<8x16x512xbf16> -> tensor<2x64x512xbf16>
+  %y = te.all_to_all %x group 0 split 0 concat 1 : tensor<8x16x512xbf16> -> tensor<2x64x512xbf16>
+  return
+}
 func.func @bias_add(%x: tensor<256x512xbf16>, %bias: tensor<512xbf16>) {
   // CHECK: te.bias_add %{{.*}}, %{{.*}} : tensor<256x512xbf16>, tensor<512xbf16>
   %y = te.bias_add %x, %bias : tensor<256x512xbf16>, tensor<512xbf16>

@@ -134,6 +134,64 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
+func.func @all_to_all_c1(%x: tensor<8xf32>) {
+  // expected-error @below {{expected group 0 to be declared}}
+  %y = te.all_to_all %x group 0 split 0 concat 0 : tensor<8xf32> -> tensor<8xf32>
+  return
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 4>]} {
+  func.func @all_to_all_c2(%x: tensor<8x4xf32>) {
+    // expected-error @below {{expected 'split' to be an axis of 'tensor<8x4xf32>', but got 2}}
+    %y = te.all_to_all %x group 0 split 2 concat 0 : tensor<8x4xf32> -> tensor<8x4xf32>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 4>]} {
+  func.func @all_to_all_c2_concat(%x: tensor<8x4xf32>) {
+    // expected-error @below {{expected 'concat' to be an axis of 'tensor<8x4xf32>', but got -1}}
+    %y = te.all_to_all %x group 0 split 0 concat -1 : tensor<8x4xf32> -> tensor<8x4xf32>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 4>]} {
+  func.func @all_to_all_c3(%x: tensor<6x4xf32>) {
+    // expected-error @below {{expected the size of axis 0 to be a multiple of the 4 ranks of the group, but got 6}}
+    %y = te.all_to_all %x group 0 split 0 concat 0 : tensor<6x4xf32> -> tensor<6x4xf32>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 4>]} {
+  func.func @all_to_all_c4(%x: tensor<8x4xf32>) {
+    // expected-error @below {{expected 'y' to have shape 2x16, but got 8x4}}
+    %y = te.all_to_all %x group 0 split 0 concat 1 : tensor<8x4xf32> -> tensor<8x4xf32>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 4>]} {
+  func.func @all_to_all_c4_type(%x: tensor<8x4xf32>) {
+    // expected-error @below {{expected 'x' and 'y' to have one element type, but got 'f32' and 'bf16'}}
+    %y = te.all_to_all %x group 0 split 0 concat 0 : tensor<8x4xf32> -> tensor<8x4xbf16>
+    return
+  }
+}
+
+// -----
+
 func.func @rank_c1() {
   // expected-error @below {{expected group 0 to be declared}}
   %r = te.rank group 0

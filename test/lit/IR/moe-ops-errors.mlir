@@ -57,6 +57,22 @@ func.func @permute_c3(%x: tensor<4x8xf32>, %i: tensor<4x2xi32>) {
 
 // -----
 
+func.func @permute_c4(%x: tensor<4x8xf32>, %i: tensor<4x2xi32>) {
+  // expected-error @below {{expected 'padded' groups to have a 'capacity' that is a multiple of the alignment 16 and 'y' that many rows for each of 3 experts, but got 16 and 64}}
+  %y, %s, %r, %e, %d = te.permute %x, %i {alignment = 16 : i64, capacity = 16 : i64, padded} : tensor<4x8xf32>, tensor<4x2xi32> -> tensor<64x8xf32>, tensor<3xi32>, tensor<8xi32>, tensor<64xi32>
+  return
+}
+
+// -----
+
+func.func @permute_c4_without(%x: tensor<4x8xf32>, %i: tensor<4x2xi32>) {
+  // expected-error @below {{and 'y' that many rows for each of 3 experts, but got 0 and 48}}
+  %y, %s, %r, %e, %d = te.permute %x, %i {alignment = 16 : i64, padded} : tensor<4x8xf32>, tensor<4x2xi32> -> tensor<48x8xf32>, tensor<3xi32>, tensor<8xi32>, tensor<48xi32>
+  return
+}
+
+// -----
+
 func.func @unpermute_c1(%y: tensor<32x8xf32>, %r: tensor<8xi32>, %e: tensor<16xi32>) {
   // expected-error @below {{expected 'entry_of' to have shape 32, but got 16}}
   %o = te.unpermute %y, %r, %e : tensor<32x8xf32>, tensor<8xi32>, tensor<16xi32> -> tensor<4x8xf32>

@@ -38,7 +38,8 @@ protected:
   te_rt_module module(int32_t plans, te_rt_status (*load)(te_rt_instance *),
                       void (*step)(te_rt_instance *, char *,
                                    void *const *) = stepNothing) {
-    return {TE_RT_MODULE_MAGIC, TE_RT_VERSION, 0, plans, 0, load, step};
+    return {
+        TE_RT_MODULE_MAGIC, TE_RT_VERSION, 0, plans, 0, load, step, nullptr};
   }
   /// Plans one kernel and expects a refusal whose text has `parts`.
   AssertionResult refuses(te_rt_status code, const PlanFunction &plan,
@@ -451,8 +452,14 @@ TEST_P(Errors, Moe) {
   EXPECT_TRUE(refuses(invalid,
                       TE_PLAN(router_topk_backward, 4, 8, 2, TE_RT_F32, 2, 0),
                       {"'score' to be 0 or 1", "2"}));
-  EXPECT_TRUE(refuses(invalid, TE_PLAN(moe_route, 4, 2, 3, 40, 16, 0),
+  EXPECT_TRUE(refuses(invalid, TE_PLAN(moe_route, 4, 2, 3, 40, 16, 0, 0),
                       {"'rows' to be a multiple of 16", "40"}));
+  EXPECT_TRUE(refuses(invalid, TE_PLAN(moe_route, 4, 2, 3, 96, 16, 24, 1),
+                      {"'capacity' to be a multiple of 16", "24"}));
+  EXPECT_TRUE(refuses(invalid, TE_PLAN(moe_route, 4, 2, 3, 64, 16, 32, 1),
+                      {"'rows' of padded groups to be 'groups' times "
+                       "'capacity'",
+                       "64 of 3 times 32"}));
   EXPECT_TRUE(refuses(
       invalid, TE_PLAN(moe_permute, 1ll << 20, 1 << 12, 32, 8, TE_RT_F32),
       {"'tokens' times 'k' to be below 2^31"}));

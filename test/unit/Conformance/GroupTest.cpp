@@ -41,7 +41,9 @@ TEST_P(Groups, CollectivesOverOneRankAreCopies) {
       const Array x = makeArray("nan", type, count);
       const int64_t bytes = static_cast<int64_t>(x.bytes.size());
       Array gathered(type, count), sum(type, count), shard(type, count);
-      Array inPlace(type, count);
+      Array inPlace(type, count), exchanged(type, count);
+      own.run(TE_PLAN(all_to_all, bytes, 1, 5),
+              {in(x.bytes), out(exchanged.bytes)});
       own.run(TE_PLAN(all_gather, bytes, 1, 5),
               {in(x.bytes), out(gathered.bytes)});
       own.run(TE_PLAN(all_reduce_sum, count, type, 1, 5),
@@ -50,7 +52,7 @@ TEST_P(Groups, CollectivesOverOneRankAreCopies) {
               {in(x.bytes), outOn(0, inPlace.bytes)});
       own.run(TE_PLAN(reduce_scatter_sum, count, type, 1, 5),
               {in(x.bytes), out(shard.bytes)});
-      for (const Array *y : {&gathered, &sum, &inPlace, &shard})
+      for (const Array *y : {&gathered, &sum, &inPlace, &shard, &exchanged})
         EXPECT_EQ(x.bytes, y->bytes);
     }
 }
@@ -68,6 +70,7 @@ TEST_P(Groups, AnotherNumberOfRanksIsRefused) {
                             "with 1";
   for (const char *text : {alone, bound}) {
     refuses(TE_PLAN(all_gather, 8, 2, 5), text);
+    refuses(TE_PLAN(all_to_all, 8, 2, 5), text);
     refuses(TE_PLAN(all_reduce_sum, 4, TE_RT_F32, 2, 5), text);
     refuses(TE_PLAN(reduce_scatter_sum, 2, TE_RT_F32, 2, 5), text);
     if (text == alone) {

@@ -162,7 +162,7 @@ TEST_P(Moe, RoutingGivesEveryEntryItsRow) {
               entryOf(rows), dropped(1);
           device().run(
               TE_PLAN(moe_route, kTokens, kChoices, kExperts, rows, alignment,
-                      capacity),
+                      capacity, 0),
               {in(ids), out(sizes), out(rowOf), out(entryOf), out(dropped)});
           // By a walk over the entries, expert by expert.
           std::vector<int32_t> wantedRow(ids.size(), -1), wantedEntry(rows, -1);
@@ -185,6 +185,41 @@ TEST_P(Moe, RoutingGivesEveryEntryItsRow) {
         }
 }
 
+// Groups of a fixed size: an expert that nobody chose, one that all did.
+TEST_P(Moe, PaddedGroupsHaveTheirCapacity) {
+  for (int64_t experts : {5, 70})
+    for (int64_t capacity : {16, 48, 128}) {
+      const int64_t rows = experts * capacity;
+      std::vector<int32_t> ids(kTokens * kChoices);
+      for (size_t i = 0; i < ids.size(); ++i)
+        ids[i] = i % 2 == 0 ? 3 : static_cast<int32_t>(i % experts);
+      std::replace(ids.begin(), ids.end(), 1, 4);
+      ids[3] = -1, ids[8] = static_cast<int32_t>(experts);
+      std::vector<int32_t> sizes(experts), rowOf(ids.size()), entryOf(rows),
+          dropped(1);
+      device().run(
+          TE_PLAN(moe_route, kTokens, kChoices, experts, rows, 16, capacity, 1),
+          {in(ids), out(sizes), out(rowOf), out(entryOf), out(dropped)});
+      std::vector<int32_t> wantedRow(ids.size(), -1), wantedEntry(rows, -1);
+      std::vector<int64_t> size(experts);
+      int32_t lost = 0;
+      for (size_t i = 0; i < ids.size(); ++i) {
+        const int32_t g = ids[i];
+        if (g < 0 || g >= experts || size[g] == capacity) {
+          ++lost;
+          continue;
+        }
+        wantedRow[i] = static_cast<int32_t>(g * capacity + size[g]++);
+        wantedEntry[wantedRow[i]] = static_cast<int32_t>(i);
+      }
+      EXPECT_EQ(size[1], 0);
+      EXPECT_EQ(sizes, std::vector<int32_t>(experts, capacity));
+      EXPECT_EQ(rowOf, wantedRow);
+      EXPECT_EQ(entryOf, wantedEntry);
+      EXPECT_EQ(dropped[0], lost);
+    }
+}
+
 TEST_P(Moe, RowsMoveThereAndBack) {
   for (int32_t type : {TE_RT_BF16, TE_RT_F32, TE_RT_F16})
     for (const char *kind : {"normal", "inf", "nan", "negzero", "subnormal"})
@@ -197,7 +232,8 @@ TEST_P(Moe, RowsMoveThereAndBack) {
         std::vector<int32_t> sizes(kExperts), rowOf(ids.size()), entryOf(rows),
             dropped(1);
         device().run(
-            TE_PLAN(moe_route, kTokens, kChoices, kExperts, rows, alignment, 8),
+            TE_PLAN(moe_route, kTokens, kChoices, kExperts, rows, alignment, 8,
+                    0),
             {in(ids), out(sizes), out(rowOf), out(entryOf), out(dropped)});
         ASSERT_GT(dropped[0], 0);
         const Array x(type, makeValues(kind, type, kTokens * cols, 24));

@@ -1,7 +1,8 @@
 //===- TECollectiveOps.cpp - ops over the ranks of a group ----------------===//
 //
-// A gather and a scatter are each other's derivative; the sum over all ranks
-// gives every rank the same value, whose cotangent is that of each summand.
+// A gather and a scatter are each other's derivative, an exchange is its own
+// with its axes swapped; the sum over all ranks gives every rank the same
+// value, whose cotangent is that of each summand.
 //
 //===----------------------------------------------------------------------===//
 
@@ -131,6 +132,35 @@ LogicalResult ReduceScatterOp::verify() {
                      group->getSize());
 }
 
+LogicalResult AllToAllOp::verify() {
+  // all_to_all-c1
+  FailureOr<GroupAttr> group = verifyGroup(*this, getGroup());
+  if (failed(group))
+    return failure();
+  ArrayRef<int64_t> x = shapeOf(getX().getType());
+  // all_to_all-c2
+  for (auto [name, axis] :
+       {std::pair("split", getSplit()), {"concat", getConcat()}})
+    if (axis >= x.size())
+      return emitOpError() << "expected '" << name << "' to be an axis of "
+                           << getX().getType() << ", but got "
+                           << static_cast<int64_t>(axis);
+  // all_to_all-c3
+  const int64_t ranks = group->getSize();
+  if (x[getSplit()] % ranks != 0)
+    return emitOpError() << "expected the size of axis " << getSplit()
+                         << " to be a multiple of the " << ranks
+                         << " ranks of the group, but got " << x[getSplit()];
+  // all_to_all-c4
+  SmallVector<int64_t> y(x);
+  y[getSplit()] /= ranks;
+  y[getConcat()] *= ranks;
+  if (failed(verifyShape(*this, "y", getY().getType(), y)))
+    return failure();
+  return verifySameElementType(*this, "x", getX().getType(), "y",
+                               getY().getType());
+}
+
 LogicalResult RankOp::verify() {
   // rank-c1
   return verifyGroup(*this, getGroup());
@@ -170,6 +200,15 @@ LogicalResult ReduceScatterOp::differentiate(OpBuilder &b,
   adjoints.add(getX(), AllGatherOp::create(b, getLoc(), getX().getType(),
                                            adjoints.get(getY()), getGroup(),
                                            getAxis()));
+  return success();
+}
+
+LogicalResult AllToAllOp::differentiate(OpBuilder &b,
+                                        AdjointContext &adjoints) {
+  adjoints.add(getX(), AllToAllOp::create(b, getLoc(), getX().getType(),
+                                          adjoints.get(getY()), getGroup(),
+                                          /*split=*/getConcat(),
+                                          /*concat=*/getSplit()));
   return success();
 }
 

@@ -68,7 +68,21 @@ LogicalResult PermuteOp::verify() {
     return emitOpError() << "expected 'capacity' not to be negative, but got "
                          << static_cast<int64_t>(getCapacity());
   // permute-c2
-  return verifyGroupLayout(*this, y[0], getAlignment());
+  if (failed(verifyGroupLayout(*this, y[0], getAlignment())))
+    return failure();
+  // permute-c4
+  const auto capacity = static_cast<int64_t>(getCapacity());
+  const int64_t experts = shapeOf(getGroupSizes().getType())[0];
+  if (getPadded() &&
+      (capacity == 0 || capacity % static_cast<int64_t>(getAlignment()) != 0 ||
+       y[0] != experts * capacity))
+    return emitOpError()
+           << "expected 'padded' groups to have a 'capacity' that "
+              "is a multiple of the alignment "
+           << static_cast<int64_t>(getAlignment())
+           << " and 'y' that many rows for each of " << experts
+           << " experts, but got " << capacity << " and " << y[0];
+  return success();
 }
 
 /// 'probs' is `[tokens, k]` for `entries` entries.

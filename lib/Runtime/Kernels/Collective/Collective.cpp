@@ -1,8 +1,9 @@
 //===- Collective.cpp - plan the collectives ------------------------------===//
 //
 // A group of more than one rank is an NCCL communicator, which was connected
-// when the group was bound: a launch only enqueues, and may be captured. Over a
-// group of one, or in a process by itself, a collective is a copy.
+// when the group was bound: a launch only enqueues, and may be captured. It
+// says where the stream is before, for whoever waits in vain. Over a group of
+// one, or in a process by itself, a collective is a copy.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,9 +24,34 @@ static NcclDataType ncclType(int32_t type) {
   }
 }
 
+namespace {
+
+/// `enqueue(group, x, y, stream)`. Every collective's buffers are x, y.
+template <typename Enqueue> class CollectivePlan final : public Plan {
+public:
+  CollectivePlan(const CudaDevice &device, NcclGroup &group, Enqueue enqueue)
+      : progress(device.nccl->progress), group(group),
+        enqueue(std::move(enqueue)), number(progress.add(*this, group)) {}
+  ~CollectivePlan() override { progress.remove(number); }
+
+  Status launch(void *stream, void *const *buffers) override {
+    auto *const on = static_cast<CUstream>(stream);
+    TE_RT_RETURN_IF_FAILED(progress.reach(number, on));
+    return enqueue(group, buffers[copy_buffers::x], buffers[copy_buffers::y],
+                   on);
+  }
+
+private:
+  Progress &progress; // of the backend, as the group
+  NcclGroup &group;
+  Enqueue enqueue;
+  const uint32_t number;
+};
+
+} // namespace
+
 /// A plan of `enqueue(group, x, y, stream)`, or of a copy of `bytes` where
-/// there is nobody to talk to or nothing to say. Every collective's buffers are
-/// x, y.
+/// there is nobody to talk to or nothing to say.
 template <typename Enqueue>
 static Status planCollective(const CudaDevice &device, int32_t number,
                              int64_t bytes, Enqueue enqueue,
@@ -33,10 +59,8 @@ static Status planCollective(const CudaDevice &device, int32_t number,
   NcclGroup *const group = device.nccl->find(number);
   if (!group || bytes == 0)
     return plan_copy(device, {bytes}, plan);
-  *plan = makePlan(device, [=](const Launcher &launch, void *const *buffers) {
-    return enqueue(*group, buffers[copy_buffers::x], buffers[copy_buffers::y],
-                   launch.rawStream());
-  });
+  *plan = std::make_unique<CollectivePlan<Enqueue>>(device, *group,
+                                                    std::move(enqueue));
   return Status::ok();
 }
 
@@ -74,6 +98,18 @@ Status plan_all_reduce_sum(const CudaDevice &device,
       [count = params.count, type = ncclType(params.type)](
           NcclGroup &group, const void *x, void *y, CUstream stream) {
         return group.allReduce(x, y, count, type, NcclReduction::sum, stream);
+      },
+      plan);
+}
+
+Status plan_all_to_all(const CudaDevice &device,
+                       const all_to_all_params &params,
+                       std::unique_ptr<Plan> *plan) {
+  return planCollective(
+      device, params.group_id, params.bytes,
+      [bytes = params.bytes](NcclGroup &group, const void *x, void *y,
+                             CUstream stream) {
+        return group.allToAll(x, y, bytes, stream);
       },
       plan);
 }

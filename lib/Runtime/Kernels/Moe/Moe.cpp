@@ -94,6 +94,7 @@ Status plan_moe_route(const CudaDevice &device, const moe_route_params &params,
     args.alignment = params.alignment;
     args.capacity = params.capacity;
     args.segments = static_cast<uint32_t>(segments);
+    args.padded = params.padded;
     TE_RT_RETURN_IF_FAILED(
         launch.fill(args.rowOf, 0xff, args.entries * int64_t{sizeof(int32_t)}));
     TE_RT_RETURN_IF_FAILED(

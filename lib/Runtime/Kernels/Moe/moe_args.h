@@ -34,6 +34,7 @@ struct MoeRouteArgs {
   int32_t *dropped;   // [1]
   int64_t entries, groups, rows, alignment, capacity;
   uint32_t segments; // of the entries, one to a warp
+  int32_t padded;    // every group has `capacity` rows
 };
 
 struct MoePermuteArgs {

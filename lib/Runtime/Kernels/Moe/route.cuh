@@ -83,12 +83,17 @@ __device__ __forceinline__ void route(const MoeRouteArgs &args,
     GroupScan scan({static_cast<uint32_t>(args.rows), groups,
                     static_cast<uint32_t>(args.alignment)},
                    args.sizes);
-    while (scan.advance())
+    while (!args.padded && scan.advance())
       if (scan.group < groups) {
         starts[scan.group] = scan.begin;
         args.sizes[scan.group] = static_cast<int32_t>(scan.end - scan.begin);
         taken += scan.end - scan.begin;
       }
+    for (uint32_t g = lane; args.padded && g < groups; g += 32) {
+      starts[g] = g * static_cast<uint32_t>(args.capacity);
+      taken += static_cast<uint32_t>(args.sizes[g]);
+      args.sizes[g] = static_cast<int32_t>(args.capacity);
+    }
     const uint32_t below =
         scanLanes(taken, [](uint32_t a, uint32_t b) { return a + b; });
     if (lane == 31)

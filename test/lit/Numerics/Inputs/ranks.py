@@ -112,26 +112,30 @@ def parts(array, ranks, axis):
 
 def same_sum(found, summands, bias=None):
     """Whether `found` is the sum over ranks, plus a bias, each rounded once; on cuda of many ranks, within the bound of its order."""
-    wanted = add_ranks(summands)
+    wanted, is_f32 = add_ranks(summands), summands[0].dtype == np.float32
     if bias is not None:
         wanted = to_bf16(from_bf16(wanted) + bias)
     if BACKEND == "reference" or len(summands) <= 2:
         return same_bytes(found, wanted)
-    ranks, u = len(summands), 2.0**-8  # the unit roundoff of bf16
-    exact = sum(from_bf16(each).astype(np.float64) for each in summands)
-    off = (ranks - 1) * u / (1 - (ranks - 1) * u) * sum(np.abs(from_bf16(each).astype(np.float64)) for each in summands)
+    ranks, u = len(summands), 2.0**-24 if is_f32 else 2.0**-8  # the unit roundoff
+    exact = sum(_values(each).astype(np.float64) for each in summands)
+    off = (ranks - 1) * u / (1 - (ranks - 1) * u) * sum(np.abs(_values(each).astype(np.float64)) for each in summands)
     if bias is not None:
         exact = exact + bias
         off = off + u * (np.abs(exact) + off)
-    return bool(np.all(np.abs(from_bf16(found).astype(np.float64) - exact) <= off))
+    return found.dtype == wanted.dtype and bool(np.all(np.abs(_values(found).astype(np.float64) - exact) <= off))
+
+
+def _values(array):
+    return array if array.dtype == np.float32 else from_bf16(array)
 
 
 def add_ranks(summands):
-    """In f32, in the order of ranks, rounded once."""
-    total = from_bf16(summands[0])
+    """In f32, in the order of ranks; those of bf16 are rounded once."""
+    total = _values(summands[0])
     for summand in summands[1:]:
-        total = (total + from_bf16(summand)).astype(np.float32)
-    return to_bf16(total)
+        total = (total + _values(summand)).astype(np.float32)
+    return total if summands[0].dtype == np.float32 else to_bf16(total)
 
 
 def later(test, *arguments):

@@ -10,7 +10,7 @@ shard does not stand for all.
 
 import numpy as np
 from harness import expect, finish, from_bf16, normal, run, same_bytes, to_bf16
-from ranks import CASES, add_ranks, parts, run_ranks, single_module, tensor
+from ranks import CASES, add_ranks, later, parts, perform_all, run_ranks, same_sum, single_module, tensor
 
 M, K = 128, 128
 DP = '#te.group<id = 0, name = "dp", axis = "dp", size = {0}>'
@@ -40,13 +40,6 @@ def shards_of(whole, ranks, shard):
     return parts(padded, ranks, 0)
 
 
-def in_f32(summands):
-    total = summands[0]
-    for summand in summands[1:]:
-        total = (total + summand).astype(np.float32)
-    return total
-
-
 def check(recipe, options, override, ranks, rows, shard, master=False, more=""):
     rng = np.random.default_rng([ranks, rows, master])
     w = normal(rng, rows, K, scale=0.1)
@@ -67,13 +60,12 @@ def check(recipe, options, override, ranks, rows, shard, master=False, more=""):
     wanted = run(single, "layer", given, f"{pipeline} expose-casts=true", vjp=True)
     if master:
         # Without rounding: as one process adds them up over micro-batches.
-        dw = in_f32([run(single, "layer", given, f"{pipeline} main-grad=true", vjp=True)[f"grad.w{r}"] for r in range(ranks)])
-    else:
-        dw = add_ranks([wanted[f"grad.w{r}"] for r in range(ranks)])
-    for r, own in enumerate(shards_of(dw, ranks, shard)):
+        unrounded = run(single, "layer", given, f"{pipeline} main-grad=true", vjp=True)
+    summands = [shards_of((unrounded if master else wanted)[f"grad.w{r}"], ranks, shard) for r in range(ranks)]
+    for r in range(ranks):
         expect(same_bytes(found[r]["y"], wanted[f"y{r}"]), f"{claim}: 'y' of rank {r}")
         expect(same_bytes(found[r]["grad.x"], wanted[f"grad.x{r}"]), f"{claim}: 'grad.x' of rank {r}")
-        expect(same_bytes(found[r]["grad.w"], own), f"{claim}: 'grad.w' of rank {r}")
+        expect(same_sum(found[r]["grad.w"], [each[r] for each in summands]), f"{claim}: 'grad.w' of rank {r}")
         names = [name for name in found[r] if name.startswith("cast.")]
         expect(recipe == "high_precision" or len(names) >= 4, f"{claim}: casts of rank {r}")
         for name in names:
@@ -112,12 +104,12 @@ module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [{DP.format(ra
         given |= {f"x{r}": x[r], f"w{r}": to_bf16(w), f"grad.y{r}": dy[r]}
     wanted = run(single, "layer", given, f"{pipeline} expose-casts=true", vjp=True)
     unrounded = run(single, "layer", given, f"{pipeline} main-grad=true", vjp=True)
-    dw = in_f32([unrounded[f"grad.w{r}"] for r in range(ranks)]).reshape(-1)
+    summands = [shards_of(unrounded[f"grad.w{r}"].reshape(-1), ranks, shard) for r in range(ranks)]
     claim = f"{recipe} {override} flat shards of {shard} of {size}"
-    for r, own in enumerate(shards_of(dw, ranks, shard)):
+    for r in range(ranks):
         expect(same_bytes(found[r]["y"], wanted[f"y{r}"]), f"{claim}: 'y' of rank {r}")
         expect(same_bytes(found[r]["grad.x"], wanted[f"grad.x{r}"]), f"{claim}: 'grad.x' of rank {r}")
-        expect(same_bytes(found[r]["grad.w"], own), f"{claim}: 'grad.w' of rank {r}")
+        expect(same_sum(found[r]["grad.w"], [each[r] for each in summands]), f"{claim}: 'grad.w' of rank {r}")
         names = [name for name in found[r] if name.startswith("cast.")]
         expect(recipe == "high_precision" or len(names) >= 4, f"{claim}: casts of rank {r}")
         for name in names:
@@ -229,16 +221,17 @@ module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [#te.group<id 
 for recipe, options, overrides in CASES:
     block = {"float8_block_scaling": 128, "mxfp8_block_scaling": 32}.get(recipe, 16)
     for override in overrides:
-        check(recipe, options, override, 2, 2 * 128, 128)
+        later(check, recipe, options, override, 2, 2 * 128, 128)
     # Ends in the third of four shards, the fourth is empty.
     uneven = (2 * 128 + 128, 128) if block == 128 else (2 * 64 + 32, 64)
-    check(recipe, options, "none", 4, *uneven)
-    check(recipe, options, overrides[-1], 4, *uneven, master=True)
-    check(recipe, options, "none", 2, *uneven[:1], uneven[1] * 2, more=" remat=everything")
+    later(check, recipe, options, "none", 4, *uneven)
+    later(check, recipe, options, overrides[-1], 4, *uneven, master=True)
+    later(check, recipe, options, "none", 2, *uneven[:1], uneven[1] * 2, more=" remat=everything")
     if recipe.startswith(("float8_current", "nvfp4", "mxfp8", "high")):
-        sharded_within_tensor_parallel(recipe, options)
-    check_optimizer(recipe, options, 4, *uneven, "adamw")
-    check_flat(recipe, options, "none", 4, uneven[0], uneven[0] * K // 4 + 77)
-    check_flat(recipe, options, overrides[-1], 4, uneven[0], uneven[0] * K // 3 + 5)
-check_optimizer(*CASES[0][:2], 2, 160, 96, "sgd")
+        later(sharded_within_tensor_parallel, recipe, options)
+    later(check_optimizer, recipe, options, 4, *uneven, "adamw")
+    later(check_flat, recipe, options, "none", 4, uneven[0], uneven[0] * K // 4 + 77)
+    later(check_flat, recipe, options, overrides[-1], 4, uneven[0], uneven[0] * K // 3 + 5)
+later(check_optimizer, *CASES[0][:2], 2, 160, 96, "sgd")
+perform_all()
 finish("sharded-weights")

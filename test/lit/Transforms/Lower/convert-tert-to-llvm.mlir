@@ -3,7 +3,7 @@
 
 // What each slot is, for whoever measures it.
 // CHECK: module attributes {tert.launches = [
-// CHECK-SAME: {kernel = "copy", location = "{{[^"]*}}convert-tert-to-llvm.mlir:[[# @LINE + 29]]:3", name = "a", parameters = {bytes = 256 : i64}}
+// CHECK-SAME: {kernel = "copy", location = "{{[^"]*}}convert-tert-to-llvm.mlir:[[# @LINE + 31]]:3", name = "a", parameters = {bytes = 256 : i64}}
 // CHECK-SAME: {kernel = "copy", location = "", name = "y.data", parameters = {bytes = 256 : i64}}
 // CHECK-SAME: {kernel = "fill", location = "{{[^"]*}}", name = "w1 fprop", parameters = {count = 64 : i64, type = 0 : i32, value = 1.000000e+00 : f32}}
 // CHECK-SAME: ], tert.signature = [
@@ -26,7 +26,9 @@
 // CHECK-NOT: llvm.call @te_rt_launch
 // CHECK: llvm.mlir.global external constant @te_module()
 
-// LLVM: @te_module = constant { i32, i32, i64, i32, i32, ptr, ptr } { i32 1297237332, i32 {{[0-9]+}}, i64 512, i32 3, i32 2, ptr @te_module_load, ptr @te_module_step }
+// LLVM: @te_module = constant { i32, i32, i64, i32, i32, ptr, ptr, ptr } { i32 1297237332, i32 {{[0-9]+}}, i64 512, i32 3, i32 2, ptr @te_module_load, ptr @te_module_step, ptr @te_module_origins }
+// A message about a launch says where it comes from.
+// LLVM: @te_module_origins = private constant [{{[0-9]+}} x i8] c"'a' at {{.*}}convert-tert-to-llvm.mlir:{{[0-9]+}}:3\00'y.data'\00'w1 fprop' at model.py:7:5\00"
 func.func @step(%x: !tert.buffer<256>, %y: !tert.buffer<256>)
     attributes {tert.arena_bytes = 512 : i64, tert.max_live_bytes = 512 : i64, tert.signature = [
       {carried = -1 : i64, name = "x", part = "value", role = "argument", type = tensor<64xf32>},

@@ -25,6 +25,28 @@ func.func @tensors(%x: tensor<8x2xbf16>, %b: tensor<2xbf16>)
   return %a, %c, %d, %e, %f : tensor<16x2xbf16>, tensor<8x4xbf16>, tensor<4x2xbf16>, tensor<8x1xbf16>, tensor<8x2xbf16>
 }
 
+// Sent and received as they lie; received by blocks of 4 rows; sent by columns.
+// CHECK-LABEL: func.func @exchanges
+// CHECK-NEXT: tert.launch "all_to_all" {bytes = 96 : i64, group_id = 3 : i32, ranks = 2 : i32}
+// CHECK-NEXT: tert.alloc "all_to_all.received"
+// CHECK-NEXT: tert.launch "all_to_all" {bytes = 96 : i64, group_id = 3 : i32, ranks = 2 : i32}
+// CHECK-NEXT: tert.launch "copy_strided" {bytes = 48 : i64, parts = 2 : i64, rows = 2 : i64, x_part = 96 : i64, x_row = 48 : i64, y_part = 48 : i64, y_row = 96 : i64}
+// CHECK: tert.launch "copy_strided" {bytes = 24 : i64, parts = 2 : i64, rows = 4 : i64, x_part = 24 : i64, x_row = 48 : i64, y_part = 96 : i64, y_row = 24 : i64}
+// CHECK-NEXT: tert.launch "all_to_all" {bytes = 96 : i64, group_id = 3 : i32, ranks = 2 : i32}
+// CHECK-NOT: copy_strided
+// CHECK: tert.launch "copy_strided" {bytes = 6 : i64, parts = 2 : i64, rows = 16 : i64, x_part = 6 : i64, x_row = 12 : i64, y_part = 96 : i64, y_row = 6 : i64}
+// CHECK-NEXT: tert.alloc "all_to_all.received#2"
+// CHECK-NEXT: tert.launch "all_to_all"
+// CHECK-NEXT: tert.launch "copy_strided" {bytes = 24 : i64, parts = 2 : i64, rows = 4 : i64, x_part = 96 : i64, x_row = 24 : i64, y_part = 24 : i64, y_row = 48 : i64}
+func.func @exchanges(%x: tensor<4x4x6xbf16>)
+    -> (tensor<4x4x6xbf16>, tensor<2x8x6xbf16>, tensor<8x2x6xbf16>, tensor<4x8x3xbf16>) {
+  %a = te.all_to_all %x group 3 split 0 concat 0 : tensor<4x4x6xbf16> -> tensor<4x4x6xbf16>
+  %b = te.all_to_all %x group 3 split 0 concat 1 : tensor<4x4x6xbf16> -> tensor<2x8x6xbf16>
+  %c = te.all_to_all %x group 3 split 1 concat 0 : tensor<4x4x6xbf16> -> tensor<8x2x6xbf16>
+  %d = te.all_to_all %x group 3 split 2 concat 1 : tensor<4x4x6xbf16> -> tensor<4x8x3xbf16>
+  return %a, %b, %c, %d : tensor<4x4x6xbf16>, tensor<2x8x6xbf16>, tensor<8x2x6xbf16>, tensor<4x8x3xbf16>
+}
+
 // Data by rows; scales [1, 128] by columns.
 // CHECK-LABEL: func.func @block_rows
 // CHECK: tert.launch "all_gather" {bytes = 16384 : i64

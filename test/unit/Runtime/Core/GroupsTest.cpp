@@ -20,7 +20,7 @@ void step(te_rt_instance *instance, char *, void *const *arguments) {
   te_rt_launch(instance, 0, arguments);
 }
 constexpr te_rt_module maximum = {
-    TE_RT_MODULE_MAGIC, TE_RT_VERSION, 0, 1, 2, load, step};
+    TE_RT_MODULE_MAGIC, TE_RT_VERSION, 0, 1, 2, load, step, nullptr};
 
 class Groups : public testing::Test {
 protected:

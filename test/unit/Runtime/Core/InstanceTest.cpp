@@ -31,8 +31,14 @@ void step(te_rt_instance *instance, char *arena, void *const *arguments) {
 class Instance : public testing::Test {
 protected:
   void SetUp() override {
-    const te_rt_module module = {
-        TE_RT_MODULE_MAGIC, TE_RT_VERSION, kCount * 4, 2, 2, load, step};
+    const te_rt_module module = {TE_RT_MODULE_MAGIC,
+                                 TE_RT_VERSION,
+                                 kCount * 4,
+                                 2,
+                                 2,
+                                 load,
+                                 step,
+                                 nullptr};
     ASSERT_EQ(te_rt_context_create("reference", &context), TE_RT_OK);
     ASSERT_EQ(te_rt_instance_create(context, &module, &instance), TE_RT_OK);
   }
@@ -104,7 +110,8 @@ void countedStep(te_rt_instance *instance, char *arena,
 
 TEST_F(Instance, GraphReplaysLaunchesAndNotTheModule) {
   const te_rt_module module = {
-      TE_RT_MODULE_MAGIC, TE_RT_VERSION, kCount * 4, 2, 2, load, countedStep};
+      TE_RT_MODULE_MAGIC, TE_RT_VERSION, kCount * 4, 2, 2, load,
+      countedStep,        nullptr};
   te_rt_instance *counted = nullptr;
   ASSERT_EQ(te_rt_instance_create(context, &module, &counted), TE_RT_OK);
   float x[kCount], y[kCount], other[kCount];
@@ -128,7 +135,8 @@ TEST_F(Instance, GraphReplaysLaunchesAndNotTheModule) {
 
 TEST_F(Instance, EachPartHasAGraph) {
   const te_rt_module module = {
-      TE_RT_MODULE_MAGIC, TE_RT_VERSION, kCount * 4, 2, 2, load, countedStep};
+      TE_RT_MODULE_MAGIC, TE_RT_VERSION, kCount * 4, 2, 2, load,
+      countedStep,        nullptr};
   te_rt_instance *counted = nullptr;
   ASSERT_EQ(te_rt_instance_create(context, &module, &counted), TE_RT_OK);
   float x[kCount] = {}, other[kCount] = {}, y[kCount] = {};

@@ -39,7 +39,7 @@ TEST(MoeRoute, EntriesAreInOrder) {
         const MoeRouteArgs args = {ids.data(),     sizes.data(),   rowOf.data(),
                                    entryOf.data(), dropped.data(), entries,
                                    groups,         rows,           alignment,
-                                   capacity,       kSegments};
+                                   capacity,       kSegments,      0};
         te::test::runBlock(kWarps, [&] { route(args, shared.data()); });
 
         std::vector<int32_t> wantedRow(entries, -1), wantedEntry(rows, -1);
@@ -59,6 +59,46 @@ TEST(MoeRoute, EntriesAreInOrder) {
         ASSERT_EQ(rowOf, wantedRow);
         ASSERT_EQ(entryOf, wantedEntry);
         ASSERT_EQ(dropped[0], entries - taken);
+      }
+}
+
+// Every group has its capacity, whatever chose it.
+TEST(MoeRoute, PaddedGroupsHaveTheirCapacity) {
+  std::mt19937 random(5);
+  for (int64_t entries : {0, 5, 300, 1500})
+    for (int64_t groups : {1, 7, 70})
+      for (int64_t capacity : {16, 48}) {
+        const int64_t rows = groups * capacity;
+        std::vector<int32_t> ids, wantedRow(entries, -1), wantedEntry(rows, -1);
+        std::vector<int64_t> taken(groups);
+        int64_t lost = 0;
+        for (int64_t i = 0; i < entries; ++i) {
+          // Few groups are chosen, and some ids are none.
+          const int64_t g =
+              static_cast<int64_t>(random() % (groups / 2 + 3)) - 1;
+          ids.push_back(static_cast<int32_t>(g));
+          if (g < 0 || g >= groups || taken[g] == capacity) {
+            ++lost;
+            continue;
+          }
+          const int64_t row = g * capacity + taken[g]++;
+          wantedRow[i] = static_cast<int32_t>(row);
+          wantedEntry[row] = static_cast<int32_t>(i);
+        }
+        std::vector<int32_t> sizes(groups, -7), rowOf(entries, -1),
+            entryOf(rows, -1), dropped(1, -7);
+        constexpr unsigned kWarps = 3, kSegments = 2;
+        std::vector<uint32_t> shared(routeSharedBytes(groups, kSegments) / 4,
+                                     0xcdcdcdcd);
+        const MoeRouteArgs args = {ids.data(),     sizes.data(),   rowOf.data(),
+                                   entryOf.data(), dropped.data(), entries,
+                                   groups,         rows,           16,
+                                   capacity,       kSegments,      1};
+        te::test::runBlock(kWarps, [&] { route(args, shared.data()); });
+        ASSERT_EQ(sizes, std::vector<int32_t>(groups, capacity));
+        ASSERT_EQ(rowOf, wantedRow);
+        ASSERT_EQ(entryOf, wantedEntry);
+        ASSERT_EQ(dropped[0], lost);
       }
 }
 

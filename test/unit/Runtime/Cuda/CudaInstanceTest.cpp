@@ -36,7 +36,7 @@ void step(te_rt_instance *instance, char *arena, void *const *arguments) {
 }
 
 constexpr te_rt_module twoProducts = {
-    TE_RT_MODULE_MAGIC, TE_RT_VERSION, 32 * 32 * 2, 2, 3, load, step};
+    TE_RT_MODULE_MAGIC, TE_RT_VERSION, 32 * 32 * 2, 2, 3, load, step, nullptr};
 
 #define ASSERT_OK(call) ASSERT_EQ(call, TE_RT_OK) << te_rt_last_error()
 

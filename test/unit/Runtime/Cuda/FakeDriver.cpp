@@ -479,6 +479,36 @@ CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr to, unsigned char value,
   return CUDA_SUCCESS;
 }
 
+// Host memory has its address on the device too. What a stream that waits was
+// given is not done.
+CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count,
+                                  CUstream stream) {
+  ENTER(cuMemsetD32Async);
+  Object *on = enqueuingStream(stream, "cuMemsetD32Async");
+  if (!on || !book().touch(hostPointer(to), 4 * count, "cuMemsetD32Async"))
+    return CUDA_ERROR_INVALID_VALUE;
+  book().enqueue(on, "cuMemsetD32Async");
+  if (!on->capturing && !on->stuck)
+    std::fill_n(static_cast<unsigned *>(hostPointer(to)), count, value);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags) {
+  ENTER(cuMemHostAlloc);
+  refuseInCapture("cuMemHostAlloc");
+  if (flags != CU_MEMHOSTALLOC_DEVICEMAP)
+    book().violation("cuMemHostAlloc of memory that the device does not see");
+  *pointer = book().allocate(bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemFreeHost(void *pointer) {
+  ENTER_RELEASE(cuMemFreeHost);
+  refuseInCapture("cuMemFreeHost");
+  book().release(pointer, "cuMemFreeHost");
+  return failed;
+}
+
 //===----------------------------------------------------------------------===//
 // Modules and kernels
 //===----------------------------------------------------------------------===//

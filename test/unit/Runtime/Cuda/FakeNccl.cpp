@@ -130,6 +130,17 @@ NcclResult ncclCommGetAsyncError(NcclComm comm, NcclResult *error) {
   return NcclResult::success;
 }
 
+// Puts `call` on a stream; whether it runs at once.
+static bool place(const char *call, Object *communicator, CUstream stream,
+                  Object *on) {
+  if (communicator->leading != 0)
+    book().violation(std::string(call) + " while another call is in progress");
+  on->stuck = book().machine.peersAreMissing && !on->capturing;
+  book().collectiveStreams.push_back(stream);
+  book().enqueue(on, call);
+  return !on->capturing;
+}
+
 // What every collective does to the book; `sends` and `receives` are bytes.
 static NcclResult collective(const char *call, const void *send, size_t sends,
                              void *receive, size_t receives, NcclComm comm,
@@ -142,12 +153,7 @@ static NcclResult collective(const char *call, const void *send, size_t sends,
   if (!communicator || !on || !book().touch(send, sends, call) ||
       !book().touch(receive, receives, call))
     return static_cast<NcclResult>(4); // ncclInvalidArgument
-  if (communicator->leading != 0)
-    book().violation(std::string(call) + " while another call is in progress");
-  on->stuck = book().machine.peersAreMissing && !on->capturing;
-  book().collectiveStreams.push_back(stream);
-  book().enqueue(on, call);
-  *runs = !on->capturing;
+  *runs = place(call, communicator, stream, on);
   return started(communicator);
 }
 
@@ -211,6 +217,82 @@ NcclResult ncclReduceScatter(const void *send, void *receive, size_t count,
     std::memcpy(receive, static_cast<const char *>(send) + bytes * rankOf(comm),
                 bytes);
   return result;
+}
+
+// Between ncclGroupStart and ncclGroupEnd.
+static struct {
+  struct Message {
+    void *to;
+    const void *from;
+    size_t bytes;
+    int peer;
+  };
+  bool isOpen = false;
+  std::vector<Message> sends, receives;
+  NcclComm comm = nullptr;
+  CUstream stream = nullptr;
+} group;
+
+NcclResult ncclGroupStart() {
+  ENTER(ncclGroupStart);
+  if (group.isOpen)
+    book().violation("ncclGroupStart in a group");
+  group = {};
+  group.isOpen = true;
+  return NcclResult::success;
+}
+
+static NcclResult addMessage(const char *call, void *to, const void *from,
+                             size_t bytes, int peer, NcclComm comm,
+                             CUstream stream) {
+  if (book().enter(call, true))
+    return injectedError();
+  if (!use(comm, call) || !book().use(stream, Kind::stream, call) ||
+      !book().touch(from ? from : to, bytes, call) ||
+      static_cast<size_t>(peer) >= sizeOf(comm))
+    return static_cast<NcclResult>(4); // ncclInvalidArgument
+  // Of a message to itself a rank would wait for the other end.
+  if (!group.isOpen)
+    book().violation(std::string(call) + " outside a group");
+  (from ? group.sends : group.receives).push_back({to, from, bytes, peer});
+  group.comm = comm;
+  group.stream = stream;
+  return NcclResult::success;
+}
+
+NcclResult ncclSend(const void *send, size_t count, NcclDataType type, int peer,
+                    NcclComm comm, CUstream stream) {
+  return addMessage("ncclSend", nullptr, send, count * bytesOf(type), peer,
+                    comm, stream);
+}
+
+NcclResult ncclRecv(void *receive, size_t count, NcclDataType type, int peer,
+                    NcclComm comm, CUstream stream) {
+  return addMessage("ncclRecv", receive, nullptr, count * bytesOf(type), peer,
+                    comm, stream);
+}
+
+// Ends the group, whatever it returns. Rank r sends back what it gets, r more
+// in each byte.
+NcclResult ncclGroupEnd() {
+  const bool failed = book().enter("ncclGroupEnd", true);
+  if (!group.isOpen)
+    book().violation("ncclGroupEnd without a group");
+  group.isOpen = false;
+  if (failed)
+    return injectedError();
+  if (!group.comm)
+    return NcclResult::success;
+  auto *const communicator = reinterpret_cast<Object *>(group.comm);
+  if (place("ncclGroupEnd", communicator, group.stream,
+            reinterpret_cast<Object *>(group.stream)))
+    for (const auto &receive : group.receives)
+      for (const auto &send : group.sends)
+        if (send.peer == receive.peer && send.bytes == receive.bytes)
+          for (size_t i = 0; i < send.bytes; ++i)
+            static_cast<char *>(receive.to)[i] = static_cast<char>(
+                static_cast<const char *>(send.from)[i] + send.peer);
+  return started(communicator);
 }
 
 // Both release, whatever they return.

@@ -77,6 +77,7 @@ Status NcclGroups::scenario() {
              return backend->plan_reduce_scatter_sum({1, TE_RT_BF16, 2, 7},
                                                      &plan);
            },
+           [&] { return backend->plan_all_to_all({6, 2, 7}, &plan); },
            [&] {
              return backend->plan_all_reduce_sum({3, TE_RT_F32, 2, 7}, &plan);
            }}) {
@@ -96,15 +97,21 @@ Status NcclGroups::scenario() {
 TEST_F(NcclGroups, CallsInOrder) {
   ASSERT_STATUS_OK(scenario());
   // The second all-reduce is the group's first value, before any step.
-  EXPECT_EQ(ncclCalls(),
-            Strings({"ncclGetUniqueId", "ncclCommInitRankConfig",
-                     "ncclAllReduce", "ncclAllReduce", "ncclAllGather",
-                     "ncclReduceScatter", "ncclAllReduce", "ncclAllReduce",
-                     "ncclCommFinalize", "ncclCommDestroy"}));
-  // The last one was captured and replayed once.
+  EXPECT_EQ(
+      ncclCalls(),
+      Strings({"ncclGetUniqueId", "ncclCommInitRankConfig", "ncclAllReduce",
+               "ncclAllReduce", "ncclAllGather", "ncclReduceScatter",
+               "ncclGroupStart", "ncclSend", "ncclRecv", "ncclSend", "ncclRecv",
+               "ncclGroupEnd", "ncclAllReduce", "ncclAllReduce",
+               "ncclCommFinalize", "ncclCommDestroy"}));
+  // The last one was captured and replayed once. Each says where it is, but for
+  // the group's first value.
   EXPECT_EQ(book().executed,
-            Strings({"ncclAllReduce", "ncclAllReduce", "ncclAllGather",
-                     "ncclReduceScatter", "ncclAllReduce", "ncclAllReduce"}));
+            Strings({"ncclAllReduce", "cuMemsetD32Async", "ncclAllReduce",
+                     "cuMemsetD32Async", "ncclAllGather", "cuMemsetD32Async",
+                     "ncclReduceScatter", "cuMemsetD32Async", "ncclGroupEnd",
+                     "cuMemsetD32Async", "ncclAllReduce", "cuMemsetD32Async",
+                     "ncclAllReduce"}));
 }
 
 TEST_F(NcclGroups, ReducesOverItsPeers) {
@@ -122,7 +129,7 @@ TEST_F(NcclGroups, ReducesOverItsPeers) {
   book().calls.clear();
   void *const buffers[] = {x, y};
   ASSERT_STATUS_OK(plan->launch(backend->defaultStream(), buffers));
-  EXPECT_EQ(book().calls, Strings({"ncclAllReduce"}));
+  EXPECT_EQ(book().calls, Strings({"cuMemsetD32Async", "ncclAllReduce"}));
   ASSERT_STATUS_OK(backend->copyToHost(received, y, sizeof(received)));
   EXPECT_EQ(received[0], 2);
   EXPECT_EQ(received[1], 3);
@@ -144,20 +151,20 @@ TEST_F(NcclGroups, GathersAndSums) {
   ASSERT_STATUS_OK(backend->alloc(18, &x));
   ASSERT_STATUS_OK(backend->alloc(18, &y));
   const std::string sent = "abcdefghijklmnopqr";
-  const auto run = [&](const char *call, const std::unique_ptr<Plan> &plan) {
+  const auto run = [&](const Strings &call, const std::unique_ptr<Plan> &plan) {
     EXPECT_STATUS_OK(backend->copyToDevice(x, sent.data(), 18));
     EXPECT_STATUS_OK(backend->copyToDevice(y, "..................", 18));
     book().calls.clear();
     void *const buffers[] = {x, y};
     EXPECT_STATUS_OK(plan->launch(backend->defaultStream(), buffers));
-    EXPECT_EQ(book().calls, Strings({call}));
+    EXPECT_EQ(ncclCalls(), call);
     std::string received(18, ' ');
     EXPECT_STATUS_OK(backend->copyToHost(received.data(), y, 18));
     return received;
   };
   std::unique_ptr<Plan> plan;
   ASSERT_STATUS_OK(backend->plan_all_gather({5, 3, 7}, &plan));
-  EXPECT_EQ(run("ncclAllGather", plan), "abcdeabcdeabcde...");
+  EXPECT_EQ(run({"ncclAllGather"}, plan), "abcdeabcdeabcde...");
   const struct {
     int32_t type;
     const char *sum, *shard;
@@ -166,11 +173,16 @@ TEST_F(NcclGroups, GathersAndSums) {
                {TE_RT_F16, "ab................", "cd................"}};
   for (const auto &each : cases) {
     ASSERT_STATUS_OK(backend->plan_all_reduce_sum({1, each.type, 3, 7}, &plan));
-    EXPECT_EQ(run("ncclAllReduce", plan), each.sum);
+    EXPECT_EQ(run({"ncclAllReduce"}, plan), each.sum);
     ASSERT_STATUS_OK(
         backend->plan_reduce_scatter_sum({1, each.type, 3, 7}, &plan));
-    EXPECT_EQ(run("ncclReduceScatter", plan), each.shard);
+    EXPECT_EQ(run({"ncclReduceScatter"}, plan), each.shard);
   }
+  ASSERT_STATUS_OK(backend->plan_all_to_all({5, 3, 7}, &plan));
+  EXPECT_EQ(run({"ncclGroupStart", "ncclSend", "ncclRecv", "ncclSend",
+                 "ncclRecv", "ncclSend", "ncclRecv", "ncclGroupEnd"},
+                plan),
+            "abcdeghijkmnopq...");
 }
 
 TEST_F(NcclGroups, OneRankNeedsNoNccl) {
@@ -234,15 +246,15 @@ TEST_F(NcclGroups, BrokenGroupsAreAborted) {
 TEST_F(NcclGroups, WaitsForCallsInProgress) {
   book().machine.progressPolls = 3;
   ASSERT_STATUS_OK(scenario());
-  // To connect, six collectives, to close.
-  EXPECT_EQ(book().count("ncclCommGetAsyncError"), 8 * 4);
+  // To connect, seven collectives, to close.
+  EXPECT_EQ(book().count("ncclCommGetAsyncError"), 9 * 4);
   EXPECT_EQ(book().count("ncclCommDestroy"), 1);
   EXPECT_EQ(book().violations, Strings());
 }
 
 TEST_F(NcclGroups, MissingRanksAreTimedOutInABind) {
-  const char *const text = "other ranks of group 7 (rank 0 of 2) did not come "
-                           "in time (20 ms)";
+  const char *const text = "group 7 (rank 0 of 2): other ranks did not come in "
+                           "time (20 ms)";
   // NCCL does not get ready; NCCL is ready, but no value comes.
   for (bool connects : {false, true}) {
     std::unique_ptr<Backend> backend;
@@ -298,7 +310,7 @@ TEST_F(NcclGroups, MissingRanksAreTimedOutInAStep) {
     }
     if (name != "destroy") {
       EXPECT_STATUS(status, TE_RT_TIMED_OUT,
-                    "other ranks of group 7 (rank 0 of 2) did not come in time "
+                    "group 7 (rank 0 of 2): other ranks did not come in time "
                     "(20 ms)");
       // The group is lost, and says so without another wait.
       EXPECT_TRUE(plan->launch(stream, buffers).failed());
@@ -358,6 +370,7 @@ const std::set<std::string> mayPass = {
     "cuGraphDestroy",
     "cuGraphExecDestroy",
     "cuMemFree",
+    "cuMemFreeHost",
     "cuModuleUnload",
     "cuStreamDestroy",
     "cublasLtDestroy",
@@ -401,8 +414,9 @@ TEST_F(NcclGroups, EveryCallMayFail) {
       EXPECT_EQ(book().count("ncclCommAbort"), made ? 1 : 0);
       EXPECT_EQ(book().count("ncclCommDestroy"), 0);
     }
-  // An id, the beginning, four all-reduces, two others.
-  EXPECT_EQ(numNccl, 8 * 3);
+  // An id, the beginning, four all-reduces, two others, and six for the parts
+  // that are exchanged.
+  EXPECT_EQ(numNccl, 14 * 3);
 }
 
 //===----------------------------------------------------------------------===//
@@ -418,7 +432,28 @@ void step(te_rt_instance *instance, char *, void *const *arguments) {
   te_rt_launch(instance, 0, buffers);
 }
 constexpr te_rt_module maximum = {
-    TE_RT_MODULE_MAGIC, TE_RT_VERSION, 0, 1, 1, load, step};
+    TE_RT_MODULE_MAGIC,       TE_RT_VERSION, 0, 1, 1, load, step,
+    "'y' at step.mlir:4:10\0"};
+
+// As above, then over group 4.
+te_rt_status loadTwo(te_rt_instance *instance) {
+  load(instance);
+  return te_rt_plan_all_reduce_max(instance, 1, 4, 4);
+}
+void stepTwo(te_rt_instance *instance, char *, void *const *arguments) {
+  void *const buffers[] = {arguments[0], arguments[0]};
+  te_rt_launch(instance, 0, buffers);
+  te_rt_launch(instance, 1, buffers);
+}
+constexpr te_rt_module twoGroups = {
+    TE_RT_MODULE_MAGIC,
+    TE_RT_VERSION,
+    0,
+    2,
+    1,
+    loadTwo,
+    stepTwo,
+    "'y' at step.mlir:4:10\0at step.mlir:5:10\0"};
 
 #define ASSERT_OK(call) ASSERT_EQ(call, TE_RT_OK) << te_rt_last_error()
 
@@ -469,7 +504,8 @@ TEST_F(NcclInstance, ReducesOnTheStepsStream) {
   book().collectiveStreams.clear();
   book().calls.clear();
   ASSERT_OK(te_rt_instance_run(instance, &memory, stream));
-  EXPECT_EQ(book().calls, Strings({"cuCtxSetCurrent", "ncclAllReduce"}));
+  EXPECT_EQ(book().calls,
+            Strings({"cuCtxSetCurrent", "cuMemsetD32Async", "ncclAllReduce"}));
   EXPECT_EQ(book().collectiveStreams, std::vector<const void *>({stream}));
 
   // A captured step, and its replays.
@@ -478,7 +514,10 @@ TEST_F(NcclInstance, ReducesOnTheStepsStream) {
   EXPECT_EQ(book().count("ncclAllReduce"), 2);
   EXPECT_NE(book().collectiveStreams[1], stream);
   // Binding, the eager step, the replays.
-  EXPECT_EQ(book().executed, Strings(1 + 1 + 3, "ncclAllReduce"));
+  Strings executed = {"ncclAllReduce"};
+  for (int i = 0; i < 1 + 3; ++i)
+    executed.insert(executed.end(), {"cuMemsetD32Async", "ncclAllReduce"});
+  EXPECT_EQ(book().executed, executed);
   EXPECT_EQ(streamDestroy(stream), CUDA_SUCCESS);
 }
 
@@ -487,16 +526,54 @@ TEST_F(NcclInstance, FailedLaunchNamesTheKernel) {
   ASSERT_OK(te_rt_instance_create(context, &maximum, &instance));
   void *memory = nullptr;
   ASSERT_OK(te_rt_alloc(context, 4 * sizeof(float), &memory));
-  book().failCall(1, 0);
+  // Context, then where the stream is.
+  book().failCall(2, 0);
   EXPECT_EQ(te_rt_instance_run(instance, &memory, nullptr), TE_RT_DEVICE_ERROR);
   EXPECT_STREQ(te_rt_last_error(),
-               "te_rt_instance_run: all_reduce_max (slot 0): ncclAllReduce: a "
-               "text of NCCL (more of it)");
+               "te_rt_instance_run: all_reduce_max (slot 0, 'y' at step.mlir:"
+               "4:10): ncclAllReduce: a text of NCCL (more of it)");
+}
+
+// Two collectives over two groups: whoever waits is told in which one the
+// stream stopped, and of which group that is.
+TEST_F(NcclInstance, WaitInVainNamesTheCollective) {
+  for (int missing : {0, 1}) {
+    SCOPED_TRACE(missing);
+    if (missing == 1) {
+      te_rt_instance_destroy(instance);
+      te_rt_context_destroy(context);
+      instance = nullptr;
+      book().machine.peersAreMissing = false;
+      ASSERT_OK(te_rt_context_create_on_device("cuda", 0, &context));
+      ASSERT_OK(te_rt_group_unique_id(id));
+    }
+    ASSERT_OK(te_rt_context_bind_group(context, 9, id, 3, 1));
+    ASSERT_OK(te_rt_group_unique_id(id));
+    ASSERT_OK(te_rt_context_bind_group(context, 4, id, 3, 2));
+    ASSERT_OK(te_rt_context_set_group_timeout(context, 20));
+    ASSERT_OK(te_rt_instance_create(context, &twoGroups, &instance));
+    void *memory = nullptr;
+    ASSERT_OK(te_rt_alloc(context, 4 * sizeof(float), &memory));
+    book().machine.peersAreMissing = missing == 0;
+    ASSERT_OK(te_rt_instance_run_part(instance, &memory, nullptr, 0, 1));
+    book().machine.peersAreMissing = true;
+    ASSERT_OK(te_rt_instance_run_part(instance, &memory, nullptr, 1, 2));
+    EXPECT_EQ(te_rt_synchronize(context), TE_RT_TIMED_OUT);
+    EXPECT_STREQ(
+        te_rt_last_error(),
+        missing == 0
+            ? "te_rt_synchronize: all_reduce_max (slot 0, 'y' at step.mlir:"
+              "4:10): group 9 (rank 1 of 3): other ranks did not come in time "
+              "(20 ms)"
+            : "te_rt_synchronize: all_reduce_max (slot 1, at step.mlir:5:10): "
+              "group 4 (rank 2 of 3): other ranks did not come in time "
+              "(20 ms)");
+  }
 }
 
 TEST_F(NcclInstance, FailedBindingBindsNothing) {
-  // Context, memory, then NCCL.
-  book().failCall(2, 1);
+  // Context, two kinds of memory, then NCCL.
+  book().failCall(3, 1);
   EXPECT_EQ(te_rt_context_bind_group(context, 9, id, 3, 1), TE_RT_DEVICE_ERROR);
   EXPECT_STREQ(
       te_rt_last_error(),

@@ -43,7 +43,7 @@ void step(te_rt_instance *instance, char *arena, void *const *arguments) {
     te_rt_launch(instance, slot, launches[slot]);
 }
 constexpr te_rt_module overlapped = {
-    TE_RT_MODULE_MAGIC, TE_RT_VERSION, 3 * kBytes, 4, 3, load, step};
+    TE_RT_MODULE_MAGIC, TE_RT_VERSION, 3 * kBytes, 4, 3, load, step, nullptr};
 
 #define ASSERT_OK(call) ASSERT_EQ(call, TE_RT_OK) << te_rt_last_error()
 
@@ -98,7 +98,9 @@ protected:
     Strings lines, events;
     for (const auto &[stream, what] : book().placed) {
       const size_t space = what.find(' ');
-      std::string text = what == "cuMemcpyDtoDAsync" ? "copy" : what;
+      std::string text = what == "cuMemcpyDtoDAsync"  ? "copy"
+                         : what == "cuMemsetD32Async" ? "note"
+                                                      : what;
       if (space != what.npos) {
         const std::string event = what.substr(space);
         const auto found = std::find(events.begin(), events.end(), event);
@@ -122,8 +124,9 @@ const Strings wholeStep = {
     // The side stream begins where the caller's is.
     "main record 0", "side wait 0",
     // The maximum is of the copy, and the next copy does not wait for it.
-    "main copy", "main record 1", "side wait 1", "side ncclAllReduce",
-    "side record 2", "main copy", "main wait 2", "main copy",
+    "main copy", "main record 1", "side wait 1", "side note",
+    "side ncclAllReduce", "side record 2", "main copy", "main wait 2",
+    "main copy",
     // The caller's stream ends where the side stream is.
     "side record 3", "main wait 3"};
 
@@ -151,24 +154,25 @@ TEST_F(SideStream, IsCapturedWithTheCallersStream) {
   EXPECT_EQ(captured, wholeStep);
   ASSERT_OK(te_rt_instance_run_graph(instance, arguments));
   // Each replay has all of it, and nothing ran while it was recorded.
-  const Strings once = {"cuMemcpyDtoDAsync", "ncclAllReduce",
-                        "cuMemcpyDtoDAsync", "cuMemcpyDtoDAsync"};
+  const Strings once = {"cuMemcpyDtoDAsync", "cuMemsetD32Async",
+                        "ncclAllReduce", "cuMemcpyDtoDAsync",
+                        "cuMemcpyDtoDAsync"};
   Strings twice = once;
   twice.insert(twice.end(), once.begin(), once.end());
   EXPECT_EQ(book().executed, twice);
   // Not captured any more.
   ASSERT_OK(te_rt_instance_run(instance, arguments, nullptr));
-  EXPECT_EQ(book().executed.size(), 12u);
+  EXPECT_EQ(book().executed.size(), 15u);
 }
 
 TEST_F(SideStream, PartsWaitForWhatIsInThem) {
   ASSERT_OK(create(overlapped));
   book().placed.clear();
   ASSERT_OK(te_rt_instance_run_part(instance, arguments, nullptr, 0, 2));
-  EXPECT_EQ(placed(),
-            Strings({"main record 0", "side wait 0", "main copy",
-                     "main record 1", "side wait 1", "side ncclAllReduce",
-                     "side record 2", "side record 3", "main wait 3"}));
+  EXPECT_EQ(placed(), Strings({"main record 0", "side wait 0", "main copy",
+                               "main record 1", "side wait 1", "side note",
+                               "side ncclAllReduce", "side record 2",
+                               "side record 3", "main wait 3"}));
   book().placed.clear();
   // The maximum ended with its part.
   ASSERT_OK(te_rt_instance_run_part(instance, arguments, nullptr, 2, 4));
@@ -192,8 +196,8 @@ TEST_F(SideStream, TracedStepsAreOnOneStream) {
 // After a launch that failed, too, the caller's stream ends behind the other.
 TEST_F(SideStream, JoinsAfterAFailure) {
   ASSERT_OK(create(overlapped));
-  // Context, record, wait, copy, record, wait, then NCCL.
-  book().failCall(6, 1);
+  // Context, record, wait, copy, record, wait, note, then NCCL.
+  book().failCall(7, 1);
   book().placed.clear();
   EXPECT_EQ(te_rt_instance_run(instance, arguments, nullptr),
             TE_RT_DEVICE_ERROR);
@@ -256,7 +260,7 @@ te_rt_status loadRefused(te_rt_instance *instance) {
 TEST_F(SideStream, RefusesOrdersThatMeanNothing) {
   ASSERT_OK(create(overlapped));
   const te_rt_module module = {TE_RT_MODULE_MAGIC, TE_RT_VERSION, kBytes, 2, 3,
-                               loadRefused,        step};
+                               loadRefused,        step,          nullptr};
   const Refused cases[] = {
       {2, 1, -1, "te_rt_order (slot 2): expected a slot that has a plan"},
       {1, 2, -1,

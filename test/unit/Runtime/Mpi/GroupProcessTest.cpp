@@ -77,6 +77,11 @@ Process::PlanFunction gather(int64_t bytes, int32_t ranks, int32_t group) {
     return te_rt_plan_all_gather(instance, 0, bytes, ranks, group);
   };
 }
+Process::PlanFunction exchange(int64_t bytes, int32_t ranks, int32_t group) {
+  return [=](te_rt_instance *instance) {
+    return te_rt_plan_all_to_all(instance, 0, bytes, ranks, group);
+  };
+}
 Process::PlanFunction scatter(int64_t count, int32_t type, int32_t ranks,
                               int32_t group) {
   return [=](te_rt_instance *instance) {
@@ -143,6 +148,31 @@ TEST(GroupProcesses, GathersBytesInTheOrderOfRanks) {
   }
 }
 
+// Each rank sends every other something else, itself included.
+TEST(GroupProcesses, ExchangesBytesInTheOrderOfRanks) {
+  Process process(kTimeout);
+  ASSERT_OK(process.bind(3, everybody()));
+  const auto bytesOf = [](int from, int to, int64_t count) {
+    std::vector<uint8_t> bytes(static_cast<size_t>(count));
+    for (size_t i = 0; i < bytes.size(); ++i)
+      bytes[i] = static_cast<uint8_t>((i * 131 + i / 251) ^
+                                      static_cast<size_t>(from * 16 + to));
+    return bytes;
+  };
+  for (int64_t count : {0, 1, 3, 1000, 1 << 20, (1 << 21) + 5}) {
+    std::vector<uint8_t> x, expected;
+    for (int rank = 0; rank < jobSize(); ++rank) {
+      const std::vector<uint8_t> sent = bytesOf(jobRank(), rank, count),
+                                 received = bytesOf(rank, jobRank(), count);
+      x.insert(x.end(), sent.begin(), sent.end());
+      expected.insert(expected.end(), received.begin(), received.end());
+    }
+    std::vector<uint8_t> y(x.size());
+    EXPECT_OK(process.run(exchange(count, jobSize(), 3), x.data(), y.data()));
+    ASSERT_EQ(expected, y);
+  }
+}
+
 TEST(GroupProcesses, MaximumIsThatOfAllRanks) {
   Process process(kTimeout);
   ASSERT_OK(process.bind(3, everybody()));
@@ -202,6 +232,8 @@ TEST(GroupProcesses, DisagreementIsAnErrorOnEveryRank) {
        "all_reduce_sum of 4 f32", "all_gather of 16 bytes"},
       {sum(4, TE_RT_F32, jobSize(), 3), sum(8, TE_RT_F32, jobSize(), 3),
        "all_reduce_sum of 4 f32", "all_reduce_sum of 8 f32"},
+      {exchange(8, jobSize(), 3), gather(8, jobSize(), 3),
+       "all_to_all of 8 bytes", "all_gather of 8 bytes"},
       {sum(4, TE_RT_F16, jobSize(), 3), sum(4, TE_RT_BF16, jobSize(), 3),
        "all_reduce_sum of 4 f16", "all_reduce_sum of 4 bf16"},
       {maximum(4, 3), scatter(4, TE_RT_F32, jobSize(), 3),

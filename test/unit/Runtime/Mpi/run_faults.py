@@ -2,7 +2,7 @@
 """run_faults.py FOLDER --size=N [--launcher=mpirun|torchrun] [--backend=NAME]: te-run, when one of its processes fails.
 
 N processes run steps with a collective for ever; then the last one is killed, or stopped. The others end within the time limit plus
-five seconds, not with 0, say whom they miss, and leave no process behind.
+five seconds, not with 0, say whom they miss and in which collective, and leave no process behind.
 """
 
 import argparse
@@ -114,6 +114,10 @@ for fault, number in (("killed", signal.SIGKILL), ("stopped", signal.SIGSTOP)):
     # mpirun ends the job of a process that is killed, before the others can say anything.
     if (fault, options.launcher) != ("killed", "mpirun") and not re.search(rf"rank {last} (did not come|has closed)", said):
         problems.append(f"{fault}: expected 'rank {last}' to be missed in: {said}")
+    # Where: the op, its place in the user's file and the group. Who dies may be missed earlier, by the launcher or where steps end.
+    if fault == "stopped" and not re.search(
+            rf"all_reduce_sum \(slot 0, 'y' at {re.escape(str(module))}:4:10\): group 0 \(rank \d of {options.size}\): ", said):
+        problems.append(f"{fault}: expected the collective, its place and its group to be named in: {said}")
 for problem in problems:
     print("error: " + problem, file=sys.stderr)
 print(f"run-faults: {'FAILED' if problems else 'ok'}")

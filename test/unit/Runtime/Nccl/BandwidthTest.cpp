@@ -2,7 +2,8 @@
 //
 // Measured, not checked: time of a captured collective by size, and its bus
 // bandwidth, the bytes each link has to carry (2 (R-1)/R of an all-reduce's
-// array, (R-1)/R of a gathered or scattered one) over that time. A JSON object
+// array, (R-1)/R of a gathered, scattered or
+// exchanged one) over that time. A JSON object
 // a line to --json=F, a table to the screen.
 //
 //===----------------------------------------------------------------------===//
@@ -47,6 +48,11 @@ constexpr Case kCases[] = {
      [](te_rt_instance *instance, int32_t slot, int64_t bytes) {
        te_rt_plan_reduce_scatter_sum(instance, slot, bytes / 2 / numRanks(),
                                      TE_RT_BF16, numRanks(), 7);
+     },
+     1},
+    {"all_to_all",
+     [](te_rt_instance *instance, int32_t slot, int64_t bytes) {
+       te_rt_plan_all_to_all(instance, slot, bytes / numRanks(), numRanks(), 7);
      },
      1},
 };

@@ -215,7 +215,8 @@ TEST_F(Collective, UnboundGroupIsAnErrorAtLoad) {
                                  return te_rt_plan_all_reduce_max(instance, 0,
                                                                   1, 7);
                                },
-                               [](te_rt_instance *, char *, void *const *) {}};
+                               [](te_rt_instance *, char *, void *const *) {},
+                               nullptr};
   te_rt_instance *instance = nullptr;
   EXPECT_EQ(te_rt_instance_create(contexts[0], &module, &instance),
             TE_RT_INVALID_ARGUMENT);

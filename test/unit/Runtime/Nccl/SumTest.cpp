@@ -67,6 +67,16 @@ Step gatherStep(int64_t bytes) {
           }};
 }
 
+Step exchangeStep(int64_t bytes) {
+  return {1, 2, 0,
+          [=](te_rt_instance *instance) {
+            te_rt_plan_all_to_all(instance, 0, bytes, numRanks(), 7);
+          },
+          [](te_rt_instance *instance, char *, void *const *arguments) {
+            te_rt_launch(instance, 0, arguments);
+          }};
+}
+
 /// Whether `actual` is elements [begin, ...) of the sum of the ranks' values.
 testing::AssertionResult isSum(const std::vector<Array> &values, int64_t begin,
                                const Array &actual) {
@@ -185,6 +195,36 @@ TEST_F(Collective, GatherMovesBytes) {
   });
 }
 
+// Every rank sends each other something else; the first exchange of a size is
+// captured in every second case.
+TEST_F(Collective, ExchangeMovesBytes) {
+  ASSERT_NO_FATAL_FAILURE(bind(7));
+  const auto bytesOf = [](int from, int to, int64_t count) {
+    std::vector<uint8_t> bytes(static_cast<size_t>(count));
+    for (size_t i = 0; i < bytes.size(); ++i)
+      bytes[i] = static_cast<uint8_t>((i * 131 + i / 251) ^
+                                      static_cast<size_t>(from * 16 + to));
+    return bytes;
+  };
+  onEachRank([&](Rank &rank) {
+    for (int64_t count : {4096, 0, 1, 3, 127, 1000003})
+      for (bool captured : {true, false}) {
+        Array x(TE_RT_F8E4M3FN, 0), y(TE_RT_F8E4M3FN, 0), expected = y;
+        for (int r = 0; r < numRanks(); ++r) {
+          const std::vector<uint8_t> sent = bytesOf(rank.number, r, count),
+                                     received = bytesOf(r, rank.number, count);
+          x.bytes.insert(x.bytes.end(), sent.begin(), sent.end());
+          expected.bytes.insert(expected.bytes.end(), received.begin(),
+                                received.end());
+        }
+        y.bytes.resize(x.bytes.size());
+        run(rank, exchangeStep(count), x, y, captured, false);
+        EXPECT_EQ(expected.bytes, y.bytes)
+            << "rank " << rank.number << ", " << count << " bytes";
+      }
+  });
+}
+
 // Rank 0 waits for others that never come, and says so in time. After it every
 // context can still be destroyed, and with it the test ends.
 void waitForNobody(Rank &rank, bool captured) {
@@ -197,7 +237,8 @@ void waitForNobody(Rank &rank, bool captured) {
   void *x = rank.upload(std::vector<float>(1000, 1.0f));
   rank.run(instance, step, {x, x}, captured);
   EXPECT_EQ(te_rt_synchronize(rank.context), TE_RT_TIMED_OUT);
-  EXPECT_NE(std::string(te_rt_last_error()).find("group 7 (rank 0 of "),
+  EXPECT_NE(std::string(te_rt_last_error())
+                .find("all_reduce_sum (slot 0): group 7 (rank 0 of "),
             std::string::npos)
       << te_rt_last_error();
   te_rt_instance_destroy(instance);

@@ -1,0 +1,88 @@
+"""Groups of ranks from torch.distributed.
+
+A program names groups by number (`te.groups`); here each gets a process group. On
+a GPU that is the process group's own communicator of NCCL; on a CPU its messages,
+of any backend that sends and receives (gloo).
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from typing import Any, Optional, Sequence
+
+import torch
+import torch.distributed as dist
+
+from te_mlir.errors import ArgumentError
+from te_mlir.runtime import Context
+
+
+def bind_group(context: Context, group_id: int, group: Optional["dist.ProcessGroup"] = None) -> None:
+    """Makes `group` what programs on `context` call `group_id`; without one, all processes.
+
+    Every process of the group calls this, before a program is compiled on the context.
+    The process group must outlive the context. Give te one that nothing else uses
+    meanwhile (`dist.new_group(ranks)`): the collectives of two users of one
+    communicator would have to come in one order on all ranks.
+    """
+    if group is None:
+        group = dist.group.WORLD
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    if rank < 0:
+        raise ArgumentError(f"argument 'group': expected one that this process, rank {dist.get_rank()}, is in")
+    if size == 1:
+        context.bind_group(group_id, None, 1, 0)
+    elif context.backend == "cuda":
+        context.bind_nccl(group_id, _communicator(group, context.device[1]), size, rank)
+    else:
+        context.bind_exchange(group_id, _Exchange(group, size, rank), size, rank)
+
+
+def _communicator(group: Any, index: int) -> int:
+    """The address of the group's ncclComm_t on a GPU."""
+    device = torch.device("cuda", index)
+    with torch.cuda.device(device):
+        # It is made by the first collective.
+        dist.all_reduce(torch.zeros(1, device=device), group=group)
+        torch.cuda.synchronize(device)
+        try:
+            backend = group._get_backend(device)
+            address: int = backend._comm_ptr()
+        except (AttributeError, RuntimeError) as error:
+            raise ArgumentError(
+                "argument 'group': expected a process group of NCCL that gives its communicator, but "
+                f"PyTorch {torch.__version__} says: {error}"
+            ) from None
+    return address
+
+
+class _Exchange:
+    """An exchange of bytes by sends and receives, whose errors name the rank."""
+
+    def __init__(self, group: Any, size: int, rank: int) -> None:
+        self.group, self.rank = group, rank
+        self.others = [(r, dist.get_global_rank(group, r)) for r in range(size) if r != rank]
+
+    def __call__(self, send: Sequence[memoryview], receive: Sequence[memoryview], seconds: float) -> None:
+        end = time.monotonic() + seconds
+        receive[self.rank][:] = send[self.rank]
+        works = []
+        for begin, views in ((dist.irecv, receive), (dist.isend, send)):
+            for rank, place in self.others:
+                try:
+                    works.append((rank, begin(torch.frombuffer(views[rank], dtype=torch.uint8), place, self.group)))
+                except RuntimeError as error:
+                    raise RuntimeError(f"rank {rank} cannot be reached: {_line(error)}") from None
+        for rank, work in works:
+            left = max(end - time.monotonic(), 0.001)
+            try:
+                work.wait(datetime.timedelta(seconds=left))
+            except RuntimeError as error:
+                if time.monotonic() >= end:
+                    raise TimeoutError(f"rank {rank} did not come in time ({seconds * 1000:.0f} ms)") from None
+                raise RuntimeError(f"rank {rank} cannot be reached: {_line(error)}") from None
+
+
+def _line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,305 @@
+//===- TcpTest.cpp - processes that know a host and a port ----------------===//
+//
+// The processes of a job are threads here, each with connections of its own.
+// Every one makes what all of them send, so it knows what it has to get. Jobs
+// take ports that the system says are free, and several of them, as another
+// program may take one first.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TEDialect/Runtime/te_runtime_tcp.h"
+
+#include <asio.hpp>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+constexpr int64_t kTimeout = 20000;
+
+/// A port that was free.
+int32_t freePort() {
+  asio::io_context io;
+  asio::ip::tcp::acceptor acceptor(io, {asio::ip::tcp::v4(), 0});
+  return acceptor.local_endpoint().port();
+}
+
+/// One process of a job.
+class Process {
+public:
+  Process(int rank, int size, int32_t port) : rank(rank), size(size) {
+    options = {"127.0.0.1", port, 4, "a job", size, rank, kTimeout};
+  }
+  ~Process() {
+    if (job)
+      (void)leave();
+  }
+
+  te_rt_status join() { return te_tcp_create(&options, &job, message); }
+  te_rt_status leave() {
+    te_tcp *const left = job;
+    job = nullptr;
+    return te_tcp_destroy(left, kTimeout, message);
+  }
+  te_rt_status group(int32_t tag, const std::vector<int32_t> &ranks) {
+    return te_tcp_communicator(job, tag, ranks.data(),
+                               static_cast<int32_t>(ranks.size()), &members,
+                               message);
+  }
+  te_rt_status exchange(const Bytes &send, int64_t stride, Bytes &receive,
+                        int64_t timeout = kTimeout) {
+    return members.exchange(members.user, send.data(), stride, receive.data(),
+                            static_cast<int64_t>(receive.size()) / members.size,
+                            timeout, message);
+  }
+
+  te_tcp_options options;
+  te_tcp *job = nullptr;
+  te_rt_communicator members = {};
+  char message[TE_RT_MESSAGE_BYTES] = "";
+  const int rank, size;
+};
+
+#define EXPECT_OK(call) EXPECT_EQ(call, TE_RT_OK) << process.message
+#define ASSERT_OK(call) ASSERT_EQ(call, TE_RT_OK) << process.message
+
+/// Runs `body` in every process of a job of `size`, before it joins.
+void onEach(int size, const std::function<void(Process &)> &body) {
+  const int32_t port = freePort();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank)
+    threads.emplace_back([&, rank] {
+      Process process(rank, size, port);
+      body(process);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+/// What `from` sends to `to`.
+Bytes bytesOf(int from, int to, size_t count) {
+  Bytes bytes(count);
+  for (size_t i = 0; i < count; ++i)
+    bytes[i] = static_cast<uint8_t>((i * 131 + i / 251) ^
+                                    static_cast<size_t>(from * 16 + to));
+  return bytes;
+}
+
+TEST(Tcp, GathersAndExchanges) {
+  for (int size : {1, 2, 5})
+    onEach(size, [&](Process &process) {
+      ASSERT_OK(process.join());
+      std::vector<int32_t> all;
+      for (int r = 0; r < size; ++r)
+        all.push_back(r);
+      ASSERT_OK(process.group(3, all));
+      EXPECT_EQ(process.members.rank, process.rank);
+      // More than the system keeps of what nobody reads yet.
+      for (size_t count : {0u, 1u, 1000u, 3u << 20}) {
+        Bytes sent, gathered, exchanged;
+        for (int r = 0; r < size; ++r) {
+          const Bytes to = bytesOf(process.rank, r, count),
+                      first = bytesOf(r, 0, count),
+                      own = bytesOf(r, process.rank, count);
+          sent.insert(sent.end(), to.begin(), to.end());
+          gathered.insert(gathered.end(), first.begin(), first.end());
+          exchanged.insert(exchanged.end(), own.begin(), own.end());
+        }
+        Bytes received(sent.size());
+        EXPECT_OK(process.exchange(sent, 0, received));
+        EXPECT_EQ(received, gathered);
+        EXPECT_OK(
+            process.exchange(sent, static_cast<int64_t>(count), received));
+        EXPECT_EQ(received, exchanged);
+      }
+      EXPECT_OK(process.leave());
+    });
+}
+
+// Places in a group are not those in the job, and a process is in several.
+TEST(Tcp, GroupsOfSomeProcesses) {
+  onEach(4, [](Process &process) {
+    ASSERT_OK(process.join());
+    const int other = process.rank ^ 1, across = 3 - process.rank;
+    for (const auto &[tag, ranks] :
+         {std::pair(0, std::vector<int32_t>{std::max(process.rank, other),
+                                            std::min(process.rank, other)}),
+          {7,
+           {std::min(process.rank, across), std::max(process.rank, across)}}})
+      for (int round = 0; round < 3; ++round) {
+        ASSERT_OK(process.group(tag, ranks));
+        EXPECT_EQ(ranks[static_cast<size_t>(process.members.rank)],
+                  process.rank);
+        const Bytes sent(5, static_cast<uint8_t>(process.rank));
+        Bytes received(10), expected(5, static_cast<uint8_t>(ranks[0]));
+        expected.resize(10, static_cast<uint8_t>(ranks[1]));
+        EXPECT_OK(process.exchange(sent, 0, received));
+        EXPECT_EQ(received, expected);
+      }
+    EXPECT_OK(process.leave());
+  });
+}
+
+TEST(Tcp, WrongArgumentsAreNamed) {
+  onEach(2, [](Process &process) {
+    ASSERT_OK(process.join());
+    const struct {
+      int32_t tag;
+      std::vector<int32_t> ranks;
+      const char *text;
+    } cases[] = {
+        {-1, {0, 1}, "expected 'tag' to be zero or more, but got -1"},
+        {0, {}, "expected 'size' to be one or more, but got 0"},
+        {0, {0, 2}, "below the size of the job, 2, but got 2"},
+        {0, {1, 1}, "expected 'ranks' to differ, but 1 is there twice"},
+        {0, {1 - process.rank}, "to be one of 'ranks'"},
+    };
+    for (const auto &each : cases) {
+      EXPECT_EQ(process.group(each.tag, each.ranks), TE_RT_INVALID_ARGUMENT);
+      EXPECT_NE(std::string(process.message).find(each.text), std::string::npos)
+          << process.message;
+    }
+    EXPECT_OK(process.leave());
+  });
+  Process process(0, 1, 1);
+  process.options.rank = 1;
+  EXPECT_EQ(process.join(), TE_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(process.message, "expected 'rank' to be from 0 to below 'size', "
+                                "but got 1 and 1");
+  process.options.rank = 0;
+  process.options.port = 65534;
+  EXPECT_EQ(process.join(), TE_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(process.message, "expected 'num_ports' ports from 'port' on to "
+                                "be from 1 to 65535, but got 4 from 65534 on");
+}
+
+TEST(Tcp, WhoDoesNotJoinIsNamed) {
+  onEach(4, [](Process &process) {
+    if (process.rank == 1 || process.rank == 3)
+      return;
+    process.options.timeout_ms = 700;
+    EXPECT_EQ(process.join(), TE_RT_TIMED_OUT);
+    const std::string text = process.message;
+    EXPECT_NE(text.find(process.rank == 0
+                            ? "ranks 1, 3 of 4 did not connect to port "
+                            : "other processes did not all come to rank 0 in "
+                              "time (700 ms)"),
+              std::string::npos)
+        << text;
+  });
+}
+
+TEST(Tcp, SizesHaveToAgree) {
+  onEach(2, [](Process &process) {
+    process.options.timeout_ms = 1000;
+    if (process.rank == 1)
+      process.options.size = 3;
+    const te_rt_status status = process.join();
+    if (process.rank == 1) {
+      EXPECT_NE(status, TE_RT_OK);
+      return;
+    }
+    EXPECT_EQ(status, TE_RT_INVALID_ARGUMENT);
+    EXPECT_STREQ(process.message, "expected all processes to be one of 2, but "
+                                  "rank 1 is one of 3");
+  });
+}
+
+// Who stays away is named in time, and the connections are of no use any more.
+TEST(Tcp, WhoDoesNotComeIsNamed) {
+  onEach(3, [](Process &process) {
+    ASSERT_OK(process.join());
+    ASSERT_OK(process.group(0, {0, 1, 2}));
+    const Bytes sent(8);
+    Bytes received(24);
+    EXPECT_OK(process.exchange(sent, 0, received));
+    if (process.rank == 2) {
+      // Longer than the others wait, and does not die.
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      process.options.timeout_ms = 1;
+      return;
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(process.exchange(sent, 0, received, 500), TE_RT_TIMED_OUT);
+    EXPECT_STREQ(process.message, "rank 2 did not come in time (500 ms)");
+    EXPECT_LT(std::chrono::steady_clock::now() - begin,
+              std::chrono::milliseconds(1400));
+    EXPECT_EQ(process.exchange(sent, 0, received, 500), TE_RT_TIMED_OUT);
+    EXPECT_NE(std::string(process.message).find("closed after an error"),
+              std::string::npos)
+        << process.message;
+    (void)process.leave();
+  });
+}
+
+// Who dies is missed at once.
+TEST(Tcp, WhoDiesIsMissedAtOnce) {
+  onEach(3, [](Process &process) {
+    ASSERT_OK(process.join());
+    ASSERT_OK(process.group(0, {0, 1, 2}));
+    const Bytes sent(8);
+    Bytes received(24);
+    EXPECT_OK(process.exchange(sent, 0, received));
+    if (process.rank == 1) {
+      char ignored[TE_RT_MESSAGE_BYTES];
+      te_tcp *const left = process.job;
+      process.job = nullptr;
+      // Nobody says goodbye with it; it closes its connections.
+      EXPECT_EQ(te_tcp_destroy(left, 1, ignored), TE_RT_TIMED_OUT);
+      return;
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(process.exchange(sent, 0, received), TE_RT_TIMED_OUT);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin,
+              std::chrono::milliseconds(kTimeout / 2));
+    (void)process.leave();
+  });
+}
+
+TEST(Tcp, DifferentCollectivesAreAnError) {
+  onEach(2, [](Process &process) {
+    ASSERT_OK(process.join());
+    ASSERT_OK(process.group(process.rank, {0, 1}));
+    const Bytes sent(8);
+    Bytes received(16);
+    EXPECT_EQ(process.exchange(sent, 0, received), TE_RT_TIMED_OUT);
+    const std::string text = process.message;
+    EXPECT_TRUE(text.find("is at another collective") != std::string::npos ||
+                text.find("closed the connection") != std::string::npos)
+        << text;
+    (void)process.leave();
+  });
+}
+
+// A port may be another program's, or another job's: the next one is taken.
+TEST(Tcp, PortsOfOthersArePassedBy) {
+  asio::io_context io;
+  asio::ip::tcp::acceptor taken(io, {asio::ip::tcp::v6(), 0});
+  const int32_t port = taken.local_endpoint().port();
+  std::vector<std::thread> threads;
+  for (const char *job : {"one", "another"})
+    for (int rank = 0; rank < 2; ++rank)
+      threads.emplace_back([=] {
+        Process process(rank, 2, port);
+        process.options.job = job;
+        process.options.num_ports = 8;
+        ASSERT_OK(process.join());
+        ASSERT_OK(process.group(0, {0, 1}));
+        const Bytes sent(1, static_cast<uint8_t>(*job));
+        Bytes received(2);
+        EXPECT_OK(process.exchange(sent, 0, received));
+        EXPECT_EQ(received, Bytes(2, static_cast<uint8_t>(*job)));
+        EXPECT_OK(process.leave());
+      });
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+} // namespace
