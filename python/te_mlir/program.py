@@ -200,10 +200,13 @@ def report(
     vjp: bool = False,
     **options: Any,
 ) -> str:
-    """What the compiler decided: reports `what`, as "text", "json", or "html" of memory.
+    """What the compiler decided: reports `what`, as "text" or "json", or all that there is on one page, as "html".
 
-    Other options are those of `compile`. Several JSON reports follow each other.
+    Other options are those of `compile`. Several JSON reports follow each other. The
+    page is that of `picture`.
     """
+    if format == "html":
+        return picture(source, entry, "html", vjp, **options)
     pipeline = pipeline_text(**options, report=what, report_format=format)
     handle = _compile(source, entry, pipeline, "", vjp, True, "<text>")
     text = _capi.compiler().te_program_report(handle).decode()

@@ -239,6 +239,13 @@ def test_pictures_open_in_a_browser_without_a_network(tmp_path):
     assert not re.findall(r"(?:src|href)=.?https?:", run.stdout)
 
 
+def test_a_report_as_html_is_the_whole_page():
+    page = te_mlir.report(linear(), "linear", format="html", vjp=True, recipe=te_mlir.Float8BlockScaling())
+    assert page.startswith("<!DOCTYPE html>") and "te.scaled_matmul 'w fprop'" in page and page.count("<svg") >= 3
+    titles = ("As written", "As it runs", "Precision", "Memory", "Launches")
+    assert [page.count(f"<h2>{title}</h2>") for title in titles] == [1] * 5
+
+
 def test_reports_are_text_or_json():
     text = te_mlir.report(linear(te_mlir.Float8CurrentScaling()), "linear", "precision", target="reference")
     assert "fprop" in text and "f8E4M3FN" in text

@@ -150,10 +150,39 @@ def _inline(
         if inner is not None:
             body, captured = (inner.jaxpr, inner.consts) if hasattr(inner, "consts") else (inner, ())
             outputs = _inline(graph, body, captured, inputs, (equation, *calls))
+        elif equation.primitive.name == "scan":
+            outputs = _unroll(graph, equation, inputs, calls)
         else:
             outputs = _node(graph, equation, inputs, calls)
         env.update(zip(equation.outvars, outputs))
     return [read(v) for v in jaxpr.outvars]
+
+
+def _unroll(graph: Graph, equation: Any, inputs: Sequence[Atom], calls: Tuple[Any, ...]) -> List[Atom]:
+    """A scan as its steps one after another, on slices of what it is over."""
+    params, inside = equation.params, (equation, *calls)
+    body, length = params["jaxpr"], params["length"]
+    first, last = params["num_consts"], params["num_consts"] + params["num_carry"]
+    shared, carry, over = list(inputs[:first]), list(inputs[first:last]), inputs[last:]
+    rows: List[List[Atom]] = []
+    for step in reversed(range(length)) if params["reverse"] else range(length):
+        slices = [apply(graph, lambda a: jax.lax.index_in_dim(a, step, keepdims=False), [a], inside)[0] for a in over]
+        outputs = _inline(graph, body.jaxpr, body.consts, [*shared, *carry, *slices], inside)
+        carry = outputs[: len(carry)]
+        rows.append(outputs[len(carry) :])
+    if params["reverse"]:
+        rows.reverse()
+    stacked: List[Atom] = []
+    for column in zip(*rows):
+        stacked.extend(apply(graph, lambda *values: jnp.stack(values), column, inside))
+    return [*carry, *stacked]
+
+
+def apply(graph: Graph, function: Any, inputs: Sequence[Atom], calls: Tuple[Any, ...]) -> List[Atom]:
+    """The nodes of a function of JAX."""
+    closed = jax.make_jaxpr(function)(*[jax.ShapeDtypeStruct(v.shape, v.dtype) for v in inputs])
+    with jax.ensure_compile_time_eval():
+        return _inline(graph, closed.jaxpr, closed.consts, inputs, calls)
 
 
 def _callee(equation: Any) -> Any:

@@ -19,7 +19,7 @@ import numpy as np
 from te_mlir import build
 from te_mlir.dtypes import BY_NAME
 from te_mlir.jax import patterns
-from te_mlir.jax.graph import Atom, Const, Graph, Node, Var, ancestors, short
+from te_mlir.jax.graph import Atom, Const, Graph, Node, Var, ancestors, apply, short
 from te_mlir.layout import Layout, row_major, same
 
 
@@ -382,8 +382,13 @@ class Importer:
     def _crossentropy(self, var: Var, node: Node, found: patterns.CrossEntropy) -> Value:
         matrix = self.rows(found.logits, node)
         rows = matrix.shape[0]
+        places = found.targets
+        if found.mask is not None:
+            # Those that te ignores.
+            ignored = lambda t, m: jnp.where(m.reshape(t.shape), t, -100)  # noqa: E731
+            places = apply(self.graph, ignored, [places, found.mask], (node.equation, *node.calls))[0]
         targets = self.feed(
-            found.targets,
+            places,
             "targets",
             lambda t: t.reshape(-1).astype(jnp.int32),
             (rows,),
@@ -567,7 +572,6 @@ class Importer:
 
 
 _HINTS = {
-    "scan": "; write the loop over layers in Python",
     "while": "; write the loop in Python",
     "cond": "; decide outside of the function",
     "erf": ", whose gelu is that by tanh (approximate=True)",

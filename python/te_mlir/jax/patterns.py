@@ -47,10 +47,11 @@ class Softmax(NamedTuple):
 
 
 class CrossEntropy(NamedTuple):
-    """The mean of -log(softmax(logits)) at targets, over all rows."""
+    """The mean of -log(softmax(logits)) at targets, over all rows, or over those where `mask`."""
 
     logits: Var
     targets: Atom
+    mask: Optional[Atom] = None
 
 
 class Rope(NamedTuple):
@@ -490,6 +491,42 @@ def _picked(value: Atom) -> Optional[Tuple[Var, Atom]]:
     return None
 
 
+def _boolean(value: Atom) -> Optional[Atom]:
+    """The mask that a value is 1 or 0 by."""
+    value = _unconverted(value)
+    return value if value.dtype == np.bool_ else None
+
+
+def _unconverted(value: Atom) -> Atom:
+    """What casts of any type are of."""
+    node = node_of(value, "convert_element_type", "copy")
+    return value if node is None else _unconverted(node.inputs[0])
+
+
+def _masked_sum(value: Atom) -> Optional[Tuple[Atom, Atom]]:
+    """(x, m) of `sum(x * m) / sum(m)`, or with where(m, x, 0), or max(sum(m), 1): the mean of x where m is."""
+    quotient = node_of(value, "div")
+    if quotient is None:
+        return None
+    total, count = uncast(quotient.inputs[0]), _unconverted(quotient.inputs[1])
+    for number, counted in pairs(count, "max"):
+        if scalar(number) == 1:
+            count = _unconverted(counted)
+    sums = node_of(total, "reduce_sum"), node_of(count, "reduce_sum")
+    if sums[0] is None or sums[1] is None:
+        return None
+    mask = _boolean(sums[1].inputs[0])
+    if mask is None or mask.shape != sums[0].inputs[0].shape:
+        return None
+    for x, other in pairs(sums[0].inputs[0], "mul"):
+        if _boolean(other) is mask:
+            return x, mask
+    chosen = node_of(uncast(sums[0].inputs[0]), "select_n")
+    if chosen is not None and chosen.inputs[0] is mask and scalar(chosen.inputs[1]) == 0:
+        return chosen.inputs[2], mask
+    return None
+
+
 def match_cross_entropy(value: Var) -> Optional[CrossEntropy]:
     """The mean of `-log_softmax(logits)[targets]`, or of `logsumexp(logits) - logits[targets]`."""
     if value.shape:
@@ -497,6 +534,9 @@ def match_cross_entropy(value: Var) -> Optional[CrossEntropy]:
     sign = 1
     current: Atom = uncast(value)
     count = 0.0
+    masked = _masked_sum(current)
+    if masked is not None:
+        current = masked[0]
     # From the scalar down to one element for each row.
     for _ in range(16):
         current = uncast(current)
@@ -505,6 +545,8 @@ def match_cross_entropy(value: Var) -> Optional[CrossEntropy]:
             return None
         if node.name == "neg":
             sign, current = -sign, node.inputs[0]
+        elif masked is not None:
+            break
         elif node.name == "div" and scalar(node.inputs[1]):
             count, current = scalar(node.inputs[1]) or 0.0, node.inputs[0]
         elif node.name == "mul" and any(scalar(v) for v in node.inputs):
@@ -530,6 +572,8 @@ def match_cross_entropy(value: Var) -> Optional[CrossEntropy]:
         return None
     size = math.prod(found[0].shape[:-1])
     logits, targets = _leaf(found[0]), found[1]
+    if masked is not None:
+        return CrossEntropy(logits, targets, masked[1])
     return CrossEntropy(logits, targets) if abs(count - size) < 1e-3 * size else None
 
 

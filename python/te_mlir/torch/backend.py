@@ -362,7 +362,13 @@ class Backend:
             self.is_first_microbatch = before
 
     def report(self, what: str = "precision", format: str = "text") -> str:
-        """Reports of all graphs, and what stays in PyTorch."""
+        """Reports of all graphs, and what stays in PyTorch; as "html" the page of the one graph."""
+        if format == "html":
+            if len(self.graphs) != 1:
+                raise ValueError(
+                    f"expected one graph for a page, but got {len(self.graphs)}; use graphs[i].report(format='html')"
+                )
+            return self.graphs[0].report(what, format)
         parts = []
         for index, graph in enumerate(self.graphs):
             parts.append(f"graph {index}\n{graph.report(what, format)}")
