@@ -36,6 +36,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/harness.py
               ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/expert_parallel.py
               ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/ranks.py
               ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/sharded_weights.py
+              ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/overlap.py
               ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/tensor_parallel.py
               ${PROJECT_SOURCE_DIR}/test/unit/Runtime/Mpi/launch.py
               ${PROJECT_SOURCE_DIR}/test/unit/Runtime/Mpi/run_faults.py

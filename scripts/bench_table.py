@@ -90,11 +90,12 @@ def moe(report):
 
 
 def parallel(report):
-    header = ["recipe", "ranks", "burst ms", "sustained ms", "x one rank", "collectives alone, ms", "share", "amax reductions", "ms", "share",
+    header = ["recipe", "ranks", "overlap", "burst ms", "sustained ms", "x one rank", "collectives alone, ms", "share", "hidden, ms", "share", "amax reductions", "ms", "share",
               "gathered MiB a rank"]
     return table(header, [[
-        f"`{row['recipe']}`", str(row["ranks"]), f"{row['graph_burst_ms']:.2f}", f"{row['graph_sustained_ms']:.2f}",
+        f"`{row['recipe']}`", str(row["ranks"]), row.get("overlap", "never"), f"{row['graph_burst_ms']:.2f}", f"{row['graph_sustained_ms']:.2f}",
         f"{row['speedup_over_one_rank']:.2f}", f"{row['collectives_ms']:.2f}", f"{row['collectives_share']:.1%}",
+        f"{row.get('hidden_ms', 0):.2f}", f"{row.get('hidden_share', 0):.0%}",
         str(row["num_amax_reductions"]), f"{row['amax_ms']:.3f}", f"{row['amax_share']:.2%}",
         f"{row['gathered_bytes_received'] / 2**20:.0f}",
     ] for row in report["parallel"]])

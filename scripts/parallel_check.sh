@@ -3,7 +3,7 @@
 # GPUs, one process a GPU and one thread a GPU.
 #   share/te-mlir/parallel_check.sh OUTPUT_FOLDER N [STEP...]
 # Steps, each with a time limit: collectives, captured, faults, torchrun, python,
-# numerics, experts, weights, amaxes, processes, bench, bandwidth; all if none is named.
+# numerics, overlap, experts, weights, amaxes, processes, bench, bandwidth; all if none is named.
 # What they print and measure is in OUTPUT_FOLDER; a table comes last. Ends with 1 if
 # anything failed. About three minutes. `python` needs the wheel te_mlir and a PyTorch
 # with NCCL, and is passed by without them.
@@ -12,7 +12,7 @@ set -uo pipefail
 out=${1:?give an output folder}
 ranks=${2:?give a number of GPUs}
 shift 2
-steps=${*:-collectives captured torchrun python numerics experts weights amaxes bench bandwidth faults processes}
+steps=${*:-collectives captured torchrun python numerics overlap experts weights amaxes bench bandwidth faults processes}
 prefix=$(cd "$(dirname "$0")/../.." && pwd)
 checks=$prefix/share/te-mlir/checks
 mkdir -p "$out"
@@ -77,12 +77,13 @@ against_one() {
   step "$1" 90 python3 "$checks/$2" "$out/$1" --backend=cuda --launcher=torchrun --ranks="$few" --jobs=6
 }
 if wanted numerics; then against_one numerics tensor_parallel.py; fi
+if wanted overlap; then against_one overlap overlap.py; fi
 if wanted experts; then against_one experts expert_parallel.py; fi
 # These take four.
 if wanted weights && [ "$ranks" -ge 4 ]; then against_one weights sharded_weights.py; fi
 if wanted amaxes && [ "$ranks" -ge 4 ]; then against_one amaxes amax_groups.py; fi
 if wanted bench; then
-  step bench 100 te-bench --suite=parallel --backend=cuda --ranks="$ranks" --json="$out/bench.json"
+  step bench 150 te-bench --suite=parallel --backend=cuda --ranks="$ranks" --json="$out/bench.json"
   grep -v '^te-bench' "$out/bench.txt"
 fi
 if wanted bandwidth; then

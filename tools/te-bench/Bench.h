@@ -49,6 +49,7 @@ public:
   ~DeviceBuffers();
   DeviceBuffers(const DeviceBuffers &) = delete;
 
+  te_rt_context *owner() const { return context; }
   void *allocate(int64_t bytes);
   /// Normal random values of `type` with standard deviation `sigma`; bytes
   /// that decode to finite values for the 8-bit types. Of f4E2M1FN, `count`
@@ -88,10 +89,10 @@ llvm::json::Array runMoeBench(te_rt_context *context, const Effort &effort,
 
 /// Compiles and runs a tensor-parallel layer over 1, 2, 4, ... to `maxRanks`
 /// ranks, each with a GPU of its own; `small` where only that it runs matters.
-/// Prints and returns rows.
+/// Prints and returns rows. Sets `differ` when a result depends on the streams.
 llvm::json::Array runParallelBench(const std::string &backend,
                                    const Effort &effort, int maxRanks,
-                                   bool small);
+                                   bool small, bool &differ);
 
 /// Compiles `file` under every recipe, and runs nothing; prints and returns
 /// how long that took.

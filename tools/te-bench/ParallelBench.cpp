@@ -2,9 +2,10 @@
 //
 // Forward and backward of a Llama layer, tensor-parallel with sequence
 // parallelism, over 1, 2, 4, ... ranks: threads of this process, each with a
-// GPU of its own. All begin a measurement together, and the slowest counts.
-// What collectives cost is measured by a second step that has the collectives
-// of the first, in its order and with its sizes, and nothing else.
+// GPU of its own, with the collectives on one stream with everything else and
+// on one of their own. All begin a measurement together, and the slowest
+// counts. What collectives cost is measured by a second step that has the
+// collectives of the first, in its order and with its sizes, and nothing else.
 //
 //===----------------------------------------------------------------------===//
 
@@ -286,13 +287,41 @@ public:
     }
     need(te_rt_instance_create(context, &step.module(), &instance),
          "loading the layer");
+    for (auto [index, info] : llvm::enumerate(step.arguments()))
+      if (info.role == ArgumentInfo::Role::Result)
+        results.push_back({index, info.bytes});
   }
   ~LoadedLayer() { te_rt_instance_destroy(instance); }
   LoadedLayer(const LoadedLayer &) = delete;
 
+  /// Hashes of all results of a captured step, then of one that is not, each on
+  /// what the one before left. Waits for them.
+  std::vector<size_t> twoSteps() {
+    std::vector<size_t> hashes;
+    for (bool captured : {true, false}) {
+      need(captured
+               ? te_rt_instance_run_graph(instance, arguments[0].data())
+               : te_rt_instance_run(instance, arguments[0].data(), nullptr),
+           "layer");
+      need(te_rt_synchronize(memory.owner()), "synchronize");
+      for (auto [index, bytes] : results) {
+        std::string host(static_cast<size_t>(bytes), '\0');
+        need(te_rt_copy_to_host(memory.owner(), host.data(),
+                                arguments[0][index], bytes),
+             "copy");
+        hashes.push_back(std::hash<std::string>()(host));
+      }
+    }
+    return hashes;
+  }
+
   DeviceBuffers memory;
   std::vector<std::vector<void *>> arguments;
   te_rt_instance *instance = nullptr;
+
+private:
+  /// Places and bytes of the results.
+  std::vector<std::pair<size_t, int64_t>> results;
 };
 
 //===----------------------------------------------------------------------===//
@@ -429,8 +458,8 @@ double timeCollectives(const Ranks &ranks, const Effort &effort,
 namespace te::bench {
 
 llvm::json::Array runParallelBench(const std::string &backend,
-                                   const Effort &full, int maxRanks,
-                                   bool small) {
+                                   const Effort &full, int maxRanks, bool small,
+                                   bool &differ) {
   const Sizes sizes = small ? kSmall : kLlama8B;
   // Rows are many, and several GPUs are dear.
   const Effort layer = {std::min(full.burstRounds, 5), full.burstMs,
@@ -480,92 +509,122 @@ llvm::json::Array runParallelBench(const std::string &backend,
   MLIRContext mlirContext(registry);
   llvm::json::Array rows;
   std::map<std::string, Timing> alone;
-  llvm::outs() << "ranks  recipe                    graph ms (burst, "
-                  "sustained)  run ms   x 1 rank  collectives ms (share)  amax "
-                  "ms (share)  gathered MiB\n";
+  llvm::outs() << "ranks  recipe                  overlap  graph ms (burst, "
+                  "sustained)  run ms   x 1 rank  collectives ms (share)  "
+                  "hidden ms (share)  amax ms (share)  gathered MiB\n";
   for (int count : counts) {
     const Ranks ranks({contexts.begin(), contexts.begin() + count});
     for (const char *recipe : kRecipes) {
-      mlir::te::TrainingPipelineOptions options;
-      options.recipe = recipe;
-      options.vjp = "layer";
-      options.strict = true;
-      int64_t launches = 0;
-      auto step =
-          compileText(&mlirContext, layerOf(sizes, count), options, launches);
-      std::vector<std::unique_ptr<LoadedLayer>> loaded(
-          static_cast<size_t>(count));
-      ranks.each([&](te_rt_context *context, int rank) {
-        loaded[static_cast<size_t>(rank)] =
-            std::make_unique<LoadedLayer>(context, *step);
-      });
-      const Timing run = ranks.measure(layer, [&](int rank, int64_t i) {
-        LoadedLayer &one = *loaded[static_cast<size_t>(rank)];
-        need(te_rt_instance_run(one.instance,
-                                one.arguments[i % LoadedLayer::sets].data(),
-                                nullptr),
-             "layer");
-      });
-      // One set: a captured graph holds its pointers. Each activation alone is
-      // larger than the cache.
-      const Timing graph = ranks.measure(layer, [&](int rank, int64_t) {
-        LoadedLayer &one = *loaded[static_cast<size_t>(rank)];
-        need(te_rt_instance_run_graph(one.instance, one.arguments[0].data()),
-             "captured layer");
-      });
-      ranks.each([&](te_rt_context *, int rank) {
-        loaded[static_cast<size_t>(rank)].reset();
-      });
+      // Of the step on one stream, which the other is compared with.
+      Timing serial;
+      double allMs = 0, amaxMs = 0, gatherMs = 0;
+      std::vector<std::vector<size_t>> wanted(static_cast<size_t>(count));
+      for (const char *overlap : {"never", "auto"}) {
+        const bool isFirst = StringRef(overlap) == "never";
+        if (!isFirst && count == 1)
+          break;
+        mlir::te::TrainingPipelineOptions options;
+        options.recipe = recipe;
+        options.vjp = "layer";
+        options.strict = true;
+        options.overlap = small && !isFirst ? "always" : overlap;
+        int64_t launches = 0;
+        auto step =
+            compileText(&mlirContext, layerOf(sizes, count), options, launches);
+        std::vector<std::unique_ptr<LoadedLayer>> loaded(
+            static_cast<size_t>(count));
+        std::vector<std::vector<size_t>> found(static_cast<size_t>(count));
+        ranks.each([&](te_rt_context *context, int rank) {
+          auto &one = loaded[static_cast<size_t>(rank)];
+          one = std::make_unique<LoadedLayer>(context, *step);
+          found[static_cast<size_t>(rank)] = one->twoSteps();
+        });
+        if (isFirst)
+          wanted = found;
+        differ |= found != wanted;
+        const Timing run = ranks.measure(layer, [&](int rank, int64_t i) {
+          LoadedLayer &one = *loaded[static_cast<size_t>(rank)];
+          need(te_rt_instance_run(one.instance,
+                                  one.arguments[i % LoadedLayer::sets].data(),
+                                  nullptr),
+               "layer");
+        });
+        // One set: a captured graph holds its pointers. Each activation alone
+        // is larger than the cache.
+        const Timing graph = ranks.measure(layer, [&](int rank, int64_t) {
+          LoadedLayer &one = *loaded[static_cast<size_t>(rank)];
+          need(te_rt_instance_run_graph(one.instance, one.arguments[0].data()),
+               "captured layer");
+        });
+        ranks.each([&](te_rt_context *, int rank) {
+          loaded[static_cast<size_t>(rank)].reset();
+        });
 
-      const std::vector<Collective> collectives = collectivesOf(*step);
-      std::vector<Collective> amaxes, gathers;
-      int64_t gathered = 0, scattered = 0;
-      for (const Collective &each : collectives) {
-        if (each.isAmax())
-          amaxes.push_back(each);
-        if (each.kernel == "all_gather") {
-          gathers.push_back(each);
-          gathered += each.count * (count - 1);
+        const std::vector<Collective> collectives = collectivesOf(*step);
+        std::vector<Collective> amaxes, gathers;
+        int64_t gathered = 0, scattered = 0, numSide = 0;
+        for (const mlir::te::LaunchInfo &launch : step->launches())
+          numSide += launch.side;
+        for (const Collective &each : collectives) {
+          if (each.isAmax())
+            amaxes.push_back(each);
+          if (each.kernel == "all_gather") {
+            gathers.push_back(each);
+            gathered += each.count * (count - 1);
+          }
+          if (each.kernel == "reduce_scatter_sum")
+            scattered += each.bytesOf(count) / count * (count - 1);
         }
-        if (each.kernel == "reduce_scatter_sum")
-          scattered += each.bytesOf(count) / count * (count - 1);
+        if (isFirst) {
+          serial = graph;
+          allMs = timeCollectives(ranks, brief, collectives);
+          amaxMs = timeCollectives(ranks, brief, amaxes);
+          gatherMs = timeCollectives(ranks, brief, gathers);
+        }
+        const double hiddenMs = serial.sustainedMs - graph.sustainedMs;
+        const double hiddenShare = allMs == 0 ? 0 : hiddenMs / allMs;
+        const Timing first = alone.try_emplace(recipe, graph).first->second;
+        const double speedup = first.sustainedMs / graph.sustainedMs;
+        llvm::outs() << llvm::format(
+            "%5d  %-24s %-6s %9.3f %10.3f %17.3f %9.2f %12.3f (%4.1f %%) "
+            "%10.3f (%5.1f %%) %9.3f (%4.2f %%) %8.1f%s\n",
+            count, recipe, overlap, graph.burstMs, graph.sustainedMs,
+            run.sustainedMs, speedup, allMs, 100 * allMs / graph.sustainedMs,
+            hiddenMs, 100 * hiddenShare, amaxMs,
+            100 * amaxMs / graph.sustainedMs,
+            static_cast<double>(gathered) / 1048576.0,
+            found == wanted ? "" : "  BITS DIFFER");
+        llvm::outs().flush();
+        rows.push_back(llvm::json::Object{
+            {"ranks", count},
+            {"recipe", recipe},
+            {"overlap", overlap},
+            {"same_bits", found == wanted},
+            {"tokens", sizes.tokens},
+            {"hidden", sizes.hidden},
+            {"ffn", sizes.ffn},
+            {"graph_burst_ms", graph.burstMs},
+            {"graph_sustained_ms", graph.sustainedMs},
+            {"run_burst_ms", run.burstMs},
+            {"run_sustained_ms", run.sustainedMs},
+            {"speedup_over_one_rank", speedup},
+            {"collectives_ms", allMs},
+            {"collectives_share", allMs / graph.sustainedMs},
+            {"hidden_burst_ms", serial.burstMs - graph.burstMs},
+            {"hidden_ms", hiddenMs},
+            {"hidden_share", hiddenShare},
+            {"amax_ms", amaxMs},
+            {"amax_share", amaxMs / graph.sustainedMs},
+            {"gathers_ms", gatherMs},
+            {"num_collectives", static_cast<int64_t>(collectives.size())},
+            {"num_side", numSide},
+            {"num_amax_reductions", static_cast<int64_t>(amaxes.size())},
+            {"num_gathers", static_cast<int64_t>(gathers.size())},
+            {"gathered_bytes_received", gathered},
+            {"scattered_bytes_received", scattered},
+            {"launches", launches},
+            {"arena_bytes", step->module().arena_bytes}});
       }
-      const double allMs = timeCollectives(ranks, brief, collectives);
-      const double amaxMs = timeCollectives(ranks, brief, amaxes);
-      const double gatherMs = timeCollectives(ranks, brief, gathers);
-      const Timing first = alone.try_emplace(recipe, graph).first->second;
-      const double speedup = first.sustainedMs / graph.sustainedMs;
-      llvm::outs() << llvm::format(
-          "%5d  %-24s %9.3f %10.3f %17.3f %9.2f %12.3f (%4.1f %%) %10.3f "
-          "(%4.2f %%) %10.1f\n",
-          count, recipe, graph.burstMs, graph.sustainedMs, run.sustainedMs,
-          speedup, allMs, 100 * allMs / graph.sustainedMs, amaxMs,
-          100 * amaxMs / graph.sustainedMs,
-          static_cast<double>(gathered) / 1048576.0);
-      llvm::outs().flush();
-      rows.push_back(llvm::json::Object{
-          {"ranks", count},
-          {"recipe", recipe},
-          {"tokens", sizes.tokens},
-          {"hidden", sizes.hidden},
-          {"ffn", sizes.ffn},
-          {"graph_burst_ms", graph.burstMs},
-          {"graph_sustained_ms", graph.sustainedMs},
-          {"run_burst_ms", run.burstMs},
-          {"run_sustained_ms", run.sustainedMs},
-          {"speedup_over_one_rank", speedup},
-          {"collectives_ms", allMs},
-          {"collectives_share", allMs / graph.sustainedMs},
-          {"amax_ms", amaxMs},
-          {"amax_share", amaxMs / graph.sustainedMs},
-          {"gathers_ms", gatherMs},
-          {"num_collectives", static_cast<int64_t>(collectives.size())},
-          {"num_amax_reductions", static_cast<int64_t>(amaxes.size())},
-          {"num_gathers", static_cast<int64_t>(gathers.size())},
-          {"gathered_bytes_received", gathered},
-          {"scattered_bytes_received", scattered},
-          {"launches", launches},
-          {"arena_bytes", step->module().arena_bytes}});
     }
   }
   // Groups are closed together.

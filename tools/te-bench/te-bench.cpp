@@ -126,8 +126,8 @@ int main(int argc, char **argv) {
   if (suite == "compile" || suite == "all")
     report["compile"] = runCompileBench(stackFile);
   if (suite == "parallel")
-    report["parallel"] =
-        runParallelBench(te_rt_context_backend(context), effort, ranks, quick);
+    report["parallel"] = runParallelBench(te_rt_context_backend(context),
+                                          effort, ranks, quick, failed);
   te_rt_context_destroy(context);
 
   if (!jsonFile.empty()) {
@@ -143,6 +143,7 @@ int main(int argc, char **argv) {
   }
   if (failed)
     llvm::WithColor::error(llvm::errs(), "te-bench")
-        << "a result differs between override modes or transpose policies\n";
+        << "a result differs between override modes, transpose policies or "
+           "streams\n";
   return failed;
 }

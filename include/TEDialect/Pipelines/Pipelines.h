@@ -106,6 +106,12 @@ struct TrainingPipelineOptions
       *this, "memory-budget",
       llvm::cl::desc("largest arena in bytes; 0 is no limit"),
       llvm::cl::init(0)};
+  Option<std::string> overlap{
+      *this, "overlap",
+      llvm::cl::desc("run collectives on a stream of their own: auto, where "
+                     "that is expected to pay, always or never (changes no "
+                     "bit)"),
+      llvm::cl::init("auto")};
   Option<bool> strict{
       *this, "strict",
       llvm::cl::desc("make every fall-back to higher precision an error"),

@@ -122,8 +122,8 @@ def TERT_LaunchOp
     ```mlir
     tert.launch "hadamard" {cols = 512 : i64, rows = 256 : i64} (%x, %y)
       : !tert.buffer<262144>, !tert.buffer<262144>
-    tert.launch "all_gather" {bytes = 64 : i64, group_id = 0 : i32, ranks = 2 : i32} (%x, %all) side
-      : !tert.buffer<64>, !tert.buffer<128>
+    tert.launch "all_reduce_max" {count = 65536 : i64, group_id = 0 : i32} (%x, %y) side
+      : !tert.buffer<262144>, !tert.buffer<262144>
     ```
   }];
   let arguments = (ins StrAttr:$kernel, DictionaryAttr:$parameters,

@@ -143,6 +143,10 @@ void populateSchedule(OpPassManager &manager,
   // Before order is memory, and after the last pass that places ops.
   manager.addNestedPass<func::FuncOp>(createHoistSumsPass());
   manager.addPass(createConvertToTERTPass());
+  // Once the order is that of launches, and before memory depends on it.
+  if (options.overlap != "never")
+    manager.addPass(createOverlapCommunicationPass(
+        {options.overlap == "always", options.target}));
   manager.addPass(createPlanMemoryPass({options.memoryBudget, options.target}));
   if (reports(options, "memory"))
     manager.addPass(createReportMemoryPass({options.reportFormat}));
@@ -208,6 +212,8 @@ te::populateTETrainingPipeline(OpPassManager &manager,
       failed(checkOption("transpose-policy", options.transposePolicy,
                          {"on-demand", "cached", "budget", "eager"},
                          emitError)) ||
+      failed(checkOption("overlap", options.overlap,
+                         {"auto", "always", "never"}, emitError)) ||
       failed(checkOption("report-format", options.reportFormat,
                          {"text", "json", "html"}, emitError)))
     return failure();

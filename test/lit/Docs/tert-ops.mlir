@@ -37,7 +37,10 @@ func.func @slice(%weights: !tert.buffer<524288>) {
 // CHECK-LABEL: @launch
 func.func @launch(%x: !tert.buffer<262144>, %y: !tert.buffer<262144>) {
   // CHECK: tert.launch "hadamard" {cols = 512 : i64, rows = 256 : i64}(%{{.*}}, %{{.*}}) : !tert.buffer<262144>, !tert.buffer<262144>
+  // CHECK: tert.launch "all_reduce_max" {count = 65536 : i64, group_id = 0 : i32}(%{{.*}}, %{{.*}}) side : !tert.buffer<262144>, !tert.buffer<262144>
   tert.launch "hadamard" {cols = 512 : i64, rows = 256 : i64} (%x, %y)
+    : !tert.buffer<262144>, !tert.buffer<262144>
+  tert.launch "all_reduce_max" {count = 65536 : i64, group_id = 0 : i32} (%x, %y) side
     : !tert.buffer<262144>, !tert.buffer<262144>
   return
 }

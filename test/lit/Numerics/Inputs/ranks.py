@@ -72,8 +72,8 @@ module attributes {{te.recipe = #te.recipe<{recipe}>}} {{
 _launches = itertools.count(1)
 
 
-def run_ranks(modules, entry, inputs, pipeline, vjp=True):
-    """Results of each rank, by name; `modules` is one text for all, or one each."""
+def run_ranks(modules, entry, inputs, pipeline, vjp=True, more=()):
+    """Results of each rank, by name; `modules` is one text for all, or one each, and `more` are options of te-run."""
     name = FOLDER / f"ranks{next(_launches)}"
     for rank, arrays in enumerate(inputs):
         np.savez(f"{name}.{rank}.in.npz", **arrays)
@@ -85,7 +85,7 @@ def run_ranks(modules, entry, inputs, pipeline, vjp=True):
             file.write(modules if one else modules[rank])
         commands.append(["te-run", path, f"--entry={entry}", f"--backend={BACKEND}", f"--inputs={name}.{{rank}}.in.npz",
                          f"--outputs={name}.{{rank}}.out.npz", f"--pipeline={pipeline}", "--quiet", "--timeout=60"])
-        commands[-1] += ["--vjp"] * vjp
+        commands[-1] += ["--vjp"] * vjp + list(more)
     if LAUNCHER == "mpirun":
         command = ["mpirun", "--oversubscribe", "--bind-to", "none"]
         for rank, each in enumerate(commands[:1] if one else commands):
