@@ -71,9 +71,11 @@ class _Exchange:
         for begin, views in ((dist.irecv, receive), (dist.isend, send)):
             for rank, place in self.others:
                 try:
-                    works.append((rank, begin(torch.frombuffer(views[rank], dtype=torch.uint8), place, self.group)))
+                    work = begin(torch.frombuffer(views[rank], dtype=torch.uint8), place, self.group)
                 except RuntimeError as error:
                     raise RuntimeError(f"rank {rank} cannot be reached: {_line(error)}") from None
+                if work is not None:  # it is of a process outside the group
+                    works.append((rank, work))
         for rank, work in works:
             left = max(end - time.monotonic(), 0.001)
             try:
