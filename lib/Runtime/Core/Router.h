@@ -74,21 +74,26 @@ TE_HOST_DEVICE void routerChoose(const float *scores, int64_t experts,
       probs[j] = probs[j] / (sum + kRouterEpsilon);
 }
 
-/// The gradient of one token's logits.
+/// The gradient of one token's logits. A slot whose id is no expert's counts
+/// for nothing: the ids may be a caller's.
 class RouterGrad {
 public:
   TE_HOST_DEVICE RouterGrad(const float *dprobs, const int32_t *ids,
-                            const float *probs, const float *scores, int64_t k,
-                            int32_t score, bool normalize)
+                            const float *probs, const float *scores,
+                            int64_t experts, int64_t k, int32_t score,
+                            bool normalize)
       : dprobs(dprobs), ids(ids), scores(scores), k(k), score(score),
         normalize(normalize) {
     for (int64_t j = 0; j < k; ++j) {
+      if (!isIn(ids[j], experts))
+        continue;
       sum += scores[ids[j]];
       dot += dprobs[j] * probs[j];
     }
     sum += kRouterEpsilon;
     for (int64_t j = 0; j < k; ++j)
-      weighted += dscore(j) * scores[ids[j]];
+      if (isIn(ids[j], experts))
+        weighted += dscore(j) * scores[ids[j]];
   }
 
   /// Of expert `e`.

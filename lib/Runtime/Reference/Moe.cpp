@@ -39,8 +39,8 @@ void router_topk_backward(const router_topk_backward_params &p,
   const auto *scores = static_cast<const float *>(buffers[b::scores]);
   for (int64_t t = 0; t < p.tokens; ++t) {
     const math::RouterGrad grad(dprobs + t * p.k, ids + t * p.k,
-                                probs + t * p.k, scores + t * p.experts, p.k,
-                                p.score, p.normalize != 0);
+                                probs + t * p.k, scores + t * p.experts,
+                                p.experts, p.k, p.score, p.normalize != 0);
     for (int64_t e = 0; e < p.experts; ++e)
       store(buffers[b::dlogits], t * p.experts + e, grad.dlogit(e), p.type);
   }

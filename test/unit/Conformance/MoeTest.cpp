@@ -93,6 +93,41 @@ TEST_P(Moe, RouterChoosesTheLargestScores) {
         }
 }
 
+TEST_P(Moe, RouterGradientSkipsIdsOfNoExpert) {
+  const auto values = [](int64_t count, uint32_t seed) {
+    const auto random = makeValues("normal", TE_RT_F32, count, seed);
+    return std::vector<float>(random.begin(), random.end());
+  };
+  const std::vector<float> scores = values(kTokens * kExperts, 24);
+  for (int32_t score : {0, 1})
+    for (int32_t normalize : {0, 1}) {
+      std::vector<int32_t> ids = someIds(5), others;
+      const std::vector<float> dprobs = values(kTokens * kChoices, 25),
+                               probs = values(kTokens * kChoices, 26);
+      std::vector<float> otherDprobs, otherProbs;
+      for (int64_t i = 0; i < kTokens * kChoices; ++i) {
+        if (i % kChoices == 1) {
+          constexpr int32_t kBad[] = {kExperts, -1, INT32_MAX, INT32_MIN};
+          ids[i] = kBad[i / kChoices % 4];
+          continue;
+        }
+        others.push_back(ids[i]);
+        otherDprobs.push_back(dprobs[i]);
+        otherProbs.push_back(probs[i]);
+      }
+      Array dlogits(TE_RT_F32, kTokens * kExperts), expected = dlogits;
+      device().run(
+          TE_PLAN(router_topk_backward, kTokens, kExperts, kChoices, TE_RT_F32,
+                  score, normalize),
+          {in(dprobs), in(ids), in(probs), in(scores), out(dlogits.bytes)});
+      device().run(TE_PLAN(router_topk_backward, kTokens, kExperts,
+                           kChoices - 1, TE_RT_F32, score, normalize),
+                   {in(otherDprobs), in(others), in(otherProbs), in(scores),
+                    out(expected.bytes)});
+      EXPECT_EQ(dlogits.bytes, expected.bytes);
+    }
+}
+
 TEST_P(Moe, RouterGradientIsTheDerivative) {
   for (int32_t score : {0, 1})
     for (int32_t normalize : {0, 1}) {

@@ -39,9 +39,10 @@ __device__ __forceinline__ void routerBackward(const RouterBackwardArgs &args) {
   const int64_t t = blockIdx.x * int64_t{kRouterBlock} + threadIdx.x;
   if (t >= args.tokens)
     return;
-  const math::RouterGrad grad(
-      args.dprobs + t * args.k, args.ids + t * args.k, args.probs + t * args.k,
-      args.scores + t * args.experts, args.k, args.score, args.normalize);
+  const math::RouterGrad grad(args.dprobs + t * args.k, args.ids + t * args.k,
+                              args.probs + t * args.k,
+                              args.scores + t * args.experts, args.experts,
+                              args.k, args.score, args.normalize);
   for (int64_t e = 0; e < args.experts; ++e)
     static_cast<T *>(args.dlogits)[t * args.experts + e] =
         fromFloat<T>(grad.dlogit(e));
