@@ -106,6 +106,21 @@ static BlockArgument unmarkedWeight(Operation *op) {
   return argument && !isWeight(argument) ? argument : BlockArgument();
 }
 
+/// Whether the step adds up a weight's gradient in `argument`.
+static bool isGradientSum(BlockArgument argument) {
+  auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  const auto nameOf = [&](BlockArgument of) {
+    auto name =
+        function.getArgAttrOfType<StringAttr>(of.getArgNumber(), kNameAttr);
+    return name ? name.getValue() : StringRef();
+  };
+  StringRef weight = nameOf(argument);
+  return weight.consume_front("grad.") && nextValue(function, argument) &&
+         llvm::any_of(function.getArguments(), [&](BlockArgument other) {
+           return isWeight(other) && nameOf(other) == weight;
+         });
+}
+
 /// What a replay of `op` would do wrong, or empty. With `freshCasts` weights
 /// may be cast in every step.
 static std::string refuseCapture(Operation *op, bool freshCasts) {
@@ -168,6 +183,8 @@ public:
       }
       if (isa<ScaledType>(argument.getType()))
         checkKept(argument);
+      if (isGradientSum(argument))
+        checkStartsAnew(argument);
     }
     checkCarried();
     checkOneFlagPerWeight();
@@ -202,6 +219,16 @@ private:
           << describeValue(state) << "' to be kept by a skip flag, but got '"
           << describeValue(value) << "'";
       return signalPassFailure();
+    }
+  }
+
+  /// Whether what `sum` holds is added to or overwritten is for a flag to say.
+  void checkStartsAnew(BlockArgument sum) {
+    for (OpOperand &use : sum.getUses()) {
+      auto anew = dyn_cast<ZeroUnlessOp>(use.getOwner());
+      if (!anew || use.get() != anew.getX())
+        refuse(use.getOwner(), "what is added up in '" + describeValue(sum) +
+                                   "' to go through te.zero_unless");
     }
   }
 

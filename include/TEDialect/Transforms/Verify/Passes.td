@@ -51,6 +51,8 @@ def VerifyCapturePass : Pass<"te-verify-capture", "func::FuncOp"> {
       not return, or is another one than that of the weight's other casts;
     * an argument that a product reads as its weight and that is not marked
       `te.weight`, so that all of the above would not be asked of it;
+    * a state `grad.<weight>` that is read by anything but `te.zero_unless`: the
+      gradients of the last batch would be added to;
     * branches, which the host would decide once;
     * allocations and calls, which may allocate or wait;
     * reads of single elements, which wait for the device, and arguments that are

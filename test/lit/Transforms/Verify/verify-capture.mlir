@@ -168,6 +168,17 @@ func.func @two_flags(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %forwa
 
 // -----
 
+// Without te.zero_unless, what the last batch added up would be added to; what is added up for no weight is its maker's.
+func.func @never_anew(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %w: tensor<128x64xbf16> {te.name = "w", te.weight}, %skip: tensor<f32> {te.name = "skip_weight_update"},
+    %sum: tensor<128x64xf32> {te.name = "grad.w"}, %own: tensor<128x64xf32> {te.name = "grad.other"}) -> (tensor<128x64xf32> {te.name = "grad.w"}, tensor<128x64xf32> {te.name = "grad.other"}) {
+  // expected-error @below {{expected in a captured step what is added up in 'grad.w' to go through te.zero_unless, but got 'te.linear_wgrad'}}
+  %dw = te.linear_wgrad %dy, %x accumulate %sum : tensor<128x64xf32> : tensor<32x128xbf16>, tensor<32x64xbf16> -> tensor<128x64xf32>
+  %other = te.linear_wgrad %dy, %x accumulate %own : tensor<128x64xf32> : tensor<32x128xbf16>, tensor<32x64xbf16> -> tensor<128x64xf32>
+  return %dw, %other : tensor<128x64xf32>, tensor<128x64xf32>
+}
+
+// -----
+
 // Another state is advanced, and this one by nothing.
 func.func @stuck(%dy: tensor<256x512xbf16>, %amax: tensor<f32>, %rng: tensor<2xi32> {te.name = "rng"}, %b: tensor<2xi32> {te.name = "b"})
     -> (tensor<2xi32> {te.name = "rng"}, tensor<2xi32> {te.name = "b"}) {
