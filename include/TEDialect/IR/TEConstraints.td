@@ -37,7 +37,9 @@ def TE_RngState
 def TE_CountMatrix : 2DTensorOf<[I32]>;
 def TE_IdVector : 1DTensorOf<[I32]>;
 /// The number of rows of each group, a value of the step.
-def TE_GroupSizes : 1DTensorOf<[I32]>;
+def TE_GroupSizes
+    : ConfinedType<1DTensorOf<[I32]>, [],
+                   "sizes of groups, a 1-D tensor of i32 (cast those of i64 before the step takes them)">;
 
 class TE_Op<string mnemonic, list<Trait> traits = []>
     : Op<TE_Dialect, mnemonic, traits>;

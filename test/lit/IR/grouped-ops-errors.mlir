@@ -373,3 +373,11 @@ func.func @grouped_linear_wgrad_c4(%dy: tensor<64x32xbf16>, %x: tensor<64x64xbf1
   %y = te.grouped_linear_wgrad %dy, %x, %sizes accumulate %sum : tensor<2x32x64xf32> {alignment = 16 : i64} : tensor<64x32xbf16>, tensor<64x64xbf16>, tensor<2xi32> -> tensor<2x32x64xbf16>
   return
 }
+
+// -----
+
+func.func @wide_sizes(%x: tensor<64x64xbf16>, %sizes: tensor<2xi64>) {
+  // expected-error @below {{operand #1 must be sizes of groups, a 1-D tensor of i32 (cast those of i64 before the step takes them), but got 'tensor<2xi64>'}}
+  %a = "te.grouped_amax"(%x, %sizes) {alignment = 16 : i64} : (tensor<64x64xbf16>, tensor<2xi64>) -> tensor<2xf32>
+  return
+}
