@@ -205,3 +205,24 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
     }
   }
 }
+
+// -----
+
+// An exchange is a collective as any other.
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {
+  func.func @exchange_of_some(%x: tensor<8xf32>) -> tensor<8xf32> {
+    %r = te.rank group 0
+    %zero = arith.constant 0 : index
+    %isFirst = arith.cmpi eq, %r, %zero : index
+    %y = scf.if %isFirst -> tensor<8xf32> {
+      // expected-note @below {{rank 0}}
+      %a = te.all_to_all %x group 0 split 0 concat 0 : tensor<8xf32> -> tensor<8xf32>
+      scf.yield %a : tensor<8xf32>
+    } else {
+      // expected-error @below {{expected all ranks of group 0 ('ep') to run the same collectives in one order, but rank 1 runs 'te.all_reduce' of 'tensor<8xf32>' where rank 0 runs 'te.all_to_all' of 'tensor<8xf32>'}}
+      %b = te.all_reduce %x group 0 : tensor<8xf32>
+      scf.yield %b : tensor<8xf32>
+    }
+    return %y : tensor<8xf32>
+  }
+}
