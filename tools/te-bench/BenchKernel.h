@@ -29,7 +29,8 @@ public:
         [](te_rt_instance *instance) { return current->planner(instance); },
         [](te_rt_instance *instance, char *, void *const *) {
           te_rt_launch(instance, 0, current->buffers);
-        }};
+        },
+        /*origins=*/nullptr};
     current = this;
     check(te_rt_instance_create(context, &module, &instance), "plan");
   }
