@@ -138,15 +138,15 @@ def add_ranks(summands):
     return total if summands[0].dtype == np.float32 else to_bf16(total)
 
 
-def later(test, *arguments):
+def later(test, *arguments, **named):
     """Puts a test on the list of `perform_all`."""
-    _work.append((test, arguments))
+    _work.append((test, arguments, named))
 
 
 def _perform(item):
-    test, arguments = item
+    test, arguments, named = item
     try:
-        test(*arguments)
+        test(*arguments, **named)
     except Refused as refusal:
         expect(False, f"{test.__name__}{arguments}: {refusal}")
 
