@@ -416,7 +416,8 @@ double timeCollectives(const Ranks &ranks, const Effort &effort,
                                static_cast<int32_t>(collectives.size()),
                                6,
                                loadCollectives,
-                               runCollectives};
+                               runCollectives,
+                               /*origins=*/nullptr};
   struct One {
     std::unique_ptr<DeviceBuffers> memory;
     std::vector<void *> arguments;
