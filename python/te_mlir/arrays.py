@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any, Callable, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Tuple
 
 from te_mlir.dtypes import BY_NAME, DLPACK_NAMES, DType
 from te_mlir.errors import ArgumentError
@@ -21,6 +21,7 @@ class View(NamedTuple):
     """Where an array lies.
 
     device: DLPack's (type, index). owner: what keeps the memory while it is used.
+    readonly: nobody may write there, as its library says.
     """
 
     pointer: int
@@ -29,6 +30,7 @@ class View(NamedTuple):
     contiguous: bool
     device: Tuple[int, int]
     owner: Any
+    readonly: bool = False
 
 
 class _DLDevice(ctypes.Structure):
@@ -62,6 +64,21 @@ _DLManagedTensor._fields_ = [
     ("deleter", _Deleter),
 ]
 
+
+class _DLManagedTensorVersioned(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager_ctx", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("dl_tensor", _DLTensor),
+    ]
+
+
+#: Flags of a versioned one: it may not be written, or it is a copy that nobody else sees.
+_READ_ONLY_OR_COPIED = 3
+
 _api = ctypes.pythonapi
 _api.PyCapsule_IsValid.restype = ctypes.c_int
 _api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
@@ -88,6 +105,9 @@ def _torch_view(tensor: Any, torch: Any) -> View:
     pointer = tensor.data_ptr()
     if pointer == 0 and tensor.numel() != 0:
         raise ArgumentError("expected a tensor with memory, but its storage was freed or resized to 0 bytes")
+    count, held = tensor.numel() * tensor.itemsize, tensor.untyped_storage().nbytes()
+    if tensor.storage_offset() * tensor.itemsize + count > held:
+        raise ArgumentError(f"expected memory of {count} bytes, but its storage was resized to {held}")
     device = tensor.device
     return View(
         pointer,
@@ -119,14 +139,38 @@ def torch_guard(tensors: "tuple[Any, ...]") -> "Optional[Callable[..., bool]]":
         return None
 
 
+def torch_storage_bytes() -> "Callable[[Iterable[Any]], List[int]]":
+    """A function from tensors to the bytes that their storages hold: 0.1 us each, as calls without Python between."""
+    torch = sys.modules["torch"]
+    storage, size = torch.Tensor.untyped_storage, torch.UntypedStorage.nbytes
+    return lambda tensors: list(map(size, map(storage, tensors)))
+
+
+def _dlpack_tensor(array: Any, options: "dict[str, Any]") -> "Tuple[Any, _DLTensor, bool]":
+    """A capsule, the tensor in it, and whether that may not be written."""
+    try:
+        capsule = array.__dlpack__(max_version=(1, 0), **options)
+    except TypeError:
+        # Of a library from before DLPack 1.0.
+        capsule = array.__dlpack__(**options)
+    if _api.PyCapsule_IsValid(capsule, b"dltensor"):
+        old = ctypes.cast(_api.PyCapsule_GetPointer(capsule, b"dltensor"), ctypes.POINTER(_DLManagedTensor))
+        # JAX's may not be written, and do not say so.
+        jax = sys.modules.get("jax")
+        return capsule, old.contents.dl_tensor, jax is not None and isinstance(array, jax.Array)
+    if not _api.PyCapsule_IsValid(capsule, b"dltensor_versioned"):
+        raise ArgumentError("expected a DLPack capsule called 'dltensor' or 'dltensor_versioned'")
+    address = _api.PyCapsule_GetPointer(capsule, b"dltensor_versioned")
+    new = ctypes.cast(address, ctypes.POINTER(_DLManagedTensorVersioned)).contents
+    if new.major != 1:
+        raise ArgumentError(f"expected an array of DLPack 1, but got DLPack {new.major}.{new.minor}")
+    return capsule, new.dl_tensor, bool(new.flags & _READ_ONLY_OR_COPIED)
+
+
 def _dlpack_view(array: Any, stream: Optional[int]) -> View:
     kind, index = array.__dlpack_device__()
     device = (int(kind), int(index))
-    capsule = array.__dlpack__() if device[0] == CPU else array.__dlpack__(stream=stream)
-    if not _api.PyCapsule_IsValid(capsule, b"dltensor"):
-        raise ArgumentError("expected a DLPack capsule called 'dltensor'")
-    managed = ctypes.cast(_api.PyCapsule_GetPointer(capsule, b"dltensor"), ctypes.POINTER(_DLManagedTensor))
-    tensor = managed.contents.dl_tensor
+    capsule, tensor, readonly = _dlpack_tensor(array, {} if device[0] == CPU else {"stream": stream})
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None
     element = (tensor.dtype.code, tensor.dtype.bits)
@@ -138,6 +182,7 @@ def _dlpack_view(array: Any, stream: Optional[int]) -> View:
         device,
         # Not consumed: the capsule's own destructor frees what it holds.
         capsule,
+        readonly,
     )
 
 
@@ -158,6 +203,7 @@ def view(array: Any, stream: Optional[int] = None) -> View:
             array.flags.c_contiguous,
             (CPU, 0),
             array,
+            not array.flags.writeable,
         )
     if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
         return _dlpack_view(array, stream)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import sys
 import threading
 import weakref
@@ -273,13 +274,14 @@ def stream_handle(stream: Any, device: Tuple[int, int]) -> int:
 
 
 FLAG = "skip_weight_update"
+_COPY = "but got a read-only one; give a copy"
 
 
 class _Quick:
     """A call that was checked: what to look at in the next one that is like it.
 
     names, positional: how its tensors were given, `outs` in out. places: for each the
-    pointers that are its. seen: where they lay; last: what the step got. fixed: inputs that a
+    pointers that are its. seen: where they lay, sizes: in how large storages; last: what the step got. fixed: inputs that a
     recorded step is recorded again for; of others that move it copies the content, to
     `own`. results: those that a call makes.
     """
@@ -300,6 +302,8 @@ class _Quick:
         written = {a.name: i for i, a in enumerate(step.arguments) if a.is_result and a.carried_input < 0}
         self.places.extend((written[name],) for name in out)
         self.seen = [t.data_ptr() for t in tensors]
+        self.storage_bytes = arrays.torch_storage_bytes()
+        self.sizes = self.storage_bytes(tensors)
         self.last = list(self.seen)
         self.own: Dict[int, Any] = {}
         device = tensors[0].device
@@ -309,6 +313,19 @@ class _Quick:
             for a in [step.arguments[i]]
             if name not in out
         ]
+        fresh = set() if step.reuse_results else {i for i, *_ in self.results}
+        self.watched = [i for i in step._watched if i not in fresh]
+        # Of the results that are kept.
+        self.storages = [t.untyped_storage() for t in step._kept.values()]
+        self.kept = self._where_kept()
+
+    def _where_kept(self) -> List[int]:
+        storage = sys.modules["torch"].UntypedStorage
+        return [*map(storage.data_ptr, self.storages), *map(storage.nbytes, self.storages)]
+
+    def fits(self, tensors: Tuple[Any, ...]) -> bool:
+        """Whether a call with these tensors is like this one, but for where they lie."""
+        return self.guard(*tensors) and (not self.storages or self._where_kept() == self.kept)
 
 
 class Step:
@@ -356,6 +373,16 @@ class Step:
         self.results: List[str] = list(self._result)
         self._state: Dict[str, Any] = {}
         self._flag_place = self._index.get(FLAG, -1)
+        #: Bytes of each argument, and which lie in memory that a caller may have given.
+        self._bytes = [a.dtype.bytes * math.prod(a.shape) for a in self.arguments]
+        self._watched = [
+            i
+            for i, a in enumerate(self.arguments)
+            if a.carried_input < 0 and i != self._flag_place and self._bytes[i]
+        ]
+        self._written = {i for i, a in enumerate(self.arguments) if a.is_result or i in carried}
+        #: States that hold nothing until a first call makes them (te.init is NaN): casts of weights.
+        self._unmade = {n for n in self._states if math.isnan(self.arguments[self._index[n]].init or 0.0)}
         self._flag = MicrobatchFlag(self.context) if self._flag_place >= 0 else None
         self._later = False
         #: With reuse_results: what calls return.
@@ -381,6 +408,7 @@ class Step:
                 raise ArgumentError(f"expected states of {_names(self.state_names)}, but got '{name}'")
             self.check(name, value)
         self._state.update(values)
+        self._unmade.difference_update(values)
         self._quick = None
 
     def _own_state(self, name: str) -> Any:
@@ -423,7 +451,35 @@ class Step:
             except ArgumentError as error:
                 raise ArgumentError(f"argument '{name}': {error}") from None
         check_view(name, argument.dtype, argument.shape, view, self.context.device)
+        if view.readonly and name in self._states:
+            raise ArgumentError(f"argument '{name}': expected an array that can be written, as it is a state, {_COPY}")
         return view
+
+    def _check_apart(self, watched: List[int]) -> None:
+        """Raises ArgumentError where memory that the step writes is another argument's too."""
+        spans = sorted((self._pointers[i] or 0, i) for i in watched)
+        # Of those before, in order: the furthest, and the furthest that is written.
+        end = written_end = 0
+        last = last_written = -1
+        for begin, index in spans:
+            writes = index in self._written
+            other = last if writes and begin < end else last_written if begin < written_end else -1
+            if other >= 0:
+                first, second = (index, other) if writes else (other, index)
+                raise ArgumentError(
+                    f"{self._role(first)}: expected memory of its own, as it is written, but it overlaps "
+                    f"{self._role(second)}"
+                )
+            mine = begin + self._bytes[index]
+            if mine > end:
+                end, last = mine, index
+            if writes and mine > written_end:
+                written_end, last_written = mine, index
+
+    def _role(self, index: int) -> str:
+        argument = self.arguments[index]
+        kind = "result" if argument.is_result else "state" if argument.name in self._states else "argument"
+        return f"{kind} '{argument.name}'"
 
     def __call__(
         self,
@@ -439,7 +495,7 @@ class Step:
             tensors = (*args, *named.values())
             if out:
                 tensors += tuple(out.values())
-            if quick.outs == tuple(out or ()) and quick.guard(*tensors):
+            if quick.outs == tuple(out or ()) and quick.fits(tensors):
                 return self._again(quick, tensors, stream)
         return self._checked(args, named, stream, out)
 
@@ -450,13 +506,18 @@ class Step:
             stream = current_stream(self.context.device)
         places, pointers = quick.places, self._pointers
         with self._lock:
-            addresses = [t.data_ptr() for t in tensors]
-            if addresses != quick.seen:
-                # Tells what has no memory, or is not aligned.
-                for name, tensor in zip(quick.given, tensors):
-                    self.check(name, tensor)
-                for name, tensor in zip(quick.outs, tensors[len(quick.given) :]):
-                    self._result_view(self._result[name], tensor)
+            addresses, sizes = [t.data_ptr() for t in tensors], quick.storage_bytes(tensors)
+            if addresses != quick.seen or sizes != quick.sizes:
+                # Tells what has no memory, or too little, or is not aligned, of those that moved.
+                count = len(quick.given)
+                for index, tensor in enumerate(tensors):
+                    if addresses[index] == quick.seen[index] and sizes[index] == quick.sizes[index]:
+                        continue
+                    if index < count:
+                        self.check(quick.given[index], tensor)
+                    else:
+                        self._result_view(self._result[quick.outs[index - count]], tensor)
+                quick.sizes = sizes
                 if self.cuda_graph and current:
                     for index, (was, now) in enumerate(zip(quick.seen, addresses)):
                         if was != now and not quick.fixed[index] and index not in quick.own:
@@ -467,9 +528,11 @@ class Step:
                     own.copy_(tensors[index])
                     addresses[index] = own.data_ptr()
             if addresses != quick.last:
+                quick.last = []
                 for to, address in zip(places, addresses):
                     for place in to:
                         pointers[place] = address
+                self._check_apart(quick.watched)
                 quick.last = addresses
             if self._flag is not None and FLAG not in quick.given:
                 self._point_flag(stream)
@@ -523,7 +586,13 @@ class Step:
         if stream is None:
             stream = current_stream(self.context.device)
         make = arrays.maker_like(list(given.values()), self.context)
-        owners, results = [], {}
+        owners, results, fresh = [], {}, set()
+        unmade = self._unmade.difference(given)
+        if self._later and unmade:
+            raise ArgumentError(
+                "argument 'first': expected True in the first call, as there are no casts of weights to use again "
+                f"in {_names(sorted(unmade))}, but got False"
+            )
         with self._lock:
             for index, argument in enumerate(self.arguments):
                 name = argument.name
@@ -539,6 +608,7 @@ class Step:
                         array = self._kept.get(name)
                     if array is None:
                         array = make(argument.shape, argument.dtype)
+                        fresh.add(index)
                     view = self._result_view(argument, array)
                     results[name] = array
                 else:
@@ -548,12 +618,14 @@ class Step:
                     view = self.check(name, array, stream)
                 owners.append(view.owner)
                 self._pointers[index] = view.pointer
+            self._check_apart([i for i in self._watched if i not in fresh])
             if self.reuse_results:
                 self._kept = dict(results)
             if self.cuda_graph:
                 self._instance.replay(self._pointers, stream, 0, self.program.num_launches)
             else:
                 self._instance.run(self._pointers, stream)
+            self._unmade.clear()
             # Arrays that a call is to write to become those that are kept.
             if not out or not self.reuse_results:
                 self._quick = self._quick_of(args, named, out or {})
@@ -577,8 +649,13 @@ class Step:
         if isinstance(array, Tensor):
             view = arrays.View(array.pointer, array.dtype, array.shape, True, array.context.device, array)
         else:
-            view = arrays.view(array)
+            try:
+                view = arrays.view(array)
+            except ArgumentError as error:
+                raise ArgumentError(f"result '{argument.name}': {error}") from None
         check_view(argument.name, argument.dtype, argument.shape, view, self.context.device, "result")
+        if view.readonly:
+            raise ArgumentError(f"result '{argument.name}': expected an array that can be written, {_COPY}")
         return view
 
     def _default(self, name: str) -> Any:

@@ -512,3 +512,177 @@ def test_a_quick_call_checks_what_the_first_did(reference):
         tensors["w"].resize_(24, 64)
         with pytest.raises(te_mlir.ArgumentError, match="argument 'w': expected shape"):
             step(**tensors)
+
+
+# Memory that a step must not use
+
+
+def test_storages_that_are_too_small_are_told(reference):
+    torch, step, tensors = train_step(reference)
+    out = {"y": torch.empty(32, 48, dtype=torch.bfloat16)}
+    for name, tensor in {**tensors, **out}.items():
+        # In the first call, and in later ones, which look at addresses and sizes of storages alone.
+        for calls in (0, 3):
+            step._quick = None
+            short = tensor.clone()
+            given, written = {**tensors, name: short}, {**out, name: short}
+            given, written = {n: given[n] for n in tensors}, {n: written[n] for n in out}
+            for _ in range(calls):
+                step(**given, out=written)
+            short.untyped_storage().resize_(64)
+            if calls:
+                # An allocator may give a smaller storage the address of before.
+                step._quick.seen = [t.data_ptr() for t in (*given.values(), *written.values())]
+            with pytest.raises(te_mlir.ArgumentError) as caught:
+                step(**given, out=written)
+            assert str(caught.value) == (
+                f"{'result' if name in out else 'argument'} '{name}': expected memory of {tensor.numel() * 2} bytes, "
+                "but its storage was resized to 64"
+            )
+
+
+def test_kept_results_that_are_resized_are_told(reference):
+    for size in (0, 64):
+        torch, step, tensors = train_step(reference, cuda_graph=True)
+        for _ in range(3):
+            result = step(**tensors)["grad.x"]
+        result.untyped_storage().resize_(size)
+        with pytest.raises(te_mlir.ArgumentError, match="result 'grad.x': expected .* resized to"):
+            step(**tensors)
+
+
+def count(names=("n",)):
+    module = build.Module()
+    with module.function("count") as f:
+        x = f.argument("x", (4,), "float32")
+        for name in names:
+            f.result(name, f.add(f.argument(name, (4,), "float32"), x))
+    return module
+
+
+class ReadOnlyDLPack(OnlyDLPack):
+    """Says by DLPack's flag that it may not be written."""
+
+    def __init__(self, array):
+        super().__init__(array)
+        array.setflags(write=False)
+
+
+def read_only():
+    frozen = np.zeros(4, np.float32)
+    frozen.setflags(write=False)
+    yield "numpy", frozen
+    yield "dlpack", ReadOnlyDLPack(np.zeros(4, np.float32))
+
+
+@pytest.mark.parametrize("array", [pytest.param(a, id=i) for i, a in read_only()])
+def test_read_only_arrays_are_read_and_not_written(reference, array):
+    step = te_mlir.compile(count(), "count", context=reference)
+    with pytest.raises(te_mlir.ArgumentError, match="argument 'n': expected an array that can be written, as it is"):
+        step.set_state({"n": array})
+    with pytest.raises(te_mlir.ArgumentError, match="argument 'n': .* but got a read-only one; give a copy"):
+        step(x=np.ones(4, np.float32), n=array)
+    n = np.zeros(4, np.float32)
+    step.set_state({"n": n})
+    step(x=array)
+    # One that was made read-only meanwhile.
+    n.setflags(write=False)
+    with pytest.raises(te_mlir.ArgumentError, match="argument 'n'"):
+        step(x=array)
+    step = te_mlir.compile(count(("n", "m")), "count", context=reference)
+    module = build.Module()
+    with module.function("f") as f:
+        f.result("y", f.unary("math.exp", f.argument("x", (4,), "float32")))
+    step = te_mlir.compile(module, "f", context=reference)
+    with pytest.raises(te_mlir.ArgumentError, match="result 'y': expected an array that can be written, but got"):
+        step(array, out={"y": array})
+    assert (step(array, out={"y": np.empty(4, np.float32)})["y"] == 1).all()
+
+
+def test_arrays_of_jax_are_not_written(reference):
+    jnp = pytest.importorskip("jax.numpy")
+    frozen = jnp.zeros(4, jnp.float32)
+    step = te_mlir.compile(count(), "count", context=reference)
+    with pytest.raises(te_mlir.ArgumentError, match="argument 'n': .*read-only one; give a copy"):
+        step.set_state({"n": frozen})
+    step.set_state({"n": np.array(frozen)})
+    step(x=frozen)
+    assert (np.array(frozen) == 0).all()
+
+
+def test_memory_that_is_written_is_one_arguments(reference):
+    torch, step, tensors = train_step(reference)
+    y = torch.empty(32, 48, dtype=torch.bfloat16)
+    wide = torch.empty(80 * 64, dtype=torch.bfloat16)
+    shifted = {**tensors, "x": wide[1024 : 1024 + 32 * 64].view(32, 64)}
+    wrong = [
+        ({"grad.x": tensors["x"]}, tensors, "result 'grad.x'.* overlaps argument 'x'"),
+        ({"grad.w": tensors["w"], "y": y}, tensors, "result 'grad.w'.* overlaps argument 'w'"),
+        ({"y": wide[: 32 * 48].view(32, 48)}, shifted, "result 'y'.* overlaps argument 'x'"),
+        ({"grad.x": wide[2048 : 2048 + 32 * 64].view(32, 64)}, shifted, "result 'grad.x'.* overlaps argument 'x'"),
+        ({"y": y.view(-1).view(32, 48), "grad.y": y}, tensors, "out: expected results"),
+    ]
+    for out, given, said in wrong:
+        with pytest.raises(te_mlir.ArgumentError, match=said):
+            step(**given, out=out)
+        # In a call that is like the one before, too.
+        fine = {name: torch.empty_like(t) for name, t in out.items() if name in step.results}
+        for _ in range(3):
+            step(**tensors, out=fine)
+        if len(fine) == len(out):
+            for _ in range(2):
+                with pytest.raises(te_mlir.ArgumentError, match=said):
+                    step(**given, out=out)
+    with pytest.raises(te_mlir.ArgumentError, match="result 'grad.x': .* overlaps result 'y'|'y': .* overlaps result"):
+        both = torch.empty(32 * 64, dtype=torch.bfloat16)
+        step(**tensors, out={"y": both[: 32 * 48].view(32, 48), "grad.x": both.view(32, 64)})
+    # Side by side is fine, and one array read twice.
+    beside = torch.empty(32 * 48 + 32 * 64, dtype=torch.bfloat16)
+    out = {"y": beside[: 32 * 48].view(32, 48), "grad.x": beside[32 * 48 :].view(32, 64)}
+    assert all(torch.equal(a, b) for a, b in zip(step(**tensors, out=out).values(), step(**tensors).values()))
+
+
+def test_states_lie_apart_and_are_changed_in_place(reference):
+    step = te_mlir.compile(count(("n", "m")), "count", context=reference)
+    x, n = np.ones(4, np.float32), np.zeros(4, np.float32)
+    step.set_state({"n": n, "m": n})
+    with pytest.raises(te_mlir.ArgumentError, match="state 'm': .* overlaps state 'n'|state 'n': .* overlaps state 'm'"):
+        step(x=x)
+    step.set_state({"m": x})
+    with pytest.raises(te_mlir.ArgumentError, match="state 'm': expected memory of its own, .* overlaps argument 'x'"):
+        step(x=x)
+    m = np.zeros(4, np.float32)
+    step.set_state({"m": m})
+    step(x=x)
+    step(x=x, n=n)
+    assert (n == 2).all() and (m == 2).all()
+
+
+def test_a_result_that_is_used_again_is_no_input(reference):
+    module = build.Module()
+    with module.function("f") as f:
+        f.result("y", f.unary("math.exp", f.argument("x", (4,), "float32")))
+    step = te_mlir.compile(module, "f", context=reference, reuse_results=True)
+    y = step(np.zeros(4, np.float32))["y"]
+    with pytest.raises(te_mlir.ArgumentError, match="result 'y': expected memory of its own"):
+        step(y)
+
+
+@pytest.mark.parametrize("cuda_graph", [False, True])
+def test_a_later_micro_batch_comes_after_a_first(reference, cuda_graph):
+    torch, step, tensors = train_step(reference, main_grad=True, cache_weights=True, cuda_graph=cuda_graph)
+    with pytest.raises(te_mlir.ArgumentError, match="argument 'first': expected True in the first call.*'w.row.data'"):
+        with step.microbatch(first=False):
+            step(**tensors)
+    with step.microbatch(first=True):
+        first = {name: t.clone() for name, t in step(**tensors).items()}
+    with step.microbatch(first=False):
+        assert all(torch.equal(t, first[name]) for name, t in step(**tensors).items())
+    # Casts that were made elsewhere are casts; without cache_weights there are none to miss.
+    _, other, _ = train_step(reference, main_grad=True, cache_weights=True, cuda_graph=cuda_graph)
+    other.set_state({n: s for n, s in step.state.items() if n != "grad.w"})
+    _, plain, _ = train_step(reference, main_grad=True, cuda_graph=cuda_graph)
+    for one in (other, plain):
+        one.set_state({"grad.w": torch.zeros(48, 64)})
+        with one.microbatch(first=False):
+            assert all(torch.equal(t, first[name]) for name, t in one(**tensors).items())
