@@ -281,7 +281,8 @@ class _Quick:
     """A call that was checked: what to look at in the next one that is like it.
 
     names, positional: how its tensors were given, `outs` in out. places: for each the
-    pointers that are its. seen: where they lay, sizes: in how large storages; last: what the step got. fixed: inputs that a
+    pointers that are its. seen: where they lay, sizes: in how large storages; last: what
+    the step got. watched: what must lie apart. fixed: inputs that a
     recorded step is recorded again for; of others that move it copies the content, to
     `own`. results: those that a call makes.
     """

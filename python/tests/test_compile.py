@@ -646,7 +646,7 @@ def test_states_lie_apart_and_are_changed_in_place(reference):
     step = te_mlir.compile(count(("n", "m")), "count", context=reference)
     x, n = np.ones(4, np.float32), np.zeros(4, np.float32)
     step.set_state({"n": n, "m": n})
-    with pytest.raises(te_mlir.ArgumentError, match="state 'm': .* overlaps state 'n'|state 'n': .* overlaps state 'm'"):
+    with pytest.raises(te_mlir.ArgumentError, match="state '[nm]': .* overlaps state '[nm]'"):
         step(x=x)
     step.set_state({"m": x})
     with pytest.raises(te_mlir.ArgumentError, match="state 'm': expected memory of its own, .* overlaps argument 'x'"):

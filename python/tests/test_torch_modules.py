@@ -171,6 +171,64 @@ def test_a_parameter_resized_after_a_call_is_told():
         module(x)
 
 
+def test_a_storage_that_is_too_small_is_told():
+    module, x = te.Linear(64, 48), torch.randn(32, 64, requires_grad=True)
+    module(x)
+    region = next(iter(module._regions.values()))
+    module.weight.untyped_storage().resize_(64)
+    # An allocator may give a smaller storage the address of before.
+    region._seen = [x.data_ptr(), *[p.data_ptr() for p in module.parameters()]]
+    wanted = "argument 'weight': expected memory of 12288 bytes, but its storage was resized to 64"
+    with pytest.raises(te_mlir.ArgumentError, match=wanted):
+        module(x)
+    fresh = te.Linear(64, 48)
+    fresh.weight.untyped_storage().resize_(64)
+    with pytest.raises(te_mlir.ArgumentError, match=wanted):
+        fresh(x)
+
+
+@pytest.mark.parametrize("size, said", [(0, "with memory, but its storage was freed"), (64, "memory of 12288 bytes")])
+def test_a_storage_that_is_resized_before_the_backward_is_told(size, said):
+    module, x = te.Linear(64, 48), torch.randn(32, 64, requires_grad=True)
+    y = module(x)
+    module.weight.untyped_storage().resize_(size)
+    with pytest.raises(te_mlir.ArgumentError, match=f"argument 'weight': expected .*{said}"):
+        y.sum().backward()
+
+
+def test_a_weight_that_moves_before_the_backward_is_found():
+    # As where a sharded weight is gathered again.
+    module, x = te.Linear(64, 48), torch.randn(32, 64, requires_grad=True)
+    module(x).sum().backward()
+    wanted, x.grad = x.grad, None
+    y, weight = module(x), module.weight.detach().clone()
+    storage = module.weight.untyped_storage()
+    storage.resize_(0)
+    taken = torch.full((48, 64), float("nan"))
+    storage.resize_(weight.nbytes)
+    storage.copy_(weight.untyped_storage())
+    y.sum().backward()
+    assert torch.equal(x.grad, wanted) and taken.isnan().all()
+
+
+@pytest.mark.parametrize("recipe", [None, te_mlir.Float8CurrentScaling(), te_mlir.DelayedScaling(amax_history_len=4)])
+def test_an_empty_batch_has_gradients_of_zeros(recipe):
+    module = te.LayerNormMLP(64, 128, params_dtype=torch.bfloat16)
+    x = torch.randn(0, 64, dtype=torch.bfloat16, requires_grad=True)
+    with te.autocast(recipe=recipe):
+        y = module(x)
+    y.sum().backward()
+    assert y.shape == (0, 64) and x.grad.shape == (0, 64)
+    assert all((p.grad == 0).all() for p in module.parameters())
+
+
+def test_sums_of_two_weights_lie_apart():
+    module = te.LayerNormMLP(64, 64, fuse_wgrad_accumulation=True)
+    module.fc1_weight.main_grad = module.fc2_weight.main_grad = torch.zeros(64, 64)
+    with pytest.raises(te_mlir.ArgumentError, match="fc[12]_weight.main_grad': expected memory of its own, but it ov"):
+        module(torch.randn(32, 64))
+
+
 def test_casts_of_weights_are_kept_over_microbatches():
     module = te.Linear(64, 64, bias=False, params_dtype=torch.bfloat16)
     x = torch.randn(32, 64, dtype=torch.bfloat16)

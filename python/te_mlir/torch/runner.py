@@ -10,7 +10,7 @@ run once.
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -21,6 +21,9 @@ from te_mlir.program import FLAG, Program, current_stream, pipeline_text
 from te_mlir.recipes import Recipe
 from te_mlir.runtime import Context, Instance, MicrobatchFlag, Tensor
 from te_mlir.runtime import context as context_of
+
+
+_storage_bytes = arrays.torch_storage_bytes()
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -103,7 +106,9 @@ class Region:
         self.flag = MicrobatchFlag(self.context)
         self._guard: Any = None
         self._seen: List[int] = []
-        self._seen_grads: List[int] = []
+        #: Bytes of the storages of the inputs of the last call.
+        self.sizes: List[int] = []
+        self._seen_grads: Tuple[List[int], List[int]] = ([], [])
 
     def options_for(self, training: bool) -> "Dict[str, Any]":
         """The options of one of the two steps: only training holds something for a backward."""
@@ -169,14 +174,14 @@ class Region:
     def check(self, tensors: "Tuple[torch.Tensor, ...]") -> List[int]:
         """Addresses of the tensors; raises ArgumentError, naming the argument, unless the step can use them."""
         # Tensors like those of the last call, each where it was or where memory is that kernels can use.
-        seen = [t.data_ptr() for t in tensors]
-        if self._guard is not None and self._guard(*tensors):
+        seen, sizes = [t.data_ptr() for t in tensors], _storage_bytes(tensors)
+        if self._guard is not None and sizes == self.sizes and self._guard(*tensors):
             if seen == self._seen or all(new == old or (new and not new % 16) for new, old in zip(seen, self._seen)):
                 self._seen = list(seen)
                 return seen
         for spec, tensor in zip(self.inputs, tensors):
             _check(spec, tensor, self.device)
-        self._guard, self._seen = arrays.torch_guard(tensors), list(seen)
+        self._guard, self._seen, self.sizes = arrays.torch_guard(tensors), list(seen), sizes
         return seen
 
     def main_grads(self, tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
@@ -192,11 +197,20 @@ class Region:
                     )
                 grad = parameter.main_grad = torch.zeros(spec.shape, device=self.device)  # type: ignore[attr-defined]
             grads.append(grad)
-        key = [g.data_ptr() for g in grads]
+        key = [g.data_ptr() for g in grads], _storage_bytes(grads)
         if key != self._seen_grads:
+            spans = []
             for index, grad in zip(self.mains, grads):
                 spec = self.inputs[index]
                 _check(Spec(f"{spec.name}.main_grad", spec.shape, torch.float32), grad, self.device)
+                if grad.numel():
+                    spans.append((grad.data_ptr(), 4 * grad.numel(), spec.name))
+            spans.sort()
+            for (begin, size, name), (after, _, other) in zip(spans, spans[1:]):
+                if begin + size > after:
+                    raise ArgumentError(
+                        f"argument '{other}.main_grad': expected memory of its own, but it overlaps '{name}.main_grad'"
+                    )
             self._seen_grads = key
         return grads
 
@@ -221,6 +235,11 @@ def _check(spec: Spec, tensor: torch.Tensor, device: torch.device) -> None:
         raise ArgumentError(
             f"argument '{spec.name}': expected a tensor with memory, but its storage was freed or resized"
         )
+    count, held = tensor.numel() * tensor.itemsize, tensor.untyped_storage().nbytes()
+    if tensor.storage_offset() * tensor.itemsize + count > held:
+        raise ArgumentError(
+            f"argument '{spec.name}': expected memory of {count} bytes, but its storage was resized to {held}"
+        )
     if pointer % 16:
         raise ArgumentError(
             f"argument '{spec.name}': expected memory aligned to 16 bytes, but got address {pointer:#x}"
@@ -237,16 +256,17 @@ class _Memory:
         self.results: List[torch.Tensor] = []
         self.gradients: List[torch.Tensor] = []
         self.seen: List[int] = []
-        self._own: Dict[int, torch.Tensor] = {}
+        #: Copies of what moved.
+        self.own: Dict[int, torch.Tensor] = {}
 
     def settle(self, tensors: Sequence[torch.Tensor], addresses: List[int], fixed: Sequence[bool]) -> None:
         """Makes `addresses` those that a recorded step uses: of `fixed` tensors their own."""
         if addresses != self.seen:
             for index, (was, now) in enumerate(zip(self.seen, addresses)):
-                if was != now and not fixed[index] and index not in self._own:
-                    self._own[index] = torch.empty_like(tensors[index])
+                if was != now and not fixed[index] and index not in self.own:
+                    self.own[index] = torch.empty_like(tensors[index])
             self.seen = list(addresses)
-        for index, own in self._own.items():
+        for index, own in self.own.items():
             own.copy_(tensors[index].detach())
             addresses[index] = own.data_ptr()
 
@@ -257,7 +277,9 @@ class _Arena:
     def __init__(self, instance: Instance, pointers: Any, recorded: bool) -> None:
         self.instance, self.pointers = instance, pointers
         self.memory = _Memory() if recorded else None
+        #: Where the last forward read its inputs, and the bytes of their storages.
         self.inputs: List[int] = []
+        self.sizes: List[int] = []
         self.cotangents = _Memory()
 
 
@@ -377,6 +399,7 @@ class Loaded:
             for place, address in zip(self.input_places, addresses):
                 pointers[place] = address or dummy
             arena.inputs = addresses
+        arena.sizes = region.sizes
         if memory is None or not memory.results:
             results = [torch.empty_like(template) for template in self.templates]
             for place, result in zip(self.output_places, results):
@@ -391,24 +414,42 @@ class Loaded:
         # Numbers are the caller's own; of larger results only until the next call.
         return [r.detach() if r.dim() else r.clone() for r in memory.results]
 
+    def find_saved(self, arena: _Arena, saved: "Sequence[torch.Tensor]") -> None:
+        """Points the backward to what the forward saved, where that lies now; raises ArgumentError where it is gone."""
+        region = self.region
+        own = arena.memory.own if arena.memory else {}
+        sizes = _storage_bytes(saved)
+        for index, tensor, size in zip(self.saved_inputs, saved, sizes):
+            address = tensor.data_ptr()
+            if index not in own and (address != arena.inputs[index] or size != arena.sizes[index]):
+                _check(region.inputs[index], tensor, region.device)
+                arena.inputs = [*arena.inputs[:index], address, *arena.inputs[index + 1 :]]
+                arena.pointers[self.input_places[index]] = address or self.dummy.pointer
+        for index, tensor in zip(self.saved_outputs, saved[len(self.saved_inputs) :]):
+            # A recorded step's own results are kept here.
+            moved = tensor.data_ptr() != arena.pointers[self.output_places[index]]
+            if moved and tensor.numel() and arena.memory is None:
+                raise ArgumentError(
+                    f"result '{region.outputs[index].name}': expected the memory of the forward, but its storage was "
+                    "freed or resized before the backward"
+                )
+
     def run_backward(
         self,
         arena: _Arena,
         later: bool,
-        saved: "Iterable[Tuple[int, torch.Tensor]]",
+        saved: "Sequence[torch.Tensor]",
         cotangents: "Sequence[torch.Tensor]",
     ) -> "List[torch.Tensor]":
         """Gradients of `region.given`."""
         region, stream = self.region, self.stream()
         pointers, memory = arena.pointers, arena.memory
-        for index, tensor in saved:
-            if not tensor.data_ptr() and tensor.numel():
-                _check(region.inputs[index], tensor, region.device)
+        self.find_saved(arena, saved)
         addresses = [tensor.data_ptr() for tensor in cotangents]
         if memory is not None:
             arena.cotangents.settle(cotangents, addresses, [False] * len(cotangents))
         for place, address in zip(self.cotangent_places, addresses):
-            pointers[place] = address
+            pointers[place] = address or self.dummy.pointer
         gradients = memory.gradients if memory else []
         if not gradients:
             gradients = [torch.empty_like(template) for template in self.gradient_templates]
@@ -486,7 +527,7 @@ class _Call(torch.autograd.Function):
             )
         try:
             gradients = lease.loaded.run_backward(
-                arena, ctx.later, zip(lease.loaded.saved_inputs, saved), given
+                arena, ctx.later, saved, given
             )
         finally:
             lease.loaded.free.append(arena)
