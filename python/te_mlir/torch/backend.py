@@ -20,7 +20,8 @@ from te_mlir.program import report
 from te_mlir.recipes import Recipe
 from te_mlir.torch import graph as capture
 from te_mlir.torch import patterns
-from te_mlir.torch.importer import Feed, Importer, Unsupported, describe, fake, inside_of, is_floating
+from te_mlir.torch.importer import Feed, Importer, Unsupported, describe, fake, is_floating
+from te_mlir.torch.partition import Partition, dependents, is_grad_mode, refusal, without_modes
 from te_mlir.layout import Layout
 from te_mlir.torch.runner import Options, Region, Spec
 
@@ -34,119 +35,160 @@ class _Exit(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What is compiled of a graph."""
+    """What is compiled of a graph. views: nodes of the region that are views of its arguments."""
 
     importer: Importer
     exits: List[_Exit]
+    views: Set[Node]
     reasons: List[str]
 
 
-def _attempt(inside: Set[Node], flat: GraphModule, names: Dict[Node, str], parameters: Set[Node]) -> _Plan:
+def _attempt(inside: Set[Node], graph: torch.fx.Graph, names: Dict[Node, str], parameters: Set[Node]) -> _Plan:
     """Emits all that leaves `inside`; raises Unsupported at the first node that cannot be."""
     importer = Importer(inside, names, parameters)
     exits: List[_Exit] = []
-    for node in flat.graph.nodes:
+    views: Set[Node] = set()
+    for node in graph.nodes:
         # In the order of the program, whatever else leaves it: gradients are added in it.
         if node in inside and patterns.is_op(node, "linear"):
             importer.value(node, node)
         users_outside = any(user not in inside for user in node.users)
-        if node not in inside or node.op == "placeholder" or not users_outside or not is_floating(node):
+        if node not in inside or node.op == "placeholder" or not users_outside:
             continue
+        if not is_floating(node):
+            raise Unsupported(node, "its result is no floating tensor")
         value = importer.value(node, node)
         # Views of arguments are PyTorch's to make.
-        if not any(value.matrix is argument for argument, _ in importer.function.arguments):
+        if any(value.matrix is argument for argument, _ in importer.function.arguments):
+            views.add(node)
+        else:
             exits.append(_Exit(node, importer.result(value.matrix), value.layout))
-    return _Plan(importer, exits, [])
+    return _Plan(importer, exits, views, [])
 
 
-def _plan(flat: GraphModule, names: Dict[Node, str], parameters: Set[Node], roots: Set[Node]) -> Optional[_Plan]:
-    """The largest region that can be emitted, without what cannot; None where no layer is left."""
-    inside = inside_of(flat.graph, roots)
-    reasons: List[str] = []
+def _plan(partition: Partition, names: Dict[Node, str], parameters: Set[Node]) -> _Plan:
+    """The largest region that can be emitted, without what cannot; an empty one where no layer is left."""
+    reasons = [f"{describe(n)}: no gradient goes through it (torch.no_grad, or detach)" for n in partition.without_gradients()]
     while True:
+        reasons += [f"{describe(node)}: {reason}" for node, reason in partition.settle()]
         try:
-            plan = _attempt(inside, flat, names, parameters)
+            plan = _attempt(partition.inside, partition.graph, names, parameters)
         except Unsupported as unsupported:
-            node = unsupported.node
-            reasons.append(f"{describe(node)}: {unsupported.reason}")
-            dropped = {n for n in inside_of(flat.graph, {node}) if n.op != "placeholder"}
-            if not dropped & inside:
-                return _Plan(Importer(set(), names, parameters), [], reasons)
-            inside -= dropped
+            reasons.append(f"{describe(unsupported.node)}: {unsupported.reason}")
+            if not partition.drop(unsupported.node):
+                return _Plan(Importer(set(), names, parameters), [], set(), reasons)
             continue
         return plan._replace(reasons=reasons)
 
 
-class _Feeder:
-    """Computes the arguments of a region that are not parameters, and keeps what did not change."""
+class _Before:
+    """Computes what comes before a region, once for each call, and keeps what did not change.
 
-    def __init__(self, flat: GraphModule, feeds: Sequence[Feed], state: Sequence[bool]) -> None:
-        self.feeds = list(feeds)
-        self.placeholders = [n for n in flat.graph.nodes if n.op == "placeholder"]
-        self.sources: List[List[int]] = []
-        for feed in self.feeds:
-            above = _above(feed.node)
-            self.sources.append([i for i, p in enumerate(self.placeholders) if p in above])
+    wanted: the nodes whose values are given, in order.
+    """
+
+    def __init__(self, flat: GraphModule, partition: Partition, wanted: Sequence[Node], state: Sequence[bool]) -> None:
+        graph, effects = flat.graph, partition.effects
+        self.wanted = list(wanted)
+        nodes = [
+            n
+            for n in graph.nodes
+            if n.op in ("call_function", "get_attr")
+            and n not in partition.inside | partition.after
+            and not is_grad_mode(n)
+        ]
+        needed = _needed([*wanted, *(n for n in nodes if n.is_impure() or n in effects.writes)], set())
+        placeholders = [n for n in graph.nodes if n.op == "placeholder"]
         # What comes of buffers alone is kept; an input may change without a word.
-        kept = [all(state[i] for i in sources) for sources in self.sources]
-        self.programs = [self._program(flat, feed.node) for feed in self.feeds]
-        made = [i for i, feed in enumerate(self.feeds) if feed.make is not None]
-        #: Made in every call, and made again where their sources changed.
-        self.made = [i for i in made if not kept[i] or self.programs[i] is None]
-        self.kept = [i for i in made if i not in self.made]
-        self.watched = sorted({i for index in self.kept for i in self.sources[index]})
+        self.kept = {node for node, is_state in zip(placeholders, state) if is_state}
+        self.kept -= {node for node in self.kept if any(effects.users_of_memory(key) for key in effects.own(node))}
+        for node in nodes:
+            quiet = node not in effects.writes and not any(effects.users_of_memory(k) for k in effects.own(node))
+            if quiet and not node.is_impure() and all(n in self.kept for n in node.all_input_nodes):
+                self.kept.add(node)
+        fresh = [n for n in nodes if n in needed and n not in self.kept]
+        held = [n for n in nodes if n in needed and n in self.kept]
+        used = {source for n in fresh for source in n.all_input_nodes} | set(wanted)
+        self.held = [n for n in held if n in used]
+        self.fresh = [n for n in wanted if n not in self.kept]
+        self.once = _program(flat, held, [], self.held) if self.held else None
+        self.each = _program(flat, fresh, self.held, self.fresh) if fresh else None
+        self.watched = [i for i, p in enumerate(placeholders) if p in self.kept and p in _needed(self.held, set())]
         self._versions: List[Any] = []
-        self._values: List[torch.Tensor] = []
+        self._values: Optional[Sequence[torch.Tensor]] = None
 
-    @staticmethod
-    def _program(flat: GraphModule, node: Node) -> Optional[Callable[..., torch.Tensor]]:
-        if node.op == "placeholder":
-            return None
-        part = torch.fx.Graph()
-        copies: Dict[Node, Node] = {}
-        above = _above(node)
-        for original in flat.graph.nodes:
-            if original in above or original.op == "placeholder":
-                copies[original] = part.node_copy(original, copies.__getitem__)
-        part.output(copies[node])
-        capture.simplify(part)
-        return GraphModule(flat, part).forward
-
-    def __call__(self, tensors: Sequence[torch.Tensor]) -> Tuple[torch.Tensor, ...]:
-        arguments = [tensors[sources[0]] if sources else None for sources in self.sources]
-        versions: List[Any] = [(tensors[i], tensors[i]._version) for i in self.watched]
-        if len(versions) != len(self._versions) or any(
-            t is not was or version != before for (t, version), (was, before) in zip(versions, self._versions)
-        ):
-            self._values, self._versions = [], versions
-        if not self._values:
-            self._values = [self._make(index, tensors) for index in self.kept]
-        for index, value in zip(self.kept, self._values):
-            arguments[index] = value
-        for index in self.made:
-            arguments[index] = self._make(index, tensors)
-        return tuple(arguments)  # type: ignore[arg-type]
-
-    def _make(self, index: int, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-        feed, program = self.feeds[index], self.programs[index]
-        assert feed.make is not None
-        if program is None:
-            # Not below no_grad: it may want a gradient.
-            return feed.make(tensors[self.sources[index][0]])
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> Tuple[bool, Dict[Node, torch.Tensor]]:
+        """Whether what is kept was made anew, and the values of the wanted nodes."""
+        renewed = False
         with torch.no_grad():
-            return feed.make(program(*tensors))
+            if self.once is not None:
+                versions: List[Any] = [(tensors[i], tensors[i]._version) for i in self.watched]
+                if self._values is None or any(
+                    t is not was or version != before for (t, version), (was, before) in zip(versions, self._versions)
+                ):
+                    self._values, self._versions, renewed = self.once(*tensors), versions, True
+            held = self._values or ()
+            values = dict(zip(self.held, held))
+            if self.each is not None:
+                values.update(zip(self.fresh, self.each(*tensors, *held)))
+        return renewed, values
 
 
-def _above(node: Node) -> Set[Node]:
-    """The node and all that it depends on."""
+def _needed(nodes: Sequence[Node], known: Set[Node]) -> Set[Node]:
+    """The nodes that `nodes` depend on, and these, as far as they are not known."""
     found: Set[Node] = set()
-    pending = [node]
+    pending = [n for n in nodes if n not in known]
     while pending:
         current = pending.pop()
         if current not in found:
             found.add(current)
-            pending.extend(current.all_input_nodes)
+            pending.extend(n for n in current.all_input_nodes if n not in known)
     return found
+
+
+def _program(
+    flat: GraphModule, nodes: Sequence[Node], given: Sequence[Node], results: Any
+) -> Callable[..., Sequence[torch.Tensor]]:
+    """`nodes` as a function of the graph's arguments, then of the values of `given`."""
+    part = torch.fx.Graph()
+    copies: Dict[Node, Node] = {n: part.node_copy(n) for n in flat.graph.nodes if n.op == "placeholder"}
+    for index, node in enumerate(given):
+        copies[node] = part.placeholder(f"given{index}")
+        copies[node].meta.update(node.meta)
+    for node in nodes:
+        copies[node] = part.node_copy(node, copies.__getitem__)
+    part.output(torch.fx.node.map_arg(results, copies.__getitem__))
+    capture.simplify(part)
+    return GraphModule(flat, part).forward
+
+
+class _Feeder:
+    """Makes the arguments of a region of what came before it; makes again only what changed."""
+
+    def __init__(self, flat: GraphModule, feeds: Sequence[Feed], before: _Before) -> None:
+        self.feeds = list(feeds)
+        places = {n: i for i, n in enumerate(n for n in flat.graph.nodes if n.op == "placeholder")}
+        self.sources = [places.get(feed.node, -1) for feed in self.feeds]
+        self.kept = [f.node.op != "placeholder" and f.node in before.kept for f in self.feeds]
+        self._held: List[Any] = [None] * len(self.feeds)
+
+    def __call__(
+        self, tensors: Sequence[torch.Tensor], renewed: bool, values: Dict[Node, torch.Tensor]
+    ) -> Tuple[torch.Tensor, ...]:
+        arguments: List[torch.Tensor] = []
+        for index, (feed, source) in enumerate(zip(self.feeds, self.sources)):
+            tensor = tensors[source] if source >= 0 else values[feed.node]
+            if feed.make is not None:
+                if self.kept[index]:
+                    if renewed or self._held[index] is None:
+                        with torch.no_grad():
+                            self._held[index] = feed.make(tensor)
+                    tensor = self._held[index]
+                else:
+                    # Not below no_grad: it may want a gradient.
+                    tensor = feed.make(tensor)
+            arguments.append(tensor)
+        return tuple(arguments)
 
 
 class Graph:
@@ -171,6 +213,11 @@ class Graph:
         except Exception as error:  # Whatever tracing does not take, PyTorch does.
             self.reasons = [f"the graph cannot be traced: {str(error).splitlines()[0] if str(error) else type(error)}"]
             return
+        refused = refusal(module, flat, examples)
+        if refused is not None:
+            self.reasons = [refused]
+            return
+        without_modes(flat.graph)
         placeholders = [n for n in flat.graph.nodes if n.op == "placeholder"]
         names = dict(zip(placeholders, capture.argument_names(module)))
         parameters = {
@@ -179,9 +226,9 @@ class Graph:
             if isinstance(example, torch.nn.Parameter) and example.is_contiguous()
         }
         roots = parameters | {node for node, example in zip(placeholders, examples) if example.requires_grad}
-        capture.merge_equal(flat.graph, inside_of(flat.graph, roots))
-        plan = _plan(flat, names, parameters, roots)
-        assert plan is not None
+        capture.merge_equal(flat.graph, dependents(flat.graph, roots))
+        partition = Partition(flat.graph, roots, examples)
+        plan = _plan(partition, names, parameters)
         self.reasons = plan.reasons
         if not any("te.linear" in line for line in plan.importer.function._lines):
             if not self.reasons:
@@ -191,11 +238,12 @@ class Graph:
         if len(devices) != 1:
             self.reasons.append(f"its tensors are on several devices: {sorted(map(str, devices))}")
             return
-        self._build(flat, plan, examples, options, differentiate_outputs, devices.pop())
+        self._build(flat, partition, plan, examples, options, differentiate_outputs, devices.pop())
 
     def _build(
         self,
         flat: GraphModule,
+        partition: Partition,
         plan: _Plan,
         examples: Sequence[torch.Tensor],
         options: Options,
@@ -220,15 +268,33 @@ class Graph:
             dtype = getattr(torch, value.dtype)
             outputs.append(Spec(f"result{index}", value.shape, dtype, differentiable=through))
         self.exits = plan.exits
-        self.feeder = _Feeder(flat, feeds, capture.module_state(self.module))
         self.region = Region(plan.importer.function, inputs, outputs, device, options)
-        self.rest = _rest(flat, [exit.node for exit in plan.exits]).forward
+        rest, self.given = _rest(flat, partition, plan)
+        self.rest = rest.forward
+        computed = [f.node for f in feeds if f.node.op != "placeholder"]
+        wanted = list(dict.fromkeys([*computed, *self.given]))
+        self.before = _Before(flat, partition, wanted, capture.buffers(self.module))
+        self.feeder = _Feeder(flat, feeds, self.before)
+        # Results that PyTorch writes to: the region's own stay as they are, and what shares memory there shares it here.
+        written = partition.written_after()
+        memory = [partition.effects.own(e.node) & written for e in plan.exits]
+        self.copied = [(e.result, *own) if own else None for e, own in zip(plan.exits, memory)]
 
     def __call__(self, *tensors: torch.Tensor) -> Any:
         if self.region is None:
             return self.module(*tensors)
-        results = self.region(*self.feeder(tensors))
-        return self.rest(*tensors, *(_view(results[e.result], e) for e in self.exits))
+        renewed, values = self.before(tensors)
+        results = self.region(*self.feeder(tensors, renewed, values))
+        copies: Dict[Any, torch.Tensor] = {}
+        views = []
+        for exit, key in zip(self.exits, self.copied):
+            result = results[exit.result]
+            if key is not None:
+                if key not in copies:
+                    copies[key] = result.clone()
+                result = copies[key]
+            views.append(_view(result, exit))
+        return self.rest(*tensors, *views, *(values[node] for node in self.given))
 
     def report(self, what: str = "precision", format: str = "text") -> str:
         """Reports of the compiled part: precision, memory, constraints."""
@@ -248,28 +314,22 @@ def _view(result: torch.Tensor, exit: _Exit) -> torch.Tensor:
     return result.as_strided(sizes, strides, exit.layout.offset).reshape(shape)
 
 
-def _rest(flat: GraphModule, exits: Sequence[Node]) -> GraphModule:
-    """What is left for PyTorch: the graph with the region's results as further arguments."""
-    rest = torch.fx.Graph()
-    copies: Dict[Node, Node] = {}
+def _rest(flat: GraphModule, partition: Partition, plan: _Plan) -> Tuple[GraphModule, List[Node]]:
+    """What is left for PyTorch after the region, and what it needs of before.
+
+    Its arguments are the graph's, the nodes that leave the region, and these.
+    """
+    exits = [exit.node for exit in plan.exits]
     output = next(n for n in flat.graph.nodes if n.op == "output")
-    for node in flat.graph.nodes:
-        if node.op == "placeholder":
-            copies[node] = rest.placeholder(node.name)
-    for index, node in enumerate(exits):
-        copies[node] = rest.placeholder(f"te_result{index}")
-    needed: Set[Node] = set()
-    pending = list(output.all_input_nodes)
-    while pending:
-        node = pending.pop()
-        if node not in needed and node not in copies:
-            needed.add(node)
-            pending.extend(node.all_input_nodes)
-    for node in flat.graph.nodes:
-        if node in needed:
-            copies[node] = rest.node_copy(node, copies.__getitem__)
-    rest.output(torch.fx.node.map_arg(output.args[0], copies.__getitem__))
-    return GraphModule(flat, rest)
+    effects = [n for n in partition.after if n.is_impure() or n in partition.effects.writes]
+    before = {n for n in flat.graph.nodes if n.op in ("call_function", "get_attr")}
+    before -= partition.inside | partition.after
+    needed = _needed([output, *effects], {*exits, *before})
+    given = [n for n in flat.graph.nodes if n in before and any(user in needed for user in n.users)]
+    modes = any(n in partition.frozen for n in needed)
+    nodes = [n for n in flat.graph.nodes if n.op == "call_function" and n in needed or modes and is_grad_mode(n)]
+    forward = _program(flat, nodes, [*exits, *given], output.args[0])
+    return forward.__self__, given  # type: ignore[attr-defined]
 
 
 class Backend:

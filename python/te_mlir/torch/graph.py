@@ -31,11 +31,15 @@ def flatten(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.G
     return flat
 
 
+def _writes(graph: torch.fx.Graph) -> bool:
+    """Whether there are writes in place: what is written to may be no longer what it was."""
+    called = [n.target for n in graph.nodes if n.op == "call_function"]
+    return any(isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable for target in called)
+
+
 def merge_equal(graph: torch.fx.Graph, except_for: Set[Node]) -> None:
     """Computes once what several nodes compute alike, such as the tables that each layer unsqueezes."""
-    called = [n.target for n in graph.nodes if n.op == "call_function"]
-    # What is written to may be no longer what it was.
-    if any(isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable for target in called):
+    if _writes(graph):
         return
     seen: Dict[Any, Node] = {}
     for node in list(graph.nodes):
@@ -53,11 +57,13 @@ def merge_equal(graph: torch.fx.Graph, except_for: Set[Node]) -> None:
 
 def simplify(graph: torch.fx.Graph) -> None:
     """Takes out calls that do nothing, and shifts labels in one call; each call of PyTorch costs the host some us."""
+    if _writes(graph):
+        return
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
         name, source = str(node.target), node.args[0] if node.args else None
-        if not isinstance(source, Node):
+        if not isinstance(source, Node) or not all(isinstance(n.meta.get("val"), torch.Tensor) for n in (node, source)):
             continue
         value, before = node.meta["val"], source.meta["val"]
         same = value.dtype == before.dtype and value.device == before.device and not node.kwargs.get("copy")
@@ -98,14 +104,14 @@ def argument_names(module: torch.fx.GraphModule) -> List[str]:
     return names
 
 
-def module_state(module: torch.fx.GraphModule) -> List[bool]:
-    """Which arguments are parameters or buffers of a module, rather than inputs of a call."""
+def buffers(module: torch.fx.GraphModule) -> List[bool]:
+    """Which arguments are buffers of a module, rather than parameters or inputs of a call."""
     found = []
     for node in module.graph.nodes:
         if node.op == "placeholder":
             source = getattr(node.meta.get("grapharg"), "source", None)
             name = _source_name(source) if source is not None else ""
-            found.append("_parameters[" in name or "_buffers[" in name)
+            found.append("_buffers[" in name)
     return found
 
 

@@ -10,6 +10,7 @@ of a norm) is never emitted by itself. A node that cannot be emitted raises
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
@@ -168,6 +169,8 @@ class Importer:
                 return getattr(self, "_" + type(found).__name__.lower())(node, found)
         if node.op != "call_function":
             raise Unsupported(node, f"'{node.op}' is not imported")
+        if node.target is operator.getitem:
+            return self._part(node, node.args[0], node.args[1])  # type: ignore[arg-type]
         name = str(node.target).split(".")[1] if str(node.target).startswith("aten.") else str(node.target)
         method = getattr(self, f"_op_{name}", None)
         if method is None:
@@ -558,6 +561,26 @@ class Importer:
             node, x, lambda layout: layout.narrow(axis % len(layout.dims), first, first + shape_of(node)[axis])
         )
 
+    def _part(self, node: Node, source: Node, index: int) -> Value:
+        """One of the views that `source` gives."""
+        if not any(patterns.is_op(source, name) for name in patterns.SPLITS):
+            raise Unsupported(source, f"'{source.target}' has no counterpart in te")
+        x = source.args[0]
+        parts = source.meta["val"]
+        is_unbind = patterns.is_op(source, "unbind")
+        given = dict(zip((a.name for a in source.target._schema.arguments), source.args), **source.kwargs)
+        axis = given.get("dim", 0) % len(shape_of(x))
+        sizes = [1 if is_unbind else part.shape[axis] for part in parts]
+        first = sum(sizes[: index % len(sizes)])
+
+        def narrowed(layout: Layout) -> Optional[Layout]:
+            part = layout.narrow(axis, first, first + sizes[index])
+            if part is None or not is_unbind:
+                return part
+            return Layout(part.dims[:axis] + part.dims[axis + 1 :], part.offset)
+
+        return self._view(node, x, narrowed)
+
     # Output
 
     def result(self, matrix: build.Value) -> int:
@@ -569,18 +592,9 @@ class Importer:
         return len(self.function.results) - 1
 
 
-def inside_of(graph: torch.fx.Graph, roots: Set[Node]) -> Set[Node]:
-    """The nodes that depend on `roots`, and these."""
-    inside = set(roots)
-    for node in graph.nodes:
-        if node.op not in ("placeholder", "output") and any(n in inside for n in node.all_input_nodes):
-            inside.add(node)
-    return inside
-
-
 def is_floating(node: Node) -> bool:
     value = node.meta.get("val")
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
-__all__ = ["Feed", "Importer", "Unsupported", "Value", "describe", "fake", "inside_of", "is_floating"]
+__all__ = ["Feed", "Importer", "Unsupported", "Value", "describe", "fake", "is_floating"]

@@ -90,6 +90,9 @@ class _Module(torch.nn.Module):
         options = options._replace(main_grad=self.fuse_wgrad_accumulation)
         if torch_to_te(x.dtype) is None or not x.is_floating_point() or not x.dim():
             raise ArgumentError(f"argument 'x': expected a floating tensor, but got {x.dtype} {list(x.shape)}")
+        if torch.is_autocast_enabled(x.device.type):
+            # As TransformerEngine's do.
+            x = x.to(torch.get_autocast_dtype(x.device.type))
         lead, columns = x.shape[:-1], x.shape[-1]
         rows = x.reshape(-1, columns).contiguous()
         parameters = [(n, p if p.dtype is x.dtype else p.to(x.dtype)) for n, p in self.named_parameters(recurse=False)]

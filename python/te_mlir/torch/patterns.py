@@ -8,6 +8,10 @@ import torch
 from torch.fx import Node
 
 
+#: Ops that give several views of one tensor.
+SPLITS = ("split", "split_with_sizes", "chunk", "unsafe_split", "unsafe_chunk", "tensor_split", "unbind")
+
+
 class RmsNorm(NamedTuple):
     """weight * x / rms(x), or with zero_centered (1 + weight) * x / rms(x)."""
 

@@ -531,7 +531,24 @@ class _Call(torch.autograd.Function):
             )
         finally:
             lease.loaded.free.append(arena)
+        # With create_graph.
+        if torch.is_grad_enabled():
+            gradients = _Once.apply(region.anchor, *gradients)
         return (None, None, None, *([None] if region.mains else []), *gradients)
+
+
+class _Once(torch.autograd.Function):
+    """Gradients as they are, which have none of their own."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: torch.Tensor, *gradients: torch.Tensor) -> "Tuple[torch.Tensor, ...]":
+        return tuple(gradient.detach() for gradient in gradients)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise ArgumentError(
+            "expected a gradient of results, but got one of a gradient (create_graph=True); te has no second derivatives"
+        )
 
 
 def torch_to_te(dtype: torch.dtype) -> Optional[str]:

@@ -1,0 +1,379 @@
+"""What a forward does beside its results: writes, random numbers, gradients that are stopped or changed.
+
+Each is as in PyTorch, compiled or not; what is not compiled is listed.
+"""
+
+import contextlib
+import copy
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import te_mlir.torch  # noqa: E402
+from te_mlir.errors import ImportFailure  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+class Two(nn.Module):
+    """Two layers and a function of them."""
+
+    def __init__(self, function, **members):
+        super().__init__()
+        self.function = function
+        self.l1, self.l2 = nn.Linear(32, 32), nn.Linear(32, 32)
+        for name, member in members.items():
+            if isinstance(member, nn.Module):
+                setattr(self, name, member)
+            else:
+                self.register_buffer(name, member)
+
+    def forward(self, *inputs):
+        return self.function(self, *inputs)
+
+
+def run(model, inputs, context=contextlib.nullcontext):
+    """Results, gradients, buffers, inputs and parameters after two calls, the second with other random numbers."""
+    torch.manual_seed(5)
+    inputs = [t.clone() for t in inputs]
+    for _ in range(2):
+        with context():
+            results = model(*inputs)
+        results = results if isinstance(results, tuple) else (results,)
+        loss = sum(r.float().square().mean() for r in results if r.requires_grad)
+        if torch.is_tensor(loss):
+            loss.backward()
+    # Dynamo names parameters with a prefix.
+    inner = getattr(model, "_orig_mod", model)
+    tensors = dict(enumerate((*results, *inputs)))
+    tensors.update({f"{n}.grad": p.grad for n, p in inner.named_parameters() if p.grad is not None})
+    tensors.update(inner.named_parameters())
+    tensors.update(inner.named_buffers())
+    return {name: t.detach().clone() for name, t in tensors.items()}
+
+
+def compare(model, *inputs, context=contextlib.nullcontext, **options):
+    """Runs model through te and by itself; gives the reasons of what stayed in PyTorch."""
+    theirs = run(copy.deepcopy(model), inputs, context)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = te_mlir.torch.jit(model, differentiate_outputs="all", **options)
+        mine = run(compiled, inputs, context)
+    assert mine.keys() == theirs.keys()
+    for name, value in theirs.items():
+        assert mine[name].dtype is value.dtype, name
+        assert torch.allclose(mine[name].double(), value.double(), rtol=1e-5, atol=1e-5), name
+    return [reason for graph in compiled.te.graphs for reason in graph.reasons]
+
+
+def strict_error(model, *inputs):
+    torch._dynamo.reset()
+    with pytest.raises(Exception) as caught:
+        te_mlir.torch.jit(model, strict=True)(*inputs)
+    chain = [caught.value]
+    while chain[-1].__cause__ or chain[-1].__context__:
+        chain.append(chain[-1].__cause__ or chain[-1].__context__)
+    assert any(isinstance(e, ImportFailure) for e in chain)
+    return str(caught.value)
+
+
+X = torch.linspace(-1, 1, 512).view(16, 32)
+
+
+# Writes
+
+
+def slice_scaled(self, x):
+    h = self.l1(x)
+    h[:, :8] *= 2
+    return self.l2(h)
+
+
+def row_zeroed(self, x):
+    h = self.l1(x)
+    h[0] = 0
+    return self.l2(h)
+
+
+def view_added_to(self, x):
+    h = self.l1(x)
+    h.view(-1).add_(1)
+    return self.l2(h)
+
+
+def written_after_use(self, x):
+    h = self.l1(x)
+    y = self.l2(h * 2)
+    c = h.clone()
+    h[:, 0] = 1
+    return y, h, c, h.view(-1)
+
+
+def copied_to_buffer(self, x):
+    h = self.l1(x)
+    self.n.copy_(h.detach().mean())
+    return self.l2(h) * 2
+
+
+@pytest.mark.parametrize(
+    "function, reason",
+    [
+        (slice_scaled, "aten.mul_"),
+        (row_zeroed, "aten.fill_"),
+        (view_added_to, "aten.add_"),
+        (written_after_use, "aten.fill_"),
+        (copied_to_buffer, "aten.detach"),
+    ],
+)
+def test_writes_to_values_of_the_region_stay_in_pytorch(function, reason):
+    reasons = compare(Two(function, n=torch.zeros(())), X)
+    assert any(line.startswith(reason) for line in reasons), reasons
+    assert reason in strict_error(Two(function, n=torch.zeros(())), X)
+
+
+def counted(self, x):
+    self.n.add_(1)
+    return self.l2(self.l1(x))
+
+
+def input_scaled(self, x):
+    x = x.mul_(2)
+    return self.l1(x) + self.l2(x + 1)
+
+
+def input_scaled_after_use(self, x):
+    h = self.l1(x + 1)
+    x.mul_(2)
+    return self.l2(h)
+
+
+def whole_value(self, x):
+    h = self.l1(x)
+    h += 1
+    h *= 2
+    return self.l2(F.relu(h, inplace=True))
+
+
+def fresh_mask(self, x):
+    mask = torch.ones_like(x)
+    mask[:, 4:] = 0.5
+    mask.view(-1)[0] = 3
+    return self.l2(self.l1(x) * mask)
+
+
+def drawn_mask(self, x):
+    mask = (torch.rand_like(x) > 0.5).float()
+    return self.l1(x * mask) * mask + self.l2(x * mask) + torch.rand(16, 32)
+
+
+@pytest.mark.parametrize(
+    "function", [counted, input_scaled, input_scaled_after_use, whole_value, fresh_mask, drawn_mask]
+)
+def test_other_writes_and_random_numbers_are_compiled_around(function):
+    assert compare(Two(function, n=torch.zeros(())), X, strict=True) == []
+
+
+def test_a_write_between_two_uses_keeps_its_place():
+    def function(self, x):
+        h = self.l1(x)
+        x.mul_(2)
+        return self.l2(h) + x
+
+    # What the first layer saved is not what it was: as in PyTorch.
+    with torch.no_grad():
+        compare(Two(function), X)
+
+
+def test_statistics_of_batch_norm_are_kept():
+    compare(Two(lambda self, x: self.l2(self.norm(self.l1(x))), norm=nn.BatchNorm1d(32)), X)
+    compare(Two(lambda self, x: self.l2(self.norm(x)), norm=nn.BatchNorm1d(32, affine=False)), X)
+
+
+def test_rows_of_an_embedding_are_renormalised():
+    ids = torch.arange(32).view(4, 8)
+    model = Two(lambda self, ids: self.l2(self.table(ids)), table=nn.Embedding(64, 32, max_norm=1.0))
+    compare(model, ids)
+
+
+def test_random_numbers_come_in_the_order_of_the_program():
+    def function(self, x):
+        h = F.dropout(self.l1(x), 0.5)
+        return h, self.l2(x * torch.rand_like(x))
+
+    assert any("dropout of 0.5" in reason for reason in compare(Two(function), X))
+
+
+# Gradients
+
+
+def frozen(self, x):
+    with torch.no_grad():
+        h = self.l1(x)
+    return self.l2(h)
+
+
+def frozen_after(self, x):
+    h = self.l1(x)
+    with torch.no_grad():
+        scale = self.l2(h).abs().mean()
+    return h * scale
+
+
+def detached(self, x):
+    return self.l2(self.l1(x).detach())
+
+
+@pytest.mark.parametrize("function", [frozen, frozen_after, detached])
+def test_no_gradient_where_pytorch_has_none(function):
+    reasons = compare(Two(function), X)
+    assert reasons
+    strict_error(Two(function), X)
+
+
+def test_a_frozen_backbone_leaves_the_head_compiled():
+    compiled = te_mlir.torch.jit(Two(frozen))
+    with pytest.warns(UserWarning, match="no gradient goes through it"):
+        compiled(X).sum().backward()
+    assert compiled.te.graphs[0].region is not None
+    assert compiled.l1.weight.grad is None and compiled.l2.weight.grad is not None
+
+
+def test_a_call_without_gradients():
+    model = Two(lambda self, x: self.l2(self.l1(x)))
+    with torch.no_grad():
+        assert compare(model, X, strict=True) == []
+
+    def enabled(self, x):
+        with torch.enable_grad():
+            return self.l2(self.l1(x))
+
+    assert any("torch.enable_grad" in reason for reason in compare(Two(enabled), X, context=torch.no_grad))
+
+
+class Reverse(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -gradient
+
+
+def reversed_gradient(self, x):
+    return self.l2(Reverse.apply(self.l1(x)))
+
+
+def hooked(self, x):
+    h = self.l1(x)
+    h.register_hook(lambda gradient: gradient * 0)
+    return self.l2(h)
+
+
+def inference(self, x):
+    with torch.inference_mode():
+        h = self.l1(x)
+    return self.l2(h.clone())
+
+
+@pytest.mark.parametrize(
+    "function, reason",
+    [(reversed_gradient, "torch.autograd.Function"), (hooked, "register_hook"), (inference, "inference_mode")],
+)
+def test_gradients_that_tracing_would_lose(function, reason):
+    assert any(reason in line for line in compare(Two(function), X))
+    assert reason in strict_error(Two(function), X)
+
+
+def test_double_backward_is_an_error():
+    compiled = te_mlir.torch.jit(Two(lambda self, x: self.l2(F.silu(self.l1(x)))), strict=True)
+    x = X.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
+    with pytest.raises(te_mlir.ArgumentError, match="no second derivatives"):
+        (compiled(x).mean() + gradient.square().sum()).backward()
+
+
+# Element types
+
+
+def bf16():
+    return torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+def cast_inside(self, x):
+    with bf16():
+        return self.l2(self.l1(x))
+
+
+def test_autocast_stays_in_pytorch():
+    model = Two(lambda self, x: self.l2(self.l1(x)))
+    assert "torch.autocast to bfloat16 is on" in compare(model, X, context=bf16)[0]
+    assert "a torch.autocast block" in compare(Two(cast_inside), X)[0]
+    with bf16():
+        assert "torch.autocast" in strict_error(model, X)
+
+
+def test_autocast_that_changes_nothing_is_no_matter():
+    def function(self, x):
+        with torch.autocast("cpu", enabled=False):
+            return self.l2(self.l1(x))
+
+    assert compare(Two(function), X, strict=True) == []
+    assert compare(Two(lambda self, x: self.l1(x)), X, context=lambda: torch.autocast("cuda"), strict=True) == []
+
+
+def test_modules_follow_autocast():
+    layer = te_mlir.torch.Linear(32, 32)
+    with bf16():
+        y = layer(X)
+        wanted = F.linear(X, layer.weight, layer.bias)
+    assert y.dtype is torch.bfloat16 is wanted.dtype
+    assert torch.allclose(y.float(), wanted.float(), rtol=1e-2, atol=1e-2)
+    y.float().sum().backward()
+    assert layer.weight.grad.dtype is torch.float32
+
+
+# Several results
+
+
+def both_halves(self, x):
+    gate, up = self.l1(x).chunk(2, -1)
+    return F.silu(gate), up
+
+
+def three(self, x):
+    q, k, v = self.l1(x).split([8, 8, 16], dim=-1)
+    a, b = self.l2(x).view(16, 2, 16).unbind(1)
+    return q, k + 1, v, a, b
+
+
+def largest(self, x):
+    values, places = self.l1(x).max(-1)
+    return values, places, self.l2(x)
+
+
+def hits(self, x):
+    y = self.l2(F.silu(self.l1(x)))
+    return y * y, y.argmax(-1)
+
+
+@pytest.mark.parametrize("function", [both_halves, three, largest, hits])
+def test_several_results_of_a_node(function):
+    compare(Two(function), X)
+
+
+def test_integer_results_are_listed_and_compute_no_layer_again():
+    compiled = te_mlir.torch.jit(Two(hits))
+    with pytest.warns(UserWarning, match="aten.argmax"):
+        compiled(X)
+    rest = [str(n.target) for n in compiled.te.graphs[0].rest.__self__.graph.nodes if n.op == "call_function"]
+    assert rest == ["aten.argmax.default"]
+    assert "aten.argmax" in strict_error(Two(hits), X)
