@@ -565,11 +565,10 @@ class Importer:
         """One of the views that `source` gives."""
         if not any(patterns.is_op(source, name) for name in patterns.SPLITS):
             raise Unsupported(source, f"'{source.target}' has no counterpart in te")
-        x = source.args[0]
-        parts = source.meta["val"]
+        target: Any = source.target
+        given: Dict[str, Any] = dict(zip((a.name for a in target._schema.arguments), source.args), **source.kwargs)
+        x, axis, parts = given["self"], given.get("dim", 0) % fake(given["self"]).dim(), source.meta["val"]
         is_unbind = patterns.is_op(source, "unbind")
-        given = dict(zip((a.name for a in source.target._schema.arguments), source.args), **source.kwargs)
-        axis = given.get("dim", 0) % len(shape_of(x))
         sizes = [1 if is_unbind else part.shape[axis] for part in parts]
         first = sum(sizes[: index % len(sizes)])
 

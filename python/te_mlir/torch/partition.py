@@ -293,7 +293,8 @@ class Partition:
             self.effects = Effects(graph, examples)
         self.frozen = frozen_nodes(graph)
         self.dependent = dependents(graph, roots)
-        self.inside, self.after = set(roots), set()
+        self.inside: Set[Node] = set(roots)
+        self.after: Set[Node] = set()
         for node in graph.nodes:
             if node.op != "call_function" or is_grad_mode(node):
                 continue
