@@ -79,7 +79,7 @@ class _DLManagedTensorVersioned(ctypes.Structure):
 #: Flags of a versioned one: it may not be written, or it is a copy that nobody else sees.
 _READ_ONLY_OR_COPIED = 3
 
-_api = ctypes.pythonapi
+_api = ctypes.PyDLL(None)  # Not the one of ctypes, whose declarations others change.
 _api.PyCapsule_IsValid.restype = ctypes.c_int
 _api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _api.PyCapsule_GetPointer.restype = ctypes.c_void_p

@@ -20,7 +20,7 @@ from te_mlir.arrays import named
 from te_mlir.dtypes import BY_NAME, float_text
 from te_mlir.recipes import Recipe
 
-GATED = ("swiglu", "geglu", "glu", "qgeglu", "reglu", "sreglu", "clamped_swiglu")
+GATED = ("swiglu", "geglu", "glu", "qgeglu", "reglu", "sreglu", "clamped_swiglu", "geglu_erf")
 
 
 class Value(NamedTuple):
@@ -166,11 +166,12 @@ class Function:
         text = f"te.{op} {operands}{_attributes(attributes)} : {x.type}, {gamma.type}"
         return self.op(text, [(x.shape, x.dtype)])[0]
 
-    def activation(self, kind: str, x: Value) -> Value:
-        """gelu, silu, relu, ..., or gated: of [rows, 2n] gives [rows, n]."""
+    def activation(self, kind: str, x: Value, gate: Optional[Value] = None) -> Value:
+        """gelu, silu, relu, ..., or gated: of [rows, 2n], or of x and gate [rows, n], gives [rows, n]."""
         rows, columns = x.shape
-        shape = (rows, columns // 2 if kind in GATED else columns)
-        text = f"te.activation <{kind}> {x.name} : {x.type} -> {type_text(shape, x.dtype)}"
+        shape = (rows, columns // 2 if kind in GATED and gate is None else columns)
+        operands, types = (f"{x.name}, {gate.name}", f"{x.type}, {gate.type}") if gate else (x.name, x.type)
+        text = f"te.activation <{kind}> {operands} : {types} -> {type_text(shape, x.dtype)}"
         return self.op(text, [(shape, x.dtype)])[0]
 
     def embedding(self, ids: Value, table: Value) -> Value:

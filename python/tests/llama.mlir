@@ -28,9 +28,8 @@ func.func @llama(
   %r = arith.addf %x, %o : tensor<64x64xbf16>
   %n2 = te.rms_norm %r, %g2 {epsilon = 1.0e-5 : f32} : tensor<64x64xbf16>, tensor<64xbf16>
   %g = te.linear %n2, %wg : tensor<64x64xbf16>, tensor<128x64xbf16> -> tensor<64x128xbf16>
-  %s = te.activation <silu> %g : tensor<64x128xbf16> -> tensor<64x128xbf16>
   %u = te.linear %n2, %wu : tensor<64x64xbf16>, tensor<128x64xbf16> -> tensor<64x128xbf16>
-  %h = arith.mulf %s, %u : tensor<64x128xbf16>
+  %h = te.activation <swiglu> %g, %u : tensor<64x128xbf16>, tensor<64x128xbf16> -> tensor<64x128xbf16>
   %d = te.linear %h, %wd : tensor<64x128xbf16>, tensor<64x128xbf16> -> tensor<64x64xbf16>
   %y = arith.addf %r, %d : tensor<64x64xbf16>
   %n3 = te.rms_norm %y, %g3 {epsilon = 1.0e-5 : f32} : tensor<64x64xbf16>, tensor<64xbf16>

@@ -452,6 +452,31 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                 {T * F, TE_RT_F8E4M3FN},
                 {scales(F, T), TE_RT_F32}},
                6 * T * F});
+    if (kind == TE_RT_SWIGLU) {
+      bench.run({"gated_activation " + name + " 8192x14336",
+                 [=](te_rt_instance *i) {
+                   return te_rt_plan_gated_activation(
+                       i, 0, T, F, TE_RT_BF16, kind, 7.0f, 1.702f, 1.0f);
+                 },
+                 {{T * F, TE_RT_BF16},
+                  {T * F, TE_RT_BF16},
+                  {T * F, TE_RT_BF16},
+                  none},
+                 6 * T * F});
+      bench.run({"gated_activation_backward " + name + " 8192x14336",
+                 [=](te_rt_instance *i) {
+                   return te_rt_plan_gated_activation_backward(
+                       i, 0, T, F, TE_RT_BF16, kind, 7.0f, 1.702f, 1.0f);
+                 },
+                 {{T * F, TE_RT_BF16},
+                  {T * F, TE_RT_BF16},
+                  {T * F, TE_RT_BF16},
+                  {T * F, TE_RT_BF16},
+                  {T * F, TE_RT_BF16},
+                  none,
+                  none},
+                 10 * T * F});
+    }
     bench.run({"activation_backward_quantize_block " + name + " row+col",
                [=](te_rt_instance *i) {
                  return te_rt_plan_activation_backward_quantize_block(

@@ -63,6 +63,8 @@ def TE_ActivationKind : TE_I32Enum<"ActivationKind", "activation function", [
   I32EnumAttrCase<"Qgelu", 3, "qgelu">,
   // max(x, 0)².
   I32EnumAttrCase<"Srelu", 4, "srelu">,
+  // x * Phi(x), the erf form: Phi is the normal distribution function.
+  I32EnumAttrCase<"GeluErf", 5, "gelu_erf">,
   // silu(first half) * second half.
   I32EnumAttrCase<"Swiglu", 16, "swiglu">,
   // gelu(first half) * second half.
@@ -77,7 +79,9 @@ def TE_ActivationKind : TE_I32Enum<"ActivationKind", "activation function", [
   I32EnumAttrCase<"Sreglu", 21, "sreglu">,
   // a sigmoid(alpha a) * (clamp(second half, -limit, limit) + offset), where
   // a = min(first half, limit).
-  I32EnumAttrCase<"ClampedSwiglu", 22, "clamped_swiglu">
+  I32EnumAttrCase<"ClampedSwiglu", 22, "clamped_swiglu">,
+  // gelu_erf(first half) * second half.
+  I32EnumAttrCase<"GegluErf", 23, "geglu_erf">
 ]>;
 def TE_ActivationKindAttr
     : EnumAttr<TE_Dialect, TE_ActivationKind, "activation"> {

@@ -168,11 +168,14 @@ def TE_ActivationOp
   let summary = "apply an activation function";
   let description = [{
     `y = act(x)` in f32, rounded once. Gated kinds read `x` as
-    `[rows, 2 columns]`, two halves `[a | b]`, and give `act(a) * b`.
+    `[rows, 2 columns]`, two halves `[a | b]`, and give `act(a) * b`; with
+    `gate` the halves are `x` and `gate`, which lie apart, as after two linear
+    layers. The product is rounded once either way, not `act(a)` before it.
 
     | kind | gated kind | `act(a)` |
     |---|---|---|
     | `gelu` | `geglu` | `a (0.5 + 0.5 tanh(0.79788456 a + 0.03567741 a³))` |
+    | `gelu_erf` | `geglu_erf` | `a Phi(a)`, `Phi(a) = (1 + erf(a / sqrt 2)) / 2` |
     | `silu` | `swiglu` | `a sigmoid(a)` |
     | `qgelu` | `qgeglu` | `a sigmoid(1.702 a)` |
     | `relu` | `reglu` | `max(a, 0)` |
@@ -183,55 +186,67 @@ def TE_ActivationOp
     `amax` (of the rounded `y`) is a result when `te-fuse-amax` found a consumer.
 
     Constraints:
-    1. (activation-c1) `y` has the type of `x`, with half the columns for gated kinds.
+    1. (activation-c1) `y` has the type of `x`, with half the columns for gated kinds without `gate`.
     2. (activation-c2) `limit` is finite and not negative, `alpha` and `offset` are finite; kinds other than `clamped_swiglu` leave the three alone.
+    3. (activation-c3) `gate` has the type of `x`, and `kind` is gated.
 
     Example:
 
     ```mlir
     %y = te.activation <swiglu> %x : tensor<256x1024xbf16> -> tensor<256x512xbf16>
+    %w = te.activation <swiglu> %a, %b : tensor<256x512xbf16>, tensor<256x512xbf16> -> tensor<256x512xbf16>
     %z = te.activation <clamped_swiglu> %x {limit = 5.0 : f32} : tensor<256x1024xbf16> -> tensor<256x512xbf16>
     ```
   }];
   let arguments = !con((ins TE_ActivationKindAttr:$kind,
-                            Arg<TE_HPMatrix, "[rows, columns]">:$x),
+                            Arg<TE_HPMatrix, "[rows, columns]">:$x,
+                            Arg<Optional<TE_HPMatrix>, "second half">:$gate),
                        TE_ClampAttrs);
   let results = (outs Res<TE_HPMatrix, "activated">:$y,
                       Res<Optional<TE_F32Scalar>, "max |y|">:$amax);
   let assemblyFormat = [{
-    $kind $x attr-dict `:` type($x) `->` type($y) (`amax` type($amax)^)?
+    $kind $x (`,` $gate^)? attr-dict `:` type($x) (`,` type($gate)^)?
+    `->` type($y) (`amax` type($amax)^)?
   }];
   let hasVerifier = 1;
 }
 
 def TE_ActivationBackwardOp
-    : TE_PureOp<"activation_backward", [
+    : TE_PureOp<"activation_backward", [AttrSizedResultSegments,
                                         AllTypesMatch<["x", "dx"]>]> {
   let summary = "gradient of an activation function";
   let description = [{
     `dx = dy * act'(x)` in f32, rounded once; for gated kinds with
-    `x = [a | b]`: `dx = [(act'(a) dy) b | act(a) dy]`. A half that
-    `clamped_swiglu` clamped has gradient 0, as have `relu` and `srelu` at 0.
+    `x = [a | b]`: `dx = [(act'(a) dy) b | act(a) dy]`, or the two apart, `dx` and
+    `dgate`. A half that `clamped_swiglu` clamped has gradient 0, as have `relu`
+    and `srelu` at 0.
 
     Constraints:
-    1. (activation_backward-c1) `dx` has the type of `x`; `dy` too, with half the columns for gated kinds.
+    1. (activation_backward-c1) `dx` has the type of `x`; `dy` too, with half the columns for gated kinds without `gate`.
     2. (activation_backward-c2) as activation-c2.
+    3. (activation_backward-c3) as activation-c3; `dgate` and `dgate_amax` are results only with `gate`, `dgate` always.
 
     Example:
 
     ```mlir
     %dx = te.activation_backward <swiglu> %dy, %x : tensor<256x512xbf16>, tensor<256x1024xbf16>
+    %da, %db = te.activation_backward <swiglu> %dy, %a, %b
+      : tensor<256x512xbf16>, tensor<256x512xbf16>, tensor<256x512xbf16> gate tensor<256x512xbf16>
     ```
   }];
   let arguments = !con((ins TE_ActivationKindAttr:$kind,
                             Arg<TE_HPMatrix, "cotangent of the result">:$dy,
-                            Arg<TE_HPMatrix, "input of the forward">:$x),
+                            Arg<TE_HPMatrix, "input of the forward">:$x,
+                            Arg<Optional<TE_HPMatrix>, "its second half">:$gate),
                        TE_ClampAttrs);
   let results = (outs Res<TE_HPMatrix, "type of x">:$dx,
-                      Res<Optional<TE_F32Scalar>, "max |dx|">:$amax);
+                      Res<Optional<TE_HPMatrix>, "type of gate">:$dgate,
+                      Res<Optional<TE_F32Scalar>, "max |dx|">:$amax,
+                      Res<Optional<TE_F32Scalar>, "max |dgate|">:$dgate_amax);
   let assemblyFormat = [{
-    $kind $dy `,` $x attr-dict `:` type($dy) `,` type($x)
-    (`amax` type($amax)^)?
+    $kind $dy `,` $x (`,` $gate^)? attr-dict
+    `:` type($dy) `,` type($x) (`,` type($gate)^)? (`gate` type($dgate)^)?
+    (`amax` type($amax)^)? (`gate_amax` type($dgate_amax)^)?
   }];
   let hasVerifier = 1;
 }
@@ -248,6 +263,7 @@ def TE_ActivationQuantizeOp : TE_PureOp<"activation_quantize"> {
     1. (activation_quantize-c1) one or two `block_1x128` results of the activated shape that differ in nothing but `contract`.
     2. (activation_quantize-c2) `amax_epsilon` is finite and not negative.
     3. (activation_quantize-c3) as activation-c2.
+    4. (activation_quantize-c4) as activation-c3.
 
     Example:
 
@@ -257,12 +273,15 @@ def TE_ActivationQuantizeOp : TE_PureOp<"activation_quantize"> {
     ```
   }];
   let arguments = !con((ins TE_ActivationKindAttr:$kind,
-                            Arg<TE_HPMatrix, "[rows, columns]">:$x),
+                            Arg<TE_HPMatrix, "[rows, columns]">:$x,
+                            Arg<Optional<TE_HPMatrix>, "second half">:$gate),
                        TE_ClampAttrs,
                        (ins DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon));
   let results = (outs Res<Variadic<TE_ScaledType>, "the usages">:$usages);
-  let assemblyFormat =
-      "$kind $x attr-dict `:` type($x) `->` type($usages)";
+  let assemblyFormat = [{
+    $kind $x (`,` $gate^)? attr-dict `:` type($x) (`,` type($gate)^)?
+    `->` type($usages)
+  }];
   let hasVerifier = 1;
 }
 

@@ -67,13 +67,15 @@ typedef enum te_rt_activation {
   TE_RT_RELU = 2,
   TE_RT_QGELU = 3,
   TE_RT_SRELU = 4,
+  TE_RT_GELU_ERF = 5,
   TE_RT_SWIGLU = 16,
   TE_RT_GEGLU = 17,
   TE_RT_GLU = 18,
   TE_RT_QGEGLU = 19,
   TE_RT_REGLU = 20,
   TE_RT_SREGLU = 21,
-  TE_RT_CLAMPED_SWIGLU = 22
+  TE_RT_CLAMPED_SWIGLU = 22,
+  TE_RT_GEGLU_ERF = 23
 } te_rt_activation;
 
 typedef enum te_rt_pointwise_op {

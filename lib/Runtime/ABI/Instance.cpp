@@ -113,6 +113,14 @@ Status follow(Backend::Event &event, void *from, void *to) {
   return event.hold(to);
 }
 
+/// The stream that a call names, or the context's own where it names none.
+Status findStream(Backend &backend, void *&stream) {
+  if (stream)
+    return backend.checkStream(stream);
+  stream = backend.defaultStream();
+  return Status::ok();
+}
+
 Status step(te_rt_instance &instance, void *const *arguments, void *stream) {
   instance.failure = Status::ok();
   instance.stream = stream;
@@ -241,8 +249,7 @@ te_rt_status te_rt_instance_run(te_rt_instance *instance,
         prefixed(kName, checkArguments(instance, arguments)));
     Backend &backend = *instance->context->backend;
     TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.enterThread()));
-    if (!stream)
-      stream = backend.defaultStream();
+    TE_RT_RETURN_IF_FAILED(prefixed(kName, findStream(backend, stream)));
     return prefixed(kName, step(*instance, arguments, stream));
   });
 }
@@ -257,9 +264,8 @@ te_rt_status te_rt_instance_run_part(te_rt_instance *instance,
     TE_RT_RETURN_IF_FAILED(prefixed(kName, checkPart(*instance, begin, end)));
     Backend &backend = *instance->context->backend;
     TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.enterThread()));
-    return prefixed(kName, stepPart(*instance, arguments,
-                                    stream ? stream : backend.defaultStream(),
-                                    begin, end));
+    TE_RT_RETURN_IF_FAILED(prefixed(kName, findStream(backend, stream)));
+    return prefixed(kName, stepPart(*instance, arguments, stream, begin, end));
   });
 }
 
@@ -305,9 +311,8 @@ te_rt_status te_rt_instance_run_part_graph(te_rt_instance *instance,
     TE_RT_RETURN_IF_FAILED(prefixed(kName, checkPart(*instance, begin, end)));
     Backend &backend = *instance->context->backend;
     TE_RT_RETURN_IF_FAILED(prefixed(kName, backend.enterThread()));
-    return prefixed(kName, replay(*instance, arguments,
-                                  stream ? stream : backend.defaultStream(),
-                                  begin, end));
+    TE_RT_RETURN_IF_FAILED(prefixed(kName, findStream(backend, stream)));
+    return prefixed(kName, replay(*instance, arguments, stream, begin, end));
   });
 }
 

@@ -84,6 +84,8 @@ public:
 
   /// The stream used where the caller names none.
   virtual void *defaultStream() = 0;
+  /// Fails where the caller's `stream` is one of another device.
+  virtual Status checkStream(void *) { return Status::ok(); }
 
   /// A second stream, for what may run beside the caller's; one for all
   /// instances, which fork to it and join it in every step. Made when it is

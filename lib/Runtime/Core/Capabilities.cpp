@@ -74,11 +74,11 @@ public:
                           schemeName(value));
   }
   Checks &activation(int32_t kind) {
-    return (kind >= TE_RT_GELU && kind <= TE_RT_SRELU) ||
-                   (kind >= TE_RT_SWIGLU && kind <= TE_RT_CLAMPED_SWIGLU)
+    return (kind >= TE_RT_GELU && kind <= TE_RT_GELU_ERF) ||
+                   (kind >= TE_RT_SWIGLU && kind <= TE_RT_GEGLU_ERF)
                ? *this
-               : expected("'kind' to be gelu (0) to srelu (4) or swiglu (16) "
-                          "to clamped_swiglu (22)",
+               : expected("'kind' to be gelu (0) to gelu_erf (5) or swiglu "
+                          "(16) to geglu_erf (23)",
                           std::to_string(kind));
   }
   /// The largest block scale of an nv value.
@@ -229,6 +229,12 @@ template <typename Params> Checks checkActivationQuantize(const Params &p) {
       .fp8("fp8_type", p.fp8_type)
       .flag("pow2_scales", p.pow2_scales)
       .nonNegative("amax_epsilon", p.amax_epsilon);
+}
+template <typename Params> Checks gatedOnly(const Params &p, Checks checks) {
+  return checks.require(isGated(p.kind),
+                        "'kind' to be a gated one, swiglu (16) to geglu_erf "
+                        "(23)",
+                        std::to_string(p.kind));
 }
 template <typename Params> Checks checkAttention(const Params &p) {
   Checks checks;
@@ -449,6 +455,16 @@ Status checkSupported(const embedding_backward_params &p) {
 Status checkSupported(const fill_params &p) {
   return Checks().size("count", p.count).wide("type", p.type);
 }
+Status checkSupported(const gated_activation_params &p) {
+  return gatedOnly(p, checkActivation(p));
+}
+Status checkSupported(const gated_activation_backward_params &p) {
+  return gatedOnly(p, checkActivation(p));
+}
+Status checkSupported(const gated_activation_quantize_block_params &p) {
+  return gatedOnly(p, checkActivationQuantize(p));
+}
+
 Status checkSupported(const grouped_amax_params &p) {
   return grouped(p, p.cols).wide("type", p.type);
 }

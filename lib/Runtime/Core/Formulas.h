@@ -211,6 +211,9 @@ TE_HOST_DEVICE float activation(int32_t kind, const Clamp &clamp, float x) {
   case TE_RT_GELU:
   case TE_RT_GEGLU:
     return gelu(x);
+  case TE_RT_GELU_ERF:
+  case TE_RT_GEGLU_ERF:
+    return geluErf(x, normal(x));
   case TE_RT_RELU:
   case TE_RT_REGLU:
     return relu(x);
@@ -228,6 +231,9 @@ TE_HOST_DEVICE float activationGrad(int32_t kind, const Clamp &clamp, float x) {
   case TE_RT_GELU:
   case TE_RT_GEGLU:
     return geluGrad(x);
+  case TE_RT_GELU_ERF:
+  case TE_RT_GEGLU_ERF:
+    return geluErfGrad(x, normal(x));
   case TE_RT_RELU:
   case TE_RT_REGLU:
     return reluGrad(x);

@@ -104,6 +104,42 @@ TE_HOST_DEVICE float geluGrad(float x) {
          0.5f * (1.0f + t);
 }
 
+/// The normal distribution function beyond `a` >= 0 divided by e^(-a²/2), with
+/// t = 1 / (1 + 0.27 a): a fit of 9 terms, within 5 * 2^-24 of its value for a
+/// up to 13, evaluation included.
+TE_HOST_DEVICE float normalTailRatio(float t) {
+  float p = 0.028778454f;
+  p = fmaf(p, t, -0.12556417f);
+  p = fmaf(p, t, 0.16780213f);
+  p = fmaf(p, t, -0.06683654f);
+  p = fmaf(p, t, 0.10610217f);
+  p = fmaf(p, t, 0.07282482f);
+  p = fmaf(p, t, 0.10160013f);
+  p = fmaf(p, t, 0.10757434f);
+  p = fmaf(p, t, 0.107718684f);
+  return p * t;
+}
+/// Erf form, x * Phi(x). Phi below -13, which is less than 2^-126, counts as 0;
+/// so does the bell there.
+struct NormalAt {
+  float cdf, bell; // Phi(x) and e^(-x²/2)
+};
+TE_HOST_DEVICE NormalAt normalOf(float x, float ratio, float bell) {
+  const float tail = ratio * bell;
+  return {x < 0.0f ? tail : 1.0f - tail, bell};
+}
+TE_HOST_DEVICE NormalAt normal(float x) {
+  const float a = fabsf(x);
+  if (!(a < 13.0f))
+    return {x < 0.0f ? 0.0f : 1.0f, 0.0f};
+  return normalOf(x, normalTailRatio(1.0f / fmaf(0.27f, a, 1.0f)),
+                  exp(-0.5f * a * a));
+}
+TE_HOST_DEVICE float geluErf(float x, const NormalAt &at) { return x * at.cdf; }
+TE_HOST_DEVICE float geluErfGrad(float x, const NormalAt &at) {
+  return fmaf(x, 0.39894228f * at.bell, at.cdf);
+}
+
 /// NaN passes through.
 TE_HOST_DEVICE float relu(float x) { return x < 0.0f ? 0.0f : x; }
 TE_HOST_DEVICE float reluGrad(float x) { return x > 0.0f ? 1.0f : 0.0f; }

@@ -116,6 +116,7 @@ public:
                   int32_t rank) override;
 
   void *defaultStream() override { return device.stream; }
+  Status checkStream(void *stream) override;
   Status sideStream(void **stream) override;
   Status createEvent(std::unique_ptr<Event> *event) override;
   Status beginCapture(void *stream) override;
@@ -503,6 +504,19 @@ Status CudaBackend::timerElapsed(float *milliseconds) {
 
 // Thread-local mode: what other threads of the program do meanwhile (allocate,
 // say) does not break the capture.
+Status CudaBackend::checkStream(void *stream) {
+  CUdevice of = device.device;
+  TE_RT_RETURN_IF_FAILED(
+      device.check(driver.cuStreamGetDevice(static_cast<CUstream>(stream), &of),
+                   "cuStreamGetDevice"));
+  if (of == device.device)
+    return Status::ok();
+  return {TE_RT_INVALID_ARGUMENT, "expected 'stream' to be one of GPU " +
+                                      std::to_string(device.device) +
+                                      ", but got one of GPU " +
+                                      std::to_string(of)};
+}
+
 Status CudaBackend::beginCapture(void *stream) {
   TE_RT_RETURN_IF_FAILED(enterThread());
   return device.check(

@@ -47,7 +47,7 @@ static void fuse(ActivationOp op, QuantizeOp cast) {
   OpBuilder builder(cast);
   auto fused = ActivationQuantizeOp::create(
       builder, op.getLoc(), cast.getResultTypes(), op.getKindAttr(), op.getX(),
-      op.getLimitAttr(), op.getAlphaAttr(), op.getOffsetAttr(),
+      op.getGate(), op.getLimitAttr(), op.getAlphaAttr(), op.getOffsetAttr(),
       cast.getAmaxEpsilonAttr());
   cast.replaceAllUsesWith(fused);
 }
@@ -86,6 +86,10 @@ struct FuseActivationQuantize final
                        .function(getOperation().getName());
     std::string why;
     QuantizeOp cast = soleCast(op->getResult(0), why);
+    if (cast && isa<ActivationBackwardOp>(op) && op.getGate()) {
+      why = "it has a second gradient";
+      cast = {};
+    }
     if (cast && op.getAmax() && !op.getAmax().use_empty()) {
       why = "its amax is read too";
       cast = {};

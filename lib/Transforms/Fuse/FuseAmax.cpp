@@ -55,25 +55,36 @@ static Value withAmax(LayerNormOp op, Type scalar) {
 
 static Value withAmax(ActivationOp op, Type scalar) {
   OpBuilder builder(op);
-  auto fused = ActivationOp::create(
-      builder, op.getLoc(), op.getY().getType(), scalar, op.getKindAttr(),
-      op.getX(), op.getLimitAttr(), op.getAlphaAttr(), op.getOffsetAttr());
+  auto fused = ActivationOp::create(builder, op.getLoc(), op.getY().getType(),
+                                    scalar, op.getKindAttr(), op.getX(),
+                                    op.getGate(), op.getLimitAttr(),
+                                    op.getAlphaAttr(), op.getOffsetAttr());
   fused->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   op.getY().replaceAllUsesWith(fused.getY());
   op.erase();
   return fused.getAmax();
 }
 
-static Value withAmax(ActivationBackwardOp op, Type scalar) {
+/// With the amax of dx, or of dgate, beside those that it has.
+static Value withAmax(ActivationBackwardOp op, bool ofGate, Type scalar) {
   OpBuilder builder(op);
+  const bool ofX = !ofGate || op.getAmax();
+  const bool ofBoth = ofGate || op.getDgateAmax();
   auto fused = ActivationBackwardOp::create(
-      builder, op.getLoc(), op.getDx().getType(), scalar, op.getKindAttr(),
-      op.getDy(), op.getX(), op.getLimitAttr(), op.getAlphaAttr(),
-      op.getOffsetAttr());
+      builder, op.getLoc(), op.getDx().getType(),
+      op.getDgate() ? op.getDgate().getType() : Type(), ofX ? scalar : Type(),
+      ofBoth ? scalar : Type(), op.getKindAttr(), op.getDy(), op.getX(),
+      op.getGate(), op.getLimitAttr(), op.getAlphaAttr(), op.getOffsetAttr());
   fused->setDiscardableAttrs(op->getDiscardableAttrDictionary());
-  op.getDx().replaceAllUsesWith(fused.getDx());
+  for (auto [before, after] :
+       {std::pair(Value(op.getDx()), Value(fused.getDx())),
+        std::pair(Value(op.getDgate()), Value(fused.getDgate())),
+        std::pair(Value(op.getAmax()), Value(fused.getAmax())),
+        std::pair(Value(op.getDgateAmax()), Value(fused.getDgateAmax()))})
+    if (before)
+      before.replaceAllUsesWith(after);
   op.erase();
-  return fused.getAmax();
+  return ofGate ? fused.getDgateAmax() : fused.getAmax();
 }
 
 /// The amax of `value` from the op that makes it, or null when that op cannot.
@@ -90,7 +101,13 @@ static Value producedAmax(Value value, Type scalar) {
       .Case([&](RmsNormOp op) { return amaxOf(op, op.getY()); })
       .Case([&](LayerNormOp op) { return amaxOf(op, op.getY()); })
       .Case([&](ActivationOp op) { return amaxOf(op, op.getY()); })
-      .Case([&](ActivationBackwardOp op) { return amaxOf(op, op.getDx()); })
+      .Case([&](ActivationBackwardOp op) -> Value {
+        const bool ofGate = value == op.getDgate();
+        if (!ofGate && value != op.getDx())
+          return {};
+        Value amax = ofGate ? op.getDgateAmax() : op.getAmax();
+        return amax ? amax : withAmax(op, ofGate, scalar);
+      })
       .Default([](Operation *) { return Value(); });
 }
 

@@ -205,16 +205,20 @@ LogicalResult LaunchEmitter::emitCast(Operation *op, bool &isKnown) {
       })
       .Case([&](ActivationQuantizeOp op) {
         auto type = cast<ScaledType>(op.getUsages()[0].getType());
-        return Call(*this, op, "activation_quantize_block")
-            .i64("rows", type.getRows())
+        Call call(*this, op,
+                  op.getGate() ? "gated_activation_quantize_block"
+                               : "activation_quantize_block");
+        call.i64("rows", type.getRows())
             .i64("cols", type.getCols())
             .type("type", elementType(op.getX()))
             .activation(op)
             .type("fp8_type", type.getElementType())
             .i32("pow2_scales", type.getPow2())
             .f32("amax_epsilon", op.getAmaxEpsilon())
-            .in(op.getX())
-            .out(findUsage(op.getUsages(), 1), 2)
+            .in(op.getX());
+        if (op.getGate())
+          call.in(op.getGate());
+        return call.out(findUsage(op.getUsages(), 1), 2)
             .out(findUsage(op.getUsages(), 0), 2)
             .emit();
       })

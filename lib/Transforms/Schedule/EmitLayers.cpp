@@ -74,26 +74,33 @@ LogicalResult LaunchEmitter::emitLayer(Operation *op, bool &isKnown) {
             .emit();
       })
       .Case([&](ActivationOp op) {
-        return Call(*this, op, "activation")
-            .i64("rows", dim(op.getY(), 0))
+        Call call(*this, op, op.getGate() ? "gated_activation" : "activation");
+        call.i64("rows", dim(op.getY(), 0))
             .i64("cols", dim(op.getY(), 1))
             .type("type", elementType(op.getX()))
             .activation(op)
-            .in(op.getX())
-            .out(op.getY())
-            .out(op.getAmax())
-            .emit();
+            .in(op.getX());
+        if (op.getGate())
+          call.in(op.getGate());
+        return call.out(op.getY()).out(op.getAmax()).emit();
       })
       .Case([&](ActivationBackwardOp op) {
-        return Call(*this, op, "activation_backward")
-            .i64("rows", dim(op.getDy(), 0))
+        Call call(*this, op,
+                  op.getGate() ? "gated_activation_backward"
+                               : "activation_backward");
+        call.i64("rows", dim(op.getDy(), 0))
             .i64("cols", dim(op.getDy(), 1))
             .type("type", elementType(op.getX()))
             .activation(op)
             .in(op.getDy())
-            .in(op.getX())
+            .in(op.getX());
+        if (!op.getGate())
+          return call.out(op.getDx()).out(op.getAmax()).emit();
+        return call.in(op.getGate())
             .out(op.getDx())
+            .out(op.getDgate())
             .out(op.getAmax())
+            .out(op.getDgateAmax())
             .emit();
       })
       .Case([&](EmbeddingOp op) {

@@ -105,8 +105,12 @@ SmallVector<Value> getSavedOperands(Operation *op) {
     return {norm.getX(), norm.getGamma(), norm.getRsigma()};
   if (auto norm = dyn_cast<LayerNormBackwardOp>(op))
     return {norm.getX(), norm.getGamma(), norm.getMu(), norm.getRsigma()};
-  if (auto activation = dyn_cast<ActivationBackwardOp>(op))
-    return {activation.getX()};
+  if (auto activation = dyn_cast<ActivationBackwardOp>(op)) {
+    SmallVector<Value> saved = {activation.getX()};
+    if (activation.getGate())
+      saved.push_back(activation.getGate());
+    return saved;
+  }
   if (auto embedding = dyn_cast<EmbeddingBackwardOp>(op))
     return {embedding.getIds()};
   if (auto loss = dyn_cast<CrossEntropyBackwardOp>(op))

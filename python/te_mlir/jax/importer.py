@@ -488,7 +488,23 @@ class Importer:
         return self._binary(var, node, "sub")
 
     def _op_mul(self, var: Var, node: Node) -> Value:
-        return self._binary(var, node, "mul")
+        a, b = node.inputs
+        return self._gated(var, node, a, b) or self._gated(var, node, b, a) or self._binary(var, node, "mul")
+
+    def _gated(self, var: Var, node: Node, a: Atom, b: Atom) -> Optional[Value]:
+        """`act(a) * b` as one op, where nothing else needs act(a): rounded once, as TransformerEngine's are."""
+        if not isinstance(a, Var) or not isinstance(b, Var) or a.uses != 1 or a in self._values:
+            return None
+        found = patterns.match_activation(a)
+        kind = patterns.GATED.get(found.kind) if found is not None else None
+        if found is None or kind is None or not var.dtype == a.dtype == b.dtype == found.x.dtype:
+            return None
+        x, gate = self._whole(found.x, node), self.value(b, node)
+        if not same(x.layout, gate.layout) or x.elements != gate.elements:
+            return None
+        shape = x.matrix.shape if len(x.matrix.shape) == 2 else (1, x.elements)
+        halves = [self.function.reshape(v.matrix, shape) for v in (x, gate)]
+        return Value(self.function.activation(kind, *halves), x.layout)
 
     def _op_div(self, var: Var, node: Node) -> Value:
         return self._binary(var, node, "div")
@@ -574,8 +590,8 @@ class Importer:
 _HINTS = {
     "while": "; write the loop in Python",
     "cond": "; decide outside of the function",
-    "erf": ", whose gelu is that by tanh (approximate=True)",
-    "erfc": ", whose gelu is that by tanh (approximate=True)",
+    "erf": " but in gelu, x * 0.5 * (1 + erf(x * sqrt(0.5)))",
+    "erfc": " but in gelu, x * 0.5 * erfc(-x * sqrt(0.5))",
     "stop_gradient": "; take it of an argument, outside of the function",
     "reduce_sum": " by itself; means over rows are part of norms and of the cross entropy",
     "reduce_max": " by itself",

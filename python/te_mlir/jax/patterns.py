@@ -32,8 +32,12 @@ class LayerNorm(NamedTuple):
     epsilon: float
 
 
+#: What multiplies by an activation.
+GATED = {"silu": "swiglu", "gelu": "geglu", "gelu_erf": "geglu_erf", "relu": "reglu"}
+
+
 class Activation(NamedTuple):
-    """A function of single elements that te has: silu, gelu, relu."""
+    """A function of single elements that te has: silu, gelu by tanh or erf, relu."""
 
     kind: str
     x: Var
@@ -315,7 +319,7 @@ def _near(value: Atom, number: float) -> bool:
 
 
 def match_activation(value: Var) -> Optional[Activation]:
-    """silu as `x * logistic(x)`, relu as `max(x, 0)`, gelu by tanh."""
+    """silu as `x * logistic(x)`, relu as `max(x, 0)`, gelu by tanh, by erf or by erfc."""
     for x, zero in pairs(value, "max"):
         if scalar(zero) == 0 and isinstance(uncast(x), Var):
             return Activation("relu", _leaf(x))
@@ -326,6 +330,12 @@ def match_activation(value: Var) -> Optional[Activation]:
     factors = _factors(value)
     if len(factors) != 3:
         return None
+    for curve in factors:
+        others = [f for f in factors if f is not curve]
+        numbers = [f for f in others if isinstance(f, Const)]
+        operands = [f for f in others if not isinstance(f, Const)]
+        if len(numbers) == 1 and _near(numbers[0], 0.5) and _is_normal_cdf(curve, operands[0]):
+            return Activation("gelu_erf", _leaf(operands[0]))
     numbers = [f for f in factors if isinstance(f, Const)]
     sums = [f for f in factors if node_of(uncast(f), "add") is not None]
     for total in sums:
@@ -338,6 +348,34 @@ def match_activation(value: Var) -> Optional[Activation]:
             if scalar(one) == 1 and node is not None and _is_gelu_argument(node.inputs[0], x):
                 return Activation("gelu", _leaf(x))
     return None
+
+
+def _is_normal_cdf(curve: Atom, x: Atom) -> bool:
+    """Twice the normal distribution function of x: 1 + erf(x / sqrt(2)), or erfc(-x / sqrt(2))."""
+    node = node_of(uncast(curve), "erfc")
+    sign = -1
+    if node is None:
+        for one, error in pairs(curve, "add"):
+            if scalar(one) == 1 and node_of(uncast(error), "erf") is not None:
+                node, sign = node_of(uncast(error), "erf"), 1
+    if node is None:
+        return False
+    inner, factor = node.inputs[0], float(sign)
+    while not _same(inner, x):
+        step = node_of(uncast(inner), "neg", "mul", "div")
+        if step is None:
+            return False
+        if step.name == "neg":
+            inner, factor = step.inputs[0], -factor
+            continue
+        a, b = step.inputs
+        if step.name == "mul" and isinstance(a, Const):
+            a, b = b, a
+        number = scalar(b)
+        if not number:
+            return False
+        inner, factor = a, factor * number if step.name == "mul" else factor / number
+    return abs(factor - math.sqrt(0.5)) <= math.sqrt(0.5) / 128
 
 
 def _is_gelu_argument(value: Atom, x: Atom) -> bool:

@@ -301,6 +301,7 @@ class Graph:
         if self.region is None:
             return "nothing of this graph is compiled\n"
         training = bool(self.region.wrt)
+        self.region.load(training)  # Which settles its options.
         return report(self.region.text(training), "step", what, format, **self.region.options_for(training))
 
 

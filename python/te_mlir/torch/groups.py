@@ -78,6 +78,7 @@ class _Exchange:
                     works.append((rank, work))
         for rank, work in works:
             left = max(end - time.monotonic(), 0.001)
+            assert work is not None
             try:
                 work.wait(datetime.timedelta(seconds=left))
             except RuntimeError as error:

@@ -405,9 +405,22 @@ class Importer:
         return self._activation(node, "relu", x)
 
     def _op_gelu(self, node: Node, x: Node, approximate: str = "none") -> Value:
-        if approximate != "tanh":
-            raise Unsupported(node, "te has gelu by tanh (approximate='tanh'), not by erf")
-        return self._activation(node, "gelu", x)
+        return self._activation(node, "gelu" if approximate == "tanh" else "gelu_erf", x)
+
+    def _gated(self, node: Node, a: Any, b: Any) -> Optional[Value]:
+        """`act(a) * b` as one op, where nothing else needs act(a): rounded once, as TransformerEngine's are."""
+        kind = patterns.gated_kind(a)
+        if kind is None or a not in self.inside or a in self._values or not isinstance(b, Node):
+            return None
+        tensors = [fake(n) for n in (a.args[0], b, node)]
+        if len({(t.dtype, t.shape) for t in tensors}) != 1 or len(a.users) != 1:
+            return None
+        x, gate = self.value(a.args[0], node), self.value(b, node)
+        if not x.layout.is_whole(x.elements) or not same(x.layout, gate.layout) or x.elements != gate.elements:
+            return None
+        shape = x.matrix.shape if len(x.matrix.shape) == 2 else (1, x.elements)
+        halves = [self.function.reshape(v.matrix, shape) for v in (x, gate)]
+        return Value(self.function.activation(kind, *halves), x.layout)
 
     # Elementwise
 
@@ -481,7 +494,7 @@ class Importer:
         return self._binary(node, "sub", a, b, swap=True)
 
     def _op_mul(self, node: Node, a: Any, b: Any) -> Value:
-        return self._binary(node, "mul", a, b)
+        return self._gated(node, a, b) or self._gated(node, b, a) or self._binary(node, "mul", a, b)
 
     def _op_div(self, node: Node, a: Any, b: Any) -> Value:
         return self._binary(node, "div", a, b)

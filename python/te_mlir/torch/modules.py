@@ -263,7 +263,7 @@ class LayerNormMLP(LayerNormLinear):
             return_layernorm_output=return_layernorm_output,
             return_bias=return_bias,
         )
-        kinds = ("gelu", "silu", "relu", "qgelu", "srelu") + build.GATED
+        kinds = ("gelu", "gelu_erf", "silu", "relu", "qgelu", "srelu") + build.GATED
         if activation not in kinds:
             raise ValueError(
                 f"LayerNormMLP: expected 'activation' to be one of {', '.join(kinds)}, but got {activation!r}"

@@ -34,6 +34,14 @@ def is_op(node: Any, name: str) -> bool:
     return isinstance(node, Node) and node.op == "call_function" and str(node.target).startswith(f"aten.{name}.")
 
 
+def gated_kind(node: Any) -> "str | None":
+    """What multiplies by the activation that `node` is: swiglu for silu."""
+    if is_op(node, "gelu"):
+        tanh = node.kwargs.get("approximate", node.args[1] if len(node.args) > 1 else "none") == "tanh"
+        return "geglu" if tanh else "geglu_erf"
+    return "swiglu" if is_op(node, "silu") else "reglu" if is_op(node, "relu") else None
+
+
 def operands(node: Any, name: str) -> "Tuple[Any, Any] | None":
     """The two operands of a commutative op."""
     return (node.args[0], node.args[1]) if is_op(node, name) and len(node.args) >= 2 else None

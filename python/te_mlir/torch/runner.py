@@ -16,7 +16,7 @@ import torch
 
 from te_mlir import arrays, build
 from te_mlir.dtypes import BY_NAME
-from te_mlir.errors import ArgumentError
+from te_mlir.errors import ArgumentError, CompileError
 from te_mlir.program import FLAG, Program, current_stream, pipeline_text
 from te_mlir.recipes import Recipe
 from te_mlir.runtime import Context, Instance, MicrobatchFlag, Tensor
@@ -90,6 +90,8 @@ class Region:
             "main_grad": options.main_grad,
             **dict(options.pipeline),
         }
+        # Whether activations are computed again in the backward, where nobody says what is.
+        self._remakes = "remat" not in self.options and any("te.activation" in line for line in function._lines)
         self.cuda_graph = options.cuda_graph
         #: Of `wrt`, those whose gradients go to `main_grad`.
         self.mains = [i for i in self.wrt if options.main_grad and inputs[i].weight]
@@ -115,7 +117,7 @@ class Region:
         options = dict(self.options)
         if not training:
             options.pop("remat", None)
-        elif "remat" not in options and any("te.activation" in line for line in self.function._lines):
+        elif "remat" not in options and self._remakes:
             options["remat"] = "ops:te.activation"
         if not training or not self.mains:
             options.pop("main_grad", None)
@@ -157,7 +159,14 @@ class Region:
     def load(self, training: bool) -> "Loaded":
         """The compiled step; compiled once."""
         if training not in self._loaded:
-            program = Program(self.text(training), "step", pipeline_text(**self.options_for(training)))
+            try:
+                program = Program(self.text(training), "step", pipeline_text(**self.options_for(training)))
+            except CompileError as error:
+                if not training or not self._remakes or "'remat' to name" not in str(error):
+                    raise
+                # No backward reads what an activation makes.
+                self._remakes = False
+                program = Program(self.text(training), "step", pipeline_text(**self.options_for(training)))
             self._loaded[training] = Loaded(self, program, training)
         return self._loaded[training]
 

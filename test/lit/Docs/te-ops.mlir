@@ -240,15 +240,20 @@ func.func @layer_norm(%x: tensor<256x512xbf16>, %gamma: tensor<512xbf16>, %beta:
 }
 
 // CHECK-LABEL: @activation
-func.func @activation(%x: tensor<256x1024xbf16>, %dy: tensor<256x512xbf16>) {
+func.func @activation(%x: tensor<256x1024xbf16>, %dy: tensor<256x512xbf16>, %a: tensor<256x512xbf16>, %b: tensor<256x512xbf16>) {
   // CHECK: te.activation <swiglu> %{{.*}} : tensor<256x1024xbf16> -> tensor<256x512xbf16>
+  // CHECK: te.activation <swiglu> %{{.*}}, %{{.*}} : tensor<256x512xbf16>, tensor<256x512xbf16> -> tensor<256x512xbf16>
   // CHECK: te.activation <clamped_swiglu> %{{.*}} {limit = 5.000000e+00 : f32} : tensor<256x1024xbf16> -> tensor<256x512xbf16>
   %y = te.activation <swiglu> %x : tensor<256x1024xbf16> -> tensor<256x512xbf16>
+  %w = te.activation <swiglu> %a, %b : tensor<256x512xbf16>, tensor<256x512xbf16> -> tensor<256x512xbf16>
   %z = te.activation <clamped_swiglu> %x {limit = 5.0 : f32} : tensor<256x1024xbf16> -> tensor<256x512xbf16>
   // CHECK: te.activation <gelu> %{{.*}} amax tensor<f32>
-  %a, %amax = te.activation <gelu> %dy : tensor<256x512xbf16> -> tensor<256x512xbf16> amax tensor<f32>
+  %g, %amax = te.activation <gelu> %dy : tensor<256x512xbf16> -> tensor<256x512xbf16> amax tensor<f32>
   // CHECK: te.activation_backward <swiglu>
+  // CHECK: te.activation_backward <swiglu> {{.*}} gate tensor<256x512xbf16>
   %dx = te.activation_backward <swiglu> %dy, %x : tensor<256x512xbf16>, tensor<256x1024xbf16>
+  %da, %db = te.activation_backward <swiglu> %dy, %a, %b
+    : tensor<256x512xbf16>, tensor<256x512xbf16>, tensor<256x512xbf16> gate tensor<256x512xbf16>
   return
 }
 

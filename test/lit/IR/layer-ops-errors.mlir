@@ -113,6 +113,54 @@ func.func @activation_c2_kind(%x: tensor<4x8xf32>) {
 
 // -----
 
+func.func @activation_c3(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'gate' with gated kinds only, but got kind 'silu'}}
+  %y = te.activation <silu> %x, %x : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @activation_c3_type(%x: tensor<4x8xf32>, %g: tensor<4x4xf32>) {
+  // expected-error @below {{expected 'gate' to have the type of 'x', 'tensor<4x8xf32>', but got 'tensor<4x4xf32>'}}
+  %y = te.activation <swiglu> %x, %g : tensor<4x8xf32>, tensor<4x4xf32> -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @activation_c1_apart(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'y' to have shape 4x8, but got 4x4}}
+  %y = te.activation <swiglu> %x, %x : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @activation_backward_c3(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expected results of 'gate' with it, and without it none, but got none with it}}
+  %dx = te.activation_backward <swiglu> %x, %x, %x : tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @activation_backward_c3_type(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'dgate' to have the type of 'gate', 'tensor<4x8xf32>', but got 'tensor<4x4xf32>'}}
+  %dx, %dg = te.activation_backward <swiglu> %x, %x, %x : tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32> gate tensor<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @activation_quantize_c4(%x: tensor<4x32xf32>) {
+  // expected-error @below {{expected 'gate' with gated kinds only, but got kind 'gelu'}}
+  %q = te.activation_quantize <gelu> %x, %x : tensor<4x32xf32>, tensor<4x32xf32> -> !te.scaled<4x32xf8E4M3FN, block_1x128, contract = 1>
+  return
+}
+
+// -----
+
 func.func @activation_backward_c1(%dy: tensor<4x8xf32>, %x: tensor<4x8xf32>) {
   // expected-error @below {{expected 'dy' to have shape 4x4, but got 4x8}}
   %dx = te.activation_backward <swiglu> %dy, %x : tensor<4x8xf32>, tensor<4x8xf32>

@@ -19,6 +19,7 @@ namespace {
 constexpr double kU = 0x1p-24;
 constexpr int32_t kTypes[] = {TE_RT_F32, TE_RT_BF16, TE_RT_F16};
 
+double normalCdf(double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; }
 double sigmoid(double z) { return 1 / (1 + std::exp(-z)); }
 
 /// One activation. Comparisons are spelled as the contract has them, so that
@@ -28,6 +29,9 @@ struct Closed {
   float limit, alpha, offset;
 
   bool isGelu() const { return kind == TE_RT_GELU || kind == TE_RT_GEGLU; }
+  bool isGeluErf() const {
+    return kind == TE_RT_GELU_ERF || kind == TE_RT_GEGLU_ERF;
+  }
   bool isRelu() const { return kind == TE_RT_RELU || kind == TE_RT_REGLU; }
   bool isSrelu() const { return kind == TE_RT_SRELU || kind == TE_RT_SREGLU; }
   bool isClamped() const { return kind == TE_RT_CLAMPED_SWIGLU; }
@@ -45,6 +49,8 @@ struct Closed {
   double value(double x) const {
     if (isGelu())
       return x * (0.5 + 0.5 * std::tanh(x * (0.79788456 + 0.03567741 * x * x)));
+    if (isGeluErf())
+      return x * normalCdf(x);
     if (isRelu())
       return x < 0 ? 0 : x;
     if (isSrelu())
@@ -58,6 +64,8 @@ struct Closed {
       return 0.5 * x * ((1 - t * t) * (0.79788456 + 0.1070322243 * x * x)) +
              0.5 * (1 + t);
     }
+    if (isGeluErf())
+      return normalCdf(x) + x * 0.3989422804014327 * std::exp(-x * x / 2);
     if (isRelu())
       return x > 0 ? 1 : 0;
     if (isSrelu())
@@ -88,6 +96,10 @@ struct Closed {
                                          : std::fabs(clamp(x)));
   }
   double slopeBound(double x) const {
+    // The bell is off by up to a²/2 roundings of its argument, and x times it
+    // is below 0.25.
+    if (isGeluErf())
+      return 16;
     if (isGelu())
       return 16 + 8 * std::fabs(x) * (0.8 + 0.11 * x * x);
     if (isRelu() || isSrelu())

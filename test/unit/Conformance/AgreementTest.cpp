@@ -220,6 +220,25 @@ TEST_P(Agreement, Activations) {
               TE_PLAN(activation_backward_quantize_block, rows, cols, type, act,
                       TE_CLAMP, TE_RT_F8E5M2, pow2, 0.0f),
               {in(dy.bytes), in(x.bytes)}, outputs(TE_RT_F8E5M2, width));
+        if (!isGated(act))
+          continue;
+        // The halves apart: any values do.
+        check(what + " apart",
+              TE_PLAN(gated_activation, rows, cols, type, act, TE_CLAMP),
+              {in(dy.bytes), in(x.bytes)},
+              {{type, rows * cols}, {TE_RT_F32, 1}});
+        check(
+            what + " apart, backward",
+            TE_PLAN(gated_activation_backward, rows, cols, type, act, TE_CLAMP),
+            {in(dy.bytes), in(x.bytes), in(dy.bytes)},
+            {{type, rows * cols},
+             {type, rows * cols},
+             {TE_RT_F32, 1},
+             {TE_RT_F32, 1}});
+        check(what + " apart, quantize",
+              TE_PLAN(gated_activation_quantize_block, rows, cols, type, act,
+                      TE_CLAMP, TE_RT_F8E4M3FN, pow2, 0.0f),
+              {in(dy.bytes), in(x.bytes)}, outputs(TE_RT_F8E4M3FN, cols));
       }
     }
   });

@@ -96,6 +96,62 @@ TEST_P(Fusion, ActivationBackward) {
         }
 }
 
+// Halves that lie apart give what they give side by side: y, both gradients,
+// every amax, and the blocks of y.
+TEST_P(Fusion, GatedActivation) {
+  for (const auto &[rows, cols] : kShapes)
+    for (int32_t kind : kActivations)
+      for (int32_t type : kTypes)
+        for (const char *values : {"normal", "nan", "inf", "wide"}) {
+          if (!isGated(kind))
+            continue;
+          SCOPED_TRACE(std::to_string(rows) + "x" + std::to_string(cols) +
+                       " kind " + std::to_string(kind) + " type " +
+                       std::to_string(type) + " " + values);
+          const int64_t r = rows, c = cols;
+          const Array a = makeArray(values, type, rows * cols, 1);
+          const Array b = makeArray(values, type, rows * cols, 3);
+          const Array dy = makeArray("normal", type, rows * cols, 2);
+          Array x(type, 2 * rows * cols), y(type, rows * cols);
+          for (int64_t i = 0; i < rows; ++i)
+            for (int64_t j = 0; j < cols; ++j) {
+              x.set(2 * cols * i + j, a.at(cols * i + j));
+              x.set(2 * cols * i + cols + j, b.at(cols * i + j));
+            }
+          Array dx(type, 2 * rows * cols), da = y, db = y, apart = y;
+          std::vector<float> amax(1), daAmax(1), dbAmax(1), dxAmax(1);
+          device().run(TE_PLAN(activation, r, c, type, kind, TE_CLAMP),
+                       {in(x.bytes), out(y.bytes), none()});
+          device().run(TE_PLAN(gated_activation, r, c, type, kind, TE_CLAMP),
+                       {in(a.bytes), in(b.bytes), out(apart.bytes), out(amax)});
+          ASSERT_TRUE(sameBits(y, apart));
+          ASSERT_EQ(amax[0], amaxOf(y));
+          device().run(TE_PLAN(activation_backward, r, c, type, kind, TE_CLAMP),
+                       {in(dy.bytes), in(x.bytes), out(dx.bytes), out(dxAmax)});
+          device().run(
+              TE_PLAN(gated_activation_backward, r, c, type, kind, TE_CLAMP),
+              {in(dy.bytes), in(a.bytes), in(b.bytes), out(da.bytes),
+               out(db.bytes), out(daAmax), out(dbAmax)});
+          Array both(type, 2 * rows * cols);
+          for (int64_t i = 0; i < rows; ++i)
+            for (int64_t j = 0; j < cols; ++j) {
+              both.set(2 * cols * i + j, da.at(cols * i + j));
+              both.set(2 * cols * i + cols + j, db.at(cols * i + j));
+            }
+          ASSERT_TRUE(sameBits(dx, both));
+          ASSERT_EQ(daAmax[0], amaxOf(da));
+          ASSERT_EQ(dbAmax[0], amaxOf(db));
+          ASSERT_EQ(dxAmax[0], amaxOf(dx));
+          Usages fused(rows, cols);
+          device().run(TE_PLAN(gated_activation_quantize_block, r, c, type,
+                               kind, TE_CLAMP, TE_RT_F8E4M3FN, true, 0.0f),
+                       {in(a.bytes), in(b.bytes), out(fused.row),
+                        out(fused.rowScale), out(fused.col),
+                        out(fused.colScale)});
+          ASSERT_TRUE(fused == quantise(y, rows, cols, TE_RT_F8E4M3FN, true));
+        }
+}
+
 TE_FOR_EACH_BACKEND(Fusion);
 
 } // namespace

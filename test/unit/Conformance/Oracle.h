@@ -63,9 +63,11 @@ Array makeArray(const std::string &kind, int32_t type, size_t count,
 /// Every te_rt_activation, and arguments for the parameters that only
 /// clamped_swiglu reads.
 inline constexpr int32_t kActivations[] = {
-    TE_RT_GELU,   TE_RT_SILU,   TE_RT_RELU,   TE_RT_QGELU,
-    TE_RT_SRELU,  TE_RT_SWIGLU, TE_RT_GEGLU,  TE_RT_GLU,
-    TE_RT_QGEGLU, TE_RT_REGLU,  TE_RT_SREGLU, TE_RT_CLAMPED_SWIGLU};
+    TE_RT_GELU,           TE_RT_SILU,     TE_RT_RELU,
+    TE_RT_QGELU,          TE_RT_SRELU,    TE_RT_GELU_ERF,
+    TE_RT_SWIGLU,         TE_RT_GEGLU,    TE_RT_GLU,
+    TE_RT_QGEGLU,         TE_RT_REGLU,    TE_RT_SREGLU,
+    TE_RT_CLAMPED_SWIGLU, TE_RT_GEGLU_ERF};
 #define TE_CLAMP 1.25f, 1.702f, 1.0f
 inline bool isGated(int32_t activation) { return activation >= TE_RT_SWIGLU; }
 

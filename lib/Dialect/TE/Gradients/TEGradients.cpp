@@ -40,9 +40,9 @@ LogicalResult LinearOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
   }
   if (adjoints.wants(getW())) {
     Value x = adjoints.residual(getX(), "x");
-    auto wgrad = LinearWgradOp::create(b, getLoc(), getW().getType(), dy, x,
-                                       /*accumulate=*/Value(),
-                                       getParallelAttr());
+    auto wgrad =
+        LinearWgradOp::create(b, getLoc(), getW().getType(), dy, x,
+                              /*accumulate=*/Value(), getParallelAttr());
     keepRecipe(*this, wgrad);
     adjoints.add(getW(), wgrad.getDw());
   }
@@ -143,10 +143,14 @@ LogicalResult ActivationOp::differentiate(OpBuilder &b,
     return failure();
   Value dy = adjoints.get(getY());
   Value x = adjoints.residual(getX(), "x");
+  Value gate = getGate() ? adjoints.residual(getGate(), "gate") : Value();
   auto backward = ActivationBackwardOp::create(
-      b, getLoc(), getX().getType(), /*amax=*/Type(), getKindAttr(), dy, x,
+      b, getLoc(), getX().getType(), gate ? gate.getType() : Type(),
+      /*amax=*/Type(), /*dgate_amax=*/Type(), getKindAttr(), dy, x, gate,
       getLimitAttr(), getAlphaAttr(), getOffsetAttr());
   adjoints.add(getX(), backward.getDx());
+  if (gate)
+    adjoints.add(getGate(), backward.getDgate());
   return success();
 }
 

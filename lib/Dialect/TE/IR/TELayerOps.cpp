@@ -61,11 +61,12 @@ LogicalResult LayerNormBackwardOp::verify() {
 }
 
 /// 'name' is what the activation makes of `x`: its type, with half the columns
-/// for gated kinds.
+/// for gated kinds whose halves it has both.
 static LogicalResult verifyActivated(Operation *op, ActivationKind kind, Type x,
-                                     StringRef name, Type activated) {
+                                     bool isPacked, StringRef name,
+                                     Type activated) {
   int64_t rows = shapeOf(x)[0], columns = shapeOf(x)[1];
-  if (isGated(kind)) {
+  if (isGated(kind) && isPacked) {
     if (columns % 2)
       return op->emitOpError()
              << "expected 'x' to have an even number of columns for '"
@@ -99,22 +100,55 @@ static LogicalResult verifyClamp(ActivationLikeOp op) {
   return verifyNonNegative(op, "limit", op.getLimit());
 }
 
+/// A second half is of a gated kind, and lies as the first does.
+template <typename ActivationLikeOp>
+static LogicalResult verifyGate(ActivationLikeOp op) {
+  if (!op.getGate())
+    return success();
+  if (!isGated(op.getKind()))
+    return op->emitOpError()
+           << "expected 'gate' with gated kinds only, but got kind '"
+           << stringifyActivationKind(op.getKind()) << "'";
+  if (op.getGate().getType() != op.getX().getType())
+    return op->emitOpError()
+           << "expected 'gate' to have the type of 'x', " << op.getX().getType()
+           << ", but got " << op.getGate().getType();
+  return success();
+}
+
 LogicalResult ActivationOp::verify() {
   // activation-c1
-  if (failed(verifyActivated(*this, getKind(), getX().getType(), "y",
-                             getY().getType())))
+  if (failed(verifyActivated(*this, getKind(), getX().getType(), !getGate(),
+                             "y", getY().getType())))
     return failure();
   // activation-c2
-  return verifyClamp(*this);
+  if (failed(verifyClamp(*this)))
+    return failure();
+  // activation-c3
+  return verifyGate(*this);
 }
 
 LogicalResult ActivationBackwardOp::verify() {
   // activation_backward-c1
-  if (failed(verifyActivated(*this, getKind(), getX().getType(), "dy",
-                             getDy().getType())))
+  if (failed(verifyActivated(*this, getKind(), getX().getType(), !getGate(),
+                             "dy", getDy().getType())))
     return failure();
   // activation_backward-c2
-  return verifyClamp(*this);
+  if (failed(verifyClamp(*this)))
+    return failure();
+  // activation_backward-c3
+  if (failed(verifyGate(*this)))
+    return failure();
+  if (bool(getDgate()) != bool(getGate()) || (getDgateAmax() && !getGate()))
+    return emitOpError("expected results of 'gate' with it, and without it "
+                       "none, but got ")
+           << (getDgate() ? "'dgate'" : "none")
+           << (getGate() ? " with it" : " without it");
+  if (getDgate() && getDgate().getType() != getGate().getType())
+    return emitOpError() << "expected 'dgate' to have the type of 'gate', "
+                         << getGate().getType() << ", but got "
+                         << getDgate().getType();
+  return success();
 }
 
 /// Usages of a fused producer are 1x128 blocks of `shape`.
@@ -132,7 +166,7 @@ static LogicalResult verifyBlockUsages(Operation *op, TypeRange usages,
 
 LogicalResult ActivationQuantizeOp::verify() {
   SmallVector<int64_t> shape(shapeOf(getX().getType()));
-  if (isGated(getKind()))
+  if (isGated(getKind()) && !getGate())
     shape[1] /= 2;
   // activation_quantize-c1
   if (failed(verifyBlockUsages(*this, getUsages().getTypes(), shape)))
@@ -141,7 +175,10 @@ LogicalResult ActivationQuantizeOp::verify() {
   if (failed(verifyNonNegative(*this, "amax_epsilon", getAmaxEpsilon())))
     return failure();
   // activation_quantize-c3
-  return verifyClamp(*this);
+  if (failed(verifyClamp(*this)))
+    return failure();
+  // activation_quantize-c4
+  return verifyGate(*this);
 }
 
 LogicalResult ActivationBackwardQuantizeOp::verify() {
@@ -150,8 +187,8 @@ LogicalResult ActivationBackwardQuantizeOp::verify() {
                                shapeOf(getX().getType()))))
     return failure();
   // activation_backward_quantize-c2
-  if (failed(verifyActivated(*this, getKind(), getX().getType(), "dy",
-                             getDy().getType())))
+  if (failed(verifyActivated(*this, getKind(), getX().getType(),
+                             /*isPacked=*/true, "dy", getDy().getType())))
     return failure();
   // activation_backward_quantize-c3
   if (failed(verifyNonNegative(*this, "amax_epsilon", getAmaxEpsilon())))

@@ -61,16 +61,34 @@ Status enqueue(const Launcher &launch, const LaunchConfig &config,
   args.act = shape.act;
   args.runs = 0;
   args.runsPerRow = 0;
-  const bool rowsAligned = !isGated(shape.act.kind) || shape.cols % length == 0;
+  const bool rowsAligned = args.gap == 0 || shape.cols % length == 0;
   // Gated kernels divide run numbers by runsPerRow in 32 bits.
   const bool small = args.count / length <= 0xffffffff;
-  if (rowsAligned && small && areAligned({args.dy, args.x, args.out})) {
+  if (rowsAligned && small &&
+      areAligned({args.dy, args.x, args.second, args.out, args.outSecond})) {
     args.runs = args.count / length;
     args.runsPerRow = static_cast<uint32_t>(shape.cols / length);
   }
-  if (args.amax)
-    TE_RT_RETURN_IF_FAILED(launch.zero(args.amax, sizeof(float)));
+  for (float *amax : {args.amax, args.amaxSecond})
+    if (amax)
+      TE_RT_RETURN_IF_FAILED(launch.zero(amax, sizeof(float)));
   return launch(config, args);
+}
+
+/// The second half of packed rows of `shape`, the first of which is `first`.
+const void *secondHalf(const Shape &shape, const void *first) {
+  return static_cast<const char *>(first) + shape.cols * byteSize(shape.type);
+}
+
+/// Halves that lie in the rows of x, and of `out` where that is dx.
+void setPacked(const Shape &shape, bool backward, ActivationArgs &args) {
+  if (!isGated(shape.act.kind))
+    return;
+  args.gap = shape.cols;
+  args.isAmaxOfBoth = true;
+  args.second = secondHalf(shape, args.x);
+  if (backward)
+    args.outSecond = const_cast<void *>(secondHalf(shape, args.out));
 }
 
 } // namespace
@@ -87,6 +105,7 @@ Status plan_activation(const CudaDevice &device,
     args.x = buffers[b::x];
     args.out = buffers[b::y];
     args.amax = static_cast<float *>(buffers[b::amax]);
+    setPacked(shape, false, args);
     return enqueue(launch, config, shape, args);
   });
   return Status::ok();
@@ -105,6 +124,47 @@ Status plan_activation_backward(const CudaDevice &device,
     args.x = buffers[b::x];
     args.out = buffers[b::dx];
     args.amax = static_cast<float *>(buffers[b::amax]);
+    setPacked(shape, true, args);
+    return enqueue(launch, config, shape, args);
+  });
+  return Status::ok();
+}
+
+Status plan_gated_activation(const CudaDevice &device,
+                             const gated_activation_params &params,
+                             std::unique_ptr<Plan> *plan) {
+  namespace b = gated_activation_buffers;
+  const Shape shape = shapeOf(params);
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(configure(device, shape, false, &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    ActivationArgs args{};
+    args.x = buffers[b::a];
+    args.second = buffers[b::b];
+    args.out = buffers[b::y];
+    args.amax = static_cast<float *>(buffers[b::amax]);
+    return enqueue(launch, config, shape, args);
+  });
+  return Status::ok();
+}
+
+Status
+plan_gated_activation_backward(const CudaDevice &device,
+                               const gated_activation_backward_params &params,
+                               std::unique_ptr<Plan> *plan) {
+  namespace b = gated_activation_backward_buffers;
+  const Shape shape = shapeOf(params);
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(configure(device, shape, true, &config));
+  *plan = makePlan(device, [=](Launcher launch, void *const *buffers) {
+    ActivationArgs args{};
+    args.dy = buffers[b::dy];
+    args.x = buffers[b::a];
+    args.second = buffers[b::b];
+    args.out = buffers[b::da];
+    args.outSecond = buffers[b::db];
+    args.amax = static_cast<float *>(buffers[b::da_amax]);
+    args.amaxSecond = static_cast<float *>(buffers[b::db_amax]);
     return enqueue(launch, config, shape, args);
   });
   return Status::ok();

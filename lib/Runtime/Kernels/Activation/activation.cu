@@ -14,14 +14,14 @@
 namespace te::rt::cuda {
 namespace {
 
-/// Where run `i` of y finds its first half in x; the second is cols later.
+/// Where run `i` of y finds its halves in x and in `second`.
 template <int N>
-__device__ __forceinline__ int64_t firstHalf(const ActivationArgs &args,
-                                             int64_t i) {
+__device__ __forceinline__ int64_t placeOfHalf(const ActivationArgs &args,
+                                               int64_t i) {
   // A vector grid is small enough for a 32-bit division (the glue sees to it).
   const int64_t row =
       N == 1 ? i / args.cols : static_cast<uint32_t>(i) / args.runsPerRow;
-  return i * N + row * args.cols;
+  return i * N + row * args.gap;
 }
 
 template <typename T, int kKind, int N> struct ForwardBody {
@@ -29,15 +29,15 @@ template <typename T, int kKind, int N> struct ForwardBody {
     Run<T, N> a, b;
   };
   const ActivationArgs &args;
-  AbsMax<T> &amax;
+  AbsMax<T> &amax, &amaxSecond;
 
   __device__ __forceinline__ Loaded load(int64_t i) const {
     const T *x = static_cast<const T *>(args.x);
     Loaded loaded;
     if constexpr (isGatedKind(kKind)) {
-      x += firstHalf<N>(args, i);
-      loaded.a = Run<T, N>::load(x);
-      loaded.b = Run<T, N>::load(x + args.cols);
+      const int64_t at = placeOfHalf<N>(args, i);
+      loaded.a = Run<T, N>::load(x + at);
+      loaded.b = Run<T, N>::load(static_cast<const T *>(args.second) + at);
     } else {
       loaded.a = Run<T, N>::load(x + i * N);
     }
@@ -66,16 +66,16 @@ template <typename T, int kKind, int N> struct BackwardBody {
     Run<T, N> g, a, b;
   };
   const ActivationArgs &args;
-  AbsMax<T> &amax;
+  AbsMax<T> &amax, &amaxSecond;
 
   __device__ __forceinline__ Loaded load(int64_t i) const {
     const T *x = static_cast<const T *>(args.x);
     Loaded loaded;
     loaded.g = Run<T, N>::load(static_cast<const T *>(args.dy) + i * N);
     if constexpr (isGatedKind(kKind)) {
-      x += firstHalf<N>(args, i);
-      loaded.a = Run<T, N>::load(x);
-      loaded.b = Run<T, N>::load(x + args.cols);
+      const int64_t at = placeOfHalf<N>(args, i);
+      loaded.a = Run<T, N>::load(x + at);
+      loaded.b = Run<T, N>::load(static_cast<const T *>(args.second) + at);
     } else {
       loaded.a = Run<T, N>::load(x + i * N);
     }
@@ -96,10 +96,11 @@ template <typename T, int kKind, int N> struct BackwardBody {
         grad[k] = (grad[k] * g[k]) * math::gate(act.kind, act.clamp, b[k]);
         y[k] = math::gateGrad(act.kind, act.clamp, b[k], y[k] * g[k]);
       }
-      dx += firstHalf<N>(args, i);
+      const int64_t at = placeOfHalf<N>(args, i);
+      dx += at;
       const Run<T, N> second = Run<T, N>::pack(y);
-      amax.add(second);
-      second.store(dx + args.cols);
+      amaxSecond.add(second);
+      second.store(static_cast<T *>(args.outSecond) + at);
     } else {
 #pragma unroll
       for (int k = 0; k < N; ++k)
@@ -116,13 +117,17 @@ template <typename T, template <typename, int, int> typename Body, int kKind,
           int kElements>
 __device__ __forceinline__ void run(const ActivationArgs &args) {
   constexpr int N = runLength<T>;
-  AbsMax<T> amax;
-  Body<T, kKind, N> runs{args, amax};
+  AbsMax<T> amax, amaxSecond;
+  Body<T, kKind, N> runs{args, amax, amaxSecond};
   streamRuns<kElements / N>(args.runs, runs);
-  Body<T, kKind, 1> elements{args, amax};
+  Body<T, kKind, 1> elements{args, amax, amaxSecond};
   streamElements(args.runs * N, args.count, elements);
   if (args.amax)
-    raiseToBlockMax(args.amax, amax.get());
+    raiseToBlockMax(args.amax, args.isAmaxOfBoth
+                                   ? fmaxf(amax.get(), amaxSecond.get())
+                                   : amax.get());
+  if (args.amaxSecond)
+    raiseToBlockMax(args.amaxSecond, amaxSecond.get());
 }
 
 } // namespace

@@ -18,10 +18,15 @@ struct ActivationKind {
 
 struct ActivationArgs {
   const void *dy;      // [rows, cols], backward only
-  const void *x;       // [rows, cols], or [rows, 2 * cols] gated
-  void *out;           // y [rows, cols], or dx of the shape of x
+  const void *x;       // [rows, cols], of gated kinds the first half
+  const void *second;  // gated kinds: the second half
+  void *out;           // y [rows, cols], or dx, laid out as x
+  void *outSecond;     // backward of gated kinds, laid out as `second`
   float *amax;         // [1] or null; zero before the launch
+  float *amaxSecond;   // of outSecond, likewise
+  bool isAmaxOfBoth;   // *amax is of out and outSecond
   int64_t cols;        // of y
+  int64_t gap;         // gated kinds: from the end of a half's row to the next
   int64_t count;       // of y
   int64_t runs;        // leading runs done by vectors; 0 where not aligned
   uint32_t runsPerRow; // gated kinds with runs > 0

@@ -101,6 +101,19 @@ __device__ __forceinline__ float fastGeluGrad(float x) {
          0.5f * (1.0f + t);
 }
 
+/// math::normal(x).
+__device__ __forceinline__ math::NormalAt fastNormal(float x) {
+  const float a = fabsf(x);
+  // Arguments of exp from -84.5 on, and of the reciprocal from 1 to 4.6.
+  const float near = fminf(a, 13.0f);
+  const math::NormalAt at = math::normalOf(
+      x, math::normalTailRatio(fastReciprocal(fmaf(0.27f, near, 1.0f))),
+      fastExp(-0.5f * near * near));
+  if (a < 13.0f)
+    return at;
+  return {x < 0.0f ? 0.0f : 1.0f, 0.0f};
+}
+
 } // namespace te::rt::cuda
 
 #endif // TE_RUNTIME_KERNELS_ACTIVATION_FAST_MATH_CUH

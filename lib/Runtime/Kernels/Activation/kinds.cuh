@@ -36,7 +36,7 @@ template <int kKind> struct Activation {
         form(math::sigmoidForm(kind, clamp)) {}
 
   __device__ __forceinline__ bool hasSigmoid() const {
-    return !isGelu() && !isRelu() && !isSrelu();
+    return !isGelu() && !isGeluErf() && !isRelu() && !isSrelu();
   }
   /// Whether the short formulas hold for all |x| <= `largest`.
   __device__ __forceinline__ bool isEasy(float largest) const {
@@ -70,6 +70,13 @@ template <int kKind> struct Activation {
         y[i] = math::sigmoidValue(form, x[i], s[i]);
         grad[i] = math::sigmoidSlope(form, x[i], z[i], s[i]);
       }
+    } else if (isGeluErf()) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const math::NormalAt at = fastNormal(x[i]);
+        y[i] = math::geluErf(x[i], at);
+        grad[i] = math::geluErfGrad(x[i], at);
+      }
     } else {
       applyOther(x, y);
       if (isGelu()) {
@@ -91,6 +98,9 @@ template <int kKind> struct Activation {
 private:
   __device__ __forceinline__ bool isGelu() const {
     return kind == TE_RT_GELU || kind == TE_RT_GEGLU;
+  }
+  __device__ __forceinline__ bool isGeluErf() const {
+    return kind == TE_RT_GELU_ERF || kind == TE_RT_GEGLU_ERF;
   }
   __device__ __forceinline__ bool isRelu() const {
     return kind == TE_RT_RELU || kind == TE_RT_REGLU;
@@ -127,6 +137,10 @@ private:
 #pragma unroll
       for (int i = 0; i < N; ++i)
         y[i] = fastGelu(x[i]);
+    } else if (isGeluErf()) {
+#pragma unroll
+      for (int i = 0; i < N; ++i)
+        y[i] = math::geluErf(x[i], fastNormal(x[i]));
     } else {
 #pragma unroll
       for (int i = 0; i < N; ++i)

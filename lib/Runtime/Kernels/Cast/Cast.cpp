@@ -294,10 +294,12 @@ Status plan_quantize_block(const CudaDevice &device,
   return Status::ok();
 }
 
-Status
-plan_activation_quantize_block(const CudaDevice &device,
-                               const activation_quantize_block_params &params,
-                               std::unique_ptr<Plan> *plan) {
+namespace {
+/// Both forms of the forward; `place` fills in where the halves and the outputs
+/// are.
+template <typename Params, typename Place>
+Status planActivationQuantize(const CudaDevice &device, const Params &params,
+                              Place place, std::unique_ptr<Plan> *plan) {
   TileKernels kernels;
   TE_RT_RETURN_IF_FAILED(findActivationQuantize(
       device, "te_activation_quantize_", params.kind, params.type,
@@ -305,23 +307,56 @@ plan_activation_quantize_block(const CudaDevice &device,
       kernels));
   TE_RT_RETURN_IF_FAILED(
       kernels.setGrid(params.rows, params.cols, params.cols));
-  *plan = makePlan(
-      device, [kernels, params](const Launcher &launch, void *const *buffers) {
-        namespace index = activation_quantize_block_buffers;
-        ActivationQuantizeArgs args{};
-        args.x = buffers[index::x];
-        args.out = quantizeOutputs(buffers + index::row);
-        args.rows = params.rows;
-        args.cols = params.cols;
-        args.pow2 = params.pow2_scales;
-        args.epsilon = params.amax_epsilon;
-        args.act = {params.kind, params.limit, params.alpha, params.offset};
-        return kernels.launch(launch,
-                              isAligned(args.x, 16) &&
-                                  storesVectors(args.out, args.rows, args.cols),
-                              args);
-      });
+  *plan = makePlan(device, [kernels, params, place](const Launcher &launch,
+                                                    void *const *buffers) {
+    ActivationQuantizeArgs args{};
+    place(buffers, args);
+    args.rows = params.rows;
+    args.cols = params.cols;
+    args.pow2 = params.pow2_scales;
+    args.epsilon = params.amax_epsilon;
+    args.act = {params.kind, params.limit, params.alpha, params.offset};
+    // Packed second halves are aligned where columns come in eights.
+    return kernels.launch(
+        launch,
+        isAligned(args.x, 16) &&
+            (args.pitch != args.cols || isAligned(args.second, 16)) &&
+            storesVectors(args.out, args.rows, args.cols),
+        args);
+  });
   return Status::ok();
+}
+} // namespace
+
+Status
+plan_activation_quantize_block(const CudaDevice &device,
+                               const activation_quantize_block_params &params,
+                               std::unique_ptr<Plan> *plan) {
+  const auto place = [params](void *const *buffers,
+                              ActivationQuantizeArgs &args) {
+    namespace index = activation_quantize_block_buffers;
+    args.x = buffers[index::x];
+    args.second =
+        static_cast<const char *>(args.x) + params.cols * byteSize(params.type);
+    args.pitch = isGated(params.kind) ? 2 * params.cols : params.cols;
+    args.out = quantizeOutputs(buffers + index::row);
+  };
+  return planActivationQuantize(device, params, place, plan);
+}
+
+Status plan_gated_activation_quantize_block(
+    const CudaDevice &device,
+    const gated_activation_quantize_block_params &params,
+    std::unique_ptr<Plan> *plan) {
+  const auto place = [params](void *const *buffers,
+                              ActivationQuantizeArgs &args) {
+    namespace index = gated_activation_quantize_block_buffers;
+    args.x = buffers[index::a];
+    args.second = buffers[index::b];
+    args.pitch = params.cols;
+    args.out = quantizeOutputs(buffers + index::row);
+  };
+  return planActivationQuantize(device, params, place, plan);
 }
 
 Status plan_activation_backward_quantize_block(

@@ -24,22 +24,23 @@ namespace {
 
 /// Element of y. `cols` are those of y.
 template <typename T> struct ForwardElement {
-  const T *x;
-  int64_t cols;
+  const T *x, *second;
+  int64_t pitch;
   int32_t kind;
   math::Clamp clamp;
 
   template <int kKind>
   __device__ ForwardElement(const ActivationQuantizeArgs &args,
                             const Activation<kKind> &act)
-      : x(static_cast<const T *>(args.x)), cols(args.cols), kind(act.kind),
-        clamp(act.clamp) {}
+      : x(static_cast<const T *>(args.x)),
+        second(static_cast<const T *>(args.second)), pitch(args.pitch),
+        kind(act.kind), clamp(act.clamp) {}
 
   __device__ T operator()(int64_t row, int64_t col) const {
-    const T *a = x + row * (isGatedKind(kind) ? 2 * cols : cols) + col;
-    float y = math::activation(kind, clamp, toFloat(a[0]));
+    const int64_t at = row * pitch + col;
+    float y = math::activation(kind, clamp, toFloat(x[at]));
     if (isGatedKind(kind))
-      y = y * math::gate(kind, clamp, toFloat(a[cols]));
+      y = y * math::gate(kind, clamp, toFloat(second[at]));
     return fromFloat<T>(y);
   }
 };
@@ -88,15 +89,15 @@ __device__ __forceinline__ Chunk<bf16> *slots() {
 /// Copies the thread's rows of x into slots, four rows to a group; the second
 /// half of gated inputs goes to the second tile.
 template <bool kGated, typename Position>
-__device__ __forceinline__ void copyTiles(const bf16 *x, int64_t pitch,
-                                          int64_t cols, const Position &at,
+__device__ __forceinline__ void copyTiles(const bf16 *x, const bf16 *second,
+                                          int64_t pitch, const Position &at,
                                           Chunk<bf16> *slots) {
 #pragma unroll
   for (int row = 0; row < kTileRows; ++row) {
     Chunk<bf16> *slot = slots + row * kTileThreads;
     copyAsync(slot, x, at.holds(row));
     if constexpr (kGated)
-      copyAsync(slot + kTwin, x + cols, at.holds(row));
+      copyAsync(slot + kTwin, second + row * pitch, at.holds(row));
     x += pitch;
     if (row % 4 == 3)
       endCopyGroup();
@@ -191,13 +192,13 @@ backward(const Activation<kKind> &act, const Chunk<bf16> &dy,
 template <typename F8, int kKind, typename Position>
 __device__ __forceinline__ void
 activationQuantize(const ActivationQuantizeArgs &args, const Position &at) {
-  const int64_t pitch = isGatedKind(kKind) ? 2 * args.cols : args.cols;
-  const bf16 *x =
-      static_cast<const bf16 *>(args.x) + at.row() * pitch + at.col();
+  const int64_t from = at.row() * args.pitch + at.col();
+  const bf16 *x = static_cast<const bf16 *>(args.x) + from;
+  const bf16 *second = static_cast<const bf16 *>(args.second) + from;
   const Activation<kKind> act(args.act);
   Domain<kKind> domain(act);
   // What lies outside arrives as zero and gives zero.
-  copyTiles<isGatedKind(kKind)>(x, pitch, args.cols, at, slots());
+  copyTiles<isGatedKind(kKind)>(x, second, args.pitch, at, slots());
   const auto compute = [&](int begin) {
 #pragma unroll 1
     for (int row = begin; row < begin + 4; ++row) {
@@ -239,7 +240,7 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args) {
       static_cast<const bf16 *>(args.dy) + from.row() * args.cols + from.col();
   const Activation<kKind> act(args.act);
   Domain<kKind> domain(act);
-  copyTiles<kGated>(x, pitch, args.cols, from, slots());
+  copyTiles<kGated>(x, x + args.cols, pitch, from, slots());
   // dy comes one row ahead through registers.
   Chunk<bf16> next = Chunk<bf16>::loadIf(from.holds(0), dy);
   const auto compute = [&](int begin) {
@@ -299,7 +300,7 @@ activationBackwardQuantizeWhole(const ActivationQuantizeArgs &args) {
   auto *tiles =
       reinterpret_cast<Chunk<bf16> *>(dynamicShared + sizeof(SlotScratch));
   Chunk<bf16> *slots = tiles + threadIdx.x;
-  copyTiles<kGated>(x, pitch, args.cols, from, slots);
+  copyTiles<kGated>(x, x + args.cols, pitch, from, slots);
   // dy comes two rows ahead through registers.
   Chunk<bf16> ahead[2] = {Chunk<bf16>::load(dy),
                           Chunk<bf16>::load(dy + args.cols)};

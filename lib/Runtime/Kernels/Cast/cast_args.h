@@ -49,8 +49,10 @@ struct QuantizeArgs {
 };
 
 struct ActivationQuantizeArgs {
-  const void *dy; // [rows, cols], backward only
-  const void *x;  // [rows, cols], or [rows, 2 * cols] gated
+  const void *dy;     // [rows, cols], backward only
+  const void *x;      // [rows, cols], of gated kinds the first half
+  const void *second; // of gated kinds
+  int64_t pitch;      // of rows of x and of `second`
   QuantizeOutputs out;
   int64_t rows, cols; // of the activation's result
   uint32_t colTiles;

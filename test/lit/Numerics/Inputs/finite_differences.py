@@ -15,6 +15,8 @@ With L = sum of cotangent * result, element i of a gradient is compared with D(h
 Activations are kept away from their kinks by more than 2h. What the bound leaves unused is printed as the largest error / bound of a case.
 """
 
+import math
+
 import numpy as np
 from harness import expect, finish, from_bf16, run, to_bf16
 
@@ -245,6 +247,18 @@ def gelu_parts(x):
         0.5 * np.abs(x) * inner * (18 + 11 * (1 - t * t)) + 6
 
 
+def gelu_erf_parts(x):
+    """x Phi(x). z = x^2 / 2 is within 1u, so the bell b = e^-z is within (z + 2)u and a tail of Phi, its ratio within 5u, within
+    (z + 8)u; the other side is a difference. The slope is Phi + x c b, one fused sum."""
+    z = x * x / 2
+    bell = np.exp(-z)
+    cdf = np.array([math.erfc(-v / math.sqrt(2)) / 2 for v in x.reshape(-1).tolist()]).reshape(x.shape)
+    tail = np.minimum(cdf, 1 - cdf)
+    error = tail * (z + 8) + cdf
+    density = 0.3989422804014327 * np.abs(x) * bell
+    return x * cdf, cdf + 0.3989422804014327 * x * bell, np.abs(x) * (error + cdf), error + density * (z + 5) + cdf + density
+
+
 def sigmoid_parts(x, slope=1.0, limit=np.inf):
     c = np.minimum(x, limit)
     z = slope * c
@@ -292,6 +306,19 @@ def check_activation(kind, parts, gate=None, attributes=""):
 
     x = kept_off(4 * rng.random((5, 8)) * np.sign(draw(5, 8)) + draw(5, 8))
     y = f"tensor<5x{8 if gate is None else 4}xf32>"
+    if gate is not None:
+        # The same halves, apart.
+        first, second = (np.ascontiguousarray(half) for half in np.split(x, 2, axis=1))
+
+        def together(v):
+            return {"x": np.concatenate([v["x"], v["g"]], axis=1)}
+
+        def apart_slack(v, d):
+            halves = np.split(slack(together(v), d)["x"], 2, axis=1)
+            return {"x": halves[0], "g": halves[1]}
+
+        check(f"{kind} of two", f"  %y = te.activation <{kind}> %x, %g{attributes} : {y}, {y} -> {y}",
+              {"x": first, "g": second}, {"y": y}, lambda v, minus: forward(together(v), minus), slack=apart_slack)
     check(kind, f"  %y = te.activation <{kind}> %x{attributes} : tensor<5x8xf32> -> {y}", {"x": x}, {"y": y}, forward, slack=slack)
 
 
@@ -304,7 +331,7 @@ def clamp(b):
 
 
 QUICK = float(np.float32(1.702))
-for plain, gated, parts in (("gelu", "geglu", gelu_parts), ("silu", "swiglu", sigmoid_parts), ("relu", "reglu", relu_parts),
+for plain, gated, parts in (("gelu", "geglu", gelu_parts), ("gelu_erf", "geglu_erf", gelu_erf_parts), ("silu", "swiglu", sigmoid_parts), ("relu", "reglu", relu_parts),
                             ("srelu", "sreglu", srelu_parts), (None, "glu", glu_parts),
                             ("qgelu", "qgeglu", lambda x: sigmoid_parts(x, QUICK))):
     if plain:

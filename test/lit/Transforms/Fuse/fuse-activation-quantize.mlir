@@ -3,6 +3,7 @@
 
 // REMARK-DAG: [Passed] activation-quantize{{.*}}Function=pair
 // REMARK-DAG: [Passed] activation-quantize{{.*}}Function=backward
+// REMARK-DAG: [Missed] activation-quantize{{.*}}Function=gated{{.*}}Reason="it has a second gradient"
 // REMARK-DAG: [Missed] activation-quantize{{.*}}Function=result_has_another_reader{{.*}}Reason="'te.residual' reads the result too"
 // REMARK-DAG: [Missed] activation-quantize{{.*}}Function=per_tensor_needs_the_amax_first{{.*}}Reason="its scheme is 'per_tensor'"
 // REMARK-DAG: [Missed] activation-quantize{{.*}}Function=amax_is_read{{.*}}Reason="its amax is read too"
@@ -23,6 +24,19 @@ func.func @backward(%dy: tensor<32x128xbf16>, %x: tensor<32x128xbf16>) -> !te.sc
   %dx = te.activation_backward <silu> %dy, %x : tensor<32x128xbf16>, tensor<32x128xbf16>
   %q = te.quantize %dx : tensor<32x128xbf16> -> !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>
   return %q : !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>
+}
+
+// Halves that lie apart are fused forward; their gradients are two tensors.
+// CHECK-LABEL: func.func @gated
+// CHECK-NEXT: te.activation_quantize <swiglu> %{{.*}}, %{{.*}} : tensor<32x128xbf16>, tensor<32x128xbf16> -> !te.scaled
+// CHECK-NEXT: te.activation_backward <swiglu>
+// CHECK-NEXT: te.quantize
+func.func @gated(%dy: tensor<32x128xbf16>, %x: tensor<32x128xbf16>, %g: tensor<32x128xbf16>) -> (!te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>) {
+  %y = te.activation <swiglu> %x, %g : tensor<32x128xbf16>, tensor<32x128xbf16> -> tensor<32x128xbf16>
+  %q = te.quantize %y : tensor<32x128xbf16> -> !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>
+  %dx, %dg = te.activation_backward <swiglu> %dy, %x, %g : tensor<32x128xbf16>, tensor<32x128xbf16>, tensor<32x128xbf16> gate tensor<32x128xbf16>
+  %d = te.quantize %dx : tensor<32x128xbf16> -> !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>
+  return %q, %d : !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, !te.scaled<32x128xf8E5M2, block_1x128, contract = 1>
 }
 
 // The high-precision result is held: it must be stored anyway.

@@ -30,6 +30,21 @@ func.func @clamped_activation(%dy: tensor<32x64xbf16>, %x: tensor<32x128xbf16>) 
   return %a, %b : tensor<f32>, tensor<f32>
 }
 
+// Halves that lie apart: an amax of y, and one of each gradient.
+// CHECK-LABEL: func.func @gated
+// CHECK-NEXT: %[[Y:.*]], %[[A:.*]] = te.activation <swiglu> %{{.*}}, %{{.*}} amax tensor<f32>
+// CHECK-NEXT: %[[DX:.*]], %[[DG:.*]], %[[B:.*]], %[[C:.*]] = te.activation_backward <swiglu> %{{.*}}, %{{.*}}, %{{.*}} gate tensor<32x64xbf16> amax tensor<f32> gate_amax tensor<f32>
+// CHECK-NEXT: return %[[A]], %[[B]], %[[C]], %[[DX]], %[[DG]]
+func.func @gated(%dy: tensor<32x64xbf16>, %x: tensor<32x64xbf16>, %g: tensor<32x64xbf16>)
+    -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<32x64xbf16>, tensor<32x64xbf16>) {
+  %y = te.activation <swiglu> %x, %g : tensor<32x64xbf16>, tensor<32x64xbf16> -> tensor<32x64xbf16>
+  %dx, %dg = te.activation_backward <swiglu> %dy, %x, %g : tensor<32x64xbf16>, tensor<32x64xbf16>, tensor<32x64xbf16> gate tensor<32x64xbf16>
+  %a = te.amax %y : tensor<32x64xbf16>
+  %c = te.amax %dg : tensor<32x64xbf16>
+  %b = te.amax %dx : tensor<32x64xbf16>
+  return %a, %b, %c, %dx, %dg : tensor<f32>, tensor<f32>, tensor<f32>, tensor<32x64xbf16>, tensor<32x64xbf16>
+}
+
 // The other results and attributes stay.
 // CHECK-LABEL: func.func @rms_norm
 // CHECK-NEXT: %[[Y:.*]], %[[RSIGMA:.*]], %[[AMAX:.*]] = te.rms_norm %{{.*}} {epsilon = 1.250000e-01 : f32, zero_centered_gamma = true} : {{.*}} rsigma tensor<32xf32> amax tensor<f32>

@@ -185,6 +185,30 @@ TEST_F(CudaInstance, TraceStopsAtAFailedLaunchAndIsOverThen) {
   EXPECT_EQ(traced, Strings());
 }
 
+TEST_F(CudaInstance, StreamOfAnotherDeviceIsRefused) {
+  Object *own = book().create(Kind::stream);
+  Object *foreign = book().create(Kind::stream);
+  foreign->device = 1;
+  ASSERT_OK(te_rt_instance_run(instance, arguments, own));
+  ASSERT_OK(te_rt_instance_run_part(instance, arguments, own, 0, 2));
+  ASSERT_OK(te_rt_instance_run_part_graph(instance, arguments, own, 0, 2));
+  book().calls.clear();
+  EXPECT_EQ(te_rt_instance_run(instance, arguments, foreign),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_STREQ(te_rt_last_error(),
+               "te_rt_instance_run: expected 'stream' to be one of GPU 0, but "
+               "got one of GPU 1");
+  EXPECT_EQ(te_rt_instance_run_part(instance, arguments, foreign, 0, 2),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_EQ(te_rt_instance_run_part_graph(instance, arguments, foreign, 0, 2),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_EQ(book().calls, Strings({"cuCtxSetCurrent", "cuStreamGetDevice",
+                                   "cuCtxSetCurrent", "cuStreamGetDevice",
+                                   "cuCtxSetCurrent", "cuStreamGetDevice"}));
+  book().destroy(own, Kind::stream, "test");
+  book().destroy(foreign, Kind::stream, "test");
+}
+
 TEST_F(CudaInstance, MisalignedArgumentIsTheCallersError) {
   arguments[0] = static_cast<char *>(arguments[0]) + 2;
   EXPECT_EQ(te_rt_instance_run(instance, arguments, nullptr),

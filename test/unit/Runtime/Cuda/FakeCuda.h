@@ -65,6 +65,8 @@ struct Object {
   int enqueued = 0, joined = 0;
   /// Of a stream: a collective waits on it for missing ranks.
   bool stuck = false;
+  /// Of a stream.
+  int device = 0;
   /// Attributes of a descriptor or layout, by number.
   std::map<int, std::vector<unsigned char>> attributes;
   /// Of a layout, and the leading dimension; size and rank of a communicator.

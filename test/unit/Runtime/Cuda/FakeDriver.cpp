@@ -269,6 +269,13 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream stream) {
   return CUDA_SUCCESS;
 }
 
+CUresult CUDAAPI cuStreamGetDevice(CUstream stream, CUdevice *device) {
+  ENTER(cuStreamGetDevice);
+  const Object *object = book().use(stream, Kind::stream, "cuStreamGetDevice");
+  *device = object ? object->device : 0;
+  return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuStreamQuery(CUstream stream) {
   ENTER(cuStreamQuery);
   refuseInCapture("cuStreamQuery");

@@ -1,0 +1,157 @@
+"""Gradients of each importable operation against autograd's, in float32 and `high_precision`.
+
+Each function is of the results of linear layers, so that it is in the middle of what is
+compiled: gradients of its operands arrive in their weights. None may stay in PyTorch.
+"""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from models import RMSNorm, repeat_kv, rotate_half
+from torch import nn
+from torch.nn import functional as F
+
+import te_mlir.torch
+
+BATCH, SEQUENCE, WIDTH, HEADS = 2, 8, 32, 4
+
+
+class Op(nn.Module):
+    """`function` of `count` linear layers of x, and of what `make` adds to the module."""
+
+    def __init__(self, function, count=1, **make):
+        super().__init__()
+        # A bias of keys has no gradient.
+        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH, bias=count == 1) for _ in range(count))
+        self.function = function
+        for name, made in make.items():
+            if isinstance(made(), (nn.Parameter, nn.Module)):
+                setattr(self, name, made())
+            else:
+                self.register_buffer(name, made())
+
+    def forward(self, x):
+        return self.function(self, *(layer(x) for layer in self.layers))
+
+
+def op(name, function, count=1, **make):
+    return pytest.param(lambda: Op(function, count, **make), id=name)
+
+
+def heads(x, count=HEADS):
+    return x.view(BATCH, SEQUENCE, count, -1).transpose(1, 2)
+
+
+def attend(q, k, v, **options):
+    return F.scaled_dot_product_attention(q, k, v, **options).transpose(1, 2).reshape(BATCH, SEQUENCE, -1)
+
+
+def tables(place):
+    angles = torch.arange(SEQUENCE)[:, None] / 10.0 ** (torch.arange(0, WIDTH // HEADS, 2) / 4)
+    return getattr(torch.cat([angles, angles], -1)[None, None], place)()
+
+
+def weight(*shape):
+    return lambda: nn.Parameter(torch.randn(*shape) / 4 + 1)
+
+
+def ids():
+    return torch.arange(BATCH * SEQUENCE).view(BATCH, SEQUENCE) * 5 % 16
+
+
+OPS = [
+    op("linear-of-linear", lambda m, x: m.last(x), last=lambda: nn.Linear(WIDTH, 24)),
+    op("linear-no-bias", lambda m, x: m.last(x), last=lambda: nn.Linear(WIDTH, 24, bias=False)),
+    op("matmul", lambda m, x: x @ m.w.t(), w=weight(24, WIDTH)),
+    op("addmm", lambda m, x: torch.addmm(m.b, x.view(-1, WIDTH), m.w.t()), w=weight(24, WIDTH), b=weight(24)),
+    op("embedding", lambda m, x: x + m.table(m.ids), table=lambda: nn.Embedding(16, WIDTH), ids=ids),
+    op("rms_norm", lambda m, x: F.rms_norm(x, (WIDTH,), m.w, 1e-5), w=weight(WIDTH)),
+    op("rms_norm-by-hand", lambda m, x: m.norm(x), norm=lambda: RMSNorm(WIDTH)),
+    op("rms_norm-centred", lambda m, x: m.norm(x), norm=lambda: RMSNorm(WIDTH, centered=True)),
+    op("layer_norm", lambda m, x: F.layer_norm(x, (WIDTH,), m.w, m.b, 1e-5), w=weight(WIDTH), b=weight(WIDTH)),
+    op("silu", lambda m, x: F.silu(x)),
+    op("relu", lambda m, x: F.relu(x)),
+    op("gelu-tanh", lambda m, x: F.gelu(x, approximate="tanh")),
+    op("gelu-erf", lambda m, x: F.gelu(x)),
+    op("silu-gate", lambda m, x, y: F.silu(x) * y, 2),
+    op("gate-silu", lambda m, x, y: y * F.silu(x), 2),
+    op("gelu-tanh-gate", lambda m, x, y: F.gelu(x, approximate="tanh") * y, 2),
+    op("gelu-erf-gate", lambda m, x, y: F.gelu(x) * y, 2),
+    op("relu-gate", lambda m, x, y: F.relu(x) * y, 2),
+    op("silu-used-twice", lambda m, x, y: F.silu(x) * y + F.silu(x), 2),
+    op("silu-squared", lambda m, x: F.silu(x) * F.silu(x)),
+    op(
+        "rope",
+        lambda m, q: (lambda h: (h * m.cos + rotate_half(h) * m.sin).transpose(1, 2).reshape(q.shape))(heads(q)),
+        cos=lambda: tables("cos"),
+        sin=lambda: tables("sin"),
+    ),
+    op("attention", lambda m, *qkv: attend(*map(heads, qkv)), 3),
+    op("attention-causal", lambda m, *qkv: attend(*map(heads, qkv), is_causal=True, scale=0.5), 3),
+    op(
+        "attention-groups",
+        lambda m, q, x: attend(heads(q), repeat_kv(heads(m.k(x), 2), 2), repeat_kv(heads(m.v(x), 2), 2), is_causal=True),
+        2,
+        k=lambda: nn.Linear(WIDTH, WIDTH // 2, bias=False),
+        v=lambda: nn.Linear(WIDTH, WIDTH // 2, bias=False),
+    ),
+    op("cross_entropy", lambda m, x: F.cross_entropy(x.view(-1, WIDTH), m.ids.view(-1)), ids=ids),
+    op("cross_entropy-shifted",
+       lambda m, x: F.cross_entropy(x[:, :-1].reshape(-1, WIDTH), m.ids[:, 1:].reshape(-1)), ids=ids),
+    op("add", lambda m, x, y: x + y, 2),
+    op("sub", lambda m, x, y: x - y, 2),
+    op("mul", lambda m, x, y: x * y, 2),
+    op("div", lambda m, x, y: x / (y * y + 1), 2),
+    op("numbers", lambda m, x: (2 - x * 3) / 4 + 1),
+    op("neg", lambda m, x: -x),
+    op("exp", lambda m, x: torch.exp(x)),
+    op("tanh", lambda m, x: torch.tanh(x)),
+    op("sqrt", lambda m, x: torch.sqrt(x * x + 1)),
+    op("pow", lambda m, x: x.pow(2)),
+    op("view", lambda m, x: m.last(x.view(-1, 2 * WIDTH)), last=lambda: nn.Linear(2 * WIDTH, 8)),
+    op("transpose", lambda m, x: x.transpose(0, 1).tanh()),
+    op("slice", lambda m, x: m.last(x)[:, :-1], last=lambda: nn.Linear(WIDTH, 16)),
+    op("casts", lambda m, x: x.float().tanh().to(torch.float32)),
+]
+
+
+@pytest.mark.parametrize("make", OPS)
+def test_gradients_are_autograds(make):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = make()
+    x = torch.randn(BATCH, SEQUENCE, WIDTH, requires_grad=True)
+    theirs = model(x)
+    cotangent = torch.randn_like(theirs)
+    leaves = [x, *model.parameters()]
+    wanted = torch.autograd.grad(theirs, leaves, cotangent)
+    compiled = te_mlir.torch.jit(model, strict=True, recipe=te_mlir.HighPrecision())
+    mine = compiled(x)
+    found = torch.autograd.grad(mine, leaves, cotangent)
+    assert (mine - theirs).norm() <= 1e-5 * theirs.norm()
+    graph = compiled.te.graphs[0]
+    assert not graph.reasons and not [n for n in graph.rest.__self__.graph.nodes if "aten.linear" in str(n.target)]
+    for name, one, other in zip(["x", *dict(model.named_parameters())], found, wanted):
+        assert other.norm() > 0 and (one - other).norm() <= 1e-5 * other.norm(), name
+
+
+def test_gates_are_one_operation():
+    torch._dynamo.reset()
+    compiled = te_mlir.torch.jit(Op(lambda m, x, y: F.silu(x) * y, 2), strict=True)
+    compiled(torch.randn(BATCH, SEQUENCE, WIDTH))
+    text = compiled.te.graphs[0].region.text(True)
+    assert "te.activation <swiglu>" in text and "silu" not in text and "arith.mulf" not in text
+
+
+def test_a_gated_activation_is_rounded_once():
+    """In bfloat16: silu in float32 times the gate, then rounded, as TransformerEngine's swiglu; PyTorch rounds silu too."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = Op(lambda m, x, y: F.silu(x) * y, 2).bfloat16()
+    x = torch.randn(BATCH, SEQUENCE, WIDTH, dtype=torch.bfloat16)
+    mine = te_mlir.torch.jit(model, strict=True, recipe=te_mlir.HighPrecision())(x)
+    a, b = (te_mlir.torch.jit(layer, recipe=te_mlir.HighPrecision())(x).double() for layer in model.layers)
+    once = (a * torch.sigmoid(a) * b).to(torch.bfloat16)
+    twice = (a * torch.sigmoid(a)).to(torch.bfloat16) * b.to(torch.bfloat16)
+    assert torch.equal(mine, once) and not torch.equal(mine, twice)
