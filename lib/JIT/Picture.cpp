@@ -31,7 +31,8 @@ namespace {
 struct Step {
   std::string entry, pipeline, recipe;
   std::vector<StepGraph> graphs;
-  llvm::json::Value precision = nullptr, memoryJson = nullptr;
+  llvm::json::Value precision = nullptr, schedule = nullptr,
+                    memoryJson = nullptr;
   std::vector<MemoryReport> memory;
   std::vector<LaunchInfo> launches;
 };
@@ -46,6 +47,8 @@ public:
     auto module = dyn_cast<ModuleOp>(op);
     if (name == "te-report-precision")
       step.precision = takeReport("precision");
+    else if (name == "te-report-schedule")
+      step.schedule = takeReport("schedule");
     else if (name == "te-report-memory")
       step.memoryJson = takeReport("memory");
     else if (name == "te-plan-memory" && module)
@@ -126,16 +129,34 @@ static llvm::json::Value toJson(const StepGraph &graph) {
                             {"edges", std::move(edges)}};
 }
 
+/// What the report of the schedule says of the launch of `slot`; null where it
+/// says nothing.
+static const llvm::json::Object *scheduleOf(const Step &step, size_t slot) {
+  const llvm::json::Array *functions = step.schedule.getAsArray();
+  const llvm::json::Object *function = functions && functions->size() == 1
+                                           ? functions->front().getAsObject()
+                                           : nullptr;
+  const llvm::json::Array *launches =
+      function ? function->getArray("launches") : nullptr;
+  return launches && slot < launches->size() ? (*launches)[slot].getAsObject()
+                                             : nullptr;
+}
+
 static void printJson(const Step &step, raw_ostream &os) {
   llvm::json::Array graphs, launches;
   for (const StepGraph &graph : step.graphs)
     graphs.push_back(toJson(graph));
-  for (const LaunchInfo &launch : step.launches)
-    launches.push_back(
-        llvm::json::Object{{"kernel", launch.kernel},
+  for (auto [slot, launch] : llvm::enumerate(step.launches)) {
+    llvm::json::Object row{{"kernel", launch.kernel},
                            {"name", launch.name},
                            {"location", launch.location},
-                           {"parameters", describe(launch.parameters)}});
+                           {"parameters", describe(launch.parameters)}};
+    if (const llvm::json::Object *scheduled = scheduleOf(step, slot))
+      for (const char *key : {"stream", "waits_for", "beside"})
+        if (const llvm::json::Value *value = scheduled->get(key))
+          row[key] = *value;
+    launches.push_back(std::move(row));
+  }
   os << llvm::formatv("{0:2}\n", llvm::json::Value(llvm::json::Object{
                                      {"entry", step.entry},
                                      {"pipeline", step.pipeline},
@@ -245,10 +266,21 @@ static void printHtml(const Step &step, raw_ostream &os) {
 
   os << "<h2>Launches</h2>\n";
   std::vector<std::vector<std::string>> rows;
-  for (auto [slot, launch] : llvm::enumerate(step.launches))
-    rows.push_back({std::to_string(slot), launch.kernel, launch.name,
-                    describe(launch.parameters), launch.location});
-  printHtmlTable({"slot", "kernel", "for", "parameters", "place"}, rows, os);
+  for (auto [slot, launch] : llvm::enumerate(step.launches)) {
+    std::string stream, wait, beside;
+    if (const llvm::json::Object *scheduled = scheduleOf(step, slot)) {
+      stream = scheduled->getString("stream").value_or("");
+      if (auto waited = scheduled->getInteger("waits_for"))
+        wait = std::to_string(*waited);
+      beside = scheduled->getString("beside_text").value_or("");
+    }
+    rows.push_back({std::to_string(slot), launch.kernel, launch.name, stream,
+                    wait, beside, describe(launch.parameters),
+                    launch.location});
+  }
+  printHtmlTable({"slot", "kernel", "for", "stream", "waits for", "beside",
+                  "parameters", "place"},
+                 rows, os);
   os << "</html>\n";
 }
 
@@ -278,7 +310,7 @@ CompileOutcome mlir::te::drawStep(llvm::SourceMgr &sources,
   watched.adjust = [&](TrainingPipelineOptions &options) {
     if (request.adjust)
       request.adjust(options);
-    options.report = ArrayRef<std::string>{"precision", "memory"};
+    options.report = ArrayRef<std::string>{"precision", "schedule", "memory"};
     options.reportFormat = "json";
   };
   watched.prepare = [&](PassManager &manager) -> LogicalResult {

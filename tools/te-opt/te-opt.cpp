@@ -49,7 +49,7 @@ Compile:
   --te-compile-to=PHASE       stop after import, autodiff, quantize, fuse,
                               schedule or lower (default)
 Report (to standard output, instead of the IR):
-  --te-report=LIST            constraints, capture, precision, memory
+  --te-report=LIST            constraints, capture, precision, schedule, memory
   --te-report-format=FORMAT   text (default), json, or html of memory
 Passes:
   --te-<pass>                 run one pass; --help-list shows all of them

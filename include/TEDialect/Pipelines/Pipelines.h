@@ -130,7 +130,9 @@ struct TrainingPipelineOptions
       llvm::cl::init("lower")};
   ListOption<std::string> report{
       *this, "report",
-      llvm::cl::desc("print reports: constraints, capture, precision, memory")};
+      llvm::cl::desc(
+          "print reports: constraints, capture, precision, schedule, "
+          "memory")};
   Option<std::string> reportFormat{
       *this, "report-format", llvm::cl::desc("text, json, or, of memory, html"),
       llvm::cl::init("text")};

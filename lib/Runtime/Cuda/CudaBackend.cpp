@@ -539,9 +539,12 @@ Status CudaBackend::endCapture(void *stream, std::unique_ptr<Graph> *graph) {
   }
   graph->reset();
   CUgraphExec executable = nullptr;
-  Status status =
-      device.check(driver.cuGraphInstantiate(&executable, captured, 0),
-                   "cuGraphInstantiate");
+  // Nodes keep the priorities of the streams they come from: those of the side
+  // stream go first.
+  Status status = device.check(
+      driver.cuGraphInstantiate(&executable, captured,
+                                CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY),
+      "cuGraphInstantiate");
   (void)driver.cuGraphDestroy(captured);
   if (!status.failed())
     *graph = std::make_unique<CudaGraph>(device, executable);

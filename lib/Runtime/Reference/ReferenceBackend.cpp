@@ -1,8 +1,10 @@
 //===- ReferenceBackend.cpp - the CPU backend -----------------------------===//
 //
 // Device memory is host memory, a launch is a call, and everything is complete
-// when it returns. While a step is captured its launches are only noted, as a
-// GPU does, so that what a replay would miss is missed here too.
+// when it returns, but on the side stream: what is put there runs when somebody
+// waits for it, which is as late as a GPU may run it. So a wait that is missing
+// is missed here, every time. While a step is captured its launches are only
+// noted, as a GPU does, so that what a replay would miss is missed here too.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,6 +18,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <string_view>
@@ -61,40 +64,95 @@ private:
   std::vector<Replay> replays;
 };
 
-/// Launches are complete, in the order of the program, when they return.
-class NoEvent final : public Backend::Event {
+/// Launches that nobody has waited for yet, in order.
+class SideStream {
 public:
-  Status record(void *) override { return Status::ok(); }
-  Status hold(void *) override { return Status::ok(); }
+  void put(std::function<Status()> launch) {
+    late.push_back(std::move(launch));
+    ++numPut;
+  }
+  /// How many were put on it so far.
+  size_t end() const { return numPut; }
+
+  /// Runs what was put on it before `end`. After a failure nothing is left.
+  Status runUntil(size_t end) {
+    while (!late.empty() && numPut - late.size() < end) {
+      const std::function<Status()> launch = std::move(late.front());
+      late.pop_front();
+      if (Status status = launch(); status.failed()) {
+        late.clear();
+        return status;
+      }
+    }
+    return Status::ok();
+  }
+
+private:
+  std::deque<std::function<Status()>> late;
+  size_t numPut = 0;
+};
+
+class LateEvent final : public Backend::Event {
+public:
+  explicit LateEvent(SideStream &side) : side(side) {}
+
+  Status record(void *stream) override {
+    end = stream == &side ? side.end() : 0;
+    return Status::ok();
+  }
+  /// All that is not on the side stream has ended.
+  Status hold(void *stream) override {
+    return stream == &side ? Status::ok() : side.runUntil(end);
+  }
+
+private:
+  SideStream &side;
+  size_t end = 0;
 };
 
 /// A plan that runs, or is noted down, when it is launched.
 class RecordedPlan : public Plan {
 public:
-  /// `*recording` is where launches go instead of being run, if anywhere.
+  /// `*recording` is where launches go instead of being run, if anywhere, and
+  /// `side` where they wait if that is their stream.
   struct Kernel {
     const char *name;
     int numBuffers;
     const std::unique_ptr<Recording> *recording;
+    SideStream *side;
   };
   explicit RecordedPlan(const Kernel &kernel) : kernel(kernel) {}
 
-  Status launch(void *, void *const *buffers) final {
-    if (!*kernel.recording)
-      return run(buffers);
-    (*kernel.recording)
-        ->add([this, held = std::vector(buffers, buffers + kernel.numBuffers)] {
-          Status status = run(held.data());
-          if (status.failed())
-            status.message =
-                (name().empty() ? kernel.name : name()) + ": " + status.message;
-          return status;
+  Status launch(void *stream, void *const *buffers) final {
+    if (stream != kernel.side)
+      return runOrRecord(buffers);
+    kernel.side->put(
+        [this, held = std::vector(buffers, buffers + kernel.numBuffers)] {
+          return withName(runOrRecord(held.data()));
         });
     return Status::ok();
   }
 
 private:
   virtual Status run(void *const *buffers) = 0;
+
+  Status runOrRecord(void *const *buffers) {
+    if (!*kernel.recording)
+      return run(buffers);
+    (*kernel.recording)
+        ->add([this, held = std::vector(buffers, buffers + kernel.numBuffers)] {
+          return withName(run(held.data()));
+        });
+    return Status::ok();
+  }
+
+  /// Of a launch that runs later than it was made.
+  Status withName(Status status) const {
+    if (status.failed())
+      status.message = (name().empty() ? kernel.name : name()) + ": " +
+                       std::move(status.message);
+    return status;
+  }
 
   Kernel kernel;
 };
@@ -229,11 +287,11 @@ public:
 
   void *defaultStream() override { return nullptr; }
   Status sideStream(void **stream) override {
-    *stream = nullptr;
+    *stream = &side;
     return Status::ok();
   }
   Status createEvent(std::unique_ptr<Event> *event) override {
-    *event = std::make_unique<NoEvent>();
+    *event = std::make_unique<LateEvent>(side);
     return Status::ok();
   }
   Status beginCapture(void *) override {
@@ -248,7 +306,7 @@ public:
 #define TE_RT_KERNEL(name, parameters, buffers)                                \
   Status plan_##name(const name##_params &params, std::unique_ptr<Plan> *plan) \
       override {                                                               \
-    makePlan({#name, name##_buffers::count_, &recording}, params,              \
+    makePlan({#name, name##_buffers::count_, &recording, &side}, params,       \
              reference::name, name##_group_sizes, plan);                       \
     return Status::ok();                                                       \
   }
@@ -281,6 +339,7 @@ private:
   std::map<int32_t, std::unique_ptr<reference::HostGroup>> groups;
 
   Clock::time_point marks[2] = {};
+  SideStream side;
   /// Of the step that is being captured, if one is.
   std::unique_ptr<Recording> recording;
 };

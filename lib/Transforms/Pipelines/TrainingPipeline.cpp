@@ -148,6 +148,8 @@ void populateSchedule(OpPassManager &manager,
     manager.addPass(createOverlapCommunicationPass(
         {options.overlap == "always", options.target}));
   manager.addPass(createPlanMemoryPass({options.memoryBudget, options.target}));
+  if (reports(options, "schedule"))
+    manager.addPass(createReportSchedulePass({options.reportFormat}));
   if (reports(options, "memory"))
     manager.addPass(createReportMemoryPass({options.reportFormat}));
 }
@@ -239,9 +241,10 @@ te::populateTETrainingPipeline(OpPassManager &manager,
       return emitError() << "expected '" << option->getArgStr()
                          << "' not to be empty";
   for (StringRef report : options.report)
-    if (failed(checkOption("report", report,
-                           {"constraints", "capture", "precision", "memory"},
-                           emitError)))
+    if (failed(checkOption(
+            "report", report,
+            {"constraints", "capture", "precision", "schedule", "memory"},
+            emitError)))
       return failure();
 
   for (const PhaseInfo &info : phases) {

@@ -177,6 +177,11 @@ PlanMemory::checkBudget(func::FuncOp function, const MemoryPlanner &planner,
     diagnostic.attachNote()
         << "outside the arena, scratch memory of kernels takes up to "
         << workspace.getInt() << " bytes more";
+  if (llvm::any_of(function.getOps<LaunchOp>(),
+                   [](LaunchOp launch) { return launch.getSide(); }))
+    diagnostic.attachNote()
+        << "buffers of collectives beside others live longer; with "
+           "'overlap=never' none is";
   // Negative sizes, so that sorting puts the largest first and keeps ties in
   // program order.
   SmallVector<std::pair<int64_t, size_t>> atPeak;

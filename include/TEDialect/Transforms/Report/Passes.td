@@ -114,4 +114,30 @@ def ReportMemoryPass : Pass<"te-report-memory", "ModuleOp"> {
   ];
 }
 
+def ReportSchedulePass : Pass<"te-report-schedule", "ModuleOp"> {
+  let summary = "print which launch runs on which stream, and beside what";
+  let description = [{
+    One row for each launch of a step, in order: its stream, kernel, the layer
+    and product or the buffer it is for, the launch of the other stream that it
+    waits for, and, of the side stream, what may run meanwhile: products and
+    attention by name, the number of others. Needs launches (`te-convert-to-tert`
+    or later). Changes nothing.
+
+    ```mlir
+    // tert.launch "reduce_scatter_sum" {...} (%partial, %dx) side : ...
+    // tert.launch "matmul" {...} (%dy, %x, ..., %dw) : ...
+    // is printed as
+    // launch  stream  kernel              name      waits for  beside
+    // 7       side    reduce_scatter_sum  dx        6          8 w1 wgrad
+    // 8       main    matmul              w1 wgrad  -          -
+    ```
+  }];
+  let options = [
+    Option<"format", "format", "std::string", "\"text\"", "text or json">
+  ];
+  let statistics = [
+    Statistic<"numSide", "num-side", "launches of the side stream in the report">
+  ];
+}
+
 #endif // TEDIALECT_TRANSFORMS_REPORT_PASSES

@@ -323,4 +323,66 @@ TEST(Allocation, EmptyOnesAreUnique) {
   te_rt_context_destroy(context);
 }
 
+//===----------------------------------------------------------------------===//
+// Two streams
+//===----------------------------------------------------------------------===//
+
+// Copies x, copies that to the result's summand on the side stream, and then
+// writes y over the first copy, having waited for the second, or not.
+bool waitsBeforeItWrites = true;
+te_rt_status loadStreams(te_rt_instance *instance) {
+  for (int32_t slot = 0; slot < 4; ++slot) {
+    te_rt_plan_copy(instance, slot, kCount * 4);
+    if (slot == 1)
+      te_rt_order(instance, 1, 1, 0);
+    if (slot == 2 && waitsBeforeItWrites)
+      te_rt_order(instance, 2, 0, 1);
+  }
+  return te_rt_order(instance, 3, 0, 1);
+}
+void stepStreams(te_rt_instance *instance, char *arena,
+                 void *const *arguments) {
+  void *const launches[][2] = {{arguments[0], arena},
+                               {arena, arena + kCount * 4},
+                               {arguments[1], arena},
+                               {arena + kCount * 4, arguments[2]}};
+  for (int32_t slot = 0; slot < 4; ++slot)
+    te_rt_launch(instance, slot, launches[slot]);
+}
+
+// The side stream is as late as its waits allow, so that a program which lacks
+// one has another result, on every run.
+TEST_F(Instance, SideStreamIsLate) {
+  float x[kCount], y[kCount], z[kCount];
+  void *arguments[] = {x, y, z};
+  for (int i = 0; i < kCount; ++i) {
+    x[i] = static_cast<float>(i);
+    y[i] = -1;
+  }
+  for (bool waits : {true, false}) {
+    waitsBeforeItWrites = waits;
+    const te_rt_module module = {
+        TE_RT_MODULE_MAGIC, TE_RT_VERSION, kCount * 8, 4, 3,
+        loadStreams,        stepStreams,   nullptr};
+    te_rt_instance *streams = nullptr;
+    ASSERT_EQ(te_rt_instance_create(context, &module, &streams), TE_RT_OK)
+        << te_rt_last_error();
+    for (int way = 0; way < 4; ++way) {
+      std::memset(z, 0, sizeof(z));
+      if (way == 0)
+        ASSERT_EQ(te_rt_instance_run(streams, arguments, nullptr), TE_RT_OK);
+      else if (way < 3)
+        ASSERT_EQ(te_rt_instance_run_graph(streams, arguments), TE_RT_OK);
+      else
+        for (int32_t slot = 0; slot < 4; ++slot)
+          ASSERT_EQ(te_rt_instance_run_part(streams, arguments, nullptr, slot,
+                                            slot + 1),
+                    TE_RT_OK);
+      // A part ends with both streams, so nothing is late beyond it.
+      EXPECT_EQ(z[7], waits || way == 3 ? 7 : -1) << "way " << way;
+    }
+    te_rt_instance_destroy(streams);
+  }
+}
+
 } // namespace

@@ -317,8 +317,10 @@ CUresult CUDAAPI cuStreamEndCapture(CUstream stream, CUgraph *graph) {
 }
 
 CUresult CUDAAPI cuGraphInstantiate(CUgraphExec *executable, CUgraph graph,
-                                    unsigned long long) {
+                                    unsigned long long flags) {
   ENTER(cuGraphInstantiate);
+  if (flags != CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
+    book().violation("cuGraphInstantiate without the priorities of streams");
   Object *source = book().use(graph, Kind::graph, "cuGraphInstantiate");
   if (!source)
     return CUDA_ERROR_INVALID_VALUE;
