@@ -400,6 +400,8 @@ class Step:
     @property
     def state(self) -> Dict[str, Any]:
         """The states by name: the arrays themselves, which the next call changes."""
+        # Whoever has them may have written them.
+        self._unmade.clear()
         return {name: self._own_state(name) for name in self.state_names}
 
     def set_state(self, values: Mapping[str, Any]) -> None:
