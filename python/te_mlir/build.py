@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 from te_mlir.arrays import named
-from te_mlir.dtypes import BY_NAME, float_text
+from te_mlir.dtypes import BY_NAME, constant_text, float_text
 from te_mlir.recipes import Recipe
 
 GATED = ("swiglu", "geglu", "glu", "qgeglu", "reglu", "sreglu", "clamped_swiglu", "geglu_erf")
@@ -248,7 +248,7 @@ class Function:
 
     def constant(self, value: float, shape: Sequence[int], dtype: str = "bfloat16") -> Value:
         """`value`, rounded to `dtype`, in every element."""
-        text = f"arith.constant dense<{float_text(value)}> : {type_text(shape, dtype)}"
+        text = f"arith.constant dense<{constant_text(value, named(dtype).name)}> : {type_text(shape, dtype)}"
         return self.op(text, [(shape, dtype)])[0]
 
     def cast(self, x: Value, dtype: str) -> Value:

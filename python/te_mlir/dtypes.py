@@ -58,3 +58,21 @@ def float_text(value: float) -> str:
     """A float literal that MLIR reads back as the nearest of its type."""
     text = repr(float(value))
     return text.replace("e", ".0e") if "e" in text and "." not in text else text
+
+
+#: The bits of infinity and of a NaN, and the smallest number that is rounded to infinity.
+_BEYOND = {
+    "float32": (0x7F800000, 0x7FC00000, (2 - 2.0**-24) * 2.0**127),
+    "bfloat16": (0x7F80, 0x7FC0, (2 - 2.0**-8) * 2.0**127),
+    "float16": (0x7C00, 0x7E00, (2 - 2.0**-11) * 2.0**15),
+}
+
+
+def constant_text(value: float, dtype: str) -> str:
+    """As float_text, also of what a type has no decimal literal for: infinities and NaN."""
+    infinity, nan, least = _BEYOND.get(dtype, (0, 0, float("inf")))
+    if dtype not in _BEYOND or abs(value) < least:
+        return float_text(value)
+    bits = nan if value != value else infinity
+    sign = 1 << (31 if dtype == "float32" else 15) if value < 0 else 0
+    return f"0x{bits | sign:0{8 if dtype == 'float32' else 4}X}"

@@ -271,6 +271,38 @@ def assert_mixed_is_f32(function, x, w):
     assert te_mlir.jax.compile(function, (x, w))(x, w).dtype == jnp.float32
 
 
+@jax.custom_vjp
+def reversed_gradient(x):
+    return x * 1.0
+
+
+reversed_gradient.defvjp(lambda x: (x * 1.0, None), lambda _, g: (-g,))
+
+
+@jax.custom_jvp
+def straight_through(x):
+    return x + 0.0
+
+
+straight_through.defjvp(lambda primals, tangents: (straight_through(*primals), tangents[0] * 2))
+
+
+@pytest.mark.parametrize("function, name", [(reversed_gradient, "custom_vjp"), (straight_through, "custom_jvp")])
+def test_derivatives_of_ones_own_are_not_lost(function, name):
+    x, w = jnp.ones((16, 32)), jax.random.normal(jax.random.key(0), (32, 32))
+    with pytest.raises(ImportFailure, match=f"{function.__name__} at .* of its own .jax.{name}."):
+        te_mlir.jax.compile(lambda x, w: function(x @ w) @ w, (x, w))
+    # JAX's own are no matter.
+    assert te_mlir.jax.jit(lambda x, w: jax.nn.relu(x @ w.T))(x, w).shape == (16, 32)
+
+
+def test_infinite_constants():
+    x, w = jnp.ones((16, 32)), jnp.ones((32, 32))
+    for number in (jnp.inf, -jnp.inf, jnp.nan):
+        mine = te_mlir.jax.jit(lambda x, w: (x @ w.T) * number)(x, w)
+        assert np.array_equal(mine, (x @ w.T) * number, equal_nan=True)
+
+
 def test_outputs_beside_the_loss():
     """Integers that JAX computes of compiled values; a gradient to them, or to logits, is told."""
     params, (ids, labels) = llama_params(), batch()

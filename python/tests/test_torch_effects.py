@@ -377,3 +377,93 @@ def test_integer_results_are_listed_and_compute_no_layer_again():
     rest = [str(n.target) for n in compiled.te.graphs[0].rest.__self__.graph.nodes if n.op == "call_function"]
     assert rest == ["aten.argmax.default"]
     assert "aten.argmax" in strict_error(Two(hits), X)
+
+
+# What used to be taken for something else
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(32, 32) for _ in range(3))
+
+    def forward(self, x, mask):
+        q, k, v = (w(x).view(1, 16, 2, 16).transpose(1, 2) for w in (self.q, self.k, self.v))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+def test_a_mask_is_causal_only_where_it_hides():
+    hidden = torch.ones(16, 16).triu(1)
+    for number in (float("-inf"), torch.finfo(torch.float32).min):
+        torch._dynamo.reset()
+        compare(Attention(), X[None], torch.zeros(16, 16).masked_fill(hidden.bool(), number), strict=True)
+    for wrong in (-hidden, torch.eye(16), -1e9 * hidden + 0.5 * torch.eye(16)):
+        torch._dynamo.reset()
+        with pytest.raises(Exception, match="its mask is not the causal one"):
+            te_mlir.torch.jit(Attention())(X[None], wrong)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_epsilon_of_rms_norm_is_that_of_f32(dtype):
+    model = nn.Sequential(nn.RMSNorm(32), nn.Linear(32, 32)).to(dtype)
+    x = (0.01 * X).to(dtype)
+    wanted = model(x)
+    mine = te_mlir.torch.jit(model, strict=True)(x)
+    assert (mine - wanted).norm() < (1e-5 if dtype is torch.float32 else 2e-2) * wanted.norm()
+
+
+@pytest.mark.parametrize("arguments", [(-1,), ()])
+def test_a_mean_over_other_values_is_no_norm(arguments):
+    def function(self, x):
+        return self.l2(x * torch.rsqrt((x**2).mean(*arguments) + 1e-6) * self.l1.weight[0])
+
+    compare(Two(function), torch.linspace(-1, 2, 1024).view(32, 32))
+
+
+@pytest.mark.parametrize(
+    "function, strict",
+    [
+        (lambda self, x: self.l2(torch.div(self.l1(x), 3, rounding_mode="floor")), False),
+        (lambda self, x: self.l2(self.l1(x) * float("inf")), True),
+        (lambda self, x: self.l1(x) - float("inf"), True),
+        (lambda self, x: F.linear(self.l1(x), self.l2.weight.data), False),
+        (lambda self, x: self.l1(x * torch.tensor([2.0] * 32)), True),
+    ],
+)
+def test_odd_operands(function, strict):
+    model = Two(function)
+    theirs = copy.deepcopy(model)(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mine = te_mlir.torch.jit(model, strict=strict)(X)
+    assert torch.allclose(mine, theirs, rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+def test_ids_beyond_int32_are_beyond_the_table():
+    table = nn.Embedding(64, 32)
+    model = Two(lambda self, ids: self.l2(self.table(ids)), table=table)
+    ids = torch.tensor([[3, 2**32 + 3, -(2**40), 63]])
+    y = te_mlir.torch.jit(model, strict=True)(ids)
+    rows = torch.stack([table.weight[3], torch.zeros(32), torch.zeros(32), table.weight[63]])
+    assert torch.allclose(y[0], model.l2(rows), atol=1e-6)
+
+
+def test_buffers_written_through_data_are_seen():
+    model = Two(lambda self, x: self.l2(self.l1(x) * (self.n * 2)), n=torch.rand(16, 32))
+    compiled = te_mlir.torch.jit(model, strict=True)
+    compiled(X)
+    for write in (lambda: model.n.data.mul_(3), lambda: model.n.copy_(model.n + 1)):
+        with torch.no_grad():
+            write()
+        assert torch.allclose(compiled(X), model(X), atol=1e-5)
+
+
+def test_the_last_graph_before_pytorch_goes_on_alone_is_told():
+    model = Two(lambda self, x: self.l1(x))
+    with torch._dynamo.config.patch(recompile_limit=2):
+        compiled = te_mlir.torch.jit(model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            compiled(X)
+        with pytest.warns(UserWarning, match="compiled 2 times, which is torch._dynamo.config.recompile_limit"):
+            compiled(X[:8])

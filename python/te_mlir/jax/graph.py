@@ -8,6 +8,7 @@ graph computes can also be computed by JAX (`Evaluator`): positions, tables, tar
 
 from __future__ import annotations
 
+import os
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 import jax
@@ -17,8 +18,10 @@ import numpy as np
 #: Larger constants are left to be computed in every call.
 LARGEST_CONSTANT = 1 << 24
 
-_CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "checkpoint", "remat2",
-          "closed_call", "core_call")  # fmt: skip
+_CALLS = ("jit", "pjit", "checkpoint", "remat2", "closed_call", "core_call")
+
+#: Calls of functions that say by themselves what their derivatives are.
+_CUSTOM = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
 
 #: Primitives that work on arrays with size 1 where others have more.
 _ELEMENTWISE = frozenset(
@@ -185,8 +188,20 @@ def apply(graph: Graph, function: Any, inputs: Sequence[Atom], calls: Tuple[Any,
         return _inline(graph, closed.jaxpr, closed.consts, inputs, calls)
 
 
+def custom_function(equation: Any) -> str:
+    """`name at file:line` of the function of a custom_jvp or custom_vjp call; "" where JAX does not say."""
+    for name in ("call_jaxpr", "fun_jaxpr"):
+        callee = equation.params.get(name)
+        if callee is not None:
+            return str(getattr(getattr(callee, "jaxpr", callee).debug_info, "func_src_info", None) or "")
+    return ""
+
+
 def _callee(equation: Any) -> Any:
-    if equation.primitive.name not in _CALLS:
+    name = equation.primitive.name
+    # JAX's own are rules for derivatives that te has too, or derives.
+    own = name in _CUSTOM and f" at {os.path.dirname(jax.__file__)}{os.sep}" in custom_function(equation)
+    if name not in _CALLS and not own:
         return None
     for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
         if name in equation.params:
@@ -257,9 +272,15 @@ def _fold(equation: Any, inputs: Sequence[Const], types: Sequence[Any]) -> Optio
         not hasattr(t, "shape") for t in types
     ):
         return None
-    made = equation.primitive.bind(*(jnp.asarray(c.array()) for c in inputs), **params)
-    values = list(made) if equation.primitive.multiple_results else [made]
+    values = _evaluate(equation, [jnp.asarray(c.array()) for c in inputs])
     return [Const(v, t.shape) for v, t in zip(values, types)]
+
+
+def _evaluate(equation: Any, inputs: Sequence[Any]) -> List[Any]:
+    """What an equation makes of these arrays."""
+    params = equation.primitive.get_bind_params(equation.params)
+    made = equation.primitive.bind(*inputs, **params)
+    return list(made) if equation.primitive.multiple_results else [made]
 
 
 class Evaluator:
@@ -276,9 +297,7 @@ class Evaluator:
             # The equation has operands that a node may have dropped: x * x became a square.
             count = len(equation.invars)
             inputs = [self(v) for v in (node.inputs * count)[:count]]
-            made = equation.primitive.bind(*inputs, **equation.params)
-            values = list(made) if equation.primitive.multiple_results else [made]
-            self.known.update(zip(node.outputs, values))
+            self.known.update(zip(node.outputs, _evaluate(equation, inputs)))
         return self.known[atom]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from te_mlir import build
 from te_mlir.dtypes import BY_NAME
 from te_mlir.jax import patterns
-from te_mlir.jax.graph import Atom, Const, Graph, Node, Var, ancestors, apply, short
+from te_mlir.jax.graph import Atom, Const, Graph, Node, Var, ancestors, apply, custom_function, short
 from te_mlir.layout import Layout, row_major, same
 
 
@@ -564,6 +564,15 @@ class Importer:
         for _ in range(exponent - 1):
             made = self.function.mul(made, value.matrix)
         return Value(made, value.layout)
+
+    def _op_custom_vjp_call(self, var: Var, node: Node) -> Value:
+        kind = node.name.removesuffix("_jaxpr").removesuffix("_call")
+        function = custom_function(node.equation) or "a function"
+        raise Unsupported(
+            node, f"{function} has a derivative of its own (jax.{kind}), which is not imported", always=True
+        )
+
+    _op_custom_vjp_call_jaxpr = _op_custom_jvp_call = _op_custom_vjp_call
 
     # Casts and views
 

@@ -122,11 +122,14 @@ class _Before:
         renewed = False
         with torch.no_grad():
             if self.once is not None:
-                versions: List[Any] = [(tensors[i], tensors[i]._version) for i in self.watched]
+                versions = [(tensors[i], tensors[i]._version) for i in self.watched]
                 if self._values is None or any(
-                    t is not was or version != before for (t, version), (was, before) in zip(versions, self._versions)
+                    t is not was or version != before or copy is not None and not torch.equal(t, copy)
+                    for (t, version), (was, before, copy) in zip(versions, self._versions)
                 ):
-                    self._values, self._versions, renewed = self.once(*tensors), versions, True
+                    # On a CPU also what no version counts, a write through `data`, is seen; a GPU would have to wait.
+                    self._versions = [(t, v, t.clone() if t.device.type == "cpu" else None) for t, v in versions]
+                    self._values, renewed = self.once(*tensors), True
             held = self._values or ()
             values = dict(zip(self.held, held))
             if self.each is not None:
@@ -385,9 +388,21 @@ class Backend:
             graph.region.is_first_microbatch = self._is_first_microbatch
         if graph.reasons and self.strict:
             raise ImportFailure(graph.reasons)
+        self._warn_of_limit()
         if graph.reasons:
             warnings.warn("te: parts of a graph stay in PyTorch:\n  " + "\n  ".join(graph.reasons), stacklevel=2)
         return graph
+
+    def _warn_of_limit(self) -> None:
+        """Tells that PyTorch is to run what comes next without te, as it does after so many shapes."""
+        current = torch._guards.CompileContext.current_compile_id()
+        limit = getattr(torch._dynamo.config, "recompile_limit", None)
+        if current is not None and limit is not None and (current.frame_compile_id or 0) + 1 == limit:
+            warnings.warn(
+                f"te: a function was compiled {limit} times, which is torch._dynamo.config.recompile_limit; what does "
+                "not fit one of these graphs runs in PyTorch alone. Pad inputs to fewer shapes, or raise the limit",
+                stacklevel=2,
+            )
 
     @property
     def is_first_microbatch(self) -> Optional[bool]:

@@ -65,6 +65,11 @@ def _product(shape: Sequence[int]) -> int:
     return size
 
 
+def _int32(t: torch.Tensor) -> torch.Tensor:
+    """Indices as te takes them; what is beyond int32 stays beyond every table."""
+    return (t.clamp(-(2**31), 2**31 - 1) if t.dtype is torch.int64 else t).to(torch.int32)
+
+
 def fake(node: Node) -> torch.Tensor:
     """The tensor without content that tracing left on the node."""
     return node.meta["val"]
@@ -225,7 +230,7 @@ class Importer:
         count = _product(shape_of(node))
         row_major = torch.contiguous_format
         return self.feed(
-            node, "ids", lambda t: t.to(torch.int32, memory_format=row_major).view(-1), (count,), torch.int32
+            node, "ids", lambda t: _int32(t).to(memory_format=row_major).view(-1), (count,), torch.int32
         )
 
     def _op_rms_norm(
@@ -234,7 +239,8 @@ class Importer:
         if weight is None or len(shape) != 1:
             raise Unsupported(node, "it has no weight, or is over several dimensions")
         if epsilon is None:
-            epsilon = torch.finfo(fake(x).dtype).eps
+            # Of the type that it is computed in, as in PyTorch.
+            epsilon = torch.finfo(torch.float32).eps
         a = self.matrix(x, node)
         return self._dense(node, self.function.rms_norm(a, self.vector(weight, node, a.dtype), epsilon))
 
@@ -331,8 +337,10 @@ class Importer:
             raise Unsupported(user, "its mask depends on compiled values")
 
         def check(t: torch.Tensor) -> torch.Tensor:
-            seen = t if t.dtype is torch.bool else t == 0
-            if not torch.equal(seen.expand(*seen.shape), torch.ones_like(seen).tril()):
+            wanted = torch.ones(t.shape, dtype=torch.bool, device=t.device).tril()
+            # Scores are no larger than the number that hides one.
+            hidden = ~t if t.dtype is torch.bool else t <= -1e4
+            if not torch.equal(hidden, ~wanted) or t.dtype is not torch.bool and not torch.equal(t == 0, wanted):
                 raise Unsupported(user, "its mask is not the causal one")
             return torch.zeros((), device=t.device)
 
@@ -375,7 +383,7 @@ class Importer:
 
             def shifted(t: torch.Tensor) -> torch.Tensor:
                 padded = torch.nn.functional.pad(t.reshape(sequences, length), (0, 1), value=ignore_index)
-                return padded.to(torch.int32).reshape(-1).contiguous()
+                return _int32(padded).reshape(-1).contiguous()
 
             assert count == sequences * length
             ids = self.feed(targets, "shifted", shifted, (rows,), torch.int32)
@@ -496,7 +504,9 @@ class Importer:
     def _op_mul(self, node: Node, a: Any, b: Any) -> Value:
         return self._gated(node, a, b) or self._gated(node, b, a) or self._binary(node, "mul", a, b)
 
-    def _op_div(self, node: Node, a: Any, b: Any) -> Value:
+    def _op_div(self, node: Node, a: Any, b: Any, rounding_mode: Optional[str] = None) -> Value:
+        if rounding_mode is not None:
+            raise Unsupported(node, "its 'rounding_mode' has no counterpart in te")
         return self._binary(node, "div", a, b)
 
     # Casts and views

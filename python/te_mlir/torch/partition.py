@@ -13,6 +13,7 @@ import operator
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
 
 #: Stands for the generator among the memory that nodes touch.
@@ -62,6 +63,8 @@ def refusal(module: GraphModule, flat: GraphModule, examples: Sequence[torch.Ten
             if found is not None:
                 return found
     for node in flat.graph.nodes:
+        if node.op == "get_attr" and isinstance(getattr(flat, str(node.target), None), FakeTensor):
+            return "a tensor is used that tracing does not follow, such as 'Tensor.data'; use 'detach()'"
         known = isinstance(node.target, (torch._ops.OpOverload, torch._ops.HigherOrderOperator))
         if node.op == "call_function" and not known and node.target not in (operator.getitem, set_grad_enabled):
             if _autocast(node) is None:

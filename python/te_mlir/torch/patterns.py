@@ -99,9 +99,12 @@ def _normalised(node: Any) -> Optional[Tuple[Node, float]]:
         if not is_op(inverse, "rsqrt"):
             continue
         for mean, epsilon in _orders(operands(inverse.args[0], "add")):
-            if not is_op(mean, "mean") or not isinstance(epsilon, float):
+            # A mean without its dimension would be broadcast over others.
+            if str(getattr(mean, "target", "")) != "aten.mean.dim" or not isinstance(epsilon, float):
                 continue
             rank = len(wide.meta["val"].shape)
+            if len(mean.args) < 3 or not mean.args[2] or mean.args[1] is None:
+                continue
             axes = [axis % rank for axis in mean.args[1]]
             square = mean.args[0]
             powered = is_op(square, "pow") and square.args[1] == 2
