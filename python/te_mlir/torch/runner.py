@@ -91,7 +91,9 @@ class Region:
             **dict(options.pipeline),
         }
         # Whether activations are computed again in the backward, where nobody says what is.
-        self._remakes = "remat" not in self.options and any("te.activation" in line for line in function._lines)
+        # One of two operands holds these alone anyway; its cast is not to be made twice.
+        plain = (line for line in function._lines if "te.activation" in line and "," not in line.split(" : ")[0])
+        self._remakes = "remat" not in self.options and any(plain)
         self.cuda_graph = options.cuda_graph
         #: Of `wrt`, those whose gradients go to `main_grad`.
         self.mains = [i for i in self.wrt if options.main_grad and inputs[i].weight]
