@@ -291,6 +291,8 @@ class _Arena:
         #: Where the last forward read its inputs, and the bytes of their storages.
         self.inputs: List[int] = []
         self.sizes: List[int] = []
+        #: What the last backward found: inputs and sizes of its forward, addresses and sizes of what is saved.
+        self.found: Any = (None, None, None, None)
         self.cotangents = _Memory()
 
 
@@ -427,16 +429,18 @@ class Loaded:
 
     def find_saved(self, arena: _Arena, saved: "Sequence[torch.Tensor]") -> None:
         """Points the backward to what the forward saved, where that lies now; raises ArgumentError where it is gone."""
-        region = self.region
-        own = arena.memory.own if arena.memory else {}
-        sizes = _storage_bytes(saved)
-        for index, tensor, size in zip(self.saved_inputs, saved, sizes):
-            address = tensor.data_ptr()
-            if index not in own and (address != arena.inputs[index] or size != arena.sizes[index]):
-                _check(region.inputs[index], tensor, region.device)
-                arena.inputs = [*arena.inputs[:index], address, *arena.inputs[index + 1 :]]
-                arena.pointers[self.input_places[index]] = address or self.dummy.pointer
-        for index, tensor in zip(self.saved_outputs, saved[len(self.saved_inputs) :]):
+        region, count = self.region, len(self.saved_inputs)
+        addresses, sizes = [t.data_ptr() for t in saved[:count]], _storage_bytes(saved[:count])
+        inputs, before, *rest = arena.found
+        if inputs is not arena.inputs or before is not arena.sizes or rest != [addresses, sizes]:
+            own = arena.memory.own if arena.memory else {}
+            for index, tensor, address, size in zip(self.saved_inputs, saved, addresses, sizes):
+                if index not in own and (address != arena.inputs[index] or size != arena.sizes[index]):
+                    _check(region.inputs[index], tensor, region.device)
+                    arena.inputs = [*arena.inputs[:index], address, *arena.inputs[index + 1 :]]
+                    arena.pointers[self.input_places[index]] = address or self.dummy.pointer
+            arena.found = (arena.inputs, arena.sizes, addresses, sizes)
+        for index, tensor in zip(self.saved_outputs, saved[count:]):
             # A recorded step's own results are kept here.
             moved = tensor.data_ptr() != arena.pointers[self.output_places[index]]
             if moved and tensor.numel() and arena.memory is None:
