@@ -342,9 +342,9 @@ class Step:
 
     With `reuse_results` results are the same arrays in every call, which each call
     overwrites. With `cuda_graph` they are too, and the launches are recorded in the
-    first call, on a GPU as a CUDA graph, and replayed. Where an input that is neither a weight nor a state lies elsewhere
-    than before, its content is copied to a tensor of the step's own (PyTorch on the
-    current stream), else the step is recorded again.
+    first call, on a GPU as a CUDA graph, and replayed. Where an input that is neither a
+    weight nor a state lies elsewhere than before, its content is copied to a tensor of
+    the step's own (PyTorch on the current stream), else the step is recorded again.
     """
 
     def __init__(
@@ -400,8 +400,6 @@ class Step:
     @property
     def state(self) -> Dict[str, Any]:
         """The states by name: the arrays themselves, which the next call changes."""
-        # Whoever has them may have written them.
-        self._unmade.clear()
         return {name: self._own_state(name) for name in self.state_names}
 
     def set_state(self, values: Mapping[str, Any]) -> None:
@@ -413,6 +411,11 @@ class Step:
         self._state.update(values)
         self._unmade.difference_update(values)
         self._quick = None
+
+    def _is_untouched(self, name: str) -> bool:
+        """Whether a state is still what te.init says; some fill it where it lies."""
+        state = self._state.get(name)
+        return state is None or (isinstance(state, Tensor) and state.is_full_of(math.nan))
 
     def _own_state(self, name: str) -> Any:
         if name not in self._state:
@@ -590,8 +593,8 @@ class Step:
             stream = current_stream(self.context.device)
         make = arrays.maker_like(list(given.values()), self.context)
         owners, results, fresh = [], {}, set()
-        unmade = self._unmade.difference(given)
-        if self._later and unmade:
+        unmade = [name for name in self._unmade.difference(given) if self._later and self._is_untouched(name)]
+        if unmade:
             raise ArgumentError(
                 "argument 'first': expected True in the first call, as there are no casts of weights to use again "
                 f"in {_names(sorted(unmade))}, but got False"

@@ -195,6 +195,10 @@ class Tensor:
         _capi.check(_capi.runtime().te_rt_copy_to_host(self.context.handle, buffer, self.pointer, self.nbytes))
         return buffer.raw
 
+    def is_full_of(self, value: float) -> bool:
+        """Whether each element is `value`, as Context.full makes it."""
+        return self.tobytes() == _splat(self.dtype_info, value) * self.size
+
     def numpy(self) -> Any:
         """A NumPy array with a copy of the content."""
         import numpy

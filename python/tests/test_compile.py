@@ -314,6 +314,16 @@ def test_other_devices_are_told(step):
     assert str(caught.value) == "argument 'x': expected memory of the CPU, but got CUDA device 1"
 
 
+def test_capsules_are_made_beside_other_users_of_pythonapi():
+    theirs = ctypes.pythonapi.PyCapsule_New
+    before = theirs.argtypes
+    theirs.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.CFUNCTYPE(None, ctypes.py_object)]
+    try:
+        assert (np.from_dlpack(te_mlir.context((1, 0)).full((4,), "float32", 2.0)) == 2).all()
+    finally:
+        theirs.argtypes = before
+
+
 def test_streams_of_other_devices_are_told(step):
     class Stream:
         """What torch.cuda.Stream has."""
@@ -678,11 +688,14 @@ def test_a_later_micro_batch_comes_after_a_first(reference, cuda_graph):
         first = {name: t.clone() for name, t in step(**tensors).items()}
     with step.microbatch(first=False):
         assert all(torch.equal(t, first[name]) for name, t in step(**tensors).items())
-    # Casts that were made elsewhere are casts; without cache_weights there are none to miss.
+    # Casts that were made elsewhere are casts, also where they are written to the states; without cache_weights there are none to miss.
     _, other, _ = train_step(reference, main_grad=True, cache_weights=True, cuda_graph=cuda_graph)
     other.set_state({n: s for n, s in step.state.items() if n != "grad.w"})
+    _, filled, _ = train_step(reference, main_grad=True, cache_weights=True, cuda_graph=cuda_graph)
+    for name, state in filled.state.items():
+        state.copy_bytes(step.state[name].tobytes())
     _, plain, _ = train_step(reference, main_grad=True, cuda_graph=cuda_graph)
-    for one in (other, plain):
+    for one in (other, filled, plain):
         one.set_state({"grad.w": torch.zeros(48, 64)})
         with one.microbatch(first=False):
             assert all(torch.equal(t, first[name]) for name, t in one(**tensors).items())

@@ -125,8 +125,8 @@ def test_states_of_delayed_scaling_are_there():
     x = torch.randn(32, 64, dtype=torch.bfloat16)
     with te.autocast(recipe=te_mlir.DelayedScaling(amax_history_len=4)):
         module(x).sum().backward()
-    states = module.te_state_dict()
-    assert states["0.weight.x.amax_history"][-1] == x.abs().max().float()
+    states = module.state_dict()
+    assert states["te.weight.x.amax_history"][-1] == x.abs().max().float()
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ PyTorch, where autograd differentiates it as always.
 from __future__ import annotations
 
 import contextlib
+import copy
 import warnings
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+import weakref
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 from torch.fx import GraphModule, Node
@@ -24,6 +26,7 @@ from te_mlir.torch.importer import Feed, Importer, Unsupported, describe, fake, 
 from te_mlir.torch.partition import Partition, dependents, is_grad_mode, refusal, without_modes
 from te_mlir.layout import Layout
 from te_mlir.torch.runner import Options, Region, Spec
+from te_mlir.torch.states import States, WithStates
 
 
 class _Exit(NamedTuple):
@@ -207,8 +210,10 @@ class Graph:
         examples: Sequence[torch.Tensor],
         options: Options,
         differentiate_outputs: str,
+        states: Optional[States] = None,
     ) -> None:
         self.module = module
+        self.states = states or States()
         self.reasons: List[str] = []
         self.region: Optional[Region] = None
         try:
@@ -271,7 +276,7 @@ class Graph:
             dtype = getattr(torch, value.dtype)
             outputs.append(Spec(f"result{index}", value.shape, dtype, differentiable=through))
         self.exits = plan.exits
-        self.region = Region(plan.importer.function, inputs, outputs, device, options)
+        self.region = Region(plan.importer.function, inputs, outputs, device, options, self.states)
         rest, self.given = _rest(flat, partition, plan)
         self.rest = rest.forward
         computed = [f.node for f in feeds if f.node.op != "placeholder"]
@@ -373,6 +378,11 @@ class Backend:
         self._is_first_microbatch: Optional[bool] = True if cache_weights else None
         #: What was captured, in order.
         self.graphs: List[Graph] = []
+        self.states = States()
+
+    def __getstate__(self) -> Dict[str, Any]:
+        # A copy compiles again; it has copies of the states.
+        return {**self.__dict__, "graphs": []}
 
     def __call__(self, module: GraphModule, examples: List[Any]) -> Callable[..., Any]:
         strange = [e for e in examples if not isinstance(e, torch.Tensor)]
@@ -382,7 +392,7 @@ class Backend:
                 raise ImportFailure(reasons)
             warnings.warn("te: a graph stays in PyTorch: " + reasons[0], stacklevel=2)
             return module.forward
-        graph = Graph(module, examples, self.options, self.differentiate_outputs)
+        graph = Graph(module, examples, self.options, self.differentiate_outputs, self.states)
         self.graphs.append(graph)
         if graph.region:
             graph.region.is_first_microbatch = self._is_first_microbatch
@@ -452,26 +462,73 @@ class Backend:
         return "".join(parts)
 
     def state_dict(self) -> Dict[str, torch.Tensor]:
-        """Copies of what recipes remember (histories, scales, random states), by name."""
-        states = {}
-        for index, graph in enumerate(self.graphs):
-            for name, tensor in (graph.region.states if graph.region else {}).items():
-                states[f"{index}.{name}"] = torch.from_dlpack(tensor).clone()
-        return states
+        """Copies of what recipes remember (histories, scales, random states), and of casts of weights that are kept.
 
-    def load_state_dict(self, states: Dict[str, torch.Tensor]) -> None:
-        """Sets what `state_dict` gave; the graphs are captured and have run before."""
-        for index, graph in enumerate(self.graphs):
-            for name, tensor in (graph.region.states if graph.region else {}).items():
-                key = f"{index}.{name}"
-                if key not in states:
-                    raise KeyError(f"expected a state '{key}', but got {sorted(states)}")
-                torch.from_dlpack(tensor).copy_(states[key])
+        By the name of the layer, or the weight, in the model.
+        """
+        return self.states.values(casts=True)
+
+    def load_state_dict(self, states: Mapping[str, torch.Tensor], strict: bool = True) -> None:
+        """Sets what `state_dict` gave, before a first call or after; then calls go on as those of the saved model.
+
+        strict: a name that no state of this model has, and one that is missing, is a
+        KeyError. Raises ArgumentError for a tensor of another type or shape.
+        """
+        missing, unexpected = self.states.load(states, strict)
+        if strict and missing:
+            raise KeyError(f"expected a state '{missing[0]}', but got {sorted(states)}")
+        if strict and unexpected:
+            raise KeyError(
+                f"expected states of the model's weights, <weight>.<x, w or dy>.<amax_history or scale>, but got "
+                f"'{unexpected[0]}'"
+            )
+
+
+#: States of torch.compile's graphs, by the dict of options that it gives with each of them.
+_states_of_options: "weakref.WeakValueDictionary[int, States]" = weakref.WeakValueDictionary()
 
 
 def backend(module: GraphModule, examples: List[Any], **options: Any) -> Callable[..., Any]:
     """`torch.compile(model, backend="te", options={"recipe": ...})`."""
-    return Backend(**options.get("options", options))(module, examples)
+    given = options.get("options", options)
+    made = Backend(**given)
+    states = _states_of_options.get(id(given))
+    if states is None:
+        states = _states_of_options[id(given)] = made.states
+        # Kept, so that no other dict gets its number.
+        states.key = given
+    made.states = states
+    return made(module, examples)
+
+
+class _Jitted(WithStates, torch._dynamo.eval_frame.OptimizedModule):
+    """What `jit` gives of a module: it saves what recipes remember, and its copies compile again."""
+
+    te: Backend
+    _fullgraph: bool
+
+    @property
+    def _states(self) -> States:  # type: ignore[override]
+        return self.te.states
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _compiled, (self._orig_mod, self.te, self._fullgraph)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return _compiled(copy.deepcopy(self._orig_mod, memo), copy.deepcopy(self.te, memo), self._fullgraph)
+
+
+def _compiled(module: Any, te: Backend, fullgraph: bool) -> Any:
+    compiled: Any = torch.compile(module, backend=te, dynamic=False, fullgraph=fullgraph)
+    if isinstance(compiled, torch._dynamo.eval_frame.OptimizedModule):
+        te.states.belong_to(module)
+        compiled.__class__ = _Jitted
+        # Not attributes of the module inside.
+        object.__setattr__(compiled, "te", te)
+        object.__setattr__(compiled, "_fullgraph", fullgraph)
+    else:
+        compiled.te = te
+    return compiled
 
 
 def jit(module: Any, *, fullgraph: Optional[bool] = None, **options: Any) -> Any:
@@ -485,12 +542,7 @@ def jit(module: Any, *, fullgraph: Optional[bool] = None, **options: Any) -> Any
         print(model.te.report("precision"))
     """
     te = Backend(**options)
-    compiled = torch.compile(module, backend=te, dynamic=False, fullgraph=te.strict if fullgraph is None else fullgraph)
-    if isinstance(compiled, torch.nn.Module):
-        object.__setattr__(compiled, "te", te)
-    else:
-        compiled.te = te  # type: ignore[attr-defined]
-    return compiled
+    return _compiled(module, te, te.strict if fullgraph is None else fullgraph)
 
 
 def _register() -> None:

@@ -23,6 +23,7 @@ from te_mlir import build
 from te_mlir.errors import ArgumentError
 from te_mlir.recipes import Recipe
 from te_mlir.torch.runner import Options, Region, Spec, dtype_name, torch_to_te
+from te_mlir.torch.states import States, WithStates
 
 _options: "contextvars.ContextVar[Options]" = contextvars.ContextVar("te_mlir_options", default=Options())
 
@@ -43,7 +44,7 @@ def autocast(
         _options.reset(token)
 
 
-class _Module(torch.nn.Module):
+class _Module(WithStates, torch.nn.Module):
     """What the modules share: parameters, and regions by shape and recipe."""
 
     def __init__(self, params_dtype: Optional[torch.dtype], device: Any, main_grad: bool, **refused: Any) -> None:
@@ -60,6 +61,15 @@ class _Module(torch.nn.Module):
             raise ValueError(f"expected 'params_dtype' to be a floating type of te, but got {self._dtype}")
         self._device = device
         self._regions: Dict[Any, Region] = {}
+        self._states = States(self)
+
+    def __getstate__(self) -> Dict[str, Any]:
+        # What is compiled is compiled again where a copy is called.
+        return {**self.__dict__, "_regions": {}}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._states.belong_to(self)
 
     def _parameter(self, name: str, shape: Sequence[int], start: "float | None" = None) -> None:
         """A parameter, each element `start`, or drawn normal(0, 0.023) as TransformerEngine's are."""
@@ -123,15 +133,7 @@ class _Module(torch.nn.Module):
         y = self._emit(function, values["x"], values)
         function.result("y", y)
         output = Spec("y", y.shape, x.dtype, differentiable=True)
-        return Region(function, specs, [output], x.device, options)
-
-    def te_state_dict(self) -> Dict[str, torch.Tensor]:
-        """Copies of what recipes remember, by shape and name."""
-        return {
-            f"{index}.{name}": torch.from_dlpack(tensor).clone()
-            for index, region in enumerate(self._regions.values())
-            for name, tensor in region.states.items()
-        }
+        return Region(function, specs, [output], x.device, options, self._states)
 
 
 class Linear(_Module):

@@ -10,7 +10,8 @@ run once.
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+import math
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -21,6 +22,7 @@ from te_mlir.program import FLAG, Program, current_stream, pipeline_text
 from te_mlir.recipes import Recipe
 from te_mlir.runtime import Context, Instance, MicrobatchFlag, Tensor
 from te_mlir.runtime import context as context_of
+from te_mlir.torch.states import States, layer_of
 
 
 _storage_bytes = arrays.torch_storage_bytes()
@@ -71,6 +73,7 @@ class Region:
         outputs: Sequence[Spec],
         device: torch.device,
         options: Options,
+        states: Optional[States] = None,
     ) -> None:
         self.inputs, self.outputs = list(inputs), list(outputs)
         self.device = device
@@ -101,9 +104,16 @@ class Region:
         self.given = [i for i in self.wrt if i not in self.mains]
         # What autograd follows where it has no other tensor that wants a gradient.
         self.anchor = torch.empty((), device=device, requires_grad=True)
-        self._loaded: "Dict[bool, Loaded]" = {}
-        #: States of the recipe by name; training and inference share them.
-        self.states: "Dict[str, Tensor]" = {}
+        self._programs: Dict[bool, Program] = {}
+        self._loaded: "Dict[Tuple[bool, Tuple[str, ...]], Loaded]" = {}
+        #: What recipes remember of the model: other regions of it have the same.
+        self.states = states or States()
+        self.weights = [i for i, spec in enumerate(inputs) if spec.weight]
+        #: Names of the weights of the last call, in the model: layers that are alike share a region.
+        self.names: Tuple[str, ...] = tuple(inputs[i].name for i in self.weights)
+        self._named: List[int] = []
+        #: What casts of weights depend on, beside the weights.
+        self.recipe = repr((options.recipe, options.backward_override, options.target, options.pipeline))
         #: True: calls cast the weights and begin the gradients in main_grad anew. False: they use the casts of
         #: the call before and add. None: they cast and add, which goes without cache_weights alone.
         self.is_first_microbatch: Optional[bool] = True if options.cache_weights else None
@@ -159,21 +169,40 @@ class Region:
         return module.to_mlir()
 
     def load(self, training: bool) -> "Loaded":
-        """The compiled step; compiled once."""
-        if training not in self._loaded:
-            try:
-                program = Program(self.text(training), "step", pipeline_text(**self.options_for(training)))
-            except CompileError as error:
-                if not training or not self._remakes or "'remat' to name" not in str(error):
-                    raise
-                # No backward reads what an activation makes.
-                self._remakes = False
-                program = Program(self.text(training), "step", pipeline_text(**self.options_for(training)))
-            self._loaded[training] = Loaded(self, program, training)
-        return self._loaded[training]
+        """The step with the states of the weights of the last call; compiled once."""
+        key = (training, self.names)
+        if key not in self._loaded:
+            if training not in self._programs:
+                self._programs[training] = self._compiled(training)
+            self._loaded[key] = Loaded(self, self._programs[training], training)
+        return self._loaded[key]
+
+    def _compiled(self, training: bool) -> Program:
+        try:
+            return Program(self.text(training), "step", pipeline_text(**self.options_for(training)))
+        except CompileError as error:
+            if not training or not self._remakes or "'remat' to name" not in str(error):
+                raise
+            # No backward reads what an activation makes.
+            self._remakes = False
+            return Program(self.text(training), "step", pipeline_text(**self.options_for(training)))
+
+    def state_name(self, state: str) -> str:
+        """What the model calls a state that a program names after the layer of a weight."""
+        names = {layer_of(self.inputs[i].name): layer_of(name) for i, name in zip(self.weights, self.names)}
+        return _renamed(state, names)
+
+    def cast_name(self, cast: str) -> str:
+        """What the model calls a cast, which a program names after the weight."""
+        return _renamed(cast, {self.inputs[i].name: name for i, name in zip(self.weights, self.names)})
 
     def __call__(self, *tensors: torch.Tensor) -> "List[torch.Tensor]":
         addresses = self.check(tensors)
+        where = [addresses[i] for i in self.weights]
+        if where != self._named:
+            # Perhaps those of another layer.
+            self.names = tuple(self.states.name_of(tensors[i], self.inputs[i].name) for i in self.weights)
+            self._named = where
         if not torch.is_grad_enabled() or not any([tensors[i].requires_grad for i in self.wrt]):
             return self.load(False).forward(tensors, addresses)
         wanted = [tensors[i] for i in self.given]
@@ -257,6 +286,12 @@ def _check(spec: Spec, tensor: torch.Tensor, device: torch.device) -> None:
         )
 
 
+def _renamed(state: str, names: Mapping[str, str]) -> str:
+    """`state` with the longest of these names that it begins with replaced."""
+    captured = max((name for name in names if state.startswith(name + ".")), default="", key=len)
+    return names.get(captured, captured) + state[len(captured) :]
+
+
 class _Memory:
     """What a recorded instance reads and writes: the same addresses in every call.
 
@@ -304,17 +339,27 @@ class Loaded:
         arguments = program.arguments
         self.places = {(a.name, a.is_result): i for i, a in enumerate(arguments)}
         mains = [f"grad.{region.inputs[i].name}" for i in region.mains] if training else []
-        states = region.states
+        states: Dict[str, Tensor] = {}
+        #: Casts of weights that are states.
+        self.casts: List[Tuple[str, str]] = []
         for argument in arguments:
-            if argument.carried_input >= 0:
-                source = arguments[argument.carried_input]
-                if source.name not in states and source.name not in mains:
-                    states[source.name] = region.context.full(source.shape, source.dtype.name, source.init or 0.0)
+            if argument.carried_input < 0:
+                continue
+            source = arguments[argument.carried_input]
+            name = source.name
+            if math.isnan(source.init or 0.0):
+                # Nothing is there until a first micro-batch makes it.
+                key = (region.recipe, region.cast_name(name))
+                states[name] = region.states.cast(*key, source, region.context)
+                self.casts.append(key)
+            elif name not in mains:
+                states[name] = region.states.tensor(region.state_name(name), source, region.context)
         # What a part does not use must be no null pointer.
         self.dummy = region.context.empty((64,), "float32")
+        # The pointers are theirs.
+        self.states = states
         self.template = [states[a.name].pointer if a.name in states else self.dummy.pointer for a in arguments]
         self.flag_place = self.places.get((FLAG, False), -1)
-        self.has_casts = False
         self.input_places = [self.places[spec.name, False] for spec in region.inputs]
         self.output_places = [self.places[spec.name, True] for spec in region.outputs]
         self.templates = [arrays.torch_template(s.shape, s.dtype, region.device) for s in region.outputs]
@@ -360,12 +405,13 @@ class Loaded:
         first = self.region.is_first_microbatch
         if not self.region.options["cache_weights"]:
             return first is not True
-        if not first and not self.has_casts:
+        made = self.region.states.made
+        if not first and not made.issuperset(self.casts):
             raise ArgumentError(
                 "argument 'is_first_microbatch': expected True in the first call, as there are no casts of "
                 "weights to use again, but got False"
             )
-        self.has_casts = True
+        made.update(self.casts)
         return not first
 
     def point_flag(self, pointers: Any, later: bool, stream: int) -> None:

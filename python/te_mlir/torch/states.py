@@ -1,0 +1,220 @@
+"""What recipes remember of a model (histories, scales, random states), by the name of the weight.
+
+A model has one `States`, whatever number of graphs is compiled of it: for training
+and without gradients, for each shape, for each part between graph breaks. They name
+a state `layers.0.q.x.scale` after the model's own parameter, so a layer's is
+the same in each, and graphs that several layers share keep them apart.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
+
+import torch
+from torch.utils.weak import WeakIdKeyDictionary
+
+from te_mlir.dtypes import matches
+from te_mlir.errors import ArgumentError
+from te_mlir.program import Argument
+from te_mlir.runtime import Context, Tensor
+
+#: Of x, the weight and dy of its first product, and of further ones.
+_OF_WEIGHT = re.compile(r"(.+)\.(?:x|w|dy)(?:\.\d+)?\.(?:amax_history|scale)")
+RNG_STATE = "rng_state"
+#: A cast of a weight.
+_CAST = re.compile(r"(.+)\.(?:row|col)\.(?:data|scale|amax)")
+#: What the keys of a module's state_dict begin with, after the module's own name.
+PREFIX = "te."
+
+
+def layer_of(weight: str) -> str:
+    """The layer whose weight this is: `layers.0.q` of `layers.0.q.weight`."""
+    return weight.removesuffix(".weight")
+
+
+class States:
+    """The states of a model, made when a graph first needs them, or of values that were loaded before.
+
+    module: what names its parameters; without one, graphs do.
+    """
+
+    def __init__(self, module: Optional[torch.nn.Module] = None) -> None:
+        self._tensors: Dict[str, Tensor] = {}
+        # Casts of weights, of a recipe and a name, and those of them that a first micro-batch made.
+        self._casts: Dict[Tuple[str, str], Tensor] = {}
+        self.made: Set[Tuple[str, str]] = set()
+        # Loaded before a graph needs them.
+        self._waiting: Dict[str, torch.Tensor] = {}
+        #: Something to keep as long as these states.
+        self.key: Any = None
+        self.belong_to(module)
+
+    def belong_to(self, module: Optional[torch.nn.Module]) -> None:
+        """From now on parameters are named as in `module`."""
+        self._module = weakref.ref(module) if module is not None else None
+        self._names = WeakIdKeyDictionary()
+
+    def __getstate__(self) -> Dict[str, Dict[str, torch.Tensor]]:
+        return {"values": self.values()}
+
+    def __setstate__(self, state: Dict[str, Dict[str, torch.Tensor]]) -> None:
+        self.__init__()  # type: ignore[misc]
+        self._waiting = state["values"]
+
+    def name_of(self, tensor: torch.Tensor, captured: str) -> str:
+        """The name of a weight; `captured` where it is nobody's parameter."""
+        if not isinstance(tensor, torch.nn.Parameter):
+            return captured
+        if tensor not in self._names:
+            module = self._module() if self._module else None
+            for name, parameter in module.named_parameters() if module is not None else ():
+                self._names[parameter] = name
+        if tensor not in self._names:
+            taken, name, number = set(self._names.values()), captured, 1
+            while name in taken:
+                name, number = f"{captured}.{number}", number + 1
+            self._names[tensor] = name
+        return self._names[tensor]
+
+    def tensor(self, name: str, argument: Argument, context: Context) -> Tensor:
+        """The state `name` on a device, as a program takes it."""
+        have = self._tensors.get(name)
+        if have is None or have.context is not context:
+            made = context.full(argument.shape, argument.dtype.name, argument.init or 0.0)
+            value = self._waiting.pop(name, None) if have is None else torch.from_dlpack(have)
+            if value is not None:
+                _check_value(name, value, made)
+                _assign(made, value)
+            self._tensors[name] = have = made
+        _check_same(name, have, argument)
+        return have
+
+    def cast(self, recipe: str, name: str, argument: Argument, context: Context) -> Tensor:
+        """The cast `name` of a weight as `recipe` makes it; nothing is there before a first micro-batch."""
+        key = (recipe, name)
+        if key not in self._casts or self._casts[key].context is not context:
+            self._casts[key] = context.full(argument.shape, argument.dtype.name, argument.init or 0.0)
+            self.made.discard(key)
+            if name in self._waiting:
+                _check_value(name, self._waiting[name], self._casts[key])
+                _assign(self._casts[key], self._waiting.pop(name))
+                self.made.add(key)
+        _check_same(name, self._casts[key], argument)
+        return self._casts[key]
+
+    def values(self, casts: bool = False) -> Dict[str, torch.Tensor]:
+        """Copies by name."""
+        found = {name: torch.from_dlpack(tensor).clone() for name, tensor in self._tensors.items()}
+        waiting = (name for name in self._waiting if casts or not _CAST.fullmatch(name))
+        found.update((name, self._waiting[name].clone()) for name in waiting)
+        if casts:
+            found.update((name, torch.from_dlpack(tensor).clone()) for (_, name), tensor in self._casts.items())
+        return found
+
+    def load(self, values: Mapping[str, torch.Tensor], strict: bool = True) -> Tuple[List[str], List[str]]:
+        """Makes `values` the states; what no graph has yet waits until one has.
+
+        Names that are missing, and those that can be no state of this model; with
+        strict, nothing is changed where there are some. Raises ArgumentError for a
+        value of another type or shape. Casts of weights may be among them.
+        """
+        missing = [name for name in self._tensors if name not in values]
+        unexpected = [name for name in values if not self._may_be(name)]
+        if strict and (missing or unexpected):
+            return missing, unexpected
+        casts = {name: (recipe, name) for recipe, name in self._casts}
+        targets = {**self._tensors, **{name: self._casts[key] for name, key in casts.items()}}
+        for name in targets.keys() & values.keys():
+            _check_value(name, values[name], targets[name])
+        for name, value in values.items():
+            if name in targets:
+                _assign(targets[name], value)
+            elif name not in unexpected:
+                self._waiting[name] = value.detach().clone()
+        self.made.update(key for name, key in casts.items() if name in values)
+        return missing, unexpected
+
+    def _may_be(self, name: str) -> bool:
+        if name in self._tensors or name == RNG_STATE:
+            return True
+        found, weight = _OF_WEIGHT.fullmatch(name), _CAST.fullmatch(name)
+        module = self._module() if self._module else None
+        if module is None or not (found or weight):
+            return bool(found or weight)
+        names = {n for n, _ in module.named_parameters(remove_duplicate=False)}
+        return bool(found and found[1] in map(layer_of, names)) or bool(weight and weight[1] in names)
+
+    # What a torch.nn.Module that has states does in state_dict and load_state_dict.
+
+    def save_to(self, destination: Dict[str, Any], prefix: str) -> None:
+        for name, value in self.values().items():
+            destination[prefix + PREFIX + name] = value
+
+    def load_from(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        strict: bool,
+        missing_keys: List[str],
+        unexpected_keys: List[str],
+        error_msgs: List[str],
+    ) -> Dict[str, Any]:
+        """Loads what is of these states; the rest is PyTorch's."""
+        head = prefix + PREFIX
+        mine = {key[len(head) :]: value for key, value in state_dict.items() if key.startswith(head)}
+        try:
+            missing, unexpected = self.load(mine, strict=False)
+        except ArgumentError as error:
+            error_msgs.append(str(error))
+        else:
+            if strict:
+                missing_keys.extend(head + name for name in missing)
+                unexpected_keys.extend(head + name for name in unexpected)
+        return {key: value for key, value in state_dict.items() if not key.startswith(head)}
+
+
+def _assign(state: Tensor, value: torch.Tensor) -> None:
+    torch.from_dlpack(state).copy_(value)
+
+
+def _check_same(name: str, state: Tensor, argument: Argument) -> None:
+    if state.shape != argument.shape or state.dtype != argument.dtype.name:
+        raise ArgumentError(
+            f"state '{name}': expected {argument}, but got {state.dtype} {list(state.shape)}, which a program "
+            "before made"
+        )
+
+
+def _check_value(name: str, value: torch.Tensor, state: Tensor) -> None:
+    dtype = str(value.dtype)[6:]
+    if tuple(value.shape) != state.shape or not matches(state.dtype_info, dtype):
+        raise ArgumentError(
+            f"state '{name}': expected {state.dtype} {list(state.shape)}, but got {dtype} {list(value.shape)}"
+        )
+
+
+class WithStates:
+    """What makes the states of a torch.nn.Module, its attribute `_states`, part of its state_dict."""
+
+    _states: States
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)  # type: ignore[misc]
+        self._states.save_to(destination, prefix)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: List[str],
+        unexpected_keys: List[str],
+        error_msgs: List[str],
+    ) -> None:
+        rest = self._states.load_from(state_dict, prefix, strict, missing_keys, unexpected_keys, error_msgs)
+        super()._load_from_state_dict(  # type: ignore[misc]
+            rest, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )

@@ -1,0 +1,365 @@
+"""What recipes remember belongs to the model: over graphs, in state_dict, and in copies."""
+
+import copy
+import io
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn
+from torch.nn import functional as F
+
+import te_mlir
+import te_mlir.torch as te
+
+DELAYED = te_mlir.DelayedScaling(amax_history_len=4)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(64, 96), nn.Linear(96, 64)
+
+    def forward(self, x):
+        return x + self.down(F.relu(self.up(x)))
+
+
+class Broken(Block):
+    """Its graph ends between two layers of a model."""
+
+    def forward(self, x):
+        torch._dynamo.graph_break()
+        return super().forward(x)
+
+
+class Layers(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.layers = nn.ModuleList(kind() for _ in range(3))
+        with torch.no_grad():
+            for index, layer in enumerate(self.layers):
+                layer.up.weight.mul_(4.0**index)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class DropIn(nn.Module):
+    """Two modules below others, with a recipe of their own."""
+
+    def __init__(self, recipe=DELAYED):
+        super().__init__()
+        self.recipe = recipe
+        self.mlp = te.LayerNormMLP(64, 128, activation="relu", params_dtype=torch.bfloat16)
+        self.head = te.Linear(64, 64, params_dtype=torch.bfloat16)
+
+    def forward(self, x):
+        with te.autocast(recipe=self.recipe):
+            return self.head(self.mlp(x))
+
+
+def jitted(recipe=DELAYED, **options):
+    torch.manual_seed(1)
+    return te.jit(Block().bfloat16(), recipe=recipe, strict=True, **options)
+
+
+def drop_in(recipe=DELAYED):
+    torch.manual_seed(1)
+    return DropIn(recipe)
+
+
+def batches(count, rows=32):
+    """Ever larger ones, so that scales of a history differ from those of none."""
+    generator = torch.Generator().manual_seed(2)
+    return [torch.randn(rows, 64, generator=generator).mul_(2.0**i).bfloat16() for i in range(count)]
+
+
+def train(model, inputs, optimizer=None):
+    """Outputs and gradients of each step."""
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=2.0**-8)
+    found = []
+    for x in inputs:
+        optimizer.zero_grad()
+        y = model(x)
+        y.float().square().mean().backward()
+        found += [y.detach(), *[p.grad.clone() for p in model.parameters()]]
+        optimizer.step()
+    return found
+
+
+def assert_equal(mine, theirs):
+    assert len(mine) == len(theirs) and mine
+    assert all(torch.equal(a, b) for a, b in zip(mine, theirs))
+
+
+def te_states(model):
+    return {name: value for name, value in model.state_dict().items() if name.startswith("te.") or ".te." in name}
+
+
+@pytest.mark.parametrize("make", [jitted, drop_in])
+@pytest.mark.parametrize("change", ["no_grad", "eval", "requires_grad", "rows"])
+def test_every_graph_of_a_model_has_its_states(make, change):
+    *inputs, x = batches(5)
+    model, one_graph = make(), make()
+    for each in (model, one_graph):
+        train(each, inputs)
+    wanted = one_graph(x)
+    if change == "no_grad":
+        with torch.no_grad():
+            y = model(x)
+    elif change == "eval":
+        y = model.eval()(x)
+    elif change == "requires_grad":
+        y = model(x.clone().requires_grad_())
+    else:
+        y = model(x.repeat(2, 1))[: len(x)]
+    assert torch.equal(y, wanted)
+    if change == "no_grad":
+        # A step ends with its backward.
+        wanted.float().sum().backward()
+    mine, theirs = ({n: s for n, s in te_states(m).items() if ".dy." not in n} for m in (model, one_graph))
+    assert mine.keys() == theirs.keys() and mine
+    assert_equal(list(mine.values()), list(theirs.values()))
+    # Without a history it differs.
+    assert not torch.equal(make()(x), wanted)
+
+
+@pytest.mark.parametrize("cuda_graph", [False, True])
+def test_calls_without_gradients_between_others_are_of_one_history(cuda_graph):
+    runs = []
+    for grad_mode in (True, False):
+        torch._dynamo.reset()
+        model, found = jitted(cuda_graph=cuda_graph), []
+        for index, x in enumerate(batches(6)):
+            with torch.set_grad_enabled(grad_mode or index % 2 == 0):
+                y = model(x)
+            if y.requires_grad:
+                y.float().sum().backward()
+            found.append(y.detach().clone())
+        runs.append(found)
+    assert_equal(*runs)
+
+
+@pytest.mark.parametrize("options", [{}, {"cache_weights": True}])
+def test_layers_that_share_a_graph_keep_their_states_apart(options):
+    inputs = batches(4)
+    runs, states = [], []
+    for kind in (Block, Broken):
+        torch.manual_seed(1)
+        model = te.jit(Layers(kind).bfloat16(), recipe=DELAYED, **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = train(model, inputs[:3])
+            if options:
+                with model.te.microbatch(first=False):
+                    found.append(model(inputs[3]).detach())
+        runs.append(found)
+        states.append(model.te.state_dict())
+    compiled = [graph for graph in model.te.graphs if graph.region]
+    assert len(compiled) < 3 and len({names for _, names in compiled[-1].region._loaded}) == 2
+    assert states[0].keys() == states[1].keys() and "layers.2.up.x.amax_history" in states[0]
+    assert_equal(runs[0], runs[1])
+    assert_equal([states[0][n] for n in states[0]], [states[1][n] for n in states[0]])
+
+
+def test_the_backend_by_name_has_one_history_too():
+    inputs = batches(4)
+    model = jitted()
+    wanted = train(model, inputs)
+    torch.manual_seed(1)
+    plain = Block().bfloat16()
+    options = {"recipe": DELAYED, "strict": True}
+    compiled = torch.compile(plain, backend="te", options=options, dynamic=False)
+    assert_equal(train(compiled, inputs), wanted)
+    x = batches(5)[-1]
+    with torch.no_grad():
+        assert torch.equal(compiled(x), model(x))
+    # Another model with the same options has its own.
+    torch.manual_seed(1)
+    other = torch.compile(Block().bfloat16(), backend="te", options=options, dynamic=False)
+    assert_equal(train(other, inputs), wanted)
+
+
+RESUMED = {
+    "delayed": DELAYED,
+    # Its states are those of a random generator.
+    "nvfp4": te_mlir.NVFP4BlockScaling(),
+}
+
+
+@pytest.mark.parametrize("recipe", RESUMED.values(), ids=list(RESUMED))
+@pytest.mark.parametrize("make", [jitted, drop_in])
+def test_training_goes_on_from_a_file_bit_for_bit(make, recipe):
+    inputs = batches(5)
+    model = make(recipe)
+    optimizer = torch.optim.SGD(model.parameters(), lr=2.0**-8, momentum=0.5)
+    train(model, inputs[:3], optimizer)
+    file = io.BytesIO()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
+    wanted = train(model, inputs[3:], optimizer)
+    for called in (False, True):
+        torch._dynamo.reset()
+        other = make(recipe)
+        optimizer = torch.optim.SGD(other.parameters(), lr=2.0**-8, momentum=0.5)
+        if called:
+            train(other, inputs[:1], optimizer)
+        file.seek(0)
+        saved = torch.load(file)
+        assert str(other.load_state_dict(saved["model"])) == "<All keys matched successfully>"
+        optimizer.load_state_dict(saved["optimizer"])
+        # What waits for a first call is saved again.
+        assert other.state_dict().keys() == saved["model"].keys()
+        assert_equal([other.state_dict()[n] for n in saved["model"]], list(saved["model"].values()))
+        assert_equal(train(other, inputs[3:], optimizer), wanted)
+    # The states matter: without them the steps are others.
+    torch._dynamo.reset()
+    other = make(recipe)
+    weights = {name: value for name, value in saved["model"].items() if name not in te_states(model)}
+    assert len(weights) < len(saved["model"])
+    other.load_state_dict(weights)
+    assert not all(torch.equal(a, b) for a, b in zip(train(other, inputs[3:]), wanted))
+
+
+@pytest.mark.parametrize("make, head, layer", [(jitted, "te.", "up"), (drop_in, "mlp.te.", "fc1_weight")])
+@pytest.mark.parametrize("called", [False, True])
+def test_keys_are_strict(make, head, layer, called):
+    model, other = make(), make()
+    train(other, batches(2))
+    if called:
+        train(model, batches(1))
+    saved = other.state_dict()
+    before = model.state_dict()
+    known = f"{head}{layer}.x.scale"
+    assert known in saved
+    for wrong in ("nowhere.x.scale", f"{layer}.x.scales", f"{layer}.z.scale"):
+        with pytest.raises(RuntimeError, match=f'Unexpected key.*"{head}{wrong}"'):
+            model.load_state_dict({**saved, head + wrong: torch.ones(())})
+        found = model.load_state_dict({**before, head + wrong: torch.ones(())}, strict=False)
+        assert found.unexpected_keys == [head + wrong]
+    some = {name: value for name, value in saved.items() if name != known}
+    if called:
+        with pytest.raises(RuntimeError, match=f'Missing key.*"{known}"'):
+            model.load_state_dict(some)
+        with pytest.raises(RuntimeError, match=r"expected float32 \[\], but got float32 \[3\]"):
+            model.load_state_dict({**saved, known: torch.ones(3)})
+    else:
+        # Nobody knows yet what this model will remember.
+        model.load_state_dict({**some, known: torch.ones(3)})
+        with pytest.raises(te_mlir.ArgumentError, match=rf"state '{layer}.x.scale': expected float32 \[\], but got"):
+            model(batches(1)[0])
+
+
+def test_the_handle_loads_what_it_saved():
+    model = jitted()
+    train(model, batches(3))
+    states = model.te.state_dict()
+    kinds = [f"{tensor}.{kind}" for tensor in ("dy", "w", "x") for kind in ("amax_history", "scale")]
+    assert sorted(states) == [f"{layer}.{kind}" for layer in ("down", "up") for kind in kinds]
+    torch._dynamo.reset()
+    other = jitted()
+    with pytest.raises(KeyError, match="'up.x.sale'"):
+        other.te.load_state_dict({**states, "up.x.sale": torch.ones(())})
+    other.te.load_state_dict(states)
+    other(batches(1)[0])
+    with pytest.raises(KeyError, match="expected a state 'up.x.amax_history', but got"):
+        other.te.load_state_dict({})
+    other.te.load_state_dict(states)
+    assert_equal(list(other.te.state_dict().values()), [states[name] for name in other.te.state_dict()])
+
+
+def copied(model):
+    return copy.deepcopy(model)
+
+
+def saved_and_loaded(model):
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize("copies", [copied, saved_and_loaded])
+@pytest.mark.parametrize("make", [jitted, drop_in, lambda: jitted(cuda_graph=True)])
+def test_copies_of_called_models_go_on_by_themselves(make, copies):
+    inputs = batches(5)
+    model = make()
+    train(model, inputs[:3])
+    other = copies(model)
+    assert type(other) is type(model) and other is not model
+    assert_equal([te_states(other)[n] for n in te_states(model)], list(te_states(model).values()))
+    wanted = train(model, inputs[3:])
+    assert_equal(train(other, inputs[3:]), wanted)
+    # Neither changes the other.
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    assert not torch.equal(model(inputs[0]), other(inputs[0]))
+    if hasattr(model, "te"):
+        assert other.te is not model.te and other.te.options == model.te.options and other.te.graphs
+
+
+def test_copies_of_models_with_main_grad_and_casts():
+    model = jitted(te_mlir.Float8CurrentScaling(), main_grad=True, cache_weights=True)
+    x = batches(1)[0]
+    model(x).sum().backward()
+    other = copy.deepcopy(model)
+    other(x).sum().backward()
+    for mine, theirs in zip(other.parameters(), model.parameters()):
+        assert mine is not theirs and torch.equal(mine.main_grad, theirs.main_grad)
+    third = copy.deepcopy(model)
+    with third.te.microbatch(first=False):
+        with pytest.raises(te_mlir.ArgumentError, match="expected True in the first call"):
+            third(x)
+
+
+CASTS = [te_mlir.Float8CurrentScaling(), te_mlir.MXFP8BlockScaling(), te_mlir.NVFP4BlockScaling()]
+
+
+@pytest.mark.parametrize("recipe", CASTS, ids=lambda recipe: type(recipe).__name__)
+def test_casts_of_weights_go_to_another_model(recipe):
+    # As to a rollout, which multiplies the bytes of the trainer.
+    trainer = jitted(recipe, cache_weights=True)
+    x = batches(1)[0]
+    y = trainer(x)
+    y.float().sum().backward()
+    states = trainer.te.state_dict()
+    casts = {name: value for name, value in states.items() if ".row." in name or ".col." in name}
+    assert "up.weight.row.data" in casts and not any(name in key for name in casts for key in trainer.state_dict())
+    for called in (False, True):
+        torch._dynamo.reset()
+        rollout = jitted(recipe, cache_weights=True)
+        with torch.no_grad():
+            for layer in (rollout.up, rollout.down):
+                layer.weight.zero_()
+            if called:
+                rollout(x)
+            rollout.te.load_state_dict(states)
+            with rollout.te.microbatch(first=False):
+                assert torch.equal(rollout(x), y)
+        held = rollout.te.state_dict()
+        assert all(torch.equal(held[n].view(torch.uint8), casts[n].view(torch.uint8)) for n in casts)
+
+
+def test_casts_are_of_every_graph_and_one_recipe():
+    module, x = te.Linear(64, 64, params_dtype=torch.bfloat16), batches(1)[0]
+    wanted = {}
+    for recipe in (te_mlir.Float8CurrentScaling(), te_mlir.MXFP8BlockScaling()):
+        with te.autocast(recipe=recipe):
+            wanted[recipe] = module(x, is_first_microbatch=True).detach()
+    with torch.no_grad():
+        module.weight.zero_()
+        module.bias.zero_()
+        for recipe, y in wanted.items():
+            with te.autocast(recipe=recipe):
+                # Other rows, no gradients: graphs that made no casts of their own.
+                assert torch.equal(module(x.repeat(2, 1), is_first_microbatch=False)[:32], y)
