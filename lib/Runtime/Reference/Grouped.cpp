@@ -312,6 +312,26 @@ void grouped_bias_grad(const grouped_bias_grad_params &p,
 // Products
 //===----------------------------------------------------------------------===//
 
+namespace {
+/// What the gradients of groups, of `bytes` each, are added to: c, zeros where
+/// `keep` says so, or nothing.
+class Summand {
+public:
+  Summand(void *c, const void *keep, int64_t bytes) : c(c), bytes(bytes) {
+    if (c && keep && *static_cast<const float *>(keep) != 1.0f)
+      zeros.resize(bytes);
+  }
+  void *of(int64_t g) {
+    return zeros.empty() ? offset(c, g * bytes) : zeros.data();
+  }
+
+private:
+  void *c;
+  int64_t bytes;
+  std::vector<char> zeros;
+};
+} // namespace
+
 /// The gradient of a group without rows: c, or zeros.
 static void startFrom(void *out, const void *c, int64_t bytes) {
   if (!c)
@@ -343,8 +363,9 @@ void grouped_matmul(const grouped_matmul_params &p, void *const *buffers) {
 void grouped_wgrad(const grouped_wgrad_params &p, void *const *buffers) {
   namespace b = grouped_wgrad_buffers;
   const int64_t bytes = byteSize(p.type), outBytes = byteSize(p.out_type);
+  Summand summand(buffers[b::c], buffers[b::keep], p.m * p.n * outBytes);
   forEachGroup(p, buffers[b::group_sizes], [&](int64_t g, GroupRows group) {
-    void *c = offset(buffers[b::c], g * p.m * p.n * outBytes);
+    void *c = summand.of(g);
     void *out = offset(buffers[b::out], g * p.m * p.n * outBytes);
     if (group.begin == group.end)
       return startFrom(out, c, p.m * p.n * outBytes);
@@ -416,9 +437,10 @@ void grouped_scaled_wgrad(const grouped_scaled_wgrad_params &p,
   const int64_t bytes = p.m * p.n * byteSize(p.out_type);
   // Rows are contracted: those of mx values lie as they are stored in one.
   const int32_t axis = isMx(p.a_scheme) ? 0 : 1;
+  Summand summand(buffers[b::c], buffers[b::keep], bytes);
   forEachGroup(p, buffers[b::group_sizes], [&](int64_t g, GroupRows group) {
     void *out = offset(buffers[b::out], g * bytes);
-    void *c = offset(buffers[b::c], g * bytes);
+    void *c = summand.of(g);
     if (group.begin == group.end)
       return startFrom(out, c, bytes);
     const int64_t count =

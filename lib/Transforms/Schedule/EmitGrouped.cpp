@@ -169,8 +169,9 @@ LogicalResult LaunchEmitter::emitGrouped(Operation *op, bool &isKnown) {
             .inScaled(op.getA())
             .inScaled(op.getB())
             .in(op.getGroupSizes())
-            .in(op.getAccumulate())
+            .inSummand(op.getAccumulate())
             .out(op.getOut())
+            .keep(op.getAccumulate())
             .emit();
       })
       .Case([&](GroupedMatmulOp op) {
@@ -200,8 +201,9 @@ LogicalResult LaunchEmitter::emitGrouped(Operation *op, bool &isKnown) {
             .in(op.getB())
             .in(op.getGroupSizes())
             .in(op.getAlpha())
-            .in(op.getAccumulate())
+            .inSummand(op.getAccumulate())
             .out(op.getOut())
+            .keep(op.getAccumulate())
             .emit();
       })
       .Case([&](GroupedBiasGradOp op) {

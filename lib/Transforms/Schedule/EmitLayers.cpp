@@ -194,6 +194,8 @@ LogicalResult LaunchEmitter::emitOptimizer(Operation *op, bool &isKnown) {
             .emit();
       })
       .Case([&](ZeroUnlessOp op) {
+        if (summandStart(op.getY()))
+          return success();
         return Call(*this, op, "fill")
             .i64("count", count(op.getX()))
             .type("type", elementType(op.getX()))

@@ -42,6 +42,21 @@ inline Value findUsage(ResultRange usages, unsigned axis) {
   return {};
 }
 
+/// The op that decides whether `accumulate`, of a gradient of groups, starts
+/// anew, where that product's kernel does so itself; or null.
+inline ZeroUnlessOp summandStart(Value accumulate) {
+  auto start = accumulate ? accumulate.getDefiningOp<ZeroUnlessOp>() : nullptr;
+  if (!start || !accumulate.hasOneUse())
+    return {};
+  OpOperand &use = *accumulate.getUses().begin();
+  auto scaled = dyn_cast<GroupedScaledWgradOp>(use.getOwner());
+  auto plain = dyn_cast<GroupedWgradOp>(use.getOwner());
+  return (scaled && scaled.getAccumulate() == accumulate) ||
+                 (plain && plain.getAccumulate() == accumulate)
+             ? start
+             : ZeroUnlessOp();
+}
+
 /// Whether casts to `type`, in group layout, take something of each group.
 inline bool hasScaleOfGroup(ScaledType type) {
   return type.getScheme() == Scheme::PerTensor ||
@@ -100,6 +115,17 @@ struct LaunchEmitter::Call {
       return none(1);
     }
     return *this;
+  }
+
+  /// Appends what a gradient of groups is added to, or a null, after which
+  /// `keep` appends the flag that keeps it.
+  Call &inSummand(Value accumulate) {
+    ZeroUnlessOp start = summandStart(accumulate);
+    return in(start ? start.getX() : accumulate);
+  }
+  Call &keep(Value accumulate) {
+    ZeroUnlessOp start = summandStart(accumulate);
+    return in(start ? start.getSkip() : Value());
   }
 
   /// Appends only the last buffer of an operand, the amax of an nv value.

@@ -309,6 +309,45 @@ TEST_P(GroupedGemm, EmptyGroupsKeepC) {
       }
 }
 
+// Where a flag does not keep c, zeros are added, whatever c has.
+TEST_P(GroupedGemm, FlagDecidesWhatIsAddedTo) {
+  const int64_t m = 40, n = 136, rows = 384;
+  const std::vector<int32_t> sizes = {0, 40, 200};
+  std::vector<uint8_t> a(m * rows), b(n * rows);
+  for (size_t i = 0; i < a.size(); ++i)
+    a[i] = encodeFp8(TE_RT_F8E4M3FN, static_cast<double>(i % 5) - 2);
+  for (size_t i = 0; i < b.size(); ++i)
+    b[i] = encodeFp8(TE_RT_F8E4M3FN, static_cast<double>(i % 3) - 1);
+  for (const Schemes &s : kDepthSchemes)
+    for (int32_t type : {TE_RT_F32, TE_RT_BF16})
+      for (bool inPlace : {false, true}) {
+        const bool tensor = s.a == TE_RT_PER_TENSOR;
+        const std::vector<float> aScale(tensor ? 3 : scaleCount(s.a, m, rows),
+                                        1.0f),
+            bScale(tensor ? 3 : scaleCount(s.b, n, rows), 1.0f);
+        Array c(type, 3 * m * n);
+        const Array zeros(type, c.size());
+        for (size_t i = 0; i < c.size(); ++i)
+          c.set(i, i % 3 == 0   ? -0.0
+                   : i % 3 == 1 ? static_cast<double>(i % 7)
+                                : NAN);
+        const auto gradient = [&](const Array &from, const float *keep) {
+          Array dw = from;
+          device().run(
+              TE_PLAN(grouped_scaled_wgrad, rows, m, n, 3, 128, TE_RT_F8E4M3FN,
+                      s.a, TE_RT_F8E4M3FN, s.b, type, 0, 0, 0),
+              {in(a), in(aScale), none(), in(b), in(bScale), none(), in(sizes),
+               in(from.bytes), inPlace ? outOn(7, dw.bytes) : out(dw.bytes),
+               keep ? in(std::vector<float>{*keep}) : none()});
+          return dw;
+        };
+        for (float keep : {1.0f, 0.0f, -1.0f, 2.0f, NAN})
+          EXPECT_EQ(gradient(c, &keep).bytes,
+                    gradient(keep == 1.0f ? c : zeros, nullptr).bytes)
+              << keep << ", type " << type << ", scheme " << s.a;
+      }
+}
+
 //===----------------------------------------------------------------------===//
 // Normal data
 //===----------------------------------------------------------------------===//

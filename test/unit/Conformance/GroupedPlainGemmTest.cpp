@@ -242,4 +242,34 @@ TEST_P(GroupedPlainGemm, EmptyGroupsKeepC) {
     }
 }
 
+// Where a flag does not keep c, zeros are added, whatever c has.
+TEST_P(GroupedPlainGemm, FlagDecidesWhatIsAddedTo) {
+  const Groups groups = {{0, 40, 200}, 8, 0};
+  const int64_t m = 40, n = 136;
+  const Array a = makeRows(groups, Data::Integers, m, 7);
+  const Array b = makeRows(groups, Data::Integers, n, 11);
+  for (int32_t type : {TE_RT_F32, TE_RT_BF16})
+    for (bool inPlace : {false, true}) {
+      Array c(type, 3 * m * n);
+      const Array zeros(type, c.size());
+      for (size_t i = 0; i < c.size(); ++i)
+        c.set(i, i % 3 == 0   ? -0.0
+                 : i % 3 == 1 ? static_cast<double>(i % 7)
+                              : NAN);
+      const auto gradient = [&](const Array &from, const float *keep) {
+        Array dw = from;
+        device().run(
+            TE_PLAN(grouped_wgrad, groups.rows(), m, n, 3, 8, TE_RT_BF16, type),
+            {in(a.bytes), in(b.bytes), in(groups.sizes), none(), in(from.bytes),
+             inPlace ? outOn(4, dw.bytes) : out(dw.bytes),
+             keep ? in(std::vector<float>{*keep}) : none()});
+        return dw;
+      };
+      for (float keep : {1.0f, 0.0f, -1.0f, 2.0f, NAN})
+        EXPECT_EQ(gradient(c, &keep).bytes,
+                  gradient(keep == 1.0f ? c : zeros, nullptr).bytes)
+            << keep << ", type " << type;
+    }
+}
+
 } // namespace

@@ -27,11 +27,12 @@ def AccumulateMainGradsPass
       micro-batch, whatever the flag says, and neither starts from zeros nor
       reads what the state held.
 
-    Overwriting is a te.zero_unless before the first addition, and not a `beta` of
-    the product: a `beta` that the device decides would be another argument of
-    every product's kernel and library, and this is one launch, which returns at
-    once in later micro-batches. In the first one it costs writing zeros and
-    reading them again; a sum of -0 alone becomes +0.
+    Overwriting is a te.zero_unless before the first addition; a sum of -0 alone
+    becomes +0. The products of groups take its flag themselves: a first
+    micro-batch neither writes zeros nor reads what the state held. For other
+    products it is one launch, which returns at once in later micro-batches, and
+    in the first one costs writing zeros and reading them again: libraries take no
+    `beta` that the device decides beside scales that the host does not know.
 
     A program without such a result is an error, as is one whose `grad.<weight>`
     has another shape than the weight, or whose product makes the gradient of an

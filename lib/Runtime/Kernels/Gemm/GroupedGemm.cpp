@@ -23,7 +23,7 @@ namespace {
 /// Buffer indices of one of the kernels; -1 where it has none. The factor of a
 /// product without scales is in the place of a's scale.
 struct Buffers {
-  int a, aScale, b, bScale, sizes, bias, c, out;
+  int a, aScale, b, bScale, sizes, bias, c, out, keep;
 };
 
 /// What the tensor maps of a kernel show; c has one where it is f32.
@@ -64,6 +64,7 @@ public:
     p.b_scale = static_cast<const float *>(given(index.bScale));
     p.bias = given(index.bias);
     p.c = given(index.c);
+    p.keep = static_cast<const float *>(given(index.keep));
     p.out = given(index.out);
     args.sizes = static_cast<const int32_t *>(given(index.sizes));
     return Launcher(device, stream)(config, args);
@@ -79,19 +80,33 @@ private:
   OperandMap mapA, mapB, mapC;
 };
 
-/// Products with an empty axis: zeros, or c.
-Status planEmpty(const CudaDevice &device, int64_t bytes, int bias, int c,
-                 int out, std::unique_ptr<Plan> *plan) {
+/// Products with an empty axis: zeros, or c where it is kept.
+Status planEmpty(const CudaDevice &device, int64_t bytes, Buffers index,
+                 std::unique_ptr<Plan> *plan) {
+  std::shared_ptr<Plan> fill;
+  if (bytes != 0 && index.keep >= 0) {
+    std::unique_ptr<Plan> zeros;
+    TE_RT_RETURN_IF_FAILED(
+        plan_fill(device, {bytes / 2, TE_RT_BF16, 0.0f}, &zeros));
+    fill = std::move(zeros);
+  }
   *plan = makePlan(device, [=](const Launcher &launch, void *const *buffers) {
+    const auto [bias, c, out, keep] =
+        std::tuple(index.bias, index.c, index.out, index.keep);
     if (bytes != 0 && bias >= 0 && buffers[bias])
       return Status(TE_RT_UNSUPPORTED,
                     "expected 'k' to be at least 1 in a product with a bias, "
                     "but got 0");
     if (c < 0 || !buffers[c])
       return launch.zero(buffers[out], bytes);
-    return buffers[c] == buffers[out]
-               ? Status::ok()
-               : launch.copy(buffers[out], buffers[c], bytes);
+    if (buffers[c] != buffers[out])
+      TE_RT_RETURN_IF_FAILED(launch.copy(buffers[out], buffers[c], bytes));
+    if (!fill || !buffers[keep])
+      return Status::ok();
+    void *filled[fill_buffers::count_] = {};
+    filled[fill_buffers::y] = buffers[out];
+    filled[fill_buffers::skip] = buffers[keep];
+    return fill->launch(launch.rawStream(), filled);
   });
   return Status::ok();
 }
@@ -271,51 +286,55 @@ Status plan_grouped_scaled_matmul(const CudaDevice &device,
                                   const grouped_scaled_matmul_params &params,
                                   std::unique_ptr<Plan> *result) {
   namespace b = grouped_scaled_matmul_buffers;
+  const Buffers index{b::a,    b::a_scale, b::b,   b::b_scale, b::group_sizes,
+                      b::bias, -1,         b::out, -1};
   const char *kernel = "grouped_scaled_matmul";
   TE_RT_RETURN_IF_FAILED(checkScaled(kernel, device, params, true));
   const int64_t outBytes = params.rows * params.n * byteSize(params.out_type);
   if (outBytes == 0 || params.k == 0)
-    return planEmpty(device, outBytes, b::bias, -1, b::out, result);
+    return planEmpty(device, outBytes, index, result);
   const Extent extent = rowsExtent(params);
   TE_RT_RETURN_IF_FAILED(checkCounts(kernel, params, extent));
-  return planScaled(
-      device, params, "te_grouped_gemm", extent,
-      {TensorView::bytes(params.rows, params.k),
-       TensorView::bytes(params.groups * params.n, params.k), std::nullopt},
-      {b::a, b::a_scale, b::b, b::b_scale, b::group_sizes, b::bias, -1, b::out},
-      result);
+  return planScaled(device, params, "te_grouped_gemm", extent,
+                    {TensorView::bytes(params.rows, params.k),
+                     TensorView::bytes(params.groups * params.n, params.k),
+                     std::nullopt},
+                    index, result);
 }
 
 Status plan_grouped_scaled_wgrad(const CudaDevice &device,
                                  const grouped_scaled_wgrad_params &params,
                                  std::unique_ptr<Plan> *result) {
   namespace b = grouped_scaled_wgrad_buffers;
+  const Buffers index{b::a, b::a_scale, b::b,   b::b_scale, b::group_sizes,
+                      -1,   b::c,       b::out, b::keep};
   const char *kernel = "grouped_scaled_wgrad";
   TE_RT_RETURN_IF_FAILED(checkScaled(kernel, device, params, false));
   const int64_t outBytes =
       params.groups * params.m * params.n * byteSize(params.out_type);
   if (outBytes == 0 || params.rows == 0)
-    return planEmpty(device, outBytes, -1, b::c, b::out, result);
+    return planEmpty(device, outBytes, index, result);
   const Extent extent = depthExtent(params);
   TE_RT_RETURN_IF_FAILED(checkCounts(kernel, params, extent));
-  return planScaled(
-      device, params, "te_grouped_wgrad", extent,
-      {TensorView::bytes(params.m, params.rows),
-       TensorView::bytes(params.n, params.rows), gradientSummand(params)},
-      {b::a, b::a_scale, b::b, b::b_scale, b::group_sizes, -1, b::c, b::out},
-      result);
+  return planScaled(device, params, "te_grouped_wgrad", extent,
+                    {TensorView::bytes(params.m, params.rows),
+                     TensorView::bytes(params.n, params.rows),
+                     gradientSummand(params)},
+                    index, result);
 }
 
 Status plan_grouped_matmul(const CudaDevice &device,
                            const grouped_matmul_params &params,
                            std::unique_ptr<Plan> *result) {
   namespace b = grouped_matmul_buffers;
+  const Buffers index{b::a,    b::alpha, b::b,   -1, b::group_sizes,
+                      b::bias, -1,       b::out, -1};
   const char *kernel = "grouped_matmul";
   TE_RT_RETURN_IF_FAILED(
       checkPlain(kernel, device, params, "n", params.n, "k", params.k));
   const int64_t outBytes = params.rows * params.n * byteSize(params.out_type);
   if (outBytes == 0 || params.k == 0)
-    return planEmpty(device, outBytes, b::bias, -1, b::out, result);
+    return planEmpty(device, outBytes, index, result);
   const Extent extent = rowsExtent(params);
   TE_RT_RETURN_IF_FAILED(checkCounts(kernel, params, extent));
   return plan(
@@ -328,30 +347,29 @@ Status plan_grouped_matmul(const CudaDevice &device,
            ? plainView(params.groups, params.k, params.n, kPlainGemmDepth)
            : plainView(0, params.groups * params.n, params.k, kBlockGemmCols),
        std::nullopt},
-      GroupedGemmArgs{}, /*blocks=*/false,
-      {b::a, b::alpha, b::b, -1, b::group_sizes, b::bias, -1, b::out}, result);
+      GroupedGemmArgs{}, /*blocks=*/false, index, result);
 }
 
 Status plan_grouped_wgrad(const CudaDevice &device,
                           const grouped_wgrad_params &params,
                           std::unique_ptr<Plan> *result) {
   namespace b = grouped_wgrad_buffers;
+  const Buffers index{b::a, b::alpha, b::b,   -1,     b::group_sizes,
+                      -1,   b::c,     b::out, b::keep};
   const char *kernel = "grouped_wgrad";
   TE_RT_RETURN_IF_FAILED(
       checkPlain(kernel, device, params, "m", params.m, "n", params.n));
   const int64_t outBytes =
       params.groups * params.m * params.n * byteSize(params.out_type);
   if (outBytes == 0 || params.rows == 0)
-    return planEmpty(device, outBytes, -1, b::c, b::out, result);
+    return planEmpty(device, outBytes, index, result);
   const Extent extent = depthExtent(params);
   TE_RT_RETURN_IF_FAILED(checkCounts(kernel, params, extent));
   return plan(device, params, "te_grouped_plain_wgrad", extent,
               {plainView(0, params.rows, params.m, kPlainGemmDepth),
                plainView(1, params.rows, params.n, kPlainGemmDepth),
                gradientSummand(params)},
-              GroupedGemmArgs{}, /*blocks=*/false,
-              {b::a, b::alpha, b::b, -1, b::group_sizes, -1, b::c, b::out},
-              result);
+              GroupedGemmArgs{}, /*blocks=*/false, index, result);
 }
 
 } // namespace te::rt::cuda

@@ -33,6 +33,7 @@ struct BlockGemmArgs {
                         // 128x128: [ceil(n/128), b_scale_stride]
   const void *bias;     // bf16 [n] or null
   const void *c;        // [m, n] of the result's type or null
+  const float *keep;    // unless null or 1, what c has counts as zeros
   void *out;            // [m, n]
   uint32_t m, n, k;
   uint32_t a_scale_stride, b_scale_stride;

@@ -36,11 +36,12 @@ template <Axis kA, Axis kB, typename Out, typename Tiles>
 __device__ __forceinline__ void producePlain(const BlockGemmArgs &args,
                                              const Shared &shared, Tiles tiles,
                                              uint32_t rank) {
+  const Summand summand = summandOf<Tiles>(args);
   Ring ring;
   while (tiles.advance()) {
     const uint32_t slices = plainSlicesOf(tiles.extent());
     for (uint32_t slice = 0; slice < slices; ++slice, ring.advance()) {
-      prefetchC<Out>(args, tiles, slice, slices);
+      prefetchC<Out>(args, tiles, summand, slice, slices);
       const uint32_t s = ring.stage;
       uint64_t *full = &shared.full[s];
       uint8_t *b = shared.bOf(s);
@@ -68,7 +69,7 @@ __device__ __forceinline__ void producePlain(const BlockGemmArgs &args,
                          tiles.bMatrix());
       }
     }
-    if (bringsC<Out, Tiles>(args))
+    if (bringsC<Out, Tiles>(summand))
       produceC(args, shared, tiles, ring);
   }
 }
@@ -119,6 +120,7 @@ template <Axis kA, Axis kB, typename Out, typename Tiles>
 __device__ __forceinline__ void
 consumePlain(const BlockGemmArgs &args, const Shared &shared, Tiles tiles) {
   const int group = warpgroup(), lane = threadIdx.x % 32;
+  const Summand summand = summandOfWarp<Tiles>(args);
   Ring ring;
   while (tiles.advance()) {
     const uint32_t extent = tiles.extent(), slices = plainSlicesOf(extent);
@@ -173,7 +175,7 @@ consumePlain(const BlockGemmArgs &args, const Shared &shared, Tiles tiles) {
           total[0][i] *= factor, total[1][i] *= factor;
       }
     }
-    finish<Out, false>(args, shared, tiles, ring, slices == 0, total);
+    finish<Out, false>(args, shared, tiles, summand, ring, slices == 0, total);
   }
 }
 

@@ -112,7 +112,8 @@ public:
   /// as it is.
   __device__ __forceinline__ bool advance() {
     if (!walk.advance() ||
-        (walk.size == 0 && args.product.c == args.product.out))
+        (walk.size == 0 && args.product.c == args.product.out &&
+         summandOf<DepthTiles>(args.product) == Summand::C))
       return false;
     row = walk.row;
     col = walk.col + rank * kCols;

@@ -102,6 +102,26 @@ __device__ __forceinline__ uint32_t rowOf(int half) {
 }
 
 //===----------------------------------------------------------------------===//
+// What is added
+//===----------------------------------------------------------------------===//
+
+/// Where c is given and not kept, zeros are added: a sum of -0 becomes +0.
+enum class Summand { None, Zeros, C };
+
+template <typename Tiles>
+__device__ __forceinline__ Summand summandOf(const BlockGemmArgs &args) {
+  if (!Tiles::kHasC || !args.c)
+    return Summand::None;
+  return !args.keep || *args.keep == 1.0f ? Summand::C : Summand::Zeros;
+}
+/// The same in a whole warp, which agrees on it as far as the compiler knows.
+template <typename Tiles>
+__device__ __forceinline__ Summand summandOfWarp(const BlockGemmArgs &args) {
+  return static_cast<Summand>(
+      __shfl_sync(~0u, static_cast<int>(summandOf<Tiles>(args)), 0));
+}
+
+//===----------------------------------------------------------------------===//
 // c in f32
 //===----------------------------------------------------------------------===//
 
@@ -110,8 +130,8 @@ __device__ __forceinline__ uint32_t rowOf(int half) {
 constexpr int kCSteps = 4;
 
 template <typename Out, typename Tiles>
-__device__ __forceinline__ bool bringsC(const BlockGemmArgs &args) {
-  return Tiles::kHasC && sizeof(Out) == 4 && args.c;
+__device__ __forceinline__ bool bringsC(Summand summand) {
+  return Tiles::kHasC && sizeof(Out) == 4 && summand == Summand::C;
 }
 
 /// Calls visit(box, x, y) for the boxes of a step.
@@ -128,10 +148,10 @@ __device__ __forceinline__ void forBoxesOfC(const Tiles &tiles, int step,
 /// last, so that the ring waits for no more than that.
 template <typename Out, typename Tiles>
 __device__ __forceinline__ void prefetchC(const BlockGemmArgs &args,
-                                          const Tiles &tiles, uint32_t slice,
-                                          uint32_t slices) {
+                                          const Tiles &tiles, Summand summand,
+                                          uint32_t slice, uint32_t slices) {
   constexpr uint32_t kAhead = 8;
-  if (!bringsC<Out, Tiles>(args) ||
+  if (!bringsC<Out, Tiles>(summand) ||
       slice != (slices > kAhead ? slices - kAhead : 0))
     return;
   for (int step = 0; step < kCSteps; ++step)
@@ -213,13 +233,13 @@ __device__ __forceinline__ uint32_t addBf16(uint32_t x, uint32_t y) {
   return packBf16(u.x + v.x, u.y + v.y);
 }
 
-/// Adds 64 rows of a bf16 c before rounding. All loads come before any
-/// store: c may be out, so that the compiler could not move them there. A sum
-/// of nothing is c itself.
+/// Adds 64 rows of a bf16 c, or zeros, before rounding. All loads come before
+/// any store: c may be out, so that the compiler could not move them there. A
+/// sum of nothing is c itself.
 template <typename Tiles>
-__device__ __forceinline__ void addC(const BlockGemmArgs &args,
-                                     const Tiles &tiles, float (&total)[64],
-                                     uint32_t row, uint32_t col, bool isEmpty) {
+__device__ __forceinline__ void
+addC(const BlockGemmArgs &args, const Tiles &tiles, bool reads,
+     float (&total)[64], uint32_t row, uint32_t col, bool isEmpty) {
   const int q = threadIdx.x % 4;
   uint32_t previous[2][16];
 #pragma unroll
@@ -230,7 +250,7 @@ __device__ __forceinline__ void addC(const BlockGemmArgs &args,
     for (int j = 0; j < 16; ++j) {
       const uint32_t at = col + 8 * j + 2 * q;
       previous[half][j] =
-          r < tiles.rowEnd() && at < args.n
+          reads && r < tiles.rowEnd() && at < args.n
               ? static_cast<const uint32_t *>(args.c)[(line + at) / 2]
               : 0;
     }
@@ -300,11 +320,13 @@ storeFloats(const BlockGemmArgs &args, const Tiles &tiles,
 /// c is added, another one only after.
 template <bool kRoundFirst, typename Tiles>
 __device__ __forceinline__ void
-storeHalves(const BlockGemmArgs &args, const Tiles &tiles, float (&total)[64],
-            uint32_t row, uint32_t col, bool isEmpty) {
+storeHalves(const BlockGemmArgs &args, const Tiles &tiles, Summand summand,
+            float (&total)[64], uint32_t row, uint32_t col, bool isEmpty) {
   const int q = threadIdx.x % 4;
-  if (Tiles::kHasC && !kRoundFirst && args.c)
-    addC(args, tiles, total, row, col, isEmpty);
+  const bool adds = Tiles::kHasC && summand != Summand::None,
+             reads = Tiles::kHasC && summand == Summand::C;
+  if (adds && !kRoundFirst)
+    addC(args, tiles, reads, total, row, col, isEmpty);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const uint32_t r = row + rowOf(half);
@@ -319,9 +341,11 @@ storeHalves(const BlockGemmArgs &args, const Tiles &tiles, float (&total)[64],
       const uint32_t at = col + 8 * (j + q);
       if (r >= tiles.rowEnd() || at >= args.n)
         continue;
-      if (Tiles::kHasC && kRoundFirst && args.c) {
-        const uint4 c = *reinterpret_cast<const uint4 *>(
-            static_cast<const __nv_bfloat16 *>(args.c) + line + at);
+      if (adds && kRoundFirst) {
+        uint4 c = make_uint4(0, 0, 0, 0);
+        if (reads)
+          c = *reinterpret_cast<const uint4 *>(
+              static_cast<const __nv_bfloat16 *>(args.c) + line + at);
         eight = isEmpty
                     ? c
                     : make_uint4(addBf16(eight.x, c.x), addBf16(eight.y, c.y),
@@ -340,7 +364,7 @@ storeHalves(const BlockGemmArgs &args, const Tiles &tiles, float (&total)[64],
 template <typename Out, bool kRoundFirst, typename Tiles>
 __device__ __forceinline__ void
 finish(const BlockGemmArgs &args, const Shared &shared, const Tiles &tiles,
-       Ring &ring, bool isEmpty, float (&total)[2][64]) {
+       Summand summand, Ring &ring, bool isEmpty, float (&total)[2][64]) {
   const int group = warpgroup();
   const uint32_t row = tiles.row + group * 128;
   // Only rows of no group are an empty sum where there may be a bias; no bias
@@ -351,10 +375,14 @@ finish(const BlockGemmArgs &args, const Shared &shared, const Tiles &tiles,
     if constexpr (sizeof(Out) == 4)
       storeFloats(args, tiles, total[half], row + half * 64, tiles.col);
     else
-      storeHalves<kRoundFirst>(args, tiles, total[half], row + half * 64,
-                               tiles.col, isEmpty);
+      storeHalves<kRoundFirst>(args, tiles, summand, total[half],
+                               row + half * 64, tiles.col, isEmpty);
   };
-  if (!bringsC<Out, Tiles>(args)) {
+  if (!bringsC<Out, Tiles>(summand)) {
+    if (sizeof(Out) == 4 && Tiles::kHasC && summand == Summand::Zeros)
+#pragma unroll
+      for (int i = 0; i < 64; ++i)
+        total[0][i] += 0.0f, total[1][i] += 0.0f;
 #pragma unroll
     for (int half = 0; half < 2; ++half)
       store(half);

@@ -40,6 +40,7 @@ template <Scales kScales, typename Out, typename Tiles>
 __device__ __forceinline__ void produce(const BlockGemmArgs &args,
                                         const Shared &shared, Tiles tiles,
                                         uint32_t rank) {
+  const Summand summand = summandOf<Tiles>(args);
   Ring ring;
   while (tiles.advance()) {
     const uint32_t slices = slicesOf(tiles.extent());
@@ -52,7 +53,7 @@ __device__ __forceinline__ void produce(const BlockGemmArgs &args,
             ? 0
             : min(kCols, int(args.b_scale_stride - tiles.col)) * sizeof(float);
     for (uint32_t slice = 0; slice < slices; ++slice, ring.advance()) {
-      prefetchC<Out>(args, tiles, slice, slices);
+      prefetchC<Out>(args, tiles, summand, slice, slices);
       const uint32_t s = ring.stage;
       uint64_t *full = &shared.full[s];
       ptx::barrierWait(&shared.empty[s], ring.parity ^ 1);
@@ -78,7 +79,7 @@ __device__ __forceinline__ void produce(const BlockGemmArgs &args,
                            tiles.col,
                        full, bBytes);
     }
-    if (bringsC<Out, Tiles>(args))
+    if (bringsC<Out, Tiles>(summand))
       produceC(args, shared, tiles, ring);
   }
 }
@@ -114,6 +115,7 @@ __device__ __forceinline__ void consume(const BlockGemmArgs &args,
   const int group = warpgroup(), lane = threadIdx.x % 32;
   // This thread's first row within 64, its second is 8 below.
   const int threadRow = (threadIdx.x % 128) / 32 * 16 + lane / 4;
+  const Summand summand = summandOfWarp<Tiles>(args);
   Ring ring;
   while (tiles.advance()) {
     const uint32_t extent = tiles.extent(), slices = slicesOf(extent);
@@ -219,8 +221,8 @@ __device__ __forceinline__ void consume(const BlockGemmArgs &args,
           total[0][i] *= factor, total[1][i] *= factor;
       }
     }
-    finish<Out, kScales != Scales::None>(args, shared, tiles, ring, slices == 0,
-                                         total);
+    finish<Out, kScales != Scales::None>(args, shared, tiles, summand, ring,
+                                         slices == 0, total);
   }
 }
 
