@@ -370,6 +370,54 @@ def test_several_results_of_a_node(function):
     compare(Two(function), X)
 
 
+class Fused(nn.Module):
+    """nanoGPT's attention and Phi-3's MLP."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.o = nn.Linear(32, 96), nn.Linear(32, 32, bias=False)
+        self.gate_up, self.down = nn.Linear(32, 128, bias=False), nn.Linear(64, 32)
+
+    def forward(self, x):
+        q, k, v = (t.view(*x.shape[:2], 2, 16).transpose(1, 2) for t in self.qkv(x).split(32, dim=2))
+        o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.o(o.transpose(1, 2).reshape(x.shape))
+        gate, up = self.gate_up(x).chunk(2, dim=-1)
+        return x + self.down(F.silu(gate) * up), self.gate_up(x)[..., 64:]
+
+
+def test_fused_projections_are_compiled_whole():
+    assert compare(Fused(), X.view(2, 8, 32), strict=True) == []
+
+
+def test_parts_of_a_weight_have_parts_of_its_main_grad():
+    model, x = Fused(), X.view(2, 8, 32)
+    compiled = te_mlir.torch.jit(model, strict=True, main_grad=True, differentiate_outputs="all")
+    sum(r.square().mean() for r in compiled(x)).backward()
+    mine = {name: p.main_grad for name, p in model.named_parameters()}
+    assert all(p.grad is None for p in model.parameters())
+    sum(r.square().mean() for r in model(x)).backward()
+    for name, p in model.named_parameters():
+        assert torch.allclose(mine[name], p.grad, rtol=1e-5, atol=1e-6), name
+
+
+def test_parts_of_a_weight_are_quantised():
+    model, x = Fused().bfloat16(), X.view(2, 8, 32).bfloat16()
+    compiled = te_mlir.torch.jit(model, recipe=te_mlir.Float8CurrentScaling(), strict=True)
+    compiled(x)[0].float().sum().backward()
+    assert "qkv[32:64]" in compiled.te.report()
+
+
+def test_a_part_that_is_written_to_stays_in_pytorch():
+    def function(self, x):
+        h = self.wide(x)
+        a, b = h[:, :32], h[:, 32:]
+        a.mul_(2)
+        return a, b
+
+    assert compare(Two(function, wide=nn.Linear(32, 64)), X)
+
+
 def test_integer_results_are_listed_and_compute_no_layer_again():
     compiled = te_mlir.torch.jit(Two(hits))
     with pytest.warns(UserWarning, match="aten.argmax"):

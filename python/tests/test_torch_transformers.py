@@ -172,3 +172,18 @@ def test_every_linear_layer_is_fp8_and_casts_are_shared():
     graph = te_mlir.lower(region.text(True), "step", "fuse", **region.options_for(True))
     # In each layer one for q, k and v, one for o, one for gate and up, one for down; 7 weights; 7 gradients. The head.
     assert sum("te.quantize" in line for line in graph.splitlines()) == 2 * (4 + 7 + 7) + 3
+
+
+def test_phi3_has_autograds_gradients():
+    """Fused q, k and v, and gate and up."""
+    sizes = dict(vocab_size=64, hidden_size=64, intermediate_size=128, num_attention_heads=2, num_key_value_heads=1)
+    config = transformers.Phi3Config(**sizes, num_hidden_layers=1, pad_token_id=None, bos_token_id=1, eos_token_id=2)
+    model = transformers.Phi3ForCausalLM(config)
+    ids, labels = tokens()
+    inputs = {"input_ids": ids, "labels": labels, "use_cache": False}
+    _, wanted = run(model, inputs)
+    compiled = te_mlir.torch.jit(model, strict=True)
+    _, gradients = run(compiled, inputs)
+    for name, gradient in wanted.items():
+        assert gradient.norm() > 0 and (gradients[name] - gradient).norm() < 1e-5 * gradient.norm(), name
+    assert_imported_whole(compiled)

@@ -23,7 +23,7 @@ from te_mlir.recipes import Recipe
 from te_mlir.torch import graph as capture
 from te_mlir.torch import patterns
 from te_mlir.torch.importer import Feed, Importer, Unsupported, describe, fake, is_floating
-from te_mlir.torch.partition import Partition, dependents, is_grad_mode, refusal, without_modes
+from te_mlir.torch.partition import Partition, dependents, is_grad_mode, refusal, without_modes, written_nodes
 from te_mlir.layout import Layout
 from te_mlir.torch.runner import Options, Region, Spec
 from te_mlir.torch.states import States, WithStates
@@ -234,6 +234,7 @@ class Graph:
             if isinstance(example, torch.nn.Parameter) and example.is_contiguous()
         }
         roots = parameters | {node for node, example in zip(placeholders, examples) if example.requires_grad}
+        capture.cut_linears(flat.graph, parameters, written_nodes(flat.graph, examples))
         capture.merge_equal(flat.graph, dependents(flat.graph, roots))
         partition = Partition(flat.graph, roots, examples)
         plan = _plan(partition, names, parameters)

@@ -7,6 +7,8 @@ any decomposition, so that `linear`, `rms_norm`, `scaled_dot_product_attention` 
 
 from __future__ import annotations
 
+import itertools
+import operator
 import re
 from typing import Any, Dict, List, Sequence, Set
 
@@ -14,6 +16,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import make_fx
+
+from te_mlir.torch import patterns
 
 
 def flatten(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.GraphModule:
@@ -84,6 +88,59 @@ def simplify(graph: torch.fx.Graph) -> None:
                 shifted.meta["val"] = value.contiguous()
                 node.replace_all_uses_with(shifted)
     graph.eliminate_dead_code()
+
+
+def cut_linears(graph: torch.fx.Graph, parameters: Set[Node], written: Set[Node]) -> None:
+    """Makes a linear layer of each part of one whose columns are only ever used in parts: q, k and v, gate and up.
+
+    Products of rows of the weight, which lie where they are, for views of columns that
+    no kernel takes. written: nodes that share memory with something that is written to.
+    """
+    for layer in [n for n in graph.nodes if str(n.target) == "aten.linear.default"]:
+        x, weight, bias = (list(layer.args) + [None])[:3]
+        parts = [part for user in layer.users for part in _parts(user, layer)]
+        whole = not parts or any(part is None for part in parts) or layer in written
+        operands = [v for v in (weight, bias) if v is not None]
+        if whole or any(v not in parameters for v in operands):
+            continue
+        # Sizes that every recipe takes, which makes the rows' addresses multiples of 16.
+        if any((end - first) % 32 or first % 32 for _, first, end in parts):
+            continue
+        made: Dict[Any, Node] = {}
+        for part, first, end in sorted(parts, key=lambda p: p[1:]):
+            if (first, end) not in made:
+                with graph.inserting_before(layer):
+                    rows = [graph.call_function(torch.ops.aten.slice.Tensor, (v, 0, first, end)) for v in operands]
+                    for row, operand in zip(rows, operands):
+                        row.meta["val"] = operand.meta["val"][first:end]
+                    made[first, end] = graph.call_function(layer.target, (x, *rows))
+                made[first, end].meta["val"] = part.meta["val"].clone(memory_format=torch.contiguous_format)
+            part.replace_all_uses_with(made[first, end])
+    graph.eliminate_dead_code()
+
+
+def _parts(user: Node, layer: Node) -> List[Any]:
+    """(node, first, end) of the parts of columns that `user` takes of a layer; None where it takes others."""
+    target = user.target
+    if not isinstance(target, torch._ops.OpOverload) or user.args[0] is not layer:
+        return [None]
+    given: Dict[str, Any] = dict(zip((a.name for a in target._schema.arguments), user.args), **user.kwargs)
+    last = layer.meta["val"].dim() - 1
+    if given.get("dim", 0) % (last + 1) != last:
+        return [None]
+    size = layer.meta["val"].shape[-1]
+    if str(target) == "aten.slice.Tensor" and given.get("step", 1) == 1:
+        first = given.get("start") or 0
+        first = max(first + size, 0) if first < 0 else first
+        return [(user, first, first + user.meta["val"].shape[-1])]
+    if not any(patterns.is_op(user, name) for name in patterns.SPLITS) or patterns.is_op(user, "unbind"):
+        return [None]
+    ends = list(itertools.accumulate(part.shape[-1] for part in user.meta["val"]))
+    parts: List[Any] = []
+    for part in user.users:
+        index: Any = part.args[1] if part.target is operator.getitem else None
+        parts.append(None if index is None else (part, ends[index] - part.meta["val"].shape[-1], ends[index]))
+    return parts
 
 
 _PARTS = re.compile(r"\['([^']+)'\]|\[(\d+)\]|\.([A-Za-z_]\w*)")

@@ -141,13 +141,36 @@ class Importer:
         if not isinstance(node, Node):
             raise Unsupported(user, f"{node!r} is no tensor")
         if node not in self._values:
-            if node in self.inside and node.op != "placeholder":
+            rows = self._rows(node)
+            if rows is not None:
+                self._values[node] = Value(rows, row_major(shape_of(node)))
+            elif node in self.inside and node.op != "placeholder":
                 self._values[node] = self._emit(node)
             else:
                 make = None if node in self.parameters else torch.Tensor.contiguous
                 matrix = self.feed(node, make=make)
                 self._values[node] = Value(matrix, row_major(shape_of(node)))
         return self._values[node]
+
+    def _rows(self, node: Node) -> Optional[build.Value]:
+        """The argument that is some rows of a parameter, which lie in its memory, where `node` takes these."""
+        place = self._row_range(node)
+        if place is None:
+            return None
+        first, end = place
+        return self.feed(node.args[0], f"{first}:{end}", lambda t: t[first:end], shape_of(node))  # type: ignore[arg-type]
+
+    def _row_range(self, node: Any) -> Optional[Tuple[int, int]]:
+        if not patterns.is_op(node, "slice") or node.args[0] not in self.parameters:
+            return None
+        _, axis, first, _, step = (*node.args, 0, 0, 0, 1)[:5] if len(node.args) < 5 else node.args
+        table, shape = fake(node.args[0]), shape_of(node)
+        first = first or 0
+        first = max(first + table.shape[0], 0) if first < 0 else first
+        aligned = first * table.stride(0) * table.element_size() % 16 == 0
+        if axis or (len(node.args) > 4 and step != 1) or not aligned or not shape[0]:
+            return None
+        return first, first + shape[0]
 
     def matrix(self, node: Any, user: Node, columns: Optional[int] = None) -> build.Value:
         """The tensor of `node` as a matrix of `columns` (else its last dimension) in row-major order."""
@@ -193,6 +216,10 @@ class Importer:
         if a.dtype != b.dtype:
             raise Unsupported(node, f"its operands have elements of {a.dtype} and {b.dtype}")
         label = self.names.get(w, w.name) if w in self.parameters else None
+        rows = self._row_range(w)
+        if rows is not None:
+            whole = w.args[0]
+            label = f"{self.names.get(whole, whole.name).removesuffix('.weight')}[{rows[0]}:{rows[1]}]"  # type: ignore
         return self._dense(node, self.function.linear(a, b, c, layer=label.removesuffix(".weight") if label else None))
 
     def _matmul(self, node: Node, x: Node, w: Node, bias: Optional[Node] = None) -> Value:

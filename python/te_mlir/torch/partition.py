@@ -233,6 +233,13 @@ class Effects:
                         yield last, first
 
 
+def written_nodes(graph: torch.fx.Graph, examples: Sequence[torch.Tensor]) -> Set[Node]:
+    """The nodes whose memory is written to in place, by whatever name."""
+    effects = Effects(graph, examples)
+    memory: Set[Any] = set().union(*effects.writes.values(), set())
+    return {node for node in graph.nodes if memory & effects.own(node)} if memory else set()
+
+
 def _memory(example: torch.Tensor, node: Node) -> Any:
     try:
         return example.untyped_storage()._cdata

@@ -229,13 +229,18 @@ class Region:
         grads = []
         for index in self.mains:
             parameter, spec = tensors[index], self.inputs[index]
-            grad = getattr(parameter, "main_grad", None)
+            # Rows of a parameter have those of its main_grad.
+            owner: Any = parameter._base if parameter._base is not None else parameter
+            grad = getattr(owner, "main_grad", None)
             if grad is None:
-                if not parameter.is_leaf:
+                if not owner.is_leaf:
                     raise ArgumentError(
                         f"argument '{spec.name}': expected a parameter for 'main_grad', but got a tensor made of one"
                     )
-                grad = parameter.main_grad = torch.zeros(spec.shape, device=self.device)  # type: ignore[attr-defined]
+                grad = owner.main_grad = torch.zeros(owner.shape, device=self.device)
+            if owner is not parameter:
+                first = (parameter.storage_offset() - owner.storage_offset()) // owner.stride(0)
+                grad = grad[first : first + parameter.shape[0]]
             grads.append(grad)
         key = [g.data_ptr() for g in grads], _storage_bytes(grads)
         if key != self._seen_grads:
