@@ -15,6 +15,7 @@ import te_mlir.torch  # noqa: E402
 from te_mlir.errors import ImportFailure  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -291,6 +292,14 @@ def inference(self, x):
 def test_gradients_that_tracing_would_lose(function, reason):
     assert any(reason in line for line in compare(Two(function), X))
     assert reason in strict_error(Two(function), X)
+
+
+def test_checkpoints_are_what_they_wrap():
+    def function(self, x):
+        return self.l2(checkpoint(lambda h: F.silu(self.l1(h)) + 1, x, use_reentrant=False))
+
+    assert compare(Two(function), X, strict=True) == []
+    assert compare(Two(lambda self, x: checkpoint(reversed_gradient, self, x, use_reentrant=False)), X)
 
 
 def test_double_backward_is_an_error():

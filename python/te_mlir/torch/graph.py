@@ -22,6 +22,7 @@ from te_mlir.torch import patterns
 
 def flatten(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.GraphModule:
     """The ATen graph of `module` on arguments like `examples`, all of them tensors."""
+    module = _without_checkpoints(module)
     with FakeTensorMode(allow_non_fake_inputs=True):
         # New ones for each argument: equal objects would become one input.
         fakes = [
@@ -33,6 +34,22 @@ def flatten(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.G
         flat = make_fx(module, pre_dispatch=True, tracing_mode="real")(*fakes)
     flat.graph.eliminate_dead_code()
     return flat
+
+
+def _without_checkpoints(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """`module` with what torch.utils.checkpoint wraps in its place: the compiler chooses what to compute again."""
+    checkpoint = torch.ops.higher_order.tag_activation_checkpoint
+    if not any(n.target is checkpoint for n in module.graph.nodes):
+        return module
+    graph = torch.fx.Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    for node in [n for n in graph.nodes if n.target is checkpoint]:
+        body, *operands = node.args
+        assert isinstance(body, Node) and isinstance(body.target, str), "dynamo hands over the body by its name"
+        with graph.inserting_before(node):
+            node.replace_all_uses_with(graph.call_module(body.target, tuple(operands)))
+        graph.erase_node(node)
+    return torch.fx.GraphModule(module, graph)
 
 
 def _writes(graph: torch.fx.Graph) -> bool:

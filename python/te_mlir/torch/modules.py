@@ -22,6 +22,7 @@ import torch
 from te_mlir import build
 from te_mlir.errors import ArgumentError
 from te_mlir.recipes import Recipe
+from te_mlir.torch.partition import autocast_enabled
 from te_mlir.torch.runner import Options, Region, Spec, dtype_name, torch_to_te
 from te_mlir.torch.states import States, WithStates
 
@@ -100,7 +101,7 @@ class _Module(WithStates, torch.nn.Module):
         options = options._replace(main_grad=self.fuse_wgrad_accumulation)
         if torch_to_te(x.dtype) is None or not x.is_floating_point() or not x.dim():
             raise ArgumentError(f"argument 'x': expected a floating tensor, but got {x.dtype} {list(x.shape)}")
-        if torch.is_autocast_enabled(x.device.type):
+        if autocast_enabled(x.device.type):
             # As TransformerEngine's do.
             x = x.to(torch.get_autocast_dtype(x.device.type))
         lead, columns = x.shape[:-1], x.shape[-1]

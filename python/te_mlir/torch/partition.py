@@ -50,7 +50,7 @@ def refusal(module: GraphModule, flat: GraphModule, examples: Sequence[torch.Ten
     """Why no part of a captured graph may be compiled: what it does that tracing it to ATen would lose."""
     devices = {example.device.type for example in examples}
     for device in sorted(devices):
-        if torch.is_autocast_enabled(device):
+        if autocast_enabled(device):
             dtype = str(torch.get_autocast_dtype(device))[6:]
             return (
                 f"torch.autocast to {dtype} is on, whose casts are not imported; cast the model (model.{_method(dtype)}) "
@@ -72,6 +72,11 @@ def refusal(module: GraphModule, flat: GraphModule, examples: Sequence[torch.Ten
     if not torch.is_grad_enabled() and any(is_grad_mode(n) and n.args[0] for n in flat.graph.nodes):
         return "torch.enable_grad in a call without gradients is not imported"
     return None
+
+
+def autocast_enabled(device: str) -> bool:
+    """Whether torch.autocast is on for a type of device, which may be one that it does not know."""
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def _method(dtype: str) -> str:
