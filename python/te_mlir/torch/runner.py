@@ -213,15 +213,19 @@ class Region:
 
     def check(self, tensors: "Tuple[torch.Tensor, ...]") -> List[int]:
         """Addresses of the tensors; raises ArgumentError, naming the argument, unless the step can use them."""
-        # Tensors like those of the last call, each where it was or where memory is that kernels can use.
         seen, sizes = [t.data_ptr() for t in tensors], _storage_bytes(tensors)
-        if self._guard is not None and sizes == self.sizes and self._guard(*tensors):
-            if seen == self._seen or all(new == old or (new and not new % 16) for new, old in zip(seen, self._seen)):
-                self._seen = list(seen)
-                return seen
-        for spec, tensor in zip(self.inputs, tensors):
-            _check(spec, tensor, self.device)
-        self._guard, self._seen, self.sizes = arrays.torch_guard(tensors), list(seen), sizes
+        if self._guard is None or not self._guard(*tensors):
+            for spec, tensor in zip(self.inputs, tensors):
+                _check(spec, tensor, self.device)
+            self._guard = arrays.torch_guard(tensors)
+        elif seen != self._seen or sizes != self.sizes:
+            # Tensors like those of the last call: where they lie now is left to look at.
+            for index, now in enumerate(zip(seen, sizes)):
+                if now != (self._seen[index], self.sizes[index]):
+                    _check(self.inputs[index], tensors[index], self.device)
+        self._seen = list(seen)
+        if sizes != self.sizes:
+            self.sizes = sizes
         return seen
 
     def main_grads(self, tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
