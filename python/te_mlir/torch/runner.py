@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 
@@ -121,8 +121,8 @@ class Region:
         self._guard: Any = None
         self._seen: List[int] = []
         #: Bytes of the storages of the inputs of the last call.
-        self.sizes: List[int] = []
-        self._seen_grads: Tuple[List[int], List[int]] = ([], [])
+        self._sizes: List[int] = []
+        self._seen_grads: List[int] = []
 
     def options_for(self, training: bool) -> "Dict[str, Any]":
         """The options of one of the two steps: only training holds something for a backward."""
@@ -218,14 +218,14 @@ class Region:
             for spec, tensor in zip(self.inputs, tensors):
                 _check(spec, tensor, self.device)
             self._guard = arrays.torch_guard(tensors)
-        elif seen != self._seen or sizes != self.sizes:
+        elif seen != self._seen or sizes != self._sizes:
             # Tensors like those of the last call: where they lie now is left to look at.
             for index, now in enumerate(zip(seen, sizes)):
-                if now != (self._seen[index], self.sizes[index]):
+                if now != (self._seen[index], self._sizes[index]):
                     _check(self.inputs[index], tensors[index], self.device)
         self._seen = list(seen)
-        if sizes != self.sizes:
-            self.sizes = sizes
+        if sizes != self._sizes:
+            self._sizes = sizes
         return seen
 
     def main_grads(self, tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
@@ -246,7 +246,8 @@ class Region:
                 first = (parameter.storage_offset() - owner.storage_offset()) // owner.stride(0)
                 grad = grad[first : first + parameter.shape[0]]
             grads.append(grad)
-        key = [g.data_ptr() for g in grads], _storage_bytes(grads)
+        # A storage that is resized moves.
+        key = [g.data_ptr() for g in grads]
         if key != self._seen_grads:
             spans = []
             for index, grad in zip(self.mains, grads):
@@ -332,11 +333,10 @@ class _Arena:
     def __init__(self, instance: Instance, pointers: Any, recorded: bool) -> None:
         self.instance, self.pointers = instance, pointers
         self.memory = _Memory() if recorded else None
-        #: Where the last forward read its inputs, and the bytes of their storages.
+        #: Where the last forward read its inputs.
         self.inputs: List[int] = []
-        self.sizes: List[int] = []
-        #: What the last backward found: inputs and sizes of its forward, addresses and sizes of what is saved.
-        self.found: Any = (None, None, None, None)
+        #: What the last backward found: the inputs of its forward, and where those that are saved lay.
+        self.found: Any = (None, None)
         self.cotangents = _Memory()
 
 
@@ -350,7 +350,7 @@ class Loaded:
         mains = [f"grad.{region.inputs[i].name}" for i in region.mains] if training else []
         states: Dict[str, Tensor] = {}
         #: Casts of weights that are states.
-        self.casts: List[Tuple[str, str]] = []
+        self.casts: Set[Tuple[str, str]] = set()
         for argument in arguments:
             if argument.carried_input < 0:
                 continue
@@ -360,7 +360,7 @@ class Loaded:
                 # Nothing is there until a first micro-batch makes it.
                 key = (region.recipe, region.cast_name(name))
                 states[name] = region.states.cast(*key, source, region.context)
-                self.casts.append(key)
+                self.casts.add(key)
             elif name not in mains:
                 states[name] = region.states.tensor(region.state_name(name), source, region.context)
         # What a part does not use must be no null pointer.
@@ -467,7 +467,6 @@ class Loaded:
             for place, address in zip(self.input_places, addresses):
                 pointers[place] = address or dummy
             arena.inputs = addresses
-        arena.sizes = region.sizes
         if memory is None or not memory.results:
             results = [torch.empty_like(template) for template in self.templates]
             for place, result in zip(self.output_places, results):
@@ -485,16 +484,15 @@ class Loaded:
     def find_saved(self, arena: _Arena, saved: "Sequence[torch.Tensor]") -> None:
         """Points the backward to what the forward saved, where that lies now; raises ArgumentError where it is gone."""
         region, count = self.region, len(self.saved_inputs)
-        addresses, sizes = [t.data_ptr() for t in saved[:count]], _storage_bytes(saved[:count])
-        inputs, before, *rest = arena.found
-        if inputs is not arena.inputs or before is not arena.sizes or rest != [addresses, sizes]:
+        addresses = [t.data_ptr() for t in saved[:count]]
+        if arena.found[0] is not arena.inputs or arena.found[1] != addresses:
             own = arena.memory.own if arena.memory else {}
-            for index, tensor, address, size in zip(self.saved_inputs, saved, addresses, sizes):
-                if index not in own and (address != arena.inputs[index] or size != arena.sizes[index]):
+            for index, tensor, address in zip(self.saved_inputs, saved, addresses):
+                if index not in own and address != arena.inputs[index]:
                     _check(region.inputs[index], tensor, region.device)
                     arena.inputs = [*arena.inputs[:index], address, *arena.inputs[index + 1 :]]
                     arena.pointers[self.input_places[index]] = address or self.dummy.pointer
-            arena.found = (arena.inputs, arena.sizes, addresses, sizes)
+            arena.found = (arena.inputs, addresses)
         for index, tensor in zip(self.saved_outputs, saved[count:]):
             # A recorded step's own results are kept here.
             moved = tensor.data_ptr() != arena.pointers[self.output_places[index]]
