@@ -32,6 +32,11 @@ def flatten(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.G
             for t in examples
         ]
         flat = make_fx(module, pre_dispatch=True, tracing_mode="real")(*fakes)
+    for node in list(flat.graph.nodes):
+        # A constant is detached when it is made, which would count as a write.
+        if str(node.target) == "aten.detach_.default" and str(node.args[0].target).startswith("aten.lift_fresh"):
+            node.replace_all_uses_with(node.args[0])
+            flat.graph.erase_node(node)
     flat.graph.eliminate_dead_code()
     return flat
 
