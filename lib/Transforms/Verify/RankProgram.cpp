@@ -19,50 +19,55 @@ static constexpr unsigned kMaxDepth = 64;
 
 bool CollectiveEvent::matches(const CollectiveEvent &other) const {
   return op->getName() == other.op->getName() && group == other.group &&
-         payload == other.payload;
+         payload == other.payload && result == other.result && how == other.how;
 }
 
 std::string CollectiveEvent::describe() const {
   std::string text;
   llvm::raw_string_ostream(text)
       << "'" << op->getName() << "' of '" << payload << "'";
+  if (auto axis = dyn_cast_if_present<IntegerAttr>(how))
+    text += " along axis " + std::to_string(axis.getInt());
+  if (auto parallel = dyn_cast_if_present<ParallelAttr>(how))
+    text += (" as '" + stringifyParallelMode(parallel.getMode()) + "'").str();
   return text;
 }
 
 /// The collective that `op` is or stands for, if any.
 static std::optional<CollectiveEvent> asCollective(Operation *op) {
-  auto event = [&](int64_t group, Value payload) {
-    return CollectiveEvent{op, lookupGroup(op, group), payload.getType()};
+  auto event = [&](int64_t group, Value payload, Attribute how = {}) {
+    return CollectiveEvent{op, lookupGroup(op, group), payload.getType(),
+                           op->getResult(0).getType(), how};
   };
   if (auto reduce = dyn_cast<AmaxReduceOp>(op)) {
     if (reduce.getAmaxes().size() == 1)
       return event(reduce.getGroupId(), reduce.getAmaxes().front());
     // One collective for all: ranks must agree on how many.
+    auto all = TupleType::get(op->getContext(), reduce.getAmaxes().getTypes());
     return CollectiveEvent{
-        op, lookupGroup(op, reduce.getGroupId()),
-        TupleType::get(op->getContext(), reduce.getAmaxes().getTypes())};
+        op, lookupGroup(op, reduce.getGroupId()), all, all, {}};
   }
   if (auto reduce = dyn_cast<AllReduceOp>(op))
     return event(reduce.getGroup(), reduce.getX());
   if (auto gather = dyn_cast<AllGatherOp>(op))
-    return event(gather.getGroup(), gather.getX());
+    return event(gather.getGroup(), gather.getX(), gather.getAxisAttr());
   if (auto scatter = dyn_cast<ReduceScatterOp>(op))
-    return event(scatter.getGroup(), scatter.getX());
+    return event(scatter.getGroup(), scatter.getX(), scatter.getAxisAttr());
   if (auto exchange = dyn_cast<AllToAllOp>(op))
     return event(exchange.getGroup(), exchange.getX());
   // What te-insert-collectives will make of a layer.
   if (auto linear = dyn_cast<LinearOp>(op))
     if (ParallelAttr parallel = linear.getParallelAttr();
         parallel && (parallel.isRow() || parallel.getSequence()))
-      return event(parallel.getGroup(), linear.getY());
+      return event(parallel.getGroup(), linear.getY(), parallel);
   if (auto dgrad = dyn_cast<LinearDgradOp>(op))
     if (ParallelAttr parallel = dgrad.getParallelAttr();
         parallel && (parallel.isColumn() || parallel.getSequence()))
-      return event(parallel.getGroup(), dgrad.getDx());
+      return event(parallel.getGroup(), dgrad.getDx(), parallel);
   if (auto wgrad = dyn_cast<LinearWgradOp>(op))
     if (ParallelAttr parallel = wgrad.getParallelAttr();
         parallel && parallel.getSequence())
-      return event(parallel.getGroup(), wgrad.getX());
+      return event(parallel.getGroup(), wgrad.getX(), parallel);
   return std::nullopt;
 }
 
@@ -82,6 +87,15 @@ class Walker {
 public:
   Walker(ModuleOp mesh, int64_t rank, RankProgram &program)
       : mesh(mesh), rank(rank), program(program) {}
+
+  LogicalResult walk(func::FuncOp function, unsigned depth) {
+    if (!function.getBody().hasOneBlock() && hasCollective(function.getBody()))
+      return function.emitError()
+             << "expected collectives only behind 'scf.if', 'scf.for' and "
+                "calls, but '"
+             << function.getName() << "' has them and branches of its own";
+    return walk(function.getBody().front(), depth);
+  }
 
   LogicalResult walk(Block &block, unsigned depth) {
     for (Operation &op : block) {
@@ -244,7 +258,7 @@ private:
     for (auto [parameter, value] :
          llvm::zip(callee.getArguments(), op->getOperands()))
       constants[parameter] = constants.lookup(value);
-    return walk(callee.getBody().front(), depth + 1);
+    return walk(callee, depth + 1);
   }
 
   ModuleOp mesh;
@@ -270,7 +284,7 @@ FailureOr<const RankProgram *> RankProgramBuilder::get(ModuleOp module,
     if (function.isExternal() || function.isPrivate())
       continue;
     program.end = function.getBody().back().getTerminator()->getLoc();
-    if (failed(walker.walk(function.getBody().front(), 0)))
+    if (failed(walker.walk(function, 0)))
       return failure();
   }
   if (!program.asksForRank)

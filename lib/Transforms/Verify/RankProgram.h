@@ -16,11 +16,13 @@ namespace mlir::te {
 struct CollectiveEvent {
   Operation *op;
   GroupAttr group;
-  /// What all ranks must agree on.
-  Type payload;
+  /// What all ranks must agree on: what they give and get, and the axis, or how
+  /// a layer is split.
+  Type payload, result;
+  Attribute how;
 
   bool matches(const CollectiveEvent &other) const;
-  /// "'te.all_reduce' of 'tensor<8xf32>'".
+  /// "'te.all_gather' of 'tensor<8xf32>' along axis 0".
   std::string describe() const;
 };
 

@@ -1,7 +1,8 @@
 //===- VerifyCollectives.cpp - te-verify-collectives ----------------------===//
 //
-// Two questions. Of values: is a scale or amax that stands for the parts of all
-// ranks the same on each? It is followed back to where it comes from. Of
+// Three questions. Of layers: is what is split what they take to be (see
+// Shardings.cpp)? Of values: is a scale or amax that stands for the parts of
+// all ranks the same on each? It is followed back to where it comes from. Of
 // programs: do all ranks meet? Each rank's collectives are listed by walking
 // its program with what is known of its number, then all ranks run against each
 // other: a rank stops at each collective until the others of the group are
@@ -10,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "RankProgram.h"
+#include "Shardings.h"
 
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/Transforms/Verify/Passes.h"
@@ -134,10 +136,10 @@ LogicalResult checkGather(AllGatherOp gather) {
 bool hasTensorAmax(RecipeAttr recipe) {
   const RecipeOptions options = recipe.getOptions();
   switch (recipe.getKind()) {
-  case RecipeKind::HighPrecision:
   case RecipeKind::DelayedScaling:
   case RecipeKind::Float8CurrentScaling:
     return true;
+  case RecipeKind::HighPrecision:
   case RecipeKind::Float8BlockScaling:
   case RecipeKind::MxFp8BlockScaling:
     return false;
@@ -153,14 +155,20 @@ bool hasTensorAmax(RecipeAttr recipe) {
   llvm_unreachable("all recipes are listed");
 }
 
+bool hasRecipe(Operation *op) {
+  while (op && !op->hasAttrOfType<RecipeAttr>(kRecipeAttr))
+    op = op->getParentOp();
+  return op;
+}
+
 LogicalResult checkReduce(AmaxReduceOp reduce) {
   RecipeAttr recipe = RecipeAttr::lookup(reduce);
-  if (hasTensorAmax(recipe))
+  // Casts without any recipe are as they are written.
+  if (hasTensorAmax(recipe) || !hasRecipe(reduce))
     return success();
-  return reduce.emitError()
-         << "expected no 'te.amax_reduce' under recipe '"
-         << stringifyRecipeKind(recipe.getKind())
-         << "', whose scales are of one rank's blocks or rows";
+  return reduce.emitError() << "expected no 'te.amax_reduce' under recipe '"
+                            << stringifyRecipeKind(recipe.getKind())
+                            << "', which has no scale of a whole tensor";
 }
 
 //===----------------------------------------------------------------------===//
@@ -193,6 +201,9 @@ private:
   }
   llvm::MapVector<StringRef, int64_t> axes;
 };
+
+/// More are not run against each other.
+constexpr int64_t kMaxRanks = 1 << 16;
 
 class Simulation {
 public:
@@ -303,6 +314,8 @@ struct VerifyCollectives final
         return;
       ++numChecked;
     });
+    for (auto function : module.getOps<func::FuncOp>())
+      failedAny |= failed(checkShardings(function));
     if (failedAny || failed(comparePrograms(module)))
       signalPassFailure();
   }
@@ -311,7 +324,19 @@ private:
   LogicalResult comparePrograms(ModuleOp module) {
     if (getGroups(module).empty())
       return success();
+    auto stages = module.getOps<ModuleOp>();
+    if (stages.empty() &&
+        !module.walk([](RankOp) { return WalkResult::interrupt(); })
+             .wasInterrupted()) {
+      // One program for all, however many they are.
+      return failure(failed(RankProgramBuilder(module).get(module, 0)));
+    }
     const int64_t numRanks = getNumRanks(module);
+    if (numRanks > kMaxRanks)
+      return module.emitError()
+             << "expected at most " << kMaxRanks
+             << " ranks where their programs differ, but the groups make "
+             << numRanks;
     // Whose module each rank runs.
     std::vector<ModuleOp> modules(numRanks);
     for (auto own : module.getOps<ModuleOp>())

@@ -88,17 +88,28 @@ def VerifyCollectivesPass : Pass<"te-verify-collectives", "ModuleOp"> {
     * a gathered cast whose one scale, or amax, comes from an amax that is not
       reduced over the group: ranks would decode each other's bytes wrongly;
     * a `te.amax_reduce` under a recipe that has no amax of a whole tensor
-      (`mxfp8_block_scaling`, `float8_block_scaling`, row-scaled
-      `nvfp4_block_scaling`);
+      (`high_precision`, `mxfp8_block_scaling`, `float8_block_scaling`,
+      row-scaled `nvfp4_block_scaling`);
+    * a layer that takes as whole what is split over its group, or as split
+      along another axis: a column-parallel layer of another's columns, a norm
+      or a loss of parts of rows, a weight, bias, result or state that
+      `te.sharding` splits otherwise. Of an argument without `te.sharding`
+      nothing is known, and nothing reported;
     * ranks that do not run the same collectives in an order in which all meet.
 
     For the last, each rank's collectives are listed, and all ranks of the mesh
     are run against each other. Ranks differ where modules with `te.ranks` are
     nested in the one with `te.groups` (the stages of a pipeline), or where
     `scf.if` and `scf.for` depend on te.rank. A branch that may depend on
-    something else must have the same collectives on both sides. The shape of a
+    something else must have the same collectives on both sides. Collectives are
+    the same if they have one name, group, axis, operand and result type. Up to
+    65,536 ranks are run; without stages and te.rank all have one program, and
+    there may be any number. The shape of a
     tensor whose amax is reduced does not matter: a rank with an empty part takes
     part as all others. How many amaxes one te.amax_reduce has does.
+
+    Programs are run as they are written: what differentiation adds to stages
+    that differ is seen where the stages are given differentiated.
 
     Runs first, on what the user wrote, and again after casts are inserted.
     Changes nothing.

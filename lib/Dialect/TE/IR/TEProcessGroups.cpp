@@ -9,6 +9,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::te;
@@ -133,12 +134,12 @@ LogicalResult te::verifyShardingAttr(Operation *op, Attribute value,
 }
 
 int64_t mlir::te::getNumRanks(Operation *op) {
-  int64_t ranks = 1;
+  uint64_t ranks = 1;
   llvm::StringSet<> axes;
   for (GroupAttr group : getGroups(op))
     if (axes.insert(group.getAxis()).second)
-      ranks *= group.getSize();
-  return ranks;
+      ranks = llvm::SaturatingMultiply<uint64_t>(ranks, group.getSize());
+  return std::min<uint64_t>(ranks, std::numeric_limits<int64_t>::max());
 }
 
 LogicalResult te::verifyRanksAttr(Operation *op, Attribute value) {

@@ -47,7 +47,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 module attributes {te.recipe = #te.recipe<mxfp8_block_scaling>, te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
   func.func @no_amax_in_mxfp8(%a: tensor<f32>) -> tensor<f32> {
-    // expected-error @below {{expected no 'te.amax_reduce' under recipe 'mxfp8_block_scaling', whose scales are of one rank's blocks or rows}}
+    // expected-error @below {{expected no 'te.amax_reduce' under recipe 'mxfp8_block_scaling', which has no scale of a whole tensor}}
     %r = te.amax_reduce %a group 0
     return %r : tensor<f32>
   }
@@ -224,5 +224,62 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
       scf.yield %b : tensor<8xf32>
     }
     return %y : tensor<8xf32>
+  }
+}
+
+// -----
+
+// Parts of sums are exchanged along one axis, or they are not the same sums.
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  module attributes {te.ranks = array<i64: 0>} {
+    func.func @rows(%x: tensor<64x64xbf16>) -> tensor<32x64xbf16> {
+      // expected-note @below {{rank 0 is here}}
+      %y = te.reduce_scatter %x group 0 axis 0 : tensor<64x64xbf16> -> tensor<32x64xbf16>
+      return %y : tensor<32x64xbf16>
+    }
+  }
+  module attributes {te.ranks = array<i64: 1>} {
+    func.func @columns(%x: tensor<64x64xbf16>) -> tensor<64x32xbf16> {
+      // expected-error @below {{but rank 1 runs 'te.reduce_scatter' of 'tensor<64x64xbf16>' along axis 1 where rank 0 runs 'te.reduce_scatter' of 'tensor<64x64xbf16>' along axis 0}}
+      %y = te.reduce_scatter %x group 0 axis 1 : tensor<64x64xbf16> -> tensor<64x32xbf16>
+      return %y : tensor<64x32xbf16>
+    }
+  }
+}
+
+// -----
+
+// What branches of a function do is not followed.
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  // expected-error @below {{expected collectives only behind 'scf.if', 'scf.for' and calls, but 'blocks' has them and branches of its own}}
+  func.func @blocks(%x: tensor<8xf32>, %flag: i1) -> tensor<8xf32> {
+    cf.cond_br %flag, ^sum, ^end(%x : tensor<8xf32>)
+  ^sum:
+    %y = te.all_reduce %x group 0 : tensor<8xf32>
+    cf.br ^end(%y : tensor<8xf32>)
+  ^end(%z: tensor<8xf32>):
+    return %z : tensor<8xf32>
+  }
+}
+
+// -----
+
+// Nothing has an amax here.
+module attributes {te.recipe = #te.recipe<high_precision>, te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
+  func.func @no_amax(%a: tensor<f32>) -> tensor<f32> {
+    // expected-error @below {{expected no 'te.amax_reduce' under recipe 'high_precision', which has no scale of a whole tensor}}
+    %r = te.amax_reduce %a group 0
+    return %r : tensor<f32>
+  }
+}
+
+// -----
+
+// Ranks beyond any machine are not run one by one.
+// expected-error @below {{expected at most 65536 ranks where their programs differ, but the groups make 1099511627776}}
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 1048576>, #te.group<id = 1, name = "dp", axis = "dp", size = 1048576>]} {
+  func.func @asks() -> index {
+    %r = te.rank group 0
+    return %r : index
   }
 }

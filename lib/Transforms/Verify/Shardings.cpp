@@ -1,0 +1,241 @@
+//===- Shardings.cpp - is what is split what a layer takes to be split? ---===//
+//
+// For each value and each axis of the mesh one of three things is known: it is
+// split along a dimension, it is whole, or nothing. Of an argument without
+// te.sharding nothing is known, so that only contradictions are errors: what
+// one op splits, and the next takes to be whole or split elsewhere.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Shardings.h"
+
+#include "TEDialect/IR/TE.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+namespace {
+
+/// Along which dimension a value is split, and since where.
+struct Split {
+  int64_t dim;
+  Location since;
+};
+
+/// Of one value, by axis of the mesh.
+using Splits = llvm::MapVector<StringRef, Split>;
+
+class Checker {
+public:
+  explicit Checker(func::FuncOp function) : function(function) {}
+
+  LogicalResult run() {
+    for (BlockArgument argument : function.getArguments())
+      splits[argument] = declared(function.getArgAttrOfType<ArrayAttr>(
+                                      argument.getArgNumber(), kShardingAttr),
+                                  argument.getLoc());
+    for (Operation &op : function.getBody().front())
+      visit(&op);
+    return failure(failedAny);
+  }
+
+private:
+  Splits declared(ArrayAttr sharding, Location loc) {
+    Splits found;
+    for (Attribute each :
+         sharding ? sharding.getValue() : ArrayRef<Attribute>()) {
+      auto shard = cast<ShardAttr>(each);
+      GroupAttr group = lookupGroup(function, shard.getGroup());
+      // Two groups along one axis of a tensor are told apart by no layer.
+      if (group && group.getSize() > 1)
+        found.insert({group.getAxis(), Split{shard.getAxis(), loc}});
+    }
+    return found;
+  }
+
+  static int64_t lastDim(Value value) {
+    return cast<ShapedType>(value.getType()).getRank() - 1;
+  }
+
+  /// Reports `value`, an operand of `op`, where it is split over `group`, but
+  /// not along `dim`; without a `dim`, where it is split at all.
+  void expectSplit(Operation *op, StringRef operand, Value value,
+                   GroupAttr group, std::optional<int64_t> dim) {
+    if (!value)
+      return;
+    const Splits known = splits.lookup(value);
+    auto found = known.find(group.getAxis());
+    if (found == known.end() || found->second.dim == dim)
+      return;
+    InFlightDiagnostic diagnostic = op->emitError()
+                                    << "expected '" << operand << "' to be ";
+    if (dim)
+      diagnostic << "split along axis " << *dim << " over";
+    else
+      diagnostic << "the same on all ranks of";
+    diagnostic << " group " << group.getId() << " ('" << group.getName()
+               << "'), but it is split along axis " << found->second.dim;
+    diagnostic.attachNote(found->second.since) << "it is split here";
+    failedAny = true;
+  }
+
+  /// Reports `value` where its last dimension is split over whatever.
+  void expectWholeRows(Operation *op, StringRef operand, Value value) {
+    for (auto &[axis, split] : splits.lookup(value)) {
+      if (split.dim != lastDim(value))
+        continue;
+      InFlightDiagnostic diagnostic =
+          op->emitError() << "expected '" << operand
+                          << "' to have whole rows on each rank, but along "
+                             "axis "
+                          << split.dim << " it is split over '" << axis << "'";
+      diagnostic.attachNote(split.since) << "it is split here";
+      failedAny = true;
+      return;
+    }
+  }
+
+  /// Rows of `y` are those of `x`, and each has what `x` has there.
+  void pass(Value x, Value y) {
+    Splits same = splits.lookup(x);
+    splits[y] = std::move(same);
+  }
+
+  void visitLayer(LinearOp layer) {
+    Splits out = splits.lookup(layer.getX());
+    const int64_t depth = lastDim(layer.getX());
+    ParallelAttr parallel = layer.getParallelAttr();
+    GroupAttr group =
+        parallel ? lookupGroup(layer, parallel.getGroup()) : GroupAttr();
+    if (group && group.getSize() > 1) {
+      const bool column = parallel.isColumn(), rows = parallel.getSequence();
+      const std::optional<int64_t> shared =
+          rows ? std::optional<int64_t>(0) : std::nullopt;
+      expectSplit(layer, "x", layer.getX(), group, column ? shared : depth);
+      expectSplit(layer, "w", layer.getW(), group, column ? 0 : 1);
+      expectSplit(layer, "bias", layer.getBias(), group,
+                  column ? std::optional<int64_t>(0) : std::nullopt);
+      out.erase(group.getAxis());
+      if (column || rows)
+        out.insert(
+            {group.getAxis(), Split{column ? depth : 0, layer.getLoc()}});
+    } else {
+      // Whether a sum over parts is meant is for who wrote it to say.
+      out.remove_if([&](auto &each) { return each.second.dim == depth; });
+    }
+    splits[layer.getY()] = std::move(out);
+  }
+
+  /// What of each operand is split in one way is so in the results.
+  void visitElementwise(Operation *op) {
+    Splits out;
+    for (Value operand : op->getOperands()) {
+      for (auto &[axis, split] : splits.lookup(operand)) {
+        auto [other, isNew] = out.insert({axis, split});
+        if (isNew || other->second.dim == split.dim)
+          continue;
+        InFlightDiagnostic diagnostic =
+            op->emitError() << "expected operands to be split over '" << axis
+                            << "' along one axis, but got axis "
+                            << other->second.dim << " and axis " << split.dim;
+        diagnostic.attachNote(other->second.since) << "one is split here";
+        diagnostic.attachNote(split.since) << "another is split here";
+        failedAny = true;
+      }
+    }
+    for (Value result : op->getResults())
+      splits[result] = out;
+  }
+
+  void visitCollective(Operation *op, Value x, Value y, int64_t id,
+                       std::optional<int64_t> dim) {
+    Splits out = splits.lookup(x);
+    if (GroupAttr group = lookupGroup(op, id)) {
+      out.erase(group.getAxis());
+      if (dim && group.getSize() > 1)
+        out.insert({group.getAxis(), Split{*dim, op->getLoc()}});
+    }
+    splits[y] = std::move(out);
+  }
+
+  void visitReturn(func::ReturnOp end) {
+    for (OpOperand &result : end->getOpOperands()) {
+      const unsigned number = result.getOperandNumber();
+      auto name = function.getResultAttrOfType<StringAttr>(number, kNameAttr);
+      Splits wanted = declared(
+          function.getResultAttrOfType<ArrayAttr>(number, kShardingAttr),
+          function.getLoc());
+      // A state goes on as the argument that it is next.
+      for (BlockArgument argument : function.getArguments())
+        if (name && wanted.empty() &&
+            function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                  kNameAttr) == name)
+          wanted = splits.lookup(argument);
+      for (auto &[axis, split] : splits.lookup(result.get())) {
+        auto found = wanted.find(axis);
+        if (found == wanted.end() || found->second.dim == split.dim)
+          continue;
+        InFlightDiagnostic diagnostic =
+            end.emitError()
+            << "expected result " << number << " to be split over '" << axis
+            << "' along axis " << found->second.dim
+            << ", as it is declared, but it is split along "
+               "axis "
+            << split.dim;
+        diagnostic.attachNote(split.since) << "it is split here";
+        failedAny = true;
+      }
+    }
+  }
+
+  void visit(Operation *op) {
+    llvm::TypeSwitch<Operation *>(op)
+        .Case([&](LinearOp layer) { visitLayer(layer); })
+        .Case([&](RmsNormOp norm) {
+          expectWholeRows(norm, "x", norm.getX());
+          pass(norm.getX(), norm.getY());
+        })
+        .Case([&](LayerNormOp norm) {
+          expectWholeRows(norm, "x", norm.getX());
+          pass(norm.getX(), norm.getY());
+        })
+        .Case([&](CrossEntropyOp loss) {
+          expectWholeRows(loss, "logits", loss.getLogits());
+        })
+        .Case([&](ActivationOp activation) {
+          pass(activation->getOperand(0), activation->getResult(0));
+        })
+        .Case([&](AllReduceOp reduce) {
+          visitCollective(reduce, reduce.getX(), reduce.getY(),
+                          reduce.getGroup(), std::nullopt);
+        })
+        .Case([&](AllGatherOp gather) {
+          visitCollective(gather, gather.getX(), gather.getY(),
+                          gather.getGroup(), std::nullopt);
+        })
+        .Case([&](ReduceScatterOp scatter) {
+          visitCollective(scatter, scatter.getX(), scatter.getY(),
+                          scatter.getGroup(), scatter.getAxis());
+        })
+        .Case([&](func::ReturnOp end) { visitReturn(end); })
+        .Default([&](Operation *other) {
+          if (other->hasTrait<OpTrait::Elementwise>())
+            visitElementwise(other);
+        });
+  }
+
+  func::FuncOp function;
+  DenseMap<Value, Splits> splits;
+  bool failedAny = false;
+};
+
+} // namespace
+
+LogicalResult te::checkShardings(func::FuncOp function) {
+  if (function.isExternal() || getGroups(function).empty())
+    return success();
+  return Checker(function).run();
+}

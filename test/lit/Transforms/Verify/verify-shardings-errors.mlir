@@ -1,0 +1,114 @@
+// RUN: te-opt %s --te-verify-collectives --split-input-file --verify-diagnostics
+
+// A column-parallel layer reads what all ranks have; of a sequence, rows.
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
+  func.func @rows_without_sequence(
+      // expected-note @below {{it is split here}}
+      %x: tensor<64x64xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %w: tensor<64x64xbf16>) -> tensor<64x64xbf16> {
+    // expected-error @below {{expected 'x' to be the same on all ranks of group 0 ('tp'), but it is split along axis 0}}
+    %y = te.linear %x, %w parallel <column, group = 0> : tensor<64x64xbf16>, tensor<64x64xbf16> -> tensor<64x64xbf16>
+    return %y : tensor<64x64xbf16>
+  }
+}
+
+// -----
+
+// Of another's columns it makes nothing.
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
+  func.func @columns_of_columns(%x: tensor<64x64xbf16>, %w: tensor<64x64xbf16>) -> tensor<64x64xbf16> {
+    // expected-note @below {{it is split here}}
+    %h = te.linear %x, %w parallel <column, group = 0> : tensor<64x64xbf16>, tensor<64x64xbf16> -> tensor<64x64xbf16>
+    // expected-error @below {{expected 'x' to be the same on all ranks of group 0 ('tp'), but it is split along axis 1}}
+    %y = te.linear %h, %w parallel <column, group = 0> : tensor<64x64xbf16>, tensor<64x64xbf16> -> tensor<64x64xbf16>
+    return %y : tensor<64x64xbf16>
+  }
+}
+
+// -----
+
+// Nor where elementwise ops and an activation are between.
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
+  func.func @through_elementwise(%x: tensor<64x64xbf16>, %w: tensor<64x64xbf16>) -> tensor<64x64xbf16> {
+    // expected-note @below {{it is split here}}
+    %h = te.linear %x, %w parallel <column, group = 0> : tensor<64x64xbf16>, tensor<64x64xbf16> -> tensor<64x64xbf16>
+    %a = te.activation <gelu> %h : tensor<64x64xbf16> -> tensor<64x64xbf16>
+    %b = arith.addf %a, %x : tensor<64x64xbf16>
+    // expected-error @below {{expected 'x' to be split along axis 0 over group 0 ('tp'), but it is split along axis 1}}
+    %y = te.linear %b, %w parallel <column, group = 0, sequence> : tensor<64x64xbf16>, tensor<64x64xbf16> -> tensor<256x64xbf16>
+    return %h : tensor<64x64xbf16>
+  }
+}
+
+// -----
+
+// A row-parallel layer reads columns.
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
+  func.func @rows_into_row(
+      // expected-note @below {{it is split here}}
+      %x: tensor<64x64xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %w: tensor<64x64xbf16>) -> tensor<64x64xbf16> {
+    // expected-error @below {{expected 'x' to be split along axis 1 over group 0 ('tp'), but it is split along axis 0}}
+    %y = te.linear %x, %w parallel <row, group = 0> : tensor<64x64xbf16>, tensor<64x64xbf16> -> tensor<64x64xbf16>
+    return %y : tensor<64x64xbf16>
+  }
+}
+
+// -----
+
+// Weights and biases are split as the layer is.
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
+  func.func @weight_and_bias(%x: tensor<64x64xbf16>,
+      // expected-note @below {{it is split here}}
+      %w: tensor<64x64xbf16> {te.sharding = [#te.shard<axis = 1, group = 0>]},
+      // expected-note @below {{it is split here}}
+      %bias: tensor<64xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}) -> (tensor<64x64xbf16>, tensor<64x64xbf16>) {
+    // expected-error @below {{expected 'w' to be split along axis 0 over group 0 ('tp'), but it is split along axis 1}}
+    %y = te.linear %x, %w parallel <column, group = 0> : tensor<64x64xbf16>, tensor<64x64xbf16> -> tensor<64x64xbf16>
+    // expected-error @below {{expected 'bias' to be the same on all ranks of group 0 ('tp'), but it is split along axis 0}}
+    %z = te.linear %x, %w bias %bias : tensor<64xbf16> parallel <row, group = 0> : tensor<64x64xbf16>, tensor<64x64xbf16> -> tensor<64x64xbf16>
+    return %y, %z : tensor<64x64xbf16>, tensor<64x64xbf16>
+  }
+}
+
+// -----
+
+// Norms and losses read whole rows.
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
+  func.func @parts_of_rows(%x: tensor<64x64xbf16>, %w: tensor<64x64xbf16>, %g: tensor<64xbf16>, %t: tensor<64xi32>) -> (tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<f32>) {
+    // expected-note @below {{it is split here}}
+    %y = te.linear %x, %w parallel <column, group = 0> : tensor<64x64xbf16>, tensor<64x64xbf16> -> tensor<64x64xbf16>
+    // expected-error @below {{expected 'x' to have whole rows on each rank, but along axis 1 it is split over 'tp'}}
+    %n = te.rms_norm %y, %g : tensor<64x64xbf16>, tensor<64xbf16>
+    // expected-error @below {{expected 'x' to have whole rows on each rank}}
+    %l = te.layer_norm %y, %g, %g : tensor<64x64xbf16>, tensor<64xbf16>
+    // expected-error @below {{expected 'logits' to have whole rows on each rank}}
+    %loss = te.cross_entropy %y, %t : tensor<64x64xbf16>, tensor<64xi32>
+    return %n, %l, %loss : tensor<64x64xbf16>, tensor<64x64xbf16>, tensor<f32>
+  }
+}
+
+// -----
+
+// What is split in two ways is added to nothing.
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
+  func.func @two_ways(
+      // expected-note @below {{one is split here}}
+      %x: tensor<64x64xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]},
+      // expected-note @below {{another is split here}}
+      %w: tensor<64x64xbf16> {te.sharding = [#te.shard<axis = 1, group = 0>]}) -> tensor<64x64xbf16> {
+    // expected-error @below {{expected operands to be split over 'tp' along one axis, but got axis 0 and axis 1}}
+    %y = arith.addf %x, %w : tensor<64x64xbf16>
+    return %y : tensor<64x64xbf16>
+  }
+}
+
+// -----
+
+// A state goes on as the argument that it is next.
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
+  func.func @state(%w: tensor<64x64xbf16> {te.name = "w", te.sharding = [#te.shard<axis = 0, group = 0>]},
+      // expected-note @below {{it is split here}}
+      %d: tensor<64x64xbf16> {te.sharding = [#te.shard<axis = 1, group = 0>]}) -> (tensor<64x64xbf16> {te.name = "w"}) {
+    // expected-error @below {{expected result 0 to be split over 'tp' along axis 0, as it is declared, but it is split along axis 1}}
+    return %d : tensor<64x64xbf16>
+  }
+}

@@ -1,0 +1,28 @@
+// RUN: te-opt %s --te-verify-collectives | FileCheck %s
+
+// A layer of columns and one of rows, over tp, of tokens that are split over dp: nothing is split as it should not be.
+module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
+  // CHECK-LABEL: @two_layers
+  func.func @two_layers(%x: tensor<64x64xbf16> {te.name = "x", te.sharding = [#te.shard<axis = 0, group = 1>]}, %g: tensor<64xbf16> {te.name = "g"},
+                        %w: tensor<64x64xbf16> {te.name = "w", te.sharding = [#te.shard<axis = 0, group = 0>]},
+                        %v: tensor<64x64xbf16> {te.name = "v", te.sharding = [#te.shard<axis = 1, group = 0>]})
+      -> (tensor<64x64xbf16> {te.name = "y", te.sharding = [#te.shard<axis = 0, group = 1>]}) {
+    %n = te.rms_norm %x, %g : tensor<64x64xbf16>, tensor<64xbf16>
+    %h = te.linear %n, %w parallel <column, group = 0> : tensor<64x64xbf16>, tensor<64x64xbf16> -> tensor<64x64xbf16>
+    %a = te.activation <gelu> %h : tensor<64x64xbf16> -> tensor<64x64xbf16>
+    %o = te.linear %a, %v parallel <row, group = 0> : tensor<64x64xbf16>, tensor<64x64xbf16> -> tensor<64x64xbf16>
+    %y = arith.addf %x, %o : tensor<64x64xbf16>
+    return %y : tensor<64x64xbf16>
+  }
+
+  // Gathered, columns are whole rows; summed, parts of a sum are a sum.
+  // CHECK-LABEL: @by_hand
+  func.func @by_hand(%x: tensor<64x64xbf16> {te.sharding = [#te.shard<axis = 1, group = 0>]}, %w: tensor<64x64xbf16> {te.sharding = [#te.shard<axis = 1, group = 0>]},
+                     %g: tensor<256xbf16>) -> (tensor<64x256xbf16>, tensor<64x64xbf16>) {
+    %all = te.all_gather %x group 0 axis 1 : tensor<64x64xbf16> -> tensor<64x256xbf16>
+    %n = te.rms_norm %all, %g : tensor<64x256xbf16>, tensor<256xbf16>
+    %part = te.linear %x, %w : tensor<64x64xbf16>, tensor<64x64xbf16> -> tensor<64x64xbf16>
+    %sum = te.all_reduce %part group 0 : tensor<64x64xbf16>
+    return %n, %sum : tensor<64x256xbf16>, tensor<64x64xbf16>
+  }
+}
