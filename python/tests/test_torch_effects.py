@@ -194,7 +194,10 @@ def test_a_write_between_two_uses_keeps_its_place():
 
 
 def test_statistics_of_batch_norm_are_kept():
-    compare(Two(lambda self, x: self.l2(self.norm(self.l1(x))), norm=nn.BatchNorm1d(32)), X)
+    model = Two(lambda self, x: self.l2(self.norm(self.l1(x))), norm=nn.BatchNorm1d(32))
+    # The norm takes a bias off again: its gradient is 0, and what either finds of it are rounding errors.
+    model.l1.bias = None
+    compare(model, X)
     compare(Two(lambda self, x: self.l2(self.norm(x)), norm=nn.BatchNorm1d(32, affine=False)), X)
 
 
