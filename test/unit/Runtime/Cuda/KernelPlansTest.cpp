@@ -227,9 +227,13 @@ TEST_P(KernelPlans, ProductsOfGroupsTakeSmallAndUnevenShapes) {
   if (GetParam() != 9)
     GTEST_SKIP() << "products of groups have own kernels on sm_90";
   const std::vector<bool> rowBuffers = {false, false, false, true, true, false},
-                          wgradBuffers = rowBuffers,
+                          wgradBuffers = {false, false, false, true,
+                                          true,  false, true},
                           scaledBuffers = {false, false, true, false, false,
-                                           true,  false, true, false};
+                                           true,  false, true, false},
+                          scaledWgradBuffers = {false, false, true,  false,
+                                                false, true,  false, true,
+                                                false, true};
   for (int64_t groups : {1, 3})
     for (int64_t rows : {16, 272})
       for (int64_t n : {8, 40, 264})
@@ -258,7 +262,7 @@ TEST_P(KernelPlans, ProductsOfGroupsTakeSmallAndUnevenShapes) {
                   {unit * rows, n, k, groups, unit, TE_RT_F8E5M2, scheme,
                    TE_RT_F8E4M3FN, scheme, out, 0, 0, 0},
                   &plan));
-              launch(*plan, scaledBuffers);
+              launch(*plan, scaledWgradBuffers);
             }
           }
 }
