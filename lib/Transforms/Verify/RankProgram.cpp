@@ -28,6 +28,10 @@ std::string CollectiveEvent::describe() const {
       << "'" << op->getName() << "' of '" << payload << "'";
   if (auto axis = dyn_cast_if_present<IntegerAttr>(how))
     text += " along axis " + std::to_string(axis.getInt());
+  if (auto axes = dyn_cast_if_present<ArrayAttr>(how))
+    llvm::raw_string_ostream(text)
+        << " from axis " << cast<IntegerAttr>(axes[0]).getInt() << " to axis "
+        << cast<IntegerAttr>(axes[1]).getInt();
   if (auto parallel = dyn_cast_if_present<ParallelAttr>(how))
     text += (" as '" + stringifyParallelMode(parallel.getMode()) + "'").str();
   return text;
@@ -54,7 +58,9 @@ static std::optional<CollectiveEvent> asCollective(Operation *op) {
   if (auto scatter = dyn_cast<ReduceScatterOp>(op))
     return event(scatter.getGroup(), scatter.getX(), scatter.getAxisAttr());
   if (auto exchange = dyn_cast<AllToAllOp>(op))
-    return event(exchange.getGroup(), exchange.getX());
+    return event(exchange.getGroup(), exchange.getX(),
+                 ArrayAttr::get(op->getContext(), {exchange.getSplitAttr(),
+                                                   exchange.getConcatAttr()}));
   // What te-insert-collectives will make of a layer.
   if (auto linear = dyn_cast<LinearOp>(op))
     if (ParallelAttr parallel = linear.getParallelAttr();

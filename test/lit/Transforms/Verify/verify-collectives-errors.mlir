@@ -283,3 +283,23 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
     return %r : index
   }
 }
+
+// -----
+
+// Parts that are cut along one axis are no parts of another.
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {
+  module attributes {te.ranks = array<i64: 0>} {
+    func.func @rows(%x: tensor<64x64xbf16>) -> tensor<64x64xbf16> {
+      // expected-note @below {{rank 0 is here}}
+      %y = te.all_to_all %x group 0 split 0 concat 0 : tensor<64x64xbf16> -> tensor<64x64xbf16>
+      return %y : tensor<64x64xbf16>
+    }
+  }
+  module attributes {te.ranks = array<i64: 1>} {
+    func.func @columns(%x: tensor<64x64xbf16>) -> tensor<64x64xbf16> {
+      // expected-error @below {{but rank 1 runs 'te.all_to_all' of 'tensor<64x64xbf16>' from axis 1 to axis 1 where rank 0 runs 'te.all_to_all' of 'tensor<64x64xbf16>' from axis 0 to axis 0}}
+      %y = te.all_to_all %x group 0 split 1 concat 1 : tensor<64x64xbf16> -> tensor<64x64xbf16>
+      return %y : tensor<64x64xbf16>
+    }
+  }
+}
