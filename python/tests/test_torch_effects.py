@@ -320,19 +320,6 @@ def bf16():
     return torch.autocast("cpu", dtype=torch.bfloat16)
 
 
-def cast_inside(self, x):
-    with bf16():
-        return self.l2(self.l1(x))
-
-
-def test_autocast_stays_in_pytorch():
-    model = Two(lambda self, x: self.l2(self.l1(x)))
-    assert "torch.autocast to bfloat16 is on" in compare(model, X, context=bf16)[0]
-    assert "a torch.autocast block" in compare(Two(cast_inside), X)[0]
-    with bf16():
-        assert "torch.autocast" in strict_error(model, X)
-
-
 def test_autocast_that_changes_nothing_is_no_matter():
     def function(self, x):
         with torch.autocast("cpu", enabled=False):

@@ -20,10 +20,10 @@ from torch.fx import GraphModule, Node
 from te_mlir.errors import ImportFailure
 from te_mlir.program import report
 from te_mlir.recipes import Recipe
+from te_mlir.torch import casts, patterns
 from te_mlir.torch import graph as capture
-from te_mlir.torch import patterns
-from te_mlir.torch.importer import Feed, Importer, Unsupported, describe, fake, is_floating
-from te_mlir.torch.partition import Partition, dependents, is_grad_mode, refusal, without_modes, written_nodes
+from te_mlir.torch.importer import Feed, Importer, Unsupported, describe, fake, imports, is_floating
+from te_mlir.torch.partition import Partition, dependents, is_grad_mode, is_mode, refusal, written_nodes
 from te_mlir.layout import Layout
 from te_mlir.torch.runner import Options, Region, Spec
 from te_mlir.torch.states import States, WithStates
@@ -98,7 +98,7 @@ class _Before:
             for n in graph.nodes
             if n.op in ("call_function", "get_attr")
             and n not in partition.inside | partition.after
-            and not is_grad_mode(n)
+            and not is_mode(n)
         ]
         needed = _needed([*wanted, *(n for n in nodes if n.is_impure() or n in effects.writes)], set())
         placeholders = [n for n in graph.nodes if n.op == "placeholder"]
@@ -161,6 +161,9 @@ def _program(
     for index, node in enumerate(given):
         copies[node] = part.placeholder(f"given{index}")
         copies[node].meta.update(node.meta)
+    blocks = casts.blocks_of(flat.graph, nodes)
+    if blocks:
+        nodes = [n for n in flat.graph.nodes if n in blocks or n in set(nodes)]
     for node in nodes:
         copies[node] = part.node_copy(node, copies.__getitem__)
     part.output(torch.fx.node.map_arg(results, copies.__getitem__))
@@ -221,11 +224,11 @@ class Graph:
         except Exception as error:  # Whatever tracing does not take, PyTorch does.
             self.reasons = [f"the graph cannot be traced: {str(error).splitlines()[0] if str(error) else type(error)}"]
             return
-        refused = refusal(module, flat, examples)
+        refused = refusal(module, flat)
         if refused is not None:
             self.reasons = [refused]
             return
-        without_modes(flat.graph)
+        casts.without_idle_blocks(flat.graph)
         placeholders = [n for n in flat.graph.nodes if n.op == "placeholder"]
         names = dict(zip(placeholders, capture.argument_names(module)))
         parameters = {
@@ -233,6 +236,8 @@ class Graph:
             for node, example in zip(placeholders, examples)
             if isinstance(example, torch.nn.Parameter) and example.is_contiguous()
         }
+        leaves = {n for n, e in zip(placeholders, examples) if e.is_leaf and e.requires_grad and not e._is_view()}
+        casts.insert_casts(flat.graph, imports, leaves)
         roots = parameters | {node for node, example in zip(placeholders, examples) if example.requires_grad}
         capture.cut_linears(flat.graph, parameters, written_nodes(flat.graph, examples))
         capture.merge_equal(flat.graph, dependents(flat.graph, roots))

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from te_mlir.torch import patterns
+from te_mlir.torch import casts, patterns
 
 
 def flatten(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.GraphModule:
@@ -31,7 +31,7 @@ def flatten(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.G
             )
             for t in examples
         ]
-        flat = make_fx(module, pre_dispatch=True, tracing_mode="real")(*fakes)
+        flat = make_fx(casts.Blocks(module).run, pre_dispatch=True, tracing_mode="real")(*fakes)
     for node in list(flat.graph.nodes):
         # A constant is detached when it is made, which would count as a write.
         if str(node.target) == "aten.detach_.default" and str(node.args[0].target).startswith("aten.lift_fresh"):
@@ -73,7 +73,9 @@ def merge_equal(graph: torch.fx.Graph, except_for: Set[Node]) -> None:
             continue
         if torch.Tag.nondeterministic_seeded in node.target.tags:
             continue
-        key = (node.target, str(node.args), str(sorted(node.kwargs.items())))
+        # In torch.autocast blocks an op has results of other types.
+        dtype = getattr(node.meta.get("val"), "dtype", None)
+        key = (node.target, str(node.args), str(sorted(node.kwargs.items())), dtype)
         if key in seen:
             node.replace_all_uses_with(seen[key])
             graph.erase_node(node)
@@ -123,7 +125,7 @@ def cut_linears(graph: torch.fx.Graph, parameters: Set[Node], written: Set[Node]
         parts = [part for user in layer.users for part in _parts(user, layer)]
         whole = not parts or any(part is None for part in parts) or layer in written
         operands = [v for v in (weight, bias) if v is not None]
-        if whole or any(v not in parameters for v in operands):
+        if whole or any(patterns.without_casts(v) not in parameters for v in operands):
             continue
         # Sizes that every recipe takes, which makes the rows' addresses multiples of 16.
         if any((end - first) % 32 or first % 32 for _, first, end in parts):
@@ -132,13 +134,22 @@ def cut_linears(graph: torch.fx.Graph, parameters: Set[Node], written: Set[Node]
         for part, first, end in sorted(parts, key=lambda p: p[1:]):
             if (first, end) not in made:
                 with graph.inserting_before(layer):
-                    rows = [graph.call_function(torch.ops.aten.slice.Tensor, (v, 0, first, end)) for v in operands]
-                    for row, operand in zip(rows, operands):
-                        row.meta["val"] = operand.meta["val"][first:end]
+                    rows = [_rows(graph, v, first, end) for v in operands]
                     made[first, end] = graph.call_function(layer.target, (x, *rows))
                 made[first, end].meta["val"] = part.meta["val"].clone(memory_format=torch.contiguous_format)
             part.replace_all_uses_with(made[first, end])
     graph.eliminate_dead_code()
+
+
+def _rows(graph: torch.fx.Graph, vector: Node, first: int, end: int) -> Node:
+    """Rows of a parameter, cast as `vector` casts it."""
+    parameter = patterns.without_casts(vector)
+    rows = graph.call_function(torch.ops.aten.slice.Tensor, (parameter, 0, first, end))
+    rows.meta["val"] = parameter.meta["val"][first:end]
+    if vector is not parameter:
+        rows = graph.call_function(torch.ops.aten.to.dtype, (rows, vector.meta["val"].dtype))
+        rows.meta["val"] = vector.meta["val"][first:end]
+    return rows
 
 
 def _parts(user: Node, layer: Node) -> List[Any]:

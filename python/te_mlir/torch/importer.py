@@ -199,8 +199,7 @@ class Importer:
             raise Unsupported(node, f"'{node.op}' is not imported")
         if node.target is operator.getitem:
             return self._part(node, node.args[0], node.args[1])  # type: ignore[arg-type]
-        name = str(node.target).split(".")[1] if str(node.target).startswith("aten.") else str(node.target)
-        method = getattr(self, f"_op_{name}", None)
+        method = getattr(self, f"_op_{_name(node)}", None)
         if method is None:
             raise Unsupported(node, f"'{node.target}' has no counterpart in te")
         if not isinstance(node.meta.get("val"), torch.Tensor):
@@ -215,6 +214,8 @@ class Importer:
         c = self.vector(bias, node, a.dtype) if bias is not None else None
         if a.dtype != b.dtype:
             raise Unsupported(node, f"its operands have elements of {a.dtype} and {b.dtype}")
+        # The parameter, where it is rounded to the type that the layer computes in.
+        w = patterns.without_casts(w)
         label = self.names.get(w, w.name) if w in self.parameters else None
         rows = self._row_range(w)
         if rows is not None:
@@ -268,14 +269,22 @@ class Importer:
         if epsilon is None:
             # Of the type that it is computed in, as in PyTorch.
             epsilon = torch.finfo(torch.float32).eps
+        a, (gamma,) = self._norm_operands(node, x, weight)
+        return self._normed(node, self.function.rms_norm(a, gamma, epsilon))
+
+    def _norm_operands(self, node: Node, x: Node, *vectors: Node) -> Tuple[build.Value, List[build.Value]]:
+        """The operands of a norm in the widest of their types, as PyTorch computes it."""
         a = self.matrix(x, node)
-        return self._dense(node, self.function.rms_norm(a, self.vector(weight, node, a.dtype), epsilon))
+        types = {torch_to_te(fake(v).dtype) for v in (x, *vectors)}
+        dtype = a.dtype if types == {a.dtype} else "float32"
+        return self.function.cast(a, dtype), [self.vector(v, node, dtype) for v in vectors]
+
+    def _normed(self, node: Node, y: build.Value) -> Value:
+        return self._dense(node, self.function.cast(y, dtype_name(fake(node).dtype)))
 
     def _rmsnorm(self, node: Node, found: "patterns.RmsNorm") -> Value:
-        x = self.matrix(found.x, node)
-        gamma = self.vector(found.weight, node, x.dtype)
-        y = self.function.rms_norm(x, gamma, found.epsilon, found.zero_centered)
-        return self._dense(node, self.function.cast(y, dtype_name(fake(node).dtype)))
+        x, (gamma,) = self._norm_operands(node, found.x, found.weight)
+        return self._normed(node, self.function.rms_norm(x, gamma, found.epsilon, found.zero_centered))
 
     def _op_layer_norm(
         self,
@@ -289,9 +298,8 @@ class Importer:
     ) -> Value:
         if weight is None or bias is None or len(shape) != 1:
             raise Unsupported(node, "it has no weight or bias, or is over several dimensions")
-        a = self.matrix(x, node)
-        gamma, beta = (self.vector(v, node, a.dtype) for v in (weight, bias))
-        return self._dense(node, self.function.layer_norm(a, gamma, beta, epsilon))
+        a, (gamma, beta) = self._norm_operands(node, x, weight, bias)
+        return self._normed(node, self.function.layer_norm(a, gamma, beta, epsilon))
 
     def _rope(self, node: Node, found: "patterns.Rope") -> Value:
         x = self.value(found.x, node)
@@ -300,6 +308,7 @@ class Importer:
             raise Unsupported(node, "a rotation is imported of heads that are views of [batch, sequence, heads, width]")
         tables = [self._table(t, node, batch, sequence, width) for t in (found.cos, found.sin)]
         matrix = self.function.reshape(x.matrix, (batch * sequence, heads * width))
+        matrix = self.function.cast(matrix, dtype_name(fake(node).dtype))
         return Value(self.function.rope(matrix, tables[0], tables[1], heads), x.layout)
 
     def _table(self, table: Node, user: Node, batch: int, sequence: int, width: int) -> build.Value:
@@ -539,6 +548,10 @@ class Importer:
     # Casts and views
 
     def _cast(self, node: Node, x: Node) -> Value:
+        rope = patterns.match_rope(x) if x in self.inside and x not in self._values else None
+        if rope is not None and fake(rope.x).dtype is fake(node).dtype:
+            # It is computed in f32 and rounded once, whichever of the two rounds.
+            return self._rope(node, rope)
         value = self.value(x, node)
         dtype = torch_to_te(fake(node).dtype)
         if dtype in (None, "int32"):
@@ -641,9 +654,19 @@ class Importer:
         return len(self.function.results) - 1
 
 
+def _name(node: Node) -> str:
+    target = str(node.target)
+    return target.split(".")[1] if target.startswith("aten.") else target
+
+
+def imports(node: Node) -> bool:
+    """Whether there is an import of the op of a node, of some of its calls at least."""
+    return hasattr(Importer, f"_op_{_name(node)}")
+
+
 def is_floating(node: Node) -> bool:
     value = node.meta.get("val")
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
-__all__ = ["Feed", "Importer", "Unsupported", "Value", "describe", "fake", "is_floating"]
+__all__ = ["Feed", "Importer", "Unsupported", "Value", "describe", "fake", "imports", "is_floating"]

@@ -22,7 +22,7 @@ import torch
 from te_mlir import build
 from te_mlir.errors import ArgumentError
 from te_mlir.recipes import Recipe
-from te_mlir.torch.partition import autocast_enabled
+from te_mlir.torch import casts
 from te_mlir.torch.runner import Options, Region, Spec, dtype_name, torch_to_te
 from te_mlir.torch.states import States, WithStates
 
@@ -101,13 +101,13 @@ class _Module(WithStates, torch.nn.Module):
         options = options._replace(main_grad=self.fuse_wgrad_accumulation)
         if torch_to_te(x.dtype) is None or not x.is_floating_point() or not x.dim():
             raise ArgumentError(f"argument 'x': expected a floating tensor, but got {x.dtype} {list(x.shape)}")
-        if autocast_enabled(x.device.type):
+        if casts.enabled(x.device.type):
             # As TransformerEngine's do.
             x = x.to(torch.get_autocast_dtype(x.device.type))
         lead, columns = x.shape[:-1], x.shape[-1]
         rows = x.reshape(-1, columns).contiguous()
-        parameters = [(n, p if p.dtype is x.dtype else p.to(x.dtype)) for n, p in self.named_parameters(recurse=False)]
-        key = (tuple(rows.shape), x.dtype, x.device, options, x.requires_grad)
+        parameters: List[Tuple[str, torch.Tensor]] = list(self.named_parameters(recurse=False))
+        key = (tuple(rows.shape), x.dtype, x.device, options, x.requires_grad, *[p.dtype for _, p in parameters])
         region = self._regions.get(key)
         if region is None:
             region = self._region(rows, list(extra), parameters, options)
@@ -130,7 +130,9 @@ class _Module(WithStates, torch.nn.Module):
             floating = tensor.is_floating_point()
             wants = weight or (name == "x" and x.requires_grad)
             specs.append(Spec(name, tuple(tensor.shape), tensor.dtype, weight, wants and floating))
-            values[name] = function.argument(name, tuple(tensor.shape), dtype_name(tensor.dtype), weight=weight)
+            value = function.argument(name, tuple(tensor.shape), dtype_name(tensor.dtype), weight=weight)
+            # Parameters of another type are rounded in the step, whose gradients are theirs.
+            values[name] = function.cast(value, dtype_name(x.dtype)) if floating else value
         y = self._emit(function, values["x"], values)
         function.result("y", y)
         output = Spec("y", y.shape, x.dtype, differentiable=True)

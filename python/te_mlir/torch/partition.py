@@ -16,6 +16,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
 
+from te_mlir.torch import casts
+
 #: Stands for the generator among the memory that nodes touch.
 _RANDOM = "random"
 
@@ -46,20 +48,12 @@ def storages(value: Any) -> Set[Any]:
     return set()
 
 
-def refusal(module: GraphModule, flat: GraphModule, examples: Sequence[torch.Tensor]) -> Optional[str]:
+def refusal(module: GraphModule, flat: GraphModule) -> Optional[str]:
     """Why no part of a captured graph may be compiled: what it does that tracing it to ATen would lose."""
-    devices = {example.device.type for example in examples}
-    for device in sorted(devices):
-        if autocast_enabled(device):
-            dtype = str(torch.get_autocast_dtype(device))[6:]
-            return (
-                f"torch.autocast to {dtype} is on, whose casts are not imported; cast the model (model.{_method(dtype)}) "
-                "or its inputs"
-            )
     kept = {str(n.target) for n in flat.graph.nodes if n.op == "call_function"}
     for part in module.modules():
         for node in part.graph.nodes if isinstance(part, GraphModule) else ():
-            found = _lost(node, kept, devices)
+            found = _lost(node, kept)
             if found is not None:
                 return found
     for node in flat.graph.nodes:
@@ -67,23 +61,14 @@ def refusal(module: GraphModule, flat: GraphModule, examples: Sequence[torch.Ten
             return "a tensor is used that tracing does not follow, such as 'Tensor.data'; use 'detach()'"
         known = isinstance(node.target, (torch._ops.OpOverload, torch._ops.HigherOrderOperator))
         if node.op == "call_function" and not known and node.target not in (operator.getitem, set_grad_enabled):
-            if _autocast(node) is None:
+            if not casts.is_mode(node):
                 return f"'{_name(node)}' is not known here"
     if not torch.is_grad_enabled() and any(is_grad_mode(n) and n.args[0] for n in flat.graph.nodes):
         return "torch.enable_grad in a call without gradients is not imported"
     return None
 
 
-def autocast_enabled(device: str) -> bool:
-    """Whether torch.autocast is on for a type of device, which may be one that it does not know."""
-    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-
-
-def _method(dtype: str) -> str:
-    return {"bfloat16": "bfloat16()", "float16": "half()"}.get(dtype, f"to(torch.{dtype})")
-
-
-def _lost(node: Node, kept: Set[str], devices: Set[str]) -> Optional[str]:
+def _lost(node: Node, kept: Set[str]) -> Optional[str]:
     if node.op == "call_method" and str(node.target) in _GRADIENT_METHODS:
         return f"'Tensor.{node.target}' is not imported"
     if node.op != "call_function":
@@ -99,13 +84,7 @@ def _lost(node: Node, kept: Set[str], devices: Set[str]) -> Optional[str]:
         return what.get(name, f"the higher-order op '{name}' is not imported")
     if node.target in (torch.autograd.grad, torch.autograd.backward):
         return f"'torch.autograd.{name}' is not imported"
-    autocast = _autocast(node)
-    if autocast is not None:
-        device, enabled = autocast
-        if enabled and device in devices:
-            return "a torch.autocast block changes element types, and its casts are not imported; cast by hand"
-        return None
-    if is_grad_mode(node) or getattr(node.target, "__module__", "") in ("_operator", "math"):
+    if is_mode(node) or getattr(node.target, "__module__", "") in ("_operator", "math"):
         return None
     # What takes no tensor and gives none is there for what it does.
     value = node.meta.get("example_value", node.meta.get("val"))
@@ -116,17 +95,6 @@ def _lost(node: Node, kept: Set[str], devices: Set[str]) -> Optional[str]:
 
 def _is_tensor(node: Node) -> bool:
     return bool(storages(node.meta.get("example_value", node.meta.get("val"))))
-
-
-def _autocast(node: Node) -> Optional[Tuple[str, bool]]:
-    """(device, enabled) of the beginning or end of a torch.autocast block."""
-    name = _name(node)
-    if name == "_exit_autocast" and isinstance(node.args[0], Node):
-        return _autocast(node.args[0])
-    if name == "_enter_autocast":
-        device, _, enabled, *_ = [*node.args, None, None, True][: max(len(node.args), 3)]
-        return str(device), bool(enabled)
-    return None
 
 
 def _name(node: Node) -> str:
@@ -141,11 +109,9 @@ def is_grad_mode(node: Node) -> bool:
     return node.op == "call_function" and node.target is set_grad_enabled
 
 
-def without_modes(graph: torch.fx.Graph) -> None:
-    """Takes out autocast blocks, which change nothing where no refusal was given."""
-    for node in reversed(list(graph.nodes)):
-        if node.op == "call_function" and _autocast(node) is not None:
-            graph.erase_node(node)
+def is_mode(node: Node) -> bool:
+    """Whether `node` changes how others run, and computes nothing."""
+    return is_grad_mode(node) or casts.is_mode(node)
 
 
 def frozen_nodes(graph: torch.fx.Graph) -> Set[Node]:
@@ -311,7 +277,7 @@ class Partition:
         self.inside: Set[Node] = set(roots)
         self.after: Set[Node] = set()
         for node in graph.nodes:
-            if node.op != "call_function" or is_grad_mode(node):
+            if node.op != "call_function" or is_mode(node):
                 continue
             above = node.all_input_nodes
             if any(n in self.after or (node in self.frozen and n in self.inside - roots) for n in above):

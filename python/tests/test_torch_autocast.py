@@ -1,0 +1,321 @@
+"""torch.autocast around and inside compiled modules.
+
+A model is written twice in one: with autocast, and with each cast by hand. PyTorch
+gives both the same bits, which shows that the casts by hand are autocast's; te has to
+give both the same bits too.
+"""
+
+import contextlib
+import copy
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import te_mlir  # noqa: E402
+import te_mlir.torch as te  # noqa: E402
+from te_mlir.torch import casts  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+DTYPES = [torch.bfloat16, torch.float16]
+RECIPES = [
+    te_mlir.HighPrecision(),
+    te_mlir.Float8CurrentScaling(),
+    te_mlir.Float8BlockScaling(),
+    te_mlir.DelayedScaling(amax_history_len=2),
+]
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+class Decoder(nn.Module):
+    """A layer of attention and MLP between a table and a head that share a parameter; the loss."""
+
+    def __init__(self, dtype, by_hand, fused=False):
+        super().__init__()
+        self.dtype, self.by_hand, self.fused = dtype, by_hand, fused
+        self.embed = nn.Embedding(64, 64)
+        self.norm1, self.norm2 = nn.LayerNorm(64), nn.RMSNorm(64)
+        self.qkv = nn.Linear(64, 192)
+        self.q, self.k, self.v, self.o = (nn.Linear(64, 64) for _ in range(4))
+        self.gate, self.up, self.down = nn.Linear(64, 128), nn.Linear(64, 128), nn.Linear(128, 64)
+        angles = torch.arange(32.0)[:, None] * 10.0 ** -torch.arange(0, 1, 0.125)
+        self.register_buffer("angles", torch.cat((angles, angles), -1))
+
+    def cast(self, *tensors):
+        """What autocast makes of these; a parameter is cast once a call."""
+        if not self.by_hand:
+            return tensors
+        found = []
+        for t in tensors:
+            if isinstance(t, nn.Parameter):
+                if id(t) not in self.kept:
+                    self.kept[id(t)] = t.to(self.dtype)
+                t = self.kept[id(t)]
+            found.append(t.to(self.dtype))
+        return found
+
+    def linear(self, x, layer):
+        return F.linear(*self.cast(x, layer.weight, layer.bias))
+
+    def heads(self, x):
+        return x.view(*x.shape[:-1], 4, 16).transpose(1, 2)
+
+    def turned(self, x):
+        first, second = x.chunk(2, -1)
+        half = torch.cat((-x[..., 8:], x[..., :8]), -1)
+        return x * self.angles.cos() + half * self.angles.sin()
+
+    def attention(self, x):
+        if self.fused:
+            q, k, v = self.linear(x, self.qkv).split(64, -1)
+        else:
+            q, k, v = (self.linear(x, layer) for layer in (self.q, self.k, self.v))
+        q, k, v = self.turned(self.heads(q)), self.turned(self.heads(k)), self.heads(v)
+        y = F.scaled_dot_product_attention(*self.cast(q, k, v), is_causal=True)
+        # Used twice: its gradients are added in the narrow type, as its cast is one.
+        return self.linear(self.linear(y.transpose(1, 2).reshape(x.shape), self.o), self.o)
+
+    def forward(self, ids, labels):
+        self.kept = {}
+        x = self.embed(ids)
+        x = x + self.attention(self.norm1(x))
+        h = self.norm2(x)
+        x = x + self.linear(F.silu(self.linear(h, self.gate)) * self.linear(h, self.up), self.down)
+        logits = F.linear(*self.cast(x, self.embed.weight))
+        return F.cross_entropy((logits.float() if self.by_hand else logits).view(-1, 64), labels.view(-1))
+
+
+def results(model, *inputs, dtype=None, steps=1, **options):
+    """Loss and gradients of the last of some calls, compiled with options, else by PyTorch."""
+    torch._dynamo.reset()
+    model = copy.deepcopy(model)
+    run = te.jit(model, strict=True, **options) if options else model
+    for _ in range(steps):
+        model.zero_grad()
+        with torch.autocast("cpu", dtype=dtype) if dtype else contextlib.nullcontext():
+            y = run(*inputs)
+        y.float().square().sum().backward()
+    found = {"y": y.detach(), **{n: p.grad for n, p in model.named_parameters() if p.grad is not None}}
+    return found, run
+
+
+def assert_same(mine, theirs):
+    assert mine.keys() == theirs.keys()
+    for name, value in theirs.items():
+        assert mine[name].dtype is value.dtype, name
+        assert torch.equal(mine[name], value), name
+
+
+def ids():
+    return torch.randint(0, 64, (2, 32)), torch.randint(0, 64, (2, 32))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("fused", [False, True])
+def test_casts_by_hand_are_those_of_autocast(dtype, fused):
+    models = [Decoder(dtype, by_hand, fused) for by_hand in (False, True)]
+    models[1].load_state_dict(models[0].state_dict())
+    inputs = ids()
+    eager = [results(models[0], *inputs, dtype=dtype)[0], results(models[1], *inputs)[0]]
+    assert_same(*eager)
+    assert all(value.dtype is torch.float32 for name, value in eager[0].items() if name != "y")
+
+
+# FP8 products with a bias have no f16 results.
+@pytest.mark.parametrize("dtype, recipe", [(torch.float16, RECIPES[0]), *((torch.bfloat16, r) for r in RECIPES)])
+@pytest.mark.parametrize("fused", [False, True])
+def test_autocast_has_the_bits_of_casts_by_hand(dtype, fused, recipe):
+    models = [Decoder(dtype, by_hand, fused) for by_hand in (False, True)]
+    models[1].load_state_dict(models[0].state_dict())
+    inputs = ids()
+    mine, run = results(models[0], *inputs, dtype=dtype, steps=2, recipe=recipe)
+    theirs, other = results(models[1], *inputs, steps=2, recipe=recipe)
+    assert_same(mine, theirs)
+    assert run.te.report("precision") == other.te.report("precision")
+    states = run.te.state_dict()
+    assert states.keys() == other.te.state_dict().keys()
+    if isinstance(recipe, te_mlir.DelayedScaling):
+        assert "down.x.scale" in states and ("q.w.amax_history" in states) != fused
+
+
+class Exact(nn.Module):
+    """Two layers whose products have exact sums, in any order, and a function of them."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.a, self.b, self.function = nn.Linear(64, 128), nn.Linear(128, 64), function
+        self.register_buffer("table", torch.randint(-8, 9, (16, 64)) / 8)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.copy_(torch.randint(-8, 9, parameter.shape) / 8)
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+X = torch.arange(1024).remainder(17).sub(8).div(8).view(16, 64)
+
+
+def partly(self, x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        h = self.a(x)
+        with torch.autocast("cpu", enabled=False):
+            h = F.relu(h.float()) * 0.5
+            wide = F.linear(x + 2.0**-12, self.a.weight)
+        h = self.b(h)
+    return h + wide.sum()
+
+
+def other_type_inside(self, x):
+    with torch.autocast("cpu", dtype=torch.float16):
+        h = self.a(x)
+    return self.b(F.relu(h))
+
+
+def before(self, x):
+    """Products of tables come before the compiled part, in blocks of their own."""
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        low = self.table @ (self.table.T + 2.0**-12)
+        with torch.autocast("cpu", enabled=False):
+            high = self.table @ (self.table.T + 2.0**-12)
+        return self.b(self.a(x)) + low.float().sum() * high.sum()
+
+
+def after(self, x):
+    """What is not imported runs in its blocks."""
+    h = self.b(self.a(x))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        low = torch.mm(h.T, h)
+        with torch.autocast("cpu", enabled=False):
+            high = torch.mm(h.T.float(), h.float())
+    return torch.mm(h, h.T), low, high
+
+
+def frozen(self, x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.no_grad():
+            h = self.a(x)
+        return self.b(h)
+
+
+@pytest.mark.parametrize("around", [None, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("function", [partly, other_type_inside, before, after, frozen])
+def test_blocks_are_as_in_pytorch(function, around):
+    if function is other_type_inside and around is None:
+        pytest.skip("a product of f16 and f32 is an error of PyTorch's")
+    model = Exact(function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = te.jit(copy.deepcopy(model), differentiate_outputs="all")
+        found = []
+        for run in (compiled, model):
+            with torch.autocast("cpu", dtype=around) if around else contextlib.nullcontext():
+                y = run(X)
+            found.append(y if isinstance(y, tuple) else (y,))
+            sum(v.float().sum() for v in found[-1]).backward()
+    assert compiled.te.graphs[0].region is not None
+    for mine, theirs in zip(*found):
+        assert mine.dtype is theirs.dtype and torch.equal(mine, theirs)
+    for (name, mine), theirs in zip(compiled._orig_mod.named_parameters(), model.parameters()):
+        assert (mine.grad is None) == (theirs.grad is None), name
+        if mine.grad is not None:
+            assert mine.grad.dtype is torch.float32
+            # Sums of bf16 or f16 cotangents, which round; each term is off by half a step of these at most.
+            assert torch.allclose(mine.grad, theirs.grad, rtol=2**-7, atol=2**-7 * theirs.grad.abs().max()), name
+
+
+def test_other_calls_are_compiled_again():
+    compiled = te.jit(Exact(lambda self, x: self.b(self.a(x))), strict=True)
+    with torch.no_grad():
+        assert compiled(X).dtype is torch.float32
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert compiled(X).dtype is torch.bfloat16
+        assert compiled(X).dtype is torch.float32
+
+
+@pytest.mark.parametrize("cuda_graph", [False, True])
+def test_micro_batches_under_autocast(cuda_graph):
+    """Sums in the main_grad of f32 parameters, with casts of them that are kept."""
+    model = Exact(lambda self, x: self.b(F.relu(self.a(x))))
+    options = dict(recipe=te_mlir.Float8CurrentScaling(), strict=True)
+    plain = te.jit(copy.deepcopy(model), **options)
+    kept = te.jit(model, **options, main_grad=True, cache_weights=True, cuda_graph=cuda_graph)
+    for step in range(2):
+        for micro in range(2):
+            x = X + micro
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                with kept.te.microbatch(first=micro == 0):
+                    y = kept(x)
+                    y.float().square().mean().backward()
+                wanted = plain(x)
+                wanted.float().square().mean().backward()
+            assert torch.equal(y, wanted)
+        for mine, theirs in zip(model.parameters(), plain._orig_mod.parameters()):
+            assert mine.grad is None and mine.main_grad.dtype is torch.float32
+            # autograd's have been rounded to bf16 in each micro-batch, half a step of it at most, and are added in f32.
+            assert torch.allclose(mine.main_grad, theirs.grad, rtol=2**-7, atol=2**-8 * theirs.grad.abs().max())
+            theirs.grad = None
+        with torch.no_grad():
+            for mine, theirs in zip(model.parameters(), plain._orig_mod.parameters()):
+                mine.add_(0.125)
+                theirs.add_(0.125)
+
+
+def test_which_ops_are_cast_is_the_dispatchers():
+    def has(device, op):
+        graph = torch.fx.Graph()
+        node = graph.call_function(getattr(torch.ops.aten, op).default)
+        return casts._has_kernel(node, device)
+
+    # The lists of CUDA and of CPUs differ in norms and exponentials.
+    assert all(has(d, op) for d in ("cpu", "cuda") for op in ("linear", "scaled_dot_product_attention"))
+    assert has("cuda", "layer_norm") and has("cuda", "exp")
+    assert not has("cpu", "layer_norm") and not has("cpu", "exp")
+    assert not any(has(d, op) for d in ("cpu", "cuda") for op in ("silu", "embedding"))
+    assert not has("meta", "linear")
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda r: type(r).__name__)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **o: te.Linear(64, 48, **o),
+        lambda **o: te.LayerNormMLP(64, 96, activation="swiglu", **o),
+        lambda **o: te.GroupedLinear(2, 64, 48, **o),
+    ],
+)
+def test_modules_compute_in_autocasts_type(make, recipe):
+    """Parameters of f32 are rounded to bf16, and have gradients of f32: those of a module of the rounded ones."""
+    wide, narrow = make(params_dtype=torch.float32), make(params_dtype=torch.bfloat16)
+    narrow.load_state_dict(wide.state_dict())
+    x = torch.randn(256, 64)
+    more = ([128, 128],) if isinstance(wide, te.GroupedLinear) else ()
+    for _ in range(2):
+        wide.zero_grad()
+        narrow.zero_grad()
+        with te.autocast(recipe=recipe):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                y = wide(x, *more)
+            wanted = narrow(x.bfloat16(), *more)
+        assert y.dtype is torch.bfloat16 and torch.equal(y, wanted)
+        y.float().square().mean().backward()
+        wanted.float().square().mean().backward()
+        for (name, mine), theirs in zip(wide.named_parameters(), narrow.parameters()):
+            assert mine.grad.dtype is torch.float32 and torch.equal(mine.grad, theirs.grad.float()), name
+
+
+def test_modules_add_to_f32_under_autocast():
+    layer = te.Linear(64, 48, fuse_wgrad_accumulation=True)
+    with te.autocast(recipe=te_mlir.DelayedScaling(amax_history_len=2)), torch.autocast("cpu", dtype=torch.bfloat16):
+        for first in (True, False):
+            layer(torch.randn(32, 64), is_first_microbatch=first).float().sum().backward()
+    assert layer.weight.main_grad.dtype is torch.float32 and layer.weight.grad is None
+    assert layer.bias.main_grad.eq(64).all()
+    assert "te.weight.w.scale" in layer.state_dict()
