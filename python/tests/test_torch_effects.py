@@ -341,6 +341,29 @@ def test_modules_follow_autocast():
     assert layer.weight.grad.dtype is torch.float32
 
 
+# Tables
+
+
+@pytest.mark.parametrize("main_grad", [False, True])
+@pytest.mark.parametrize("padding", [0, 5, -1])
+def test_the_row_of_padding_has_no_gradient(padding, main_grad):
+    """It has values of its own, as a pretrained table has."""
+    table = nn.Embedding(16, 32, padding_idx=padding)
+    with torch.no_grad():
+        table.weight.normal_()
+    model = Two(lambda self, ids: self.l1(self.table(ids)), table=table)
+    ids = torch.tensor([[0, 5, 15, 3], [15, 0, 5, 5]])
+    wanted = copy.deepcopy(model)
+    compiled = te_mlir.torch.jit(model, strict=True, main_grad=main_grad)
+    for run in (wanted, compiled):
+        y = run(ids)
+        y.square().sum().backward()
+    mine = table.weight.main_grad if main_grad else table.weight.grad
+    assert torch.allclose(y, wanted(ids), rtol=1e-6, atol=1e-6)
+    assert torch.allclose(mine, wanted.table.weight.grad, rtol=1e-5, atol=1e-5)
+    assert mine[padding].eq(0).all() and mine[3].ne(0).any()
+
+
 # Several results
 
 
@@ -406,6 +429,60 @@ def test_parts_of_a_weight_are_quantised():
     compiled = te_mlir.torch.jit(model, recipe=te_mlir.Float8CurrentScaling(), strict=True)
     compiled(x)[0].float().sum().backward()
     assert "qkv[32:64]" in compiled.te.report()
+
+
+def heads_of(order):
+    """Attention of one fused layer, cut into q, k and v as models do."""
+
+    def cut(self, x):
+        batch, length, width = x.shape
+        y = self.qkv(x)
+        if order == "timm":
+            q, k, v = y.reshape(batch, length, 3, 2, 16).permute(2, 0, 3, 1, 4).unbind(0)
+        elif order == "indexed":
+            y = y.reshape(batch, length, 3, 2, 16).permute(2, 0, 3, 1, 4)
+            q, k, v = y[0], y[1], y[-1]
+        elif order == "unbound late":
+            q, k, v = (t.transpose(1, 2) for t in y.view(batch, length, 3, 2, 16).unbind(2))
+        elif order == "rows first":
+            y = y.view(batch * length, 3, 32)
+            q, k, v = (y[:, i].view(batch, length, 2, 16).transpose(1, 2) for i in range(3))
+        o = F.scaled_dot_product_attention(q, k, v)
+        return self.o(o.transpose(1, 2).reshape(x.shape))
+
+    return cut
+
+
+@pytest.mark.parametrize("order", ["timm", "indexed", "unbound late", "rows first"])
+def test_fused_heads_are_compiled_whole(order):
+    model = Two(heads_of(order), qkv=nn.Linear(32, 96), o=nn.Linear(32, 32))
+    assert compare(model, X.view(2, 8, 32), strict=True) == []
+
+
+def test_heads_that_interleave_q_k_and_v_stay_in_pytorch():
+    def function(self, x):
+        q, k, v = self.qkv(x).view(2, 8, 2, 48).transpose(1, 2).chunk(3, -1)
+        o = F.scaled_dot_product_attention(q, k, v)
+        return self.l1(o.transpose(1, 2).reshape(x.shape))
+
+    reasons = compare(Two(function, qkv=nn.Linear(32, 96)), X.view(2, 8, 32))
+    assert "no view of a matrix" in reasons[0]
+
+
+def some_rows(self, x):
+    """The first position alone, other strides of columns, and rows and columns joined."""
+    y = self.wide(x.view(2, 8, 32))
+    return y[:, 0, :32], y.view(2, 8, 2, 32).permute(0, 1, 3, 2)[..., 0].reshape(2, -1)
+
+
+def columns_joined_with_rows(self, x):
+    y = self.wide(x.view(2, 8, 32)).view(2, 8, 2, 32).transpose(1, 2).reshape(2, 16, 32)
+    return y[:, :8] + 1, y[:, 8:] * 2
+
+
+@pytest.mark.parametrize("function", [some_rows, columns_joined_with_rows])
+def test_other_parts_are_right(function):
+    compare(Two(function, wide=nn.Linear(32, 64)), X)
 
 
 def test_a_part_that_is_written_to_stays_in_pytorch():

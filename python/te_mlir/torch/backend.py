@@ -22,7 +22,7 @@ from te_mlir.program import report
 from te_mlir.recipes import Recipe
 from te_mlir.torch import casts, patterns
 from te_mlir.torch import graph as capture
-from te_mlir.torch.importer import Feed, Importer, Unsupported, describe, fake, imports, is_floating
+from te_mlir.torch.importer import FIXED, Feed, Importer, Unsupported, describe, fake, imports, is_floating
 from te_mlir.torch.partition import Partition, dependents, is_grad_mode, is_mode, refusal, written_nodes
 from te_mlir.layout import Layout
 from te_mlir.torch.runner import Options, Region, Spec
@@ -271,7 +271,8 @@ class Graph:
             if example.requires_grad
         }
         inputs = [
-            Spec(f.name, f.shape, f.dtype, f.weight, f.node in wanting and f.dtype.is_floating_point) for f in feeds
+            Spec(f.name, f.shape, f.dtype, f.weight, f.node in wanting and f.dtype.is_floating_point and f.key != FIXED)
+            for f in feeds
         ]
         outputs = []
         results = plan.importer.function.results

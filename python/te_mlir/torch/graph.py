@@ -7,8 +7,6 @@ any decomposition, so that `linear`, `rms_norm`, `scaled_dot_product_attention` 
 
 from __future__ import annotations
 
-import itertools
-import operator
 import re
 from typing import Any, Dict, List, Sequence, Set
 
@@ -17,7 +15,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from te_mlir.torch import casts, patterns
+from te_mlir.layout import row_major, same
+from te_mlir.torch import casts, patterns, views
 
 
 def flatten(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.GraphModule:
@@ -122,23 +121,39 @@ def cut_linears(graph: torch.fx.Graph, parameters: Set[Node], written: Set[Node]
     """
     for layer in [n for n in graph.nodes if str(n.target) == "aten.linear.default"]:
         x, weight, bias = (list(layer.args) + [None])[:3]
-        parts = [part for user in layer.users for part in _parts(user, layer)]
-        whole = not parts or any(part is None for part in parts) or layer in written
+        columns = layer.meta["val"].shape[-1]
+        rows = layer.meta["val"].numel() // max(columns, 1)
+        parts = views.parts(layer, rows, columns) if rows else None
         operands = [v for v in (weight, bias) if v is not None]
-        if whole or any(patterns.without_casts(v) not in parameters for v in operands):
+        if not parts or layer in written or any(part.node in written for part in parts):
+            continue
+        if any(patterns.without_casts(v) not in parameters for v in operands):
             continue
         # Sizes that every recipe takes, which makes the rows' addresses multiples of 16.
-        if any((end - first) % 32 or first % 32 for _, first, end in parts):
+        if any((part.end - part.first) % 32 or part.first % 32 for part in parts):
             continue
         made: Dict[Any, Node] = {}
-        for part, first, end in sorted(parts, key=lambda p: p[1:]):
-            if (first, end) not in made:
+        for part in sorted(parts, key=lambda p: (p.first, p.end)):
+            place = part.first, part.end
+            if place not in made:
                 with graph.inserting_before(layer):
-                    rows = [_rows(graph, v, first, end) for v in operands]
-                    made[first, end] = graph.call_function(layer.target, (x, *rows))
-                made[first, end].meta["val"] = part.meta["val"].clone(memory_format=torch.contiguous_format)
-            part.replace_all_uses_with(made[first, end])
+                    made[place] = graph.call_function(layer.target, (x, *(_rows(graph, v, *place) for v in operands)))
+                made[place].meta["val"] = layer.meta["val"][..., : part.end - part.first].contiguous()
+            _replace(graph, part, made[place])
     graph.eliminate_dead_code()
+
+
+def _replace(graph: torch.fx.Graph, part: views.Part, layer: Node) -> None:
+    """Puts a layer of these columns alone in the place of a part of one of more."""
+    value, shape = layer.meta["val"], tuple(part.node.meta["val"].shape)
+    if same(part.layout, row_major(value.shape)):
+        part.node.replace_all_uses_with(layer)
+        return
+    strides = [dim[0][1] if dim else 1 for dim in part.layout.dims]
+    with graph.inserting_before(part.node):
+        view = graph.call_function(torch.ops.aten.as_strided.default, (layer, list(shape), strides))
+    view.meta["val"] = value.as_strided(shape, strides)
+    part.node.replace_all_uses_with(view)
 
 
 def _rows(graph: torch.fx.Graph, vector: Node, first: int, end: int) -> Node:
@@ -150,30 +165,6 @@ def _rows(graph: torch.fx.Graph, vector: Node, first: int, end: int) -> Node:
         rows = graph.call_function(torch.ops.aten.to.dtype, (rows, vector.meta["val"].dtype))
         rows.meta["val"] = vector.meta["val"][first:end]
     return rows
-
-
-def _parts(user: Node, layer: Node) -> List[Any]:
-    """(node, first, end) of the parts of columns that `user` takes of a layer; None where it takes others."""
-    target = user.target
-    if not isinstance(target, torch._ops.OpOverload) or user.args[0] is not layer:
-        return [None]
-    given: Dict[str, Any] = dict(zip((a.name for a in target._schema.arguments), user.args), **user.kwargs)
-    last = layer.meta["val"].dim() - 1
-    if given.get("dim", 0) % (last + 1) != last:
-        return [None]
-    size = layer.meta["val"].shape[-1]
-    if str(target) == "aten.slice.Tensor" and given.get("step", 1) == 1:
-        first = given.get("start") or 0
-        first = max(first + size, 0) if first < 0 else first
-        return [(user, first, first + user.meta["val"].shape[-1])]
-    if not any(patterns.is_op(user, name) for name in patterns.SPLITS) or patterns.is_op(user, "unbind"):
-        return [None]
-    ends = list(itertools.accumulate(part.shape[-1] for part in user.meta["val"]))
-    parts: List[Any] = []
-    for part in user.users:
-        index: Any = part.args[1] if part.target is operator.getitem else None
-        parts.append(None if index is None else (part, ends[index] - part.meta["val"].shape[-1], ends[index]))
-    return parts
 
 
 _PARTS = re.compile(r"\['([^']+)'\]|\[(\d+)\]|\.([A-Za-z_]\w*)")

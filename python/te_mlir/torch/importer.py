@@ -17,7 +17,7 @@ import torch
 from torch.fx import Node
 
 from te_mlir import build
-from te_mlir.torch import patterns
+from te_mlir.torch import patterns, views
 from te_mlir.layout import Layout, heads_first, row_major, same
 from te_mlir.torch.runner import dtype_name, torch_to_te
 
@@ -40,6 +40,10 @@ class Value(NamedTuple):
     def elements(self) -> int:
         """Elements of the matrix."""
         return _product(self.matrix.shape)
+
+
+#: The key of a parameter as an argument that has no gradient.
+FIXED = "fixed"
 
 
 class Feed(NamedTuple):
@@ -125,7 +129,7 @@ class Importer:
         name = torch_to_te(dtype)
         if name is None:
             raise Unsupported(node, f"its elements are {dtype_name(dtype)}; te has float32, bfloat16, float16, int32")
-        weight = node in self.parameters
+        weight = node in self.parameters and key != FIXED
         matrix = shape if len(shape) <= 1 else (_product(shape[:-1]), shape[-1])
         label = self.names.get(node, node.name) + (f".{key}" if key else "")
         taken = {feed.name for feed in self.feeds}
@@ -197,8 +201,11 @@ class Importer:
                 return getattr(self, "_" + type(found).__name__.lower())(node, found)
         if node.op != "call_function":
             raise Unsupported(node, f"'{node.op}' is not imported")
+        viewed = views.source_of(node)
+        if viewed is not None:
+            return self._viewed(node, viewed)
         if node.target is operator.getitem:
-            return self._part(node, node.args[0], node.args[1])  # type: ignore[arg-type]
+            raise Unsupported(node.args[0], f"'{node.args[0].target}' has no counterpart in te")  # type: ignore
         method = getattr(self, f"_op_{_name(node)}", None)
         if method is None:
             raise Unsupported(node, f"'{node.target}' has no counterpart in te")
@@ -247,19 +254,27 @@ class Importer:
     def _op_embedding(
         self, node: Node, table: Node, ids: Node, padding_idx: int = -1, scale: bool = False, sparse: bool = False
     ) -> Value:
-        if padding_idx >= 0 or scale or sparse:
-            raise Unsupported(node, "padding_idx, scale_grad_by_freq and sparse are not implemented")
-        index = self._ids(ids)
-        return self._dense(node, self.function.embedding(index, self.matrix(table, node)))
+        if scale or sparse:
+            raise Unsupported(node, "scale_grad_by_freq and sparse are not implemented")
+        rows = self.matrix(table, node)
+        if padding_idx < 0:
+            return self._dense(node, self.function.embedding(self._ids(ids), rows))
+        # Rows of ids outside the table are zeros, and have no gradients: those of padding come from a table without.
+        if table not in self.parameters:
+            raise Unsupported(node, "its table, which is to have a row without a gradient, is no parameter")
+        fixed = self.feed(table, FIXED, torch.Tensor.detach)
+        others = self._ids(ids, "ids_others", lambda t: t.masked_fill(t == padding_idx, -1))
+        padding = self._ids(ids, "ids_padding", lambda t: t.masked_fill(t != padding_idx, -1))
+        parts = self.function.embedding(others, rows), self.function.embedding(padding, fixed)
+        return self._dense(node, self.function.add(*parts))
 
-    def _ids(self, node: Node) -> build.Value:
+    def _ids(
+        self, node: Node, key: str = "ids", mask: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.contiguous
+    ) -> build.Value:
         if node in self.inside:
             raise Unsupported(node, "it makes indices of compiled values")
         count = _product(shape_of(node))
-        row_major = torch.contiguous_format
-        return self.feed(
-            node, "ids", lambda t: _int32(t).to(memory_format=row_major).view(-1), (count,), torch.int32
-        )
+        return self.feed(node, key, lambda t: _int32(mask(t)).contiguous().view(-1), (count,), torch.int32)
 
     def _op_rms_norm(
         self, node: Node, x: Node, shape: List[int], weight: Optional[Node] = None, epsilon: Optional[float] = None
@@ -567,12 +582,6 @@ class Importer:
     _op_type_as = _op_to
     _op_float = _op_to
 
-    def _same_view(self, node: Node, x: Node, *_: Any, **__: Any) -> Value:
-        return self.value(x, node)
-
-    # Where memory lies is not theirs to say here: layouts are followed to their use.
-    _op_contiguous = _op_clone = _op_alias = _same_view
-
     def _op_cat(self, node: Node, parts: List[Node], axis: int = 0) -> Value:
         # What a cache that was empty gives.
         filled = [part for part in parts if _product(shape_of(part))]
@@ -585,63 +594,12 @@ class Importer:
             raise Unsupported(node, f"dropout of {p} is not implemented")
         return self.value(x, node)
 
-    def _view(self, node: Node, x: Node, layout: Callable[[Layout], Optional[Layout]]) -> Value:
-        value = self.value(x, node)
-        viewed = layout(value.layout)
-        if viewed is None or viewed.shape != shape_of(node):
+    def _viewed(self, node: Node, source: Node) -> Value:
+        value = self.value(source, node)
+        layout = views.layout_of(node, value.layout)
+        if layout is None:
             raise Unsupported(node, f"a view of {list(value.layout.shape)} as {list(shape_of(node))} is not followed")
-        return Value(value.matrix, viewed)
-
-    def _reshaped(self, node: Node, x: Node, *_: Any, **__: Any) -> Value:
-        return self._view(node, x, lambda layout: layout.reshape(shape_of(node)))
-
-    _op_view = _op_reshape = _op__unsafe_view = _op_flatten = _op_unflatten = _reshaped
-    _op_unsqueeze = _op_squeeze = _reshaped
-
-    def _op_transpose(self, node: Node, x: Node, a: int, b: int) -> Value:
-        order = list(range(len(shape_of(x))))
-        order[a], order[b] = order[b], order[a]
-        return self._view(node, x, lambda layout: layout.permute(order))
-
-    def _op_t(self, node: Node, x: Node) -> Value:
-        return self._view(node, x, lambda layout: layout.permute(range(len(layout.dims))[::-1]))
-
-    def _op_permute(self, node: Node, x: Node, order: List[int]) -> Value:
-        rank = len(shape_of(x))
-        return self._view(node, x, lambda layout: layout.permute([axis % rank for axis in order]))
-
-    def _op_expand(self, node: Node, x: Node, shape: List[int], implicit: bool = False) -> Value:
-        return self._view(node, x, lambda layout: layout.expand(shape_of(node)))
-
-    def _op_slice(
-        self, node: Node, x: Node, axis: int = 0, start: Optional[int] = None, end: Optional[int] = None, step: int = 1
-    ) -> Value:
-        if step != 1:
-            raise Unsupported(node, "a slice with a step is not followed")
-        size = shape_of(x)[axis]
-        first = min(max(start + size if start and start < 0 else start or 0, 0), size)
-        return self._view(
-            node, x, lambda layout: layout.narrow(axis % len(layout.dims), first, first + shape_of(node)[axis])
-        )
-
-    def _part(self, node: Node, source: Node, index: int) -> Value:
-        """One of the views that `source` gives."""
-        if not any(patterns.is_op(source, name) for name in patterns.SPLITS):
-            raise Unsupported(source, f"'{source.target}' has no counterpart in te")
-        target: Any = source.target
-        given: Dict[str, Any] = dict(zip((a.name for a in target._schema.arguments), source.args), **source.kwargs)
-        x, axis, parts = given["self"], given.get("dim", 0) % fake(given["self"]).dim(), source.meta["val"]
-        is_unbind = patterns.is_op(source, "unbind")
-        sizes = [1 if is_unbind else part.shape[axis] for part in parts]
-        first = sum(sizes[: index % len(sizes)])
-
-        def narrowed(layout: Layout) -> Optional[Layout]:
-            part = layout.narrow(axis, first, first + sizes[index])
-            if part is None or not is_unbind:
-                return part
-            return Layout(part.dims[:axis] + part.dims[axis + 1 :], part.offset)
-
-        return self._view(node, x, narrowed)
+        return Value(value.matrix, layout)
 
     # Output
 
