@@ -10,12 +10,18 @@ tensors in every call); "torch" is forward and backward
 through torch.compile and autograd. "empty" is the same model through torch.compile with a
 backend that launches nothing: one node of autograd, which returns a constant loss and
 gradients of any content. What "torch" costs beyond "empty" is te's. Both are measured
-again without torch.compile's guards (`torch.compiler.set_stance`). Without a GPU the
-launches are left out, as the reference backend computes in them: what is beyond them is
-the same code.
+again without torch.compile's guards (`torch.compiler.set_stance`). On a GPU "paced" is the
+empty one again, with the processor busy for as long as te's launches take it: between
+launches caches and the thread of autograd's backward go cold. "parts_us" is where time
+goes, measured apart, because looking costs some us as well: PARTS of te, and what is
+before and behind the graph and its node of autograd, in torch.compile, the model's own
+Python and autograd. "large" is a model whose gradients have more than a mebibyte, so that
+each is an allocation. Without a GPU the launches are left out, as the reference backend
+computes in them: what is beyond them is the same code.
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
 import statistics
@@ -26,7 +32,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import te_mlir
 import te_mlir.torch
+from te_mlir import arrays
 from te_mlir.runtime import Instance
+from te_mlir.torch.backend import Graph, _Before, _Feeder
+from te_mlir.torch.runner import Loaded, Region, _Call
 
 CONFIG = dict(
     vocab_size=512,
@@ -36,7 +45,70 @@ CONFIG = dict(
     num_key_value_heads=2,
     num_hidden_layers=3,
 )
+LARGE = {**CONFIG, "vocab_size": 1024, "hidden_size": 1024, "intermediate_size": 2048}
+PARTS = {
+    "before": (_Before, "__call__"),
+    "arguments": (_Feeder, "__call__"),
+    "checks": (Region, "check"),
+    "main_grads": (Region, "main_grads"),
+    "forward": (Loaded, "run_forward"),
+    "backward": (Loaded, "run_backward"),
+    "new tensors": (arrays.TorchMaker, "__call__"),
+    "region": (Region, "__call__"),
+    "node": (_Call, "backward"),
+    "graph": (Graph, "__call__"),
+}
+#: Seconds that this call was in the runtime.
 inside = 0.0
+
+
+class Parts:
+    """Seconds of a call by part, less those in others and in the runtime."""
+
+    def __init__(self):
+        self.spent, self.open, self.moments = {}, [], {}
+
+    def watched(self, name, function):
+        def call(*arguments):
+            self.open.append(0.0)
+            start, before = time.perf_counter(), inside
+            try:
+                return function(*arguments)
+            finally:
+                end, ran = time.perf_counter(), inside - before
+                self.moments[name] = start, end
+                self.add(name, end - start - self.open.pop() - ran)
+                if self.open:
+                    self.open[-1] += end - start - ran
+
+        return call
+
+    def add(self, name, seconds):
+        self.spent[name] = self.spent.get(name, 0.0) + seconds
+
+    def around(self, start, middle, end):
+        """Of a call that took from `start` to `end`, its forward to `middle`."""
+        for name, begin, (first, last), stop in (
+            ("the graph", start, self.moments["graph"], middle),
+            ("the node", middle, self.moments["node"], end),
+        ):
+            self.add(f"before {name}", first - begin)
+            self.add(f"behind {name}", stop - last)
+
+
+@contextlib.contextmanager
+def taken_apart(found, methods):
+    """`found` is told of calls of these methods, name: (class, method)."""
+    kept = {}
+    for name, (owner, method) in methods.items():
+        kept[name] = vars(owner)[method]
+        function = found.watched(name, getattr(owner, method))
+        setattr(owner, method, staticmethod(function) if isinstance(kept[name], staticmethod) else function)
+    try:
+        yield
+    finally:
+        for name, (owner, method) in methods.items():
+            setattr(owner, method, kept[name])
 
 
 def timed(function, enqueue):
@@ -68,6 +140,22 @@ def microseconds(call, repeats, device):
     return {name: round(1e6 * statistics.median(times), 1) for name, times in rows.items()}
 
 
+def parts(call, repeats, device, methods):
+    """Medians of the microseconds of each part; `call` gives the moments after its forward and at its end, or None."""
+    rows = []
+    found = Parts()
+    with taken_apart(found, methods):
+        for _ in range(repeats):
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            found.spent, start = {}, time.perf_counter()
+            moments = call()
+            if moments:
+                found.around(start, *moments)
+            rows.append(found.spent)
+    return {name: round(1e6 * statistics.median(row[name] for row in rows), 1) for name in rows[-1]}
+
+
 def device_memory(device):
     """Bytes that the device lacks, and how often PyTorch asked it for some."""
     if device.type != "cuda":
@@ -77,9 +165,9 @@ def device_memory(device):
     return total - free, torch.cuda.memory_stats()["num_device_alloc"]
 
 
-def model_of(device):
+def model_of(device, config=CONFIG):
     torch.manual_seed(0)
-    return LlamaForCausalLM(LlamaConfig(**CONFIG, use_cache=False)).to(torch.bfloat16).to(device)
+    return LlamaForCausalLM(LlamaConfig(**config, use_cache=False)).to(torch.bfloat16).to(device)
 
 
 class Loss(torch.nn.Module):
@@ -91,57 +179,81 @@ class Loss(torch.nn.Module):
         return self.model(input_ids=ids, labels=ids).loss
 
 
+def busy(seconds):
+    """Has the processor work for so long, as if in the runtime."""
+    global inside
+    start = time.perf_counter()
+    while time.perf_counter() < start + seconds:
+        pass
+    inside += time.perf_counter() - start
+
+
 class Nothing(torch.autograd.Function):
     """The least that a compiled graph can be to autograd."""
 
     @staticmethod
-    def forward(ctx, loss, *wanted):
-        ctx.wanted = wanted
+    def forward(ctx, loss, seconds, *wanted):
+        ctx.wanted, ctx.seconds = wanted, seconds
+        busy(seconds)
         return loss.clone()
 
     @staticmethod
     def backward(ctx, _):
-        return (None, *(torch.empty_like(tensor) for tensor in ctx.wanted))
+        busy(ctx.seconds)
+        return (None, None, *(torch.empty_like(tensor) for tensor in ctx.wanted))
 
 
-def measure_empty(device, repeats, ids, main_grad=False, **_):
+class EmptyGraph:
+    def __init__(self, loss, seconds, anchor, wanted):
+        self.loss, self.seconds, self.anchor, self.wanted = loss, seconds, anchor, wanted
+
+    def __call__(self, *tensors):
+        if self.anchor is not None:
+            return (Nothing.apply(self.loss, self.seconds, self.anchor),)
+        return (Nothing.apply(self.loss, self.seconds, *[tensors[i] for i in self.wanted]),)
+
+
+def trained(compiled, ids, parameters):
+    """Forward and backward of a model, which is then as before; and moments for `parts`."""
+
+    def call():
+        loss = compiled(ids)
+        middle = time.perf_counter()
+        loss.backward()
+        end = time.perf_counter()
+        for parameter in parameters:
+            parameter.grad = None
+        return middle, end
+
+    return call
+
+
+def measure_empty(device, repeats, ids, main_grad=False, launches_us=0.0, **_):
     """What torch.compile and autograd cost without any launch."""
     torch._dynamo.reset()
     model, loss = model_of(device), torch.zeros((), device=device)
-    parameters, anchor = list(model.parameters()), torch.zeros((), device=device, requires_grad=True)
+    anchor = torch.zeros((), device=device, requires_grad=True) if main_grad else None
 
     def backend(module, examples):
         wanted = [i for i, example in enumerate(examples) if example.requires_grad]
-        if main_grad:
-            return lambda *tensors: (Nothing.apply(loss, anchor),)
-        return lambda *tensors: (Nothing.apply(loss, *[tensors[i] for i in wanted]),)
+        return EmptyGraph(loss, launches_us / 2e6, anchor, wanted)
 
     compiled = torch.compile(Loss(model), backend=backend, dynamic=False, fullgraph=True)
-
-    def call():
-        compiled(ids).backward()
-        for parameter in parameters:
-            parameter.grad = None
-
+    call = trained(compiled, ids, list(model.parameters()))
     result = microseconds(call, repeats, device)
     with torch.compiler.set_stance(skip_guard_eval_unsafe=True):
         result["beyond_without_guards_us"] = microseconds(call, repeats, device)["beyond_us"]
+    result["parts_us"] = parts(call, repeats, device, {"graph": (EmptyGraph, "__call__"), "node": (Nothing, "backward")})
     return result
 
 
-def measure_torch(device, repeats, ids, **options):
+def measure_torch(device, repeats, ids, config=CONFIG, **options):
     torch._dynamo.reset()
-    model = model_of(device)
+    model = model_of(device, config)
     compiled = te_mlir.torch.jit(
         Loss(model), recipe=te_mlir.Float8CurrentScaling(), strict=True, cache_weights=True, **options
     )
-    parameters = list(model.parameters())
-
-    def call():
-        compiled(ids).backward()
-        for parameter in parameters:
-            parameter.grad = None
-
+    call = trained(compiled, ids, list(model.parameters()))
     call()
     call()
     before = device_memory(device)
@@ -150,8 +262,9 @@ def measure_torch(device, repeats, ids, **options):
     result["allocates"] = None if before is None else after != before
     with torch.compiler.set_stance(skip_guard_eval_unsafe=True):
         result["beyond_without_guards_us"] = microseconds(call, repeats, device)["beyond_us"]
+    result["parts_us"] = parts(call, repeats, device, PARTS)
     result["launches"] = compiled.te.graphs[0].region.load(True).end
-    return result, compiled.te.graphs[0].region, parameters
+    return result, compiled.te.graphs[0].region
 
 
 def measure_step(device, repeats, region, **options):
@@ -178,6 +291,7 @@ def measure_step(device, repeats, region, **options):
     result = microseconds(call, repeats, device)
     after = device_memory(device)
     result["allocates"] = None if before is None else after != before
+    result["parts_us"] = parts(call, repeats, device, PARTS)
     result["tensors"] = len(given)
     result["results"] = len(step.results)
     return result
@@ -203,14 +317,22 @@ def main():
         if "captured" not in name:
             rows[empty] = measure_empty(device, repeats, ids, **options)
             print(empty, rows[empty], flush=True)
-        rows[name], region, _ = measure_torch(device, repeats, ids, **options)
+        rows[name], region = measure_torch(device, repeats, ids, **options)
         print(name, rows[name], flush=True)
+        if device.type == "cuda":
+            paced = measure_empty(device, repeats, ids, launches_us=rows[name]["runtime_us"], **options)
+            rows[f"{empty} paced"] = paced
+            print(f"{empty} paced", paced, flush=True)
         if "captured" in name:
             continue
         for kind, option in {"": {}, " reused": {"reuse_results": True}, " captured": {"cuda_graph": True}}.items():
             row = name.replace("torch", "step") + kind
             rows[row] = measure_step(device, repeats, region, **option)
             print(row, rows[row], flush=True)
+    rows["torch large"], region = measure_torch(device, repeats, ids, LARGE)
+    rows["step large"] = measure_step(device, repeats, region)
+    for name in ("torch large", "step large"):
+        print(name, rows[name], flush=True)
     summary = {
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",

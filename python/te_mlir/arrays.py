@@ -8,8 +8,9 @@ here: an array that is theirs shows that they are loaded.
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
-from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from te_mlir.dtypes import BY_NAME, DLPACK_NAMES, DType
 from te_mlir.errors import ArgumentError
@@ -119,9 +120,80 @@ def _torch_view(tensor: Any, torch: Any) -> View:
     )
 
 
-def torch_template(shape: "Tuple[int, ...]", dtype: Any, device: Any) -> Any:
-    """A torch.Tensor of one element, that empty_like makes row-major ones of `shape` from, quicker than empty."""
-    return sys.modules["torch"].empty((), dtype=dtype, device=device).expand(shape)
+#: Gradients of up to so many bytes share an allocation: PyTorch's allocator takes those from blocks of its own as well.
+SHARED_BYTES = 1 << 20
+#: Where they begin in it, as allocations of a GPU do.
+_ALIGNMENT = 512
+
+
+class TorchMaker:
+    """Makes new row-major tensors of PyTorch, of the same shapes and types in each call.
+
+    kinds: (shape, torch.dtype, shares) of each. Those that share, of up to SHARED_BYTES, lie in one allocation for each
+    type, because allocations are most of what a call costs. They are no views, and have version counters of their own;
+    their memory is free when the last of them is.
+    """
+
+    def __init__(self, kinds: "Sequence[Tuple[Tuple[int, ...], Any, bool]]", device: Any) -> None:
+        torch: Any = sys.modules["torch"]
+        guards = torch._C._dynamo.guards
+        self._index = device.index or 0
+        # What torch.compile's own code calls: it neither parses arguments nor dispatches, and takes the current device.
+        self._quick = getattr(guards, f"_empty_strided_{device.type}", None)
+        self._current: "Optional[Callable[[], int]]" = None
+        if device.type == "cuda":
+            self._current = getattr(torch._C, "_cuda_getDevice", lambda: -1)
+        self._slow = lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device=device)
+        self._view: Any = getattr(guards, "_reinterpret_tensor", None)
+        small: "Dict[Any, List[int]]" = {}
+        for place, (shape, dtype, shares) in enumerate(kinds):
+            if shares and self._view is not None and math.prod(shape) * dtype.itemsize <= SHARED_BYTES:
+                small.setdefault(dtype, []).append(place)
+        #: (elements in all, type, (size, strides, first element) of each, first bytes)
+        self._blocks: "List[Tuple[Tuple[int], Any, List[Any], List[int]]]" = []
+        order: List[int] = []
+        for dtype, places in small.items():
+            if len(places) == 1:
+                continue
+            parts, starts, end = [], [], 0
+            for place in places:
+                shape = tuple(kinds[place][0])
+                parts.append((shape, _strides(shape), end // dtype.itemsize))
+                starts.append(end)
+                end += -(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+            # Never empty, so that each has an address.
+            self._blocks.append(((max(end, _ALIGNMENT) // dtype.itemsize,), dtype, parts, starts))
+            order += places
+        alone = [place for place in range(len(kinds)) if place not in order]
+        self._alone = [(tuple(kinds[place][0]), _strides(kinds[place][0]), kinds[place][1]) for place in alone]
+        order += alone
+        self._sorted = order == sorted(order)
+        self._back = sorted(range(len(order)), key=order.__getitem__)
+
+    def __call__(self) -> "Tuple[List[Any], List[int]]":
+        """The tensors and their addresses, in the order of `kinds`."""
+        empty: Any = self._quick
+        if empty is None or self._current is not None and self._current() != self._index:
+            empty = self._slow
+        made: List[Any] = []
+        addresses: List[int] = []
+        view = self._view
+        for size, dtype, parts, starts in self._blocks:
+            block = empty(size, (1,), dtype)
+            first = block.data_ptr()
+            made += [view(block, *part) for part in parts]
+            addresses += [first + start for start in starts]
+        for shape, strides, dtype in self._alone:
+            tensor = empty(shape, strides, dtype)
+            made.append(tensor)
+            addresses.append(tensor.data_ptr())
+        if self._sorted:
+            return made, addresses
+        return [made[i] for i in self._back], [addresses[i] for i in self._back]
+
+
+def _strides(shape: Sequence[int]) -> Tuple[int, ...]:
+    return tuple(math.prod(max(extent, 1) for extent in shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def torch_guard(tensors: "tuple[Any, ...]") -> "Optional[Callable[..., bool]]":
@@ -144,6 +216,12 @@ def torch_storage_bytes() -> "Callable[[Iterable[Any]], List[int]]":
     torch = sys.modules["torch"]
     storage, size = torch.Tensor.untyped_storage, torch.UntypedStorage.nbytes
     return lambda tensors: list(map(size, map(storage, tensors)))
+
+
+def torch_addresses() -> "Callable[[Iterable[Any]], List[int]]":
+    """A function from tensors to where they lie, likewise."""
+    address = sys.modules["torch"].Tensor.data_ptr
+    return lambda tensors: list(map(address, tensors))
 
 
 def _dlpack_tensor(array: Any, options: "dict[str, Any]") -> "Tuple[Any, _DLTensor, bool]":

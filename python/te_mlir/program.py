@@ -284,7 +284,7 @@ class _Quick:
     pointers that are its. seen: where they lay, sizes: in how large storages; last: what
     the step got. watched: what must lie apart. fixed: inputs that a
     recorded step is recorded again for; of others that move it copies the content, to
-    `own`. results: those that a call makes.
+    `own`. results: places of those that a call makes, by name.
     """
 
     def __init__(
@@ -302,19 +302,18 @@ class _Quick:
             self.fixed.append(index in carried or step.arguments[index].is_weight)
         written = {a.name: i for i, a in enumerate(step.arguments) if a.is_result and a.carried_input < 0}
         self.places.extend((written[name],) for name in out)
-        self.seen = [t.data_ptr() for t in tensors]
-        self.storage_bytes = arrays.torch_storage_bytes()
+        self.addresses, self.storage_bytes = arrays.torch_addresses(), arrays.torch_storage_bytes()
+        self.seen = self.addresses(tensors)
         self.sizes = self.storage_bytes(tensors)
         self.last = list(self.seen)
         self.own: Dict[int, Any] = {}
         device = tensors[0].device
-        self.results = [
-            (i, name, arrays.torch_template(a.shape, arrays.torch_dtype(a.dtype), device))
-            for name, i in written.items()
-            for a in [step.arguments[i]]
-            if name not in out
-        ]
-        fresh = set() if step.reuse_results else {i for i, *_ in self.results}
+        self.results = {name: i for name, i in written.items() if name not in out}
+        # Gradients share memory. Others do not, as some are kept for long: a loss of each step.
+        made = [step._result[name] for name in self.results]
+        kinds = [(a.shape, arrays.torch_dtype(a.dtype), a.name.startswith("grad.")) for a in made]
+        self.make = arrays.TorchMaker(kinds, device)
+        fresh = set() if step.reuse_results else set(self.results.values())
         self.watched = [i for i in step._watched if i not in fresh]
         # Of the results that are kept.
         self.storages = [t.untyped_storage() for t in step._kept.values()]
@@ -512,7 +511,7 @@ class Step:
             stream = current_stream(self.context.device)
         places, pointers = quick.places, self._pointers
         with self._lock:
-            addresses, sizes = [t.data_ptr() for t in tensors], quick.storage_bytes(tensors)
+            addresses, sizes = quick.addresses(tensors), quick.storage_bytes(tensors)
             if addresses != quick.seen or sizes != quick.sizes:
                 # Tells what has no memory, or too little, or is not aligned, of those that moved.
                 count = len(quick.given)
@@ -548,13 +547,15 @@ class Step:
             if self._kept:
                 self._instance.run(pointers, stream)
                 return dict(self._kept)
-            results = dict(zip(quick.outs, tensors[len(quick.given) :]))
-            empty_like = sys.modules["torch"].empty_like
-            for place, name, template in quick.results:
-                result = results[name] = empty_like(template)
-                pointers[place] = result.data_ptr()
+            made, addresses = quick.make()
+            for place, address in zip(quick.results.values(), addresses):
+                pointers[place] = address
             self._instance.run(pointers, stream)
-        return {name: results[name] for name in self.results} if quick.outs else results
+        results = dict(zip(quick.results, made))
+        if not quick.outs:
+            return results
+        results.update(zip(quick.outs, tensors[len(quick.given) :]))
+        return {name: results[name] for name in self.results}
 
     def _point_flag(self, stream: int) -> None:
         assert self._flag is not None

@@ -497,6 +497,61 @@ def test_results_are_made_anew_reused_or_given(reference):
         plain(**doubled, out={"z": out["y"]})
 
 
+def test_new_results_share_memory_and_nothing_else(reference, monkeypatch):
+    for limit, blocks in ((arrays.SHARED_BYTES, 2), (4096, 3)):
+        # grad.x has 4096 bytes and grad.w 6144; y, which is no gradient, has memory of its own.
+        monkeypatch.setattr(arrays, "SHARED_BYTES", limit)
+        torch, step, tensors = train_step(reference)
+        step(**tensors)
+        first, second = step(**tensors), step(**tensors)
+        assert step._quick is not None and list(first) == step.results
+        assert len({t.untyped_storage().data_ptr() for t in first.values()}) == blocks
+        for name, result in first.items():
+            assert result.is_contiguous() and not result.requires_grad and not result._is_view()
+            assert tuple(result.shape) == step._result[name].shape and result.data_ptr() % 64 == 0
+            assert torch.equal(result, second[name]) and result.data_ptr() != second[name].data_ptr()
+        # A write to one is none to the others, nor counted as one; each keeps the memory.
+        first["grad.x"].fill_(7)
+        assert [first[n]._version for n in first] == [n == "grad.x" for n in first]
+        assert torch.equal(first["y"], second["y"]) and torch.equal(first["grad.w"], second["grad.w"])
+        kept = first["grad.w"]
+        del first, result
+        step(**tensors)
+        assert torch.equal(kept, second["grad.w"])
+
+
+def test_new_tensors_are_what_empty_makes():
+    torch = pytest.importorskip("torch")
+    kinds = [
+        ((3, 5), torch.float32, True),
+        ((), torch.float32, True),
+        ((0, 4), torch.bfloat16, True),
+        ((7,), torch.bfloat16, True),
+        ((600, 500), torch.float32, True),
+        ((2, 3, 4), torch.int32, True),
+        ((9, 1), torch.bfloat16, True),
+        ((2, 0), torch.float32, True),
+        ((8,), torch.float32, False),
+        ((4,), torch.float8_e4m3fn, True),
+    ]
+    make = arrays.TorchMaker(kinds, torch.device("cpu"))
+    made, addresses = make()
+    assert [(tuple(t.shape), t.dtype) for t in made] == [kind[:2] for kind in kinds]
+    for tensor, address in zip(made, addresses):
+        plain = torch.empty(tensor.shape, dtype=tensor.dtype)
+        assert tensor.stride() == plain.stride() and tensor.device == plain.device
+        assert address % 16 == 0 and (not tensor.numel() or tensor.data_ptr() == address)
+    # Each has memory of its own: bytes written to one are in no other.
+    for number, tensor in enumerate(made):
+        tensor.view(torch.uint8).fill_(number + 1) if tensor.dim() else tensor.fill_(2)
+    for number, tensor in enumerate(made):
+        assert (tensor.view(torch.uint8) == number + 1).all() if tensor.dim() else tensor == 2
+    assert [t.untyped_storage().data_ptr() == made[0].untyped_storage().data_ptr() for t in made] == [
+        t.dtype is torch.float32 and t.nbytes <= arrays.SHARED_BYTES and shares
+        for t, (*_, shares) in zip(made, kinds)
+    ]
+
+
 def test_a_quick_call_checks_what_the_first_did(reference):
     for cuda_graph in (False, True):
         torch, step, tensors = train_step(reference, cuda_graph=cuda_graph)

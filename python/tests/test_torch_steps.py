@@ -118,6 +118,41 @@ def test_recorded_steps_train_as_others():
     assert all(torch.equal(a, b) for a, b in zip(runs[0][1], runs[1][1]))
 
 
+def test_gradients_in_one_block_train_as_others(monkeypatch):
+    runs = []
+    for shared in (1 << 20, 0):
+        monkeypatch.setattr(te_mlir.arrays, "SHARED_BYTES", shared)
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = Llama().bfloat16()
+        compiled = te_mlir.torch.jit(model, recipe=RECIPE, strict=True)
+        parameters = list(model.parameters())
+        optimizer = torch.optim.AdamW(parameters, lr=1e-2, foreach=True)
+        history = []
+        for step, one in enumerate(batches(6)):
+            loss = compiled(*one)[0]
+            loss.backward()
+            if step % 2 == 0:
+                # Autograd takes them as they are, and copies none.
+                count = len({p.grad.untyped_storage().data_ptr() for p in parameters})
+                assert count == (1 if shared else len(parameters))
+            else:
+                torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+                optimizer.step()
+                optimizer.zero_grad()
+            assert all(p.grad is None or not p.grad._is_view() for p in parameters)
+            history.append(loss.detach())
+        # A gradient that something of autograd's reads is not changed by a write to another one.
+        compiled(*batches(1)[0])[0].backward()
+        first, second = parameters[:2]
+        product = (first.detach().clone().requires_grad_() * first.grad).sum()
+        second.grad.zero_()
+        product.backward()
+        runs.append((torch.stack(history), [p.detach().clone() for p in parameters]))
+    assert torch.equal(runs[0][0], runs[1][0])
+    assert all(torch.equal(a, b) for a, b in zip(runs[0][1], runs[1][1]))
+
+
 def test_a_recorded_step_is_recorded_once(monkeypatch):
     model = Llama().bfloat16()
     compiled = te_mlir.torch.jit(model, recipe=RECIPE, strict=True, main_grad=True, cuda_graph=True)

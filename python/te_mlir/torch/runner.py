@@ -371,10 +371,9 @@ class Loaded:
         self.flag_place = self.places.get((FLAG, False), -1)
         self.input_places = [self.places[spec.name, False] for spec in region.inputs]
         self.output_places = [self.places[spec.name, True] for spec in region.outputs]
-        self.templates = [arrays.torch_template(s.shape, s.dtype, region.device) for s in region.outputs]
-        self.gradient_templates = [
-            arrays.torch_template(region.inputs[i].shape, region.inputs[i].dtype, region.device) for i in region.given
-        ]
+        self.make_results = arrays.TorchMaker([(s.shape, s.dtype, False) for s in region.outputs], region.device)
+        wanted = [region.inputs[i] for i in region.given]
+        self.make_gradients = arrays.TorchMaker([(s.shape, s.dtype, True) for s in wanted], region.device)
         # Those that a recorded step is recorded again for.
         self.fixed = [spec.weight for spec in region.inputs]
         self.main_places = [(self.places[name, False], self.places[name, True]) for name in mains]
@@ -468,9 +467,9 @@ class Loaded:
                 pointers[place] = address or dummy
             arena.inputs = addresses
         if memory is None or not memory.results:
-            results = [torch.empty_like(template) for template in self.templates]
-            for place, result in zip(self.output_places, results):
-                pointers[place] = result.data_ptr() or dummy
+            results, made = self.make_results()
+            for place, address in zip(self.output_places, made):
+                pointers[place] = address or dummy
             if memory is not None:
                 memory.results = results
         self.point_flag(pointers, later, stream)
@@ -520,9 +519,9 @@ class Loaded:
             pointers[place] = address or self.dummy.pointer
         gradients = memory.gradients if memory else []
         if not gradients:
-            gradients = [torch.empty_like(template) for template in self.gradient_templates]
-            for place, gradient in zip(self.gradient_places, gradients):
-                pointers[place] = gradient.data_ptr() or self.dummy.pointer
+            gradients, made = self.make_gradients()
+            for place, address in zip(self.gradient_places, made):
+                pointers[place] = address or self.dummy.pointer
         self.point_flag(pointers, later, stream)
         if memory is None:
             arena.instance.run_part(pointers, stream, self.cut, self.end)
