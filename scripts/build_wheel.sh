@@ -6,6 +6,7 @@
 # Of the release preset it runs on machines without LLVM; of another it needs the
 # LLVM libraries that it was built with.
 set -euo pipefail
+case " $* " in *" --help "*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 if [ $# -lt 1 ] || [ $# -gt 2 ]; then
   echo "build_wheel.sh: expected a build folder and where to put the wheel, but got $# arguments" >&2
@@ -13,6 +14,11 @@ if [ $# -lt 1 ] || [ $# -gt 2 ]; then
 fi
 build=$1
 out=${2:-dist}
+if [ ! -e "$build/lib/libte_compiler.so.0" ]; then
+  echo "build_wheel.sh: expected a folder with a built 'lib/libte_compiler.so.0', but got '$build';" \
+    "'scripts/configure.sh release && cmake --build --preset release' makes build/release" >&2
+  exit 2
+fi
 python=python3
 if [ -x .venv/bin/python ]; then python=$PWD/.venv/bin/python; fi
 stage=$(mktemp -d)

@@ -2,7 +2,12 @@
 # Configures a preset, and says what went wrong if that fails.
 #   scripts/configure.sh dev|asan|release [cmake options]
 set -euo pipefail
+case " $* " in *" --help "*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
+case "${1:-}" in
+  dev | asan | release) ;;
+  *) echo "configure.sh: expected a preset (dev, asan or release), but got '${1:-}'" >&2; exit 2 ;;
+esac
 preset=$1
 shift
 if [ -x .deps/cuda/bin/nvcc ]; then

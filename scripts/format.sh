@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks that C++ and CUDA sources are formatted; --fix formats them.
 set -euo pipefail
+case " $* " in *" --help "*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 mode=(--dry-run --Werror)
 case "${1:-}" in

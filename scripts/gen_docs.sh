@@ -4,6 +4,7 @@
 # support table needs te-tblgen: TE_TBLGEN, or that of a build folder beside or
 # inside the source tree; without it, writing leaves its files as they are.
 set -euo pipefail
+case " $* " in *" --help "*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 tblgen=$(command -v mlir-tblgen-22 || echo /usr/lib/llvm-22/bin/mlir-tblgen)
 include=(-I include -I "$(dirname "$(readlink -f "$tblgen")")/../include")

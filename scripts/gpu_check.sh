@@ -7,8 +7,13 @@
 # Ends with 1 if anything failed. TE_GOLDEN_DIR, when set, points to golden
 # vectors.
 set -uo pipefail
+case " $* " in *" --help "*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 prefix=$(cd "$(dirname "$0")/../.." && pwd)
-out=${1:?give an output folder}
+if [ $# != 1 ]; then
+  echo "gpu_check.sh: expected an output folder, but got $# arguments" >&2
+  exit 2
+fi
+out=$1
 mkdir -p "$out"
 status=0
 share=$prefix/share/te-mlir

@@ -9,10 +9,22 @@
 # with NCCL, and is passed by without them.
 # NVLink multicast stays as the environment says (off, if it says nothing).
 set -uo pipefail
-out=${1:?give an output folder}
-ranks=${2:?give a number of GPUs}
+case " $* " in *" --help "*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
+if [ $# -lt 2 ] || ! [[ $2 =~ ^[1-9][0-9]*$ ]]; then
+  echo "parallel_check.sh: expected an output folder and a number of GPUs, but got '$*'" >&2
+  exit 2
+fi
+out=$1
+ranks=$2
 shift 2
-steps=${*:-collectives captured torchrun python numerics overlap experts weights amaxes bench bandwidth faults processes}
+all="collectives captured torchrun python numerics overlap experts weights amaxes bench bandwidth faults processes"
+steps=${*:-$all}
+for step in $steps; do
+  if [[ " $all " != *" $step "* ]]; then
+    echo "parallel_check.sh: expected steps of $all, but got '$step'" >&2
+    exit 2
+  fi
+done
 prefix=$(cd "$(dirname "$0")/../.." && pwd)
 checks=$prefix/share/te-mlir/checks
 mkdir -p "$out"

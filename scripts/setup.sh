@@ -8,6 +8,7 @@
 #   scripts/setup.sh --cuda   also CUDA's compiler, from PyPI, for machines
 #                             without a toolkit (about 600 MB)
 set -euo pipefail
+case " $* " in *" --help "*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 
 with_cuda=0
@@ -56,7 +57,7 @@ if ! .venv/bin/python -c 'import numpy, matplotlib' 2>/dev/null; then
   .venv/bin/python -m pip install -qq numpy matplotlib
 fi
 if ! .venv/bin/python -c 'import torch, transformers, ml_dtypes, pytest, mypy' 2>/dev/null; then
-  echo "setup: adding torch, transformers, ml_dtypes, pytest and mypy to .venv"
+  echo "setup: adding torch, transformers, ml_dtypes, pytest and mypy to .venv (some minutes)"
   # A CPU build (2.13.0+cpu, the higher version) where pip has an index with one.
   # PyPI takes no local versions: there the build for Linux is CUDA's, some GB.
   .venv/bin/python -m pip install -qq torch==2.13.0 transformers==5.23.0 ml_dtypes pytest setuptools mypy==2.4.1

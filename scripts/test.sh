@@ -3,6 +3,7 @@
 # the runtime's under AddressSanitizer and UndefinedBehaviorSanitizer.
 #   scripts/test.sh [ctest options]      e.g. -L runtime, -R Conformance
 set -euo pipefail
+case " $* " in *" --help "*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 scripts/setup.sh
 for preset in dev asan; do

@@ -226,20 +226,27 @@ def add_options(parser):
     parser.add_argument("--graph", action="store_true", help="capture the step and replay it")
     parser.add_argument("--recipe", help="only this recipe")
     parser.add_argument("--text", type=pathlib.Path, default=HERE / "text.txt")
-    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "byte_lm")
+    # An installed example leaves its folder alone.
+    output = ROOT / "build" / "byte_lm" if (ROOT / "CMakeLists.txt").exists() else pathlib.Path("byte_lm")
+    parser.add_argument("--output", type=pathlib.Path, default=output, help=f"folder (default: {output})")
 
 
 def check_options(parser, options):
     """Finds te-run and makes the output folder; returns the runs that were
     asked for and the text, as bytes to train on and held-out bytes."""
     options.te_run = options.te_run or find_te_run()
+    if not shutil.which(options.te_run):
+        parser.error(f"expected --te-run to be a program, but got '{options.te_run}'")
     if options.steps < 1:
         parser.error(f"expected --steps to be positive, but got {options.steps}")
     runs = [run for run in RUNS if options.recipe in (None, run[0])]
     if not runs:
         parser.error(f"expected --recipe to be one of {', '.join(sorted({r for r, _ in RUNS}))}, "
                      f"but got '{options.recipe}'")
-    text = np.frombuffer(options.text.read_bytes(), np.uint8)
+    try:
+        text = np.frombuffer(options.text.read_bytes(), np.uint8)
+    except OSError as error:
+        parser.error(f"cannot read '{options.text}': {error.strerror}")
     shortest = 20 * (TOKENS + CONTEXT)
     if len(text) < shortest:
         parser.error(f"expected at least {shortest} bytes of text, but got {len(text)}")
@@ -293,8 +300,11 @@ def main():
     print_table(rows)
     print(f"\nThe frequencies of the bytes alone give {entropy:.4f} nats. Device: {rows[0]['device'].split(';')[0]}")
     (options.output / "results.json").write_text(json.dumps({"entropy": entropy, "runs": rows}, indent=1) + "\n")
-    plot(rows, entropy, options.output / "loss.png")
-    print(f"Wrote {options.output / 'loss.png'} and results.json beside it.")
+    try:
+        plot(rows, entropy, options.output / "loss.png")
+        print(f"Wrote {options.output / 'loss.png'} and results.json beside it.")
+    except ModuleNotFoundError as error:
+        print(f"Wrote {options.output / 'results.json'}, and no loss.png: {error}.")
     stuck = [row for row in rows if not row["loss_end"] < row["loss_start"]]
     if stuck:
         sys.exit("train.py: the loss did not fall under "

@@ -61,9 +61,13 @@ def doctor() -> int:
 
 def main(arguments: "list[str]") -> int:
     """The command line."""
+    usage = "usage: python3 -m te_mlir doctor    (prints what is installed and found, and whether it works)"
     if arguments == ["doctor"]:
         return doctor()
-    print("usage: python -m te_mlir doctor", file=sys.stderr)
+    if arguments in (["-h"], ["--help"]):
+        print(usage)
+        return 0
+    print(usage, file=sys.stderr)
     return 2
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
+import os
 import sys
 import threading
 import weakref
@@ -114,6 +115,24 @@ class Program:
         return rows
 
 
+def _content(source: Any) -> "Tuple[bytes, Optional[str]]":
+    """What is compiled, and the name of the file that it is from."""
+    if hasattr(source, "to_mlir"):
+        source = source.to_mlir()
+    if isinstance(source, os.PathLike):
+        name = os.fsdecode(source)
+        try:
+            with open(source, "rb") as file:
+                return file.read(), name
+        except OSError as error:
+            raise CompileError(f"cannot read '{name}': {error.strerror}") from None
+    if not isinstance(source, (str, bytes)):
+        raise CompileError(f"expected MLIR text or bytecode, or the path of a file, but got {type(source).__name__}")
+    if isinstance(source, str) and source.endswith((".mlir", ".mlirbc")) and "\n" not in source:
+        raise CompileError(f"expected MLIR text, but got the name '{source}'; a file is pathlib.Path({source!r})")
+    return source.encode() if isinstance(source, str) else source, None
+
+
 def _compile(
     source: Any,
     entry: str,
@@ -124,16 +143,12 @@ def _compile(
     source_name: str,
     picture: Optional[str] = None,
 ) -> int:
-    if hasattr(source, "to_mlir"):
-        source = source.to_mlir()
-    if not isinstance(source, (str, bytes)):
-        raise CompileError(f"expected MLIR text or bytecode, but got {type(source).__name__}")
-    data = source.encode() if isinstance(source, str) else source
+    data, name = _content(source)
     request = _capi.CompileRequest(
         struct_size=ctypes.sizeof(_capi.CompileRequest),
         source=data,
         source_size=len(data),
-        source_name=source_name.encode(),
+        source_name=(name or source_name).encode(),
         entry=entry.encode(),
         pipeline=pipeline.encode(),
         backend=backend.encode(),
@@ -163,6 +178,8 @@ def pipeline_text(
     has a value that is not accepted.
     """
     parts = []
+    if not isinstance(recipe, (Recipe, str, type(None))):
+        raise ValueError(f"expected 'recipe' to be a recipe, such as te_mlir.Float8BlockScaling(), but got {recipe!r}")
     if recipe is not None:
         parts.append(f"recipe='{recipe.spelling() if isinstance(recipe, Recipe) else recipe}'")
     if backward_override is not None:
@@ -734,8 +751,8 @@ def compile(
 ) -> Step:
     """Compiles the function `entry` of `source` and loads it on a device.
 
-    source: text or bytecode of a module, or an object with `to_mlir()`, such as
-    te_mlir.build.Module. recipe: replaces the module's. backward_override: None
+    source: text or bytecode of a module, a pathlib.Path to it, or an object with
+    `to_mlir()`, such as te_mlir.build.Module. recipe: replaces the module's. backward_override: None
     leaves the recipe's own, "none", "high_precision" or "dequantized". target:
     "sm_90", "sm_100" or "reference"; without one, of the device. strict: a
     fall-back to higher precision is an error. vjp: differentiate; the step then

@@ -155,8 +155,21 @@ def test_vjp_gives_gradients_by_name(reference):
 def test_sources_are_text_bytes_or_builders(reference):
     for source in (linear(), linear().to_mlir(), linear().to_mlir().encode()):
         assert te_mlir.compile(source, "linear", context=reference).inputs == ["x", "w"]
-    with pytest.raises(te_mlir.CompileError, match="expected MLIR text or bytecode, but got int"):
+    with pytest.raises(te_mlir.CompileError, match="expected MLIR text or bytecode, or the path of a file, but got int"):
         te_mlir.compile(3, "linear", context=reference)
+
+
+def test_a_file_is_a_path_and_not_a_name(reference, tmp_path):
+    path = tmp_path / "a net.mlir"
+    path.write_text(linear().to_mlir())
+    assert te_mlir.compile(path, "linear", context=reference).inputs == ["x", "w"]
+    with pytest.raises(te_mlir.CompileError, match="expected MLIR text, but got the name 'net.mlir'; .*pathlib.Path"):
+        te_mlir.compile("net.mlir", "linear", context=reference)
+    with pytest.raises(te_mlir.CompileError, match="cannot read '.*none.mlir': No such file"):
+        te_mlir.compile(tmp_path / "none.mlir", "linear", context=reference)
+    path.write_text("func.func @f() { te.nothing }")
+    with pytest.raises(te_mlir.CompileError, match="a net.mlir:1:18: error:"):
+        te_mlir.report(path, "f")
 
 
 def test_compiler_messages_have_places(reference):
@@ -174,6 +187,7 @@ def test_compiler_messages_have_places(reference):
     [
         ({"backward_override": "fp32"}, "expected 'backward_override' to be one of"),
         ({"target": "sm_80"}, "expected 'target' to be one of sm_90"),
+        ({"recipe": te_mlir.HighPrecision}, "expected 'recipe' to be a recipe, .* but got <class"),
     ],
 )
 def test_options_are_checked(reference, options, said):

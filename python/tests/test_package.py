@@ -31,5 +31,12 @@ def test_doctor_says_what_is_missing():
     assert "set TE_MLIR_LIBRARY_PATH" in run.stdout
 
 
+def test_help_says_what_there_is():
+    asked = subprocess.run([sys.executable, "-m", "te_mlir", "--help"], capture_output=True, text=True)
+    wrong = subprocess.run([sys.executable, "-m", "te_mlir", "docter"], capture_output=True, text=True)
+    assert (asked.returncode, wrong.returncode) == (0, 2)
+    assert "te_mlir doctor" in asked.stdout and "te_mlir doctor" in wrong.stderr
+
+
 def test_types_are_announced():
     assert (pathlib.Path(te_mlir.__file__).parent / "py.typed").exists()

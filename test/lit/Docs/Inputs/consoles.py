@@ -7,7 +7,7 @@ continues it), and below each what it prints, on both streams. A line '...'
 stands for any lines, '...' inside a line for any text; runs of blanks count as
 one. '# exit N' as the last line of the output is the expected exit code.
 Commands run one after another in a fresh folder with a copy of the FOLDERs' files;
-`python3` is the one that runs this.
+`python3` is the one that runs this. A block ```mlir FILE is the content of such a file.
 """
 
 import argparse
@@ -37,6 +37,11 @@ def commands(page):
             current[1] = current[1][:-1] + line.strip()
         elif inside and current:
             current[2].append(line)
+
+
+def written_files(page):
+    """(name, content) of the blocks that a reader saves."""
+    return re.findall(r"^```mlir (\S+)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.S | re.M)
 
 
 def pattern(line):
@@ -96,6 +101,8 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             for path in (path for files in options.files for path in files.iterdir() if path.is_file()):
                 shutil.copy(path, folder)
+            for name, content in written_files(page):
+                pathlib.Path(folder, name).write_text(content, encoding="utf-8")
             more, ran = run(page, folder)
             problems += more
             count += ran
