@@ -19,6 +19,7 @@ from te_mlir.torch import casts  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = [torch.bfloat16, torch.float16]
 RECIPES = [
     te_mlir.HighPrecision(),
@@ -32,6 +33,11 @@ RECIPES = [
 def fresh():
     torch._dynamo.reset()
     torch.manual_seed(0)
+    # Bits are compared. On a GPU this wants CUBLAS_WORKSPACE_CONFIG=:4096:8.
+    torch.use_deterministic_algorithms(DEVICE == "cuda", warn_only=True)
+    with torch.device(DEVICE):
+        yield
+    torch.use_deterministic_algorithms(False)
 
 
 class Decoder(nn.Module):
@@ -99,7 +105,7 @@ def results(model, *inputs, dtype=None, steps=1, **options):
     run = te.jit(model, strict=True, **options) if options else model
     for _ in range(steps):
         model.zero_grad()
-        with torch.autocast("cpu", dtype=dtype) if dtype else contextlib.nullcontext():
+        with torch.autocast(DEVICE, dtype=dtype) if dtype else contextlib.nullcontext():
             y = run(*inputs)
         y.float().square().sum().backward()
     found = {"y": y.detach(), **{n: p.grad for n, p in model.named_parameters() if p.grad is not None}}
@@ -160,13 +166,13 @@ class Exact(nn.Module):
         return self.function(self, x)
 
 
-X = torch.arange(1024).remainder(17).sub(8).div(8).view(16, 64)
+X = torch.arange(1024, device=DEVICE).remainder(17).sub(8).div(8).view(16, 64)
 
 
 def partly(self, x):
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
         h = self.a(x)
-        with torch.autocast("cpu", enabled=False):
+        with torch.autocast(DEVICE, enabled=False):
             h = F.relu(h.float()) * 0.5
             wide = F.linear(x + 2.0**-12, self.a.weight)
         h = self.b(h)
@@ -174,16 +180,16 @@ def partly(self, x):
 
 
 def other_type_inside(self, x):
-    with torch.autocast("cpu", dtype=torch.float16):
+    with torch.autocast(DEVICE, dtype=torch.float16):
         h = self.a(x)
     return self.b(F.relu(h))
 
 
 def before(self, x):
     """Products of tables come before the compiled part, in blocks of their own."""
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
         low = self.table @ (self.table.T + 2.0**-12)
-        with torch.autocast("cpu", enabled=False):
+        with torch.autocast(DEVICE, enabled=False):
             high = self.table @ (self.table.T + 2.0**-12)
         return self.b(self.a(x)) + low.float().sum() * high.sum()
 
@@ -191,15 +197,15 @@ def before(self, x):
 def after(self, x):
     """What is not imported runs in its blocks."""
     h = self.b(self.a(x))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
         low = torch.mm(h.T, h)
-        with torch.autocast("cpu", enabled=False):
+        with torch.autocast(DEVICE, enabled=False):
             high = torch.mm(h.T.float(), h.float())
     return torch.mm(h, h.T), low, high
 
 
 def frozen(self, x):
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
         with torch.no_grad():
             h = self.a(x)
         return self.b(h)
@@ -216,7 +222,7 @@ def test_blocks_are_as_in_pytorch(function, around):
         compiled = te.jit(copy.deepcopy(model), differentiate_outputs="all")
         found = []
         for run in (compiled, model):
-            with torch.autocast("cpu", dtype=around) if around else contextlib.nullcontext():
+            with torch.autocast(DEVICE, dtype=around) if around else contextlib.nullcontext():
                 y = run(X)
             found.append(y if isinstance(y, tuple) else (y,))
             sum(v.float().sum() for v in found[-1]).backward()
@@ -235,7 +241,7 @@ def test_other_calls_are_compiled_again():
     compiled = te.jit(Exact(lambda self, x: self.b(self.a(x))), strict=True)
     with torch.no_grad():
         assert compiled(X).dtype is torch.float32
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast(DEVICE, dtype=torch.bfloat16):
             assert compiled(X).dtype is torch.bfloat16
         assert compiled(X).dtype is torch.float32
 
@@ -250,7 +256,7 @@ def test_micro_batches_under_autocast(cuda_graph):
     for step in range(2):
         for micro in range(2):
             x = X + micro
-            with torch.autocast("cpu", dtype=torch.bfloat16):
+            with torch.autocast(DEVICE, dtype=torch.bfloat16):
                 with kept.te.microbatch(first=micro == 0):
                     y = kept(x)
                     y.float().square().mean().backward()
@@ -293,7 +299,7 @@ def test_which_ops_are_cast_is_the_dispatchers():
 )
 def test_modules_compute_in_autocasts_type(make, recipe):
     """Parameters of f32 are rounded to bf16, and have gradients of f32: those of a module of the rounded ones."""
-    wide, narrow = make(params_dtype=torch.float32), make(params_dtype=torch.bfloat16)
+    wide, narrow = (make(params_dtype=t, device=DEVICE) for t in (torch.float32, torch.bfloat16))
     narrow.load_state_dict(wide.state_dict())
     x = torch.randn(256, 64)
     more = ([128, 128],) if isinstance(wide, te.GroupedLinear) else ()
@@ -301,7 +307,7 @@ def test_modules_compute_in_autocasts_type(make, recipe):
         wide.zero_grad()
         narrow.zero_grad()
         with te.autocast(recipe=recipe):
-            with torch.autocast("cpu", dtype=torch.bfloat16):
+            with torch.autocast(DEVICE, dtype=torch.bfloat16):
                 y = wide(x, *more)
             wanted = narrow(x.bfloat16(), *more)
         assert y.dtype is torch.bfloat16 and torch.equal(y, wanted)
@@ -312,8 +318,8 @@ def test_modules_compute_in_autocasts_type(make, recipe):
 
 
 def test_modules_add_to_f32_under_autocast():
-    layer = te.Linear(64, 48, fuse_wgrad_accumulation=True)
-    with te.autocast(recipe=te_mlir.DelayedScaling(amax_history_len=2)), torch.autocast("cpu", dtype=torch.bfloat16):
+    layer = te.Linear(64, 48, fuse_wgrad_accumulation=True, device=DEVICE)
+    with te.autocast(recipe=te_mlir.DelayedScaling(amax_history_len=2)), torch.autocast(DEVICE, dtype=torch.bfloat16):
         for first in (True, False):
             layer(torch.randn(32, 64), is_first_microbatch=first).float().sum().backward()
     assert layer.weight.main_grad.dtype is torch.float32 and layer.weight.grad is None
