@@ -9,13 +9,14 @@ step reads), and runs.
 from __future__ import annotations
 
 import contextlib
+import copy
 import ctypes
 import math
 import os
 import sys
 import threading
 import weakref
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
 
 from te_mlir import _capi, arrays, progress
 from te_mlir.dtypes import DTYPES, DType, matches
@@ -66,7 +67,9 @@ class Program:
         source_name: str = "<text>",
     ) -> None:
         library = _capi.compiler()
-        handle = _compile(source, entry, pipeline, backend, vjp, False, source_name)
+        content, name = _content(source)
+        self._request = (content, entry, pipeline, backend, vjp, name or source_name)
+        handle = _compile(content, entry, pipeline, backend, vjp, False, name or source_name)
         self.handle = handle
         finalizer = weakref.finalize(self, library.te_program_destroy, handle)
         finalizer.atexit = False
@@ -80,6 +83,14 @@ class Program:
         #: Warnings and remarks.
         self.diagnostics: str = library.te_program_diagnostics(handle).decode()
         self.num_launches: int = library.te_program_num_launches(handle)
+
+    def __reduce__(self) -> Any:
+        # Where it is loaded again it is compiled again.
+        return Program, self._request
+
+    def __deepcopy__(self, memo: Any) -> "Program":
+        # Nothing of it ever changes.
+        return self
 
     def _read_arguments(self) -> Iterator[Argument]:
         library = _capi.compiler()
@@ -354,7 +365,8 @@ class Step:
     PyTorch or CuPy, or by its address). States belong
     to the step: they begin as `te.init` or `set_state` says, each call changes them,
     and `state` gives them by name. A state may also be given to a call as an
-    argument; then that array is read and changed in place.
+    argument; then that array is read and changed in place. `copy.deepcopy` and pickle
+    copy the states; a copy shares the program, and what is loaded from a file compiles it again.
 
     With `reuse_results` results are the same arrays in every call, which each call
     overwrites. With `cuda_graph` they are too, and the launches are recorded in the
@@ -405,6 +417,34 @@ class Step:
         #: With reuse_results: what calls return.
         self._kept: Dict[str, Any] = {}
         self._quick: Optional[_Quick] = None
+
+    # Copies
+
+    def __deepcopy__(self, memo: Any) -> "Step":
+        self._wait()
+        return _copied(*self._options(), copy.deepcopy(self._own_states(), memo), set(self._unmade))
+
+    def __copy__(self) -> "Step":
+        raise TypeError("expected copy.deepcopy of a step, but got copy.copy: two steps cannot have the same states")
+
+    def __reduce__(self) -> Any:
+        self._wait()
+        return _copied, (*self._options(), self._own_states(), self._unmade)
+
+    def _options(self) -> Tuple[Any, ...]:
+        return self.program, self.context, self.cuda_graph, self.reuse_results
+
+    def _own_states(self) -> Dict[str, Any]:
+        return {name: self._state[name] for name in self.state_names if name in self._state}
+
+    def _wait(self) -> None:
+        """Waits for calls on any stream; copies of the runtime follow its own alone."""
+        torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+        if self.context.device[0] == arrays.CUDA and torch is not None and torch.cuda.is_initialized():
+            torch.cuda.synchronize(self.context.device[1])
+        elif self.context.device[0] == arrays.CUDA and cupy is not None:
+            cupy.cuda.Device(self.context.device[1]).synchronize()
+        self.context.synchronize()
 
     # States
 
@@ -689,6 +729,16 @@ class Step:
         if key not in self._state:
             self._state[key] = self.context.full(argument.shape, argument.dtype.name, argument.init or 0.0)
         return self._state[key]
+
+
+def _copied(
+    program: Program, context: Context, cuda_graph: bool, reuse_results: bool, states: Dict[str, Any], unmade: Set[str]
+) -> Step:
+    """A step with these states."""
+    step = Step(program, context, cuda_graph, reuse_results)
+    step.set_state(states)
+    step._unmade = unmade
+    return step
 
 
 def _names(names: List[str]) -> str:

@@ -54,6 +54,13 @@ class Context:
         finalizer = weakref.finalize(self, library.te_rt_context_destroy, handle)
         finalizer.atexit = False
 
+    def __reduce__(self) -> Any:
+        # The process's own for this device, which knows no groups but those that are bound to it.
+        return context, (self.device,)
+
+    def __deepcopy__(self, memo: Any) -> "Context":
+        return self
+
     # Groups of ranks: bound before a step is compiled on this context, for as long as it lives.
 
     def bind_group(self, group_id: int, unique_id: Optional[bytes], size: int, rank: int) -> None:
@@ -195,6 +202,9 @@ class Tensor:
         _capi.check(_capi.runtime().te_rt_copy_to_host(self.context.handle, buffer, self.pointer, self.nbytes))
         return buffer.raw
 
+    def __reduce__(self) -> Any:
+        return _tensor_of, (self.context, self.shape, self.dtype, self.tobytes())
+
     def is_full_of(self, value: float) -> bool:
         """Whether each element is `value`, as Context.full makes it."""
         return self.tobytes() == _splat(self.dtype_info, value) * self.size
@@ -207,6 +217,12 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"te_mlir.Tensor({self.dtype} {list(self.shape)} on {self.context.backend})"
+
+
+def _tensor_of(context: Context, shape: Tuple[int, ...], dtype: str, data: bytes) -> Tensor:
+    tensor = context.empty(shape, dtype)
+    tensor.copy_bytes(data)
+    return tensor
 
 
 _contexts: "Dict[Tuple[int, int], Context]" = {}

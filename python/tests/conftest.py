@@ -1,4 +1,4 @@
-"""Everything here runs on the reference backend, also where there is a GPU."""
+"""Tests run on the reference backend, also where there is a GPU, but for those of torch.autocast, which differs there."""
 
 import pytest
 
