@@ -431,7 +431,7 @@ class Step:
         self._wait()
         return _copied, (*self._options(), self._own_states(), self._unmade)
 
-    def _options(self) -> Tuple[Any, ...]:
+    def _options(self) -> Tuple[Program, Context, bool, bool]:
         return self.program, self.context, self.cuda_graph, self.reuse_results
 
     def _own_states(self) -> Dict[str, Any]:
