@@ -1,0 +1,271 @@
+//===- Step.h - a compiled step, its states and its groups, for C++ -------===//
+//
+// What a training program needs around a shared object of te-compile: load it,
+// keep its buffers, give it inputs, run it, and save and resume what it
+// carries. Everything it knows of the step is in the table in the shared
+// object. Failures throw std::runtime_error with the runtime's sentence. One
+// header over the C API; TE::step of find_package(TE) is what it needs.
+//
+//     te::Step step("byte_lm.so", te::makeContext("auto"));
+//     step.initialize(/*seed=*/0);
+//     step.set("lr", 1e-3f);
+//     step.run();
+//     std::printf("%g\n", step.number("loss"));
+//     step.save("model.safetensors", /*count=*/1);
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_CPP_STEP_H
+#define TE_CPP_STEP_H
+
+#include "Support/Files.h"
+#include "Support/Safetensors.h"
+#include "TEDialect/Runtime/te_runtime.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <dlfcn.h>
+#include <fstream>
+#include <map>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace te {
+
+using Bytes = std::vector<uint8_t>;
+
+/// Throws what the runtime says.
+inline void check(te_rt_status status) {
+  if (status != TE_RT_OK)
+    throw std::runtime_error(te_rt_last_error());
+}
+
+inline void require(bool condition, const std::string &message) {
+  if (!condition)
+    throw std::runtime_error(message);
+}
+
+inline Bytes readFile(const std::string &path) {
+  Bytes bytes;
+  std::string error;
+  require(support::readFile(path, bytes, error), error);
+  return bytes;
+}
+
+/// A context of 'auto', 'cuda' or 'reference'; `device` is the number of a GPU.
+/// It lives until the process ends.
+inline te_rt_context *makeContext(const std::string &backend, int device = 0) {
+  te_rt_context *context = nullptr;
+  check(device && backend == "cuda"
+            ? te_rt_context_create_on_device("cuda", device, &context)
+            : te_rt_context_create(backend.c_str(), &context));
+  return context;
+}
+
+/// Joins group `id` as `rank` of `ranks`, before a step is loaded. The first
+/// rank writes the file `path`, which the others wait for.
+inline void bindGroup(te_rt_context *context, int id, int ranks, int rank,
+                      const std::string &path) {
+  char bytes[TE_RT_GROUP_ID_BYTES] = {};
+  if (ranks > 1 && rank == 0) {
+    check(te_rt_group_unique_id(bytes));
+    const std::string part = path + ".part";
+    std::ofstream(part, std::ios::binary).write(bytes, sizeof(bytes));
+    require(!std::rename(part.c_str(), path.c_str()),
+            "cannot write '" + path + "'");
+  } else if (ranks > 1) {
+    std::ifstream file;
+    while (file.open(path, std::ios::binary), !file.is_open())
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    require(bool(file.read(bytes, sizeof(bytes))),
+            "cannot read '" + path + "'");
+  }
+  check(te_rt_context_bind_group(context, id, ranks > 1 ? bytes : nullptr,
+                                 ranks, rank));
+}
+
+/// A loaded step with its buffers, which live until the process ends.
+class Step {
+public:
+  Step(const std::string &path, te_rt_context *context) : context(context) {
+    void *file = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    require(file, file ? "" : dlerror());
+    auto *module = static_cast<te_rt_module *>(dlsym(file, "te_module"));
+    signature =
+        static_cast<te_rt_signature *>(dlsym(file, "te_module_signature"));
+    require(module && signature && signature->magic == TE_RT_SIGNATURE_MAGIC &&
+                signature->version == uint32_t(te_rt_version()),
+            "'" + path + "' is no step of this release");
+    check(te_rt_instance_create(context, module, &instance));
+    for (int i = 0; i < signature->num_arguments; ++i) {
+      const te_rt_argument_info &info = signature->arguments[i];
+      void *pointer = nullptr;
+      if (info.carried_input >= 0) {
+        states.push_back(info.carried_input);
+        pointer = pointers[info.carried_input];
+      } else {
+        check(te_rt_alloc(context, info.bytes, &pointer));
+      }
+      pointers.push_back(pointer);
+      // Of a state, the argument.
+      index.insert({info.name, i});
+    }
+  }
+
+  const te_rt_argument_info &info(const std::string &name) const {
+    return signature->arguments[find(name)];
+  }
+
+  /// The address of an argument or result on the device.
+  void *pointer(const std::string &name) const { return pointers[find(name)]; }
+
+  /// Gives an argument its elements, or a number.
+  template <typename T>
+  void set(const std::string &name, const std::vector<T> &values) {
+    write(find(name), values.data(), values.size() * sizeof(T));
+  }
+  void set(const std::string &name, float value) {
+    write(find(name), &value, sizeof(value));
+  }
+
+  /// The bytes of an argument or result, and a result that is one f32.
+  Bytes read(const std::string &name) const { return read(find(name)); }
+  float number(const std::string &name) const {
+    float value = 0;
+    const Bytes bytes = read(name);
+    require(info(name).dtype == TE_RT_F32 && bytes.size() == sizeof(value),
+            "'" + name + "' is no f32 number");
+    std::memcpy(&value, bytes.data(), sizeof(value));
+    return value;
+  }
+
+  /// Enqueues the step on a CUstream; null is the context's own, which what
+  /// reads waits for.
+  void run(void *stream = nullptr) {
+    check(te_rt_instance_run(instance, pointers.data(), stream));
+  }
+
+  /// Vectors of parameters are ones, matrices normal(0, 1/sqrt(columns)); other
+  /// states are what the step says they start as, or zeros.
+  void initialize(uint64_t seed) {
+    std::mt19937_64 random(seed);
+    const auto uniform = [&] {
+      return double((random() >> 11) + 1) / 9007199254740993.0;
+    };
+    for (int i : states) {
+      const te_rt_argument_info &info = signature->arguments[i];
+      Bytes bytes(info.bytes);
+      const bool isMatrix = info.flags & TE_RT_IS_WEIGHT && info.rank > 1;
+      if (info.dtype == TE_RT_F32)
+        for (size_t at = 0; at < bytes.size(); at += sizeof(float)) {
+          float value = info.flags & TE_RT_HAS_INIT ? info.init : 0.0f;
+          if (isMatrix)
+            value = float(std::sqrt(-2 * std::log(uniform()) /
+                                    double(info.shape[info.rank - 1])) *
+                          std::cos(2 * M_PI * uniform()));
+          else if (info.flags & TE_RT_IS_WEIGHT)
+            value = 1.0f;
+          std::memcpy(&bytes[at], &value, sizeof(float));
+        }
+      write(i, bytes.data(), bytes.size());
+    }
+  }
+
+  /// Writes the states and how many steps were run: the checkpoint of te-run,
+  /// which reads it with --load. The file is complete or absent.
+  void save(const std::string &path, int64_t count) const {
+    support::Safetensors file;
+    file.metadata = {{"te.format", "1"},
+                     {"te.step", std::to_string(count)},
+                     {"te.recipe", signature->recipe},
+                     {"te.version", "te-cpp"}};
+    std::vector<Bytes> data;
+    data.reserve(states.size());
+    for (int i : states) {
+      const te_rt_argument_info &info = signature->arguments[i];
+      std::vector<int64_t> shape(info.shape, info.shape + info.rank);
+      if (info.dtype == TE_RT_F4E2M1FN)
+        shape.back() *= 2; // two elements a byte
+      data.push_back(read(i));
+      file.tensors[info.name] = {typeName(info), shape, data.back()};
+    }
+    // Written beside its place, then renamed.
+    const std::string part = path + ".part";
+    std::ofstream os(part, std::ios::binary);
+    std::string error;
+    const auto sink = [&](const void *bytes, size_t size) {
+      return bool(os.write(static_cast<const char *>(bytes), size));
+    };
+    const bool written =
+        support::writeSafetensors(sink, file, error) && os.flush();
+    os.close();
+    require(written && !std::rename(part.c_str(), path.c_str()),
+            "cannot write '" + path + "': " + error);
+  }
+
+  /// Reads what `save` or te-run wrote under the same recipe; returns how many
+  /// steps were run to get there.
+  int64_t load(const std::string &path) {
+    Bytes bytes;
+    support::Safetensors file;
+    std::string error;
+    require(support::readFile(path, bytes, error) &&
+                support::parseSafetensors(bytes, file, error),
+            "cannot read '" + path + "': " + error);
+    require(file.metadata["te.recipe"] == signature->recipe,
+            "'" + path + "' was saved under " + file.metadata["te.recipe"] +
+                ", but the step has " + signature->recipe);
+    for (int i : states) {
+      const te_rt_argument_info &info = signature->arguments[i];
+      const auto at = file.tensors.find(info.name);
+      require(at != file.tensors.end(),
+              "'" + path + "' has no state '" + info.name + "'");
+      require(at->second.dtype == typeName(info),
+              "'" + at->first + "' of '" + path + "' has another type");
+      write(i, at->second.data.data(), at->second.data.size());
+    }
+    return std::stoll(file.metadata["te.step"]);
+  }
+
+private:
+  int find(const std::string &name) const {
+    const auto at = index.find(name);
+    require(at != index.end(), "the step has no '" + name + "'");
+    return at->second;
+  }
+  void write(int i, const void *bytes, size_t size) {
+    const te_rt_argument_info &info = signature->arguments[i];
+    require(int64_t(size) == info.bytes,
+            "expected " + std::to_string(info.bytes) + " bytes of '" +
+                info.name + "', but got " + std::to_string(size));
+    check(te_rt_copy_to_device(context, pointers[i], bytes, size));
+  }
+  Bytes read(int i) const {
+    Bytes bytes(signature->arguments[i].bytes);
+    check(te_rt_copy_to_host(context, bytes.data(), pointers[i], bytes.size()));
+    return bytes;
+  }
+  /// As safetensors calls the type.
+  static const char *typeName(const te_rt_argument_info &info) {
+    static constexpr const char *names[] = {
+        "F32", "BF16", "F16", "F8_E4M3", "F8_E5M2", "I32", "F4", "F8_E8M0"};
+    return names[info.dtype];
+  }
+
+  te_rt_context *context;
+  te_rt_instance *instance = nullptr;
+  const te_rt_signature *signature = nullptr;
+  /// The arguments that the step carries from run to run.
+  std::vector<int> states;
+  std::vector<void *> pointers;
+  std::map<std::string, int> index;
+};
+
+} // namespace te
+
+#endif // TE_CPP_STEP_H
