@@ -54,6 +54,7 @@ function(te_add_tool name)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_compile_options(${name} PRIVATE ${TE_WARNINGS} -fno-rtti)
+  target_compile_definitions(${name} PRIVATE TE_VERSION="${PROJECT_VERSION}")
   target_link_libraries(${name} PRIVATE ${ARG_LINK} ${TE_LLVM_LIBRARIES})
   install(TARGETS ${name} EXPORT TEToolsTargets
           RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)

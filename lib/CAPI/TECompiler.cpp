@@ -16,6 +16,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SourceMgr.h"
 
@@ -92,9 +93,16 @@ static void writeStruct(Struct &to, const Struct &from) {
   to.struct_size = size;
 }
 
-/// The text without the line end that closes it.
+/// The text without the line end that closes it, and without the place that
+/// LLVM writes where a message has none.
 static std::string trimmed(const std::string &text) {
-  return llvm::StringRef(text).rtrim('\n').str();
+  std::string result;
+  for (llvm::StringRef line :
+       llvm::split(llvm::StringRef(text).rtrim('\n'), '\n')) {
+    line.consume_front("<unknown>:0: ");
+    result += (result.empty() ? "" : "\n") + line.str();
+  }
+  return result;
 }
 
 static te_compile_status compile(const te_compile_request &request,

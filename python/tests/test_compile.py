@@ -196,8 +196,12 @@ def test_options_are_checked(reference, options, said):
 
 
 def test_unknown_options_and_entries_are_errors(reference):
-    with pytest.raises(te_mlir.CompileError, match="colour"):
+    with pytest.raises(te_mlir.CompileError, match="but got 'colour'; there are 'backward-override', "):
         te_mlir.compile(linear(), "linear", context=reference, colour="red")
+    with pytest.raises(te_mlir.CompileError, match="but got 'main-gard'; the nearest is 'main-grad'"):
+        te_mlir.compile(linear(), "linear", context=reference, main_gard=True)
+    with pytest.raises(te_mlir.CompileError, match="^error: option 'recipe'"):  # at no place in the program
+        te_mlir.compile(linear(), "linear", context=reference, recipe="float7")
     with pytest.raises(te_mlir.CompileError, match="the program has 'linear'"):
         te_mlir.compile(linear(), "bilinear", context=reference)
 

@@ -9,6 +9,8 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/WithColor.h"
 
 #include <chrono>
 #include <cstdlib>
@@ -66,7 +68,12 @@ te::bench::compileStep(mlir::MLIRContext *context, const std::string &file,
   return compileParsed(
       context,
       [&](mlir::MLIRContext *into) {
-        return mlir::parseSourceFile<mlir::ModuleOp>(file, into);
+        if (llvm::sys::fs::exists(file))
+          return mlir::parseSourceFile<mlir::ModuleOp>(file, into);
+        llvm::WithColor::error(llvm::errs(), "te-bench")
+            << "cannot read '" << file
+            << "'; '--mlp', '--stack' and '--moe' name other files\n";
+        return mlir::OwningOpRef<mlir::ModuleOp>();
       },
       options, launches, entry, time);
 }

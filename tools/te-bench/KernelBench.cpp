@@ -455,8 +455,8 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
     if (kind == TE_RT_SWIGLU) {
       bench.run({"gated_activation " + name + " 8192x14336",
                  [=](te_rt_instance *i) {
-                   return te_rt_plan_gated_activation(
-                       i, 0, T, F, TE_RT_BF16, kind, 7.0f, 1.702f, 1.0f);
+                   return te_rt_plan_gated_activation(i, 0, T, F, TE_RT_BF16,
+                                                      kind, 7.0f, 1.702f, 1.0f);
                  },
                  {{T * F, TE_RT_BF16},
                   {T * F, TE_RT_BF16},

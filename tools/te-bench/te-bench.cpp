@@ -13,10 +13,13 @@
 #include "TEDialect/Pipelines/PipelineGuard.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/WithColor.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -69,10 +72,28 @@ bool isOneOf(llvm::StringRef option, const std::string &value,
       << llvm::join(accepted, ", ") << ", but got '" << value << "'\n";
   return false;
 }
+
+/// Has a default of `option` name a file also where this folder is not that of
+/// the sources: an installation has the files, too.
+void findFile(llvm::cl::opt<std::string> &option, const char *program) {
+  if (option.getNumOccurrences() || llvm::sys::fs::exists(option))
+    return;
+  const std::string binary = llvm::sys::fs::getMainExecutable(
+      program, reinterpret_cast<void *>(&findFile));
+  llvm::SmallString<128> path = llvm::sys::path::parent_path(binary);
+  llvm::sys::path::append(path, "..", "share", "te-mlir");
+  llvm::sys::path::append(path, "bench", llvm::sys::path::filename(option));
+  if (llvm::sys::fs::exists(path))
+    option = path.str().str();
+}
 } // namespace
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  llvm::cl::SetVersionPrinter([](llvm::raw_ostream &os) {
+    os << "te-bench " << TE_VERSION << " (runtime ABI " << te_rt_version()
+       << ", LLVM " << LLVM_VERSION_STRING << ")\n";
+  });
   llvm::cl::HideUnrelatedOptions(category);
   // With a stream for the errors LLVM returns instead of exiting with 1.
   if (!llvm::cl::ParseCommandLineOptions(
@@ -91,6 +112,8 @@ int main(int argc, char **argv) {
         << "expected '--ranks' to be positive, but got " << ranks << "\n";
     return mlir::te::kUsage;
   }
+  for (auto *file : {&mlpFile, &stackFile, &moeFile})
+    findFile(*file, argv[0]);
   Effort effort;
   if (quick)
     effort = {1, 0.01, 0, 0.01};
@@ -98,6 +121,13 @@ int main(int argc, char **argv) {
   te_rt_context *context = nullptr;
   check(te_rt_context_create(backend.c_str(), &context), "context");
   llvm::outs() << te_rt_context_description(context) << "\n";
+  if (!quick && suite != "compile" &&
+      te_rt_context_backend(context) == llvm::StringRef("reference"))
+    llvm::WithColor::warning(llvm::errs(), "te-bench")
+        << "on the reference backend times mean nothing, and sizes of a GPU "
+           "take hours; '--quick' with files of small sizes, as in 'te-bench "
+           "--suite=mlp --quick --mlp=test/bench/small_mlp.mlir', shows that "
+           "everything runs\n";
   llvm::json::Object report{
       {"device", std::string(te_rt_context_description(context))},
       {"backend", std::string(te_rt_context_backend(context))},

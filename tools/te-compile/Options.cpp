@@ -4,6 +4,8 @@
 
 #include "TEDialect/Runtime/te_runtime.h"
 
+#include "TEDialect/Pipelines/Pipelines.h"
+
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/STLExtras.h"
@@ -97,6 +99,10 @@ std::optional<ExitCode> te::compile::parseOptions(int argc, char **argv,
   cl::opt<bool, true> vjp("vjp", cl::location(options.vjp));
   mlir::registerPassManagerCLOptions();
   mlir::registerMLIRContextCLOptions();
+  if (std::string misplaced =
+          mlir::te::findMisplacedOption({argv, size_t(argc)}, "--pipeline");
+      !misplaced.empty())
+    return usageError(misplaced);
   // With a stream for the errors LLVM returns instead of exiting with 1.
   if (!cl::ParseCommandLineOptions(argc, argv, "", &llvm::errs()))
     return kUsage;

@@ -10,12 +10,14 @@
 
 #include "TEDialect/InitAllTE.h"
 #include "TEDialect/Pipelines/PipelineGuard.h"
+#include "TEDialect/Pipelines/Pipelines.h"
 
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -33,19 +35,29 @@ USAGE: te-opt [options] <input file, or - for standard input>
 
 Compile:
   --te-training-pipeline="OPTIONS"  run every phase; OPTIONS, separated by spaces:
-      recipe=NAME             high_precision, float8_current_scaling,
-                              float8_block_scaling (replaces te.recipe)
+      recipe=NAME             high_precision, delayed_scaling, mxfp8_block_scaling,
+                              float8_current_scaling, float8_block_scaling,
+                              nvfp4_block_scaling (replaces te.recipe)
       backward-override=MODE  none, high_precision, dequantized
-      transpose-policy=WHEN   on-demand (default), cached, eager, or budget
-                              with transpose-budget=BYTES
       target=MACHINE          sm_90 (default), sm_100, reference
-      memory-budget=BYTES     error if the arena needs more
+      emulate                 products of MXFP8 and NVFP4 in bf16
       strict                  a fall-back to higher precision is an error
-      fuse=BOOL               run the fuse phase (default true; changes no bit)
       vjp=FUNCTION            differentiate FUNCTION: takes 'grad.<result>',
                               returns 'grad.<argument>'
-      compile-to=PHASE        see --te-compile-to
-      report=LIST             see --te-report
+      main-grad, cache-weights, capture       for micro-batches: f32 gradients that
+                              are added to, casts that are kept, one recorded step
+      remat=WHAT              the backward computes again: nothing (default),
+                              everything, ops:<names>, budget:<bytes>
+      transpose-policy=WHEN   on-demand (default), cached, eager, or budget
+                              with transpose-budget=BYTES
+      memory-budget=BYTES     error if the arena needs more
+      overlap=WHEN            collectives beside products: auto (default), always,
+                              never
+      fuse=BOOL               run the fuse phase (default true; changes no bit)
+      calibrate               measure for the casts, and compute without them
+      check-finite, probes=NAMES, expose-casts    count NaN, gather statistics of
+                              operands, return casts
+      compile-to=PHASE, report=LIST, report-format=FORMAT    as below
   --te-compile-to=PHASE       stop after import, autodiff, quantize, fuse,
                               schedule or lower (default)
 Report (to standard output, instead of the IR):
@@ -112,6 +124,11 @@ int main(int argc, char **argv) {
       llvm::outs() << kHelp;
       return 0;
     }
+    if (value == "-version") {
+      llvm::outs() << "te-opt " << TE_VERSION << " (LLVM "
+                   << LLVM_VERSION_STRING << ")\n";
+      return 0;
+    }
     if (value.consume_front("-te-training-pipeline")) {
       hasPipeline = true;
       value.consume_front("=");
@@ -149,6 +166,12 @@ int main(int argc, char **argv) {
                              cl::init("-"));
   cl::opt<std::string> output("o", cl::desc("Output filename"),
                               cl::value_desc("filename"), cl::init("-"));
+  if (std::string misplaced =
+          mlir::te::findMisplacedOption(raw, "--te-training-pipeline");
+      !misplaced.empty()) {
+    llvm::WithColor::error(llvm::errs(), "te-opt") << misplaced << "\n";
+    return mlir::te::kUsage;
+  }
   // With a stream for the errors LLVM returns instead of exiting with 1.
   const int count = static_cast<int>(raw.size());
   if (!cl::ParseCommandLineOptions(count, raw.data(), header, &llvm::errs()))

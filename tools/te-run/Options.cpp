@@ -159,6 +159,10 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
   cl::opt<std::string> probes("probes", cl::ValueOptional);
   mlir::registerPassManagerCLOptions();
   mlir::registerMLIRContextCLOptions();
+  if (std::string misplaced =
+          mlir::te::findMisplacedOption({argv, size_t(argc)}, "--pipeline");
+      !misplaced.empty())
+    return usageError(misplaced);
   // With a stream for the errors LLVM returns instead of exiting with 1.
   if (!cl::ParseCommandLineOptions(argc, argv, "", &llvm::errs()))
     return kUsage;

@@ -163,7 +163,8 @@ bool fits(const TensorSpec &spec, const support::NpyArray &array, int64_t steps,
     expected.insert(expected.begin(), steps);
   if (array.shape != expected) {
     error = "expected array '" + label + "' to have shape " +
-            shapeText(expected) + ", but got " + shapeText(array.shape);
+            shapeText(expected) + (steps ? ", one for each of '--steps'" : "") +
+            ", but got " + shapeText(array.shape);
     return false;
   }
   return true;

@@ -82,6 +82,10 @@ std::optional<ExitCode> parseOptions(int argc, char **argv, Options &options) {
   cl::opt<std::string, true> output("o", cl::location(options.output));
   cl::opt<bool, true> vjp("vjp", cl::location(options.vjp));
   cl::opt<bool> html("te-to-html"), dot("te-to-dot"), json("te-to-json");
+  if (std::string misplaced =
+          mlir::te::findMisplacedOption({argv, size_t(argc)}, "--pipeline");
+      !misplaced.empty())
+    return usageError(misplaced);
   // With a stream for the errors LLVM returns instead of exiting with 1.
   if (!cl::ParseCommandLineOptions(argc, argv, "", &llvm::errs()))
     return mlir::te::kUsage;

@@ -136,6 +136,9 @@ struct TrainingPipelineOptions
   Option<std::string> reportFormat{
       *this, "report-format", llvm::cl::desc("text, json, or, of memory, html"),
       llvm::cl::init("text")};
+
+  /// Names of all options, sorted.
+  SmallVector<StringRef> names() const;
 };
 
 /// Reads the text between `te-training-pipeline="` and `"`. On failure says in
@@ -143,6 +146,11 @@ struct TrainingPipelineOptions
 LogicalResult parseTrainingPipeline(StringRef text,
                                     TrainingPipelineOptions &options,
                                     std::string &error);
+
+/// What is wrong where a command line has an option of the pipeline among those
+/// of the tool, which takes them with `flag`; "" where it has none. The options
+/// of the tool are registered with LLVM.
+std::string findMisplacedOption(ArrayRef<char *> commandLine, StringRef flag);
 
 /// Adds every phase up to `compile-to`. An option value that is not one of the
 /// accepted ones is reported through `emitError` and nothing is added.

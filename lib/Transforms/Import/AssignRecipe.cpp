@@ -37,9 +37,15 @@ static RecipeAttr parseRecipe(MLIRContext *context, StringRef text) {
     parsed = parseAttribute(("#te.recipe<" + text + ">").str(), context);
   }
   auto attribute = dyn_cast_or_null<RecipeAttr>(parsed);
-  if (!attribute)
-    emitError(UnknownLoc::get(context))
-        << "option 'recipe' of 'te-assign-recipe': " << problem;
+  if (!attribute) {
+    InFlightDiagnostic error = emitError(UnknownLoc::get(context));
+    error << "option 'recipe' of 'te-assign-recipe': " << problem;
+    // The parser says what it expects, and not always where.
+    if (!StringRef(problem).contains("but got"))
+      error << ", but got '" << text << "'";
+    if (!text.starts_with("{") && text.contains(','))
+      error << "; options of the pipeline are separated by blanks";
+  }
   return attribute;
 }
 

@@ -22,6 +22,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace mlir::te;
@@ -188,6 +189,44 @@ SmallVector<StringRef> te::getPhaseNames() {
   return names;
 }
 
+SmallVector<StringRef> TrainingPipelineOptions::names() const {
+  auto names = llvm::to_vector(llvm::make_first_range(OptionsMap));
+  llvm::sort(names);
+  return names;
+}
+
+std::string te::findMisplacedOption(ArrayRef<char *> commandLine,
+                                    StringRef flag) {
+  const TrainingPipelineOptions options;
+  for (StringRef argument : commandLine.drop_front()) {
+    if (!argument.consume_front("-"))
+      continue;
+    argument.consume_front("-");
+    StringRef name = argument.split('=').first;
+    if (llvm::is_contained(options.names(), name) &&
+        !llvm::cl::getRegisteredOptions().contains(name))
+      return ("expected '" + name + "' among the options of the pipeline, " +
+              flag + "=\"" + argument + "\", but got '--" + argument + "'")
+          .str();
+  }
+  return "";
+}
+
+/// What to say of an option that does not exist: the nearest one, or all.
+static std::string unknownOption(StringRef name, ArrayRef<StringRef> known) {
+  std::string text =
+      ("expected an option of the pipeline, but got '" + name + "'; ").str();
+  auto distance = [&](StringRef option) {
+    return name.edit_distance(option, /*AllowReplacements=*/true);
+  };
+  StringRef nearest = *llvm::min_element(known, [&](StringRef a, StringRef b) {
+    return distance(a) < distance(b);
+  });
+  if (distance(nearest) <= std::max<size_t>(1, name.size() / 3))
+    return text + ("the nearest is '" + nearest + "'").str();
+  return text + "there are '" + llvm::join(known, "', '") + "'";
+}
+
 LogicalResult te::parseTrainingPipeline(StringRef text,
                                         TrainingPipelineOptions &options,
                                         std::string &error) {
@@ -197,6 +236,10 @@ LogicalResult te::parseTrainingPipeline(StringRef text,
     return success();
   StringRef said = StringRef(message).trim();
   said.consume_front("<Pass-Options-Parser>: ");
+  if (said.consume_front("no such option ")) {
+    error = unknownOption(said, options.names());
+    return failure();
+  }
   // LLVM has printed what is wrong with a value, and gives no text.
   error = said.empty() ? ("cannot read '" + text + "'").str() : said.str();
   return failure();
