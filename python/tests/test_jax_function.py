@@ -211,6 +211,19 @@ def test_vmap_and_forward_mode_are_refused(arrays):
         jax.jvp(lambda x: function(x, up, down)["y"], (x,), (x,))
 
 
+@pytest.mark.parametrize("transform", [jax.hessian, lambda f: jax.grad(lambda x: jax.grad(f)(x).sum())])
+def test_second_derivatives_are_refused(arrays, transform):
+    function = load()
+    x, up, down = operands(arrays)
+
+    def loss(x):
+        return jnp.square(function(x, up, down)["y"].astype(jnp.float32)).sum()
+
+    for run in (transform(loss), jax.jit(transform(loss))):
+        with pytest.raises(ArgumentError, match="'mlp': .*of a gradient .*te has no second derivatives"):
+            run(x)
+
+
 def test_a_function_that_is_gone_is_an_error(arrays):
     function = load()
     call = function._forward() and function._run_forward((), operands(arrays)) and function._call

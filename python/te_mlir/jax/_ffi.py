@@ -191,3 +191,10 @@ class Call:
                 f"'{self.loaded.program.entry}': expected arrays of the shapes that it was compiled for, but it is "
                 "called below jax.vmap, which would add a dimension; compile it for the batch, or use jax.lax.map"
             ) from None
+        except ValueError as error:
+            if "cannot be differentiated" not in str(error):
+                raise
+            raise ArgumentError(
+                f"'{self.loaded.program.entry}': expected a gradient of results, but got one of a gradient (jax.hessian, "
+                "jax.grad of jax.grad); te has no second derivatives"
+            ) from None
