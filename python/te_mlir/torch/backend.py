@@ -123,6 +123,8 @@ class _Before:
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Tuple[bool, Dict[Node, torch.Tensor]]:
         """Whether what is kept was made anew, and the values of the wanted nodes."""
         renewed = False
+        if self.once is None and self.each is None:
+            return renewed, {}
         with torch.no_grad():
             if self.once is not None:
                 versions = [(tensors[i], tensors[i]._version) for i in self.watched]
@@ -175,29 +177,36 @@ class _Feeder:
     """Makes the arguments of a region of what came before it; makes again only what changed."""
 
     def __init__(self, flat: GraphModule, feeds: Sequence[Feed], before: _Before) -> None:
-        self.feeds = list(feeds)
         places = {n: i for i, n in enumerate(n for n in flat.graph.nodes if n.op == "placeholder")}
-        self.sources = [places.get(feed.node, -1) for feed in self.feeds]
-        self.kept = [f.node.op != "placeholder" and f.node in before.kept for f in self.feeds]
-        self._held: List[Any] = [None] * len(self.feeds)
+        #: Which of the graph's arguments each is, if it is one as it lies.
+        self.sources = [places.get(f.node, -1) if f.make is None else -1 for f in feeds]
+        #: The others: (place, feed, the graph's argument or -1, whether it is kept).
+        self.made = [
+            (i, f, places.get(f.node, -1), f.node.op != "placeholder" and f.node in before.kept)
+            for i, f in enumerate(feeds)
+            if self.sources[i] < 0
+        ]
+        self._held: Dict[int, torch.Tensor] = {}
 
     def __call__(
         self, tensors: Sequence[torch.Tensor], renewed: bool, values: Dict[Node, torch.Tensor]
-    ) -> Tuple[torch.Tensor, ...]:
-        arguments: List[torch.Tensor] = []
-        for index, (feed, source) in enumerate(zip(self.feeds, self.sources)):
+    ) -> List[torch.Tensor]:
+        arguments = [tensors[source] for source in self.sources]
+        for index, feed, source, kept in self.made:
+            if kept and not renewed and index in self._held:
+                arguments[index] = self._held[index]
+                continue
             tensor = tensors[source] if source >= 0 else values[feed.node]
-            if feed.make is not None:
-                if self.kept[index]:
-                    if renewed or self._held[index] is None:
-                        with torch.no_grad():
-                            self._held[index] = feed.make(tensor)
-                    tensor = self._held[index]
-                else:
-                    # Not below no_grad: it may want a gradient.
-                    tensor = feed.make(tensor)
-            arguments.append(tensor)
-        return tuple(arguments)
+            if feed.make is None:
+                pass
+            elif kept:
+                with torch.no_grad():
+                    tensor = self._held[index] = feed.make(tensor)
+            else:
+                # Not below no_grad: it may want a gradient.
+                tensor = feed.make(tensor)
+            arguments[index] = tensor
+        return arguments
 
 
 class Graph:
@@ -293,6 +302,7 @@ class Graph:
         # Results that PyTorch writes to: the region's own stay as they are, and what shares memory there shares it here.
         written = partition.written_after()
         memory = [partition.effects.own(e.node) & written for e in plan.exits]
+        self.shapes = [tuple(fake(e.node).shape) for e in plan.exits]
         self.copied = [(e.result, *own) if own else None for e, own in zip(plan.exits, memory)]
 
     def __call__(self, *tensors: torch.Tensor) -> Any:
@@ -302,13 +312,13 @@ class Graph:
         results = self.region(*self.feeder(tensors, renewed, values))
         copies: Dict[Any, torch.Tensor] = {}
         views = []
-        for exit, key in zip(self.exits, self.copied):
+        for exit, key, shape in zip(self.exits, self.copied, self.shapes):
             result = results[exit.result]
             if key is not None:
                 if key not in copies:
                     copies[key] = result.clone()
                 result = copies[key]
-            views.append(_view(result, exit))
+            views.append(_view(result, exit, shape))
         return self.rest(*tensors, *views, *(values[node] for node in self.given))
 
     def report(self, what: str = "precision", format: str = "text") -> str:
@@ -320,9 +330,8 @@ class Graph:
         return report(self.region.text(training), "step", what, format, **self.region.options_for(training))
 
 
-def _view(result: torch.Tensor, exit: _Exit) -> torch.Tensor:
+def _view(result: torch.Tensor, exit: _Exit, shape: Tuple[int, ...]) -> torch.Tensor:
     """The tensor that a node gives, of the result that holds it; autograd follows it."""
-    shape = tuple(fake(exit.node).shape)
     if exit.layout.is_row_major(result.numel()):
         return result if result.shape == shape else result.view(shape)
     sizes = [size for dim in exit.layout.dims for size, _ in dim]

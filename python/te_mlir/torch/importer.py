@@ -71,7 +71,7 @@ def _product(shape: Sequence[int]) -> int:
 
 def _int32(t: torch.Tensor) -> torch.Tensor:
     """Indices as te takes them; what is beyond int32 stays beyond every table."""
-    return (t.clamp(-(2**31), 2**31 - 1) if t.dtype is torch.int64 else t).to(torch.int32)
+    return (t.clamp(-(2**31), 2**31 - 1) if t.dtype is torch.int64 else t).int()
 
 
 def fake(node: Node) -> torch.Tensor:

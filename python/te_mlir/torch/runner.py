@@ -10,7 +10,9 @@ run once.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
+import operator
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
@@ -25,7 +27,13 @@ from te_mlir.runtime import context as context_of
 from te_mlir.torch.states import States, layer_of
 
 
-_storage_bytes = arrays.torch_storage_bytes()
+_addresses, _storage_bytes = arrays.torch_addresses(), arrays.torch_storage_bytes()
+_main_grad = operator.attrgetter("main_grad")
+
+
+def _changed(before: Sequence[Any], now: Sequence[Any]) -> "List[int]":
+    """Places of what is not as before."""
+    return list(itertools.compress(itertools.count(), map(operator.ne, before, now)))
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -118,6 +126,8 @@ class Region:
         #: the call before and add. None: they cast and add, which goes without cache_weights alone.
         self.is_first_microbatch: Optional[bool] = True if options.cache_weights else None
         self.flag = MicrobatchFlag(self.context)
+        #: Bytes that each input takes.
+        self._bytes = [s.dtype.itemsize * math.prod(s.shape) for s in inputs]
         self._guard: Any = None
         self._seen: List[int] = []
         #: Bytes of the storages of the inputs of the last call.
@@ -203,52 +213,45 @@ class Region:
             # Perhaps those of another layer.
             self.names = tuple(self.states.name_of(tensors[i], self.inputs[i].name) for i in self.weights)
             self._named = where
-        if not torch.is_grad_enabled() or not any([tensors[i].requires_grad for i in self.wrt]):
+        if not torch.is_grad_enabled() or not any(tensors[i].requires_grad for i in self.wrt):
             return self.load(False).forward(tensors, addresses)
         wanted = [tensors[i] for i in self.given]
         if self.mains:
             wanted.insert(0, self.anchor)
-        results = _Call.apply(self, tensors, addresses, *wanted)
+        # Without functorch, Function.apply does nothing but look for its tensors, which costs 1 us each.
+        apply = _Call.apply if torch._C._are_functorch_transforms_active() else _apply
+        results = apply(self, tensors, addresses, *wanted)
         return list(results) if isinstance(results, tuple) else [results]
 
     def check(self, tensors: "Tuple[torch.Tensor, ...]") -> List[int]:
         """Addresses of the tensors; raises ArgumentError, naming the argument, unless the step can use them."""
-        seen, sizes = [t.data_ptr() for t in tensors], _storage_bytes(tensors)
+        seen, sizes = _addresses(tensors), _storage_bytes(tensors)
         if self._guard is None or not self._guard(*tensors):
             for spec, tensor in zip(self.inputs, tensors):
                 _check(spec, tensor, self.device)
             self._guard = arrays.torch_guard(tensors)
         elif seen != self._seen or sizes != self._sizes:
             # Tensors like those of the last call: where they lie now is left to look at.
-            for index, now in enumerate(zip(seen, sizes)):
-                if now != (self._seen[index], self._sizes[index]):
-                    _check(self.inputs[index], tensors[index], self.device)
+            for index in {*_changed(self._seen, seen), *_changed(self._sizes, sizes)}:
+                tensor, address = tensors[index], seen[index]
+                fits = sizes[index] >= self._bytes[index] and not tensor.storage_offset()
+                if not address or address % 16 or not fits:
+                    _check(self.inputs[index], tensor, self.device)
         self._seen = list(seen)
         if sizes != self._sizes:
             self._sizes = sizes
         return seen
 
-    def main_grads(self, tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-        """The `main_grad` of the weights, made of zeros where a parameter has none."""
-        grads = []
-        for index in self.mains:
-            parameter, spec = tensors[index], self.inputs[index]
-            # Rows of a parameter have those of its main_grad.
-            owner: Any = parameter._base if parameter._base is not None else parameter
-            grad = getattr(owner, "main_grad", None)
-            if grad is None:
-                if not owner.is_leaf:
-                    raise ArgumentError(
-                        f"argument '{spec.name}': expected a parameter for 'main_grad', but got a tensor made of one"
-                    )
-                grad = owner.main_grad = torch.zeros(owner.shape, device=self.device)
-            if owner is not parameter:
-                first = (parameter.storage_offset() - owner.storage_offset()) // owner.stride(0)
-                grad = grad[first : first + parameter.shape[0]]
-            grads.append(grad)
+    def main_grads(self, tensors: Sequence[torch.Tensor]) -> Tuple[List[torch.Tensor], List[int]]:
+        """The `main_grad` of the weights, made of zeros where a parameter has none, and where they lie."""
+        try:
+            grads = list(map(_main_grad, [tensors[i] for i in self.mains]))
+            addresses = _addresses(grads)
+        except (AttributeError, TypeError):
+            grads = [self._main_grad_of(self.inputs[i], tensors[i]) for i in self.mains]
+            addresses = _addresses(grads)
         # A storage that is resized moves.
-        key = [g.data_ptr() for g in grads]
-        if key != self._seen_grads:
+        if addresses != self._seen_grads:
             spans = []
             for index, grad in zip(self.mains, grads):
                 spec = self.inputs[index]
@@ -261,8 +264,23 @@ class Region:
                     raise ArgumentError(
                         f"argument '{other}.main_grad': expected memory of its own, but it overlaps '{name}.main_grad'"
                     )
-            self._seen_grads = key
-        return grads
+            self._seen_grads = addresses
+        return grads, addresses
+
+    def _main_grad_of(self, spec: Spec, parameter: torch.Tensor) -> torch.Tensor:
+        # Rows of a parameter have those of its main_grad.
+        owner: Any = parameter._base if parameter._base is not None else parameter
+        grad = getattr(owner, "main_grad", None)
+        if grad is None:
+            if not owner.is_leaf:
+                raise ArgumentError(
+                    f"argument '{spec.name}': expected a parameter for 'main_grad', but got a tensor made of one"
+                )
+            grad = owner.main_grad = torch.zeros(owner.shape, device=self.device)
+        if owner is not parameter:
+            first = (parameter.storage_offset() - owner.storage_offset()) // owner.stride(0)
+            grad = grad[first : first + parameter.shape[0]]
+        return grad
 
 
 def _check(spec: Spec, tensor: torch.Tensor, device: torch.device) -> None:
@@ -318,12 +336,13 @@ class _Memory:
     def settle(self, tensors: Sequence[torch.Tensor], addresses: List[int], fixed: Sequence[bool]) -> None:
         """Makes `addresses` those that a recorded step uses: of `fixed` tensors their own."""
         if addresses != self.seen:
-            for index, (was, now) in enumerate(zip(self.seen, addresses)):
-                if was != now and not fixed[index] and index not in self.own:
+            for index in _changed(self.seen, addresses):
+                if not fixed[index] and index not in self.own:
                     self.own[index] = torch.empty_like(tensors[index])
             self.seen = list(addresses)
         for index, own in self.own.items():
-            own.copy_(tensors[index].detach())
+            source = tensors[index]
+            own.copy_(source.detach() if source.requires_grad else source)
             addresses[index] = own.data_ptr()
 
 
@@ -335,6 +354,8 @@ class _Arena:
         self.memory = _Memory() if recorded else None
         #: Where the last forward read its inputs.
         self.inputs: List[int] = []
+        #: Where gradients lie that it adds to.
+        self.mains: List[int] = []
         #: What the last backward found: the inputs of its forward, and where those that are saved lay.
         self.found: Any = (None, None)
         self.cotangents = _Memory()
@@ -452,14 +473,16 @@ class Loaded:
         tensors: Sequence[torch.Tensor],
         addresses: List[int],
         later: bool,
-        mains: Sequence[torch.Tensor] = (),
+        mains: "Optional[List[int]]" = None,
     ) -> List[torch.Tensor]:
         """Results; the backward can go on with the arena."""
         region, stream = self.region, self.stream()
         pointers, memory, dummy = arena.pointers, arena.memory, self.dummy.pointer
         # Already here: sums that begin anew are set to 0 at the beginning of the step.
-        for (before, after), main in zip(self.main_places, mains):
-            pointers[before] = pointers[after] = main.data_ptr() or dummy
+        if mains and mains != arena.mains:
+            for (before, after), address in zip(self.main_places, mains):
+                pointers[before] = pointers[after] = address or dummy
+            arena.mains = mains
         if memory is not None:
             memory.settle(tensors, addresses, self.fixed)
         if addresses != arena.inputs:
@@ -483,7 +506,7 @@ class Loaded:
     def find_saved(self, arena: _Arena, saved: "Sequence[torch.Tensor]") -> None:
         """Points the backward to what the forward saved, where that lies now; raises ArgumentError where it is gone."""
         region, count = self.region, len(self.saved_inputs)
-        addresses = [t.data_ptr() for t in saved[:count]]
+        addresses = _addresses(saved[:count])
         if arena.found[0] is not arena.inputs or arena.found[1] != addresses:
             own = arena.memory.own if arena.memory else {}
             for index, tensor, address in zip(self.saved_inputs, saved, addresses):
@@ -553,11 +576,11 @@ class _Call(torch.autograd.Function):
         ctx: Any, region: Region, tensors: "Tuple[torch.Tensor, ...]", addresses: List[int], *_: torch.Tensor
     ) -> Any:
         loaded = region.load(True)
-        mains = region.main_grads(tensors)
+        mains, where = region.main_grads(tensors)
         later = loaded.later()
         arena = loaded.take()
         ctx.lease = _Lease(loaded, arena)
-        results = loaded.run_forward(arena, tensors, addresses, later, mains)
+        results = loaded.run_forward(arena, tensors, addresses, later, where)
         ctx.set_materialize_grads(False)
         ctx.region, ctx.later, ctx.mains = region, later, mains
         # Kept alive, and told apart from what was changed since.
@@ -602,6 +625,9 @@ class _Call(torch.autograd.Function):
         if torch.is_grad_enabled():
             gradients = _Once.apply(region.anchor, *gradients)
         return (None, None, None, *([None] if region.mains else []), *gradients)
+
+
+_apply = super(torch.autograd.Function, _Call).apply
 
 
 class _Once(torch.autograd.Function):
