@@ -240,6 +240,27 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                 none,
                 none},
                3 * n});
+    // Half of the matrix, as the second of two ranks has it.
+    const int64_t numBlocks = (T + 127) / 128 * ((cols + 127) / 128);
+    bench.run({"partial_amax half" + size,
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_partial_amax(i, 0, n / 2, T, cols, n / 2,
+                                                TE_RT_BF16, 1, 0);
+               },
+               {{n / 2, TE_RT_BF16}, {numBlocks, TE_RT_F32}, none},
+               n});
+    bench.run({"quantize_shard half" + size,
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_quantize_shard(i, 0, n / 2, T, cols, n / 2,
+                                                  TE_RT_BF16, TE_RT_F8E4M3FN, 1,
+                                                  0.0f, 1, 0);
+               },
+               {{n / 2, TE_RT_BF16},
+                {numBlocks, TE_RT_F32},
+                {n / 2, TE_RT_F8E4M3FN},
+                {squareScales(T, cols), TE_RT_F32},
+                none},
+               3 * n / 2});
     bench.run({"quantize_block 128x128 row+col" + size,
                block(TE_RT_BLOCK_128X128),
                {{n, TE_RT_BF16},

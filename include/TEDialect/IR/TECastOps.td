@@ -56,6 +56,43 @@ def TE_AmaxRowsOp : TE_PureOp<"amax_rows"> {
   let hasVerifier = 1;
 }
 
+def TE_PartialAmaxOp : TE_PureOp<"partial_amax"> {
+  let summary = "compute what one rank's shard has of the amaxes of blocks";
+  let description = [{
+    `x` is this rank's flat run of a matrix of `shape`: the elements, row by row,
+    from its number in the group times the size of `x` on, and padding behind the
+    last of them. `amax[i, j]` is `max |x|` in f32 over what it has of the block
+    of 128 x 128 elements with that number, as te.amax gives it; 0 where it has
+    nothing. A block that is cut has its amax only after te.amax_reduce. `skip` is
+    that of te.amax.
+
+    Constraints:
+    1. (partial_amax-c1) `te.groups` declares `group`.
+    2. (partial_amax-c2) `shape` is `[rows, cols]`; `x` has at most as many elements, and times the ranks of the group at least as many.
+    3. (partial_amax-c3) the result is `[ceil(rows / 128), ceil(cols / 128)]`.
+
+    Example:
+
+    ```mlir
+    %amax = te.partial_amax %x group 0 of [160, 128] : tensor<5197xbf16> -> tensor<2x1xf32>
+    ```
+  }];
+  let arguments = (ins Arg<TE_HPVector, "this rank's shard">:$x,
+                       Arg<Optional<TE_F32Scalar>, "1.0 gives 0">:$skip,
+                       I64Attr:$group, DenseI64ArrayAttr:$shape);
+  let results = (outs Res<TE_F32Matrix, "max |x| of each block">:$amax);
+  let builders = [OpBuilder<(ins "::mlir::Type":$amax, "::mlir::Value":$x,
+                                 "int64_t":$group,
+                                 "::llvm::ArrayRef<int64_t>":$shape), [{
+    build($_builder, $_state, amax, x, /*skip=*/::mlir::Value(), group, shape);
+  }]>];
+  let assemblyFormat = [{
+    $x (`unless` $skip^)? `group` $group `of` $shape attr-dict `:` type($x)
+    `->` type($amax)
+  }];
+  let hasVerifier = 1;
+}
+
 def TE_HadamardOp : TE_PureOp<"hadamard", [AllTypesMatch<["x", "y"]>]> {
   let summary = "rotate runs of 16 rows by a random Hadamard matrix";
   let description = [{
@@ -235,6 +272,11 @@ def TE_QuantizeOp
     no group become zeros; block and mx casts expect them to be zeros. A stack of
     weights `[groups, rows, columns]` is cast matrix by matrix.
 
+    A result with `shard` is made of this rank's flat run of the matrix. Of
+    `per_tensor` it takes the scale of the whole, of `block_128x128` the amaxes of
+    all blocks: te.partial_amax of `group`, reduced over it. Then the parts of all
+    ranks are the bits of a cast of the whole.
+
     With `into` and `skip` the cast is a cached one: where `skip` is exactly 1.0
     the results are the values of `into`, bytes and scales untouched, and `amax`
     is 0; any other `skip` casts `x`. The flag is read on the device, so a
@@ -243,17 +285,18 @@ def TE_QuantizeOp
 
     Constraints:
     1. (quantize-c1) one or two results.
-    2. (quantize-c2) every result has the shape of `x`.
+    2. (quantize-c2) every result has the shape of `x`; one with `shard` is alone, and `x` has that many elements.
     3. (quantize-c3) two results differ in nothing but `contract`.
     4. (quantize-c4) `scale` is given exactly when the scheme is `per_tensor`.
     5. (quantize-c5) `amax_epsilon` is finite, not negative, and only given for block schemes.
     6. (quantize-c6) `amax` is only given for `per_tensor`.
-    7. (quantize-c7) `given_amax` is given exactly for nv schemes; it is a scalar, or `[rows]` for `row_scaled`.
+    7. (quantize-c7) `given_amax` is given exactly for nv schemes and `block_128x128` shards; it is a scalar, `[rows]` for `row_scaled`, or one of each block of a shard.
     8. (quantize-c8) `rng` and `four_over_six` are only given for nv schemes, `stream` only with `rng`, `rng` neither with `four_over_six` nor for `row_scaled`.
     9. (quantize-c9) no result is `swizzled`; te.swizzle_scales makes those.
     10. (quantize-c10) `group_sizes` and `alignment` are given exactly for results with `groups`: `[groups]`, and a divisor of the rows.
     11. (quantize-c11) `scale`, and `given_amax` but for `row_scaled`, are `[groups]` for results with `groups` and stacks, else scalars; those have no `amax`.
     12. (quantize-c12) `into` is given exactly with `skip`: one value for each result, of its type, and none with `groups`.
+    13. (quantize-c13) `group` is given exactly for `block_128x128` shards, and `te.groups` declares it; its ranks cover the matrix.
 
     Example:
 
@@ -283,10 +326,15 @@ def TE_QuantizeOp
     %now = te.quantize %w into %cached unless %skip : tensor<256x512xbf16>
       -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
     ```
+
+    ```mlir
+    %q = te.quantize %x amax %amaxes {group = 0 : i64} : tensor<5197xbf16>
+      -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
+    ```
   }];
-  let arguments = (ins Arg<TE_HPMatrices, "matrix or stack to quantise">:$x,
+  let arguments = (ins Arg<TensorRankOf<[BF16, F16, F32], [1, 2, 3]>, "matrix, stack or shard to quantise">:$x,
                        Arg<Optional<TE_F32Tensor>, "per-tensor scale">:$scale,
-                       Arg<Optional<TE_F32Tensor>, "amax of an nv cast">:$given_amax,
+                       Arg<Optional<TE_F32Tensor>, "amax of an nv cast, amaxes of a shard's">:$given_amax,
                        Arg<Optional<TE_RngState>, "state to round with">:$rng,
                        Arg<Optional<TE_GroupSizes>, "rows of each group">:$group_sizes,
                        Arg<Variadic<TE_ScaledType>, "cached usages">:$into,
@@ -294,7 +342,8 @@ def TE_QuantizeOp
                        DefaultValuedAttr<I64Attr, "0">:$alignment,
                        DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon,
                        DefaultValuedAttr<I32Attr, "0">:$stream,
-                       DefaultValuedAttr<TE_FourOverSixAttr, "::mlir::te::FourOverSix::Off">:$four_over_six);
+                       DefaultValuedAttr<TE_FourOverSixAttr, "::mlir::te::FourOverSix::Off">:$four_over_six,
+                       OptionalAttr<I64Attr>:$group);
   let results = (outs Res<Variadic<TE_ScaledType>, "the usages">:$usages,
                       Res<Optional<TE_F32Scalar>, "max |x|">:$amax);
   // The types of other operands follow from the usages.
@@ -322,7 +371,8 @@ def TE_QuantizeOp
                                  "::mlir::te::FourOverSixAttr":$four_over_six), [{
     build($_builder, $_state, usages, amax, x, scale, given_amax, rng,
           group_sizes, /*into=*/::mlir::ValueRange(), /*skip=*/::mlir::Value(),
-          alignment, amax_epsilon, stream, four_over_six);
+          alignment, amax_epsilon, stream, four_over_six,
+          /*group=*/::mlir::IntegerAttr());
   }]>, OpBuilder<(ins "::mlir::TypeRange":$usages,
                                  "::mlir::Type":$amax, "::mlir::Value":$x,
                                  "::mlir::Value":$scale,
@@ -369,7 +419,7 @@ def TE_DequantizeOp : TE_PureOp<"dequantize"> {
       : !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1> -> tensor<256x512xbf16>
     ```
   }];
-  let arguments = (ins Arg<TE_ScaledType, "quantised matrix, either usage">:$q,
+  let arguments = (ins Arg<TE_WholeScaled, "quantised matrix, either usage">:$q,
                        Arg<Optional<TE_GroupSizes>, "rows of each group">:$group_sizes,
                        DefaultValuedAttr<I64Attr, "0">:$alignment,
                        UnitAttr:$without_amax);
@@ -410,10 +460,10 @@ def TE_TransposeOp : TE_PureOp<"transpose", [AttrSizedOperandSegments]> {
       -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0>
     ```
   }];
-  let arguments = (ins Arg<TE_ScaledType, "usage to start from">:$q,
-                       Arg<Optional<TE_ScaledType>, "cached usage">:$into,
+  let arguments = (ins Arg<TE_WholeScaled, "usage to start from">:$q,
+                       Arg<Optional<TE_WholeScaled>, "cached usage">:$into,
                        Arg<Optional<TE_F32Scalar>, "1.0 keeps it">:$skip);
-  let results = (outs Res<TE_ScaledType, "the other usage">:$transposed);
+  let results = (outs Res<TE_WholeScaled, "the other usage">:$transposed);
   let builders = [OpBuilder<(ins "::mlir::Type":$transposed,
                                  "::mlir::Value":$q), [{
     build($_builder, $_state, transposed, q, /*into=*/::mlir::Value(),
@@ -445,8 +495,8 @@ def TE_SwizzleScalesOp : TE_PureOp<"swizzle_scales"> {
       -> !te.scaled<256x512xf8E4M3FN, mx_1x32, swizzled, contract = 1>
     ```
   }];
-  let arguments = (ins Arg<TE_ScaledType, "scales row by row">:$q);
-  let results = (outs Res<TE_ScaledType, "the same value">:$swizzled);
+  let arguments = (ins Arg<TE_WholeScaled, "scales row by row">:$q);
+  let results = (outs Res<TE_WholeScaled, "the same value">:$swizzled);
   let assemblyFormat = "$q attr-dict `:` type($q) `->` type($swizzled)";
   let hasVerifier = 1;
 }
@@ -472,8 +522,8 @@ def TE_NvFp4AlphaOp
         !te.scaled<128x512xf4E2M1FN, nv_16x16, contract = 1>
     ```
   }];
-  let arguments = (ins Arg<TE_ScaledType, "either usage">:$a,
-                       Arg<TE_ScaledType, "either usage">:$b);
+  let arguments = (ins Arg<TE_WholeScaled, "either usage">:$a,
+                       Arg<TE_WholeScaled, "either usage">:$b);
   let results = (outs Res<TE_F32Tensor, "factor of the product, [groups] or a scalar">:$alpha);
   let assemblyFormat = "$a `,` $b attr-dict `:` type($a) `,` type($b)";
   let hasVerifier = 1;

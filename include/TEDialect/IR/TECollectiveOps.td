@@ -41,14 +41,17 @@ def TE_AllGatherOp
     zeros. Of a scaled value data and scales are gathered as bytes. Its per-tensor scale, or nv
     amax, is this rank's own, so all ranks must have the same
     (`te.amax_reduce`; `te-verify-collectives` checks it); then `y` equals, bit
-    for bit, the cast of the gathered tensor. The gradient of a tensor is the
-    te.reduce_scatter of the cotangent.
+    for bit, the cast of the gathered tensor. The parts of a value with `shard`
+    are flat runs, of which only the data travels: its scales are those of the
+    whole on every rank. The gradient of a tensor is the te.reduce_scatter of the
+    cotangent.
 
     Constraints:
     1. (all_gather-c1) `te.groups` declares `group`.
     2. (all_gather-c2) `x` has the axis; of a scaled value it is 0.
     3. (all_gather-c3) `y` has the type of `x`, but for `axis`, which is at least as long, and at most as many times longer as the group has ranks.
-    4. (all_gather-c4) a scaled value has no groups and is not swizzled, and blocks that run along the rows, or are square, end with the part.
+    4. (all_gather-c4) a scaled value has no groups and is not swizzled, and blocks that run along the rows, or are square, end with the part, if it has no `shard`.
+    5. (all_gather-c5) of an `x` with `shard`, `y` is the whole, which the shards of all ranks cover.
 
     Example:
 
@@ -61,11 +64,17 @@ def TE_AllGatherOp
     %yq = te.all_gather %xq group 0 axis 0
       : !te.scaled<64x512xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>
     ```
+
+    ```mlir
+    %w = te.all_gather %wq group 0 axis 0
+      : !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
+      -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1>
+    ```
   }];
   let arguments = (ins
     Arg<AnyTypeOf<[TE_HPTensor, TE_ScaledType]>, "this rank's part">:$x,
     I64Attr:$group, I64Attr:$axis);
-  let results = (outs Res<AnyTypeOf<[TE_HPTensor, TE_ScaledType]>, "all parts">:$y);
+  let results = (outs Res<AnyTypeOf<[TE_HPTensor, TE_WholeScaled]>, "all parts">:$y);
   let assemblyFormat = [{
     $x `group` $group `axis` $axis attr-dict `:` type($x) `->` type($y)
   }];

@@ -26,6 +26,12 @@ def TE_F32Scalar
 def TE_F32Vector : 1DTensorOf<[F32]>;
 def TE_F32Matrix : 2DTensorOf<[F32]>;
 def TE_F32Tensor : StaticShapeTensorOf<[F32]>;
+/// A scaled value that is not one rank's part of a flat run.
+def TE_WholeScaled
+    : Type<And<[TE_ScaledType.predicate,
+                CPred<"!::llvm::cast<::mlir::te::ScaledType>($_self).isShard()">]>,
+           "a scaled value without 'shard', which te.all_gather puts together",
+           "::mlir::te::ScaledType">;
 /// Seed and offset of a random generator.
 def TE_RngState
     : Type<And<[1DTensorOf<[I32]>.predicate,

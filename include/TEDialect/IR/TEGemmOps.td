@@ -48,8 +48,8 @@ def TE_ScaledMatmulOp
     ```
   }];
   let arguments = (ins
-    Arg<TE_ScaledType, "rows of the result">:$a,
-    Arg<TE_ScaledType, "columns of the result">:$b,
+    Arg<TE_WholeScaled, "rows of the result">:$a,
+    Arg<TE_WholeScaled, "columns of the result">:$b,
     Arg<Optional<1DTensorOf<[BF16]>>, "added to every row">:$bias,
     Arg<Optional<TE_HPMatrix>, "added to the result">:$accumulate,
     BoolAttr:$fast_accumulation,

@@ -108,8 +108,8 @@ def TE_GroupedScaledMatmulOp : TE_PureOp<"grouped_scaled_matmul"> {
     ```
   }];
   let arguments = (ins
-    Arg<TE_ScaledType, "rows of the groups">:$a,
-    Arg<TE_ScaledType, "weights of the groups">:$b,
+    Arg<TE_WholeScaled, "rows of the groups">:$a,
+    Arg<TE_WholeScaled, "weights of the groups">:$b,
     Arg<TE_GroupSizes, "rows of each group">:$group_sizes,
     Arg<Optional<2DTensorOf<[BF16]>>, "added to every row of a group">:$bias,
     BoolAttr:$fast_accumulation,
@@ -146,8 +146,8 @@ def TE_GroupedScaledWgradOp : TE_PureOp<"grouped_scaled_wgrad"> {
     ```
   }];
   let arguments = (ins
-    Arg<TE_ScaledType, "rows of the result">:$a,
-    Arg<TE_ScaledType, "columns of the result">:$b,
+    Arg<TE_WholeScaled, "rows of the result">:$a,
+    Arg<TE_WholeScaled, "columns of the result">:$b,
     Arg<TE_GroupSizes, "rows of each group">:$group_sizes,
     Arg<Optional<TE_HPStack>, "added to the result">:$accumulate,
     BoolAttr:$fast_accumulation,

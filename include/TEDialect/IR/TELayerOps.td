@@ -277,7 +277,7 @@ def TE_ActivationQuantizeOp : TE_PureOp<"activation_quantize"> {
                             Arg<Optional<TE_HPMatrix>, "second half">:$gate),
                        TE_ClampAttrs,
                        (ins DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon));
-  let results = (outs Res<Variadic<TE_ScaledType>, "the usages">:$usages);
+  let results = (outs Res<Variadic<TE_WholeScaled>, "the usages">:$usages);
   let assemblyFormat = [{
     $kind $x (`,` $gate^)? attr-dict `:` type($x) (`,` type($gate)^)?
     `->` type($usages)
@@ -312,7 +312,7 @@ def TE_ActivationBackwardQuantizeOp
                             Arg<TE_HPMatrix, "input of the forward">:$x),
                        TE_ClampAttrs,
                        (ins DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon));
-  let results = (outs Res<Variadic<TE_ScaledType>, "the usages">:$usages);
+  let results = (outs Res<Variadic<TE_WholeScaled>, "the usages">:$usages);
   let assemblyFormat = [{
     $kind $dy `,` $x attr-dict `:` type($dy) `,` type($x) `->` type($usages)
   }];

@@ -66,7 +66,7 @@ def TE_TensorStatsOp : TE_PureOp<"tensor_stats"> {
     ```
   }];
   let arguments = (ins Arg<TE_HPMatrix, "any shape">:$x,
-                       Arg<Optional<TE_ScaledType>, "either usage">:$q);
+                       Arg<Optional<TE_WholeScaled>, "either usage">:$q);
   let results = (outs Res<TE_F32Vector, "the statistics">:$stats);
   let assemblyFormat = [{
     $x (`cast` $q^)? attr-dict `:` type($x) (`,` type($q)^)? `->` type($stats)

@@ -46,6 +46,11 @@ def TE_ScaledType : TypeDef<TE_Dialect, "Scaled"> {
     groups are `[G, rows, cols]`: G values of shape `[rows, cols]`, whose data,
     scales and amaxes lie one after another each.
 
+    With `shard = S` the data is what one rank of a group has of it: of the
+    elements row by row the S from its number times S on, and padding behind the
+    last. The scales are those of the whole. Only te.quantize makes such a value,
+    and only te.all_gather reads it.
+
     Example:
 
     ```mlir
@@ -55,6 +60,7 @@ def TE_ScaledType : TypeDef<TE_Dialect, "Scaled"> {
     !te.scaled<256x512xf4E2M1FN, nv_1x16, hadamard, contract = 0>
     !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1, groups = 4>
     !te.scaled<4x1024x512xf8E4M3FN, per_tensor, contract = 1>
+    !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
     ```
 
     Constraints:
@@ -64,6 +70,7 @@ def TE_ScaledType : TypeDef<TE_Dialect, "Scaled"> {
     4. (scaled-c4) every keyword belongs to the scheme as the table says; `hadamard` and `row_scaled` exclude each other.
     5. (scaled-c5) both sizes are multiples of what the scheme asks for: 32 for mx, 16 for nv.
     6. (scaled-c6) `groups`, of rank 2 only, and the first size of rank 3 are one or more; neither is `swizzled`.
+    7. (scaled-c7) `shard`, from 1 to the number of elements, of rank 2 only, with `per_tensor` or `block_128x128`, `contract = 1` and no `groups`.
   }];
   let parameters = (ins
     ArrayRefParameter<"int64_t">:$shape,
@@ -71,15 +78,24 @@ def TE_ScaledType : TypeDef<TE_Dialect, "Scaled"> {
     "::mlir::te::Scheme":$scheme,
     "::mlir::te::ScaleVariant":$variant,
     "unsigned":$contract,
-    "int64_t":$groups);
-  // Without groups.
+    "int64_t":$groups,
+    "int64_t":$shard);
+  // Of a whole value; then also without groups.
   let builders = [TypeBuilder<(ins "::llvm::ArrayRef<int64_t>":$shape,
+                                   "::mlir::Type":$elementType,
+                                   "::mlir::te::Scheme":$scheme,
+                                   "::mlir::te::ScaleVariant":$variant,
+                                   "unsigned":$contract,
+                                   "int64_t":$groups), [{
+    return $_get($_ctxt, shape, elementType, scheme, variant, contract, groups,
+                 int64_t(0));
+  }]>, TypeBuilder<(ins "::llvm::ArrayRef<int64_t>":$shape,
                                    "::mlir::Type":$elementType,
                                    "::mlir::te::Scheme":$scheme,
                                    "::mlir::te::ScaleVariant":$variant,
                                    "unsigned":$contract), [{
     return $_get($_ctxt, shape, elementType, scheme, variant, contract,
-                 int64_t(0));
+                 int64_t(0), int64_t(0));
   }]>];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
@@ -97,6 +113,8 @@ def TE_ScaledType : TypeDef<TE_Dialect, "Scaled"> {
     }
     /// Rows of several groups in one matrix.
     bool isGrouped() const { return getGroups() != 0; }
+    /// What one rank has of the elements.
+    bool isShard() const { return getShard() != 0; }
     /// A matrix for each group.
     bool isStacked() const { return getShape().size() == 3; }
     /// Matrices that lie one after another.
@@ -132,6 +150,13 @@ def TE_ScaledType : TypeDef<TE_Dialect, "Scaled"> {
              : is(ScaleVariant::RowScaled) ? getRows() * getNumMatrices()
                                            : getNumGroups();
     }
+    /// Blocks of 128 x 128, the last of a row or column maybe smaller.
+    ::llvm::SmallVector<int64_t, 2> getBlocks() const {
+      return {(getRows() + 127) / 128, (getCols() + 127) / 128};
+    }
+    /// What a rank has of this value, of `count` elements; and all of it.
+    ScaledType getShardOf(int64_t count) const;
+    ScaledType getWhole() const { return getShardOf(0); }
     /// The same value in group layout.
     ScaledType getInGroups(int64_t groups) const;
     /// The same value made for the other axis.

@@ -353,6 +353,24 @@ Status checkSupported(const all_to_all_params &p) {
       .positive("ranks", p.ranks)
       .area("'bytes' and 'ranks'", p.bytes, p.ranks);
 }
+/// Of a flat shard of a matrix. `start` leaves room for the parts before.
+template <typename Params> static Checks checkShard(const Params &p) {
+  constexpr int64_t kMost = int64_t{1} << 60;
+  return matrix(p.rows, p.cols)
+      .size("count", p.count)
+      .positive("ranks", p.ranks)
+      .area("'count' and 'ranks'", p.count, p.ranks)
+      .require(p.start >= -kMost && p.start <= kMost,
+               "'start' to be from -2^60 to 2^60", std::to_string(p.start))
+      .wide("type", p.type);
+}
+Status checkSupported(const partial_amax_params &p) { return checkShard(p); }
+Status checkSupported(const quantize_shard_params &p) {
+  return checkShard(p)
+      .fp8("fp8_type", p.fp8_type)
+      .flag("pow2_scales", p.pow2_scales)
+      .nonNegative("amax_epsilon", p.amax_epsilon);
+}
 Status checkSupported(const reduce_scatter_sum_params &p) {
   return Checks()
       .size("count", p.count)

@@ -45,7 +45,9 @@ private:
 /// Whether every group that a kernel names is bound.
 template <typename Params>
 Status checkGroups(const Params &p, const GroupTable &groups) {
-  if constexpr (requires { p.ranks; })
+  if constexpr (requires { p.rank_of; })
+    return groups.checkBound(p.rank_of, p.ranks);
+  else if constexpr (requires { p.ranks; })
     return groups.checkBound(p.group_id, p.ranks);
   else if constexpr (requires { p.group_id; })
     return groups.checkBound(p.group_id);

@@ -115,6 +115,7 @@ public:
   void abort();
 
   std::string name() const;
+  int rank() const { return place.rank; }
 
 private:
   NcclGroup(const CudaDevice &device, const Nccl &nccl, NcclComm comm,

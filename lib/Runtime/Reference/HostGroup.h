@@ -65,6 +65,12 @@ private:
   Status failure;
 };
 
+/// What depends on the number of this rank, of which nobody else hears.
+Status overGroup(const partial_amax_params &p, HostGroup &group,
+                 void *const *buffers);
+Status overGroup(const quantize_shard_params &p, HostGroup &group,
+                 void *const *buffers);
+
 /// The collectives over a group of several ranks.
 Status overGroup(const all_gather_params &p, HostGroup &group,
                  void *const *buffers);

@@ -200,7 +200,8 @@ private:
   int groupSizes;
 };
 
-/// A collective over several processes.
+/// A collective over several processes, or what depends on which of them this
+/// is.
 template <typename Params> class CollectivePlan final : public RecordedPlan {
 public:
   CollectivePlan(const Kernel &kernel, const Params &params,
@@ -322,13 +323,19 @@ private:
     *plan = std::make_unique<FunctionPlan<Params>>(kernel, params, alone,
                                                    groupSizes);
   }
-  /// A collective: over the processes of its group, where there are several.
+  /// Of a group of processes, where there are several.
   template <typename Params>
-    requires requires(const Params &params) { params.group_id; }
+    requires requires(const Params &params) { params.ranks; } ||
+             requires(const Params &params) { params.group_id; }
   void makePlan(const RecordedPlan::Kernel &kernel, const Params &params,
                 void (*alone)(const Params &, void *const *), int,
                 std::unique_ptr<Plan> *plan) {
-    const auto group = groups.find(params.group_id);
+    int32_t number;
+    if constexpr (requires { params.rank_of; })
+      number = params.rank_of;
+    else
+      number = params.group_id;
+    const auto group = groups.find(number);
     if (group == groups.end())
       *plan = std::make_unique<FunctionPlan<Params>>(kernel, params, alone, -1);
     else

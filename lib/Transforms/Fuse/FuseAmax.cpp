@@ -143,7 +143,7 @@ static Value measuredAmax(AmaxOp op) {
       op.getAmax().getType(), cast.getX(), cast.getScale(), cast.getGivenAmax(),
       cast.getRng(), cast.getGroupSizes(), cast.getInto(), cast.getSkip(),
       cast.getAlignmentAttr(), cast.getAmaxEpsilonAttr(), cast.getStreamAttr(),
-      cast.getFourOverSixAttr());
+      cast.getFourOverSixAttr(), cast.getGroupAttr());
   fused->setDiscardableAttrs(cast->getDiscardableAttrDictionary());
   cast.getUsages().replaceAllUsesWith(fused.getUsages());
   cast.erase();

@@ -43,8 +43,9 @@ static bool isFloat(Type type) {
 /// Whether nothing can become NaN or infinite in `op`.
 static bool keepsFinite(Operation *op) {
   return isa<arith::ConstantOp, ResidualOp, tensor::CollapseShapeOp,
-             tensor::ExpandShapeOp, AmaxOp, AmaxRowsOp, AmaxReduceOp,
-             ComputeScaleOp, DelayedScalingUpdateOp, TensorStatsOp>(op);
+             tensor::ExpandShapeOp, AmaxOp, AmaxRowsOp, PartialAmaxOp,
+             AmaxReduceOp, ComputeScaleOp, DelayedScalingUpdateOp,
+             TensorStatsOp>(op);
 }
 
 /// What te-run says about a row of counts.

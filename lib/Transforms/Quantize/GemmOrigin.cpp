@@ -110,7 +110,8 @@ bool mlir::te::isWeight(Value value) {
 }
 
 bool mlir::te::measuresWeight(Operation *op) {
-  return isa<AmaxOp, AmaxRowsOp>(op) && findWeight(op->getOperand(0)) &&
+  return isa<AmaxOp, AmaxRowsOp, PartialAmaxOp>(op) &&
+         findWeight(op->getOperand(0)) &&
          !llvm::all_of(op->getUsers(), [](Operation *user) {
            return user->hasTrait<OpTrait::IsTerminator>();
          });

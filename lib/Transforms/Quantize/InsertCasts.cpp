@@ -19,7 +19,7 @@
 // A tensor that is gathered from the ranks of a process group is cast before it
 // is gathered, with one amax over the group, where that gives the bits of a
 // cast of the gathered tensor: fewer bytes travel, and only the own part is
-// held.
+// held. So is the flat shard of a weight, which is cut within rows and blocks.
 //
 // Where a target contracts 8-bit operands along any axis, a per-tensor cast of
 // rows is the cast of columns, too.
@@ -30,9 +30,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "State.h"
+#include "ZeroPadding.h"
 
 #include "TEDialect/IR/Support.h"
-#include "TEDialect/IR/TEMoe.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
 #include "TEDialect/Transforms/Quantize/QuantPolicy.h"
@@ -44,7 +44,6 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::te {
 #define GEN_PASS_DEF_INSERTCASTSPASS
@@ -70,9 +69,15 @@ struct Operand {
   int64_t alignment = 0;
   /// Where `value` is this rank's part: what puts the parts together.
   AllGatherOp gather = {};
+  /// Where the part is a flat shard: what makes a matrix of them.
+  tensor::ExpandShapeOp view = {};
 
   /// What the GEMM reads, in high precision.
-  Value whole() const { return gather ? AllGatherOp(gather).getY() : value; }
+  Value whole() const {
+    if (view)
+      return tensor::ExpandShapeOp(view).getResult();
+    return gather ? AllGatherOp(gather).getY() : value;
+  }
 
   bool isStack() const { return shapeOf(value).size() == 3; }
   bool hasGroups() const { return groupSizes || isStack(); }
@@ -173,6 +178,10 @@ private:
   /// Drops the gather of `operand` where its parts cannot be cast by
   /// themselves: then the gathered tensor is cast.
   void keepExactGather(Operand &operand, const QuantPolicy &policy);
+  /// As above, of a flat shard.
+  void keepExactShard(Operand &operand, const QuantPolicy &policy);
+  /// Drops the gather of `operand` where there is a `refusal`, and says so.
+  void settleGather(Operand &operand, StringRef refusal);
   /// The parts `local` of all ranks of `gather`, put together.
   Value gatherParts(Value local, AllGatherOp gather);
   /// `operand` for a GEMM whose operands were cast and dequantised again.
@@ -214,59 +223,17 @@ private:
 };
 } // namespace
 
-/// The forward's value behind te.residual, which is only the identity.
-static Value behindResiduals(Value value) {
-  while (auto residual = value.getDefiningOp<ResidualOp>())
-    value = residual.getValue();
-  return value;
-}
-
-/// Whether the rows of `value` outside the groups are known to be zeros: the
-/// ops of groups write them, and many ops keep them.
-static bool hasZeroPadding(Value value, Value groupSizes, int64_t alignment) {
-  value = behindResiduals(value);
-  Operation *op = value.getDefiningOp();
-  if (!op)
-    return false;
-  auto isOfGroups = [&](Value sizes, uint64_t itsAlignment) {
-    return sizes && behindResiduals(sizes) == behindResiduals(groupSizes) &&
-           itsAlignment == static_cast<uint64_t>(alignment);
-  };
-  auto keepsZeros = [&] {
-    return llvm::all_of(op->getOperands(), [&](Value operand) {
-      return hasZeroPadding(operand, groupSizes, alignment);
-    });
-  };
-  return llvm::TypeSwitch<Operation *, bool>(op)
-      .Case<ZeroPaddingOp, GroupedScaledMatmulOp, GroupedMatmulOp,
-            DequantizeOp>([&](auto made) {
-        return isOfGroups(made.getGroupSizes(), made.getAlignment());
-      })
-      .Case([&](PermuteOp made) {
-        return isOfGroups(made.getGroupSizes(), made.getAlignment()) &&
-               value == made.getY();
-      })
-      // Its rows without an entry are those of no group of te.permute.
-      .Case([&](UnpermuteBackwardOp made) {
-        auto route =
-            behindResiduals(made.getEntryOf()).getDefiningOp<PermuteOp>();
-        return route && isOfGroups(route.getGroupSizes(), route.getAlignment());
-      })
-      // Every activation is 0 at 0.
-      .Case<ActivationOp, ActivationBackwardOp, arith::AddFOp, arith::SubFOp,
-            arith::MulFOp, arith::ExtFOp, arith::TruncFOp>(
-          [&](auto) { return keepsZeros(); })
-      .Default([](Operation *) { return false; });
-}
-
 /// `value` as an operand of a GEMM: the part, where it is gathered.
 static Operand describeOperand(Value value, TensorRole role,
                                unsigned contract) {
-  auto gather = value.getDefiningOp<AllGatherOp>();
-  if (!gather || gather.getAxis() != 0)
+  auto view = value.getDefiningOp<tensor::ExpandShapeOp>();
+  auto gather = (view ? view.getSrc() : value).getDefiningOp<AllGatherOp>();
+  if (!gather || gather.getAxis() != 0 ||
+      (view && (role != TensorRole::W || shapeOf(view.getSrc()).size() != 1)))
     return {value, role, contract};
   Operand operand = {gather.getX(), role, contract};
   operand.gather = gather;
+  operand.view = view;
   return operand;
 }
 
@@ -383,6 +350,7 @@ Slot &CastInserter::slotFor(const Operand &operand, const QuantPolicy &policy) {
   // Reduced with all others at the end of the step.
   Operand measured = operand;
   measured.gather = {};
+  measured.view = {};
   slot.amax = amaxOf(operand.value, measured);
   slot.elementType = policy.elementType(operand.role, reader);
   return slot;
@@ -450,6 +418,9 @@ void CastInserter::updateStates() {
 
 ScaledType CastInserter::typeOf(const Operand &operand,
                                 const QuantPolicy &policy) {
+  if (operand.view)
+    return policy.castType(operand.role, shapeOf(operand.whole()), /*axis=*/1)
+        .getShardOf(shapeOf(operand.value)[0]);
   ScaledType type =
       policy.castType(operand.role, shapeOf(operand.value), operand.contract);
   return operand.groupSizes ? type.getInGroups(shapeOf(operand.groupSizes)[0])
@@ -500,7 +471,8 @@ Operand CastInserter::prepared(Value source, const Operand &operand,
 
 Value CastInserter::dequantize(Value scaled, const Operand &operand) {
   return DequantizeOp::create(
-      builder, operand.value.getLoc(), operand.value.getType(), scaled,
+      builder, operand.value.getLoc(),
+      (operand.view ? operand.whole() : operand.value).getType(), scaled,
       operand.groupSizes, builder.getI64IntegerAttr(operand.alignment),
       /*without_amax=*/UnitAttr());
 }
@@ -580,13 +552,26 @@ Value CastInserter::quantize(Value source, const Operand &operand,
     // The cast itself uses no epsilon: it is in the scale.
     epsilon = builder.getF32FloatAttr(0.0f);
   }
+  // Blocks that are cut have amaxes of several ranks.
+  Value blockAmaxes;
+  IntegerAttr group;
+  if (type.isShard() && !scale) {
+    group = AllGatherOp(operand.gather).getGroupAttr();
+    auto blocks = RankedTensorType::get(type.getBlocks(), builder.getF32Type());
+    blockAmaxes =
+        reduceAmax(PartialAmaxOp::create(builder, loc, blocks, source,
+                                         group.getInt(), type.getShape()),
+                   group.getInt(), layerRecipe);
+  }
   const Operand read = prepared(source, operand, type);
   return QuantizeOp::create(
              builder, loc, TypeRange(type), /*amax=*/Type(), read.value, scale,
-             /*given_amax=*/Value(), /*rng=*/Value(), read.groupSizes,
+             blockAmaxes, /*rng=*/Value(), read.groupSizes,
+             /*into=*/ValueRange(), /*skip=*/Value(),
              builder.getI64IntegerAttr(read.alignment), epsilon,
              builder.getI32IntegerAttr(0),
-             FourOverSixAttr::get(builder.getContext(), FourOverSix::Off))
+             FourOverSixAttr::get(builder.getContext(), FourOverSix::Off),
+             group)
       .getUsages()
       .front();
 }
@@ -601,7 +586,10 @@ Operation *CastInserter::boundary(Operation *definition, Operation *user) {
 
 Value CastInserter::gatherParts(Value local, AllGatherOp gather) {
   Type type = gather.getY().getType();
-  if (auto scaled = dyn_cast<ScaledType>(local.getType()))
+  if (auto scaled = dyn_cast<ScaledType>(local.getType());
+      scaled && scaled.isShard())
+    type = scaled.getWhole();
+  else if (scaled)
     type = ScaledType::get(scaled.getContext(), shapeOf(gather.getY()),
                            scaled.getElementType(), scaled.getScheme(),
                            scaled.getVariant(), scaled.getContract());
@@ -628,10 +616,12 @@ Value CastInserter::castFor(Operation *user, const Operand &operand,
                             const QuantPolicy &policy) {
   const bool rows = readsRows(operand, policy);
   Operand part = operand;
-  // Of a per-tensor cast only rows are gathered: columns follow from them.
-  if (rows || (operand.gather && operand.contract == 0 &&
-               policy.getRecipe().getKind() != RecipeKind::Custom &&
-               typeOf(operand, policy).getScheme() == Scheme::PerTensor))
+  // Of a per-tensor cast and of flat shards only rows are gathered: columns
+  // follow from them.
+  if (rows || operand.view ||
+      (operand.gather && operand.contract == 0 &&
+       policy.getRecipe().getKind() != RecipeKind::Custom &&
+       typeOf(operand, policy).getScheme() == Scheme::PerTensor))
     part.contract = 1;
   Value local = castPartFor(user, part, policy);
   if (!operand.gather)
@@ -650,6 +640,8 @@ void CastInserter::keepExactGather(Operand &operand,
                                    const QuantPolicy &policy) {
   if (!operand.gather)
     return;
+  if (operand.view)
+    return keepExactShard(operand, policy);
   const int64_t rows = shapeOf(operand.value)[0];
   const Gemm gemm = readerOf(operand.role, operand.contract);
   const int64_t multiple =
@@ -663,6 +655,24 @@ void CastInserter::keepExactGather(Operand &operand,
                           multiple, rows)
                 .str()
           : AllGatherOp::refuseParts(typeOf(operand, policy));
+  settleGather(operand, refusal);
+}
+
+void CastInserter::keepExactShard(Operand &operand, const QuantPolicy &policy) {
+  ScaledType type =
+      policy.castType(operand.role, shapeOf(operand.whole()), operand.contract);
+  std::string refusal;
+  if (policy.getRecipe().getKind() == RecipeKind::Custom)
+    refusal = "a custom recipe may cast the two usages of a weight in two ways";
+  else if (type.getScheme() != Scheme::PerTensor &&
+           type.getScheme() != Scheme::Block128x128)
+    refusal = llvm::formatv("a flat shard cuts blocks of scheme '{0}'",
+                            stringifyScheme(type.getScheme()))
+                  .str();
+  settleGather(operand, refusal);
+}
+
+void CastInserter::settleGather(Operand &operand, StringRef refusal) {
   auto options = remark::RemarkOpts::name("gather-precision")
                      .category("te-insert-casts")
                      .function(function.getName());
@@ -678,6 +688,7 @@ void CastInserter::keepExactGather(Operand &operand,
       << remark::reason("{0}", refusal);
   operand.value = operand.whole();
   operand.gather = {};
+  operand.view = {};
 }
 
 Value CastInserter::castPartFor(Operation *user, const Operand &operand,
@@ -715,6 +726,8 @@ Value CastInserter::dequantizedFor(Operation *user, Operand operand,
   keepExactGather(operand, policy);
   Value scaled = castPartFor(user, operand, policy);
   builder.setInsertionPoint(user);
+  if (operand.view)
+    return dequantize(gatherParts(scaled, operand.gather), operand);
   Value local = dequantize(scaled, operand);
   return operand.gather ? gatherParts(local, operand.gather) : local;
 }

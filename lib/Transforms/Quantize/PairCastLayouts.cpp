@@ -77,6 +77,9 @@ struct PairCastLayouts final
     llvm::MapVector<Key, SmallVector<QuantizeOp>> groups;
     getOperation().walk([&](QuantizeOp cast) {
       auto type = mlir::cast<ScaledType>(cast.getUsages()[0].getType());
+      // Its whole is transposed.
+      if (type.isShard())
+        return;
       // A row-scaled value has no column usage to be paired with.
       Type row = type.is(ScaleVariant::RowScaled) ? type : usageFor(type, 1);
       groups[{cast->getBlock(), cast.getX(), cast.getScale(),

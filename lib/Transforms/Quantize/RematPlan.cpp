@@ -76,8 +76,9 @@ bool te::isAlwaysThere(Value value) {
 }
 
 bool te::isScalar(Value value) {
-  // One for each group of rows is as cheap.
-  if (isa_and_present<GroupedAmaxOp, ComputeScaleOp>(value.getDefiningOp()))
+  // One for each group of rows, or block, is as cheap.
+  if (isa_and_present<GroupedAmaxOp, ComputeScaleOp, PartialAmaxOp,
+                      AmaxReduceOp>(value.getDefiningOp()))
     return true;
   auto tensor = dyn_cast<RankedTensorType>(value.getType());
   return tensor && tensor.getRank() == 0;
@@ -180,7 +181,8 @@ void RematPlan::findLayerInputs() {
   // Casts that only the backward reads take no part in the forward.
   DenseSet<Operation *> heldOnly;
   for (Operation &op : llvm::reverse(block))
-    if ((castOperand(&op) || isa<AmaxOp, AmaxRowsOp, ComputeScaleOp>(op)) &&
+    if ((castOperand(&op) ||
+         isa<AmaxOp, AmaxRowsOp, PartialAmaxOp, ComputeScaleOp>(op)) &&
         llvm::all_of(op.getUsers(), [&](Operation *user) {
           return isa<ResidualOp>(user) || readsHeld.contains(user) ||
                  heldOnly.contains(user);
@@ -205,7 +207,8 @@ void RematPlan::findLayerInputs() {
         continue;
       use->second.last = position;
       // All that cast a value are one reader.
-      const bool isCast = castOperand(op) || isa<AmaxOp, AmaxRowsOp>(op);
+      const bool isCast =
+          castOperand(op) || isa<AmaxOp, AmaxRowsOp, PartialAmaxOp>(op);
       use->second.numReaders += !isCast || !use->second.isCast;
       use->second.isCast |= isCast;
     }

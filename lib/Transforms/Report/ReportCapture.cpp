@@ -52,8 +52,8 @@ static int64_t bytesOf(Type type) {
 /// The flag under which `op` does not do what it does, or null.
 static Value skipFlagOf(Operation *op) {
   return llvm::TypeSwitch<Operation *, Value>(op)
-      .Case<QuantizeOp, TransposeOp, AmaxOp, AmaxRowsOp, ZeroUnlessOp>(
-          [](auto flagged) { return Value(flagged.getSkip()); })
+      .Case<QuantizeOp, TransposeOp, AmaxOp, AmaxRowsOp, PartialAmaxOp,
+            ZeroUnlessOp>([](auto flagged) { return Value(flagged.getSkip()); })
       .Default(Value());
 }
 

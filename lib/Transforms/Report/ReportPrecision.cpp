@@ -155,7 +155,10 @@ static void addCollective(Operation *op, int64_t id, int64_t values,
   }
   ++row->count;
   row->values += values;
-  row->bytes += bytesOf(op->getOperandTypes());
+  // Of a flat shard the scales are there.
+  auto scaled = dyn_cast<ScaledType>(op->getOperand(0).getType());
+  row->bytes += scaled && scaled.isShard() ? scaled.getDataBytes()
+                                           : bytesOf(op->getOperandTypes());
 }
 
 /// The ledger of one function.
@@ -184,12 +187,15 @@ static void collect(func::FuncOp function, support::Target target,
           op, product.getFastAccumulation() ? "fast" : "split", target));
     else if (isa<MatmulOp, GroupedMatmulOp, GroupedWgradOp>(op))
       gemms.push_back(describeGemm(op, "f32", target));
-    else if (isa<GroupedAmaxOp, ZeroPaddingOp, AmaxOp, AmaxRowsOp, HadamardOp,
-                 QuantizeOp, DequantizeOp, TransposeOp, SwizzleScalesOp,
-                 ActivationQuantizeOp, ActivationBackwardQuantizeOp>(op)) {
-      Type formatted = isa<DequantizeOp, AmaxOp, AmaxRowsOp, GroupedAmaxOp>(op)
-                           ? op->getOperand(0).getType()
-                           : op->getResult(0).getType();
+    else if (isa<GroupedAmaxOp, ZeroPaddingOp, AmaxOp, AmaxRowsOp,
+                 PartialAmaxOp, HadamardOp, QuantizeOp, DequantizeOp,
+                 TransposeOp, SwizzleScalesOp, ActivationQuantizeOp,
+                 ActivationBackwardQuantizeOp>(op)) {
+      Type formatted =
+          isa<DequantizeOp, AmaxOp, AmaxRowsOp, PartialAmaxOp, GroupedAmaxOp>(
+              op)
+              ? op->getOperand(0).getType()
+              : op->getResult(0).getType();
       Value tensor = op->getOperand(0);
       // A fused op casts what it computes, so that is what it is called.
       bool isFused =

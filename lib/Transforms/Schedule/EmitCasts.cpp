@@ -24,15 +24,38 @@ static StringRef quantizeKernel(ScaledType type) {
   return type.isNv() ? "quantize_nvfp4" : "quantize_block";
 }
 
+LogicalResult LaunchEmitter::emitQuantizeShard(QuantizeOp op) {
+  auto type = cast<ScaledType>(op.getUsages()[0].getType());
+  Call call(*this, op, "quantize_shard");
+  call.i64("count", type.getShard())
+      .i64("rows", type.getRows())
+      .i64("cols", type.getCols())
+      .i64("start", 0)
+      .type("type", elementType(op.getX()))
+      .type("fp8_type", type.getElementType())
+      .i32("pow2_scales", type.getPow2())
+      .f32("amax_epsilon", op.getAmaxEpsilon())
+      .i32("ranks", lookupGroup(op, *op.getGroup()).getSize())
+      .i32("rank_of", *op.getGroup())
+      .in(op.getX())
+      .in(op.getGivenAmax());
+  Value usage = op.getUsages()[0];
+  op.getSkip() ? call.outOn(usage, op.getInto()[0]) : call.out(usage);
+  return call.in(op.getSkip()).emit();
+}
+
 LogicalResult LaunchEmitter::emitQuantize(QuantizeOp op) {
   auto type = cast<ScaledType>(op.getUsages()[0].getType());
+  if (op.getGroup())
+    return emitQuantizeShard(op);
   // Other casts of groups are those of the matrix that holds them.
   if (type.isGrouped() && hasScaleOfGroup(type))
     return emitGroupedQuantize(op);
   Call call(*this, op, quantizeKernel(type));
+  // A shard that has one scale is a row like any.
   call.i64("matrices", type.getNumMatrices())
-      .i64("rows", type.getRows())
-      .i64("cols", type.getCols())
+      .i64("rows", type.isShard() ? 1 : type.getRows())
+      .i64("cols", type.isShard() ? type.getShard() : type.getCols())
       .type("type", elementType(op.getX()))
       .in(op.getX());
   // Every element of an nv value is FP4.
@@ -157,6 +180,20 @@ LogicalResult LaunchEmitter::emitCast(Operation *op, bool &isKnown) {
             .i64("rows", dim(op.getX(), 0))
             .i64("cols", dim(op.getX(), 1))
             .type("type", elementType(op.getX()))
+            .in(op.getX())
+            .out(op.getAmax())
+            .in(op.getSkip())
+            .emit();
+      })
+      .Case([&](PartialAmaxOp op) {
+        return Call(*this, op, "partial_amax")
+            .i64("count", count(op.getX()))
+            .i64("rows", op.getShape()[0])
+            .i64("cols", op.getShape()[1])
+            .i64("start", 0)
+            .type("type", elementType(op.getX()))
+            .i32("ranks", lookupGroup(op, op.getGroup()).getSize())
+            .i32("rank_of", op.getGroup())
             .in(op.getX())
             .out(op.getAmax())
             .in(op.getSkip())

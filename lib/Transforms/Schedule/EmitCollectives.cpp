@@ -197,11 +197,14 @@ LogicalResult LaunchEmitter::emitAllGather(AllGatherOp op) {
       const int64_t unit = count == 0 ? 0 : bytes / count;
       const int64_t wholeCount = layout.shape[op.getAxis()];
       parts = {rows, bytes, unit, count, wholeCount, wholeCount * unit};
+    } else if (scaled.isShard() && layout.part == "data") {
+      parts = {1, shape[0], 1, shape[0], whole.getDataBytes(), 0};
     } else if (layout.part == "amax"
                    ? !scaled.is(ScaleVariant::RowScaled)
                    : layout.part == "scale" &&
-                         scaled.getScheme() == Scheme::PerTensor) {
-      // One for the tensor, which all ranks have.
+                         (scaled.isShard() ||
+                          scaled.getScheme() == Scheme::PerTensor)) {
+      // Those of the whole, which all ranks have.
       copy(op.getLoc(), (*from)[i], to.back());
       continue;
     } else if (layout.part == "amax") {

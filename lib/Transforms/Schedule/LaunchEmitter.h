@@ -46,6 +46,7 @@ private:
   LogicalResult emitPointwise(Operation *op, int32_t kind);
   LogicalResult emitConstant(Operation *op);
   LogicalResult emitQuantize(QuantizeOp op);
+  LogicalResult emitQuantizeShard(QuantizeOp op);
   LogicalResult emitDequantize(DequantizeOp op);
   LogicalResult emitGroupedQuantize(QuantizeOp op);
   LogicalResult emitGroupedDequantize(DequantizeOp op);

@@ -71,8 +71,8 @@ static bool isAdvancedState(Value rng) {
 /// The flag of an op that has one where a replay may skip it.
 static Value skipFlagOf(Operation *op) {
   return llvm::TypeSwitch<Operation *, Value>(op)
-      .Case<QuantizeOp, TransposeOp, AmaxOp, AmaxRowsOp, ZeroUnlessOp>(
-          [](auto flagged) { return Value(flagged.getSkip()); })
+      .Case<QuantizeOp, TransposeOp, AmaxOp, AmaxRowsOp, PartialAmaxOp,
+            ZeroUnlessOp>([](auto flagged) { return Value(flagged.getSkip()); })
       .Default(Value());
 }
 

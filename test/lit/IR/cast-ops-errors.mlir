@@ -339,7 +339,7 @@ func.func @quantize_c5_mx(%x: tensor<32x32xbf16>) {
 // -----
 
 func.func @quantize_c7_missing(%x: tensor<32x32xbf16>) {
-  // expected-error @below {{expected 'given_amax' to be given exactly for nv schemes, but got none with 'nv_1x16'}}
+  // expected-error @below {{expected 'given_amax' to be given exactly for nv schemes and shards of blocks, but got none with 'nv_1x16'}}
   %a = te.quantize %x : tensor<32x32xbf16> -> !te.scaled<32x32xf4E2M1FN, nv_1x16, contract = 1>
   return
 }
@@ -347,7 +347,7 @@ func.func @quantize_c7_missing(%x: tensor<32x32xbf16>) {
 // -----
 
 func.func @quantize_c7_extra(%x: tensor<32x32xbf16>, %m: tensor<f32>) {
-  // expected-error @below {{expected 'given_amax' to be given exactly for nv schemes, but got one with 'mx_1x32'}}
+  // expected-error @below {{expected 'given_amax' to be given exactly for nv schemes and shards of blocks, but got one with 'mx_1x32'}}
   %a = te.quantize %x amax %m : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>
   return
 }
@@ -525,5 +525,126 @@ func.func @quantize_c12_groups(%x: tensor<64x64xbf16>, %s: tensor<2xf32>, %sizes
   // expected-error @below {{expected no 'skip' of a cast with groups, which weights have not, but got}}
   %q = te.quantize %x scale %s sizes %sizes into %old unless %skip {alignment = 16 : i64} : tensor<64x64xbf16>
     -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
+  return
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @quantize_c2_shard(%x: tensor<5196xbf16>, %amax: tensor<2x1xf32>) {
+    // expected-error @below {{expected 'x' to have shape 5197, but got 5196}}
+    %q = te.quantize %x amax %amax {group = 0 : i64} : tensor<5196xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @quantize_c2_shard_usages(%x: tensor<5197xbf16>, %scale: tensor<f32>) {
+    // expected-error @below {{expected one result with 'shard', but got 2}}
+    %q, %p = te.quantize %x scale %scale : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197>, !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197>
+    return
+  }
+}
+
+// -----
+
+// One amax of the tensor says nothing of its blocks.
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @quantize_c7_shard(%x: tensor<5197xbf16>) {
+    // expected-error @below {{expected 'given_amax' to be given exactly for nv schemes and shards of blocks, but got none with 'block_128x128'}}
+    %q = te.quantize %x {group = 0 : i64} : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @quantize_c13(%x: tensor<5197xbf16>, %amax: tensor<2x1xf32>) {
+    // expected-error @below {{expected 'group' to be given exactly for a shard of blocks, but got none with}}
+    %q = te.quantize %x amax %amax : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
+    return
+  }
+}
+
+// -----
+
+func.func @quantize_c13_undeclared(%x: tensor<5197xbf16>, %amax: tensor<2x1xf32>) {
+  // expected-error @below {{expected group 0 to be declared}}
+  %q = te.quantize %x amax %amax {group = 0 : i64} : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
+  return
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @quantize_c13_too_few(%x: tensor<5000xbf16>, %amax: tensor<2x1xf32>) {
+    // expected-error @below {{expected a shard of the 20480 elements of the matrix to have from 5120 to 20480 of them for a group of 4, but got 5000}}
+    %q = te.quantize %x amax %amax {group = 0 : i64} : tensor<5000xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, contract = 1, shard = 5000>
+    return
+  }
+}
+
+// -----
+
+func.func @partial_amax_c1(%x: tensor<5197xbf16>) {
+  // expected-error @below {{expected group 0 to be declared}}
+  %amax = te.partial_amax %x group 0 of [160, 128] : tensor<5197xbf16> -> tensor<2x1xf32>
+  return
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @partial_amax_c2(%x: tensor<5197xbf16>) {
+    // expected-error @below {{expected 'shape' to be that of a matrix, but got 20480}}
+    %amax = te.partial_amax %x group 0 of [20480] : tensor<5197xbf16> -> tensor<2x1xf32>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @partial_amax_c2_too_few(%x: tensor<5000xbf16>) {
+    // expected-error @below {{expected a shard of the 20480 elements of the matrix to have from 5120 to 20480 of them for a group of 4, but got 5000}}
+    %amax = te.partial_amax %x group 0 of [160, 128] : tensor<5000xbf16> -> tensor<2x1xf32>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @partial_amax_c3(%x: tensor<5197xbf16>) {
+    // expected-error @below {{expected 'amax' to have shape 2x1, but got 1x2}}
+    %amax = te.partial_amax %x group 0 of [160, 128] : tensor<5197xbf16> -> tensor<1x2xf32>
+    return
+  }
+}
+
+// -----
+
+// expected-error @below {{expected 'shard' only with rank 2, 'per_tensor' or 'block_128x128', 'contract = 1' and no 'groups'}}
+func.func private @scaled_c7(!te.scaled<160x128xf8E4M3FN, block_1x128, contract = 1, shard = 5197>)
+
+// -----
+
+// expected-error @below {{expected 'shard' to be at most the 20480 elements, but got 20481}}
+func.func private @scaled_c7_too_many(!te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 20481>)
+
+// -----
+
+// expected-error @below {{expected 'shard' to be one or more, but got 0}}
+func.func private @scaled_c7_none(!te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 0>)
+
+// -----
+
+// A shard is no operand of a product, and of nothing else but a gather.
+func.func @shards_are_gathered_first(%q: !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197>) {
+  // expected-error @below {{'te.dequantize' op operand #0 must be a scaled value without 'shard', which te.all_gather puts together}}
+  %x = te.dequantize %q : !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197> -> tensor<160x128xbf16>
   return
 }

@@ -336,3 +336,23 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 module attributes {te.ranks = array<i64: 0, 0>} {
   func.func private @ranks_c1_twice()
 }
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @all_gather_c5(%q: !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>) {
+    // expected-error @below {{expected the shards of all ranks to be '!te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1>', but got '!te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1>'}}
+    %y = te.all_gather %q group 0 axis 0 : !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197> -> !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @all_gather_c5_too_few(%q: !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5000>) {
+    // expected-error @below {{expected the shards of 4 ranks to cover 20480 elements, but got 5000 of each}}
+    %y = te.all_gather %q group 0 axis 0 : !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5000> -> !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1>
+    return
+  }
+}

@@ -235,6 +235,31 @@ TEST_P(Errors, CollectivesOfNoSense) {
                       {"'ranks' to be one or more", "-2"}));
 }
 
+TEST_P(Errors, ShardsOfNoSense) {
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(partial_amax, -1, 8, 8, 0, TE_RT_BF16, 1, 0),
+                      {"partial_amax", "'count' to be zero or more", "-1"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(partial_amax, 8, 8, 8, 0, TE_RT_BF16, 0, 0),
+                      {"'ranks' to be one or more", "0"}));
+  EXPECT_TRUE(
+      refuses(TE_RT_INVALID_ARGUMENT,
+              TE_PLAN(partial_amax, 8, 8, 8, INT64_MIN, TE_RT_BF16, 1, 0),
+              {"'start' to be from -2^60 to 2^60"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(quantize_shard, 8, 8, 8, 0, TE_RT_BF16,
+                              TE_RT_BF16, 0, 0.0f, 1, 0),
+                      {"quantize_shard", "'fp8_type'", "bf16"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(quantize_shard, 8, 8, 8, 0, TE_RT_BF16,
+                              TE_RT_F8E4M3FN, 2, 0.0f, 1, 0),
+                      {"'pow2_scales' to be 0 or 1", "2"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(quantize_shard, 8, 8, 8, 0, TE_RT_BF16,
+                              TE_RT_F8E4M3FN, 0, 0.0f, 2, 0),
+                      {"group 0 to have 2 ranks"}));
+}
+
 TEST_P(Errors, UnsupportedProducts) {
   auto product = [](int64_t m, int64_t n, int64_t k, int32_t aType,
                     int32_t aScheme, int32_t bType, int32_t bScheme,

@@ -105,6 +105,18 @@ TEST_P(Skip, EveryCast) {
          {makeArray("wide", TE_RT_BF16, 3 * kMatrix).bytes},
          {12},
          0});
+  check(
+      {"partial_amax",
+       TE_PLAN(partial_amax, kRows * kCols, kRows, kCols, 0, TE_RT_BF16, 1, 0),
+       {x.bytes},
+       {4 * size_t((kRows + 127) / 128 * ((kCols + 127) / 128))},
+       0});
+  check({"quantize_shard",
+         TE_PLAN(quantize_shard, kRows * kCols, kRows, kCols, 0, TE_RT_BF16,
+                 TE_RT_F8E4M3FN, 1, 0.0f, 1, 0),
+         {x.bytes, Bytes(4 * ((kRows + 127) / 128 * ((kCols + 127) / 128)),
+                         uint8_t{0x41})},
+         {all, block(TE_RT_BLOCK_128X128, kRows, kCols)}});
   check({"quantize_tensor",
          TE_PLAN(quantize_tensor, 1, kRows, kCols, TE_RT_BF16, TE_RT_F8E4M3FN),
          {x.bytes, bytesOf(7.3f)},

@@ -25,6 +25,37 @@ LogicalResult AmaxRowsOp::verify() {
                      {shapeOf(getX().getType())[0]});
 }
 
+/// Shards of `count` elements, one for each rank of `group`, cover a matrix of
+/// `shape` and nothing but padding beyond.
+static LogicalResult verifyCovers(Operation *op, GroupAttr group, int64_t count,
+                                  ArrayRef<int64_t> shape) {
+  const int64_t all = shape[0] * shape[1];
+  if (count <= all && count * group.getSize() >= all)
+    return success();
+  return op->emitOpError() << "expected a shard of the " << all
+                           << " elements of the matrix to have from "
+                           << llvm::divideCeil(all, group.getSize()) << " to "
+                           << all << " of them for a group of "
+                           << group.getSize() << ", but got " << count;
+}
+
+LogicalResult PartialAmaxOp::verify() {
+  // partial_amax-c1
+  FailureOr<GroupAttr> group = verifyGroup(*this, getGroup());
+  if (failed(group))
+    return failure();
+  // partial_amax-c2
+  ArrayRef<int64_t> shape = getShape();
+  if (shape.size() != 2 || shape[0] < 0 || shape[1] < 0)
+    return emitOpError() << "expected 'shape' to be that of a matrix, but got "
+                         << formatShape(shape);
+  if (failed(verifyCovers(*this, *group, shapeOf(getX().getType())[0], shape)))
+    return failure();
+  // partial_amax-c3
+  return verifyShape(*this, "amax", getAmax().getType(),
+                     {(shape[0] + 127) / 128, (shape[1] + 127) / 128});
+}
+
 LogicalResult HadamardOp::verify() {
   // hadamard-c1
   int64_t rows = shapeOf(getX().getType())[0];
@@ -75,15 +106,24 @@ void QuantizeOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
     setName(getAmax(), "amax");
 }
 
-/// What an nv cast is given, and no other.
+/// A shard whose blocks other ranks may have the rest of.
+static bool isBlockShard(ScaledType type) {
+  return type.isShard() && type.getScheme() == Scheme::Block128x128;
+}
+
+/// What an nv cast is given, and no other but that of a shard of blocks.
 static LogicalResult verifyNvOperands(QuantizeOp op, ScaledType type) {
   StringRef scheme = stringifyScheme(type.getScheme());
   // quantize-c7
-  if (type.isNv() != static_cast<bool>(op.getGivenAmax()))
+  const bool isCut = isBlockShard(type);
+  if ((type.isNv() || isCut) != static_cast<bool>(op.getGivenAmax()))
     return op.emitOpError() << "expected 'given_amax' to be given exactly for "
-                               "nv schemes, but got "
+                               "nv schemes and shards of blocks, but got "
                             << (op.getGivenAmax() ? "one" : "none") << " with '"
                             << scheme << "'";
+  if (isCut && failed(verifyShape(op, "given_amax", op.getGivenAmax().getType(),
+                                  type.getBlocks())))
+    return failure();
   if (op.getGivenAmax() && type.is(ScaleVariant::RowScaled) &&
       failed(verifyShape(op, "given_amax", op.getGivenAmax().getType(),
                          {type.getRows()})))
@@ -150,7 +190,7 @@ static LogicalResult verifyPerGroup(QuantizeOp op, ScaledType type) {
   if (op.getScale() &&
       failed(verifyShape(op, "scale", op.getScale().getType(), shape)))
     return failure();
-  if (op.getGivenAmax() && !type.is(ScaleVariant::RowScaled) &&
+  if (op.getGivenAmax() && type.isNv() && !type.is(ScaleVariant::RowScaled) &&
       failed(verifyShape(op, "given_amax", op.getGivenAmax().getType(), shape)))
     return failure();
   if (op.getAmax() && !shape.empty())
@@ -174,11 +214,31 @@ static LogicalResult verifyCached(Operation *op, ValueRange into, Value skip,
 
 LogicalResult QuantizeOp::verify() {
   // quantize-c1, quantize-c2, quantize-c3
-  if (failed(verifyUsages(*this, getUsages().getTypes(),
-                          shapeOf(getX().getType()))))
+  auto type = getUsages().empty() ? ScaledType()
+                                  : cast<ScaledType>(getUsages()[0].getType());
+  if (type && type.isShard()) {
+    if (getUsages().size() != 1)
+      return emitOpError() << "expected one result with 'shard', but got "
+                           << getUsages().size();
+    if (failed(verifyShape(*this, "x", getX().getType(), {type.getShard()})))
+      return failure();
+  } else if (failed(verifyUsages(*this, getUsages().getTypes(),
+                                 shapeOf(getX().getType())))) {
     return failure();
+  }
+  // quantize-c13
+  if (isBlockShard(type) != getGroup().has_value())
+    return emitOpError() << "expected 'group' to be given exactly for a shard "
+                            "of blocks, but got "
+                         << (getGroup() ? "one" : "none") << " with " << type;
+  if (getGroup()) {
+    FailureOr<GroupAttr> group =
+        verifyGroup(*this, static_cast<int64_t>(*getGroup()));
+    if (failed(group) ||
+        failed(verifyCovers(*this, *group, type.getShard(), type.getShape())))
+      return failure();
+  }
   // quantize-c4
-  auto type = cast<ScaledType>(getUsages()[0].getType());
   Scheme scheme = type.getScheme();
   bool perTensor = scheme == Scheme::PerTensor;
   if (perTensor != static_cast<bool>(getScale()))

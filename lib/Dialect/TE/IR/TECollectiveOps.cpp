@@ -110,6 +110,19 @@ LogicalResult AllGatherOp::verify() {
            << static_cast<int64_t>(getAxis());
   if (failed(verifyAxis(*this, getAxis(), getX().getType())))
     return failure();
+  // all_gather-c5
+  if (scaled && scaled.isShard()) {
+    const int64_t all = scaled.getRows() * scaled.getCols();
+    if (getY().getType() != scaled.getWhole())
+      return emitOpError() << "expected the shards of all ranks to be "
+                           << scaled.getWhole() << ", but got "
+                           << getY().getType();
+    if (scaled.getShard() * group->getSize() < all)
+      return emitOpError() << "expected the shards of " << group->getSize()
+                           << " ranks to cover " << all << " elements, but got "
+                           << scaled.getShard() << " of each";
+    return success();
+  }
   // all_gather-c4
   if (scaled)
     if (std::string refusal = refuseParts(scaled); !refusal.empty())

@@ -55,11 +55,14 @@ parseCastTypes(OpAsmParser &parser, SmallVectorImpl<Type> &usages, Type &scale,
            << "expected a '!te.scaled' type, but got " << usages.front();
   if (scaleOperand)
     scale = perGroupType(usage);
-  if (amaxOperand)
+  if (amaxOperand) {
+    Type f32 = parser.getBuilder().getF32Type();
     givenAmax = usage.is(ScaleVariant::RowScaled)
-                    ? RankedTensorType::get({usage.getRows()},
-                                            parser.getBuilder().getF32Type())
+                    ? RankedTensorType::get({usage.getRows()}, f32)
+                : usage.isShard()
+                    ? RankedTensorType::get(usage.getBlocks(), f32)
                     : perGroupType(usage);
+  }
   if (sizesOperand)
     groupSizes = groupSizesType(usage);
   return success();

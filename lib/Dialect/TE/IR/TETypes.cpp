@@ -53,7 +53,8 @@ static ArrayRef<VariantKeyword> variantKeywords() {
   return keywords;
 }
 
-// 256x512xf8E4M3FN, scheme[, keyword]*, contract = N[, groups = N]
+// 256x512xf8E4M3FN, scheme[, keyword]*, contract = N[, groups = N | , shard =
+// N]
 Type ScaledType::parse(AsmParser &parser) {
   SmallVector<int64_t> shape;
   Type elementType;
@@ -89,24 +90,28 @@ Type ScaledType::parse(AsmParser &parser) {
   if (parser.parseKeyword("contract") || parser.parseEqual() ||
       parser.parseInteger(contract))
     return {};
-  int64_t groups = 0;
+  int64_t groups = 0, shard = 0;
   if (succeeded(parser.parseOptionalComma())) {
-    SMLoc groupsLoc = parser.getCurrentLocation();
-    if (parser.parseKeyword("groups") || parser.parseEqual() ||
-        parser.parseInteger(groups))
+    SMLoc numberLoc = parser.getCurrentLocation();
+    const bool isShard = succeeded(parser.parseOptionalKeyword("shard"));
+    int64_t &number = isShard ? shard : groups;
+    if ((!isShard && parser.parseKeyword("groups")) || parser.parseEqual() ||
+        parser.parseInteger(number))
       return {};
-    // 0 stands for a value without groups, which is not written.
-    if (groups < 1) {
-      // scaled-c6
-      parser.emitError(groupsLoc)
-          << "expected 'groups' to be one or more, but got " << groups;
+    // 0 stands for a value without, which is not written.
+    if (number < 1) {
+      // scaled-c6, scaled-c7
+      parser.emitError(numberLoc)
+          << "expected '" << (isShard ? "shard" : "groups")
+          << "' to be one or more, but got " << number;
       return {};
     }
   }
   if (parser.parseGreater())
     return {};
   return getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
-                    shape, elementType, *scheme, variant, contract, groups);
+                    shape, elementType, *scheme, variant, contract, groups,
+                    shard);
 }
 
 void ScaledType::print(AsmPrinter &printer) const {
@@ -120,13 +125,16 @@ void ScaledType::print(AsmPrinter &printer) const {
   printer << ", contract = " << getContract();
   if (isGrouped())
     printer << ", groups = " << getGroups();
+  if (isShard())
+    printer << ", shard = " << getShard();
   printer << ">";
 }
 
 LogicalResult ScaledType::verify(function_ref<InFlightDiagnostic()> emitError,
                                  ArrayRef<int64_t> shape, Type elementType,
                                  Scheme scheme, ScaleVariant variant,
-                                 unsigned contract, int64_t groups) {
+                                 unsigned contract, int64_t groups,
+                                 int64_t shard) {
   // scaled-c1
   if (shape.size() != 2 && shape.size() != 3)
     return emitError() << "expected a scaled type of rank 2, or 3 for the "
@@ -175,6 +183,16 @@ LogicalResult ScaledType::verify(function_ref<InFlightDiagnostic()> emitError,
                        << shape[0];
   if ((shape.size() == 3 || groups != 0) && has(ScaleVariant::Swizzled))
     return emitError() << "expected no 'swizzled' with groups";
+  // scaled-c7
+  if (shard == 0)
+    return success();
+  if (shape.size() != 2 || groups != 0 || contract != 1 ||
+      (scheme != Scheme::PerTensor && scheme != Scheme::Block128x128))
+    return emitError() << "expected 'shard' only with rank 2, 'per_tensor' or "
+                          "'block_128x128', 'contract = 1' and no 'groups'";
+  if (shard > shape[0] * shape[1])
+    return emitError() << "expected 'shard' to be at most the "
+                       << shape[0] * shape[1] << " elements, but got " << shard;
   return success();
 }
 
@@ -187,6 +205,8 @@ static SmallVector<int64_t> stacked(ScaledType type,
 }
 
 SmallVector<int64_t> ScaledType::getDataShape() const {
+  if (isShard())
+    return {getShard()};
   if (isMx())
     return stacked(*this, {getRows(), getCols()});
   return stacked(
@@ -247,13 +267,18 @@ int64_t ScaledType::getScaleBytes() const {
 }
 
 bool ScaledType::isTransposeExact() const {
-  return !isGrouped() &&
+  return !isGrouped() && !isShard() &&
          support::refuseTranspose(static_cast<int32_t>(getScheme())).empty();
 }
 
 ScaledType ScaledType::getTransposedUsage() const {
   return get(getContext(), getShape(), getElementType(), getScheme(),
              getVariant(), 1 - getContract(), getGroups());
+}
+
+ScaledType ScaledType::getShardOf(int64_t count) const {
+  return get(getContext(), getShape(), getElementType(), getScheme(),
+             getVariant(), getContract(), getGroups(), count);
 }
 
 ScaledType ScaledType::getInGroups(int64_t groups) const {

@@ -5,6 +5,14 @@
 // RUN: te-opt %s --te-training-pipeline="vjp=layer compile-to=quantize recipe=high_precision" | FileCheck %s --check-prefixes=CHECK,HIGH
 // RUN: te-opt %s --te-training-pipeline="vjp=master compile-to=quantize recipe=float8_current_scaling" | FileCheck %s --check-prefix=MASTER
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=quantize recipe=high_precision" | FileCheck %s --check-prefix=FLAT
+// RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=quantize recipe=float8_block_scaling" | FileCheck %s --check-prefix=FLAT8
+// RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=quantize recipe=delayed_scaling" | FileCheck %s --check-prefix=DELAYED
+// RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=quantize recipe=float8_block_scaling cache-weights=true" | FileCheck %s --check-prefix=KEPT
+// RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=quantize recipe=float8_block_scaling backward-override=dequantized" | FileCheck %s --check-prefix=OVERRIDE
+// RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=schedule recipe=float8_block_scaling" | FileCheck %s --check-prefix=LAUNCH
+// RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=fuse recipe=float8_block_scaling report=precision" -o /dev/null | FileCheck %s --check-prefix=BYTES
+// RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=fuse recipe=high_precision report=precision" -o /dev/null | FileCheck %s --check-prefix=BYTES16
+// RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=quantize target=reference recipe=mxfp8_block_scaling" --remarks-filter='.*' 2>&1 >/dev/null | FileCheck %s --check-prefix=REFUSED
 // RUN: te-opt %s --te-training-pipeline="vjp=uneven compile-to=schedule recipe=float8_current_scaling" | FileCheck %s --check-prefix=UNEVEN
 
 // CHECK-LABEL: func.func @layer
@@ -39,6 +47,48 @@
 // FLAT: te.all_gather %{{.*}} group 0 axis 0 : tensor<20000xbf16> -> tensor<32768xbf16>
 // FLAT: te.matmul {{.*}} -> tensor<128x256xf32>
 // FLAT: te.reduce_scatter %{{.*}} group 0 axis 0 : tensor<32768xf32> -> tensor<20000xf32>
+
+// In 8 bits: a block that is cut has the amax of all that have some of it. What is cast is held, gathered again and transposed.
+// FLAT8-LABEL: func.func @flat
+// FLAT8: %[[W:.*]] = arith.truncf %arg1
+// FLAT8: %[[PART:.*]] = te.partial_amax %[[W]] group 0 of [128, 256] : tensor<20000xbf16> -> tensor<1x2xf32>
+// FLAT8: %[[AMAX:.*]] = te.amax_reduce %[[PART]] group 0
+// FLAT8: %[[Q:.*]] = te.quantize %[[W]] amax %[[AMAX]] {group = 0 : i64} : tensor<20000xbf16> -> !te.scaled<128x256xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 20000>
+// FLAT8: te.all_gather %[[Q]] group 0 axis 0
+// FLAT8: %[[HELD:.*]] = te.residual %[[Q]] "w"
+// FLAT8: %[[AGAIN:.*]] = te.all_gather %[[HELD]] group 0 axis 0
+// FLAT8: te.transpose %[[AGAIN]]
+
+// One scale that all ranks have, of amaxes of all.
+// DELAYED-LABEL: func.func @flat
+// DELAYED: te.quantize %{{.*}} scale %{{.*}} : tensor<20000xbf16> -> !te.scaled<128x256xf8E4M3FN, per_tensor, contract = 1, shard = 20000>
+// DELAYED: te.all_gather {{.*}} shard = 20000>
+// DELAYED: te.amax_reduce
+
+// The flag of micro-batches keeps the shard; the reduction runs all the same.
+// KEPT-LABEL: func.func @flat
+// KEPT: te.partial_amax %{{.*}} unless %[[SKIP:[^ ]*]] group 0
+// KEPT: te.amax_reduce
+// KEPT: te.quantize %{{.*}} amax %{{.*}} into %{{.*}} unless %[[SKIP]] {group = 0 : i64}
+
+// OVERRIDE-LABEL: func.func @flat
+// OVERRIDE: %[[WHOLE:.*]] = te.all_gather %{{.*}} shard = 20000> -> !te.scaled<128x256x
+// OVERRIDE: te.residual
+// OVERRIDE: %[[AGAIN:.*]] = te.all_gather %{{.*}} shard = 20000> -> !te.scaled<128x256x
+// OVERRIDE: te.dequantize %[[AGAIN]]
+
+// LAUNCH-LABEL: func.func @flat
+// LAUNCH: tert.launch "partial_amax" {cols = 256 : i64, count = 20000 : i64, rank_of = 0 : i32, ranks = 2 : i32, rows = 128 : i64, start = 0 : i64, type = 1 : i32}
+// LAUNCH: tert.launch "all_reduce_max" {count = 2 : i64
+// LAUNCH: tert.launch "quantize_shard" {{.*}}count = 20000 : i64
+// LAUNCH: tert.launch "all_gather" {bytes = 20000 : i64
+
+// Half of the bytes of bf16, for both gathers.
+// BYTES: amax_reduce dp 1 1 8
+// BYTES: all_gather dp 2 2 40000
+// BYTES16: all_gather dp 2 2 80000
+
+// REFUSED: gather-precision{{.*}}Function=flat | Reason="a flat shard cuts blocks of scheme 'mx_1x32'", Remark="'w' is gathered in high precision"
 
 // 160 rows in shards of 96: 96 and 64. The gradient has zeros behind its end.
 // UNEVEN-LABEL: func.func @uneven

@@ -1,0 +1,19 @@
+//===- ZeroPadding.h - what is known of rows between groups ---------------===//
+
+#ifndef TE_TRANSFORMS_QUANTIZE_ZEROPADDING_H
+#define TE_TRANSFORMS_QUANTIZE_ZEROPADDING_H
+
+#include "mlir/IR/Value.h"
+
+namespace mlir::te {
+
+/// The forward's value behind te.residual, which is only the identity.
+Value behindResiduals(Value value);
+
+/// Whether the rows of `value` outside the groups are known to be zeros: the
+/// ops of groups write them, and many ops keep them.
+bool hasZeroPadding(Value value, Value groupSizes, int64_t alignment);
+
+} // namespace mlir::te
+
+#endif // TE_TRANSFORMS_QUANTIZE_ZEROPADDING_H
