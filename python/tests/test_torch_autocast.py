@@ -18,6 +18,7 @@ import te_mlir.torch as te  # noqa: E402
 from te_mlir.torch import casts  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = [torch.bfloat16, torch.float16]
@@ -211,11 +212,28 @@ def frozen(self, x):
         return self.b(h)
 
 
-@pytest.mark.parametrize("around", [None, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("function", [partly, other_type_inside, before, after, frozen])
+def below_checkpoint(self, x):
+    def inner(x):
+        with torch.autocast(DEVICE, dtype=torch.bfloat16):
+            h = self.a(x)
+        return F.relu(h).float()
+
+    return self.b(checkpoint(inner, x, use_reentrant=False))
+
+
+def decorated(self, x):
+    """As accelerate wraps a model's forward."""
+    inner = torch.autocast(DEVICE, dtype=torch.bfloat16)(lambda x: self.b(F.relu(self.a(x))))
+    return inner(x).float()
+
+
+FUNCTIONS = [partly, other_type_inside, before, after, frozen, below_checkpoint, decorated]
+# A product of f16 and f32 is an error of PyTorch's.
+AROUND = [(f, a) for f in FUNCTIONS for a in (None, *DTYPES) if f is not other_type_inside or a]
+
+
+@pytest.mark.parametrize("function, around", AROUND)
 def test_blocks_are_as_in_pytorch(function, around):
-    if function is other_type_inside and around is None:
-        pytest.skip("a product of f16 and f32 is an error of PyTorch's")
     model = Exact(function)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
