@@ -3,9 +3,10 @@
 
 No source above 1000 lines, no file above 256 kB, a header line in C++ sources,
 no tabs or trailing blanks there, no merge leftovers, and nothing that names a
-machine's own paths or a package registry.
+machine's own paths or a package registry. What begins with #! can be started.
 """
 
+import os
 import re
 import sys
 
@@ -29,6 +30,8 @@ for path in tracked():
     except UnicodeDecodeError:
         continue
     lines = text.split("\n")
+    if text.startswith("#!") and not os.access(path, os.X_OK):
+        problems.append(f"{name}: begins with '#!' and is not executable")
     for number, line in enumerate(lines, 1):
         if place := PLACES.search(line):
             problems.append(f"{name}:{number}: names a place of one machine or a registry: {place[0]}")
