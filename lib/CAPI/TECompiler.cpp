@@ -93,14 +93,24 @@ static void writeStruct(Struct &to, const Struct &from) {
   to.struct_size = size;
 }
 
-/// The text without the line end that closes it, and without the place that
-/// LLVM writes where a message has none.
+/// The text without the line end that closes it. Where a message is at no place
+/// of the source, LLVM makes one up and writes the name of a layer behind it:
+/// that name is the place.
 static std::string trimmed(const std::string &text) {
   std::string result;
   for (llvm::StringRef line :
        llvm::split(llvm::StringRef(text).rtrim('\n'), '\n')) {
-    line.consume_front("<unknown>:0: ");
-    result += (result.empty() ? "" : "\n") + line.str();
+    if (!result.empty())
+      result += '\n';
+    if (line.consume_front("<unknown>:0: ")) {
+      auto [kind, rest] = line.split(": loc(\"");
+      auto [layer, message] = rest.split("\"): ");
+      if (!message.empty() && !kind.contains(' ')) {
+        result += (layer + ": " + kind + ": " + message).str();
+        continue;
+      }
+    }
+    result += line;
   }
   return result;
 }

@@ -26,6 +26,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 static constexpr llvm::StringLiteral kHelp =
@@ -130,7 +131,13 @@ int main(int argc, char **argv) {
       return 0;
     }
     if (value.consume_front("-te-training-pipeline")) {
-      hasPipeline = true;
+      // The last one would win without a word.
+      if (std::exchange(hasPipeline, true)) {
+        llvm::WithColor::error(llvm::errs(), "te-opt")
+            << "expected '--te-training-pipeline' once, with all options, but "
+               "got it twice\n";
+        return mlir::te::kUsage;
+      }
       value.consume_front("=");
       pipeline = value.str();
     } else if (value.consume_front("-te-compile-to=")) {

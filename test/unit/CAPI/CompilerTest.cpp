@@ -160,6 +160,25 @@ TEST(Compiler, DiagnosticsSayWhere) {
       << said;
 }
 
+TEST(Compiler, DiagnosticsWithoutAPlaceNameTheLayer) {
+  te_compile_request request =
+      requestOf("func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {\n"
+                "  %y = math.cos %x : tensor<8xf32> loc(\"the layer\")\n"
+                "  return %y : tensor<8xf32>\n}\n",
+                "f");
+  EXPECT_EQ(Program(request).status, TE_COMPILE_DIAGNOSTICS);
+  EXPECT_EQ(std::string(te_compiler_last_error())
+                .find("the layer: error: the runtime has no kernel"),
+            0u)
+      << te_compiler_last_error();
+  request.pipeline = "report-format=xml";
+  EXPECT_EQ(Program(request).status, TE_COMPILE_DIAGNOSTICS);
+  EXPECT_EQ(std::string(te_compiler_last_error())
+                .find("error: expected 'report-format'"),
+            0u)
+      << te_compiler_last_error();
+}
+
 TEST(Compiler, RequestsAreChecked) {
   te_compile_request request = requestOf(kDouble, "single");
   EXPECT_EQ(Program(request).status, TE_COMPILE_USAGE);
