@@ -10,7 +10,9 @@ tensors in every call); "torch" is forward and backward
 through torch.compile and autograd. "empty" is the same model through torch.compile with a
 backend that launches nothing: one node of autograd, which returns a constant loss and
 gradients of any content. What "torch" costs beyond "empty" is te's. Both are measured
-again without torch.compile's guards (`torch.compiler.set_stance`). On a GPU "paced" is the
+again without torch.compile's guards (`torch.compiler.set_stance`), and with the backward
+on the caller's thread (`torch.autograd.set_multithreading_enabled`), which has not to wake
+another one on a GPU. There "paced" is the
 empty one again, with the processor busy for as long as te's launches take it: between
 launches caches and the thread of autograd's backward go cold. "parts_us" is where time
 goes, measured apart, because looking costs some us as well: PARTS of te, and what is
@@ -228,6 +230,18 @@ def trained(compiled, ids, parameters):
     return call
 
 
+def without(call, repeats, device):
+    """What is beyond launches without torch.compile's guards, without a thread of autograd's own, and without both."""
+    result = {}
+    with torch.compiler.set_stance(skip_guard_eval_unsafe=True):
+        result["beyond_without_guards_us"] = microseconds(call, repeats, device)["beyond_us"]
+        with torch.autograd.set_multithreading_enabled(False):
+            result["beyond_without_both_us"] = microseconds(call, repeats, device)["beyond_us"]
+    with torch.autograd.set_multithreading_enabled(False):
+        result["beyond_without_threads_us"] = microseconds(call, repeats, device)["beyond_us"]
+    return result
+
+
 def measure_empty(device, repeats, ids, main_grad=False, launches_us=0.0, **_):
     """What torch.compile and autograd cost without any launch."""
     torch._dynamo.reset()
@@ -241,8 +255,7 @@ def measure_empty(device, repeats, ids, main_grad=False, launches_us=0.0, **_):
     compiled = torch.compile(Loss(model), backend=backend, dynamic=False, fullgraph=True)
     call = trained(compiled, ids, list(model.parameters()))
     result = microseconds(call, repeats, device)
-    with torch.compiler.set_stance(skip_guard_eval_unsafe=True):
-        result["beyond_without_guards_us"] = microseconds(call, repeats, device)["beyond_us"]
+    result.update(without(call, repeats, device))
     result["parts_us"] = parts(call, repeats, device, {"graph": (EmptyGraph, "__call__"), "node": (Nothing, "backward")})
     return result
 
@@ -260,8 +273,7 @@ def measure_torch(device, repeats, ids, config=CONFIG, **options):
     result = microseconds(call, repeats, device)
     after = device_memory(device)
     result["allocates"] = None if before is None else after != before
-    with torch.compiler.set_stance(skip_guard_eval_unsafe=True):
-        result["beyond_without_guards_us"] = microseconds(call, repeats, device)["beyond_us"]
+    result.update(without(call, repeats, device))
     result["parts_us"] = parts(call, repeats, device, PARTS)
     result["launches"] = compiled.te.graphs[0].region.load(True).end
     return result, compiled.te.graphs[0].region

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 import te_mlir.torch  # noqa: E402
 from te_mlir.errors import ImportFailure  # noqa: E402
+from te_mlir.torch import indices  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
@@ -571,6 +572,57 @@ def test_ids_beyond_int32_are_beyond_the_table():
     y = te_mlir.torch.jit(model, strict=True)(ids)
     rows = torch.stack([table.weight[3], torch.zeros(32), torch.zeros(32), table.weight[63]])
     assert torch.allclose(y[0], model.l2(rows), atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.uint8])
+def test_indices_are_shifted_filled_and_of_int32(dtype):
+    wide = torch.arange(60).reshape(3, 20).to(dtype)
+    for given in (wide, wide[:, ::2], wide.t(), wide[1], wide[:, 5:5]):
+        for shift, fill in ((0, 0), (1, -100), (2, 2**40)):
+            if shift > given.shape[-1]:
+                continue
+            made = indices.Indices(shift, fill)
+            padded = torch.nn.functional.pad(given.long(), (0, shift), value=min(fill, 2**31 - 1))[..., shift:]
+            for _ in range(2):
+                result = made(given)
+                assert result.dtype is torch.int32 and result.is_contiguous()
+                assert torch.equal(result.long(), padded.reshape(-1))
+    ends = torch.tensor([2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**63 - 1, -(2**63)])
+    last, first = 2**31 - 1, -(2**31)
+    assert indices.Indices()(ends).tolist() == [last, last, first, first, last, first]
+
+
+class ShiftedLabels(nn.Module):
+    """A loss of the next word, as models of transformers compute it."""
+
+    def __init__(self, shift, fill, change):
+        super().__init__()
+        self.l1, self.shift, self.fill, self.change = nn.Linear(32, 64), shift, fill, change
+
+    def forward(self, x, labels):
+        padded = torch.nn.functional.pad(labels, (0, self.shift), value=self.fill)
+        if self.change:
+            padded[..., 2] = 5
+        shifted = padded[..., self.shift :].contiguous().view(-1).to(x.device)
+        return torch.nn.functional.cross_entropy(self.l1(x).view(-1, 64), shifted, ignore_index=-100)
+
+
+@pytest.mark.parametrize("shift, fill, change", [(1, -100, False), (3, 7, False), (1, -100, True)])
+def test_shifted_labels_are_made_in_place(shift, fill, change):
+    model = ShiftedLabels(shift, fill, change)
+    x, labels = torch.randn(4, 16, 32), torch.randint(0, 64, (4, 16))
+    labels[1, 5] = -100
+    wanted = copy.deepcopy(model)
+    compiled = te_mlir.torch.jit(model, strict=True)
+    for _ in range(2):
+        loss, theirs = compiled(x, labels), wanted(x, labels)
+        assert torch.allclose(loss, theirs, rtol=1e-5)
+        loss.backward()
+        theirs.backward()
+        labels = labels.flip(0)
+    assert torch.allclose(model.l1.weight.grad, wanted.l1.weight.grad, atol=1e-6)
+    # A write to what was padded is not forgotten; without one PyTorch computes nothing before.
+    assert (compiled.te.graphs[0].before.each is None) is not change
 
 
 def test_buffers_written_through_data_are_seen():

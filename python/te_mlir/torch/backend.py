@@ -23,6 +23,7 @@ from te_mlir.recipes import Recipe
 from te_mlir.torch import casts, patterns
 from te_mlir.torch import graph as capture
 from te_mlir.torch.importer import FIXED, Feed, Importer, Unsupported, describe, fake, imports, is_floating
+from te_mlir.torch.indices import Indices, source_of
 from te_mlir.torch.partition import Partition, dependents, is_grad_mode, is_mode, refusal, written_nodes
 from te_mlir.layout import Layout
 from te_mlir.torch.runner import Options, Region, Spec
@@ -209,6 +210,12 @@ class _Feeder:
         return arguments
 
 
+def _direct(feed: Feed, graph: torch.fx.Graph) -> Feed:
+    """Indices made of the graph's argument, where they are shifted labels."""
+    found = source_of(feed.node, graph) if isinstance(feed.make, Indices) else None
+    return feed if found is None else feed._replace(node=found[0], make=found[1])
+
+
 class Graph:
     """A captured graph: how much of it is compiled, and why the rest is not.
 
@@ -273,7 +280,7 @@ class Graph:
         differentiate_outputs: str,
         device: torch.device,
     ) -> None:
-        feeds = plan.importer.feeds
+        feeds = [_direct(feed, flat.graph) for feed in plan.importer.feeds]
         wanting = {
             node
             for node, example in zip((n for n in flat.graph.nodes if n.op == "placeholder"), examples)

@@ -8,7 +8,7 @@ any decomposition, so that `linear`, `rms_norm`, `scaled_dot_product_attention` 
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Sequence, Set
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -56,7 +56,7 @@ def _without_checkpoints(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     return torch.fx.GraphModule(module, graph)
 
 
-def _writes(graph: torch.fx.Graph) -> bool:
+def writes(graph: torch.fx.Graph) -> bool:
     """Whether there are writes in place: what is written to may be no longer what it was."""
     called = [n.target for n in graph.nodes if n.op == "call_function"]
     return any(isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable for target in called)
@@ -64,7 +64,7 @@ def _writes(graph: torch.fx.Graph) -> bool:
 
 def merge_equal(graph: torch.fx.Graph, except_for: Set[Node]) -> None:
     """Computes once what several nodes compute alike, such as the tables that each layer unsqueezes."""
-    if _writes(graph):
+    if writes(graph):
         return
     seen: Dict[Any, Node] = {}
     for node in list(graph.nodes):
@@ -84,7 +84,7 @@ def merge_equal(graph: torch.fx.Graph, except_for: Set[Node]) -> None:
 
 def simplify(graph: torch.fx.Graph) -> None:
     """Takes out calls that do nothing, and shifts labels in one call; each call of PyTorch costs the host some us."""
-    if _writes(graph):
+    if writes(graph):
         return
     for node in list(graph.nodes):
         if node.op != "call_function":
@@ -96,21 +96,33 @@ def simplify(graph: torch.fx.Graph) -> None:
         same = value.dtype == before.dtype and value.device == before.device and not node.kwargs.get("copy")
         if (name == "aten.contiguous.default" and before.is_contiguous()) or (name.startswith("aten.to.d") and same):
             node.replace_all_uses_with(source)
-        elif name == "aten.slice.Tensor" and str(source.target) == "aten.pad.default":
-            # The last dimension without its first k, and k constants behind.
-            arguments: Sequence[Any] = source.args
-            inner, amounts, *mode = arguments
-            last, k = before.dim() - 1, amounts[-1]
-            taken: Sequence[Any] = (*node.args[1:], 0, 0, 0)
-            dim, start, end = taken[:3]
-            is_shift = dim == last and start == k > 0 and end >= before.shape[last]
-            if is_shift and list(amounts) == [0, k] and mode[:1] == ["constant"]:
-                with graph.inserting_after(node):
-                    fill = mode[1] if len(mode) > 1 and mode[1] is not None else 0
-                    shifted = graph.call_function(torch.ops.aten.constant_pad_nd.default, (inner, [-k, k], fill))
-                shifted.meta["val"] = value.contiguous()
-                node.replace_all_uses_with(shifted)
+        elif shift := shift_of(node):
+            inner, k, fill = shift
+            with graph.inserting_after(node):
+                shifted = graph.call_function(torch.ops.aten.constant_pad_nd.default, (inner, [-k, k], fill))
+            shifted.meta["val"] = value.contiguous()
+            node.replace_all_uses_with(shifted)
     graph.eliminate_dead_code()
+
+
+def shift_of(node: Node) -> "Optional[Tuple[Node, int, Any]]":
+    """(inner, k, fill) where `node` is `inner` without the first k of its last dimension, and k times `fill` behind."""
+    source = node.args[0] if node.args else None
+    if str(node.target) != "aten.slice.Tensor" or not isinstance(source, Node):
+        return None
+    before = source.meta.get("val")
+    if str(source.target) != "aten.pad.default" or not isinstance(before, torch.Tensor):
+        return None
+    arguments: Sequence[Any] = source.args
+    inner, amounts, *mode = arguments
+    last, k = before.dim() - 1, amounts[-1]
+    taken: Sequence[Any] = (*node.args[1:], 0, 0, 0)
+    dim, start, end = taken[:3]
+    if not (dim == last and start == k > 0 and end >= before.shape[last] >= 2 * k):
+        return None
+    if list(amounts) != [0, k] or mode[:1] != ["constant"]:
+        return None
+    return inner, k, mode[1] if len(mode) > 1 and mode[1] is not None else 0
 
 
 def cut_linears(graph: torch.fx.Graph, parameters: Set[Node], written: Set[Node]) -> None:

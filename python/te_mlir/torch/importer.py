@@ -19,6 +19,7 @@ from torch.fx import Node
 from te_mlir import build
 from te_mlir.torch import patterns, views
 from te_mlir.layout import Layout, heads_first, row_major, same
+from te_mlir.torch.indices import Indices
 from te_mlir.torch.runner import dtype_name, torch_to_te
 
 
@@ -67,11 +68,6 @@ def _product(shape: Sequence[int]) -> int:
     for extent in shape:
         size *= extent
     return size
-
-
-def _int32(t: torch.Tensor) -> torch.Tensor:
-    """Indices as te takes them; what is beyond int32 stays beyond every table."""
-    return (t.clamp(-(2**31), 2**31 - 1) if t.dtype is torch.int64 else t).int()
 
 
 def fake(node: Node) -> torch.Tensor:
@@ -269,12 +265,13 @@ class Importer:
         return self._dense(node, self.function.add(*parts))
 
     def _ids(
-        self, node: Node, key: str = "ids", mask: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.contiguous
+        self, node: Node, key: str = "ids", mask: Optional[Callable[[torch.Tensor], torch.Tensor]] = None
     ) -> build.Value:
         if node in self.inside:
             raise Unsupported(node, "it makes indices of compiled values")
         count = _product(shape_of(node))
-        return self.feed(node, key, lambda t: _int32(mask(t)).contiguous().view(-1), (count,), torch.int32)
+        make = Indices()
+        return self.feed(node, key, make if mask is None else lambda t: make(mask(t)), (count,), torch.int32)
 
     def _op_rms_norm(
         self, node: Node, x: Node, shape: List[int], weight: Optional[Node] = None, epsilon: Optional[float] = None
@@ -434,7 +431,7 @@ class Importer:
 
             def shifted(t: torch.Tensor) -> torch.Tensor:
                 padded = torch.nn.functional.pad(t.reshape(sequences, length), (0, 1), value=ignore_index)
-                return _int32(padded).reshape(-1).contiguous()
+                return Indices()(padded)
 
             assert count == sequences * length
             ids = self.feed(targets, "shifted", shifted, (rows,), torch.int32)

@@ -1,0 +1,93 @@
+"""Integers of PyTorch as the int32 indices that te takes, in as few calls of PyTorch as can be.
+
+Each call costs the host some us, more where others of its code have left the caches.
+Labels that a loss shifts by one, padded, sliced, made contiguous and converted, are
+written to their place at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import torch
+from torch.fx import Graph, Node
+
+from te_mlir import arrays
+from te_mlir.torch import graph as capture
+
+_LOWEST, _HIGHEST = -(2**31), 2**31 - 1
+_part = arrays.torch_part()
+
+
+class Indices:
+    """From integers to int32 ones in one dimension; what is beyond int32 stays beyond every table.
+
+    shift: the last dimension goes without its first `shift`, and ends with as many `fill`.
+    """
+
+    def __init__(self, shift: int = 0, fill: int = 0) -> None:
+        self.shift, self.fill = shift, min(max(fill, _LOWEST), _HIGHEST)
+        self._kind: Any = None
+
+    def _plan(self, given: torch.Tensor) -> None:
+        """Notes what is the same for all tensors like `given`."""
+        self._kind = given.shape, given.stride(), given.device
+        self._make = arrays.TorchMaker([((given.numel(),), torch.int32, False)], given.device)
+        made = torch.empty(given.shape, dtype=torch.int32, device="meta")
+        kept = given.shape[-1] - self.shift if self.shift else 0
+        parts = [(given, self.shift, kept), (made, 0, kept), (made, kept, self.shift)]
+        #: (sizes, strides, first element) of what is read, of where that goes, and of what is filled.
+        self._parts = []
+        for tensor, first, count in parts:
+            part = tensor.narrow(-1, first, count) if self.shift else tensor
+            start = part.storage_offset() - tensor.storage_offset()
+            self._parts.append((tuple(part.shape), part.stride(), start))
+        # As tensors: with bounds that are numbers, clamp writes to no other type than it reads.
+        self._bounds = tuple(torch.tensor(bound, device=given.device) for bound in (_LOWEST, _HIGHEST))
+
+    def __call__(self, given: torch.Tensor) -> torch.Tensor:
+        if given.dtype is torch.int32 and not self.shift:
+            return given.contiguous().view(-1)
+        if self._kind != (given.shape, given.stride(), given.device):
+            self._plan(given)
+        made = self._make()[0][0]
+        read, written, filled = self._parts
+        source, to = _part(given, *read), _part(made, *written)
+        if self.shift:
+            _part(made, *filled).fill_(self.fill)
+        if given.dtype is torch.int64:
+            torch.clamp(source, *self._bounds, out=to)
+        else:
+            to.copy_(source)
+        return made
+
+
+def source_of(node: Node, graph: Graph) -> "Optional[Tuple[Node, Indices]]":
+    """An argument, and what makes the indices of a node of it, where the node is that argument shifted."""
+    if capture.writes(graph):
+        return None
+    found: Any = node
+    while isinstance(found, Node) and str(found.target) in _SAME_ORDER and _is_same(found, found.args[0]):
+        found = found.args[0]
+    shift = capture.shift_of(found) if isinstance(found, Node) else None
+    if shift is None:
+        return None
+    inner, count, fill = shift
+    if inner.op != "placeholder" or inner.meta["val"].dtype not in (torch.int64, torch.int32) or fill != int(fill):
+        return None
+    return inner, Indices(count, int(fill))
+
+
+#: Ops whose result has the elements of their operand in its order.
+_SAME_ORDER = {
+    f"aten.{name}"
+    for name in ("view.default", "reshape.default", "contiguous.default", "to.dtype", "to.device", "to.dtype_layout")
+}
+
+
+def _is_same(node: Node, source: Any) -> bool:
+    """Whether both have elements of one type on one device."""
+    if not isinstance(source, Node):
+        return False
+    value, before = node.meta["val"], source.meta["val"]
+    return bool(value.dtype == before.dtype and value.device == before.device)
