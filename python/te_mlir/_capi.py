@@ -126,17 +126,25 @@ _loaded: "dict[str, ctypes.CDLL]" = {}
 
 def library_folder() -> str:
     """The folder that the libraries are loaded from."""
-    return os.environ.get("TE_MLIR_LIBRARY_PATH") or os.path.join(os.path.dirname(__file__), "lib")
+    chosen = os.environ.get("TE_MLIR_LIBRARY_PATH")
+    return os.path.abspath(chosen) if chosen else os.path.join(os.path.dirname(__file__), "lib")
+
+
+def _remedy() -> str:
+    return (
+        "; install the wheel, or set TE_MLIR_LIBRARY_PATH to the 'lib' of a build of this checkout"
+        + (" (it is set)" if os.environ.get("TE_MLIR_LIBRARY_PATH") else "")
+    )
 
 
 def _load(name: str, functions: "dict[str, tuple]") -> ctypes.CDLL:
     path = os.path.join(library_folder(), name)
+    if not os.path.exists(path):
+        raise TEError(f"expected '{name}' in '{library_folder()}', but it is not there{_remedy()}")
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
-        raise TEError(
-            f"cannot load '{path}': {error}; set TE_MLIR_LIBRARY_PATH to the folder of lib{name[3:]}"
-        ) from None
+        raise TEError(f"cannot load '{path}': {error}") from None
     for function, (result, arguments) in functions.items():
         try:
             prototype = getattr(library, function)
@@ -153,7 +161,7 @@ def runtime() -> ctypes.CDLL:
         if library.te_rt_version() != ABI_VERSION:
             raise TEError(
                 f"expected a runtime of ABI version {ABI_VERSION}, but got "
-                f"{library.te_rt_version()} in '{library_folder()}'"
+                f"{library.te_rt_version()} in '{library_folder()}'{_remedy()}"
             )
         _loaded["runtime"] = library
     return _loaded["runtime"]

@@ -28,7 +28,15 @@ def test_doctor_says_what_is_missing():
     environment = {**os.environ, "TE_MLIR_LIBRARY_PATH": os.path.dirname(__file__)}
     run = subprocess.run([sys.executable, "-m", "te_mlir", "doctor"], capture_output=True, text=True, env=environment)
     assert run.returncode == 1
-    assert "set TE_MLIR_LIBRARY_PATH" in run.stdout
+    here = os.path.dirname(os.path.abspath(__file__))
+    assert f"expected 'libte_runtime.so.0' in '{here}', but it is not there" in run.stdout
+    assert "set TE_MLIR_LIBRARY_PATH to the 'lib' of a build of this checkout (it is set)" in run.stdout
+
+
+def test_a_runtime_of_another_version_is_told():
+    program = "from te_mlir import _capi; _capi.ABI_VERSION += 1; _capi.runtime()"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "expected a runtime of ABI version" in run.stderr and "of a build of this checkout" in run.stderr
 
 
 def test_help_says_what_there_is():
