@@ -124,21 +124,20 @@ class _Before:
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Tuple[bool, Dict[Node, torch.Tensor]]:
         """Whether what is kept was made anew, and the values of the wanted nodes."""
         renewed = False
-        if self.once is None and self.each is None:
-            return renewed, {}
-        with torch.no_grad():
-            if self.once is not None:
-                versions = [(tensors[i], tensors[i]._version) for i in self.watched]
-                if self._values is None or any(
-                    t is not was or version != before or copy is not None and not torch.equal(t, copy)
-                    for (t, version), (was, before, copy) in zip(versions, self._versions)
-                ):
+        if self.once is not None:
+            versions = [(tensors[i], tensors[i]._version) for i in self.watched]
+            if self._values is None or any(
+                t is not was or version != before or copy is not None and not torch.equal(t, copy)
+                for (t, version), (was, before, copy) in zip(versions, self._versions)
+            ):
+                with torch.no_grad():
                     # On a CPU also what no version counts, a write through `data`, is seen; a GPU would have to wait.
                     self._versions = [(t, v, t.clone() if t.device.type == "cpu" else None) for t, v in versions]
                     self._values, renewed = self.once(*tensors), True
-            held = self._values or ()
-            values = dict(zip(self.held, held))
-            if self.each is not None:
+        held = self._values or ()
+        values = dict(zip(self.held, held))
+        if self.each is not None:
+            with torch.no_grad():
                 values.update(zip(self.fresh, self.each(*tensors, *held)))
         return renewed, values
 
