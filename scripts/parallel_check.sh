@@ -91,8 +91,8 @@ against_one() {
 if wanted numerics; then against_one numerics tensor_parallel.py; fi
 if wanted overlap; then against_one overlap overlap.py; fi
 if wanted experts; then against_one experts expert_parallel.py; fi
-# These take four.
-if wanted weights && [ "$ranks" -ge 4 ]; then against_one weights sharded_weights.py; fi
+if wanted weights; then against_one weights sharded_weights.py; fi
+# This takes four.
 if wanted amaxes && [ "$ranks" -ge 4 ]; then against_one amaxes amax_groups.py; fi
 if wanted bench; then
   step bench 150 te-bench --suite=parallel --backend=cuda --ranks="$ranks" --json="$out/bench.json"

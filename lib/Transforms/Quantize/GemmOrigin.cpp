@@ -9,6 +9,7 @@
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -140,7 +141,8 @@ std::string mlir::te::describeValue(Value value) {
       return residual.getName().str();
     if (std::string name = innermostName(op->getLoc()); !name.empty())
       return name;
-    if (!isUsageOf(op) && !isa<AllGatherOp>(op))
+    // Flat shards are gathered and viewed as a matrix.
+    if (!isUsageOf(op) && !isa<AllGatherOp, tensor::ExpandShapeOp>(op))
       return op->getName().stripDialect().str();
     current = op->getOperand(0);
   }

@@ -24,6 +24,13 @@ static StringRef quantizeKernel(ScaledType type) {
   return type.isNv() ? "quantize_nvfp4" : "quantize_block";
 }
 
+/// A divisor of `count`: of the rows in which a run is cast, which the kernel
+/// takes in tiles of 128 x 128.
+static int64_t columnsOfRun(int64_t count) {
+  const int64_t power = count & -count;
+  return power < 128 ? count : std::min<int64_t>(power, 4096);
+}
+
 LogicalResult LaunchEmitter::emitQuantizeShard(QuantizeOp op) {
   auto type = cast<ScaledType>(op.getUsages()[0].getType());
   Call call(*this, op, "quantize_shard");
@@ -52,10 +59,12 @@ LogicalResult LaunchEmitter::emitQuantize(QuantizeOp op) {
   if (type.isGrouped() && hasScaleOfGroup(type))
     return emitGroupedQuantize(op);
   Call call(*this, op, quantizeKernel(type));
-  // A shard that has one scale is a row like any.
+  // A shard that has one scale is any matrix of its elements.
+  const int64_t cols =
+      type.isShard() ? columnsOfRun(type.getShard()) : type.getCols();
   call.i64("matrices", type.getNumMatrices())
-      .i64("rows", type.isShard() ? 1 : type.getRows())
-      .i64("cols", type.isShard() ? type.getShard() : type.getCols())
+      .i64("rows", type.isShard() ? type.getShard() / cols : type.getRows())
+      .i64("cols", cols)
       .type("type", elementType(op.getX()))
       .in(op.getX());
   // Every element of an nv value is FP4.

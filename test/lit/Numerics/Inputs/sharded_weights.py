@@ -4,33 +4,19 @@ Each rank has tokens of its own and a run of the rows of the weight, which the s
 it. One process computes the layer of every rank with the whole weight; equal to the last bit are y and dx of each rank and the
 bytes and scales of every cast that a product reads. The gradient of a shard is the sum over ranks of the one process's
 gradients, in f32 in the order of ranks: rounded once where the weight is bf16, not at all where it is an f32 master.
-Uneven shards end within a rank; of empty ones, the last rank has nothing but padding. Flat ones are cut within rows and blocks. Rows differ in size, so that an amax of one
-shard does not stand for all.
+Uneven shards end within a rank; of empty ones, the last rank has nothing but padding. Rows differ in size, so that an amax of one
+shard does not stand for all. Flat ones are cut within rows and blocks: TransformerEngine's quantize_master_weights.
+
+Layers of all recipes that take one pipeline are one program, so that processes, which on a GPU take seconds, are started few times.
 """
 
 import numpy as np
 from harness import expect, finish, from_bf16, normal, run, same_bytes, to_bf16
-from ranks import CASES, add_ranks, later, parts, perform_all, run_ranks, same_sum, single_module, tensor
+from ranks import CASES, RANKS, add_ranks, later, parts, perform_all, run_ranks, same_sum, single_module, tensor
 
 M, K = 128, 128
 DP = '#te.group<id = 0, name = "dp", axis = "dp", size = {0}>'
 SPLIT = "te.sharding = [#te.shard<axis = 0, group = 0>]"
-
-
-def sharded_module(recipe, ranks, rows, shard, master):
-    """One rank's layer on `shard` of `rows` rows of the weight."""
-    kind = "f32" if master else "bf16"
-    rounded = f"%s = arith.truncf %w : {tensor(shard, K, element='f32')} to {tensor(shard, K)}" if master else ""
-    return f"""
-module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [{DP.format(ranks)}]}} {{
-  func.func @layer(%x: {tensor(M, K)} {{te.name = "x", {SPLIT}}}, %w: {tensor(shard, K, element=kind)} {{te.name = "w", te.weight, {SPLIT}}})
-      -> ({tensor(M, rows)} {{te.name = "y", {SPLIT}}}) {{
-    {rounded}
-    %all = te.all_gather {'%s' if master else '%w'} group 0 axis 0 : {tensor(shard, K)} -> {tensor(rows, K)}
-    %y = te.linear %x, %all : {tensor(M, K)}, {tensor(rows, K)} -> {tensor(M, rows)}
-    return %y : {tensor(M, rows)}
-  }}
-}}"""
 
 
 def shards_of(whole, ranks, shard):
@@ -40,81 +26,132 @@ def shards_of(whole, ranks, shard):
     return parts(padded, ranks, 0)
 
 
-def check(recipe, options, override, ranks, rows, shard, master=False, more=""):
-    rng = np.random.default_rng([ranks, rows, master])
-    w = normal(rng, rows, K, scale=0.1)
-    if master:  # not on the grid of bf16
-        w = (from_bf16(w) * (1 + rng.uniform(-1, 1, w.shape) * 2.0 ** -10)).astype(np.float32)
-    x = [normal(rng, M, K) for _ in range(ranks)]
-    dy = [normal(rng, M, rows) for _ in range(ranks)]
-    pipeline = f"backward-override={override} {options}"
-    claim = f"{recipe} {override} {rows} rows in shards of {shard} over {ranks}{' from f32' * master}{more}"
+class Layer:
+    """A layer on `shard` rows of the `rows` of a weight; where `flat`, on `shard` elements. One of many in a program."""
 
-    inputs = [{"x": x[r], "w": own, "grad.y": dy[r]} for r, own in enumerate(shards_of(w, ranks, shard))]
-    found = run_ranks(sharded_module(recipe, ranks, rows, shard, master), "layer", inputs, f"{pipeline} expose-casts=true{more}")
-    rounded = to_bf16(w) if master else w
-    single = single_module(recipe, [((M, K), (rows, K))] * ranks, False)
-    given = {}
-    for r in range(ranks):
-        given |= {f"x{r}": x[r], f"w{r}": rounded, f"grad.y{r}": dy[r]}
-    wanted = run(single, "layer", given, f"{pipeline} expose-casts=true", vjp=True)
-    if master:
-        # Without rounding: as one process adds them up over micro-batches.
-        unrounded = run(single, "layer", given, f"{pipeline} main-grad=true", vjp=True)
-    summands = [shards_of((unrounded if master else wanted)[f"grad.w{r}"], ranks, shard) for r in range(ranks)]
-    for r in range(ranks):
-        expect(same_bytes(found[r]["y"], wanted[f"y{r}"]), f"{claim}: 'y' of rank {r}")
-        expect(same_bytes(found[r]["grad.x"], wanted[f"grad.x{r}"]), f"{claim}: 'grad.x' of rank {r}")
-        expect(same_sum(found[r]["grad.w"], [each[r] for each in summands]), f"{claim}: 'grad.w' of rank {r}")
-        names = [name for name in found[r] if name.startswith("cast.")]
-        expect(recipe == "high_precision" or len(names) >= 4, f"{claim}: casts of rank {r}")
-        for name in names:
-            part = name.rsplit(".", 2)
-            expect(same_bytes(found[r][name], wanted[f"cast.w{r}.{part[1]}.{part[2]}"]), f"{claim}: '{name}' of rank {r}")
-    for name in found[0]:
-        if "amax_history" in name:
-            most = np.max([wanted[f"w{r}" + name.removeprefix("w")] for r in range(ranks)], axis=0)
-            expect(all(same_bytes(found[r][name], most) for r in range(ranks)), f"{claim}: state '{name}' of all ranks")
+    def __init__(self, recipe, override, ranks, rows, shard, master=False, flat=False, cols=K):
+        self.recipe, self.ranks, self.rows, self.shard, self.cols = recipe, ranks, rows, shard, cols
+        self.master, self.flat = master or flat, flat
+        name, _, given = recipe.partition(", ")
+        given = [given.strip("{}")] * bool(given) + [f"backward_override = {override}"] * (override != "none")
+        self.attribute = f"te.recipe = #te.recipe<{name}{', {' + ', '.join(given) + '}' if given else ''}>"
+        self.claim = f"{recipe} {override} {rows}x{cols} in {'flat ' * flat}shards of {shard} over {ranks}{' from f32' * master}"
+        rng = np.random.default_rng([ranks, rows, cols, self.master, flat])
+        w = normal(rng, rows, cols, scale=0.1)
+        if self.master:  # not on the grid of bf16
+            w = (from_bf16(w) * (1 + rng.uniform(-1, 1, w.shape) * 2.0 ** -10)).astype(np.float32)
+        self.w = w
+        self.x = [normal(rng, M, cols) for _ in range(ranks)]
+        self.dy = [normal(rng, M, rows) for _ in range(ranks)]
+
+    def shards(self, whole):
+        return shards_of(whole.reshape(-1) if self.flat else whole, self.ranks, self.shard)
+
+    def of_rank(self, i):
+        """Arguments, body and result of one rank's program, as the layer `i` of it."""
+        kind, whole = "f32" if self.master else "bf16", tensor(self.rows, self.cols)
+        part = (lambda element: f"tensor<{self.shard}x{element}>") if self.flat else lambda element: tensor(self.shard, self.cols, element=element)
+        run = f"tensor<{self.rows * self.cols}xbf16>" if self.flat else whole
+        body = f"    %s{i} = arith.truncf %w{i} : {part('f32')} to {part('bf16')}\n" * self.master
+        body += f"    %a{i} = te.all_gather %{'s' if self.master else 'w'}{i} group 0 axis 0 : {part('bf16')} -> {run}\n"
+        if self.flat:
+            body += f"    %v{i} = tensor.expand_shape %a{i} [[0, 1]] output_shape [{self.rows}, {self.cols}] : {run} into {whole}\n"
+        x, y = tensor(M, self.cols), tensor(M, self.rows)
+        body += f"    %y{i} = te.linear %x{i}, %{'v' if self.flat else 'a'}{i} {{{self.attribute}}} : {x}, {whole} -> {y}\n"
+        arguments = f'%x{i}: {x} {{te.name = "x{i}", {SPLIT}}}, %w{i}: {part(kind)} {{te.name = "w{i}", te.weight, {SPLIT}}}'
+        return arguments, body, f'{y} {{te.name = "y{i}", {SPLIT}}}', y
+
+    def alone(self, i):
+        """The same of one process, which has the layers of all ranks."""
+        arguments, body, results, types = [], "", [], []
+        x, w, y = tensor(M, self.cols), tensor(self.rows, self.cols), tensor(M, self.rows)
+        for r in range(self.ranks):
+            arguments.append(f'%x{i}_{r}: {x} {{te.name = "x{i}_{r}"}}, %w{i}_{r}: {w} {{te.name = "w{i}_{r}", te.weight}}')
+            body += f"    %y{i}_{r} = te.linear %x{i}_{r}, %w{i}_{r} {{{self.attribute}}} : {x}, {w} -> {y}\n"
+            results.append(f'{y} {{te.name = "y{i}_{r}"}}')
+            types.append(y)
+        return ", ".join(arguments), body, ", ".join(results), ", ".join(types)
 
 
-def check_flat(recipe, options, override, ranks, rows, shard, cols=K, more=""):
-    """Masters in one flat run of `shard` elements for each rank, cut within rows and blocks: a part of a block, or nothing.
-    TransformerEngine's quantize_master_weights, of one weight."""
-    rng = np.random.default_rng([5, shard])
-    w = (from_bf16(normal(rng, rows, cols, scale=0.1)) * (1 + rng.uniform(-1, 1, (rows, cols)) * 2.0 ** -10)).astype(np.float32)
-    x, dy = ([normal(rng, M, size) for _ in range(ranks)] for size in (cols, rows))
-    kind, size = f"tensor<{shard}xf32>", rows * cols
-    text = f"""
-module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [{DP.format(ranks)}]}} {{
-  func.func @layer(%x: {tensor(M, cols)} {{te.name = "x", {SPLIT}}}, %w: {kind} {{te.name = "w", te.weight, {SPLIT}}})
-      -> ({tensor(M, rows)} {{te.name = "y", {SPLIT}}}) {{
-    %s = arith.truncf %w : {kind} to {tensor(shard)}
-    %flat = te.all_gather %s group 0 axis 0 : {tensor(shard)} -> {tensor(size)}
-    %all = tensor.expand_shape %flat [[0, 1]] output_shape [{rows}, {cols}] : {tensor(size)} into {tensor(rows, cols)}
-    %y = te.linear %x, %all : {tensor(M, cols)}, {tensor(rows, cols)} -> {tensor(M, rows)}
-    return %y : {tensor(M, rows)}
+def program(parts, values, groups):
+    """A function of layers, each of a recipe of its own."""
+    arguments, bodies, results, types = zip(*parts)
+    return f"""
+module{groups} {{
+  func.func @layer({', '.join(arguments)}) -> ({', '.join(results)}) {{
+{''.join(bodies)}    return {', '.join(values)} : {', '.join(types)}
   }}
 }}"""
-    pipeline = f"backward-override={override} {options}{more}"
-    inputs = [{"x": x[r], "w": own, "grad.y": dy[r]} for r, own in enumerate(shards_of(w.reshape(-1), ranks, shard))]
-    found = run_ranks(text, "layer", inputs, f"{pipeline} expose-casts=true")
-    single = single_module(recipe, [((M, cols), (rows, cols))] * ranks, False)
+
+
+def check(layers, options, more=""):
+    """All of `layers`, of as many ranks each, in one program: a process is started once for all of them."""
+    ranks = layers[0].ranks
+    numbered = list(enumerate(layers))
+    text = program([layer.of_rank(i) for i, layer in numbered], [f"%y{i}" for i, _ in numbered],
+                   f" attributes {{te.groups = [{DP.format(ranks)}]}}")
+    inputs = [{} for _ in range(ranks)]
     given = {}
-    for r in range(ranks):
-        given |= {f"x{r}": x[r], f"w{r}": to_bf16(w), f"grad.y{r}": dy[r]}
-    wanted = run(single, "layer", given, f"{pipeline} expose-casts=true", vjp=True)
-    unrounded = run(single, "layer", given, f"{pipeline} main-grad=true", vjp=True)
-    summands = [shards_of(unrounded[f"grad.w{r}"].reshape(-1), ranks, shard) for r in range(ranks)]
-    claim = f"{recipe} {override} flat shards of {shard} of {rows}x{cols}{more}"
-    for r in range(ranks):
-        expect(same_bytes(found[r]["y"], wanted[f"y{r}"]), f"{claim}: 'y' of rank {r}")
-        expect(same_bytes(found[r]["grad.x"], wanted[f"grad.x{r}"]), f"{claim}: 'grad.x' of rank {r}")
-        expect(same_sum(found[r]["grad.w"], [each[r] for each in summands]), f"{claim}: 'grad.w' of rank {r}")
-        names = [name for name in found[r] if name.startswith("cast.")]
-        expect(recipe == "high_precision" or len(names) >= 4, f"{claim}: casts of rank {r}")
-        for name in names:
-            part = name.rsplit(".", 2)
-            expect(same_bytes(found[r][name], wanted[f"cast.w{r}.{part[1]}.{part[2]}"]), f"{claim}: '{name}' of rank {r}")
+    for i, layer in numbered:
+        rounded = to_bf16(layer.w) if layer.master else layer.w
+        for r, own in enumerate(layer.shards(layer.w)):
+            inputs[r] |= {f"x{i}": layer.x[r], f"w{i}": own, f"grad.y{i}": layer.dy[r]}
+            given |= {f"x{i}_{r}": layer.x[r], f"w{i}_{r}": rounded, f"grad.y{i}_{r}": layer.dy[r]}
+    found = run_ranks(text, "layer", inputs, f"{options} expose-casts=true{more}")
+
+    def alone(some, pipeline):
+        own = tuple(f"{name}{i}_" for i, _ in some for name in "xw") + tuple(f"grad.y{i}_" for i, _ in some)
+        text = program([layer.alone(i) for i, layer in some], [f"%y{i}_{r}" for i, _ in some for r in range(ranks)], "")
+        return run(text, "layer", {name: array for name, array in given.items() if name.startswith(own)}, pipeline, vjp=True)
+
+    wanted = alone(numbered, f"{options} expose-casts=true")
+    # Of masters without rounding: as one process adds them up over micro-batches.
+    masters = [(i, layer) for i, layer in numbered if layer.master]
+    unrounded = alone(masters, f"{options} main-grad=true") if masters else {}
+    for i, layer in numbered:
+        claim = layer.claim + more
+        summands = [layer.shards((unrounded if layer.master else wanted)[f"grad.w{i}_{r}"]) for r in range(ranks)]
+        for r in range(ranks):
+            expect(same_bytes(found[r][f"y{i}"], wanted[f"y{i}_{r}"]), f"{claim}: 'y' of rank {r}")
+            expect(same_bytes(found[r][f"grad.x{i}"], wanted[f"grad.x{i}_{r}"]), f"{claim}: 'grad.x' of rank {r}")
+            expect(same_sum(found[r][f"grad.w{i}"], [each[r] for each in summands]), f"{claim}: 'grad.w' of rank {r}")
+            names = [name for name in found[r] if name.startswith(f"cast.w{i}.")]
+            expect(layer.recipe == "high_precision" or len(names) >= 4, f"{claim}: casts of rank {r}")
+            for name in names:
+                rest = name.removeprefix(f"cast.w{i}.")
+                expect(same_bytes(found[r][name], wanted[f"cast.w{i}_{r}.{rest}"]), f"{claim}: '{name}' of rank {r}")
+        for name in found[0]:
+            if name.startswith(f"w{i}.") and "amax_history" in name:
+                most = np.max([wanted[f"w{i}_{r}" + name.removeprefix(f"w{i}")] for r in range(ranks)], axis=0)
+                expect(all(same_bytes(found[r][name], most) for r in range(ranks)), f"{claim}: state '{name}' of all ranks")
+
+
+def check_kept(layers, options):
+    """Under the flag of micro-batches the cast of a shard stays what it was, whatever became of the master."""
+    ranks = layers[0].ranks
+    text = program([layer.of_rank(i) for i, layer in enumerate(layers)], [f"%y{i}" for i in range(len(layers))],
+                   f" attributes {{te.groups = [{DP.format(ranks)}]}}")
+    flag = "skip_weight_update"
+
+    def step(skip, factor, kept):
+        inputs = [{flag: np.float32(skip)} | kept[r] for r in range(ranks)]
+        for i, layer in enumerate(layers):
+            for r, own in enumerate(layer.shards(layer.w)):
+                inputs[r] |= {f"x{i}": layer.x[r], f"w{i}": (own * np.float32(factor)).astype(np.float32), f"grad.y{i}": layer.dy[r]}
+        return run_ranks(text, "layer", inputs, f"{options} cache-weights=true")
+
+    def kept(found):
+        return [{name: array for name, array in each.items() if ".row." in name} for each in found]
+
+    first = step(0, 1, [{}] * ranks)
+    second = step(1, 3, kept(first))
+    third = step(0, 3, kept(first))
+    for i, layer in enumerate(layers):
+        for r in range(ranks):
+            claim = f"{layer.claim}, rank {r}"
+            for name in (f"y{i}", f"grad.x{i}", f"w{i}.row.data", f"w{i}.row.scale"):
+                expect(same_bytes(second[r][name], first[r][name]), f"{claim}: '{name}' is kept")
+            expect(not same_bytes(third[r][f"y{i}"], first[r][f"y{i}"]), f"{claim}: a cast without the flag is new")
 
 
 def check_optimizer(recipe, options, ranks, rows, shard, update):
@@ -218,23 +255,37 @@ module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [#te.group<id 
         expect(same_bytes(found[r]["grad.w"], parts(dw, 2, 0)[r % 2]), f"{claim}: grad.w")
 
 
+MOST = max(RANKS)
+layers = {}  # of one program: by the options of the pipeline and the number of ranks
 for recipe, options, overrides in CASES:
     block = {"float8_block_scaling": 128, "mxfp8_block_scaling": 32}.get(recipe, 16)
+
+    def add(override, ranks, *arguments, more="", options=options, recipe=recipe, **named):
+        layers.setdefault((options, more, ranks), []).append(Layer(recipe, override, ranks, *arguments, **named))
+
     for override in overrides:
-        later(check, recipe, options, override, 2, 2 * 128, 128)
-    # Ends in the third of four shards, the fourth is empty.
-    uneven = (2 * 128 + 128, 128) if block == 128 else (2 * 64 + 32, 64)
-    later(check, recipe, options, "none", 4, *uneven)
-    later(check, recipe, options, overrides[-1], 4, *uneven, master=True)
-    later(check, recipe, options, "none", 2, *uneven[:1], uneven[1] * 2, more=" remat=everything")
-    if recipe.startswith(("float8_current", "nvfp4", "mxfp8", "high")):
+        add(override, 2, 2 * 128, 128)
+    # Of four ranks, ends in the third of the shards, and the fourth is empty.
+    rows, shard = (2 * 128 + 128, 128) if block == 128 else (2 * 64 + 32, 64)
+    shard *= 1 if MOST >= 4 else 2
+    ranks = min(MOST, 4)
+    add("none", ranks, rows, shard)
+    add(overrides[-1], ranks, rows, shard, master=True)
+    add("none", 2, rows, rows // 2 // block * block + block, more=" remat=everything")
+    # Cut within rows and blocks; the last rank has nothing, or nearly so; blocks cut at the end of rows, too.
+    add("none", ranks, rows, rows * K // ranks + 77, flat=True)
+    add(overrides[-1], ranks, rows, rows * K // (ranks - 1) + (5 if ranks > 2 else 0), flat=True)
+    add("none", 2, 160, 160 * 288 // 2 + 41, cols=288, flat=True)
+    add("none", 2, 160, 160 * K // 2 + 3, more=" remat=everything", flat=True)
+    if recipe.startswith(("float8_current", "nvfp4", "mxfp8", "high")) and MOST >= 4:
         later(sharded_within_tensor_parallel, recipe, options)
-    later(check_optimizer, recipe, options, 4, *uneven, "adamw")
-    later(check_flat, recipe, options, "none", 4, uneven[0], uneven[0] * K // 4 + 77)
-    later(check_flat, recipe, options, overrides[-1], 4, uneven[0], uneven[0] * K // 3 + 5)
-    # Blocks that are cut at the end of rows, too; and all that the backward reads is made again.
-    later(check_flat, recipe, options, "none", 2, 160, 160 * 288 // 2 + 41, cols=288)
-    later(check_flat, recipe, options, "none", 2, 160, 160 * K // 2 + 3, more=" remat=everything")
+    later(check_optimizer, recipe, options, ranks, rows, shard, "adamw")
+for (options, more, _), some in layers.items():
+    later(check, some, options, more)
+kept = [Layer(recipe, "none", 2, 160, 160 * K // 2 + 3, flat=True) for recipe, _, _ in CASES
+        if recipe in ("float8_current_scaling", "delayed_scaling", "float8_block_scaling")]
+if kept:
+    later(check_kept, kept, "")
 later(check_optimizer, *CASES[0][:2], 2, 160, 96, "sgd")
 perform_all()
 finish("sharded-weights")

@@ -10,6 +10,7 @@
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=quantize recipe=float8_block_scaling cache-weights=true" | FileCheck %s --check-prefix=KEPT
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=quantize recipe=float8_block_scaling backward-override=dequantized" | FileCheck %s --check-prefix=OVERRIDE
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=schedule recipe=float8_block_scaling" | FileCheck %s --check-prefix=LAUNCH
+// RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=schedule recipe=float8_current_scaling" | FileCheck %s --check-prefix=ROWS
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=fuse recipe=float8_block_scaling report=precision" -o /dev/null | FileCheck %s --check-prefix=BYTES
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=fuse recipe=high_precision report=precision" -o /dev/null | FileCheck %s --check-prefix=BYTES16
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=quantize target=reference recipe=mxfp8_block_scaling" --remarks-filter='.*' 2>&1 >/dev/null | FileCheck %s --check-prefix=REFUSED
@@ -83,6 +84,12 @@
 // LAUNCH: tert.launch "quantize_shard" {{.*}}count = 20000 : i64
 // LAUNCH: tert.launch "all_gather" {bytes = 20000 : i64
 
+// With one scale a run is cast as rows of a power of two; 20000 has 32 of them at most, so it is one row.
+// ROWS-LABEL: func.func @flat
+// ROWS: tert.launch "quantize_tensor" {cols = 20000 : i64, fp8_type = 3 : i32, matrices = 1 : i64, rows = 1 : i64
+// ROWS-LABEL: func.func @even_flat
+// ROWS: tert.launch "quantize_tensor" {cols = 4096 : i64, fp8_type = 3 : i32, matrices = 1 : i64, rows = 4 : i64
+
 // Half of the bytes of bf16, for both gathers.
 // BYTES: amax_reduce dp 1 1 8
 // BYTES: all_gather dp 2 2 40000
@@ -121,6 +128,14 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
       -> (tensor<128x128xbf16> {te.name = "y"}) {
     %rounded = arith.truncf %w : tensor<20000xf32> to tensor<20000xbf16>
     %flat = te.all_gather %rounded group 0 axis 0 : tensor<20000xbf16> -> tensor<32768xbf16>
+    %all = tensor.expand_shape %flat [[0, 1]] output_shape [128, 256] : tensor<32768xbf16> into tensor<128x256xbf16>
+    %y = te.linear %x, %all : tensor<128x256xbf16>, tensor<128x256xbf16> -> tensor<128x128xbf16>
+    return %y : tensor<128x128xbf16>
+  }
+  func.func @even_flat(%x: tensor<128x256xbf16> {te.name = "x", te.sharding = [#te.shard<axis = 0, group = 0>]},
+                       %w: tensor<16384xbf16> {te.name = "w", te.weight, te.sharding = [#te.shard<axis = 0, group = 0>]})
+      -> (tensor<128x128xbf16> {te.name = "y"}) {
+    %flat = te.all_gather %w group 0 axis 0 : tensor<16384xbf16> -> tensor<32768xbf16>
     %all = tensor.expand_shape %flat [[0, 1]] output_shape [128, 256] : tensor<32768xbf16> into tensor<128x256xbf16>
     %y = te.linear %x, %all : tensor<128x256xbf16>, tensor<128x256xbf16> -> tensor<128x128xbf16>
     return %y : tensor<128x128xbf16>
