@@ -159,6 +159,10 @@ populateTETrainingPipeline(OpPassManager &manager,
                            const TrainingPipelineOptions &options,
                            function_ref<InFlightDiagnostic()> emitError);
 
+/// Registers `--te-verify-derivatives`: te-verify-collectives of programs of
+/// several ranks as they are written, and of what te.vjp expands to in them.
+void registerTEVerifyDerivatives();
+
 /// Registers `--te-training-pipeline`.
 void registerTETrainingPipeline();
 

@@ -47,5 +47,6 @@ void te::registerAllTEPasses() {
   registerTEReportPasses();
   registerTEInstrumentPasses();
   registerTETrainingPipeline();
+  registerTEVerifyDerivatives();
   registerTransformsPasses();
 }

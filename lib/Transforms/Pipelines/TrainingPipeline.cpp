@@ -299,6 +299,34 @@ te::populateTETrainingPipeline(OpPassManager &manager,
   return success();
 }
 
+namespace {
+struct DerivativeOptions : PassPipelineOptions<DerivativeOptions> {
+  Option<std::string> vjp{
+      *this, "vjp",
+      llvm::cl::desc("A function of every module with 'te.ranks', of which the "
+                     "derivative is looked at too"),
+      llvm::cl::init("")};
+};
+} // namespace
+
+void te::registerTEVerifyDerivatives() {
+  PassPipelineRegistration<DerivativeOptions>(
+      "te-verify-derivatives",
+      "Run te-verify-collectives on programs as they are written and on their "
+      "derivatives",
+      [](OpPassManager &manager, const DerivativeOptions &options) {
+        // In the user's words where they are enough.
+        manager.addPass(createVerifyCollectivesPass());
+        OpPassManager &ofRanks = manager.nest<ModuleOp>();
+        if (!options.vjp.empty())
+          ofRanks.addPass(createWrapVjpPass({options.vjp}));
+        ofRanks.addPass(createDifferentiatePass());
+        // Of one program for all ranks.
+        manager.addPass(createDifferentiatePass());
+        manager.addPass(createVerifyCollectivesPass());
+      });
+}
+
 void te::registerTETrainingPipeline() {
   mlir::registerPassPipeline(
       "te-training-pipeline",

@@ -5,12 +5,17 @@
 // te.sharding nothing is known, so that only contradictions are errors: what
 // one op splits, and the next takes to be whole or split elsewhere.
 //
+// A sum over rows that are split is a summand, until it is summed over the
+// group. What a step keeps for the next one is on every rank the same, or a
+// part of its own; a summand is neither, but in the gradient that is added up.
+//
 //===----------------------------------------------------------------------===//
 
 #include "Shardings.h"
 
 #include "TEDialect/IR/TE.h"
 
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -27,6 +32,9 @@ struct Split {
 
 /// Of one value, by axis of the mesh.
 using Splits = llvm::MapVector<StringRef, Split>;
+
+/// Over which axes of the mesh a value is one rank's summand, since which op.
+using Summands = llvm::MapVector<StringRef, Operation *>;
 
 class Checker {
 public:
@@ -150,10 +158,36 @@ private:
       splits[result] = out;
   }
 
+  /// Results of `op` are summands over what its operands are.
+  void passSummands(Operation *op) {
+    Summands all;
+    for (Value operand : op->getOperands())
+      for (auto &[axis, since] : summands.lookup(operand))
+        all.insert({axis, since});
+    if (!all.empty())
+      for (Value result : op->getResults())
+        summands[result] = all;
+  }
+
+  /// `op` sums over the rows of `operands`.
+  void visitRowSum(Operation *op, ArrayRef<Value> operands,
+                   ParallelAttr parallel = {}) {
+    GroupAttr own =
+        parallel ? lookupGroup(op, parallel.getGroup()) : GroupAttr();
+    for (Value operand : operands)
+      for (auto &[axis, split] : splits.lookup(operand))
+        if (split.dim == 0 && !(own && own.getAxis() == axis))
+          summands[op->getResult(0)].insert({axis, op});
+  }
+
   void visitCollective(Operation *op, Value x, Value y, int64_t id,
                        std::optional<int64_t> dim) {
     Splits out = splits.lookup(x);
+    Summands left = summands.lookup(x);
     if (GroupAttr group = lookupGroup(op, id)) {
+      left.erase(group.getAxis());
+      if (!left.empty())
+        summands[y] = left;
       out.erase(group.getAxis());
       if (dim && group.getSize() > 1)
         out.insert({group.getAxis(), Split{*dim, op->getLoc()}});
@@ -161,9 +195,46 @@ private:
     splits[y] = std::move(out);
   }
 
+  /// Whether a step adds up in the state `name` the gradient of a weight.
+  bool isGradientSum(StringRef name) {
+    return name.consume_front("grad.") &&
+           llvm::any_of(function.getArguments(), [&](BlockArgument argument) {
+             auto own = function.getArgAttrOfType<StringAttr>(
+                 argument.getArgNumber(), kNameAttr);
+             return own && own.getValue() == name;
+           });
+  }
+
+  /// Reports a summand that goes on as a state, which is whole over the axis.
+  void expectSummed(func::ReturnOp end, OpOperand &result, StringAttr name) {
+    const auto *state =
+        llvm::find_if(function.getArguments(), [&](BlockArgument argument) {
+          return name && function.getArgAttrOfType<StringAttr>(
+                             argument.getArgNumber(), kNameAttr) == name;
+        });
+    if (state == function.getArguments().end() ||
+        isGradientSum(name.getValue()))
+      return;
+    for (auto &[axis, since] : summands.lookup(result.get())) {
+      if (splits.lookup(*state).contains(axis))
+        continue;
+      InFlightDiagnostic diagnostic =
+          end.emitError() << "expected state '" << name.getValue()
+                          << "' to be the same on all ranks of '" << axis
+                          << "', over which it has no 'te.sharding', but what "
+                             "is returned holds a sum over the rows of this "
+                             "rank alone (te.all_reduce)";
+      diagnostic.attachNote(since->getLoc())
+          << "'" << since->getName() << "' sums over rows that are split here";
+      failedAny = true;
+    }
+  }
+
   void visitReturn(func::ReturnOp end) {
     for (OpOperand &result : end->getOpOperands()) {
       const unsigned number = result.getOperandNumber();
+      expectSummed(end, result,
+                   function.getResultAttrOfType<StringAttr>(number, kNameAttr));
       auto name = function.getResultAttrOfType<StringAttr>(number, kNameAttr);
       Splits wanted = declared(
           function.getResultAttrOfType<ArrayAttr>(number, kShardingAttr),
@@ -220,15 +291,30 @@ private:
           visitCollective(scatter, scatter.getX(), scatter.getY(),
                           scatter.getGroup(), scatter.getAxis());
         })
+        .Case([&](LinearWgradOp wgrad) {
+          visitRowSum(wgrad, {wgrad.getDy(), wgrad.getX()},
+                      wgrad.getParallelAttr());
+        })
+        .Case([&](BiasGradOp grad) { visitRowSum(grad, {grad.getDy()}); })
+        .Case([&](MatmulOp product) {
+          if (llvm::all_equal({product.getContract()[0],
+                               product.getContract()[1], int64_t(0)}))
+            visitRowSum(product, {product.getA(), product.getB()});
+        })
+        .Case<AdamWOp, SgdOp, ZeroUnlessOp, tensor::CollapseShapeOp,
+              tensor::ExpandShapeOp>([&](auto op) { passSummands(op); })
         .Case([&](func::ReturnOp end) { visitReturn(end); })
         .Default([&](Operation *other) {
-          if (other->hasTrait<OpTrait::Elementwise>())
-            visitElementwise(other);
+          if (!other->hasTrait<OpTrait::Elementwise>())
+            return;
+          visitElementwise(other);
+          passSummands(other);
         });
   }
 
   func::FuncOp function;
   DenseMap<Value, Splits> splits;
+  DenseMap<Value, Summands> summands;
   bool failedAny = false;
 };
 

@@ -89,12 +89,15 @@ def VerifyCollectivesPass : Pass<"te-verify-collectives", "ModuleOp"> {
       reduced over the group: ranks would decode each other's bytes wrongly;
     * a `te.amax_reduce` under a recipe that has no amax of a whole tensor
       (`high_precision`, `mxfp8_block_scaling`, `float8_block_scaling`,
-      row-scaled `nvfp4_block_scaling`);
+      row-scaled `nvfp4_block_scaling`), but of blocks that flat shards cut;
     * a layer that takes as whole what is split over its group, or as split
       along another axis: a column-parallel layer of another's columns, a norm
       or a loss of parts of rows, a weight, bias, result or state that
       `te.sharding` splits otherwise. Of an argument without `te.sharding`
       nothing is known, and nothing reported;
+    * a state without `te.sharding` over a group, moved by a gradient that is
+      summed over the rows of this rank alone (te.linear_wgrad, te.bias_grad,
+      te.matmul); a sum that is named `grad.<argument>` may be one of summands;
     * ranks that do not run the same collectives in an order in which all meet.
 
     For the last, each rank's collectives are listed, and all ranks of the mesh
@@ -108,8 +111,8 @@ def VerifyCollectivesPass : Pass<"te-verify-collectives", "ModuleOp"> {
     tensor whose amax is reduced does not matter: a rank with an empty part takes
     part as all others. How many amaxes one te.amax_reduce has does.
 
-    Programs are run as they are written: what differentiation adds to stages
-    that differ is seen where the stages are given differentiated.
+    Programs are run as they are written; `--te-verify-derivatives` of te-opt
+    runs them again with every te.vjp expanded.
 
     Runs first, on what the user wrote, and again after casts are inserted.
     Changes nothing.

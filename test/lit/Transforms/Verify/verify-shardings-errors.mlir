@@ -112,3 +112,47 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
     return %d : tensor<64x64xbf16>
   }
 }
+
+// -----
+
+// A weight that all ranks share moves by what one rank has of its gradient.
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
+  func.func @summand_of_a_weight(%x: tensor<128x256xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %dy: tensor<128x256xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %w: tensor<256x256xbf16> {te.name = "w", te.weight})
+      -> (tensor<256x256xbf16> {te.name = "w"}) {
+    // expected-note @below {{'te.linear_wgrad' sums over rows that are split here}}
+    %d = te.linear_wgrad %dy, %x : tensor<128x256xbf16>, tensor<128x256xbf16> -> tensor<256x256xbf16>
+    %n = arith.subf %w, %d : tensor<256x256xbf16>
+    // expected-error @below {{expected state 'w' to be the same on all ranks of 'dp', over which it has no 'te.sharding', but what is returned holds a sum over the rows of this rank alone (te.all_reduce)}}
+    return %n : tensor<256x256xbf16>
+  }
+}
+
+// -----
+
+// Through the optimizer, parameter and moments; the gradient of a bias, too.
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
+  func.func @summand_of_an_optimizer(%dy: tensor<128x256xf32> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %b: tensor<256xf32> {te.name = "b"}, %m: tensor<256xf32> {te.name = "b.m"}, %lr: tensor<f32>)
+      -> (tensor<256xf32> {te.name = "b"}, tensor<256xf32> {te.name = "b.m"}) {
+    // expected-note @below {{'te.bias_grad' sums over rows that are split here}}
+    %d = te.bias_grad %dy : tensor<128x256xf32> -> tensor<256xf32>
+    %n, %m1 = te.sgd %b, %d buffer %m lr %lr {momentum = 0.9 : f32} : tensor<256xf32>, tensor<256xf32>
+    // expected-error @+2 {{expected state 'b.m' to be the same on all ranks of 'dp'}}
+    // expected-error @below {{expected state 'b' to be the same on all ranks of 'dp'}}
+    return %n, %m1 : tensor<256xf32>, tensor<256xf32>
+  }
+}
+
+// -----
+
+// Summed over another group than that of the rows.
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>, #te.group<id = 1, name = "tp", axis = "tp", size = 2>]} {
+  func.func @summed_over_another(%x: tensor<128x256xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %dy: tensor<128x256xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %w: tensor<256x256xbf16> {te.name = "w", te.weight})
+      -> (tensor<256x256xbf16> {te.name = "w"}) {
+    // expected-note @below {{'te.matmul' sums over rows that are split here}}
+    %d = te.matmul %dy, %x contract = [0, 0] : tensor<128x256xbf16>, tensor<128x256xbf16> -> tensor<256x256xbf16>
+    %s = te.all_reduce %d group 1 : tensor<256x256xbf16>
+    %n = arith.subf %w, %s : tensor<256x256xbf16>
+    // expected-error @below {{expected state 'w' to be the same on all ranks of 'dp'}}
+    return %n : tensor<256x256xbf16>
+  }
+}

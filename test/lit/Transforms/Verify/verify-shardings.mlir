@@ -1,4 +1,4 @@
-// RUN: te-opt %s --te-verify-collectives | FileCheck %s
+// RUN: te-opt %s --te-verify-collectives --split-input-file | FileCheck %s
 
 // A layer of columns and one of rows, over tp, of tokens that are split over dp: nothing is split as it should not be.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
@@ -24,5 +24,23 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
     %part = te.linear %x, %w : tensor<64x64xbf16>, tensor<64x64xbf16> -> tensor<64x64xbf16>
     %sum = te.all_reduce %part group 0 : tensor<64x64xbf16>
     return %n, %sum : tensor<64x256xbf16>, tensor<64x64xbf16>
+  }
+}
+
+// -----
+
+// Summed over the ranks, scattered to parts, or added up in the gradient, which is summed once.
+// CHECK-LABEL: @summands
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
+  func.func @summands(%x: tensor<128x256xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %dy: tensor<128x256xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %w: tensor<256x256xbf16> {te.name = "w", te.weight},
+                      %v: tensor<128x256xbf16> {te.name = "v", te.weight, te.sharding = [#te.shard<axis = 0, group = 0>]}, %g: tensor<256x256xbf16> {te.name = "grad.w"})
+      -> (tensor<256x256xbf16> {te.name = "w"}, tensor<128x256xbf16> {te.name = "v"}, tensor<256x256xbf16> {te.name = "grad.w"}) {
+    %d = te.linear_wgrad %dy, %x : tensor<128x256xbf16>, tensor<128x256xbf16> -> tensor<256x256xbf16>
+    %s = te.all_reduce %d group 0 : tensor<256x256xbf16>
+    %n = arith.subf %w, %s : tensor<256x256xbf16>
+    %p = te.reduce_scatter %d group 0 axis 0 : tensor<256x256xbf16> -> tensor<128x256xbf16>
+    %u = arith.subf %v, %p : tensor<128x256xbf16>
+    %h = arith.addf %g, %d : tensor<256x256xbf16>
+    return %n, %u, %h : tensor<256x256xbf16>, tensor<128x256xbf16>, tensor<256x256xbf16>
   }
 }
