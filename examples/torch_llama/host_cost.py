@@ -256,7 +256,8 @@ def measure_empty(device, repeats, ids, main_grad=False, launches_us=0.0, **_):
     call = trained(compiled, ids, list(model.parameters()))
     result = microseconds(call, repeats, device)
     result.update(without(call, repeats, device))
-    result["parts_us"] = parts(call, repeats, device, {"graph": (EmptyGraph, "__call__"), "node": (Nothing, "backward")})
+    methods = {"graph": (EmptyGraph, "__call__"), "node": (Nothing, "backward")}
+    result["parts_us"] = parts(call, repeats, device, methods)
     return result
 
 

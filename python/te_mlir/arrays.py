@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 import sys
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -129,15 +130,22 @@ _ALIGNMENT = 512
 class TorchMaker:
     """Makes new row-major tensors of PyTorch, of the same shapes and types in each call.
 
-    kinds: (shape, torch.dtype, shares) of each. Those that share, of up to SHARED_BYTES, lie in one allocation for each
-    type, because allocations are most of what a call costs. They are no views, and have version counters of their own;
-    their memory is free when the last of them is.
+    kinds: (shape, torch.dtype, shares) of each. places: of their pointers; null: the pointer of what has no memory.
+    Those that share, of up to SHARED_BYTES, lie in one allocation for each type, because allocations are most of what
+    a call costs. They are no views, and have version counters of their own; their memory is free when the last of
+    them is.
     """
 
-    def __init__(self, kinds: "Sequence[Tuple[Tuple[int, ...], Any, bool]]", device: Any) -> None:
+    def __init__(
+        self,
+        kinds: "Sequence[Tuple[Tuple[int, ...], Any, bool]]",
+        device: Any,
+        places: Sequence[int] = (),
+        null: int = 0,
+    ) -> None:
         torch: Any = sys.modules["torch"]
         guards = torch._C._dynamo.guards
-        self._index = device.index or 0
+        self._index, self._null = device.index or 0, null
         # What torch.compile's own code calls: it neither parses arguments nor dispatches, and takes the current device.
         self._quick = getattr(guards, f"_empty_strided_{device.type}", None)
         self._current: "Optional[Callable[[], int]]" = None
@@ -145,55 +153,71 @@ class TorchMaker:
             self._current = getattr(torch._C, "_cuda_getDevice", lambda: -1)
         self._slow = lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device=device)
         self._view: Any = getattr(guards, "_reinterpret_tensor", None)
-        small: "Dict[Any, List[int]]" = {}
+        # Tensors of one type whose rows are alike, and fill their places, are taken apart by one call.
+        self._split = torch.unsafe_split_with_sizes
+        groups: "Dict[Any, List[int]]" = {}
         for place, (shape, dtype, shares) in enumerate(kinds):
-            if shares and self._view is not None and math.prod(shape) * dtype.itemsize <= SHARED_BYTES:
-                small.setdefault(dtype, []).append(place)
-        #: (elements in all, type, (size, strides, first element) of each, first bytes)
-        self._blocks: "List[Tuple[Tuple[int], Any, List[Any], List[int]]]" = []
+            size = math.prod(shape) * dtype.itemsize
+            if shares and self._view is not None and size <= SHARED_BYTES:
+                rows = tuple(shape[1:]) if shape and size and size % _ALIGNMENT == 0 else None
+                groups.setdefault((dtype, rows), []).append(place)
+        #: By type: elements, [(size, strides, first element) of a group, rows of each], [the same of one], first bytes.
+        self._blocks: "List[Tuple[Tuple[int], Any, List[Any], List[Any], List[int]]]" = []
         order: List[int] = []
-        for dtype, places in small.items():
-            if len(places) == 1:
+        for dtype in dict.fromkeys(dtype for dtype, _ in groups):
+            # Those that are taken apart together first.
+            mine = sorted((g for g in groups.items() if g[0][0] is dtype), key=lambda group: group[0][1] is None)
+            if sum(len(members) for _, members in mine) == 1:
                 continue
-            parts, starts, end = [], [], 0
-            for place in places:
-                shape = tuple(kinds[place][0])
-                parts.append((shape, _strides(shape), end // dtype.itemsize))
-                starts.append(end)
-                end += -(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+            parts, single, starts, end = [], [], [], 0
+            for (_, rows), members in mine:
+                begin = end
+                for place in members:
+                    shape = tuple(kinds[place][0])
+                    if rows is None:
+                        single.append((shape, _strides(shape), end // dtype.itemsize))
+                    starts.append(end)
+                    end += -(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+                if rows is not None:
+                    counts = [kinds[place][0][0] for place in members]
+                    shape = (sum(counts), *rows)
+                    parts.append(((shape, _strides(shape), begin // dtype.itemsize), counts))
+                order += members
             # Never empty, so that each has an address.
-            self._blocks.append(((max(end, _ALIGNMENT) // dtype.itemsize,), dtype, parts, starts))
-            order += places
+            self._blocks.append(((max(end, _ALIGNMENT) // dtype.itemsize,), dtype, parts, single, starts))
         alone = [place for place in range(len(kinds)) if place not in order]
         self._alone = [(tuple(kinds[place][0]), _strides(kinds[place][0]), kinds[place][1]) for place in alone]
         order += alone
-        self._sorted = order == sorted(order)
-        self._back = sorted(range(len(order)), key=order.__getitem__)
+        self._places = [places[i] for i in order] if places else []
+        back = sorted(range(len(order)), key=order.__getitem__)
+        self._sort = None if back == sorted(back) else operator.itemgetter(*back)
 
-    def __call__(self) -> "Tuple[List[Any], List[int]]":
-        """The tensors and their addresses, in the order of `kinds`."""
+    def __call__(self, pointers: Any = None) -> "List[Any]":
+        """The tensors, in the order of `kinds`; their addresses go to `pointers`, at `places`."""
         empty: Any = self._quick
         if empty is None or self._current is not None and self._current() != self._index:
             empty = self._slow
         made: List[Any] = []
         addresses: List[int] = []
         view = self._view
-        for size, dtype, parts, starts in self._blocks:
+        for size, dtype, parts, single, starts in self._blocks:
             block = empty(size, (1,), dtype)
             first = block.data_ptr()
-            made += [view(block, *part) for part in parts]
+            for part, counts in parts:
+                made += self._split(view(block, *part), counts)
+            made += [view(block, *part) for part in single]
             addresses += [first + start for start in starts]
         for shape, strides, dtype in self._alone:
             tensor = empty(shape, strides, dtype)
             made.append(tensor)
             addresses.append(tensor.data_ptr())
-        if self._sorted:
-            return made, addresses
-        return [made[i] for i in self._back], [addresses[i] for i in self._back]
+        for place, address in zip(self._places, addresses):
+            pointers[place] = address or self._null
+        return made if self._sort is None else list(self._sort(made))
 
 
 def torch_part() -> "Callable[..., Any]":
-    """A function (tensor, sizes, strides, first element) to a tensor in its memory: quick, where PyTorch has such a one."""
+    """A function (tensor, sizes, strides, first element) to a tensor in its memory; quick, where PyTorch has one."""
     guards = sys.modules["torch"]._C._dynamo.guards
 
     def part(tensor: Any, sizes: Sequence[int], strides: Sequence[int], first: int) -> Any:

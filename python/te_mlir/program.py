@@ -340,7 +340,7 @@ class _Quick:
         # Gradients share memory. Others do not, as some are kept for long: a loss of each step.
         made = [step._result[name] for name in self.results]
         kinds = [(a.shape, arrays.torch_dtype(a.dtype), a.name.startswith("grad.")) for a in made]
-        self.make = arrays.TorchMaker(kinds, device)
+        self.make = arrays.TorchMaker(kinds, device, list(self.results.values()))
         fresh = set() if step.reuse_results else set(self.results.values())
         self.watched = [i for i in step._watched if i not in fresh]
         # Of the results that are kept.
@@ -604,9 +604,7 @@ class Step:
             if self._kept:
                 self._instance.run(pointers, stream)
                 return dict(self._kept)
-            made, addresses = quick.make()
-            for place, address in zip(quick.results.values(), addresses):
-                pointers[place] = address
+            made = quick.make(pointers)
             self._instance.run(pointers, stream)
         results = dict(zip(quick.results, made))
         if not quick.outs:

@@ -545,15 +545,22 @@ def test_new_tensors_are_what_empty_makes():
         ((), torch.float32, True),
         ((0, 4), torch.bfloat16, True),
         ((7,), torch.bfloat16, True),
+        ((4, 64), torch.float32, True),
         ((600, 500), torch.float32, True),
+        ((256,), torch.bfloat16, True),
+        ((2, 2, 32), torch.float32, True),
+        ((6, 64), torch.float32, True),
+        ((3, 64), torch.float32, True),
         ((2, 3, 4), torch.int32, True),
         ((9, 1), torch.bfloat16, True),
         ((2, 0), torch.float32, True),
         ((8,), torch.float32, False),
         ((4,), torch.float8_e4m3fn, True),
     ]
-    make = arrays.TorchMaker(kinds, torch.device("cpu"))
-    made, addresses = make()
+    places = list(reversed(range(len(kinds))))
+    pointers = [None] * len(kinds)
+    made = arrays.TorchMaker(kinds, torch.device("cpu"), places, 64)(pointers)
+    addresses = pointers[::-1]
     assert [(tuple(t.shape), t.dtype) for t in made] == [kind[:2] for kind in kinds]
     for tensor, address in zip(made, addresses):
         plain = torch.empty(tensor.shape, dtype=tensor.dtype)

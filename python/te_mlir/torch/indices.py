@@ -50,7 +50,7 @@ class Indices:
             return given.contiguous().view(-1)
         if self._kind != (given.shape, given.stride(), given.device):
             self._plan(given)
-        made = self._make()[0][0]
+        made = self._make()[0]
         read, written, filled = self._parts
         source, to = _part(given, *read), _part(made, *written)
         if self.shift:

@@ -392,9 +392,6 @@ class Loaded:
         self.flag_place = self.places.get((FLAG, False), -1)
         self.input_places = [self.places[spec.name, False] for spec in region.inputs]
         self.output_places = [self.places[spec.name, True] for spec in region.outputs]
-        self.make_results = arrays.TorchMaker([(s.shape, s.dtype, False) for s in region.outputs], region.device)
-        wanted = [region.inputs[i] for i in region.given]
-        self.make_gradients = arrays.TorchMaker([(s.shape, s.dtype, True) for s in wanted], region.device)
         # Those that a recorded step is recorded again for.
         self.fixed = [spec.weight for spec in region.inputs]
         self.main_places = [(self.places[name, False], self.places[name, True]) for name in mains]
@@ -414,6 +411,11 @@ class Loaded:
             ]
             if late:
                 raise ArgumentError(f"expected results to be made before the backward, but {late} are not")
+        null = self.dummy.pointer
+        results = [(s.shape, s.dtype, False) for s in region.outputs]
+        self.make_results = arrays.TorchMaker(results, region.device, self.output_places, null)
+        gradients = [(region.inputs[i].shape, region.inputs[i].dtype, True) for i in region.given] if training else []
+        self.make_gradients = arrays.TorchMaker(gradients, region.device, self.gradient_places, null)
         #: Which inputs and outputs the backward reads.
         self.saved_inputs = [n for n, i in enumerate(self.input_places) if arguments[i].last_launch >= self.cut]
         self.saved_outputs = [n for n, i in enumerate(self.output_places) if arguments[i].last_launch >= self.cut]
@@ -490,9 +492,7 @@ class Loaded:
                 pointers[place] = address or dummy
             arena.inputs = addresses
         if memory is None or not memory.results:
-            results, made = self.make_results()
-            for place, address in zip(self.output_places, made):
-                pointers[place] = address or dummy
+            results = self.make_results(pointers)
             if memory is not None:
                 memory.results = results
         self.point_flag(pointers, later, stream)
@@ -542,9 +542,7 @@ class Loaded:
             pointers[place] = address or self.dummy.pointer
         gradients = memory.gradients if memory else []
         if not gradients:
-            gradients, made = self.make_gradients()
-            for place, address in zip(self.gradient_places, made):
-                pointers[place] = address or self.dummy.pointer
+            gradients = self.make_gradients(pointers)
         self.point_flag(pointers, later, stream)
         if memory is None:
             arena.instance.run_part(pointers, stream, self.cut, self.end)
