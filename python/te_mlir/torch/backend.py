@@ -432,7 +432,8 @@ class Backend:
         if current is not None and limit is not None and (current.frame_compile_id or 0) + 1 == limit:
             warnings.warn(
                 f"te: a function was compiled {limit} times, which is torch._dynamo.config.recompile_limit; what does "
-                "not fit one of these graphs runs in PyTorch alone. Pad inputs to fewer shapes, or raise the limit",
+                "not fit one of these graphs runs in PyTorch alone. Pad inputs to fewer shapes, or raise the limit; "
+                "models of one class count together until torch.compiler.reset()",
                 stacklevel=2,
             )
 
@@ -477,6 +478,11 @@ class Backend:
                     f"expected one graph for a page, but got {len(self.graphs)}; use graphs[i].report(format='html')"
                 )
             return self.graphs[0].report(what, format)
+        if not self.graphs:
+            return (
+                "no graph is compiled: the model was not called yet, or torch.compile runs it without te, as it does "
+                "after its recompile_limit\n"
+            )
         parts = []
         for index, graph in enumerate(self.graphs):
             parts.append(f"graph {index}\n{graph.report(what, format)}")
