@@ -147,6 +147,7 @@ __device__ __forceinline__ void consume(const BlockGemmArgs &args,
       const uint8_t *a = shared.a + (s * kRows + group * 128) * kDepth;
       const uint64_t bDescriptor =
           ptx::operandDescriptor(shared.b + s * kCols * kDepth);
+      float2 bScale[16]; // of LinesByLines: columns 8j + 2q and the next
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const float *aScale =
@@ -181,26 +182,27 @@ __device__ __forceinline__ void consume(const BlockGemmArgs &args,
             t[2] = fmaf(p[2], f1, t[2]), t[3] = fmaf(p[3], f1, t[3]);
           }
         } else {
-          // Column scales in batches of four pairs, the next batch loaded while
-          // one is used: all at once would not fit in registers. The fences
-          // keep the compiler from merging the batches.
-          const float2 *bScale =
+          // Read for the first half, four pairs ahead of their use: all before
+          // the product ends would not fit in registers beside it, and reading
+          // them again for the second half took 3 % longer. The fence keeps the
+          // compiler from doing either.
+          const float2 *from =
               reinterpret_cast<const float2 *>(shared.bScale + s * kCols) +
               lane % 4;
-          float2 batch[2][4];
+          if (half == 0)
 #pragma unroll
-          for (int i = 0; i < 4; ++i)
-            batch[0][i] = bScale[4 * i];
+            for (int i = 0; i < 4; ++i)
+              bScale[i] = from[4 * i];
           ptx::productWait<0>();
 #pragma unroll
           for (int j = 0; j < 16; ++j) {
-            if (j % 4 == 0 && j < 12) {
+            if (half == 0 && j % 4 == 0 && j < 12) {
 #pragma unroll
-              for (int i = 0; i < 4; ++i)
-                batch[(j / 4 + 1) % 2][i] = bScale[4 * (j + 4 + i)];
+              for (int i = j + 4; i < j + 8; ++i)
+                bScale[i] = from[4 * i];
               asm volatile("" ::: "memory");
             }
-            const float2 pair = batch[j / 4 % 2][j % 4];
+            const float2 pair = bScale[j];
             float *t = &total[half][4 * j], *p = &partial[4 * j];
             t[0] = fmaf(p[0], sa0 * pair.x, t[0]);
             t[1] = fmaf(p[1], sa0 * pair.y, t[1]);
