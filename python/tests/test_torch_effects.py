@@ -660,3 +660,44 @@ def test_models_of_one_class_count_together_until_a_reset():
         torch.compiler.reset()
         models[3](X)
         assert len(models[3].te.graphs) == 1
+
+
+# Arguments made of one tensor in several ways
+
+
+def test_tables_of_one_kind_of_ids_have_their_own_padding():
+    tables = nn.ModuleList([nn.Embedding(16, 32, padding_idx=i) for i in (0, 3)])
+    model = Two(lambda self, ids: self.l1(self.tables[0](ids) + self.tables[1](ids)), tables=tables)
+    wanted, ids = copy.deepcopy(model), torch.arange(16).view(2, 8)
+    for run in (wanted, te_mlir.torch.jit(model, strict=True)):
+        run(ids).square().sum().backward()
+    for mine, theirs in zip(model.tables, wanted.tables):
+        assert torch.allclose(mine.weight.grad, theirs.weight.grad, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_losses_of_the_same_labels_ignore_their_own(reduction):
+    def losses(self, x, labels):
+        labels = labels.reshape(-1)
+        a, b = (layer(x).view(4, 5, 32)[:, :-1].reshape(-1, 32) for layer in (self.l1, self.l2))
+        return sum(F.cross_entropy(y, labels, ignore_index=i, reduction=reduction) for y, i in ((a, 0), (b, 3)))
+
+    model = Two(losses)
+    x, labels = torch.randn(20, 32), torch.arange(16).view(4, 4) % 5
+    wanted = copy.deepcopy(model)
+    results = []
+    for run in (wanted, te_mlir.torch.jit(model, strict=True)):
+        results.append(run(x, labels))
+        results[-1].backward()
+    assert torch.allclose(*results, rtol=1e-6)
+    for mine, theirs in zip(model.parameters(), wanted.parameters()):
+        assert torch.allclose(mine.grad, theirs.grad, rtol=1e-5, atol=1e-6)
+
+
+def test_integers_are_numbers_of_each_type():
+    """257 is none of bf16."""
+    model = Two(lambda self, x, n: ((self.l1(x).bfloat16() * n).float() + self.l2(x) * n))
+    x, n = torch.randn(4, 32), torch.full((4, 32), 257)
+    with torch.no_grad():
+        wanted = model(x, n)
+        assert torch.allclose(te_mlir.torch.jit(model)(x, n), wanted, rtol=2**-7, atol=2**-7)

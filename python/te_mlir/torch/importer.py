@@ -116,7 +116,7 @@ class Importer:
     ) -> build.Value:
         """The argument that is `make` of what `node`, outside of the region, gives.
 
-        key: what `make` does, to share equal ones. shape, dtype: of what it makes.
+        key: what `make` does, with all that it depends on, to share equal ones. shape, dtype: of what it makes.
         """
         if (node, key) in self._fed:
             return self._fed[node, key][0]
@@ -259,8 +259,8 @@ class Importer:
         if table not in self.parameters:
             raise Unsupported(node, "its table, which is to have a row without a gradient, is no parameter")
         fixed = self.feed(table, FIXED, torch.Tensor.detach)
-        others = self._ids(ids, "ids_others", lambda t: t.masked_fill(t == padding_idx, -1))
-        padding = self._ids(ids, "ids_padding", lambda t: t.masked_fill(t != padding_idx, -1))
+        others = self._ids(ids, f"ids_but_{padding_idx}", lambda t: t.masked_fill(t == padding_idx, -1))
+        padding = self._ids(ids, f"ids_{padding_idx}", lambda t: t.masked_fill(t != padding_idx, -1))
         parts = self.function.embedding(others, rows), self.function.embedding(padding, fixed)
         return self._dense(node, self.function.add(*parts))
 
@@ -434,11 +434,15 @@ class Importer:
                 return Indices()(padded)
 
             assert count == sequences * length
-            ids = self.feed(targets, "shifted", shifted, (rows,), torch.int32)
+            ids = self.feed(targets, f"shifted_{length}_{ignore_index}", shifted, (rows,), torch.int32)
         loss = self.function.cross_entropy(matrix, ids, ignore_index)
         if reduction == 2:
             counted = self.feed(
-                targets, "count", lambda t: (t != ignore_index).sum(dtype=torch.float32), (), torch.float32
+                targets,
+                f"count_{ignore_index}",
+                lambda t: (t != ignore_index).sum(dtype=torch.float32),
+                (),
+                torch.float32,
             )
             loss = self.function.mul(loss, counted)
         return Value(loss, row_major(()))
@@ -531,7 +535,7 @@ class Importer:
         """The tensor of `node`; integers from outside of the region come as numbers of `dtype`."""
         if node in self.inside or fake(node).is_floating_point():
             return self.value(node, user)
-        matrix = self.feed(node, "number", lambda t: t.to(dtype).contiguous(), dtype=dtype)
+        matrix = self.feed(node, dtype_name(dtype), lambda t: t.to(dtype).contiguous(), dtype=dtype)
         return Value(matrix, row_major(shape_of(node)))
 
     def _op_add(self, node: Node, a: Any, b: Any, alpha: float = 1) -> Value:
