@@ -701,3 +701,13 @@ def test_integers_are_numbers_of_each_type():
     with torch.no_grad():
         wanted = model(x, n)
         assert torch.allclose(te_mlir.torch.jit(model)(x, n), wanted, rtol=2**-7, atol=2**-7)
+
+
+@pytest.mark.parametrize("ignored", [2**31, -(2**31) - 1, 2**40])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_ignored_labels_may_be_beyond_int32(ignored, reduction):
+    labels = torch.tensor([1, ignored, 31, ignored])
+    options = {"ignore_index": ignored, "reduction": reduction}
+    model = Two(lambda self, x, labels: F.cross_entropy(self.l1(x), labels, **options))
+    x, wanted = torch.randn(4, 32), copy.deepcopy(model)
+    assert torch.allclose(te_mlir.torch.jit(model, strict=True)(x, labels), wanted(x, labels), rtol=1e-6)

@@ -19,7 +19,7 @@ from torch.fx import Node
 from te_mlir import build
 from te_mlir.torch import patterns, views
 from te_mlir.layout import Layout, heads_first, row_major, same
-from te_mlir.torch.indices import Indices
+from te_mlir.torch.indices import Indices, clamped
 from te_mlir.torch.runner import dtype_name, torch_to_te
 
 
@@ -435,7 +435,7 @@ class Importer:
 
             assert count == sequences * length
             ids = self.feed(targets, f"shifted_{length}_{ignore_index}", shifted, (rows,), torch.int32)
-        loss = self.function.cross_entropy(matrix, ids, ignore_index)
+        loss = self.function.cross_entropy(matrix, ids, clamped(ignore_index))
         if reduction == 2:
             counted = self.feed(
                 targets,

@@ -19,6 +19,11 @@ _LOWEST, _HIGHEST = -(2**31), 2**31 - 1
 _part = arrays.torch_part()
 
 
+def clamped(index: int) -> int:
+    """What Indices makes of an integer."""
+    return min(max(index, _LOWEST), _HIGHEST)
+
+
 class Indices:
     """From integers to int32 ones in one dimension; what is beyond int32 stays beyond every table.
 
@@ -26,7 +31,7 @@ class Indices:
     """
 
     def __init__(self, shift: int = 0, fill: int = 0) -> None:
-        self.shift, self.fill = shift, min(max(fill, _LOWEST), _HIGHEST)
+        self.shift, self.fill = shift, clamped(fill)
         self._kind: Any = None
 
     def _plan(self, given: torch.Tensor) -> None:
