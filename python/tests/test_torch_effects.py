@@ -711,3 +711,58 @@ def test_ignored_labels_may_be_beyond_int32(ignored, reduction):
     model = Two(lambda self, x, labels: F.cross_entropy(self.l1(x), labels, **options))
     x, wanted = torch.randn(4, 32), copy.deepcopy(model)
     assert torch.allclose(te_mlir.torch.jit(model, strict=True)(x, labels), wanted(x, labels), rtol=1e-6)
+
+
+# Memory of results
+
+
+COPIES = {
+    "clone": lambda y: y.clone(),
+    "view of clone": lambda y: y.clone().view(-1),
+    "transposed": lambda y: y.transpose(0, 1).contiguous(),
+    "part": lambda y: y[:, :8].contiguous(),
+    "cat": lambda y: torch.cat([y]),
+    "to": lambda y: y.to(torch.float32, copy=True),
+}
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("copied", list(COPIES))
+def test_a_result_and_its_copy_are_two(copied, gradients):
+    def both(self, x):
+        y = self.l1(x)
+        return y, COPIES[copied](y)
+
+    compiled = te_mlir.torch.jit(Two(both), differentiate_outputs="all", strict=True)
+    with torch.set_grad_enabled(gradients):
+        y, copy_of_y = compiled(X)
+    wanted = copy_of_y.detach().clone()
+    # As PyTorch's are: code outside of the graph may count on it.
+    assert y.is_contiguous() and copy_of_y.is_contiguous()
+    copy_of_y.view(-1)
+    y.detach().zero_()
+    assert torch.equal(copy_of_y, wanted)
+
+
+def test_views_of_a_result_are_one():
+    y, view = te_mlir.torch.jit(Two(lambda self, x: ((y := self.l1(x)), y.view(-1))), differentiate_outputs="all")(X)
+    y.detach().zero_()
+    assert view.eq(0).all()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda self, x: (self.l1(x)[:, :8].as_strided((4, 8), (32, 1)), self.l2(x)),
+        lambda self, x: self.l1(x).t().contiguous().as_strided((4, 4), (16, 1)),
+    ],
+)
+def test_places_in_memory_are_pytorchs(function):
+    assert "as_strided" in compare(Two(function), X)[0]
+
+
+def test_parts_of_a_product_by_their_places():
+    """Its parts are products of their own, which lie otherwise."""
+    wide = nn.Linear(32, 96)
+    parts = lambda self, x: (self.wide(x)[:, :32].as_strided((5, 8), (96, 1)), self.wide(x)[:, 32:])  # noqa: E731
+    assert "as_strided" in compare(Two(parts, wide=wide), X)[0]

@@ -306,9 +306,21 @@ class Graph:
         self.before = _Before(flat, partition, wanted, capture.buffers(self.module))
         self.feeder = _Feeder(flat, feeds, self.before)
         # Results that PyTorch writes to: the region's own stay as they are, and what shares memory there shares it here.
-        written = partition.written_after()
-        memory = [partition.effects.own(e.node) & written for e in plan.exits]
+        # What does not share it there, such as a result and its clone, may be written to by whoever gets both.
+        effects, written = partition.effects, partition.written_after()
+        output = next(n for n in flat.graph.nodes if n.op == "output")
+        returned: Set[Any] = set().union(*(effects.own(n) for n in output.all_input_nodes))
+        first = {e.result: effects.own(e.node) for e in reversed(plan.exits)}
+        memory = [
+            own & (written if own == first[e.result] else written | returned)
+            for e, own in ((e, effects.own(e.node)) for e in plan.exits)
+        ]
         self.shapes = [tuple(fake(e.node).shape) for e in plan.exits]
+        # Without gaps there, which code outside of the graph may rely on.
+        self.dense = [
+            fake(e.node).is_contiguous() and not e.layout.is_row_major(fake(e.node).numel()) and not own & written
+            for e, own in zip(plan.exits, memory)
+        ]
         self.copied = [(e.result, *own) if own else None for e, own in zip(plan.exits, memory)]
 
     def __call__(self, *tensors: torch.Tensor) -> Any:
@@ -318,13 +330,14 @@ class Graph:
         results = self.region(*self.feeder(tensors, renewed, values))
         copies: Dict[Any, torch.Tensor] = {}
         views = []
-        for exit, key, shape in zip(self.exits, self.copied, self.shapes):
+        for exit, key, shape, dense in zip(self.exits, self.copied, self.shapes, self.dense):
             result = results[exit.result]
             if key is not None:
                 if key not in copies:
                     copies[key] = result.clone()
                 result = copies[key]
-            views.append(_view(result, exit, shape))
+            view = _view(result, exit, shape)
+            views.append(view.contiguous() if dense else view)
         return self.rest(*tensors, *views, *(values[node] for node in self.given))
 
     def report(self, what: str = "precision", format: str = "text") -> str:

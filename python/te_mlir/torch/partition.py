@@ -63,6 +63,8 @@ def refusal(module: GraphModule, flat: GraphModule) -> Optional[str]:
         if node.op == "call_function" and not known and node.target not in (operator.getitem, set_grad_enabled):
             if not casts.is_mode(node):
                 return f"'{_name(node)}' is not known here"
+        if str(node.target).startswith("aten.as_strided") and node.all_input_nodes[0].op != "placeholder":
+            return "'Tensor.as_strided' names places in memory, where results of compiled code may lie otherwise"
     if not torch.is_grad_enabled() and any(is_grad_mode(n) and n.args[0] for n in flat.graph.nodes):
         return "torch.enable_grad in a call without gradients is not imported"
     return None
