@@ -766,3 +766,14 @@ def test_parts_of_a_product_by_their_places():
     wide = nn.Linear(32, 96)
     parts = lambda self, x: (self.wide(x)[:, :32].as_strided((5, 8), (96, 1)), self.wide(x)[:, 32:])  # noqa: E731
     assert "as_strided" in compare(Two(parts, wide=wide), X)[0]
+
+
+def test_a_write_is_seen_through_each_view():
+    def added(self, x):
+        y = self.l1(x).t().contiguous()
+        # Here a copy, as what it views lies as the product does.
+        flat = y.view(-1)
+        y.add_(1)
+        return flat.sin(), y
+
+    assert "written to" in compare(Two(added), X)[-1]

@@ -24,7 +24,7 @@ from te_mlir.torch import casts, patterns
 from te_mlir.torch import graph as capture
 from te_mlir.torch.importer import FIXED, Feed, Importer, Unsupported, describe, fake, imports, is_floating
 from te_mlir.torch.indices import Indices, source_of
-from te_mlir.torch.partition import Partition, dependents, is_grad_mode, is_mode, refusal, written_nodes
+from te_mlir.torch.partition import Partition, dependents, is_grad_mode, is_mode, refusal, storages, written_nodes
 from te_mlir.layout import Layout
 from te_mlir.torch.runner import Options, Region, Spec
 from te_mlir.torch.states import States, WithStates
@@ -267,6 +267,10 @@ class Graph:
         if len(devices) != 1:
             self.reasons.append(f"its tensors are on several devices: {sorted(map(str, devices))}")
             return
+        torn = _torn(partition, plan)
+        if torn is not None:
+            self.reasons.append(f"{describe(torn)}: a tensor that shares its memory is written to, and lies otherwise here")
+            return
         self._build(flat, partition, plan, examples, options, differentiate_outputs, devices.pop())
 
     def _build(
@@ -356,6 +360,19 @@ def _view(result: torch.Tensor, exit: _Exit, shape: Tuple[int, ...]) -> torch.Te
     sizes = [size for dim in exit.layout.dims for size, _ in dim]
     strides = [stride for dim in exit.layout.dims for _, stride in dim]
     return result.as_strided(sizes, strides, exit.layout.offset).reshape(shape)
+
+
+def _torn(partition: Partition, plan: _Plan) -> Optional[Node]:
+    """A node whose memory is written to after the region, and that would be a copy of what others view of it."""
+    written = partition.written_after()
+    memory = [partition.effects.own(exit.node) & written for exit in plan.exits]
+    for exit, own in zip(plan.exits, memory):
+        if own and memory.count(own) > 1:
+            value, _ = plan.importer.function.results[exit.result]
+            made = torch.empty(value.shape, device="meta")
+            if storages(_view(made, exit, tuple(fake(exit.node).shape))) != storages(made):
+                return exit.node
+    return None
 
 
 def _rest(flat: GraphModule, partition: Partition, plan: _Plan) -> Tuple[GraphModule, List[Node]]:
