@@ -777,3 +777,8 @@ def test_a_write_is_seen_through_each_view():
         return flat.sin(), y
 
     assert "written to" in compare(Two(added), X)[-1]
+
+
+def test_a_layer_without_columns_stays_in_pytorch():
+    reasons = compare(Two(lambda self, x: self.l1(self.up(self.down(x))), down=nn.Linear(32, 0), up=nn.Linear(0, 32)), X)
+    assert any("no columns" in reason for reason in reasons)

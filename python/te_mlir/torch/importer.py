@@ -179,6 +179,8 @@ class Importer:
             raise Unsupported(user, f"its operand {list(value.layout.shape)} is a view that is not row-major in memory")
         shape = value.layout.shape
         columns = columns or (shape[-1] if shape else 1)
+        if not columns:
+            raise Unsupported(user, f"its operand {list(shape)} has no columns")
         return self.function.reshape(value.matrix, (value.elements // columns, columns))
 
     def vector(self, node: Any, user: Node, dtype: str) -> build.Value:
