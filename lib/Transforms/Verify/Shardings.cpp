@@ -169,15 +169,16 @@ private:
         summands[result] = all;
   }
 
-  /// `op` sums over the rows of `operands`.
-  void visitRowSum(Operation *op, ArrayRef<Value> operands,
+  /// `sums` of `op` are over the rows of `operands`.
+  void visitRowSum(Operation *op, ValueRange sums, ArrayRef<Value> operands,
                    ParallelAttr parallel = {}) {
     GroupAttr own =
         parallel ? lookupGroup(op, parallel.getGroup()) : GroupAttr();
     for (Value operand : operands)
       for (auto &[axis, split] : splits.lookup(operand))
         if (split.dim == 0 && !(own && own.getAxis() == axis))
-          summands[op->getResult(0)].insert({axis, op});
+          for (Value sum : sums)
+            summands[sum].insert({axis, op});
   }
 
   void visitCollective(Operation *op, Value x, Value y, int64_t id,
@@ -292,14 +293,25 @@ private:
                           scatter.getGroup(), scatter.getAxis());
         })
         .Case([&](LinearWgradOp wgrad) {
-          visitRowSum(wgrad, {wgrad.getDy(), wgrad.getX()},
+          visitRowSum(wgrad, wgrad->getResults(), {wgrad.getDy(), wgrad.getX()},
                       wgrad.getParallelAttr());
         })
-        .Case([&](BiasGradOp grad) { visitRowSum(grad, {grad.getDy()}); })
+        .Case([&](BiasGradOp grad) {
+          visitRowSum(grad, grad->getResults(), {grad.getDy()});
+        })
+        .Case<RmsNormBackwardOp, LayerNormBackwardOp>([&](auto norm) {
+          pass(norm.getX(), norm.getDx());
+          visitRowSum(norm, norm->getResults().drop_front(),
+                      {norm.getDy(), norm.getX()});
+        })
+        .Case([&](EmbeddingBackwardOp grad) {
+          visitRowSum(grad, grad->getResults(), {grad.getIds(), grad.getDy()});
+        })
         .Case([&](MatmulOp product) {
           if (llvm::all_equal({product.getContract()[0],
                                product.getContract()[1], int64_t(0)}))
-            visitRowSum(product, {product.getA(), product.getB()});
+            visitRowSum(product, product->getResults(),
+                        {product.getA(), product.getB()});
         })
         .Case<AdamWOp, SgdOp, ZeroUnlessOp, tensor::CollapseShapeOp,
               tensor::ExpandShapeOp>([&](auto op) { passSummands(op); })

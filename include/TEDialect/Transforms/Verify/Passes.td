@@ -97,7 +97,8 @@ def VerifyCollectivesPass : Pass<"te-verify-collectives", "ModuleOp"> {
       nothing is known, and nothing reported;
     * a state without `te.sharding` over a group, moved by a gradient that is
       summed over the rows of this rank alone (te.linear_wgrad, te.bias_grad,
-      te.matmul); a sum that is named `grad.<argument>` may be one of summands;
+      te.matmul, backwards of norms, te.embedding_backward); a sum that is named
+      `grad.<argument>` may be one of summands;
     * ranks that do not run the same collectives in an order in which all meet.
 
     For the last, each rank's collectives are listed, and all ranks of the mesh

@@ -156,3 +156,25 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
     return %n : tensor<256x256xbf16>
   }
 }
+
+// -----
+
+// What a norm multiplies with, and a table.
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
+  func.func @summands_of_a_norm_and_a_table(%ids: tensor<128xi32> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %x: tensor<128x256xf32> {te.sharding = [#te.shard<axis = 0, group = 0>]},
+                                            %dy: tensor<128x256xf32> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %g: tensor<256xf32> {te.name = "g"}, %b: tensor<256xf32> {te.name = "b"},
+                                            %r: tensor<128xf32>, %t: tensor<64x256xf32> {te.name = "t"})
+      -> (tensor<256xf32> {te.name = "g"}, tensor<256xf32> {te.name = "b"}, tensor<64x256xf32> {te.name = "t"}) {
+    // expected-note @below {{'te.layer_norm_backward' sums over rows that are split here}}
+    %dx, %dg, %db = te.layer_norm_backward %dy, %x, %g, %r, %r : tensor<128x256xf32>, tensor<256xf32>, tensor<128xf32>
+    // expected-note @below {{'te.embedding_backward' sums over rows that are split here}}
+    %dt = te.embedding_backward %ids, %dx : tensor<128xi32>, tensor<128x256xf32> -> tensor<64x256xf32>
+    %g1 = arith.subf %g, %dg : tensor<256xf32>
+    %b1 = arith.subf %b, %db : tensor<256xf32>
+    %t1 = arith.subf %t, %dt : tensor<64x256xf32>
+    // expected-error @+3 {{expected state 'g' to be the same on all ranks of 'dp'}}
+    // expected-error @+2 {{expected state 'b' to be the same on all ranks of 'dp'}}
+    // expected-error @below {{expected state 't' to be the same on all ranks of 'dp'}}
+    return %g1, %b1, %t1 : tensor<256xf32>, tensor<256xf32>, tensor<64x256xf32>
+  }
+}
