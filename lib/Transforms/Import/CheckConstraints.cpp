@@ -10,6 +10,7 @@
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/Transforms/Import/Passes.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
+#include "TEDialect/Transforms/TargetOption.h"
 
 #include "mlir/IR/Matchers.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -110,12 +111,10 @@ unsigned te::reportConstraintViolations(ModuleOp module, StepTarget target,
 
 FailureOr<StepTarget> te::parseStepTarget(MLIRContext *context, StringRef pass,
                                           StringRef target, bool emulate) {
-  std::optional<support::Target> parsed =
-      support::parseTarget({target.data(), target.size()});
-  if (parsed)
-    return StepTarget{parsed, emulate};
-  return emitError(UnknownLoc::get(context))
-         << pass << ": " << support::refuseTargetName(target.str());
+  if (failed(checkTargetOption(context, pass, target)))
+    return failure();
+  return StepTarget{support::parseTarget({target.data(), target.size()}),
+                    emulate};
 }
 
 namespace {

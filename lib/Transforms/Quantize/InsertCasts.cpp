@@ -36,6 +36,7 @@
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
 #include "TEDialect/Transforms/Quantize/QuantPolicy.h"
+#include "TEDialect/Transforms/TargetOption.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -946,10 +947,7 @@ struct InsertCasts final : te::impl::InsertCastsPassBase<InsertCasts> {
   using Base::Base;
 
   LogicalResult initialize(MLIRContext *context) override {
-    if (support::parseTarget(target.getValue()))
-      return success();
-    return emitError(UnknownLoc::get(context))
-           << getArgument() << ": " << support::refuseTargetName(target);
+    return checkTargetOption(context, getArgument(), target.getValue());
   }
 
   void runOnOperation() override {

@@ -14,6 +14,7 @@
 #include "TEDialect/IR/Support.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
+#include "TEDialect/Transforms/TargetOption.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Remarks.h"
@@ -137,10 +138,7 @@ struct MaterializeTransposes final
                 "and with no other, but got "
              << (transposeBudget >= 0 ? Twine(transposeBudget) : Twine("none"))
              << " with '" << policy.getValue() << "'";
-    if (!support::parseTarget(target.getValue()))
-      return emitError(loc)
-             << getArgument() << ": " << support::refuseTargetName(target);
-    return success();
+    return checkTargetOption(context, getArgument(), target.getValue());
   }
 
   void runOnOperation() override {

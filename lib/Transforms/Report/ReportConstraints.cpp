@@ -10,6 +10,7 @@
 #include "TEDialect/Transforms/Quantize/StepConstraints.h"
 #include "TEDialect/Transforms/Report/Passes.h"
 #include "TEDialect/Transforms/Report/ReportStream.h"
+#include "TEDialect/Transforms/TargetOption.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/JSON.h"
@@ -138,9 +139,8 @@ struct ReportConstraints final
   using Base::Base;
 
   LogicalResult initialize(MLIRContext *context) override {
-    if (!support::parseTarget(target))
-      return emitError(UnknownLoc::get(context))
-             << getArgument() << ": " << support::refuseTargetName(target);
+    if (failed(checkTargetOption(context, getArgument(), target.getValue())))
+      return failure();
     return checkReportFormat(context, getArgument(), format);
   }
 

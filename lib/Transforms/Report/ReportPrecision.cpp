@@ -12,6 +12,7 @@
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Report/Passes.h"
 #include "TEDialect/Transforms/Report/ReportStream.h"
+#include "TEDialect/Transforms/TargetOption.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -284,9 +285,8 @@ struct ReportPrecision final
   using Base::Base;
 
   LogicalResult initialize(MLIRContext *context) override {
-    if (!support::parseTarget(target.getValue()))
-      return emitError(UnknownLoc::get(context))
-             << getArgument() << ": " << support::refuseTargetName(target);
+    if (failed(checkTargetOption(context, getArgument(), target.getValue())))
+      return failure();
     return checkReportFormat(context, getArgument(), format);
   }
 

@@ -18,6 +18,7 @@
 #include "TEDialect/TERT/KernelTable.h"
 #include "TEDialect/TERT/TERT.h"
 #include "TEDialect/Transforms/Schedule/Passes.h"
+#include "TEDialect/Transforms/TargetOption.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Remarks.h"
@@ -140,10 +141,7 @@ public:
   using Base::Base;
 
   LogicalResult initialize(MLIRContext *context) override {
-    if (support::parseTarget(target.getValue()))
-      return success();
-    return emitError(UnknownLoc::get(context))
-           << getArgument() << ": " << support::refuseTargetName(target);
+    return checkTargetOption(context, getArgument(), target.getValue());
   }
 
   void runOnOperation() override {
