@@ -25,6 +25,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <fstream>
@@ -98,9 +99,12 @@ public:
     auto *module = static_cast<te_rt_module *>(dlsym(file, "te_module"));
     signature =
         static_cast<te_rt_signature *>(dlsym(file, "te_module_signature"));
-    require(module && signature && signature->magic == TE_RT_SIGNATURE_MAGIC &&
-                signature->version == uint32_t(te_rt_version()),
-            "'" + path + "' is no step of this release");
+    require(module && signature && signature->magic == TE_RT_SIGNATURE_MAGIC,
+            "expected '" + path + "' to be a step of te-compile");
+    require(signature->version == uint32_t(te_rt_version()),
+            "expected '" + path + "' to have ABI version " +
+                std::to_string(te_rt_version()) + ", but got " +
+                std::to_string(signature->version) + "; compile it again");
     check(te_rt_instance_create(context, module, &instance));
     for (int i = 0; i < signature->num_arguments; ++i) {
       const te_rt_argument_info &info = signature->arguments[i];
@@ -211,12 +215,11 @@ public:
   /// Reads what `save` or te-run wrote under the same recipe; returns how many
   /// steps were run to get there.
   int64_t load(const std::string &path) {
-    Bytes bytes;
+    const Bytes bytes = readFile(path);
     support::Safetensors file;
     std::string error;
-    require(support::readFile(path, bytes, error) &&
-                support::parseSafetensors(bytes, file, error),
-            "cannot read '" + path + "': " + error);
+    const bool parsed = support::parseSafetensors(bytes, file, error);
+    require(parsed, "cannot read '" + path + "': " + error);
     require(file.metadata["te.recipe"] == signature->recipe,
             "'" + path + "' was saved under " + file.metadata["te.recipe"] +
                 ", but the step has " + signature->recipe);
@@ -226,10 +229,17 @@ public:
       require(at != file.tensors.end(),
               "'" + path + "' has no state '" + info.name + "'");
       require(at->second.dtype == typeName(info),
-              "'" + at->first + "' of '" + path + "' has another type");
+              "expected state '" + at->first + "' of '" + path + "' to have " +
+                  typeName(info) + ", but got " + at->second.dtype);
       write(i, at->second.data.data(), at->second.data.size());
     }
-    return std::stoll(file.metadata["te.step"]);
+    const std::string &count = file.metadata["te.step"];
+    char *end = nullptr;
+    const int64_t steps = std::strtoll(count.c_str(), &end, 10);
+    require(!count.empty() && !*end && steps >= 0,
+            "expected 'te.step' of '" + path +
+                "' to be a number of steps, but got '" + count + "'");
+    return steps;
   }
 
 private:

@@ -104,7 +104,15 @@ expect(losses[0] > 4.5 and losses[-1] < losses[0] - 1.5, f"the loss does not fal
 run(*steps["float8_block_scaling"], "--steps=1", "--group=0", "--ranks=1", "--rank=0")
 
 run(program, work / "absent.so", text, fails="absent.so")
-run(*steps["delayed_scaling"], f"--load={work / 'absent'}", fails="cannot read")
+run(*steps["delayed_scaling"], f"--load={work / 'absent'}", fails="No such file or directory")
+for before, after, fails in ((b'"te.step":"', b'"te.step":"x', "to be a number of steps, but got 'x"),
+                             (b'"F32"', b'"I32"', "to have F32, but got I32")):
+    saved = (work / "whole").read_bytes()
+    size = int.from_bytes(saved[:8], "little")
+    header = saved[8 : 8 + size].replace(before, after, 1)
+    expect(header != saved[8 : 8 + size], f"no {before} in the header")
+    (work / "wrong").write_bytes(len(header).to_bytes(8, "little") + header + saved[8 + size :])
+    run(*steps[RECIPES[-1]], f"--load={work / 'wrong'}", fails=fails)
 run(program, *steps["delayed_scaling"][1:4], f"--load={work / 'whole'}", fails="was saved under")
 run(*steps["delayed_scaling"], "--backend=tpu", fails="expected 'backend' to be")
 print("installed, found, built, trained, resumed")
