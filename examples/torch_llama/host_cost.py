@@ -6,7 +6,8 @@
 Of transformers' Llama, small, so that launches do not wait for the device: microseconds
 of a call in all, in the runtime (launches, or the replay of a CUDA graph), and beyond.
 "step" is one call of te_mlir.compile's Step on tensors ("reused": results are the same
-tensors in every call); "torch" is forward and backward
+tensors in every call; "moved": ids and the gradient that comes in lie elsewhere than in the
+call before, whose results are still there, as in training); "torch" is forward and backward
 through torch.compile and autograd. "empty" is the same model through torch.compile with a
 backend that launches nothing: one node of autograd, which returns a constant loss and
 gradients of any content. What "torch" costs beyond "empty" is te's. Both are measured
@@ -24,6 +25,7 @@ computes in them: what is beyond them is the same code.
 
 import argparse
 import contextlib
+import itertools
 import json
 import pathlib
 import statistics
@@ -55,7 +57,7 @@ PARTS = {
     "main_grads": (Region, "main_grads"),
     "forward": (Loaded, "run_forward"),
     "backward": (Loaded, "run_backward"),
-    "new tensors": (arrays.TorchMaker, "__call__"),
+    "new tensors": (arrays.TorchMaker, "unsorted"),
     "region": (Region, "__call__"),
     "node": (_Call, "backward"),
     "graph": (Graph, "__call__"),
@@ -280,9 +282,10 @@ def measure_torch(device, repeats, ids, config=CONFIG, **options):
     return result, compiled.te.graphs[0].region
 
 
-def measure_step(device, repeats, region, **options):
+def measure_step(device, repeats, region, moved=False, **options):
     """The same program as a Step, called with tensors by name."""
     step = te_mlir.compile(region.text(True), "step", context=region.context, **region.options_for(True), **options)
+    weights = {spec.name for spec in region.inputs if spec.weight}
     given = {
         spec.name: torch.ones(spec.shape, device=device).to(spec.dtype) * 0.02
         for spec in region.inputs
@@ -295,11 +298,16 @@ def measure_step(device, repeats, region, **options):
         if name.startswith("grad."):
             given[name] = torch.ones((), device=device)
 
-    def call():
-        step(**given)
+    other = {n: t.clone() if moved and n not in weights else t for n, t in given.items()}
+    turns, kept = itertools.cycle((given, other)), []
 
-    call()
-    call()
+    def call():
+        result = step(**next(turns))
+        if moved:
+            kept[:] = [result]
+
+    for _ in range(4):
+        call()
     before = device_memory(device)
     result = microseconds(call, repeats, device)
     after = device_memory(device)
@@ -338,7 +346,8 @@ def main():
             print(f"{empty} paced", paced, flush=True)
         if "captured" in name:
             continue
-        for kind, option in {"": {}, " reused": {"reuse_results": True}, " captured": {"cuda_graph": True}}.items():
+        kinds = {"": {}, " moved": {"moved": True}, " reused": {"reuse_results": True}, " captured": {"cuda_graph": True}}
+        for kind, option in kinds.items():
             row = name.replace("torch", "step") + kind
             rows[row] = measure_step(device, repeats, region, **option)
             print(row, rows[row], flush=True)

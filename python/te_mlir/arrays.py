@@ -8,6 +8,7 @@ here: an array that is theirs shows that they are loaded.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import operator
 import sys
@@ -125,12 +126,68 @@ def _torch_view(tensor: Any, torch: Any) -> View:
 SHARED_BYTES = 1 << 20
 #: Where they begin in it, as allocations of a GPU do.
 _ALIGNMENT = 512
+#: So many tensors whose rows are alike are made faster by one call than by one each.
+_SPLIT = 6
+
+
+class _Block:
+    """An allocation that tensors of one type share, and how it is taken apart.
+
+    size, strides: of the allocation, whose rows are those of the first group. groups: (size, strides, first element,
+    rows of each) of tensors whose rows are alike; None for the sizes of the first, whose last part is the rest of the
+    block. single: (size, strides, first element) of each other tensor. runs: (place, place behind, first bytes) of
+    tensors whose pointers follow each other. seen: the pointers that were written last, and for which address.
+    """
+
+    def __init__(
+        self, dtype: Any, members: "Sequence[Tuple[Any, List[int]]]", kinds: Any, places: Sequence[int]
+    ) -> None:
+        self.dtype = dtype
+        self.groups: "List[Tuple[Any, Any, int, List[int]]]" = []
+        self.single: "List[Tuple[Any, Any, int]]" = []
+        starts: "Dict[int, int]" = {}
+        end = 0
+        for rows, group in members:
+            begin = end
+            for kind in group:
+                shape = kinds[kind][0]
+                if rows is None:
+                    self.single.append((shape, _strides(shape), end // dtype.itemsize))
+                starts[kind] = end
+                end += -(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+            if rows is not None:
+                counts = [kinds[kind][0][0] for kind in group]
+                size = (sum(counts), *rows)
+                self.groups.append((size, _strides(size), begin // dtype.itemsize, counts))
+        # Never empty, so that each has an address.
+        elements = max(end, _ALIGNMENT) // dtype.itemsize
+        self.size: "Tuple[int, ...]" = (elements,)
+        if self.groups:
+            (count, *rows), _, _, counts = self.groups[0]
+            self.size = (-(-elements // math.prod(rows)), *rows)
+            self.groups[0] = None, None, 0, [*counts, self.size[0] - count]
+        self.strides = _strides(self.size)
+        self.runs: "List[Tuple[int, int, List[int]]]" = []
+        for place, start in sorted((places[kind], start) for kind, start in starts.items()) if places else ():
+            if self.runs and self.runs[-1][1] == place:
+                first, _, before = self.runs[-1]
+                self.runs[-1] = first, place + 1, [*before, start]
+            else:
+                self.runs.append((place, place + 1, [start]))
+        self.seen: "Tuple[Any, int]" = (None, 0)
+
+    def point(self, pointers: Any, address: int) -> None:
+        """Writes where the tensors lie in a block at `address`."""
+        for begin, end, starts in self.runs:
+            pointers[begin:end] = [address + start for start in starts]
+        self.seen = pointers, address
 
 
 class TorchMaker:
     """Makes new row-major tensors of PyTorch, of the same shapes and types in each call.
 
-    kinds: (shape, torch.dtype, shares) of each. places: of their pointers; null: the pointer of what has no memory.
+    kinds: (shape, torch.dtype, shares) of each. places: of their pointers, which are nobody else's; null: the pointer
+    of what has no memory.
     Those that share, of up to SHARED_BYTES, lie in one allocation for each type, because allocations are most of what
     a call costs. They are no views, and have version counters of their own; their memory is free when the last of
     them is.
@@ -146,74 +203,74 @@ class TorchMaker:
         torch: Any = sys.modules["torch"]
         guards = torch._C._dynamo.guards
         self._index, self._null = device.index or 0, null
+        self._slow = lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device=device)
         # What torch.compile's own code calls: it neither parses arguments nor dispatches, and takes the current device.
-        self._quick = getattr(guards, f"_empty_strided_{device.type}", None)
+        self._quick = getattr(guards, f"_empty_strided_{device.type}", self._slow)
         self._current: "Optional[Callable[[], int]]" = None
         if device.type == "cuda":
             self._current = getattr(torch._C, "_cuda_getDevice", lambda: -1)
-        self._slow = lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device=device)
         self._view: Any = getattr(guards, "_reinterpret_tensor", None)
-        # Tensors of one type whose rows are alike, and fill their places, are taken apart by one call.
         self._split = torch.unsafe_split_with_sizes
-        groups: "Dict[Any, List[int]]" = {}
-        for place, (shape, dtype, shares) in enumerate(kinds):
+        kinds = [(tuple(shape), dtype, shares) for shape, dtype, shares in kinds]
+        shared: "Dict[Any, Dict[Any, List[int]]]" = {}
+        for kind, (shape, dtype, shares) in enumerate(kinds):
             size = math.prod(shape) * dtype.itemsize
             if shares and self._view is not None and size <= SHARED_BYTES:
-                rows = tuple(shape[1:]) if shape and size and size % _ALIGNMENT == 0 else None
-                groups.setdefault((dtype, rows), []).append(place)
-        #: By type: elements, [(size, strides, first element) of a group, rows of each], [the same of one], first bytes.
-        self._blocks: "List[Tuple[Tuple[int], Any, List[Any], List[Any], List[int]]]" = []
+                # Tensors whose rows are alike, and fill their places, are taken apart by one call.
+                rows = shape[1:] if shape and size and size % _ALIGNMENT == 0 else None
+                shared.setdefault(dtype, {}).setdefault(rows, []).append(kind)
+        self._blocks: List[_Block] = []
         order: List[int] = []
-        for dtype in dict.fromkeys(dtype for dtype, _ in groups):
-            # Those that are taken apart together first.
-            mine = sorted((g for g in groups.items() if g[0][0] is dtype), key=lambda group: group[0][1] is None)
-            if sum(len(members) for _, members in mine) == 1:
+        for dtype, groups in shared.items():
+            if sum(map(len, groups.values())) == 1:
                 continue
-            parts, single, starts, end = [], [], [], 0
-            for (_, rows), members in mine:
-                begin = end
-                for place in members:
-                    shape = tuple(kinds[place][0])
-                    if rows is None:
-                        single.append((shape, _strides(shape), end // dtype.itemsize))
-                    starts.append(end)
-                    end += -(-math.prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
-                if rows is not None:
-                    counts = [kinds[place][0][0] for place in members]
-                    shape = (sum(counts), *rows)
-                    parts.append(((shape, _strides(shape), begin // dtype.itemsize), counts))
-                order += members
-            # Never empty, so that each has an address.
-            self._blocks.append(((max(end, _ALIGNMENT) // dtype.itemsize,), dtype, parts, single, starts))
-        alone = [place for place in range(len(kinds)) if place not in order]
-        self._alone = [(tuple(kinds[place][0]), _strides(kinds[place][0]), kinds[place][1]) for place in alone]
+            members = [group for group in groups.items() if group[0] is not None and len(group[1]) >= _SPLIT]
+            rest = sorted(kind for group in groups.items() if group not in members for kind in group[1])
+            if rest:
+                members.append((None, rest))
+            self._blocks.append(_Block(dtype, members, kinds, places))
+            order += [kind for _, group in members for kind in group]
+        alone = [kind for kind in range(len(kinds)) if kind not in order]
+        self._alone = [
+            (kinds[kind][0], _strides(kinds[kind][0]), kinds[kind][1], places[kind] if places else -1) for kind in alone
+        ]
         order += alone
-        self._places = [places[i] for i in order] if places else []
+        #: The numbers of the tensors, as `unsorted` gives them.
+        self.order = order
         back = sorted(range(len(order)), key=order.__getitem__)
         self._sort = None if back == sorted(back) else operator.itemgetter(*back)
 
     def __call__(self, pointers: Any = None) -> "List[Any]":
         """The tensors, in the order of `kinds`; their addresses go to `pointers`, at `places`."""
+        made = self.unsorted(pointers)
+        return made if self._sort is None else list(self._sort(made))
+
+    def unsorted(self, pointers: Any = None) -> "List[Any]":
+        """As a call, in the order of `order`."""
         empty: Any = self._quick
-        if empty is None or self._current is not None and self._current() != self._index:
+        if self._current is not None and self._current() != self._index:
             empty = self._slow
         made: List[Any] = []
-        addresses: List[int] = []
-        view = self._view
-        for size, dtype, parts, single, starts in self._blocks:
-            block = empty(size, (1,), dtype)
-            first = block.data_ptr()
-            for part, counts in parts:
-                made += self._split(view(block, *part), counts)
-            made += [view(block, *part) for part in single]
-            addresses += [first + start for start in starts]
-        for shape, strides, dtype in self._alone:
-            tensor = empty(shape, strides, dtype)
+        view, split = self._view, self._split
+        for block in self._blocks:
+            memory = empty(block.size, block.strides, block.dtype)
+            for size, strides, first, counts in block.groups:
+                if size is None:
+                    made += split(memory, counts)
+                    made.pop()
+                else:
+                    made += split(view(memory, size, strides, first), counts)
+            for size, strides, first in block.single:
+                made.append(view(memory, size, strides, first))
+            address = memory.data_ptr()
+            if block.seen[1] != address or block.seen[0] is not pointers:
+                block.point(pointers, address)
+        for size, strides, dtype, place in self._alone:
+            tensor = empty(size, strides, dtype)
             made.append(tensor)
-            addresses.append(tensor.data_ptr())
-        for place, address in zip(self._places, addresses):
-            pointers[place] = address or self._null
-        return made if self._sort is None else list(self._sort(made))
+            if place >= 0:
+                pointers[place] = tensor.data_ptr() or self._null
+        return made
 
 
 def torch_part() -> "Callable[..., Any]":
@@ -247,15 +304,31 @@ def torch_guard(tensors: "tuple[Any, ...]") -> "Optional[Callable[..., bool]]":
 
 def torch_storage_bytes() -> "Callable[[Iterable[Any]], List[int]]":
     """A function from tensors to the bytes that their storages hold: 0.1 us each, as calls without Python between."""
-    torch = sys.modules["torch"]
-    storage, size = torch.Tensor.untyped_storage, torch.UntypedStorage.nbytes
-    return lambda tensors: list(map(size, map(storage, tensors)))
+    storage = sys.modules["torch"].Tensor.untyped_storage
+    # Its length is in bytes.
+    return lambda tensors: list(map(len, map(storage, tensors)))
 
 
 def torch_addresses() -> "Callable[[Iterable[Any]], List[int]]":
     """A function from tensors to where they lie, likewise."""
     address = sys.modules["torch"].Tensor.data_ptr
     return lambda tensors: list(map(address, tensors))
+
+
+def changed(before: Sequence[Any], now: Sequence[Any]) -> "List[int]":
+    """Places of what is not as before."""
+    return list(itertools.compress(itertools.count(), map(operator.ne, before, now)))
+
+
+def torch_stream(device: Tuple[int, int]) -> "Callable[[], int]":
+    """A function to the stream that PyTorch works on there, once it has begun to; 0 on a CPU."""
+    torch: Any = sys.modules["torch"]
+    if device[0] != CUDA:
+        return lambda: 0
+    raw, index = getattr(torch._C, "_cuda_getCurrentRawStream", None), device[1]
+    if raw is None:
+        return lambda: torch.cuda.current_stream(index).cuda_stream or 1
+    return lambda: raw(index) or 1
 
 
 def _dlpack_tensor(array: Any, options: "dict[str, Any]") -> "Tuple[Any, _DLTensor, bool]":
@@ -341,7 +414,8 @@ def numpy_dtype(dtype: DType) -> Any:
     return numpy.dtype(numpy.uint8 if dtype.name == "float4_e2m1fn" else getattr(ml_dtypes, dtype.name))
 
 
-Maker = Callable[[Tuple[int, ...], DType], Any]
+#: Makes new arrays of these (shape, elements, whether it may share memory).
+Maker = Callable[[Sequence[Tuple[Tuple[int, ...], DType, bool]]], Sequence[Any]]
 
 
 def maker_like(arrays: "list[Any]", context: Any) -> Maker:
@@ -354,10 +428,10 @@ def maker_like(arrays: "list[Any]", context: Any) -> Maker:
     for array in arrays:
         if torch is not None and isinstance(array, torch.Tensor):
             device = array.device
-            return lambda shape, dtype: torch.empty(shape, dtype=torch_dtype(dtype), device=device)
+            return lambda kinds: TorchMaker([(shape, torch_dtype(d), shares) for shape, d, shares in kinds], device)()
         if numpy is not None and isinstance(array, numpy.ndarray):
-            return lambda shape, dtype: _aligned(numpy, shape, dtype)
-    return lambda shape, dtype: context.empty(shape, dtype.name)
+            return lambda kinds: [_aligned(numpy, shape, dtype) for shape, dtype, _ in kinds]
+    return lambda kinds: [context.empty(shape, dtype.name) for shape, dtype, _ in kinds]
 
 
 def _aligned(numpy: Any, shape: Tuple[int, ...], dtype: DType) -> Any:

@@ -8,9 +8,11 @@ step reads), and runs.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import copy
 import ctypes
+import itertools
 import math
 import os
 import sys
@@ -270,8 +272,7 @@ def current_stream(device: Tuple[int, int]) -> int:
         return 0
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
-        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-        return (raw(device[1]) if raw else torch.cuda.current_stream(device[1]).cuda_stream) or 1
+        return arrays.torch_stream(device)()
     cupy = sys.modules.get("cupy")
     if cupy is not None:
         return cupy.cuda.get_current_stream().ptr or 1
@@ -309,10 +310,14 @@ class _Quick:
     """A call that was checked: what to look at in the next one that is like it.
 
     names, positional: how its tensors were given, `outs` in out. places: for each the
-    pointers that are its. seen: where they lay, sizes: in how large storages; last: what
-    the step got. watched: what must lie apart. fixed: inputs that a
+    pointers that are its, bytes: what is read or written there. seen: where they lay,
+    sizes: in how large storages. settled: whether the step has pointers to what was seen,
+    as it lies; last: those that it has, -1 where nobody knows. watched: what must lie
+    apart; loose: what moved since, still: where the others lie. fixed: inputs that a
     recorded step is recorded again for; of others that move it copies the content, to
-    `own`. results: places of those that a call makes, by name.
+    `own`. made: names of results as a call makes them; results: all, in their order.
+    stream: gives the current one.
+    flag: place of the one that no call gives, or -1; later: what it was last.
     """
 
     def __init__(
@@ -330,21 +335,29 @@ class _Quick:
             self.fixed.append(index in carried or step.arguments[index].is_weight)
         written = {a.name: i for i, a in enumerate(step.arguments) if a.is_result and a.carried_input < 0}
         self.places.extend((written[name],) for name in out)
+        self.bytes = [step._bytes[to[0]] for to in self.places]
         self.addresses, self.storage_bytes = arrays.torch_addresses(), arrays.torch_storage_bytes()
+        self.stream = arrays.torch_stream(step.context.device)
         self.seen = self.addresses(tensors)
         self.sizes = self.storage_bytes(tensors)
         self.last = list(self.seen)
+        self.settled = True
         self.own: Dict[int, Any] = {}
-        device = tensors[0].device
-        self.results = {name: i for name, i in written.items() if name not in out}
-        # Gradients share memory. Others do not, as some are kept for long: a loss of each step.
-        made = [step._result[name] for name in self.results]
-        kinds = [(a.shape, arrays.torch_dtype(a.dtype), a.name.startswith("grad.")) for a in made]
-        self.make = arrays.TorchMaker(kinds, device, list(self.results.values()))
-        fresh = set() if step.reuse_results else set(self.results.values())
+        results = [name for name in written if name not in out]
+        made = [written[name] for name in results]
+        kinds = [(shape, arrays.torch_dtype(dtype), shares) for shape, dtype, shares in map(step._kind_of, results)]
+        self.make = arrays.TorchMaker(kinds, tensors[0].device, made)
+        self.made = [results[i] for i in self.make.order]
+        self.results: Dict[str, Any] = dict.fromkeys(written)
+        fresh = set() if step.reuse_results else set(made)
         self.watched = [i for i in step._watched if i not in fresh]
+        self.loose: Set[int] = set()
+        self.still: Optional[Tuple[List[int], List[int], List[int]]] = None
+        self.flag = -1 if FLAG in self.given else step._flag_place
+        self.later = step._later
         # Of the results that are kept.
-        self.storages = [t.untyped_storage() for t in step._kept.values()]
+        storages = [t.untyped_storage() for t in step._kept.values()]
+        self.storages = list({storage.data_ptr(): storage for storage in storages}.values())
         self.kept = self._where_kept()
 
     def _where_kept(self) -> List[int]:
@@ -557,60 +570,97 @@ class Step:
             tensors = (*args, *named.values())
             if out:
                 tensors += tuple(out.values())
-            if quick.outs == tuple(out or ()) and quick.fits(tensors):
+            if quick.outs == (tuple(out) if out else ()) and quick.fits(tensors):
                 return self._again(quick, tensors, stream)
         return self._checked(args, named, stream, out)
 
-    def _again(self, quick: _Quick, tensors: Tuple[Any, ...], stream: Optional[int]) -> Dict[str, Any]:
-        """A call that is like the one before but for addresses."""
-        current = stream is None
-        if stream is None:
-            stream = current_stream(self.context.device)
-        places, pointers = quick.places, self._pointers
+    def _again(self, quick: _Quick, tensors: Tuple[Any, ...], given: Optional[int]) -> Dict[str, Any]:
+        """A call that is like the one before but for addresses, on the stream `given`."""
+        stream = quick.stream() if given is None else given
+        pointers = self._pointers
         with self._lock:
             addresses, sizes = quick.addresses(tensors), quick.storage_bytes(tensors)
-            if addresses != quick.seen or sizes != quick.sizes:
-                # Tells what has no memory, or too little, or is not aligned, of those that moved.
-                count = len(quick.given)
-                for index, tensor in enumerate(tensors):
-                    if addresses[index] == quick.seen[index] and sizes[index] == quick.sizes[index]:
-                        continue
-                    if index < count:
-                        self.check(quick.given[index], tensor)
-                    else:
-                        self._result_view(self._result[quick.outs[index - count]], tensor)
-                quick.sizes = sizes
-                if self.cuda_graph and current:
-                    for index, (was, now) in enumerate(zip(quick.seen, addresses)):
-                        if was != now and not quick.fixed[index] and index not in quick.own:
-                            quick.own[index] = tensors[index].detach().clone()
-                quick.seen = list(addresses)
-            for index, own in quick.own.items():
-                if current:
-                    own.copy_(tensors[index])
-                    addresses[index] = own.data_ptr()
-            if addresses != quick.last:
-                quick.last = []
-                for to, address in zip(places, addresses):
-                    for place in to:
-                        pointers[place] = address
-                self._check_apart(quick.watched)
-                quick.last = addresses
-            if self._flag is not None and FLAG not in quick.given:
+            if addresses != quick.seen or sizes != quick.sizes or not quick.settled:
+                self._settle(quick, tensors, addresses, sizes, given is None)
+            if quick.flag >= 0 and quick.later is not self._later:
                 self._point_flag(stream)
+                quick.later = self._later
             if self.cuda_graph:
                 self._instance.replay(pointers, stream, 0, self.program.num_launches)
-                return dict(self._kept)
-            if self._kept:
+                return self._kept.copy()
+            if self.reuse_results:
                 self._instance.run(pointers, stream)
-                return dict(self._kept)
-            made = quick.make(pointers)
+                return self._kept.copy()
+            made = quick.make.unsorted(pointers)
             self._instance.run(pointers, stream)
-        results = dict(zip(quick.results, made))
-        if not quick.outs:
-            return results
-        results.update(zip(quick.outs, tensors[len(quick.given) :]))
-        return {name: results[name] for name in self.results}
+        results = quick.results.copy()
+        results.update(zip(quick.made, made))
+        if quick.outs:
+            results.update(zip(quick.outs, tensors[len(quick.given) :]))
+        return results
+
+    def _settle(
+        self, quick: _Quick, tensors: Tuple[Any, ...], addresses: List[int], sizes: List[int], current: bool
+    ) -> None:
+        """Points the step to tensors of which some moved, on the current stream or not; raises ArgumentError."""
+        quick.settled = False
+        count = len(quick.given)
+        moved = arrays.changed(quick.seen, addresses)
+        # Tells what has no memory, or too little, or is not aligned.
+        for index in {*moved, *arrays.changed(quick.sizes, sizes)}:
+            address, tensor = addresses[index], tensors[index]
+            if address % 16 == 0 and sizes[index] >= quick.bytes[index] and not tensor.storage_offset():
+                continue
+            if index < count:
+                self.check(quick.given[index], tensor)
+            else:
+                self._result_view(self._result[quick.outs[index - count]], tensor)
+        if self.cuda_graph and current:
+            for index in moved:
+                if not quick.fixed[index] and index not in quick.own:
+                    quick.own[index] = tensors[index].detach().clone()
+        quick.seen, quick.sizes = addresses, sizes
+        if quick.own and current:
+            addresses = list(addresses)
+            for index, own in quick.own.items():
+                own.copy_(tensors[index])
+                addresses[index] = own.data_ptr()
+        moved = arrays.changed(quick.last, addresses)
+        if moved:
+            quick.last = [-1] * len(addresses)
+            for index in moved:
+                for place in quick.places[index]:
+                    self._pointers[place] = addresses[index]
+            self._check_moved(quick, {quick.places[index][0] for index in moved})
+            quick.last = addresses
+        # What is copied is copied in each call.
+        quick.settled = not quick.own
+
+    def _check_moved(self, quick: _Quick, moved: Set[int]) -> None:
+        """As _check_apart of quick.watched, where those that did not move since lie apart."""
+        if moved <= quick.loose:
+            if quick.still is None:
+                quick.still = self._spans([i for i in quick.watched if i not in quick.loose])
+            mine = [i for i in quick.watched if i in quick.loose]
+            begins, ends, written_ends = quick.still
+            for index in mine:
+                begin = self._pointers[index] or 0
+                before = bisect.bisect_left(begins, begin + self._bytes[index])
+                if before and (ends if index in self._written else written_ends)[before - 1] > begin:
+                    break
+            else:
+                return self._check_apart(mine)
+        quick.loose |= moved
+        quick.still = None
+        self._check_apart(quick.watched)
+
+    def _spans(self, places: List[int]) -> Tuple[List[int], List[int], List[int]]:
+        """Where memory of these pointers begins, in order; where that of all so far ends, and of those written."""
+        spans = sorted((self._pointers[i] or 0, i) for i in places)
+        ends = [begin + self._bytes[i] for begin, i in spans]
+        written = [end if i in self._written else 0 for end, (_, i) in zip(ends, spans)]
+        begins = [begin for begin, _ in spans]
+        return begins, list(itertools.accumulate(ends, max)), list(itertools.accumulate(written, max))
 
     def _point_flag(self, stream: int) -> None:
         assert self._flag is not None
@@ -648,7 +698,10 @@ class Step:
         if stream is None:
             stream = current_stream(self.context.device)
         make = arrays.maker_like(list(given.values()), self.context)
-        owners, results, fresh = [], {}, set()
+        owners, results = [], {}
+        # Arrays of results that are neither given nor kept.
+        fresh = [name for name in self.results if name not in self._kept and (out or {}).get(name) is None]
+        made: Dict[str, Any] = {}
         unmade = [name for name in self._unmade.difference(given) if self._later and self._is_untouched(name)]
         if unmade:
             raise ArgumentError(
@@ -669,8 +722,8 @@ class Step:
                     if array is None:
                         array = self._kept.get(name)
                     if array is None:
-                        array = make(argument.shape, argument.dtype)
-                        fresh.add(index)
+                        made = made or dict(zip(fresh, make([self._kind_of(n) for n in fresh])))
+                        array = made[name]
                     view = self._result_view(argument, array)
                     results[name] = array
                 else:
@@ -680,7 +733,7 @@ class Step:
                     view = self.check(name, array, stream)
                 owners.append(view.owner)
                 self._pointers[index] = view.pointer
-            self._check_apart([i for i in self._watched if i not in fresh])
+            self._check_apart([i for i in self._watched if self.arguments[i].name not in made])
             if self.reuse_results:
                 self._kept = dict(results)
             if self.cuda_graph:
@@ -706,6 +759,11 @@ class Step:
             return None
         guard = arrays.torch_guard(tensors)
         return _Quick(self, args, named, out, guard) if guard else None
+
+    def _kind_of(self, name: str) -> Tuple[Tuple[int, ...], DType, bool]:
+        """What a result is made like; gradients share memory, but others do not, as some are kept for long: losses."""
+        argument = self._result[name]
+        return argument.shape, argument.dtype, name.startswith("grad.")
 
     def _result_view(self, argument: Argument, array: Any) -> arrays.View:
         if isinstance(array, Tensor):

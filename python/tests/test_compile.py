@@ -470,6 +470,10 @@ def test_recorded_steps_run_no_code_again(reference, monkeypatch):
             mine, theirs = step(**moved), plain(**moved)
             assert all(torch.equal(mine[n], theirs[n]) for n in theirs), name
     assert list(step._quick.own) == [0]
+    # There with other content, and again.
+    for _ in range(3):
+        moved["x"].mul_(0.5)
+        assert torch.equal(step(**moved)["y"], plain(**moved)["y"])
     # What is recorded again counts: nothing where inputs alone move.
     calls = []
     pointers = step._instance._replay
@@ -556,11 +560,20 @@ def test_new_tensors_are_what_empty_makes():
         ((2, 0), torch.float32, True),
         ((8,), torch.float32, False),
         ((4,), torch.float8_e4m3fn, True),
+        *[((rows, 64), torch.float32, True) for rows in (2, 8, 4, 2)],
+        *[((256 * count,), torch.float32, True) for count in (1, 2, 1, 1, 3, 1)],
+        *[((rows, 3, 128), torch.bfloat16, True) for rows in (2, 4, 2, 6, 2, 2)],
     ]
-    places = list(reversed(range(len(kinds))))
-    pointers = [None] * len(kinds)
-    made = arrays.TorchMaker(kinds, torch.device("cpu"), places, 64)(pointers)
-    addresses = pointers[::-1]
+    # Some follow each other, some do not.
+    places = [*reversed(range(10)), *range(11, len(kinds) + 1)]
+    pointers = [None] * (len(kinds) + 1)
+    make = arrays.TorchMaker(kinds, torch.device("cpu"), places, 64)
+    assert [len(block.groups) for block in make._blocks] == [2, 1]
+    # Memory of these is used again, but the pointers are others.
+    make([None] * len(pointers))
+    made = make(pointers)
+    assert pointers[10] is None
+    addresses = [pointers[place] for place in places]
     assert [(tuple(t.shape), t.dtype) for t in made] == [kind[:2] for kind in kinds]
     for tensor, address in zip(made, addresses):
         plain = torch.empty(tensor.shape, dtype=tensor.dtype)
@@ -584,6 +597,7 @@ def test_a_quick_call_checks_what_the_first_did(reference):
             step(**tensors)
         assert step._quick is not None
         odd = torch.empty(32 * 64 + 8, dtype=torch.bfloat16)[1 : 32 * 64 + 1].view(32, 64)
+        foreign = torch.from_numpy(np.zeros(32 * 64 + 8, np.float32).view(np.int16)[1 : 32 * 64 + 1].reshape(32, 64))
         freed = torch.zeros(32, 64, dtype=torch.bfloat16)
         freed.untyped_storage().resize_(0)
         for wrong, said in (
@@ -592,6 +606,7 @@ def test_a_quick_call_checks_what_the_first_did(reference):
             (tensors["x"].t().contiguous().t(), "expected a row-major array"),
             (tensors["x"].to("meta"), "expected a dense tensor in memory"),
             (odd, "expected memory aligned to 16 bytes"),
+            (foreign.view(torch.bfloat16), "expected memory aligned to 16 bytes"),
             (freed, "expected a tensor with memory"),
         ):
             with pytest.raises(te_mlir.ArgumentError, match=f"argument 'x': {said}"):
@@ -629,6 +644,46 @@ def test_storages_that_are_too_small_are_told(reference):
                 f"{'result' if name in out else 'argument'} '{name}': expected memory of {tensor.numel() * 2} bytes, "
                 "but its storage was resized to 64"
             )
+
+
+def test_inputs_that_move_lie_apart_from_what_is_written(reference):
+    torch, step, tensors = train_step(reference, main_grad=True)
+    grad = torch.zeros(48, 64)
+    step.set_state({"grad.w": grad})
+    expected = {n: t.clone() for n, t in step(**tensors).items()}
+    sums = grad.clone()
+    out = {"y": torch.empty(32, 48, dtype=torch.bfloat16)}
+    inside = grad.view(torch.bfloat16).view(-1)[1024 : 1024 + 32 * 64].view(32, 64)
+    half = tensors["x"].clone()
+    here = tensors["x"].clone()
+    for number in range(6):
+        # After some calls of which each had its x elsewhere, and then the result, too.
+        if number > 2:
+            out = {"y": torch.empty_like(out["y"])}
+        grad.zero_()
+        results = step(**{**tensors, "x": tensors["x"].clone()}, out=out)
+        assert all(torch.equal(results[n], t) for n, t in expected.items()) and torch.equal(grad, sums)
+        for _ in range(2 * (number % 3)):
+            # What was refused is nowhere left: these are the addresses of the call before.
+            step(**{**tensors, "x": here}, out=out)["y"].zero_()
+            with pytest.raises(te_mlir.ArgumentError, match="state 'grad.w'.* overlaps argument 'x'"):
+                step(**{**tensors, "x": inside}, out=out)
+            with pytest.raises(te_mlir.ArgumentError, match="result 'y'.* overlaps argument 'x'"):
+                step(**{**tensors, "x": half}, out={"y": half.view(-1)[: 32 * 48].view(32, 48)})
+            assert torch.equal(step(**{**tensors, "x": here}, out=out)["y"], expected["y"])
+        assert step._quick is not None
+
+
+def test_kept_results_share_memory_too(reference):
+    torch, step, tensors = train_step(reference, reuse_results=True)
+    plain = train_step(reference)[1](**tensors)
+    for _ in range(3):
+        results = step(**tensors)
+    blocks = {n: t.untyped_storage().data_ptr() for n, t in results.items()}
+    assert blocks["grad.x"] == blocks["grad.w"] != blocks["y"] and len(step._quick.storages) == 2
+    assert all(torch.equal(t, plain[n]) and not t._is_view() for n, t in results.items())
+    results.pop("y")
+    assert list(step(**tensors)) == step.results
 
 
 def test_kept_results_that_are_resized_are_told(reference):
