@@ -69,9 +69,12 @@ inline te_rt_context *makeContext(const std::string &backend, int device = 0) {
 }
 
 /// Joins group `id` as `rank` of `ranks`, before a step is loaded. The first
-/// rank writes the file `path`, which the others wait for.
-inline void bindGroup(te_rt_context *context, int id, int ranks, int rank,
-                      const std::string &path) {
+/// rank writes the file `path`, which the others wait for, `patience` at most;
+/// it is not there before.
+inline void
+bindGroup(te_rt_context *context, int id, int ranks, int rank,
+          const std::string &path,
+          std::chrono::seconds patience = std::chrono::minutes(10)) {
   char bytes[TE_RT_GROUP_ID_BYTES] = {};
   if (ranks > 1 && rank == 0) {
     check(te_rt_group_unique_id(bytes));
@@ -80,9 +83,15 @@ inline void bindGroup(te_rt_context *context, int id, int ranks, int rank,
     require(!std::rename(part.c_str(), path.c_str()),
             "cannot write '" + path + "'");
   } else if (ranks > 1) {
+    const auto end = std::chrono::steady_clock::now() + patience;
     std::ifstream file;
-    while (file.open(path, std::ios::binary), !file.is_open())
+    while (file.open(path, std::ios::binary), !file.is_open()) {
+      require(std::chrono::steady_clock::now() < end,
+              "expected rank 0 of group " + std::to_string(id) + " to write '" +
+                  path + "' within " + std::to_string(patience.count()) +
+                  " s, but it is not there");
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
     require(bool(file.read(bytes, sizeof(bytes))),
             "cannot read '" + path + "'");
   }

@@ -1,0 +1,65 @@
+//===- StepTest.cpp - the header for training programs --------------------===//
+
+#include "te-cpp/Step.h"
+
+#include "gtest/gtest.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <unistd.h>
+
+namespace {
+
+/// A file of this process that is not there.
+class BindGroup : public testing::Test {
+protected:
+  void SetUp() override { std::filesystem::remove(path); }
+  void TearDown() override { std::filesystem::remove(path); }
+
+  /// What joining as the second of two ranks ends with.
+  std::string join(std::chrono::seconds patience) {
+    try {
+      te::bindGroup(te::makeContext("reference"), 3, 2, 1, path, patience);
+    } catch (const std::runtime_error &error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  const std::string path =
+      (std::filesystem::temp_directory_path() /
+       ("te-step-test-" + std::to_string(getpid()) + ".id"))
+          .string();
+};
+
+TEST_F(BindGroup, NamesTheFileThatDoesNotCome) {
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(join(std::chrono::seconds(1)),
+            "expected rank 0 of group 3 to write '" + path +
+                "' within 1 s, but it is not there");
+  const auto took = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(took, std::chrono::seconds(1));
+}
+
+// The CPU takes no number of a GPU's library: that is said after the file came.
+TEST_F(BindGroup, WaitsForTheFile) {
+  std::thread first([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    const std::string part = path + ".part";
+    std::ofstream(part, std::ios::binary)
+        << std::string(TE_RT_GROUP_ID_BYTES, 'i');
+    std::rename(part.c_str(), path.c_str());
+  });
+  const std::string said = join(std::chrono::seconds(60));
+  first.join();
+  EXPECT_TRUE(std::filesystem::exists(path));
+  EXPECT_EQ(said.find("within"), std::string::npos) << said;
+  EXPECT_NE(said, "");
+}
+
+TEST_F(BindGroup, RefusesAFileThatIsCutOff) {
+  std::ofstream(path, std::ios::binary) << "short";
+  EXPECT_EQ(join(std::chrono::seconds(1)), "cannot read '" + path + "'");
+}
+
+} // namespace
