@@ -33,6 +33,7 @@ install(PROGRAMS ${PROJECT_SOURCE_DIR}/scripts/gpu_check.sh
 # What parallel_check.sh runs.
 install(FILES ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/harness.py
               ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/amax_groups.py
+              ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/exchanged_casts.py
               ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/expert_parallel.py
               ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/ranks.py
               ${PROJECT_SOURCE_DIR}/test/lit/Numerics/Inputs/sharded_weights.py

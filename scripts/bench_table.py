@@ -101,6 +101,14 @@ def parallel(report):
     ] for row in report["parallel"]])
 
 
+def exchanges(report):
+    header = ["payload", "ranks", "experts", "rows of each", "columns", "burst ms", "sustained ms", "x bf16", "exchanged MiB a rank"]
+    return table(header, [[
+        row["payload"], str(row["ranks"]), str(row["experts"]), str(row["capacity"]), str(row["hidden"]), f"{row['graph_burst_ms']:.3f}",
+        f"{row['graph_sustained_ms']:.3f}", f"{row['speedup_over_bf16']:.2f}", f"{row['exchanged_bytes'] / 2**20:.1f}",
+    ] for row in report["exchanges"]])
+
+
 def section(path):
     """The tables of one file; empty for JSON that te-bench did not write."""
     report = json.loads(path.read_text(encoding="utf-8"))
@@ -120,6 +128,8 @@ def section(path):
     if "parallel" in report:
         text += ("A Llama-8B layer of 8192 tokens, tensor and sequence parallel, forward and backward as one graph:\n\n"
                  + parallel(report) + "\n")
+    if "exchanges" in report:
+        text += "Rows of experts, to their ranks and back, as one graph:\n\n" + exchanges(report) + "\n"
     if "memory" in report:
         text += "Eight layers over four micro-batches, forward and backward:\n\n" + memory(report) + "\n"
     return text

@@ -3,7 +3,7 @@
 # GPUs, one process a GPU and one thread a GPU.
 #   share/te-mlir/parallel_check.sh OUTPUT_FOLDER N [STEP...]
 # Steps, each with a time limit: collectives, captured, faults, torchrun, python,
-# numerics, overlap, experts, weights, amaxes, processes, bench, bandwidth; all if none is named.
+# numerics, overlap, experts, exchanges, weights, amaxes, processes, bench, bandwidth; all if none is named.
 # What they print and measure is in OUTPUT_FOLDER; a table comes last. Ends with 1 if
 # anything failed. About three minutes. `python` needs the wheel te_mlir and a PyTorch
 # with NCCL, and is passed by without them.
@@ -17,7 +17,7 @@ fi
 out=$1
 ranks=$2
 shift 2
-all="collectives captured torchrun python numerics overlap experts weights amaxes bench bandwidth faults processes"
+all="collectives captured torchrun python numerics overlap experts exchanges weights amaxes bench bandwidth faults processes"
 steps=${*:-$all}
 for step in $steps; do
   if [[ " $all " != *" $step "* ]]; then
@@ -91,6 +91,7 @@ against_one() {
 if wanted numerics; then against_one numerics tensor_parallel.py; fi
 if wanted overlap; then against_one overlap overlap.py; fi
 if wanted experts; then against_one experts expert_parallel.py; fi
+if wanted exchanges; then against_one exchanges exchanged_casts.py; fi
 if wanted weights; then against_one weights sharded_weights.py; fi
 # This takes four.
 if wanted amaxes && [ "$ranks" -ge 4 ]; then against_one amaxes amax_groups.py; fi

@@ -1,14 +1,13 @@
 // One rank's part of a mixture of experts over two ranks: 64 of 128 tokens and
 // 4 of 8 experts. An expert takes at most 64 tokens of a rank. Rows go to the
-// ranks of their experts, where those of an expert lie together, and come back;
-// `sizes` are 128 for each.
+// ranks of their experts, where those of an expert lie together, and come back:
+// 128 for each, which leaves no rows between them.
 module attributes {te.recipe = #te.recipe<float8_block_scaling>,
                    te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {
   func.func @moe(%x: tensor<64x64xbf16> {te.name = "x", te.sharding = [#te.shard<axis = 0, group = 0>]},
                  %router: tensor<8x64xbf16> {te.name = "router", te.weight},
                  %up: tensor<4x128x64xbf16> {te.name = "up", te.weight, te.sharding = [#te.shard<axis = 0, group = 0>]},
-                 %down: tensor<4x64x64xbf16> {te.name = "down", te.weight, te.sharding = [#te.shard<axis = 0, group = 0>]},
-                 %sizes: tensor<4xi32> {te.name = "sizes"})
+                 %down: tensor<4x64x64xbf16> {te.name = "down", te.weight, te.sharding = [#te.shard<axis = 0, group = 0>]})
       -> (tensor<64x64xbf16> {te.name = "y", te.sharding = [#te.shard<axis = 0, group = 0>]}) {
     %logits = te.linear %x, %router {te.recipe = #te.recipe<high_precision>}
       : tensor<64x64xbf16>, tensor<8x64xbf16> -> tensor<64x8xbf16>
@@ -23,6 +22,7 @@ module attributes {te.recipe = #te.recipe<float8_block_scaling>,
     %exchanged = te.all_to_all %by_expert group 0 split 0 concat 1 : tensor<8x64x64xbf16> -> tensor<4x128x64xbf16>
     %mine = tensor.collapse_shape %exchanged [[0, 1], [2]] : tensor<4x128x64xbf16> into tensor<512x64xbf16>
 
+    %sizes = arith.constant dense<128> : tensor<4xi32>
     %gate_up = te.grouped_linear %mine, %up, %sizes {alignment = 128 : i64}
       : tensor<512x64xbf16>, tensor<4x128x64xbf16>, tensor<4xi32> -> tensor<512x128xbf16>
     %hidden = te.activation <swiglu> %gate_up : tensor<512x128xbf16> -> tensor<512x64xbf16>

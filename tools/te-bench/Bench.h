@@ -89,10 +89,13 @@ llvm::json::Array runMoeBench(te_rt_context *context, const Effort &effort,
 
 /// Compiles and runs a tensor-parallel layer over 1, 2, 4, ... to `maxRanks`
 /// ranks, each with a GPU of its own; `small` where only that it runs matters.
-/// Prints and returns rows. Sets `differ` when a result depends on the streams.
+/// Prints and returns rows, and adds those of experts' rows that are exchanged
+/// to `exchanges`. Sets `differ` when a result depends on the streams, or rows
+/// come back as others.
 llvm::json::Array runParallelBench(const std::string &backend,
                                    const Effort &effort, int maxRanks,
-                                   bool small, bool &differ);
+                                   bool small, bool &differ,
+                                   llvm::json::Array &exchanges);
 
 /// Compiles `file` under every recipe, and runs nothing; prints and returns
 /// how long that took.

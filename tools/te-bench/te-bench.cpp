@@ -155,9 +155,13 @@ int main(int argc, char **argv) {
     report["grouped"] = runGroupedBench(context, effort);
   if (suite == "compile" || suite == "all")
     report["compile"] = runCompileBench(stackFile);
-  if (suite == "parallel")
-    report["parallel"] = runParallelBench(te_rt_context_backend(context),
-                                          effort, ranks, quick, failed);
+  if (suite == "parallel") {
+    llvm::json::Array exchanges;
+    report["parallel"] =
+        runParallelBench(te_rt_context_backend(context), effort, ranks, quick,
+                         failed, exchanges);
+    report["exchanges"] = std::move(exchanges);
+  }
   te_rt_context_destroy(context);
 
   if (!jsonFile.empty()) {

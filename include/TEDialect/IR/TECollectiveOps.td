@@ -131,26 +131,53 @@ def TE_AllToAllOp
     `[experts / ranks, ranks * capacity, columns]` of all tokens
     ([experts on several ranks](../users/parallel.md#experts-on-several-ranks)).
 
+    Of a scaled value data and scales are exchanged as bytes, in one operation.
+    It is a matrix, whose rows are `[groups, rows of a group]`: groups have one
+    size, and the types of `x` and `y` say how many, or one of them, from which
+    the other's number follows. Axes are those of `[groups, rows, columns]`, and
+    columns stay where they are; without any groups only rows are exchanged, by
+    `split = 0 concat = 0`. Where blocks end with the rows that travel together,
+    `y` is, bit for bit, the cast of what an exchange before it makes. A
+    per-tensor scale, or nv amax, is this rank's own, as of te.all_gather, and
+    there is one. A scaled value has no gradient.
+
     Constraints:
     1. (all_to_all-c1) `te.groups` declares `group`.
-    2. (all_to_all-c2) `x` has the axes `split` and `concat`.
-    3. (all_to_all-c3) the ranks of the group divide the size of `split`.
-    4. (all_to_all-c4) `y` has the type of `x`, but for `split`, which is as many times shorter as the group has ranks, and `concat`, which is as many times longer.
+    2. (all_to_all-c2) `x` has the axes `split` and `concat`; of a scaled value they are of rows.
+    3. (all_to_all-c3) the ranks of the group divide the size of `split`, and the groups of a scaled value its rows.
+    4. (all_to_all-c4) `y` has the type of `x`, but for `split`, which is as many times shorter as the group has ranks, and `concat`, which is as many times longer; a scaled value has other groups instead.
+    5. (all_to_all-c5) a scaled value is no stack and not swizzled, and has one per-tensor scale, or nv amax, only without groups.
+    6. (all_to_all-c6) rows of a scaled value that travel together are a multiple of the rows of a block, and all rows one of what rows of scales are padded to.
 
     Example:
 
     ```mlir
     %y = te.all_to_all %x group 0 split 0 concat 1 : tensor<8x16x512xbf16> -> tensor<2x64x512xbf16>
     ```
+
+    ```mlir
+    %yq = te.all_to_all %xq group 0 split 0 concat 1
+      : !te.scaled<128x512xf8E4M3FN, block_1x128, contract = 1> -> !te.scaled<128x512xf8E4M3FN, block_1x128, contract = 1, groups = 2>
+    ```
   }];
-  let arguments = (ins Arg<TE_HPTensor, "this rank's parts for all">:$x,
-                       I64Attr:$group, I64Attr:$split, I64Attr:$concat);
-  let results = (outs Res<TE_HPTensor, "the parts of all for this rank">:$y);
+  let arguments = (ins
+    Arg<AnyTypeOf<[TE_HPTensor, TE_WholeScaled]>, "this rank's parts for all">:$x,
+    I64Attr:$group, I64Attr:$split, I64Attr:$concat);
+  let results = (outs Res<AnyTypeOf<[TE_HPTensor, TE_WholeScaled]>, "the parts of all for this rank">:$y);
   let assemblyFormat = [{
     $x `group` $group `split` $split `concat` $concat attr-dict `:` type($x)
     `->` type($y)
   }];
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Why runs of `run` rows of a value of type `scaled` are not exchanged by
+    /// themselves; empty where they are.
+    static std::string refuseRuns(ScaledType scaled, int64_t run);
+    /// The groups that the rows of a scaled `x` are cut into, and the rows that
+    /// travel together. Without any groups, one for each rank.
+    int64_t getSentGroups();
+    int64_t getRunRows();
+  }];
 }
 
 def TE_RankOp : TE_PureOp<"rank"> {

@@ -350,8 +350,10 @@ Status checkSupported(const all_reduce_sum_params &p) {
 Status checkSupported(const all_to_all_params &p) {
   return Checks()
       .size("bytes", p.bytes)
+      .size("scale_bytes", p.scale_bytes)
       .positive("ranks", p.ranks)
-      .area("'bytes' and 'ranks'", p.bytes, p.ranks);
+      .area("'bytes' and 'ranks'", p.bytes, p.ranks)
+      .area("'scale_bytes' and 'ranks'", p.scale_bytes, p.ranks);
 }
 /// Of a flat shard of a matrix. `start` leaves room for the parts before.
 template <typename Params> static Checks checkShard(const Params &p) {

@@ -297,7 +297,7 @@ Status NcclGroup::allGather(const void *x, void *y, int64_t bytes,
                   "ncclAllGather");
 }
 
-Status NcclGroup::allToAll(const void *x, void *y, int64_t bytes,
+Status NcclGroup::allToAll(const std::array<Exchange, 2> &all,
                            CUstream stream) {
   TE_RT_RETURN_IF_FAILED(failure);
   TE_RT_RETURN_IF_FAILED(
@@ -307,17 +307,22 @@ Status NcclGroup::allToAll(const void *x, void *y, int64_t bytes,
   };
   NcclResult result = NcclResult::success;
   const char *call = "ncclSend";
-  const auto size = static_cast<size_t>(bytes);
-  for (int rank = 0; rank < place.size && isFine(result); ++rank) {
+  const auto exchange = [&](const Exchange &each, int rank) {
+    const auto size = static_cast<size_t>(each.bytes);
     call = "ncclSend";
-    result = nccl.ncclSend(static_cast<const char *>(x) + rank * bytes, size,
-                           NcclDataType::uint8, rank, comm, stream);
+    result =
+        nccl.ncclSend(static_cast<const char *>(each.x) + rank * each.bytes,
+                      size, NcclDataType::uint8, rank, comm, stream);
     if (!isFine(result))
-      break;
+      return;
     call = "ncclRecv";
-    result = nccl.ncclRecv(static_cast<char *>(y) + rank * bytes, size,
-                           NcclDataType::uint8, rank, comm, stream);
-  }
+    result = nccl.ncclRecv(static_cast<char *>(each.y) + rank * each.bytes,
+                           size, NcclDataType::uint8, rank, comm, stream);
+  };
+  for (int rank = 0; rank < place.size; ++rank)
+    for (const Exchange &each : all)
+      if (each.bytes != 0 && isFine(result))
+        exchange(each, rank);
   // What was begun has to be ended, whatever happened in between.
   const NcclResult ended = nccl.ncclGroupEnd();
   if (!isFine(result))

@@ -26,6 +26,7 @@
 #include "Cuda/Progress.h"
 #include "TEDialect/Runtime/te_runtime.h"
 
+#include <array>
 #include <cstddef>
 #include <future>
 #include <map>
@@ -99,13 +100,21 @@ public:
   ~NcclGroup();
   NcclGroup(const NcclGroup &) = delete;
 
+  /// What all ranks exchange: the r-th `bytes` of x go to rank r, and what
+  /// comes from there is the r-th of y.
+  struct Exchange {
+    const void *x;
+    void *y;
+    int64_t bytes;
+  };
+
   /// Enqueue what their names say; `count` elements are those of all_reduce's x
-  /// and y, of all_gather's x and of reduce_scatter's y, and `bytes` of
-  /// all_to_all go to each rank. Over y = x only all_reduce.
+  /// and y, of all_gather's x and of reduce_scatter's y. All that allToAll
+  /// exchanges is in one operation. Over y = x only all_reduce.
   Status allReduce(const void *x, void *y, int64_t count, NcclDataType type,
                    NcclReduction reduction, CUstream stream);
   Status allGather(const void *x, void *y, int64_t bytes, CUstream stream);
-  Status allToAll(const void *x, void *y, int64_t bytes, CUstream stream);
+  Status allToAll(const std::array<Exchange, 2> &all, CUstream stream);
   Status reduceScatterSum(const void *x, void *y, int64_t count,
                           NcclDataType type, CUstream stream);
 

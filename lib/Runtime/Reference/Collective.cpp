@@ -33,6 +33,8 @@ void all_reduce_sum(const all_reduce_sum_params &p, void *const *buffers) {
 void all_to_all(const all_to_all_params &p, void *const *buffers) {
   namespace b = all_to_all_buffers;
   std::memmove(buffers[b::y], buffers[b::x], p.bytes);
+  if (p.scale_bytes)
+    std::memmove(buffers[b::y_scale], buffers[b::x_scale], p.scale_bytes);
 }
 
 void reduce_scatter_sum(const reduce_scatter_sum_params &p,
@@ -102,8 +104,14 @@ Status overGroup(const all_reduce_sum_params &p, HostGroup &group,
 Status overGroup(const all_to_all_params &p, HostGroup &group,
                  void *const *buffers) {
   namespace b = all_to_all_buffers;
-  TE_RT_RETURN_IF_FAILED(group.begin("all_to_all", p.bytes, kBytes));
-  return group.exchange(buffers[b::x], p.bytes, buffers[b::y], p.bytes);
+  TE_RT_RETURN_IF_FAILED(
+      group.begin("all_to_all", p.bytes + p.scale_bytes, kBytes));
+  TE_RT_RETURN_IF_FAILED(
+      group.exchange(buffers[b::x], p.bytes, buffers[b::y], p.bytes));
+  if (p.scale_bytes == 0)
+    return Status::ok();
+  return group.exchange(buffers[b::x_scale], p.scale_bytes, buffers[b::y_scale],
+                        p.scale_bytes);
 }
 
 Status overGroup(const reduce_scatter_sum_params &p, HostGroup &group,

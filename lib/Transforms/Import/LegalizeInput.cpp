@@ -182,11 +182,14 @@ private:
       return;
     if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
       auto elements = dyn_cast<DenseElementsAttr>(constant.getValue());
+      // Of i32 are sizes of groups.
       if (isa<TensorType>(constant.getType()) &&
-          (!elements || !elements.isSplat() ||
-           !isa<FloatType>(elements.getElementType())))
-        report(op->getLoc()) << "expected a constant tensor to hold one float "
-                                "in every element; pass others as arguments";
+          !(elements && (elements.getElementType().isSignlessInteger(32) ||
+                         (elements.isSplat() &&
+                          isa<FloatType>(elements.getElementType())))))
+        report(op->getLoc())
+            << "expected a constant tensor to hold one float in every element, "
+               "or i32; pass others as arguments";
       return;
     }
     Dialect *dialect = op->getDialect();

@@ -78,6 +78,8 @@ void populateQuantize(OpPassManager &manager,
       {/*strict=*/false, options.calibrate, options.target}));
   // Merges the casts that consumers of one tensor share.
   casts.addPass(createCSEPass());
+  // Once all readers of what is exchanged are known, each of them once.
+  casts.addPass(createCastBeforeExchangePass());
   // Before pairing, which would tie a weight's transpose to its forward cast.
   // No cse from here on: it would merge what is made again for each use.
   casts.addPass(createMaterializeTransposesPass(

@@ -11,6 +11,7 @@
 #include "TEDialect/IR/TEMoe.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -22,8 +23,25 @@ Value te::behindResiduals(Value value) {
   return value;
 }
 
+/// Whether groups of `groupSizes` leave none of `rows` between or behind them.
+static bool fillRows(Value groupSizes, int64_t alignment, int64_t rows) {
+  DenseElementsAttr sizes;
+  if (!matchPattern(behindResiduals(groupSizes), m_Constant(&sizes)))
+    return false;
+  int64_t sum = 0;
+  for (const APInt &size : sizes.getValues<APInt>()) {
+    if (size.getSExtValue() < 0 || size.getSExtValue() % alignment)
+      return false;
+    sum += size.getSExtValue();
+  }
+  return sum == rows;
+}
+
 bool te::hasZeroPadding(Value value, Value groupSizes, int64_t alignment) {
   value = behindResiduals(value);
+  if (fillRows(groupSizes, alignment,
+               cast<ShapedType>(value.getType()).getDimSize(0)))
+    return true;
   Operation *op = value.getDefiningOp();
   if (!op)
     return false;

@@ -266,57 +266,123 @@ LogicalResult LaunchEmitter::emitAllToAll(AllToAllOp op) {
   FailureOr<Buffers> from = lookup(op.getX());
   if (failed(from))
     return failure();
-  Value x = from->front();
   StringRef residual = residualNames.lookup(op.getY());
-  Value y = alloc(op.getLoc(), residual.empty() ? baseName(op) : residual.str(),
-                  causeOf(op, op.getY()), bytesOf(x));
-  SmallVector<int64_t> part(cast<ShapedType>(op.getX().getType()).getShape());
-  part[op.getSplit()] /= ranks;
-  const int64_t bytes = bytesOf(x) / ranks;
-  auto scratch = [&](StringRef name) {
-    return alloc(op.getLoc(), baseName(op) + name.str(), causeOf(op, op.getY()),
-                 ranks * bytes);
+  std::string base = residual.empty() ? baseName(op) : residual.str();
+  auto scaled = dyn_cast<ScaledType>(op.getX().getType());
+
+  /// One array on its way: parts that lie one after another, before and after,
+  /// and where those go that have other places in the end.
+  struct Exchange {
+    Value toSend, got, y;
+    int64_t bytes;
+    Parts received;
   };
-  /// Of a part: runs before the axis, how many of it, bytes of one.
-  auto along = [&](int64_t axis) {
-    const int64_t rows = product(ArrayRef(part).take_front(axis));
-    const int64_t count = part[axis];
-    return Parts{rows,
-                 rows == 0 ? 0 : bytes / rows,
-                 rows * count == 0 ? 0 : bytes / rows / count,
-                 count,
-                 count * ranks,
-                 0};
-  };
-  // The parts one after another, before and after; where they are anyway,
-  // nothing is copied.
-  const Parts sent = along(op.getSplit()), received = along(op.getConcat());
-  Value toSend = x, got = y;
-  if (sent.rows > 1) {
-    toSend = scratch(".sent");
-    if (failed(copyParts(op, x, toSend, sent.rows, sent.unitBytes, sent.count,
-                         sent.wholeCount,
-                         {sent.stride(), ranks * sent.rowBytes},
-                         {bytes, sent.rowBytes})))
+  SmallVector<Exchange, 3> exchanges;
+  Buffers to;
+  for (auto [i, layout] :
+       llvm::enumerate(tert::getBufferLayouts(op.getY().getType()))) {
+    const bool isOnly = layout.part == "value";
+    std::string name = isOnly ? base : base + "." + layout.part.str();
+    Value x = (*from)[i];
+    Value y = alloc(op.getLoc(), name, causeOf(op, op.getY()), layout.bytes);
+    to.push_back(y);
+    // The array's axes, two of which are exchanged.
+    SmallVector<int64_t> sizes;
+    int64_t split = op.getSplit(), concat = op.getConcat();
+    if (!scaled) {
+      sizes = llvm::to_vector(cast<ShapedType>(op.getX().getType()).getShape());
+    } else if (layout.part == "amax"
+                   ? !scaled.is(ScaleVariant::RowScaled)
+                   : layout.part == "scale" &&
+                         scaled.getScheme() == Scheme::PerTensor) {
+      // Those of the whole, which all ranks have.
+      copy(op.getLoc(), x, y);
+      continue;
+    } else {
+      const RowAxis rows = layout.part == "amax" ? RowAxis{0, scaled.getRows()}
+                           : layout.part == "data" ? rowsOfData(scaled)
+                                                   : rowsOfScales(scaled);
+      // A block may span groups that travel together.
+      const int64_t groups =
+          split == concat && split == 0 ? ranks : op.getSentGroups();
+      sizes = llvm::to_vector(layout.shape);
+      sizes[rows.axis] = groups;
+      sizes.insert(sizes.begin() + rows.axis + 1, rows.count / groups);
+      split += rows.axis;
+      concat += rows.axis;
+    }
+    const int64_t unit =
+        product(layout.shape) == 0 ? 0 : layout.bytes / product(layout.shape);
+    const int64_t all = product(sizes) * unit;
+    // Behind the last row of scales may be padding.
+    Value dense = y;
+    if (all != layout.bytes) {
+      if (failed(fillZeros(op, y)))
+        return failure();
+      x = slice(op.getLoc(), x, 0, all);
+      dense = slice(op.getLoc(), y, 0, all);
+    }
+    SmallVector<int64_t> part = sizes;
+    part[split] /= ranks;
+    const int64_t bytes = all / ranks;
+    /// Of a part: runs before the axis, how many of it, bytes of one.
+    auto along = [&](int64_t axis) {
+      const int64_t rows = product(ArrayRef(part).take_front(axis));
+      const int64_t count = part[axis];
+      return Parts{rows,
+                   rows == 0 ? 0 : bytes / rows,
+                   rows * count == 0 ? 0 : bytes / rows / count,
+                   count,
+                   count * ranks,
+                   0};
+    };
+    auto scratch = [&](StringRef suffix) {
+      return alloc(op.getLoc(),
+                   baseName(op) + (isOnly ? "" : ("." + layout.part).str()) +
+                       suffix.str(),
+                   causeOf(op, op.getY()), all);
+    };
+    // Where parts lie one after another anyway, nothing is copied.
+    const Parts sent = along(split), received = along(concat);
+    Value toSend = x;
+    if (sent.rows > 1) {
+      toSend = scratch(".sent");
+      if (failed(copyParts(op, x, toSend, sent.rows, sent.unitBytes, sent.count,
+                           sent.wholeCount,
+                           {sent.stride(), ranks * sent.rowBytes},
+                           {bytes, sent.rowBytes})))
+        return failure();
+    }
+    Value got = received.rows > 1 ? scratch(".received") : dense;
+    exchanges.push_back({toSend, got, dense, bytes, received});
+  }
+
+  // Data and scales in one operation.
+  for (size_t i = 0; i < exchanges.size(); i += 2) {
+    const bool isPair = i + 1 < exchanges.size();
+    Call call(*this, op, "all_to_all");
+    call.i64("bytes", exchanges[i].bytes)
+        .i64("scale_bytes", isPair ? exchanges[i + 1].bytes : 0)
+        .i32("ranks", ranks)
+        .i32("group_id", op.getGroup())
+        .buffer(exchanges[i].toSend)
+        .buffer(exchanges[i].got);
+    if (isPair)
+      call.buffer(exchanges[i + 1].toSend).buffer(exchanges[i + 1].got);
+    else
+      call.none(2);
+    if (failed(call.emit()))
       return failure();
   }
-  if (received.rows > 1)
-    got = scratch(".received");
-  if (failed(Call(*this, op, "all_to_all")
-                 .i64("bytes", bytes)
-                 .i32("ranks", ranks)
-                 .i32("group_id", op.getGroup())
-                 .buffer(toSend)
-                 .buffer(got)
-                 .emit()))
-    return failure();
-  if (received.rows > 1 &&
-      failed(copyParts(op, got, y, received.rows, received.unitBytes,
-                       received.count, received.wholeCount,
-                       {bytes, received.rowBytes},
-                       {received.stride(), ranks * received.rowBytes})))
-    return failure();
-  bind(op.getY(), {y});
+  for (const Exchange &each : exchanges)
+    if (const Parts &parts = each.received;
+        parts.rows > 1 &&
+        failed(copyParts(op, each.got, each.y, parts.rows, parts.unitBytes,
+                         parts.count, parts.wholeCount,
+                         {each.bytes, parts.rowBytes},
+                         {parts.stride(), ranks * parts.rowBytes})))
+      return failure();
+  bind(op.getY(), to);
   return success();
 }
 

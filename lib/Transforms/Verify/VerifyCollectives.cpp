@@ -106,29 +106,30 @@ Value sharedFactor(Value scaled) {
   while (Operation *op = scaled.getDefiningOp()) {
     if (auto cast = dyn_cast<QuantizeOp>(op))
       return cast.getScale() ? cast.getScale() : cast.getGivenAmax();
-    if (!isa<ResidualOp, TransposeOp, AllGatherOp>(op))
+    if (!isa<ResidualOp, TransposeOp, AllGatherOp, AllToAllOp>(op))
       return {};
     scaled = op->getOperand(0);
   }
   return {};
 }
 
-LogicalResult checkGather(AllGatherOp gather) {
-  if (!isa<ScaledType>(gather.getX().getType()))
+/// Of a gather or an exchange, which is `what` it says.
+template <typename CollectiveOp>
+LogicalResult checkMovedScale(CollectiveOp op, StringRef what) {
+  if (!isa<ScaledType>(op.getX().getType()))
     return success();
-  Value factor = sharedFactor(gather.getX());
-  GroupAttr group = lookupGroup(gather, gather.getGroup());
+  Value factor = sharedFactor(op.getX());
+  GroupAttr group = lookupGroup(op, op.getGroup());
   if (!factor || group.getSize() == 1)
     return success();
   std::optional<Difference> difference = ReplicationCheck(group).find(factor);
   if (!difference)
     return success();
   InFlightDiagnostic diagnostic =
-      gather.emitError()
-      << "expected all ranks of group " << group.getId() << " ('"
-      << group.getName()
-      << "') to cast what is gathered with one scale, but it is of an amax "
-         "that is not reduced over the group (te.amax_reduce)";
+      op.emitError() << "expected all ranks of group " << group.getId() << " ('"
+                     << group.getName() << "') to cast what is " << what
+                     << " with one scale, but it is of an amax "
+                        "that is not reduced over the group (te.amax_reduce)";
   diagnostic.attachNote(difference->loc) << difference->text;
   return diagnostic;
 }
@@ -313,7 +314,9 @@ struct VerifyCollectives final
     bool failedAny = false;
     module.walk([&](Operation *op) {
       if (auto gather = dyn_cast<AllGatherOp>(op))
-        failedAny |= failed(checkGather(gather));
+        failedAny |= failed(checkMovedScale(gather, "gathered"));
+      else if (auto exchange = dyn_cast<AllToAllOp>(op))
+        failedAny |= failed(checkMovedScale(exchange, "exchanged"));
       else if (auto reduce = dyn_cast<AmaxReduceOp>(op))
         failedAny |= failed(checkReduce(reduce));
       else

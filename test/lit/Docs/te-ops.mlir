@@ -613,6 +613,12 @@ func.func @all_to_all(%x: tensor<8x16x512xbf16>) {
   %y = te.all_to_all %x group 0 split 0 concat 1 : tensor<8x16x512xbf16> -> tensor<2x64x512xbf16>
   return
 }
+func.func @all_to_all_scaled(%xq: !te.scaled<128x512xf8E4M3FN, block_1x128, contract = 1>) {
+  // CHECK: te.all_to_all %{{.*}} group 0 split 0 concat 1 : !te.scaled<128x512xf8E4M3FN, block_1x128, contract = 1> -> !te.scaled<128x512xf8E4M3FN, block_1x128, contract = 1, groups = 2>
+  %yq = te.all_to_all %xq group 0 split 0 concat 1
+    : !te.scaled<128x512xf8E4M3FN, block_1x128, contract = 1> -> !te.scaled<128x512xf8E4M3FN, block_1x128, contract = 1, groups = 2>
+  return
+}
 func.func @bias_add(%x: tensor<256x512xbf16>, %bias: tensor<512xbf16>) {
   // CHECK: te.bias_add %{{.*}}, %{{.*}} : tensor<256x512xbf16>, tensor<512xbf16>
   %y = te.bias_add %x, %bias : tensor<256x512xbf16>, tensor<512xbf16>

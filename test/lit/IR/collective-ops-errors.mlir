@@ -192,6 +192,146 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
 
 // -----
 
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 4>]} {
+  func.func @all_to_all_c2_scaled(%x: !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 1, groups = 8>) {
+    // expected-error @below {{expected 'concat' to be 0, the groups of rows, or 1, the rows of a group, but got 2}}
+    %y = te.all_to_all %x group 0 split 0 concat 2 : !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 1, groups = 8> -> !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 1, groups = 8>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 4>]} {
+  func.func @all_to_all_c2_matrix(%x: !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 1>) {
+    // expected-error @below {{expected 'split' to be 0, the rows of a value without groups, but got 1}}
+    %y = te.all_to_all %x group 0 split 1 concat 0 : !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 1> -> !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 1>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 4>]} {
+  func.func @all_to_all_c3_scaled(%x: !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 1, groups = 2>) {
+    // expected-error @below {{expected the size of axis 0 to be a multiple of the 4 ranks of the group, but got 2}}
+    %y = te.all_to_all %x group 0 split 0 concat 0 : !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 1, groups = 2> -> !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 1, groups = 2>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 4>]} {
+  func.func @all_to_all_c3_groups(%x: !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 1, groups = 3>) {
+    // expected-error @below {{to be a multiple of their groups, but got 3 groups}}
+    %y = te.all_to_all %x group 0 split 1 concat 0 : !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 1, groups = 3> -> !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 1, groups = 12>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 4>]} {
+  func.func @all_to_all_c4_groups(%x: !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 1, groups = 8>) {
+    // expected-error @below {{expected 'y' to have 2 groups, but got '!te.scaled<512x64xf8E4M3FN, block_1x128, contract = 1, groups = 8>'}}
+    %y = te.all_to_all %x group 0 split 0 concat 1 : !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 1, groups = 8> -> !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 1, groups = 8>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 4>]} {
+  func.func @all_to_all_c4_axis(%x: !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 1, groups = 8>) {
+    // expected-error @below {{expected 'x' and 'y' to differ in nothing but groups}}
+    %y = te.all_to_all %x group 0 split 0 concat 1 : !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 1, groups = 8> -> !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 0, groups = 2>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 4>]} {
+  func.func @all_to_all_c5(%x: !te.scaled<512x64xf8E4M3FN, per_tensor, contract = 1>) {
+    // expected-error @below {{expected a value of one scale for all rows to have no groups}}
+    %y = te.all_to_all %x group 0 split 0 concat 1 : !te.scaled<512x64xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<512x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 4>]} {
+  func.func @all_to_all_c5_amax(%x: !te.scaled<512x64xf4E2M1FN, nv_1x16, contract = 1, groups = 8>) {
+    // expected-error @below {{expected a value of one amax for all rows to have no groups}}
+    %y = te.all_to_all %x group 0 split 0 concat 1 : !te.scaled<512x64xf4E2M1FN, nv_1x16, contract = 1, groups = 8> -> !te.scaled<512x64xf4E2M1FN, nv_1x16, contract = 1, groups = 2>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 4>]} {
+  func.func @all_to_all_c5_stack(%x: !te.scaled<8x128x128xf8E4M3FN, block_128x128, contract = 1>) {
+    // expected-error @below {{expected a matrix whose scales are not swizzled, but got '!te.scaled<8x128x128xf8E4M3FN, block_128x128, contract = 1>'}}
+    %y = te.all_to_all %x group 0 split 0 concat 0 : !te.scaled<8x128x128xf8E4M3FN, block_128x128, contract = 1> -> !te.scaled<8x128x128xf8E4M3FN, block_128x128, contract = 1>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 4>]} {
+  func.func @all_to_all_c5_swizzled(%x: !te.scaled<512x128xf8E4M3FN, mx_1x32, swizzled, contract = 1>) {
+    // expected-error @below {{expected a matrix whose scales are not swizzled}}
+    %y = te.all_to_all %x group 0 split 0 concat 0 : !te.scaled<512x128xf8E4M3FN, mx_1x32, swizzled, contract = 1> -> !te.scaled<512x128xf8E4M3FN, mx_1x32, swizzled, contract = 1>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 4>]} {
+  func.func @all_to_all_c6(%x: !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 0, groups = 8>) {
+    // expected-error @below {{expected rows that travel together of !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 0, groups = 8> to be a multiple of 128, but got 64}}
+    %y = te.all_to_all %x group 0 split 0 concat 1 : !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 0, groups = 8> -> !te.scaled<512x64xf8E4M3FN, block_1x128, contract = 0, groups = 2>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 4>]} {
+  func.func @all_to_all_c6_received(%x: !te.scaled<512x64xf8E4M3FN, mx_1x32, contract = 0, groups = 8>) {
+    // expected-error @below {{to be a multiple of 32, but got 16}}
+    %y = te.all_to_all %x group 0 split 1 concat 0 : !te.scaled<512x64xf8E4M3FN, mx_1x32, contract = 0, groups = 8> -> !te.scaled<512x64xf8E4M3FN, mx_1x32, contract = 0, groups = 32>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {
+  func.func @all_to_all_c6_padding(%x: !te.scaled<6x64xf8E4M3FN, block_1x128, contract = 1>) {
+    // expected-error @below {{expected the rows of !te.scaled<6x64xf8E4M3FN, block_1x128, contract = 1> to be a multiple of 4, but got 6}}
+    %y = te.all_to_all %x group 0 split 0 concat 0 : !te.scaled<6x64xf8E4M3FN, block_1x128, contract = 1> -> !te.scaled<6x64xf8E4M3FN, block_1x128, contract = 1>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {
+  func.func @all_to_all_c4_tensor(%x: tensor<6x64xbf16>) {
+    // expected-error @below {{expected 'y' to be a tensor as 'tensor<6x64xbf16>', but got '!te.scaled<6x64xf8E4M3FN, per_tensor, contract = 1>'}}
+    %y = te.all_to_all %x group 0 split 0 concat 0 : tensor<6x64xbf16> -> !te.scaled<6x64xf8E4M3FN, per_tensor, contract = 1>
+    return
+  }
+}
+
+// -----
+
 func.func @rank_c1() {
   // expected-error @below {{expected group 0 to be declared}}
   %r = te.rank group 0

@@ -222,6 +222,12 @@ TEST_P(Errors, CollectivesOfNoSense) {
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
                       TE_PLAN(all_gather, INT64_MAX / 2, 3, 0),
                       {"'bytes' and 'ranks' to fit in memory"}));
+  EXPECT_TRUE(
+      refuses(TE_RT_INVALID_ARGUMENT, TE_PLAN(all_to_all, 1, -4, 1, 0),
+              {"all_to_all", "'scale_bytes' to be zero or more", "-4"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(all_to_all, 1, INT64_MAX / 2, 3, 0),
+                      {"'scale_bytes' and 'ranks' to fit in memory"}));
   for (int32_t type : {TE_RT_F8E4M3FN, TE_RT_I32}) {
     EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
                         TE_PLAN(all_reduce_sum, 4, type, 1, 0),

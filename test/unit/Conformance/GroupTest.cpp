@@ -8,6 +8,7 @@
 #include "Conformance/Oracle.h"
 
 #include <cmath>
+#include <cstring>
 
 using namespace te::conformance;
 
@@ -42,8 +43,16 @@ TEST_P(Groups, CollectivesOverOneRankAreCopies) {
       const int64_t bytes = static_cast<int64_t>(x.bytes.size());
       Array gathered(type, count), sum(type, count), shard(type, count);
       Array inPlace(type, count), exchanged(type, count);
-      own.run(TE_PLAN(all_to_all, bytes, 1, 5),
-              {in(x.bytes), out(exchanged.bytes)});
+      const std::vector<float> scales{0.5f, -0.0f, NAN};
+      std::vector<float> otherScales(3);
+      own.run(TE_PLAN(all_to_all, bytes, 0, 1, 5),
+              {in(x.bytes), out(exchanged.bytes), none(), none()});
+      EXPECT_EQ(x.bytes, exchanged.bytes);
+      exchanged = Array(type, count);
+      own.run(
+          TE_PLAN(all_to_all, bytes, 12, 1, 5),
+          {in(x.bytes), out(exchanged.bytes), in(scales), out(otherScales)});
+      EXPECT_EQ(std::memcmp(scales.data(), otherScales.data(), 12), 0);
       own.run(TE_PLAN(all_gather, bytes, 1, 5),
               {in(x.bytes), out(gathered.bytes)});
       own.run(TE_PLAN(all_reduce_sum, count, type, 1, 5),
@@ -70,7 +79,7 @@ TEST_P(Groups, AnotherNumberOfRanksIsRefused) {
                             "with 1";
   for (const char *text : {alone, bound}) {
     refuses(TE_PLAN(all_gather, 8, 2, 5), text);
-    refuses(TE_PLAN(all_to_all, 8, 2, 5), text);
+    refuses(TE_PLAN(all_to_all, 8, 4, 2, 5), text);
     refuses(TE_PLAN(all_reduce_sum, 4, TE_RT_F32, 2, 5), text);
     refuses(TE_PLAN(reduce_scatter_sum, 2, TE_RT_F32, 2, 5), text);
     if (text == alone) {

@@ -145,11 +145,139 @@ LogicalResult ReduceScatterOp::verify() {
                      group->getSize());
 }
 
+/// Groups of the sender, where a receiver has `groups`; the same function, with
+/// the axes swapped, is the other direction.
+static int64_t groupsBefore(int64_t groups, uint64_t split, uint64_t concat,
+                            int64_t ranks) {
+  if (split == concat)
+    return groups;
+  return split == 0 ? groups * ranks : groups / ranks;
+}
+
+int64_t AllToAllOp::getSentGroups() {
+  auto x = cast<ScaledType>(getX().getType());
+  auto y = cast<ScaledType>(getY().getType());
+  const int64_t ranks = lookupGroup(*this, getGroup()).getSize();
+  if (x.isGrouped())
+    return x.getGroups();
+  return y.isGrouped()
+             ? groupsBefore(y.getGroups(), getSplit(), getConcat(), ranks)
+             : ranks;
+}
+
+int64_t AllToAllOp::getRunRows() {
+  const int64_t ranks = lookupGroup(*this, getGroup()).getSize();
+  const int64_t groups = getSentGroups();
+  const int64_t rows = cast<ScaledType>(getX().getType()).getRows() / groups;
+  if (getSplit() == 1)
+    return rows / ranks;
+  return getConcat() == 1 ? rows : groups / ranks * rows;
+}
+
+std::string AllToAllOp::refuseRuns(ScaledType scaled, int64_t run) {
+  // Rows of a block, and of what rows of scales are padded to where they are
+  // the inner axis.
+  int64_t block = 1, padding = 1;
+  switch (scaled.getScheme()) {
+  case Scheme::PerTensor:
+    break;
+  case Scheme::Block1x128:
+    (scaled.getContract() == 0 ? block : padding) =
+        scaled.getContract() == 0 ? 128 : 4;
+    break;
+  case Scheme::Block128x128:
+    block = 128;
+    padding = scaled.getContract() == 0 ? 4 * 128 : 1;
+    break;
+  case Scheme::Mx1x32:
+    block = scaled.getContract() == 0 ? 32 : 1;
+    break;
+  case Scheme::Mx32x32:
+    block = 32;
+    break;
+  case Scheme::Nv1x16:
+  case Scheme::Nv16x16:
+    block = scaled.getContract() == 1 && scaled.getScheme() == Scheme::Nv1x16
+                ? 1
+                : 16;
+    padding = scaled.getContract() == 0 ? 4 * 16 : 1;
+    break;
+  }
+  auto refuse = [&](StringRef what, int64_t multiple, int64_t found) {
+    std::string result;
+    llvm::raw_string_ostream(result)
+        << "expected " << what << " of " << scaled << " to be a multiple of "
+        << multiple << ", but got " << found;
+    return result;
+  };
+  if (run % block)
+    return refuse("rows that travel together", block, run);
+  if (scaled.getRows() % padding)
+    return refuse("the rows", padding, scaled.getRows());
+  return {};
+}
+
+/// Verifies an exchange of scaled values over `ranks`.
+static LogicalResult verifyScaled(AllToAllOp op, int64_t ranks) {
+  auto x = cast<ScaledType>(op.getX().getType());
+  auto y = dyn_cast<ScaledType>(op.getY().getType());
+  // all_to_all-c4
+  if (!y || x.getInGroups(0) != y.getInGroups(0))
+    return op.emitOpError() << "expected 'x' and 'y' to differ in nothing but "
+                               "groups, but got "
+                            << x << " and " << op.getY().getType();
+  // all_to_all-c5
+  if (x.isStacked() || x.is(ScaleVariant::Swizzled))
+    return op.emitOpError()
+           << "expected a matrix whose scales are not swizzled, but got " << x;
+  const bool hasGroups = x.isGrouped() || y.isGrouped();
+  const bool isScaledAsOne = x.getScheme() == Scheme::PerTensor ||
+                             (x.isNv() && !x.is(ScaleVariant::RowScaled));
+  if (hasGroups && isScaledAsOne)
+    return op.emitOpError()
+           << "expected a value of one " << (x.isNv() ? "amax" : "scale")
+           << " for all rows to have no groups, but got " << x << " and " << y;
+  // all_to_all-c2
+  for (auto [name, axis] :
+       {std::pair("split", op.getSplit()), {"concat", op.getConcat()}})
+    if (axis >= (hasGroups ? 2 : 1))
+      return op.emitOpError()
+             << "expected '" << name << "' to be "
+             << (hasGroups ? "0, the groups of rows, or 1, the rows of a group"
+                           : "0, the rows of a value without groups")
+             << ", but got " << static_cast<int64_t>(axis);
+  // all_to_all-c3
+  const int64_t groups = op.getSentGroups();
+  if (groups == 0 || x.getRows() % groups)
+    return op.emitOpError() << "expected the rows of " << x
+                            << " to be a multiple of their groups, but got "
+                            << groups << " groups";
+  const int64_t size = op.getSplit() == 0 ? groups : x.getRows() / groups;
+  if (size % ranks)
+    return op.emitOpError() << "expected the size of axis " << op.getSplit()
+                            << " to be a multiple of the " << ranks
+                            << " ranks of the group, but got " << size;
+  // all_to_all-c4
+  const int64_t received =
+      groupsBefore(groups, op.getConcat(), op.getSplit(), ranks);
+  if (y.isGrouped() && y.getGroups() != received)
+    return op.emitOpError()
+           << "expected 'y' to have " << received << " groups, but got " << y;
+  // all_to_all-c6
+  if (std::string refusal = AllToAllOp::refuseRuns(x, op.getRunRows());
+      !refusal.empty())
+    return op.emitOpError() << refusal;
+  return success();
+}
+
 LogicalResult AllToAllOp::verify() {
   // all_to_all-c1
   FailureOr<GroupAttr> group = verifyGroup(*this, getGroup());
   if (failed(group))
     return failure();
+  const int64_t ranks = group->getSize();
+  if (isa<ScaledType>(getX().getType()))
+    return verifyScaled(*this, ranks);
   ArrayRef<int64_t> x = shapeOf(getX().getType());
   // all_to_all-c2
   for (auto [name, axis] :
@@ -159,12 +287,15 @@ LogicalResult AllToAllOp::verify() {
                            << getX().getType() << ", but got "
                            << static_cast<int64_t>(axis);
   // all_to_all-c3
-  const int64_t ranks = group->getSize();
   if (x[getSplit()] % ranks != 0)
     return emitOpError() << "expected the size of axis " << getSplit()
                          << " to be a multiple of the " << ranks
                          << " ranks of the group, but got " << x[getSplit()];
   // all_to_all-c4
+  if (!isa<RankedTensorType>(getY().getType()))
+    return emitOpError() << "expected 'y' to be a tensor as "
+                         << getX().getType() << ", but got "
+                         << getY().getType();
   SmallVector<int64_t> y(x);
   y[getSplit()] /= ranks;
   y[getConcat()] *= ranks;
@@ -218,6 +349,8 @@ LogicalResult ReduceScatterOp::differentiate(OpBuilder &b,
 
 LogicalResult AllToAllOp::differentiate(OpBuilder &b,
                                         AdjointContext &adjoints) {
+  if (isa<ScaledType>(getX().getType()))
+    return emitError() << "'te.all_to_all' of a scaled value has no derivative";
   adjoints.add(getX(), AllToAllOp::create(b, getLoc(), getX().getType(),
                                           adjoints.get(getY()), getGroup(),
                                           /*split=*/getConcat(),

@@ -26,7 +26,8 @@ static NcclDataType ncclType(int32_t type) {
 
 namespace {
 
-/// `enqueue(group, x, y, stream)`. Every collective's buffers are x, y.
+/// `enqueue(group, buffers, stream)`. Every collective's buffers begin with x,
+/// y.
 template <typename Enqueue> class CollectivePlan final : public Plan {
 public:
   CollectivePlan(const CudaDevice &device, NcclGroup &group, Enqueue enqueue)
@@ -37,8 +38,7 @@ public:
   Status launch(void *stream, void *const *buffers) override {
     auto *const on = static_cast<CUstream>(stream);
     TE_RT_RETURN_IF_FAILED(progress.reach(number, on));
-    return enqueue(group, buffers[copy_buffers::x], buffers[copy_buffers::y],
-                   on);
+    return enqueue(group, buffers, on);
   }
 
 private:
@@ -59,8 +59,13 @@ static Status planCollective(const CudaDevice &device, int32_t number,
   NcclGroup *const group = device.nccl->find(number);
   if (!group || bytes == 0)
     return plan_copy(device, {bytes}, plan);
-  *plan = std::make_unique<CollectivePlan<Enqueue>>(device, *group,
-                                                    std::move(enqueue));
+  auto onPair = [enqueue = std::move(enqueue)](
+                    NcclGroup &group, void *const *buffers, CUstream stream) {
+    return enqueue(group, buffers[copy_buffers::x], buffers[copy_buffers::y],
+                   stream);
+  };
+  *plan = std::make_unique<CollectivePlan<decltype(onPair)>>(device, *group,
+                                                             std::move(onPair));
   return Status::ok();
 }
 
@@ -105,13 +110,28 @@ Status plan_all_reduce_sum(const CudaDevice &device,
 Status plan_all_to_all(const CudaDevice &device,
                        const all_to_all_params &params,
                        std::unique_ptr<Plan> *plan) {
-  return planCollective(
-      device, params.group_id, params.bytes,
-      [bytes = params.bytes](NcclGroup &group, const void *x, void *y,
-                             CUstream stream) {
-        return group.allToAll(x, y, bytes, stream);
-      },
-      plan);
+  namespace b = all_to_all_buffers;
+  const int64_t bytes = params.bytes, scaleBytes = params.scale_bytes;
+  NcclGroup *const group = device.nccl->find(params.group_id);
+  if (!group || bytes + scaleBytes == 0) {
+    *plan = makePlan(
+        device, [=](const Launcher &launch, void *const *buffers) -> Status {
+          TE_RT_RETURN_IF_FAILED(
+              launch.copy(buffers[b::y], buffers[b::x], bytes));
+          return launch.copy(buffers[b::y_scale], buffers[b::x_scale],
+                             scaleBytes);
+        });
+    return Status::ok();
+  }
+  auto exchange = [=](NcclGroup &group, void *const *buffers, CUstream stream) {
+    return group.allToAll(
+        {{{buffers[b::x], buffers[b::y], bytes},
+          {buffers[b::x_scale], buffers[b::y_scale], scaleBytes}}},
+        stream);
+  };
+  *plan = std::make_unique<CollectivePlan<decltype(exchange)>>(device, *group,
+                                                               exchange);
+  return Status::ok();
 }
 
 Status plan_reduce_scatter_sum(const CudaDevice &device,

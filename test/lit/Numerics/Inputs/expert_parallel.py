@@ -8,21 +8,33 @@ The one process has the same rows in the same places: expert e's rows of rank r'
 and R groups are an expert's. So sums over rows (gradients of weights, amaxes, blocks) are over the same rows in the same order, under every
 recipe. The router runs there by rank, as its gradient is the sum over ranks, in f32 in their order. Capacities that drop
 rows are tried too, and experts that nobody chooses.
+
+Where no backward reads more of the first exchange's rows than their row-wise casts, and the sizes of the groups are written in the
+program, casts are exchanged: the bytes of every launch are counted, and are those of the casts there, and of bf16 everywhere else. Not
+only are results those of the one process, so are the casts that the experts read.
 """
 
+import re
+
 import numpy as np
-from harness import BACKEND, expect, finish, from_bf16, normal, run, same_bytes, to_bf16
-from ranks import CASES, RANKS, later, parts, perform_all, run_ranks, same_sum, tensor
+from harness import BACKEND, FOLDER, compile_to, expect, finish, from_bf16, normal, run, same_bytes, to_bf16
+from ranks import CASES, NAMED, RANKS, later, parts, perform_all, run_ranks, same_sum, tensor
 
 T, H, F, K = 96, 64, 64, 2  # tokens of a rank, columns, columns within an expert, choices
 EP = '#te.group<id = 0, name = "ep", axis = "ep", size = {0}>'
+#: Recipes beside those of all tests, whose casts are exchanged; what a row of H elements comes to, and with which overrides.
+BLOCKS = "float8_block_scaling"
+COLUMNS_OF_ROWS = (f"custom, {{fprop = #te.recipe<{BLOCKS}>, dgrad = #te.recipe<{BLOCKS}>, wgrad = #te.recipe<{BLOCKS}>, "
+                   "x_col_source = rowwise_dequantized, grad_col_source = rowwise_dequantized}")
+ROW_SCALED = "nvfp4_block_scaling, {hadamard = false, row_scaled_activation = true, stochastic_rounding = false}"
+BYTES_OF_ROW = {BLOCKS: H + 4, "mxfp8_block_scaling": H + 4, ROW_SCALED: H // 2 + 4 + 4, COLUMNS_OF_ROWS: H + 4}
 SPLIT = "te.sharding = [#te.shard<axis = 0, group = 0>]"
 
 
-def experts_on(rows, experts, done):
-    """Two layers of each expert on `rows` rows, as many for each, from %mine to `done`."""
+def experts_on(rows, experts, done, written):
+    """Two layers of each expert on `rows` rows, as many for each, from %mine to `done`; the sizes of groups are written here, or passed."""
     sizes = tensor(experts, element="i32")
-    return f"""
+    return (f"\n    %sizes = arith.constant dense<{rows // experts}> : {sizes}" if written else "") + f"""
     %gated = te.grouped_linear %mine, %up, %sizes {{alignment = {rows // experts} : i64}}
       : {tensor(rows, H)}, {tensor(experts, 2 * F, H)}, {sizes} -> {tensor(rows, 2 * F)}
     %hidden = te.activation <swiglu> %gated : {tensor(rows, 2 * F)} -> {tensor(rows, F)}
@@ -52,7 +64,11 @@ def unpermute(tokens, rows):
     return %y : {tensor(tokens, H)}"""
 
 
-def parallel_module(recipe, ranks, experts, capacity):
+def argument_of_sizes(experts, written):
+    return "" if written else f', %sizes: {tensor(experts, element="i32")} {{te.name = "sizes"}}'
+
+
+def parallel_module(recipe, ranks, experts, capacity, written):
     """One rank's tokens and experts."""
     own, rows = experts // ranks, experts * capacity
     flat, sent, received = tensor(rows, H), tensor(experts, capacity, H), tensor(own, ranks * capacity, H)
@@ -60,13 +76,13 @@ def parallel_module(recipe, ranks, experts, capacity):
 module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [{EP.format(ranks)}]}} {{
   func.func @moe(%x: {tensor(T, H)} {{te.name = "x", {SPLIT}}}, %router: {tensor(experts, H)} {{te.name = "router", te.weight}},
                  %up: {tensor(own, 2 * F, H)} {{te.name = "up", te.weight, {SPLIT}}},
-                 %down: {tensor(own, H, F)} {{te.name = "down", te.weight, {SPLIT}}}, %sizes: {tensor(own, element='i32')} {{te.name = "sizes"}})
+                 %down: {tensor(own, H, F)} {{te.name = "down", te.weight, {SPLIT}}}{argument_of_sizes(own, written)})
       -> ({tensor(T, H)} {{te.name = "y", {SPLIT}}}) {{{router(experts)}
     {permute(T, experts, capacity, '%rows')}
     %by_expert = tensor.expand_shape %rows [[0, 1], [2]] output_shape [{experts}, {capacity}, {H}] : {flat} into {sent}
     %exchanged = te.all_to_all %by_expert group 0 split 0 concat 1 : {sent} -> {received}
     %mine = tensor.collapse_shape %exchanged [[0, 1], [2]] : {received} into {flat}
-    {experts_on(rows, own, '%done')}
+    {experts_on(rows, own, '%done', written)}
     %of_experts = tensor.expand_shape %done [[0, 1], [2]] output_shape [{own}, {ranks * capacity}, {H}] : {flat} into {received}
     %returned = te.all_to_all %of_experts group 0 split 1 concat 0 : {received} -> {sent}
     %back = tensor.collapse_shape %returned [[0, 1], [2]] : {sent} into {flat}
@@ -87,23 +103,47 @@ module attributes {{te.recipe = #te.recipe<{recipe}>}} {{
 }}"""
 
 
-def single_module(recipe, ranks, experts, capacity):
+def single_module(recipe, ranks, experts, capacity, written):
     """All tokens and all experts; `ids` name one group for each expert and rank."""
     tokens, rows = ranks * T, ranks * experts * capacity
     return f"""
 module attributes {{te.recipe = #te.recipe<{recipe}>}} {{
   func.func @moe(%x: {tensor(tokens, H)} {{te.name = "x"}}, %ids: {tensor(tokens, K, element='i32')} {{te.name = "ids"}},
                  %probs: {tensor(tokens, K, element='f32')} {{te.name = "probs"}}, %up: {tensor(experts, 2 * F, H)} {{te.name = "up", te.weight}},
-                 %down: {tensor(experts, H, F)} {{te.name = "down", te.weight}}, %sizes: {tensor(experts, element='i32')} {{te.name = "sizes"}})
+                 %down: {tensor(experts, H, F)} {{te.name = "down", te.weight}}{argument_of_sizes(experts, written)})
       -> ({tensor(tokens, H)} {{te.name = "y"}}) {{
     {permute(tokens, ranks * experts, capacity, '%mine')}
-    {experts_on(rows, experts, '%back')}
+    {experts_on(rows, experts, '%back', written)}
     {unpermute(tokens, rows)}
   }}
 }}"""
 
 
-def check(recipe, options, override, ranks, experts, capacity):
+def exchanged_bytes(module, pipeline):
+    """What the launches of a rank's step exchange, of a launch each."""
+    path = FOLDER / f"counted{hash((module, pipeline)) & 0xffffffff}.mlir"
+    path.write_text(module)
+    launches = re.findall(r'"all_to_all" {bytes = (\d+) : i64, group_id = 0 : i32, ranks = (\d+) : i32, scale_bytes = (\d+) : i64}',
+                          compile_to(path, "schedule", pipeline))
+    return [(int(data) + int(scales)) * int(ranks) for data, ranks, scales in launches]
+
+
+def expect_bytes(module, recipe, pipeline, override, rows, vjp, written, claim):
+    """Casts are exchanged where they are all that is read."""
+    plain, cast = 2 * rows * H, rows * BYTES_OF_ROW.get(recipe, 2 * H)
+    if not written:
+        cast = plain
+    own_columns = vjp and recipe != COLUMNS_OF_ROWS and override == "none"
+    of_x = plain if own_columns or override == "high_precision" else cast
+    wanted = [of_x, plain] + [cast if recipe == COLUMNS_OF_ROWS and override == "none" else plain, plain] * vjp
+    found = exchanged_bytes(module, f"{'vjp=moe ' * vjp}{pipeline}")
+    # An amax of each row goes by itself.
+    if recipe == ROW_SCALED and of_x == cast and len(found) == len(wanted) + 1:
+        found = [found[0] + found[1], *found[2:]]
+    expect(found == wanted, f"{claim}: {found} bytes are exchanged instead of {wanted}")
+
+
+def check(recipe, options, override, ranks, experts, capacity, written, vjp=True):
     rng = np.random.default_rng([ranks, experts, capacity])
     x, dy = normal(rng, ranks * T, H), normal(rng, ranks * T, H)
     up, down = normal(rng, experts, 2 * F, H, scale=0.1), normal(rng, experts, H, F, scale=0.1)
@@ -112,17 +152,26 @@ def check(recipe, options, override, ranks, experts, capacity):
     x[:, 0] = to_bf16(np.float32(8))
     gate[:, 0] = to_bf16(np.float32([64] + [0] * (experts - 2) + [-64]))
     pipeline = f"backward-override={override} {options}"
-    claim = f"{recipe} {override} {experts} experts of {capacity} rows over {ranks}"
+    claim = f"{recipe} {override} {experts} experts of {capacity} rows over {ranks}, {'written' if written else 'passed'}, {'step' if vjp else 'forward'}"
 
-    inputs = [{"x": parts(x, ranks, 0)[r], "router": gate, "up": parts(up, ranks, 0)[r], "down": parts(down, ranks, 0)[r],
-               "sizes": np.full(experts // ranks, ranks * capacity, np.int32), "grad.y": parts(dy, ranks, 0)[r]} for r in range(ranks)]
-    found = run_ranks(parallel_module(recipe, ranks, experts, capacity), "moe", inputs, pipeline)
+    inputs = [{"x": parts(x, ranks, 0)[r], "router": gate, "up": parts(up, ranks, 0)[r], "down": parts(down, ranks, 0)[r]}
+              | ({"grad.y": parts(dy, ranks, 0)[r]} if vjp else {})
+              | ({} if written else {"sizes": np.full(experts // ranks, ranks * capacity, np.int32)}) for r in range(ranks)]
+    module = parallel_module(recipe, ranks, experts, capacity, written)
+    if BACKEND == "reference":  # te-opt is where tests are
+        expect_bytes(module, recipe, pipeline, override, experts * capacity, vjp, written, claim)
+    found = run_ranks(module, "moe", inputs, pipeline, vjp=vjp)
 
     routed = [run(router_module(recipe, experts, "ids", "probs"), "router", {"x": each["x"], "router": gate}) for each in inputs]
     groups = np.concatenate([each["ids"] * ranks + r for r, each in enumerate(routed)]).astype(np.int32)
-    wanted = run(single_module(recipe, ranks, experts, capacity), "moe",
-                 {"x": x, "ids": groups, "probs": np.concatenate([each["probs"] for each in routed]), "up": up, "down": down,
-                  "sizes": np.full(experts, ranks * capacity, np.int32), "grad.y": dy}, pipeline, vjp=True)
+    wanted = run(single_module(recipe, ranks, experts, capacity, written), "moe",
+                 {"x": x, "ids": groups, "probs": np.concatenate([each["probs"] for each in routed]), "up": up, "down": down}
+                 | ({"grad.y": dy} if vjp else {})
+                 | ({} if written else {"sizes": np.full(experts, ranks * capacity, np.int32)}), pipeline, vjp=vjp)
+    if not vjp:
+        for r in range(ranks):
+            expect(same_bytes(found[r]["y"], parts(wanted["y"], ranks, 0)[r]), f"{claim}: 'y' of rank {r}")
+        return
     behind = [run(router_module(recipe, experts, "probs"), "router",
                   {"x": each["x"], "router": gate, "grad.probs": parts(wanted["grad.probs"], ranks, 0)[r]}, pipeline, vjp=True)
               for r, each in enumerate(inputs)]
@@ -139,11 +188,27 @@ def check(recipe, options, override, ranks, experts, capacity):
         expect(same_sum(found[r]["grad.router"], [each["grad.router"] for each in behind]), f"{claim}: 'grad.router' of rank {r}")
 
 
+def named(*recipes):
+    return [recipe for recipe in recipes if not NAMED or recipe in NAMED]
+
+
 for recipe, options, overrides in CASES:
     for ranks in RANKS:
         # Rows of one expert for each rank arrive in their places; of four they are brought there. The second takes too few.
         for experts, capacity in ((ranks, 128), (4 * ranks, 128 // ranks)):
             for override in overrides if BACKEND == "reference" and capacity < T else overrides[:1]:
-                later(check, recipe, options, override, ranks, experts, capacity)
+                later(check, recipe, options, override, ranks, experts, capacity, written=capacity < T)
+for ranks in RANKS:
+    for recipe in named(BLOCKS, "mxfp8_block_scaling"):
+        if BACKEND == "reference" or recipe == BLOCKS:
+            options = "target=reference" if recipe != BLOCKS else ""
+            later(check, recipe, options, "dequantized", ranks, ranks, 128, written=True)
+            later(check, recipe, options, "none", ranks, 4 * ranks, 128 // ranks, written=True, vjp=False)
+            later(check, recipe, options, "none", ranks, 4 * ranks, 128 // ranks, written=False, vjp=False)
+    if not NAMED:
+        later(check, COLUMNS_OF_ROWS, "", "none", ranks, 4 * ranks, 128 // ranks, written=True)
+        if BACKEND == "reference":
+            later(check, ROW_SCALED, "target=reference", "dequantized", ranks, 4 * ranks, 128 // ranks, written=True)
+            later(check, ROW_SCALED, "target=reference", "none", ranks, ranks, 128, written=True, vjp=False)
 perform_all()
 finish("expert-parallel")

@@ -27,12 +27,13 @@ func.func @tensors(%x: tensor<8x2xbf16>, %b: tensor<2xbf16>)
 
 // Sent and received as they lie; received by blocks of 4 rows; sent by columns.
 // CHECK-LABEL: func.func @exchanges
-// CHECK-NEXT: tert.launch "all_to_all" {bytes = 96 : i64, group_id = 3 : i32, ranks = 2 : i32}
+// CHECK-NEXT: tert.null
+// CHECK-NEXT: tert.launch "all_to_all" {bytes = 96 : i64, group_id = 3 : i32, ranks = 2 : i32, scale_bytes = 0 : i64}
 // CHECK-NEXT: tert.alloc "all_to_all.received"
-// CHECK-NEXT: tert.launch "all_to_all" {bytes = 96 : i64, group_id = 3 : i32, ranks = 2 : i32}
+// CHECK-NEXT: tert.launch "all_to_all" {bytes = 96 : i64, group_id = 3 : i32, ranks = 2 : i32, scale_bytes = 0 : i64}
 // CHECK-NEXT: tert.launch "copy_strided" {bytes = 48 : i64, parts = 2 : i64, rows = 2 : i64, x_part = 96 : i64, x_row = 48 : i64, y_part = 48 : i64, y_row = 96 : i64}
 // CHECK: tert.launch "copy_strided" {bytes = 24 : i64, parts = 2 : i64, rows = 4 : i64, x_part = 24 : i64, x_row = 48 : i64, y_part = 96 : i64, y_row = 24 : i64}
-// CHECK-NEXT: tert.launch "all_to_all" {bytes = 96 : i64, group_id = 3 : i32, ranks = 2 : i32}
+// CHECK-NEXT: tert.launch "all_to_all" {bytes = 96 : i64, group_id = 3 : i32, ranks = 2 : i32, scale_bytes = 0 : i64}
 // CHECK-NOT: copy_strided
 // CHECK: tert.launch "copy_strided" {bytes = 6 : i64, parts = 2 : i64, rows = 16 : i64, x_part = 6 : i64, x_row = 12 : i64, y_part = 96 : i64, y_row = 6 : i64}
 // CHECK-NEXT: tert.alloc "all_to_all.received#2"
@@ -45,6 +46,17 @@ func.func @exchanges(%x: tensor<4x4x6xbf16>)
   %c = te.all_to_all %x group 3 split 1 concat 0 : tensor<4x4x6xbf16> -> tensor<8x2x6xbf16>
   %d = te.all_to_all %x group 3 split 2 concat 1 : tensor<4x4x6xbf16> -> tensor<4x8x3xbf16>
   return %a, %b, %c, %d : tensor<4x4x6xbf16>, tensor<2x8x6xbf16>, tensor<8x2x6xbf16>, tensor<4x8x3xbf16>
+}
+
+// Bytes and scales in one launch. Data of an expert lies together, its scales [2, 512] do not, neither here nor there.
+// CHECK-LABEL: func.func @exchange_of_casts
+// CHECK: tert.launch "copy_strided" {bytes = 1024 : i64, parts = 2 : i64, rows = 2 : i64, x_part = 1024 : i64, x_row = 2048 : i64, y_part = 2048 : i64, y_row = 1024 : i64}
+// CHECK: tert.launch "all_to_all" {bytes = 49152 : i64, group_id = 3 : i32, ranks = 2 : i32, scale_bytes = 2048 : i64}
+// CHECK-NEXT: tert.launch "copy_strided" {bytes = 12288 : i64, parts = 2 : i64, rows = 4 : i64, x_part = 49152 : i64, x_row = 12288 : i64, y_part = 12288 : i64, y_row = 24576 : i64}
+// CHECK-NEXT: tert.launch "copy_strided" {bytes = 256 : i64, parts = 2 : i64, rows = 8 : i64, x_part = 2048 : i64, x_row = 256 : i64, y_part = 256 : i64, y_row = 512 : i64}
+func.func @exchange_of_casts(%x: !te.scaled<512x192xf8E4M3FN, block_1x128, contract = 1>) -> !te.scaled<512x192xf8E4M3FN, block_1x128, contract = 1, groups = 4> {
+  %y = te.all_to_all %x group 3 split 0 concat 1 : !te.scaled<512x192xf8E4M3FN, block_1x128, contract = 1> -> !te.scaled<512x192xf8E4M3FN, block_1x128, contract = 1, groups = 4>
+  return %y : !te.scaled<512x192xf8E4M3FN, block_1x128, contract = 1, groups = 4>
 }
 
 // Data by rows; scales [1, 128] by columns.

@@ -14,6 +14,21 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
+// Of an exchange, too.
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 4>]} {
+  func.func @exchanged_amax(%x: tensor<64x64xbf16>) -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1> {
+    // expected-note @below {{'te.amax' of this rank's part is here}}
+    %amax = te.amax %x : tensor<64x64xbf16>
+    %scale = te.compute_scale %amax for f8E4M3FN
+    %xq = te.quantize %x scale %scale : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>
+    // expected-error @below {{expected all ranks of group 0 ('ep') to cast what is exchanged with one scale, but it is of an amax that is not reduced over the group (te.amax_reduce)}}
+    %y = te.all_to_all %xq group 0 split 0 concat 0 : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>
+    return %y : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>
+  }
+}
+
+// -----
+
 // What one rank has of the amaxes of cut blocks is no scale.
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
   func.func @partial_blocks(%x: tensor<5197xbf16>) -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1> {
@@ -253,6 +268,26 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
       scf.yield %b : tensor<8xf32>
     }
     return %y : tensor<8xf32>
+  }
+}
+
+// -----
+
+// Casts meet casts of the same kind, cut in the same way.
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {
+  module attributes {te.ranks = array<i64: 0>} {
+    func.func @casts(%x: !te.scaled<64x64xf8E4M3FN, mx_1x32, contract = 1>) -> !te.scaled<64x64xf8E4M3FN, mx_1x32, contract = 1, groups = 2> {
+      // expected-note @below {{rank 0 is here}}
+      %y = te.all_to_all %x group 0 split 0 concat 1 : !te.scaled<64x64xf8E4M3FN, mx_1x32, contract = 1> -> !te.scaled<64x64xf8E4M3FN, mx_1x32, contract = 1, groups = 2>
+      return %y : !te.scaled<64x64xf8E4M3FN, mx_1x32, contract = 1, groups = 2>
+    }
+  }
+  module attributes {te.ranks = array<i64: 1>} {
+    func.func @tensors(%x: tensor<4x16x64xbf16>) -> tensor<2x32x64xbf16> {
+      // expected-error @below {{but rank 1 runs 'te.all_to_all' of 'tensor<4x16x64xbf16>'}}
+      %y = te.all_to_all %x group 0 split 0 concat 1 : tensor<4x16x64xbf16> -> tensor<2x32x64xbf16>
+      return %y : tensor<2x32x64xbf16>
+    }
   }
 }
 

@@ -77,7 +77,7 @@ Status NcclGroups::scenario() {
              return backend->plan_reduce_scatter_sum({1, TE_RT_BF16, 2, 7},
                                                      &plan);
            },
-           [&] { return backend->plan_all_to_all({6, 2, 7}, &plan); },
+           [&] { return backend->plan_all_to_all({6, 0, 2, 7}, &plan); },
            [&] {
              return backend->plan_all_reduce_sum({3, TE_RT_F32, 2, 7}, &plan);
            }}) {
@@ -178,11 +178,34 @@ TEST_F(NcclGroups, GathersAndSums) {
         backend->plan_reduce_scatter_sum({1, each.type, 3, 7}, &plan));
     EXPECT_EQ(run({"ncclReduceScatter"}, plan), each.shard);
   }
-  ASSERT_STATUS_OK(backend->plan_all_to_all({5, 3, 7}, &plan));
+  ASSERT_STATUS_OK(backend->plan_all_to_all({5, 0, 3, 7}, &plan));
   EXPECT_EQ(run({"ncclGroupStart", "ncclSend", "ncclRecv", "ncclSend",
                  "ncclRecv", "ncclSend", "ncclRecv", "ncclGroupEnd"},
                 plan),
             "abcdeghijkmnopq...");
+  // Scales go with the data, in one operation.
+  void *scales = nullptr, *otherScales = nullptr;
+  ASSERT_STATUS_OK(backend->alloc(18, &scales));
+  ASSERT_STATUS_OK(backend->alloc(18, &otherScales));
+  ASSERT_STATUS_OK(backend->copyToDevice(scales, "ABCDEFGHIJKLMNOPQR", 18));
+  ASSERT_STATUS_OK(
+      backend->copyToDevice(otherScales, "..................", 18));
+  ASSERT_STATUS_OK(backend->copyToDevice(x, sent.data(), 18));
+  ASSERT_STATUS_OK(backend->copyToDevice(y, "..................", 18));
+  ASSERT_STATUS_OK(backend->plan_all_to_all({5, 2, 3, 7}, &plan));
+  book().calls.clear();
+  void *const buffers[] = {x, y, scales, otherScales};
+  EXPECT_STATUS_OK(plan->launch(backend->defaultStream(), buffers));
+  Strings calls = {"ncclGroupStart"};
+  for (int i = 0; i < 6; ++i)
+    calls.insert(calls.end(), {"ncclSend", "ncclRecv"});
+  calls.push_back("ncclGroupEnd");
+  EXPECT_EQ(ncclCalls(), calls);
+  std::string received(18, ' ');
+  EXPECT_STATUS_OK(backend->copyToHost(received.data(), otherScales, 18));
+  EXPECT_EQ(received, "ABDEGH............");
+  EXPECT_STATUS_OK(backend->copyToHost(received.data(), y, 18));
+  EXPECT_EQ(received, "abcdeghijkmnopq...");
 }
 
 TEST_F(NcclGroups, OneRankNeedsNoNccl) {

@@ -79,7 +79,7 @@ Process::PlanFunction gather(int64_t bytes, int32_t ranks, int32_t group) {
 }
 Process::PlanFunction exchange(int64_t bytes, int32_t ranks, int32_t group) {
   return [=](te_rt_instance *instance) {
-    return te_rt_plan_all_to_all(instance, 0, bytes, ranks, group);
+    return te_rt_plan_all_to_all(instance, 0, bytes, 0, ranks, group);
   };
 }
 Process::PlanFunction scatter(int64_t count, int32_t type, int32_t ranks,

@@ -52,7 +52,8 @@ constexpr Case kCases[] = {
      1},
     {"all_to_all",
      [](te_rt_instance *instance, int32_t slot, int64_t bytes) {
-       te_rt_plan_all_to_all(instance, slot, bytes / numRanks(), numRanks(), 7);
+       te_rt_plan_all_to_all(instance, slot, bytes / numRanks(), 0, numRanks(),
+                             7);
      },
      1},
 };

@@ -67,14 +67,21 @@ Step gatherStep(int64_t bytes) {
           }};
 }
 
-Step exchangeStep(int64_t bytes) {
-  return {1, 2, 0,
-          [=](te_rt_instance *instance) {
-            te_rt_plan_all_to_all(instance, 0, bytes, numRanks(), 7);
-          },
-          [](te_rt_instance *instance, char *, void *const *arguments) {
-            te_rt_launch(instance, 0, arguments);
-          }};
+/// Scales lie behind the data.
+Step exchangeStep(int64_t bytes, int64_t scaleBytes) {
+  return {
+      1, 2, 0,
+      [=](te_rt_instance *instance) {
+        te_rt_plan_all_to_all(instance, 0, bytes, scaleBytes, numRanks(), 7);
+      },
+      [=](te_rt_instance *instance, char *, void *const *arguments) {
+        const auto scales = [&](void *data) -> void * {
+          return static_cast<char *>(data) + bytes * numRanks();
+        };
+        void *const buffers[] = {arguments[0], arguments[1],
+                                 scales(arguments[0]), scales(arguments[1])};
+        te_rt_launch(instance, 0, buffers);
+      }};
 }
 
 /// Whether `actual` is elements [begin, ...) of the sum of the ranks' values.
@@ -207,20 +214,31 @@ TEST_F(Collective, ExchangeMovesBytes) {
     return bytes;
   };
   onEachRank([&](Rank &rank) {
-    for (int64_t count : {4096, 0, 1, 3, 127, 1000003})
+    for (auto [count, scales] : {std::pair<int64_t, int64_t>{4096, 0},
+                                 {0, 0},
+                                 {1, 1},
+                                 {3, 0},
+                                 {127, 12},
+                                 {0, 8},
+                                 {4096, 4096},
+                                 {1000003, 31252}})
       for (bool captured : {true, false}) {
         Array x(TE_RT_F8E4M3FN, 0), y(TE_RT_F8E4M3FN, 0), expected = y;
-        for (int r = 0; r < numRanks(); ++r) {
-          const std::vector<uint8_t> sent = bytesOf(rank.number, r, count),
-                                     received = bytesOf(r, rank.number, count);
-          x.bytes.insert(x.bytes.end(), sent.begin(), sent.end());
-          expected.bytes.insert(expected.bytes.end(), received.begin(),
-                                received.end());
-        }
+        // Scales have other values than data.
+        for (auto [bytes, more] : {std::pair(count, 0), {scales, 8}})
+          for (int r = 0; r < numRanks(); ++r) {
+            const int from = rank.number + more, to = r + more;
+            const std::vector<uint8_t> sent = bytesOf(from, to, bytes),
+                                       received = bytesOf(to, from, bytes);
+            x.bytes.insert(x.bytes.end(), sent.begin(), sent.end());
+            expected.bytes.insert(expected.bytes.end(), received.begin(),
+                                  received.end());
+          }
         y.bytes.resize(x.bytes.size());
-        run(rank, exchangeStep(count), x, y, captured, false);
+        run(rank, exchangeStep(count, scales), x, y, captured, false);
         EXPECT_EQ(expected.bytes, y.bytes)
-            << "rank " << rank.number << ", " << count << " bytes";
+            << "rank " << rank.number << ", " << count << " and " << scales
+            << " bytes";
       }
   });
 }
