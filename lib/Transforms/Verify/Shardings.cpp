@@ -14,6 +14,7 @@
 #include "Shardings.h"
 
 #include "TEDialect/IR/TE.h"
+#include "TEDialect/IR/TEMoe.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/MapVector.h"
@@ -296,7 +297,21 @@ private:
           visitRowSum(wgrad, wgrad->getResults(), {wgrad.getDy(), wgrad.getX()},
                       wgrad.getParallelAttr());
         })
-        .Case([&](BiasGradOp grad) {
+        // Rows by expert are rows of this rank, too.
+        .Case([&](PermuteOp permute) { pass(permute.getX(), permute.getY()); })
+        .Case([&](GroupedLinearOp layer) {
+          Splits out = splits.lookup(layer.getX());
+          out.remove_if([](auto &each) { return each.second.dim != 0; });
+          splits[layer.getY()] = std::move(out);
+        })
+        .Case([&](GroupedLinearWgradOp wgrad) {
+          visitRowSum(wgrad, wgrad->getResults(),
+                      {wgrad.getDy(), wgrad.getX()});
+        })
+        .Case([&](GroupedWgradOp wgrad) {
+          visitRowSum(wgrad, wgrad->getResults(), {wgrad.getA(), wgrad.getB()});
+        })
+        .Case<BiasGradOp, GroupedBiasGradOp>([&](auto grad) {
           visitRowSum(grad, grad->getResults(), {grad.getDy()});
         })
         .Case<RmsNormBackwardOp, LayerNormBackwardOp>([&](auto norm) {

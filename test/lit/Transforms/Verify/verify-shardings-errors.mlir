@@ -159,6 +159,33 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 // -----
 
+// Of experts that all ranks have: rows by expert are rows of one rank, after a layer, too.
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
+  func.func @summands_of_experts(%x: tensor<128x64xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %ids: tensor<128x2xi32>, %dy: tensor<512x32xbf16>,
+                                 %up: tensor<4x48x64xbf16> {te.name = "up", te.weight}, %down: tensor<4x32x48xbf16> {te.name = "down", te.weight},
+                                 %bias: tensor<4x48xbf16> {te.name = "bias", te.weight})
+      -> (tensor<4x48x64xbf16> {te.name = "up"}, tensor<4x32x48xbf16> {te.name = "down"}, tensor<4x48xbf16> {te.name = "bias"}) {
+    %rows, %sizes, %row_of, %entry_of, %dropped = te.permute %x, %ids {alignment = 64 : i64}
+      : tensor<128x64xbf16>, tensor<128x2xi32> -> tensor<512x64xbf16>, tensor<4xi32>, tensor<256xi32>, tensor<512xi32>
+    %h = te.grouped_linear %rows, %up, %sizes {alignment = 64 : i64} : tensor<512x64xbf16>, tensor<4x48x64xbf16>, tensor<4xi32> -> tensor<512x48xbf16>
+    // expected-note @below {{'te.grouped_linear_wgrad' sums over rows that are split here}}
+    %d0 = te.grouped_linear_wgrad %h, %rows, %sizes {alignment = 64 : i64} : tensor<512x48xbf16>, tensor<512x64xbf16>, tensor<4xi32> -> tensor<4x48x64xbf16>
+    // expected-note @below {{'te.grouped_wgrad' sums over rows that are split here}}
+    %d1 = te.grouped_wgrad %dy, %h, %sizes {alignment = 64 : i64} : tensor<512x32xbf16>, tensor<512x48xbf16>, tensor<4xi32> -> tensor<4x32x48xbf16>
+    // expected-note @below {{'te.grouped_bias_grad' sums over rows that are split here}}
+    %d2 = te.grouped_bias_grad %h, %sizes {alignment = 64 : i64} : tensor<512x48xbf16>, tensor<4xi32> -> tensor<4x48xbf16>
+    %u = arith.subf %up, %d0 : tensor<4x48x64xbf16>
+    %v = arith.subf %down, %d1 : tensor<4x32x48xbf16>
+    %b = arith.subf %bias, %d2 : tensor<4x48xbf16>
+    // expected-error @+3 {{expected state 'up' to be the same on all ranks of 'dp', over which it has no 'te.sharding', but what is returned holds a sum over the rows of this rank alone (te.all_reduce)}}
+    // expected-error @+2 {{expected state 'down' to be the same on all ranks of 'dp'}}
+    // expected-error @below {{expected state 'bias' to be the same on all ranks of 'dp'}}
+    return %u, %v, %b : tensor<4x48x64xbf16>, tensor<4x32x48xbf16>, tensor<4x48xbf16>
+  }
+}
+
+// -----
+
 // What a norm multiplies with, and a table.
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
   func.func @summands_of_a_norm_and_a_table(%ids: tensor<128xi32> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %x: tensor<128x256xf32> {te.sharding = [#te.shard<axis = 0, group = 0>]},

@@ -29,6 +29,29 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // -----
 
+// Experts that all ranks have are summed; those of one rank, whose rows came from all, are whole.
+// CHECK-LABEL: @experts
+module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {
+  func.func @experts(%x: tensor<128x64xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %ids: tensor<128x2xi32>, %dy: tensor<256x48xbf16>,
+                     %all: tensor<4x48x64xbf16> {te.name = "all", te.weight}, %own: tensor<2x48x64xbf16> {te.name = "own", te.weight, te.sharding = [#te.shard<axis = 0, group = 0>]})
+      -> (tensor<4x48x64xbf16> {te.name = "all"}, tensor<2x48x64xbf16> {te.name = "own"}) {
+    %rows, %sizes, %row_of, %entry_of, %dropped = te.permute %x, %ids {alignment = 64 : i64, capacity = 64 : i64, padded}
+      : tensor<128x64xbf16>, tensor<128x2xi32> -> tensor<256x64xbf16>, tensor<4xi32>, tensor<256xi32>, tensor<256xi32>
+    %d = te.grouped_linear_wgrad %dy, %rows, %sizes {alignment = 64 : i64} : tensor<256x48xbf16>, tensor<256x64xbf16>, tensor<4xi32> -> tensor<4x48x64xbf16>
+    %s = te.all_reduce %d group 0 : tensor<4x48x64xbf16>
+    %n = arith.subf %all, %s : tensor<4x48x64xbf16>
+    %parts = tensor.expand_shape %rows [[0, 1], [2]] output_shape [4, 64, 64] : tensor<256x64xbf16> into tensor<4x64x64xbf16>
+    %exchanged = te.all_to_all %parts group 0 split 0 concat 1 : tensor<4x64x64xbf16> -> tensor<2x128x64xbf16>
+    %mine = tensor.collapse_shape %exchanged [[0, 1], [2]] : tensor<2x128x64xbf16> into tensor<256x64xbf16>
+    %full = arith.constant dense<128> : tensor<2xi32>
+    %e = te.grouped_linear_wgrad %dy, %mine, %full {alignment = 128 : i64} : tensor<256x48xbf16>, tensor<256x64xbf16>, tensor<2xi32> -> tensor<2x48x64xbf16>
+    %o = arith.subf %own, %e : tensor<2x48x64xbf16>
+    return %n, %o : tensor<4x48x64xbf16>, tensor<2x48x64xbf16>
+  }
+}
+
+// -----
+
 // Summed over the ranks, scattered to parts, or added up in the gradient, which is summed once.
 // CHECK-LABEL: @summands
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
