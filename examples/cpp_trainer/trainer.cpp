@@ -91,6 +91,10 @@ int train(const std::vector<std::string> &files,
     count = step.load(options["load"]);
   const int64_t last = std::stoll(options["steps"]);
   const int64_t every = std::stoll(options["save-every"]);
+  if (count >= last)
+    std::fprintf(stderr,
+                 "trainer: no step is left: at %lld, and --steps=%lld\n",
+                 (long long)count, (long long)last);
   while (count < last) {
     feed(step, text, seed, ++count, std::stof(options["lr"]));
     step.run(stream.get());

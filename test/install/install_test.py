@@ -84,6 +84,8 @@ for recipe in RECIPES:
     second = run(*train, "--steps=6", f"--load={work / 'half'}", f"--save={work / 'resumed'}")
     expect(first + second == whole, f"{recipe}: the losses differ:\n{whole}\n{first}{second}")
     expect((work / "whole").read_bytes() == (work / "resumed").read_bytes(), f"{recipe}: the states differ")
+    said = run(*train, "--steps=4", f"--load={work / 'half'}")
+    expect(said == "trainer: no step is left: at 4, and --steps=4\n", f"{recipe}: a run without steps says '{said}'")
     # A state that is off by one bit is seen.
     damaged = bytearray((work / "half").read_bytes())
     damaged[-3] ^= 1
