@@ -183,6 +183,44 @@ class _Block:
         self.seen = pointers, address
 
 
+#: Results of up to so many bytes, such as losses, of so many calls share an allocation.
+_SLOT_BYTES, _SLOTS = 64, 64
+
+
+class _Slots:
+    """Memory for a small tensor of elements `dtype` of each of many calls; none is used twice.
+
+    On a GPU an allocation costs the host more than the rest of what makes a tensor. What is allocated is of one stream,
+    so another one gets slots of its own, and a CUDA graph that PyTorch records gets memory of its own.
+    """
+
+    def __init__(self, dtype: Any, device: Any) -> None:
+        torch: Any = sys.modules["torch"]
+        size = _SLOTS * _SLOT_BYTES // dtype.itemsize
+        self._allocate = lambda count: torch.empty(size * count // _SLOTS, dtype=dtype, device=device)
+        self._step = _SLOT_BYTES // dtype.itemsize
+        recording = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: True)
+        self._recording: "Callable[[], bool]" = recording if device.type == "cuda" else bool
+        #: Memory, its storage, the stream, and slots that are left: at once, as several threads may take one.
+        self._left: "Tuple[Any, Any, int, List[int]]" = (None, (), 0, [])
+
+    def take(self, stream: int) -> "Tuple[Any, int]":
+        """A tensor, and the first element of the slot in it, for work on this stream."""
+        memory, storage, before, slots = self._left
+        if self._recording():
+            return self._allocate(1), 0
+        # A storage may have been resized by who got a part of it.
+        if before != stream or len(storage) != _SLOTS * _SLOT_BYTES:
+            slots = []
+        try:
+            return memory, slots.pop()
+        except IndexError:
+            memory = self._allocate(_SLOTS)
+            slots = list(range(0, _SLOTS * self._step, self._step))
+            self._left = memory, memory.untyped_storage(), stream, slots
+            return memory, slots.pop()
+
+
 class TorchMaker:
     """Makes new row-major tensors of PyTorch, of the same shapes and types in each call.
 
@@ -190,7 +228,7 @@ class TorchMaker:
     of what has no memory.
     Those that share, of up to SHARED_BYTES, lie in one allocation for each type, because allocations are most of what
     a call costs. They are no views, and have version counters of their own; their memory is free when the last of
-    them is.
+    them is. So are small ones of several calls.
     """
 
     def __init__(
@@ -209,6 +247,7 @@ class TorchMaker:
         self._current: "Optional[Callable[[], int]]" = None
         if device.type == "cuda":
             self._current = getattr(torch._C, "_cuda_getDevice", lambda: -1)
+        self._stream = torch_stream((CUDA if device.type == "cuda" else CPU, device.index or 0))
         self._view: Any = getattr(guards, "_reinterpret_tensor", None)
         self._split = torch.unsafe_split_with_sizes
         kinds = [(tuple(shape), dtype, shares) for shape, dtype, shares in kinds]
@@ -231,21 +270,28 @@ class TorchMaker:
             self._blocks.append(_Block(dtype, members, kinds, places))
             order += [kind for _, group in members for kind in group]
         alone = [kind for kind in range(len(kinds)) if kind not in order]
-        self._alone = [
-            (kinds[kind][0], _strides(kinds[kind][0]), kinds[kind][1], places[kind] if places else -1) for kind in alone
-        ]
+        #: (size, strides, dtype, place, where its memory is from, if it is small).
+        self._alone = []
+        for kind in alone:
+            shape, dtype, _ = kinds[kind]
+            small = self._view is not None and 0 < math.prod(shape) * dtype.itemsize <= _SLOT_BYTES
+            slots = _Slots(dtype, device) if small else None
+            self._alone.append((shape, _strides(shape), dtype, places[kind] if places else -1, slots))
         order += alone
         #: The numbers of the tensors, as `unsorted` gives them.
         self.order = order
         back = sorted(range(len(order)), key=order.__getitem__)
         self._sort = None if back == sorted(back) else operator.itemgetter(*back)
 
-    def __call__(self, pointers: Any = None) -> "List[Any]":
-        """The tensors, in the order of `kinds`; their addresses go to `pointers`, at `places`."""
-        made = self.unsorted(pointers)
+    def __call__(self, pointers: Any = None, stream: Optional[int] = None) -> "List[Any]":
+        """The tensors, in the order of `kinds`; their addresses go to `pointers`, at `places`.
+
+        stream: that they are for, if it is not the current one.
+        """
+        made = self.unsorted(pointers, self._stream() if stream is None else stream)
         return made if self._sort is None else list(self._sort(made))
 
-    def unsorted(self, pointers: Any = None) -> "List[Any]":
+    def unsorted(self, pointers: Any, stream: int) -> "List[Any]":
         """As a call, in the order of `order`."""
         empty: Any = self._quick
         if self._current is not None and self._current() != self._index:
@@ -262,11 +308,15 @@ class TorchMaker:
                     made += split(view(memory, size, strides, first), counts)
             for size, strides, first in block.single:
                 made.append(view(memory, size, strides, first))
-            address = memory.data_ptr()
-            if block.seen[1] != address or block.seen[0] is not pointers:
+            address, seen = memory.data_ptr(), block.seen
+            if seen[1] != address or seen[0] is not pointers:
                 block.point(pointers, address)
-        for size, strides, dtype, place in self._alone:
-            tensor = empty(size, strides, dtype)
+        for size, strides, dtype, place, slots in self._alone:
+            if slots is None:
+                tensor = empty(size, strides, dtype)
+            else:
+                memory, first = slots.take(stream)
+                tensor = view(memory, size, strides, first)
             made.append(tensor)
             if place >= 0:
                 pointers[place] = tensor.data_ptr() or self._null

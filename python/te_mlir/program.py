@@ -567,9 +567,9 @@ class Step:
             stream = stream_handle(stream, self.context.device)
         quick = self._quick
         if quick is not None and quick.positional == len(args) and quick.names == tuple(named):
-            tensors = (*args, *named.values())
-            if out:
-                tensors += tuple(out.values())
+            tensors = tuple(named.values())
+            if args or out:
+                tensors = (*args, *tensors, *(out or {}).values())
             if quick.outs == (tuple(out) if out else ()) and quick.fits(tensors):
                 return self._again(quick, tensors, stream)
         return self._checked(args, named, stream, out)
@@ -591,7 +591,7 @@ class Step:
             if self.reuse_results:
                 self._instance.run(pointers, stream)
                 return self._kept.copy()
-            made = quick.make.unsorted(pointers)
+            made = quick.make.unsorted(pointers, stream)
             self._instance.run(pointers, stream)
         results = quick.results.copy()
         results.update(zip(quick.made, made))

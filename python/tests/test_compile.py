@@ -590,6 +590,43 @@ def test_new_tensors_are_what_empty_makes():
     ]
 
 
+def test_losses_of_several_calls_share_memory_and_nothing_else():
+    torch = pytest.importorskip("torch")
+    kinds = [((), torch.float32, False), ((32,), torch.bfloat16, False), ((33,), torch.bfloat16, False)]
+    make = arrays.TorchMaker(kinds, torch.device("cpu"), [0, 1, 2])
+    pointers = [None] * 3
+    kept = []
+    for number in range(2 * arrays._SLOTS + 1):
+        inference = number in (5, arrays._SLOTS)
+        with torch.inference_mode(inference):
+            made = make(pointers)
+            for tensor in made[:2]:
+                tensor.fill_(number)
+        assert [t.data_ptr() for t in made] == pointers and all(p % 64 == 0 for p in pointers[:2])
+        assert [(tuple(t.shape), t.dtype, t.is_contiguous(), t._is_view()) for t in made] == [
+            (*kind[:2], True, False) for kind in kinds
+        ]
+        assert all(t.is_inference() == inference for t in made)
+        kept.append(made)
+    for number, made in enumerate(kept):
+        assert all((t == number).all() for t in made[:2])
+    for place, blocks in ((0, 3), (1, 3), (2, len(kept))):
+        storages = {made[place].untyped_storage().data_ptr() for made in kept}
+        assert len(storages) == blocks
+    # A storage that somebody resized is left alone, as is one of another stream.
+    kept[-1][0].untyped_storage().resize_(0)
+    number = make(pointers)[0]
+    assert number.data_ptr() and number.fill_(3) == 3
+    other, again = make(pointers, 7)[0], make(pointers, 7)[0]
+    assert other.untyped_storage().data_ptr() == again.untyped_storage().data_ptr() != number.untyped_storage().data_ptr()
+    # A CUDA graph that PyTorch records has memory of its own.
+    slots = make._alone[0][-1]
+    slots._recording = lambda: True
+    first, second = slots.take(7), slots.take(7)
+    assert first[1] == second[1] == 0 and first[0].nbytes == arrays._SLOT_BYTES
+    assert len({t.data_ptr() for t in (first[0], second[0], again)}) == 3
+
+
 def test_a_quick_call_checks_what_the_first_did(reference):
     for cuda_graph in (False, True):
         torch, step, tensors = train_step(reference, cuda_graph=cuda_graph)

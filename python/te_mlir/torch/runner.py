@@ -492,7 +492,7 @@ class Loaded:
                 pointers[place] = address or dummy
             arena.inputs = addresses
         if memory is None or not memory.results:
-            results = self.make_results(pointers)
+            results = self.make_results(pointers, stream)
             if memory is not None:
                 memory.results = results
         self.point_flag(pointers, later, stream)
@@ -542,7 +542,7 @@ class Loaded:
             pointers[place] = address or self.dummy.pointer
         gradients = memory.gradients if memory else []
         if not gradients:
-            gradients = self.make_gradients(pointers)
+            gradients = self.make_gradients(pointers, stream)
         self.point_flag(pointers, later, stream)
         if memory is None:
             arena.instance.run_part(pointers, stream, self.cut, self.end)
