@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import warnings
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
@@ -326,12 +327,23 @@ class Graph:
             for e, own in zip(plan.exits, memory)
         ]
         self.copied = [(e.result, *own) if own else None for e, own in zip(plan.exits, memory)]
+        #: The region's results that leave it, where each leaves as it is: a loss.
+        self.plain: Optional[List[int]] = None
+        as_they_are = (
+            key is None and not dense and e.layout.is_row_major(math.prod(shape)) and outputs[e.result].shape == shape
+            for e, key, shape, dense in zip(plan.exits, self.copied, self.shapes, self.dense)
+        )
+        if all(as_they_are):
+            self.plain = [e.result for e in plan.exits]
 
     def __call__(self, *tensors: torch.Tensor) -> Any:
         if self.region is None:
             return self.module(*tensors)
         renewed, values = self.before(tensors)
         results = self.region(*self.feeder(tensors, renewed, values))
+        given = [values[node] for node in self.given]
+        if self.plain is not None:
+            return self.rest(*tensors, *[results[i] for i in self.plain], *given)
         copies: Dict[Any, torch.Tensor] = {}
         views = []
         for exit, key, shape, dense in zip(self.exits, self.copied, self.shapes, self.dense):
@@ -342,7 +354,7 @@ class Graph:
                 result = copies[key]
             view = _view(result, exit, shape)
             views.append(view.contiguous() if dense else view)
-        return self.rest(*tensors, *views, *(values[node] for node in self.given))
+        return self.rest(*tensors, *views, *given)
 
     def report(self, what: str = "precision", format: str = "text") -> str:
         """Reports of the compiled part: precision, memory, constraints."""

@@ -40,8 +40,8 @@ class Indices:
         self._make = arrays.TorchMaker([((given.numel(),), torch.int32, False)], given.device)
         made = torch.empty(given.shape, dtype=torch.int32, device="meta")
         kept = given.shape[-1] - self.shift if self.shift else 0
-        parts = [(given, self.shift, kept), (made, 0, kept), (made, kept, self.shift)]
-        #: (sizes, strides, first element) of what is read, of where that goes, and of what is filled.
+        parts = [(given, self.shift, kept), (made, 0, kept)]
+        #: (sizes, strides, first element) of what is read, and of where that goes.
         self._parts = []
         for tensor, first, count in parts:
             part = tensor.narrow(-1, first, count) if self.shift else tensor
@@ -56,10 +56,10 @@ class Indices:
         if self._kind != (given.shape, given.stride(), given.device):
             self._plan(given)
         made = self._make()[0]
-        read, written, filled = self._parts
-        source, to = _part(given, *read), _part(made, *written)
+        read, written = self._parts
+        source, to = _part(given, *read) if self.shift else given, _part(made, *written)
         if self.shift:
-            _part(made, *filled).fill_(self.fill)
+            made.fill_(self.fill)
         if given.dtype is torch.int64:
             torch.clamp(source, *self._bounds, out=to)
         else:

@@ -10,7 +10,6 @@ run once.
 from __future__ import annotations
 
 import ctypes
-import itertools
 import math
 import operator
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
@@ -29,11 +28,6 @@ from te_mlir.torch.states import States, layer_of
 
 _addresses, _storage_bytes = arrays.torch_addresses(), arrays.torch_storage_bytes()
 _main_grad = operator.attrgetter("main_grad")
-
-
-def _changed(before: Sequence[Any], now: Sequence[Any]) -> "List[int]":
-    """Places of what is not as before."""
-    return list(itertools.compress(itertools.count(), map(operator.ne, before, now)))
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -91,6 +85,10 @@ class Region:
         self.function = function
         self.wrt = [i for i, spec in enumerate(inputs) if spec.differentiable]
         self.through = [i for i, spec in enumerate(outputs) if spec.differentiable]
+        #: Those that can have no gradient.
+        self.discrete = [
+            i for i, spec in enumerate(outputs) if not spec.differentiable and not spec.dtype.is_floating_point
+        ]
         #: Options of te_mlir.compile, target included.
         self.options: Dict[str, Any] = {
             "recipe": options.recipe,
@@ -119,7 +117,7 @@ class Region:
         self.weights = [i for i, spec in enumerate(inputs) if spec.weight]
         #: Names of the weights of the last call, in the model: layers that are alike share a region.
         self.names: Tuple[str, ...] = tuple(inputs[i].name for i in self.weights)
-        self._named: List[int] = []
+        self._named = False
         #: What casts of weights depend on, beside the weights.
         self.recipe = repr((options.recipe, options.backward_override, options.target, options.pipeline))
         #: True: calls cast the weights and begin the gradients in main_grad anew. False: they use the casts of
@@ -208,11 +206,10 @@ class Region:
 
     def __call__(self, *tensors: torch.Tensor) -> "List[torch.Tensor]":
         addresses = self.check(tensors)
-        where = [addresses[i] for i in self.weights]
-        if where != self._named:
+        if not self._named:
             # Perhaps those of another layer.
             self.names = tuple(self.states.name_of(tensors[i], self.inputs[i].name) for i in self.weights)
-            self._named = where
+            self._named = True
         if not torch.is_grad_enabled() or not any(tensors[i].requires_grad for i in self.wrt):
             return self.load(False).forward(tensors, addresses)
         wanted = [tensors[i] for i in self.given]
@@ -230,16 +227,20 @@ class Region:
             for spec, tensor in zip(self.inputs, tensors):
                 _check(spec, tensor, self.device)
             self._guard = arrays.torch_guard(tensors)
+            self._named = False
         elif seen != self._seen or sizes != self._sizes:
             # Tensors like those of the last call: where they lie now is left to look at.
-            for index in {*_changed(self._seen, seen), *_changed(self._sizes, sizes)}:
+            moved = {*arrays.changed(self._seen, seen)}
+            if not moved.isdisjoint(self.weights):
+                self._named = False
+            if sizes != self._sizes:
+                moved.update(arrays.changed(self._sizes, sizes))
+            for index in moved:
                 tensor, address = tensors[index], seen[index]
                 fits = sizes[index] >= self._bytes[index] and not tensor.storage_offset()
                 if not address or address % 16 or not fits:
                     _check(self.inputs[index], tensor, self.device)
-        self._seen = list(seen)
-        if sizes != self._sizes:
-            self._sizes = sizes
+        self._seen, self._sizes = seen, sizes
         return seen
 
     def main_grads(self, tensors: Sequence[torch.Tensor]) -> Tuple[List[torch.Tensor], List[int]]:
@@ -333,17 +334,20 @@ class _Memory:
         #: Copies of what moved.
         self.own: Dict[int, torch.Tensor] = {}
 
-    def settle(self, tensors: Sequence[torch.Tensor], addresses: List[int], fixed: Sequence[bool]) -> None:
-        """Makes `addresses` those that a recorded step uses: of `fixed` tensors their own."""
+    def settle(self, tensors: Sequence[torch.Tensor], addresses: List[int], fixed: Sequence[bool]) -> List[int]:
+        """The addresses that a recorded step uses: of `fixed` tensors their own."""
         if addresses != self.seen:
-            for index in _changed(self.seen, addresses):
+            for index in arrays.changed(self.seen, addresses):
                 if not fixed[index] and index not in self.own:
                     self.own[index] = torch.empty_like(tensors[index])
-            self.seen = list(addresses)
+            self.seen = addresses
+        if self.own:
+            addresses = list(addresses)
         for index, own in self.own.items():
             source = tensors[index]
             own.copy_(source.detach() if source.requires_grad else source)
             addresses[index] = own.data_ptr()
+        return addresses
 
 
 class _Arena:
@@ -486,10 +490,11 @@ class Loaded:
                 pointers[before] = pointers[after] = address or dummy
             arena.mains = mains
         if memory is not None:
-            memory.settle(tensors, addresses, self.fixed)
+            addresses = memory.settle(tensors, addresses, self.fixed)
         if addresses != arena.inputs:
-            for place, address in zip(self.input_places, addresses):
-                pointers[place] = address or dummy
+            moved = arrays.changed(arena.inputs, addresses) if arena.inputs else range(len(addresses))
+            for index in moved:
+                pointers[self.input_places[index]] = addresses[index] or dummy
             arena.inputs = addresses
         if memory is None or not memory.results:
             results = self.make_results(pointers, stream)
@@ -507,7 +512,9 @@ class Loaded:
         """Points the backward to what the forward saved, where that lies now; raises ArgumentError where it is gone."""
         region, count = self.region, len(self.saved_inputs)
         addresses = _addresses(saved[:count])
-        if arena.found[0] is not arena.inputs or arena.found[1] != addresses:
+        if addresses != list(map(arena.inputs.__getitem__, self.saved_inputs)) and (
+            arena.found[0] is not arena.inputs or arena.found[1] != addresses
+        ):
             own = arena.memory.own if arena.memory else {}
             for index, tensor, address in zip(self.saved_inputs, saved, addresses):
                 if index not in own and address != arena.inputs[index]:
@@ -537,7 +544,7 @@ class Loaded:
         self.find_saved(arena, saved)
         addresses = [tensor.data_ptr() for tensor in cotangents]
         if memory is not None:
-            arena.cotangents.settle(cotangents, addresses, [False] * len(cotangents))
+            addresses = arena.cotangents.settle(cotangents, addresses, [False] * len(cotangents))
         for place, address in zip(self.cotangent_places, addresses):
             pointers[place] = address or self.dummy.pointer
         gradients = memory.gradients if memory else []
@@ -583,10 +590,8 @@ class _Call(torch.autograd.Function):
         ctx.region, ctx.later, ctx.mains = region, later, mains
         # Kept alive, and told apart from what was changed since.
         ctx.save_for_backward(*[tensors[i] for i in loaded.saved_inputs], *[results[i] for i in loaded.saved_outputs])
-        through = set(region.through)
-        ctx.mark_non_differentiable(
-            *[r for i, r in enumerate(results) if i not in through and not r.is_floating_point()]
-        )
+        if region.discrete:
+            ctx.mark_non_differentiable(*[results[i] for i in region.discrete])
         return tuple(results)
 
     @staticmethod
