@@ -199,8 +199,7 @@ class _Slots:
         size = _SLOTS * _SLOT_BYTES // dtype.itemsize
         self._allocate = lambda count: torch.empty(size * count // _SLOTS, dtype=dtype, device=device)
         self._step = _SLOT_BYTES // dtype.itemsize
-        recording = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: True)
-        self._recording: "Callable[[], bool]" = recording if device.type == "cuda" else bool
+        self._recording = torch_recording(device)
         #: Memory, its storage, the stream, and slots that are left: at once, as several threads may take one.
         self._left: "Tuple[Any, Any, int, List[int]]" = (None, (), 0, [])
 
@@ -247,7 +246,7 @@ class TorchMaker:
         self._current: "Optional[Callable[[], int]]" = None
         if device.type == "cuda":
             self._current = getattr(torch._C, "_cuda_getDevice", lambda: -1)
-        self._stream = torch_stream((CUDA if device.type == "cuda" else CPU, device.index or 0))
+        self._stream = torch_stream_of(device)
         self._view: Any = getattr(guards, "_reinterpret_tensor", None)
         self._split = torch.unsafe_split_with_sizes
         kinds = [(tuple(shape), dtype, shares) for shape, dtype, shares in kinds]
@@ -379,6 +378,18 @@ def torch_stream(device: Tuple[int, int]) -> "Callable[[], int]":
     if raw is None:
         return lambda: torch.cuda.current_stream(index).cuda_stream or 1
     return lambda: raw(index) or 1
+
+
+def torch_stream_of(device: Any) -> "Callable[[], int]":
+    """As torch_stream, of PyTorch's device."""
+    return torch_stream((CUDA if device.type == "cuda" else CPU, device.index or 0))
+
+
+def torch_recording(device: Any) -> "Callable[[], bool]":
+    """A function to whether PyTorch records a CUDA graph on the current stream, which has memory of its own."""
+    if device.type != "cuda":
+        return bool
+    return getattr(sys.modules["torch"]._C, "_cuda_isCurrentStreamCapturing", lambda: True)
 
 
 def _dlpack_tensor(array: Any, options: "dict[str, Any]") -> "Tuple[Any, _DLTensor, bool]":

@@ -3,6 +3,7 @@
 Each is as in PyTorch, compiled or not; what is not compiled is listed.
 """
 
+import ctypes
 import contextlib
 import copy
 import warnings
@@ -590,6 +591,64 @@ def test_indices_are_shifted_filled_and_of_int32(dtype):
     ends = torch.tensor([2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**63 - 1, -(2**63)])
     last, first = 2**31 - 1, -(2**31)
     assert indices.Indices()(ends).tolist() == [last, last, first, first, last, first]
+
+
+def test_memory_of_indices_is_used_again_where_nobody_has_it():
+    made, given = indices.Indices(1, -100), torch.arange(40).reshape(4, 10)
+    expected = made(given).tolist()
+    where = made(given).data_ptr()
+    assert made(given).data_ptr() == where and made(given).tolist() == expected
+    holders = [
+        lambda t: t,
+        lambda t: t.detach(),
+        lambda t: t.numpy(),
+        lambda t: t.untyped_storage(),
+        lambda t: torch.utils.dlpack.to_dlpack(t),
+        # As a node does that waits for its backward.
+        lambda t: (t * torch.ones((), requires_grad=True)).grad_fn,
+    ]
+    for number, hold in enumerate(holders):
+        first = made(given)
+        where = first.data_ptr()
+        held = hold(first)
+        del first
+        second = made(given + number)
+        assert second.data_ptr() != where and second.tolist() != expected or not number
+        assert torch.frombuffer((ctypes.c_int32 * 40).from_address(where), dtype=torch.int32).tolist() == expected
+        del held, second
+    # Of another stream, in a recording of PyTorch's, and where autograd does not follow.
+    where, plain = made(given).data_ptr(), made._recording
+    made._recording = lambda: True
+    kept = [made(given) for _ in range(2)]
+    assert len({where, *(t.data_ptr() for t in kept)}) == 3
+    made._recording = plain
+    assert made(given).data_ptr() == where
+    with torch.inference_mode():
+        assert made(given).is_inference()
+    assert not made(given).is_inference()
+    where = made(given)
+    made._stream = lambda: 7
+    address = where.data_ptr()
+    del where
+    assert made(given).data_ptr() != address or made._key[0] == 7
+
+
+def test_forwards_in_flight_have_indices_of_their_own():
+    torch.manual_seed(0)
+    table, ids = nn.Embedding(64, 32), [torch.randint(0, 64, (2, 8)) for _ in range(3)]
+    for graph in (False, True):
+        model = Two(lambda self, ids: self.l2(self.table(ids)), table=table)
+        compiled = te_mlir.torch.jit(model, strict=True, cuda_graph=graph)
+        for order in ((0, 1, 2), (2, 0, 1), (1, 0, 2)):
+            losses = [compiled(i).square().sum() for i in ids] if not graph else None
+            for number in order:
+                loss = losses[number] if losses else compiled(ids[number]).square().sum()
+                table.weight.grad = None
+                loss.backward()
+                mine = table.weight.grad.clone()
+                table.weight.grad = None
+                model(ids[number]).square().sum().backward()
+                assert torch.allclose(mine, table.weight.grad, atol=1e-4), (graph, order, number)
 
 
 class ShiftedLabels(nn.Module):

@@ -7,6 +7,7 @@ written to their place at once.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Optional, Tuple
 
 import torch
@@ -17,6 +18,8 @@ from te_mlir.torch import graph as capture
 
 _LOWEST, _HIGHEST = -(2**31), 2**31 - 1
 _part = arrays.torch_part()
+#: How many have a storage; None where this PyTorch does not tell who else has a tensor.
+_holders: Any = getattr(torch._C, "_storage_Use_Count", None) if hasattr(torch.Tensor, "_use_count") else None
 
 
 def clamped(index: int) -> int:
@@ -28,16 +31,26 @@ class Indices:
     """From integers to int32 ones in one dimension; what is beyond int32 stays beyond every table.
 
     shift: the last dimension goes without its first `shift`, and ends with as many `fill`.
+    A call writes to the memory of the one before where nobody has that any more, no backward
+    either: recorded launches find it where it was, and the `fill` is there.
     """
 
     def __init__(self, shift: int = 0, fill: int = 0) -> None:
         self.shift, self.fill = shift, clamped(fill)
         self._kind: Any = None
+        #: What the last call gave, as it is written to, and for whom: a stream, and whether in inference mode.
+        self._made: Any = None
+        self._to: Any = None
+        self._key: Any = None
+        #: Its storage, and how many had these when nobody else did.
+        self._storage: Any = None
+        self._counts: Tuple[int, ...] = ()
 
     def _plan(self, given: torch.Tensor) -> None:
         """Notes what is the same for all tensors like `given`."""
-        self._kind = given.shape, given.stride(), given.device
+        self._kind, self._made = (given.shape, given.stride(), given.device), None
         self._make = arrays.TorchMaker([((given.numel(),), torch.int32, False)], given.device)
+        self._stream, self._recording = arrays.torch_stream_of(given.device), arrays.torch_recording(given.device)
         made = torch.empty(given.shape, dtype=torch.int32, device="meta")
         kept = given.shape[-1] - self.shift if self.shift else 0
         parts = [(given, self.shift, kept), (made, 0, kept)]
@@ -50,16 +63,28 @@ class Indices:
         # As tensors: with bounds that are numbers, clamp writes to no other type than it reads.
         self._bounds = tuple(torch.tensor(bound, device=given.device) for bound in (_LOWEST, _HIGHEST))
 
+    def _holders(self, made: Any) -> Tuple[int, ...]:
+        """How many have the tensor and its storage, in Python and below."""
+        storage = self._storage
+        return sys.getrefcount(made), made._use_count(), sys.getrefcount(storage), _holders(storage._cdata)
+
     def __call__(self, given: torch.Tensor) -> torch.Tensor:
         if given.dtype is torch.int32 and not self.shift:
             return given.contiguous().view(-1)
         if self._kind != (given.shape, given.stride(), given.device):
             self._plan(given)
-        made = self._make()[0]
+        key, recording = (self._stream(), torch.is_inference_mode_enabled()), self._recording()
         read, written = self._parts
-        source, to = _part(given, *read) if self.shift else given, _part(made, *written)
-        if self.shift:
-            made.fill_(self.fill)
+        source, made, to = _part(given, *read) if self.shift else given, self._made, self._to
+        if made is None or recording or key != self._key or self._holders(made) != self._counts:
+            made = self._make()[0]
+            to = _part(made, *written)
+            if self.shift:
+                made.fill_(self.fill)
+            if not recording and _holders is not None:
+                self._made, self._to, self._key = made, to, key
+                self._storage = made.untyped_storage()
+                self._counts = self._holders(made)
         if given.dtype is torch.int64:
             torch.clamp(source, *self._bounds, out=to)
         else:
