@@ -19,7 +19,7 @@ import torch
 from te_mlir import arrays, build
 from te_mlir.dtypes import BY_NAME
 from te_mlir.errors import ArgumentError, CompileError
-from te_mlir.program import FLAG, Program, current_stream, pipeline_text
+from te_mlir.program import FLAG, Program, pipeline_text
 from te_mlir.recipes import Recipe
 from te_mlir.runtime import Context, Instance, MicrobatchFlag, Tensor
 from te_mlir.runtime import context as context_of
@@ -424,6 +424,7 @@ class Loaded:
         self.saved_inputs = [n for n, i in enumerate(self.input_places) if arguments[i].last_launch >= self.cut]
         self.saved_outputs = [n for n, i in enumerate(self.output_places) if arguments[i].last_launch >= self.cut]
         self.free: List[_Arena] = []
+        self.current = arrays.torch_stream(region.context.device)
         self.last_stream: Optional[int] = None
         self.Pointers = ctypes.c_void_p * max(len(arguments), 1)
 
@@ -457,7 +458,7 @@ class Loaded:
 
     def stream(self) -> int:
         """The current stream; waits where it is not the one that instances were used on."""
-        stream = current_stream(self.region.context.device)
+        stream = self.current()
         if stream != self.last_stream:
             # A stream that is captured starts from the one before by its own events.
             if self.last_stream is not None and stream and not torch.cuda.is_current_stream_capturing():
