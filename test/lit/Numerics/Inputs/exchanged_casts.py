@@ -2,7 +2,8 @@
 
 Every scheme and axis, rows by group and back, over two and four processes: `te.quantize`, then te.all_to_all of the scaled value, against
 te.all_to_all of the tensor, then te.quantize. Rows are odd where blocks let them; every rank has other values, among them zeros, -0, inf,
-NaN and subnormals. Both are also dequantised, so that what reads them is compared, too.
+NaN and subnormals. Both are also dequantised, so that what reads them is compared, too. The exchanged tensor is a result, or the
+compiler would move its cast, and each be compared with itself.
 """
 
 import numpy as np
@@ -51,13 +52,13 @@ def check(element, scheme, contract, run, multiple, columns, ranks, groups, spli
     module = f"""
 module attributes {{te.groups = [{EP.format(ranks)}]}} {{
   func.func @step(%x: {flat} {{te.name = "x"}})
-      -> ({received} {{te.name = "q"}}, {received} {{te.name = "p"}}, {flat} {{te.name = "y"}}, {flat} {{te.name = "z"}}) {{{sizes}
+      -> ({received} {{te.name = "q"}}, {received} {{te.name = "p"}}, {flat} {{te.name = "y"}}, {flat} {{te.name = "z"}}, {flat} {{te.name = "mine"}}) {{{sizes}
 {before}    %s = te.quantize %x {given}: {flat} -> {sent}
     %q = te.all_to_all %s group 0 split {split} concat {concat} : {sent} -> {received}{move}
 {behind}    %p = te.quantize %mine {given_behind}{of} : {flat} -> {received}
     %y = te.dequantize %q {of} : {received} -> {flat}
     %z = te.dequantize %p {of} : {received} -> {flat}
-    return %q, %p, %y, %z : {received}, {received}, {flat}, {flat}
+    return %q, %p, %y, %z, %mine : {received}, {received}, {flat}, {flat}, {flat}
   }}
 }}"""
     rng = np.random.default_rng([ranks, rows, columns])

@@ -203,6 +203,7 @@ for ranks in RANKS:
         if BACKEND == "reference" or recipe == BLOCKS:
             options = "target=reference" if recipe != BLOCKS else ""
             later(check, recipe, options, "dequantized", ranks, ranks, 128, written=True)
+            later(check, recipe, options, "none", ranks, ranks, 128, written=True)
             later(check, recipe, options, "none", ranks, 4 * ranks, 128 // ranks, written=True, vjp=False)
             later(check, recipe, options, "none", ranks, 4 * ranks, 128 // ranks, written=False, vjp=False)
     if not NAMED:
