@@ -1,9 +1,9 @@
 """The backend "te" of torch.compile, and `jit`, which is that with a handle.
 
-Each captured graph becomes a `Graph`: a prologue in PyTorch, one compiled region,
-and what comes after it in PyTorch again. The region is as large as the importer can
-make it: a node that it cannot express, and all that depends on it, is left to
-PyTorch, where autograd differentiates it as always.
+Each captured graph becomes a `Graph`: a prologue in PyTorch, then compiled regions and
+what runs between them in PyTorch. Regions are as large as the importer can make them:
+a node that it cannot express is left to PyTorch, where autograd differentiates it as
+always, and what depends on it is a part of the next region.
 """
 
 from __future__ import annotations
@@ -23,9 +23,18 @@ from te_mlir.program import report
 from te_mlir.recipes import Recipe
 from te_mlir.torch import casts, patterns
 from te_mlir.torch import graph as capture
-from te_mlir.torch.importer import FIXED, Feed, Importer, Unsupported, describe, fake, imports, is_floating
+from te_mlir.torch.importer import FIXED, OTHER, Feed, Importer, OtherMask, Unsupported, describe, fake, imports
 from te_mlir.torch.indices import Indices, source_of
-from te_mlir.torch.partition import Partition, dependents, is_grad_mode, is_mode, refusal, storages, written_nodes
+from te_mlir.torch.partition import (
+    Schedule,
+    dependents,
+    is_grad_mode,
+    is_mode,
+    refusal,
+    storages,
+    wanting,
+    written_nodes,
+)
 from te_mlir.layout import Layout
 from te_mlir.torch.runner import Options, Region, Spec
 from te_mlir.torch.states import States, WithStates
@@ -40,50 +49,57 @@ class _Exit(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What is compiled of a graph. views: nodes of the region that are views of its arguments."""
+    """A region of a graph: the nodes inside, the function, and what leaves it."""
 
+    time: int
+    inside: Set[Node]
     importer: Importer
     exits: List[_Exit]
-    views: Set[Node]
-    reasons: List[str]
 
 
-def _attempt(inside: Set[Node], graph: torch.fx.Graph, names: Dict[Node, str], parameters: Set[Node]) -> _Plan:
-    """Emits all that leaves `inside`; raises Unsupported at the first node that cannot be."""
-    importer = Importer(inside, names, parameters)
+def _attempt(
+    schedule: Schedule, time: int, names: Dict[Node, str], wanting: Set[Node], masks: Mapping[str, str]
+) -> _Plan:
+    """Emits all that leaves the region of a time; raises Unsupported at the first node that cannot be."""
+    inside = schedule.inside(time)
+    importer = Importer(inside, names, schedule.parameters, wanting, masks)
     exits: List[_Exit] = []
-    views: Set[Node] = set()
-    for node in graph.nodes:
+    for node in schedule.graph.nodes:
         # In the order of the program, whatever else leaves it: gradients are added in it.
         if node in inside and patterns.is_op(node, "linear"):
             importer.value(node, node)
         users_outside = any(user not in inside for user in node.users)
-        if node not in inside or node.op == "placeholder" or not users_outside:
+        if node not in inside or node in schedule.free or node.op == "placeholder" or not users_outside:
             continue
-        if not is_floating(node):
-            raise Unsupported(node, "its result is no floating tensor")
+        # Of several views, each is its own.
+        if not isinstance(node.meta.get("val"), torch.Tensor):
+            continue
         value = importer.value(node, node)
         # Views of arguments are PyTorch's to make.
-        if any(value.matrix is argument for argument, _ in importer.function.arguments):
-            views.add(node)
-        else:
+        if not any(value.matrix is argument for argument, _ in importer.function.arguments):
             exits.append(_Exit(node, importer.result(value.matrix), value.layout))
-    return _Plan(importer, exits, views, [])
+    return _Plan(time, inside, importer, exits)
 
 
-def _plan(partition: Partition, names: Dict[Node, str], parameters: Set[Node]) -> _Plan:
-    """The largest region that can be emitted, without what cannot; an empty one where no layer is left."""
-    reasons = [f"{describe(n)}: no gradient goes through it (torch.no_grad, or detach)" for n in partition.without_gradients()]
+def _plan(
+    schedule: Schedule, names: Dict[Node, str], wanting: Set[Node], masks: Mapping[str, str]
+) -> Tuple[List[_Plan], List[str]]:
+    """The regions of a graph, as large as they can be, and why they are not larger."""
+    stopping = [f"{describe(n)}: no gradient goes through it (torch.no_grad, or detach)" for n in schedule.without_gradients()]
+    reasons = dict.fromkeys(stopping)
+    reasons.update(dict.fromkeys(f"{describe(node)}: {reason}" for node, reason in schedule.refused()))
+    plans: Dict[int, _Plan] = {}
     while True:
-        reasons += [f"{describe(node)}: {reason}" for node, reason in partition.settle()]
         try:
-            plan = _attempt(partition.inside, partition.graph, names, parameters)
+            for time in schedule.regions():
+                if time not in plans or plans[time].inside != schedule.inside(time):
+                    plans[time] = _attempt(schedule, time, names, wanting, masks)
         except Unsupported as unsupported:
-            reasons.append(f"{describe(unsupported.node)}: {unsupported.reason}")
-            if not partition.drop(unsupported.node):
-                return _Plan(Importer(set(), names, parameters), [], set(), reasons)
+            reasons[f"{describe(unsupported.node)}: {unsupported.reason}"] = None
+            if not schedule.leave(unsupported.node, schedule.inside(time)):
+                return [], list(reasons)
             continue
-        return plan._replace(reasons=reasons)
+        return [plans[time] for time in schedule.regions()], list(reasons)
 
 
 class _Before:
@@ -92,16 +108,10 @@ class _Before:
     wanted: the nodes whose values are given, in order.
     """
 
-    def __init__(self, flat: GraphModule, partition: Partition, wanted: Sequence[Node], state: Sequence[bool]) -> None:
-        graph, effects = flat.graph, partition.effects
+    def __init__(self, flat: GraphModule, schedule: Schedule, wanted: Sequence[Node], state: Sequence[bool]) -> None:
+        graph, effects = flat.graph, schedule.effects
         self.wanted = list(wanted)
-        nodes = [
-            n
-            for n in graph.nodes
-            if n.op in ("call_function", "get_attr")
-            and n not in partition.inside | partition.after
-            and not is_mode(n)
-        ]
+        nodes = [n for n in graph.nodes if n.op != "placeholder" and schedule.is_before(n)]
         needed = _needed([*wanted, *(n for n in nodes if n.is_impure() or n in effects.writes)], set())
         placeholders = [n for n in graph.nodes if n.op == "placeholder"]
         # What comes of buffers alone is kept; an input may change without a word.
@@ -216,103 +226,160 @@ def _direct(feed: Feed, graph: torch.fx.Graph) -> Feed:
     return feed if found is None else feed._replace(node=found[0], make=found[1])
 
 
-class Graph:
-    """A captured graph: how much of it is compiled, and why the rest is not.
+def _view(result: torch.Tensor, exit: _Exit, shape: Tuple[int, ...]) -> torch.Tensor:
+    """The tensor that a node gives, of the result that holds it; autograd follows it."""
+    if exit.layout.is_row_major(result.numel()):
+        return result if result.shape == shape else result.view(shape)
+    sizes = [size for dim in exit.layout.dims for size, _ in dim]
+    strides = [stride for dim in exit.layout.dims for _, stride in dim]
+    return result.as_strided(sizes, strides, exit.layout.offset).reshape(shape)
 
-    reasons: one line for each node that stays in PyTorch although it depends on a
-    parameter. region: the compiled part, or None.
+
+def _torn(schedule: Schedule, plan: _Plan) -> Optional[Node]:
+    """A node whose memory is written to after the region, and that would be a copy of what others view of it."""
+    written = schedule.written_after(plan.time)
+    memory = [schedule.effects.own(exit.node) & written for exit in plan.exits]
+    for exit, own in zip(plan.exits, memory):
+        if own and memory.count(own) > 1:
+            value, _ = plan.importer.function.results[exit.result]
+            made = torch.empty(value.shape, device="meta")
+            if storages(_view(made, exit, tuple(fake(exit.node).shape))) != storages(made):
+                return exit.node
+    return None
+
+
+def _guarded(plan: _Plan, schedule: Schedule) -> List[Feed]:
+    """The feeds of a region; of what is written to after it, which its backward may read, a copy."""
+    written = schedule.written_after(plan.time)
+
+    def guarded(feed: Feed) -> Feed:
+        if feed.node.op == "placeholder" or feed.key or not schedule.effects.own(feed.node) & written:
+            return feed
+        return feed._replace(make=lambda t: t.clone(memory_format=torch.contiguous_format))
+
+    return [guarded(feed) for feed in plan.importer.feeds]
+
+
+class _Program:
+    """What runs in PyTorch before the first region, or after one.
+
+    exits: nodes that leave the region. given: what else it needs, beside the graph's
+    arguments. made: the nodes that it gives, or None for the results of the graph.
+    """
+
+    def __init__(
+        self, flat: GraphModule, nodes: Sequence[Node], exits: List[Node], given: List[Node], made: Optional[List[Node]]
+    ) -> None:
+        self.exits, self.given, self.made = exits, given, made or []
+        output = next(n for n in flat.graph.nodes if n.op == "output")
+        self.run = _program(flat, nodes, [*exits, *given], output.args[0] if made is None else made)
+        self._idle = not nodes
+
+    def into(self, values: Dict[Node, torch.Tensor], tensors: Sequence[torch.Tensor]) -> None:
+        """Adds what it makes to the values of nodes."""
+        if not self._idle:
+            values.update(zip(self.made, self.run(*tensors, *(values[node] for node in (*self.exits, *self.given)))))
+
+
+def _programs(
+    flat: GraphModule, schedule: Schedule, plans: Sequence[_Plan], feeds: Sequence[Sequence[Feed]]
+) -> List[_Program]:
+    """What runs in PyTorch before the first region and after each."""
+    graph = flat.graph
+    times = [-1] + [plan.time + 1 for plan in plans]
+    exits = {exit.node for plan in plans for exit in plan.exits}
+    effects = [n for n in graph.nodes if n.op == "call_function" and (n.is_impure() or n in schedule.effects.writes)]
+    fed = [{f.node for f in own if f.node.op != "placeholder"} for own in feeds]
+    found: List[_Program] = []
+    #: What later programs and regions need of earlier ones.
+    needed: Set[Node] = set()
+    for index in reversed(range(len(times))):
+        end = times[index + 1] if index + 1 < len(times) else schedule.end
+        here = {n for n in graph.nodes if schedule.is_between(n, times[index], end)}
+        known = {n for n in graph.nodes if n in exits or schedule.is_before(n) or schedule.is_staying(n) and n not in here}
+        targets: List[Node] = [n for n in graph.nodes if n.op == "output"]
+        if index < len(plans):
+            needed |= fed[index]
+            # Also the views of arguments of a region that the next one begins with.
+            targets = [n for n in graph.nodes if n in needed and (n in here or n in fed[index] - known)]
+        within = _needed([*targets, *(n for n in effects if n in here)], known)
+        own = [exit.node for exit in plans[index - 1].exits] if index else []
+        given = [n for n in graph.nodes if n in known and n not in own and any(user in within for user in n.users)]
+        modes = any(n in schedule.frozen for n in within)
+        nodes = [n for n in graph.nodes if n.op == "call_function" and n in within or modes and is_grad_mode(n)]
+        found.insert(0, _Program(flat, nodes, own, given, targets if index < len(plans) else None))
+        needed |= set(given)
+    return found
+
+
+class Making(NamedTuple):
+    """How the regions of a graph are made."""
+
+    device: torch.device
+    options: Options
+    differentiate_outputs: str
+    states: States
+    #: Weights that several parts have, and those of them that this one is the first of.
+    shared: Sequence[int] = ()
+    begun: Sequence[int] = ()
+
+
+def _overlap(a: Feed, b: Feed) -> bool:
+    """Whether two feeds are a parameter, or rows of it, in part the same."""
+    return a.node is b.node and (a.key == b.key or not a.key or not b.key)
+
+
+class _Part:
+    """A region, what feeds it, and the program that follows it.
+
+    nodes: what leaves it, of which a call gives the tensors.
     """
 
     def __init__(
         self,
-        module: GraphModule,
-        examples: Sequence[torch.Tensor],
-        options: Options,
-        differentiate_outputs: str,
-        states: Optional[States] = None,
-    ) -> None:
-        self.module = module
-        self.states = states or States()
-        self.reasons: List[str] = []
-        self.region: Optional[Region] = None
-        try:
-            flat = capture.flatten(module, examples)
-        except Exception as error:  # Whatever tracing does not take, PyTorch does.
-            self.reasons = [f"the graph cannot be traced: {str(error).splitlines()[0] if str(error) else type(error)}"]
-            return
-        refused = refusal(module, flat)
-        if refused is not None:
-            self.reasons = [refused]
-            return
-        casts.without_idle_blocks(flat.graph)
-        placeholders = [n for n in flat.graph.nodes if n.op == "placeholder"]
-        names = dict(zip(placeholders, capture.argument_names(module)))
-        parameters = {
-            node
-            for node, example in zip(placeholders, examples)
-            if isinstance(example, torch.nn.Parameter) and example.is_contiguous()
-        }
-        leaves = {n for n, e in zip(placeholders, examples) if e.is_leaf and e.requires_grad and not e._is_view()}
-        casts.insert_casts(flat.graph, imports, leaves)
-        roots = parameters | {node for node, example in zip(placeholders, examples) if example.requires_grad}
-        capture.cut_linears(flat.graph, parameters, written_nodes(flat.graph, examples))
-        capture.merge_equal(flat.graph, dependents(flat.graph, roots))
-        partition = Partition(flat.graph, roots, examples)
-        plan = _plan(partition, names, parameters)
-        self.reasons = plan.reasons
-        if not any("te.linear" in line for line in plan.importer.function._lines):
-            if not self.reasons:
-                self.reasons = ["the graph has no linear layer"]
-            return
-        devices = {example.device for example in examples}
-        if len(devices) != 1:
-            self.reasons.append(f"its tensors are on several devices: {sorted(map(str, devices))}")
-            return
-        torn = _torn(partition, plan)
-        if torn is not None:
-            self.reasons.append(f"{describe(torn)}: a tensor that shares its memory is written to, and lies otherwise here")
-            return
-        self._build(flat, partition, plan, examples, options, differentiate_outputs, devices.pop())
-
-    def _build(
-        self,
         flat: GraphModule,
-        partition: Partition,
+        schedule: Schedule,
         plan: _Plan,
-        examples: Sequence[torch.Tensor],
-        options: Options,
-        differentiate_outputs: str,
-        device: torch.device,
+        feeds: Sequence[Feed],
+        program: _Program,
+        before: _Before,
+        gradients: Set[Node],
+        making: Making,
     ) -> None:
-        feeds = [_direct(feed, flat.graph) for feed in plan.importer.feeds]
-        wanting = {
-            node
-            for node, example in zip((n for n in flat.graph.nodes if n.op == "placeholder"), examples)
-            if example.requires_grad
-        }
+        self.program = program
         inputs = [
-            Spec(f.name, f.shape, f.dtype, f.weight, f.node in wanting and f.dtype.is_floating_point and f.key != FIXED)
+            Spec(f.name, f.shape, f.dtype, f.weight, f.node in gradients and f.dtype.is_floating_point and f.key != FIXED)
             for f in feeds
         ]
         outputs = []
         results = plan.importer.function.results
         scalars = [not value.shape for value, _ in results]
+        going_on = {
+            exit.result
+            for exit in plan.exits
+            if any(user in gradients and user not in plan.inside for user in exit.node.users)
+        }
         for index, (value, _) in enumerate(results):
             # Of a loss and its logits, the loss alone is differentiated.
-            through = differentiate_outputs == "all" or not any(scalars) or scalars[index]
+            through = making.differentiate_outputs == "all" or not any(scalars) or scalars[index] or index in going_on
             dtype = getattr(torch, value.dtype)
             outputs.append(Spec(f"result{index}", value.shape, dtype, differentiable=through))
         self.exits = plan.exits
-        self.region = Region(plan.importer.function, inputs, outputs, device, options, self.states)
-        rest, self.given = _rest(flat, partition, plan)
-        self.rest = rest.forward
-        computed = [f.node for f in feeds if f.node.op != "placeholder"]
-        wanted = list(dict.fromkeys([*computed, *self.given]))
-        self.before = _Before(flat, partition, wanted, capture.buffers(self.module))
-        self.feeder = _Feeder(flat, feeds, self.before)
+        self.nodes = [exit.node for exit in plan.exits]
+        self.region = Region(
+            plan.importer.function,
+            inputs,
+            outputs,
+            making.device,
+            making.options,
+            making.states,
+            making.shared,
+            making.begun,
+        )
+        self.feeder = _Feeder(flat, feeds, before)
         # Results that PyTorch writes to: the region's own stay as they are, and what shares memory there shares it here.
         # What does not share it there, such as a result and its clone, may be written to by whoever gets both.
-        effects, written = partition.effects, partition.written_after()
+        effects, written = schedule.effects, schedule.written_after(plan.time)
         output = next(n for n in flat.graph.nodes if n.op == "output")
         returned: Set[Any] = set().union(*(effects.own(n) for n in output.all_input_nodes))
         first = {e.result: effects.own(e.node) for e in reversed(plan.exits)}
@@ -336,14 +403,12 @@ class Graph:
         if all(as_they_are):
             self.plain = [e.result for e in plan.exits]
 
-    def __call__(self, *tensors: torch.Tensor) -> Any:
-        if self.region is None:
-            return self.module(*tensors)
-        renewed, values = self.before(tensors)
+    def __call__(
+        self, tensors: Sequence[torch.Tensor], renewed: bool, values: Dict[Node, torch.Tensor]
+    ) -> List[torch.Tensor]:
         results = self.region(*self.feeder(tensors, renewed, values))
-        given = [values[node] for node in self.given]
         if self.plain is not None:
-            return self.rest(*tensors, *[results[i] for i in self.plain], *given)
+            return [results[i] for i in self.plain]
         copies: Dict[Any, torch.Tensor] = {}
         views = []
         for exit, key, shape, dense in zip(self.exits, self.copied, self.shapes, self.dense):
@@ -354,55 +419,176 @@ class Graph:
                 result = copies[key]
             view = _view(result, exit, shape)
             views.append(view.contiguous() if dense else view)
-        return self.rest(*tensors, *views, *given)
+        return views
+
+
+class Graph:
+    """A captured graph: how much of it is compiled, and why the rest is not.
+
+    reasons: one line for each node that stays in PyTorch although it depends on a
+    parameter. parts: what is compiled, in the order that it runs in.
+    """
+
+    def __init__(
+        self,
+        module: GraphModule,
+        examples: Sequence[torch.Tensor],
+        options: Options,
+        differentiate_outputs: str,
+        states: Optional[States] = None,
+    ) -> None:
+        self.module = module
+        self.options, self.differentiate_outputs = options, differentiate_outputs
+        self.states = states or States()
+        self.names, self.buffers = capture.argument_names(module), capture.buffers(module)
+        self.masks: Dict[str, str] = {}
+        self._import(examples)
+
+    def _import(self, examples: Sequence[torch.Tensor]) -> None:
+        module = self.module
+        self.reasons: List[str] = []
+        self.parts: List[_Part] = []
+        try:
+            flat = capture.flatten(module, examples)
+        except Exception as error:  # Whatever tracing does not take, PyTorch does.
+            self.reasons = [f"the graph cannot be traced: {str(error).splitlines()[0] if str(error) else type(error)}"]
+            return
+        refused = refusal(module, flat)
+        if refused is not None:
+            self.reasons = [refused]
+            return
+        casts.without_idle_blocks(flat.graph)
+        placeholders = [n for n in flat.graph.nodes if n.op == "placeholder"]
+        names = dict(zip(placeholders, self.names))
+        parameters = {
+            node
+            for node, example in zip(placeholders, examples)
+            if isinstance(example, torch.nn.Parameter) and example.is_contiguous()
+        }
+        leaves = {n for n, e in zip(placeholders, examples) if e.is_leaf and e.requires_grad and not e._is_view()}
+        casts.insert_casts(flat.graph, imports, leaves)
+        roots = parameters | {node for node, example in zip(placeholders, examples) if example.requires_grad}
+        capture.cut_linears(flat.graph, parameters, written_nodes(flat.graph, examples))
+        capture.merge_equal(flat.graph, dependents(flat.graph, roots))
+        schedule = Schedule(flat.graph, roots, parameters, examples)
+        gradients = wanting(flat.graph, schedule.frozen, {n for n, e in zip(placeholders, examples) if e.requires_grad})
+        plans, self.reasons = _plan(schedule, names, gradients, self.masks)
+        if self.options.main_grad:
+            self.reasons += [
+                f"{names[n]}: PyTorch uses it, and leaves its share of the gradient in 'grad', not in 'main_grad'"
+                for n in parameters & gradients
+                if any(schedule.is_staying(user) for user in n.users)
+            ]
+        if not plans:
+            if not self.reasons:
+                self.reasons = ["the graph has no linear layer"]
+            return
+        devices = {example.device for example in examples}
+        if len(devices) != 1:
+            self.reasons.append(f"its tensors are on several devices: {sorted(map(str, devices))}")
+            return
+        for plan in plans:
+            torn = _torn(schedule, plan)
+            if torn is not None:
+                self.reasons.append(
+                    f"{describe(torn)}: a tensor that shares its memory is written to, and lies otherwise here"
+                )
+                return
+        self._build(flat, schedule, plans, gradients, Making(devices.pop(), self.options, self.differentiate_outputs, self.states))
+
+    def _build(
+        self, flat: GraphModule, schedule: Schedule, plans: List[_Plan], gradients: Set[Node], making: Making
+    ) -> None:
+        feeds = [[_direct(f, flat.graph) for f in _guarded(plan, schedule)] for plan in plans]
+        programs = _programs(flat, schedule, plans, feeds)
+        used = {f.node for fs in feeds for f in fs} | {n for program in programs for n in program.given}
+        self.before = _Before(
+            flat,
+            schedule,
+            [n for n in flat.graph.nodes if n in used and schedule.is_before(n)],
+            self.buffers,
+        )
+        self.first, *programs = programs
+        self.parts = []
+        weights: List[List[Feed]] = [[f for f in own if f.weight] for own in feeds]
+        for index, (plan, own, program) in enumerate(zip(plans, feeds, programs)):
+            others = [f for i, fs in enumerate(weights) for f in fs if i != index]
+            earlier = [f for fs in weights[:index] for f in fs]
+            shared = [i for i, f in enumerate(own) if f.weight and any(_overlap(f, other) for other in others)]
+            begun = [i for i in shared if not any(_overlap(own[i], other) for other in earlier)]
+            self.parts.append(
+                _Part(flat, schedule, plan, own, program, self.before, gradients, making._replace(shared=shared, begun=begun))
+            )
+        self.rest = programs[-1].run
+        #: Whether a call may be begun again.
+        self._repeats = not schedule.writes_in_place()
+        for region in self.regions:
+            region.refuse = self._refuse
+
+    def _refuse(self, count: int) -> Optional[List[str]]:
+        """None where so many layers more may stay in high precision, or where that would be all, why others do."""
+        kept = [reason for region in self.regions for reason in region.kept.values()]
+        layers = sum("te.linear" in line for region in self.regions for line in region.function._lines)
+        return None if len(kept) + count < layers else kept
+
+    @property
+    def regions(self) -> List[Region]:
+        """The compiled parts, in the order that they run in."""
+        return [part.region for part in self.parts]
+
+    @property
+    def region(self) -> Optional[Region]:
+        """The first of the compiled parts, or None."""
+        return self.parts[0].region if self.parts else None
+
+    def __call__(self, *tensors: torch.Tensor) -> Any:
+        if not self.parts:
+            return self.module(*tensors)
+        try:
+            return self._run(tensors)
+        except OtherMask as found:
+            self._import_again(found, tensors)
+        return self(*tensors)
+
+    def _import_again(self, found: OtherMask, tensors: Sequence[torch.Tensor]) -> None:
+        """Imports the graph for other masks than it was; with strict, what is left to PyTorch for it is an error."""
+        if not self._repeats:
+            raise found
+        # One that changes from call to call is anything.
+        self.masks[found.mask] = OTHER if found.mask in self.masks else found.kind
+        first = self.region.is_first_microbatch if self.region else None
+        self._import(tensors)
+        for region in self.regions:
+            region.is_first_microbatch = first
+        if self.reasons and self.options.strict:
+            raise ImportFailure(self.reasons)
+        if self.reasons:
+            warnings.warn("te: parts of a graph stay in PyTorch:\n  " + "\n  ".join(self.reasons), stacklevel=2)
+
+    def _run(self, tensors: Sequence[torch.Tensor]) -> Any:
+        renewed, values = self.before(tensors)
+        self.first.into(values, tensors)
+        last = self.parts[-1]
+        for part in self.parts:
+            views = part(tensors, renewed, values)
+            if part is not last:
+                values.update(zip(part.nodes, views))
+                part.program.into(values, tensors)
+        return self.rest(*tensors, *views, *(values[node] for node in last.program.given))
 
     def report(self, what: str = "precision", format: str = "text") -> str:
-        """Reports of the compiled part: precision, memory, constraints."""
-        if self.region is None:
+        """Reports of the compiled parts: precision, memory, constraints; as "html" the page of the one part."""
+        if not self.parts:
             return "nothing of this graph is compiled\n"
-        training = bool(self.region.wrt)
-        self.region.load(training)  # Which settles its options.
-        return report(self.region.text(training), "step", what, format, **self.region.options_for(training))
-
-
-def _view(result: torch.Tensor, exit: _Exit, shape: Tuple[int, ...]) -> torch.Tensor:
-    """The tensor that a node gives, of the result that holds it; autograd follows it."""
-    if exit.layout.is_row_major(result.numel()):
-        return result if result.shape == shape else result.view(shape)
-    sizes = [size for dim in exit.layout.dims for size, _ in dim]
-    strides = [stride for dim in exit.layout.dims for _, stride in dim]
-    return result.as_strided(sizes, strides, exit.layout.offset).reshape(shape)
-
-
-def _torn(partition: Partition, plan: _Plan) -> Optional[Node]:
-    """A node whose memory is written to after the region, and that would be a copy of what others view of it."""
-    written = partition.written_after()
-    memory = [partition.effects.own(exit.node) & written for exit in plan.exits]
-    for exit, own in zip(plan.exits, memory):
-        if own and memory.count(own) > 1:
-            value, _ = plan.importer.function.results[exit.result]
-            made = torch.empty(value.shape, device="meta")
-            if storages(_view(made, exit, tuple(fake(exit.node).shape))) != storages(made):
-                return exit.node
-    return None
-
-
-def _rest(flat: GraphModule, partition: Partition, plan: _Plan) -> Tuple[GraphModule, List[Node]]:
-    """What is left for PyTorch after the region, and what it needs of before.
-
-    Its arguments are the graph's, the nodes that leave the region, and these.
-    """
-    exits = [exit.node for exit in plan.exits]
-    output = next(n for n in flat.graph.nodes if n.op == "output")
-    effects = [n for n in partition.after if n.is_impure() or n in partition.effects.writes]
-    before = {n for n in flat.graph.nodes if n.op in ("call_function", "get_attr")}
-    before -= partition.inside | partition.after
-    needed = _needed([output, *effects], {*exits, *before})
-    given = [n for n in flat.graph.nodes if n in before and any(user in needed for user in n.users)]
-    modes = any(n in partition.frozen for n in needed)
-    nodes = [n for n in flat.graph.nodes if n.op == "call_function" and n in needed or modes and is_grad_mode(n)]
-    forward = _program(flat, nodes, [*exits, *given], output.args[0])
-    return forward.__self__, given  # type: ignore[attr-defined]
+        if format == "html" and len(self.parts) != 1:
+            raise ValueError(f"expected one compiled part for a page, but got {len(self.parts)}")
+        pages = []
+        for index, region in enumerate(self.regions):
+            training = bool(region.wrt)
+            region.load(training)  # Which settles its options.
+            page = report(region.text(training), "step", what, format, **region.options_for(training))
+            pages.append(page if len(self.parts) == 1 else f"part {index}\n{page}")
+        return "".join(pages)
 
 
 class Backend:
@@ -458,8 +644,8 @@ class Backend:
             return module.forward
         graph = Graph(module, examples, self.options, self.differentiate_outputs, self.states)
         self.graphs.append(graph)
-        if graph.region:
-            graph.region.is_first_microbatch = self._is_first_microbatch
+        for region in graph.regions:
+            region.is_first_microbatch = self._is_first_microbatch
         if graph.reasons and self.strict:
             raise ImportFailure(graph.reasons)
         self._warn_of_limit()
@@ -498,9 +684,8 @@ class Backend:
         if value is None and self.options.cache_weights:
             raise ValueError("expected 'is_first_microbatch' to be True or False with 'cache_weights', but got None")
         self._is_first_microbatch = value
-        for graph in self.graphs:
-            if graph.region:
-                graph.region.is_first_microbatch = value
+        for region in (region for graph in self.graphs for region in graph.regions):
+            region.is_first_microbatch = value
 
     @contextlib.contextmanager
     def microbatch(self, first: bool) -> Iterator[None]:
@@ -529,6 +714,8 @@ class Backend:
         for index, graph in enumerate(self.graphs):
             parts.append(f"graph {index}\n{graph.report(what, format)}")
             parts.extend(f"  stays in PyTorch: {reason}\n" for reason in graph.reasons)
+            kept = (reason for region in graph.regions for reason in region.kept.values())
+            parts.extend(f"  stays in high precision: {reason}\n" for reason in kept)
         return "".join(parts)
 
     def state_dict(self) -> Dict[str, torch.Tensor]:

@@ -11,7 +11,7 @@ of a norm) is never emitted by itself. A node that cannot be emitted raises
 from __future__ import annotations
 
 import operator
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 from torch.fx import Node
@@ -29,6 +29,31 @@ class Unsupported(Exception):
     def __init__(self, node: Node, reason: str) -> None:
         self.node, self.reason = node, reason
         super().__init__(reason)
+
+
+#: What a mask may be that is compared in each call: it hides what is ahead, nothing, or others.
+CAUSAL, OPEN, OTHER = "causal", "open", "other"
+
+
+class OtherMask(Unsupported):
+    """A call's mask is another than the one that its graph was compiled for: of kind `kind`, by the name of its node."""
+
+    def __init__(self, node: Node, mask: str, kind: str) -> None:
+        super().__init__(node, "its mask is not the causal one" if kind == OTHER else f"its mask is {kind}")
+        self.mask, self.kind = mask, kind
+
+
+def is_kind(mask: torch.Tensor, sequence: int, kind: str) -> bool:
+    """Whether a mask hides of keys from queries of one sequence what a CAUSAL or OPEN one does."""
+    is_bool = mask.dtype is torch.bool
+    seen = mask if is_bool else mask == 0
+    if kind == OPEN:
+        return bool(seen.all())
+    if mask.shape[-2:] != (sequence, sequence):
+        return False
+    wanted = torch.ones(mask.shape, dtype=torch.bool, device=mask.device).tril()
+    # Scores are no larger than the number that hides one.
+    return torch.equal(seen, wanted) and (is_bool or torch.equal(mask <= -1e4, ~wanted))
 
 
 class Value(NamedTuple):
@@ -90,16 +115,54 @@ def describe(node: Node) -> str:
     return f"{name}({', '.join(operands)})"
 
 
+class _Function(build.Function):
+    """A function that computes once what is asked for twice.
+
+    Equal results would be one in the compiler, which copies it for the second after the backward.
+    """
+
+    def __init__(self, module: build.Module, name: str, private: bool = False) -> None:
+        super().__init__(module, name, private)
+        self._made: Dict[Any, Tuple[build.Value, ...]] = {}
+        self._narrow: Dict[str, build.Value] = {}
+
+    def op(
+        self, text: str, results: "Sequence[Tuple[Sequence[int], str]]", layer: Optional[str] = None
+    ) -> Tuple[build.Value, ...]:
+        key = text, str(results)
+        if key not in self._made:
+            self._made[key] = super().op(text, results, layer)
+        return self._made[key]
+
+    def cast(self, x: build.Value, dtype: str) -> build.Value:
+        narrow = self._narrow.get(x.name)
+        if narrow is not None and narrow.dtype == dtype:
+            return narrow
+        made = super().cast(x, dtype)
+        if made.dtype == "float32":
+            self._narrow.setdefault(made.name, x)
+        return made
+
+
 class Importer:
     """Emits the nodes of a graph into one function.
 
     inside: the nodes that are compiled. names: what placeholders are called.
-    parameters: those that are parameters.
+    parameters: those that are parameters. wanting: the nodes that have gradients.
+    masks: of what kind those are, by name, that are not causal.
     """
 
-    def __init__(self, inside: Set[Node], names: Dict[Node, str], parameters: Set[Node]) -> None:
-        self.inside, self.names, self.parameters = inside, names, parameters
-        self.function = build.Function(build.Module(), "region", private=True)
+    def __init__(
+        self,
+        inside: Set[Node],
+        names: Dict[Node, str],
+        parameters: Set[Node],
+        wanting: Set[Node],
+        masks: Mapping[str, str],
+    ) -> None:
+        self.inside, self.names, self.parameters, self.wanting = inside, names, parameters, wanting
+        self.masks = masks
+        self.function = _Function(build.Module(), "region", private=True)
         self.feeds: List[Feed] = []
         self._fed: Dict[Tuple[Node, str], Tuple[build.Value, int]] = {}
         self._values: Dict[Node, Value] = {}
@@ -176,7 +239,9 @@ class Importer:
         """The tensor of `node` as a matrix of `columns` (else its last dimension) in row-major order."""
         value = self.value(node, user)
         if not value.layout.is_row_major(value.elements):
-            raise Unsupported(user, f"its operand {list(value.layout.shape)} is a view that is not row-major in memory")
+            # PyTorch makes it so; what needs it goes on from there.
+            moved = node in self.inside and node.op == "call_function"
+            raise Unsupported(node if moved else user, f"{list(value.layout.shape)} is a view that is not row-major in memory")
         shape = value.layout.shape
         columns = columns or (shape[-1] if shape else 1)
         if not columns:
@@ -219,14 +284,16 @@ class Importer:
         c = self.vector(bias, node, a.dtype) if bias is not None else None
         if a.dtype != b.dtype:
             raise Unsupported(node, f"its operands have elements of {a.dtype} and {b.dtype}")
-        # The parameter, where it is rounded to the type that the layer computes in.
+        return self._dense(node, self.function.linear(a, b, c, layer=self._layer(node, w)))
+
+    def _layer(self, node: Node, w: Node) -> str:
+        """What reports call a layer: its parameter, also where that is rounded to the type that it computes in."""
         w = patterns.without_casts(w)
-        label = self.names.get(w, w.name) if w in self.parameters else None
         rows = self._row_range(w)
         if rows is not None:
-            whole = w.args[0]
-            label = f"{self.names.get(whole, whole.name).removesuffix('.weight')}[{rows[0]}:{rows[1]}]"  # type: ignore
-        return self._dense(node, self.function.linear(a, b, c, layer=label.removesuffix(".weight") if label else None))
+            whole: Any = w.args[0]
+            return f"{self.names.get(whole, whole.name).removesuffix('.weight')}[{rows[0]}:{rows[1]}]"
+        return self.names.get(w, node.name).removesuffix(".weight") if w in self.parameters else node.name
 
     def _matmul(self, node: Node, x: Node, w: Node, bias: Optional[Node] = None) -> Value:
         b = self.value(w, node)
@@ -236,7 +303,10 @@ class Importer:
         a = self.matrix(x, node, k)
         w_matrix = self.function.reshape(b.matrix, (n, k))
         c = self.vector(bias, node, a.dtype) if bias is not None else None
-        return self._dense(node, self.function.linear(a, w_matrix, c))
+        parameter: Any = w
+        while parameter not in self.parameters and isinstance(parameter, Node) and views.source_of(parameter) is not None:
+            parameter = patterns.without_casts(views.source_of(parameter))
+        return self._dense(node, self.function.linear(a, w_matrix, c, layer=self._layer(node, parameter)))
 
     def _op_mm(self, node: Node, x: Node, w: Node) -> Value:
         return self._matmul(node, x, w)
@@ -326,7 +396,7 @@ class Importer:
         return Value(self.function.rope(matrix, tables[0], tables[1], heads), x.layout)
 
     def _table(self, table: Node, user: Node, batch: int, sequence: int, width: int) -> build.Value:
-        if table in self.inside:
+        if table in self.inside or table in self.wanting:
             raise Unsupported(user, "the tables of a rotation depend on compiled values")
         shape = (1,) * (4 - len(shape_of(table))) + shape_of(table)
         if shape[1] != 1 or shape[2] != sequence or shape[3] != width or shape[0] not in (1, batch):
@@ -359,7 +429,7 @@ class Importer:
         if len(shape_of(q)) != 4 or shape_of(k)[2] != sequence or shape_of(v)[3] != width:
             raise Unsupported(node, "q, k and v are not [batch, heads, sequence, width] of one sequence and width")
         if mask is not None:
-            causal = self._causal_mask(node, mask, sequence)
+            causal = self._is_causal(node, mask, sequence)
         a = self.value(q, node)
         if not same(a.layout, heads_first(batch, heads, sequence, width)):
             raise Unsupported(node, "its q is no view of a matrix [batch * sequence, heads * width]")
@@ -381,22 +451,23 @@ class Importer:
         )
         return Value(o, heads_first(batch, heads, sequence, width))
 
-    def _causal_mask(self, user: Node, mask: Node, sequence: int) -> bool:
-        """Feeds nothing, but has the mask compared with the causal one before each new call."""
-        if mask in self.inside:
+    def _is_causal(self, user: Node, mask: Node, sequence: int) -> bool:
+        """Whether attention is taken to have the causal mask; feeds nothing, but has that compared before each call."""
+        if mask in self.inside or mask in self.wanting:
             raise Unsupported(user, "its mask depends on compiled values")
+        kind = self.masks.get(mask.name, CAUSAL)
+        if kind == OTHER:
+            raise Unsupported(user, "its mask is neither causal nor all ones")
 
         def check(t: torch.Tensor) -> torch.Tensor:
-            wanted = torch.ones(t.shape, dtype=torch.bool, device=t.device).tril()
-            # Scores are no larger than the number that hides one.
-            hidden = ~t if t.dtype is torch.bool else t <= -1e4
-            if not torch.equal(hidden, ~wanted) or t.dtype is not torch.bool and not torch.equal(t == 0, wanted):
-                raise Unsupported(user, "its mask is not the causal one")
+            if not is_kind(t, sequence, kind):
+                others = (k for k in (CAUSAL, OPEN) if k != kind and is_kind(t, sequence, k))
+                raise OtherMask(user, mask.name, next(others, OTHER))
             return torch.zeros((), device=t.device)
 
         # A scalar that the compiler drops: what matters is that it is made.
-        self.feed(mask, "is_causal", check, (), torch.float32)
-        return True
+        self.feed(mask, f"is_{kind}", check, (), torch.float32)
+        return kind == CAUSAL
 
     def _op_cross_entropy_loss(
         self,
@@ -625,9 +696,4 @@ def imports(node: Node) -> bool:
     return hasattr(Importer, f"_op_{_name(node)}")
 
 
-def is_floating(node: Node) -> bool:
-    value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
-
-
-__all__ = ["Feed", "Importer", "Unsupported", "Value", "describe", "fake", "imports", "is_floating"]
+__all__ = ["FIXED", "OTHER", "Feed", "Importer", "OtherMask", "Unsupported", "Value", "describe", "fake", "imports"]

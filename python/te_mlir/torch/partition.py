@@ -1,22 +1,22 @@
-"""What of a graph runs where: before the region, in it, or after it.
+"""What of a graph runs where: before everything, in a compiled region, or in PyTorch between regions.
 
 Data says most of it: what depends on a parameter is to be compiled, what that needs
-comes before, and what cannot be compiled comes after, with all that depends on it.
-Effects say the rest. A node that writes to a tensor, draws random numbers, or does
-something that no tensor shows has its place among all that touch the same memory
-or generator: these stay in the order of the program, though the region runs as one.
+comes before, and what cannot be compiled comes between. Effects say the rest. A node
+that writes to a tensor, draws random numbers, or does something that no tensor shows
+has its place among all that touch the same memory or generator: these stay in the
+order of the program, though each region runs as one.
 """
 
 from __future__ import annotations
 
 import operator
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
 
-from te_mlir.torch import casts
+from te_mlir.torch import casts, patterns
 
 #: Stands for the generator among the memory that nodes touch.
 _RANDOM = "random"
@@ -191,19 +191,18 @@ class Effects:
     def users_of_memory(self, key: Any) -> Sequence[Node]:
         return self._touching.get(key, ())
 
-    def conflicts(self, place: Dict[Node, int]) -> Iterator[Tuple[Node, Node]]:
-        """Pairs of a node that has to go after the region and the one that it would otherwise come before.
-
-        place: 0 before the region, 1 in it, 2 after it.
-        """
+    def neighbours(self) -> Tuple[Dict[Node, List[Node]], Dict[Node, List[Node]]]:
+        """Of each node those that come before it, and after it, because one of the two writes what both touch."""
+        before: Dict[Node, List[Node]] = {}
+        after: Dict[Node, List[Node]] = {}
         for writer, written in self.writes.items():
             for key in written:
                 for other in self.users_of_memory(key):
-                    if other is writer or key == _RANDOM and 1 in (place[other], place[writer]):
-                        continue
-                    first, last = (writer, other) if self.order[writer] < self.order[other] else (other, writer)
-                    if place[first] > place[last]:
-                        yield last, first
+                    if other is not writer:
+                        first, last = (writer, other) if self.order[writer] < self.order[other] else (other, writer)
+                        before.setdefault(last, []).append(first)
+                        after.setdefault(first, []).append(last)
+        return before, after
 
 
 def written_nodes(graph: torch.fx.Graph, examples: Sequence[torch.Tensor]) -> Set[Node]:
@@ -262,30 +261,39 @@ def without_plain_writes(graph: torch.fx.Graph, effects: Effects) -> bool:
     return changed
 
 
-class Partition:
-    """Where each node runs, as far as is known; nodes go from the region to after it.
+#: What is there before everything: arguments, and what is computed without gradients.
+BEFORE = -2
 
-    roots: what gradients are wanted of. inside: what is to be compiled. after: what is
-    not although it depends on that, or has to come later.
+#: Layers, for which regions are made.
+_LAYERS = ("linear", "mm", "matmul", "addmm")
+
+
+class Schedule:
+    """When each node runs: BEFORE, at 2k in the k-th region, or at 2k + 1 in PyTorch after it (-1: before the first).
+
+    roots: what gradients are wanted of, and parameters. left: nodes that depend on them
+    and stay in PyTorch. free: what is computed of parameters alone, such as their casts,
+    which is a part of every region that uses it. A node runs as early as it can, but for what only later regions
+    need, such as the norm after a dropout, which is theirs. What touches memory that
+    is written to, or draws random numbers, keeps its order.
     """
 
-    def __init__(self, graph: torch.fx.Graph, roots: Set[Node], examples: Sequence[torch.Tensor]) -> None:
-        self.graph = graph
+    def __init__(
+        self, graph: torch.fx.Graph, roots: Set[Node], parameters: Set[Node], examples: Sequence[torch.Tensor]
+    ) -> None:
+        self.graph, self.roots, self.parameters = graph, roots, parameters
         self.effects = Effects(graph, examples)
         if without_plain_writes(graph, self.effects):
             self.effects = Effects(graph, examples)
         self.frozen = frozen_nodes(graph)
         self.dependent = dependents(graph, roots)
-        self.inside: Set[Node] = set(roots)
-        self.after: Set[Node] = set()
-        for node in graph.nodes:
-            if node.op != "call_function" or is_mode(node):
-                continue
-            above = node.all_input_nodes
-            if any(n in self.after or (node in self.frozen and n in self.inside - roots) for n in above):
-                self.after.add(node)
-            elif node not in self.frozen and any(n in self.inside for n in above):
-                self.inside.add(node)
+        self._nodes = [n for n in graph.nodes if n.op in ("call_function", "get_attr") and not is_mode(n)]
+        self._earlier, self._later = self.effects.neighbours()
+        self.left: Set[Node] = set()
+        self._idle: Set[Node] = set()
+        self.time: Dict[Node, int] = {}
+        self.free: Set[Node] = set()
+        self._arrange()
 
     def without_gradients(self) -> List[Node]:
         """Where values that depend on a root begin to stop gradients."""
@@ -299,34 +307,141 @@ class Partition:
                 stopped.add(node)
         return firsts
 
-    def drop(self, node: Node) -> Set[Node]:
-        """Leaves the node, and all that depends on it, for after the region; gives what was to be compiled of that."""
-        moved = {n for n in dependents(self.graph, {node}) if n.op == "call_function"}
-        lost = moved & self.inside
-        self.inside -= moved
-        self.after |= moved
-        return lost
+    def writes_in_place(self) -> bool:
+        """Whether something is written to, other than the state of random numbers."""
+        return any(written - {_RANDOM} for written in self.effects.writes.values())
 
-    def settle(self) -> List[Tuple[Node, str]]:
-        """Drops what effects forbid to compile or to run early; gives the nodes that are lost by it, with reasons."""
-        lost: List[Tuple[Node, str]] = []
-        for node in self.effects.writes:
-            if node in self.inside and self.effects.writes[node] - {_RANDOM} and self.drop(node):
-                lost.append((node, "it writes to a tensor in place"))
+    def refused(self) -> List[Tuple[Node, str]]:
+        """What depends on a root and is PyTorch's whatever it computes, with reasons."""
+        found = []
+        for node in self._nodes:
+            if node not in self._moving or node in self.roots or node in self.frozen or node not in self.dependent:
+                continue
+            if node in self.effects.writes:
+                in_place = self.effects.writes[node] - {_RANDOM}
+                found.append((node, "it writes to a tensor in place" if in_place else "it draws random numbers"))
+            elif not _is_floating(node.meta.get("val")) and any(
+                n in self._moving and _is_floating(n.meta.get("val")) for n in node.all_input_nodes
+            ):
+                found.append((node, f"'{node.target}' has no counterpart in te"))
+        return found
+
+    def leave(self, node: Node, inside: Set[Node]) -> bool:
+        """Leaves a node in PyTorch, or where it is none of `inside` its users; says whether there was one to leave."""
+        found = {node} & inside or {n for n in node.users if n in inside}
+        found -= self.roots
+        self.left |= found
+        if found:
+            self._arrange()
+        return bool(found)
+
+    def regions(self) -> List[int]:
+        """The times of regions, in order."""
+        return sorted({t for t in self.time.values() if t >= 0 and t % 2 == 0})
+
+    @property
+    def end(self) -> int:
+        """After all times."""
+        return max(self.time.values(), default=0) + 1
+
+    def is_before(self, node: Node) -> bool:
+        """Whether a node is computed before everything, without gradients."""
+        return node.op != "placeholder" and self.time.get(node) == BEFORE and node not in self.free
+
+    def is_staying(self, node: Node) -> bool:
+        """Whether a node runs in PyTorch, between regions."""
+        return self.time.get(node, BEFORE) % 2 == 1
+
+    def is_between(self, node: Node, time: int, end: int) -> bool:
+        """Whether a node runs in PyTorch from `time` on and before `end`."""
+        return self.is_staying(node) and time <= self.time[node] < end
+
+    def inside(self, time: int) -> Set[Node]:
+        """The nodes of the region of a time, and what they may begin with."""
+        return {n for n in self._nodes if self.time[n] == time} | self.free | self.roots
+
+    def written_after(self, time: int) -> Set[Any]:
+        """The memory that is written to after the region of a time."""
+        writes = self.effects.writes
+        return set().union(*(writes[n] for n in writes if self.time.get(n, BEFORE) > time), set())
+
+    def _is_layer(self, node: Node) -> bool:
+        return node in self.dependent and any(patterns.is_op(node, name) for name in _LAYERS)
+
+    def _stays(self, node: Node) -> bool:
+        """Whether a node that depends on roots is PyTorch's, whatever it computes."""
+        if node in self.left or node in self._idle or node in self.frozen or node not in self.dependent:
+            return True
+        if node.target is operator.getitem and node.args[0] in self._staying:
+            return True
+        return node in self.effects.writes or not _is_floating(node.meta.get("val"))
+
+    def _arrange(self) -> None:
         while True:
-            place = {n: 2 if n in self.after else int(n in self.inside) for n in self.graph.nodes}
-            conflict = next(self.effects.conflicts(place), None)
-            if conflict is None:
-                return lost
-            last, first = conflict
-            dropped = self.drop(last)
-            if dropped:
-                node = min(dropped, key=self.effects.order.__getitem__)
-                lost.append((node, f"it comes after '{first.target}', which stays in PyTorch and shares memory with it"))
+            self._arrange_once()
+            layers = {t for n, t in self.time.items() if self._is_layer(n)}
+            idle = {n for n in self._nodes if self.time[n] >= 0 and self.time[n] % 2 == 0 and self.time[n] not in layers}
+            if not idle:
+                return
+            # Nothing is gained by a region without a layer.
+            self._idle |= idle
 
-    def written_after(self) -> Set[Any]:
-        """The memory that is written to after the region."""
-        return set().union(*(self.effects.writes[n] for n in self.after if n in self.effects.writes), set())
+    def _arrange_once(self) -> None:
+        time = {n: BEFORE for n in self.graph.nodes if n.op == "placeholder"}
+        flexible: List[Node] = []
+        free: Set[Node] = set()
+        moving = set(self.roots)
+        self._staying: Set[Node] = set()
+        for node in self._nodes:
+            above = node.all_input_nodes
+            earliest = max((time[n] for n in (*above, *self._earlier.get(node, ())) if n in time), default=BEFORE)
+            # No gradient goes through what is computed of roots alone, but stops them.
+            if earliest == BEFORE and (node in self.frozen or not any(n in moving for n in above)):
+                time[node] = BEFORE
+                continue
+            moving.add(node)
+            if self._stays(node):
+                self._staying.add(node)
+                time[node] = max(earliest | 1, -1)
+            elif self._is_layer(node):
+                time[node] = max(earliest + earliest % 2, 0)
+            elif all(n in self.parameters or n in free or n not in moving for n in above) and not _makes_rows(node):
+                free.add(node)
+                time[node] = BEFORE
+            else:
+                time[node] = max(earliest, -1) if earliest % 2 else max(earliest, 0)
+                flexible.append(node)
+        for node in reversed(flexible):
+            users = [time[n] for n in (*node.users, *self._later.get(node, ())) if n in time]
+            if time[node] % 2 and users and min(users) > time[node]:
+                time[node] += 1
+        self.time, self.free, self._moving = time, free, moving
+
+
+def _makes_rows(node: Node) -> bool:
+    """Whether a node of parameters makes more than they are."""
+    return patterns.is_op(node, "embedding")
+
+
+def _is_floating(value: Any) -> bool:
+    tensors = _tensors(value)
+    return bool(tensors) and all(tensor.is_floating_point() for tensor in tensors)
+
+
+def wanting(graph: torch.fx.Graph, frozen: Set[Node], leaves: Set[Node]) -> Set[Node]:
+    """The nodes that have gradients, where `leaves` want them."""
+    found = set(leaves)
+    for node in graph.nodes:
+        if node.op == "call_function" and node not in frozen and any(n in found for n in node.all_input_nodes):
+            if any(t.is_floating_point() or t.is_complex() for t in _tensors(node.meta.get("val"))):
+                found.add(node)
+    return found
+
+
+def _tensors(value: Any) -> List[torch.Tensor]:
+    if isinstance(value, (list, tuple)):
+        return [tensor for part in value for tensor in _tensors(part)]
+    return [value] if isinstance(value, torch.Tensor) else []
 
 
 def dependents(graph: torch.fx.Graph, roots: Set[Node]) -> Set[Node]:

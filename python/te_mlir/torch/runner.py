@@ -12,7 +12,10 @@ from __future__ import annotations
 import ctypes
 import math
 import operator
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+import re
+import warnings
+from types import SimpleNamespace
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 
@@ -28,6 +31,17 @@ from te_mlir.torch.states import States, layer_of
 
 _addresses, _storage_bytes = arrays.torch_addresses(), arrays.torch_storage_bytes()
 _main_grad = operator.attrgetter("main_grad")
+
+
+#: A layer whose sizes a recipe does not take, in the compiler's message.
+_UNFIT = re.compile(r"in layer '([^']+)' to be a multiple of")
+_LAYER = re.compile(r'te\.linear .* loc\("([^"]+)"\)$')
+
+
+def _layer_in(line: str) -> Optional[str]:
+    """The name of the linear layer that a line of a module is."""
+    found = _LAYER.search(line.rstrip())
+    return found.group(1) if found else None
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -66,6 +80,8 @@ class Region:
 
     function: its arguments are `inputs`, its results `outputs`, in order, of the same
     number of elements each. outputs: where `differentiable`, a cotangent is taken.
+    shared: inputs that are weights of other regions of the graph too; begun: of these,
+    where this region is the first.
     """
 
     def __init__(
@@ -76,6 +92,8 @@ class Region:
         device: torch.device,
         options: Options,
         states: Optional[States] = None,
+        shared: Sequence[int] = (),
+        begun: Sequence[int] = (),
     ) -> None:
         self.inputs, self.outputs = list(inputs), list(outputs)
         self.device = device
@@ -106,6 +124,12 @@ class Region:
         self.cuda_graph = options.cuda_graph
         #: Of `wrt`, those whose gradients go to `main_grad`.
         self.mains = [i for i in self.wrt if options.main_grad and inputs[i].weight]
+        #: Of `mains`, weights of other regions too: each region has a sum of its own, which PyTorch adds to theirs.
+        self.shared = {
+            i: SimpleNamespace(main_grad=torch.zeros(inputs[i].shape, device=device)) for i in self.mains if i in shared
+        }
+        #: Of `shared`, those whose `main_grad` the forward of this region sets to 0.
+        self.begun = [i for i in self.shared if i in begun]
         #: Those whose gradients autograd gets.
         self.given = [i for i in self.wrt if i not in self.mains]
         # What autograd follows where it has no other tensor that wants a gradient.
@@ -123,6 +147,10 @@ class Region:
         #: True: calls cast the weights and begin the gradients in main_grad anew. False: they use the casts of
         #: the call before and add. None: they cast and add, which goes without cache_weights alone.
         self.is_first_microbatch: Optional[bool] = True if options.cache_weights else None
+        #: Layers that stay in high precision as their sizes do not fit, with the reasons.
+        self.kept: Dict[str, str] = {}
+        #: Of a number of layers, None where so many more may, or why others do already.
+        self.refuse: Callable[[int], Optional[List[str]]] = lambda count: []
         self.flag = MicrobatchFlag(self.context)
         #: Bytes that each input takes.
         self._bytes = [s.dtype.itemsize * math.prod(s.shape) for s in inputs]
@@ -174,7 +202,17 @@ class Region:
         for name, value in zip(names, values):
             step.result(name, value)
         module.functions = [self.function, step]
-        return module.to_mlir()
+        text = module.to_mlir()
+        if self.kept:
+            text = "".join(map(self._with_recipe, text.splitlines(keepends=True)))
+        return text
+
+    def _with_recipe(self, line: str) -> str:
+        """A line of the module; a layer that is kept in high precision says so."""
+        if _layer_in(line) not in self.kept:
+            return line
+        head, types = line.rsplit(" : ", 1)
+        return f"{head} {{te.recipe = #te.recipe<high_precision>}} : {types}"
 
     def load(self, training: bool) -> "Loaded":
         """The step with the states of the weights of the last call; compiled once."""
@@ -186,14 +224,28 @@ class Region:
         return self._loaded[key]
 
     def _compiled(self, training: bool) -> Program:
-        try:
-            return Program(self.text(training), "step", pipeline_text(**self.options_for(training)))
-        except CompileError as error:
-            if not training or not self._remakes or "'remat' to name" not in str(error):
-                raise
-            # No backward reads what an activation makes.
-            self._remakes = False
-            return Program(self.text(training), "step", pipeline_text(**self.options_for(training)))
+        while True:
+            try:
+                return Program(self.text(training), "step", pipeline_text(**self.options_for(training)))
+            except CompileError as error:
+                # No backward reads what an activation makes.
+                if training and self._remakes and "'remat' to name" in str(error):
+                    self._remakes = False
+                else:
+                    self._keep(error)
+
+    def _keep(self, error: CompileError) -> None:
+        """Leaves the layers in high precision whose sizes do not fit; raises where no other is left, or for other reasons."""
+        layers = [layer for layer in map(_layer_in, self.function._lines) if layer]
+        found = {layer: line for line in str(error).splitlines() for layer in _UNFIT.findall(line)}
+        unfit = {layer: line for layer, line in found.items() if layer in layers and layer not in self.kept}
+        others = self.refuse(sum(layer in unfit for layer in layers))
+        if not unfit or self.options["strict"]:
+            raise error
+        if others is not None:
+            raise CompileError("\n".join([*others, str(error)])) from None
+        self.kept.update(unfit)
+        warnings.warn("te: layers stay in high precision:\n  " + "\n  ".join(unfit.values()), stacklevel=2)
 
     def state_name(self, state: str) -> str:
         """What the model calls a state that a program names after the layer of a weight."""
@@ -246,10 +298,12 @@ class Region:
     def main_grads(self, tensors: Sequence[torch.Tensor]) -> Tuple[List[torch.Tensor], List[int]]:
         """The `main_grad` of the weights, made of zeros where a parameter has none, and where they lie."""
         try:
-            grads = list(map(_main_grad, [tensors[i] for i in self.mains]))
+            grads = list(map(_main_grad, [self.shared.get(i, tensors[i]) for i in self.mains]))
             addresses = _addresses(grads)
         except (AttributeError, TypeError):
-            grads = [self._main_grad_of(self.inputs[i], tensors[i]) for i in self.mains]
+            grads = [
+                self.shared[i].main_grad if i in self.shared else self.main_grad_of(i, tensors[i]) for i in self.mains
+            ]
             addresses = _addresses(grads)
         # A storage that is resized moves.
         if addresses != self._seen_grads:
@@ -268,7 +322,9 @@ class Region:
             self._seen_grads = addresses
         return grads, addresses
 
-    def _main_grad_of(self, spec: Spec, parameter: torch.Tensor) -> torch.Tensor:
+    def main_grad_of(self, index: int, parameter: torch.Tensor) -> torch.Tensor:
+        """The `main_grad` of a weight, which may be rows of a parameter; made where there is none."""
+        spec = self.inputs[index]
         # Rows of a parameter have those of its main_grad.
         owner: Any = parameter._base if parameter._base is not None else parameter
         grad = getattr(owner, "main_grad", None)
@@ -363,6 +419,8 @@ class _Arena:
         #: What the last backward found: the inputs of its forward, and where those that are saved lay.
         self.found: Any = (None, None)
         self.cotangents = _Memory()
+        #: Gradients whose memory the forward uses already.
+        self.gradients: List[torch.Tensor] = []
 
 
 class Loaded:
@@ -420,6 +478,8 @@ class Loaded:
         self.make_results = arrays.TorchMaker(results, region.device, self.output_places, null)
         gradients = [(region.inputs[i].shape, region.inputs[i].dtype, True) for i in region.given] if training else []
         self.make_gradients = arrays.TorchMaker(gradients, region.device, self.gradient_places, null)
+        #: Whether the forward has intermediates in the memory of gradients.
+        self.is_early = any(0 <= arguments[i].first_launch < self.cut for i in self.gradient_places)
         #: Which inputs and outputs the backward reads.
         self.saved_inputs = [n for n, i in enumerate(self.input_places) if arguments[i].last_launch >= self.cut]
         self.saved_outputs = [n for n, i in enumerate(self.output_places) if arguments[i].last_launch >= self.cut]
@@ -501,6 +561,10 @@ class Loaded:
             results = self.make_results(pointers, stream)
             if memory is not None:
                 memory.results = results
+        if self.is_early and memory is None:
+            arena.gradients = self.make_gradients(pointers, stream)
+        elif self.is_early and not memory.gradients:
+            memory.gradients = self.make_gradients(pointers, stream)
         self.point_flag(pointers, later, stream)
         if memory is None:
             arena.instance.run_part(pointers, stream, 0, self.cut)
@@ -548,7 +612,8 @@ class Loaded:
             addresses = arena.cotangents.settle(cotangents, addresses, [False] * len(cotangents))
         for place, address in zip(self.cotangent_places, addresses):
             pointers[place] = address or self.dummy.pointer
-        gradients = memory.gradients if memory else []
+        gradients = memory.gradients if memory else arena.gradients
+        arena.gradients = []
         if not gradients:
             gradients = self.make_gradients(pointers, stream)
         self.point_flag(pointers, later, stream)
@@ -587,6 +652,10 @@ class _Call(torch.autograd.Function):
         arena = loaded.take()
         ctx.lease = _Lease(loaded, arena)
         results = loaded.run_forward(arena, tensors, addresses, later, where)
+        if region.is_first_microbatch:
+            for index in region.begun:
+                region.main_grad_of(index, tensors[index]).zero_()
+        ctx.shared = [(own.main_grad, region.main_grad_of(i, tensors[i])) for i, own in region.shared.items()]
         ctx.set_materialize_grads(False)
         ctx.region, ctx.later, ctx.mains = region, later, mains
         # Kept alive, and told apart from what was changed since.
@@ -613,6 +682,8 @@ class _Call(torch.autograd.Function):
                 cotangent = torch.zeros(spec.shape, dtype=spec.dtype, device=region.device)
             cotangent = cotangent.to(spec.dtype).contiguous()
             given.append(cotangent.clone() if cotangent.data_ptr() % 16 else cotangent)
+        for own, _ in ctx.shared:
+            own.zero_()
         arena = lease.end()
         if arena is None:
             raise ArgumentError(
@@ -625,6 +696,8 @@ class _Call(torch.autograd.Function):
             )
         finally:
             lease.loaded.free.append(arena)
+        for own, main in ctx.shared:
+            main.add_(own)
         # With create_graph.
         if torch.is_grad_enabled():
             gradients = _Once.apply(region.anchor, *gradients)

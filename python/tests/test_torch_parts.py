@@ -1,0 +1,202 @@
+"""Models with something in the middle that te has not: compiled before it and after it, with eager's gradients."""
+
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn
+from torch.nn import functional as F
+
+import te_mlir
+import te_mlir.torch
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+class Stack(nn.Module):
+    """Layers with `between` after each."""
+
+    def __init__(self, between, count=3, width=64):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(count))
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(count))
+        self.between = between
+
+    def forward(self, x):
+        for layer, norm in zip(self.layers, self.norms):
+            x = x + self.between(layer(norm(x)))
+        return x
+
+
+def gradients(model, *inputs):
+    torch.manual_seed(7)
+    result = model(*inputs)
+    leaves = [t for t in (*inputs, *model.parameters()) if t.requires_grad]
+    return [result.detach(), *torch.autograd.grad(result.square().sum(), leaves)]
+
+
+def compiled(model, **options):
+    return te_mlir.torch.jit(model, **{"recipe": te_mlir.HighPrecision(), **options})
+
+
+def assert_same(mine, theirs):
+    assert len(mine) == len(theirs)
+    for one, two in zip(mine, theirs):
+        assert two.norm() > 0 and (one - two).norm() <= 1e-5 * two.norm()
+
+
+def quietly(function, *arguments):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return function(*arguments)
+
+
+BETWEEN = {
+    "dropout": lambda x: F.dropout(x, 0.5),
+    "op": torch.sin,
+    "two ops": lambda x: x.sin() * x.sigmoid(),
+    "dropout twice": lambda x: F.dropout(F.dropout(x, 0.5) * 2, 0.25),
+    "write": lambda x: x.index_fill_(0, torch.tensor([1]), 0.5),
+    "write to a view": lambda x: (x[:, :8].zero_(), x)[1],
+    "integers": lambda x: x * x.argmax(-1, keepdim=True),
+    "a list": lambda x: x * x.topk(3).values.sum(-1, keepdim=True),
+    "without gradients": lambda x: x * x.detach().abs().amax(),
+    "broadcast": lambda x: x * x[:, :1],
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+@pytest.mark.parametrize("wants", [False, True])
+def test_what_is_after_it_is_compiled(name, wants):
+    model = Stack(BETWEEN[name])
+    x = torch.randn(32, 64, requires_grad=wants)
+    wanted = gradients(model, x)
+    mine = compiled(model)
+    for _ in range(2):
+        assert_same(quietly(gradients, mine, x), wanted)
+    (graph,) = mine.te.graphs
+    assert len(graph.regions) == 3 and graph.reasons
+    assert sum("te.linear" in line for region in graph.regions for line in region.function._lines) == 3
+
+
+def test_each_part_is_in_the_ledger_and_has_states():
+    model = Stack(lambda x: F.dropout(x, 0.5)).bfloat16()
+    mine = compiled(model, recipe=te_mlir.DelayedScaling(amax_history_len=4))
+    quietly(gradients, mine, torch.randn(32, 64, dtype=torch.bfloat16))
+    rows = [row for row in mine.te.report("precision").splitlines() if row.split()[:1] == ["fprop"]]
+    assert len(rows) == 3 and all("f8E4M3FN" in row for row in rows)
+    states = mine.te.state_dict()
+    assert {f"layers.{i}.{t}.scale" for i in range(3) for t in ("x", "w", "dy")} <= states.keys()
+
+
+@pytest.mark.parametrize("cuda_graph", [False, True])
+def test_micro_batches_of_parts(cuda_graph):
+    """A weight in two parts has one sum; casts are kept between micro-batches."""
+    model = Stack(lambda x: x.sin(), 2)
+    model.layers[1].weight = model.layers[0].weight
+    x = torch.randn(32, 64)
+    wanted = 2 * torch.autograd.grad(model(x).square().sum(), model.layers[0].weight)[0]
+    mine = compiled(model, main_grad=True, cache_weights=True, cuda_graph=cuda_graph)
+    for _ in range(2):
+        for micro in range(2):
+            with mine.te.microbatch(first=micro == 0):
+                quietly(lambda: mine(x).square().sum().backward())
+        weight = model.layers[0].weight
+        assert weight.grad is None and (weight.main_grad - wanted).norm() <= 1e-5 * wanted.norm()
+
+
+def test_forwards_in_flight():
+    model = Stack(torch.sin)
+    xs = [torch.randn(32, 64) for _ in range(2)]
+    mine = compiled(model)
+    results = [quietly(mine, x) for x in xs]
+    for x, result in reversed(list(zip(xs, results))):
+        found = torch.autograd.grad(result.square().sum(), list(model.parameters()))
+        assert_same(found, torch.autograd.grad(model(x).square().sum(), list(model.parameters())))
+
+
+def test_a_call_without_gradients():
+    model = Stack(torch.sin)
+    x = torch.randn(32, 64)
+    with torch.no_grad():
+        assert (quietly(compiled(model), x) - model(x)).norm() < 1e-5 * model(x).norm()
+
+
+def test_a_loss_goes_through_all_parts():
+    """Gradients of a part go on where it has a loss, too."""
+
+    class Loss(Stack):
+        def forward(self, x, labels):
+            h = super().forward(x)
+            logits = self.layers[0](h)
+            return F.cross_entropy(logits, labels) + logits.logsumexp(-1).mean()
+
+    model = Loss(torch.sin)
+    inputs = torch.randn(32, 64), torch.arange(32)
+    assert_same(quietly(gradients, compiled(model), *inputs), gradients(model, *inputs))
+
+
+def test_values_that_the_forward_computes_in_the_memory_of_gradients():
+    """A result of the backward may hold constants and intermediates of the forward."""
+
+    class Early(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(256, 64)
+
+        def forward(self, a, b, c):
+            return self.layer(a * (1.0 + torch.tanh(0.75 * (b + 0.25 * c))))
+
+    model = Early()
+    inputs = [torch.randn(64, 256, requires_grad=True) for _ in range(3)]
+    wanted = gradients(model, *inputs)
+    for options in ({}, {"cuda_graph": True}):
+        torch._dynamo.reset()
+        mine = compiled(model, strict=True, **options)
+        for _ in range(3):
+            assert_same(gradients(mine, *inputs), wanted)
+        assert mine.te.graphs[0].region.load(True).is_early
+
+
+def test_equal_results_are_made_before_the_backward():
+    class Equal(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(64, 64)
+
+        def forward(self, x):
+            y = self.layer(x)
+            return y.float().sin() + y.float().cos() * y.float().to(torch.bfloat16)
+
+    model = Equal().bfloat16()
+    x = torch.randn(32, 64, dtype=torch.bfloat16)
+    mine = compiled(model, recipe=te_mlir.Float8CurrentScaling())
+    quietly(gradients, mine, x)
+    assert "f8E4M3FN" in mine.te.report("precision")
+
+
+def test_layers_whose_sizes_do_not_fit_stay_in_high_precision():
+    model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 10)).bfloat16()
+    x = torch.randn(32, 64, dtype=torch.bfloat16)
+    mine = compiled(model, recipe=te_mlir.Float8CurrentScaling())
+    with pytest.warns(UserWarning, match="layers stay in high precision(.|\n)*in layer '1' to be a multiple of 16, but got 10"):
+        mine(x).float().sum().backward()
+    rows = [row for row in mine.te.report("precision").splitlines() if row.split()[:1] == ["fprop"]]
+    assert len(rows) == 2 and sum("f8E4M3FN" in row for row in rows) == 1
+    assert "stays in high precision" in mine.te.report("precision")
+    torch._dynamo.reset()
+    strict = compiled(model, recipe=te_mlir.Float8CurrentScaling(), strict=True)
+    with pytest.raises(te_mlir.CompileError, match="in layer '1' to be a multiple of"):
+        strict(x)
+
+
+def test_a_model_none_of_whose_layers_fits_is_one_error():
+    model = Stack(torch.sin, 2).bfloat16()
+    with pytest.raises(te_mlir.CompileError, match="in layer 'layers.0'(.|\n)*in layer 'layers.1'"):
+        quietly(compiled(model, recipe=te_mlir.Float8CurrentScaling()), torch.randn(31, 64, dtype=torch.bfloat16))
