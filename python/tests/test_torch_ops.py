@@ -4,6 +4,8 @@ Each function is of the results of linear layers, so that it is in the middle of
 compiled: gradients of its operands arrive in their weights. None may stay in PyTorch.
 """
 
+import math
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -47,9 +49,14 @@ def attend(q, k, v, **options):
     return F.scaled_dot_product_attention(q, k, v, **options).transpose(1, 2).reshape(BATCH, SEQUENCE, -1)
 
 
-def tables(place):
-    angles = torch.arange(SEQUENCE)[:, None] / 10.0 ** (torch.arange(0, WIDTH // HEADS, 2) / 4)
+def tables(place, width=WIDTH // HEADS):
+    angles = torch.arange(SEQUENCE)[:, None] / 10.0 ** (torch.arange(0, width, 2) / 4)
     return getattr(torch.cat([angles, angles], -1)[None, None], place)()
+
+
+def turn_a_part(x, cos, sin):
+    turned, passed = x[..., : cos.shape[-1]], x[..., cos.shape[-1] :]
+    return torch.cat([turned * cos + rotate_half(turned) * sin, passed], -1)
 
 
 def weight(*shape):
@@ -64,16 +71,34 @@ OPS = [
     op("linear-of-linear", lambda m, x: m.last(x), last=lambda: nn.Linear(WIDTH, 24)),
     op("linear-no-bias", lambda m, x: m.last(x), last=lambda: nn.Linear(WIDTH, 24, bias=False)),
     op("matmul", lambda m, x: x @ m.w.t(), w=weight(24, WIDTH)),
+    op("matmul-in-out", lambda m, x: x @ m.w, w=weight(WIDTH, 24)),
+    op("matmul-numpy-T", lambda m, x: x @ m.a.T @ m.b.T * 2 + x, a=weight(16, WIDTH), b=weight(WIDTH, 16)),
+    op("addmm-in-out", lambda m, x: torch.addmm(m.b, x.view(-1, WIDTH), m.w), w=weight(WIDTH, 24), b=weight(24)),
+    op(
+        "qkv-in-out",
+        lambda m, x: attend(
+            *map(heads, torch.addmm(m.b, x.view(-1, WIDTH), m.w).view(BATCH, SEQUENCE, -1).split(WIDTH, 2))
+        ),
+        w=weight(WIDTH, 3 * WIDTH),
+        b=lambda: nn.Parameter(torch.cat([torch.randn(WIDTH), torch.full((WIDTH,), 0.5), torch.randn(WIDTH)])),
+    ),
     op("addmm", lambda m, x: torch.addmm(m.b, x.view(-1, WIDTH), m.w.t()), w=weight(24, WIDTH), b=weight(24)),
     op("embedding", lambda m, x: x + m.table(m.ids), table=lambda: nn.Embedding(16, WIDTH), ids=ids),
     op("rms_norm", lambda m, x: F.rms_norm(x, (WIDTH,), m.w, 1e-5), w=weight(WIDTH)),
     op("rms_norm-by-hand", lambda m, x: m.norm(x), norm=lambda: RMSNorm(WIDTH)),
     op("rms_norm-centred", lambda m, x: m.norm(x), norm=lambda: RMSNorm(WIDTH, centered=True)),
     op("layer_norm", lambda m, x: F.layer_norm(x, (WIDTH,), m.w, m.b, 1e-5), w=weight(WIDTH), b=weight(WIDTH)),
+    op("layer_norm-no-bias", lambda m, x: F.layer_norm(x, (WIDTH,), m.w, None, 1e-5), w=weight(WIDTH)),
+    op("layer_norm-no-weight", lambda m, x: F.layer_norm(x, (WIDTH,))),
     op("silu", lambda m, x: F.silu(x)),
     op("relu", lambda m, x: F.relu(x)),
     op("gelu-tanh", lambda m, x: F.gelu(x, approximate="tanh")),
     op("gelu-erf", lambda m, x: F.gelu(x)),
+    op(
+        "gelu-by-hand",
+        lambda m, x: 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0)))),
+    ),
+    op("quick-gelu", lambda m, x: x * torch.sigmoid(1.702 * x)),
     op("silu-gate", lambda m, x, y: F.silu(x) * y, 2),
     op("gate-silu", lambda m, x, y: y * F.silu(x), 2),
     op("gelu-tanh-gate", lambda m, x, y: F.gelu(x, approximate="tanh") * y, 2),
@@ -86,6 +111,12 @@ OPS = [
         lambda m, q: (lambda h: (h * m.cos + rotate_half(h) * m.sin).transpose(1, 2).reshape(q.shape))(heads(q)),
         cos=lambda: tables("cos"),
         sin=lambda: tables("sin"),
+    ),
+    op(
+        "rope-of-a-part",
+        lambda m, q: turn_a_part(heads(q), m.cos, m.sin).transpose(1, 2).reshape(q.shape),
+        cos=lambda: tables("cos", 4),
+        sin=lambda: tables("sin", 4),
     ),
     op("attention", lambda m, *qkv: attend(*map(heads, qkv)), 3),
     op("attention-causal", lambda m, *qkv: attend(*map(heads, qkv), is_causal=True, scale=0.5), 3),
@@ -109,6 +140,7 @@ OPS = [
     op("tanh", lambda m, x: torch.tanh(x)),
     op("sqrt", lambda m, x: torch.sqrt(x * x + 1)),
     op("pow", lambda m, x: x.pow(2)),
+    op("square", lambda m, x: x.square()),
     op("view", lambda m, x: m.last(x.view(-1, 2 * WIDTH)), last=lambda: nn.Linear(2 * WIDTH, 8)),
     op("transpose", lambda m, x: x.transpose(0, 1).tanh()),
     op("slice", lambda m, x: m.last(x)[:, :-1], last=lambda: nn.Linear(WIDTH, 16)),

@@ -185,7 +185,8 @@ def test_layers_whose_sizes_do_not_fit_stay_in_high_precision():
     model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 10)).bfloat16()
     x = torch.randn(32, 64, dtype=torch.bfloat16)
     mine = compiled(model, recipe=te_mlir.Float8CurrentScaling())
-    with pytest.warns(UserWarning, match="layers stay in high precision(.|\n)*in layer '1' to be a multiple of 16, but got 10"):
+    unfit = "layers stay in high precision(.|\n)*in layer '1' to be a multiple of 16, but got 10"
+    with pytest.warns(UserWarning, match=unfit):
         mine(x).float().sum().backward()
     rows = [row for row in mine.te.report("precision").splitlines() if row.split()[:1] == ["fprop"]]
     assert len(rows) == 2 and sum("f8E4M3FN" in row for row in rows) == 1

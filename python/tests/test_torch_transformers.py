@@ -1,6 +1,7 @@
 """Models of the library transformers: imported whole, autograd's gradients, the bits of MLIR by hand."""
 
 import pathlib
+import warnings
 
 import pytest
 
@@ -187,3 +188,95 @@ def test_phi3_has_autograds_gradients():
     for name, gradient in wanted.items():
         assert gradient.norm() > 0 and (gradients[name] - gradient).norm() < 1e-5 * gradient.norm(), name
     assert_imported_whole(compiled)
+
+
+SIZES = dict(vocab_size=64, hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4)
+GROUPED = dict(SIZES, num_key_value_heads=2)
+TOKENS = dict(pad_token_id=None, bos_token_id=1, eos_token_id=2)
+GPT = dict(vocab_size=64, n_embd=64, n_layer=1, n_head=4, n_positions=64)
+
+#: (model, configuration, its options, layers, nodes that stay in PyTorch)
+FAMILIES = {
+    "gpt2": ("GPT2LMHeadModel", "GPT2Config", dict(GPT, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0), 7, {"add"}),
+    "gpt2-dropout": ("GPT2LMHeadModel", "GPT2Config", GPT, 7, {"dropout", "scaled_dot_product_attention", "view"}),
+    "gpt-neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", SIZES, 5, None),
+    "gemma": ("GemmaForCausalLM", "GemmaConfig", dict(GROUPED, head_dim=16), 8, {"mul"}),
+    "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", dict(GROUPED, head_dim=16), 8, None),
+    "phi": ("PhiForCausalLM", "PhiConfig", GROUPED, 7, set()),
+    "stablelm": ("StableLmForCausalLM", "StableLmConfig", GROUPED, 8, set()),
+    "olmo": ("OlmoForCausalLM", "OlmoConfig", dict(GROUPED, **TOKENS), 8, set()),
+    "starcoder2": ("Starcoder2ForCausalLM", "Starcoder2Config", GROUPED, 7, set()),
+    "window": (
+        "MistralForCausalLM",
+        "MistralConfig",
+        dict(GROUPED, sliding_window=8),
+        8,
+        {"scaled_dot_product_attention", "reshape"},
+    ),
+    "mixtral": ("MixtralForCausalLM", "MixtralConfig", dict(GROUPED, num_local_experts=4), 6, None),
+    "bert-dropout": ("BertForMaskedLM", "BertConfig", SIZES, 8, None),
+    "t5": (
+        "T5ForConditionalGeneration",
+        "T5Config",
+        dict(
+            vocab_size=64,
+            d_model=64,
+            d_kv=16,
+            d_ff=128,
+            num_layers=1,
+            num_heads=4,
+            dropout_rate=0.0,
+            decoder_start_token_id=0,
+        ),
+        17,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families_of_models(family):
+    """All layers are compiled, whatever of the model is not, with autograd's gradients."""
+    name, config, options, layers, stays = FAMILIES[family]
+    model = getattr(transformers, name)(getattr(transformers, config)(**options))
+    with torch.no_grad():
+        # Attention that tells tokens apart: gradients of keys are no differences of rounding errors.
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    ids, labels = tokens()
+    inputs = {"input_ids": ids, "labels": labels}
+    torch.manual_seed(1)
+    wanted_loss, wanted = run(model, inputs)
+    compiled = te_mlir.torch.jit(model)
+    torch.manual_seed(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loss, gradients = run(compiled, inputs)
+    assert abs(loss - wanted_loss) < 1e-5 * wanted_loss
+    largest = max(gradient.norm() for gradient in wanted.values())
+    for key, gradient in wanted.items():
+        # Such as a bias of keys, whose gradient is 0 but for rounding.
+        if gradient.norm() > 1e-6 * largest:
+            assert (gradients[key] - gradient).norm() < 1e-5 * gradient.norm(), key
+    lines = [line for graph in compiled.te.graphs for region in graph.regions for line in region.function._lines]
+    assert sum("te.linear" in line for line in lines) == layers
+    reasons = [reason for graph in compiled.te.graphs for reason in graph.reasons]
+    found = {reason.split("(")[0].split(".")[1] for reason in reasons if reason.startswith("aten.")}
+    assert stays is None or found == stays, reasons
+
+
+def test_padded_batches():
+    """A mask of the call that hides padding: that attention is PyTorch's."""
+    model = hugging_face_llama()
+    ids, labels = tokens()
+    mask = torch.ones_like(ids)
+    compiled = te_mlir.torch.jit(model)
+    for first in (0, 8, 0):
+        mask[1, :first] = 0
+        inputs = {"input_ids": ids, "labels": labels, "attention_mask": mask.clone()}
+        _, wanted = run(model, inputs)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _, gradients = run(compiled, inputs)
+        for name, gradient in wanted.items():
+            assert (gradients[name] - gradient).norm() < 1e-5 * gradient.norm(), name

@@ -85,9 +85,8 @@ def _plan(
     schedule: Schedule, names: Dict[Node, str], wanting: Set[Node], masks: Mapping[str, str]
 ) -> Tuple[List[_Plan], List[str]]:
     """The regions of a graph, as large as they can be, and why they are not larger."""
-    stopping = [f"{describe(n)}: no gradient goes through it (torch.no_grad, or detach)" for n in schedule.without_gradients()]
-    reasons = dict.fromkeys(stopping)
-    reasons.update(dict.fromkeys(f"{describe(node)}: {reason}" for node, reason in schedule.refused()))
+    stopping = [(n, "no gradient goes through it (torch.no_grad, or detach)") for n in schedule.without_gradients()]
+    reasons = dict.fromkeys(f"{describe(node)}: {reason}" for node, reason in (*stopping, *schedule.refused()))
     plans: Dict[int, _Plan] = {}
     while True:
         try:
@@ -296,7 +295,8 @@ def _programs(
     for index in reversed(range(len(times))):
         end = times[index + 1] if index + 1 < len(times) else schedule.end
         here = {n for n in graph.nodes if schedule.is_between(n, times[index], end)}
-        known = {n for n in graph.nodes if n in exits or schedule.is_before(n) or schedule.is_staying(n) and n not in here}
+        elsewhere = {n for n in graph.nodes if schedule.is_staying(n)} - here
+        known = {n for n in graph.nodes if n in exits or n in elsewhere or schedule.is_before(n)}
         targets: List[Node] = [n for n in graph.nodes if n.op == "output"]
         if index < len(plans):
             needed |= fed[index]
@@ -468,7 +468,9 @@ class Graph:
         leaves = {n for n, e in zip(placeholders, examples) if e.is_leaf and e.requires_grad and not e._is_view()}
         casts.insert_casts(flat.graph, imports, leaves)
         roots = parameters | {node for node, example in zip(placeholders, examples) if example.requires_grad}
-        capture.cut_linears(flat.graph, parameters, written_nodes(flat.graph, examples))
+        written = written_nodes(flat.graph, examples)
+        capture.products_to_linears(flat.graph, parameters, written)
+        capture.cut_linears(flat.graph, parameters, written)
         capture.merge_equal(flat.graph, dependents(flat.graph, roots))
         schedule = Schedule(flat.graph, roots, parameters, examples)
         gradients = wanting(flat.graph, schedule.frozen, {n for n, e in zip(placeholders, examples) if e.requires_grad})
@@ -494,7 +496,8 @@ class Graph:
                     f"{describe(torn)}: a tensor that shares its memory is written to, and lies otherwise here"
                 )
                 return
-        self._build(flat, schedule, plans, gradients, Making(devices.pop(), self.options, self.differentiate_outputs, self.states))
+        making = Making(devices.pop(), self.options, self.differentiate_outputs, self.states)
+        self._build(flat, schedule, plans, gradients, making)
 
     def _build(
         self, flat: GraphModule, schedule: Schedule, plans: List[_Plan], gradients: Set[Node], making: Making
@@ -516,12 +519,11 @@ class Graph:
             earlier = [f for fs in weights[:index] for f in fs]
             shared = [i for i, f in enumerate(own) if f.weight and any(_overlap(f, other) for other in others)]
             begun = [i for i in shared if not any(_overlap(own[i], other) for other in earlier)]
-            self.parts.append(
-                _Part(flat, schedule, plan, own, program, self.before, gradients, making._replace(shared=shared, begun=begun))
-            )
+            made = making._replace(shared=shared, begun=begun)
+            self.parts.append(_Part(flat, schedule, plan, own, program, self.before, gradients, made))
         self.rest = programs[-1].run
         #: Whether a call may be begun again.
-        self._repeats = not schedule.writes_in_place()
+        self._repeats = not schedule.writes_outside()
         for region in self.regions:
             region.refuse = self._refuse
 

@@ -125,6 +125,30 @@ def shift_of(node: Node) -> "Optional[Tuple[Node, int, Any]]":
     return inner, k, mode[1] if len(mode) > 1 and mode[1] is not None else 0
 
 
+def products_to_linears(graph: torch.fx.Graph, parameters: Set[Node], written: Set[Node]) -> None:
+    """Makes linear layers of products with a parameter or its transpose, as models with [in, out] weights have them."""
+    for node in list(graph.nodes):
+        name = next((n for n in ("addmm", "mm", "matmul") if patterns.is_op(node, n)), None)
+        if name is None or node in written or node.kwargs:
+            continue
+        bias, x, w = node.args if name == "addmm" else (None, *node.args)
+        weight = patterns.transposed(w)
+        is_parameter = patterns.without_casts(w if weight is None else weight) in parameters
+        if not is_parameter or len(w.meta["val"].shape) != 2 or (bias is not None and bias.meta["val"].dim() != 1):
+            continue
+        if len(x.meta["val"].shape) < 2 or w in written:
+            continue
+        with graph.inserting_before(node):
+            if weight is None:
+                weight = graph.call_function(torch.ops.aten.t.default, (w,))
+                weight.meta["val"] = w.meta["val"].t()
+            made = graph.call_function(torch.ops.aten.linear.default, (x, weight, bias))
+        made.meta["val"] = node.meta["val"]
+        node.replace_all_uses_with(made)
+        graph.erase_node(node)
+    graph.eliminate_dead_code()
+
+
 def cut_linears(graph: torch.fx.Graph, parameters: Set[Node], written: Set[Node]) -> None:
     """Makes a linear layer of each part of one whose columns are only ever used in parts: q, k and v, gate and up.
 
@@ -139,7 +163,7 @@ def cut_linears(graph: torch.fx.Graph, parameters: Set[Node], written: Set[Node]
         operands = [v for v in (weight, bias) if v is not None]
         if not parts or layer in written or any(part.node in written for part in parts):
             continue
-        if any(patterns.without_casts(v) not in parameters for v in operands):
+        if any(patterns.without_casts(patterns.transposed(v) or v) not in parameters for v in operands):
             continue
         # Sizes that every recipe takes, which makes the rows' addresses multiples of 16.
         if any((part.end - part.first) % 32 or part.first % 32 for part in parts):
@@ -170,7 +194,7 @@ def _replace(graph: torch.fx.Graph, part: views.Part, layer: Node) -> None:
 
 def _rows(graph: torch.fx.Graph, vector: Node, first: int, end: int) -> Node:
     """Rows of a parameter, cast as `vector` casts it."""
-    parameter = patterns.without_casts(vector)
+    parameter = vector if patterns.transposed(vector) is not None else patterns.without_casts(vector)
     rows = graph.call_function(torch.ops.aten.slice.Tensor, (parameter, 0, first, end))
     rows.meta["val"] = parameter.meta["val"][first:end]
     if vector is not parameter:

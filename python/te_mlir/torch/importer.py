@@ -36,7 +36,7 @@ CAUSAL, OPEN, OTHER = "causal", "open", "other"
 
 
 class OtherMask(Unsupported):
-    """A call's mask is another than the one that its graph was compiled for: of kind `kind`, by the name of its node."""
+    """A call's mask is another than its graph was compiled for: the one of the node that `mask` names is a `kind`."""
 
     def __init__(self, node: Node, mask: str, kind: str) -> None:
         super().__init__(node, "its mask is not the causal one" if kind == OTHER else f"its mask is {kind}")
@@ -68,8 +68,8 @@ class Value(NamedTuple):
         return _product(self.matrix.shape)
 
 
-#: The key of a parameter as an argument that has no gradient.
-FIXED = "fixed"
+#: The key of a parameter as an argument that has no gradient, and what keys begin with of its transpose.
+FIXED, TURNED = "fixed", "transpose "
 
 
 class Feed(NamedTuple):
@@ -188,7 +188,7 @@ class Importer:
         name = torch_to_te(dtype)
         if name is None:
             raise Unsupported(node, f"its elements are {dtype_name(dtype)}; te has float32, bfloat16, float16, int32")
-        weight = node in self.parameters and key != FIXED
+        weight = node in self.parameters and key != FIXED and not key.startswith(TURNED)
         matrix = shape if len(shape) <= 1 else (_product(shape[:-1]), shape[-1])
         label = self.names.get(node, node.name) + (f".{key}" if key else "")
         taken = {feed.name for feed in self.feeds}
@@ -241,7 +241,8 @@ class Importer:
         if not value.layout.is_row_major(value.elements):
             # PyTorch makes it so; what needs it goes on from there.
             moved = node in self.inside and node.op == "call_function"
-            raise Unsupported(node if moved else user, f"{list(value.layout.shape)} is a view that is not row-major in memory")
+            reason = f"{list(value.layout.shape)} is a view that is not row-major in memory"
+            raise Unsupported(node if moved else user, reason)
         shape = value.layout.shape
         columns = columns or (shape[-1] if shape else 1)
         if not columns:
@@ -258,10 +259,15 @@ class Importer:
     # Nodes
 
     def _emit(self, node: Node) -> Value:
-        for pattern in (patterns.match_rms_norm, patterns.match_rope):
+        for pattern in (
+            patterns.match_rms_norm,
+            patterns.match_rope,
+            patterns.match_partial_rope,
+            patterns.match_activation,
+        ):
             found = pattern(node)
             if found is not None:
-                return getattr(self, "_" + type(found).__name__.lower())(node, found)
+                return getattr(self, f"_emit_{type(found).__name__.lower()}")(node, found)
         if node.op != "call_function":
             raise Unsupported(node, f"'{node.op}' is not imported")
         viewed = views.source_of(node)
@@ -280,14 +286,38 @@ class Importer:
         return Value(matrix, row_major(shape_of(node)))
 
     def _op_linear(self, node: Node, x: Node, w: Node, bias: Optional[Node] = None) -> Value:
-        a, b = self.matrix(x, node), self.matrix(w, node)
+        a, b = self.matrix(x, node), self._turned(w) or self.matrix(w, node)
         c = self.vector(bias, node, a.dtype) if bias is not None else None
         if a.dtype != b.dtype:
             raise Unsupported(node, f"its operands have elements of {a.dtype} and {b.dtype}")
         return self._dense(node, self.function.linear(a, b, c, layer=self._layer(node, w)))
 
+    def _turned(self, w: Node) -> Optional[build.Value]:
+        """The argument that is the transpose of a parameter, or rows of it, which PyTorch makes before each call."""
+        found = self._columns(w)
+        if found is None:
+            return None
+        parameter, first, end = found
+        dtype, shape = fake(w).dtype, shape_of(w)
+        return self.feed(
+            parameter, f"{TURNED}{first}:{end}", lambda t: t.t()[first:end].to(dtype).contiguous(), shape, dtype
+        )
+
+    def _columns(self, w: Node) -> Optional[Tuple[Node, int, int]]:
+        """(parameter, first, end) where `w` is the transpose of these columns of a parameter."""
+        first, whole = 0, w
+        if patterns.is_op(w, "slice") and len(w.args) == 4 and w.args[1] == 0:
+            whole, first = w.args[0], w.args[2] or 0  # type: ignore[assignment]
+        parameter = patterns.without_casts(patterns.transposed(whole))
+        return (parameter, first, first + shape_of(w)[0]) if parameter in self.parameters else None
+
     def _layer(self, node: Node, w: Node) -> str:
         """What reports call a layer: its parameter, also where that is rounded to the type that it computes in."""
+        columns = self._columns(w)
+        if columns is not None:
+            parameter, first, end = columns
+            name = self.names.get(parameter, parameter.name).removesuffix(".weight")
+            return name if end - first == shape_of(parameter)[1] else f"{name}[{first}:{end}]"
         w = patterns.without_casts(w)
         rows = self._row_range(w)
         if rows is not None:
@@ -304,7 +334,7 @@ class Importer:
         w_matrix = self.function.reshape(b.matrix, (n, k))
         c = self.vector(bias, node, a.dtype) if bias is not None else None
         parameter: Any = w
-        while parameter not in self.parameters and isinstance(parameter, Node) and views.source_of(parameter) is not None:
+        while parameter not in self.parameters and isinstance(parameter, Node) and views.source_of(parameter):
             parameter = patterns.without_casts(views.source_of(parameter))
         return self._dense(node, self.function.linear(a, w_matrix, c, layer=self._layer(node, parameter)))
 
@@ -366,7 +396,7 @@ class Importer:
     def _normed(self, node: Node, y: build.Value) -> Value:
         return self._dense(node, self.function.cast(y, dtype_name(fake(node).dtype)))
 
-    def _rmsnorm(self, node: Node, found: "patterns.RmsNorm") -> Value:
+    def _emit_rmsnorm(self, node: Node, found: "patterns.RmsNorm") -> Value:
         x, (gamma,) = self._norm_operands(node, found.x, found.weight)
         return self._normed(node, self.function.rms_norm(x, gamma, found.epsilon, found.zero_centered))
 
@@ -380,20 +410,26 @@ class Importer:
         epsilon: float = 1e-5,
         cudnn: bool = True,
     ) -> Value:
-        if weight is None or bias is None or len(shape) != 1:
-            raise Unsupported(node, "it has no weight or bias, or is over several dimensions")
-        a, (gamma, beta) = self._norm_operands(node, x, weight, bias)
+        if len(shape) != 1:
+            raise Unsupported(node, "it is over several dimensions")
+        a, vectors = self._norm_operands(node, x, *(v for v in (weight, bias) if v is not None))
+        gamma = vectors[0] if weight is not None else self.function.constant(1.0, (shape[0],), a.dtype)
+        beta = vectors[-1] if bias is not None else self.function.constant(0.0, (shape[0],), a.dtype)
         return self._normed(node, self.function.layer_norm(a, gamma, beta, epsilon))
 
-    def _rope(self, node: Node, found: "patterns.Rope") -> Value:
-        x = self.value(found.x, node)
+    def _emit_rope(self, node: Node, found: "patterns.Rope", whole: Optional[Node] = None) -> Value:
+        x = self.value(whole or found.x, node)
         batch, heads, sequence, width = shape_of(node)
         if not same(x.layout, heads_first(batch, heads, sequence, width)):
             raise Unsupported(node, "a rotation is imported of heads that are views of [batch, sequence, heads, width]")
-        tables = [self._table(t, node, batch, sequence, width) for t in (found.cos, found.sin)]
+        turned = shape_of(found.x)[-1]
+        tables = [self._table(t, node, batch, sequence, turned) for t in (found.cos, found.sin)]
         matrix = self.function.reshape(x.matrix, (batch * sequence, heads * width))
         matrix = self.function.cast(matrix, dtype_name(fake(node).dtype))
         return Value(self.function.rope(matrix, tables[0], tables[1], heads), x.layout)
+
+    def _emit_partialrope(self, node: Node, found: "patterns.PartialRope") -> Value:
+        return self._emit_rope(node, found.rope, found.whole)
 
     def _table(self, table: Node, user: Node, batch: int, sequence: int, width: int) -> build.Value:
         if table in self.inside or table in self.wanting:
@@ -518,7 +554,8 @@ class Importer:
                 torch.float32,
             )
             loss = self.function.mul(loss, counted)
-        return Value(loss, row_major(()))
+        # Of the type that PyTorch's has, which what comes after it was traced with.
+        return Value(self.function.cast(loss, dtype_name(fake(node).dtype)), row_major(()))
 
     # Activations
 
@@ -530,6 +567,10 @@ class Importer:
         if len(matrix.shape) != 2:
             matrix = self.function.reshape(matrix, (1, value.elements))
         return Value(self.function.activation(kind, matrix), value.layout)
+
+    def _emit_activation(self, node: Node, found: "patterns.Activation") -> Value:
+        # Computed in f32 and rounded once, as PyTorch's own activations are.
+        return self._activation(node, found.kind, found.x)
 
     def _op_silu(self, node: Node, x: Node) -> Value:
         return self._activation(node, "silu", x)
@@ -574,6 +615,9 @@ class Importer:
 
     def _op_sqrt(self, node: Node, x: Node) -> Value:
         return self._unary(node, "math.sqrt", x)
+
+    def _op_square(self, node: Node, x: Node) -> Value:
+        return self._binary(node, "mul", x, x)
 
     def _op_pow(self, node: Node, x: Node, exponent: Any) -> Value:
         if exponent != 2:
@@ -640,7 +684,7 @@ class Importer:
         rope = patterns.match_rope(x) if x in self.inside and x not in self._values else None
         if rope is not None and fake(rope.x).dtype is fake(node).dtype:
             # It is computed in f32 and rounded once, whichever of the two rounds.
-            return self._rope(node, rope)
+            return self._emit_rope(node, rope)
         value = self.value(x, node)
         dtype = torch_to_te(fake(node).dtype)
         if dtype in (None, "int32"):

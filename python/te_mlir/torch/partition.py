@@ -307,9 +307,9 @@ class Schedule:
                 stopped.add(node)
         return firsts
 
-    def writes_in_place(self) -> bool:
-        """Whether something is written to, other than the state of random numbers."""
-        return any(written - {_RANDOM} for written in self.effects.writes.values())
+    def writes_outside(self) -> bool:
+        """Whether arguments, or what the graph holds, are written to."""
+        return any(written & self.effects.outer for written in self.effects.writes.values())
 
     def refused(self) -> List[Tuple[Node, str]]:
         """What depends on a root and is PyTorch's whatever it computes, with reasons."""
@@ -380,7 +380,8 @@ class Schedule:
         while True:
             self._arrange_once()
             layers = {t for n, t in self.time.items() if self._is_layer(n)}
-            idle = {n for n in self._nodes if self.time[n] >= 0 and self.time[n] % 2 == 0 and self.time[n] not in layers}
+            regions = {t for t in self.time.values() if t >= 0 and t % 2 == 0}
+            idle = {n for n in self._nodes if self.time[n] in regions - layers}
             if not idle:
                 return
             # Nothing is gained by a region without a layer.

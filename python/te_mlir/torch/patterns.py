@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -29,6 +30,20 @@ class Rope(NamedTuple):
     sin: Node
 
 
+class Activation(NamedTuple):
+    """An activation that a model spells out."""
+
+    kind: str
+    x: Node
+
+
+class PartialRope(NamedTuple):
+    """A rotation of the first columns of each head; the others pass."""
+
+    whole: Node
+    rope: Rope
+
+
 def is_op(node: Any, name: str) -> bool:
     """Whether `node` calls the ATen op `name`, in any of its overloads."""
     return isinstance(node, Node) and node.op == "call_function" and str(node.target).startswith(f"aten.{name}.")
@@ -52,6 +67,18 @@ def without_casts(node: Any) -> Any:
     while is_op(node, "to") or is_op(node, "_to_copy") or is_op(node, "float") or is_op(node, "type_as"):
         node = node.args[0]
     return node
+
+
+def transposed(node: Any) -> Any:
+    """What a matrix is the transpose of, or None."""
+    swaps = is_op(node, "t") or is_op(node, "numpy_T") or is_op(node, "transpose") or is_op(node, "permute")
+    if not swaps or len(node.meta["val"].shape) != 2:
+        return None
+    if is_op(node, "permute") and [axis % 2 for axis in node.args[1]] != [1, 0]:
+        return None
+    if is_op(node, "transpose") and node.args[1] % 2 == node.args[2] % 2:
+        return None
+    return node.args[0]
 
 
 def without_widening(node: Any) -> Any:
@@ -127,6 +154,53 @@ def match_rope(node: Node) -> Optional[Rope]:
                 if same is x and isinstance(cos, Node):
                     return Rope(x, cos, sin)
     return None
+
+
+def match_partial_rope(node: Node) -> Optional[PartialRope]:
+    """`cat([rope(x[..., :n]), x[..., n:]], -1)`."""
+    arguments: Any = node.args
+    if not is_op(node, "cat") or len(arguments) < 2 or len(arguments[0]) != 2:
+        return None
+    turned, passed = arguments[0]
+    rank, width = len(node.meta["val"].shape), node.meta["val"].shape[-1]
+    rope = match_rope(turned) if arguments[1] % rank == rank - 1 else None
+    one, other = (_part(n, rank) for n in (rope.x, passed)) if rope is not None else (None, None)
+    if rope is None or one is None or other is None or one[0] is not other[0]:
+        return None
+    whole = one[0].meta["val"].shape[-1] == width
+    return PartialRope(one[0], rope) if whole and one[1:] == (0, other[1]) and other[2] == width else None
+
+
+def match_activation(node: Node) -> Optional[Activation]:
+    """`0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3)))`, or `x * sigmoid(1.702 * x)`."""
+    for x, gate in _orders(operands(node, "mul")):
+        if is_op(gate, "sigmoid") and _scaled(gate.args[0], x, 1.702):
+            return Activation("qgelu", x)
+    for half, gate in _orders(operands(node, "mul")):
+        for x, number in _orders(operands(half, "mul")):
+            if number == 0.5 and isinstance(x, Node) and _is_tanh_gate(gate, x):
+                return Activation("gelu", x)
+    return None
+
+
+def _scaled(node: Any, x: Any, number: float) -> bool:
+    """Whether `node` is `number * x`; a model may write the number with 15 places."""
+    return any(a is x and isinstance(b, float) and abs(b - number) < 1e-9 for a, b in _orders(operands(node, "mul")))
+
+
+def _is_tanh_gate(node: Any, x: Node) -> bool:
+    """Whether `node` is `1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))`."""
+    for tanh, one in _orders(operands(node, "add")):
+        if one != 1 or not is_op(tanh, "tanh"):
+            continue
+        for sum_, _ in _orders(operands(tanh.args[0], "mul")):
+            if not _scaled(tanh.args[0], sum_, math.sqrt(2 / math.pi)):
+                continue
+            for same, scaled in _orders(operands(sum_, "add")):
+                cubes = [a for a, b in _orders(operands(scaled, "mul")) if b == 0.044715]
+                if same is x and any(is_op(c, "pow") and c.args[0] is x and c.args[1] == 3 for c in cubes):
+                    return True
+    return False
 
 
 def _rotated(node: Any) -> Optional[Node]:

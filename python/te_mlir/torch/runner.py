@@ -235,7 +235,7 @@ class Region:
                     self._keep(error)
 
     def _keep(self, error: CompileError) -> None:
-        """Leaves the layers in high precision whose sizes do not fit; raises where no other is left, or for other reasons."""
+        """Leaves the layers in high precision whose sizes do not fit; raises where there is no other, or none."""
         layers = [layer for layer in map(_layer_in, self.function._lines) if layer]
         found = {layer: line for line in str(error).splitlines() for layer in _UNFIT.findall(line)}
         unfit = {layer: line for layer, line in found.items() if layer in layers and layer not in self.kept}
@@ -561,10 +561,10 @@ class Loaded:
             results = self.make_results(pointers, stream)
             if memory is not None:
                 memory.results = results
-        if self.is_early and memory is None:
+        if self.is_early and not (memory and memory.gradients):
             arena.gradients = self.make_gradients(pointers, stream)
-        elif self.is_early and not memory.gradients:
-            memory.gradients = self.make_gradients(pointers, stream)
+            if memory is not None:
+                memory.gradients = arena.gradients
         self.point_flag(pointers, later, stream)
         if memory is None:
             arena.instance.run_part(pointers, stream, 0, self.cut)

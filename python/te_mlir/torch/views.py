@@ -122,9 +122,9 @@ def row_count(layout: Layout) -> int:
 _VIEWS: Dict[str, Callable[[Node, Given, Layout], Optional[Layout]]] = {
     **dict.fromkeys(("contiguous", "clone", "alias"), _same),
     **dict.fromkeys(("view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze"), _reshaped),
-    **dict.fromkeys(("transpose", "t"), _swapped),
+    **dict.fromkeys(("transpose", "t", "numpy_T"), _swapped),
     "permute": _permuted,
-    "expand": _repeated,
+    **dict.fromkeys(("expand", "broadcast_to"), _repeated),
     "slice": _sliced,
     "select": _selected,
     "as_strided": _strided,
