@@ -9,6 +9,7 @@
 #include "Kernels/Gemm/BlockGemm.h"
 
 #include "Kernels/Gemm/block_gemm_args.h"
+#include "Kernels/Gemm/group_tiles.h"
 #include "Kernels/LaunchPlan.h"
 #include "TEDialect/Support/SupportTable.h"
 
@@ -96,6 +97,11 @@ Status OperandMap::encode(const CudaDevice &device, const TensorView &view,
   return Status::ok();
 }
 
+uint32_t clustersFor(const CudaDevice &device, int64_t tiles) {
+  return static_cast<uint32_t>(
+      std::min<int64_t>(device.multiprocessors / kBlockGemmCluster, 2 * tiles));
+}
+
 bool supportsBlockGemm(const CudaDevice &device,
                        const scaled_matmul_params &params) {
   return device.computeMajor == 9 && device.computeMinor == 0 &&
@@ -127,12 +133,11 @@ Status planBlockGemm(const CudaDevice &device,
           (params.out_type == TE_RT_BF16 ? "_bf16" : "_f32"),
       kBlockGemmSharedBytes));
   config.block = kBlockGemmThreads;
-  // Persistent: as many clusters as the device holds, or as there are tiles.
-  const int64_t tiles = ceilDiv(params.m, kBlockGemmRows) *
-                        ceilDiv(params.n, kBlockGemmCols * kBlockGemmCluster);
-  config.gridX = kBlockGemmCluster *
-                 static_cast<unsigned>(std::min<int64_t>(
-                     device.multiprocessors / kBlockGemmCluster, tiles));
+  const int64_t tiles =
+      ceilDiv(params.m, kTileRows) * ceilDiv(params.n, kTileCols);
+  const uint32_t clusters = clustersFor(device, tiles);
+  args.whole_tiles = wholeTiles(static_cast<uint32_t>(tiles), clusters);
+  config.gridX = kBlockGemmCluster * clusters;
   *plan = std::make_unique<BlockGemmPlan>(device, std::move(config), args,
                                           params.out_type == TE_RT_F32);
   return Status::ok();

@@ -31,6 +31,10 @@ private:
   void *encoded = nullptr;
 };
 
+/// Clusters of a launch that makes at most so many tiles: as many as the device
+/// holds, or as there are halves of tiles.
+uint32_t clustersFor(const CudaDevice &device, int64_t tiles);
+
 /// True where planBlockGemm takes the product: on sm_90, what the support table
 /// gives to an own kernel.
 bool supportsBlockGemm(const CudaDevice &device,

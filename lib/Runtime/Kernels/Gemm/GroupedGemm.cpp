@@ -215,9 +215,10 @@ Status plan(const CudaDevice &device, const Params &params,
       device, name + (params.out_type == TE_RT_BF16 ? "_bf16" : "_f32"),
       groupedGemmSharedBytes(params.groups)));
   config.block = kBlockGemmThreads;
-  config.gridX = kBlockGemmCluster *
-                 static_cast<unsigned>(std::min<int64_t>(
-                     device.multiprocessors / kBlockGemmCluster, extent.tiles));
+  const uint32_t clusters = clustersFor(device, extent.tiles);
+  args.product.whole_tiles =
+      wholeTiles(static_cast<uint32_t>(extent.tiles), clusters);
+  config.gridX = kBlockGemmCluster * clusters;
   *plan = std::make_unique<GroupedGemmPlan>(device, std::move(config), args,
                                             views, index, blocks);
   return Status::ok();

@@ -24,12 +24,16 @@ public:
         next(blockIdx.x / kBlockGemmCluster) {}
 
   __device__ __forceinline__ bool advance() {
-    if (next >= rowTiles * colPairs)
+    const uint32_t tiles = rowTiles * colPairs;
+    const uint32_t clusters = gridDim.x / kBlockGemmCluster;
+    const Piece piece = pieceOf(next, args.whole_tiles);
+    if (piece.tile >= tiles)
       return false;
-    const TilePosition tile = tilePosition(next, rowTiles, colPairs);
-    row = tile.row * kRows;
-    col = (tile.col * 2 + rank) * kCols;
-    next += gridDim.x / kBlockGemmCluster;
+    const TilePosition tile = tilePosition(piece.tile, rowTiles, colPairs);
+    row = tile.row * kTileRows + piece.firstRow;
+    col = tile.col * kTileCols + rank * kCols;
+    rowEnd = rowEndOf(row, piece, args.m);
+    next += clusters;
     return true;
   }
 
@@ -38,13 +42,12 @@ public:
   __device__ __forceinline__ uint32_t bRow() const { return 0; }
   __device__ __forceinline__ uint32_t aScaleLine() const { return 0; }
   __device__ __forceinline__ uint32_t bScaleLine() const { return 0; }
-  __device__ __forceinline__ uint32_t rowEnd() const { return args.m; }
   __device__ __forceinline__ bool isPadding(uint32_t) const { return false; }
   __device__ __forceinline__ uint32_t outRow() const { return 0; }
   __device__ __forceinline__ uint64_t outOffset() const { return 0; }
   __device__ __forceinline__ uint64_t biasOffset() const { return 0; }
 
-  uint32_t row = 0, col = 0;
+  uint32_t row = 0, rowEnd = 0, col = 0;
 
 private:
   const BlockGemmArgs &args;

@@ -4,8 +4,9 @@
 // the tiles of all groups finds out by itself which those are. A table of
 // slots, one for each group, says where its rows start and how many tiles lie
 // before it; clusters then take the tiles in turn, cluster i the tiles i, i +
-// clusters, and so on. Nothing is read or written outside [0, rows), whatever
-// the sizes: a negative one counts as 0, one that does not fit as what does.
+// clusters, and so on. In a last turn for less than half of them, two clusters
+// make a tile. Nothing is read or written outside [0, rows), whatever the
+// sizes: a negative one counts as 0, one that does not fit as what does.
 //
 // Host code too: the unit test enumerates every tile of every cluster.
 //
@@ -26,6 +27,15 @@ inline constexpr uint32_t kTileRows = 256, kTileCols = 256;
 /// Row tiles that are walked together, so that their columns are still in L2.
 inline constexpr uint32_t kBandTiles = 8;
 
+/// The same number; device code does not know. What follows from it is then
+/// computed for each tile, and takes no registers while the tile is made.
+TE_HOST_DEVICE uint32_t afresh(uint32_t number) {
+#ifdef __CUDA_ARCH__
+  asm volatile("" : "+r"(number));
+#endif
+  return number;
+}
+
 struct TilePosition {
   uint32_t row, col; // in tiles
 };
@@ -33,11 +43,40 @@ struct TilePosition {
 /// The `index`-th tile of rowTiles x colTiles.
 TE_HOST_DEVICE TilePosition tilePosition(uint32_t index, uint32_t rowTiles,
                                          uint32_t colTiles) {
+  colTiles = afresh(colTiles);
   const uint32_t band = index / (kBandTiles * colTiles);
   const uint32_t within = index - band * kBandTiles * colTiles;
   const uint32_t left = rowTiles - band * kBandTiles;
   const uint32_t height = kBandTiles < left ? kBandTiles : left;
   return {band * kBandTiles + within % height, within / height};
+}
+
+/// What a cluster makes at a time: a tile, or the upper or lower half of one.
+struct Piece {
+  uint32_t tile, firstRow, rows;
+};
+
+/// How many of `tiles`, which `clusters` take in turn, are made whole: all but
+/// those of the last turn, where half of the clusters or more would have none.
+/// Of these two clusters make one.
+TE_HOST_DEVICE uint32_t wholeTiles(uint32_t tiles, uint32_t clusters) {
+  const uint32_t last = tiles % clusters;
+  return 2 * last > clusters ? tiles : tiles - last;
+}
+
+/// The `index`-th piece of tiles of which the first `whole` are.
+TE_HOST_DEVICE Piece pieceOf(uint32_t index, uint32_t whole) {
+  const bool isHalf = index >= whole;
+  const uint32_t beyond = isHalf ? index - whole : 0;
+  return {index - (beyond + 1) / 2, beyond % 2 * (kTileRows / 2),
+          isHalf ? kTileRows / 2 : kTileRows};
+}
+
+/// Where the rows of a piece end that starts at `row`, of rows that end at
+/// `end`; not behind `row` where it has none.
+TE_HOST_DEVICE uint32_t rowEndOf(uint32_t row, const Piece &piece,
+                                 uint32_t end) {
+  return row + piece.rows < end ? row + piece.rows : end;
 }
 
 //===----------------------------------------------------------------------===//
@@ -77,12 +116,17 @@ TE_HOST_DEVICE void numberTiles(uint32_t begin, uint32_t end, uint32_t before,
 }
 
 /// Last, once: the rows from `end` on belong to no group; they are the slot
-/// after the last group. One more slot ends the table.
+/// after the last group. One more slot ends the table; its size is how many
+/// tiles of a result with `n` columns `clusters` make whole.
 TE_HOST_DEVICE void endGroups(const GroupShape &shape, uint32_t end,
-                              uint32_t tiles, GroupSlot *slots) {
+                              uint32_t tiles, uint32_t n, uint32_t clusters,
+                              GroupSlot *slots) {
   const uint32_t rest = (shape.rows - end + kTileRows - 1) / kTileRows;
+  const uint32_t colTiles = (n + kTileCols - 1) / kTileCols;
   slots[shape.groups] = {shape.groups, end, 0, tiles};
-  slots[shape.groups + 1] = {shape.groups + 1, shape.rows, 0, tiles + rest};
+  slots[shape.groups + 1] = {shape.groups + 1, shape.rows,
+                             wholeTiles((tiles + rest) * colTiles, clusters),
+                             tiles + rest};
 }
 
 /// Where the slot of group `g` belongs among those in order of falling size.
@@ -108,29 +152,32 @@ public:
       : slots(slots), groups(groups), colTiles((n + kTileCols - 1) / kTileCols),
         next(cluster), clusters(clusters) {}
 
-  /// Moves to the next tile; false when there is none.
+  /// Moves to the next piece; false when there is none.
   TE_HOST_DEVICE bool advance() {
-    if (next >= slots[groups + 1].firstTile * colTiles)
+    const uint32_t tiles = slots[groups + 1].firstTile * colTiles;
+    const uint32_t whole = slots[groups + 1].size;
+    const Piece piece = pieceOf(next, whole);
+    if (piece.tile >= tiles)
       return false;
-    while (next >= slots[at + 1].firstTile * colTiles)
+    while (piece.tile >= slots[at + 1].firstTile * colTiles)
       ++at;
     const GroupSlot slot = slots[at], following = slots[at + 1];
     const TilePosition tile =
-        tilePosition(next - slot.firstTile * colTiles,
+        tilePosition(piece.tile - slot.firstTile * colTiles,
                      following.firstTile - slot.firstTile, colTiles);
     group = slot.group;
-    row = slot.start + tile.row * kTileRows;
+    row = slot.start + tile.row * kTileRows + piece.firstRow;
     col = tile.col * kTileCols;
     dataEnd = slot.start + slot.size;
-    rowEnd = following.start;
+    rowEnd = rowEndOf(row, piece, following.start);
     next += clusters;
     return true;
   }
 
   /// The tile: of a group, or of none where `group` is `groups`.
   uint32_t group = 0, row = 0, col = 0;
-  /// Rows from dataEnd to rowEnd are padding, rows from there on another
-  /// tile's.
+  /// Rows from dataEnd on are padding, rows from rowEnd on another piece's; a
+  /// piece may have none.
   uint32_t dataEnd = 0, rowEnd = 0;
 
 private:
@@ -144,36 +191,42 @@ private:
 /// no more than one tile of the largest group.
 class GroupDepthWalk {
 public:
+  /// The first `whole` of all tiles are made whole (wholeTiles).
   TE_HOST_DEVICE GroupDepthWalk(const GroupSlot *slots, uint32_t groups,
-                                uint32_t m, uint32_t n, uint32_t cluster,
-                                uint32_t clusters)
-      : slots(slots), groups(groups), rowTiles((m + kTileRows - 1) / kTileRows),
+                                uint32_t m, uint32_t n, uint32_t whole,
+                                uint32_t cluster, uint32_t clusters)
+      : slots(slots), groups(groups), m(m), whole(whole),
+        rowTiles((m + kTileRows - 1) / kTileRows),
         colTiles((n + kTileCols - 1) / kTileCols), next(cluster),
         clusters(clusters) {}
 
-  /// Moves to the next tile; false when there is none.
+  /// Moves to the next piece; false when there is none.
   TE_HOST_DEVICE bool advance() {
-    const uint32_t at = next / (rowTiles * colTiles);
-    if (at >= groups)
+    const uint32_t each = rowTiles * colTiles;
+    const Piece piece = pieceOf(next, whole);
+    if (piece.tile >= groups * each)
       return false;
+    const uint32_t at = piece.tile / each;
     const TilePosition tile =
-        tilePosition(next - at * rowTiles * colTiles, rowTiles, colTiles);
+        tilePosition(piece.tile - at * each, rowTiles, colTiles);
     group = slots[at].group;
     start = slots[at].start;
     size = slots[at].size;
-    row = tile.row * kTileRows;
+    row = tile.row * kTileRows + piece.firstRow;
     col = tile.col * kTileCols;
+    rowEnd = rowEndOf(row, piece, m);
     next += clusters;
     return true;
   }
 
-  uint32_t group = 0, row = 0, col = 0;
+  /// Rows from rowEnd on are another piece's, or none; a piece may have none.
+  uint32_t group = 0, row = 0, col = 0, rowEnd = 0;
   /// Of the contracted axis.
   uint32_t start = 0, size = 0;
 
 private:
   const GroupSlot *slots;
-  uint32_t groups, rowTiles, colTiles, next, clusters;
+  uint32_t groups, m, whole, rowTiles, colTiles, next, clusters;
 };
 
 } // namespace te::rt::cuda

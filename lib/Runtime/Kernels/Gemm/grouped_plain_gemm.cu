@@ -129,10 +129,16 @@ consumePlain(const BlockGemmArgs &args, const Shared &shared, Tiles tiles) {
     for (int i = 0; i < 64; ++i)
       total[0][i] = total[1][i] = 0.0f;
     // As in scaled_product.cuh.
-    const bool idle =
-        __shfl_sync(~0u, tiles.isPadding(tiles.row + group * 128), 0);
-    for (uint32_t slice = 0; idle && slice < slices; ++slice, ring.advance()) {
+    const bool idle = __shfl_sync(~0u, hasNoRows(tiles, group), 0);
+    const auto arrive = [&](uint32_t slice) {
       ptx::barrierWait(&shared.full[ring.stage], ring.parity);
+      if constexpr (Tiles::kHasTail && kA == Axis::Outer)
+        if (const uint32_t left = extent - slice * kPlainDepth;
+            left < kPlainDepth)
+          clearPlainTail(shared, ring.stage, left);
+    };
+    for (uint32_t slice = 0; idle && slice < slices; ++slice, ring.advance()) {
+      arrive(slice);
       leave(&shared.empty[ring.stage], lane);
     }
     if (!idle && slices != 0) {
@@ -141,11 +147,7 @@ consumePlain(const BlockGemmArgs &args, const Shared &shared, Tiles tiles) {
       ptx::productPin(total[1]);
       for (uint32_t slice = 0; slice < slices; ++slice, ring.advance()) {
         const uint32_t s = ring.stage;
-        ptx::barrierWait(&shared.full[s], ring.parity);
-        if constexpr (Tiles::kHasTail && kA == Axis::Outer)
-          if (const uint32_t left = extent - slice * kPlainDepth;
-              left < kPlainDepth)
-            clearPlainTail(shared, s, left);
+        arrive(slice);
         const uint64_t b = descriptorOf<kB>(shared.bOf(s));
         ptx::productFence();
 #pragma unroll

@@ -33,7 +33,8 @@ __device__ __forceinline__ void makeSlots(const GroupedGemmArgs &args,
       scanLanes(tiles, [](uint32_t a, uint32_t b) { return a + b; });
   numberTiles(begin, end, before, slots);
   if (lane == 31)
-    endGroups(shape, addExtents(start, extent, shape), before + tiles, slots);
+    endGroups(shape, addExtents(start, extent, shape), before + tiles,
+              args.product.n, gridDim.x / kBlockGemmCluster, slots);
 }
 
 /// Groups are runs of rows.
@@ -51,6 +52,7 @@ public:
     if (!walk.advance())
       return false;
     row = walk.row;
+    rowEnd = walk.rowEnd;
     col = walk.col + rank * kCols;
     return true;
   }
@@ -76,7 +78,6 @@ public:
   __device__ __forceinline__ float factor() const {
     return args.product.a_scale[walk.group] * args.product.b_scale[walk.group];
   }
-  __device__ __forceinline__ uint32_t rowEnd() const { return walk.rowEnd; }
   __device__ __forceinline__ bool isPadding(uint32_t r) const {
     return r >= walk.dataEnd;
   }
@@ -86,7 +87,7 @@ public:
     return uint64_t(walk.group) * args.product.n;
   }
 
-  uint32_t row = 0, col = 0;
+  uint32_t row = 0, rowEnd = 0, col = 0;
 
 private:
   const GroupedGemmArgs &args;
@@ -106,7 +107,8 @@ public:
                                         const GroupSlot *slots, uint32_t rank)
       : args(args), rank(rank),
         walk(slots, args.shape.groups, args.product.m, args.product.n,
-             blockIdx.x / kBlockGemmCluster, gridDim.x / kBlockGemmCluster) {}
+             args.product.whole_tiles, blockIdx.x / kBlockGemmCluster,
+             gridDim.x / kBlockGemmCluster) {}
 
   /// Empty groups are the last ones, and what they are added to in place stays
   /// as it is.
@@ -116,6 +118,7 @@ public:
          summandOf<DepthTiles>(args.product) == Summand::C))
       return false;
     row = walk.row;
+    rowEnd = walk.rowEnd;
     col = walk.col + rank * kCols;
     return true;
   }
@@ -134,7 +137,6 @@ public:
   __device__ __forceinline__ float factor() const {
     return args.product.a_scale[walk.group] * args.product.b_scale[walk.group];
   }
-  __device__ __forceinline__ uint32_t rowEnd() const { return args.product.m; }
   __device__ __forceinline__ bool isPadding(uint32_t) const { return false; }
   __device__ __forceinline__ uint32_t outRow() const {
     return walk.group * args.product.m;
@@ -144,7 +146,7 @@ public:
   }
   __device__ __forceinline__ uint64_t biasOffset() const { return 0; }
 
-  uint32_t row = 0, col = 0;
+  uint32_t row = 0, rowEnd = 0, col = 0;
 
 private:
   const GroupedGemmArgs &args;

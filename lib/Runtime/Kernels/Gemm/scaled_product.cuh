@@ -45,7 +45,7 @@ __device__ __forceinline__ void produce(const BlockGemmArgs &args,
   while (tiles.advance()) {
     const uint32_t slices = slicesOf(tiles.extent());
     const uint32_t aBytes =
-        kScales == Scales::None
+        kScales == Scales::None || tiles.row >= args.a_scale_stride
             ? 0
             : min(kRows, int(args.a_scale_stride - tiles.row)) * sizeof(float);
     const uint32_t bBytes =
@@ -64,7 +64,7 @@ __device__ __forceinline__ void produce(const BlockGemmArgs &args,
                              tiles.row + rank * (kRows / 2), 0b11);
       ptx::copyTile(shared.b + s * kCols * kDepth, &args.b, full,
                     tiles.depth() + slice * kDepth, tiles.bRow() + tiles.col);
-      if (kScales != Scales::None)
+      if (aBytes)
         ptx::copyBytes(shared.aScale + s * kRows,
                        args.a_scale +
                            uint64_t(tiles.aScaleLine() + slice) *
@@ -119,31 +119,33 @@ __device__ __forceinline__ void consume(const BlockGemmArgs &args,
   Ring ring;
   while (tiles.advance()) {
     const uint32_t extent = tiles.extent(), slices = slicesOf(extent);
-    float total[2][64];
-#pragma unroll
-    for (int i = 0; i < 64; ++i)
-      total[0][i] = total[1][i] = 0.0f;
     const float *squareScale =
         args.b_scale +
         uint64_t(tiles.bScaleLine() + tiles.col / kCols) * args.b_scale_stride;
     const bool inside = tiles.col < args.n;
-    // A warpgroup none of whose rows is data lets the stages pass. The shuffle
-    // tells the compiler that a warp agrees on it: descriptors stay uniform.
-    const bool idle =
-        __shfl_sync(~0u, tiles.isPadding(tiles.row + group * 128), 0);
-    for (uint32_t slice = 0; idle && slice < slices; ++slice, ring.advance()) {
+    const auto arrive = [&](uint32_t slice) {
       ptx::barrierWait(&shared.full[ring.stage], ring.parity);
+      if constexpr (Tiles::kHasTail)
+        if (const uint32_t left = extent - slice * kDepth; left < kDepth)
+          clearTail(shared, ring.stage, left);
+    };
+    // A warpgroup that has no rows of data lets the stages pass. The shuffle
+    // tells the compiler that a warp agrees on it: descriptors stay uniform.
+    const bool idle = __shfl_sync(~0u, hasNoRows(tiles, group), 0);
+    for (uint32_t slice = 0; idle && slice < slices; ++slice, ring.advance()) {
+      arrive(slice);
       leave(&shared.empty[ring.stage], lane);
     }
+    float total[2][64];
+#pragma unroll
+    for (int i = 0; i < 64; ++i)
+      total[0][i] = total[1][i] = 0.0f;
     for (uint32_t slice = 0; !idle && slice < slices; ++slice, ring.advance()) {
       const uint32_t s = ring.stage;
       const float sb = kScales == Scales::LinesBySquares && inside
                            ? __ldg(squareScale + slice)
                            : 0.0f;
-      ptx::barrierWait(&shared.full[s], ring.parity);
-      if constexpr (Tiles::kHasTail)
-        if (const uint32_t left = extent - slice * kDepth; left < kDepth)
-          clearTail(shared, s, left);
+      arrive(slice);
       const uint8_t *a = shared.a + (s * kRows + group * 128) * kDepth;
       const uint64_t bDescriptor =
           ptx::operandDescriptor(shared.b + s * kCols * kDepth);

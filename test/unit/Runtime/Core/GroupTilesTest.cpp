@@ -12,6 +12,7 @@
 
 #include <map>
 #include <random>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -22,7 +23,8 @@ namespace {
 
 /// As a warp makes it: 32 lanes, each with a run of groups.
 std::vector<GroupSlot> makeSlots(const GroupShape &shape,
-                                 const std::vector<int32_t> &sizes) {
+                                 const std::vector<int32_t> &sizes, uint32_t n,
+                                 uint32_t clusters) {
   std::vector<GroupSlot> slots(shape.groups + 2);
   const uint32_t run = (shape.groups + 31) / 32;
   uint32_t start = 0, tiles = 0;
@@ -36,7 +38,7 @@ std::vector<GroupSlot> makeSlots(const GroupShape &shape,
     start = addExtents(start, extent, shape);
     tiles += own;
   }
-  endGroups(shape, start, tiles, slots.data());
+  endGroups(shape, start, tiles, n, clusters, slots.data());
   return slots;
 }
 
@@ -100,7 +102,8 @@ TEST(GroupTiles, RowsAreCoveredOnce) {
     }
     for (uint32_t n : {8u, 264u, 1536u})
       for (uint32_t clusters : {1u, 66u}) {
-        const std::vector<GroupSlot> slots = makeSlots(p.shape, p.sizes);
+        const std::vector<GroupSlot> slots =
+            makeSlots(p.shape, p.sizes, n, clusters);
         const uint32_t colTiles = (n + kTileCols - 1) / kTileCols;
         // What each row of each column tile was made as: -1 for a zero.
         std::vector<int> made(size_t{p.shape.rows} * colTiles, -2);
@@ -109,8 +112,8 @@ TEST(GroupTiles, RowsAreCoveredOnce) {
           while (walk.advance()) {
             ASSERT_LT(walk.col, n);
             ASSERT_LE(walk.rowEnd, p.shape.rows);
-            for (uint32_t r = walk.row;
-                 r < std::min(walk.row + kTileRows, walk.rowEnd); ++r) {
+            ASSERT_LE(walk.rowEnd, walk.row + kTileRows);
+            for (uint32_t r = walk.row; r < walk.rowEnd; ++r) {
               int &at = made[size_t{r} * colTiles + walk.col / kTileCols];
               ASSERT_EQ(at, -2) << "row " << r << " twice";
               at = r < walk.dataEnd ? static_cast<int>(walk.group) : -1;
@@ -130,15 +133,24 @@ TEST(GroupTiles, EachGroupHasEveryTileOfItsResult) {
     for (auto [m, n] : {std::pair(8u, 264u), {4096u, 1536u}})
       for (uint32_t clusters : {1u, 7u, 66u}) {
         const std::vector<GroupSlot> slots =
-            bySize(makeSlots(p.shape, p.sizes), p.shape.groups);
-        std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int> made;
+            bySize(makeSlots(p.shape, p.sizes, n, clusters), p.shape.groups);
+        const uint32_t tiles = p.shape.groups *
+                               ((m + kTileRows - 1) / kTileRows) *
+                               ((n + kTileCols - 1) / kTileCols);
+        // Where the rows of each piece end.
+        std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> made;
         uint64_t least = UINT64_MAX, most = 0;
         for (uint32_t cluster = 0; cluster < clusters; ++cluster) {
-          GroupDepthWalk walk(slots.data(), p.shape.groups, m, n, cluster,
-                              clusters);
+          GroupDepthWalk walk(slots.data(), p.shape.groups, m, n,
+                              wholeTiles(tiles, clusters), cluster, clusters);
           uint64_t work = 0;
           while (walk.advance()) {
-            ++made[{walk.group, walk.row, walk.col}];
+            if (walk.row >= walk.rowEnd)
+              continue;
+            ASSERT_TRUE(
+                made.try_emplace({walk.group, walk.col, walk.row}, walk.rowEnd)
+                    .second);
+            ASSERT_LT(walk.col, n);
             const GroupRows rows = groupRowsOf(p.sizes.data(), walk.group,
                                                p.shape.rows, p.shape.alignment);
             ASSERT_EQ(walk.start, rows.begin);
@@ -148,17 +160,55 @@ TEST(GroupTiles, EachGroupHasEveryTileOfItsResult) {
           least = std::min(least, work);
           most = std::max(most, work);
         }
-        for (const auto &[tile, times] : made) {
-          ASSERT_EQ(times, 1);
-          ASSERT_LT(std::get<1>(tile), m);
-          ASSERT_LT(std::get<2>(tile), n);
+        // Pieces of a column of tiles follow each other, from row 0 to m.
+        uint32_t end = m;
+        for (const auto &[piece, rowEnd] : made) {
+          ASSERT_EQ(std::get<2>(piece), end == m ? 0 : end);
+          ASSERT_GT(rowEnd, std::get<2>(piece));
+          end = rowEnd;
         }
-        ASSERT_EQ(made.size(), uint64_t{p.shape.groups} *
-                                   ((m + kTileRows - 1) / kTileRows) *
-                                   ((n + kTileCols - 1) / kTileCols));
+        ASSERT_EQ(end, m);
+        ASSERT_EQ(made.count({0, 0, 0}), 1u);
+        std::set<std::pair<uint32_t, uint32_t>> columns;
+        for (const auto &[piece, rowEnd] : made)
+          columns.insert({std::get<0>(piece), std::get<1>(piece)});
+        ASSERT_EQ(columns.size(),
+                  uint64_t{p.shape.groups} * ((n + kTileCols - 1) / kTileCols));
         // No cluster has more than one tile of the largest group to spare.
         ASSERT_LE(most - least, slots[0].size);
       }
+}
+
+TEST(GroupTiles, LastTurnIsMadeInHalves) {
+  // What is left for each cluster, in rows of tiles.
+  const auto busiest = [](uint32_t tiles, uint32_t clusters) {
+    const uint32_t whole = wholeTiles(tiles, clusters);
+    uint32_t most = 0;
+    std::vector<uint32_t> rows(tiles);
+    for (uint32_t cluster = 0; cluster < clusters; ++cluster) {
+      uint32_t work = 0;
+      for (uint32_t next = cluster;; next += clusters) {
+        const Piece piece = pieceOf(next, whole);
+        if (piece.tile >= tiles)
+          break;
+        rows[piece.tile] += piece.rows;
+        work += piece.rows;
+      }
+      most = std::max(most, work);
+    }
+    for (uint32_t made : rows)
+      EXPECT_EQ(made, kTileRows);
+    return most;
+  };
+  // 54 turns and 20 tiles; 31 and 2; all of the last turn; more than half.
+  EXPECT_EQ(busiest(3584, 66), 54 * kTileRows + kTileRows / 2);
+  EXPECT_EQ(busiest(2048, 66), 31 * kTileRows + kTileRows / 2);
+  EXPECT_EQ(busiest(132, 66), 2 * kTileRows);
+  EXPECT_EQ(busiest(100, 66), 2 * kTileRows);
+  EXPECT_EQ(busiest(33, 66), kTileRows / 2);
+  EXPECT_EQ(busiest(34, 66), kTileRows);
+  EXPECT_EQ(busiest(1, 2), kTileRows / 2);
+  EXPECT_EQ(busiest(1, 1), kTileRows);
 }
 
 } // namespace
