@@ -184,6 +184,49 @@ def test_other_writes_and_random_numbers_are_compiled_around(function):
     assert compare(Two(function, n=torch.zeros(())), X, strict=True) == []
 
 
+def cast_then_scaled(self, x):
+    y = F.linear(x.bfloat16(), self.l1.weight.bfloat16())
+    with torch.no_grad():
+        self.l1.weight.mul_(0.5)
+    return self.l2(y.float())
+
+
+def clamped_before(self, x):
+    h = self.l1(x)
+    with torch.no_grad():
+        self.l2.weight.clamp_(-0.1, 0.1)
+    return self.l2(h)
+
+
+def clamped_after_a_cut(self, x):
+    h = self.l1(x).cumsum(1)
+    with torch.no_grad():
+        self.l2.bias.add_(1)
+    return self.l2(h)
+
+
+@pytest.mark.parametrize("function", [cast_then_scaled, clamped_before, clamped_after_a_cut])
+def test_parameters_that_a_forward_writes_to(function):
+    """Readers see what PyTorch's do, and gradients come to the parameter all the same."""
+    model = Two(function)
+    with torch.no_grad():  # sums that are exact in bf16, in whatever order
+        model.l1.weight.mul_(16).round_().mul_(1 / 16)
+    compare(model, X.mul(4).round())
+
+
+def with_rows_detached(self, x):
+    return self.l2(self.l1(x)) + self.l1.weight[:16].detach()
+
+
+def with_rows_of_a_cast_detached(self, x):
+    return self.l2(self.l1(x)).cumsum(0) + self.l1.weight.double()[:16].detach().float()
+
+
+@pytest.mark.parametrize("function", [with_rows_detached, with_rows_of_a_cast_detached])
+def test_parts_of_parameters_that_are_detached(function):
+    compare(Two(function), X)
+
+
 def test_a_write_between_two_uses_keeps_its_place():
     def function(self, x):
         h = self.l1(x)

@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/Support/FormatVariadic.h"
 
 namespace mlir::te {
@@ -86,7 +87,7 @@ public:
   void move() {
     OpBuilder builder(op);
     Value sent = rowsSent(builder);
-    SmallVector<Operation *> dead;
+    llvm::SmallSetVector<Operation *, 2> dead;
     for (QuantizeOp quantize : casts) {
       SmallVector<Type> types;
       for (Value usage : quantize.getUsages())
@@ -95,7 +96,7 @@ public:
       if (Value given = quantize.getGivenAmax()) {
         amax =
             AmaxRowsOp::create(builder, given.getLoc(), given.getType(), sent);
-        dead.push_back(given.getDefiningOp());
+        dead.insert(given.getDefiningOp());
       }
       auto before = QuantizeOp::create(
           builder, quantize.getLoc(), types, /*amax=*/Type(), sent,
@@ -133,6 +134,11 @@ private:
   }
 
   std::string refuse(QuantizeOp quantize) {
+    if (Value given = quantize.getGivenAmax()) {
+      auto amax = given.getDefiningOp<AmaxRowsOp>();
+      if (!amax || amax.getX() != matrix)
+        return "a cast takes an amax of something else";
+    }
     for (Value usage : quantize.getUsages()) {
       auto type = cast<ScaledType>(usage.getType());
       if (type.getScheme() == Scheme::PerTensor ||

@@ -23,7 +23,19 @@ from te_mlir.program import report
 from te_mlir.recipes import Recipe
 from te_mlir.torch import casts, patterns
 from te_mlir.torch import graph as capture
-from te_mlir.torch.importer import FIXED, OTHER, Feed, Importer, OtherMask, Unsupported, describe, fake, imports
+from te_mlir.torch.importer import (
+    CAUSAL,
+    FIXED,
+    OPEN,
+    OTHER,
+    Feed,
+    Importer,
+    OtherMask,
+    Unsupported,
+    describe,
+    fake,
+    imports,
+)
 from te_mlir.torch.indices import Indices, source_of
 from te_mlir.torch.partition import (
     Schedule,
@@ -31,6 +43,7 @@ from te_mlir.torch.partition import (
     is_grad_mode,
     is_mode,
     refusal,
+    same_tensors,
     storages,
     wanting,
     written_nodes,
@@ -58,11 +71,11 @@ class _Plan(NamedTuple):
 
 
 def _attempt(
-    schedule: Schedule, time: int, names: Dict[Node, str], wanting: Set[Node], masks: Mapping[str, str]
+    schedule: Schedule, time: int, names: Dict[Node, str], wanting: Set[Node], masks: Mapping[str, str], turns: bool
 ) -> _Plan:
     """Emits all that leaves the region of a time; raises Unsupported at the first node that cannot be."""
     inside = schedule.inside(time)
-    importer = Importer(inside, names, schedule.parameters, wanting, masks)
+    importer = Importer(inside, names, schedule.parameters, wanting, masks, turns)
     exits: List[_Exit] = []
     for node in schedule.graph.nodes:
         # In the order of the program, whatever else leaves it: gradients are added in it.
@@ -82,7 +95,7 @@ def _attempt(
 
 
 def _plan(
-    schedule: Schedule, names: Dict[Node, str], wanting: Set[Node], masks: Mapping[str, str]
+    schedule: Schedule, names: Dict[Node, str], wanting: Set[Node], masks: Mapping[str, str], turns: bool
 ) -> Tuple[List[_Plan], List[str]]:
     """The regions of a graph, as large as they can be, and why they are not larger."""
     stopping = [(n, "no gradient goes through it (torch.no_grad, or detach)") for n in schedule.without_gradients()]
@@ -92,7 +105,7 @@ def _plan(
         try:
             for time in schedule.regions():
                 if time not in plans or plans[time].inside != schedule.inside(time):
-                    plans[time] = _attempt(schedule, time, names, wanting, masks)
+                    plans[time] = _attempt(schedule, time, names, wanting, masks, turns)
         except Unsupported as unsupported:
             reasons[f"{describe(unsupported.node)}: {unsupported.reason}"] = None
             if not schedule.leave(unsupported.node, schedule.inside(time)):
@@ -110,7 +123,7 @@ class _Before:
     def __init__(self, flat: GraphModule, schedule: Schedule, wanted: Sequence[Node], state: Sequence[bool]) -> None:
         graph, effects = flat.graph, schedule.effects
         self.wanted = list(wanted)
-        nodes = [n for n in graph.nodes if n.op != "placeholder" and schedule.is_before(n)]
+        nodes = [n for n in graph.nodes if n.op != "placeholder" and (schedule.is_before(n) or n in schedule.free)]
         needed = _needed([*wanted, *(n for n in nodes if n.is_impure() or n in effects.writes)], set())
         placeholders = [n for n in graph.nodes if n.op == "placeholder"]
         # What comes of buffers alone is kept; an input may change without a word.
@@ -197,6 +210,15 @@ class _Feeder:
             if self.sources[i] < 0
         ]
         self._held: Dict[int, torch.Tensor] = {}
+        #: Of `made`, masks: a call that has others than its graph is begun again, so they are seen before anything runs.
+        self._masks = [m for m in self.made if m[1].key in (f"is_{CAUSAL}", f"is_{OPEN}")]
+
+    def look(self, tensors: Sequence[torch.Tensor], renewed: bool, values: Dict[Node, torch.Tensor]) -> None:
+        """Raises OtherMask for a mask that is there before the first region."""
+        for index, feed, source, kept in self._masks:
+            if (source >= 0 or feed.node in values) and (not kept or renewed or index not in self._held):
+                assert feed.make is not None
+                self._held[index] = feed.make(tensors[source] if source >= 0 else values[feed.node])
 
     def __call__(
         self, tensors: Sequence[torch.Tensor], renewed: bool, values: Dict[Node, torch.Tensor]
@@ -205,6 +227,9 @@ class _Feeder:
         for index, feed, source, kept in self.made:
             if kept and not renewed and index in self._held:
                 arguments[index] = self._held[index]
+                continue
+            if index in self._held and feed.key.startswith("is_"):
+                arguments[index] = self._held[index] if kept else self._held.pop(index)
                 continue
             tensor = tensors[source] if source >= 0 else values[feed.node]
             if feed.make is None:
@@ -458,6 +483,7 @@ class Graph:
             self.reasons = [refused]
             return
         casts.without_idle_blocks(flat.graph)
+        same_tensors(flat.graph)
         placeholders = [n for n in flat.graph.nodes if n.op == "placeholder"]
         names = dict(zip(placeholders, self.names))
         parameters = {
@@ -474,7 +500,7 @@ class Graph:
         capture.merge_equal(flat.graph, dependents(flat.graph, roots))
         schedule = Schedule(flat.graph, roots, parameters, examples)
         gradients = wanting(flat.graph, schedule.frozen, {n for n, e in zip(placeholders, examples) if e.requires_grad})
-        plans, self.reasons = _plan(schedule, names, gradients, self.masks)
+        plans, self.reasons = _plan(schedule, names, gradients, self.masks, self.options.turns())
         if self.options.main_grad:
             self.reasons += [
                 f"{names[n]}: PyTorch uses it, and leaves its share of the gradient in 'grad', not in 'main_grad'"
@@ -569,6 +595,8 @@ class Graph:
 
     def _run(self, tensors: Sequence[torch.Tensor]) -> Any:
         renewed, values = self.before(tensors)
+        for part in self.parts:
+            part.feeder.look(tensors, renewed, values)
         self.first.into(values, tensors)
         last = self.parts[-1]
         for part in self.parts:

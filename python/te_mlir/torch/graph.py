@@ -134,7 +134,9 @@ def products_to_linears(graph: torch.fx.Graph, parameters: Set[Node], written: S
         bias, x, w = node.args if name == "addmm" else (None, *node.args)
         weight = patterns.transposed(w)
         is_parameter = patterns.without_casts(w if weight is None else weight) in parameters
-        if not is_parameter or len(w.meta["val"].shape) != 2 or (bias is not None and bias.meta["val"].dim() != 1):
+        if not is_parameter or len(w.meta["val"].shape) != 2:
+            continue
+        if bias is not None and bias.meta["val"].shape != w.meta["val"].shape[1:]:
             continue
         if len(x.meta["val"].shape) < 2 or w in written:
             continue

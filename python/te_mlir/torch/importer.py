@@ -159,7 +159,9 @@ class Importer:
         parameters: Set[Node],
         wanting: Set[Node],
         masks: Mapping[str, str],
+        turns: bool = True,
     ) -> None:
+        self.turns = turns
         self.inside, self.names, self.parameters, self.wanting = inside, names, parameters, wanting
         self.masks = masks
         self.function = _Function(build.Module(), "region", private=True)
@@ -286,17 +288,20 @@ class Importer:
         return Value(matrix, row_major(shape_of(node)))
 
     def _op_linear(self, node: Node, x: Node, w: Node, bias: Optional[Node] = None) -> Value:
-        a, b = self.matrix(x, node), self._turned(w) or self.matrix(w, node)
+        a, b = self.matrix(x, node), self._turned(w, node) or self.matrix(w, node)
         c = self.vector(bias, node, a.dtype) if bias is not None else None
         if a.dtype != b.dtype:
             raise Unsupported(node, f"its operands have elements of {a.dtype} and {b.dtype}")
         return self._dense(node, self.function.linear(a, b, c, layer=self._layer(node, w)))
 
-    def _turned(self, w: Node) -> Optional[build.Value]:
+    def _turned(self, w: Node, user: Node) -> Optional[build.Value]:
         """The argument that is the transpose of a parameter, or rows of it, which PyTorch makes before each call."""
         found = self._columns(w)
         if found is None:
             return None
+        if not self.turns:
+            given = "'main_grad', 'cache_weights' or delayed scaling"
+            raise Unsupported(user, f"its weight lies [in, out], which does not go with {given}")
         parameter, first, end = found
         dtype, shape = fake(w).dtype, shape_of(w)
         return self.feed(
@@ -308,6 +313,7 @@ class Importer:
         first, whole = 0, w
         if patterns.is_op(w, "slice") and len(w.args) == 4 and w.args[1] == 0:
             whole, first = w.args[0], w.args[2] or 0  # type: ignore[assignment]
+            first += shape_of(whole)[0] if first < 0 else 0
         parameter = patterns.without_casts(patterns.transposed(whole))
         return (parameter, first, first + shape_of(w)[0]) if parameter in self.parameters else None
 

@@ -130,6 +130,19 @@ def frozen_nodes(graph: torch.fx.Graph) -> Set[Node]:
     return found
 
 
+def same_tensors(graph: torch.fx.Graph) -> None:
+    """Uses of what an op writes to in place, below torch.no_grad, are uses of that tensor, which may want a gradient."""
+    frozen = frozen_nodes(graph)
+    for node in graph.nodes:
+        if node not in frozen or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        returns = node.target._schema.returns
+        written = node.args[0] if node.args else None
+        if len(returns) == 1 and returns[0].alias_info is not None and returns[0].alias_info.is_write:
+            if isinstance(written, Node) and written not in frozen:
+                node.replace_all_uses_with(written)
+
+
 class Effects:
     """What the nodes of a graph touch and write.
 
@@ -406,7 +419,13 @@ class Schedule:
                 time[node] = max(earliest | 1, -1)
             elif self._is_layer(node):
                 time[node] = max(earliest + earliest % 2, 0)
-            elif all(n in self.parameters or n in free or n not in moving for n in above) and not _makes_rows(node):
+            elif (
+                all(n in self.parameters or n in free or n not in moving for n in above)
+                and not _makes_rows(node)
+                # What is written to has its place in the order.
+                and node not in self._earlier
+                and node not in self._later
+            ):
                 free.add(node)
                 time[node] = BEFORE
             else:

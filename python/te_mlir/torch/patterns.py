@@ -59,7 +59,7 @@ def gated_kind(node: Any) -> "str | None":
 
 def operands(node: Any, name: str) -> "Tuple[Any, Any] | None":
     """The two operands of a commutative op."""
-    return (node.args[0], node.args[1]) if is_op(node, name) and len(node.args) >= 2 else None
+    return (node.args[0], node.args[1]) if is_op(node, name) and len(node.args) >= 2 and not node.kwargs else None
 
 
 def without_casts(node: Any) -> Any:

@@ -74,6 +74,13 @@ class Options(NamedTuple):
     cuda_graph: bool = False
     pipeline: Tuple[Tuple[str, Any], ...] = ()
 
+    def turns(self) -> bool:
+        """Whether weights that lie [in, out] may be transposed before a call: what a step keeps of a weight (its
+        gradient, cast, history) would be the transpose's, which is not the parameter.
+        """
+        delayed = self.recipe is not None and "delayed" in self.recipe.spelling()
+        return not (self.main_grad or self.cache_weights or delayed)
+
 
 class Region:
     """A function, on one device, that autograd can call.

@@ -80,6 +80,9 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
 // CHECK-LABEL: func.func @columns
 // CHECK: te.all_to_all %{{.*}} : tensor<64x96xbf16>
 // REMARK: Reason="it is not a matrix of rows"
+// An amax of other rows, or one that is given, stays the cast's.
+// REMARK: Reason="a cast takes an amax of something else"
+// REMARK: Reason="a cast takes an amax of something else"
 module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {
   func.func @matrix(%x: tensor<64x96xbf16>) -> !te.scaled<64x96xf8E4M3FN, mx_1x32, contract = 0> {
     %y = te.all_to_all %x group 0 split 0 concat 0 : tensor<64x96xbf16> -> tensor<64x96xbf16>
@@ -107,5 +110,16 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
     %y = te.all_to_all %x group 0 split 1 concat 0 : tensor<64x96xbf16> -> tensor<128x48xbf16>
     %q = te.quantize %y : tensor<128x48xbf16> -> !te.scaled<128x48xf8E4M3FN, block_1x128, contract = 1>
     return %q : !te.scaled<128x48xf8E4M3FN, block_1x128, contract = 1>
+  }
+  func.func @amaxes_of_other_rows(%x: tensor<64x96xbf16>, %z: tensor<64x96xbf16>) -> !te.scaled<64x96xf4E2M1FN, nv_1x16, row_scaled, contract = 1> {
+    %y = te.all_to_all %x group 0 split 0 concat 0 : tensor<64x96xbf16> -> tensor<64x96xbf16>
+    %a = te.amax_rows %z : tensor<64x96xbf16> -> tensor<64xf32>
+    %q = te.quantize %y amax %a : tensor<64x96xbf16> -> !te.scaled<64x96xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
+    return %q : !te.scaled<64x96xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
+  }
+  func.func @amaxes_given(%x: tensor<64x96xbf16>, %a: tensor<64xf32>) -> !te.scaled<64x96xf4E2M1FN, nv_1x16, row_scaled, contract = 1> {
+    %y = te.all_to_all %x group 0 split 0 concat 0 : tensor<64x96xbf16> -> tensor<64x96xbf16>
+    %q = te.quantize %y amax %a : tensor<64x96xbf16> -> !te.scaled<64x96xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
+    return %q : !te.scaled<64x96xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
   }
 }
