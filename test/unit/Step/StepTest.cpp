@@ -18,12 +18,15 @@ protected:
 
   /// What joining as the second of two ranks ends with.
   std::string join(std::chrono::seconds patience) {
+    te_rt_context *const context = te::makeContext("reference");
+    std::string said;
     try {
-      te::bindGroup(te::makeContext("reference"), 3, 2, 1, path, patience);
+      te::bindGroup(context, 3, 2, 1, path, patience);
     } catch (const std::runtime_error &error) {
-      return error.what();
+      said = error.what();
     }
-    return "";
+    te_rt_context_destroy(context);
+    return said;
   }
 
   const std::string path =

@@ -67,7 +67,8 @@ Status NcclGroups::scenario() {
   TE_RT_RETURN_IF_FAILED(planMaximum(*backend, 7, &plan));
   void *memory = nullptr;
   TE_RT_RETURN_IF_FAILED(backend->alloc(3 * sizeof(float), &memory));
-  void *const buffers[] = {memory, memory};
+  // An exchange of bytes alone has no scales.
+  void *const buffers[] = {memory, memory, nullptr, nullptr};
   void *const stream = backend->defaultStream();
   TE_RT_RETURN_IF_FAILED(backend->enterThread());
   TE_RT_RETURN_IF_FAILED(plan->launch(stream, buffers));
@@ -155,7 +156,7 @@ TEST_F(NcclGroups, GathersAndSums) {
     EXPECT_STATUS_OK(backend->copyToDevice(x, sent.data(), 18));
     EXPECT_STATUS_OK(backend->copyToDevice(y, "..................", 18));
     book().calls.clear();
-    void *const buffers[] = {x, y};
+    void *const buffers[] = {x, y, nullptr, nullptr};
     EXPECT_STATUS_OK(plan->launch(backend->defaultStream(), buffers));
     EXPECT_EQ(ncclCalls(), call);
     std::string received(18, ' ');

@@ -75,8 +75,9 @@ te_rt_status Process::run(const PlanFunction &plan, const void *x, void *y) {
   if (status == TE_RT_OK) {
     // An empty vector has no address.
     static char nothing[16];
+    // No scales, which an exchange may have.
     void *const arguments[] = {x ? const_cast<void *>(x) : nothing,
-                               y ? y : nothing};
+                               y ? y : nothing, nullptr, nullptr};
     status = te_rt_instance_run(instance, arguments, nullptr);
   }
   message = te_rt_last_error();

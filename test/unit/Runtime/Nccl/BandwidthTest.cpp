@@ -81,8 +81,11 @@ TEST_F(Collective, Bandwidth) {
                 each.plan(instance, slot, bytes);
             },
             [](te_rt_instance *instance, char *, void *const *arguments) {
+              // An exchange of bytes alone has no scales.
+              void *const buffers[] = {arguments[0], arguments[1], nullptr,
+                                       nullptr};
               for (int32_t slot = 0; slot < kRuns; ++slot)
-                te_rt_launch(instance, slot, arguments);
+                te_rt_launch(instance, slot, buffers);
             }};
         te_rt_instance *instance = rank.load(step);
         ASSERT_NE(instance, nullptr);
