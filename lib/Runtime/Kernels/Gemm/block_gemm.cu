@@ -32,7 +32,7 @@ public:
     const TilePosition tile = tilePosition(piece.tile, rowTiles, colPairs);
     row = tile.row * kTileRows + piece.firstRow;
     col = tile.col * kTileCols + rank * kCols;
-    rowEnd = rowEndOf(row, piece, args.m);
+    end = rowEndOf(row, piece, args.m);
     next += clusters;
     return true;
   }
@@ -42,16 +42,18 @@ public:
   __device__ __forceinline__ uint32_t bRow() const { return 0; }
   __device__ __forceinline__ uint32_t aScaleLine() const { return 0; }
   __device__ __forceinline__ uint32_t bScaleLine() const { return 0; }
+  __device__ __forceinline__ uint32_t rowEnd() const { return end; }
   __device__ __forceinline__ bool isPadding(uint32_t) const { return false; }
+  __device__ __forceinline__ bool hasNone(uint32_t r) const { return r >= end; }
   __device__ __forceinline__ uint32_t outRow() const { return 0; }
   __device__ __forceinline__ uint64_t outOffset() const { return 0; }
   __device__ __forceinline__ uint64_t biasOffset() const { return 0; }
 
-  uint32_t row = 0, rowEnd = 0, col = 0;
+  uint32_t row = 0, col = 0;
 
 private:
   const BlockGemmArgs &args;
-  uint32_t rank, rowTiles, colPairs, next;
+  uint32_t rank, rowTiles, colPairs, next, end = 0;
 };
 
 template <Scales kScales, typename Out, Product product>

@@ -36,7 +36,7 @@ struct BlockGemmArgs {
   const float *keep;    // unless null or 1, what c has counts as zeros
   void *out;            // [m, n]
   uint32_t m, n, k;
-  uint32_t whole_tiles; // see wholeTiles; the kernel of groups of rows finds it
+  uint32_t whole_tiles; // see wholeTiles; all, of groups of rows
   uint32_t a_scale_stride, b_scale_stride;
 };
 

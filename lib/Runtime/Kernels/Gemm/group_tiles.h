@@ -4,9 +4,13 @@
 // the tiles of all groups finds out by itself which those are. A table of
 // slots, one for each group, says where its rows start and how many tiles lie
 // before it; clusters then take the tiles in turn, cluster i the tiles i, i +
-// clusters, and so on. In a last turn for less than half of them, two clusters
-// make a tile. Nothing is read or written outside [0, rows), whatever the
-// sizes: a negative one counts as 0, one that does not fit as what does.
+// clusters, and so on. Nothing is read or written outside [0, rows), whatever
+// the sizes: a negative one counts as 0, one that does not fit as what does.
+//
+// How many tiles there are is known beforehand where groups are runs of the
+// contracted axis. In a last turn for less than half of the clusters two of
+// them then make a tile. (Groups of rows would need registers for it that the
+// loop of products has not: it lost 1 %.)
 //
 // Host code too: the unit test enumerates every tile of every cluster.
 //
@@ -27,15 +31,6 @@ inline constexpr uint32_t kTileRows = 256, kTileCols = 256;
 /// Row tiles that are walked together, so that their columns are still in L2.
 inline constexpr uint32_t kBandTiles = 8;
 
-/// The same number; device code does not know. What follows from it is then
-/// computed for each tile, and takes no registers while the tile is made.
-TE_HOST_DEVICE uint32_t afresh(uint32_t number) {
-#ifdef __CUDA_ARCH__
-  asm volatile("" : "+r"(number));
-#endif
-  return number;
-}
-
 struct TilePosition {
   uint32_t row, col; // in tiles
 };
@@ -43,7 +38,6 @@ struct TilePosition {
 /// The `index`-th tile of rowTiles x colTiles.
 TE_HOST_DEVICE TilePosition tilePosition(uint32_t index, uint32_t rowTiles,
                                          uint32_t colTiles) {
-  colTiles = afresh(colTiles);
   const uint32_t band = index / (kBandTiles * colTiles);
   const uint32_t within = index - band * kBandTiles * colTiles;
   const uint32_t left = rowTiles - band * kBandTiles;
@@ -116,17 +110,12 @@ TE_HOST_DEVICE void numberTiles(uint32_t begin, uint32_t end, uint32_t before,
 }
 
 /// Last, once: the rows from `end` on belong to no group; they are the slot
-/// after the last group. One more slot ends the table; its size is how many
-/// tiles of a result with `n` columns `clusters` make whole.
+/// after the last group. One more slot ends the table.
 TE_HOST_DEVICE void endGroups(const GroupShape &shape, uint32_t end,
-                              uint32_t tiles, uint32_t n, uint32_t clusters,
-                              GroupSlot *slots) {
+                              uint32_t tiles, GroupSlot *slots) {
   const uint32_t rest = (shape.rows - end + kTileRows - 1) / kTileRows;
-  const uint32_t colTiles = (n + kTileCols - 1) / kTileCols;
   slots[shape.groups] = {shape.groups, end, 0, tiles};
-  slots[shape.groups + 1] = {shape.groups + 1, shape.rows,
-                             wholeTiles((tiles + rest) * colTiles, clusters),
-                             tiles + rest};
+  slots[shape.groups + 1] = {shape.groups + 1, shape.rows, 0, tiles + rest};
 }
 
 /// Where the slot of group `g` belongs among those in order of falling size.
@@ -152,32 +141,29 @@ public:
       : slots(slots), groups(groups), colTiles((n + kTileCols - 1) / kTileCols),
         next(cluster), clusters(clusters) {}
 
-  /// Moves to the next piece; false when there is none.
+  /// Moves to the next tile; false when there is none.
   TE_HOST_DEVICE bool advance() {
-    const uint32_t tiles = slots[groups + 1].firstTile * colTiles;
-    const uint32_t whole = slots[groups + 1].size;
-    const Piece piece = pieceOf(next, whole);
-    if (piece.tile >= tiles)
+    if (next >= slots[groups + 1].firstTile * colTiles)
       return false;
-    while (piece.tile >= slots[at + 1].firstTile * colTiles)
+    while (next >= slots[at + 1].firstTile * colTiles)
       ++at;
     const GroupSlot slot = slots[at], following = slots[at + 1];
     const TilePosition tile =
-        tilePosition(piece.tile - slot.firstTile * colTiles,
+        tilePosition(next - slot.firstTile * colTiles,
                      following.firstTile - slot.firstTile, colTiles);
     group = slot.group;
-    row = slot.start + tile.row * kTileRows + piece.firstRow;
+    row = slot.start + tile.row * kTileRows;
     col = tile.col * kTileCols;
     dataEnd = slot.start + slot.size;
-    rowEnd = rowEndOf(row, piece, following.start);
+    rowEnd = following.start;
     next += clusters;
     return true;
   }
 
   /// The tile: of a group, or of none where `group` is `groups`.
   uint32_t group = 0, row = 0, col = 0;
-  /// Rows from dataEnd on are padding, rows from rowEnd on another piece's; a
-  /// piece may have none.
+  /// Rows from dataEnd to rowEnd are padding, rows from there on another
+  /// tile's.
   uint32_t dataEnd = 0, rowEnd = 0;
 
 private:

@@ -129,7 +129,8 @@ consumePlain(const BlockGemmArgs &args, const Shared &shared, Tiles tiles) {
     for (int i = 0; i < 64; ++i)
       total[0][i] = total[1][i] = 0.0f;
     // As in scaled_product.cuh.
-    const bool idle = __shfl_sync(~0u, hasNoRows(tiles, group), 0);
+    const bool idle =
+        __shfl_sync(~0u, tiles.hasNone(tiles.row + group * 128), 0);
     const auto arrive = [&](uint32_t slice) {
       ptx::barrierWait(&shared.full[ring.stage], ring.parity);
       if constexpr (Tiles::kHasTail && kA == Axis::Outer)

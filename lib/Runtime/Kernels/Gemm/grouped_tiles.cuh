@@ -33,8 +33,7 @@ __device__ __forceinline__ void makeSlots(const GroupedGemmArgs &args,
       scanLanes(tiles, [](uint32_t a, uint32_t b) { return a + b; });
   numberTiles(begin, end, before, slots);
   if (lane == 31)
-    endGroups(shape, addExtents(start, extent, shape), before + tiles,
-              args.product.n, gridDim.x / kBlockGemmCluster, slots);
+    endGroups(shape, addExtents(start, extent, shape), before + tiles, slots);
 }
 
 /// Groups are runs of rows.
@@ -52,7 +51,6 @@ public:
     if (!walk.advance())
       return false;
     row = walk.row;
-    rowEnd = walk.rowEnd;
     col = walk.col + rank * kCols;
     return true;
   }
@@ -78,8 +76,13 @@ public:
   __device__ __forceinline__ float factor() const {
     return args.product.a_scale[walk.group] * args.product.b_scale[walk.group];
   }
+  __device__ __forceinline__ uint32_t rowEnd() const { return walk.rowEnd; }
   __device__ __forceinline__ bool isPadding(uint32_t r) const {
     return r >= walk.dataEnd;
+  }
+  /// Whether no row from `r` on is data.
+  __device__ __forceinline__ bool hasNone(uint32_t r) const {
+    return isPadding(r);
   }
   __device__ __forceinline__ uint32_t outRow() const { return 0; }
   __device__ __forceinline__ uint64_t outOffset() const { return 0; }
@@ -87,7 +90,7 @@ public:
     return uint64_t(walk.group) * args.product.n;
   }
 
-  uint32_t row = 0, rowEnd = 0, col = 0;
+  uint32_t row = 0, col = 0;
 
 private:
   const GroupedGemmArgs &args;
@@ -118,7 +121,6 @@ public:
          summandOf<DepthTiles>(args.product) == Summand::C))
       return false;
     row = walk.row;
-    rowEnd = walk.rowEnd;
     col = walk.col + rank * kCols;
     return true;
   }
@@ -137,7 +139,11 @@ public:
   __device__ __forceinline__ float factor() const {
     return args.product.a_scale[walk.group] * args.product.b_scale[walk.group];
   }
+  __device__ __forceinline__ uint32_t rowEnd() const { return walk.rowEnd; }
   __device__ __forceinline__ bool isPadding(uint32_t) const { return false; }
+  __device__ __forceinline__ bool hasNone(uint32_t r) const {
+    return r >= walk.rowEnd;
+  }
   __device__ __forceinline__ uint32_t outRow() const {
     return walk.group * args.product.m;
   }
@@ -146,7 +152,7 @@ public:
   }
   __device__ __forceinline__ uint64_t biasOffset() const { return 0; }
 
-  uint32_t row = 0, rowEnd = 0, col = 0;
+  uint32_t row = 0, col = 0;
 
 private:
   const GroupedGemmArgs &args;

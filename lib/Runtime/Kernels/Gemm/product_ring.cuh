@@ -95,13 +95,6 @@ __device__ __forceinline__ int warpgroup() {
   return __shfl_sync(~0u, threadIdx.x / 128, 0);
 }
 
-/// Whether none of a warpgroup's rows is the tile's, or all are padding.
-template <typename Tiles>
-__device__ __forceinline__ bool hasNoRows(const Tiles &tiles, int group) {
-  const uint32_t row = tiles.row + group * (kRows / 2);
-  return row >= tiles.rowEnd || tiles.isPadding(row);
-}
-
 /// Row of a thread's element of `total` within 64; `half` is bit 1 of its
 /// index.
 __device__ __forceinline__ uint32_t rowOf(int half) {
@@ -257,7 +250,7 @@ addC(const BlockGemmArgs &args, const Tiles &tiles, bool reads,
     for (int j = 0; j < 16; ++j) {
       const uint32_t at = col + 8 * j + 2 * q;
       previous[half][j] =
-          reads && r < tiles.rowEnd && at < args.n
+          reads && r < tiles.rowEnd() && at < args.n
               ? static_cast<const uint32_t *>(args.c)[(line + at) / 2]
               : 0;
     }
@@ -317,7 +310,7 @@ storeFloats(const BlockGemmArgs &args, const Tiles &tiles,
           odd ? make_float4(x, y, t[4], t[5]) : make_float4(t[0], t[1], x, y);
       if (padding)
         value = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-      if (r < tiles.rowEnd && first + 16 * i < args.n)
+      if (r < tiles.rowEnd() && first + 16 * i < args.n)
         *reinterpret_cast<float4 *>(out + 16 * i) = value;
     }
   }
@@ -346,7 +339,7 @@ storeHalves(const BlockGemmArgs &args, const Tiles &tiles, Summand summand,
       };
       uint4 eight = gather8(pair(j), pair(j + 1), pair(j + 2), pair(j + 3), q);
       const uint32_t at = col + 8 * (j + q);
-      if (r >= tiles.rowEnd || at >= args.n)
+      if (r >= tiles.rowEnd() || at >= args.n)
         continue;
       if (adds && kRoundFirst) {
         uint4 c = make_uint4(0, 0, 0, 0);
@@ -366,19 +359,6 @@ storeHalves(const BlockGemmArgs &args, const Tiles &tiles, Summand summand,
   }
 }
 
-/// Writes 64 rows of a warpgroup. Its callers write it out for each half: a
-/// loop over them was not always unrolled, and `total` then not in registers.
-template <typename Out, bool kRoundFirst, typename Tiles>
-__device__ __forceinline__ void
-storeHalf(const BlockGemmArgs &args, const Tiles &tiles, Summand summand,
-          float (&total)[64], uint32_t row, bool isEmpty) {
-  if constexpr (sizeof(Out) == 4)
-    storeFloats(args, tiles, total, row, tiles.col);
-  else
-    storeHalves<kRoundFirst>(args, tiles, summand, total, row, tiles.col,
-                             isEmpty);
-}
-
 /// Ends a tile: `total` is the sum of the warpgroup's two halves in the layout
 /// of the product, and takes bias and c.
 template <typename Out, bool kRoundFirst, typename Tiles>
@@ -391,14 +371,21 @@ finish(const BlockGemmArgs &args, const Shared &shared, const Tiles &tiles,
   // is theirs.
   if (args.bias && !isEmpty)
     addBias(args, tiles, total);
+  const auto store = [&](int half) {
+    if constexpr (sizeof(Out) == 4)
+      storeFloats(args, tiles, total[half], row + half * 64, tiles.col);
+    else
+      storeHalves<kRoundFirst>(args, tiles, summand, total[half],
+                               row + half * 64, tiles.col, isEmpty);
+  };
   if (!bringsC<Out, Tiles>(summand)) {
     if (sizeof(Out) == 4 && Tiles::kHasC && summand == Summand::Zeros)
 #pragma unroll
       for (int i = 0; i < 64; ++i)
         total[0][i] += 0.0f, total[1][i] += 0.0f;
-    storeHalf<Out, kRoundFirst>(args, tiles, summand, total[0], row, isEmpty);
-    storeHalf<Out, kRoundFirst>(args, tiles, summand, total[1], row + 64,
-                                isEmpty);
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      store(half);
     return;
   }
   // All threads step through the ring alike, whoever's the steps are: a
@@ -412,8 +399,7 @@ finish(const BlockGemmArgs &args, const Shared &shared, const Tiles &tiles,
       addFloats(shared.aOf(ring.stage), isEmpty, total[step % 2]);
     leave(&shared.empty[ring.stage], threadIdx.x % 32);
     if (own)
-      storeHalf<Out, kRoundFirst>(args, tiles, summand, total[step % 2],
-                                  row + step % 2 * 64, isEmpty);
+      store(step % 2);
   }
 }
 

@@ -131,7 +131,8 @@ __device__ __forceinline__ void consume(const BlockGemmArgs &args,
     };
     // A warpgroup that has no rows of data lets the stages pass. The shuffle
     // tells the compiler that a warp agrees on it: descriptors stay uniform.
-    const bool idle = __shfl_sync(~0u, hasNoRows(tiles, group), 0);
+    const bool idle =
+        __shfl_sync(~0u, tiles.hasNone(tiles.row + group * 128), 0);
     for (uint32_t slice = 0; idle && slice < slices; ++slice, ring.advance()) {
       arrive(slice);
       leave(&shared.empty[ring.stage], lane);
