@@ -125,11 +125,16 @@ def TE_LinearOp
     the layer over all ranks would give of it. How its GEMM and those of its backward are quantised
     is the recipe's business (`te.recipe` on the op, function or module).
 
+    With `transposed_weight`, `w` is `[K, N]`, as many models keep it: `y = x w`.
+    Products, casts and their bits are those of the other layout; only where the
+    elements of the weight and of its gradient lie is turned.
+
     Constraints:
     1. (linear-c1) `x` is `[M, K]`, `w` is `[N, K]`, the result `[M, N]`; with `sequence`, over P ranks, `column` has `x` `[M/P, K]` and `row` the result `[M/P, N]`.
     2. (linear-c2) `bias` is `[N]`.
     3. (linear-c3) all operands and the result have one element type.
     4. (linear-c4) `te.groups` declares the group of `parallel`.
+    5. (linear-c5) with `transposed_weight`, `w` is `[K, N]`, and there is no `parallel`.
 
     Example:
 
@@ -141,12 +146,18 @@ def TE_LinearOp
     %z = te.linear %x, %w parallel <column, group = 0, sequence>
       : tensor<256x512xbf16>, tensor<1024x512xbf16> -> tensor<1024x1024xbf16>
     ```
+
+    ```mlir
+    %y = te.linear %x, %w {transposed_weight}
+      : tensor<256x512xbf16>, tensor<512x1024xbf16> -> tensor<256x1024xbf16>
+    ```
   }];
   let arguments = (ins
     Arg<TE_HPMatrix, "activations [M, K]">:$x,
     Arg<TE_HPMatrix, "weight [N, K]">:$w,
     Arg<Optional<TE_HPVector>, "bias [N]">:$bias,
-    OptionalAttr<TE_ParallelAttr>:$parallel);
+    OptionalAttr<TE_ParallelAttr>:$parallel,
+    UnitAttr:$transposed_weight);
   let results = (outs Res<TE_HPMatrix, "[M, N]">:$y);
   let assemblyFormat = [{
     $x `,` $w (`bias` $bias^ `:` type($bias))? (`parallel` $parallel^)?
@@ -158,12 +169,14 @@ def TE_LinearOp
 def TE_LinearDgradOp : TE_PureOp<"linear_dgrad"> {
   let summary = "gradient of a linear layer with respect to its input";
   let description = [{
-    `dx = dy w`. Made by `te-differentiate`, replaced in the quantise phase.
+    `dx = dy w`, or `dy wᵀ` with `transposed_weight`. Made by
+    `te-differentiate`, replaced in the quantise phase.
 
     Constraints:
     1. (linear_dgrad-c1) `dy` is `[M, N]`, `w` is `[N, K]`, the result `[M, K]`; with `sequence`, a part of the rows as te.linear has it.
     2. (linear_dgrad-c2) all have one element type.
     3. (linear_dgrad-c3) `te.groups` declares the group of `parallel`.
+    4. (linear_dgrad-c4) as linear-c5.
 
     Example:
 
@@ -173,7 +186,8 @@ def TE_LinearDgradOp : TE_PureOp<"linear_dgrad"> {
   }];
   let arguments = (ins Arg<TE_HPMatrix, "[M, N]">:$dy,
                        Arg<TE_HPMatrix, "weight of the forward [N, K]">:$w,
-                       OptionalAttr<TE_ParallelAttr>:$parallel);
+                       OptionalAttr<TE_ParallelAttr>:$parallel,
+                       UnitAttr:$transposed_weight);
   let results = (outs Res<TE_HPMatrix, "[M, K]">:$dx);
   let assemblyFormat = [{
     $dy `,` $w (`parallel` $parallel^)? attr-dict
@@ -185,15 +199,16 @@ def TE_LinearDgradOp : TE_PureOp<"linear_dgrad"> {
 def TE_LinearWgradOp : TE_PureOp<"linear_wgrad"> {
   let summary = "gradient of a linear layer with respect to its weight";
   let description = [{
-    `dw = dyᵀ x (+ accumulate)`, added as the product of the recipe adds
-    (te.scaled_matmul, te.matmul). Made by `te-differentiate`, replaced in the
-    quantise phase.
+    `dw = dyᵀ x (+ accumulate)`, or `xᵀ dy` with `transposed_weight`, added as
+    the product of the recipe adds (te.scaled_matmul, te.matmul). Made by
+    `te-differentiate`, replaced in the quantise phase.
 
     Constraints:
     1. (linear_wgrad-c1) `dy` is `[M, N]`, `x` is `[M, K]`, the result `[N, K]`; with `sequence`, a part of the rows as te.linear has it.
     2. (linear_wgrad-c2) `dy` and `x` have one element type; the result has it too or is f32.
     3. (linear_wgrad-c3) `accumulate` has the result's type.
     4. (linear_wgrad-c4) `te.groups` declares the group of `parallel`.
+    5. (linear_wgrad-c5) with `transposed_weight`, the result is `[K, N]`, and there is no `parallel`.
 
     Example:
 
@@ -204,12 +219,14 @@ def TE_LinearWgradOp : TE_PureOp<"linear_wgrad"> {
   let arguments = (ins Arg<TE_HPMatrix, "[M, N]">:$dy,
                        Arg<TE_HPMatrix, "input of the forward [M, K]">:$x,
                        Arg<Optional<TE_HPMatrix>, "added to the result">:$accumulate,
-                       OptionalAttr<TE_ParallelAttr>:$parallel);
+                       OptionalAttr<TE_ParallelAttr>:$parallel,
+                       UnitAttr:$transposed_weight);
   let results = (outs Res<TE_HPMatrix, "[N, K]">:$dw);
   let builders = [OpBuilder<(ins "::mlir::Type":$dw, "::mlir::Value":$dy,
                                  "::mlir::Value":$x), [{
     build($_builder, $_state, dw, dy, x, /*accumulate=*/::mlir::Value(),
-          /*parallel=*/::mlir::te::ParallelAttr());
+          /*parallel=*/::mlir::te::ParallelAttr(),
+          /*transposed_weight=*/::mlir::UnitAttr());
   }]>];
   let assemblyFormat = [{
     $dy `,` $x (`accumulate` $accumulate^ `:` type($accumulate))?

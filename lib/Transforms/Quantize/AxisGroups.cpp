@@ -31,21 +31,24 @@ AxisGroups::AxisGroups(ModuleOp module) : module(module) {
 void AxisGroups::tie(Operation *op) {
   llvm::TypeSwitch<Operation *>(op)
       .Case([&](LinearOp op) {
+        const unsigned n = op.getTransposedWeight() ? 1 : 0;
         tie({op.getX(), 0}, {op.getY(), 0});
-        tie({op.getX(), 1}, {op.getW(), 1});
-        tie({op.getW(), 0}, {op.getY(), 1});
+        tie({op.getX(), 1}, {op.getW(), 1 - n});
+        tie({op.getW(), n}, {op.getY(), 1});
         if (op.getBias())
-          tie({op.getBias(), 0}, {op.getW(), 0});
+          tie({op.getBias(), 0}, {op.getW(), n});
       })
       .Case([&](LinearDgradOp op) {
+        const unsigned n = op.getTransposedWeight() ? 1 : 0;
         tie({op.getDy(), 0}, {op.getDx(), 0});
-        tie({op.getDy(), 1}, {op.getW(), 0});
-        tie({op.getW(), 1}, {op.getDx(), 1});
+        tie({op.getDy(), 1}, {op.getW(), n});
+        tie({op.getW(), 1 - n}, {op.getDx(), 1});
       })
       .Case([&](LinearWgradOp op) {
+        const unsigned n = op.getTransposedWeight() ? 1 : 0;
         tie({op.getDy(), 0}, {op.getX(), 0});
-        tie({op.getDy(), 1}, {op.getDw(), 0});
-        tie({op.getX(), 1}, {op.getDw(), 1});
+        tie({op.getDy(), 1}, {op.getDw(), n});
+        tie({op.getX(), 1}, {op.getDw(), 1 - n});
       })
       .Case([&](GroupedLinearOp op) {
         tie({op.getX(), 0}, {op.getY(), 0});

@@ -24,6 +24,9 @@
 // Where a target contracts 8-bit operands along any axis, a per-tensor cast of
 // rows is the cast of columns, too.
 //
+// A weight [K, N] is contracted along the other axes, and the operands of its
+// wgrad change places: the casts and sums are those of a weight [N, K].
+//
 // Layers of groups go the same way, with a scale, an amax or a state for each
 // group. Casts that read the rows between groups find zeros there.
 //
@@ -72,6 +75,15 @@ struct Operand {
   AllGatherOp gather = {};
   /// Where the part is a flat shard: what makes a matrix of them.
   tensor::ExpandShapeOp view = {};
+  /// Whether it is a weight [K, N], and not [N, K].
+  bool isTransposed = false;
+
+  /// The axis that the first GEMM which reads it contracts.
+  unsigned firstAxis() const { return isTransposed ? 0 : 1; }
+  /// The GEMM that reads it in this usage.
+  Gemm reader() const {
+    return readerOf(role, contract == firstAxis() ? 1 : 0);
+  }
 
   /// What the GEMM reads, in high precision.
   Value whole() const {
@@ -102,8 +114,12 @@ struct Product {
   Value groupSizes = {};
   /// What a wgrad is added to, or null.
   Value accumulate = {};
+  /// Whether the weight is [K, N]: a wgrad is then of x and dy.
+  bool isTransposed = false;
 
   int64_t alignment() const { return sizes.m; }
+  /// The operand that the forward has, too.
+  Operand &ofForward() { return isTransposed && gemm == Gemm::Wgrad ? a : b; }
 };
 
 /// What delayed scaling knows of one tensor.
@@ -238,6 +254,16 @@ static Operand describeOperand(Value value, TensorRole role,
   return operand;
 }
 
+/// A weight that a GEMM contracts along `axis`, or along the other one where it
+/// is transposed: then it is gathered in high precision.
+static Operand describeWeight(Value value, bool isTransposed, unsigned axis) {
+  if (!isTransposed)
+    return describeOperand(value, TensorRole::W, axis);
+  Operand operand = {value, TensorRole::W, 1 - axis};
+  operand.isTransposed = true;
+  return operand;
+}
+
 Product CastInserter::describeGroups(Operation *op) {
   auto forward = [](Value sizes) { return behindResiduals(sizes); };
   if (auto linear = dyn_cast<GroupedLinearOp>(op)) {
@@ -281,33 +307,37 @@ Product CastInserter::describe(Operation *op) {
   if (isa<GroupedLinearOp, GroupedLinearDgradOp, GroupedLinearWgradOp>(op))
     return describeGroups(op);
   if (auto linear = dyn_cast<LinearOp>(op)) {
-    ArrayRef<int64_t> x = shapeOf(linear.getX()), w = shapeOf(linear.getW());
+    ArrayRef<int64_t> x = shapeOf(linear.getX()), y = shapeOf(linear.getY());
     return {op,
             Gemm::Fprop,
             describeOperand(linear.getX(), TensorRole::X, 1),
-            describeOperand(linear.getW(), TensorRole::W, 1),
+            describeWeight(linear.getW(), linear.getTransposedWeight(), 1),
             linear.getBias(),
-            {x[0], w[0], w[1]}};
+            {x[0], y[1], x[1]}};
   }
   if (auto dgrad = dyn_cast<LinearDgradOp>(op)) {
-    ArrayRef<int64_t> dy = shapeOf(dgrad.getDy()), w = shapeOf(dgrad.getW());
+    ArrayRef<int64_t> dy = shapeOf(dgrad.getDy()), dx = shapeOf(dgrad.getDx());
     return {op,
             Gemm::Dgrad,
             describeOperand(dgrad.getDy(), TensorRole::Dy, 1),
-            describeOperand(dgrad.getW(), TensorRole::W, 0),
+            describeWeight(dgrad.getW(), dgrad.getTransposedWeight(), 0),
             {},
-            {dy[0], dy[1], w[1]}};
+            {dy[0], dy[1], dx[1]}};
   }
   auto wgrad = cast<LinearWgradOp>(op);
   ArrayRef<int64_t> dy = shapeOf(wgrad.getDy()), x = shapeOf(wgrad.getX());
-  return {op,
-          Gemm::Wgrad,
-          describeOperand(wgrad.getDy(), TensorRole::Dy, 0),
-          describeOperand(wgrad.getX(), TensorRole::X, 0),
-          {},
-          {dy[0], dy[1], x[1]},
-          /*groupSizes=*/{},
-          wgrad.getAccumulate()};
+  Product product = {op,
+                     Gemm::Wgrad,
+                     describeOperand(wgrad.getDy(), TensorRole::Dy, 0),
+                     describeOperand(wgrad.getX(), TensorRole::X, 0),
+                     {},
+                     {dy[0], dy[1], x[1]},
+                     /*groupSizes=*/{},
+                     wgrad.getAccumulate(),
+                     wgrad.getTransposedWeight()};
+  if (product.isTransposed)
+    std::swap(product.a, product.b);
+  return product;
 }
 
 static constexpr StringLiteral kRngState = "rng_state";
@@ -333,7 +363,7 @@ Slot &CastInserter::slotFor(const Operand &operand, const QuantPolicy &policy) {
   if (auto rounded = tensor.getDefiningOp<arith::TruncFOp>())
     tensor = roundings.try_emplace({rounded.getIn(), rounded.getType()}, tensor)
                  .first->second;
-  const Gemm reader = readerOf(operand.role, operand.contract);
+  const Gemm reader = operand.reader();
   RecipeAttr recipe = policy.recipeOf(reader);
   auto [found, isNew] = slots.insert(
       {{tensor, static_cast<unsigned>(operand.role), recipe}, Slot()});
@@ -359,7 +389,7 @@ Slot &CastInserter::slotFor(const Operand &operand, const QuantPolicy &policy) {
 
 void CastInserter::measureFor(Operation *user, Operand operand,
                               const QuantPolicy &policy) {
-  if (!policy.isDelayed(readerOf(operand.role, operand.contract)))
+  if (!policy.isDelayed(operand.reader()))
     return;
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(user);
@@ -420,10 +450,11 @@ void CastInserter::updateStates() {
 ScaledType CastInserter::typeOf(const Operand &operand,
                                 const QuantPolicy &policy) {
   if (operand.view)
-    return policy.castType(operand.role, shapeOf(operand.whole()), /*axis=*/1)
+    return policy
+        .castType(TensorRole::W, Gemm::Fprop, shapeOf(operand.whole()), 1)
         .getShardOf(shapeOf(operand.value)[0]);
-  ScaledType type =
-      policy.castType(operand.role, shapeOf(operand.value), operand.contract);
+  ScaledType type = policy.castType(operand.role, operand.reader(),
+                                    shapeOf(operand.value), operand.contract);
   return operand.groupSizes ? type.getInGroups(shapeOf(operand.groupSizes)[0])
                             : type;
 }
@@ -480,12 +511,12 @@ Value CastInserter::dequantize(Value scaled, const Operand &operand) {
 
 Value CastInserter::castHere(const Operand &operand,
                              const QuantPolicy &policy) {
-  if (operand.contract == 0 &&
+  if (operand.contract != operand.firstAxis() &&
       policy.columnSource(operand.role) == CastSource::RowwiseDequantized &&
       policy.operandMode(readerOf(operand.role, 1)) == OperandMode::Quantized) {
-    Operand row = operand;
-    row.contract = 1;
-    return quantize(dequantize(castHere(row, policy), operand), operand,
+    Operand first = operand;
+    first.contract = operand.firstAxis();
+    return quantize(dequantize(castHere(first, policy), operand), operand,
                     policy);
   }
   return quantize(operand.value, operand, policy);
@@ -494,7 +525,7 @@ Value CastInserter::castHere(const Operand &operand,
 Value CastInserter::quantizeToFP4(Value source, const Operand &operand,
                                   ScaledType type, const QuantPolicy &policy) {
   Location loc = operand.value.getLoc();
-  const Gemm gemm = readerOf(operand.role, operand.contract);
+  const Gemm gemm = operand.reader();
   const Operand read = prepared(source, operand, type);
   source = read.value;
   if (type.is(ScaleVariant::Hadamard))
@@ -536,7 +567,7 @@ Value CastInserter::quantize(Value source, const Operand &operand,
                              const QuantPolicy &policy) {
   Location loc = operand.value.getLoc();
   ScaledType type = typeOf(operand, policy);
-  const Gemm gemm = readerOf(operand.role, operand.contract);
+  const Gemm gemm = operand.reader();
   FloatAttr epsilon =
       builder.getF32FloatAttr(policy.recipeOf(gemm).getOptions().amaxEpsilon);
   if (type.isNv())
@@ -644,7 +675,7 @@ void CastInserter::keepExactGather(Operand &operand,
   if (operand.view)
     return keepExactShard(operand, policy);
   const int64_t rows = shapeOf(operand.value)[0];
-  const Gemm gemm = readerOf(operand.role, operand.contract);
+  const Gemm gemm = operand.reader();
   const int64_t multiple =
       support::schemeRow(
           static_cast<int32_t>(policy.scheme(operand.role, gemm)))
@@ -660,8 +691,8 @@ void CastInserter::keepExactGather(Operand &operand,
 }
 
 void CastInserter::keepExactShard(Operand &operand, const QuantPolicy &policy) {
-  ScaledType type =
-      policy.castType(operand.role, shapeOf(operand.whole()), operand.contract);
+  ScaledType type = policy.castType(operand.role, operand.reader(),
+                                    shapeOf(operand.whole()), operand.contract);
   std::string refusal;
   if (policy.getRecipe().getKind() == RecipeKind::Custom)
     refusal = "a custom recipe may cast the two usages of a weight in two ways";
@@ -723,7 +754,7 @@ Value CastInserter::castPartFor(Operation *user, const Operand &operand,
 Value CastInserter::dequantizedFor(Operation *user, Operand operand,
                                    const QuantPolicy &policy) {
   // The forward's own cast, whatever axis this GEMM contracts.
-  operand.contract = 1;
+  operand.contract = operand.firstAxis();
   keepExactGather(operand, policy);
   Value scaled = castPartFor(user, operand, policy);
   builder.setInsertionPoint(user);
@@ -831,11 +862,12 @@ LogicalResult CastInserter::rewrite(Product product) {
   if (product.gemm == Gemm::Wgrad)
     origin.layer = layer != layerAt.end() && !layer->second.empty()
                        ? layer->second
-                       : describeLayer(op->getLoc(), product.b.value);
+                       : describeLayer(op->getLoc(), product.ofForward().value);
   else
     origin.layer = describeLayer(op->getLoc(), product.b.value);
 
-  auto broken = policy.violation(product.gemm, product.sizes);
+  auto broken =
+      policy.violation(product.gemm, product.sizes, product.isTransposed);
   // What the forward could not cast, there is nothing to dequantise of.
   if (mode == OperandMode::Dequantized)
     broken = policy.violation(Gemm::Fprop, product.sizes);
@@ -857,7 +889,8 @@ LogicalResult CastInserter::rewrite(Product product) {
     rule = policy.refusal(
         product.gemm,
         {elementType(product.a.value), elementType(product.b.value)},
-        elementType(op->getResult(0)), static_cast<bool>(product.bias));
+        elementType(op->getResult(0)), static_cast<bool>(product.bias),
+        product.isTransposed);
   if (!rule.empty()) {
     if (strict)
       return op->emitError()
@@ -901,8 +934,9 @@ LogicalResult CastInserter::rewrite(Product product) {
     ++numQuantized;
   } else {
     Value a = product.a.whole(), b = product.b.whole();
+    const Operand &held = product.ofForward();
     if (mode == OperandMode::Dequantized)
-      b = dequantizedFor(op, product.b, policy);
+      (&held == &product.a ? a : b) = dequantizedFor(op, held, policy);
     builder.setInsertionPoint(op);
     gemm = createPlainProduct(product, loc, a, b);
     ++numHighPrecision;

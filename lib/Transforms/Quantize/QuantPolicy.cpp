@@ -74,13 +74,16 @@ OperandMode QuantPolicy::operandMode(Gemm gemm) const {
   return OperandMode::HighPrecision;
 }
 
-std::pair<TensorRole, TensorRole> mlir::te::operandRoles(Gemm gemm) {
+std::pair<TensorRole, TensorRole> mlir::te::operandRoles(Gemm gemm,
+                                                         bool transposed) {
   switch (gemm) {
   case Gemm::Fprop:
     return {TensorRole::X, TensorRole::W};
   case Gemm::Dgrad:
     return {TensorRole::Dy, TensorRole::W};
   case Gemm::Wgrad:
+    if (transposed)
+      return {TensorRole::X, TensorRole::Dy};
     return {TensorRole::Dy, TensorRole::X};
   }
   llvm_unreachable("all GEMMs are listed");
@@ -159,26 +162,27 @@ ScaleVariant QuantPolicy::variant(TensorRole role, Gemm gemm) const {
   return variant;
 }
 
-ScaledType QuantPolicy::castType(TensorRole role, ArrayRef<int64_t> shape,
+ScaledType QuantPolicy::castType(TensorRole role, Gemm gemm,
+                                 ArrayRef<int64_t> shape,
                                  unsigned contract) const {
-  Gemm gemm = readerOf(role, contract);
   return ScaledType::get(recipe.getContext(), shape, elementType(role, gemm),
                          scheme(role, gemm), variant(role, gemm), contract);
 }
 
 /// The schemes of the operands of `gemm`, as the support table counts them.
-static std::pair<int32_t, int32_t> schemesOf(const QuantPolicy &policy,
-                                             Gemm gemm) {
-  auto [a, b] = operandRoles(gemm);
+static std::pair<int32_t, int32_t>
+schemesOf(const QuantPolicy &policy, Gemm gemm, bool transposed = false) {
+  auto [a, b] = operandRoles(gemm, transposed);
   return {static_cast<int32_t>(policy.scheme(a, gemm)),
           static_cast<int32_t>(policy.scheme(b, gemm))};
 }
 
 std::string QuantPolicy::refusal(Gemm gemm, ArrayRef<Type> operandTypes,
-                                 Type resultType, bool bias) const {
+                                 Type resultType, bool bias,
+                                 bool transposed) const {
   if (operandMode(gemm) != OperandMode::Quantized)
     return "";
-  auto [a, b] = operandRoles(gemm);
+  auto [a, b] = operandRoles(gemm, transposed);
   if (gemm != Gemm::Fprop && recipe.getOptions().rowScaledActivation)
     return support::refuseOverride(
         *support::recipeRow("nvfp4_block_scaling", "row_scaled_activation"),
@@ -191,7 +195,7 @@ std::string QuantPolicy::refusal(Gemm gemm, ArrayRef<Type> operandTypes,
                support::quoted(support::typeName(*getTypeNumber(type))) +
                ": the transform is rounded to bf16; the nearest supported is "
                "'hadamard = false'";
-  auto [aScheme, bScheme] = schemesOf(*this, gemm);
+  auto [aScheme, bScheme] = schemesOf(*this, gemm, transposed);
   return support::refuseProduct({aScheme, *getTypeNumber(elementType(a, gemm)),
                                  bScheme, *getTypeNumber(elementType(b, gemm)),
                                  getTypeNumber(resultType).value_or(-1),
@@ -199,10 +203,10 @@ std::string QuantPolicy::refusal(Gemm gemm, ArrayRef<Type> operandTypes,
 }
 
 std::string QuantPolicy::targetRefusal(Gemm gemm, support::Target target,
-                                       bool emulate) const {
+                                       bool emulate, bool transposed) const {
   if (operandMode(gemm) != OperandMode::Quantized)
     return "";
-  auto [a, b] = schemesOf(*this, gemm);
+  auto [a, b] = schemesOf(*this, gemm, transposed);
   if (!support::productRow(a, b).exists())
     return "";
   return support::refuseTarget(
@@ -240,15 +244,16 @@ bool QuantPolicy::fastAccumulation(Gemm gemm) const {
                                : !options.splitWgrad;
 }
 
-SmallVector<SizeRule> QuantPolicy::sizeRules(Gemm gemm) const {
+SmallVector<SizeRule> QuantPolicy::sizeRules(Gemm gemm, bool transposed) const {
   if (operandMode(gemm) != OperandMode::Quantized)
     return {};
   // Axes as (contracted, outer of a, outer of b); see the GEMM table of
   // te-insert-casts.
   StringRef axes = gemm == Gemm::Fprop   ? "KMN"
                    : gemm == Gemm::Dgrad ? "NMK"
+                   : transposed          ? "MKN"
                                          : "MNK";
-  auto [a, b] = schemesOf(*this, gemm);
+  auto [a, b] = schemesOf(*this, gemm, transposed);
   const support::ProductRow &row = support::productRow(a, b);
   SmallVector<SizeRule> rules = {{axes[0], row.k, gemm, true},
                                  {axes[1], row.m, gemm, false},
@@ -257,9 +262,9 @@ SmallVector<SizeRule> QuantPolicy::sizeRules(Gemm gemm) const {
   return rules;
 }
 
-std::optional<SizeRule> QuantPolicy::violation(Gemm gemm,
-                                               LinearSizes sizes) const {
-  for (SizeRule rule : sizeRules(gemm))
+std::optional<SizeRule> QuantPolicy::violation(Gemm gemm, LinearSizes sizes,
+                                               bool transposed) const {
+  for (SizeRule rule : sizeRules(gemm, transposed))
     if (!rule.holds(sizes))
       return rule;
   return std::nullopt;

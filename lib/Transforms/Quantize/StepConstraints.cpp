@@ -16,6 +16,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mlir::te;
@@ -32,8 +33,9 @@ public:
       if (auto linear = dyn_cast<LinearOp>(op))
         addLinear(linear);
       else if (auto dgrad = dyn_cast<LinearDgradOp>(op))
-        add(op, {Gemm::Dgrad}, sizesOf(dgrad.getDy(), dgrad.getW()),
-            {{dgrad.getDy(), 0}, {dgrad.getW(), 0}, {dgrad.getW(), 1}});
+        add(op, {Gemm::Dgrad}, sizesOf(dgrad.getDy(), dgrad.getDx()),
+            weightAxes(dgrad.getDy(), dgrad.getW(),
+                       dgrad.getTransposedWeight()));
       else if (auto wgrad = dyn_cast<LinearWgradOp>(op))
         add(op, {Gemm::Wgrad}, sizesOf(wgrad.getDy(), wgrad.getX()),
             {{wgrad.getX(), 0}, {wgrad.getDy(), 1}, {wgrad.getX(), 1}});
@@ -59,6 +61,20 @@ private:
   struct AxisTensors {
     TensorAxis m, n, k;
   };
+
+  /// `rows` has the axis M; the weight `w` is [N, K], or `transposed`.
+  static AxisTensors weightAxes(Value rows, Value w, bool transposed) {
+    const unsigned n = transposed ? 1 : 0;
+    return {{rows, 0}, {w, n}, {w, 1 - n}};
+  }
+
+  /// Whether `op` is of a layer whose weight is [K, N].
+  static bool isTransposed(Operation *op) {
+    return llvm::TypeSwitch<Operation *, bool>(op)
+        .Case<LinearOp, LinearDgradOp, LinearWgradOp>(
+            [](auto layer) { return layer.getTransposedWeight(); })
+        .Default(false);
+  }
 
   /// `dy` is [M, N]; `other` is [?, K].
   static LinearSizes sizesOf(Value dy, Value other) {
@@ -124,9 +140,11 @@ private:
 
   void addLinear(LinearOp linear) {
     ArrayRef<int64_t> w = linear.getW().getType().getShape();
+    const bool transposed = linear.getTransposedWeight();
     add(linear, gemmsOf(linear.getX(), linear.getW()),
-        {linear.getX().getType().getShape()[0], w[0], w[1]},
-        {{linear.getX(), 0}, {linear.getW(), 0}, {linear.getW(), 1}});
+        {linear.getX().getType().getShape()[0], w[transposed ? 1 : 0],
+         w[transposed ? 0 : 1]},
+        weightAxes(linear.getX(), linear.getW(), transposed));
   }
 
   /// What M demands of groups, their alignment meets or nothing does.
@@ -143,7 +161,7 @@ private:
                                         : tensors.k;
       std::optional<SizeRule> strictest;
       for (Gemm gemm : gemms)
-        for (SizeRule rule : policy.sizeRules(gemm)) {
+        for (SizeRule rule : policy.sizeRules(gemm, isTransposed(op))) {
           if (rule.axis != axis)
             continue;
           groups.require(tensor, rule.multiple);
@@ -187,15 +205,16 @@ private:
       bool bias =
           (linear && linear.getBias()) || (grouped && grouped.getBias());
       std::string reason =
-          policy.refusal(gemm, operands, result, gemm == Gemm::Fprop && bias);
+          policy.refusal(gemm, operands, result, gemm == Gemm::Fprop && bias,
+                         isTransposed(op));
       if (reason.empty() && alignment)
         reason = policy.alignmentRefusal(gemm, *alignment);
       if (reason.empty() && target.target)
-        reason =
-            alignment
-                ? policy.groupsRefusal(gemm, *target.target, target.emulate,
-                                       operands[0], result)
-                : policy.targetRefusal(gemm, *target.target, target.emulate);
+        reason = alignment
+                     ? policy.groupsRefusal(gemm, *target.target,
+                                            target.emulate, operands[0], result)
+                     : policy.targetRefusal(gemm, *target.target,
+                                            target.emulate, isTransposed(op));
       if (reason.empty())
         continue;
       auto *known = llvm::find_if(refusals, [&](const StepRefusal &refusal) {

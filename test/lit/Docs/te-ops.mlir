@@ -535,6 +535,18 @@ module attributes {te.groups = [
 #te.group<id = 0, name = "tp", axis = "tp", size = 4>
 ]} {
 
+// CHECK-LABEL: @transposed_weight(
+func.func @transposed_weight(%x: tensor<256x512xbf16>, %w: tensor<512x1024xbf16>, %dy: tensor<256x1024xbf16>) {
+  // CHECK: te.linear %{{.*}}, %{{.*}} {transposed_weight} : tensor<256x512xbf16>, tensor<512x1024xbf16> -> tensor<256x1024xbf16>
+  %y = te.linear %x, %w {transposed_weight}
+    : tensor<256x512xbf16>, tensor<512x1024xbf16> -> tensor<256x1024xbf16>
+  // CHECK: te.linear_dgrad %{{.*}}, %{{.*}} {transposed_weight} :
+  %dx = te.linear_dgrad %dy, %w {transposed_weight} : tensor<256x1024xbf16>, tensor<512x1024xbf16> -> tensor<256x512xbf16>
+  // CHECK: te.linear_wgrad %{{.*}}, %{{.*}} {transposed_weight} :
+  %dw = te.linear_wgrad %dy, %x {transposed_weight} : tensor<256x1024xbf16>, tensor<256x512xbf16> -> tensor<512x1024xbf16>
+  return
+}
+
 // CHECK-LABEL: @parallel_linear
 func.func @parallel_linear(%x: tensor<256x512xbf16>, %w: tensor<1024x512xbf16>, %t: tensor<256x512xbf16> {te.sharding = [
 #te.shard<axis = 0, group = 0>

@@ -193,6 +193,62 @@ func.func @linear_c3(%x: tensor<4x8xf32>, %w: tensor<6x8xbf16>) {
 
 // -----
 
+func.func @linear_c5_shape(%x: tensor<4x8xf32>, %w: tensor<6x8xf32>) {
+  // expected-error @below {{expected 'x' and 'w' to agree on the contracting size, but got 8 and 6}}
+  %y = te.linear %x, %w {transposed_weight} : tensor<4x8xf32>, tensor<6x8xf32> -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @linear_c5_bias(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>, %b: tensor<8xf32>) {
+  // expected-error @below {{expected 'bias' to have shape 6, but got 8}}
+  %y = te.linear %x, %w bias %b : tensor<8xf32> {transposed_weight} : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @linear_c5_parallel(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>) {
+  // expected-error @below {{expected no 'parallel' with 'transposed_weight', but got #te.parallel<column, group = 0>}}
+  %y = te.linear %x, %w parallel <column, group = 0> {transposed_weight} : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @linear_dgrad_c4(%dy: tensor<4x6xf32>, %w: tensor<6x8xf32>) {
+  // expected-error @below {{expected 'dy' and 'w' to agree on the contracting size, but got 6 and 8}}
+  %dx = te.linear_dgrad %dy, %w {transposed_weight} : tensor<4x6xf32>, tensor<6x8xf32> -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @linear_dgrad_c4_parallel(%dy: tensor<4x6xf32>, %w: tensor<8x6xf32>) {
+  // expected-error @below {{expected no 'parallel' with 'transposed_weight'}}
+  %dx = te.linear_dgrad %dy, %w parallel <row, group = 0> {transposed_weight} : tensor<4x6xf32>, tensor<8x6xf32> -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @linear_wgrad_c5(%dy: tensor<4x6xf32>, %x: tensor<4x8xf32>) {
+  // expected-error @below {{expected 'dw' to have shape 8x6, but got 6x8}}
+  %dw = te.linear_wgrad %dy, %x {transposed_weight} : tensor<4x6xf32>, tensor<4x8xf32> -> tensor<6x8xf32>
+  return
+}
+
+// -----
+
+func.func @linear_wgrad_c5_parallel(%dy: tensor<4x6xf32>, %x: tensor<4x8xf32>) {
+  // expected-error @below {{expected no 'parallel' with 'transposed_weight'}}
+  %dw = te.linear_wgrad %dy, %x parallel <row, group = 0> {transposed_weight} : tensor<4x6xf32>, tensor<4x8xf32> -> tensor<8x6xf32>
+  return
+}
+
+// -----
+
 func.func @linear_dgrad_c1(%dy: tensor<4x6xf32>, %w: tensor<8x6xf32>) {
   // expected-error @below {{expected 'dy' and 'w' to agree on the contracting size, but got 6 and 8}}
   %dx = te.linear_dgrad %dy, %w : tensor<4x6xf32>, tensor<8x6xf32> -> tensor<4x8xf32>

@@ -37,7 +37,8 @@ protected:
                    unsigned contract) {
     std::string text;
     llvm::raw_string_ostream os(text);
-    os << policy(recipe).castType(role, {256, 512}, contract);
+    os << policy(recipe).castType(role, readerOf(role, contract), {256, 512},
+                                  contract);
     return text;
   }
 
@@ -91,7 +92,9 @@ TEST_F(QuantPolicyTest, NoGemmMeetsTwoE5M2Operands) {
     unsigned wide = 0;
     for (TensorRole role : allRoles)
       wide += isa<Float8E5M2Type>(
-          policy(recipe).castType(role, {256, 512}, 1).getElementType());
+          policy(recipe)
+              .castType(role, readerOf(role, 1), {256, 512}, 1)
+              .getElementType());
     EXPECT_LE(wide, 1u) << recipe;
   }
 }
@@ -144,6 +147,7 @@ TEST_F(QuantPolicyTest, SizeRulesAreThoseOfTheGemm) {
     Gemm gemm;
     LinearSizes sizes;
     const char *violated;
+    bool transposed = false;
   };
   const Case cases[] = {
       {"float8_block_scaling", Gemm::Fprop, {8, 8, 16}, ""},
@@ -162,6 +166,10 @@ TEST_F(QuantPolicyTest, SizeRulesAreThoseOfTheGemm) {
       {"float8_current_scaling", Gemm::Wgrad, {16, 3, 8}, ""},
       {"float8_current_scaling", Gemm::Wgrad, {8, 8, 8}, "M"},
       {"float8_current_scaling", Gemm::Wgrad, {16, 8, 4}, "K"},
+      // Of a weight [K, N], N is the axis of the columns of its gradient.
+      {"float8_current_scaling", Gemm::Wgrad, {16, 8, 3}, "", true},
+      {"float8_current_scaling", Gemm::Wgrad, {16, 4, 8}, "N", true},
+      {"float8_current_scaling", Gemm::Fprop, {1, 8, 16}, "", true},
       {"float8_current_scaling, {backward_override = dequantized}",
        Gemm::Wgrad,
        {1, 1, 1},
@@ -169,7 +177,7 @@ TEST_F(QuantPolicyTest, SizeRulesAreThoseOfTheGemm) {
       {"high_precision", Gemm::Fprop, {1, 1, 1}, ""},
   };
   for (const Case &c : cases) {
-    auto broken = policy(c.recipe).violation(c.gemm, c.sizes);
+    auto broken = policy(c.recipe).violation(c.gemm, c.sizes, c.transposed);
     EXPECT_EQ(broken ? std::string(1, broken->axis) : "", c.violated)
         << c.recipe << " " << stringifyGemm(c.gemm).str() << " " << c.sizes.m
         << "x" << c.sizes.n << "x" << c.sizes.k;

@@ -21,10 +21,13 @@ StringRef stringifyGemm(Gemm gemm);
 /// The tensors a linear layer may quantise.
 enum class TensorRole { X, W, Dy };
 
-/// What `gemm` reads as its operands `a` and `b`.
-std::pair<TensorRole, TensorRole> operandRoles(Gemm gemm);
+/// What `gemm` reads as its operands `a` and `b`; with `transposed`, of a layer
+/// whose weight lies [K, N], a wgrad has them the other way around.
+std::pair<TensorRole, TensorRole> operandRoles(Gemm gemm,
+                                               bool transposed = false);
 
-/// The GEMM that reads a tensor of `role` cast for axis `contract`.
+/// The GEMM that reads a tensor of `role` cast for axis `contract`, where a
+/// weight is [N, K].
 Gemm readerOf(TensorRole role, unsigned contract);
 
 /// What the operands of a GEMM are.
@@ -71,10 +74,10 @@ public:
   /// What the recipe asks for, before sizes are looked at.
   OperandMode operandMode(Gemm gemm) const;
 
-  /// The type of a tensor of `shape` cast for axis `contract`. FP8 weights and
-  /// activations are always E4M3, so no GEMM meets two E5M2 operands.
-  /// Precondition: `readerOf(role, contract)` quantises.
-  ScaledType castType(TensorRole role, ArrayRef<int64_t> shape,
+  /// The type of a tensor of `shape` that `gemm` contracts along axis
+  /// `contract`. FP8 weights and activations are always E4M3, so no GEMM meets
+  /// two E5M2 operands. Precondition: `gemm` quantises.
+  ScaledType castType(TensorRole role, Gemm gemm, ArrayRef<int64_t> shape,
                       unsigned contract) const;
 
   /// The recipe that `gemm` follows: the recipe itself, or the one that a
@@ -98,11 +101,12 @@ public:
 
   /// Why no target multiplies the quantised operands of `gemm`, tensors of
   /// `operandTypes` before their casts, into `resultType`, or why `target` does
-  /// not; empty where they can be multiplied, or are not quantised.
+  /// not; empty where they can be multiplied, or are not quantised. Here and
+  /// below, `transposed` is of a layer whose weight lies [K, N].
   std::string refusal(Gemm gemm, ArrayRef<Type> operandTypes, Type resultType,
-                      bool bias) const;
-  std::string targetRefusal(Gemm gemm, support::Target target,
-                            bool emulate) const;
+                      bool bias, bool transposed = false) const;
+  std::string targetRefusal(Gemm gemm, support::Target target, bool emulate,
+                            bool transposed = false) const;
 
   /// Why `target` does not run `gemm` on groups of rows; its own, as groups are
   /// multiplied by other kernels than matrices.
@@ -116,10 +120,11 @@ public:
 
   /// What `gemm` demands of the sizes when its operands are quantised; empty
   /// when they are not.
-  SmallVector<SizeRule> sizeRules(Gemm gemm) const;
+  SmallVector<SizeRule> sizeRules(Gemm gemm, bool transposed = false) const;
 
-  /// The first of `sizeRules(gemm)` that `sizes` breaks.
-  std::optional<SizeRule> violation(Gemm gemm, LinearSizes sizes) const;
+  /// The first of `sizeRules(gemm, transposed)` that `sizes` breaks.
+  std::optional<SizeRule> violation(Gemm gemm, LinearSizes sizes,
+                                    bool transposed = false) const;
 
   /// Why `gemm` runs as `operandMode` says: "recipe 'x'" or "override 'x'".
   std::string reason(Gemm gemm) const;

@@ -33,16 +33,17 @@ LogicalResult LinearOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
   Value dy = adjoints.get(getY());
   if (adjoints.wants(getX())) {
     Value w = adjoints.residual(getW(), "w");
-    auto dgrad = LinearDgradOp::create(b, getLoc(), getX().getType(), dy, w,
-                                       getParallelAttr());
+    auto dgrad =
+        LinearDgradOp::create(b, getLoc(), getX().getType(), dy, w,
+                              getParallelAttr(), getTransposedWeightAttr());
     keepRecipe(*this, dgrad);
     adjoints.add(getX(), dgrad.getDx());
   }
   if (adjoints.wants(getW())) {
     Value x = adjoints.residual(getX(), "x");
-    auto wgrad =
-        LinearWgradOp::create(b, getLoc(), getW().getType(), dy, x,
-                              /*accumulate=*/Value(), getParallelAttr());
+    auto wgrad = LinearWgradOp::create(
+        b, getLoc(), getW().getType(), dy, x,
+        /*accumulate=*/Value(), getParallelAttr(), getTransposedWeightAttr());
     keepRecipe(*this, wgrad);
     adjoints.add(getW(), wgrad.getDw());
   }

@@ -189,13 +189,32 @@ static LogicalResult verifyRows(Operation *op, ParallelAttr parallel,
   return diagnostic << ", but got " << x << " and " << y;
 }
 
+/// N and K of a weight of a layer: [N, K], or [K, N] where it is `transposed`.
+static std::pair<int64_t, int64_t> weightSizes(Value w, bool transposed) {
+  auto shape = shapeOf(w.getType());
+  return {shape[transposed ? 1 : 0], shape[transposed ? 0 : 1]};
+}
+
+static LogicalResult verifyTransposedWeight(Operation *op, bool transposed,
+                                            ParallelAttr parallel) {
+  if (!transposed || !parallel)
+    return success();
+  return op->emitOpError() << "expected no 'parallel' with "
+                              "'transposed_weight', but got "
+                           << parallel;
+}
+
 LogicalResult LinearOp::verify() {
-  auto x = shapeOf(getX().getType()), w = shapeOf(getW().getType()),
-       y = shapeOf(getY().getType());
+  auto x = shapeOf(getX().getType()), y = shapeOf(getY().getType());
+  // linear-c5
+  auto [n, k] = weightSizes(getW(), getTransposedWeight());
+  if (failed(verifyTransposedWeight(*this, getTransposedWeight(),
+                                    getParallelAttr())))
+    return failure();
   // linear-c1, linear-c4
-  if (failed(verifyContracted(*this, "x", x[1], "w", w[1])) ||
+  if (failed(verifyContracted(*this, "x", x[1], "w", k)) ||
       failed(verifyRows(*this, getParallelAttr(), "x", x[0], "y", y[0])) ||
-      failed(verifyShape(*this, "y", getY().getType(), {y[0], w[0]})))
+      failed(verifyShape(*this, "y", getY().getType(), {y[0], n})))
     return failure();
   // linear-c3
   if (failed(verifySameElementType(*this, "x", getX().getType(), "w",
@@ -204,16 +223,20 @@ LogicalResult LinearOp::verify() {
                                    getY().getType())))
     return failure();
   // linear-c2
-  return verifyBias(*this, getBias(), w[0], getX().getType().getElementType());
+  return verifyBias(*this, getBias(), n, getX().getType().getElementType());
 }
 
 LogicalResult LinearDgradOp::verify() {
-  auto dy = shapeOf(getDy().getType()), w = shapeOf(getW().getType());
-  auto dx = shapeOf(getDx().getType());
+  auto dy = shapeOf(getDy().getType()), dx = shapeOf(getDx().getType());
+  // linear_dgrad-c4
+  auto [n, k] = weightSizes(getW(), getTransposedWeight());
+  if (failed(verifyTransposedWeight(*this, getTransposedWeight(),
+                                    getParallelAttr())))
+    return failure();
   // linear_dgrad-c1, linear_dgrad-c3
-  if (failed(verifyContracted(*this, "dy", dy[1], "w", w[0])) ||
+  if (failed(verifyContracted(*this, "dy", dy[1], "w", n)) ||
       failed(verifyRows(*this, getParallelAttr(), "dx", dx[0], "dy", dy[0])) ||
-      failed(verifyShape(*this, "dx", getDx().getType(), {dx[0], w[1]})))
+      failed(verifyShape(*this, "dx", getDx().getType(), {dx[0], k})))
     return failure();
   // linear_dgrad-c2
   if (failed(verifySameElementType(*this, "dy", getDy().getType(), "w",
@@ -225,9 +248,15 @@ LogicalResult LinearDgradOp::verify() {
 
 LogicalResult LinearWgradOp::verify() {
   auto dy = shapeOf(getDy().getType()), x = shapeOf(getX().getType());
+  // linear_wgrad-c5
+  const bool transposed = getTransposedWeight();
+  if (failed(verifyTransposedWeight(*this, transposed, getParallelAttr())))
+    return failure();
   // linear_wgrad-c1, linear_wgrad-c4
   if (failed(verifyRows(*this, getParallelAttr(), "x", x[0], "dy", dy[0])) ||
-      failed(verifyShape(*this, "dw", getDw().getType(), {dy[1], x[1]})))
+      failed(
+          verifyShape(*this, "dw", getDw().getType(),
+                      {transposed ? x[1] : dy[1], transposed ? dy[1] : x[1]})))
     return failure();
   // linear_wgrad-c2
   if (failed(verifySameElementType(*this, "dy", getDy().getType(), "x",

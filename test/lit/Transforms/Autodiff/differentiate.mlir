@@ -253,3 +253,22 @@ func.func private @two_results(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf3
   %z = math.tanh %x : tensor<4xf32>
   return %y, %z : tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// The gradient of a weight [K, N] lies as the weight does.
+// CHECK-LABEL: func.func @transposed_weight
+// CHECK-SAME:    %[[X:[^ ]*]]: tensor<16x64xf32>, %[[W:[^ ]*]]: tensor<64x32xf32>, %[[DY:[^ ]*]]: tensor<16x32xf32>
+// CHECK:         te.linear %[[X]], %[[W]] {transposed_weight}
+// CHECK-NEXT:    te.linear_dgrad %[[DY]], %[[W]] {transposed_weight} : tensor<16x32xf32>, tensor<64x32xf32> -> tensor<16x64xf32>
+// CHECK-NEXT:    te.linear_wgrad %[[DY]], %[[X]] {transposed_weight} : tensor<16x32xf32>, tensor<16x64xf32> -> tensor<64x32xf32>
+func.func @transposed_weight(%x: tensor<16x64xf32>, %w: tensor<64x32xf32>, %dy: tensor<16x32xf32>)
+    -> (tensor<16x32xf32>, tensor<16x64xf32>, tensor<64x32xf32>) {
+  %r:3 = te.vjp @transposed(%x, %w) cotangents(%dy) wrt [0, 1]
+    : (tensor<16x64xf32>, tensor<64x32xf32>), (tensor<16x32xf32>) -> (tensor<16x32xf32>, tensor<16x64xf32>, tensor<64x32xf32>)
+  return %r#0, %r#1, %r#2 : tensor<16x32xf32>, tensor<16x64xf32>, tensor<64x32xf32>
+}
+func.func private @transposed(%x: tensor<16x64xf32>, %w: tensor<64x32xf32>) -> tensor<16x32xf32> {
+  %y = te.linear %x, %w {transposed_weight} : tensor<16x64xf32>, tensor<64x32xf32> -> tensor<16x32xf32>
+  return %y : tensor<16x32xf32>
+}

@@ -28,6 +28,25 @@ module attributes {te.recipe = #te.recipe<float8_block_scaling>} {
 
 // -----
 
+// Of a weight [K, N] the columns are N.
+func.func @transposed_weight(%x: tensor<32x24xbf16> {te.name = "x"}, %w: tensor<24x36xbf16> {te.name = "w"}) -> tensor<32x36xbf16>
+    attributes {te.recipe = #te.recipe<float8_block_scaling>} {
+  // expected-error @below {{expected the columns of 'w' in layer 'w' to be a multiple of 8, but got 36; its fprop writes them under the recipe 'float8_block_scaling'; the smallest padded size is 40}}
+  // expected-error @below {{expected the rows of 'w' in layer 'w' to be a multiple of 16, but got 24; its fprop contracts them under the recipe 'float8_block_scaling'; the smallest padded size is 32}}
+  %y = te.linear %x, %w {transposed_weight} : tensor<32x24xbf16>, tensor<24x36xbf16> -> tensor<32x36xbf16>
+  return %y : tensor<32x36xbf16>
+}
+func.func @transposed_backward(%dy: tensor<32x36xbf16> {te.name = "dy"}, %x: tensor<32x24xbf16> {te.name = "x"}, %w: tensor<24x36xbf16> {te.name = "w"})
+    -> (tensor<32x24xbf16>, tensor<24x36xbf16>) attributes {te.recipe = #te.recipe<float8_current_scaling>} {
+  // expected-error @below {{expected the columns of 'w' in layer 'w' to be a multiple of 16, but got 36; its dgrad contracts them}}
+  %dx = te.linear_dgrad %dy, %w {transposed_weight} : tensor<32x36xbf16>, tensor<24x36xbf16> -> tensor<32x24xbf16>
+  // expected-error @below {{expected the columns of 'dy' in layer 'x' to be a multiple of 8, but got 36; its wgrad writes them}}
+  %dw = te.linear_wgrad %dy, %x {transposed_weight} : tensor<32x36xbf16>, tensor<32x24xbf16> -> tensor<24x36xbf16>
+  return %dx, %dw : tensor<32x24xbf16>, tensor<24x36xbf16>
+}
+
+// -----
+
 // Backward ops count with their own GEMM.
 func.func @backward(%dy: tensor<24x64xbf16> {te.name = "dy"}, %x: tensor<24x32xbf16> {te.name = "x"}) -> tensor<64x32xbf16>
     attributes {te.recipe = #te.recipe<float8_current_scaling>} {

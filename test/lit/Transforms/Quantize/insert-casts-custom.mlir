@@ -57,3 +57,22 @@ module attributes {te.recipe = #te.recipe<nvfp4_block_scaling, {four_over_six = 
     return %y, %dw : tensor<64x256xbf16>, tensor<256x128xbf16>
   }
 }
+
+// -----
+
+// Of a weight [K, N] too, each cast is that of the GEMM that reads it, and the second one is of what the first made.
+module attributes {te.recipe = #te.recipe<custom, {fprop = #te.recipe<mxfp8_block_scaling>,
+    dgrad = #te.recipe<float8_current_scaling>, wgrad = #te.recipe<float8_current_scaling>, w_col_source = rowwise_dequantized}>} {
+  // CHECK-LABEL: func.func @transposed(
+  func.func @transposed(%x: tensor<64x128xbf16>, %w: tensor<128x256xbf16>, %dy: tensor<64x256xbf16>)
+      -> (tensor<64x256xbf16>, tensor<64x128xbf16>, tensor<128x256xbf16>) {
+    // CHECK: %[[FIRST:.*]] = te.quantize %arg1 : {{.*}} -> !te.scaled<128x256xf8E4M3FN, mx_1x32, contract = 0>
+    // CHECK: %[[BACK:.*]] = te.dequantize %[[FIRST]]
+    // CHECK: te.quantize %[[BACK]] scale {{.*}} -> !te.scaled<128x256xf8E4M3FN, per_tensor, contract = 1>
+    %y = te.linear %x, %w {transposed_weight} : tensor<64x128xbf16>, tensor<128x256xbf16> -> tensor<64x256xbf16>
+    %dx = te.linear_dgrad %dy, %w {transposed_weight} : tensor<64x256xbf16>, tensor<128x256xbf16> -> tensor<64x128xbf16>
+    // CHECK: te.scaled_matmul {{.*}} : <64x128xf8E4M3FN, per_tensor, contract = 0>, <64x256xf8E5M2, per_tensor, contract = 0> -> tensor<128x256xbf16>
+    %dw = te.linear_wgrad %dy, %x {transposed_weight} : tensor<64x256xbf16>, tensor<64x128xbf16> -> tensor<128x256xbf16>
+    return %y, %dx, %dw : tensor<64x256xbf16>, tensor<64x128xbf16>, tensor<128x256xbf16>
+  }
+}
