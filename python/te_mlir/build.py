@@ -127,11 +127,22 @@ class Function:
 
     # Layers. x is [rows, columns] unless said otherwise.
 
-    def linear(self, x: Value, w: Value, bias: Optional[Value] = None, layer: Optional[str] = None) -> Value:
-        """`x w^T + bias`: x [rows, in], w [out, in], bias [out]; gives [rows, out]."""
-        shape = (x.shape[0], w.shape[0])
+    def linear(
+        self,
+        x: Value,
+        w: Value,
+        bias: Optional[Value] = None,
+        layer: Optional[str] = None,
+        transposed_weight: bool = False,
+    ) -> Value:
+        """`x w^T + bias`: x [rows, in], w [out, in], bias [out]; gives [rows, out].
+
+        transposed_weight: w is [in, out], and the layer `x w + bias`.
+        """
+        shape = (x.shape[0], w.shape[1 if transposed_weight else 0])
         term = f" bias {bias.name} : {bias.type}" if bias else ""
-        text = f"te.linear {x.name}, {w.name}{term} : {x.type}, {w.type} -> {type_text(shape, x.dtype)}"
+        attributes = _attributes({"transposed_weight": ""} if transposed_weight else {})
+        text = f"te.linear {x.name}, {w.name}{term}{attributes} : {x.type}, {w.type} -> {type_text(shape, x.dtype)}"
         return self.op(text, [(shape, x.dtype)], layer)[0]
 
     def grouped_linear(

@@ -361,3 +361,45 @@ def test_report_names_layers_by_parameters():
     rows = [line.split() for line in ledger.splitlines() if line.split()[:1] in (["fprop"], ["dgrad"], ["wgrad"])]
     assert len(rows) == 24 and all("f8E4M3FN" in row or "f8E5M2" in row for row in rows)
     assert any(row[1] == "params.layers.0.down" for row in rows)
+
+
+def _flat(params, x):
+    """A layer of each shape that weights have: [in, out], of heads, cast, and [heads, width, out]."""
+    wide = x @ params["in"]
+    heads = jnp.einsum("ri,ihw->rhw", wide, params["heads"].astype(x.dtype))
+    return jnp.einsum("rhw,hwo->ro", heads, params["out"])
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [te_mlir.HighPrecision(), te_mlir.Float8CurrentScaling(), te_mlir.Float8BlockScaling(), te_mlir.MXFP8BlockScaling()],
+    ids=lambda recipe: recipe.kind(),
+)
+def test_weights_in_out_are_not_transposed(recipe):
+    """Their bits, and those of their gradients, are those of the same layers with [out, in]."""
+    normal = lambda n, *shape: jax.random.normal(jax.random.key(n), shape, jnp.bfloat16)  # noqa: E731
+    params = {"in": normal(0, 64, 96), "heads": normal(1, 96, 2, 32).astype(jnp.float32), "out": normal(2, 2, 32, 64)}
+    x, dy = normal(3, 32, 64), normal(4, 32, 64)
+
+    back = {"in": (1, 0), "heads": (2, 0, 1), "out": (1, 2, 0)}
+    flipped = {
+        "in": params["in"].T,
+        "heads": params["heads"].transpose(1, 2, 0),
+        "out": params["out"].transpose(2, 0, 1),
+    }
+
+    def turned(params, x):
+        """The same function of the transposes, which products read as [out, in]."""
+        return _flat({name: w.transpose(back[name]) for name, w in params.items()}, x)
+
+    found = []
+    for function, weights in ((_flat, params), (turned, flipped)):
+        compiled = te_mlir.jax.jit(function, recipe=recipe)
+        text = compiled.lower(weights, x).text()
+        assert text.count("te.linear") == 3 and text.count("transposed_weight") == (3 if function is _flat else 0)
+        y, pull = jax.vjp(compiled, weights, x)
+        found.append((y, *pull(dy)))
+    (y, mine, dx), (wanted_y, theirs, wanted_dx) = found
+    pairs = [(y, wanted_y), (dx, wanted_dx), *((mine[name], theirs[name].transpose(back[name])) for name in back)]
+    for one, other in pairs:
+        assert one.shape == other.shape and np.any(one) and np.array_equal(one, other)

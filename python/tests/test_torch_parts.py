@@ -252,17 +252,6 @@ def test_weights_that_lie_the_other_way(model):
     assert_same(quietly(gradients, compiled(model), x), theirs)
 
 
-@pytest.mark.parametrize(
-    "options", [{"main_grad": True}, {"cache_weights": True}, {"recipe": te_mlir.DelayedScaling(amax_history_len=4)}]
-)
-def test_what_a_step_keeps_of_a_weight_is_not_of_its_transpose(options):
-    mine = compiled(Turned().bfloat16(), **options)
-    quietly(mine, torch.randn(32, 64, dtype=torch.bfloat16)).float().sum().backward()
-    assert any("lies [in, out]" in reason for reason in mine.te.graphs[0].reasons)
-    assert mine.w.grad is not None
-    assert not any("w.transpose" in name for name in mine.state_dict())
-
-
 def test_a_factor_inside_a_pattern_is_kept():
     def almost_gelu(h):
         return 0.5 * h * torch.add(torch.tanh(0.7978845608028654 * (h + 0.044715 * torch.pow(h, 3))), 1, alpha=3)

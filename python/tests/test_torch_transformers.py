@@ -265,6 +265,44 @@ def test_families_of_models(family):
     assert stays is None or found == stays, reasons
 
 
+def test_gpt2_adds_in_main_grad_under_delayed_scaling():
+    """Its weights lie [in, out], and those of attention are one, of whose columns there are three layers."""
+    options = dict(GPT, n_layer=2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+    recipe = te_mlir.DelayedScaling(amax_history_len=4)
+    found = []
+    for main_grad in (False, True):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**options)).bfloat16()
+        compiled = te_mlir.torch.jit(model, recipe=recipe, main_grad=main_grad)
+        sums = {name: torch.zeros(p.shape) for name, p in model.named_parameters()}
+        for index in range(3):
+            ids, labels = tokens()
+            if main_grad:
+                compiled.te.is_first_microbatch = index == 0
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                compiled(input_ids=ids, labels=labels).loss.backward()
+            for name, parameter in model.named_parameters():
+                if parameter.grad is not None:
+                    sums[name] += parameter.grad.float()
+            model.zero_grad()
+        if main_grad:
+            reasons = [reason for graph in compiled.te.graphs for reason in graph.reasons]
+            assert not [r for r in reasons if r.startswith(("aten.linear", "aten.addmm"))]
+            layers = [name for name, _ in model.named_parameters() if ".weight" in name and ".ln" not in name]
+            kept = [name for name in layers if name.startswith("transformer.h")]
+            assert len(kept) == 2 * 4 and all(model.get_parameter(name).main_grad.norm() > 0 for name in kept)
+            sums = {n: s + getattr(model.get_parameter(n), "main_grad", 0) for n, s in sums.items()}
+        found.append((sums, compiled.te.state_dict()))
+    (wanted, states), (sums, mine) = found
+    for name, one in wanted.items():
+        # The others were rounded to bf16, part by part.
+        assert (sums[name] - one).abs().max() <= 3 * 2.0**-8 * one.abs().max() + 1e-6, name
+    assert "transformer.h.1.attn.c_attn[:, 64:128].w.amax_history" in mine
+    assert mine.keys() == states.keys() and all(torch.equal(mine[name], states[name]) for name in mine)
+
+
 def test_padded_batches():
     """A mask of the call that hides padding: that attention is PyTorch's."""
     model = hugging_face_llama()

@@ -304,24 +304,40 @@ class Importer:
         rows = math.prod(x.shape[i] for i in x_free)
         matrix = self._operand(x, node, x_free, x_axes, (rows, depth), "rows")
         out = math.prod(w.shape[i] for i in w_free)
-        weight = self._operand(w, node, w_free, w_axes, (out, depth), "transposed")
+        turned = self._is_turned(w, w_free, w_axes, node)
+        if turned and self._is_light(w) and len(w.shape) != 2:
+            # The matrix is the argument, which marks it as a weight; JAX reshapes for nothing.
+            order, shape = [*w_axes, *w_free], (depth, out)
+            weight = self.feed(w, "matrix", lambda a: jnp.transpose(a, order).reshape(shape), shape, user=node)
+        elif turned:
+            weight = self._operand(w, node, w_axes, w_free, (depth, out), "matrix")
+        else:
+            weight = self._operand(w, node, w_free, w_axes, (out, depth), "transposed")
         self._mark(weight)
         dtype = np.dtype(node.output.dtype).name
         matrix, weight = self.function.cast(matrix, dtype), self.function.cast(weight, dtype)
         vector = self._vector(bias, node, matrix.dtype) if bias is not None else None
         label = self._label(w)
         layer = None if label.startswith("value") else label
-        y = self.function.cast(self.function.linear(matrix, weight, vector, layer=layer), np.dtype(var.dtype).name)
+        y = self.function.linear(matrix, weight, vector, layer=layer, transposed_weight=turned)
+        y = self.function.cast(y, np.dtype(var.dtype).name)
         layout = row_major([x.shape[i] for i in x_free] + [w.shape[i] for i in w_free])
         if which == 0:
             count = len(x_free)
             layout = layout.permute(list(range(count, count + len(w_free))) + list(range(count)))
         return Value(y, layout)
 
+    def _is_turned(self, w: Atom, free: Sequence[int], axes: Sequence[int], user: Node) -> bool:
+        """Whether a weight lies [summed, free], as most of JAX's do, and not [free, summed]."""
+        lies = self._layout(w) if self._is_light(w) else self.value(w, user).layout
+        if lies is None or lies.permute([*free, *axes]).is_row_major(math.prod(w.shape)):
+            return False
+        return lies.permute([*axes, *free]).is_row_major(math.prod(w.shape))
+
     def _operand(
         self, atom: Atom, node: Node, free: Sequence[int], axes: Sequence[int], shape: Tuple[int, int], key: str
     ) -> build.Value:
-        """An operand as [free, summed]: its own memory where it lies so, else transposed by JAX."""
+        """An operand as [free, axes]: its own memory where it lies so, else transposed by JAX."""
         order = list(free) + list(axes)
         size = math.prod(atom.shape)
         # What is looked at must not be fed yet: an argument that nobody reads would be left.

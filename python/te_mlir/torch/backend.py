@@ -71,11 +71,11 @@ class _Plan(NamedTuple):
 
 
 def _attempt(
-    schedule: Schedule, time: int, names: Dict[Node, str], wanting: Set[Node], masks: Mapping[str, str], turns: bool
+    schedule: Schedule, time: int, names: Dict[Node, str], wanting: Set[Node], masks: Mapping[str, str]
 ) -> _Plan:
     """Emits all that leaves the region of a time; raises Unsupported at the first node that cannot be."""
     inside = schedule.inside(time)
-    importer = Importer(inside, names, schedule.parameters, wanting, masks, turns)
+    importer = Importer(inside, names, schedule.parameters, wanting, masks)
     exits: List[_Exit] = []
     for node in schedule.graph.nodes:
         # In the order of the program, whatever else leaves it: gradients are added in it.
@@ -95,7 +95,7 @@ def _attempt(
 
 
 def _plan(
-    schedule: Schedule, names: Dict[Node, str], wanting: Set[Node], masks: Mapping[str, str], turns: bool
+    schedule: Schedule, names: Dict[Node, str], wanting: Set[Node], masks: Mapping[str, str]
 ) -> Tuple[List[_Plan], List[str]]:
     """The regions of a graph, as large as they can be, and why they are not larger."""
     stopping = [(n, "no gradient goes through it (torch.no_grad, or detach)") for n in schedule.without_gradients()]
@@ -105,7 +105,7 @@ def _plan(
         try:
             for time in schedule.regions():
                 if time not in plans or plans[time].inside != schedule.inside(time):
-                    plans[time] = _attempt(schedule, time, names, wanting, masks, turns)
+                    plans[time] = _attempt(schedule, time, names, wanting, masks)
         except Unsupported as unsupported:
             reasons[f"{describe(unsupported.node)}: {unsupported.reason}"] = None
             if not schedule.leave(unsupported.node, schedule.inside(time)):
@@ -210,8 +210,13 @@ class _Feeder:
             if self.sources[i] < 0
         ]
         self._held: Dict[int, torch.Tensor] = {}
+        self._parts = [m for m in self.made if m[1].part is not None]
         #: Of `made`, masks: a call that has others than its graph is begun again, so they are seen before anything runs.
         self._masks = [m for m in self.made if m[1].key in (f"is_{CAUSAL}", f"is_{OPEN}")]
+
+    def owners(self, tensors: Sequence[torch.Tensor]) -> Dict[int, torch.Tensor]:
+        """The parameters that arguments are parts of."""
+        return {index: tensors[source] for index, feed, source, _ in self._parts}
 
     def look(self, tensors: Sequence[torch.Tensor], renewed: bool, values: Dict[Node, torch.Tensor]) -> None:
         """Raises OtherMask for a mask that is there before the first region."""
@@ -350,8 +355,8 @@ class Making(NamedTuple):
 
 
 def _overlap(a: Feed, b: Feed) -> bool:
-    """Whether two feeds are a parameter, or rows of it, in part the same."""
-    return a.node is b.node and (a.key == b.key or not a.key or not b.key)
+    """Whether two feeds are a parameter, or parts of it, in part the same."""
+    return a.node is b.node and (a.part is None or b.part is None or a.part.meets(b.part))
 
 
 class _Part:
@@ -373,7 +378,14 @@ class _Part:
     ) -> None:
         self.program = program
         inputs = [
-            Spec(f.name, f.shape, f.dtype, f.weight, f.node in gradients and f.dtype.is_floating_point and f.key != FIXED)
+            Spec(
+                f.name,
+                f.shape,
+                f.dtype,
+                f.weight,
+                f.node in gradients and f.dtype.is_floating_point and f.key != FIXED,
+                f.part,
+            )
             for f in feeds
         ]
         outputs = []
@@ -431,6 +443,7 @@ class _Part:
     def __call__(
         self, tensors: Sequence[torch.Tensor], renewed: bool, values: Dict[Node, torch.Tensor]
     ) -> List[torch.Tensor]:
+        self.region.owners = self.feeder.owners(tensors)
         results = self.region(*self.feeder(tensors, renewed, values))
         if self.plain is not None:
             return [results[i] for i in self.plain]
@@ -500,7 +513,7 @@ class Graph:
         capture.merge_equal(flat.graph, dependents(flat.graph, roots))
         schedule = Schedule(flat.graph, roots, parameters, examples)
         gradients = wanting(flat.graph, schedule.frozen, {n for n, e in zip(placeholders, examples) if e.requires_grad})
-        plans, self.reasons = _plan(schedule, names, gradients, self.masks, self.options.turns())
+        plans, self.reasons = _plan(schedule, names, gradients, self.masks)
         if self.options.main_grad:
             self.reasons += [
                 f"{names[n]}: PyTorch uses it, and leaves its share of the gradient in 'grad', not in 'main_grad'"
@@ -544,7 +557,8 @@ class Graph:
             others = [f for i, fs in enumerate(weights) for f in fs if i != index]
             earlier = [f for fs in weights[:index] for f in fs]
             shared = [i for i, f in enumerate(own) if f.weight and any(_overlap(f, other) for other in others)]
-            begun = [i for i in shared if not any(_overlap(own[i], other) for other in earlier)]
+            sums = [i for i, f in enumerate(own) if i in shared or (f.part is not None and f.part.axis == 1)]
+            begun = [i for i in sums if not any(_overlap(own[i], other) for other in earlier)]
             made = making._replace(shared=shared, begun=begun)
             self.parts.append(_Part(flat, schedule, plan, own, program, self.before, gradients, made))
         self.rest = programs[-1].run

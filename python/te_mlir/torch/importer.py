@@ -21,6 +21,7 @@ from te_mlir.torch import patterns, views
 from te_mlir.layout import Layout, heads_first, row_major, same
 from te_mlir.torch.indices import Indices, clamped
 from te_mlir.torch.runner import dtype_name, torch_to_te
+from te_mlir.torch.states import Part, layer_of
 
 
 class Unsupported(Exception):
@@ -68,15 +69,15 @@ class Value(NamedTuple):
         return _product(self.matrix.shape)
 
 
-#: The key of a parameter as an argument that has no gradient, and what keys begin with of its transpose.
-FIXED, TURNED = "fixed", "transpose "
+#: The key of a parameter as an argument that has no gradient.
+FIXED = "fixed"
 
 
 class Feed(NamedTuple):
     """An argument of the region: what PyTorch makes of a node before the call.
 
     node: outside of the region. make: from its tensor to the argument. name, weight:
-    of a parameter, which is passed as it is.
+    of a parameter, which is passed as it is, or of a part of one.
     """
 
     node: Node
@@ -86,6 +87,7 @@ class Feed(NamedTuple):
     weight: bool
     shape: Tuple[int, ...]
     dtype: torch.dtype
+    part: Optional[Part] = None
 
 
 def _product(shape: Sequence[int]) -> int:
@@ -159,9 +161,7 @@ class Importer:
         parameters: Set[Node],
         wanting: Set[Node],
         masks: Mapping[str, str],
-        turns: bool = True,
     ) -> None:
-        self.turns = turns
         self.inside, self.names, self.parameters, self.wanting = inside, names, parameters, wanting
         self.masks = masks
         self.function = _Function(build.Module(), "region", private=True)
@@ -178,10 +178,12 @@ class Importer:
         make: Optional[Callable[[torch.Tensor], torch.Tensor]] = None,
         shape: Optional[Sequence[int]] = None,
         dtype: Optional[torch.dtype] = None,
+        part: Optional[Part] = None,
     ) -> build.Value:
         """The argument that is `make` of what `node`, outside of the region, gives.
 
         key: what `make` does, with all that it depends on, to share equal ones. shape, dtype: of what it makes.
+        part: what it is of a parameter.
         """
         if (node, key) in self._fed:
             return self._fed[node, key][0]
@@ -190,14 +192,15 @@ class Importer:
         name = torch_to_te(dtype)
         if name is None:
             raise Unsupported(node, f"its elements are {dtype_name(dtype)}; te has float32, bfloat16, float16, int32")
-        weight = node in self.parameters and key != FIXED and not key.startswith(TURNED)
+        weight = node in self.parameters and key != FIXED
         matrix = shape if len(shape) <= 1 else (_product(shape[:-1]), shape[-1])
-        label = self.names.get(node, node.name) + (f".{key}" if key else "")
+        label = self.names.get(node, node.name)
+        label = part.name(label) if part is not None else label + (f".{key}" if key else "")
         taken = {feed.name for feed in self.feeds}
         while label in taken:
             label += "_"
         value = self.function.argument(label, matrix, name, weight=weight)
-        self.feeds.append(Feed(node, key, make, label, weight, shape, dtype))
+        self.feeds.append(Feed(node, key, make, label, weight, shape, dtype, part))
         self._fed[node, key] = (value, len(self.feeds) - 1)
         return value
 
@@ -219,13 +222,12 @@ class Importer:
 
     def _rows(self, node: Node) -> Optional[build.Value]:
         """The argument that is some rows of a parameter, which lie in its memory, where `node` takes these."""
-        place = self._row_range(node)
-        if place is None:
+        part = self._row_range(node)
+        if part is None:
             return None
-        first, end = place
-        return self.feed(node.args[0], f"{first}:{end}", lambda t: t[first:end], shape_of(node))  # type: ignore[arg-type]
+        return self.feed(node.args[0], str(part), part.of, shape_of(node), part=part)  # type: ignore[arg-type]
 
-    def _row_range(self, node: Any) -> Optional[Tuple[int, int]]:
+    def _row_range(self, node: Any) -> Optional[Part]:
         if not patterns.is_op(node, "slice") or node.args[0] not in self.parameters:
             return None
         _, axis, first, _, step = (*node.args, 0, 0, 0, 1)[:5] if len(node.args) < 5 else node.args
@@ -235,7 +237,7 @@ class Importer:
         aligned = first * table.stride(0) * table.element_size() % 16 == 0
         if axis or (len(node.args) > 4 and step != 1) or not aligned or not shape[0]:
             return None
-        return first, first + shape[0]
+        return Part(0, first, first + shape[0])
 
     def matrix(self, node: Any, user: Node, columns: Optional[int] = None) -> build.Value:
         """The tensor of `node` as a matrix of `columns` (else its last dimension) in row-major order."""
@@ -288,48 +290,55 @@ class Importer:
         return Value(matrix, row_major(shape_of(node)))
 
     def _op_linear(self, node: Node, x: Node, w: Node, bias: Optional[Node] = None) -> Value:
-        a, b = self.matrix(x, node), self._turned(w, node) or self.matrix(w, node)
+        a, turned = self.matrix(x, node), self._turned(w, node)
+        b = self.matrix(w, node) if turned is None else turned
         c = self.vector(bias, node, a.dtype) if bias is not None else None
         if a.dtype != b.dtype:
             raise Unsupported(node, f"its operands have elements of {a.dtype} and {b.dtype}")
-        return self._dense(node, self.function.linear(a, b, c, layer=self._layer(node, w)))
+        layer = self._layer(node, w)
+        return self._dense(node, self.function.linear(a, b, c, layer=layer, transposed_weight=turned is not None))
 
     def _turned(self, w: Node, user: Node) -> Optional[build.Value]:
-        """The argument that is the transpose of a parameter, or rows of it, which PyTorch makes before each call."""
+        """The matrix [in, out] that `w` is the transpose of, where that is a parameter, or a copy of columns of one."""
         found = self._columns(w)
         if found is None:
             return None
-        if not self.turns:
-            given = "'main_grad', 'cache_weights' or delayed scaling"
-            raise Unsupported(user, f"its weight lies [in, out], which does not go with {given}")
-        parameter, first, end = found
-        dtype, shape = fake(w).dtype, shape_of(w)
-        return self.feed(
-            parameter, f"{TURNED}{first}:{end}", lambda t: t.t()[first:end].to(dtype).contiguous(), shape, dtype
-        )
+        whole, parameter, part = found
+        if part is None:
+            return self.matrix(whole, user)
+        shape = (shape_of(w)[1], shape_of(w)[0])
+        copy = self.feed(parameter, str(part), lambda t: part.of(t).contiguous(), shape, part=part)
+        return self.function.cast(copy, dtype_name(fake(w).dtype))
 
-    def _columns(self, w: Node) -> Optional[Tuple[Node, int, int]]:
-        """(parameter, first, end) where `w` is the transpose of these columns of a parameter."""
+    def _columns(self, w: Node) -> Optional[Tuple[Node, Node, Optional[Part]]]:
+        """(matrix, parameter, part) where `w` is the transpose of the matrix, or of columns of it.
+
+        The matrix is the parameter, perhaps cast.
+        """
         first, whole = 0, w
         if patterns.is_op(w, "slice") and len(w.args) == 4 and w.args[1] == 0:
             whole, first = w.args[0], w.args[2] or 0  # type: ignore[assignment]
             first += shape_of(whole)[0] if first < 0 else 0
-        parameter = patterns.without_casts(patterns.transposed(whole))
-        return (parameter, first, first + shape_of(w)[0]) if parameter in self.parameters else None
+        matrix = patterns.transposed(whole)
+        parameter = patterns.without_casts(matrix)
+        if parameter not in self.parameters:
+            return None
+        is_part = shape_of(w) != shape_of(whole)
+        return matrix, parameter, Part(1, first, first + shape_of(w)[0]) if is_part else None
 
     def _layer(self, node: Node, w: Node) -> str:
         """What reports call a layer: its parameter, also where that is rounded to the type that it computes in."""
         columns = self._columns(w)
-        if columns is not None:
-            parameter, first, end = columns
-            name = self.names.get(parameter, parameter.name).removesuffix(".weight")
-            return name if end - first == shape_of(parameter)[1] else f"{name}[{first}:{end}]"
         w = patterns.without_casts(w)
-        rows = self._row_range(w)
-        if rows is not None:
-            whole: Any = w.args[0]
-            return f"{self.names.get(whole, whole.name).removesuffix('.weight')}[{rows[0]}:{rows[1]}]"
-        return self.names.get(w, node.name).removesuffix(".weight") if w in self.parameters else node.name
+        if columns is not None:
+            _, w, part = columns
+        else:
+            part = self._row_range(w)
+            w = w if part is None else w.args[0]  # type: ignore[assignment]
+        if w not in self.parameters:
+            return node.name
+        name = self.names.get(w, w.name)
+        return layer_of(name if part is None else part.name(name))
 
     def _matmul(self, node: Node, x: Node, w: Node, bias: Optional[Node] = None) -> Value:
         b = self.value(w, node)

@@ -26,7 +26,7 @@ from te_mlir.program import FLAG, Program, pipeline_text
 from te_mlir.recipes import Recipe
 from te_mlir.runtime import Context, Instance, MicrobatchFlag, Tensor
 from te_mlir.runtime import context as context_of
-from te_mlir.torch.states import States, layer_of
+from te_mlir.torch.states import Part, States, layer_of
 
 
 _addresses, _storage_bytes = arrays.torch_addresses(), arrays.torch_storage_bytes()
@@ -50,13 +50,21 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 class Spec(NamedTuple):
-    """A tensor outside of a region: its name, sizes and element type, and whether it wants a gradient."""
+    """A tensor outside of a region: its name, sizes and element type, and whether it wants a gradient.
+
+    part: what it is of a parameter. Rows lie there; columns are a copy of each call.
+    """
 
     name: str
     shape: Tuple[int, ...]
     dtype: torch.dtype
     weight: bool = False
     differentiable: bool = False
+    part: Optional[Part] = None
+
+    @property
+    def is_copy(self) -> bool:
+        return self.part is not None and self.part.axis == 1
 
 
 class Options(NamedTuple):
@@ -74,21 +82,14 @@ class Options(NamedTuple):
     cuda_graph: bool = False
     pipeline: Tuple[Tuple[str, Any], ...] = ()
 
-    def turns(self) -> bool:
-        """Whether weights that lie [in, out] may be transposed before a call: what a step keeps of a weight (its
-        gradient, cast, history) would be the transpose's, which is not the parameter.
-        """
-        delayed = self.recipe is not None and "delayed" in self.recipe.spelling()
-        return not (self.main_grad or self.cache_weights or delayed)
-
 
 class Region:
     """A function, on one device, that autograd can call.
 
     function: its arguments are `inputs`, its results `outputs`, in order, of the same
     number of elements each. outputs: where `differentiable`, a cotangent is taken.
-    shared: inputs that are weights of other regions of the graph too; begun: of these,
-    where this region is the first.
+    shared: inputs that are weights of other regions of the graph too; begun: of these
+    and of columns of parameters, where this region is the first.
     """
 
     def __init__(
@@ -131,9 +132,12 @@ class Region:
         self.cuda_graph = options.cuda_graph
         #: Of `wrt`, those whose gradients go to `main_grad`.
         self.mains = [i for i in self.wrt if options.main_grad and inputs[i].weight]
-        #: Of `mains`, weights of other regions too: each region has a sum of its own, which PyTorch adds to theirs.
+        #: Of `mains`, weights of other regions too, and columns: each has a sum of its own, which PyTorch adds to
+        #: the parameter's.
         self.shared = {
-            i: SimpleNamespace(main_grad=torch.zeros(inputs[i].shape, device=device)) for i in self.mains if i in shared
+            i: SimpleNamespace(main_grad=torch.zeros(inputs[i].shape, device=device))
+            for i in self.mains
+            if i in shared or inputs[i].is_copy
         }
         #: Of `shared`, those whose `main_grad` the forward of this region sets to 0.
         self.begun = [i for i in self.shared if i in begun]
@@ -148,6 +152,8 @@ class Region:
         self.weights = [i for i, spec in enumerate(inputs) if spec.weight]
         #: Names of the weights of the last call, in the model: layers that are alike share a region.
         self.names: Tuple[str, ...] = tuple(inputs[i].name for i in self.weights)
+        #: Parameters of the next call, by the inputs that are parts of them.
+        self.owners: Dict[int, torch.Tensor] = {}
         self._named = False
         #: What casts of weights depend on, beside the weights.
         self.recipe = repr((options.recipe, options.backward_override, options.target, options.pipeline))
@@ -219,7 +225,8 @@ class Region:
         if _layer_in(line) not in self.kept:
             return line
         head, types = line.rsplit(" : ", 1)
-        return f"{head} {{te.recipe = #te.recipe<high_precision>}} : {types}"
+        attributes = f"{head[:-1]}, " if head.endswith("}") else f"{head} {{"
+        return f"{attributes}te.recipe = #te.recipe<high_precision>}} : {types}"
 
     def load(self, training: bool) -> "Loaded":
         """The step with the states of the weights of the last call; compiled once."""
@@ -254,6 +261,13 @@ class Region:
         self.kept.update(unfit)
         warnings.warn("te: layers stay in high precision:\n  " + "\n  ".join(unfit.values()), stacklevel=2)
 
+    def _name_of(self, index: int, tensor: torch.Tensor) -> str:
+        """What the model calls a weight."""
+        spec = self.inputs[index]
+        if spec.part is None:
+            return self.states.name_of(tensor, spec.name)
+        return spec.part.name(self.states.name_of(self.owners[index], spec.part.owner(spec.name)))
+
     def state_name(self, state: str) -> str:
         """What the model calls a state that a program names after the layer of a weight."""
         names = {layer_of(self.inputs[i].name): layer_of(name) for i, name in zip(self.weights, self.names)}
@@ -267,7 +281,7 @@ class Region:
         addresses = self.check(tensors)
         if not self._named:
             # Perhaps those of another layer.
-            self.names = tuple(self.states.name_of(tensors[i], self.inputs[i].name) for i in self.weights)
+            self.names = tuple(self._name_of(i, tensors[i]) for i in self.weights)
             self._named = True
         if not torch.is_grad_enabled() or not any(tensors[i].requires_grad for i in self.wrt):
             return self.load(False).forward(tensors, addresses)
@@ -330,10 +344,9 @@ class Region:
         return grads, addresses
 
     def main_grad_of(self, index: int, parameter: torch.Tensor) -> torch.Tensor:
-        """The `main_grad` of a weight, which may be rows of a parameter; made where there is none."""
+        """The `main_grad` of a weight, which may be a part of a parameter; made where there is none."""
         spec = self.inputs[index]
-        # Rows of a parameter have those of its main_grad.
-        owner: Any = parameter._base if parameter._base is not None else parameter
+        owner: Any = parameter if spec.part is None else self.owners[index]
         grad = getattr(owner, "main_grad", None)
         if grad is None:
             if not owner.is_leaf:
@@ -341,10 +354,7 @@ class Region:
                     f"argument '{spec.name}': expected a parameter for 'main_grad', but got a tensor made of one"
                 )
             grad = owner.main_grad = torch.zeros(owner.shape, device=self.device)
-        if owner is not parameter:
-            first = (parameter.storage_offset() - owner.storage_offset()) // owner.stride(0)
-            grad = grad[first : first + parameter.shape[0]]
-        return grad
+        return grad if spec.part is None else spec.part.of(grad)
 
 
 def _check(spec: Spec, tensor: torch.Tensor, device: torch.device) -> None:
@@ -462,7 +472,7 @@ class Loaded:
         self.input_places = [self.places[spec.name, False] for spec in region.inputs]
         self.output_places = [self.places[spec.name, True] for spec in region.outputs]
         # Those that a recorded step is recorded again for.
-        self.fixed = [spec.weight for spec in region.inputs]
+        self.fixed = [spec.weight and not spec.is_copy for spec in region.inputs]
         self.main_places = [(self.places[name, False], self.places[name, True]) for name in mains]
         self.gradient_places: List[int] = []
         self.cotangent_places: List[int] = []

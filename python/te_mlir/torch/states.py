@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
@@ -25,6 +25,8 @@ _OF_WEIGHT = re.compile(r"(.+)\.(?:x|w|dy)(?:\.\d+)?\.(?:amax_history|scale)")
 RNG_STATE = "rng_state"
 #: A cast of a weight.
 _CAST = re.compile(r"(.+)\.(?:row|col)\.(?:data|scale|amax)")
+#: Rows or columns of a weight, in a name.
+_PART = re.compile(r"\[(?:\:, )?\d+:\d+\]")
 #: What the keys of a module's state_dict begin with, after the module's own name.
 PREFIX = "te."
 
@@ -32,6 +34,33 @@ PREFIX = "te."
 def layer_of(weight: str) -> str:
     """The layer whose weight this is: `layers.0.q` of `layers.0.q.weight`."""
     return weight.removesuffix(".weight")
+
+
+class Part(NamedTuple):
+    """Rows (axis 0) or columns (axis 1) of a parameter that are the weight of a layer."""
+
+    axis: int
+    first: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"[{':, ' if self.axis else ''}{self.first}:{self.end}]"
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The part of a parameter, or of what lies like it: a view."""
+        return tensor.narrow(self.axis, self.first, self.end - self.first)
+
+    def name(self, weight: str) -> str:
+        """`qkv[0:64].weight` of `qkv.weight`."""
+        return f"{layer_of(weight)}{self}{weight[len(layer_of(weight)):]}"
+
+    def owner(self, name: str) -> str:
+        """The weight that `name` is of."""
+        return name.replace(str(self), "", 1)
+
+    def meets(self, other: "Part") -> bool:
+        """Whether two parts of a parameter have elements in common."""
+        return self.axis != other.axis or (self.first < other.end and other.first < self.end)
 
 
 class States:
@@ -139,6 +168,7 @@ class States:
     def _may_be(self, name: str) -> bool:
         if name in self._tensors or name == RNG_STATE:
             return True
+        name = _PART.sub("", name)
         found, weight = _OF_WEIGHT.fullmatch(name), _CAST.fullmatch(name)
         module = self._module() if self._module else None
         if module is None or not (found or weight):
