@@ -12,13 +12,14 @@ import bisect
 import contextlib
 import copy
 import ctypes
+import html
 import itertools
 import math
 import os
 import sys
 import threading
 import weakref
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 from te_mlir import _capi, arrays, progress
 from te_mlir.dtypes import DTYPES, DType, matches
@@ -261,6 +262,17 @@ def picture(source: Any, entry: str, format: str = "html", vjp: bool = False, **
     text = _capi.compiler().te_program_report(handle).decode()
     _capi.compiler().te_program_destroy(handle)
     return text
+
+
+def one_page(pages: Mapping[str, str], notes: Sequence[str] = ()) -> str:
+    """Pages of `picture`, one or more, as one page: below the notes each follows under its title."""
+    head = next(iter(pages.values())).partition("<h1>")[0]
+    listed = "".join(f"<li>{html.escape(note)}\n" for note in notes)
+    parts = [head, f"<ul>\n{listed}</ul>\n" if notes else ""]
+    for title, page in pages.items():
+        body = page.partition("<h1>")[2].rpartition("</html>")[0]
+        parts.append(f"<h1>{html.escape(title)}: {body}")
+    return "".join([*parts, "</html>\n"])
 
 
 def current_stream(device: Tuple[int, int]) -> int:

@@ -1,6 +1,7 @@
 """Models with something in the middle that te has not: compiled before it and after it, with eager's gradients."""
 
 import copy
+import re
 import warnings
 
 import pytest
@@ -163,6 +164,28 @@ def test_values_that_the_forward_computes_in_the_memory_of_gradients():
         for _ in range(3):
             assert_same(gradients(mine, *inputs), wanted)
         assert mine.te.graphs[0].region.load(True).is_early
+
+
+def test_parts_and_graphs_are_on_one_page():
+    model = Stack(torch.sin, count=2).bfloat16()
+    mine = compiled(model, recipe=te_mlir.Float8CurrentScaling())
+    assert mine.te.report(format="html").startswith("no graph is compiled")
+    for rows, parts in ((32, 2), (64, 4)):
+        x = torch.randn(rows, 64, dtype=torch.bfloat16)
+        quietly(gradients, mine, x)
+        page = mine.te.report(format="html")
+        titles = [f"<h1>graph {i // 2}, part {i % 2}: step 'step'</h1>" for i in range(parts)]
+        assert re.findall("<h1>.*</h1>", page) == titles
+        # Once what a page has once, and for each part what a picture has.
+        assert [page.count(text) for text in ("<!DOCTYPE", "<style>", "</html>")] == [1] * 3
+        assert page.startswith("<!DOCTYPE") and page.endswith("</html>\n")
+        assert page.count("<h2>Precision</h2>") == page.count("<h2>Launches</h2>") == parts
+        for layer in range(2):
+            assert re.search(f"layers.{layer}[^<]* fprop", page) and f"<h1>graph 0, part {layer}" in page
+        assert "<li>graph 0: stays in PyTorch: aten.sin(bfloat16 [32, 64])" in page
+    graph = mine.te.graphs[1].report(format="html")
+    assert "<li>stays in PyTorch: aten.sin(bfloat16 [64, 64])" in graph and graph.count("<h1>") == 2
+    assert "graph 1\npart 0\n" in mine.te.report() and "  stays in PyTorch: aten.sin" in mine.te.report()
 
 
 def test_equal_results_are_made_before_the_backward():

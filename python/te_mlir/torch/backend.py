@@ -19,7 +19,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from te_mlir.errors import ImportFailure
-from te_mlir.program import report
+from te_mlir.program import one_page, report
 from te_mlir.recipes import Recipe
 from te_mlir.torch import casts, patterns
 from te_mlir.torch import graph as capture
@@ -620,19 +620,34 @@ class Graph:
                 part.program.into(values, tensors)
         return self.rest(*tensors, *views, *(values[node] for node in last.program.given))
 
-    def report(self, what: str = "precision", format: str = "text") -> str:
-        """Reports of the compiled parts: precision, memory, constraints; as "html" the page of the one part."""
-        if not self.parts:
-            return "nothing of this graph is compiled\n"
-        if format == "html" and len(self.parts) != 1:
-            raise ValueError(f"expected one compiled part for a page, but got {len(self.parts)}")
-        pages = []
+    def reports(self, what: str, format: str) -> Dict[str, str]:
+        """Reports of the compiled parts, by "part 0" and so on."""
+        found: Dict[str, str] = {}
         for index, region in enumerate(self.regions):
             training = bool(region.wrt)
             region.load(training)  # Which settles its options.
-            page = report(region.text(training), "step", what, format, **region.options_for(training))
-            pages.append(page if len(self.parts) == 1 else f"part {index}\n{page}")
-        return "".join(pages)
+            text = region.text(training)
+            found[f"part {index}"] = report(text, "step", what, format, **region.options_for(training))
+        return found
+
+    def report(self, what: str = "precision", format: str = "text") -> str:
+        """Reports of the compiled parts: precision, memory, constraints; all there is on one page as "html"."""
+        if not self.parts:
+            return "nothing of this graph is compiled\n"
+        reports = self.reports(what, format)
+        if format == "html":
+            return one_page(reports, self.notes())
+        if len(reports) == 1:
+            return reports["part 0"]
+        return "".join(f"{name}\n{text}" for name, text in reports.items())
+
+    def notes(self) -> List[str]:
+        """What is not compiled, or stays in high precision, and why."""
+        kept = (reason for region in self.regions for reason in region.kept.values())
+        return [
+            *(f"stays in PyTorch: {reason}" for reason in self.reasons),
+            *(f"stays in high precision: {reason}" for reason in kept),
+        ]
 
 
 class Backend:
@@ -742,24 +757,20 @@ class Backend:
             self.is_first_microbatch = before
 
     def report(self, what: str = "precision", format: str = "text") -> str:
-        """Reports of all graphs, and what stays in PyTorch; as "html" the page of the one graph."""
-        if format == "html":
-            if len(self.graphs) != 1:
-                raise ValueError(
-                    f"expected one graph for a page, but got {len(self.graphs)}; use graphs[i].report(format='html')"
-                )
-            return self.graphs[0].report(what, format)
+        """Reports of all graphs, and what stays in PyTorch; on one page as "html", where a part is compiled."""
         if not self.graphs:
             return (
                 "no graph is compiled: the model was not called yet, or torch.compile runs it without te, as it does "
                 "after its recompile_limit\n"
             )
+        if format == "html" and any(graph.parts for graph in self.graphs):
+            graphs = list(enumerate(self.graphs))
+            pages = {f"graph {i}, {name}": page for i, g in graphs for name, page in g.reports(what, format).items()}
+            return one_page(pages, [f"graph {i}: {note}" for i, graph in graphs for note in graph.notes()])
         parts = []
         for index, graph in enumerate(self.graphs):
             parts.append(f"graph {index}\n{graph.report(what, format)}")
-            parts.extend(f"  stays in PyTorch: {reason}\n" for reason in graph.reasons)
-            kept = (reason for region in graph.regions for reason in region.kept.values())
-            parts.extend(f"  stays in high precision: {reason}\n" for reason in kept)
+            parts.extend(f"  {note}\n" for note in graph.notes())
         return "".join(parts)
 
     def state_dict(self) -> Dict[str, torch.Tensor]:
