@@ -11,6 +11,7 @@ import ctypes
 import itertools
 import math
 import operator
+import struct
 import sys
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -128,6 +129,8 @@ SHARED_BYTES = 1 << 20
 _ALIGNMENT = 512
 #: So many tensors whose rows are alike are made faster by one call than by one each.
 _SPLIT = 6
+#: For so many addresses of a block the pointers are kept: a slice of an array is written one by one.
+_ADDRESSES = 16
 
 
 class _Block:
@@ -136,7 +139,8 @@ class _Block:
     size, strides: of the allocation, whose rows are those of the first group. groups: (size, strides, first element,
     rows of each) of tensors whose rows are alike; None for the sizes of the first, whose last part is the rest of the
     block. single: (size, strides, first element) of each other tensor. runs: (place, place behind, first bytes) of
-    tensors whose pointers follow each other. seen: the pointers that were written last, and for which address.
+    tensors whose pointers follow each other. written: of the addresses of late, the bytes of the pointers of each run,
+    as allocators give few addresses in turn. seen: the pointers that were written last, and for which address.
     """
 
     def __init__(
@@ -174,12 +178,21 @@ class _Block:
                 self.runs[-1] = first, place + 1, [*before, start]
             else:
                 self.runs.append((place, place + 1, [start]))
+        self.written: "Dict[int, List[Tuple[int, bytes]]]" = {}
         self.seen: "Tuple[Any, int]" = (None, 0)
 
     def point(self, pointers: Any, address: int) -> None:
-        """Writes where the tensors lie in a block at `address`."""
-        for begin, end, starts in self.runs:
-            pointers[begin:end] = [address + start for start in starts]
+        """Writes where the tensors lie in a block at `address`; pointers: an array of ctypes."""
+        written = self.written.get(address)
+        if written is None:
+            if len(self.written) >= _ADDRESSES:
+                self.written = {}
+            written = self.written[address] = [
+                (8 * begin, struct.pack(f"{end - begin}Q", *(address + start for start in starts)))
+                for begin, end, starts in self.runs
+            ]
+        for begin, text in written:
+            ctypes.memmove(ctypes.addressof(pointers) + begin, text, len(text))
         self.seen = pointers, address
 
 

@@ -566,11 +566,12 @@ def test_new_tensors_are_what_empty_makes():
     ]
     # Some follow each other, some do not.
     places = [*reversed(range(10)), *range(11, len(kinds) + 1)]
-    pointers = [None] * (len(kinds) + 1)
+    Pointers = ctypes.c_void_p * (len(kinds) + 1)
+    pointers = Pointers()
     make = arrays.TorchMaker(kinds, torch.device("cpu"), places, 64)
     assert [len(block.groups) for block in make._blocks] == [2, 1]
     # Memory of these is used again, but the pointers are others.
-    make([None] * len(pointers))
+    make(Pointers())
     made = make(pointers)
     assert pointers[10] is None
     addresses = [pointers[place] for place in places]
@@ -590,11 +591,30 @@ def test_new_tensors_are_what_empty_makes():
     ]
 
 
+def test_pointers_follow_memory_that_comes_and_goes():
+    torch = pytest.importorskip("torch")
+    kinds = [*[((rows, 256), torch.float32, True) for rows in (8, 2, 4, 2, 8, 2)], ((3, 5), torch.float32, True)]
+    places = [4, 5, 6, 0, 1, 2, 8]
+    make = arrays.TorchMaker(kinds, torch.device("cpu"), places)
+    several = [(ctypes.c_void_p * 9)() for _ in range(2)]
+    kept, seen = [], set()
+    for number in range(5 * arrays._ADDRESSES):
+        pointers = several[number % 3 == 0]
+        pointers[3] = 7
+        made = make(pointers)
+        assert [pointers[place] for place in places] == [t.data_ptr() for t in made]
+        assert pointers[3] == 7 and pointers[7] is None
+        seen.add(made[0].data_ptr())
+        # More addresses than are noted, then few in turn.
+        kept = [*kept, made] if number < 2 * arrays._ADDRESSES else [made]
+    assert len(seen) > arrays._ADDRESSES and 0 < len(make._blocks[0].written) <= arrays._ADDRESSES
+
+
 def test_losses_of_several_calls_share_memory_and_nothing_else():
     torch = pytest.importorskip("torch")
     kinds = [((), torch.float32, False), ((32,), torch.bfloat16, False), ((33,), torch.bfloat16, False)]
     make = arrays.TorchMaker(kinds, torch.device("cpu"), [0, 1, 2])
-    pointers = [None] * 3
+    pointers = (ctypes.c_void_p * 3)()
     kept = []
     for number in range(2 * arrays._SLOTS + 1):
         inference = number in (5, arrays._SLOTS)
@@ -602,7 +622,7 @@ def test_losses_of_several_calls_share_memory_and_nothing_else():
             made = make(pointers)
             for tensor in made[:2]:
                 tensor.fill_(number)
-        assert [t.data_ptr() for t in made] == pointers and all(p % 64 == 0 for p in pointers[:2])
+        assert [t.data_ptr() for t in made] == list(pointers) and all(p % 64 == 0 for p in pointers[:2])
         assert [(tuple(t.shape), t.dtype, t.is_contiguous(), t._is_view()) for t in made] == [
             (*kind[:2], True, False) for kind in kinds
         ]
