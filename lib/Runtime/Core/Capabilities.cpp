@@ -355,6 +355,16 @@ Status checkSupported(const all_to_all_params &p) {
       .area("'bytes' and 'ranks'", p.bytes, p.ranks)
       .area("'scale_bytes' and 'ranks'", p.scale_bytes, p.ranks);
 }
+
+Status checkBuffers(const all_to_all_params &p, void *const *buffers) {
+  namespace b = all_to_all_buffers;
+  if (p.scale_bytes == 0 || (buffers[b::x_scale] && buffers[b::y_scale]))
+    return Status::ok();
+  return {TE_RT_INVALID_ARGUMENT,
+          "expected buffers 'x_scale' and 'y_scale' for 'scale_bytes' " +
+              std::to_string(p.scale_bytes) + ", but got null"};
+}
+
 /// Of a flat shard of a matrix. `start` leaves room for the parts before.
 template <typename Params> static Checks checkShard(const Params &p) {
   constexpr int64_t kMost = int64_t{1} << 60;

@@ -22,6 +22,7 @@ namespace te::rt {
 #include "TEDialect/Runtime/te_runtime_kernels.inc"
 
 /// Whether the buffers that some launches of the kernel need are there.
+Status checkBuffers(const all_to_all_params &params, void *const *buffers);
 Status checkBuffers(const scaled_matmul_params &params, void *const *buffers);
 Status checkBuffers(const tensor_stats_params &params, void *const *buffers);
 

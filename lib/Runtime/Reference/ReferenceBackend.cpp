@@ -210,6 +210,8 @@ public:
 
 private:
   Status run(void *const *buffers) override {
+    if constexpr (requires { checkBuffers(params, buffers); })
+      TE_RT_RETURN_IF_FAILED(checkBuffers(params, buffers));
     return reference::overGroup(params, group, buffers);
   }
 

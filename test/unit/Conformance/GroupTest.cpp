@@ -66,6 +66,24 @@ TEST_P(Groups, CollectivesOverOneRankAreCopies) {
     }
 }
 
+TEST_P(Groups, ExchangesOfScalesNeedTheirBuffers) {
+  std::vector<float> x(2), y(2);
+  const std::vector<float> scale(1);
+  std::vector<float> otherScale(1);
+  const auto refuses = [&](Buffer from, Buffer to) {
+    EXPECT_EQ(
+        own.tryRun(TE_PLAN(all_to_all, 8, 4, 1, 5), {in(x), out(y), from, to}),
+        TE_RT_INVALID_ARGUMENT);
+    EXPECT_NE(own.message.find("expected buffers 'x_scale' and 'y_scale' for "
+                               "'scale_bytes' 4, but got null"),
+              std::string::npos)
+        << own.message;
+  };
+  refuses(none(), none());
+  refuses(in(scale), none());
+  refuses(none(), out(otherScale));
+}
+
 // A process by itself is one rank, and not silently one of several.
 TEST_P(Groups, AnotherNumberOfRanksIsRefused) {
   std::vector<float> x(4), y(4);

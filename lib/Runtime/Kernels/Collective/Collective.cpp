@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Core/Capabilities.h"
 #include "Cuda/CudaBackend.h"
 #include "Cuda/Nccl.h"
 #include "Kernels/LaunchPlan.h"
@@ -112,19 +113,11 @@ Status plan_all_to_all(const CudaDevice &device,
                        std::unique_ptr<Plan> *plan) {
   namespace b = all_to_all_buffers;
   const int64_t bytes = params.bytes, scaleBytes = params.scale_bytes;
-  const auto checkScales = [=](void *const *buffers) {
-    if (scaleBytes == 0 || (buffers[b::x_scale] && buffers[b::y_scale]))
-      return Status::ok();
-    return Status(TE_RT_INVALID_ARGUMENT,
-                  "all_to_all: expected 'x_scale' and 'y_scale' with "
-                  "'scale_bytes' " +
-                      std::to_string(scaleBytes) + ", but got none");
-  };
   NcclGroup *const group = device.nccl->find(params.group_id);
   if (!group || bytes + scaleBytes == 0) {
     *plan = makePlan(
         device, [=](const Launcher &launch, void *const *buffers) -> Status {
-          TE_RT_RETURN_IF_FAILED(checkScales(buffers));
+          TE_RT_RETURN_IF_FAILED(checkBuffers(params, buffers));
           TE_RT_RETURN_IF_FAILED(
               launch.copy(buffers[b::y], buffers[b::x], bytes));
           return launch.copy(buffers[b::y_scale], buffers[b::x_scale],
@@ -133,7 +126,7 @@ Status plan_all_to_all(const CudaDevice &device,
     return Status::ok();
   }
   auto exchange = [=](NcclGroup &group, void *const *buffers, CUstream stream) {
-    TE_RT_RETURN_IF_FAILED(checkScales(buffers));
+    TE_RT_RETURN_IF_FAILED(checkBuffers(params, buffers));
     return group.allToAll(
         {{{buffers[b::x], buffers[b::y], bytes},
           {buffers[b::x_scale], buffers[b::y_scale], scaleBytes}}},

@@ -259,6 +259,22 @@ TEST(GroupProcesses, DisagreementIsAnErrorOnEveryRank) {
   }
 }
 
+// Every rank hears of it without waiting for another.
+TEST(GroupProcesses, ExchangesOfScalesNeedTheirBuffers) {
+  Process process(kTimeout);
+  ASSERT_OK(process.bind(3, everybody()));
+  std::vector<float> x(jobSize(), 1.0f), y(jobSize(), -1.0f);
+  const auto plan = [](te_rt_instance *instance) {
+    return te_rt_plan_all_to_all(instance, 0, 4, 4, jobSize(), 3);
+  };
+  EXPECT_EQ(process.run(plan, x.data(), y.data()), TE_RT_INVALID_ARGUMENT);
+  EXPECT_NE(process.message.find("expected buffers 'x_scale' and 'y_scale' for "
+                                 "'scale_bytes' 4, but got null"),
+            std::string::npos)
+      << process.message;
+  EXPECT_EQ(y, std::vector<float>(y.size(), -1.0f));
+}
+
 TEST(GroupProcesses, PlacesAreCheckedWhenBound) {
   Process process(kTimeout);
   te_rt_communicator communicator = communicatorOf(5, everybody());
