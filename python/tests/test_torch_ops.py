@@ -54,9 +54,17 @@ def tables(place, width=WIDTH // HEADS):
     return getattr(torch.cat([angles, angles], -1)[None, None], place)()
 
 
-def turn_a_part(x, cos, sin):
+def pairs(place, width=WIDTH // HEADS):
+    return tables(place, width)[..., : width // 2].repeat_interleave(2, -1)
+
+
+def rotate_pairs(x):
+    return torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
+
+
+def turn_a_part(x, cos, sin, rotate=rotate_half):
     turned, passed = x[..., : cos.shape[-1]], x[..., cos.shape[-1] :]
-    return torch.cat([turned * cos + rotate_half(turned) * sin, passed], -1)
+    return torch.cat([turned * cos + rotate(turned) * sin, passed], -1)
 
 
 def weight(*shape):
@@ -117,6 +125,18 @@ OPS = [
         lambda m, q: turn_a_part(heads(q), m.cos, m.sin).transpose(1, 2).reshape(q.shape),
         cos=lambda: tables("cos", 4),
         sin=lambda: tables("sin", 4),
+    ),
+    op(
+        "rope-of-pairs",
+        lambda m, q: (lambda h: (h * m.cos + rotate_pairs(h) * m.sin).transpose(1, 2).reshape(q.shape))(heads(q)),
+        cos=lambda: pairs("cos"),
+        sin=lambda: pairs("sin"),
+    ),
+    op(
+        "rope-of-pairs-of-a-part",
+        lambda m, q: turn_a_part(heads(q), m.cos, m.sin, rotate_pairs).transpose(1, 2).reshape(q.shape),
+        cos=lambda: pairs("cos", 4),
+        sin=lambda: pairs("sin", 4),
     ),
     op("attention", lambda m, *qkv: attend(*map(heads, qkv)), 3),
     op("attention-causal", lambda m, *qkv: attend(*map(heads, qkv), is_causal=True, scale=0.5), 3),
@@ -187,3 +207,13 @@ def test_a_gated_activation_is_rounded_once():
     once = (a * torch.sigmoid(a) * b).to(torch.bfloat16)
     twice = (a * torch.sigmoid(a)).to(torch.bfloat16) * b.to(torch.bfloat16)
     assert torch.equal(mine, once) and not torch.equal(mine, twice)
+
+
+def test_tables_that_differ_in_a_pair_are_told():
+    def function(module, q):
+        h = heads(q)
+        return (h * module.cos + rotate_pairs(h) * module.sin).transpose(1, 2).reshape(q.shape)
+
+    model = te_mlir.torch.jit(Op(function, cos=lambda: tables("cos"), sin=lambda: tables("sin")), strict=True)
+    with pytest.raises(Exception, match="the pairs of its tables differ"):
+        model(torch.randn(BATCH, SEQUENCE, WIDTH))

@@ -205,6 +205,8 @@ FAMILIES = {
     "phi": ("PhiForCausalLM", "PhiConfig", GROUPED, 7, set()),
     "stablelm": ("StableLmForCausalLM", "StableLmConfig", GROUPED, 8, set()),
     "olmo": ("OlmoForCausalLM", "OlmoConfig", dict(GROUPED, **TOKENS), 8, set()),
+    "glm": ("GlmForCausalLM", "GlmConfig", dict(GROUPED, head_dim=16, pad_token_id=None), 8, set()),
+    "cohere": ("CohereForCausalLM", "CohereConfig", dict(GROUPED, **TOKENS), 8, None),
     "starcoder2": ("Starcoder2ForCausalLM", "Starcoder2Config", GROUPED, 7, set()),
     "window": (
         "MistralForCausalLM",

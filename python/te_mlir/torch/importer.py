@@ -438,15 +438,17 @@ class Importer:
         if not same(x.layout, heads_first(batch, heads, sequence, width)):
             raise Unsupported(node, "a rotation is imported of heads that are views of [batch, sequence, heads, width]")
         turned = shape_of(found.x)[-1]
-        tables = [self._table(t, node, batch, sequence, turned) for t in (found.cos, found.sin)]
+        tables = [self._table(t, node, batch, sequence, turned, found.interleaved) for t in (found.cos, found.sin)]
         matrix = self.function.reshape(x.matrix, (batch * sequence, heads * width))
         matrix = self.function.cast(matrix, dtype_name(fake(node).dtype))
-        return Value(self.function.rope(matrix, tables[0], tables[1], heads), x.layout)
+        return Value(self.function.rope(matrix, tables[0], tables[1], heads, found.interleaved), x.layout)
 
     def _emit_partialrope(self, node: Node, found: "patterns.PartialRope") -> Value:
         return self._emit_rope(node, found.rope, found.whole)
 
-    def _table(self, table: Node, user: Node, batch: int, sequence: int, width: int) -> build.Value:
+    def _table(
+        self, table: Node, user: Node, batch: int, sequence: int, width: int, interleaved: bool
+    ) -> build.Value:
         if table in self.inside or table in self.wanting:
             raise Unsupported(user, "the tables of a rotation depend on compiled values")
         shape = (1,) * (4 - len(shape_of(table))) + shape_of(table)
@@ -455,12 +457,13 @@ class Importer:
 
         def make(t: torch.Tensor) -> torch.Tensor:
             rows = t.reshape(-1, width).to(torch.float32)
-            first, second = rows[:, : width // 2], rows[:, width // 2 :]
+            first, second = (rows[:, ::2], rows[:, 1::2]) if interleaved else rows.chunk(2, -1)
             if not torch.equal(first, second):
-                raise Unsupported(user, "the halves of its tables differ")
+                raise Unsupported(user, f"the {'pairs' if interleaved else 'halves'} of its tables differ")
             return first.contiguous()
 
-        return self.feed(table, "half", make, (shape[0] * sequence, width // 2), torch.float32)
+        key = "pairs" if interleaved else "half"
+        return self.feed(table, key, make, (shape[0] * sequence, width // 2), torch.float32)
 
     def _op_scaled_dot_product_attention(
         self,

@@ -23,11 +23,12 @@ class RmsNorm(NamedTuple):
 
 
 class Rope(NamedTuple):
-    """x * cos + rotate_half(x) * sin."""
+    """x * cos + rotate(x) * sin, of halves [-x2, x1], or interleaved of pairs of neighbours."""
 
     x: Node
     cos: Node
     sin: Node
+    interleaved: bool = False
 
 
 class Activation(NamedTuple):
@@ -142,17 +143,18 @@ def _normalised(node: Any) -> Optional[Tuple[Node, float]]:
 
 
 def match_rope(node: Node) -> Optional[Rope]:
-    """`x * cos + cat(-x[..., half:], x[..., :half]) * sin`."""
+    """`x * cos + cat(-x[..., half:], x[..., :half]) * sin`, or with `stack(-x[..., 1::2], x[..., ::2])`."""
     if len(getattr(node.meta.get("val"), "shape", ())) != 4:
         return None
     for straight, turned in _orders(operands(node, "add")):
         for half_turned, sin in _orders(operands(turned, "mul")):
-            x = _rotated(half_turned)
+            halves = _rotated(half_turned)
+            x = halves or _rotated_pairs(half_turned)
             if x is None or not isinstance(sin, Node):
                 continue
             for same, cos in _orders(operands(straight, "mul")):
                 if same is x and isinstance(cos, Node):
-                    return Rope(x, cos, sin)
+                    return Rope(x, cos, sin, interleaved=halves is None)
     return None
 
 
@@ -220,6 +222,32 @@ def _rotated(node: Any) -> Optional[Node]:
         return None
     halves = one[1:] == (0, width // 2) and other[1:] == (width // 2, width)
     return one[0] if halves else None
+
+
+def _rotated_pairs(node: Any) -> Optional[Node]:
+    """x of `stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)`."""
+    joined: Any = node.args[0] if any(is_op(node, name) for name in ("flatten", "view", "reshape")) else None
+    if not is_op(joined, "stack") or len(joined.args) < 2 or len(joined.args[0]) != 2:
+        return None
+    negated, first = joined.args[0]
+    rank = len(joined.meta["val"].shape)
+    if joined.args[1] % rank != rank - 1 or not is_op(negated, "neg"):
+        return None
+    places = [_every_other(n) for n in (first, negated.args[0])]
+    x = places[0][0] if places[0] is not None else None
+    if x is None or places != [(x, 0), (x, 1)] or x.meta["val"].shape != node.meta["val"].shape:
+        return None
+    return x
+
+
+def _every_other(node: Any) -> "Tuple[Node, int] | None":
+    """(x, first) of `x[..., first::2]`."""
+    if not is_op(node, "slice") or len(node.args) != 5 or node.args[4] != 2:
+        return None
+    x, axis, first, end = node.args[:4]
+    shape = x.meta["val"].shape
+    whole = axis % len(shape) == len(shape) - 1 and end >= shape[-1] and shape[-1] % 2 == 0
+    return (x, first or 0) if whole else None
 
 
 def _part(node: Any, rank: int) -> "Tuple[Node, int, int] | None":
