@@ -245,15 +245,15 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
     bench.run({"partial_amax half" + size,
                [=](te_rt_instance *i) {
                  return te_rt_plan_partial_amax(i, 0, n / 2, T, cols, n / 2,
-                                                TE_RT_BF16, 1, 0);
+                                                128, 128, TE_RT_BF16, 1, 0);
                },
                {{n / 2, TE_RT_BF16}, {numBlocks, TE_RT_F32}, none},
                n});
     bench.run({"quantize_shard half" + size,
                [=](te_rt_instance *i) {
-                 return te_rt_plan_quantize_shard(i, 0, n / 2, T, cols, n / 2,
-                                                  TE_RT_BF16, TE_RT_F8E4M3FN, 1,
-                                                  0.0f, 1, 0);
+                 return te_rt_plan_quantize_shard(
+                     i, 0, n / 2, T, cols, n / 2, TE_RT_BF16, TE_RT_F8E4M3FN,
+                     TE_RT_BLOCK_128X128, 1, 1, 0.0f, 1, 0);
                },
                {{n / 2, TE_RT_BF16},
                 {numBlocks, TE_RT_F32},
@@ -261,6 +261,31 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                 {squareScales(T, cols), TE_RT_F32},
                 none},
                3 * n / 2});
+    for (int32_t axis : {1, 0}) {
+      const std::string blocks = axis ? " 1x32 half" : " 32x1 half";
+      const int64_t scales =
+          axis ? microscales(T, cols, 32) : microscales(cols, T, 32);
+      bench.run({"partial_amax" + blocks + size,
+                 [=](te_rt_instance *i) {
+                   return te_rt_plan_partial_amax(i, 0, n / 2, T, cols, n / 2,
+                                                  axis ? 1 : 32, axis ? 32 : 1,
+                                                  TE_RT_BF16, 1, 0);
+                 },
+                 {{n / 2, TE_RT_BF16}, {n / 32, TE_RT_F32}, none},
+                 n + n / 8});
+      bench.run({"quantize_shard" + blocks + size,
+                 [=](te_rt_instance *i) {
+                   return te_rt_plan_quantize_shard(
+                       i, 0, n / 2, T, cols, n / 2, TE_RT_BF16, TE_RT_F8E4M3FN,
+                       TE_RT_MX_1X32, axis, 0, 0.0f, 1, 0);
+                 },
+                 {{n / 2, TE_RT_BF16},
+                  {n / 32, TE_RT_F32},
+                  {n / 2, TE_RT_F8E4M3FN},
+                  {scales, TE_RT_F8E8M0FNU},
+                  none},
+                 3 * n / 2 + n / 8 + scales});
+    }
     bench.run({"quantize_block 128x128 row+col" + size,
                block(TE_RT_BLOCK_128X128),
                {{n, TE_RT_BF16},

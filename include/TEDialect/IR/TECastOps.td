@@ -62,33 +62,37 @@ def TE_PartialAmaxOp : TE_PureOp<"partial_amax"> {
     `x` is this rank's flat run of a matrix of `shape`: the elements, row by row,
     from its number in the group times the size of `x` on, and padding behind the
     last of them. `amax[i, j]` is `max |x|` in f32 over what it has of the block
-    of 128 x 128 elements with that number, as te.amax gives it; 0 where it has
-    nothing. A block that is cut has its amax only after te.amax_reduce. `skip` is
-    that of te.amax.
+    of `blocks` rows and columns with that number, as te.amax gives it; 0 where it
+    has nothing. A block that is cut has its amax only after te.amax_reduce.
+    `skip` is that of te.amax.
 
     Constraints:
     1. (partial_amax-c1) `te.groups` declares `group`.
     2. (partial_amax-c2) `shape` is `[rows, cols]`; `x` has at most as many elements, and times the ranks of the group at least as many.
-    3. (partial_amax-c3) the result is `[ceil(rows / 128), ceil(cols / 128)]`.
+    3. (partial_amax-c3) `blocks` is `[128, 128]`, `[1, 32]`, `[32, 1]` or `[32, 32]`.
+    4. (partial_amax-c4) the result is `[ceil(rows / blocks[0]), ceil(cols / blocks[1])]`.
 
     Example:
 
     ```mlir
-    %amax = te.partial_amax %x group 0 of [160, 128] : tensor<5197xbf16> -> tensor<2x1xf32>
+    %amax = te.partial_amax %x group 0 of [160, 128] blocks [128, 128] : tensor<5197xbf16> -> tensor<2x1xf32>
     ```
   }];
   let arguments = (ins Arg<TE_HPVector, "this rank's shard">:$x,
                        Arg<Optional<TE_F32Scalar>, "1.0 gives 0">:$skip,
-                       I64Attr:$group, DenseI64ArrayAttr:$shape);
+                       I64Attr:$group, DenseI64ArrayAttr:$shape,
+                       DenseI64ArrayAttr:$blocks);
   let results = (outs Res<TE_F32Matrix, "max |x| of each block">:$amax);
   let builders = [OpBuilder<(ins "::mlir::Type":$amax, "::mlir::Value":$x,
                                  "int64_t":$group,
-                                 "::llvm::ArrayRef<int64_t>":$shape), [{
-    build($_builder, $_state, amax, x, /*skip=*/::mlir::Value(), group, shape);
+                                 "::llvm::ArrayRef<int64_t>":$shape,
+                                 "::llvm::ArrayRef<int64_t>":$blocks), [{
+    build($_builder, $_state, amax, x, /*skip=*/::mlir::Value(), group, shape,
+          blocks);
   }]>];
   let assemblyFormat = [{
-    $x (`unless` $skip^)? `group` $group `of` $shape attr-dict `:` type($x)
-    `->` type($amax)
+    $x (`unless` $skip^)? `group` $group `of` $shape `blocks` $blocks attr-dict
+    `:` type($x) `->` type($amax)
   }];
   let hasVerifier = 1;
 }
@@ -273,9 +277,9 @@ def TE_QuantizeOp
     weights `[groups, rows, columns]` is cast matrix by matrix.
 
     A result with `shard` is made of this rank's flat run of the matrix. Of
-    `per_tensor` it takes the scale of the whole, of `block_128x128` the amaxes of
-    all blocks: te.partial_amax of `group`, reduced over it. Then the parts of all
-    ranks are the bits of a cast of the whole.
+    `per_tensor` it takes the scale of the whole, of `block_128x128` and mx the
+    amaxes of all blocks: te.partial_amax of `group`, reduced over it. Then the
+    parts of all ranks are the bits of a cast of the whole.
 
     With `into` and `skip` the cast is a cached one: where `skip` is exactly 1.0
     the results are the values of `into`, bytes and scales untouched, and `amax`
@@ -290,13 +294,13 @@ def TE_QuantizeOp
     4. (quantize-c4) `scale` is given exactly when the scheme is `per_tensor`.
     5. (quantize-c5) `amax_epsilon` is finite, not negative, and only given for block schemes.
     6. (quantize-c6) `amax` is only given for `per_tensor`.
-    7. (quantize-c7) `given_amax` is given exactly for nv schemes and `block_128x128` shards; it is a scalar, `[rows]` for `row_scaled`, or one of each block of a shard.
+    7. (quantize-c7) `given_amax` is given exactly for nv schemes and shards of blocks (`block_128x128`, mx); it is a scalar, `[rows]` for `row_scaled`, or one of each block of a shard.
     8. (quantize-c8) `rng` and `four_over_six` are only given for nv schemes, `stream` only with `rng`, `rng` neither with `four_over_six` nor for `row_scaled`.
     9. (quantize-c9) no result is `swizzled`; te.swizzle_scales makes those.
     10. (quantize-c10) `group_sizes` and `alignment` are given exactly for results with `groups`: `[groups]`, and a divisor of the rows.
     11. (quantize-c11) `scale`, and `given_amax` but for `row_scaled`, are `[groups]` for results with `groups` and stacks, else scalars; those have no `amax`.
     12. (quantize-c12) `into` is given exactly with `skip`: one value for each result, of its type, and none with `groups`.
-    13. (quantize-c13) `group` is given exactly for `block_128x128` shards, and `te.groups` declares it; its ranks cover the matrix.
+    13. (quantize-c13) `group` is given exactly for shards of blocks, and `te.groups` declares it; its ranks cover the matrix.
 
     Example:
 

@@ -2,9 +2,10 @@
 //
 // Only code produced by the lowering may call these. A module's `load` calls
 // one te_rt_plan_* per launch with a slot number, and te_rt_order for those of
-// two streams; its `step` calls te_rt_launch with that slot and the launch's buffers. Errors are sticky:
-// after the first one every call of the same load or step does nothing, and
-// the enclosing te_rt_instance_create or te_rt_instance_run reports it.
+// two streams; its `step` calls te_rt_launch with that slot and the launch's
+// buffers. Errors are sticky: after the first one every call of the same load
+// or step does nothing, and the enclosing te_rt_instance_create or
+// te_rt_instance_run reports it.
 //
 //===----------------------------------------------------------------------===//
 

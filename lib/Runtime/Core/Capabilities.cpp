@@ -10,6 +10,7 @@
 #include "Core/Math.h"
 #include "TEDialect/Support/SupportTable.h"
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 
@@ -376,12 +377,33 @@ template <typename Params> static Checks checkShard(const Params &p) {
                "'start' to be from -2^60 to 2^60", std::to_string(p.start))
       .wide("type", p.type);
 }
-Status checkSupported(const partial_amax_params &p) { return checkShard(p); }
+Status checkSupported(const partial_amax_params &p) {
+  const std::pair blocks(p.block_rows, p.block_cols);
+  constexpr std::pair<int64_t, int64_t> kBlocks[] = {
+      {128, 128}, {1, 32}, {32, 1}, {32, 32}};
+  return checkShard(p).require(
+      std::find(std::begin(kBlocks), std::end(kBlocks), blocks) !=
+          std::end(kBlocks),
+      "'block_rows' x 'block_cols' to be 128x128, 1x32, 32x1 or 32x32",
+      std::to_string(p.block_rows) + "x" + std::to_string(p.block_cols));
+}
 Status checkSupported(const quantize_shard_params &p) {
   return checkShard(p)
       .fp8("fp8_type", p.fp8_type)
+      .scheme("scheme", p.scheme, TE_RT_BLOCK_128X128, TE_RT_MX_32X32)
+      .multiple("rows", p.rows, isMx(p.scheme) ? 32 : 1)
+      .multiple("cols", p.cols, isMx(p.scheme) ? 32 : 1)
+      .flag("axis", p.axis)
+      .require(isMx(p.scheme) || p.axis == 1,
+               "'axis' to be 1 for block_128x128", std::to_string(p.axis))
       .flag("pow2_scales", p.pow2_scales)
-      .nonNegative("amax_epsilon", p.amax_epsilon);
+      .nonNegative("amax_epsilon", p.amax_epsilon)
+      .require(!isMx(p.scheme) || p.pow2_scales == 0,
+               "'pow2_scales' to be 0 for mx schemes",
+               std::to_string(p.pow2_scales))
+      .require(!isMx(p.scheme) || p.amax_epsilon == 0.0f,
+               "'amax_epsilon' to be 0 for mx schemes",
+               std::to_string(p.amax_epsilon));
 }
 Status checkSupported(const reduce_scatter_sum_params &p) {
   return Checks()

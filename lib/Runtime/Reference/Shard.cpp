@@ -14,16 +14,15 @@ namespace te::rt::reference {
 
 namespace {
 
-/// Calls `visit(i, block)` for every element i of the shard of rank `rank`, and
-/// the block of the matrix that it is of.
+/// Calls `visit(i, row, col)` for every element i of the shard of rank `rank`
+/// that is one of the matrix.
 template <typename Params, typename Visit>
 void forEachElement(const Params &p, int32_t rank, Visit visit) {
   const int64_t begin = p.start + rank * p.count;
   for (int64_t i = 0; i < p.count; ++i) {
     const int64_t element = begin + i;
     if (element >= 0 && element < p.rows * p.cols)
-      visit(i, element / p.cols / 128 * ceilDiv(p.cols, 128) +
-                   element % p.cols / 128);
+      visit(i, element / p.cols, element % p.cols);
   }
 }
 
@@ -31,13 +30,21 @@ void partialAmax(const partial_amax_params &p, int32_t rank,
                  void *const *buffers) {
   namespace b = partial_amax_buffers;
   auto *amax = static_cast<float *>(buffers[b::amax]);
-  std::fill_n(amax, ceilDiv(p.rows, 128) * ceilDiv(p.cols, 128), 0.0f);
+  const int64_t colBlocks = ceilDiv(p.cols, p.block_cols);
+  std::fill_n(amax, ceilDiv(p.rows, p.block_rows) * colBlocks, 0.0f);
   if (isSkipped(buffers[b::skip]))
     return;
-  forEachElement(p, rank, [&](int64_t i, int64_t block) {
-    amax[block] = maxMagnitude(amax[block], load(buffers[b::x], i, p.type));
+  forEachElement(p, rank, [&](int64_t i, int64_t row, int64_t col) {
+    float &own = amax[row / p.block_rows * colBlocks + col / p.block_cols];
+    own = maxMagnitude(own, load(buffers[b::x], i, p.type));
   });
 }
+
+/// Of the block of an element: the factor of its cast, and what is stored.
+struct BlockScale {
+  float factor, inverse;
+  uint8_t exponent;
+};
 
 void quantizeShard(const quantize_shard_params &p, int32_t rank,
                    void *const *buffers) {
@@ -46,24 +53,41 @@ void quantizeShard(const quantize_shard_params &p, int32_t rank,
     return;
   const auto *amax = static_cast<const float *>(buffers[b::amax]);
   auto *data = static_cast<uint8_t *>(buffers[b::data]);
-  auto *scaleInv = static_cast<float *>(buffers[b::row_scale]);
-  const auto scaleOf = [&](int64_t block) {
-    return math::computeScale(amax[block], math::maxFinite(p.fp8_type),
-                              p.pow2_scales != 0, p.amax_epsilon,
-                              math::maxFinite(p.type));
+  const BlockShape block(p.scheme, p.axis);
+  const int64_t colBlocks = ceilDiv(p.cols, block.cols);
+  const float most = math::maxFinite(p.fp8_type);
+  const auto scaleOf = [&](int64_t row, int64_t col) -> BlockScale {
+    const float own = amax[row / block.rows * colBlocks + col / block.cols];
+    if (isMx(p.scheme)) {
+      const uint8_t exponent = math::mxExponent(own, most);
+      return {math::e8m0Inverse(exponent), 0.0f, exponent};
+    }
+    const float scale = math::computeScale(
+        own, most, p.pow2_scales != 0, p.amax_epsilon, math::maxFinite(p.type));
+    return {scale, 1.0f / scale, 0};
   };
   std::memset(data, 0, p.count);
-  forEachElement(p, rank, [&](int64_t i, int64_t block) {
-    const float scaled = load(buffers[b::x], i, p.type) * scaleOf(block);
-    data[i] = p.fp8_type == TE_RT_F8E4M3FN ? floatToE4M3(scaled)
-                                           : floatToE5M2(scaled);
+  forEachElement(p, rank, [&](int64_t i, int64_t row, int64_t col) {
+    store(data, i, load(buffers[b::x], i, p.type) * scaleOf(row, col).factor,
+          p.fp8_type);
   });
-  const ScaleLayout layout(TE_RT_BLOCK_128X128, p.rows, p.cols);
-  std::memset(scaleInv, 0, layout.size() * sizeof(float));
-  for (int64_t r = 0; r < p.rows; r += 128)
-    for (int64_t c = 0; c < p.cols; c += 128)
-      scaleInv[layout.index(r, c)] =
-          1.0f / scaleOf(r / 128 * ceilDiv(p.cols, 128) + c / 128);
+
+  if (!isMx(p.scheme)) {
+    auto *scale = static_cast<float *>(buffers[b::scale]);
+    const ScaleLayout layout(p.scheme, p.rows, p.cols);
+    std::memset(scale, 0, layout.size() * sizeof(float));
+    for (int64_t row = 0; row < p.rows; row += block.rows)
+      for (int64_t col = 0; col < p.cols; col += block.cols)
+        scale[layout.index(row, col)] = scaleOf(row, col).inverse;
+    return;
+  }
+  auto *scale = static_cast<uint8_t *>(buffers[b::scale]);
+  const MicroscaleLayout layout(p.scheme, p.axis, p.rows, p.cols);
+  std::memset(scale, 0, layout.size());
+  // A square block has its exponent once for each of its lines.
+  for (int64_t row = 0; row < p.rows; row += p.axis == 0 ? block.rows : 1)
+    for (int64_t col = 0; col < p.cols; col += p.axis == 1 ? block.cols : 1)
+      scale[layout.index(row, col)] = scaleOf(row, col).exponent;
 }
 
 } // namespace

@@ -449,10 +449,14 @@ void CastInserter::updateStates() {
 
 ScaledType CastInserter::typeOf(const Operand &operand,
                                 const QuantPolicy &policy) {
-  if (operand.view)
-    return policy
-        .castType(TensorRole::W, Gemm::Fprop, shapeOf(operand.whole()), 1)
-        .getShardOf(shapeOf(operand.value)[0]);
+  if (operand.view) {
+    ScaledType type =
+        policy.castType(operand.role, operand.reader(),
+                        shapeOf(operand.whole()), operand.contract);
+    if (!type.isMx()) // then columns are the rows, transposed
+      type = policy.castType(TensorRole::W, Gemm::Fprop, type.getShape(), 1);
+    return type.getShardOf(shapeOf(operand.value)[0]);
+  }
   ScaledType type = policy.castType(operand.role, operand.reader(),
                                     shapeOf(operand.value), operand.contract);
   return operand.groupSizes ? type.getInGroups(shapeOf(operand.groupSizes)[0])
@@ -590,10 +594,10 @@ Value CastInserter::quantize(Value source, const Operand &operand,
   if (type.isShard() && !scale) {
     group = AllGatherOp(operand.gather).getGroupAttr();
     auto blocks = RankedTensorType::get(type.getBlocks(), builder.getF32Type());
-    blockAmaxes =
-        reduceAmax(PartialAmaxOp::create(builder, loc, blocks, source,
-                                         group.getInt(), type.getShape()),
-                   group.getInt(), layerRecipe);
+    blockAmaxes = reduceAmax(
+        PartialAmaxOp::create(builder, loc, blocks, source, group.getInt(),
+                              type.getShape(), type.getBlockShape()),
+        group.getInt(), layerRecipe);
   }
   const Operand read = prepared(source, operand, type);
   return QuantizeOp::create(
@@ -648,12 +652,12 @@ Value CastInserter::castFor(Operation *user, const Operand &operand,
                             const QuantPolicy &policy) {
   const bool rows = readsRows(operand, policy);
   Operand part = operand;
-  // Of a per-tensor cast and of flat shards only rows are gathered: columns
-  // follow from them.
-  if (rows || operand.view ||
-      (operand.gather && operand.contract == 0 &&
-       policy.getRecipe().getKind() != RecipeKind::Custom &&
-       typeOf(operand, policy).getScheme() == Scheme::PerTensor))
+  // Only rows are gathered where columns follow from them.
+  if (operand.view)
+    part.contract = typeOf(operand, policy).getContract();
+  else if (rows || (operand.gather && operand.contract == 0 &&
+                    policy.getRecipe().getKind() != RecipeKind::Custom &&
+                    typeOf(operand, policy).getScheme() == Scheme::PerTensor))
     part.contract = 1;
   Value local = castPartFor(user, part, policy);
   if (!operand.gather)
@@ -696,11 +700,9 @@ void CastInserter::keepExactShard(Operand &operand, const QuantPolicy &policy) {
   std::string refusal;
   if (policy.getRecipe().getKind() == RecipeKind::Custom)
     refusal = "a custom recipe may cast the two usages of a weight in two ways";
-  else if (type.getScheme() != Scheme::PerTensor &&
-           type.getScheme() != Scheme::Block128x128)
-    refusal = llvm::formatv("a flat shard cuts blocks of scheme '{0}'",
-                            stringifyScheme(type.getScheme()))
-                  .str();
+  else if (type.isNv() || type.getScheme() == Scheme::Block1x128)
+    refusal = "a flat shard cuts blocks of scheme '" +
+              stringifyScheme(type.getScheme()).str() + "'";
   settleGather(operand, refusal);
 }
 

@@ -77,7 +77,7 @@ struct PairCastLayouts final
     llvm::MapVector<Key, SmallVector<QuantizeOp>> groups;
     getOperation().walk([&](QuantizeOp cast) {
       auto type = mlir::cast<ScaledType>(cast.getUsages()[0].getType());
-      // Its whole is transposed.
+      // Each usage is cast by itself, or its whole is transposed.
       if (type.isShard())
         return;
       // A row-scaled value has no column usage to be paired with.

@@ -84,6 +84,16 @@ bool te::isScalar(Value value) {
   return tensor && tensor.getRank() == 0;
 }
 
+bool te::isFree(Value value) {
+  Value amax = value;
+  if (auto reduce = amax.getDefiningOp<AmaxReduceOp>())
+    amax = reduce.getAmaxes()[cast<OpResult>(value).getResultNumber()];
+  // Amaxes of mx blocks have an eighth of the bytes of the cast.
+  auto partial = amax.getDefiningOp<PartialAmaxOp>();
+  return isScalar(value) &&
+         !(partial && partial.getBlocks()[0] * partial.getBlocks()[1] == 32);
+}
+
 Value te::sourceOf(Value value) {
   while (Value operand = castOperand(value.getDefiningOp()))
     value = operand;
@@ -327,11 +337,11 @@ bool RematPlan::mayRepeat(Operation *op) const {
   // An op of scalars and constants alone reads nothing that cse could not find
   // in the forward too.
   if (llvm::all_of(op->getOperands(), [](Value operand) {
-        return isScalar(operand) || matchPattern(operand, m_Constant());
+        return isFree(operand) || matchPattern(operand, m_Constant());
       }))
     return false;
   return !selected || selected->contains(op) || castOperand(op) ||
-         isa<AmaxRowsOp>(op);
+         isa<AmaxRowsOp, PartialAmaxOp, AmaxReduceOp>(op);
 }
 
 bool RematPlan::mustHold(Value storage) const {
@@ -343,7 +353,7 @@ void RematPlan::require(Value value, Chain &chain) const {
   while (!worklist.empty()) {
     Value next = worklist.pop_back_val();
     Value storage = storageOf(next);
-    if (isAlwaysThere(storage) || isScalar(next) ||
+    if (isAlwaysThere(storage) || isFree(next) ||
         chain.newlyHeld.contains(storage) ||
         (held.contains(storage) && !chain.going.contains(storage)))
       continue;

@@ -49,8 +49,13 @@ Value storageOf(Value value);
 /// True for what the backward has without holding it.
 bool isAlwaysThere(Value value);
 
-/// True for a scale, an amax and the like, which costs nothing to hold.
+/// True for a scale, an amax and the like, which takes no part in what is alive
+/// between layers.
 bool isScalar(Value value);
+
+/// True for what costs nothing to hold: a scalar, or one of each group or large
+/// block.
+bool isFree(Value value);
 
 class RematPlan {
 public:

@@ -103,7 +103,7 @@ Operation *Rematerializer::repeat(Operation *op, Operation *reader) {
 }
 
 Value Rematerializer::get(Value value, Operation *reader) {
-  if (isScalar(value) || matchPattern(value, m_Constant()))
+  if (isFree(value) || matchPattern(value, m_Constant()))
     return value;
   if (Value known = available.lookup(value))
     return known;

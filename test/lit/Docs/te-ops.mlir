@@ -603,8 +603,8 @@ func.func @all_gather(%x: tensor<64x512xbf16>, %xq: !te.scaled<64x512xf8E4M3FN, 
 }
 // CHECK-LABEL: @shards
 func.func @shards(%x: tensor<5197xbf16>, %wq: !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>) {
-  // CHECK: te.partial_amax %{{.*}} group 0 of [160, 128] : tensor<5197xbf16> -> tensor<2x1xf32>
-  %amax = te.partial_amax %x group 0 of [160, 128] : tensor<5197xbf16> -> tensor<2x1xf32>
+  // CHECK: te.partial_amax %{{.*}} group 0 of [160, 128] blocks [128, 128] : tensor<5197xbf16> -> tensor<2x1xf32>
+  %amax = te.partial_amax %x group 0 of [160, 128] blocks [128, 128] : tensor<5197xbf16> -> tensor<2x1xf32>
   %amaxes = te.amax_reduce %amax group 0 : tensor<2x1xf32>
   // CHECK: te.quantize %{{.*}} amax %{{.*}} {group = 0 : i64} : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
   %q = te.quantize %x amax %amaxes {group = 0 : i64} : tensor<5197xbf16>
@@ -613,6 +613,15 @@ func.func @shards(%x: tensor<5197xbf16>, %wq: !te.scaled<160x128xf8E4M3FN, block
   %w = te.all_gather %wq group 0 axis 0
     : !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
     -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1>
+  // CHECK: te.partial_amax %{{.*}} group 0 of [160, 128] blocks [32, 1] : tensor<5197xbf16> -> tensor<5x128xf32>
+  %mx = te.partial_amax %x group 0 of [160, 128] blocks [32, 1] : tensor<5197xbf16> -> tensor<5x128xf32>
+  %mxAll = te.amax_reduce %mx group 0 : tensor<5x128xf32>
+  // CHECK: te.quantize %{{.*}} amax %{{.*}} {group = 0 : i64} : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0, shard = 5197>
+  %mxq = te.quantize %x amax %mxAll {group = 0 : i64} : tensor<5197xbf16>
+    -> !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0, shard = 5197>
+  // CHECK: te.all_gather %{{.*}} group 0 axis 0 : !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0, shard = 5197> -> !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0>
+  %mxw = te.all_gather %mxq group 0 axis 0
+    : !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0, shard = 5197> -> !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0>
   return
 }
 func.func @reduce_scatter(%x: tensor<256x512xbf16>) {

@@ -561,6 +561,27 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 // -----
 
+// As little as of those of mx.
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @quantize_c7_mx_shard(%x: tensor<5197xbf16>) {
+    // expected-error @below {{expected 'given_amax' to be given exactly for nv schemes and shards of blocks, but got none with 'mx_1x32'}}
+    %q = te.quantize %x {group = 0 : i64} : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0, shard = 5197>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @quantize_c7_mx_shard_shape(%x: tensor<5197xbf16>, %amax: tensor<160x4xf32>) {
+    // expected-error @below {{expected 'given_amax' to have shape 5x128, but got 160x4}}
+    %q = "te.quantize"(%x, %amax) <{group = 0 : i64, operandSegmentSizes = array<i32: 1, 0, 1, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0>}> : (tensor<5197xbf16>, tensor<160x4xf32>) -> !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0, shard = 5197>
+    return
+  }
+}
+
+// -----
+
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
   func.func @quantize_c13(%x: tensor<5197xbf16>, %amax: tensor<2x1xf32>) {
     // expected-error @below {{expected 'group' to be given exactly for a shard of blocks, but got none with}}
@@ -591,7 +612,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 func.func @partial_amax_c1(%x: tensor<5197xbf16>) {
   // expected-error @below {{expected group 0 to be declared}}
-  %amax = te.partial_amax %x group 0 of [160, 128] : tensor<5197xbf16> -> tensor<2x1xf32>
+  %amax = te.partial_amax %x group 0 of [160, 128] blocks [128, 128] : tensor<5197xbf16> -> tensor<2x1xf32>
   return
 }
 
@@ -600,7 +621,7 @@ func.func @partial_amax_c1(%x: tensor<5197xbf16>) {
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
   func.func @partial_amax_c2(%x: tensor<5197xbf16>) {
     // expected-error @below {{expected 'shape' to be that of a matrix, but got 20480}}
-    %amax = te.partial_amax %x group 0 of [20480] : tensor<5197xbf16> -> tensor<2x1xf32>
+    %amax = te.partial_amax %x group 0 of [20480] blocks [128, 128] : tensor<5197xbf16> -> tensor<2x1xf32>
     return
   }
 }
@@ -610,7 +631,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
   func.func @partial_amax_c2_too_few(%x: tensor<5000xbf16>) {
     // expected-error @below {{expected a shard of the 20480 elements of the matrix to have from 5120 to 20480 of them for a group of 4, but got 5000}}
-    %amax = te.partial_amax %x group 0 of [160, 128] : tensor<5000xbf16> -> tensor<2x1xf32>
+    %amax = te.partial_amax %x group 0 of [160, 128] blocks [128, 128] : tensor<5000xbf16> -> tensor<2x1xf32>
     return
   }
 }
@@ -619,16 +640,46 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
   func.func @partial_amax_c3(%x: tensor<5197xbf16>) {
-    // expected-error @below {{expected 'amax' to have shape 2x1, but got 1x2}}
-    %amax = te.partial_amax %x group 0 of [160, 128] : tensor<5197xbf16> -> tensor<1x2xf32>
+    // expected-error @below {{expected 'blocks' to be [128, 128], [1, 32], [32, 1] or [32, 32], but got 1x128}}
+    %amax = te.partial_amax %x group 0 of [160, 128] blocks [1, 128] : tensor<5197xbf16> -> tensor<160x1xf32>
     return
   }
 }
 
 // -----
 
-// expected-error @below {{expected 'shard' only with rank 2, 'per_tensor' or 'block_128x128', 'contract = 1' and no 'groups'}}
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @partial_amax_c4_mx(%x: tensor<5197xbf16>) {
+    // expected-error @below {{expected 'amax' to have shape 5x128, but got 160x4}}
+    %amax = te.partial_amax %x group 0 of [160, 128] blocks [32, 1] : tensor<5197xbf16> -> tensor<160x4xf32>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @partial_amax_c4(%x: tensor<5197xbf16>) {
+    // expected-error @below {{expected 'amax' to have shape 2x1, but got 1x2}}
+    %amax = te.partial_amax %x group 0 of [160, 128] blocks [128, 128] : tensor<5197xbf16> -> tensor<1x2xf32>
+    return
+  }
+}
+
+// -----
+
+// expected-error @below {{expected 'shard' only with rank 2, no 'groups', and 'per_tensor' or 'block_128x128' with 'contract = 1' or an mx scheme, but got 'block_1x128' with 'contract = 1'}}
 func.func private @scaled_c7(!te.scaled<160x128xf8E4M3FN, block_1x128, contract = 1, shard = 5197>)
+
+// -----
+
+// expected-error @below {{or an mx scheme, but got 'block_128x128' with 'contract = 0'}}
+func.func private @scaled_c7_columns(!te.scaled<160x128xf8E4M3FN, block_128x128, contract = 0, shard = 5197>)
+
+// -----
+
+// expected-error @below {{or an mx scheme, but got 'nv_1x16' with 'contract = 1'}}
+func.func private @scaled_c7_nv(!te.scaled<160x128xf4E2M1FN, nv_1x16, contract = 1, shard = 5197>)
 
 // -----
 

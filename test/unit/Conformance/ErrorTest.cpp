@@ -242,28 +242,63 @@ TEST_P(Errors, CollectivesOfNoSense) {
 }
 
 TEST_P(Errors, ShardsOfNoSense) {
-  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
-                      TE_PLAN(partial_amax, -1, 8, 8, 0, TE_RT_BF16, 1, 0),
-                      {"partial_amax", "'count' to be zero or more", "-1"}));
-  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
-                      TE_PLAN(partial_amax, 8, 8, 8, 0, TE_RT_BF16, 0, 0),
-                      {"'ranks' to be one or more", "0"}));
   EXPECT_TRUE(
       refuses(TE_RT_INVALID_ARGUMENT,
-              TE_PLAN(partial_amax, 8, 8, 8, INT64_MIN, TE_RT_BF16, 1, 0),
-              {"'start' to be from -2^60 to 2^60"}));
+              TE_PLAN(partial_amax, -1, 8, 8, 0, 128, 128, TE_RT_BF16, 1, 0),
+              {"partial_amax", "'count' to be zero or more", "-1"}));
+  EXPECT_TRUE(
+      refuses(TE_RT_INVALID_ARGUMENT,
+              TE_PLAN(partial_amax, 8, 8, 8, 0, 128, 128, TE_RT_BF16, 0, 0),
+              {"'ranks' to be one or more", "0"}));
+  EXPECT_TRUE(refuses(
+      TE_RT_INVALID_ARGUMENT,
+      TE_PLAN(partial_amax, 8, 8, 8, INT64_MIN, 128, 128, TE_RT_BF16, 1, 0),
+      {"'start' to be from -2^60 to 2^60"}));
+  EXPECT_TRUE(
+      refuses(TE_RT_INVALID_ARGUMENT,
+              TE_PLAN(quantize_shard, 8, 8, 8, 0, TE_RT_BF16, TE_RT_BF16,
+                      TE_RT_BLOCK_128X128, 1, 0, 0.0f, 1, 0),
+              {"quantize_shard", "'fp8_type'", "bf16"}));
+  EXPECT_TRUE(
+      refuses(TE_RT_INVALID_ARGUMENT,
+              TE_PLAN(quantize_shard, 8, 8, 8, 0, TE_RT_BF16, TE_RT_F8E4M3FN,
+                      TE_RT_BLOCK_128X128, 1, 2, 0.0f, 1, 0),
+              {"'pow2_scales' to be 0 or 1", "2"}));
+  EXPECT_TRUE(
+      refuses(TE_RT_INVALID_ARGUMENT,
+              TE_PLAN(quantize_shard, 8, 8, 8, 0, TE_RT_BF16, TE_RT_F8E4M3FN,
+                      TE_RT_BLOCK_128X128, 1, 0, 0.0f, 2, 0),
+              {"group 0 to have 2 ranks"}));
+  EXPECT_TRUE(
+      refuses(TE_RT_INVALID_ARGUMENT,
+              TE_PLAN(partial_amax, 8, 8, 8, 0, 32, 128, TE_RT_BF16, 1, 0),
+              {"'block_rows' x 'block_cols' to be 128x128, 1x32, 32x1 or "
+               "32x32",
+               "32x128"}));
+  const auto shard = [](int64_t rows, int32_t scheme, int32_t axis,
+                        int32_t pow2, float epsilon) {
+    return PlanFunction(TE_PLAN(quantize_shard, 8, rows, 32, 0, TE_RT_BF16,
+                                TE_RT_F8E4M3FN, scheme, axis, pow2, epsilon, 1,
+                                0));
+  };
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
-                      TE_PLAN(quantize_shard, 8, 8, 8, 0, TE_RT_BF16,
-                              TE_RT_BF16, 0, 0.0f, 1, 0),
-                      {"quantize_shard", "'fp8_type'", "bf16"}));
+                      shard(32, TE_RT_NV_1X16, 1, 0, 0.0f),
+                      {"'scheme' to be block_128x128 to mx_32x32", "nv_1x16"}));
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
-                      TE_PLAN(quantize_shard, 8, 8, 8, 0, TE_RT_BF16,
-                              TE_RT_F8E4M3FN, 2, 0.0f, 1, 0),
-                      {"'pow2_scales' to be 0 or 1", "2"}));
+                      shard(48, TE_RT_MX_1X32, 1, 0, 0.0f),
+                      {"'rows' to be a multiple of 32", "48"}));
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
-                      TE_PLAN(quantize_shard, 8, 8, 8, 0, TE_RT_BF16,
-                              TE_RT_F8E4M3FN, 0, 0.0f, 2, 0),
-                      {"group 0 to have 2 ranks"}));
+                      shard(32, TE_RT_BLOCK_128X128, 0, 0, 0.0f),
+                      {"'axis' to be 1 for block_128x128", "0"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      shard(32, TE_RT_MX_1X32, 2, 0, 0.0f),
+                      {"'axis' to be 0 or 1", "2"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      shard(32, TE_RT_MX_1X32, 1, 1, 0.0f),
+                      {"'pow2_scales' to be 0 for mx schemes", "1"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      shard(32, TE_RT_MX_32X32, 1, 0, 0.5f),
+                      {"'amax_epsilon' to be 0 for mx schemes", "0.5"}));
 }
 
 TEST_P(Errors, UnsupportedProducts) {

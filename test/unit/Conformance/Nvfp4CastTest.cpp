@@ -396,9 +396,10 @@ protected:
 
 // Over 10 million draws, of places that 8 bits hold and of others. Those are
 // cut to 16 bits, a bias far below what so many draws could show. Partners
-// share bytes. Be A, B that the own byte of each decides for up, and a, b that it
-// ties and the partner's decides: A and B are independent, cov(A, b) and cov(B,
-// a) are at most 1/256 * 1/4, cov(a, b) at most 1/65536, together 129/65536.
+// share bytes. Be A, B that the own byte of each decides for up, and a, b that
+// it ties and the partner's decides: A and B are independent, cov(A, b) and
+// cov(B, a) are at most 1/256 * 1/4, cov(a, b) at most 1/65536, together
+// 129/65536.
 TEST_P(Nvfp4Stochastic, Unbiased) {
   for (const bool isExact : {true, false}) {
     std::vector<double> values, probability;

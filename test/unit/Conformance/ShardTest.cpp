@@ -11,6 +11,7 @@
 #include "Conformance/Oracle.h"
 
 #include <algorithm>
+#include <cstring>
 
 using namespace te::conformance;
 
@@ -19,7 +20,39 @@ namespace {
 constexpr const char *kKinds[] = {"normal",  "zeros",     "inf", "nan",
                                   "negzero", "subnormal", "huge"};
 
-int64_t blocks(int64_t size) { return (size + 127) / 128; }
+/// How a shard is cast: the blocks that have a scale each.
+struct Cast {
+  int64_t blocks(int64_t rows, int64_t cols) const {
+    return (rows + height - 1) / height * ((cols + width - 1) / width);
+  }
+
+  int32_t scheme, axis;
+  int64_t height, width;
+};
+constexpr Cast kSquare = {TE_RT_BLOCK_128X128, 1, 128, 128};
+constexpr Cast kMx[] = {{TE_RT_MX_1X32, 1, 1, 32},
+                        {TE_RT_MX_1X32, 0, 32, 1},
+                        {TE_RT_MX_32X32, 1, 32, 32},
+                        {TE_RT_MX_32X32, 0, 32, 32}};
+
+/// What the shards of all ranks, one after another, have to be: of scales the
+/// bytes.
+struct Whole {
+  std::vector<uint8_t> data, scale;
+};
+Whole quantiseWhole(const Cast &cast, const Array &x, int64_t rows,
+                    int64_t cols, int32_t fp8Type, bool pow2, float epsilon) {
+  if (cast.scheme != TE_RT_BLOCK_128X128) {
+    Microscaled whole =
+        quantiseMx(x, rows, cols, cast.axis, fp8Type, cast.scheme);
+    return {whole.data, whole.scale};
+  }
+  const Quantised whole = quantiseBlocks(x, rows, cols, cast.axis, fp8Type,
+                                         cast.scheme, pow2, epsilon);
+  std::vector<uint8_t> scale(whole.scale.size() * sizeof(float));
+  std::memcpy(scale.data(), whole.scale.data(), scale.size());
+  return {whole.data, scale};
+}
 
 class Shards : public BackendTest {
 protected:
@@ -37,28 +70,30 @@ protected:
     return run;
   }
 
-  void check(const Array &x, int64_t rows, int64_t cols, int64_t count,
-             int64_t first, int32_t fp8Type, bool pow2, float epsilon,
-             const std::string &what) {
+  void check(const Cast &cast, const Array &x, int64_t rows, int64_t cols,
+             int64_t count, int64_t first, int32_t fp8Type, bool pow2,
+             float epsilon, const std::string &what) {
     const int64_t elements = rows * cols;
-    const size_t numBlocks = blocks(rows) * blocks(cols);
+    const auto numBlocks = static_cast<size_t>(cast.blocks(rows, cols));
     std::vector<float> amax(numBlocks, 0.0f);
     for (int64_t start = first; start < elements; start += count) {
       std::vector<float> part(numBlocks, -1.0f);
-      device().run(
-          TE_PLAN(partial_amax, count, rows, cols, start, x.type, 1, 0),
-          {in(runOf(x, start, count).bytes), out(part), none()});
-      for (size_t i = 0; i < numBlocks; ++i)
+      device().run(TE_PLAN(partial_amax, count, rows, cols, start, cast.height,
+                           cast.width, x.type, 1, 0),
+                   {in(runOf(x, start, count).bytes), out(part), none()});
+      for (size_t i = 0; i < numBlocks; ++i) {
+        ASSERT_GE(part[i], 0.0f) << what << ", block " << i;
         amax[i] = std::max(amax[i], part[i]);
+      }
     }
-    const Quantised wanted = quantiseBlocks(x, rows, cols, 1, fp8Type,
-                                            TE_RT_BLOCK_128X128, pow2, epsilon);
+    const Whole wanted =
+        quantiseWhole(cast, x, rows, cols, fp8Type, pow2, epsilon);
     for (int64_t start = first; start < elements; start += count) {
       std::vector<uint8_t> data(count, 0xee);
-      std::vector<float> scale(scaleCount(TE_RT_BLOCK_128X128, rows, cols),
-                               -1.0f);
+      std::vector<uint8_t> scale(wanted.scale.size(), 0xee);
       device().run(TE_PLAN(quantize_shard, count, rows, cols, start, x.type,
-                           fp8Type, pow2, epsilon, 1, 0),
+                           fp8Type, cast.scheme, cast.axis, pow2, epsilon, 1,
+                           0),
                    {in(runOf(x, start, count).bytes), in(amax), out(data),
                     out(scale), none()});
       ASSERT_EQ(wanted.scale, scale) << what << ", from " << start;
@@ -70,56 +105,150 @@ protected:
       }
     }
   }
+
+  /// Every kind and type, the matrix cut in several ways.
+  void checkAll(const Cast &cast, int64_t rows, int64_t cols) {
+    const bool mx = cast.scheme != TE_RT_BLOCK_128X128;
+    const int64_t all = rows * cols;
+    for (const char *kind : kKinds)
+      for (int32_t type : {TE_RT_BF16, TE_RT_F32, TE_RT_F16}) {
+        const Array x = makeArray(kind, type, all, ++turn);
+        // Whole, in the middle of rows and blocks, in vectors of eight, with
+        // padding before and behind.
+        for (int64_t count :
+             {all, all / 2 + 1, all / 3 + 7, all / 16 * 8 + 8}) {
+          check(cast, x, rows, cols, count, turn % 2 ? 0 : -(turn % count),
+                turn % 3 ? TE_RT_F8E4M3FN : TE_RT_F8E5M2, !mx && turn % 4 < 2,
+                0.0f,
+                std::string(kind) + " " + std::to_string(rows) + "x" +
+                    std::to_string(cols) + " by " + std::to_string(count) +
+                    " scheme " + std::to_string(cast.scheme) + " axis " +
+                    std::to_string(cast.axis));
+          if (HasFatalFailure())
+            return;
+        }
+      }
+  }
+
+  int turn = 0;
 };
 TE_FOR_EACH_BACKEND(Shards);
 
 TEST_P(Shards, CutAnywhereAreTheWhole) {
-  int turn = 0;
   for (auto [rows, cols] : {std::pair<int64_t, int64_t>{1, 1},
                             {1, 300},
                             {129, 1},
                             {128, 128},
                             {130, 272},
                             {257, 129},
-                            {300, 40}})
-    for (const char *kind : kKinds)
-      for (int32_t type : {TE_RT_BF16, TE_RT_F32, TE_RT_F16}) {
-        const Array x = makeArray(kind, type, rows * cols, ++turn);
-        const int64_t all = rows * cols;
-        // Whole, in the middle of rows and blocks, in vectors of eight, with
-        // padding before and behind.
-        for (int64_t count :
-             {all, all / 2 + 1, all / 3 + 7, all / 16 * 8 + 8}) {
-          check(x, rows, cols, count, turn % 2 ? 0 : -(turn % count),
-                turn % 3 ? TE_RT_F8E4M3FN : TE_RT_F8E5M2, turn % 4 < 2, 0.0f,
-                std::string(kind) + " " + std::to_string(rows) + "x" +
-                    std::to_string(cols) + " by " + std::to_string(count));
-          if (HasFatalFailure())
-            return;
-        }
-      }
+                            {300, 40}}) {
+    checkAll(kSquare, rows, cols);
+    if (HasFatalFailure())
+      return;
+  }
+}
+
+// Neither of one tile of scales nor of several, for both usages.
+TEST_P(Shards, OfMxBlocksCutAnywhereAreTheWhole) {
+  for (const Cast &cast : kMx)
+    for (auto [rows, cols] : {std::pair<int64_t, int64_t>{32, 32},
+                              {32, 288},
+                              {160, 64},
+                              {288, 160}}) {
+      checkAll(cast, rows, cols);
+      if (HasFatalFailure())
+        return;
+    }
 }
 
 TEST_P(Shards, AmaxEpsilonRaisesSmallBlocks) {
-  check(makeArray("wide", TE_RT_BF16, 130 * 260), 130, 260, 9001, 0,
+  check(kSquare, makeArray("wide", TE_RT_BF16, 130 * 260), 130, 260, 9001, 0,
         TE_RT_F8E4M3FN, false, 0.5f, "epsilon");
+}
+
+// A block that two ranks have has the larger amax of both: an element near the
+// cut counts on the other side of it.
+TEST_P(Shards, OfMxBlocksThatAreCutHaveOneExponent) {
+  constexpr int64_t kRows = 64, kCols = 64, kCut = 32 * kCols + 16;
+  Array x(TE_RT_BF16, kRows * kCols);
+  for (int64_t i = 0; i < kRows * kCols; ++i)
+    x.set(i, 1.0);
+  x.set(kCut - 1, 448.0); // row 32, column 15, of the first run
+  for (const Cast &cast : kMx) {
+    std::vector<float> parts[2], amax(cast.blocks(kRows, kCols), 0.0f);
+    const int64_t starts[] = {kCut - kRows * kCols, kCut};
+    for (int i = 0; i < 2; ++i) {
+      parts[i].resize(amax.size());
+      device().run(TE_PLAN(partial_amax, kRows * kCols, kRows, kCols, starts[i],
+                           cast.height, cast.width, TE_RT_BF16, 1, 0),
+                   {in(runOf(x, starts[i], kRows * kCols).bytes), out(parts[i]),
+                    none()});
+    }
+    const size_t cut =
+        32 / cast.height * (kCols / cast.width) + 15 / cast.width;
+    EXPECT_EQ(parts[0][cut], 448.0f);
+    // Of 1x32 the columns from 16 on, of all others the rows below, too.
+    EXPECT_EQ(parts[1][cut], 1.0f);
+    amax[cut] = 448.0f;
+    std::vector<uint8_t> data(kRows * kCols);
+    std::vector<uint8_t> scale(
+        microscaleCount(cast.scheme, cast.axis, kRows, kCols));
+    device().run(TE_PLAN(quantize_shard, kRows * kCols, kRows, kCols, kCut,
+                         TE_RT_BF16, TE_RT_F8E4M3FN, cast.scheme, cast.axis, 0,
+                         0.0f, 1, 0),
+                 {in(runOf(x, kCut, kRows * kCols).bytes), in(amax), out(data),
+                  out(scale), none()});
+    // 448 is 2^0 times the largest code; all others have an amax of 0 here.
+    EXPECT_EQ(int(scale[microscaleIndex(cast.scheme, cast.axis, kRows, kCols,
+                                        32, 15)]),
+              127);
+    EXPECT_EQ(int(scale[microscaleIndex(cast.scheme, cast.axis, kRows, kCols, 0,
+                                        40)]),
+              0);
+  }
 }
 
 // A rank behind the last element has nothing of any block, and takes part.
 TEST_P(Shards, EmptyOnesHaveNothing) {
   const Array x = makeArray("normal", TE_RT_BF16, 64);
   std::vector<float> amax(2, -1.0f);
-  device().run(TE_PLAN(partial_amax, 64, 1, 256, 256, TE_RT_BF16, 1, 0),
-               {in(x.bytes), out(amax), none()});
+  device().run(
+      TE_PLAN(partial_amax, 64, 1, 256, 256, 128, 128, TE_RT_BF16, 1, 0),
+      {in(x.bytes), out(amax), none()});
   EXPECT_EQ(amax, (std::vector<float>{0.0f, 0.0f}));
   std::vector<uint8_t> data(64, 0xee);
   std::vector<float> scale(4, -1.0f);
   device().run(TE_PLAN(quantize_shard, 64, 1, 256, 256, TE_RT_BF16,
-                       TE_RT_F8E4M3FN, 0, 0.0f, 1, 0),
+                       TE_RT_F8E4M3FN, TE_RT_BLOCK_128X128, 1, 0, 0.0f, 1, 0),
                {in(x.bytes), in(std::vector<float>{448.0f, 896.0f}), out(data),
                 out(scale), none()});
   EXPECT_EQ(data, std::vector<uint8_t>(64, 0));
   EXPECT_EQ(scale, (std::vector<float>{1.0f, 2.0f, 0.0f, 0.0f}));
+}
+
+TEST_P(Shards, EmptyOnesOfMxBlocksHaveNothing) {
+  const Array x = makeArray("normal", TE_RT_BF16, 64);
+  for (const Cast &cast : kMx) {
+    std::vector<float> amax(cast.blocks(32, 64), -1.0f);
+    device().run(TE_PLAN(partial_amax, 64, 32, 64, 32 * 64, cast.height,
+                         cast.width, TE_RT_BF16, 1, 0),
+                 {in(x.bytes), out(amax), none()});
+    EXPECT_EQ(amax, std::vector<float>(amax.size(), 0.0f));
+    std::vector<uint8_t> data(64, 0xee);
+    std::vector<uint8_t> scale(microscaleCount(cast.scheme, cast.axis, 32, 64),
+                               0xee);
+    // All scales are there, as of any rank.
+    device().run(TE_PLAN(quantize_shard, 64, 32, 64, 32 * 64, TE_RT_BF16,
+                         TE_RT_F8E5M2, cast.scheme, cast.axis, 0, 0.0f, 1, 0),
+                 {in(x.bytes), in(std::vector<float>(amax.size(), 57344.0f)),
+                  out(data), out(scale), none()});
+    EXPECT_EQ(data, std::vector<uint8_t>(64, 0));
+    std::vector<uint8_t> wanted(scale.size(), 0);
+    for (int64_t row = 0; row < 32; ++row)
+      for (int64_t col = 0; col < 64; ++col)
+        wanted[microscaleIndex(cast.scheme, cast.axis, 32, 64, row, col)] = 127;
+    EXPECT_EQ(scale, wanted);
+  }
 }
 
 } // namespace

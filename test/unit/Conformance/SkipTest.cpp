@@ -105,15 +105,24 @@ TEST_P(Skip, EveryCast) {
          {makeArray("wide", TE_RT_BF16, 3 * kMatrix).bytes},
          {12},
          0});
-  check(
-      {"partial_amax",
-       TE_PLAN(partial_amax, kRows * kCols, kRows, kCols, 0, TE_RT_BF16, 1, 0),
-       {x.bytes},
-       {4 * size_t((kRows + 127) / 128 * ((kCols + 127) / 128))},
-       0});
+  check({"partial_amax",
+         TE_PLAN(partial_amax, kRows * kCols, kRows, kCols, 0, 128, 128,
+                 TE_RT_BF16, 1, 0),
+         {x.bytes},
+         {4 * size_t((kRows + 127) / 128 * ((kCols + 127) / 128))},
+         0});
+  for (auto [height, width] :
+       {std::pair<int64_t, int64_t>{1, 32}, {32, 1}, {32, 32}})
+    check({"partial_amax, mx",
+           TE_PLAN(partial_amax, kRows * kCols, kRows, kCols, 0, height, width,
+                   TE_RT_BF16, 1, 0),
+           {x.bytes},
+           {4 * size_t((kRows + height - 1) / height *
+                       ((kCols + width - 1) / width))},
+           0});
   check({"quantize_shard",
          TE_PLAN(quantize_shard, kRows * kCols, kRows, kCols, 0, TE_RT_BF16,
-                 TE_RT_F8E4M3FN, 1, 0.0f, 1, 0),
+                 TE_RT_F8E4M3FN, TE_RT_BLOCK_128X128, 1, 1, 0.0f, 1, 0),
          {x.bytes, Bytes(4 * ((kRows + 127) / 128 * ((kCols + 127) / 128)),
                          uint8_t{0x41})},
          {all, block(TE_RT_BLOCK_128X128, kRows, kCols)}});
@@ -141,6 +150,12 @@ TEST_P(Skip, EveryCast) {
                    scheme),
            {x.bytes},
            {all, rowScales, all, colScales}});
+    for (int32_t axis : {1, 0})
+      check({"quantize_shard, mx along " + std::to_string(axis),
+             TE_PLAN(quantize_shard, kRows * kCols, kRows, kCols, 0, TE_RT_BF16,
+                     TE_RT_F8E4M3FN, scheme, axis, 0, 0.0f, 1, 0),
+             {x.bytes, Bytes(4 * kRows * kCols / 32, uint8_t{0x41})},
+             {all, axis == 1 ? rowScales : colScales}});
   }
   for (int32_t scheme : {TE_RT_NV_1X16, TE_RT_NV_16X16}) {
     const size_t rowScales = microscaleCount(scheme, 1, kRows, kCols);

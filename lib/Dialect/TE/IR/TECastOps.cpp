@@ -52,8 +52,18 @@ LogicalResult PartialAmaxOp::verify() {
   if (failed(verifyCovers(*this, *group, shapeOf(getX().getType())[0], shape)))
     return failure();
   // partial_amax-c3
-  return verifyShape(*this, "amax", getAmax().getType(),
-                     {(shape[0] + 127) / 128, (shape[1] + 127) / 128});
+  ArrayRef<int64_t> blocks = getBlocks();
+  constexpr int64_t kBlocks[][2] = {{128, 128}, {1, 32}, {32, 1}, {32, 32}};
+  if (llvm::none_of(kBlocks,
+                    [&](ArrayRef<int64_t> each) { return each == blocks; }))
+    return emitOpError() << "expected 'blocks' to be [128, 128], [1, 32], "
+                            "[32, 1] or [32, 32], but got "
+                         << formatShape(blocks);
+  // partial_amax-c4
+  return verifyShape(
+      *this, "amax", getAmax().getType(),
+      {static_cast<int64_t>(llvm::divideCeil(shape[0], blocks[0])),
+       static_cast<int64_t>(llvm::divideCeil(shape[1], blocks[1]))});
 }
 
 LogicalResult HadamardOp::verify() {
@@ -108,7 +118,7 @@ void QuantizeOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
 
 /// A shard whose blocks other ranks may have the rest of.
 static bool isBlockShard(ScaledType type) {
-  return type.isShard() && type.getScheme() == Scheme::Block128x128;
+  return type.isShard() && type.getScheme() != Scheme::PerTensor;
 }
 
 /// What an nv cast is given, and no other but that of a shard of blocks.

@@ -186,10 +186,15 @@ LogicalResult ScaledType::verify(function_ref<InFlightDiagnostic()> emitError,
   // scaled-c7
   if (shard == 0)
     return success();
-  if (shape.size() != 2 || groups != 0 || contract != 1 ||
-      (scheme != Scheme::PerTensor && scheme != Scheme::Block128x128))
-    return emitError() << "expected 'shard' only with rank 2, 'per_tensor' or "
-                          "'block_128x128', 'contract = 1' and no 'groups'";
+  const bool isMx = scheme == Scheme::Mx1x32 || scheme == Scheme::Mx32x32;
+  const bool isRows = contract == 1 && (scheme == Scheme::PerTensor ||
+                                        scheme == Scheme::Block128x128);
+  if (shape.size() != 2 || groups != 0 || (!isMx && !isRows))
+    return emitError() << "expected 'shard' only with rank 2, no 'groups', and "
+                          "'per_tensor' or 'block_128x128' with 'contract = 1' "
+                          "or an mx scheme, but got '"
+                       << stringifyScheme(scheme)
+                       << "' with 'contract = " << contract << "'";
   if (shard > shape[0] * shape[1])
     return emitError() << "expected 'shard' to be at most the "
                        << shape[0] * shape[1] << " elements, but got " << shard;
@@ -264,6 +269,25 @@ Type ScaledType::getScaleType() const {
 
 int64_t ScaledType::getScaleBytes() const {
   return product(getScaleShape()) * (isMx() || isNv() ? 1 : 4);
+}
+
+SmallVector<int64_t, 2> ScaledType::getBlockShape() const {
+  switch (getScheme()) {
+  case Scheme::Mx1x32:
+    if (getContract() == 1)
+      return {1, 32};
+    return {32, 1};
+  case Scheme::Mx32x32:
+    return {32, 32};
+  default:
+    return {128, 128};
+  }
+}
+
+SmallVector<int64_t, 2> ScaledType::getBlocks() const {
+  SmallVector<int64_t, 2> block = getBlockShape();
+  return {static_cast<int64_t>(llvm::divideCeil(getRows(), block[0])),
+          static_cast<int64_t>(llvm::divideCeil(getCols(), block[1]))};
 }
 
 bool ScaledType::isTransposeExact() const {

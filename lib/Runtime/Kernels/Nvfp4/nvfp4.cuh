@@ -360,9 +360,8 @@ __device__ __forceinline__ uint32_t encodeStochastic(const Lines &lines,
   uint32_t word = 0;
 #pragma unroll
   for (int j = kChunk - 1; j >= 0; --j) {
-    const uint32_t bits =
-        j < 4 ? math::nvRandomBits(random.x, random.y, j)
-              : math::nvRandomBits(random.y, random.x, j);
+    const uint32_t bits = j < 4 ? math::nvRandomBits(random.x, random.y, j)
+                                : math::nvRandomBits(random.y, random.x, j);
     word = word << 4 |
            math::e2m1CodeStochastic(fabsf(lines.at(line, j)) * inverse, bits);
   }

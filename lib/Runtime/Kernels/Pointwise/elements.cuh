@@ -208,7 +208,8 @@ private:
 };
 
 /// Raises *amax to the largest `value` (>= 0) of the block. Every thread of the
-/// block calls it, once for each amax; *amax was zeroed before this kernel began.
+/// block calls it, once for each amax; *amax was zeroed before this kernel
+/// began.
 __device__ __forceinline__ void raiseToBlockMax(float *amax, float value) {
   __shared__ unsigned blockMax;
   if (threadIdx.x == 0)

@@ -11,6 +11,7 @@
 #include "Kernels/Shard/shard_args.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 namespace te::rt::cuda {
@@ -31,21 +32,30 @@ Status plan_partial_amax(const CudaDevice &device,
                          const partial_amax_params &params,
                          std::unique_ptr<Plan> *plan) {
   LaunchConfig config;
-  TE_RT_RETURN_IF_FAILED(config.find(device, std::string("te_partial_amax_") +
-                                                 inputTypeName(params.type)));
-  const int64_t rowBlocks = ceilDiv(params.rows, kShardBlock),
-                colBlocks = ceilDiv(params.cols, kShardBlock);
-  if (colBlocks != 0 &&
-      rowBlocks > std::numeric_limits<int32_t>::max() / colBlocks)
-    return {TE_RT_UNSUPPORTED,
-            "expected at most 2147483647 blocks of 128x128, but got rows " +
-                std::to_string(params.rows) + " and cols " +
-                std::to_string(params.cols)};
+  TE_RT_RETURN_IF_FAILED(config.find(
+      device, "te_partial_amax_" + std::to_string(params.block_rows) + "x" +
+                  std::to_string(params.block_cols) + "_" +
+                  inputTypeName(params.type)));
+  // Blocks of 128x128 have a block of threads each, all others lie in tiles of
+  // 32x32, one for each warp.
+  const bool isLarge = params.block_rows == kShardBlock;
+  const int64_t side = isLarge ? kShardBlock : kShardTile;
+  const int64_t rowTiles = ceilDiv(params.rows, side),
+                colTiles = ceilDiv(params.cols, side);
+  if (colTiles != 0 &&
+      rowTiles > std::numeric_limits<int32_t>::max() / colTiles)
+    return {TE_RT_UNSUPPORTED, "expected at most 2147483647 tiles of " +
+                                   std::to_string(side) + "x" +
+                                   std::to_string(side) + ", but got rows " +
+                                   std::to_string(params.rows) + " and cols " +
+                                   std::to_string(params.cols)};
   config.block = kShardThreads;
-  config.gridX = static_cast<unsigned>(rowBlocks * colBlocks);
   PartialAmaxArgs args{};
   args.shard = shardOf(device, params);
-  args.colBlocks = static_cast<uint32_t>(colBlocks);
+  args.colTiles = static_cast<uint32_t>(colTiles);
+  args.tiles = static_cast<uint32_t>(rowTiles * colTiles);
+  config.gridX = static_cast<unsigned>(
+      isLarge ? args.tiles : ceilDiv(args.tiles, kShardThreads / 32));
   *plan = makePlan(
       device, [config, args](const Launcher &launch, void *const *buffers) {
         namespace index = partial_amax_buffers;
@@ -61,18 +71,39 @@ Status plan_partial_amax(const CudaDevice &device,
 Status plan_quantize_shard(const CudaDevice &device,
                            const quantize_shard_params &params,
                            std::unique_ptr<Plan> *plan) {
+  const bool mx = isMx(params.scheme);
   LaunchConfig config;
   TE_RT_RETURN_IF_FAILED(config.find(
-      device, std::string("te_quantize_shard_") + inputTypeName(params.type) +
-                  "_" + fp8TypeName(params.fp8_type)));
+      device,
+      std::string(mx ? "te_quantize_shard_mx_" : "te_quantize_shard_block_") +
+          inputTypeName(params.type) + "_" + fp8TypeName(params.fp8_type)));
   config.block = kShardThreads;
   // All blocks resident at once; fewer where a thread would get no chunk.
   config.gridX = static_cast<unsigned>(std::clamp<int64_t>(
       ceilDiv(params.count, kShardThreads * 8), 1, device.multiprocessors * 8));
   QuantizeShardArgs args{};
   args.shard = shardOf(device, params);
-  args.rowBlocks = ceilDiv(params.rows, kShardBlock);
-  args.colBlocks = ceilDiv(params.cols, kShardBlock);
+  const BlockShape block(params.scheme, params.axis);
+  args.colBlocks = ceilDiv(params.cols, block.cols);
+  // A square mx block has its scale once for each of its lines.
+  const int64_t rowsOfScale = mx && params.axis == 1 ? 1 : block.rows,
+                colsOfScale = mx && params.axis == 0 ? 1 : block.cols;
+  if (mx) {
+    const MicroscaleLayout layout(params.scheme, params.axis, params.rows,
+                                  params.cols);
+    args.scaleRows = layout.lines;
+    args.scaleCols = layout.pitch;
+  } else {
+    args.scaleRows = ceilDiv(params.rows, block.rows);
+    args.scaleCols = roundUp(args.colBlocks, 4);
+  }
+  const auto log2 = [](int64_t power) {
+    return std::countr_zero(static_cast<uint64_t>(power));
+  };
+  args.blockRows = log2(block.rows);
+  args.blockCols = log2(block.cols);
+  args.rowsOfScale = log2(rowsOfScale);
+  args.colsOfScale = log2(colsOfScale);
   args.pow2 = params.pow2_scales;
   args.epsilon = params.amax_epsilon;
   *plan = makePlan(
@@ -82,7 +113,7 @@ Status plan_quantize_shard(const CudaDevice &device,
         with.shard.x = buffers[index::x];
         with.amax = static_cast<const float *>(buffers[index::amax]);
         with.data = static_cast<uint8_t *>(buffers[index::data]);
-        with.scale = static_cast<float *>(buffers[index::row_scale]);
+        with.scale = buffers[index::scale];
         with.skip = static_cast<const float *>(buffers[index::skip]);
         return launch(config, with);
       });

@@ -1,10 +1,11 @@
 //===- shard.cu - casts of flat shards ------------------------------------===//
 //
-// te_partial_amax_<type> has a block of threads for each block of the matrix,
-// and reads what the shard has of it, row by row.
-// te_quantize_shard_<type>_<fp8> goes along the shard in chunks, as it lies in
-// memory: the blocks that a chunk is of are found from its first element, the
-// scale from the block's amax.
+// te_partial_amax_128x128_<type> has a block of threads for each block of the
+// matrix, and reads what the shard has of it, row by row. The forms 1x32, 32x1
+// and 32x32 have a warp for each 32x32 elements, a lane for each column.
+// te_quantize_shard_{block,mx}_<type>_<fp8> goes along the shard in chunks, as
+// it lies in memory: the blocks that a chunk is of are found from its first
+// element, the scale from the block's amax.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,9 +27,9 @@ __device__ __forceinline__ void partialAmax(const PartialAmaxArgs &args) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   constexpr int kWarps = kShardThreads / 32;
   const int64_t row0 =
-      static_cast<int64_t>(blockIdx.x / args.colBlocks) * kShardBlock;
+      static_cast<int64_t>(blockIdx.x / args.colTiles) * kShardBlock;
   const int64_t col0 =
-      static_cast<int64_t>(blockIdx.x % args.colBlocks) * kShardBlock;
+      static_cast<int64_t>(blockIdx.x % args.colTiles) * kShardBlock;
   float result = 0.0f;
 #pragma unroll 4
   for (int r = warp; r < kShardBlock; r += kWarps) {
@@ -57,20 +58,68 @@ __device__ __forceinline__ void partialAmax(const PartialAmaxArgs &args) {
   args.amax[blockIdx.x] = result;
 }
 
+/// Of blocks of kRows x kCols in the warp's tile: the maximum of the lane's row
+/// or column, or of all.
+template <typename T, int kRows, int kCols>
+__device__ __forceinline__ void partialAmaxOfTile(const PartialAmaxArgs &args) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const uint32_t tile = blockIdx.x * (kShardThreads / 32) + warp;
+  if (tile >= args.tiles)
+    return;
+  const Shard &shard = args.shard;
+  const T *x = static_cast<const T *>(shard.x);
+  const int64_t row0 = static_cast<int64_t>(tile / args.colTiles) * kShardTile;
+  const uint32_t colTile = tile % args.colTiles;
+  const int64_t col = static_cast<int64_t>(colTile) * kShardTile + lane;
+  const bool isRead = !isSkipped(args.skip) && col < shard.cols;
+  float result = 0.0f;
+#pragma unroll 8
+  for (int r = 0; r < kShardTile; ++r) {
+    const int64_t at = (row0 + r) * shard.cols + col - shard.begin;
+    const bool isHere =
+        isRead && row0 + r < shard.rows && at >= 0 && at < shard.count;
+    // fmaxf drops NaN.
+    const float value = fmaxf(0.0f, isHere ? fabsf(toFloat(x[at])) : 0.0f);
+    if constexpr (kRows == 1) {
+      const float ofRow = warpMax(value);
+      result = lane == r ? ofRow : result;
+    } else {
+      result = fmaxf(result, value);
+    }
+  }
+  if constexpr (kRows == 1) {
+    if (row0 + lane < shard.rows)
+      args.amax[(row0 + lane) * args.colTiles + colTile] = result;
+  } else if constexpr (kCols == 1) {
+    if (col < shard.cols)
+      args.amax[row0 / kShardTile * shard.cols + col] = result;
+  } else {
+    result = warpMax(result);
+    if (lane == 0)
+      args.amax[tile] = result;
+  }
+}
+
+/// Few matrices need the long division.
+__device__ __forceinline__ int64_t divide(int64_t a, int64_t b) {
+  return (a | b) >> 32 == 0
+             ? static_cast<uint32_t>(a) / static_cast<uint32_t>(b)
+             : a / b;
+}
+
+/// The block of element (row, col).
+__device__ __forceinline__ int64_t blockOf(const QuantizeShardArgs &args,
+                                           int64_t row, int64_t col) {
+  return (row >> args.blockRows) * args.colBlocks + (col >> args.blockCols);
+}
+
 /// Walks along the elements of a matrix, row by row.
 class Walk {
 public:
-  __device__ Walk(int64_t element, const QuantizeShardArgs &args) : args(args) {
-    const int64_t cols = args.shard.cols;
-    // Few matrices need the long division.
-    row = (element | cols) >> 32 == 0
-              ? static_cast<uint32_t>(element) / static_cast<uint32_t>(cols)
-              : element / cols;
-    col = element - row * cols;
-  }
-  __device__ int64_t block() const {
-    return row / kShardBlock * args.colBlocks + col / kShardBlock;
-  }
+  __device__ Walk(int64_t element, const QuantizeShardArgs &args)
+      : args(args), row(divide(element, args.shard.cols)),
+        col(element - row * args.shard.cols) {}
+  __device__ int64_t block() const { return blockOf(args, row, col); }
   __device__ void step() {
     if (++col == args.shard.cols) {
       col = 0;
@@ -83,15 +132,29 @@ private:
   int64_t row, col;
 };
 
-template <typename T, typename F8>
-__device__ __forceinline__ float scaleOf(const QuantizeShardArgs &args,
-                                         int64_t block) {
-  return blockScale<T, F8>(args.amax[block], args.pow2, args.epsilon);
-}
+/// What a cast multiplies by, and what is stored of it.
+template <typename T, typename F8> struct BlockScale {
+  using Stored = float;
+  static __device__ float factor(const QuantizeShardArgs &args, float amax) {
+    return blockScale<T, F8>(amax, args.pow2, args.epsilon);
+  }
+  static __device__ float stored(const QuantizeShardArgs &args, float amax) {
+    return __frcp_rn(factor(args, amax));
+  }
+};
+template <typename F8> struct MxScale {
+  using Stored = uint8_t;
+  static __device__ float factor(const QuantizeShardArgs &args, float amax) {
+    return math::e8m0Inverse(stored(args, amax));
+  }
+  static __device__ uint8_t stored(const QuantizeShardArgs &, float amax) {
+    return math::mxExponent(amax, F8::max);
+  }
+};
 
 /// The codes of the eight elements from `first` on, of which the matrix has
 /// those that it has.
-template <typename T, typename F8>
+template <typename F8, typename Scale>
 __device__ __forceinline__ uint2 quantizeChunk(const QuantizeShardArgs &args,
                                                int64_t first,
                                                float (&values)[kChunk]) {
@@ -100,12 +163,12 @@ __device__ __forceinline__ uint2 quantizeChunk(const QuantizeShardArgs &args,
   if (begin >= 0 && begin + kChunk <= elements) {
     Walk walk(begin, args);
     int64_t block = walk.block();
-    float scale = scaleOf<T, F8>(args, block);
+    float scale = Scale::factor(args, args.amax[block]);
 #pragma unroll
     for (int k = 0; k < kChunk; ++k) {
       if (walk.block() != block) {
         block = walk.block();
-        scale = scaleOf<T, F8>(args, block);
+        scale = Scale::factor(args, args.amax[block]);
       }
       values[k] *= scale;
       walk.step();
@@ -116,7 +179,8 @@ __device__ __forceinline__ uint2 quantizeChunk(const QuantizeShardArgs &args,
       const int64_t element = begin + k;
       values[k] =
           element >= 0 && element < elements
-              ? values[k] * scaleOf<T, F8>(args, Walk(element, args).block())
+              ? values[k] *
+                    Scale::factor(args, args.amax[Walk(element, args).block()])
               : 0.0f;
     }
   }
@@ -124,7 +188,7 @@ __device__ __forceinline__ uint2 quantizeChunk(const QuantizeShardArgs &args,
           F8::pack(values[4], values[5], values[6], values[7])};
 }
 
-template <typename T, typename F8>
+template <typename T, typename F8, typename Scale>
 __device__ __forceinline__ void quantizeShard(const QuantizeShardArgs &args) {
   if (isSkipped(args.skip))
     return;
@@ -134,13 +198,15 @@ __device__ __forceinline__ void quantizeShard(const QuantizeShardArgs &args) {
       static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const int64_t threads = static_cast<int64_t>(gridDim.x) * blockDim.x;
 
-  const int64_t pitch = (args.colBlocks + 3) / 4 * 4;
-  for (int64_t i = thread; i < args.rowBlocks * pitch; i += threads) {
-    const int64_t col = i % pitch;
-    args.scale[i] =
-        col < args.colBlocks
-            ? __frcp_rn(scaleOf<T, F8>(args, i / pitch * args.colBlocks + col))
-            : 0.0f;
+  using Stored = typename Scale::Stored;
+  auto *scale = static_cast<Stored *>(args.scale);
+  for (int64_t i = thread; i < args.scaleRows * args.scaleCols; i += threads) {
+    const int64_t line = divide(i, args.scaleCols);
+    const int64_t row = line << args.rowsOfScale;
+    const int64_t col = (i - line * args.scaleCols) << args.colsOfScale;
+    scale[i] = row < shard.rows && col < shard.cols
+                   ? Scale::stored(args, args.amax[blockOf(args, row, col)])
+                   : Stored{};
   }
 
   const bool isAligned = reinterpret_cast<uintptr_t>(x) % 16 == 0 &&
@@ -157,7 +223,7 @@ __device__ __forceinline__ void quantizeShard(const QuantizeShardArgs &args) {
         if (first + k < shard.count)
           values[k] = toFloat(x[first + k]);
     }
-    const uint2 codes = quantizeChunk<T, F8>(args, first, values);
+    const uint2 codes = quantizeChunk<F8, Scale>(args, first, values);
     if (isWhole) {
       *reinterpret_cast<uint2 *>(args.data + first) = codes;
     } else {
@@ -177,15 +243,30 @@ using namespace te::rt::cuda;
 
 #define TE_QUANTIZE_SHARD(type, T, fp8, F8)                                    \
   extern "C" __global__ void __launch_bounds__(kShardThreads)                  \
-      te_quantize_shard_##type##_##fp8(                                        \
+      te_quantize_shard_block_##type##_##fp8(                                  \
           const __grid_constant__ QuantizeShardArgs args) {                    \
-    quantizeShard<T, F8>(args);                                                \
+    quantizeShard<T, F8, BlockScale<T, F8>>(args);                             \
+  }                                                                            \
+  extern "C" __global__ void __launch_bounds__(kShardThreads)                  \
+      te_quantize_shard_mx_##type##_##fp8(                                     \
+          const __grid_constant__ QuantizeShardArgs args) {                    \
+    quantizeShard<T, F8, MxScale<F8>>(args);                                   \
+  }
+#define TE_PARTIAL_AMAX(type, T, rows, cols)                                   \
+  extern "C" __global__ void __launch_bounds__(kShardThreads)                  \
+      te_partial_amax_##rows##x##cols##_##type(                                \
+          const __grid_constant__ PartialAmaxArgs args) {                      \
+    partialAmaxOfTile<T, rows, cols>(args);                                    \
   }
 #define TE_SHARD_TYPE(type, T)                                                 \
   extern "C" __global__ void __launch_bounds__(kShardThreads)                  \
-      te_partial_amax_##type(const __grid_constant__ PartialAmaxArgs args) {   \
+      te_partial_amax_128x128_##type(                                          \
+          const __grid_constant__ PartialAmaxArgs args) {                      \
     partialAmax<T>(args);                                                      \
   }                                                                            \
+  TE_PARTIAL_AMAX(type, T, 1, 32)                                              \
+  TE_PARTIAL_AMAX(type, T, 32, 1)                                              \
+  TE_PARTIAL_AMAX(type, T, 32, 32)                                             \
   TE_QUANTIZE_SHARD(type, T, e4m3, E4M3)                                       \
   TE_QUANTIZE_SHARD(type, T, e5m2, E5M2)
 TE_SHARD_TYPE(bf16, bf16)

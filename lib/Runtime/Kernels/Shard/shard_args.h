@@ -12,8 +12,8 @@
 namespace te::rt::cuda {
 
 inline constexpr int kShardThreads = 256;
-/// Rows and columns of a block.
-inline constexpr int kShardBlock = 128;
+/// Rows and columns of what a block of threads, or a warp, takes the amaxes of.
+inline constexpr int kShardBlock = 128, kShardTile = 32;
 
 /// x[i] is element begin + i of a matrix [rows, cols], or padding.
 struct Shard {
@@ -23,18 +23,22 @@ struct Shard {
 
 struct PartialAmaxArgs {
   Shard shard;
-  float *amax;       // [ceil(rows / 128), colBlocks]
+  float *amax;       // one of each block, row by row
   const float *skip; // [1], or null
-  uint32_t colBlocks;
+  /// Blocks, or tiles, that a row has, and all of them.
+  uint32_t colTiles, tiles;
 };
 
 struct QuantizeShardArgs {
   Shard shard;
-  const float *amax; // [rowBlocks, colBlocks]
+  const float *amax; // [., colBlocks]
   uint8_t *data;     // [count]
-  float *scale;      // [rowBlocks, up(colBlocks, 4)]
+  void *scale;       // [scaleRows, scaleCols], f32 or E8M0
   const float *skip; // [1], or null
-  int64_t rowBlocks, colBlocks;
+  int64_t colBlocks, scaleRows, scaleCols;
+  /// Rows and columns of a block, and those that an entry of scale is of, as
+  /// powers of two.
+  int32_t blockRows, blockCols, rowsOfScale, colsOfScale;
   int32_t pow2;
   float epsilon;
 };

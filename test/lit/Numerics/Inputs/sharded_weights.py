@@ -141,7 +141,7 @@ def check_kept(layers, options):
         return run_ranks(text, "layer", inputs, f"{options} cache-weights=true")
 
     def kept(found):
-        return [{name: array for name, array in each.items() if ".row." in name} for each in found]
+        return [{name: array for name, array in each.items() if ".row." in name or ".col." in name} for each in found]
 
     first = step(0, 1, [{}] * ranks)
     second = step(1, 3, kept(first))
@@ -149,7 +149,8 @@ def check_kept(layers, options):
     for i, layer in enumerate(layers):
         for r in range(ranks):
             claim = f"{layer.claim}, rank {r}"
-            for name in (f"y{i}", f"grad.x{i}", f"w{i}.row.data", f"w{i}.row.scale"):
+            columns = [f"w{i}.col.data", f"w{i}.col.scale"] if layer.recipe.startswith("mx") else []
+            for name in (f"y{i}", f"grad.x{i}", f"w{i}.row.data", f"w{i}.row.scale", *columns):
                 expect(same_bytes(second[r][name], first[r][name]), f"{claim}: '{name}' is kept")
             expect(not same_bytes(third[r][f"y{i}"], first[r][f"y{i}"]), f"{claim}: a cast without the flag is new")
 
@@ -280,12 +281,21 @@ for recipe, options, overrides in CASES:
     if recipe.startswith(("float8_current", "nvfp4", "mxfp8", "high")) and MOST >= 4:
         later(sharded_within_tensor_parallel, recipe, options)
     later(check_optimizer, recipe, options, ranks, rows, shard, "adamw")
+# MX blocks for weights that are square.
+for name, options, _ in CASES:
+    if name == "mxfp8_block_scaling":
+        square = f"{name}, {{w_2d = true}}"
+        ranks = min(MOST, 4)
+        layers.setdefault((options, "", ranks), []).append(Layer(square, "none", ranks, 160, 160 * K // ranks + 77, flat=True))
+        layers.setdefault((options, "", 2), []).append(Layer(square, "dequantized", 2, 160, 160 * 288 // 2 + 41, cols=288, flat=True))
 for (options, more, _), some in layers.items():
     later(check, some, options, more)
-kept = [Layer(recipe, "none", 2, 160, 160 * K // 2 + 3, flat=True) for recipe, _, _ in CASES
-        if recipe in ("float8_current_scaling", "delayed_scaling", "float8_block_scaling")]
-if kept:
-    later(check_kept, kept, "")
+kept = {}  # by the options of the pipeline
+for recipe, options, _ in CASES:
+    if recipe in ("float8_current_scaling", "delayed_scaling", "float8_block_scaling", "mxfp8_block_scaling"):
+        kept.setdefault(options, []).append(Layer(recipe, "none", 2, 160, 160 * K // 2 + 3, flat=True))
+for options, some in kept.items():
+    later(check_kept, some, options)
 later(check_optimizer, *CASES[0][:2], 2, 160, 96, "sgd")
 perform_all()
 finish("sharded-weights")

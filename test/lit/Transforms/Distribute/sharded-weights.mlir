@@ -13,7 +13,11 @@
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=schedule recipe=float8_current_scaling" | FileCheck %s --check-prefix=ROWS
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=fuse recipe=float8_block_scaling report=precision" -o /dev/null | FileCheck %s --check-prefix=BYTES
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=fuse recipe=high_precision report=precision" -o /dev/null | FileCheck %s --check-prefix=BYTES16
-// RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=quantize target=reference recipe=mxfp8_block_scaling" --remarks-filter='.*' 2>&1 >/dev/null | FileCheck %s --check-prefix=REFUSED
+// RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=quantize target=reference recipe=mxfp8_block_scaling" | FileCheck %s --check-prefix=MX
+// RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=schedule target=reference recipe=mxfp8_block_scaling" | FileCheck %s --check-prefix=MXLAUNCH
+// RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=fuse target=reference recipe=mxfp8_block_scaling report=precision" -o /dev/null | FileCheck %s --check-prefix=MXBYTES
+// RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=quantize target=reference recipe=mxfp8_block_scaling remat=everything" | FileCheck %s --check-prefix=MXREMAT
+// RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=quantize target=reference recipe=nvfp4_block_scaling" --remarks-filter='.*' 2>&1 >/dev/null | FileCheck %s --check-prefix=REFUSED
 // RUN: te-opt %s --te-training-pipeline="vjp=uneven compile-to=schedule recipe=float8_current_scaling" | FileCheck %s --check-prefix=UNEVEN
 
 // CHECK-LABEL: func.func @layer
@@ -52,7 +56,7 @@
 // In 8 bits: a block that is cut has the amax of all that have some of it. What is cast is held, gathered again and transposed.
 // FLAT8-LABEL: func.func @flat
 // FLAT8: %[[W:.*]] = arith.truncf %arg1
-// FLAT8: %[[PART:.*]] = te.partial_amax %[[W]] group 0 of [128, 256] : tensor<20000xbf16> -> tensor<1x2xf32>
+// FLAT8: %[[PART:.*]] = te.partial_amax %[[W]] group 0 of [128, 256] blocks [128, 128] : tensor<20000xbf16> -> tensor<1x2xf32>
 // FLAT8: %[[AMAX:.*]] = te.amax_reduce %[[PART]] group 0
 // FLAT8: %[[Q:.*]] = te.quantize %[[W]] amax %[[AMAX]] {group = 0 : i64} : tensor<20000xbf16> -> !te.scaled<128x256xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 20000>
 // FLAT8: te.all_gather %[[Q]] group 0 axis 0
@@ -79,7 +83,7 @@
 // OVERRIDE: te.dequantize %[[AGAIN]]
 
 // LAUNCH-LABEL: func.func @flat
-// LAUNCH: tert.launch "partial_amax" {cols = 256 : i64, count = 20000 : i64, rank_of = 0 : i32, ranks = 2 : i32, rows = 128 : i64, start = 0 : i64, type = 1 : i32}
+// LAUNCH: tert.launch "partial_amax" {block_cols = 128 : i64, block_rows = 128 : i64, cols = 256 : i64, count = 20000 : i64, rank_of = 0 : i32, ranks = 2 : i32, rows = 128 : i64, start = 0 : i64, type = 1 : i32}
 // LAUNCH: tert.launch "all_reduce_max" {count = 2 : i64
 // LAUNCH: tert.launch "quantize_shard" {{.*}}count = 20000 : i64
 // LAUNCH: tert.launch "all_gather" {bytes = 20000 : i64
@@ -95,7 +99,38 @@
 // BYTES: all_gather dp 2 2 40000
 // BYTES16: all_gather dp 2 2 80000
 
-// REFUSED: gather-precision{{.*}}Function=flat | Reason="a flat shard cuts blocks of scheme 'mx_1x32'", Remark="'w' is gathered in high precision"
+// Columns do not follow from rows: each usage is a cast of the shard, with the amaxes of its own blocks.
+// MX-LABEL: func.func @flat
+// MX: %[[W:.*]] = arith.truncf %arg1
+// MX: %[[PART:.*]] = te.partial_amax %[[W]] group 0 of [128, 256] blocks [1, 32] : tensor<20000xbf16> -> tensor<128x8xf32>
+// MX: %[[AMAX:.*]] = te.amax_reduce %[[PART]] group 0
+// MX: %[[Q:.*]] = te.quantize %[[W]] amax %[[AMAX]] {group = 0 : i64} : tensor<20000xbf16> -> !te.scaled<128x256xf8E4M3FN, mx_1x32, contract = 1, shard = 20000>
+// MX: te.all_gather %[[Q]] group 0 axis 0
+// MX: %[[COLS:.*]] = te.partial_amax %[[W]] group 0 of [128, 256] blocks [32, 1] : tensor<20000xbf16> -> tensor<4x256xf32>
+// MX: %[[MOST:.*]] = te.amax_reduce %[[COLS]] group 0
+// MX: %[[P:.*]] = te.quantize %[[W]] amax %[[MOST]] {group = 0 : i64} : tensor<20000xbf16> -> !te.scaled<128x256xf8E4M3FN, mx_1x32, contract = 0, shard = 20000>
+// MX: %[[HELD:.*]] = te.residual %[[P]] "w"
+// MX: te.all_gather %[[HELD]] group 0 axis 0 : {{.*}} -> !te.scaled<128x256xf8E4M3FN, mx_1x32, contract = 0>
+
+// MXLAUNCH-LABEL: func.func @flat
+// MXLAUNCH-DAG: tert.launch "partial_amax" {block_cols = 32 : i64, block_rows = 1 : i64
+// MXLAUNCH-DAG: tert.launch "partial_amax" {block_cols = 1 : i64, block_rows = 32 : i64
+// MXLAUNCH-DAG: tert.launch "quantize_shard" {{.*}}axis = 1 : i32{{.*}}scheme = 3 : i32
+// MXLAUNCH-DAG: tert.launch "quantize_shard" {{.*}}axis = 0 : i32{{.*}}scheme = 3 : i32
+
+// A reduction for either usage: that for columns need not wait in the way of the first product.
+// MXBYTES: amax_reduce dp 2 2 8192
+// MXBYTES: all_gather dp 2 2 40000
+
+// Amaxes of blocks of 32 have an eighth of the bytes of the whole cast: they are no scalars that are held for nothing.
+// MXREMAT-LABEL: func.func @flat
+// MXREMAT: te.partial_amax %{{.*}} blocks [1, 32]
+// MXREMAT-NOT: blocks [32, 1]
+// MXREMAT: %[[HELD:.*]] = te.residual %arg1 "w
+// MXREMAT: %[[AMAX:.*]] = te.partial_amax %{{.*}} blocks [32, 1]
+// MXREMAT: te.amax_reduce %[[AMAX]]
+
+// REFUSED: gather-precision{{.*}}Function=flat | Reason="a flat shard cuts blocks of scheme 'nv_16x16'", Remark="'w' is gathered in high precision"
 
 // 160 rows in shards of 96: 96 and 64. The gradient has zeros behind its end.
 // UNEVEN-LABEL: func.func @uneven
