@@ -113,6 +113,57 @@ def test_micro_batches_of_parts(cuda_graph):
         assert weight.grad is None and (weight.main_grad - wanted).norm() <= 1e-5 * wanted.norm()
 
 
+class Rows(nn.Module):
+    """Layers of one parameter and of parts of it: (axis, first, end), or None for all; `between` after each."""
+
+    def __init__(self, uses, between=torch.sin):
+        super().__init__()
+        self.uses, self.between = uses, between
+        self.w = nn.Parameter(torch.randn(128, 64) / 8)
+
+    def forward(self, x):
+        for use in self.uses:
+            w = self.w
+            if use is not None:
+                axis, first, end = use
+                w = w[first:end] if axis == 0 else w.t()[first:end]
+            if x.shape[1] != w.shape[1]:
+                x = x.repeat(1, 4)[:, : w.shape[1]]
+            x = self.between(F.linear(x, w))
+        return x
+
+
+USES = {
+    "rows, then all": ([(0, 0, 64), None], torch.sin, 2),
+    "all, then rows": ([None, (0, 64, 128)], torch.sin, 2),
+    "rows, then others with some of them": ([(0, 0, 64), (0, 32, 128)], torch.sin, 2),
+    "rows, then the others": ([(0, 64, 128), (0, 0, 64)], torch.sin, 2),
+    "some rows": ([(0, 32, 64)], torch.sin, 1),
+    "rows twice": ([(0, 32, 64)] * 2, torch.sin, 2),
+    "columns, then all": ([(1, 0, 32), None], torch.sin, 2),
+    "some columns": ([(1, 32, 64)], torch.sin, 1),
+    "rows and all in one part": ([(0, 0, 64), None], F.silu, 1),
+}
+
+
+@pytest.mark.parametrize("name", USES)
+def test_a_first_micro_batch_begins_all_of_main_grad(name):
+    uses, between, parts = USES[name]
+    model = Rows(uses, between)
+    mine = compiled(model, main_grad=True)
+    # Of other graphs, perhaps.
+    model.w.main_grad = torch.ones(model.w.shape)
+    for _ in range(2):
+        wanted = torch.zeros(model.w.shape)
+        for micro in range(2):
+            x = torch.randn(32, 64)
+            wanted += torch.autograd.grad(model(x).square().sum(), model.w)[0]
+            with mine.te.microbatch(first=micro == 0):
+                quietly(lambda: mine(x).square().sum().backward())
+        assert_same([model.w.main_grad], [wanted])
+    assert len(mine.te.graphs[0].regions) == parts and model.w.grad is None
+
+
 def test_forwards_in_flight():
     model = Stack(torch.sin)
     xs = [torch.randn(32, 64) for _ in range(2)]

@@ -349,7 +349,6 @@ class Making(NamedTuple):
     options: Options
     differentiate_outputs: str
     states: States
-    #: Weights that several parts have, and those of them that this one is the first of.
     shared: Sequence[int] = ()
     begun: Sequence[int] = ()
 
@@ -357,6 +356,23 @@ class Making(NamedTuple):
 def _overlap(a: Feed, b: Feed) -> bool:
     """Whether two feeds are a parameter, or parts of it, in part the same."""
     return a.node is b.node and (a.part is None or b.part is None or a.part.meets(b.part))
+
+
+def _sums(feeds: Sequence[Sequence[Feed]]) -> List[Tuple[List[int], List[int]]]:
+    """`shared` and `begun` of a Region, of the feeds of each."""
+    weights = [(own, i, f) for own, fs in enumerate(feeds) for i, f in enumerate(fs) if f.weight]
+    found: List[Tuple[List[int], List[int]]] = [([], []) for _ in feeds]
+    for node in dict.fromkeys(f.node for _, _, f in weights):
+        uses = [use for use in weights if use[2].node is node]
+        shared = [use for use in uses if any(use is not other and _overlap(use[2], other[2]) for other in uses)]
+        for own, index, _ in shared:
+            found[own][0].append(index)
+        columns = any(f.part is not None and f.part.axis == 1 for _, _, f in uses)
+        # Otherwise the steps write every element of it, each once.
+        if shared or columns or sum(math.prod(f.shape) for _, _, f in uses) != fake(node).numel():
+            own, index, _ = uses[0]
+            found[own][1].append(index)
+    return found
 
 
 class _Part:
@@ -552,13 +568,7 @@ class Graph:
         )
         self.first, *programs = programs
         self.parts = []
-        weights: List[List[Feed]] = [[f for f in own if f.weight] for own in feeds]
-        for index, (plan, own, program) in enumerate(zip(plans, feeds, programs)):
-            others = [f for i, fs in enumerate(weights) for f in fs if i != index]
-            earlier = [f for fs in weights[:index] for f in fs]
-            shared = [i for i, f in enumerate(own) if f.weight and any(_overlap(f, other) for other in others)]
-            sums = [i for i, f in enumerate(own) if i in shared or (f.part is not None and f.part.axis == 1)]
-            begun = [i for i in sums if not any(_overlap(own[i], other) for other in earlier)]
+        for plan, own, program, (shared, begun) in zip(plans, feeds, programs, _sums(feeds)):
             made = making._replace(shared=shared, begun=begun)
             self.parts.append(_Part(flat, schedule, plan, own, program, self.before, gradients, made))
         self.rest = programs[-1].run

@@ -88,8 +88,9 @@ class Region:
 
     function: its arguments are `inputs`, its results `outputs`, in order, of the same
     number of elements each. outputs: where `differentiable`, a cotangent is taken.
-    shared: inputs that are weights of other regions of the graph too; begun: of these
-    and of columns of parameters, where this region is the first.
+    shared: weights that have elements in common with others of the graph, here or in
+    other regions. begun: weights whose whole parameters' `main_grad` this region sets to
+    0, as the first that uses them, where the steps do not write all of it.
     """
 
     def __init__(
@@ -132,15 +133,13 @@ class Region:
         self.cuda_graph = options.cuda_graph
         #: Of `wrt`, those whose gradients go to `main_grad`.
         self.mains = [i for i in self.wrt if options.main_grad and inputs[i].weight]
-        #: Of `mains`, weights of other regions too, and columns: each has a sum of its own, which PyTorch adds to
-        #: the parameter's.
+        #: Of `mains`, those in `shared`, and columns: each has a sum of its own, which PyTorch adds to the parameter's.
         self.shared = {
             i: SimpleNamespace(main_grad=torch.zeros(inputs[i].shape, device=device))
             for i in self.mains
             if i in shared or inputs[i].is_copy
         }
-        #: Of `shared`, those whose `main_grad` the forward of this region sets to 0.
-        self.begun = [i for i in self.shared if i in begun]
+        self.begun = [i for i in self.mains if i in begun]
         #: Those whose gradients autograd gets.
         self.given = [i for i in self.wrt if i not in self.mains]
         # What autograd follows where it has no other tensor that wants a gradient.
@@ -345,6 +344,11 @@ class Region:
 
     def main_grad_of(self, index: int, parameter: torch.Tensor) -> torch.Tensor:
         """The `main_grad` of a weight, which may be a part of a parameter; made where there is none."""
+        part, grad = self.inputs[index].part, self.owners_grad(index, parameter)
+        return grad if part is None else part.of(grad)
+
+    def owners_grad(self, index: int, parameter: torch.Tensor) -> torch.Tensor:
+        """Likewise, of the whole parameter."""
         spec = self.inputs[index]
         owner: Any = parameter if spec.part is None else self.owners[index]
         grad = getattr(owner, "main_grad", None)
@@ -354,7 +358,7 @@ class Region:
                     f"argument '{spec.name}': expected a parameter for 'main_grad', but got a tensor made of one"
                 )
             grad = owner.main_grad = torch.zeros(owner.shape, device=self.device)
-        return grad if spec.part is None else spec.part.of(grad)
+        return grad
 
 
 def _check(spec: Spec, tensor: torch.Tensor, device: torch.device) -> None:
@@ -671,7 +675,7 @@ class _Call(torch.autograd.Function):
         results = loaded.run_forward(arena, tensors, addresses, later, where)
         if region.is_first_microbatch:
             for index in region.begun:
-                region.main_grad_of(index, tensors[index]).zero_()
+                region.owners_grad(index, tensors[index]).zero_()
         ctx.shared = [(own.main_grad, region.main_grad_of(i, tensors[i])) for i, own in region.shared.items()]
         ctx.set_materialize_grads(False)
         ctx.region, ctx.later, ctx.mains = region, later, mains
