@@ -103,9 +103,15 @@ def _is_contiguous(shape: Tuple[int, ...], strides: Optional[Tuple[int, ...]]) -
     return True
 
 
+#: Of a tensor whose memory holds the negatives of its elements.
+NEGATED = "expected a tensor whose memory holds its elements, but got one with the negative bit; call .resolve_neg()"
+
+
 def _torch_view(tensor: Any, torch: Any) -> View:
     if tensor.layout is not torch.strided or tensor.is_meta:
         raise ArgumentError(f"expected a dense tensor in memory, but got one of {tensor.layout} on {tensor.device}")
+    if tensor.is_neg():
+        raise ArgumentError(NEGATED)
     pointer = tensor.data_ptr()
     if pointer == 0 and tensor.numel() != 0:
         raise ArgumentError("expected a tensor with memory, but its storage was freed or resized to 0 bytes")
@@ -350,7 +356,7 @@ def _strides(shape: Sequence[int]) -> Tuple[int, ...]:
 
 
 def torch_guard(tensors: "tuple[Any, ...]") -> "Optional[Callable[..., bool]]":
-    """Whether other tensors are like these, in one call: class, elements, sizes, strides, device.
+    """Whether other tensors are like these, in one call: class, elements, sizes, strides, device, negative bit.
 
     None where this PyTorch cannot tell, or where there are none. It says nothing of memory.
     """

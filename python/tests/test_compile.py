@@ -311,6 +311,19 @@ def test_freed_tensors_are_told(step):
         step(x, w)
 
 
+def test_tensors_with_the_negative_bit_are_told(step):
+    torch = pytest.importorskip("torch")
+    x, w = torch.ones(32, 64, dtype=torch.bfloat16), torch.ones(48, 64, dtype=torch.bfloat16)
+    said = "expected a tensor whose memory holds its elements, but got one with the negative bit; call .resolve_neg()"
+    with pytest.raises(te_mlir.ArgumentError) as caught:
+        step(x, torch._neg_view(w))
+    assert str(caught.value) == f"argument 'w': {said}"
+    with pytest.raises(te_mlir.ArgumentError) as caught:
+        step(x, w, out={"y": torch._neg_view(torch.zeros(32, 48, dtype=torch.bfloat16))})
+    assert str(caught.value) == f"result 'y': {said}"
+    assert torch.equal(step(x, torch._neg_view(w).resolve_neg())["y"], -step(x, w)["y"])
+
+
 class ElsewhereTensor:
     """An array on a device that the step is not on."""
 
@@ -665,6 +678,7 @@ def test_a_quick_call_checks_what_the_first_did(reference):
             (odd, "expected memory aligned to 16 bytes"),
             (foreign.view(torch.bfloat16), "expected memory aligned to 16 bytes"),
             (freed, "expected a tensor with memory"),
+            (torch._neg_view(tensors["x"]), "expected a tensor whose memory holds its elements"),
         ):
             with pytest.raises(te_mlir.ArgumentError, match=f"argument 'x': {said}"):
                 step(**{**tensors, "x": wrong})

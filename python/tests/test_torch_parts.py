@@ -164,6 +164,26 @@ def test_a_first_micro_batch_begins_all_of_main_grad(name):
     assert len(mine.te.graphs[0].regions) == parts and model.w.grad is None
 
 
+def test_tensors_whose_memory_holds_negatives():
+    model, x = Stack(torch.sin, 1), torch.randn(32, 64)
+    theirs = gradients(model, -x)
+    mine = compiled(model)
+    for one in (-x, torch._neg_view(x)):
+        assert_same(quietly(gradients, mine, one), theirs)
+    model.layers[0].weight = nn.Parameter(torch._neg_view(torch.randn(64, 64)))
+    with pytest.raises(te_mlir.ArgumentError, match="argument 'layers.0.weight': .* call .resolve_neg()"):
+        quietly(mine, x)
+
+
+def test_cotangents_and_inputs_of_modules_whose_memory_holds_negatives():
+    layer, found = te_mlir.torch.Linear(64, 64), []
+    x, dy = torch.randn(32, 64), torch.randn(32, 64)
+    for one, cotangent in ((-x, -dy), (torch._neg_view(x), torch._neg_view(dy))):
+        result = layer(one)
+        found.append([result.detach(), *torch.autograd.grad(result, layer.weight, cotangent)])
+    assert_same(*found)
+
+
 def test_forwards_in_flight():
     model = Stack(torch.sin)
     xs = [torch.randn(32, 64) for _ in range(2)]

@@ -97,6 +97,11 @@ def _product(shape: Sequence[int]) -> int:
     return size
 
 
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a copy where its memory does not hold its elements in order: with gaps, or their negatives."""
+    return tensor.contiguous().resolve_neg()
+
+
 def fake(node: Node) -> torch.Tensor:
     """The tensor without content that tracing left on the node."""
     return node.meta["val"]
@@ -215,7 +220,7 @@ class Importer:
             elif node in self.inside and node.op != "placeholder":
                 self._values[node] = self._emit(node)
             else:
-                make = None if node in self.parameters else torch.Tensor.contiguous
+                make = None if node in self.parameters else _dense
                 matrix = self.feed(node, make=make)
                 self._values[node] = Value(matrix, row_major(shape_of(node)))
         return self._values[node]

@@ -105,7 +105,7 @@ class _Module(WithStates, torch.nn.Module):
             # As TransformerEngine's do.
             x = x.to(torch.get_autocast_dtype(x.device.type))
         lead, columns = x.shape[:-1], x.shape[-1]
-        rows = x.reshape(-1, columns).contiguous()
+        rows = x.reshape(-1, columns).contiguous().resolve_neg()
         parameters: List[Tuple[str, torch.Tensor]] = list(self.named_parameters(recurse=False))
         key = (tuple(rows.shape), x.dtype, x.device, options, x.requires_grad, *[p.dtype for _, p in parameters])
         region = self._regions.get(key)

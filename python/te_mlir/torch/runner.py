@@ -363,6 +363,8 @@ class Region:
 
 def _check(spec: Spec, tensor: torch.Tensor, device: torch.device) -> None:
     """Raises ArgumentError, naming the argument, unless the step can use the tensor's memory."""
+    if tensor.is_neg():
+        raise ArgumentError(f"argument '{spec.name}': {arrays.NEGATED}")
     if tensor.dtype is not spec.dtype:
         raise ArgumentError(
             f"argument '{spec.name}': expected elements of {dtype_name(spec.dtype)}, but got {dtype_name(tensor.dtype)}"
@@ -701,7 +703,7 @@ class _Call(torch.autograd.Function):
             spec, cotangent = region.outputs[index], cotangents[index]
             if cotangent is None:
                 cotangent = torch.zeros(spec.shape, dtype=spec.dtype, device=region.device)
-            cotangent = cotangent.to(spec.dtype).contiguous()
+            cotangent = cotangent.to(spec.dtype).contiguous().resolve_neg()
             given.append(cotangent.clone() if cotangent.data_ptr() % 16 else cotangent)
         for own, _ in ctx.shared:
             own.zero_()
