@@ -5,7 +5,7 @@
 # Steps, each with a time limit: collectives, captured, faults, torchrun, python,
 # numerics, overlap, experts, exchanges, weights, amaxes, processes, bench, bandwidth; all if none is named.
 # What they print and measure is in OUTPUT_FOLDER; a table comes last. Ends with 1 if
-# anything failed. About three minutes. `python` needs the wheel te_mlir and a PyTorch
+# anything failed. About three minutes over two GPUs. `python` needs the wheel te_mlir and a PyTorch
 # with NCCL, and is passed by without them.
 # NVLink multicast stays as the environment says (off, if it says nothing).
 set -uo pipefail
@@ -84,14 +84,15 @@ if wanted python; then
   fi
 fi
 # Those of several ranks against one process; 2 ranks where there are fewer than 4 GPUs.
+# against_one NAME SCRIPT [SECONDS]
 few=$([ "$ranks" -ge 4 ] && echo 4 || echo 2)
 against_one() {
-  step "$1" 90 python3 "$checks/$2" "$out/$1" --backend=cuda --launcher=torchrun --ranks="$few" --jobs=6
+  step "$1" "${3:-90}" python3 "$checks/$2" "$out/$1" --backend=cuda --launcher=torchrun --ranks="$few" --jobs=6
 }
 if wanted numerics; then against_one numerics tensor_parallel.py; fi
 if wanted overlap; then against_one overlap overlap.py; fi
 if wanted experts; then against_one experts expert_parallel.py; fi
-if wanted exchanges; then against_one exchanges exchanged_casts.py; fi
+if wanted exchanges; then against_one exchanges exchanged_casts.py 300; fi
 if wanted weights; then against_one weights sharded_weights.py; fi
 # This takes four.
 if wanted amaxes && [ "$ranks" -ge 4 ]; then against_one amaxes amax_groups.py; fi
