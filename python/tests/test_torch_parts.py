@@ -121,16 +121,29 @@ class Rows(nn.Module):
         self.uses, self.between = uses, between
         self.w = nn.Parameter(torch.randn(128, 64) / 8)
 
+    def layer(self, x, use):
+        w = self.w
+        if use is not None:
+            axis, first, end = use
+            w = w[first:end] if axis == 0 else w.t()[first:end]
+        if x.shape[1] != w.shape[1]:
+            x = x.repeat(1, 4)[:, : w.shape[1]]
+        return self.between(F.linear(x, w))
+
     def forward(self, x):
         for use in self.uses:
-            w = self.w
-            if use is not None:
-                axis, first, end = use
-                w = w[first:end] if axis == 0 else w.t()[first:end]
-            if x.shape[1] != w.shape[1]:
-                x = x.repeat(1, 4)[:, : w.shape[1]]
-            x = self.between(F.linear(x, w))
+            x = self.layer(x, use)
         return x
+
+
+class Graphs(Rows):
+    """Two layers, each in a graph of its own."""
+
+    def forward(self, x):
+        first, second = self.uses
+        x = self.layer(x, first)
+        torch._dynamo.graph_break()
+        return self.layer(x, second)
 
 
 USES = {
@@ -162,6 +175,27 @@ def test_a_first_micro_batch_begins_all_of_main_grad(name):
                 quietly(lambda: mine(x).square().sum().backward())
         assert_same([model.w.main_grad], [wanted])
     assert len(mine.te.graphs[0].regions) == parts and model.w.grad is None
+
+
+PAIRS = [uses for uses, between, _ in USES.values() if len(uses) == 2 and between is torch.sin]
+
+
+@pytest.mark.parametrize("cuda_graph", [False, True])
+@pytest.mark.parametrize("calls", [1, 2])
+@pytest.mark.parametrize("uses", [*PAIRS, [None, None]])
+def test_a_first_micro_batch_adds_what_graphs_and_calls_of_one_pass_share(uses, calls, cuda_graph):
+    model = Graphs(uses, F.silu)
+    mine = compiled(model, main_grad=True, cuda_graph=cuda_graph)
+    model.w.main_grad = torch.ones(model.w.shape)
+    for _ in range(2):
+        wanted = torch.zeros(model.w.shape)
+        for micro in range(2):
+            xs = torch.randn(calls, 32, 64)
+            wanted += torch.autograd.grad(sum(model(x).square().sum() for x in xs), model.w)[0]
+            with mine.te.microbatch(first=micro == 0):
+                quietly(lambda: sum(mine(x).square().sum() for x in xs).backward())
+        assert_same([model.w.main_grad], [wanted])
+    assert len(mine.te.graphs) == 2
 
 
 def test_tensors_whose_memory_holds_negatives():

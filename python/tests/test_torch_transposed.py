@@ -258,3 +258,62 @@ def test_states_go_through_a_file(called):
         found.append({"y": y.detach(), **{n: p.grad.clone() for n, p in parameters(model).items()}})
     assert_same(*found, turned=False)
     assert_same(states(first), states(second), turned=False)
+
+
+class Columns(nn.Module):
+    """Columns of one weight alone; `apart`, its graph ends before, so that layers share one."""
+
+    def __init__(self, apart):
+        super().__init__()
+        self.weight, self.apart = nn.Parameter(torch.randn(64, 128) / 8), apart
+
+    def forward(self, x):
+        if self.apart:
+            torch._dynamo.graph_break()
+        a, b = (x @ self.weight).split(64, -1)
+        return a * b
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_layers_that_share_a_graph_have_states_and_casts_of_their_own(recipe, training):
+    if isinstance(recipe, te_mlir.NVFP4BlockScaling):
+        pytest.skip("its random numbers belong to a graph")
+    found = []
+    for apart in (True, False):
+        torch.manual_seed(0)
+        model = nn.Sequential(*(Columns(apart) for _ in range(3))).bfloat16()
+        for i, layer in enumerate(model):
+            layer.weight.data *= 4.0**i
+        mine = te_mlir.torch.jit(model, recipe=recipe, cache_weights=True)
+        results = []
+        with torch.set_grad_enabled(training):
+            for i in range(4):
+                x = (torch.randn(32, 64) * 2.0**i).bfloat16()
+                with mine.te.microbatch(first=i % 2 == 0):
+                    results.append(mine(x))
+                    if training:
+                        results[-1].float().sum().backward()
+        gradients = [layer.weight.grad for layer in model] if training else []
+        states = {name: value for name, value in mine.state_dict().items() if name.startswith("te.")}
+        found.append(([*results, *gradients], states))
+    (one, states), (two, others) = found
+    assert all(torch.equal(a, b) for a, b in zip(one, two))
+    assert states.keys() == others.keys() and all(torch.equal(states[name], others[name]) for name in states)
+
+
+@pytest.mark.parametrize(
+    "main_grad, message",
+    [
+        (torch.zeros(64, 128, dtype=torch.bfloat16), "expected elements of float32, but got bfloat16"),
+        (torch.zeros(64, 128, device="meta"), "expected"),
+        (torch.zeros(64, 256), r"expected shape \[64, 128\], but got \[64, 256\]"),
+        (torch.zeros(128, 64).t(), "expected"),
+        (torch.zeros(128), r"expected shape \[64, 128\], but got \[128\]"),
+    ],
+)
+def test_a_main_grad_that_columns_cannot_be_added_to_is_told(main_grad, message):
+    model = Columns(False)
+    mine = te_mlir.torch.jit(model, recipe=te_mlir.HighPrecision(), main_grad=True)
+    model.weight.main_grad = main_grad
+    with pytest.raises(te_mlir.ArgumentError, match=f"argument '.*weight.main_grad': {message}"):
+        mine(torch.randn(32, 64))

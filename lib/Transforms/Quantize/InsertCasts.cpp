@@ -254,13 +254,11 @@ static Operand describeOperand(Value value, TensorRole role,
   return operand;
 }
 
-/// A weight that a GEMM contracts along `axis`, or along the other one where it
-/// is transposed: then it is gathered in high precision.
+/// A weight, contracted along `axis`, or along the other one if transposed.
 static Operand describeWeight(Value value, bool isTransposed, unsigned axis) {
-  if (!isTransposed)
-    return describeOperand(value, TensorRole::W, axis);
-  Operand operand = {value, TensorRole::W, 1 - axis};
-  operand.isTransposed = true;
+  Operand operand =
+      describeOperand(value, TensorRole::W, isTransposed ? 1 - axis : axis);
+  operand.isTransposed = isTransposed;
   return operand;
 }
 
@@ -676,6 +674,8 @@ void CastInserter::keepExactGather(Operand &operand,
                                    const QuantPolicy &policy) {
   if (!operand.gather)
     return;
+  if (operand.isTransposed)
+    return settleGather(operand, "the weight lies [K, N]");
   if (operand.view)
     return keepExactShard(operand, policy);
   const int64_t rows = shapeOf(operand.value)[0];

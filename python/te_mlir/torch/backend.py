@@ -459,7 +459,7 @@ class _Part:
     def __call__(
         self, tensors: Sequence[torch.Tensor], renewed: bool, values: Dict[Node, torch.Tensor]
     ) -> List[torch.Tensor]:
-        self.region.owners = self.feeder.owners(tensors)
+        self.region.belong_to(self.feeder.owners(tensors))
         results = self.region(*self.feeder(tensors, renewed, values))
         if self.plain is not None:
             return [results[i] for i in self.plain]

@@ -17,6 +17,7 @@ import torch
 from torch.fx import Node
 
 from te_mlir import build
+from te_mlir.errors import ArgumentError
 from te_mlir.torch import patterns, views
 from te_mlir.layout import Layout, heads_first, row_major, same
 from te_mlir.torch.indices import Indices, clamped
@@ -464,7 +465,10 @@ class Importer:
             rows = t.reshape(-1, width).to(torch.float32)
             first, second = (rows[:, ::2], rows[:, 1::2]) if interleaved else rows.chunk(2, -1)
             if not torch.equal(first, second):
-                raise Unsupported(user, f"the {'pairs' if interleaved else 'halves'} of its tables differ")
+                raise ArgumentError(
+                    f"{describe(user)}: expected the {'pairs' if interleaved else 'halves'} of the tables of a "
+                    "rotation to be equal, but they differ; torch.compiler.disable leaves a function to PyTorch"
+                )
             return first.contiguous()
 
         key = "pairs" if interleaved else "half"

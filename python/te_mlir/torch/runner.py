@@ -13,7 +13,9 @@ import ctypes
 import math
 import operator
 import re
+import threading
 import warnings
+import weakref
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
@@ -140,6 +142,8 @@ class Region:
             if i in shared or inputs[i].is_copy
         }
         self.begun = [i for i in self.mains if i in begun]
+        #: The other ones of `mains`: their places there, and their bytes.
+        self.alone = [(k, 4 * math.prod(inputs[i].shape)) for k, i in enumerate(self.mains) if i not in self.shared]
         #: Those whose gradients autograd gets.
         self.given = [i for i in self.wrt if i not in self.mains]
         # What autograd follows where it has no other tensor that wants a gradient.
@@ -267,6 +271,12 @@ class Region:
             return self.states.name_of(tensor, spec.name)
         return spec.part.name(self.states.name_of(self.owners[index], spec.part.owner(spec.name)))
 
+    def belong_to(self, owners: Dict[int, torch.Tensor]) -> None:
+        """The parameters of the next call; copies of columns may lie where those of another layer lay."""
+        if any(self.owners.get(index) is not owner for index, owner in owners.items()):
+            self._named = False
+        self.owners = owners
+
     def state_name(self, state: str) -> str:
         """What the model calls a state that a program names after the layer of a weight."""
         names = {layer_of(self.inputs[i].name): layer_of(name) for i, name in zip(self.weights, self.names)}
@@ -344,8 +354,12 @@ class Region:
 
     def main_grad_of(self, index: int, parameter: torch.Tensor) -> torch.Tensor:
         """The `main_grad` of a weight, which may be a part of a parameter; made where there is none."""
-        part, grad = self.inputs[index].part, self.owners_grad(index, parameter)
-        return grad if part is None else part.of(grad)
+        spec, grad = self.inputs[index], self.owners_grad(index, parameter)
+        if spec.part is None:
+            return grad
+        whole = self.owners[index].shape
+        _check(Spec(f"{spec.part.owner(spec.name)}.main_grad", whole, torch.float32), grad, self.device)
+        return spec.part.of(grad)
 
     def owners_grad(self, index: int, parameter: torch.Tensor) -> torch.Tensor:
         """Likewise, of the whole parameter."""
@@ -649,6 +663,50 @@ class Loaded:
         return gradients
 
 
+#: Addresses (first, behind the last).
+_Span = Tuple[int, int]
+
+
+class _Begin:
+    """A first micro-batch between its forward and its backward, which writes sums anew that others may have begun since.
+
+    So a parameter that two graphs of a model use, or two calls of one, has the sum of both.
+    mains, spans: the sums, which are nobody else's in this call, and where they lie.
+    """
+
+    _waiting: "weakref.WeakSet[_Begin]" = weakref.WeakSet()
+    _lock = threading.Lock()
+
+    def __init__(self, mains: Sequence[torch.Tensor], spans: Sequence[_Span]) -> None:
+        self.mains, self.spans = mains, spans
+        self.written: Set[_Span] = set()
+        with self._lock:
+            self._waiting.add(self)
+
+    def end(self) -> List[Tuple[torch.Tensor, torch.Tensor]]:
+        """What was written of sums since, with zeros for the rest, and these sums."""
+        with self._lock:
+            self._waiting.discard(self)
+        found = []
+        for main, (begin, end) in zip(self.mains, self.spans) if self.written else ():
+            cuts = [(max(begin, first), min(end, last)) for first, last in self.written]
+            cuts = [(first, last) for first, last in cuts if first < last]
+            if cuts:
+                kept = torch.zeros_like(main)
+                for first, last in cuts:
+                    cut = slice((first - begin) // 4, (last - begin) // 4)
+                    kept.view(-1)[cut] = main.view(-1)[cut]
+                found.append((kept, main))
+        return found
+
+    @classmethod
+    def tell(cls, spans: Sequence[_Span]) -> None:
+        """Sums were written there."""
+        with cls._lock:
+            for begin in cls._waiting:
+                begin.written.update(spans)
+
+
 class _Lease:
     """An arena between a forward and its backward; free again when either is gone."""
 
@@ -671,6 +729,7 @@ class _Call(torch.autograd.Function):
     ) -> Any:
         loaded = region.load(True)
         mains, where = region.main_grads(tensors)
+        ctx.shared = [(own.main_grad, region.main_grad_of(i, tensors[i])) for i, own in region.shared.items()]
         later = loaded.later()
         arena = loaded.take()
         ctx.lease = _Lease(loaded, arena)
@@ -678,7 +737,13 @@ class _Call(torch.autograd.Function):
         if region.is_first_microbatch:
             for index in region.begun:
                 region.owners_grad(index, tensors[index]).zero_()
-        ctx.shared = [(own.main_grad, region.main_grad_of(i, tensors[i])) for i, own in region.shared.items()]
+        spans = [(where[place], where[place] + size) for place, size in region.alone]
+        ctx.begin = None
+        if region.is_first_microbatch and spans:
+            ctx.begin = _Begin([mains[place] for place, _ in region.alone], spans)
+        # Where parts are shared, or columns, all of the parameter's, which is begun before.
+        whole = [region.owners_grad(i, tensors[i]) for i in region.shared]
+        ctx.written = spans + [(grad.data_ptr(), grad.data_ptr() + 4 * grad.numel()) for grad in whole]
         ctx.set_materialize_grads(False)
         ctx.region, ctx.later, ctx.mains = region, later, mains
         # Kept alive, and told apart from what was changed since.
@@ -713,14 +778,16 @@ class _Call(torch.autograd.Function):
                 "expected one backward for each forward, but got a second; what the forward saved is gone "
                 "after the first, so call the forward again (retain_graph has no effect here)"
             )
+        begun = ctx.begin.end() if ctx.begin else ()
         try:
             gradients = lease.loaded.run_backward(
                 arena, ctx.later, saved, given
             )
         finally:
             lease.loaded.free.append(arena)
-        for own, main in ctx.shared:
-            main.add_(own)
+        for part, main in (*ctx.shared, *begun):
+            main.add_(part)
+        _Begin.tell(ctx.written)
         # With create_graph.
         if torch.is_grad_enabled():
             gradients = _Once.apply(region.anchor, *gradients)

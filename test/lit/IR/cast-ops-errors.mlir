@@ -640,8 +640,18 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
   func.func @partial_amax_c3(%x: tensor<5197xbf16>) {
-    // expected-error @below {{expected 'blocks' to be [128, 128], [1, 32], [32, 1] or [32, 32], but got 1x128}}
+    // expected-error @below {{expected 'blocks' to be [128, 128], [1, 32], [32, 1] or [32, 32], but got [1, 128]}}
     %amax = te.partial_amax %x group 0 of [160, 128] blocks [1, 128] : tensor<5197xbf16> -> tensor<160x1xf32>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @partial_amax_c3_none(%x: tensor<5197xbf16>) {
+    // expected-error @below {{expected 'blocks' to be [128, 128], [1, 32], [32, 1] or [32, 32], but got []}}
+    %amax = te.partial_amax %x group 0 of [160, 128] blocks [] : tensor<5197xbf16> -> tensor<160x4xf32>
     return
   }
 }
@@ -680,6 +690,11 @@ func.func private @scaled_c7_columns(!te.scaled<160x128xf8E4M3FN, block_128x128,
 
 // expected-error @below {{or an mx scheme, but got 'nv_1x16' with 'contract = 1'}}
 func.func private @scaled_c7_nv(!te.scaled<160x128xf4E2M1FN, nv_1x16, contract = 1, shard = 5197>)
+
+// -----
+
+// expected-error @below {{expected no 'swizzled' with 'shard'}}
+func.func private @scaled_c7_swizzled(!te.scaled<160x128xf8E4M3FN, mx_1x32, swizzled, contract = 1, shard = 5197>)
 
 // -----
 

@@ -57,8 +57,8 @@ LogicalResult PartialAmaxOp::verify() {
   if (llvm::none_of(kBlocks,
                     [&](ArrayRef<int64_t> each) { return each == blocks; }))
     return emitOpError() << "expected 'blocks' to be [128, 128], [1, 32], "
-                            "[32, 1] or [32, 32], but got "
-                         << formatShape(blocks);
+                            "[32, 1] or [32, 32], but got ["
+                         << blocks << "]";
   // partial_amax-c4
   return verifyShape(
       *this, "amax", getAmax().getType(),

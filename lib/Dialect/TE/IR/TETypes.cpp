@@ -184,6 +184,8 @@ LogicalResult ScaledType::verify(function_ref<InFlightDiagnostic()> emitError,
   if ((shape.size() == 3 || groups != 0) && has(ScaleVariant::Swizzled))
     return emitError() << "expected no 'swizzled' with groups";
   // scaled-c7
+  if (shard != 0 && has(ScaleVariant::Swizzled))
+    return emitError() << "expected no 'swizzled' with 'shard'";
   if (shard == 0)
     return success();
   const bool isMx = scheme == Scheme::Mx1x32 || scheme == Scheme::Mx32x32;

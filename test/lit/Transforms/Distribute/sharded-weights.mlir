@@ -18,6 +18,7 @@
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=fuse target=reference recipe=mxfp8_block_scaling report=precision" -o /dev/null | FileCheck %s --check-prefix=MXBYTES
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=quantize target=reference recipe=mxfp8_block_scaling remat=everything" | FileCheck %s --check-prefix=MXREMAT
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=quantize target=reference recipe=nvfp4_block_scaling" --remarks-filter='.*' 2>&1 >/dev/null | FileCheck %s --check-prefix=REFUSED
+// RUN: te-opt %s --te-training-pipeline="vjp=turned compile-to=quantize recipe=float8_block_scaling" --remarks-filter='.*' 2>&1 >/dev/null | FileCheck %s --check-prefix=TURNED
 // RUN: te-opt %s --te-training-pipeline="vjp=uneven compile-to=schedule recipe=float8_current_scaling" | FileCheck %s --check-prefix=UNEVEN
 
 // CHECK-LABEL: func.func @layer
@@ -132,6 +133,8 @@
 
 // REFUSED: gather-precision{{.*}}Function=flat | Reason="a flat shard cuts blocks of scheme 'nv_16x16'", Remark="'w' is gathered in high precision"
 
+// TURNED: gather-precision{{.*}}Function=turned | Reason="the weight lies [K, N]", Remark="'w' is gathered in high precision"
+
 // 160 rows in shards of 96: 96 and 64. The gradient has zeros behind its end.
 // UNEVEN-LABEL: func.func @uneven
 // UNEVEN: tert.launch "all_gather" {bytes = 24576 : i64
@@ -143,6 +146,14 @@
 // UNEVEN: tert.launch "copy_strided" {bytes = 32768 : i64
 // UNEVEN: tert.launch "reduce_scatter_sum" {count = 24576 : i64
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
+  func.func @turned(%x: tensor<128x256xbf16> {te.name = "x", te.sharding = [#te.shard<axis = 0, group = 0>]},
+                    %w: tensor<128x256xbf16> {te.name = "w", te.weight, te.sharding = [#te.shard<axis = 0, group = 0>]})
+      -> (tensor<128x256xbf16> {te.name = "y"}) {
+    %all = te.all_gather %w group 0 axis 0 : tensor<128x256xbf16> -> tensor<256x256xbf16>
+    %y = te.linear %x, %all {transposed_weight} : tensor<128x256xbf16>, tensor<256x256xbf16> -> tensor<128x256xbf16>
+    return %y : tensor<128x256xbf16>
+  }
+
   func.func @layer(%x: tensor<128x256xbf16> {te.name = "x", te.sharding = [#te.shard<axis = 0, group = 0>]},
                    %w: tensor<128x256xbf16> {te.name = "w", te.weight, te.sharding = [#te.shard<axis = 0, group = 0>]})
       -> (tensor<128x256xbf16> {te.name = "y"}) {
