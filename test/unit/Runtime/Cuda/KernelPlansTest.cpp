@@ -56,6 +56,8 @@ std::vector<int64_t> sizes(const std::string &name) {
     return {2};
   if (name == "matrices")
     return {3};
+  if (name == "block_rows" || name == "block_cols")
+    return {1, 32, 128};
   // The schemes want 16, 32 and 128 of it.
   if (name == "alignment")
     return {256};
