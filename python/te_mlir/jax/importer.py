@@ -96,7 +96,9 @@ class Importer:
         self.feeds: List[Feed] = []
         #: Why operations cannot be emitted, by their place in the program.
         self._unsupported: Dict[int, str] = {}
-        self._fed: Dict[Tuple[Atom, str], build.Value] = {}
+        self._fed: Dict[Tuple[Atom, str, Tuple[int, ...]], build.Value] = {}
+        #: Weights, by what they are a view of and as what they are read.
+        self._parameters: Dict[Tuple[Atom, Tuple[int, ...]], build.Value] = {}
         self._values: Dict[Atom, Value] = {}
         #: Those that stand in for what cannot be emitted, and views of them.
         self._broken: "Set[Atom]" = set()
@@ -166,9 +168,9 @@ class Importer:
         user: Optional[Node] = None,
     ) -> build.Value:
         """The argument that is `make` of what JAX computes for `atom`; key says what `make` does."""
-        if (atom, key) in self._fed:
-            return self._fed[atom, key]
         shape = tuple(shape if shape is not None else atom.shape)
+        if (atom, key, shape) in self._fed:
+            return self._fed[atom, key, shape]
         dtype = dtype or te_name(atom.dtype)
         if dtype is None:
             raise Unsupported(
@@ -181,7 +183,7 @@ class Importer:
         value = self.function.argument(label, shape, dtype)
         floating = isinstance(atom, Var) and atom.floating and differentiable
         self.feeds.append(Feed(atom, make, label, shape, dtype, floating))
-        self._fed[atom, key] = value
+        self._fed[atom, key, shape] = value
         return value
 
     def _label(self, atom: Atom) -> str:
@@ -208,8 +210,7 @@ class Importer:
                 raise Unsupported(
                     user, f"its operand has elements of {short(atom.dtype)}; te has float32, bfloat16, float16, int32"
                 )
-            shape = atom.shape
-            matrix_shape = shape if len(shape) <= 1 else (math.prod(shape[:-1]), shape[-1])
+            shape, matrix_shape = atom.shape, _matrix_of(atom.shape)
             make = None if shape == matrix_shape else (lambda a: a.reshape(matrix_shape))
             matrix = self.feed(atom, make=make, shape=matrix_shape, user=user)
             self._values[atom] = Value(matrix, row_major(shape))
@@ -233,7 +234,7 @@ class Importer:
 
     def _emit(self, var: Var, node: Node) -> Value:
         if te_name(var.dtype) is None:
-            raise Unsupported(node, f"its result has elements of {short(var.dtype)}; te has float32, bfloat16, float16")
+            raise Unsupported(node, f"its result has elements of {short(var.dtype)}; {_FLOATS}")
         for pattern in (
             patterns.match_cross_entropy,
             patterns.match_layer_norm,
@@ -298,22 +299,11 @@ class Importer:
                 f"its result has elements of {short(node.output.dtype)}; te rounds a product to its operands' type, so "
                 "cast the result (and leave out preferred_element_type)",
             )
-        depth = math.prod(x.shape[a] for a in x_axes)
         x_free = [a for a in range(len(x.shape)) if a not in x_axes]
         w_free = [a for a in range(len(w.shape)) if a not in w_axes]
-        rows = math.prod(x.shape[i] for i in x_free)
-        matrix = self._operand(x, node, x_free, x_axes, (rows, depth), "rows")
-        out = math.prod(w.shape[i] for i in w_free)
+        matrix = self._operand(x, node, x_free, x_axes, "rows")
         turned = self._is_turned(w, w_free, w_axes, node)
-        if turned and self._is_light(w) and len(w.shape) != 2:
-            # The matrix is the argument, which marks it as a weight; JAX reshapes for nothing.
-            order, shape = [*w_axes, *w_free], (depth, out)
-            weight = self.feed(w, "matrix", lambda a: jnp.transpose(a, order).reshape(shape), shape, user=node)
-        elif turned:
-            weight = self._operand(w, node, w_axes, w_free, (depth, out), "matrix")
-        else:
-            weight = self._operand(w, node, w_free, w_axes, (out, depth), "transposed")
-        self._mark(weight)
+        weight = self._weight(w, node, *((w_axes, w_free) if turned else (w_free, w_axes)))
         dtype = np.dtype(node.output.dtype).name
         matrix, weight = self.function.cast(matrix, dtype), self.function.cast(weight, dtype)
         vector = self._vector(bias, node, matrix.dtype) if bias is not None else None
@@ -334,21 +324,57 @@ class Importer:
             return False
         return lies.permute([*axes, *free]).is_row_major(math.prod(w.shape))
 
-    def _operand(
-        self, atom: Atom, node: Node, free: Sequence[int], axes: Sequence[int], shape: Tuple[int, int], key: str
-    ) -> build.Value:
+    def _operand(self, atom: Atom, node: Node, free: Sequence[int], axes: Sequence[int], key: str) -> build.Value:
         """An operand as [free, axes]: its own memory where it lies so, else transposed by JAX."""
-        order = list(free) + list(axes)
-        size = math.prod(atom.shape)
+        order = [*free, *axes]
+        shape = math.prod(atom.shape[a] for a in free), math.prod(atom.shape[a] for a in axes)
         # What is looked at must not be fed yet: an argument that nobody reads would be left.
-        lies = self._layout(atom) if self._is_light(atom) else None
-        if self._is_light(atom) and (lies is None or not lies.permute(order).is_row_major(size)):
-            made = self.feed(atom, key, lambda a: jnp.transpose(a, order).reshape(shape), shape, user=node)
-            return made
+        if self._is_light(atom) and not self._lies(atom, order):
+            return self.feed(atom, key, lambda a: jnp.transpose(a, order).reshape(shape), shape, user=node)
         value = self.value(atom, node)
         if not value.layout.permute(order).is_row_major(value.elements):
             raise Unsupported(node, f"its operand {list(atom.shape)} is computed, and a view that is not row-major")
         return self.function.reshape(value.matrix, shape)
+
+    def _weight(self, atom: Atom, node: Node, free: Sequence[int], axes: Sequence[int]) -> build.Value:
+        """A matrix [free, axes] that is a weight where JAX makes it of an argument by moving and casting elements."""
+        if self._lies(atom, [*free, *axes]):
+            shape = math.prod(atom.shape[a] for a in free), math.prod(atom.shape[a] for a in axes)
+            return self._parameter(atom, shape, node)
+        matrix = self._operand(atom, node, free, axes, "transposed")
+        self._mark(matrix)
+        return matrix
+
+    def _gain(self, atom: Atom, node: Node, dtype: str) -> build.Value:
+        """The vector of a norm in elements `dtype`; a weight where it is a view or a cast of an argument."""
+        if self._lies(atom, range(len(atom.shape))):
+            return self.function.cast(self._parameter(atom, (math.prod(atom.shape),), node), dtype)
+        return self._vector(atom, node, dtype)
+
+    def _parameter(self, atom: Atom, shape: Tuple[int, ...], user: Node) -> build.Value:
+        """A view of an argument that lies there in the order of `shape`: that argument, a weight, and casts of it.
+
+        JAX reshapes the argument, for nothing, as the compiler knows no weight behind a reshape.
+        """
+        key = atom, shape
+        if key not in self._parameters:
+            if isinstance(atom, Var) and atom.node is not None:
+                dtype = te_name(atom.dtype)
+                if dtype is None:
+                    raise Unsupported(atom.node, f"its result has elements of {short(atom.dtype)}; {_FLOATS}")
+                made = self.function.cast(self._parameter(atom.node.inputs[0], shape, user), dtype)
+            elif shape == _matrix_of(atom.shape):
+                made = self.value(atom, user).matrix
+            else:
+                made = self.feed(atom, "matrix", lambda a: a.reshape(shape), shape, user=user)
+            self._mark(made)
+            self._parameters[key] = made
+        return self._parameters[key]
+
+    def _lies(self, atom: Atom, order: Sequence[int]) -> bool:
+        """Whether a light value, its axes in this order, is row-major in the argument that it is a view of."""
+        lies = self._layout(atom) if self._is_light(atom) else None
+        return lies is not None and lies.permute(order).is_row_major(math.prod(atom.shape))
 
     def _layout(self, atom: Atom) -> Optional[Layout]:
         """How a light value lies in the argument that it is a view of; None where JAX has to make it."""
@@ -376,15 +402,12 @@ class Importer:
 
     def _rmsnorm(self, var: Var, node: Node, found: patterns.RmsNorm) -> Value:
         x = self.rows(found.x, node)
-        gamma = self._vector(found.gamma, node, x.dtype)
-        self._mark(gamma)
+        gamma = self._gain(found.gamma, node, x.dtype)
         return self._dense(var, self.function.rms_norm(x, gamma, found.epsilon, found.zero_centered))
 
     def _layernorm(self, var: Var, node: Node, found: patterns.LayerNorm) -> Value:
         x = self.rows(found.x, node)
-        gamma, beta = (self._vector(v, node, x.dtype) for v in (found.gamma, found.beta))
-        for matrix in (gamma, beta):
-            self._mark(matrix)
+        gamma, beta = (self._gain(v, node, x.dtype) for v in (found.gamma, found.beta))
         return self._dense(var, self.function.layer_norm(x, gamma, beta, found.epsilon))
 
     def _activation(self, var: Var, node: Node, found: patterns.Activation) -> Value:
@@ -438,8 +461,7 @@ class Importer:
             differentiable=False,
             user=node,
         )
-        matrix = self.rows(table, node)
-        self._mark(matrix)
+        matrix = self._weight(table, node, (0,), (1,))
         return self._dense(var, self.function.embedding(ids, matrix))
 
     def _rope(self, var: Var, node: Node, found: patterns.Rope) -> Value:
@@ -612,6 +634,8 @@ class Importer:
     _op_broadcast_in_dim = _op_slice = _op_split = _view
 
 
+_FLOATS = "te has float32, bfloat16, float16"
+
 _HINTS = {
     "while": "; write the loop in Python",
     "cond": "; decide outside of the function",
@@ -623,6 +647,11 @@ _HINTS = {
     "log": " by itself; the mean cross entropy of all rows has one",
     "concatenate": "; a product for each part, and their sum, is the same",
 }
+
+
+def _matrix_of(shape: Tuple[int, ...]) -> Tuple[int, ...]:
+    """The sizes of the matrix, or the vector, that holds a row-major value."""
+    return shape if len(shape) <= 1 else (math.prod(shape[:-1]), shape[-1])
 
 
 def boundary(var: Var, is_light: Callable[[Atom], bool]) -> List[Var]:
