@@ -259,6 +259,40 @@ def test_keys_are_strict(make, head, layer, called):
             model(batches(1)[0])
 
 
+class Fused(nn.Module):
+    """Layers of rows of a weight, and of columns of another."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows = nn.Linear(64, 96, bias=False)
+        self.columns = nn.Parameter(torch.randn(64, 96) / 8)
+
+    def forward(self, x):
+        parts = (*self.rows(x).chunk(3, -1), *(x @ self.columns).chunk(3, -1))
+        return sum(parts)
+
+
+def test_parts_that_a_weight_does_not_have_are_unexpected():
+    model, other = (te.jit(Fused().bfloat16(), recipe=DELAYED, strict=True) for _ in range(2))
+    train(other, batches(1))
+    saved = other.state_dict()
+    assert {"te.rows[0:32].x.scale", "te.columns[:, 32:64].w.scale"} <= saved.keys()
+    wrong = [
+        "rows[64:128].x.scale",
+        "rows[32:32].x.scale",
+        "rows[:, 0:96].x.scale",
+        "rows[0:32][0:32].x.scale",
+        "[0:32]rows.x.scale",
+        "columns[:, 64:97].x.scale",
+        "rows[0:32].row.data",
+        "rows.weight[0:32].row.data",
+    ]
+    found = model.load_state_dict({**saved, **{f"te.{name}": torch.ones(()) for name in wrong}}, strict=False)
+    assert found.unexpected_keys == [f"te.{name}" for name in wrong]
+    cast = {"te.rows[0:32].weight.row.data": torch.zeros(32, 64, dtype=torch.uint8)}
+    assert str(model.load_state_dict({**saved, **cast})) == "<All keys matched successfully>"
+
+
 def test_the_handle_loads_what_it_saved():
     model = jitted()
     train(model, batches(3))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
@@ -26,7 +26,7 @@ RNG_STATE = "rng_state"
 #: A cast of a weight.
 _CAST = re.compile(r"(.+)\.(?:row|col)\.(?:data|scale|amax)")
 #: Rows or columns of a weight, in a name.
-_PART = re.compile(r"\[(?:\:, )?\d+:\d+\]")
+_PART = re.compile(r"\[(:, )?(\d+):(\d+)\]")
 #: What the keys of a module's state_dict begin with, after the module's own name.
 PREFIX = "te."
 
@@ -43,6 +43,12 @@ class Part(NamedTuple):
     first: int
     end: int
 
+    @staticmethod
+    def in_name(name: str) -> "Optional[Part]":
+        """The part that `name` is of."""
+        found = _PART.search(name)
+        return Part(1 if found[1] else 0, int(found[2]), int(found[3])) if found else None
+
     def __str__(self) -> str:
         return f"[{':, ' if self.axis else ''}{self.first}:{self.end}]"
 
@@ -57,6 +63,10 @@ class Part(NamedTuple):
     def owner(self, name: str) -> str:
         """The weight that `name` is of."""
         return name.replace(str(self), "", 1)
+
+    def is_of(self, shape: Sequence[int]) -> bool:
+        """Whether a parameter of these sizes has it."""
+        return self.axis < len(shape) and self.first < self.end <= shape[self.axis]
 
     def meets(self, other: "Part") -> bool:
         """Whether two parts of a parameter have elements in common."""
@@ -168,13 +178,19 @@ class States:
     def _may_be(self, name: str) -> bool:
         if name in self._tensors or name == RNG_STATE:
             return True
-        name = _PART.sub("", name)
-        found, weight = _OF_WEIGHT.fullmatch(name), _CAST.fullmatch(name)
-        module = self._module() if self._module else None
-        if module is None or not (found or weight):
-            return bool(found or weight)
-        names = {n for n, _ in module.named_parameters(remove_duplicate=False)}
-        return bool(found and found[1] in map(layer_of, names)) or bool(weight and weight[1] in names)
+        state, cast = _OF_WEIGHT.fullmatch(name), _CAST.fullmatch(name)
+        found = state or cast
+        if found is None:
+            return False
+        part, module = Part.in_name(found[1]), self._module() if self._module else None
+        if module is None:
+            return True
+        for weight, parameter in module.named_parameters(remove_duplicate=False):
+            if part is None or part.is_of(parameter.shape):
+                own = weight if part is None else part.name(weight)
+                if found[1] == (layer_of(own) if state else own):
+                    return True
+        return False
 
     # What a torch.nn.Module that has states does in state_dict and load_state_dict.
 
