@@ -235,9 +235,11 @@ def report(
     """What the compiler decided: reports `what`, as "text" or "json", or all that there is on one page, as "html".
 
     Other options are those of `compile`. Several JSON reports follow each other. The
-    page is that of `picture`.
+    page is that of `picture`. Raises CompileError for a report that there is not.
     """
     if format == "html":
+        # The page takes no names of reports; the compiler says of an empty program which it does not know.
+        lower("func.func @empty() { return }", "empty", "import", report=what)
         return picture(source, entry, "html", vjp, **options)
     pipeline = pipeline_text(**options, report=what, report_format=format)
     handle = _compile(source, entry, pipeline, "", vjp, True, "<text>")

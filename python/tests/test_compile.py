@@ -257,6 +257,12 @@ def test_pictures_open_in_a_browser_without_a_network(tmp_path):
     assert not re.findall(r"(?:src|href)=.?https?:", run.stdout)
 
 
+@pytest.mark.parametrize("format", ["text", "json", "html"])
+def test_a_report_that_there_is_not_is_an_error_in_every_format(format):
+    with pytest.raises(te_mlir.CompileError, match="expected 'report' to be one of .*, but got 'nonsense'"):
+        te_mlir.report(linear(), "linear", "precision,nonsense", format, recipe=te_mlir.Float8BlockScaling())
+
+
 def test_a_report_as_html_is_the_whole_page():
     page = te_mlir.report(linear(), "linear", format="html", vjp=True, recipe=te_mlir.Float8BlockScaling())
     assert page.startswith("<!DOCTYPE html>") and "te.scaled_matmul 'w fprop'" in page and page.count("<svg") >= 3
