@@ -5,6 +5,7 @@ compiled: gradients of its operands arrive in their weights. None may stay in Py
 """
 
 import math
+import warnings
 
 import pytest
 
@@ -15,6 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import te_mlir.torch
+from te_mlir.errors import ImportFailure
 
 BATCH, SEQUENCE, WIDTH, HEADS = 2, 8, 32, 4
 
@@ -209,11 +211,47 @@ def test_a_gated_activation_is_rounded_once():
     assert torch.equal(mine, once) and not torch.equal(mine, twice)
 
 
-def test_tables_that_differ_in_a_pair_are_told():
-    def function(module, q):
-        h = heads(q)
-        return (h * module.cos + rotate_pairs(h) * module.sin).transpose(1, 2).reshape(q.shape)
+class Turned(nn.Module):
+    """A rotation between two layers; `steps` counts calls."""
 
-    model = te_mlir.torch.jit(Op(function, cos=lambda: tables("cos"), sin=lambda: tables("sin")), strict=True)
-    with pytest.raises(te_mlir.ArgumentError, match="aten.* expected the pairs of the tables of a rotation to be equal"):
-        model(torch.randn(BATCH, SEQUENCE, WIDTH))
+    def __init__(self, rotate, counts=False):
+        super().__init__()
+        self.q, self.o, self.rotate, self.counts = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH), rotate, counts
+        self.register_buffer("steps", torch.zeros(()))
+
+    def forward(self, x, cos, sin):
+        if self.counts:
+            self.steps.add_(1)
+        h = heads(self.q(x))
+        return self.o((h * cos + self.rotate(h) * sin).transpose(1, 2).reshape(x.shape))
+
+
+@pytest.mark.parametrize("rotate, equal, other", [(rotate_half, tables, pairs), (rotate_pairs, pairs, tables)])
+@pytest.mark.parametrize("place", ["cos", "sin"])
+def test_a_rotation_whose_tables_differ_runs_in_pytorch(rotate, equal, other, place):
+    """From the first call on that has such a table; with strict, or where the model writes to buffers, it is an error."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    good = {"cos": equal("cos"), "sin": equal("sin")}
+    wrong = {**good, place: other(place)}
+    model, x = Turned(rotate), torch.randn(BATCH, SEQUENCE, WIDTH)
+    compiled, parts = te_mlir.torch.jit(model), []
+    for given in (good, wrong, good):
+        found = []
+        for module in (model, compiled):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore" if given is wrong else "error")
+                y = module(x, **given)
+            found.append((y, *torch.autograd.grad(y.square().sum(), list(model.parameters()))))
+        for mine, theirs in zip(*found):
+            torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+        parts.append(len(compiled.te.graphs[0].parts))
+    of = "halves" if rotate is rotate_half else "pairs"
+    assert parts == [1, 2, 2] and any(f"the {of} of a table of" in r for r in compiled.te.graphs[0].reasons)
+
+    for counts, error in ((False, ImportFailure), (True, te_mlir.ArgumentError)):
+        torch._dynamo.reset()
+        strict = te_mlir.torch.jit(Turned(rotate, counts), strict=not counts)
+        strict(x, **good)
+        with pytest.raises(error, match=rf"aten.add.*the {of} of a table of a rotation differ"):
+            strict(x, **wrong)

@@ -18,15 +18,14 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 import torch
 from torch.fx import GraphModule, Node
 
-from te_mlir.errors import ImportFailure
+from te_mlir.errors import ArgumentError, ImportFailure
 from te_mlir.program import one_page, report
 from te_mlir.recipes import Recipe
 from te_mlir.torch import casts, patterns
 from te_mlir.torch import graph as capture
 from te_mlir.torch.importer import (
-    CAUSAL,
+    COMPARED,
     FIXED,
-    OPEN,
     OTHER,
     Feed,
     Importer,
@@ -211,19 +210,23 @@ class _Feeder:
         ]
         self._held: Dict[int, torch.Tensor] = {}
         self._parts = [m for m in self.made if m[1].part is not None]
-        #: Of `made`, masks: a call that has others than its graph is begun again, so they are seen before anything runs.
-        self._masks = [m for m in self.made if m[1].key in (f"is_{CAUSAL}", f"is_{OPEN}")]
+        #: Of `made`, masks and tables: a call that has others than its graph is begun again, so they are seen before
+        #: anything runs.
+        self._compared = [m for m in self.made if m[1].key in COMPARED]
+        self._seen: Set[int] = set()
 
     def owners(self, tensors: Sequence[torch.Tensor]) -> Dict[int, torch.Tensor]:
         """The parameters that arguments are parts of."""
         return {index: tensors[source] for index, feed, source, _ in self._parts}
 
     def look(self, tensors: Sequence[torch.Tensor], renewed: bool, values: Dict[Node, torch.Tensor]) -> None:
-        """Raises OtherMask for a mask that is there before the first region."""
-        for index, feed, source, kept in self._masks:
+        """Raises OtherMask for a mask, or a table of a rotation, that is there before the first region."""
+        for index, feed, source, kept in self._compared:
             if (source >= 0 or feed.node in values) and (not kept or renewed or index not in self._held):
                 assert feed.make is not None
-                self._held[index] = feed.make(tensors[source] if source >= 0 else values[feed.node])
+                with torch.no_grad():
+                    self._held[index] = feed.make(tensors[source] if source >= 0 else values[feed.node])
+                self._seen.add(index)
 
     def __call__(
         self, tensors: Sequence[torch.Tensor], renewed: bool, values: Dict[Node, torch.Tensor]
@@ -233,7 +236,8 @@ class _Feeder:
             if kept and not renewed and index in self._held:
                 arguments[index] = self._held[index]
                 continue
-            if index in self._held and feed.key.startswith("is_"):
+            if index in self._seen:
+                self._seen.discard(index)
                 arguments[index] = self._held[index] if kept else self._held.pop(index)
                 continue
             tensor = tensors[source] if source >= 0 else values[feed.node]
@@ -605,7 +609,11 @@ class Graph:
     def _import_again(self, found: OtherMask, tensors: Sequence[torch.Tensor]) -> None:
         """Imports the graph for other masks than it was; with strict, what is left to PyTorch for it is an error."""
         if not self._repeats:
-            raise found
+            raise ArgumentError(
+                f"{describe(found.node)}: {found.reason} in this call, which was not so when its graph was compiled, and "
+                "it cannot be begun again, as it writes to its inputs or buffers; torch.compiler.disable leaves a "
+                "function to PyTorch"
+            )
         # One that changes from call to call is anything.
         self.masks[found.mask] = OTHER if found.mask in self.masks else found.kind
         first = self.region.is_first_microbatch if self.region else None

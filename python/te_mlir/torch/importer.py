@@ -17,7 +17,6 @@ import torch
 from torch.fx import Node
 
 from te_mlir import build
-from te_mlir.errors import ArgumentError
 from te_mlir.torch import patterns, views
 from te_mlir.layout import Layout, heads_first, row_major, same
 from te_mlir.torch.indices import Indices, clamped
@@ -35,6 +34,8 @@ class Unsupported(Exception):
 
 #: What a mask may be that is compared in each call: it hides what is ahead, nothing, or others.
 CAUSAL, OPEN, OTHER = "causal", "open", "other"
+#: Keys of feeds that may be other in a call than their graph was compiled for.
+COMPARED = (f"is_{CAUSAL}", f"is_{OPEN}", "halves", "pairs")
 
 
 class OtherMask(Unsupported):
@@ -43,6 +44,14 @@ class OtherMask(Unsupported):
     def __init__(self, node: Node, mask: str, kind: str) -> None:
         super().__init__(node, "its mask is not the causal one" if kind == OTHER else f"its mask is {kind}")
         self.mask, self.kind = mask, kind
+
+
+class OtherTable(OtherMask):
+    """A call's table of a rotation is no table of halves, or pairs, that are equal, as its graph was compiled for."""
+
+    def __init__(self, node: Node, table: str, of: str) -> None:
+        Unsupported.__init__(self, node, f"the {of} of a table of a rotation differ")
+        self.mask, self.kind = table, OTHER
 
 
 def is_kind(mask: torch.Tensor, sequence: int, kind: str) -> bool:
@@ -157,7 +166,7 @@ class Importer:
 
     inside: the nodes that are compiled. names: what placeholders are called.
     parameters: those that are parameters. wanting: the nodes that have gradients.
-    masks: of what kind those are, by name, that are not causal.
+    masks: of what kind those are, by name, that are not causal, and which tables of rotations are OTHER.
     """
 
     def __init__(
@@ -461,18 +470,18 @@ class Importer:
         if shape[1] != 1 or shape[2] != sequence or shape[3] != width or shape[0] not in (1, batch):
             raise Unsupported(user, f"its tables are {list(shape)}; expected [batch or 1, 1, sequence, width]")
 
+        of = "pairs" if interleaved else "halves"
+        if self.masks.get(table.name) == OTHER:
+            raise OtherTable(user, table.name, of)
+
         def make(t: torch.Tensor) -> torch.Tensor:
             rows = t.reshape(-1, width).to(torch.float32)
             first, second = (rows[:, ::2], rows[:, 1::2]) if interleaved else rows.chunk(2, -1)
             if not torch.equal(first, second):
-                raise ArgumentError(
-                    f"{describe(user)}: expected the {'pairs' if interleaved else 'halves'} of the tables of a "
-                    "rotation to be equal, but they differ; torch.compiler.disable leaves a function to PyTorch"
-                )
+                raise OtherTable(user, table.name, of)
             return first.contiguous()
 
-        key = "pairs" if interleaved else "half"
-        return self.feed(table, key, make, (shape[0] * sequence, width // 2), torch.float32)
+        return self.feed(table, of, make, (shape[0] * sequence, width // 2), torch.float32)
 
     def _op_scaled_dot_product_attention(
         self,
@@ -767,4 +776,4 @@ def imports(node: Node) -> bool:
     return hasattr(Importer, f"_op_{_name(node)}")
 
 
-__all__ = ["FIXED", "OTHER", "Feed", "Importer", "OtherMask", "Unsupported", "Value", "describe", "fake", "imports"]
+__all__ = ["COMPARED", "FIXED", "OTHER", "Feed", "Importer", "OtherMask", "Unsupported", "Value", "describe", "fake", "imports"]
