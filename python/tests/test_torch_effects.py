@@ -621,15 +621,18 @@ def test_ids_beyond_int32_are_beyond_the_table():
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.uint8])
 def test_indices_are_shifted_filled_and_of_int32(dtype):
     wide = torch.arange(60).reshape(3, 20).to(dtype)
-    for given in (wide, wide[:, ::2], wide.t(), wide[1], wide[:, 5:5]):
+    # Of the same elements; its memory holds the negatives.
+    negated = torch._neg_view(-wide) if dtype.is_signed else wide
+    cuts = (lambda t: t, lambda t: t[:, ::2], lambda t: t.t(), lambda t: t[1], lambda t: t[:, 5:5])
+    for given, other in ((cut(wide), cut(negated)) for cut in cuts):
         for shift, fill in ((0, 0), (1, -100), (2, 2**40)):
             if shift > given.shape[-1]:
                 continue
             made = indices.Indices(shift, fill)
             padded = torch.nn.functional.pad(given.long(), (0, shift), value=min(fill, 2**31 - 1))[..., shift:]
-            for _ in range(2):
-                result = made(given)
-                assert result.dtype is torch.int32 and result.is_contiguous()
+            for one in (given, given, other):
+                result = made(one)
+                assert result.dtype is torch.int32 and result.is_contiguous() and not result.is_neg()
                 assert torch.equal(result.long(), padded.reshape(-1))
     ends = torch.tensor([2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**63 - 1, -(2**63)])
     last, first = 2**31 - 1, -(2**31)

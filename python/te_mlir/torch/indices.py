@@ -70,7 +70,7 @@ class Indices:
 
     def __call__(self, given: torch.Tensor) -> torch.Tensor:
         if given.dtype is torch.int32 and not self.shift:
-            return given.contiguous().view(-1)
+            return given.contiguous().resolve_neg().view(-1)
         if self._kind != (given.shape, given.stride(), given.device):
             self._plan(given)
         key, recording = (self._stream(), torch.is_inference_mode_enabled()), self._recording()
