@@ -198,6 +198,41 @@ def test_a_first_micro_batch_adds_what_graphs_and_calls_of_one_pass_share(uses, 
     assert len(mine.te.graphs) == 2
 
 
+@pytest.mark.parametrize(
+    "of, listed",
+    [
+        (lambda w: w.sin().cumsum(0), True),
+        (lambda w: w[:32].sin().cumsum(0).repeat(2, 1), True),
+        (lambda w: w.cumsum(0), True),
+        (lambda w: w.detach().sin().cumsum(0), False),
+    ],
+    ids=["of-its-sine", "of-rows", "of-itself", "without-gradient"],
+)
+@pytest.mark.parametrize("before", [True, False])
+def test_a_share_of_a_gradient_that_pytorch_leaves_in_grad_is_listed(of, listed, before):
+    """Of a weight that PyTorch uses, too, before a compiled part or after it."""
+
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(64, 64, bias=False)
+
+        def forward(self, x):
+            w = self.layer.weight
+            return self.layer(x + of(w)) if before else self.layer(x) + of(w)
+
+    model, x = Both(), torch.randn(64, 64)
+    wanted = gradients(model, x)[-1]
+    mine = compiled(model, main_grad=True)
+    model.layer.weight.main_grad = torch.zeros(64, 64)
+    quietly(lambda: mine(x).square().sum().backward())
+    (graph,) = mine.te.graphs
+    assert graph.parts and listed == any("layer.weight: PyTorch uses it" in reason for reason in graph.reasons)
+    share = model.layer.weight.grad
+    assert (share is not None) == listed
+    assert_same([model.layer.weight.main_grad + (share if listed else 0)], [wanted])
+
+
 def test_tensors_whose_memory_holds_negatives():
     model, x = Stack(torch.sin, 1), torch.randn(32, 64)
     theirs = gradients(model, -x)

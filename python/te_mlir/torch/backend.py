@@ -296,14 +296,14 @@ def _guarded(plan: _Plan, schedule: Schedule) -> List[Feed]:
 class _Program:
     """What runs in PyTorch before the first region, or after one.
 
-    exits: nodes that leave the region. given: what else it needs, beside the graph's
-    arguments. made: the nodes that it gives, or None for the results of the graph.
+    nodes: what it computes. exits: nodes that leave the region. given: what else it needs, beside the
+    graph's arguments. made: the nodes that it gives, or None for the results of the graph.
     """
 
     def __init__(
         self, flat: GraphModule, nodes: Sequence[Node], exits: List[Node], given: List[Node], made: Optional[List[Node]]
     ) -> None:
-        self.exits, self.given, self.made = exits, given, made or []
+        self.nodes, self.exits, self.given, self.made = nodes, exits, given, made or []
         output = next(n for n in flat.graph.nodes if n.op == "output")
         self.run = _program(flat, nodes, [*exits, *given], output.args[0] if made is None else made)
         self._idle = not nodes
@@ -534,12 +534,6 @@ class Graph:
         schedule = Schedule(flat.graph, roots, parameters, examples)
         gradients = wanting(flat.graph, schedule.frozen, {n for n, e in zip(placeholders, examples) if e.requires_grad})
         plans, self.reasons = _plan(schedule, names, gradients, self.masks)
-        if self.options.main_grad:
-            self.reasons += [
-                f"{names[n]}: PyTorch uses it, and leaves its share of the gradient in 'grad', not in 'main_grad'"
-                for n in parameters & gradients
-                if any(schedule.is_staying(user) for user in n.users)
-            ]
         if not plans:
             if not self.reasons:
                 self.reasons = ["the graph has no linear layer"]
@@ -563,6 +557,13 @@ class Graph:
     ) -> None:
         feeds = [[_direct(f, flat.graph) for f in _guarded(plan, schedule)] for plan in plans]
         programs = _programs(flat, schedule, plans, feeds)
+        if self.options.main_grad:
+            outside = {n for program in programs for n in program.nodes if n in gradients}
+            self.reasons += [
+                f"{name}: PyTorch uses it, and leaves its share of the gradient in 'grad', not in 'main_grad'"
+                for node, name in zip((n for n in flat.graph.nodes if n.op == "placeholder"), self.names)
+                if node in schedule.parameters & gradients and any(user in outside for user in node.users)
+            ]
         used = {f.node for fs in feeds for f in fs} | {n for program in programs for n in program.given}
         self.before = _Before(
             flat,
