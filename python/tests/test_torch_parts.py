@@ -233,6 +233,58 @@ def test_a_share_of_a_gradient_that_pytorch_leaves_in_grad_is_listed(of, listed,
     assert_same([model.layer.weight.main_grad + (share if listed else 0)], [wanted])
 
 
+@pytest.mark.parametrize(
+    "product",
+    [
+        lambda m, y, x: F.linear(y, m.o.weight / m.o.weight.norm()),
+        lambda m, y, x: F.linear(y, m.fixed),
+        lambda m, y, x: y @ x.t(),
+        lambda m, y, x: y @ (m.o(x) / m.o(x).norm()).t(),
+        lambda m, y, x: torch.addmm(m.o.weight.sin()[0], y.bfloat16().float(), x.bfloat16().float().t()),
+    ],
+    ids=["normalised", "buffer", "input", "computed", "cast"],
+)
+@pytest.mark.parametrize("option", ["main_grad", "cache_weights"])
+def test_products_with_what_is_no_parameter(product, option):
+    """No cast of them is kept, and their gradients are autograd's."""
+
+    class Product(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.l, self.o = nn.Linear(64, 64), nn.Linear(64, 64)
+            self.register_buffer("fixed", torch.randn(64, 64))
+
+        def forward(self, x):
+            return product(self, self.l(x), x)
+
+    model, x = Product(), torch.randn(64, 64, requires_grad=True)
+    recipe = te_mlir.HighPrecision() if option == "main_grad" else te_mlir.Float8CurrentScaling()
+    theirs = model if option == "main_grad" else compiled(model, recipe=recipe)
+    mine = compiled(model, recipe=recipe, **{option: True})
+    for first in (True, False):
+        model.zero_grad()
+        x.grad = None
+        y = quietly(theirs, x)
+        y.square().sum().backward()
+        wanted = [y.detach(), *(t.grad.clone() for t in (x, *model.parameters()) if t.grad is not None)]
+        model.zero_grad()
+        x.grad = None
+        for parameter in model.parameters():
+            parameter.main_grad = torch.zeros_like(parameter)
+        with mine.te.microbatch(first=first):
+            y = quietly(mine, x)
+            y.square().sum().backward()
+        found = [y.detach(), x.grad]
+        for parameter in model.parameters():
+            parts = [parameter.grad, parameter.main_grad]
+            found += [sum(p for p in parts if p is not None)] if any(p is not None and p.any() for p in parts) else []
+        assert_same(found, wanted)
+        # What is no parameter is another in the next call.
+        with torch.no_grad():
+            x.mul_(1.5)
+            model.fixed.mul_(1.5)
+
+
 def test_tensors_whose_memory_holds_negatives():
     model, x = Stack(torch.sin, 1), torch.randn(32, 64)
     theirs = gradients(model, -x)

@@ -306,12 +306,27 @@ class Importer:
 
     def _op_linear(self, node: Node, x: Node, w: Node, bias: Optional[Node] = None) -> Value:
         a, turned = self.matrix(x, node), self._turned(w, node)
-        b = self.matrix(w, node) if turned is None else turned
+        b = turned or self._given(w) or self.matrix(w, node)
         c = self.vector(bias, node, a.dtype) if bias is not None else None
         if a.dtype != b.dtype:
             raise Unsupported(node, f"its operands have elements of {a.dtype} and {b.dtype}")
         layer = self._layer(node, w)
         return self._dense(node, self.function.linear(a, b, c, layer=layer, transposed_weight=turned is not None))
+
+    def _given(self, w: Any) -> Optional[build.Value]:
+        """A matrix from outside of the region that is no parameter, or a cast of one, as the weight of a product.
+
+        It is passed as a vector: for the compiler an argument that is such a matrix is a weight whose mark is
+        missing, which it neither keeps casts of nor adds gradients of to 'main_grad'.
+        """
+        if w in self.inside and w.op != "placeholder":
+            dtype = torch_to_te(fake(w).dtype)
+            inner = self._given(w.args[0]) if patterns.without_casts(w) is not w else None
+            return None if inner is None or dtype is None else self.function.cast(inner, dtype)
+        if not isinstance(w, Node) or w in self.parameters or self._row_range(w) is not None or len(shape_of(w)) != 2:
+            return None
+        vector = self.feed(w, "flat", lambda t: _dense(t).view(-1), (fake(w).numel(),))
+        return self.function.reshape(vector, shape_of(w))
 
     def _turned(self, w: Node, user: Node) -> Optional[build.Value]:
         """The matrix [in, out] that `w` is the transpose of, where that is a parameter, or a copy of columns of one."""
@@ -356,6 +371,11 @@ class Importer:
         return layer_of(name if part is None else part.name(name))
 
     def _matmul(self, node: Node, x: Node, w: Node, bias: Optional[Node] = None) -> Value:
+        given = self._given(patterns.transposed(w))
+        if given is not None:
+            a = self.matrix(x, node, given.shape[1])
+            c = self.vector(bias, node, a.dtype) if bias is not None else None
+            return self._dense(node, self.function.linear(a, given, c, layer=node.name))
         b = self.value(w, node)
         if len(b.layout.dims) != 2 or not b.layout.permute((1, 0)).is_row_major(b.elements):
             raise Unsupported(node, "only products with the transpose of a row-major matrix are linear layers")
