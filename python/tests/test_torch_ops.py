@@ -129,6 +129,27 @@ OPS = [
         sin=lambda: tables("sin", 4),
     ),
     op(
+        "rope-before-heads-move",
+        lambda m, q: (lambda h: (h * m.cos + rotate_half(h) * m.sin).view(q.shape))(q.view(BATCH, SEQUENCE, HEADS, -1)),
+        cos=lambda: tables("cos").transpose(1, 2).contiguous(),
+        sin=lambda: tables("sin").transpose(1, 2).contiguous(),
+    ),
+    op(
+        "rope-of-pairs-of-a-part-before-heads-move",
+        lambda m, q: turn_a_part(q.view(BATCH, SEQUENCE, HEADS, -1), m.cos, m.sin, rotate_pairs).view(q.shape),
+        cos=lambda: pairs("cos", 4).transpose(1, 2).contiguous(),
+        sin=lambda: pairs("sin", 4).transpose(1, 2).contiguous(),
+    ),
+    *(
+        op(
+            f"rope-of-one-head-{name}",
+            lambda m, q, axis=axis: (lambda h: (h * m.cos + rotate_half(h) * m.sin).view(q.shape))(q.unsqueeze(axis)),
+            cos=lambda axis=axis: tables("cos", WIDTH)[0, 0].unsqueeze(axis - 1),
+            sin=lambda axis=axis: tables("sin", WIDTH)[0, 0].unsqueeze(axis - 1),
+        )
+        for name, axis in (("first", 1), ("behind", 2))
+    ),
+    op(
         "rope-of-pairs",
         lambda m, q: (lambda h: (h * m.cos + rotate_pairs(h) * m.sin).transpose(1, 2).reshape(q.shape))(heads(q)),
         cos=lambda: pairs("cos"),

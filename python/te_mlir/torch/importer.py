@@ -121,6 +121,11 @@ def shape_of(node: Node) -> Tuple[int, ...]:
     return tuple(fake(node).shape)
 
 
+def _sizes(node: Node) -> Tuple[int, ...]:
+    """Sizes in four dimensions, as those of fewer are broadcast."""
+    return (1,) * (4 - len(shape_of(node))) + shape_of(node)
+
+
 def describe(node: Node) -> str:
     """`aten.sin(f32 [2, 16])`, for messages."""
     name = str(node.target).removesuffix(".default") if node.op == "call_function" else node.op
@@ -469,11 +474,16 @@ class Importer:
 
     def _emit_rope(self, node: Node, found: "patterns.Rope", whole: Optional[Node] = None) -> Value:
         x = self.value(whole or found.x, node)
-        batch, heads, sequence, width = shape_of(node)
-        if not same(x.layout, heads_first(batch, heads, sequence, width)):
+        # As [batch, sequence, heads, width], before heads change places with positions or after.
+        orders = [o for o in ((0, 2, 1, 3), (0, 1, 2, 3)) if x.layout.permute(o).is_row_major(x.elements)]
+        if not orders:
             raise Unsupported(node, "a rotation is imported of heads that are views of [batch, sequence, heads, width]")
+        order = next((o for o in orders if _sizes(found.cos)[o[2]] == 1), orders[0])
+        batch, sequence, heads, width = (shape_of(node)[a] for a in order)
         turned = shape_of(found.x)[-1]
-        tables = [self._table(t, node, batch, sequence, turned, found.interleaved) for t in (found.cos, found.sin)]
+        tables = [
+            self._table(t, node, order, batch, sequence, turned, found.interleaved) for t in (found.cos, found.sin)
+        ]
         matrix = self.function.reshape(x.matrix, (batch * sequence, heads * width))
         matrix = self.function.cast(matrix, dtype_name(fake(node).dtype))
         return Value(self.function.rope(matrix, tables[0], tables[1], heads, found.interleaved), x.layout)
@@ -482,13 +492,21 @@ class Importer:
         return self._emit_rope(node, found.rope, found.whole)
 
     def _table(
-        self, table: Node, user: Node, batch: int, sequence: int, width: int, interleaved: bool
+        self,
+        table: Node,
+        user: Node,
+        order: Sequence[int],
+        batch: int,
+        sequence: int,
+        width: int,
+        interleaved: bool,
     ) -> build.Value:
         if table in self.inside or table in self.wanting:
             raise Unsupported(user, "the tables of a rotation depend on compiled values")
-        shape = (1,) * (4 - len(shape_of(table))) + shape_of(table)
-        if shape[1] != 1 or shape[2] != sequence or shape[3] != width or shape[0] not in (1, batch):
-            raise Unsupported(user, f"its tables are {list(shape)}; expected [batch or 1, 1, sequence, width]")
+        b, s, h, columns = (_sizes(table)[a] for a in order)
+        if h != 1 or s != sequence or columns != width or b not in (1, batch):
+            wanted = "[batch or 1, 1, sequence, width]" if order[1] == 2 else "[batch or 1, sequence, 1, width]"
+            raise Unsupported(user, f"its tables are {list(shape_of(table))}; expected {wanted}")
 
         of = "pairs" if interleaved else "halves"
         if self.masks.get(table.name) == OTHER:
@@ -501,7 +519,7 @@ class Importer:
                 raise OtherTable(user, table.name, of)
             return first.contiguous()
 
-        return self.feed(table, of, make, (shape[0] * sequence, width // 2), torch.float32)
+        return self.feed(table, of, make, (b * sequence, width // 2), torch.float32)
 
     def _op_scaled_dot_product_attention(
         self,
