@@ -199,6 +199,20 @@ GPT = dict(vocab_size=64, n_embd=64, n_layer=1, n_head=4, n_positions=64)
 FAMILIES = {
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", dict(GPT, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0), 7, {"add"}),
     "gpt2-dropout": ("GPT2LMHeadModel", "GPT2Config", GPT, 7, {"dropout", "scaled_dot_product_attention", "view"}),
+    "gptj": (
+        "GPTJForCausalLM",
+        "GPTJConfig",
+        dict(GPT, rotary_dim=8, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=1, eos_token_id=2),
+        7,
+        {"matmul", "softmax", "view"},
+    ),
+    "mpt": (
+        "MptForCausalLM",
+        "MptConfig",
+        dict(vocab_size=64, d_model=64, n_layers=1, n_heads=4, max_seq_len=64),
+        7,
+        {"matmul", "softmax", "masked_fill", "view"},
+    ),
     "gpt-neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", SIZES, 5, None),
     "gemma": ("GemmaForCausalLM", "GemmaConfig", dict(GROUPED, head_dim=16), 8, {"mul"}),
     "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", dict(GROUPED, head_dim=16), 8, None),
@@ -265,6 +279,33 @@ def test_families_of_models(family):
     reasons = [reason for graph in compiled.te.graphs for reason in graph.reasons]
     found = {reason.split("(")[0].split(".")[1] for reason in reasons if reason.startswith("aten.")}
     assert stays is None or found == stays, reasons
+
+
+def test_a_function_with_its_own_backward_is_told_with_its_place():
+    """BLOOM's gelu: the model is PyTorch's, unless that function alone is left to it."""
+    from transformers.models.bloom import modeling_bloom
+
+    config = transformers.BloomConfig(vocab_size=64, hidden_size=64, n_layer=1, n_head=4)
+    model = transformers.BloomForCausalLM(config).eval()
+    ids, labels = tokens()
+    inputs = {"input_ids": ids, "labels": labels, "use_cache": False}
+    wanted_loss, wanted = run(model, inputs)
+    compiled = te_mlir.torch.jit(model)
+    with pytest.warns(UserWarning, match=r"torch.autograd.Function .* at .*modeling_bloom.py:\d+; torch.compiler.disable"):
+        loss, _ = run(compiled, inputs)
+    assert loss == wanted_loss and not any(graph.parts for graph in compiled.te.graphs)
+
+    torch._dynamo.reset()
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        patch.setattr(modeling_bloom.BloomGelu, "forward", torch.compiler.disable(modeling_bloom.BloomGelu.forward))
+        compiled = te_mlir.torch.jit(model)
+        loss, gradients = run(compiled, inputs)
+    lines = [line for graph in compiled.te.graphs for region in graph.regions for line in region.function._lines]
+    assert sum("te.linear" in line for line in lines) == 5 and abs(loss - wanted_loss) < 1e-5 * wanted_loss
+    largest = max(gradient.norm() for gradient in wanted.values())
+    for key, gradient in wanted.items():
+        assert (gradients[key] - gradient).norm() < 1e-5 * gradient.norm() or gradient.norm() < 1e-6 * largest, key
 
 
 def test_gpt2_adds_in_main_grad_under_delayed_scaling():

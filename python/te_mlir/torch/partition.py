@@ -10,6 +10,8 @@ order of the program, though each region runs as one.
 from __future__ import annotations
 
 import operator
+import os
+import re
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
@@ -55,7 +57,8 @@ def refusal(module: GraphModule, flat: GraphModule) -> Optional[str]:
         for node in part.graph.nodes if isinstance(part, GraphModule) else ():
             found = _lost(node, kept)
             if found is not None:
-                return found
+                place = f", at {_where(node)}" if _where(node) else ""
+                return f"{found}{place}; torch.compiler.disable on the function that has it lets the rest be compiled"
     for node in flat.graph.nodes:
         if node.op == "get_attr" and isinstance(getattr(flat, str(node.target), None), FakeTensor):
             return "a tensor is used that tracing does not follow, such as 'Tensor.data'; use 'detach()'"
@@ -68,6 +71,12 @@ def refusal(module: GraphModule, flat: GraphModule) -> Optional[str]:
     if not torch.is_grad_enabled() and any(is_grad_mode(n) and n.args[0] for n in flat.graph.nodes):
         return "torch.enable_grad in a call without gradients is not imported"
     return None
+
+
+def _where(node: Node) -> str:
+    """`model.py:12`, the line of the program that a node comes from; "" where tracing did not note it."""
+    found = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    return f"{os.path.basename(found[-1][0])}:{found[-1][1]}" if found else ""
 
 
 def _lost(node: Node, kept: Set[str]) -> Optional[str]:
