@@ -338,10 +338,93 @@ def test_argnums_and_argument_errors():
         compiled({**params, "up": {**params["up"], "w": jnp.ones((64, 64))}}, x)
     with pytest.raises(ArgumentError, match="argument 'x': expected elements of float32, but got bfloat16"):
         compiled(params, x.astype(jnp.bfloat16))
-    with pytest.raises(ArgumentError, match="expected arguments like"):
+    with pytest.raises(ArgumentError, match="expected arguments like .* but got no 'params.* more, and 'params', 'x."):
         compiled(x, params)
-    with pytest.raises(ArgumentError, match="argument 'x': expected an array, but got float"):
+    with pytest.raises(ArgumentError, match="argument 'x': expected an array, but got float; .* functools.partial"):
         te_mlir.jax.jit(loss)(params, 1.0)
+    graded = te_mlir.jax.value_and_grad(loss, argnums=(-1, -2))
+    assert_close(graded(params, x=x), wanted)
+    for argnums, message in (((2,), "numbers below 2, .* but got 2"), ("x", "in 'argnums', but got 'x'")):
+        with pytest.raises(ArgumentError, match=message):
+            te_mlir.jax.value_and_grad(loss, argnums=argnums)(params, x)
+
+
+def _product(x, w, labels=None):
+    y = x @ w
+    return y if labels is None else models.cross_entropy(y, labels)
+
+
+def test_calls_that_do_not_fit_are_told():
+    x, w, labels = jnp.ones((16, 32)), jax.random.normal(jax.random.key(0), (32, 64)), jnp.arange(16)
+    delayed = te_mlir.jax.jit(_product, recipe=te_mlir.DelayedScaling())
+    compiled = te_mlir.jax.compile(_product, (x, w))
+    assert_close(compiled(x, w=w), x @ w)
+    assert_close(te_mlir.jax.jit(_product)(w=w, x=x), x @ w)
+    calls = [
+        (lambda: compiled(x), ArgumentError, "expected arguments like .*, but got no 'w'"),
+        (lambda: compiled(x, w, labels), ArgumentError, "but got 'labels', which they have not"),
+        (lambda: compiled(x, None), ArgumentError, "but got no 'w'"),
+        (lambda: compiled(x, w, y=w), TypeError, "unexpected keyword argument 'y'"),
+        (lambda: te_mlir.jax.jit(lambda *, x, w: x @ w)(x=x, w=w), TypeError, "'x', 'w' have a name alone"),
+        (lambda: te_mlir.jax.jit(x), ArgumentError, "expected a function of JAX arrays, but got ArrayImpl"),
+        (lambda: te_mlir.jax.compile(_product, x), ArgumentError, "expected 'example_args' to be a list"),
+        (lambda: te_mlir.jax.value_and_grad(_product, 2)(x, w, labels), ArgumentError, "of int32, as 'labels' has"),
+        (lambda: delayed(x, w, state=[1]), ArgumentError, "expected a dict of arrays, but got list"),
+    ]
+    for call, error, message in calls:
+        with pytest.raises(error, match=message):
+            call()
+
+
+def test_arrays_of_other_libraries():
+    """NumPy's wide types are JAX's narrow ones, as jax.jit has them; others are told."""
+    x, w, labels = np.ones((16, 32)), np.random.default_rng(0).normal(size=(32, 64)), np.arange(16)
+    assert (x.dtype, labels.dtype) == (np.float64, np.int64)
+    jitted = te_mlir.jax.jit(_product)
+    assert_close(jitted(x, w, labels), _product(*map(jnp.asarray, (x, w, labels))))
+    assert_close(jitted(jnp.asarray(x), w, jnp.asarray(labels)), jitted(x, w, labels))
+    assert len(jitted.compiled) == 1
+    with pytest.raises(ArgumentError, match="argument 'labels': expected elements of int32, but got float32"):
+        jitted.lower(x, w, labels)(x, w, labels.astype(np.float64))
+
+    class Foreign:
+        shape, dtype = (32, 64), "no type"
+
+    with pytest.raises(ArgumentError, match="argument 'w': expected an array, but got Foreign"):
+        te_mlir.jax.compile(_product, (x, w))(x, Foreign())
+
+
+def test_what_jax_says_of_a_function_names_it():
+    """A branch on a value, and a tracer that is kept, of the user's function and argument."""
+    x, w = jnp.ones((16, 32)), jnp.ones((32, 64))
+    kept = []
+
+    def branches(x, w):
+        return x @ w if x.sum() > 0 else x
+
+    def leaks(x, w):
+        kept.append(x)
+        return x @ w
+
+    where = r"branches at .*test_jax_import.py:[\s\S]* argument x"
+    with pytest.raises(jax.errors.TracerBoolConversionError, match=where):
+        te_mlir.jax.jit(branches)(x, w)
+    te_mlir.jax.jit(leaks)(x, w)
+    with pytest.raises(jax.errors.UnexpectedTracerError, match=r"leaks at .*test_jax_import.py:"):
+        kept[0] + 1
+
+
+def test_products_and_keys_that_are_no_floats_are_told():
+    x, w = jnp.ones((16, 32), jnp.int32), jnp.ones((32, 64), jnp.int32)
+    with pytest.raises(ImportFailure, match=r"dot_general\(i32 .* its result has elements of i32; te has float32"):
+        te_mlir.jax.jit(_product)(x, w)
+
+    def dropped(x, w, key):
+        return x @ w * jax.random.bernoulli(key, 0.5, (16, 64))
+
+    for key in (jax.random.key(0), jax.random.PRNGKey(0)):
+        with pytest.raises(ImportFailure, match="convert_element_type.* its operand has elements of bool"):
+            te_mlir.jax.jit(dropped)(x.astype(jnp.float32), w.astype(jnp.float32), key)
 
 
 def test_a_shape_compiles_once():

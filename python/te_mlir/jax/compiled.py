@@ -21,8 +21,8 @@ from te_mlir import build
 from te_mlir.dtypes import BY_NAME
 from te_mlir.errors import ArgumentError, ImportFailure
 from te_mlir.jax.function import Function, Options, Spec, State, check, jax_dtype, platform_of
-from te_mlir.jax.graph import Evaluator, Var, ancestors, trace
-from te_mlir.jax.importer import Importer, te_name
+from te_mlir.jax.graph import Evaluator, Graph, Var, ancestors, short, trace
+from te_mlir.jax.importer import FLOATS, Importer, te_name
 from te_mlir.program import report
 from te_mlir.recipes import Recipe
 
@@ -40,6 +40,36 @@ def _leaf_names(function: Callable[..., Any], args: Sequence[Any]) -> List[str]:
             parts = re.findall(r"[A-Za-z0-9_]+", jax.tree_util.keystr(path))
             names.append(".".join([head, *parts]))
     return names
+
+
+def _canonical(leaf: Any) -> Any:
+    """The type that JAX has the elements of an array in: f32 for NumPy's f64."""
+    return jax.dtypes.canonicalize_dtype(leaf.dtype, allow_extended_dtype=True)
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of some names."""
+    return ", ".join(f"'{name}'" for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _by_position(function: Callable[..., Any], args: Tuple[Any, ...], named: Mapping[str, Any]) -> Tuple[Any, ...]:
+    """All arguments of a call by position; raises TypeError where `function` cannot be called so."""
+    if not named:
+        return args
+    bound = inspect.signature(function).bind(*args, **named)
+    if bound.kwargs:
+        raise TypeError(f"expected arguments that have a position, but {_some(list(bound.kwargs))} have a name alone")
+    return bound.args
+
+
+def _other_products(graph: Graph) -> List[str]:
+    """Why products of a function are not imported that are of no floating-point type."""
+    nodes = {node for output in graph.outputs if isinstance(output, Var) for node in ancestors(output)}
+    return [
+        f"{node.describe()}: its result has elements of {short(node.output.dtype)}; {FLOATS}"
+        for node in sorted(nodes, key=lambda node: node.index)
+        if node.name == "dot_general" and te_name(node.output.dtype) in (None, "int32")
+    ]
 
 
 class Compiled:
@@ -62,25 +92,24 @@ class Compiled:
                 f"expected 'differentiate_outputs' to be 'loss' or 'all', but got {differentiate_outputs!r}"
             )
         self.tree: Any
+        self._wrapped = function
         leaves, self.tree = jax.tree_util.tree_flatten(tuple(args))
         self.names = _leaf_names(function, args)
         for name, leaf in zip(self.names, leaves):
             if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
-                raise ArgumentError(f"argument '{name}': expected an array, but got {type(leaf).__name__}")
-        self.types = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
-
-        def flat(*values: Any) -> List[Any]:
-            result = function(*jax.tree_util.tree_unflatten(self.tree, values))
-            made, self.out_tree = jax.tree_util.tree_flatten(result)
-            return [jnp.asarray(value) for value in made]
-
-        self.graph = trace(flat, self.types)
+                raise ArgumentError(
+                    f"argument '{name}': expected an array, but got {type(leaf).__name__}; jnp.asarray makes a number "
+                    "one, and functools.partial binds what is none"
+                )
+        self.types = [jax.ShapeDtypeStruct(leaf.shape, _canonical(leaf)) for leaf in leaves]
+        self.graph, self.out_tree = trace(function, jax.tree_util.tree_unflatten(self.tree, self.types))
         self.importer = Importer(self.graph, self.names)
         self.exits = self.importer.import_all()
         if self.importer.reasons:
             raise ImportFailure(self.importer.reasons)
         if not any("te.linear" in line for line in self.importer.function._lines):
-            raise ImportFailure(["the function has no product of an argument with a weight"])
+            none = ["the function has no product of an argument with a weight"]
+            raise ImportFailure(_other_products(self.graph) or none)
         outputs = [
             Spec(f"result{n}", value.shape, value.dtype) for n, (value, _) in enumerate(self.importer.function.results)
         ]
@@ -145,19 +174,28 @@ class Compiled:
     def _leaves(self, args: Sequence[Any]) -> List[Any]:
         leaves, tree = jax.tree_util.tree_flatten(tuple(args))
         if tree != self.tree:
-            raise ArgumentError(f"expected arguments like {self.tree}, but got {tree}")
+            raise ArgumentError(f"expected arguments like those that it was compiled for, but got {self._unlike(args)}")
+        # As JAX takes those of NumPy.
+        numpy = (np.ndarray, np.generic)
+        leaves = [np.asarray(leaf, _canonical(leaf)) if isinstance(leaf, numpy) else leaf for leaf in leaves]
         for name, type_, leaf in zip(self.names, self.types, leaves):
             dtype = te_name(type_.dtype)
             if dtype is not None:
                 spec = Spec(name, tuple(type_.shape), dtype)
                 check(spec, leaf)
                 self.function._check_device(spec, leaf)
-            elif np.shape(leaf) != type_.shape or np.dtype(leaf.dtype) != type_.dtype:
-                raise ArgumentError(
-                    f"argument '{name}': expected {np.dtype(type_.dtype).name} {list(type_.shape)}, but got "
-                    f"{np.dtype(leaf.dtype).name} {list(np.shape(leaf))}"
-                )
+            elif np.shape(leaf) != type_.shape or getattr(leaf, "dtype", None) != type_.dtype:
+                got = f"{leaf.dtype} {list(np.shape(leaf))}" if hasattr(leaf, "dtype") else type(leaf).__name__
+                raise ArgumentError(f"argument '{name}': expected {type_.dtype} {list(type_.shape)}, but got {got}")
         return leaves
+
+    def _unlike(self, args: Sequence[Any]) -> str:
+        """How arguments of another tree differ."""
+        given = _leaf_names(self._wrapped, args)
+        missing, new = ([n for n in a if n not in b] for a, b in ((self.names, given), (given, self.names)))
+        parts = [f"no {_some(missing)}"] if missing else []
+        parts += [f"{_some(new)}, which they have not"] if new else []
+        return ", and ".join(parts) or str(jax.tree_util.tree_structure(tuple(args)))
 
     def _feeds(self, leaves: Sequence[Any]) -> List[Any]:
         evaluate = Evaluator(dict(zip(self.graph.inputs, leaves)))
@@ -175,8 +213,8 @@ class Compiled:
         evaluate = Evaluator(known)
         return jax.tree_util.tree_unflatten(self.out_tree, [evaluate(output) for output in self.graph.outputs])
 
-    def __call__(self, *args: Any, state: Optional[Mapping[str, Any]] = None) -> Any:
-        leaves = self._leaves(args)
+    def __call__(self, *args: Any, state: Optional[Mapping[str, Any]] = None, **named: Any) -> Any:
+        leaves = self._leaves(_by_position(self._wrapped, args, named))
         feeds = self._feeds(leaves)
         names = [spec.name for spec in self.function.inputs]
         made = self.function(state=state, **dict(zip(names, feeds)))
@@ -190,12 +228,18 @@ class Compiled:
     def _wrt(self, argnums: Sequence[int]) -> Tuple[List[int], List[int]]:
         """(numbers of leaves, numbers of the step's arguments that are made of them)."""
         counts = [child.num_leaves for child in self.tree.children()]
-        leaves = [
-            leaf
-            for n in argnums
-            for leaf in range(sum(counts[:n]), sum(counts[: n + 1]))
-            if jnp.issubdtype(self.types[leaf].dtype, jnp.floating)
-        ]
+        leaves = []
+        for n in argnums:
+            if not isinstance(n, int) or not -len(counts) <= n < len(counts):
+                raise ArgumentError(f"expected numbers below {len(counts)}, of arguments, in 'argnums', but got {n!r}")
+            first = sum(counts[: n % len(counts)])
+            own = range(first, first + counts[n])
+            leaves += [leaf for leaf in own if jnp.issubdtype(self.types[leaf].dtype, jnp.floating)]
+            if own and not set(own) & set(leaves):
+                raise ArgumentError(
+                    "expected 'argnums' to be of floating-point arguments, but got elements of "
+                    f"{self.types[first].dtype}, as '{self.names[first]}' has"
+                )
         chosen = {self.graph.inputs[leaf] for leaf in leaves}
         feeds = []
         for n, feed in enumerate(self.importer.feeds):
@@ -262,6 +306,8 @@ class Jitted:
     def __init__(
         self, function: Callable[..., Any], options: Options, platform: Optional[str], differentiate_outputs: str
     ) -> None:
+        if not callable(function):
+            raise ArgumentError(f"expected a function of JAX arrays, but got {type(function).__name__}")
         functools.update_wrapper(self, function)
         self.function, self.options, self.platform = function, options, platform
         self.differentiate_outputs = differentiate_outputs
@@ -272,7 +318,7 @@ class Jitted:
     def lower(self, *args: Any) -> Compiled:
         """The compiled function for arguments like these."""
         leaves, tree = jax.tree_util.tree_flatten(args)
-        key = (tree, tuple((np.shape(v), str(getattr(v, "dtype", type(v).__name__))) for v in leaves))
+        key = (tree, tuple((np.shape(v), str(_canonical(v) if hasattr(v, "dtype") else type(v))) for v in leaves))
         with self._lock:
             if key not in self.compiled:
                 self.compiled[key] = Compiled(
@@ -280,7 +326,8 @@ class Jitted:
                 )
             return self.compiled[key]
 
-    def __call__(self, *args: Any, state: Optional[Mapping[str, Any]] = None) -> Any:
+    def __call__(self, *args: Any, state: Optional[Mapping[str, Any]] = None, **named: Any) -> Any:
+        args = _by_position(self.function, args, named)
         return self.lower(*args)(*args, state=state)
 
     def init_state(self, *args: Any) -> State:
@@ -294,10 +341,11 @@ class ValueAndGrad:
     def __init__(self, function: Jitted, argnums: "int | Sequence[int]") -> None:
         functools.update_wrapper(self, function)
         self.function = function
-        self.argnums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        self.argnums = (argnums,) if isinstance(argnums, (int, str)) else tuple(argnums)
         self._single = isinstance(argnums, int)
 
-    def __call__(self, *args: Any, state: Optional[Mapping[str, Any]] = None) -> Any:
+    def __call__(self, *args: Any, state: Optional[Mapping[str, Any]] = None, **named: Any) -> Any:
+        args = _by_position(self.function.function, args, named)
         made = self.function.lower(*args).value_and_grad(*args, argnums=self.argnums, state=state)
         return (made[0], made[1][0], *made[2:]) if self._single else made
 
@@ -336,6 +384,8 @@ def compile(function: Callable[..., Any], example_args: Sequence[Any], **options
 
     Options are those of `jit`.
     """
+    if not isinstance(example_args, (list, tuple)):
+        raise ArgumentError(f"expected 'example_args' to be a list of arguments, but got {type(example_args).__name__}")
     return jit(function, **options).lower(*example_args)
 
 

@@ -81,12 +81,12 @@ def platform_of(values: Sequence[Any], platform: Optional[str] = None) -> Tuple[
 def check(spec: Spec, value: Any, what: str = "argument") -> None:
     """Raises ArgumentError, naming the argument, unless `value` is such an array."""
     try:
-        shape, dtype = jnp.shape(value), jnp.result_type(value) if np.isscalar(value) else value.dtype
+        shape, dtype = jnp.shape(value), np.dtype(jnp.result_type(value) if np.isscalar(value) else value.dtype)
     except (AttributeError, TypeError):
         raise ArgumentError(f"{what} '{spec.name}': expected an array, but got {type(value).__name__}") from None
     wanted = jax_dtype(BY_NAME[spec.dtype])
     if dtype != wanted:
-        raise ArgumentError(f"{what} '{spec.name}': expected elements of {wanted.name}, but got {np.dtype(dtype).name}")
+        raise ArgumentError(f"{what} '{spec.name}': expected elements of {wanted.name}, but got {dtype.name}")
     if shape != spec.shape:
         raise ArgumentError(f"{what} '{spec.name}': expected shape {list(spec.shape)}, but got {list(shape)}")
 
@@ -228,6 +228,8 @@ class Function:
         return state
 
     def _states(self, binary: _Binary, state: Optional[Mapping[str, Any]]) -> List[Any]:
+        if state is not None and not isinstance(state, Mapping):
+            raise ArgumentError(f"state: expected a dict of arrays, but got {type(state).__name__}")
         given = dict(state or {})
         if state is None and binary.states:
             raise ArgumentError(

@@ -59,7 +59,7 @@ class Var:
     """A value that a node makes, or an argument."""
 
     def __init__(self, shape: Sequence[int], dtype: Any, node: "Optional[Node]" = None) -> None:
-        self.shape, self.dtype, self.node = tuple(shape), np.dtype(dtype), node
+        self.shape, self.dtype, self.node = tuple(shape), element_type(dtype), node
         self.uses = 0
 
     @property
@@ -106,9 +106,14 @@ class Node:
         return f"{self.name}({operands}) at {self.where}"
 
 
+def element_type(dtype: Any) -> Any:
+    """As NumPy has it; that of keys of random numbers, which NumPy has not, as JAX has it."""
+    return dtype if jnp.issubdtype(dtype, jax.dtypes.extended) else np.dtype(dtype)
+
+
 def short(dtype: Any) -> str:
     """`bf16`, as jaxprs have it."""
-    name = np.dtype(dtype).name
+    name = str(element_type(dtype))
     for long, brief in (("bfloat", "bf"), ("float", "f"), ("uint", "u"), ("int", "i")):
         if name.startswith(long):
             return brief + name[len(long) :]
@@ -123,17 +128,17 @@ class Graph:
         self.count = 0
 
 
-def trace(function: Any, types: Sequence[jax.ShapeDtypeStruct]) -> Graph:
-    """The graph of `function`, of arrays of these types, which gives a list of arrays."""
-    closed = jax.make_jaxpr(function)(*types)
-    inputs = [Var(t.shape, t.dtype) for t in types]
+def trace(function: Any, args: Sequence[Any]) -> Tuple[Graph, Any]:
+    """The graph of `function`, of trees of ShapeDtypeStructs, and the tree of its results."""
+    closed, results = jax.make_jaxpr(function, return_shape=True)(*args)
+    inputs = [Var(t.shape, t.dtype) for t in jax.tree_util.tree_leaves(args)]
     graph = Graph(inputs, [])
     with jax.ensure_compile_time_eval():
         graph.outputs = _inline(graph, closed.jaxpr, closed.consts, list(inputs))
     for output in graph.outputs:
         if isinstance(output, Var):
             output.uses += 1
-    return graph
+    return graph, jax.tree_util.tree_structure(results)
 
 
 def _inline(
@@ -214,7 +219,7 @@ def _captured(value: Any) -> Atom:
     if isinstance(value, jax.core.Tracer):
         raise TypeError(
             "expected the function to take every array that is traced as an argument, but it closes over one of "
-            f"{np.dtype(value.dtype).name} {list(value.shape)}"
+            f"{element_type(value.dtype)} {list(value.shape)}"
         )
     return Const(value, np.shape(value))
 

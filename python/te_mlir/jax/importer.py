@@ -19,7 +19,7 @@ import numpy as np
 from te_mlir import build
 from te_mlir.dtypes import BY_NAME
 from te_mlir.jax import patterns
-from te_mlir.jax.graph import Atom, Const, Graph, Node, Var, ancestors, apply, custom_function, short
+from te_mlir.jax.graph import Atom, Const, Graph, Node, Var, ancestors, apply, custom_function, element_type, short
 from te_mlir.layout import Layout, row_major, same
 
 
@@ -82,7 +82,7 @@ _VIEWS = frozenset(
 
 def te_name(dtype: Any) -> Optional[str]:
     """The dialect's element type of arrays; None where it has none."""
-    name = np.dtype(dtype).name
+    name = str(element_type(dtype))
     return name if name in BY_NAME and BY_NAME[name].bytes > 1 else None
 
 
@@ -234,7 +234,7 @@ class Importer:
 
     def _emit(self, var: Var, node: Node) -> Value:
         if te_name(var.dtype) is None:
-            raise Unsupported(node, f"its result has elements of {short(var.dtype)}; {_FLOATS}")
+            raise Unsupported(node, f"its result has elements of {short(var.dtype)}; {FLOATS}")
         for pattern in (
             patterns.match_cross_entropy,
             patterns.match_layer_norm,
@@ -361,7 +361,7 @@ class Importer:
             if isinstance(atom, Var) and atom.node is not None:
                 dtype = te_name(atom.dtype)
                 if dtype is None:
-                    raise Unsupported(atom.node, f"its result has elements of {short(atom.dtype)}; {_FLOATS}")
+                    raise Unsupported(atom.node, f"its result has elements of {short(atom.dtype)}; {FLOATS}")
                 made = self.function.cast(self._parameter(atom.node.inputs[0], shape, user), dtype)
             elif shape == _matrix_of(atom.shape):
                 made = self.value(atom, user).matrix
@@ -634,7 +634,8 @@ class Importer:
     _op_broadcast_in_dim = _op_slice = _op_split = _view
 
 
-_FLOATS = "te has float32, bfloat16, float16"
+#: Types of what products and most operations make.
+FLOATS = "te has float32, bfloat16, float16"
 
 _HINTS = {
     "while": "; write the loop in Python",
