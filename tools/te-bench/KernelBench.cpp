@@ -286,6 +286,32 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                   none},
                  3 * n / 2 + n / 8 + scales});
     }
+    for (bool square : {true, false}) {
+      const std::string blocks = square ? " 16x16 half" : " 1x16 half";
+      const int64_t count = square ? n / 256 : n / 16;
+      const int64_t scales = microscales(T, cols, 16);
+      bench.run({"partial_amax" + blocks + size,
+                 [=](te_rt_instance *i) {
+                   return te_rt_plan_partial_amax(i, 0, n / 2, T, cols, n / 2,
+                                                  square ? 16 : 1, 16,
+                                                  TE_RT_BF16, 1, 0);
+                 },
+                 {{n / 2, TE_RT_BF16}, {count, TE_RT_F32}, none},
+                 n + 4 * count});
+      bench.run({"quantize_nvfp4_shard" + blocks + size,
+                 [=](te_rt_instance *i) {
+                   return te_rt_plan_quantize_nvfp4_shard(
+                       i, 0, n / 2, T, cols, n / 2, TE_RT_BF16,
+                       square ? TE_RT_NV_16X16 : TE_RT_NV_1X16, 448, 1, 0);
+                 },
+                 {{n / 2, TE_RT_BF16},
+                  {count, TE_RT_F32},
+                  {n / 4, TE_RT_F4E2M1FN},
+                  {scales, TE_RT_F8E4M3FN},
+                  {1, TE_RT_F32},
+                  none},
+                 n + n / 4 + 4 * count + scales});
+    }
     bench.run({"quantize_block 128x128 row+col" + size,
                block(TE_RT_BLOCK_128X128),
                {{n, TE_RT_BF16},

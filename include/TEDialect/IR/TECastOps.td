@@ -69,7 +69,7 @@ def TE_PartialAmaxOp : TE_PureOp<"partial_amax"> {
     Constraints:
     1. (partial_amax-c1) `te.groups` declares `group`.
     2. (partial_amax-c2) `shape` is `[rows, cols]`; `x` has at most as many elements, and times the ranks of the group at least as many.
-    3. (partial_amax-c3) `blocks` is `[128, 128]`, `[1, 32]`, `[32, 1]` or `[32, 32]`.
+    3. (partial_amax-c3) `blocks` is `[128, 128]`, `[1, 32]`, `[32, 1]`, `[32, 32]`, `[1, 16]` or `[16, 16]`.
     4. (partial_amax-c4) the result is `[ceil(rows / blocks[0]), ceil(cols / blocks[1])]`.
 
     Example:
@@ -277,9 +277,9 @@ def TE_QuantizeOp
     weights `[groups, rows, columns]` is cast matrix by matrix.
 
     A result with `shard` is made of this rank's flat run of the matrix. Of
-    `per_tensor` it takes the scale of the whole, of `block_128x128` and mx the
-    amaxes of all blocks: te.partial_amax of `group`, reduced over it. Then the
-    parts of all ranks are the bits of a cast of the whole.
+    `per_tensor` it takes the scale of the whole, else the amaxes of all blocks:
+    te.partial_amax of `group`, reduced over it; the largest of them is the amax of
+    an nv value. Then the parts of all ranks are the bits of a cast of the whole.
 
     With `into` and `skip` the cast is a cached one: where `skip` is exactly 1.0
     the results are the values of `into`, bytes and scales untouched, and `amax`
@@ -294,8 +294,8 @@ def TE_QuantizeOp
     4. (quantize-c4) `scale` is given exactly when the scheme is `per_tensor`.
     5. (quantize-c5) `amax_epsilon` is finite, not negative, and only given for block schemes.
     6. (quantize-c6) `amax` is only given for `per_tensor`.
-    7. (quantize-c7) `given_amax` is given exactly for nv schemes and shards of blocks (`block_128x128`, mx); it is a scalar, `[rows]` for `row_scaled`, or one of each block of a shard.
-    8. (quantize-c8) `rng` and `four_over_six` are only given for nv schemes, `stream` only with `rng`, `rng` neither with `four_over_six` nor for `row_scaled`.
+    7. (quantize-c7) `given_amax` is given exactly for nv schemes and shards of blocks (`block_128x128`, mx, nv); it is a scalar, `[rows]` for `row_scaled`, or one of each block of a shard.
+    8. (quantize-c8) `rng` and `four_over_six` are only given for nv schemes without `shard`, `stream` only with `rng`, `rng` neither with `four_over_six` nor for `row_scaled`.
     9. (quantize-c9) no result is `swizzled`; te.swizzle_scales makes those.
     10. (quantize-c10) `group_sizes` and `alignment` are given exactly for results with `groups`: `[groups]`, and a divisor of the rows.
     11. (quantize-c11) `scale`, and `given_amax` but for `row_scaled`, are `[groups]` for results with `groups` and stacks, else scalars; those have no `amax`.

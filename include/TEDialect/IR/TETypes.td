@@ -48,9 +48,9 @@ def TE_ScaledType : TypeDef<TE_Dialect, "Scaled"> {
 
     With `shard = S` the data is what one rank of a group has of it: of the
     elements row by row, as all schemes that have shards store them, the S from
-    its number times S on, and padding behind the last. The scales are those of
-    the whole. Only te.quantize makes such a value, and only te.all_gather reads
-    it.
+    its number times S on, and padding behind the last. The scales, and the
+    amax of nv schemes, are those of the whole. Only te.quantize makes such a
+    value, and only te.all_gather reads it.
 
     Example:
 
@@ -62,7 +62,7 @@ def TE_ScaledType : TypeDef<TE_Dialect, "Scaled"> {
     !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1, groups = 4>
     !te.scaled<4x1024x512xf8E4M3FN, per_tensor, contract = 1>
     !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
-    !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0, shard = 5197>
+    !te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198>
     ```
 
     Constraints:
@@ -72,7 +72,7 @@ def TE_ScaledType : TypeDef<TE_Dialect, "Scaled"> {
     4. (scaled-c4) every keyword belongs to the scheme as the table says; `hadamard` and `row_scaled` exclude each other.
     5. (scaled-c5) both sizes are multiples of what the scheme asks for: 32 for mx, 16 for nv.
     6. (scaled-c6) `groups`, of rank 2 only, and the first size of rank 3 are one or more; neither is `swizzled`.
-    7. (scaled-c7) `shard`, from 1 to the number of elements, of rank 2 only, with `per_tensor` or `block_128x128` and `contract = 1`, or mx and either, no `groups`, and not `swizzled`.
+    7. (scaled-c7) `shard`, from 1 to the number of elements, of rank 2 only, with `per_tensor`, `block_128x128` or nv and `contract = 1`, or mx and either, no `groups`, and not `swizzled`; of nv even, and neither `row_scaled` nor `hadamard`.
   }];
   let parameters = (ins
     ArrayRefParameter<"int64_t">:$shape,

@@ -380,12 +380,22 @@ template <typename Params> static Checks checkShard(const Params &p) {
 Status checkSupported(const partial_amax_params &p) {
   const std::pair blocks(p.block_rows, p.block_cols);
   constexpr std::pair<int64_t, int64_t> kBlocks[] = {
-      {128, 128}, {1, 32}, {32, 1}, {32, 32}};
+      {128, 128}, {1, 32}, {32, 1}, {32, 32}, {1, 16}, {16, 16}};
   return checkShard(p).require(
       std::find(std::begin(kBlocks), std::end(kBlocks), blocks) !=
           std::end(kBlocks),
-      "'block_rows' x 'block_cols' to be 128x128, 1x32, 32x1 or 32x32",
+      "'block_rows' x 'block_cols' to be 128x128, 1x32, 32x1, 32x32, 1x16 or "
+      "16x16",
       std::to_string(p.block_rows) + "x" + std::to_string(p.block_cols));
+}
+Status checkSupported(const quantize_nvfp4_shard_params &p) {
+  return checkShard(p)
+      .multiple("count", p.count, 2)
+      .multiple("start", p.start, 2)
+      .scheme("scheme", p.scheme, TE_RT_NV_1X16, TE_RT_NV_16X16)
+      .multiple("rows", p.rows, 16)
+      .multiple("cols", p.cols, 16)
+      .scaleMax("scale_max", p.scale_max);
 }
 Status checkSupported(const quantize_shard_params &p) {
   return checkShard(p)

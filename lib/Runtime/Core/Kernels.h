@@ -63,15 +63,15 @@ inline int64_t byteSize(int32_t type) {
 inline int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t roundUp(int64_t a, int64_t b) { return ceilDiv(a, b) * b; }
 
-/// A block of 128x128, or of an mx scheme for contraction along `axis`.
+/// A block of 128x128, or of an mx or nv scheme for contraction along `axis`.
 struct BlockShape {
-  BlockShape(int32_t scheme, int32_t axis)
-      : rows(scheme == TE_RT_BLOCK_128X128           ? 128
-             : scheme == TE_RT_MX_32X32 || axis == 0 ? 32
-                                                     : 1),
-        cols(scheme == TE_RT_BLOCK_128X128           ? 128
-             : scheme == TE_RT_MX_32X32 || axis == 1 ? 32
-                                                     : 1) {}
+  BlockShape(int32_t scheme, int32_t axis) {
+    const bool isSquare = scheme == TE_RT_BLOCK_128X128 ||
+                          scheme == TE_RT_MX_32X32 || scheme == TE_RT_NV_16X16;
+    const int64_t side = isMx(scheme) ? 32 : isNv(scheme) ? 16 : 128;
+    rows = isSquare || axis == 0 ? side : 1;
+    cols = isSquare || axis == 1 ? side : 1;
+  }
   int64_t rows, cols;
 };
 

@@ -68,6 +68,8 @@ private:
 /// What depends on the number of this rank, of which nobody else hears.
 Status overGroup(const partial_amax_params &p, HostGroup &group,
                  void *const *buffers);
+Status overGroup(const quantize_nvfp4_shard_params &p, HostGroup &group,
+                 void *const *buffers);
 Status overGroup(const quantize_shard_params &p, HostGroup &group,
                  void *const *buffers);
 

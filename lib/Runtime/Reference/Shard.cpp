@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Core/Nvfp4.h"
 #include "Reference/HostGroup.h"
 #include "Reference/Reference.h"
 
@@ -90,10 +91,52 @@ void quantizeShard(const quantize_shard_params &p, int32_t rank,
       scale[layout.index(row, col)] = scaleOf(row, col).exponent;
 }
 
+void quantizeNvfp4Shard(const quantize_nvfp4_shard_params &p, int32_t rank,
+                        void *const *buffers) {
+  namespace b = quantize_nvfp4_shard_buffers;
+  if (isSkipped(buffers[b::skip]))
+    return;
+  const auto *blockAmax = static_cast<const float *>(buffers[b::block_amax]);
+  const BlockShape block(p.scheme, /*axis=*/1);
+  const int64_t colBlocks = p.cols / block.cols;
+  float &amax = *static_cast<float *>(buffers[b::out_amax]);
+  amax = 0.0f;
+  for (int64_t i = 0; i < p.rows / block.rows * colBlocks; ++i)
+    amax = maxMagnitude(amax, blockAmax[i]);
+  const math::NvTensorScale tensor = math::nvTensorScale(amax, p.scale_max);
+  const auto scaleOf = [&](int64_t row, int64_t col) {
+    return floatToE4M3(math::nvBlockScale(
+        blockAmax[row / block.rows * colBlocks + col / block.cols], tensor));
+  };
+
+  auto *data = static_cast<uint8_t *>(buffers[b::data]);
+  std::memset(data, 0, p.count / 2);
+  forEachElement(p, rank, [&](int64_t i, int64_t row, int64_t col) {
+    const float x = load(buffers[b::x], i, p.type);
+    const float inverse =
+        math::nvInverse(e4m3ToFloat(scaleOf(row, col)), tensor);
+    const uint32_t sign = std::signbit(x) && x == x ? 8 : 0;
+    const uint32_t code = sign | math::e2m1Code(std::fabs(x * inverse));
+    data[i / 2] |= static_cast<uint8_t>(code << 4 * (i % 2));
+  });
+
+  auto *scale = static_cast<uint8_t *>(buffers[b::scale]);
+  const MicroscaleLayout layout(p.scheme, /*axis=*/1, p.rows, p.cols);
+  std::memset(scale, 0, layout.size());
+  for (int64_t row = 0; row < p.rows; ++row)
+    for (int64_t col = 0; col < p.cols; col += block.cols)
+      scale[layout.index(row, col)] = scaleOf(row, col);
+}
+
 } // namespace
 
 void partial_amax(const partial_amax_params &p, void *const *buffers) {
   partialAmax(p, /*rank=*/0, buffers);
+}
+
+void quantize_nvfp4_shard(const quantize_nvfp4_shard_params &p,
+                          void *const *buffers) {
+  quantizeNvfp4Shard(p, /*rank=*/0, buffers);
 }
 
 void quantize_shard(const quantize_shard_params &p, void *const *buffers) {
@@ -103,6 +146,12 @@ void quantize_shard(const quantize_shard_params &p, void *const *buffers) {
 Status overGroup(const partial_amax_params &p, HostGroup &group,
                  void *const *buffers) {
   partialAmax(p, group.rank(), buffers);
+  return Status::ok();
+}
+
+Status overGroup(const quantize_nvfp4_shard_params &p, HostGroup &group,
+                 void *const *buffers) {
+  quantizeNvfp4Shard(p, group.rank(), buffers);
   return Status::ok();
 }
 

@@ -195,8 +195,6 @@ private:
   /// Drops the gather of `operand` where its parts cannot be cast by
   /// themselves: then the gathered tensor is cast.
   void keepExactGather(Operand &operand, const QuantPolicy &policy);
-  /// As above, of a flat shard.
-  void keepExactShard(Operand &operand, const QuantPolicy &policy);
   /// Drops the gather of `operand` where there is a `refusal`, and says so.
   void settleGather(Operand &operand, StringRef refusal);
   /// The parts `local` of all ranks of `gather`, put together.
@@ -572,7 +570,7 @@ Value CastInserter::quantize(Value source, const Operand &operand,
   const Gemm gemm = operand.reader();
   FloatAttr epsilon =
       builder.getF32FloatAttr(policy.recipeOf(gemm).getOptions().amaxEpsilon);
-  if (type.isNv())
+  if (type.isNv() && !type.isShard())
     return quantizeToFP4(source, operand, type, policy);
   Value scale;
   if (policy.isDelayed(gemm)) {
@@ -677,7 +675,9 @@ void CastInserter::keepExactGather(Operand &operand,
   if (operand.isTransposed)
     return settleGather(operand, "the weight lies [K, N]");
   if (operand.view)
-    return keepExactShard(operand, policy);
+    return settleGather(operand,
+                        policy.shardRefusal(operand.reader(), operand.contract,
+                                            shapeOf(operand.value)[0]));
   const int64_t rows = shapeOf(operand.value)[0];
   const Gemm gemm = operand.reader();
   const int64_t multiple =
@@ -691,18 +691,6 @@ void CastInserter::keepExactGather(Operand &operand,
                           multiple, rows)
                 .str()
           : AllGatherOp::refuseParts(typeOf(operand, policy));
-  settleGather(operand, refusal);
-}
-
-void CastInserter::keepExactShard(Operand &operand, const QuantPolicy &policy) {
-  ScaledType type = policy.castType(operand.role, operand.reader(),
-                                    shapeOf(operand.whole()), operand.contract);
-  std::string refusal;
-  if (policy.getRecipe().getKind() == RecipeKind::Custom)
-    refusal = "a custom recipe may cast the two usages of a weight in two ways";
-  else if (type.isNv() || type.getScheme() == Scheme::Block1x128)
-    refusal = "a flat shard cuts blocks of scheme '" +
-              stringifyScheme(type.getScheme()).str() + "'";
   settleGather(operand, refusal);
 }
 

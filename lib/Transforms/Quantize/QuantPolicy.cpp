@@ -8,6 +8,8 @@
 
 #include "TEDialect/Transforms/Quantize/QuantPolicy.h"
 
+#include "llvm/Support/FormatVariadic.h"
+
 using namespace mlir;
 using namespace mlir::te;
 
@@ -231,6 +233,27 @@ std::string QuantPolicy::alignmentRefusal(Gemm gemm, int64_t alignment) const {
   if (operandMode(gemm) != OperandMode::Quantized)
     return "";
   return support::refuseAlignment(schemesOf(*this, gemm).first, alignment);
+}
+
+std::string QuantPolicy::shardRefusal(Gemm gemm, unsigned contract,
+                                      int64_t count) const {
+  if (recipe.getKind() == RecipeKind::Custom)
+    return "a custom recipe may cast the two usages of a weight in two ways";
+  const Scheme cut = scheme(TensorRole::W, gemm);
+  const bool hasColumns = cut == Scheme::Nv1x16 && contract == 0;
+  if (cut == Scheme::Block1x128 || hasColumns)
+    return "a flat shard cuts blocks of scheme '" + stringifyScheme(cut).str() +
+           "'" + (hasColumns ? " that lie down columns" : "");
+  const bool isNv = cut == Scheme::Nv1x16 || cut == Scheme::Nv16x16;
+  if (isNv && count % 2)
+    return llvm::formatv("a flat shard of {0} elements, an odd number, cuts a "
+                         "byte of two FP4 values",
+                         count)
+        .str();
+  if (fourOverSix(TensorRole::W, gemm) != FourOverSix::Off)
+    return "'four_over_six' compares the errors of all elements of a block, "
+           "which a flat shard cuts";
+  return "";
 }
 
 bool QuantPolicy::fastAccumulation(Gemm gemm) const {

@@ -88,10 +88,11 @@ bool te::isFree(Value value) {
   Value amax = value;
   if (auto reduce = amax.getDefiningOp<AmaxReduceOp>())
     amax = reduce.getAmaxes()[cast<OpResult>(value).getResultNumber()];
-  // Amaxes of mx blocks have an eighth of the bytes of the cast.
+  // Amaxes of 1x32 blocks have an eighth of the bytes of the cast, those of
+  // 1x16 half.
   auto partial = amax.getDefiningOp<PartialAmaxOp>();
   return isScalar(value) &&
-         !(partial && partial.getBlocks()[0] * partial.getBlocks()[1] == 32);
+         !(partial && partial.getBlocks()[0] * partial.getBlocks()[1] <= 32);
 }
 
 Value te::sourceOf(Value value) {

@@ -33,18 +33,21 @@ static int64_t columnsOfRun(int64_t count) {
 
 LogicalResult LaunchEmitter::emitQuantizeShard(QuantizeOp op) {
   auto type = cast<ScaledType>(op.getUsages()[0].getType());
-  Call call(*this, op, "quantize_shard");
+  Call call(*this, op, type.isNv() ? "quantize_nvfp4_shard" : "quantize_shard");
   call.i64("count", type.getShard())
       .i64("rows", type.getRows())
       .i64("cols", type.getCols())
       .i64("start", 0)
       .type("type", elementType(op.getX()))
-      .type("fp8_type", type.getElementType())
-      .i32("scheme", static_cast<int32_t>(type.getScheme()))
-      .i32("axis", type.getContract())
-      .i32("pow2_scales", type.getPow2())
-      .f32("amax_epsilon", op.getAmaxEpsilon())
-      .i32("ranks", lookupGroup(op, *op.getGroup()).getSize())
+      .i32("scheme", static_cast<int32_t>(type.getScheme()));
+  if (type.isNv())
+    call.i32("scale_max", type.getScaleMax());
+  else
+    call.type("fp8_type", type.getElementType())
+        .i32("axis", type.getContract())
+        .i32("pow2_scales", type.getPow2())
+        .f32("amax_epsilon", op.getAmaxEpsilon());
+  call.i32("ranks", lookupGroup(op, *op.getGroup()).getSize())
       .i32("rank_of", *op.getGroup())
       .in(op.getX())
       .in(op.getGivenAmax());

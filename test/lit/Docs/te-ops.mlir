@@ -624,6 +624,19 @@ func.func @shards(%x: tensor<5197xbf16>, %wq: !te.scaled<160x128xf8E4M3FN, block
     : !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0, shard = 5197> -> !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0>
   return
 }
+// CHECK-LABEL: @shards_of_fp4
+func.func @shards_of_fp4(%x: tensor<5198xbf16>) {
+  // CHECK: te.partial_amax %{{.*}} group 0 of [160, 128] blocks [16, 16] : tensor<5198xbf16> -> tensor<10x8xf32>
+  %amax = te.partial_amax %x group 0 of [160, 128] blocks [16, 16] : tensor<5198xbf16> -> tensor<10x8xf32>
+  %amaxes = te.amax_reduce %amax group 0 : tensor<10x8xf32>
+  // CHECK: te.quantize %{{.*}} amax %{{.*}} {group = 0 : i64} : tensor<5198xbf16> -> !te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198>
+  %q = te.quantize %x amax %amaxes {group = 0 : i64} : tensor<5198xbf16>
+    -> !te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198>
+  // CHECK: te.all_gather %{{.*}} group 0 axis 0 : !te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198> -> !te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1>
+  %w = te.all_gather %q group 0 axis 0
+    : !te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198> -> !te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1>
+  return
+}
 func.func @reduce_scatter(%x: tensor<256x512xbf16>) {
   // CHECK: te.reduce_scatter %{{.*}} group 0 axis 0 : tensor<256x512xbf16> -> tensor<64x512xbf16>
   %y = te.reduce_scatter %x group 0 axis 0 : tensor<256x512xbf16> -> tensor<64x512xbf16>

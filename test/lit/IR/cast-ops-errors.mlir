@@ -363,7 +363,7 @@ func.func @quantize_c7_shape(%x: tensor<32x32xbf16>, %m: tensor<16xf32>) {
 // -----
 
 func.func @quantize_c8_rng(%x: tensor<32x32xbf16>, %r: tensor<2xi32>) {
-  // expected-error @below {{expected 'rng' only for nv schemes, but got one with 'mx_1x32'}}
+  // expected-error @below {{expected 'rng' only for nv schemes without 'shard', but got one with '!te.scaled<}}
   %a = te.quantize %x rng %r : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>
   return
 }
@@ -387,7 +387,7 @@ func.func @quantize_c8_rows(%x: tensor<32x32xbf16>, %m: tensor<32xf32>, %r: tens
 // -----
 
 func.func @quantize_c8_four_over_six(%x: tensor<32x32xbf16>) {
-  // expected-error @below {{expected 'four_over_six' only for nv schemes, but got one with 'mx_1x32'}}
+  // expected-error @below {{expected 'four_over_six' only for nv schemes without 'shard', but got one with '!te.scaled<}}
   %a = te.quantize %x {four_over_six = #te.four_over_six<mae>} : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>
   return
 }
@@ -582,6 +582,37 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 // -----
 
+// Not the amax of the tensor, which is the largest of them.
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @quantize_c7_nv_shard_shape(%x: tensor<5198xbf16>, %amax: tensor<1x1xf32>) {
+    // expected-error @below {{expected 'given_amax' to have shape 10x8, but got 1x1}}
+    %q = "te.quantize"(%x, %amax) <{group = 0 : i64, operandSegmentSizes = array<i32: 1, 0, 1, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0>}> : (tensor<5198xbf16>, tensor<1x1xf32>) -> !te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @quantize_c8_nv_shard(%x: tensor<5198xbf16>, %amax: tensor<10x8xf32>, %rng: tensor<2xi32>) {
+    // expected-error @below {{expected 'rng' only for nv schemes without 'shard', but got one with '!te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198>'}}
+    %q = te.quantize %x amax %amax rng %rng {group = 0 : i64} : tensor<5198xbf16> -> !te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @quantize_c8_nv_shard_four_over_six(%x: tensor<5198xbf16>, %amax: tensor<10x8xf32>) {
+    // expected-error @below {{expected 'four_over_six' only for nv schemes without 'shard', but got one with '!te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198>'}}
+    %q = te.quantize %x amax %amax {group = 0 : i64, four_over_six = #te.four_over_six<mae>} : tensor<5198xbf16> -> !te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198>
+    return
+  }
+}
+
+// -----
+
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
   func.func @quantize_c13(%x: tensor<5197xbf16>, %amax: tensor<2x1xf32>) {
     // expected-error @below {{expected 'group' to be given exactly for a shard of blocks, but got none with}}
@@ -640,7 +671,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
   func.func @partial_amax_c3(%x: tensor<5197xbf16>) {
-    // expected-error @below {{expected 'blocks' to be [128, 128], [1, 32], [32, 1] or [32, 32], but got [1, 128]}}
+    // expected-error @below {{expected 'blocks' to be [128, 128], [1, 32], [32, 1], [32, 32], [1, 16] or [16, 16], but got [1, 128]}}
     %amax = te.partial_amax %x group 0 of [160, 128] blocks [1, 128] : tensor<5197xbf16> -> tensor<160x1xf32>
     return
   }
@@ -650,7 +681,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
   func.func @partial_amax_c3_none(%x: tensor<5197xbf16>) {
-    // expected-error @below {{expected 'blocks' to be [128, 128], [1, 32], [32, 1] or [32, 32], but got []}}
+    // expected-error @below {{expected 'blocks' to be [128, 128], [1, 32], [32, 1], [32, 32], [1, 16] or [16, 16], but got []}}
     %amax = te.partial_amax %x group 0 of [160, 128] blocks [] : tensor<5197xbf16> -> tensor<160x4xf32>
     return
   }
@@ -678,7 +709,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 // -----
 
-// expected-error @below {{expected 'shard' only with rank 2, no 'groups', and 'per_tensor' or 'block_128x128' with 'contract = 1' or an mx scheme, but got 'block_1x128' with 'contract = 1'}}
+// expected-error @below {{expected 'shard' only with rank 2, no 'groups', and 'per_tensor', 'block_128x128' or an nv scheme with 'contract = 1' and neither 'row_scaled' nor 'hadamard', or an mx scheme, but got 'block_1x128' with 'contract = 1'}}
 func.func private @scaled_c7(!te.scaled<160x128xf8E4M3FN, block_1x128, contract = 1, shard = 5197>)
 
 // -----
@@ -688,8 +719,19 @@ func.func private @scaled_c7_columns(!te.scaled<160x128xf8E4M3FN, block_128x128,
 
 // -----
 
-// expected-error @below {{or an mx scheme, but got 'nv_1x16' with 'contract = 1'}}
-func.func private @scaled_c7_nv(!te.scaled<160x128xf4E2M1FN, nv_1x16, contract = 1, shard = 5197>)
+// Its data are stored transposed.
+// expected-error @below {{or an mx scheme, but got 'nv_1x16' with 'contract = 0'}}
+func.func private @scaled_c7_nv_columns(!te.scaled<160x128xf4E2M1FN, nv_1x16, contract = 0, shard = 5198>)
+
+// -----
+
+// expected-error @below {{and neither 'row_scaled' nor 'hadamard', or an mx scheme, but got 'nv_1x16' with 'contract = 1'}}
+func.func private @scaled_c7_row_scaled(!te.scaled<160x128xf4E2M1FN, nv_1x16, row_scaled, contract = 1, shard = 5198>)
+
+// -----
+
+// expected-error @below {{expected 'shard' to be even, as FP4 packs two elements a byte, but got 5197}}
+func.func private @scaled_c7_nv_odd(!te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5197>)
 
 // -----
 

@@ -272,8 +272,8 @@ TEST_P(Errors, ShardsOfNoSense) {
   EXPECT_TRUE(
       refuses(TE_RT_INVALID_ARGUMENT,
               TE_PLAN(partial_amax, 8, 8, 8, 0, 32, 128, TE_RT_BF16, 1, 0),
-              {"'block_rows' x 'block_cols' to be 128x128, 1x32, 32x1 or "
-               "32x32",
+              {"'block_rows' x 'block_cols' to be 128x128, 1x32, 32x1, 32x32, "
+               "1x16 or 16x16",
                "32x128"}));
   const auto shard = [](int64_t rows, int32_t scheme, int32_t axis,
                         int32_t pow2, float epsilon) {
@@ -299,6 +299,33 @@ TEST_P(Errors, ShardsOfNoSense) {
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
                       shard(32, TE_RT_MX_32X32, 1, 0, 0.5f),
                       {"'amax_epsilon' to be 0 for mx schemes", "0.5"}));
+  const auto nvShard = [](int64_t count, int64_t rows, int64_t cols,
+                          int64_t start, int32_t scheme, int32_t scaleMax) {
+    return PlanFunction(TE_PLAN(quantize_nvfp4_shard, count, rows, cols, start,
+                                TE_RT_BF16, scheme, scaleMax, 1, 0));
+  };
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      nvShard(7, 32, 32, 0, TE_RT_NV_16X16, 448),
+                      {"'count' to be a multiple of 2", "7"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      nvShard(8, 32, 32, -3, TE_RT_NV_16X16, 448),
+                      {"'start' to be a multiple of 2", "-3"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      nvShard(8, 24, 32, 0, TE_RT_NV_1X16, 448),
+                      {"'rows' to be a multiple of 16", "24"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      nvShard(8, 32, 40, 0, TE_RT_NV_1X16, 448),
+                      {"'cols' to be a multiple of 16", "40"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      nvShard(8, 32, 32, 0, TE_RT_MX_1X32, 448),
+                      {"'scheme' to be nv_1x16 to nv_16x16", "mx_1x32"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      nvShard(8, 32, 32, 0, TE_RT_NV_1X16, 300),
+                      {"'scale_max' to be 448 or 256", "300"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      TE_PLAN(quantize_nvfp4_shard, 8, 32, 32, 0,
+                              TE_RT_F8E4M3FN, TE_RT_NV_1X16, 448, 1, 0),
+                      {"quantize_nvfp4_shard", "'type'"}));
 }
 
 TEST_P(Errors, UnsupportedProducts) {

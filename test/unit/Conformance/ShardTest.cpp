@@ -8,9 +8,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "Conformance/Harness.h"
+#include "Conformance/NvOracle.h"
 #include "Conformance/Oracle.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 using namespace te::conformance;
@@ -34,6 +36,7 @@ constexpr Cast kMx[] = {{TE_RT_MX_1X32, 1, 1, 32},
                         {TE_RT_MX_1X32, 0, 32, 1},
                         {TE_RT_MX_32X32, 1, 32, 32},
                         {TE_RT_MX_32X32, 0, 32, 32}};
+constexpr Cast kNv[] = {{TE_RT_NV_1X16, 1, 1, 16}, {TE_RT_NV_16X16, 1, 16, 16}};
 
 /// What the shards of all ranks, one after another, have to be: of scales the
 /// bytes.
@@ -70,13 +73,14 @@ protected:
     return run;
   }
 
-  void check(const Cast &cast, const Array &x, int64_t rows, int64_t cols,
-             int64_t count, int64_t first, int32_t fp8Type, bool pow2,
-             float epsilon, const std::string &what) {
-    const int64_t elements = rows * cols;
+  /// The largest of the amaxes that the runs from `first` on have of each
+  /// block.
+  void measure(const Cast &cast, const Array &x, int64_t rows, int64_t cols,
+               int64_t count, int64_t first, const std::string &what,
+               std::vector<float> &amax) {
     const auto numBlocks = static_cast<size_t>(cast.blocks(rows, cols));
-    std::vector<float> amax(numBlocks, 0.0f);
-    for (int64_t start = first; start < elements; start += count) {
+    amax.assign(numBlocks, 0.0f);
+    for (int64_t start = first; start < rows * cols; start += count) {
       std::vector<float> part(numBlocks, -1.0f);
       device().run(TE_PLAN(partial_amax, count, rows, cols, start, cast.height,
                            cast.width, x.type, 1, 0),
@@ -86,6 +90,15 @@ protected:
         amax[i] = std::max(amax[i], part[i]);
       }
     }
+  }
+
+  void check(const Cast &cast, const Array &x, int64_t rows, int64_t cols,
+             int64_t count, int64_t first, int32_t fp8Type, bool pow2,
+             float epsilon, const std::string &what) {
+    const int64_t elements = rows * cols;
+    std::vector<float> amax;
+    ASSERT_NO_FATAL_FAILURE(
+        measure(cast, x, rows, cols, count, first, what, amax));
     const Whole wanted =
         quantiseWhole(cast, x, rows, cols, fp8Type, pow2, epsilon);
     for (int64_t start = first; start < elements; start += count) {
@@ -101,6 +114,40 @@ protected:
         const int64_t e = start + i;
         ASSERT_EQ(int(e >= 0 && e < elements ? wanted.data[e] : 0),
                   int(data[i]))
+            << what << ", element " << e;
+      }
+    }
+  }
+
+  /// As check, of an nv scheme: the amax is that of the whole matrix.
+  void checkNv(const Cast &cast, const Array &x, int64_t rows, int64_t cols,
+               int64_t count, int64_t first, int32_t scaleMax,
+               const std::string &what) {
+    std::vector<float> blocks;
+    ASSERT_NO_FATAL_FAILURE(
+        measure(cast, x, rows, cols, count, first, what, blocks));
+    std::vector<float> amax(1, 0.0f);
+    for (int64_t i = 0; i < rows * cols; ++i)
+      if (const double magnitude = std::fabs(x.at(i)); magnitude > amax[0])
+        amax[0] = static_cast<float>(magnitude);
+    NvOptions options;
+    options.scheme = cast.scheme;
+    options.scaleMax = scaleMax;
+    const NvQuantised wanted = quantiseNv(x, rows, cols, 1, amax, options);
+    for (int64_t start = first; start < rows * cols; start += count) {
+      std::vector<uint8_t> data(count / 2, 0xee);
+      std::vector<uint8_t> scale(wanted.scale.size(), 0xee);
+      std::vector<float> ofValue(1, -1.0f);
+      device().run(TE_PLAN(quantize_nvfp4_shard, count, rows, cols, start,
+                           x.type, cast.scheme, scaleMax, 1, 0),
+                   {in(runOf(x, start, count).bytes), in(blocks), out(data),
+                    out(scale), out(ofValue), none()});
+      ASSERT_EQ(amax, ofValue) << what << ", from " << start;
+      ASSERT_EQ(wanted.scale, scale) << what << ", from " << start;
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t e = start + i;
+        ASSERT_EQ(e >= 0 && e < rows * cols ? nibbleOf(wanted.data, e) : 0,
+                  nibbleOf(data, i))
             << what << ", element " << e;
       }
     }
@@ -208,6 +255,33 @@ TEST_P(Shards, OfMxBlocksThatAreCutHaveOneExponent) {
   }
 }
 
+// Cut within groups of 16 and within chunks of eight, but never within a byte.
+TEST_P(Shards, OfNvBlocksCutAnywhereAreTheWhole) {
+  for (const Cast &cast : kNv)
+    for (auto [rows, cols] : {std::pair<int64_t, int64_t>{16, 16},
+                              {16, 272},
+                              {144, 48},
+                              {272, 144}}) {
+      const int64_t all = rows * cols;
+      for (const char *kind : kKinds)
+        for (int32_t type : {TE_RT_BF16, TE_RT_F32, TE_RT_F16}) {
+          const Array x = makeArray(kind, type, all, ++turn);
+          for (int64_t count :
+               {all, all / 2 + 2, all / 3 / 2 * 2 + 6, all / 16 * 8 + 8}) {
+            checkNv(cast, x, rows, cols, count,
+                    turn % 2 ? 0 : -(turn % count / 2 * 2),
+                    turn % 3 ? 448 : 256,
+                    std::string(kind) + " " + std::to_string(rows) + "x" +
+                        std::to_string(cols) + " by " + std::to_string(count) +
+                        " scheme " + std::to_string(cast.scheme) + " type " +
+                        std::to_string(type));
+            if (HasFatalFailure())
+              return;
+          }
+        }
+    }
+}
+
 // A rank behind the last element has nothing of any block, and takes part.
 TEST_P(Shards, EmptyOnesHaveNothing) {
   const Array x = makeArray("normal", TE_RT_BF16, 64);
@@ -248,6 +322,34 @@ TEST_P(Shards, EmptyOnesOfMxBlocksHaveNothing) {
       for (int64_t col = 0; col < 64; ++col)
         wanted[microscaleIndex(cast.scheme, cast.axis, 32, 64, row, col)] = 127;
     EXPECT_EQ(scale, wanted);
+  }
+}
+
+TEST_P(Shards, EmptyOnesOfNvBlocksHaveNothing) {
+  const Array x = makeArray("normal", TE_RT_BF16, 64);
+  for (const Cast &cast : kNv) {
+    std::vector<float> amax(cast.blocks(16, 64), -1.0f);
+    device().run(TE_PLAN(partial_amax, 64, 16, 64, 16 * 64, cast.height,
+                         cast.width, TE_RT_BF16, 1, 0),
+                 {in(x.bytes), out(amax), none()});
+    EXPECT_EQ(amax, std::vector<float>(amax.size(), 0.0f));
+    std::vector<uint8_t> data(32, 0xee);
+    std::vector<uint8_t> scale(nvScaleCount(16, 64), 0xee);
+    std::vector<float> ofValue(1, -1.0f);
+    // All scales are there, and the amax, as of any rank: the largest block has
+    // the largest scale, 448, half of it half of that.
+    amax.assign(amax.size(), 6.0f);
+    amax[1] = 3.0f;
+    device().run(
+        TE_PLAN(quantize_nvfp4_shard, 64, 16, 64, 16 * 64, TE_RT_BF16,
+                cast.scheme, 448, 1, 0),
+        {in(x.bytes), in(amax), out(data), out(scale), out(ofValue), none()});
+    EXPECT_EQ(data, std::vector<uint8_t>(32, 0));
+    EXPECT_EQ(ofValue, std::vector<float>{6.0f});
+    EXPECT_EQ(int(scale[0]), 0x7e); // 448
+    EXPECT_EQ(int(scale[1]), 0x76); // 224
+    // Behind the last row there is padding.
+    EXPECT_EQ(int(scale[16 * 4]), 0);
   }
 }
 

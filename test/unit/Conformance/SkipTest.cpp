@@ -111,9 +111,13 @@ TEST_P(Skip, EveryCast) {
          {x.bytes},
          {4 * size_t((kRows + 127) / 128 * ((kCols + 127) / 128))},
          0});
-  for (auto [height, width] :
-       {std::pair<int64_t, int64_t>{1, 32}, {32, 1}, {32, 32}})
-    check({"partial_amax, mx",
+  for (auto [height, width] : {std::pair<int64_t, int64_t>{1, 32},
+                               {32, 1},
+                               {32, 32},
+                               {1, 16},
+                               {16, 16}})
+    check({"partial_amax, " + std::to_string(height) + "x" +
+               std::to_string(width),
            TE_PLAN(partial_amax, kRows * kCols, kRows, kCols, 0, height, width,
                    TE_RT_BF16, 1, 0),
            {x.bytes},
@@ -165,6 +169,11 @@ TEST_P(Skip, EveryCast) {
                    0, 0, 0),
            {x.bytes, bytesOf(3.5f), {}},
            {all / 2, rowScales, 4, all / 2, colScales, 4}});
+    check({"quantize_nvfp4_shard " + std::to_string(scheme),
+           TE_PLAN(quantize_nvfp4_shard, kRows * kCols, kRows, kCols, 0,
+                   TE_RT_BF16, scheme, 448, 1, 0),
+           {x.bytes, Bytes(4 * kRows * kCols / 16, uint8_t{0x41})},
+           {all / 2, rowScales, 4}});
   }
 }
 

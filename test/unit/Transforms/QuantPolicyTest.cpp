@@ -308,3 +308,29 @@ TEST_F(QuantPolicyTest, ProductsAreRefusedByTheTable) {
                 .targetRefusal(Gemm::Wgrad, support::Target::Sm100, false),
             "");
 }
+
+TEST_F(QuantPolicyTest, FlatShardsAreCastWhereNoBlockNeedsAllOfItsElements) {
+  auto refusal = [&](const std::string &recipe, unsigned contract,
+                     int64_t count) {
+    return policy(recipe).shardRefusal(readerOf(TensorRole::W, contract),
+                                       contract, count);
+  };
+  for (unsigned contract : {0, 1}) {
+    for (const char *recipe :
+         {"float8_current_scaling", "float8_block_scaling",
+          "mxfp8_block_scaling", "mxfp8_block_scaling, {w_2d = true}"})
+      EXPECT_EQ(refusal(recipe, contract, 77), "") << recipe;
+    EXPECT_EQ(refusal("nvfp4_block_scaling", contract, 78), "");
+    EXPECT_EQ(refusal("nvfp4_block_scaling", contract, 77),
+              "a flat shard of 77 elements, an odd number, cuts a byte of two "
+              "FP4 values");
+    EXPECT_NE(
+        refusal("nvfp4_block_scaling, {four_over_six = weights}", contract, 78),
+        "");
+  }
+  // Rows of 1x16 blocks are runs of the weight, columns are not.
+  const char *const oneRow = "nvfp4_block_scaling, {w_2d = false}";
+  EXPECT_EQ(refusal(oneRow, 1, 78), "");
+  EXPECT_EQ(refusal(oneRow, 0, 78), "a flat shard cuts blocks of scheme "
+                                    "'nv_1x16' that lie down columns");
+}

@@ -118,6 +118,10 @@ public:
   /// quantised.
   std::string alignmentRefusal(Gemm gemm, int64_t alignment) const;
 
+  /// Why a flat shard of `count` elements of a weight is not cast by itself for
+  /// `gemm`, which contracts axis `contract` of the whole; empty where it is.
+  std::string shardRefusal(Gemm gemm, unsigned contract, int64_t count) const;
+
   /// What `gemm` demands of the sizes when its operands are quantised; empty
   /// when they are not.
   SmallVector<SizeRule> sizeRules(Gemm gemm, bool transposed = false) const;

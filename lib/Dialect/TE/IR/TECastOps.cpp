@@ -53,11 +53,12 @@ LogicalResult PartialAmaxOp::verify() {
     return failure();
   // partial_amax-c3
   ArrayRef<int64_t> blocks = getBlocks();
-  constexpr int64_t kBlocks[][2] = {{128, 128}, {1, 32}, {32, 1}, {32, 32}};
+  constexpr int64_t kBlocks[][2] = {{128, 128}, {1, 32}, {32, 1},
+                                    {32, 32},   {1, 16}, {16, 16}};
   if (llvm::none_of(kBlocks,
                     [&](ArrayRef<int64_t> each) { return each == blocks; }))
     return emitOpError() << "expected 'blocks' to be [128, 128], [1, 32], "
-                            "[32, 1] or [32, 32], but got ["
+                            "[32, 1], [32, 32], [1, 16] or [16, 16], but got ["
                          << blocks << "]";
   // partial_amax-c4
   return verifyShape(
@@ -139,14 +140,15 @@ static LogicalResult verifyNvOperands(QuantizeOp op, ScaledType type) {
                          {type.getRows()})))
     return failure();
   // quantize-c8
-  if (op.getRng() && !type.isNv())
-    return op.emitOpError()
-           << "expected 'rng' only for nv schemes, but got one with '" << scheme
-           << "'";
-  if (op.getFourOverSix() != FourOverSix::Off && !type.isNv())
-    return op.emitOpError() << "expected 'four_over_six' only for nv schemes, "
-                               "but got one with '"
-                            << scheme << "'";
+  const bool isWholeNv = type.isNv() && !isCut;
+  if (op.getRng() && !isWholeNv)
+    return op.emitOpError() << "expected 'rng' only for nv schemes without "
+                               "'shard', but got one with "
+                            << type;
+  if (op.getFourOverSix() != FourOverSix::Off && !isWholeNv)
+    return op.emitOpError() << "expected 'four_over_six' only for nv schemes "
+                               "without 'shard', but got one with "
+                            << type;
   if (op.getStream() != 0 && !op.getRng())
     return op.emitOpError()
            << "expected 'stream' only with 'rng', but got "
@@ -200,7 +202,8 @@ static LogicalResult verifyPerGroup(QuantizeOp op, ScaledType type) {
   if (op.getScale() &&
       failed(verifyShape(op, "scale", op.getScale().getType(), shape)))
     return failure();
-  if (op.getGivenAmax() && type.isNv() && !type.is(ScaleVariant::RowScaled) &&
+  if (op.getGivenAmax() && type.isNv() && !type.isShard() &&
+      !type.is(ScaleVariant::RowScaled) &&
       failed(verifyShape(op, "given_amax", op.getGivenAmax().getType(), shape)))
     return failure();
   if (op.getAmax() && !shape.empty())

@@ -189,14 +189,22 @@ LogicalResult ScaledType::verify(function_ref<InFlightDiagnostic()> emitError,
   if (shard == 0)
     return success();
   const bool isMx = scheme == Scheme::Mx1x32 || scheme == Scheme::Mx32x32;
-  const bool isRows = contract == 1 && (scheme == Scheme::PerTensor ||
-                                        scheme == Scheme::Block128x128);
+  const bool isNv = scheme == Scheme::Nv1x16 || scheme == Scheme::Nv16x16;
+  const bool isRows =
+      contract == 1 &&
+      (scheme == Scheme::PerTensor || scheme == Scheme::Block128x128 || isNv) &&
+      !has(ScaleVariant::RowScaled) && !has(ScaleVariant::Hadamard);
   if (shape.size() != 2 || groups != 0 || (!isMx && !isRows))
     return emitError() << "expected 'shard' only with rank 2, no 'groups', and "
-                          "'per_tensor' or 'block_128x128' with 'contract = 1' "
-                          "or an mx scheme, but got '"
+                          "'per_tensor', 'block_128x128' or an nv scheme with "
+                          "'contract = 1' and neither 'row_scaled' nor "
+                          "'hadamard', or an mx scheme, but got '"
                        << stringifyScheme(scheme)
                        << "' with 'contract = " << contract << "'";
+  if (isNv && shard % 2)
+    return emitError() << "expected 'shard' to be even, as FP4 packs two "
+                          "elements a byte, but got "
+                       << shard;
   if (shard > shape[0] * shape[1])
     return emitError() << "expected 'shard' to be at most the "
                        << shape[0] * shape[1] << " elements, but got " << shard;
@@ -213,7 +221,7 @@ static SmallVector<int64_t> stacked(ScaledType type,
 
 SmallVector<int64_t> ScaledType::getDataShape() const {
   if (isShard())
-    return {getShard()};
+    return {isNv() ? getShard() / 2 : getShard()};
   if (isMx())
     return stacked(*this, {getRows(), getCols()});
   return stacked(
@@ -281,6 +289,10 @@ SmallVector<int64_t, 2> ScaledType::getBlockShape() const {
     return {32, 1};
   case Scheme::Mx32x32:
     return {32, 32};
+  case Scheme::Nv1x16:
+    return {1, 16};
+  case Scheme::Nv16x16:
+    return {16, 16};
   default:
     return {128, 128};
   }

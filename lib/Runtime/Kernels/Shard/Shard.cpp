@@ -68,6 +68,64 @@ Status plan_partial_amax(const CudaDevice &device,
   return Status::ok();
 }
 
+/// Blocks for the chunks of a shard: all resident at once, and fewer where a
+/// thread would get none.
+static unsigned blocksFor(const CudaDevice &device, int64_t count) {
+  return static_cast<unsigned>(std::clamp<int64_t>(
+      ceilDiv(count, kShardThreads * 8), 1, device.multiprocessors * 8));
+}
+
+static int32_t log2Of(int64_t power) {
+  return std::countr_zero(static_cast<uint64_t>(power));
+}
+
+Status plan_quantize_nvfp4_shard(const CudaDevice &device,
+                                 const quantize_nvfp4_shard_params &params,
+                                 std::unique_ptr<Plan> *plan) {
+  LaunchConfig config;
+  TE_RT_RETURN_IF_FAILED(
+      config.find(device, std::string("te_quantize_nvfp4_shard_") +
+                              inputTypeName(params.type)));
+  config.block = kShardThreads;
+  config.gridX = blocksFor(device, params.count);
+  const BlockShape block(params.scheme, /*axis=*/1);
+  const MicroscaleLayout layout(params.scheme, /*axis=*/1, params.rows,
+                                params.cols);
+  QuantizeNvfp4ShardArgs args{};
+  args.shard = shardOf(device, params);
+  args.colBlocks = params.cols / block.cols;
+  args.pitch = layout.pitch;
+  args.blockRows = log2Of(block.rows);
+  args.scaleMax = params.scale_max;
+  // A skipped cast leaves out_amax alone, so the largest is found elsewhere.
+  std::unique_ptr<Plan> largest;
+  TE_RT_RETURN_IF_FAILED(plan_amax(
+      device,
+      {.count = params.rows / block.rows * args.colBlocks, .type = TE_RT_F32},
+      &largest));
+  *plan = makeWorkspacePlan(
+      device, sizeof(float),
+      [config, args, largest = std::shared_ptr<Plan>(std::move(largest))](
+          const Launcher &launch, void *const *buffers, void *workspace) {
+        namespace index = quantize_nvfp4_shard_buffers;
+        void *ofAmax[amax_buffers::count_] = {};
+        ofAmax[amax_buffers::x] = buffers[index::block_amax];
+        ofAmax[amax_buffers::amax] = workspace;
+        ofAmax[amax_buffers::skip] = buffers[index::skip];
+        TE_RT_RETURN_IF_FAILED(largest->launch(launch.rawStream(), ofAmax));
+        QuantizeNvfp4ShardArgs with = args;
+        with.shard.x = buffers[index::x];
+        with.blockAmax = static_cast<const float *>(buffers[index::block_amax]);
+        with.amax = static_cast<const float *>(workspace);
+        with.data = static_cast<uint8_t *>(buffers[index::data]);
+        with.scale = static_cast<uint8_t *>(buffers[index::scale]);
+        with.outAmax = static_cast<float *>(buffers[index::out_amax]);
+        with.skip = static_cast<const float *>(buffers[index::skip]);
+        return launch(config, with);
+      });
+  return Status::ok();
+}
+
 Status plan_quantize_shard(const CudaDevice &device,
                            const quantize_shard_params &params,
                            std::unique_ptr<Plan> *plan) {
@@ -78,9 +136,7 @@ Status plan_quantize_shard(const CudaDevice &device,
       std::string(mx ? "te_quantize_shard_mx_" : "te_quantize_shard_block_") +
           inputTypeName(params.type) + "_" + fp8TypeName(params.fp8_type)));
   config.block = kShardThreads;
-  // All blocks resident at once; fewer where a thread would get no chunk.
-  config.gridX = static_cast<unsigned>(std::clamp<int64_t>(
-      ceilDiv(params.count, kShardThreads * 8), 1, device.multiprocessors * 8));
+  config.gridX = blocksFor(device, params.count);
   QuantizeShardArgs args{};
   args.shard = shardOf(device, params);
   const BlockShape block(params.scheme, params.axis);
@@ -97,13 +153,10 @@ Status plan_quantize_shard(const CudaDevice &device,
     args.scaleRows = ceilDiv(params.rows, block.rows);
     args.scaleCols = roundUp(args.colBlocks, 4);
   }
-  const auto log2 = [](int64_t power) {
-    return std::countr_zero(static_cast<uint64_t>(power));
-  };
-  args.blockRows = log2(block.rows);
-  args.blockCols = log2(block.cols);
-  args.rowsOfScale = log2(rowsOfScale);
-  args.colsOfScale = log2(colsOfScale);
+  args.blockRows = log2Of(block.rows);
+  args.blockCols = log2Of(block.cols);
+  args.rowsOfScale = log2Of(rowsOfScale);
+  args.colsOfScale = log2Of(colsOfScale);
   args.pow2 = params.pow2_scales;
   args.epsilon = params.amax_epsilon;
   *plan = makePlan(

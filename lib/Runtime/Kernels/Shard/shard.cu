@@ -1,8 +1,8 @@
 //===- shard.cu - casts of flat shards ------------------------------------===//
 //
 // te_partial_amax_128x128_<type> has a block of threads for each block of the
-// matrix, and reads what the shard has of it, row by row. The forms 1x32, 32x1
-// and 32x32 have a warp for each 32x32 elements, a lane for each column.
+// matrix, and reads what the shard has of it, row by row. All other forms
+// have a warp for each 32x32 elements, a lane for each column.
 // te_quantize_shard_{block,mx}_<type>_<fp8> goes along the shard in chunks, as
 // it lies in memory: the blocks that a chunk is of are found from its first
 // element, the scale from the block's amax.
@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Kernels/Cast/tile.cuh"
+#include "Kernels/Shard/shard.cuh"
 #include "Kernels/Shard/shard_args.h"
 
 namespace te::rt::cuda {
@@ -58,28 +59,78 @@ __device__ __forceinline__ void partialAmax(const PartialAmaxArgs &args) {
   args.amax[blockIdx.x] = result;
 }
 
-/// Of blocks of kRows x kCols in the warp's tile: the maximum of the lane's row
-/// or column, or of all.
-template <typename T, int kRows, int kCols>
-__device__ __forceinline__ void partialAmaxOfTile(const PartialAmaxArgs &args) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const uint32_t tile = blockIdx.x * (kShardThreads / 32) + warp;
-  if (tile >= args.tiles)
-    return;
-  const Shard &shard = args.shard;
-  const T *x = static_cast<const T *>(shard.x);
-  const int64_t row0 = static_cast<int64_t>(tile / args.colTiles) * kShardTile;
-  const uint32_t colTile = tile % args.colTiles;
-  const int64_t col = static_cast<int64_t>(colTile) * kShardTile + lane;
-  const bool isRead = !isSkipped(args.skip) && col < shard.cols;
-  float result = 0.0f;
-#pragma unroll 8
-  for (int r = 0; r < kShardTile; ++r) {
+/// The lane's column of the warp's tile.
+template <typename T> struct TileColumn {
+  __device__ TileColumn(const PartialAmaxArgs &args, uint32_t tile)
+      : shard(args.shard), colTile(tile % args.colTiles),
+        row0(static_cast<int64_t>(tile / args.colTiles) * kShardTile),
+        col(static_cast<int64_t>(colTile) * kShardTile + threadIdx.x % 32),
+        isRead(!isSkipped(args.skip) && col < shard.cols) {}
+
+  /// The magnitude in row `r` of the tile, 0 of NaN and of what is not there.
+  __device__ __forceinline__ float magnitude(int r) const {
     const int64_t at = (row0 + r) * shard.cols + col - shard.begin;
     const bool isHere =
         isRead && row0 + r < shard.rows && at >= 0 && at < shard.count;
     // fmaxf drops NaN.
-    const float value = fmaxf(0.0f, isHere ? fabsf(toFloat(x[at])) : 0.0f);
+    return fmaxf(0.0f, isHere
+                           ? fabsf(toFloat(static_cast<const T *>(shard.x)[at]))
+                           : 0.0f);
+  }
+
+  const Shard &shard;
+  const uint32_t colTile;
+  const int64_t row0, col;
+  const bool isRead;
+};
+
+/// Of blocks of kRows x 16 in the warp's tile: each half of the warp has 16
+/// columns, and its lanes what is of rows i and i + 16, or of all 16 rows.
+template <typename T, int kRows>
+__device__ __forceinline__ void
+partialAmaxOfSixteens(const PartialAmaxArgs &args, uint32_t tile) {
+  const TileColumn<T> column(args, tile);
+  const int lane = threadIdx.x % 32, own = lane % 16;
+  const auto halfMax = [half = lane < 16 ? 0x0000ffffu : 0xffff0000u](float v) {
+    return __uint_as_float(__reduce_max_sync(half, __float_as_uint(v)));
+  };
+  const int64_t colBlocks = (column.shard.cols + 15) / 16;
+  const int64_t colBlock = column.colTile * int64_t{2} + lane / 16;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    float result = 0.0f;
+#pragma unroll
+    for (int r = 0; r < 16; ++r) {
+      const float value = column.magnitude(i * 16 + r);
+      if constexpr (kRows == 1) {
+        const float ofRow = halfMax(value);
+        result = own == r ? ofRow : result;
+      } else {
+        result = fmaxf(result, value);
+      }
+    }
+    const int64_t row = column.row0 + i * 16 + (kRows == 1 ? own : 0);
+    if constexpr (kRows != 1)
+      result = halfMax(result);
+    if (row < column.shard.rows && colBlock < colBlocks &&
+        (kRows == 1 || own == 0))
+      args.amax[row / kRows * colBlocks + colBlock] = result;
+  }
+}
+
+/// Of blocks of 1x32, 32x1 or 32x32 in the warp's tile: the maximum of the
+/// lane's row or column, or of all.
+template <typename T, int kRows, int kCols>
+__device__ __forceinline__ void
+partialAmaxOfThirtyTwos(const PartialAmaxArgs &args, uint32_t tile) {
+  const TileColumn<T> column(args, tile);
+  const Shard &shard = column.shard;
+  const int lane = threadIdx.x % 32;
+  const int64_t row0 = column.row0, col = column.col;
+  float result = 0.0f;
+#pragma unroll 8
+  for (int r = 0; r < kShardTile; ++r) {
+    const float value = column.magnitude(r);
     if constexpr (kRows == 1) {
       const float ofRow = warpMax(value);
       result = lane == r ? ofRow : result;
@@ -89,7 +140,7 @@ __device__ __forceinline__ void partialAmaxOfTile(const PartialAmaxArgs &args) {
   }
   if constexpr (kRows == 1) {
     if (row0 + lane < shard.rows)
-      args.amax[(row0 + lane) * args.colTiles + colTile] = result;
+      args.amax[(row0 + lane) * args.colTiles + column.colTile] = result;
   } else if constexpr (kCols == 1) {
     if (col < shard.cols)
       args.amax[row0 / kShardTile * shard.cols + col] = result;
@@ -100,11 +151,15 @@ __device__ __forceinline__ void partialAmaxOfTile(const PartialAmaxArgs &args) {
   }
 }
 
-/// Few matrices need the long division.
-__device__ __forceinline__ int64_t divide(int64_t a, int64_t b) {
-  return (a | b) >> 32 == 0
-             ? static_cast<uint32_t>(a) / static_cast<uint32_t>(b)
-             : a / b;
+template <typename T, int kRows, int kCols>
+__device__ __forceinline__ void partialAmaxOfTile(const PartialAmaxArgs &args) {
+  const uint32_t tile = blockIdx.x * (kShardThreads / 32) + threadIdx.x / 32;
+  if (tile >= args.tiles)
+    return;
+  if constexpr (kCols == 16)
+    partialAmaxOfSixteens<T, kRows>(args, tile);
+  else
+    partialAmaxOfThirtyTwos<T, kRows, kCols>(args, tile);
 }
 
 /// The block of element (row, col).
@@ -267,6 +322,8 @@ using namespace te::rt::cuda;
   TE_PARTIAL_AMAX(type, T, 1, 32)                                              \
   TE_PARTIAL_AMAX(type, T, 32, 1)                                              \
   TE_PARTIAL_AMAX(type, T, 32, 32)                                             \
+  TE_PARTIAL_AMAX(type, T, 1, 16)                                              \
+  TE_PARTIAL_AMAX(type, T, 16, 16)                                             \
   TE_QUANTIZE_SHARD(type, T, e4m3, E4M3)                                       \
   TE_QUANTIZE_SHARD(type, T, e5m2, E5M2)
 TE_SHARD_TYPE(bf16, bf16)

@@ -43,6 +43,21 @@ struct QuantizeShardArgs {
   float epsilon;
 };
 
+/// rows, cols, count and begin as the kernel list asks.
+struct QuantizeNvfp4ShardArgs {
+  Shard shard;
+  const float *blockAmax; // [., cols / 16]
+  const float *amax;      // [1], the largest of them
+  uint8_t *data;          // [count / 2]
+  uint8_t *scale;         // [up(rows, 128), pitch]
+  float *outAmax;         // [1]
+  const float *skip;      // [1], or null
+  int64_t colBlocks, pitch;
+  /// Rows of a block, as a power of two.
+  int32_t blockRows;
+  int32_t scaleMax;
+};
+
 } // namespace te::rt::cuda
 
 #endif // TE_RUNTIME_KERNELS_SHARD_SHARD_ARGS_H

@@ -17,7 +17,6 @@
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=schedule target=reference recipe=mxfp8_block_scaling" | FileCheck %s --check-prefix=MXLAUNCH
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=fuse target=reference recipe=mxfp8_block_scaling report=precision" -o /dev/null | FileCheck %s --check-prefix=MXBYTES
 // RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=quantize target=reference recipe=mxfp8_block_scaling remat=everything" | FileCheck %s --check-prefix=MXREMAT
-// RUN: te-opt %s --te-training-pipeline="vjp=flat compile-to=quantize target=reference recipe=nvfp4_block_scaling" --remarks-filter='.*' 2>&1 >/dev/null | FileCheck %s --check-prefix=REFUSED
 // RUN: te-opt %s --te-training-pipeline="vjp=turned compile-to=quantize recipe=float8_block_scaling" --remarks-filter='.*' 2>&1 >/dev/null | FileCheck %s --check-prefix=TURNED
 // RUN: te-opt %s --te-training-pipeline="vjp=uneven compile-to=schedule recipe=float8_current_scaling" | FileCheck %s --check-prefix=UNEVEN
 
@@ -130,8 +129,6 @@
 // MXREMAT: %[[HELD:.*]] = te.residual %arg1 "w
 // MXREMAT: %[[AMAX:.*]] = te.partial_amax %{{.*}} blocks [32, 1]
 // MXREMAT: te.amax_reduce %[[AMAX]]
-
-// REFUSED: gather-precision{{.*}}Function=flat | Reason="a flat shard cuts blocks of scheme 'nv_16x16'", Remark="'w' is gathered in high precision"
 
 // TURNED: gather-precision{{.*}}Function=turned | Reason="the weight lies [K, N]", Remark="'w' is gathered in high precision"
 

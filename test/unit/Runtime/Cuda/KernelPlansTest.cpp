@@ -57,7 +57,7 @@ std::vector<int64_t> sizes(const std::string &name) {
   if (name == "matrices")
     return {3};
   if (name == "block_rows" || name == "block_cols")
-    return {1, 32, 128};
+    return {1, 16, 32, 128};
   // The schemes want 16, 32 and 128 of it.
   if (name == "alignment")
     return {256};
