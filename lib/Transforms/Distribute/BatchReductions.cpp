@@ -4,13 +4,16 @@
 // first reader of a result. The fewest places that hit every range are found
 // from the front: where the range that ends first ends, take all that have
 // begun. What moves up out of the way of that is cheap to hold: an amax, or the
-// rotated tensor that the second amax of an NVFP4 cast is of.
+// rotated tensor that the second amax of an NVFP4 cast is of. Amaxes of blocks,
+// and masters that are rounded before they are measured, are not so small that
+// those of any step may wait for each other: a reduction takes so many bytes.
 //
 //===----------------------------------------------------------------------===//
 
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/Transforms/Distribute/Passes.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -29,7 +32,7 @@ bool mayBeAt(Value value, Operation *place) {
   Operation *op = value.getDefiningOp();
   if (!op || op->getBlock() != place->getBlock() || op->isBeforeInBlock(place))
     return true;
-  return isa<AmaxOp, HadamardOp>(op) &&
+  return isa<AmaxOp, PartialAmaxOp, HadamardOp, arith::TruncFOp>(op) &&
          llvm::all_of(op->getOperands(),
                       [&](Value operand) { return mayBeAt(operand, place); });
 }
@@ -42,6 +45,23 @@ void moveTo(Value value, Operation *place) {
   for (Value operand : op->getOperands())
     moveTo(operand, place);
   op->moveBefore(place);
+}
+
+int64_t bytesOf(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  return type.getNumElements() * type.getElementTypeBitWidth() / 8;
+}
+
+/// What waits where the amaxes of `reduce` are reduced.
+int64_t heldBytes(AmaxReduceOp reduce) {
+  int64_t bytes = 0;
+  for (Value amax : reduce.getAmaxes()) {
+    bytes += bytesOf(amax);
+    if (Operation *op = amax.getDefiningOp(); op && op->getNumOperands())
+      if (auto rounded = op->getOperand(0).getDefiningOp<arith::TruncFOp>())
+        bytes += bytesOf(rounded.getResult());
+  }
+  return bytes;
 }
 
 /// The first op of the block that reads a result of `reduce`.
@@ -57,7 +77,8 @@ Operation *firstReader(AmaxReduceOp reduce) {
 
 class Batcher {
 public:
-  explicit Batcher(Block &block) : block(block) {}
+  Batcher(Block &block, int64_t mostBytes)
+      : block(block), mostBytes(mostBytes) {}
 
   /// Merges all it can; true if that changed anything.
   bool run() {
@@ -81,14 +102,19 @@ private:
             !place || reader->isBeforeInBlock(place))
           place = reader;
       SmallVector<AmaxReduceOp> batch, rest;
+      int64_t bytes = 0;
       for (AmaxReduceOp reduce : left) {
-        const bool isThere = llvm::all_of(reduce.getAmaxes(), [&](Value amax) {
-          // Not what one of them makes.
-          auto before = amax.getDefiningOp<AmaxReduceOp>();
-          return mayBeAt(amax, place) &&
-                 (!before || before.getGroupId() != reduce.getGroupId());
-        });
+        const int64_t own = heldBytes(reduce);
+        const bool fits = batch.empty() || bytes + own <= mostBytes;
+        const bool isThere =
+            fits && llvm::all_of(reduce.getAmaxes(), [&](Value amax) {
+              // Not what one of them makes.
+              auto before = amax.getDefiningOp<AmaxReduceOp>();
+              return mayBeAt(amax, place) &&
+                     (!before || before.getGroupId() != reduce.getGroupId());
+            });
         (isThere ? batch : rest).push_back(reduce);
+        bytes += isThere ? own : 0;
       }
       if (batch.size() > 1) {
         merge(batch, place);
@@ -114,7 +140,13 @@ private:
     for (auto &[amax, results] : reduced)
       amaxes.push_back(amax);
     OpBuilder builder(place);
-    AmaxReduceOp first = batch.front();
+    // te-verify-collectives asks for the recipe of what is no amax of blocks.
+    const auto *ofTensor = llvm::find_if(batch, [](AmaxReduceOp reduce) {
+      return llvm::any_of(reduce.getAmaxes(), [](Value amax) {
+        return !amax.getDefiningOp<PartialAmaxOp>();
+      });
+    });
+    AmaxReduceOp first = ofTensor == batch.end() ? batch.front() : *ofTensor;
     auto merged = AmaxReduceOp::create(builder, builder.getFusedLoc(locs),
                                        TypeRange(ValueRange(amaxes)), amaxes,
                                        first.getGroupId());
@@ -127,6 +159,7 @@ private:
   }
 
   Block &block;
+  const int64_t mostBytes;
 };
 
 struct BatchReductions final
@@ -141,7 +174,7 @@ struct BatchReductions final
     };
     numBefore += count();
     for (Block &block : getOperation().getBody()) {
-      Batcher batcher(block);
+      Batcher batcher(block, mostBytes);
       // What is reduced over two groups, one after the other, is together for
       // the second once it is for the first.
       while (batcher.run())

@@ -53,10 +53,15 @@ def BatchReductionsPass : Pass<"te-batch-reductions", "func::FuncOp"> {
     first reads a result. Those of one group whose ranges have a place in common
     become one op, with the fewest ops that leave every reader where it is: the
     reader that comes first says where an op must be, and it takes along whatever
-    is measured, or can be, by then. A te.amax and a te.hadamard may move up to
-    what they read, so all amaxes of weights are there from the start, and both
-    usages of an NVFP4 cast go together. The amaxes of delayed scaling are read
-    at the end of the step: there, one op is left for each axis of the mesh.
+    is measured, or can be, by then. A te.amax, a te.partial_amax, a te.hadamard
+    and the rounding of a master may move up to what they read, so all amaxes of
+    weights are there from the start, and both usages of an NVFP4 cast go
+    together. The amaxes of delayed scaling are read at the end of the step:
+    there, one op is left for each axis of the mesh.
+
+    What moves up waits for its reader. Of the amaxes in one op and the rounded
+    masters that they are of there are `most-bytes` at most; what is beyond goes
+    into the next one.
 
     A maximum has the same bits in any company. All ranks run one program, so
     they agree on what goes together; `te-verify-collectives` compares the number
@@ -68,6 +73,10 @@ def BatchReductionsPass : Pass<"te-batch-reductions", "func::FuncOp"> {
     %xs, %ws = te.amax_reduce %x, %w group 0
     ```
   }];
+  let options = [
+    Option<"mostBytes", "most-bytes", "int64_t", "268435456",
+           "what one reduction may keep waiting">
+  ];
   let dependentDialects = ["::mlir::te::TEDialect"];
   let statistics = [
     Statistic<"numBefore", "num-before", "reductions that were there">,

@@ -1,5 +1,7 @@
 // The fewest reductions that leave every reader where it is.
 // RUN: te-opt %s --te-batch-reductions | FileCheck %s
+// RUN: te-opt %s --te-batch-reductions=most-bytes=520 | FileCheck %s --check-prefix=MOST
+// RUN: te-opt %s --te-batch-reductions=most-bytes=519 | FileCheck %s --check-prefix=FEWER
 
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>, #te.group<id = 1, name = "dp", axis = "dp", size = 2>]} {
 
@@ -19,6 +21,40 @@ func.func @arguments(%x: tensor<16x16xbf16>, %w: tensor<16x16xbf16>) -> (tensor<
   %rb = te.amax_reduce %b group 0
   %sb = te.compute_scale %rb for f8E4M3FN
   return %sa, %sb : tensor<f32>, tensor<f32>
+}
+
+// Rounded masters are measured where the first is read: 2 times 256 bytes wait, and 2 times 4 of amaxes. Where those are too many,
+// what is read later is reduced later.
+// CHECK-LABEL: func.func @masters
+// CHECK: %[[V:.*]] = arith.truncf %arg0
+// CHECK: %[[A:.*]] = te.partial_amax %[[V]]
+// CHECK: %[[W:.*]] = arith.truncf %arg1
+// CHECK: %[[B:.*]] = te.partial_amax %[[W]]
+// CHECK-NEXT: %[[R:.*]]:2 = te.amax_reduce %[[A]], %[[B]] group 0
+// CHECK-NEXT: te.quantize %[[V]] amax %[[R]]#0
+// CHECK-NEXT: te.quantize %[[W]] amax %[[R]]#1
+// CHECK-NOT: te.amax_reduce
+// MOST-LABEL: func.func @masters
+// MOST: te.amax_reduce %{{.*}}, %{{.*}} group 0
+// MOST-NEXT: te.quantize
+// MOST-NEXT: te.quantize
+// FEWER-LABEL: func.func @masters
+// FEWER: te.amax_reduce %{{[^,]*}} group 0
+// FEWER: te.quantize
+// FEWER: arith.truncf
+// FEWER: te.amax_reduce %{{[^,]*}} group 0
+// FEWER: te.quantize
+func.func @masters(%v: tensor<128xf32>, %w: tensor<128xf32>)
+    -> (!te.scaled<16x16xf4E2M1FN, nv_16x16, contract = 1, shard = 128>, !te.scaled<32x8xf8E4M3FN, block_128x128, contract = 1, shard = 128>) {
+  %vr = arith.truncf %v : tensor<128xf32> to tensor<128xbf16>
+  %a = te.partial_amax %vr group 0 of [16, 16] blocks [16, 16] : tensor<128xbf16> -> tensor<1x1xf32>
+  %ra = te.amax_reduce %a group 0 : tensor<1x1xf32>
+  %vq = te.quantize %vr amax %ra {group = 0 : i64} : tensor<128xbf16> -> !te.scaled<16x16xf4E2M1FN, nv_16x16, contract = 1, shard = 128>
+  %wr = arith.truncf %w : tensor<128xf32> to tensor<128xbf16>
+  %b = te.partial_amax %wr group 0 of [32, 8] blocks [128, 128] : tensor<128xbf16> -> tensor<1x1xf32>
+  %rb = te.amax_reduce %b group 0 : tensor<1x1xf32>
+  %wq = te.quantize %wr amax %rb {group = 0 : i64} : tensor<128xbf16> -> !te.scaled<32x8xf8E4M3FN, block_128x128, contract = 1, shard = 128>
+  return %vq, %wq : !te.scaled<16x16xf4E2M1FN, nv_16x16, contract = 1, shard = 128>, !te.scaled<32x8xf8E4M3FN, block_128x128, contract = 1, shard = 128>
 }
 
 // The second amax is of what the first decides.

@@ -118,8 +118,8 @@
 // MXLAUNCH-DAG: tert.launch "quantize_shard" {{.*}}axis = 1 : i32{{.*}}scheme = 3 : i32
 // MXLAUNCH-DAG: tert.launch "quantize_shard" {{.*}}axis = 0 : i32{{.*}}scheme = 3 : i32
 
-// A reduction for either usage: that for columns need not wait in the way of the first product.
-// MXBYTES: amax_reduce dp 2 2 8192
+// One reduction for both usages.
+// MXBYTES: amax_reduce dp 1 2 8192
 // MXBYTES: all_gather dp 2 2 40000
 
 // Amaxes of blocks of 32 have an eighth of the bytes of the whole cast: they are no scalars that are held for nothing.
