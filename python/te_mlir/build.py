@@ -210,14 +210,18 @@ class Function:
         causal: bool = True,
         scale: Optional[float] = None,
         deterministic: bool = True,
+        window_left: Optional[int] = None,
     ) -> Value:
         """Softmax attention; q [tokens, heads * d], k and v [tokens, kv_heads * d].
 
         deterministic: gradients of the same bits every time, which costs memory on a GPU.
+        window_left: of causal attention, how many positions before itself one sees; None: all of them.
         """
         attributes = {"heads": f"{heads} : i64", "kv_heads": f"{kv_heads} : i64", "sequence": f"{sequence} : i64"}
         if causal:
             attributes["causal"] = ""
+        if window_left is not None:
+            attributes["window_size"] = f"array<i64: {window_left}, 0>"
         if scale is not None:
             attributes["scale"] = f"{float_text(scale)} : f32"
         if not deterministic:

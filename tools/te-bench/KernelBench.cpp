@@ -578,38 +578,42 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
   // positions are multiplied, in 2 products forward and 5 backward.
   const double pairs = 4.0 * T * 4096 * H / 2;
   const float scale = 0.08838835f; // 1 / sqrt(128)
-  bench.run({"attention causal 2x4096, 32/8 x 128",
-             [=](te_rt_instance *i) {
-               return te_rt_plan_attention(i, 0, T, 4096, 32, 8, 128,
-                                           TE_RT_BF16, 1, scale);
-             },
-             {{T * H, TE_RT_BF16},
-              {T * H / 4, TE_RT_BF16},
-              {T * H / 4, TE_RT_BF16},
-              {T * H, TE_RT_BF16},
-              {T * 32, TE_RT_F32}},
-             0,
-             pairs});
+  // A window of 1024 keys has 7/16 of the pairs.
+  for (int64_t windowLeft : {-1, 1023})
+    bench.run({windowLeft < 0 ? "attention causal 2x4096, 32/8 x 128"
+                              : "attention window 1024 2x4096, 32/8 x 128",
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_attention(i, 0, T, 4096, 32, 8, 128,
+                                             TE_RT_BF16, 1, windowLeft, scale);
+               },
+               {{T * H, TE_RT_BF16},
+                {T * H / 4, TE_RT_BF16},
+                {T * H / 4, TE_RT_BF16},
+                {T * H, TE_RT_BF16},
+                {T * 32, TE_RT_F32}},
+               0,
+               windowLeft < 0 ? pairs : pairs * 7 / 16});
   for (bool deterministic : {true, false})
-    bench.run(
-        {std::string("attention_backward ") +
-             (deterministic ? "" : "any order ") + "causal 2x4096, 32/8 x 128",
-         [=](te_rt_instance *i) {
-           return te_rt_plan_attention_backward(
-               i, 0, T, 4096, 32, 8, 128, TE_RT_BF16, 1, scale, deterministic);
-         },
-         // An lse that is no softmax's: the time does not depend on it.
-         {{T * H, TE_RT_BF16},
-          {T * H, TE_RT_BF16},
-          {T * H / 4, TE_RT_BF16},
-          {T * H / 4, TE_RT_BF16},
-          {T * H, TE_RT_BF16},
-          {T * 32, TE_RT_F32},
-          {T * H, TE_RT_BF16},
-          {T * H / 4, TE_RT_BF16},
-          {T * H / 4, TE_RT_BF16}},
-         0,
-         2.5 * pairs});
+    bench.run({std::string("attention_backward ") +
+                   (deterministic ? "" : "any order ") +
+                   "causal 2x4096, 32/8 x 128",
+               [=](te_rt_instance *i) {
+                 return te_rt_plan_attention_backward(i, 0, T, 4096, 32, 8, 128,
+                                                      TE_RT_BF16, 1, -1, scale,
+                                                      deterministic);
+               },
+               // An lse that is no softmax's: the time does not depend on it.
+               {{T * H, TE_RT_BF16},
+                {T * H, TE_RT_BF16},
+                {T * H / 4, TE_RT_BF16},
+                {T * H / 4, TE_RT_BF16},
+                {T * H, TE_RT_BF16},
+                {T * 32, TE_RT_F32},
+                {T * H, TE_RT_BF16},
+                {T * H / 4, TE_RT_BF16},
+                {T * H / 4, TE_RT_BF16}},
+               0,
+               2.5 * pairs});
   bench.run({"pointwise add 8192x4096",
              [=](te_rt_instance *i) {
                return te_rt_plan_pointwise(i, 0, T * H, TE_RT_ADD, TE_RT_BF16,

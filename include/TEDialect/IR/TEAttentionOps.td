@@ -58,8 +58,10 @@ def TE_AttentionOp
     `lse[i] = log(sum_j exp(s[i, j]))`,
     `o[i] = sum_j exp(s[i, j] - lse[i]) v[j]`,
 
-    over all `j`, or `j <= i` when `causal`; in f32, `o` rounded once. `scale` is
-    `1 / sqrt(head_dim)` where it is not given. `lse`, of shape
+    over all `j`, or `j <= i` when `causal`; in f32, `o` rounded once.
+    `window_size = [left, 0]` leaves of these `i - left <= j`: a position sees
+    itself and `left` before it. `scale` is `1 / sqrt(head_dim)` where it is not
+    given. `lse`, of shape
     `[tokens / sequence * heads * sequence]` in that order, is a result when the
     backward needs it. The backends differ in the last bits: see the page on
     numerics. With `deterministic = false` the gradients need not be the same
@@ -73,11 +75,14 @@ def TE_AttentionOp
     4. (attention-c4) The rows of `q` are a multiple of `sequence`, which is one or more.
     5. (attention-c5) `scale` is finite.
     6. (attention-c6) `lse` is `[tokens * heads]`.
+    7. (attention-c7) `window_size` is `[left, 0]`, `left` zero or more, and has `causal` beside it.
 
     Example:
 
     ```mlir
     %o = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
+      : tensor<256x512xbf16>, tensor<256x128xbf16>
+    %o2 = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal, window_size = array<i64: 31, 0>}
       : tensor<256x512xbf16>, tensor<256x128xbf16>
     ```
   }];
@@ -89,6 +94,7 @@ def TE_AttentionOp
     I64Attr:$kv_heads,
     I64Attr:$sequence,
     UnitAttr:$causal,
+    OptionalAttr<DenseI64ArrayAttr>:$window_size,
     OptionalAttr<F32Attr>:$scale,
     DefaultValuedAttr<BoolAttr, "true">:$deterministic);
   let results = (outs Res<TE_HPMatrix, "type of q">:$o,
@@ -99,6 +105,10 @@ def TE_AttentionOp
   let extraClassDeclaration = [{
     /// `scale`, or its default.
     ::llvm::APFloat getScaleOrDefault();
+    /// How many positions before itself one sees; -1: all of them.
+    int64_t getWindowLeft() {
+      return getWindowSize() ? (*getWindowSize())[0] : -1;
+    }
   }];
   let hasVerifier = 1;
 }
@@ -140,6 +150,7 @@ def TE_AttentionBackwardOp
     I64Attr:$kv_heads,
     I64Attr:$sequence,
     UnitAttr:$causal,
+    OptionalAttr<DenseI64ArrayAttr>:$window_size,
     OptionalAttr<F32Attr>:$scale,
     DefaultValuedAttr<BoolAttr, "true">:$deterministic);
   let results = (outs Res<TE_HPMatrix, "type of q">:$dq,
@@ -152,6 +163,10 @@ def TE_AttentionBackwardOp
   let extraClassDeclaration = [{
     /// `scale`, or its default.
     ::llvm::APFloat getScaleOrDefault();
+    /// How many positions before itself one sees; -1: all of them.
+    int64_t getWindowLeft() {
+      return getWindowSize() ? (*getWindowSize())[0] : -1;
+    }
   }];
   let hasVerifier = 1;
 }

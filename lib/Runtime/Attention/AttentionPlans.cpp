@@ -43,6 +43,8 @@ Status planGraph(const CudaDevice &device, const Params &params, Bind bind,
   problem.type = params.type;
   problem.scale = params.scale;
   problem.causal = params.causal != 0;
+  if (params.window_left < params.sequence - 1)
+    problem.windowLeft = params.window_left;
   if constexpr (requires { params.deterministic; }) {
     problem.backward = true;
     problem.deterministic = params.deterministic != 0;

@@ -24,6 +24,9 @@ struct AttentionProblem {
   int32_t type = 0;
   float scale = 0.0f;
   bool causal = false, backward = false;
+  /// Of causal attention: how many positions before itself one sees, fewer than
+  /// there are; -1: all of them.
+  int64_t windowLeft = -1;
   /// Of a backward: the same bits every time.
   bool deterministic = true;
 };

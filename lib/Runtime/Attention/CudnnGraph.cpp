@@ -136,12 +136,20 @@ private:
     asHeads(*tensor, uid, p, heads).set_output(true);
   }
 
+  /// cuDNN's left bound counts the position itself: keys `j > i - bound`.
+  template <typename Options>
+  static void setWindow(Options &options, const AttentionProblem &p) {
+    if (p.windowLeft >= 0)
+      options.set_diagonal_band_left_bound(static_cast<int>(p.windowLeft + 1));
+  }
+
   void addForward(const AttentionProblem &p) {
     auto options = fe::graph::SDPA_attributes()
                        .set_name("attention")
                        .set_generate_stats(true)
                        .set_attn_scale(p.scale)
                        .set_causal_mask(p.causal);
+    setWindow(options, p);
     auto [o, lse] = graph.sdpa(input(Q, p, p.heads), input(K, p, p.kvHeads),
                                input(V, p, p.kvHeads), std::move(options));
     output(o, O, p, p.heads);
@@ -155,6 +163,7 @@ private:
                        .set_attn_scale(p.scale)
                        .set_causal_mask(p.causal)
                        .set_deterministic_algorithm(p.deterministic);
+    setWindow(options, p);
     fe::graph::Tensor_attributes lse;
     asLse(lse, p);
     auto [dq, dk, dv] = graph.sdpa_backward(

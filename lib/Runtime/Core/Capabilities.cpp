@@ -253,6 +253,9 @@ template <typename Params> Checks checkAttention(const Params &p) {
       .multiple("heads", p.heads, p.kv_heads)
       .wide("type", p.type)
       .flag("causal", p.causal)
+      .require(p.window_left == -1 || (p.window_left >= 0 && p.causal),
+               "'window_left' to be -1, or zero or more with 'causal'",
+               std::to_string(p.window_left))
       .require(p.scale - p.scale == 0.0f, "'scale' to be finite",
                std::to_string(p.scale));
 }

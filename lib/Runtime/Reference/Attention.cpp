@@ -56,8 +56,11 @@ void addScaled(float factor, const float *row, int64_t dim, float *sum) {
     sum[d] += factor * row[d];
 }
 
-/// How many keys position `i` sees.
-template <typename Params> int64_t countKeys(const Params &p, int64_t i) {
+/// Position `i` sees the keys from the first to before the end.
+template <typename Params> int64_t firstKey(const Params &p, int64_t i) {
+  return p.window_left < 0 || i < p.window_left ? 0 : i - p.window_left;
+}
+template <typename Params> int64_t endKey(const Params &p, int64_t i) {
   return p.causal ? i + 1 : p.sequence;
 }
 
@@ -80,15 +83,15 @@ void attention(const attention_params &p, void *const *buffers) {
     const Head v = loadHead(buffers[b::v], kvPlace);
     std::vector<float> scores(p.sequence), sum(p.head_dim);
     for (int64_t i = 0; i < p.sequence; ++i) {
-      const int64_t keys = countKeys(p, i);
+      const int64_t first = firstKey(p, i), end = endKey(p, i);
       float largest = -math::kInfinity;
-      for (int64_t j = 0; j < keys; ++j) {
+      for (int64_t j = first; j < end; ++j) {
         scores[j] = p.scale * dot(q.row(i), k.row(j), p.head_dim);
         largest = scores[j] > largest ? scores[j] : largest;
       }
       float total = 0.0f;
       std::fill(sum.begin(), sum.end(), 0.0f);
-      for (int64_t j = 0; j < keys; ++j) {
+      for (int64_t j = first; j < end; ++j) {
         const float weight = math::exp(scores[j] - largest);
         total += weight;
         addScaled(weight, v.row(j), p.head_dim, sum.data());
@@ -126,7 +129,7 @@ void attention_backward(const attention_backward_params &p,
         const float delta = dot(dout.row(i), o.row(i), p.head_dim);
         const float rowLse = lse[(batch * p.heads + h) * p.sequence + i];
         std::fill(dq.begin(), dq.end(), 0.0f);
-        for (int64_t j = 0; j < countKeys(p, i); ++j) {
+        for (int64_t j = firstKey(p, i); j < endKey(p, i); ++j) {
           const float score = p.scale * dot(q.row(i), k.row(j), p.head_dim);
           const float weight = math::exp(score - rowLse);
           const float ds =

@@ -21,6 +21,7 @@ static Call &attentionCall(Call &&call, Op op) {
       .i64("head_dim", dim(op.getQ(), 1) / op.getHeads())
       .type("type", elementType(op.getQ()))
       .i32("causal", op.getCausal())
+      .i64("window_left", op.getWindowLeft())
       .f32("scale", op.getScaleOrDefault());
 }
 

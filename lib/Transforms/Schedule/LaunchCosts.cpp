@@ -70,10 +70,17 @@ private:
   }
 
   double attention() {
-    double forward = 4 * get("tokens", 1) * get("sequence", 1) *
-                     get("heads", 1) * get("head_dim", 1);
-    if (get("causal", 0) != 0)
-      forward /= 2;
+    // Of each position; causal ones see half of them, and those of a window
+    // its length but for the first, which see half of that.
+    const double sequence = get("sequence", 1);
+    double keys = sequence;
+    if (get("causal", 0) != 0) {
+      const double left = get("window_left", -1);
+      const double window = left < 0 ? sequence : std::min(left + 1, sequence);
+      keys = window - window * window / (2 * sequence);
+    }
+    const double forward =
+        4 * get("tokens", 1) * keys * get("heads", 1) * get("head_dim", 1);
     return launch.getKernel() == "attention" ? forward : 2.5 * forward;
   }
 

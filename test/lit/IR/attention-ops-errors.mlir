@@ -97,6 +97,47 @@ func.func @attention_c6(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
 
 // -----
 
+func.func @attention_c7(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
+  // expected-error @below {{expected 'window_size' to be the positions before and after one that it sees, zero or more and 0, but got [2, 2]}}
+  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, causal, window_size = array<i64: 2, 2>} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c7_negative(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
+  // expected-error @below {{zero or more and 0, but got [-1, 0]}}
+  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, causal, window_size = array<i64: -1, 0>} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c7_one_number(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
+  // expected-error @below {{zero or more and 0, but got [2]}}
+  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, causal, window_size = array<i64: 2>} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c7_not_causal(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
+  // expected-error @below {{expected 'causal' beside 'window_size'}}
+  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, window_size = array<i64: 2, 0>} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_backward_c1_window(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %lse: tensor<32xf32>) {
+  // expected-error @below {{expected 'causal' beside 'window_size'}}
+  %dq, %dk, %dv = te.attention_backward %q, %q, %k, %k, %q, %lse {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, window_size = array<i64: 2, 0>}
+    : tensor<8x8xf32>, tensor<8x4xf32>, tensor<32xf32>
+  return
+}
+
+// -----
+
 func.func @attention_backward_c1(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %lse: tensor<8xf32>) {
   // expected-error @below {{expected 'lse' to have shape 32, but got 8}}
   %dq, %dk, %dv = te.attention_backward %q, %q, %k, %k, %q, %lse {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64}

@@ -72,9 +72,10 @@ TEST_P(Errors, BadVersionNamesBothValues) {
 
 TEST_P(Errors, AttentionSizes) {
   auto attention = [](int64_t tokens, int64_t sequence, int64_t heads,
-                      int64_t kvHeads, int64_t headDim, float scale) {
+                      int64_t kvHeads, int64_t headDim, float scale,
+                      int64_t windowLeft = -1, int32_t causal = 1) {
     return TE_PLAN(attention, tokens, sequence, heads, kvHeads, headDim,
-                   TE_RT_BF16, 1, scale);
+                   TE_RT_BF16, causal, windowLeft, scale);
   };
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, attention(8, 0, 4, 2, 64, 1),
                       {"attention", "'sequence' to be one or more", "0"}));
@@ -87,9 +88,14 @@ TEST_P(Errors, AttentionSizes) {
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
                       attention(8, 4, 4, 2, 64, __builtin_inff()),
                       {"'scale' to be finite", "inf"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, attention(8, 4, 4, 2, 64, 1, -2),
+                      {"'window_left' to be -1, or zero or more", "-2"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      attention(8, 4, 4, 2, 64, 1, 2, 0),
+                      {"'window_left' to be -1", "with 'causal'", "2"}));
   EXPECT_TRUE(refuses(
       TE_RT_INVALID_ARGUMENT,
-      TE_PLAN(attention_backward, 8, 3, 4, 2, 64, TE_RT_BF16, 0, 1.0f, 1),
+      TE_PLAN(attention_backward, 8, 3, 4, 2, 64, TE_RT_BF16, 0, -1, 1.0f, 1),
       {"attention_backward", "'tokens' to be a multiple of 3", "8"}));
 }
 

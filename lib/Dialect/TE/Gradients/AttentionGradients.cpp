@@ -22,7 +22,8 @@ static Value requireLse(AttentionOp op) {
   auto attention = AttentionOp::create(
       b, op.getLoc(), op.getO().getType(), lse, op.getQ(), op.getK(), op.getV(),
       op.getHeadsAttr(), op.getKvHeadsAttr(), op.getSequenceAttr(),
-      op.getCausalAttr(), op.getScaleAttr(), op.getDeterministicAttr());
+      op.getCausalAttr(), op.getWindowSizeAttr(), op.getScaleAttr(),
+      op.getDeterministicAttr());
   attention->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   op.getO().replaceAllUsesWith(attention.getO());
   return attention.getLse();
@@ -42,7 +43,7 @@ LogicalResult AttentionOp::differentiate(OpBuilder &b,
       adjoints.residual(getQ(), "q"), adjoints.residual(getK(), "k"),
       adjoints.residual(getV(), "v"), adjoints.residual(o, "o"),
       adjoints.residual(lse, "lse"), getHeadsAttr(), getKvHeadsAttr(),
-      getSequenceAttr(), getCausalAttr(), getScaleAttr(),
+      getSequenceAttr(), getCausalAttr(), getWindowSizeAttr(), getScaleAttr(),
       getDeterministicAttr());
   for (auto [operand, gradient] :
        {std::pair<Value, Value>(getQ(), backward.getDq()),

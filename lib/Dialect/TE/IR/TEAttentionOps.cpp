@@ -76,6 +76,16 @@ template <typename Op> static LogicalResult verifyAttention(Op op, Value lse) {
   if (std::optional<APFloat> scale = op.getScale(); scale && !scale->isFinite())
     return op.emitOpError() << "expected 'scale' to be finite, but got "
                             << scale->convertToFloat();
+  // attention-c7
+  if (std::optional<ArrayRef<int64_t>> window = op.getWindowSize()) {
+    if (window->size() != 2 || (*window)[0] < 0 || (*window)[1] != 0)
+      return op.emitOpError() << "expected 'window_size' to be the positions "
+                                 "before and after one that it sees, zero or "
+                                 "more and 0, but got ["
+                              << *window << "]";
+    if (!op.getCausal())
+      return op.emitOpError() << "expected 'causal' beside 'window_size'";
+  }
   // attention-c6
   return lse ? verifyShape(op, "lse", lse.getType(), {tokens * heads})
              : success();

@@ -174,21 +174,22 @@ def matrix_of(heads, repeat=1):
     return heads.reshape(B, -1, repeat, S, D).sum(axis=2).transpose(0, 2, 1, 3).reshape(B * S, -1)
 
 
-def attend(v, causal):
+def attend(v, causal, window):
     """q, k, v and, of every pair of positions, scores, and softmax; k and v once for every head."""
     q, k, w = heads_of(v["q"]), heads_of(v["k"], GROUP), heads_of(v["v"], GROUP)
     scores = SCALE * q @ k.swapaxes(2, 3)
-    seen = np.tril(np.ones((S, S), bool)) if causal else np.ones((S, S), bool)
+    i, j = np.indices((S, S))
+    seen = (j <= i if causal else j < S) & (i - j <= window)
     scores = np.where(seen, scores, -np.inf)
     lse = np.log(np.exp(scores - scores.max(axis=3, keepdims=True)).sum(axis=3, keepdims=True)) + scores.max(axis=3, keepdims=True)
     return q, k, w, scores, lse
 
 
-def attention_slack(v, d, causal):
+def attention_slack(v, d, causal, window):
     """Scores within sigma = (D + 2) scale sum |q k|. A weight exp(s - m) within eta = sigma + 2 max |s| + 4, the sum of S of them
     and the quotient: o within sum p |v| (2 eta + 2 S + 2), lse within eta + S + 4 + |m| + 2 |lse|, so p = exp(s - lse) within
     rho = sigma + that + |s - lse| + 4. Then ds = p (dp - delta) with dots of D, and the sums of the gradients."""
-    q, k, w, scores, lse = attend(v, causal)
+    q, k, w, scores, lse = attend(v, causal, window)
     dout = heads_of(d["y"])
     p = np.exp(scores - lse)
     finite = np.where(p > 0, scores, 0.0)
@@ -208,17 +209,17 @@ def attention_slack(v, d, causal):
             "v": matrix_of((p * (rho + GROUP * S + 1)).swapaxes(2, 3) @ np.abs(dout), GROUP)}
 
 
-def attention(v, causal):
-    q, k, w, scores, lse = attend(v, causal)
+def attention(v, causal, window):
+    q, k, w, scores, lse = attend(v, causal, window)
     return {"y": matrix_of(np.exp(scores - lse) @ w)}
 
 
-for causal in (False, True):
-    check(f"attention{', causal' * causal}",
-          f"  %y = te.attention %q, %k, %v {{heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, scale = 0.7 : f32{', causal' * causal}}}"
+for seen, *which in (("", False, S), (", causal", True, S), (", causal, window_size = array<i64: 1, 0>", True, 1)):
+    check(f"attention{seen}",
+          f"  %y = te.attention %q, %k, %v {{heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, scale = 0.7 : f32{seen}}}"
           " : tensor<8x12xf32>, tensor<8x6xf32>",
           {"q": draw(8, 12), "k": draw(8, 6), "v": draw(8, 6)}, {"y": "tensor<8x12xf32>"},
-          lambda v, minus, causal=causal: attention(v, causal), slack=lambda v, d, causal=causal: attention_slack(v, d, causal))
+          lambda v, minus, which=which: attention(v, *which), slack=lambda v, d, which=which: attention_slack(v, d, *which))
 
 
 def sigmoid(x):

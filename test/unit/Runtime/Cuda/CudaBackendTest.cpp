@@ -69,6 +69,7 @@ TEST_F(CudaBackend, AttentionOfNothingNeedsNoLibrary) {
   params.heads = params.kv_heads = 2;
   params.type = TE_RT_BF16;
   params.scale = 0.125f;
+  params.window_left = -1;
   std::unique_ptr<Plan> plan;
   EXPECT_STATUS(backend->plan_attention(params, &plan), TE_RT_UNSUPPORTED,
                 "cuDNN");

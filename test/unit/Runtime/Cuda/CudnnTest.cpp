@@ -29,6 +29,7 @@ template <typename Params> Params shape() {
   params.type = TE_RT_BF16;
   params.scale = 0.125f;
   params.causal = 1;
+  params.window_left = -1;
   if constexpr (requires { params.deterministic; })
     params.deterministic = 1;
   return params;
@@ -170,6 +171,40 @@ TEST_F(CudnnAttention, LaunchesBindEveryBuffer) {
   ASSERT_STATUS_OK(backend->plan_attention_backward(
       shape<attention_backward_params>(), &plan));
   launch(attention_backward_buffers::count_);
+}
+
+// The bound that cuDNN compares with counts the position itself: a window of 20
+// before it is 21. One that hides nothing is none.
+TEST_F(CudnnAttention, WindowsAreBounds) {
+  ASSERT_STATUS_OK(create(&backend));
+  auto bounds = [&](int count) {
+    std::vector<void *> buffers;
+    EXPECT_STATUS_OK(allocate(count, &buffers));
+    book().attentionScalars.clear();
+    EXPECT_STATUS_OK(plan->launch(backend->defaultStream(), buffers.data()));
+    return std::vector<float>(book().attentionScalars);
+  };
+  auto plain = shape<attention_params>();
+  auto plainBackward = shape<attention_backward_params>();
+  ASSERT_STATUS_OK(backend->plan_attention(plain, &plan));
+  const size_t scalars = bounds(attention_buffers::count_).size();
+  ASSERT_STATUS_OK(backend->plan_attention_backward(plainBackward, &plan));
+  const size_t scalarsBackward =
+      bounds(attention_backward_buffers::count_).size();
+  for (int64_t left : {4, 20, 62, 63, 64, 1000}) {
+    SCOPED_TRACE(left);
+    const auto bound = static_cast<float>(left + 1);
+    const ptrdiff_t times = left < 63;
+    plain.window_left = plainBackward.window_left = left;
+    ASSERT_STATUS_OK(backend->plan_attention(plain, &plan));
+    std::vector<float> found = bounds(attention_buffers::count_);
+    EXPECT_EQ(std::ranges::count(found, bound), times);
+    EXPECT_EQ(found.size() > scalars, times != 0);
+    ASSERT_STATUS_OK(backend->plan_attention_backward(plainBackward, &plan));
+    found = bounds(attention_backward_buffers::count_);
+    EXPECT_EQ(std::ranges::count(found, bound), times);
+    EXPECT_EQ(found.size() > scalarsBackward, times != 0);
+  }
 }
 
 // Whichever call fails: the status says so, unless the frontend can do without

@@ -131,6 +131,8 @@ public:
   std::vector<const void *> collectiveStreams;
   /// What the tensors of all graphs of cuDNN were bound to, in its order.
   std::vector<const void *> attentionPointers;
+  /// Of those that are not in device memory, the f32 that lay there.
+  std::vector<float> attentionScalars;
   /// All products, in order.
   std::vector<Product> products;
   std::vector<std::string> violations;

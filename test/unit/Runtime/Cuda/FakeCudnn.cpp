@@ -206,6 +206,8 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle,
     void *pointer = nullptr;
     std::memcpy(&pointer, &found->second[at], sizeof(pointer));
     book().attentionPointers.push_back(pointer);
+    if (!book().isDeviceMemory(pointer, 1))
+      book().attentionScalars.push_back(*static_cast<const float *>(pointer));
   }
   book().enqueue(with->parent, "cudnnBackendExecute");
   return CUDNN_STATUS_SUCCESS;

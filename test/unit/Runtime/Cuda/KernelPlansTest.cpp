@@ -59,6 +59,8 @@ std::vector<int64_t> sizes(const std::string &name) {
   if (name == "block_rows" || name == "block_cols")
     return {1, 16, 32, 128};
   // The schemes want 16, 32 and 128 of it.
+  if (name == "window_left")
+    return {-1, 20};
   if (name == "alignment")
     return {256};
   return {0, 37, 256};
