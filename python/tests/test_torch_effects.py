@@ -570,7 +570,7 @@ def test_a_mask_is_causal_only_where_it_hides():
     for wrong in (-hidden, torch.eye(16), -1e9 * hidden + 0.5 * torch.eye(16)):
         torch._dynamo.reset()
         assert compare(Attention(), X[None], wrong)
-        assert "its mask is neither causal nor all ones" in strict_error(Attention(), X[None], wrong)
+        assert "its mask is neither causal, with a window or without, nor all ones" in strict_error(Attention(), X[None], wrong)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

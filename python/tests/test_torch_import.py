@@ -384,6 +384,12 @@ MASKS = {
     "added and causal": torch.full((1, 1, 16, 16), float("-inf")).triu(1),
     "added and open": torch.zeros(2, 1, 16, 16),
     "windowed": torch.ones(1, 1, 16, 16, dtype=torch.bool).tril().triu(-3),
+    "other window": torch.ones(1, 1, 16, 16, dtype=torch.bool).tril().triu(-4),
+    "own key alone": torch.eye(16, dtype=torch.bool).view(1, 1, 16, 16),
+    "added and windowed": torch.full((16, 16), float("-inf")).triu(1) + torch.full((16, 16), float("-inf")).tril(-5),
+    "window of both sides": torch.ones(1, 1, 16, 16, dtype=torch.bool).tril(3).triu(-3),
+    "blocks": torch.ones(1, 1, 4, 4, dtype=torch.bool).repeat_interleave(4, 2).repeat_interleave(4, 3).tril()
+    & torch.eye(4, dtype=torch.bool).repeat_interleave(4, 0).repeat_interleave(4, 1),
     "first alone": torch.arange(16).expand(2, 1, 1, 16) < 1,
     "padded": torch.arange(16).expand(2, 1, 1, 16) < torch.tensor([16, 9]).view(2, 1, 1, 1),
     "added": torch.linspace(-1, 1, 256).view(1, 1, 16, 16),
@@ -394,7 +400,7 @@ MASKS = {
 def test_a_mask_is_that_of_the_call(name):
     """Whatever a graph was compiled for, the next call may have another mask; what te has none for is PyTorch's."""
     other = "causal" if name != "causal" else "padded"
-    for first, second in ((name, other), (other, name)):
+    for first, second in ((name, other), (other, name), (name, "windowed")):
         torch._dynamo.reset()
         model = Masked()
         compiled = te_mlir.torch.jit(model)
@@ -411,12 +417,14 @@ def test_a_mask_is_that_of_the_call(name):
 
 def test_with_strict_a_mask_that_te_has_not_is_an_error():
     x = torch.randn(2, 16, 64)
-    for name in ("causal", "open", "added and open"):
+    for name in ("causal", "open", "added and open", "windowed", "own key alone"):
         torch._dynamo.reset()
         te_mlir.torch.jit(Masked(), strict=True)(x, MASKS[name]).sum().backward()
     torch._dynamo.reset()
-    with pytest.raises(ImportFailure, match="its mask is neither causal nor all ones"):
-        te_mlir.torch.jit(Masked(), strict=True)(x, MASKS["windowed"])
+    for name in ("window of both sides", "blocks", "padded"):
+        torch._dynamo.reset()
+        with pytest.raises(ImportFailure, match="its mask is neither causal, with a window or without, nor all ones"):
+            te_mlir.torch.jit(Masked(), strict=True)(x, MASKS[name])
 
 
 # Misuse

@@ -29,6 +29,7 @@ from te_mlir.torch.importer import (
     OTHER,
     Feed,
     Importer,
+    Kind,
     OtherMask,
     Unsupported,
     describe,
@@ -70,7 +71,7 @@ class _Plan(NamedTuple):
 
 
 def _attempt(
-    schedule: Schedule, time: int, names: Dict[Node, str], wanting: Set[Node], masks: Mapping[str, str]
+    schedule: Schedule, time: int, names: Dict[Node, str], wanting: Set[Node], masks: Mapping[str, Kind]
 ) -> _Plan:
     """Emits all that leaves the region of a time; raises Unsupported at the first node that cannot be."""
     inside = schedule.inside(time)
@@ -94,7 +95,7 @@ def _attempt(
 
 
 def _plan(
-    schedule: Schedule, names: Dict[Node, str], wanting: Set[Node], masks: Mapping[str, str]
+    schedule: Schedule, names: Dict[Node, str], wanting: Set[Node], masks: Mapping[str, Kind]
 ) -> Tuple[List[_Plan], List[str]]:
     """The regions of a graph, as large as they can be, and why they are not larger."""
     stopping = [(n, "no gradient goes through it (torch.no_grad, or detach)") for n in schedule.without_gradients()]
@@ -499,7 +500,7 @@ class Graph:
         self.options, self.differentiate_outputs = options, differentiate_outputs
         self.states = states or States()
         self.names, self.buffers = capture.argument_names(module), capture.buffers(module)
-        self.masks: Dict[str, str] = {}
+        self.masks: Dict[str, Kind] = {}
         self._import(examples)
 
     def _import(self, examples: Sequence[torch.Tensor]) -> None:

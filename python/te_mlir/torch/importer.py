@@ -32,17 +32,29 @@ class Unsupported(Exception):
         super().__init__(reason)
 
 
-#: What a mask may be that is compared in each call: it hides what is ahead, nothing, or others.
-CAUSAL, OPEN, OTHER = "causal", "open", "other"
+class Kind(NamedTuple):
+    """What a mask may be that is compared in each call. window_left: of a causal one, how many keys before its own a query sees."""
+
+    name: str
+    window_left: Optional[int] = None
+
+    @property
+    def text(self) -> str:
+        """For messages."""
+        return self.name if self.window_left is None else f"{self.name} with {self.window_left} keys before its own"
+
+
+#: It hides what is ahead, nothing, or others.
+CAUSAL, OPEN, OTHER = Kind("causal"), Kind("open"), Kind("other")
 #: Keys of feeds that may be other in a call than their graph was compiled for.
-COMPARED = (f"is_{CAUSAL}", f"is_{OPEN}", "halves", "pairs")
+COMPARED = ("mask", "halves", "pairs")
 
 
 class OtherMask(Unsupported):
     """A call's mask is another than its graph was compiled for: the one of the node that `mask` names is a `kind`."""
 
-    def __init__(self, node: Node, mask: str, kind: str) -> None:
-        super().__init__(node, "its mask is not the causal one" if kind == OTHER else f"its mask is {kind}")
+    def __init__(self, node: Node, mask: str, kind: Kind) -> None:
+        super().__init__(node, "its mask is not the causal one" if kind == OTHER else f"its mask is {kind.text}")
         self.mask, self.kind = mask, kind
 
 
@@ -54,17 +66,35 @@ class OtherTable(OtherMask):
         self.mask, self.kind = table, OTHER
 
 
-def is_kind(mask: torch.Tensor, sequence: int, kind: str) -> bool:
-    """Whether a mask hides of keys from queries of one sequence what a CAUSAL or OPEN one does."""
-    is_bool = mask.dtype is torch.bool
-    seen = mask if is_bool else mask == 0
+def _seen(mask: torch.Tensor) -> torch.Tensor:
+    return mask if mask.dtype is torch.bool else mask == 0
+
+
+def is_kind(mask: torch.Tensor, sequence: int, kind: Kind) -> bool:
+    """Whether a mask hides of keys from queries of one sequence what one of this kind, not OTHER, does."""
+    seen = _seen(mask)
     if kind == OPEN:
         return bool(seen.all())
     if mask.shape[-2:] != (sequence, sequence):
         return False
     wanted = torch.ones(mask.shape, dtype=torch.bool, device=mask.device).tril()
+    if kind.window_left is not None:
+        wanted = wanted.triu(-kind.window_left)
     # Scores are no larger than the number that hides one.
-    return torch.equal(seen, wanted) and (is_bool or torch.equal(mask <= -1e4, ~wanted))
+    return torch.equal(seen, wanted) and (mask.dtype is torch.bool or torch.equal(mask <= -1e4, ~wanted))
+
+
+def kind_of(mask: torch.Tensor, sequence: int) -> Kind:
+    """What of `Kind` a mask is."""
+    for kind in (CAUSAL, OPEN):
+        if is_kind(mask, sequence, kind):
+            return kind
+    if mask.shape[-2:] == (sequence, sequence):
+        last = int(_seen(mask).reshape(-1, sequence)[-1].sum())
+        window = Kind("causal", max(last - 1, 0))
+        if is_kind(mask, sequence, window):
+            return window
+    return OTHER
 
 
 class Value(NamedTuple):
@@ -180,7 +210,7 @@ class Importer:
         names: Dict[Node, str],
         parameters: Set[Node],
         wanting: Set[Node],
-        masks: Mapping[str, str],
+        masks: Mapping[str, Kind],
     ) -> None:
         self.inside, self.names, self.parameters, self.wanting = inside, names, parameters, wanting
         self.masks = masks
@@ -438,22 +468,26 @@ class Importer:
         if epsilon is None:
             # Of the type that it is computed in, as in PyTorch.
             epsilon = torch.finfo(torch.float32).eps
-        a, (gamma,) = self._norm_operands(node, x, weight)
-        return self._normed(node, self.function.rms_norm(a, gamma, epsilon))
+        a, (gamma,), layout = self._norm_operands(node, x, weight)
+        return self._normed(node, self.function.rms_norm(a, gamma, epsilon), layout)
 
-    def _norm_operands(self, node: Node, x: Node, *vectors: Node) -> Tuple[build.Value, List[build.Value]]:
-        """The operands of a norm in the widest of their types, as PyTorch computes it."""
-        a = self.matrix(x, node)
+    def _norm_operands(self, node: Node, x: Node, *vectors: Node) -> Tuple[build.Value, List[build.Value], Layout]:
+        """The operands of a norm in the widest of their types, as PyTorch computes it; and how its rows lie, in any order."""
+        value = self.value(x, node)
+        if value.layout.is_whole(value.elements) and Layout(value.layout.dims[-1:]).is_row_major(shape_of(x)[-1]):
+            a = self.function.reshape(value.matrix, (value.elements // shape_of(x)[-1], shape_of(x)[-1]))
+        else:
+            a = self.matrix(x, node)
         types = {torch_to_te(fake(v).dtype) for v in (x, *vectors)}
         dtype = a.dtype if types == {a.dtype} else "float32"
-        return self.function.cast(a, dtype), [self.vector(v, node, dtype) for v in vectors]
+        return self.function.cast(a, dtype), [self.vector(v, node, dtype) for v in vectors], value.layout
 
-    def _normed(self, node: Node, y: build.Value) -> Value:
-        return self._dense(node, self.function.cast(y, dtype_name(fake(node).dtype)))
+    def _normed(self, node: Node, y: build.Value, layout: Layout) -> Value:
+        return Value(self.function.cast(y, dtype_name(fake(node).dtype)), layout)
 
     def _emit_rmsnorm(self, node: Node, found: "patterns.RmsNorm") -> Value:
-        x, (gamma,) = self._norm_operands(node, found.x, found.weight)
-        return self._normed(node, self.function.rms_norm(x, gamma, found.epsilon, found.zero_centered))
+        x, (gamma,), layout = self._norm_operands(node, found.x, found.weight)
+        return self._normed(node, self.function.rms_norm(x, gamma, found.epsilon, found.zero_centered), layout)
 
     def _op_layer_norm(
         self,
@@ -467,10 +501,10 @@ class Importer:
     ) -> Value:
         if len(shape) != 1:
             raise Unsupported(node, "it is over several dimensions")
-        a, vectors = self._norm_operands(node, x, *(v for v in (weight, bias) if v is not None))
+        a, vectors, layout = self._norm_operands(node, x, *(v for v in (weight, bias) if v is not None))
         gamma = vectors[0] if weight is not None else self.function.constant(1.0, (shape[0],), a.dtype)
         beta = vectors[-1] if bias is not None else self.function.constant(0.0, (shape[0],), a.dtype)
-        return self._normed(node, self.function.layer_norm(a, gamma, beta, epsilon))
+        return self._normed(node, self.function.layer_norm(a, gamma, beta, epsilon), layout)
 
     def _emit_rope(self, node: Node, found: "patterns.Rope", whole: Optional[Node] = None) -> Value:
         x = self.value(whole or found.x, node)
@@ -538,8 +572,9 @@ class Importer:
         batch, heads, sequence, width = shape_of(node)
         if len(shape_of(q)) != 4 or shape_of(k)[2] != sequence or shape_of(v)[3] != width:
             raise Unsupported(node, "q, k and v are not [batch, heads, sequence, width] of one sequence and width")
+        kind = CAUSAL if causal else OPEN
         if mask is not None:
-            causal = self._is_causal(node, mask, sequence)
+            kind = self._kind(node, mask, sequence)
         a = self.value(q, node)
         if not same(a.layout, heads_first(batch, heads, sequence, width)):
             raise Unsupported(node, "its q is no view of a matrix [batch * sequence, heads * width]")
@@ -557,27 +592,35 @@ class Importer:
         # As PyTorch's own attention is.
         deterministic = torch.are_deterministic_algorithms_enabled()
         o = self.function.attention(
-            matrices[0], matrices[1], matrices[2], heads, kv_heads, sequence, causal, scale, deterministic
+            matrices[0],
+            matrices[1],
+            matrices[2],
+            heads,
+            kv_heads,
+            sequence,
+            kind != OPEN,
+            scale,
+            deterministic,
+            kind.window_left,
         )
         return Value(o, heads_first(batch, heads, sequence, width))
 
-    def _is_causal(self, user: Node, mask: Node, sequence: int) -> bool:
-        """Whether attention is taken to have the causal mask; feeds nothing, but has that compared before each call."""
+    def _kind(self, user: Node, mask: Node, sequence: int) -> Kind:
+        """What attention's mask is taken to be; feeds nothing, but has that compared before each call."""
         if mask in self.inside or mask in self.wanting:
             raise Unsupported(user, "its mask depends on compiled values")
         kind = self.masks.get(mask.name, CAUSAL)
         if kind == OTHER:
-            raise Unsupported(user, "its mask is neither causal nor all ones")
+            raise Unsupported(user, "its mask is neither causal, with a window or without, nor all ones")
 
         def check(t: torch.Tensor) -> torch.Tensor:
             if not is_kind(t, sequence, kind):
-                others = (k for k in (CAUSAL, OPEN) if k != kind and is_kind(t, sequence, k))
-                raise OtherMask(user, mask.name, next(others, OTHER))
+                raise OtherMask(user, mask.name, kind_of(t, sequence))
             return torch.zeros((), device=t.device)
 
         # A scalar that the compiler drops: what matters is that it is made.
-        self.feed(mask, f"is_{kind}", check, (), torch.float32)
-        return kind == CAUSAL
+        self.feed(mask, "mask", check, (), torch.float32)
+        return kind
 
     def _op_cross_entropy_loss(
         self,
@@ -814,4 +857,17 @@ def imports(node: Node) -> bool:
     return hasattr(Importer, f"_op_{_name(node)}")
 
 
-__all__ = ["COMPARED", "FIXED", "OTHER", "Feed", "Importer", "OtherMask", "Unsupported", "Value", "describe", "fake", "imports"]
+__all__ = [
+    "COMPARED",
+    "FIXED",
+    "OTHER",
+    "Feed",
+    "Importer",
+    "Kind",
+    "OtherMask",
+    "Unsupported",
+    "Value",
+    "describe",
+    "fake",
+    "imports",
+]
