@@ -241,6 +241,23 @@ def test_everything_that_cannot_be_imported_is_listed():
     assert "no counterpart in te but in gelu" in erf and f"test_jax_import.py:{line + 3}:" in erf
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("left", [1, 2, 5, 14, 15, 40])
+def test_attention_under_a_window(left, causal):
+    """A window to the left alone, or of both sides where what is ahead is hidden; one of the sequence is none."""
+
+    def function(x, wq, wkv):
+        q, kv = (x @ wq).reshape(2, 16, 4, 16), (x @ wkv).reshape(2, 16, 2, 16)
+        window = (left, 3) if causal else (left, 0)
+        return jax.nn.dot_product_attention(q, kv, kv, is_causal=causal, local_window_size=window)
+
+    keys = jax.random.split(jax.random.key(2), 3)
+    x, wq, wkv = (jax.random.normal(key, shape) for key, shape in zip(keys, ((32, 64), (64, 64), (64, 32))))
+    text = compare(function, x, wq / 8, wkv / 8).text()
+    assert text.count("te.attention") == 1 and "causal" in text
+    assert (f"window_size = array<i64: {left}, 0>" in text) == (left < 15)
+
+
 @pytest.mark.parametrize(
     "function, reason",
     [
@@ -250,8 +267,8 @@ def test_everything_that_cannot_be_imported_is_listed():
          "te rounds a product to its operands' type"),
         (lambda x, w: (x @ w) * jnp.arange(64.0), r"\[16, 64\] and \[1, 64\] are broadcast"),
         (lambda x, w: jnp.einsum("bij,bjk->bik", (x @ w)[None], w[None]), "product of batches"),
-        (lambda x, w: jax.nn.dot_product_attention(*[(x @ w).reshape(1, 16, 4, 16)] * 3, local_window_size=(2, 0)),
-         "mask is not the causal one"),
+        (lambda x, w: jax.nn.dot_product_attention(*[(x @ w).reshape(1, 16, 4, 16)] * 3, local_window_size=(2, 1)),
+         "mask is not causal, with a window or without"),
         (lambda x, w: models.rope((x @ w).reshape(1, 16, 4, 16), *[w[:16, :16].reshape(1, 16, 1, 16)] * 2),
          "halves of its tables"),
     ],

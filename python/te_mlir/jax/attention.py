@@ -78,8 +78,8 @@ def _scores(x: Atom, user: Node) -> _Scores:
             raise Unsupported(user, f"its scores are changed by '{node.name}'")
 
 
-def _is_causal(scores: _Scores, query: int, key: int, user: Node) -> bool:
-    """Whether the masks together are the causal one; False where there are none."""
+def _is_causal(scores: _Scores, query: int, key: int, user: Node) -> Tuple[bool, Optional[int]]:
+    """Whether the masks together are causal, False where there are none; and how many keys before its own a query sees, or None."""
     from te_mlir.jax.importer import Unsupported
 
     seen: Optional[Any] = None
@@ -94,14 +94,14 @@ def _is_causal(scores: _Scores, query: int, key: int, user: Node) -> bool:
         moved = np.moveaxis(compact.astype(bool), (place[query], place[key]), (-2, -1))
         moved = moved.reshape(moved.shape[-2:])
         seen = moved if seen is None else seen & moved
-    if seen is None:
-        return False
-    if seen.size == 1 and seen.reshape(-1)[0]:
-        return False
+    if seen is None or (seen.size == 1 and seen.reshape(-1)[0]):
+        return False, None
     size = max(seen.shape)
-    if seen.shape != (size, size) or not (seen == np.tri(size, dtype=bool)).all():
-        raise Unsupported(user, "its mask is not the causal one")
-    return True
+    if seen.shape == (size, size):
+        left = int(seen[-1].sum()) - 1
+        if (seen == np.tri(size, dtype=bool) & ~np.tri(size, k=-left - 1, dtype=bool)).all():
+            return True, left if left < size - 1 else None
+    raise Unsupported(user, "its mask is not causal, with a window or without")
 
 
 def _mask_axes(scores: _Scores, axes: Sequence[int]) -> List[int]:
@@ -209,11 +209,19 @@ def emit(importer: "Importer", var: Var, node: Node) -> "Value":
         raise Unsupported(node, "its keys and values have other numbers of heads")
     if after and [n for n in after if n < count] != after[: len([n for n in after if n < count])]:
         raise Unsupported(node, "its heads are grouped the other way around")
-    causal = _is_causal(scores, query, key, node)
+    causal, window_left = _is_causal(scores, query, key, node)
     if len({m.dtype for m in matrices}) != 1:
         raise Unsupported(node, "its queries, keys and values have elements of different types")
     made = importer.function.attention(
-        matrices[0], matrices[1], matrices[2], heads, kv_heads, sequence, causal, scores.scale
+        matrices[0],
+        matrices[1],
+        matrices[2],
+        heads,
+        kv_heads,
+        sequence,
+        causal,
+        scores.scale,
+        window_left=window_left,
     )
 
     # The result's axes: batches, then what is left of each operand in turn.
