@@ -18,6 +18,10 @@ struct BufferLifetime {
 /// The buffer that `buffer` is a part of: itself, or what it is a slice of.
 Value lookThroughSlice(Value buffer);
 
+/// Whether an entry of a signature is the gradient of a result, with which the
+/// second part of a step begins.
+bool isCotangent(DictionaryAttr entry);
+
 /// The temporaries of a straight line of launches, in order of first use. Those
 /// that no launch uses are not in it.
 llvm::SmallVector<BufferLifetime> collectLifetimes(Block &block);

@@ -12,6 +12,7 @@
 
 #include "LaunchEmitter.h"
 
+#include "TEDialect/TERT/BufferLifetimes.h"
 #include "TEDialect/TERT/Groups.h"
 #include "TEDialect/TERT/KernelTable.h"
 #include "TEDialect/TERT/RuntimeTypes.h"
@@ -185,6 +186,18 @@ LogicalResult FunctionConversion::returnResults() {
         late.push_back({from, to});
         continue;
       }
+      unsigned number = cast<BlockArgument>(from).getArgNumber();
+      bool isCotangent = tert::isCotangent(
+          cast<DictionaryAttr>(signature[number - numOldArguments]));
+      if (!isCarried && !isCotangent) {
+        // A result of the forward, whatever backward follows: nothing comes
+        // before it.
+        OpBuilder::InsertionGuard guard(builder);
+        builder.setInsertionPointToStart(&block);
+        emitter.copy(loc, from, to);
+        ++numCopies;
+        continue;
+      }
       // The old value of an argument. Its own next state may be written below,
       // and so may the argument it goes to.
       Value staged = to;
@@ -201,7 +214,7 @@ LogicalResult FunctionConversion::returnResults() {
   SmallVector<LaunchOp> copies;
   for (PendingCopy &pending : late)
     copies.push_back(emitter.copy(loc, pending.from, pending.to));
-  numCopies = early.size();
+  numCopies += early.size();
   for (LaunchOp copy : copies)
     elideCopy(copy) ? ++numInPlace : ++numCopies;
   return success();

@@ -57,11 +57,10 @@ static size_t findCut(func::FuncOp function, ArrayRef<LaunchOp> launches) {
   auto signature = function->getAttrOfType<ArrayAttr>(tert::kSignatureAttr);
   auto isCotangent = [&](Value buffer) {
     auto argument = dyn_cast<BlockArgument>(tert::lookThroughSlice(buffer));
-    if (!argument || !signature || argument.getArgNumber() >= signature.size())
-      return false;
-    auto entry = cast<DictionaryAttr>(signature[argument.getArgNumber()]);
-    return entry.getAs<StringAttr>("role") == "argument" &&
-           entry.getAs<StringAttr>("name").getValue().starts_with("grad.");
+    return argument && signature &&
+           argument.getArgNumber() < signature.size() &&
+           tert::isCotangent(
+               cast<DictionaryAttr>(signature[argument.getArgNumber()]));
   };
   return llvm::find_if(launches,
                        [&](LaunchOp launch) {

@@ -14,6 +14,11 @@ Value tert::lookThroughSlice(Value buffer) {
   return slice ? Value(slice.getBuffer()) : buffer;
 }
 
+bool tert::isCotangent(DictionaryAttr entry) {
+  return entry.getAs<StringAttr>("role") == "argument" &&
+         entry.getAs<StringAttr>("name").getValue().starts_with("grad.");
+}
+
 SmallVector<BufferLifetime> tert::collectLifetimes(Block &block) {
   llvm::MapVector<Value, BufferLifetime> lifetimes;
   StreamOrder order(block);

@@ -180,3 +180,16 @@ func.func @keeps_what_is_read(%a: tensor<32x16xbf16>, %w: tensor<32x32xbf16> {te
   %q = te.matmul %a, %a accumulate %p : tensor<32x32xbf16> contract = [1, 1] : tensor<32x16xbf16>, tensor<32x16xbf16> -> tensor<32x32xbf16>
   return %q, %amax : tensor<32x32xbf16>, tensor<f32>
 }
+
+// An argument that is a result is one of the forward, which ends where the gradient of a result is first read; a gradient
+// that is a result is not.
+// CHECK-LABEL: func.func @forwards_arguments
+// CHECK-SAME: %[[X:[a-z0-9]+]]: !tert.buffer<1024>, %[[DY:[a-z0-9]+]]: !tert.buffer<1024>, %[[Y:[a-z0-9]+]]: !tert.buffer<1024>, %[[SAME:[a-z0-9]+]]: !tert.buffer<1024>, %[[DX:[a-z0-9]+]]: !tert.buffer<1024>
+// CHECK-NEXT: tert.launch "copy" {bytes = 1024 : i64}(%[[X]], %[[SAME]])
+// CHECK: tert.launch "{{.*}}" {{.*}}%[[Y]]
+// CHECK: tert.launch "copy" {bytes = 1024 : i64}(%[[DY]], %[[DX]])
+// CHECK-NOT: tert.launch
+func.func @forwards_arguments(%x: tensor<16x16xf32> {te.name = "x"}, %dy: tensor<16x16xf32> {te.name = "grad.same"}) -> (tensor<16x16xf32>, tensor<16x16xf32> {te.name = "same"}, tensor<16x16xf32> {te.name = "grad.x"}) {
+  %y = te.activation <silu> %x : tensor<16x16xf32> -> tensor<16x16xf32>
+  return %y, %x, %dy : tensor<16x16xf32>, tensor<16x16xf32>, tensor<16x16xf32>
+}
