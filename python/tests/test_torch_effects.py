@@ -350,6 +350,28 @@ def test_checkpoints_are_what_they_wrap():
     assert compare(Two(lambda self, x: checkpoint(reversed_gradient, self, x, use_reentrant=False)), X)
 
 
+def test_a_first_call_may_be_in_a_checkpoint():
+    model = Two(lambda self, x: self.l2(F.silu(self.l1(x))))
+    theirs = run(copy.deepcopy(model), [X])
+    inner = te_mlir.torch.jit(model, strict=True)
+    mine = run(Two(lambda self, x: checkpoint(inner, x, use_reentrant=False)), [X])
+    assert torch.allclose(mine[0], theirs[0], rtol=1e-5, atol=1e-5)
+    assert torch.allclose(model.l1.weight.grad, theirs["l1.weight.grad"], rtol=1e-5, atol=1e-5)
+
+
+def test_other_derivatives_are_errors():
+    model = te_mlir.torch.jit(Two(lambda self, x: self.l2(F.silu(self.l1(x)))), strict=True)
+    x = X.clone().requires_grad_()
+    y = model(x)
+    with pytest.raises(te_mlir.ArgumentError, match="one gradient of .* but got several at once"):
+        torch.autograd.grad(y, x, torch.stack([y.detach()] * 2), is_grads_batched=True)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(X, torch.ones_like(X))
+        with pytest.raises(te_mlir.ArgumentError, match="expected no tangent"):
+            model(dual)
+        assert model(X).shape == X.shape
+
+
 def test_double_backward_is_an_error():
     compiled = te_mlir.torch.jit(Two(lambda self, x: self.l2(F.silu(self.l1(x)))), strict=True)
     x = X.clone().requires_grad_()

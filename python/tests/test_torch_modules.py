@@ -1,5 +1,7 @@
 """Drop-in modules against the same layers of PyTorch."""
 
+import gc
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -242,3 +244,32 @@ def test_casts_of_weights_are_kept_over_microbatches():
         # The casts of before are used, until a first micro-batch says otherwise.
         assert torch.equal(module(x, is_first_microbatch=False), first)
         assert torch.equal(module(x, is_first_microbatch=True), 2 * first)
+
+
+@pytest.mark.parametrize("frozen", ["weight", "bias"])
+def test_a_frozen_parameter_has_no_sum(frozen):
+    layer = te_mlir.torch.Linear(64, 64, params_dtype=torch.bfloat16, fuse_wgrad_accumulation=True)
+    x = torch.randn(32, 64, dtype=torch.bfloat16, requires_grad=True)
+    layer(x).sum().backward()
+    for parameter in layer.parameters():
+        del parameter.main_grad
+    getattr(layer, frozen).requires_grad_(False)
+    layer(x).sum().backward()
+    assert {n for n, p in layer.named_parameters() if hasattr(p, "main_grad")} == {"weight", "bias"} - {frozen}
+    assert all(p.grad is None for p in layer.parameters()) and x.grad is not None
+
+
+def test_sizes_of_groups_may_be_a_row_of_a_table():
+    layer = te_mlir.torch.GroupedLinear(6, 64, 64, params_dtype=torch.bfloat16, alignment=16)
+    table = torch.tensor([[16, 16, 16, 16, 16, 16], [0, 32, 16, 0, 32, 16]], dtype=torch.int32)
+    x = torch.randn(96, 64, dtype=torch.bfloat16)
+    for sizes in table:
+        assert torch.equal(layer(x, sizes), layer(x, sizes.tolist()))
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_a_module_that_dynamo_traces_ends_quietly():
+    layer = te_mlir.torch.Linear(64, 64, params_dtype=torch.bfloat16)
+    x = torch.randn(32, 64, dtype=torch.bfloat16, requires_grad=True)
+    torch.compile(lambda x: layer(x) * 2, backend="eager")(x).sum().backward()
+    gc.collect()

@@ -40,6 +40,7 @@ from te_mlir.torch.indices import Indices, source_of
 from te_mlir.torch.partition import (
     Schedule,
     dependents,
+    frozen_nodes,
     is_grad_mode,
     is_mode,
     refusal,
@@ -54,11 +55,16 @@ from te_mlir.torch.states import States, WithStates
 
 
 class _Exit(NamedTuple):
-    """A node that something outside of the region uses: a view of one of its results."""
+    """A node that something outside of the region uses: a view of one of its results.
+
+    shape, strides: of the node's own tensor.
+    """
 
     node: Node
     result: int
     layout: Layout
+    shape: Tuple[int, ...]
+    strides: Tuple[int, ...]
 
 
 class _Plan(NamedTuple):
@@ -90,7 +96,9 @@ def _attempt(
         value = importer.value(node, node)
         # Views of arguments are PyTorch's to make.
         if not any(value.matrix is argument for argument, _ in importer.function.arguments):
-            exits.append(_Exit(node, importer.result(value.matrix), value.layout))
+            tensor = fake(node)
+            place = importer.result(value.matrix)
+            exits.append(_Exit(node, place, value.layout, tuple(tensor.shape), tuple(tensor.stride())))
     return _Plan(time, inside, importer, exits)
 
 
@@ -260,13 +268,20 @@ def _direct(feed: Feed, graph: torch.fx.Graph) -> Feed:
     return feed if found is None else feed._replace(node=found[0], make=found[1])
 
 
-def _view(result: torch.Tensor, exit: _Exit, shape: Tuple[int, ...]) -> torch.Tensor:
+def _view(result: torch.Tensor, exit: _Exit) -> torch.Tensor:
     """The tensor that a node gives, of the result that holds it; autograd follows it."""
-    if exit.layout.is_row_major(result.numel()):
+    shape, layout = exit.shape, exit.layout
+    if layout.is_row_major(result.numel()):
         return result if result.shape == shape else result.view(shape)
-    sizes = [size for dim in exit.layout.dims for size, _ in dim]
-    strides = [stride for dim in exit.layout.dims for _, stride in dim]
-    return result.as_strided(sizes, strides, exit.layout.offset).reshape(shape)
+    # Small results share a storage.
+    first = result.storage_offset() + layout.offset
+    if all(len(dim) <= 1 for dim in layout.dims):
+        # Also with PyTorch's strides of size 1, by which it knows what it writes to from what it reads.
+        strides = [dim[0][1] if dim else stride for dim, stride in zip(layout.dims, exit.strides)]
+        return result.as_strided(shape, strides, first)
+    sizes = [size for dim in layout.dims for size, _ in dim]
+    strides = [stride for dim in layout.dims for _, stride in dim]
+    return result.as_strided(sizes, strides, first).reshape(shape)
 
 
 def _torn(schedule: Schedule, plan: _Plan) -> Optional[Node]:
@@ -277,7 +292,7 @@ def _torn(schedule: Schedule, plan: _Plan) -> Optional[Node]:
         if own and memory.count(own) > 1:
             value, _ = plan.importer.function.results[exit.result]
             made = torch.empty(value.shape, device="meta")
-            if storages(_view(made, exit, tuple(fake(exit.node).shape))) != storages(made):
+            if storages(_view(made, exit)) != storages(made):
                 return exit.node
     return None
 
@@ -445,7 +460,6 @@ class _Part:
             own & (written if own == first[e.result] else written | returned)
             for e, own in ((e, effects.own(e.node)) for e in plan.exits)
         ]
-        self.shapes = [tuple(fake(e.node).shape) for e in plan.exits]
         # Without gaps there, which code outside of the graph may rely on.
         self.dense = [
             fake(e.node).is_contiguous() and not e.layout.is_row_major(fake(e.node).numel()) and not own & written
@@ -455,8 +469,11 @@ class _Part:
         #: The region's results that leave it, where each leaves as it is: a loss.
         self.plain: Optional[List[int]] = None
         as_they_are = (
-            key is None and not dense and e.layout.is_row_major(math.prod(shape)) and outputs[e.result].shape == shape
-            for e, key, shape, dense in zip(plan.exits, self.copied, self.shapes, self.dense)
+            key is None
+            and not dense
+            and e.layout.is_row_major(math.prod(e.shape))
+            and outputs[e.result].shape == e.shape
+            for e, key, dense in zip(plan.exits, self.copied, self.dense)
         )
         if all(as_they_are):
             self.plain = [e.result for e in plan.exits]
@@ -470,13 +487,13 @@ class _Part:
             return [results[i] for i in self.plain]
         copies: Dict[Any, torch.Tensor] = {}
         views = []
-        for exit, key, shape, dense in zip(self.exits, self.copied, self.shapes, self.dense):
+        for exit, key, dense in zip(self.exits, self.copied, self.dense):
             result = results[exit.result]
             if key is not None:
                 if key not in copies:
                     copies[key] = result.clone()
                 result = copies[key]
-            view = _view(result, exit, shape)
+            view = _view(result, exit)
             views.append(view.contiguous() if dense else view)
         return views
 
@@ -523,17 +540,19 @@ class Graph:
         parameters = {
             node
             for node, example in zip(placeholders, examples)
-            if isinstance(example, torch.nn.Parameter) and example.is_contiguous()
+            if isinstance(example, torch.nn.Parameter) and example.is_contiguous() and not example.data_ptr() % 16
         }
         leaves = {n for n, e in zip(placeholders, examples) if e.is_leaf and e.requires_grad and not e._is_view()}
         casts.insert_casts(flat.graph, imports, leaves)
-        roots = parameters | {node for node, example in zip(placeholders, examples) if example.requires_grad}
+        wanted = {node for node, example in zip(placeholders, examples) if example.requires_grad}
+        roots = parameters | wanted
+        patterns.set_apart(frozen_nodes(flat.graph) & dependents(flat.graph, wanted))
         written = written_nodes(flat.graph, examples)
         capture.products_to_linears(flat.graph, parameters, written)
         capture.cut_linears(flat.graph, parameters, written)
         capture.merge_equal(flat.graph, dependents(flat.graph, roots))
         schedule = Schedule(flat.graph, roots, parameters, examples)
-        gradients = wanting(flat.graph, schedule.frozen, {n for n, e in zip(placeholders, examples) if e.requires_grad})
+        gradients = wanting(flat.graph, schedule.frozen, wanted)
         plans, self.reasons = _plan(schedule, names, gradients, self.masks)
         if not plans:
             if not self.reasons:

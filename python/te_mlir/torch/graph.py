@@ -30,7 +30,9 @@ def flatten(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.G
             )
             for t in examples
         ]
-        flat = make_fx(casts.Blocks(module).run, pre_dispatch=True, tracing_mode="real")(*fakes)
+        # What autograd saves here is nobody's: a checkpoint around the call would count it.
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+            flat = make_fx(casts.Blocks(module).run, pre_dispatch=True, tracing_mode="real")(*fakes)
     for node in list(flat.graph.nodes):
         # A constant is detached when it is made, which would count as a write.
         if str(node.target) == "aten.detach_.default" and str(node.args[0].target).startswith("aten.lift_fresh"):

@@ -20,7 +20,7 @@ from te_mlir import build
 from te_mlir.torch import patterns, views
 from te_mlir.layout import Layout, heads_first, row_major, same
 from te_mlir.torch.indices import Indices, clamped
-from te_mlir.torch.runner import dtype_name, torch_to_te
+from te_mlir.torch.runner import dense, dtype_name, torch_to_te
 from te_mlir.torch.states import Part, layer_of
 
 
@@ -135,11 +135,6 @@ def _product(shape: Sequence[int]) -> int:
     for extent in shape:
         size *= extent
     return size
-
-
-def _dense(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, or a copy where its memory does not hold its elements in order: with gaps, or their negatives."""
-    return tensor.contiguous().resolve_neg()
 
 
 def fake(node: Node) -> torch.Tensor:
@@ -265,7 +260,7 @@ class Importer:
             elif node in self.inside and node.op != "placeholder":
                 self._values[node] = self._emit(node)
             else:
-                make = None if node in self.parameters else _dense
+                make = None if node in self.parameters else dense
                 matrix = self.feed(node, make=make)
                 self._values[node] = Value(matrix, row_major(shape_of(node)))
         return self._values[node]
@@ -278,7 +273,7 @@ class Importer:
         return self.feed(node.args[0], str(part), part.of, shape_of(node), part=part)  # type: ignore[arg-type]
 
     def _row_range(self, node: Any) -> Optional[Part]:
-        if not patterns.is_op(node, "slice") or node.args[0] not in self.parameters:
+        if not patterns.is_plain(node, "slice") or node.args[0] not in self.parameters:
             return None
         _, axis, first, _, step = (*node.args, 0, 0, 0, 1)[:5] if len(node.args) < 5 else node.args
         table, shape = fake(node.args[0]), shape_of(node)
@@ -360,7 +355,7 @@ class Importer:
             return None if inner is None or dtype is None else self.function.cast(inner, dtype)
         if not isinstance(w, Node) or w in self.parameters or self._row_range(w) is not None or len(shape_of(w)) != 2:
             return None
-        vector = self.feed(w, "flat", lambda t: _dense(t).view(-1), (fake(w).numel(),))
+        vector = self.feed(w, "flat", lambda t: dense(t).view(-1), (fake(w).numel(),))
         return self.function.reshape(vector, shape_of(w))
 
     def _turned(self, w: Node, user: Node) -> Optional[build.Value]:
@@ -381,7 +376,7 @@ class Importer:
         The matrix is the parameter, perhaps cast.
         """
         first, whole = 0, w
-        if patterns.is_op(w, "slice") and len(w.args) == 4 and w.args[1] == 0:
+        if patterns.is_plain(w, "slice") and len(w.args) == 4 and w.args[1] == 0:
             whole, first = w.args[0], w.args[2] or 0  # type: ignore[assignment]
             first += shape_of(whole)[0] if first < 0 else 0
         matrix = patterns.transposed(whole)
@@ -569,8 +564,10 @@ class Importer:
     ) -> Value:
         if dropout:
             raise Unsupported(node, f"dropout of {dropout} is not implemented")
+        if {len(shape_of(operand)) for operand in (node, q, k, v)} != {4}:
+            raise Unsupported(node, "q, k and v are not [batch, heads, sequence, width]")
         batch, heads, sequence, width = shape_of(node)
-        if len(shape_of(q)) != 4 or shape_of(k)[2] != sequence or shape_of(v)[3] != width:
+        if shape_of(k)[2] != sequence or shape_of(v)[3] != width:
             raise Unsupported(node, "q, k and v are not [batch, heads, sequence, width] of one sequence and width")
         kind = CAUSAL if causal else OPEN
         if mask is not None:
@@ -584,7 +581,7 @@ class Importer:
             b = self.value(operand, node)
             kv_heads = b.elements // (batch * sequence * width)
             repeat = shape_of(operand)[1] // max(kv_heads, 1)
-            if not kv_heads or not same(b.layout, heads_first(batch, kv_heads, sequence, width, repeat)):
+            if not kv_heads or not repeat or not same(b.layout, heads_first(batch, kv_heads, sequence, width, repeat)):
                 raise Unsupported(node, "its k or v is no view of a matrix [batch * sequence, heads * width]")
             matrices.append(self.function.reshape(b.matrix, (batch * sequence, kv_heads * width)))
         if matrices[1].shape != matrices[2].shape or heads % kv_heads:
@@ -822,7 +819,8 @@ class Importer:
         filled = [part for part in parts if _product(shape_of(part))]
         if len(filled) != 1 or shape_of(filled[0]) != shape_of(node):
             raise Unsupported(node, "it joins several tensors")
-        return self.value(filled[0], node)
+        # Of the widest type of all, also of those without elements.
+        return self._cast(node, filled[0]) if fake(node).dtype != fake(filled[0]).dtype else self.value(filled[0], node)
 
     def _op_dropout(self, node: Node, x: Node, p: float, train: bool) -> Value:
         if p and train:

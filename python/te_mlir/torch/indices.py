@@ -15,6 +15,7 @@ from torch.fx import Graph, Node
 
 from te_mlir import arrays
 from te_mlir.torch import graph as capture
+from te_mlir.torch.runner import dense
 
 _LOWEST, _HIGHEST = -(2**31), 2**31 - 1
 _part = arrays.torch_part()
@@ -70,7 +71,7 @@ class Indices:
 
     def __call__(self, given: torch.Tensor) -> torch.Tensor:
         if given.dtype is torch.int32 and not self.shift:
-            return given.contiguous().resolve_neg().view(-1)
+            return dense(given).view(-1)
         if self._kind != (given.shape, given.stride(), given.device):
             self._plan(given)
         key, recording = (self._stream(), torch.is_inference_mode_enabled()), self._recording()

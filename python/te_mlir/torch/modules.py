@@ -23,7 +23,7 @@ from te_mlir import build
 from te_mlir.errors import ArgumentError
 from te_mlir.recipes import Recipe
 from te_mlir.torch import casts
-from te_mlir.torch.runner import Options, Region, Spec, dtype_name, torch_to_te
+from te_mlir.torch.runner import Options, Region, Spec, dense, dtype_name, torch_to_te
 from te_mlir.torch.states import States, WithStates
 
 _options: "contextvars.ContextVar[Options]" = contextvars.ContextVar("te_mlir_options", default=Options())
@@ -105,9 +105,10 @@ class _Module(WithStates, torch.nn.Module):
             # As TransformerEngine's do.
             x = x.to(torch.get_autocast_dtype(x.device.type))
         lead, columns = x.shape[:-1], x.shape[-1]
-        rows = x.reshape(-1, columns).contiguous().resolve_neg()
+        rows = dense(x.reshape(-1, columns))
         parameters: List[Tuple[str, torch.Tensor]] = list(self.named_parameters(recurse=False))
-        key = (tuple(rows.shape), x.dtype, x.device, options, x.requires_grad, *[p.dtype for _, p in parameters])
+        kinds = [(p.dtype, p.requires_grad) for _, p in parameters]
+        key = (tuple(rows.shape), x.dtype, x.device, options, x.requires_grad, *kinds)
         region = self._regions.get(key)
         if region is None:
             region = self._region(rows, list(extra), parameters, options)
@@ -128,7 +129,7 @@ class _Module(WithStates, torch.nn.Module):
         for name, tensor in [("x", x), *extra, *parameters]:
             weight = any(name == n for n, _ in parameters)
             floating = tensor.is_floating_point()
-            wants = weight or (name == "x" and x.requires_grad)
+            wants = tensor.requires_grad and (weight or name == "x")
             specs.append(Spec(name, tuple(tensor.shape), tensor.dtype, weight, wants and floating))
             value = function.argument(name, tuple(tensor.shape), dtype_name(tensor.dtype), weight=weight)
             # Parameters of another type are rounded in the step, whose gradients are theirs.
@@ -343,4 +344,4 @@ class GroupedLinear(_Module):
                     f"got {uneven[0]}"
                 )
             m_splits = torch.tensor(m_splits, dtype=torch.int32, device=x.device)
-        return self._run(x, is_first_microbatch, [("m_splits", m_splits.to(torch.int32))])
+        return self._run(x, is_first_microbatch, [("m_splits", dense(m_splits.to(torch.int32)))])

@@ -140,16 +140,29 @@ def frozen_nodes(graph: torch.fx.Graph) -> Set[Node]:
 
 
 def same_tensors(graph: torch.fx.Graph) -> None:
-    """Uses of what an op writes to in place, below torch.no_grad, are uses of that tensor, which may want a gradient."""
+    """Uses of what an op below torch.no_grad gives are uses of its operand, where it gives that itself.
+
+    The operand may want a gradient. In-place ops write to it; others, such as a cast to the type that it has, do nothing.
+    """
     frozen = frozen_nodes(graph)
     for node in graph.nodes:
-        if node not in frozen or not isinstance(node.target, torch._ops.OpOverload):
-            continue
-        returns = node.target._schema.returns
-        written = node.args[0] if node.args else None
-        if len(returns) == 1 and returns[0].alias_info is not None and returns[0].alias_info.is_write:
-            if isinstance(written, Node) and written not in frozen:
-                node.replace_all_uses_with(written)
+        given = node.args[0] if node in frozen and node.args else None
+        if isinstance(given, Node) and given not in frozen and _gives_operand(node, given):
+            node.replace_all_uses_with(given)
+
+
+def _gives_operand(node: Node, operand: Node) -> bool:
+    target, value, before = node.target, node.meta.get("val"), operand.meta.get("val")
+    if not isinstance(target, torch._ops.OpOverload) or not isinstance(before, FakeTensor):
+        return False
+    returns = target._schema.returns
+    if len(returns) == 1 and returns[0].alias_info is not None and returns[0].alias_info.is_write:
+        return True
+    if not isinstance(value, torch.Tensor) or storages(value) != storages(before):
+        return False
+    given = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+    with before.fake_mode, torch.no_grad():
+        return target(*given[0], **given[1]) is before
 
 
 class Effects:
@@ -212,6 +225,16 @@ class Effects:
 
     def users_of_memory(self, key: Any) -> Sequence[Node]:
         return self._touching.get(key, ())
+
+    def read_before_writes(self) -> Set[Node]:
+        """The nodes that touch memory that another writes to after them."""
+        return {
+            node
+            for writer, written in self.writes.items()
+            for key in written
+            for node in self.users_of_memory(key)
+            if self.order[node] < self.order[writer]
+        }
 
     def neighbours(self) -> Tuple[Dict[Node, List[Node]], Dict[Node, List[Node]]]:
         """Of each node those that come before it, and after it, because one of the two writes what both touch."""
@@ -306,7 +329,10 @@ class Schedule:
         self.graph, self.roots, self.parameters = graph, roots, parameters
         self.effects = Effects(graph, examples)
         if without_plain_writes(graph, self.effects):
+            # What was written and never read is nothing now.
+            graph.eliminate_dead_code()
             self.effects = Effects(graph, examples)
+        patterns.set_apart(self.effects.read_before_writes())
         self.frozen = frozen_nodes(graph)
         self.dependent = dependents(graph, roots)
         self._nodes = [n for n in graph.nodes if n.op in ("call_function", "get_attr") and not is_mode(n)]
@@ -351,6 +377,8 @@ class Schedule:
     def leave(self, node: Node, inside: Set[Node]) -> bool:
         """Leaves a node in PyTorch, or where it is none of `inside` its users; says whether there was one to leave."""
         found = {node} & inside or {n for n in node.users if n in inside}
+        # What gives several tensors goes with each of them.
+        found |= {n.args[0] for n in found if n.target is operator.getitem}  # type: ignore[misc]
         found -= self.roots
         self.left |= found
         if found:

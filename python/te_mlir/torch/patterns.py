@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, Iterable, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch.fx import Node
@@ -50,34 +50,49 @@ def is_op(node: Any, name: str) -> bool:
     return isinstance(node, Node) and node.op == "call_function" and str(node.target).startswith(f"aten.{name}.")
 
 
+#: Key of a node's meta where no pattern may take the node in.
+_APART = "te_apart"
+
+
+def set_apart(nodes: Iterable[Node]) -> None:
+    """Keeps patterns off `nodes`: no gradient goes through them, or what they read is written to after them."""
+    for node in nodes:
+        node.meta[_APART] = True
+
+
+def is_plain(node: Any, name: str) -> bool:
+    """Whether `node` calls the ATen op `name`, and a pattern may take it in, so that it is not computed by itself."""
+    return is_op(node, name) and _APART not in node.meta
+
+
 def gated_kind(node: Any) -> "str | None":
     """What multiplies by the activation that `node` is: swiglu for silu."""
-    if is_op(node, "gelu"):
+    if is_plain(node, "gelu"):
         tanh = node.kwargs.get("approximate", node.args[1] if len(node.args) > 1 else "none") == "tanh"
         return "geglu" if tanh else "geglu_erf"
-    return "swiglu" if is_op(node, "silu") else "reglu" if is_op(node, "relu") else None
+    return "swiglu" if is_plain(node, "silu") else "reglu" if is_plain(node, "relu") else None
 
 
 def operands(node: Any, name: str) -> "Tuple[Any, Any] | None":
     """The two operands of a commutative op."""
-    return (node.args[0], node.args[1]) if is_op(node, name) and len(node.args) >= 2 and not node.kwargs else None
+    return (node.args[0], node.args[1]) if is_plain(node, name) and len(node.args) >= 2 and not node.kwargs else None
 
 
 def without_casts(node: Any) -> Any:
     """What a row of casts of element types is of."""
-    while is_op(node, "to") or is_op(node, "_to_copy") or is_op(node, "float") or is_op(node, "type_as"):
+    while is_plain(node, "to") or is_plain(node, "_to_copy") or is_plain(node, "float") or is_plain(node, "type_as"):
         node = node.args[0]
     return node
 
 
 def transposed(node: Any) -> Any:
     """What a matrix is the transpose of, or None."""
-    swaps = is_op(node, "t") or is_op(node, "numpy_T") or is_op(node, "transpose") or is_op(node, "permute")
+    swaps = is_plain(node, "t") or is_plain(node, "numpy_T") or is_plain(node, "transpose") or is_plain(node, "permute")
     if not swaps or len(node.meta["val"].shape) != 2:
         return None
-    if is_op(node, "permute") and [axis % 2 for axis in node.args[1]] != [1, 0]:
+    if is_plain(node, "permute") and [axis % 2 for axis in node.args[1]] != [1, 0]:
         return None
-    if is_op(node, "transpose") and node.args[1] % 2 == node.args[2] % 2:
+    if is_plain(node, "transpose") and node.args[1] % 2 == node.args[2] % 2:
         return None
     return node.args[0]
 
@@ -86,10 +101,10 @@ def without_widening(node: Any) -> Any:
     """What views and casts to f32 are of, where only these lie between."""
     current = node
     while True:
-        if is_op(current, "view") or is_op(current, "reshape") or is_op(current, "contiguous"):
+        if is_plain(current, "view") or is_plain(current, "reshape") or is_plain(current, "contiguous"):
             current = current.args[0]
             continue
-        if is_op(current, "to") or is_op(current, "_to_copy") or is_op(current, "float"):
+        if is_plain(current, "to") or is_plain(current, "_to_copy") or is_plain(current, "float"):
             if current.meta["val"].dtype is torch.float32:
                 # Only where a narrower tensor is found is anything gained.
                 inner = current.args[0]
@@ -112,19 +127,18 @@ def match_rms_norm(node: Node) -> Optional[RmsNorm]:
             continue
         x, epsilon = found
         weight = without_casts(weight)
-        for one, gamma in _orders(operands(weight, "add")):
-            if one == 1 and isinstance(gamma, Node):
-                return RmsNorm(x, without_casts(gamma), epsilon, True)
-        shape = weight.meta["val"].shape
-        if len(shape) == 1 and shape[0] == x.meta["val"].shape[-1]:
-            return RmsNorm(x, weight, epsilon, False)
+        sums = [g for one, g in _orders(operands(weight, "add")) if one == 1 and isinstance(g, Node)]
+        gamma = without_casts(sums[0]) if sums else weight
+        # Others are broadcast, as scales of sequences are.
+        if gamma.meta["val"].shape == x.meta["val"].shape[-1:]:
+            return RmsNorm(x, gamma, epsilon, bool(sums))
     return None
 
 
 def _normalised(node: Any) -> Optional[Tuple[Node, float]]:
     """(x, epsilon) of `x * rsqrt(mean(x ** 2, -1) + epsilon)`."""
     for wide, inverse in _orders(operands(node, "mul")):
-        if not is_op(inverse, "rsqrt"):
+        if not is_plain(inverse, "rsqrt"):
             continue
         for mean, epsilon in _orders(operands(inverse.args[0], "add")):
             # A mean without its dimension would be broadcast over others.
@@ -135,8 +149,8 @@ def _normalised(node: Any) -> Optional[Tuple[Node, float]]:
                 continue
             axes = [axis % rank for axis in mean.args[1]]
             square = mean.args[0]
-            powered = is_op(square, "pow") and square.args[1] == 2
-            squared = powered or (is_op(square, "mul") and square.args[0] is square.args[1])
+            powered = is_plain(square, "pow") and square.args[1] == 2
+            squared = powered or (is_plain(square, "mul") and square.args[0] is square.args[1])
             if squared and axes == [rank - 1] and square.args[0] is wide:
                 return without_casts(wide), epsilon
     return None
@@ -161,7 +175,7 @@ def match_rope(node: Node) -> Optional[Rope]:
 def match_partial_rope(node: Node) -> Optional[PartialRope]:
     """`cat([rope(x[..., :n]), x[..., n:]], -1)`."""
     arguments: Any = node.args
-    if not is_op(node, "cat") or len(arguments) < 2 or len(arguments[0]) != 2:
+    if not is_plain(node, "cat") or len(arguments) < 2 or len(arguments[0]) != 2:
         return None
     turned, passed = arguments[0]
     rank, width = len(node.meta["val"].shape), node.meta["val"].shape[-1]
@@ -176,7 +190,7 @@ def match_partial_rope(node: Node) -> Optional[PartialRope]:
 def match_activation(node: Node) -> Optional[Activation]:
     """`0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3)))`, or `x * sigmoid(1.702 * x)`."""
     for x, gate in _orders(operands(node, "mul")):
-        if is_op(gate, "sigmoid") and _scaled(gate.args[0], x, 1.702):
+        if is_plain(gate, "sigmoid") and _scaled(gate.args[0], x, 1.702):
             return Activation("qgelu", x)
     for half, gate in _orders(operands(node, "mul")):
         for x, number in _orders(operands(half, "mul")):
@@ -193,27 +207,27 @@ def _scaled(node: Any, x: Any, number: float) -> bool:
 def _is_tanh_gate(node: Any, x: Node) -> bool:
     """Whether `node` is `1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))`."""
     for tanh, one in _orders(operands(node, "add")):
-        if one != 1 or not is_op(tanh, "tanh"):
+        if one != 1 or not is_plain(tanh, "tanh"):
             continue
         for sum_, _ in _orders(operands(tanh.args[0], "mul")):
             if not _scaled(tanh.args[0], sum_, math.sqrt(2 / math.pi)):
                 continue
             for same, scaled in _orders(operands(sum_, "add")):
                 cubes = [a for a, b in _orders(operands(scaled, "mul")) if b == 0.044715]
-                if same is x and any(is_op(c, "pow") and c.args[0] is x and c.args[1] == 3 for c in cubes):
+                if same is x and any(is_plain(c, "pow") and c.args[0] is x and c.args[1] == 3 for c in cubes):
                     return True
     return False
 
 
 def _rotated(node: Any) -> Optional[Node]:
     """x of `cat([-x[..., half:], x[..., :half]], -1)`."""
-    if not is_op(node, "cat") or len(node.args[0]) != 2:
+    if not is_plain(node, "cat") or len(node.args[0]) != 2:
         return None
     rank = len(node.meta["val"].shape)
     if len(node.args) < 2 or node.args[1] % rank != rank - 1:
         return None
     negated, first = node.args[0]
-    if not is_op(negated, "neg"):
+    if not is_plain(negated, "neg"):
         return None
     second = negated.args[0]
     width = node.meta["val"].shape[-1]
@@ -226,12 +240,12 @@ def _rotated(node: Any) -> Optional[Node]:
 
 def _rotated_pairs(node: Any) -> Optional[Node]:
     """x of `stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)`."""
-    joined: Any = node.args[0] if any(is_op(node, name) for name in ("flatten", "view", "reshape")) else None
-    if not is_op(joined, "stack") or len(joined.args) < 2 or len(joined.args[0]) != 2:
+    joined: Any = node.args[0] if any(is_plain(node, name) for name in ("flatten", "view", "reshape")) else None
+    if not is_plain(joined, "stack") or len(joined.args) < 2 or len(joined.args[0]) != 2:
         return None
     negated, first = joined.args[0]
     rank = len(joined.meta["val"].shape)
-    if joined.args[1] % rank != rank - 1 or not is_op(negated, "neg"):
+    if joined.args[1] % rank != rank - 1 or not is_plain(negated, "neg"):
         return None
     places = [_every_other(n) for n in (first, negated.args[0])]
     x = places[0][0] if places[0] is not None else None
@@ -242,7 +256,7 @@ def _rotated_pairs(node: Any) -> Optional[Node]:
 
 def _every_other(node: Any) -> "Tuple[Node, int] | None":
     """(x, first) of `x[..., first::2]`."""
-    if not is_op(node, "slice") or len(node.args) != 5 or node.args[4] != 2:
+    if not is_plain(node, "slice") or len(node.args) != 5 or node.args[4] != 2:
         return None
     x, axis, first, end = node.args[:4]
     shape = x.meta["val"].shape
@@ -252,7 +266,7 @@ def _every_other(node: Any) -> "Tuple[Node, int] | None":
 
 def _part(node: Any, rank: int) -> "Tuple[Node, int, int] | None":
     """(x, first, end) of a slice of the last dimension of x."""
-    if not is_op(node, "slice"):
+    if not is_plain(node, "slice"):
         return None
     x, axis, first, end = (list(node.args) + [None] * 4)[:4]
     size = x.meta["val"].shape[-1]

@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
+from torch.autograd import forward_ad
 
 from te_mlir import arrays, build
 from te_mlir.dtypes import BY_NAME
@@ -288,6 +289,8 @@ class Region:
 
     def __call__(self, *tensors: torch.Tensor) -> "List[torch.Tensor]":
         addresses = self.check(tensors)
+        if forward_ad._current_level >= 0:
+            _refuse_duals(self.inputs, tensors)
         if not self._named:
             # Perhaps those of another layer.
             self.names = tuple(self._name_of(i, tensors[i]) for i in self.weights)
@@ -663,6 +666,21 @@ class Loaded:
         return gradients
 
 
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a copy where its memory does not hold its elements in order, from a place that kernels read."""
+    inner = tensor.contiguous().resolve_neg()
+    return inner.clone() if inner.data_ptr() % 16 else inner
+
+
+def _refuse_duals(specs: Sequence[Spec], tensors: Sequence[torch.Tensor]) -> None:
+    for spec, tensor in zip(specs, tensors):
+        if forward_ad.unpack_dual(tensor).tangent is not None:
+            raise ArgumentError(
+                f"argument '{spec.name}': expected no tangent, but got one (forward-mode differentiation); "
+                "te has gradients of backwards alone"
+            )
+
+
 #: Addresses (first, behind the last).
 _Span = Tuple[int, int]
 
@@ -710,11 +728,14 @@ class _Begin:
 class _Lease:
     """An arena between a forward and its backward; free again when either is gone."""
 
+    # Also of one that dynamo makes without a call of __init__.
+    arena: Optional[_Arena] = None
+
     def __init__(self, loaded: Loaded, arena: _Arena) -> None:
         self.loaded, self.arena = loaded, arena
 
     def end(self) -> "Optional[_Arena]":
-        arena, self.arena = self.arena, None  # type: ignore[assignment]
+        arena, self.arena = self.arena, None
         return arena
 
     def __del__(self) -> None:
@@ -768,8 +789,12 @@ class _Call(torch.autograd.Function):
             spec, cotangent = region.outputs[index], cotangents[index]
             if cotangent is None:
                 cotangent = torch.zeros(spec.shape, dtype=spec.dtype, device=region.device)
-            cotangent = cotangent.to(spec.dtype).contiguous().resolve_neg()
-            given.append(cotangent.clone() if cotangent.data_ptr() % 16 else cotangent)
+            if torch._C._functorch.is_batchedtensor(cotangent) or torch._C._functorch.is_legacy_batchedtensor(cotangent):
+                raise ArgumentError(
+                    f"result '{spec.name}': expected one gradient of {list(spec.shape)}, but got several at once "
+                    "(is_grads_batched, vmap); call the backward for each"
+                )
+            given.append(dense(cotangent.to(spec.dtype)))
         for own, _ in ctx.shared:
             own.zero_()
         arena = lease.end()
@@ -780,9 +805,7 @@ class _Call(torch.autograd.Function):
             )
         begun = ctx.begin.end() if ctx.begin else ()
         try:
-            gradients = lease.loaded.run_backward(
-                arena, ctx.later, saved, given
-            )
+            gradients = lease.loaded.run_backward(arena, ctx.later, saved, given)
         finally:
             lease.loaded.free.append(arena)
         for part, main in (*ctx.shared, *begun):

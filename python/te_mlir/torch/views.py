@@ -21,7 +21,10 @@ def source_of(node: Node) -> Optional[Node]:
     if node.target is operator.getitem:
         split: Any = node.args[0]
         return split.args[0] if any(patterns.is_op(split, name) for name in patterns.SPLITS) else None
-    return node.args[0] if _op(node) in _VIEWS else None  # type: ignore[return-value]
+    source: Any = node.args[0] if node.args else None
+    # A view may also be one of the same bits as another type.
+    follows = _op(node) in _VIEWS and node.meta["val"].dtype is source.meta["val"].dtype
+    return source if follows else None
 
 
 def layout_of(node: Node, source: Layout) -> Optional[Layout]:
@@ -61,6 +64,10 @@ def _swapped(node: Node, given: Given, source: Layout) -> Layout:
     if order:
         order[a], order[b] = order[b], order[a]
     return source.permute(order)
+
+
+def _reversed(node: Node, given: Given, source: Layout) -> Layout:
+    return source.permute(range(len(source.dims))[::-1])
 
 
 def _permuted(node: Node, given: Given, source: Layout) -> Layout:
@@ -122,7 +129,8 @@ def row_count(layout: Layout) -> int:
 _VIEWS: Dict[str, Callable[[Node, Given, Layout], Optional[Layout]]] = {
     **dict.fromkeys(("contiguous", "clone", "alias"), _same),
     **dict.fromkeys(("view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze"), _reshaped),
-    **dict.fromkeys(("transpose", "t", "numpy_T"), _swapped),
+    **dict.fromkeys(("transpose", "t"), _swapped),
+    "numpy_T": _reversed,
     "permute": _permuted,
     **dict.fromkeys(("expand", "broadcast_to"), _repeated),
     "slice": _sliced,

@@ -1,0 +1,206 @@
+"""What a pattern, a view or a region takes in, where PyTorch has something else in mind.
+
+A pattern is several ops made one, which must not go through what stops a gradient, is
+written to in between, or is broadcast.
+"""
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import te_mlir.torch  # noqa: E402
+from test_torch_effects import Two, X, compare, fresh, strict_error  # noqa: E402, F401
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+
+def frozen_transpose(self, x):
+    with torch.no_grad():
+        w = self.l2.weight.t()
+    return self.l1(x) @ w
+
+
+def frozen_rows(self, x):
+    with torch.no_grad():
+        w = self.l2.weight[:16]
+    return F.linear(self.l1(x), w)
+
+
+def frozen_norm(self, x):
+    h = self.l1(x)
+    with torch.no_grad():
+        r = torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-5)
+    return self.l2(self.l2.bias * (h * r))
+
+
+def frozen_gamma(self, x):
+    h = self.l1(x)
+    with torch.no_grad():
+        gamma = 1 + self.l2.bias
+    return h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-5) * gamma
+
+
+def frozen_gate(self, x):
+    h = self.l1(x)
+    with torch.no_grad():
+        gate = torch.sigmoid(1.702 * h)
+    return self.l2(h * gate)
+
+
+def frozen_tanh(self, x):
+    h = self.l1(x)
+    with torch.no_grad():
+        gate = 1 + torch.tanh(0.7978845608028654 * (h + 0.044715 * h**3))
+    return self.l2(0.5 * h * gate)
+
+
+@pytest.mark.parametrize(
+    "function", [frozen_transpose, frozen_rows, frozen_norm, frozen_gamma, frozen_gate, frozen_tanh]
+)
+def test_no_pattern_takes_in_what_stops_gradients(function):
+    assert any("no gradient goes through it" in reason for reason in compare(Two(function), X))
+    strict_error(Two(function), X)
+
+
+@pytest.mark.parametrize("look", [torch.Tensor.float, torch.Tensor.contiguous, lambda t: t.type_as(X), lambda t: t.add_(1)])
+def test_what_gives_its_operand_back_stops_no_gradient(look):
+    """A cast to the type that a tensor has is that tensor, below torch.no_grad, too."""
+
+    def function(self, x):
+        h = self.l1(x)
+        with torch.no_grad():
+            seen = look(h).abs().max()
+        return self.l2(h), seen
+
+    compare(Two(function), X)
+
+
+@pytest.mark.parametrize("shape", [(16, 1), (1,), (1, 1)])
+@pytest.mark.parametrize("zero_centered", [False, True])
+def test_a_scale_that_is_broadcast_is_no_gamma(shape, zero_centered):
+    def function(self, x, scale):
+        h = self.l1(x)
+        h = h * torch.rsqrt(h.square().mean(-1, keepdim=True) + 1e-6)
+        return self.l2(h * (1 + scale if zero_centered else scale))
+
+    def modulated(self, x, scale):
+        return function(self, x.view(2, 16, 16, 2).flatten(2), scale.view(2, 1, 32))
+
+    compare(Two(function), X, torch.linspace(0, 1, math.prod(shape)).view(shape))
+    compare(Two(modulated), torch.linspace(-1, 2, 1024), torch.linspace(0, 1, 64))
+    # As many rows as columns.
+    square = torch.linspace(-1, 2, 1024).view(32, 32)
+    compare(Two(function), square, torch.linspace(0, 1, 32).view(32, 1))
+
+
+def test_a_write_between_what_a_pattern_reads():
+    def function(self, x):
+        x = x + 0
+        r = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5)
+        x[:, 0] = 0
+        return self.l2(self.l1.bias * (x * r))
+
+    compare(Two(function), 3 * X)
+
+
+@pytest.mark.parametrize("change", [torch.relu_, lambda t: t.add_(1), lambda t: t.mul_(2)])
+def test_a_written_result_that_nobody_uses(change):
+    def function(self, x):
+        change(self.l1(x))
+        return x * self.l2.bias
+
+    compare(Two(function), X)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_write_to_a_part_of_one_sequence(batch):
+    def function(self, x):
+        h = self.l1(x)
+        h[:, 0] *= 2
+        h[:, :, :1] += 1
+        return h
+
+    compare(Two(function), torch.linspace(-1, 1, batch * 256).view(batch, 8, 32))
+
+
+@pytest.mark.parametrize(
+    "same", [lambda x: x * 1.0, lambda x: x / 1, lambda x: x - 0, lambda x: -(-x), lambda x: 1 * (x * 1.0)]
+)
+@pytest.mark.parametrize("wants", [False, True])
+def test_a_result_that_is_an_input(same, wants):
+    """It is there before the backward, and is memory of its own."""
+    model = Two(lambda self, x: (self.l2(x), same(x)))
+    compiled = te_mlir.torch.jit(model, differentiate_outputs="all")
+    x = X.clone().requires_grad_(wants)
+    y, copied = compiled(x)
+    assert torch.equal(copied, X) and copied.data_ptr() != x.data_ptr()
+    (y.sum() + 3 * copied.sum()).backward()
+    if wants:
+        assert torch.allclose(x.grad, model.l2.weight.detach().sum(0) + 3, rtol=1e-5, atol=1e-5)
+
+
+def test_keys_that_are_a_part_of_a_matrix_of_another_width():
+    def function(self, x):
+        k, v = self.kv(x).chunk(2, -1)
+        q, k, v = (t.unflatten(-1, (2, -1)).transpose(1, 2) for t in (self.l1(x)[..., :24], k, v))
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+    compare(Two(function, kv=nn.Linear(32, 48)), X[None])
+
+
+X4 = torch.linspace(-1, 1, 1024).view(2, 4, 4, 32)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda self, x: self.l1(x).permute(3, 2, 1, 0).contiguous(),
+        lambda self, x: self.l1(x).bfloat16().view(torch.float16).isfinite().float() + self.l1(x).sum(),
+        lambda self, x: torch.cat([torch.zeros(2, 0, 4, 32), self.l1(x).bfloat16()], 1),
+        lambda self, x: self.l2(self.l1(x).split([1, 3], 1)[1]),
+        lambda self, x: self.l2(self.l1(x).chunk(2, 1)[0]) + self.l1(x).chunk(2, 2)[1].mean(),
+        lambda self, x: self.l2(self.l1(x).unbind(1)[2]),
+        lambda self, x: F.scaled_dot_product_attention(self.l1(x[0]), self.l2(x[0]), x[0]),
+    ],
+)
+def test_views_are_pytorchs(function):
+    compare(Two(function), X4)
+
+
+@pytest.mark.parametrize("rows, columns", [(1, 4), (2, 4), (4, 4), (1, 16), (2, 9)])
+def test_parts_of_small_results(rows, columns):
+    """These share memory with others of the call."""
+
+    def function(self, x):
+        mean, deviation = self.head(self.l1(x)).chunk(2, -1)
+        return mean, deviation.exp(), self.l2(x).mean(-1)
+
+    compare(Two(function, head=nn.Linear(32, columns)), X[:rows])
+
+
+@pytest.mark.filterwarnings("ignore:The use of")
+def test_all_dimensions_are_reversed():
+    compare(Two(lambda self, x: self.l1(x).T), X4, strict=True)
+
+
+@pytest.mark.parametrize("offset", [1, 2, 4])
+def test_memory_may_begin_anywhere(offset):
+    """Kernels read from multiples of 16 bytes; what begins elsewhere is copied."""
+    model = Two(lambda self, x, ids: self.l2(F.silu(self.l1(x))) + self.table(ids), table=nn.Embedding(64, 32))
+    ids = torch.arange(20, dtype=torch.int32)
+    flat = torch.cat([torch.zeros(offset), *(p.detach().reshape(-1) for p in model.parameters())])
+    first = offset
+    for parameter in model.parameters():
+        parameter.data = flat[first : first + parameter.numel()].view_as(parameter)
+        first += parameter.numel()
+    moved = torch.cat([torch.zeros(offset), X.reshape(-1)])[offset:].view_as(X)
+    compiled = te_mlir.torch.jit(model)
+    for x, rows in ((X, ids[:16]), (moved, ids[offset : offset + 16])):
+        model.zero_grad()
+        y = compiled(x, rows)
+        wanted = model(x, rows)
+        assert torch.allclose(y, wanted, rtol=1e-5, atol=1e-5)
+        grads = (torch.autograd.grad(out.square().sum(), list(model.parameters())) for out in (y, wanted))
+        assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-4) for a, b in zip(*grads))
