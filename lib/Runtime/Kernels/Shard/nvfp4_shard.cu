@@ -2,8 +2,8 @@
 //
 // te_quantize_nvfp4_shard_<type>: a thread goes along the shard in chunks of
 // eight elements, four bytes of codes, as it lies in memory. Rows are multiples
-// of 16 elements, so groups of 16 follow each other across rows, too: a chunk is
-// of one or two of them, and a byte of one.
+// of 16 elements, so groups of 16 follow each other across rows, too: a chunk
+// is of one or two of them, and a byte of one.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,9 +33,9 @@ __device__ __forceinline__ float inverseOf(const QuantizeNvfp4ShardArgs &args,
 }
 
 /// All scales of the matrix, four groups of a row to a word.
-__device__ __forceinline__ void
-storeScales(const QuantizeNvfp4ShardArgs &args, math::NvTensorScale tensor,
-            int64_t thread, int64_t threads) {
+__device__ __forceinline__ void storeScales(const QuantizeNvfp4ShardArgs &args,
+                                            math::NvTensorScale tensor,
+                                            int64_t thread, int64_t threads) {
   const int64_t words = (args.shard.rows + 127) / 128 * 128 * (args.pitch / 4);
   for (int64_t i = thread; i < words; i += threads) {
     const int64_t row = divide(i, args.pitch / 4);
@@ -90,8 +90,7 @@ quantizeNvfp4Shard(const QuantizeNvfp4ShardArgs &args) {
     // Rounded down, in front of the matrix too.
     const int64_t group = begin >> 4, last = (begin + kChunk - 1) >> 4;
     const float inverse = inverseOf(args, group, tensor);
-    const float next =
-        last == group ? inverse : inverseOf(args, last, tensor);
+    const float next = last == group ? inverse : inverseOf(args, last, tensor);
     uint32_t word = 0;
 #pragma unroll
     for (int k = 0; k < kChunk; ++k) {
