@@ -279,6 +279,10 @@ def test_families_of_models(family):
     reasons = [reason for graph in compiled.te.graphs for reason in graph.reasons]
     found = {reason.split("(")[0].split(".")[1] for reason in reasons if reason.startswith("aten.")}
     assert stays is None or found == stays, reasons
+    # Attention by hand is told as that.
+    products = [reason for reason in reasons if reason.startswith("aten.matmul(float32 [2, 4, 32, 32]")]
+    assert all("products of batches of matrices are imported in" in reason for reason in products)
+    assert products or "matmul" not in (stays or ())
 
 
 def test_a_function_with_its_own_backward_is_told_with_its_place():
