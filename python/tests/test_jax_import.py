@@ -407,8 +407,9 @@ def test_arrays_of_other_libraries():
     class Foreign:
         shape, dtype = (32, 64), "no type"
 
-    with pytest.raises(ArgumentError, match="argument 'w': expected an array, but got Foreign"):
-        te_mlir.jax.compile(_product, (x, w))(x, Foreign())
+    for called in (te_mlir.jax.compile(_product, (x, w)), jitted):
+        with pytest.raises(ArgumentError, match="argument 'w': expected an array, but got Foreign"):
+            called(x, Foreign())
 
 
 def test_what_jax_says_of_a_function_names_it():

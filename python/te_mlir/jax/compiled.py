@@ -42,9 +42,12 @@ def _leaf_names(function: Callable[..., Any], args: Sequence[Any]) -> List[str]:
     return names
 
 
-def _canonical(leaf: Any) -> Any:
-    """The type that JAX has the elements of an array in: f32 for NumPy's f64."""
-    return jax.dtypes.canonicalize_dtype(leaf.dtype, allow_extended_dtype=True)
+_NUMPY = (np.ndarray, np.generic)
+
+
+def _canonical(dtype: Any) -> Any:
+    """The element type that JAX has elements of NumPy's in: f32 for f64."""
+    return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -95,13 +98,15 @@ class Compiled:
         self._wrapped = function
         leaves, self.tree = jax.tree_util.tree_flatten(tuple(args))
         self.names = _leaf_names(function, args)
+        self.types: List[jax.ShapeDtypeStruct] = []
         for name, leaf in zip(self.names, leaves):
-            if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            try:
+                self.types.append(jax.ShapeDtypeStruct(leaf.shape, _canonical(leaf.dtype)))
+            except (AttributeError, TypeError):
                 raise ArgumentError(
                     f"argument '{name}': expected an array, but got {type(leaf).__name__}; jnp.asarray makes a number "
                     "one, and functools.partial binds what is none"
-                )
-        self.types = [jax.ShapeDtypeStruct(leaf.shape, _canonical(leaf)) for leaf in leaves]
+                ) from None
         self.graph, self.out_tree = trace(function, jax.tree_util.tree_unflatten(self.tree, self.types))
         self.importer = Importer(self.graph, self.names)
         self.exits = self.importer.import_all()
@@ -176,8 +181,7 @@ class Compiled:
         if tree != self.tree:
             raise ArgumentError(f"expected arguments like those that it was compiled for, but got {self._unlike(args)}")
         # As JAX takes those of NumPy.
-        numpy = (np.ndarray, np.generic)
-        leaves = [np.asarray(leaf, _canonical(leaf)) if isinstance(leaf, numpy) else leaf for leaf in leaves]
+        leaves = [np.asarray(v, _canonical(v.dtype)) if isinstance(v, _NUMPY) else v for v in leaves]
         for name, type_, leaf in zip(self.names, self.types, leaves):
             dtype = te_name(type_.dtype)
             if dtype is not None:
@@ -318,7 +322,8 @@ class Jitted:
     def lower(self, *args: Any) -> Compiled:
         """The compiled function for arguments like these."""
         leaves, tree = jax.tree_util.tree_flatten(args)
-        key = (tree, tuple((np.shape(v), str(_canonical(v) if hasattr(v, "dtype") else type(v))) for v in leaves))
+        types = (_canonical(v.dtype) if isinstance(v, _NUMPY) else getattr(v, "dtype", type(v)) for v in leaves)
+        key = (tree, tuple((np.shape(v), str(dtype)) for v, dtype in zip(leaves, types)))
         with self._lock:
             if key not in self.compiled:
                 self.compiled[key] = Compiled(
