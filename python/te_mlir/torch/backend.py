@@ -631,8 +631,8 @@ class Graph:
         """Imports the graph for other masks than it was; with strict, what is left to PyTorch for it is an error."""
         if not self._repeats:
             raise ArgumentError(
-                f"{describe(found.node)}: {found.reason} in this call, which was not so when its graph was compiled, and "
-                "it cannot be begun again, as it writes to its inputs or buffers; torch.compiler.disable leaves a "
+                f"{describe(found.node)}: {found.reason} in this call, which was not so when its graph was compiled, "
+                "and it cannot be begun again, as it writes to its inputs or buffers; torch.compiler.disable leaves a "
                 "function to PyTorch"
             )
         # One that changes from call to call is anything.

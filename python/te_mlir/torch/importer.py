@@ -407,7 +407,7 @@ class Importer:
             c = self.vector(bias, node, a.dtype) if bias is not None else None
             return self._dense(node, self.function.linear(a, given, c, layer=node.name))
         if len(shape_of(w)) > 2:
-            raise Unsupported(node, "products of batches of matrices are imported in 'scaled_dot_product_attention' alone")
+            raise Unsupported(node, "products of batches of matrices are imported in scaled_dot_product_attention alone")
         b = self.value(w, node)
         if len(b.layout.dims) != 2 or not b.layout.permute((1, 0)).is_row_major(b.elements):
             raise Unsupported(node, "only products with the transpose of a row-major matrix are linear layers")
