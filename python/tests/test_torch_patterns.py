@@ -82,7 +82,7 @@ def test_what_gives_its_operand_back_stops_no_gradient(look):
 def test_a_scale_that_is_broadcast_is_no_gamma(shape, zero_centered):
     def function(self, x, scale):
         h = self.l1(x)
-        h = h * torch.rsqrt(h.square().mean(-1, keepdim=True) + 1e-6)
+        h = h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-6)
         return self.l2(h * (1 + scale if zero_centered else scale))
 
     def modulated(self, x, scale):
