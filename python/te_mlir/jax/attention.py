@@ -78,7 +78,7 @@ def _scores(x: Atom, user: Node) -> _Scores:
             raise Unsupported(user, f"its scores are changed by '{node.name}'")
 
 
-def _is_causal(scores: _Scores, query: int, key: int, user: Node) -> Tuple[bool, Optional[int]]:
+def _causal_window(scores: _Scores, query: int, key: int, user: Node) -> Tuple[bool, Optional[int]]:
     """Whether the masks together are causal, False where there are none; and how many keys before its own a query sees, or None."""
     from te_mlir.jax.importer import Unsupported
 
@@ -209,7 +209,7 @@ def emit(importer: "Importer", var: Var, node: Node) -> "Value":
         raise Unsupported(node, "its keys and values have other numbers of heads")
     if after and [n for n in after if n < count] != after[: len([n for n in after if n < count])]:
         raise Unsupported(node, "its heads are grouped the other way around")
-    causal, window_left = _is_causal(scores, query, key, node)
+    causal, window_left = _causal_window(scores, query, key, node)
     if len({m.dtype for m in matrices}) != 1:
         raise Unsupported(node, "its queries, keys and values have elements of different types")
     made = importer.function.attention(
