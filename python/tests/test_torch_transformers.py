@@ -250,6 +250,16 @@ FAMILIES = {
 }
 
 
+def assert_same(loss, gradients, wanted_loss, wanted):
+    """Autograd's loss and gradients within 1e-5."""
+    assert abs(loss - wanted_loss) < 1e-5 * wanted_loss
+    largest = max(gradient.norm() for gradient in wanted.values())
+    for key, gradient in wanted.items():
+        # A bias of keys has none but for rounding; with a window of one key, neither have queries and keys.
+        if gradient.norm() > 1e-6 * largest:
+            assert (gradients[key] - gradient).norm() < 1e-5 * gradient.norm(), key
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families_of_models(family):
     """All layers are compiled, whatever of the model is not, with autograd's gradients."""
@@ -268,12 +278,7 @@ def test_families_of_models(family):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         loss, gradients = run(compiled, inputs)
-    assert abs(loss - wanted_loss) < 1e-5 * wanted_loss
-    largest = max(gradient.norm() for gradient in wanted.values())
-    for key, gradient in wanted.items():
-        # Such as a bias of keys, whose gradient is 0 but for rounding.
-        if gradient.norm() > 1e-6 * largest:
-            assert (gradients[key] - gradient).norm() < 1e-5 * gradient.norm(), key
+    assert_same(loss, gradients, wanted_loss, wanted)
     lines = [line for graph in compiled.te.graphs for region in graph.regions for line in region.function._lines]
     assert sum("te.linear" in line for line in lines) == layers
     reasons = [reason for graph in compiled.te.graphs for reason in graph.reasons]
@@ -306,10 +311,8 @@ def test_a_function_with_its_own_backward_is_told_with_its_place():
         compiled = te_mlir.torch.jit(model)
         loss, gradients = run(compiled, inputs)
     lines = [line for graph in compiled.te.graphs for region in graph.regions for line in region.function._lines]
-    assert sum("te.linear" in line for line in lines) == 5 and abs(loss - wanted_loss) < 1e-5 * wanted_loss
-    largest = max(gradient.norm() for gradient in wanted.values())
-    for key, gradient in wanted.items():
-        assert (gradients[key] - gradient).norm() < 1e-5 * gradient.norm() or gradient.norm() < 1e-6 * largest, key
+    assert sum("te.linear" in line for line in lines) == 5
+    assert_same(loss, gradients, wanted_loss, wanted)
 
 
 MIXED = ["sliding_attention", "full_attention"]
@@ -345,12 +348,7 @@ def test_sliding_windows(family, window):
     compiled = te_mlir.torch.jit(model, strict=strict)
     for _ in range(2):
         loss, gradients = run(compiled, inputs)
-        assert abs(loss - wanted_loss) < 1e-5 * wanted_loss
-        largest = max(gradient.norm() for gradient in wanted.values())
-        for key, gradient in wanted.items():
-            # A bias of keys has none but for rounding; with a window of one key, neither have queries and keys.
-            if gradient.norm() > 1e-6 * largest:
-                assert (gradients[key] - gradient).norm() < 1e-5 * gradient.norm(), key
+        assert_same(loss, gradients, wanted_loss, wanted)
     lines = [line for graph in compiled.te.graphs for region in graph.regions for line in region.function._lines]
     attentions = [line for line in lines if "te.attention" in line]
     assert [f"window_size = array<i64: {window - 1}, 0>" in line for line in attentions] == [
