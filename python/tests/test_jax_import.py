@@ -117,6 +117,19 @@ def test_layers_gradients_are_jaxs(function):
     compare(function, jax.random.normal(a, (16, 64)), jax.random.normal(b, (64, 64)) / 8, differentiate_outputs="all")
 
 
+def test_a_forward_leaves_what_lies_in_the_memory_of_a_gradient():
+    """The product of the forward lies where the gradient of g will; pulled twice, and not under jax.jit."""
+    g, w = (jax.random.normal(jax.random.key(n), s) for n, s in ((0, (64,)), (1, (64, 64))))
+    function = lambda g, w: g * (g @ w)  # noqa: E731
+    compiled = compare(function, g, w).function
+    training = compiled._trained([0, 1])
+    arguments = training.program.arguments
+    assert arguments[training.results["grad.g"]].first_launch < arguments[training.inputs["grad.result0"]].first_launch
+    pull, wanted = (jax.vjp(f, g, w)[1] for f in (te_mlir.jax.jit(function), function))
+    for dy in (jnp.ones(64), g):
+        assert_close(pull(dy), wanted(dy))
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_scan_over_layers_is_its_layers(reverse):
     """Stacked weights, a carry, results of each step, and a constant that every step shares."""

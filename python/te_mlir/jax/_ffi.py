@@ -150,7 +150,7 @@ class Call:
     """A range of a program's launches as a function of arrays, for traces of JAX.
 
     inputs, results: places of its arrays among the program's pointers, or ARENA. A
-    result that is an input's next value, and an arena that comes and goes, are aliased:
+    result that is an input's next value, and what comes and goes (an arena), are aliased:
     XLA writes in place where nobody needs the old value, and copies where somebody does.
     """
 
@@ -174,8 +174,9 @@ class Call:
         arguments = loaded.program.arguments
         aliases = {}
         for index, place in enumerate(self.results):
-            before = ARENA if place == ARENA else arguments[place].carried_input
-            if before in self.inputs and (place == ARENA or before >= 0):
+            # A place that comes and goes: temporaries, or a gradient that the forward had intermediates in.
+            before = place if place == ARENA or place in self.inputs else arguments[place].carried_input
+            if before in self.inputs and (before == place or before >= 0):
                 aliases[self.inputs.index(before)] = index
         self._call = jax.ffi.ffi_call(
             TARGET, [loaded.type_of(p) for p in self.results], input_output_aliases=aliases, vmap_method=None

@@ -134,10 +134,12 @@ class _Training(_Binary):
         #: Inputs and results that the backward reads.
         self.kept_inputs = [n for n, i in enumerate(inputs) if arguments[i].last_launch >= cut]
         self.kept_outputs = [n for n, i in enumerate(outputs) if arguments[i].last_launch >= cut]
-        self.forward = Call(self.loaded, inputs, outputs + [ARENA], 0, cut)
+        # Gradients in whose memory the forward has intermediates: left for the backward, as the arena is.
+        early = [i for i in gradients if 0 <= arguments[i].first_launch < cut]
+        self.forward = Call(self.loaded, inputs, outputs + early + [ARENA], 0, cut)
         self.backward = Call(
             self.loaded,
-            [ARENA] + [inputs[n] for n in self.kept_inputs] + [outputs[n] for n in self.kept_outputs] + cotangents,
+            [*early, ARENA, *(inputs[n] for n in self.kept_inputs), *(outputs[n] for n in self.kept_outputs), *cotangents],
             gradients + [ARENA],
             cut,
             end,
@@ -342,7 +344,7 @@ class Function:
         def backward(residuals: Any, cotangents: Sequence[Any]) -> Any:
             if residuals is None:
                 return tuple(None for _ in self.inputs)
-            key, arena, kept = residuals
+            key, left, kept = residuals
             training = self._trained(key.wrt)
             given = [self._cotangent(training, n, cotangents[n]) for n in training.through]
             for n, cotangent in enumerate(cotangents):
@@ -351,7 +353,7 @@ class Function:
                         f"result '{self.outputs[n].name}': expected no gradient through it, but got one; "
                         "compile with differentiate_outputs='all'"
                     )
-            made = training.backward(*arena, *kept, *given)
+            made = training.backward(*left, *kept, *given)
             gradients = dict(zip(training.wrt, made))
             return tuple(gradients.get(n) for n in range(len(self.inputs)))
 
