@@ -50,6 +50,11 @@ def _canonical(dtype: Any) -> Any:
     return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
 
 
+def _is_weak(leaf: Any) -> bool:
+    """Whether the type of an array gives way to that of others, as numbers' does."""
+    return bool(getattr(leaf, "weak_type", False))
+
+
 def _some(names: Sequence[str]) -> str:
     """The first of some names."""
     return ", ".join(f"'{name}'" for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
@@ -101,7 +106,8 @@ class Compiled:
         self.types: List[jax.ShapeDtypeStruct] = []
         for name, leaf in zip(self.names, leaves):
             try:
-                self.types.append(jax.ShapeDtypeStruct(leaf.shape, _canonical(leaf.dtype)))
+                dtype = _canonical(leaf.dtype)
+                self.types.append(jax.ShapeDtypeStruct(leaf.shape, dtype, weak_type=_is_weak(leaf)))
             except (AttributeError, TypeError):
                 raise ArgumentError(
                     f"argument '{name}': expected an array, but got {type(leaf).__name__}; jnp.asarray makes a number "
@@ -219,9 +225,7 @@ class Compiled:
 
     def __call__(self, *args: Any, state: Optional[Mapping[str, Any]] = None, **named: Any) -> Any:
         leaves = self._leaves(_by_position(self._wrapped, args, named))
-        feeds = self._feeds(leaves)
-        names = [spec.name for spec in self.function.inputs]
-        made = self.function(state=state, **dict(zip(names, feeds)))
+        made = self.function(*self._feeds(leaves), state=state)
         stateful = isinstance(made, tuple)
         results = made[0] if stateful else made
         finished = self._finish(leaves, [results[spec.name] for spec in self.function.outputs])
@@ -323,7 +327,7 @@ class Jitted:
         """The compiled function for arguments like these."""
         leaves, tree = jax.tree_util.tree_flatten(args)
         types = (_canonical(v.dtype) if isinstance(v, _NUMPY) else getattr(v, "dtype", type(v)) for v in leaves)
-        key = (tree, tuple((np.shape(v), str(dtype)) for v, dtype in zip(leaves, types)))
+        key = (tree, tuple((np.shape(v), str(dtype), _is_weak(v)) for v, dtype in zip(leaves, types)))
         with self._lock:
             if key not in self.compiled:
                 self.compiled[key] = Compiled(

@@ -137,9 +137,10 @@ class _Training(_Binary):
         # Gradients in whose memory the forward has intermediates: left for the backward, as the arena is.
         early = [i for i in gradients if 0 <= arguments[i].first_launch < cut]
         self.forward = Call(self.loaded, inputs, outputs + early + [ARENA], 0, cut)
+        kept = [inputs[n] for n in self.kept_inputs] + [outputs[n] for n in self.kept_outputs]
         self.backward = Call(
             self.loaded,
-            [*early, ARENA, *(inputs[n] for n in self.kept_inputs), *(outputs[n] for n in self.kept_outputs), *cotangents],
+            early + [ARENA] + kept + cotangents,
             gradients + [ARENA],
             cut,
             end,

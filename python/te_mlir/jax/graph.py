@@ -9,6 +9,7 @@ graph computes can also be computed by JAX (`Evaluator`): positions, tables, tar
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 import jax
@@ -126,6 +127,8 @@ class Graph:
     def __init__(self, inputs: List[Var], outputs: List[Atom]) -> None:
         self.inputs, self.outputs = inputs, outputs
         self.count = 0
+        #: Operations that do more than give a value.
+        self.effects: List[Node] = []
 
 
 def trace(function: Any, args: Sequence[Any]) -> Tuple[Graph, Any]:
@@ -183,6 +186,9 @@ def _unroll(graph: Graph, equation: Any, inputs: Sequence[Atom], calls: Tuple[An
     stacked: List[Atom] = []
     for column in zip(*rows):
         stacked.extend(apply(graph, lambda *values: jnp.stack(values), column, inside))
+    if not rows:
+        types = [v.aval for v in equation.outvars[len(carry) :]]
+        stacked = [Const(np.zeros(t.shape, t.dtype), t.shape) for t in types]
     return [*carry, *stacked]
 
 
@@ -198,15 +204,38 @@ def custom_function(equation: Any) -> str:
     for name in ("call_jaxpr", "fun_jaxpr"):
         callee = equation.params.get(name)
         if callee is not None:
-            return str(getattr(getattr(callee, "jaxpr", callee).debug_info, "func_src_info", None) or "")
+            return _source(getattr(callee, "jaxpr", callee))
     return ""
+
+
+def _source(function: Any) -> str:
+    return str(getattr(getattr(function, "debug_info", None), "func_src_info", None) or "")
+
+
+def _is_jaxs_own(equation: Any) -> bool:
+    """Whether the derivatives that a function has of its own are JAX's: rules that te has too, or derives.
+
+    One of JAX's that a user gives other derivatives (`jax.custom_vjp(jnp.tanh)`) is the user's.
+    """
+    folder = f" at {os.path.dirname(jax.__file__)}{os.sep}"
+    function = custom_function(equation)
+    rules = [equation.params[name] for name in ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd") if name in equation.params]
+    if folder not in function or not rules or any(folder not in _source(rule) for rule in rules):
+        return False
+    if not any(f"{os.sep}custom_derivatives.py:" in _source(rule) for rule in rules):
+        return True
+    # `defjvps` makes one rule of several, wherever they are from: JAX's functions have it where they are defined,
+    # and are not of themselves.
+    name, _, line = function.partition(" at ")
+    files = {getattr(module, "__file__", None): module for module in list(sys.modules.values())}
+    defined = getattr(files.get(line.rpartition(":")[0]), name, None)
+    inside = getattr(equation.params.get("call_jaxpr"), "eqns", ())
+    return isinstance(defined, jax.custom_jvp) and not any(custom_function(inner) for inner in inside)
 
 
 def _callee(equation: Any) -> Any:
     name = equation.primitive.name
-    # JAX's own are rules for derivatives that te has too, or derives.
-    own = name in _CUSTOM and f" at {os.path.dirname(jax.__file__)}{os.sep}" in custom_function(equation)
-    if name not in _CALLS and not own:
+    if name not in _CALLS and not (name in _CUSTOM and _is_jaxs_own(equation)):
         return None
     for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
         if name in equation.params:
@@ -227,7 +256,9 @@ def _captured(value: Any) -> Atom:
 def _node(graph: Graph, equation: Any, inputs: List[Atom], calls: Tuple[Any, ...]) -> List[Atom]:
     name, params = equation.primitive.name, equation.params
     types = [v.aval for v in equation.outvars]
-    if all(isinstance(v, Const) for v in inputs):
+    # What is of an axis of jax.shard_map has a value alone.
+    does_more = any(type(effect).__name__ != "NamedAxisEffect" for effect in equation.effects)
+    if not does_more and all(isinstance(v, Const) for v in inputs):
         folded = _fold(equation, inputs, types)  # type: ignore[arg-type]
         if folded is not None:
             return folded
@@ -239,6 +270,8 @@ def _node(graph: Graph, equation: Any, inputs: List[Atom], calls: Tuple[Any, ...
     node = Node(name, inputs, params, equation, calls)
     node.outputs = [Var(t.shape, t.dtype, node) for t in types]
     node.index = graph.count = graph.count + 1
+    if does_more:
+        graph.effects.append(node)
     for value in inputs:
         if isinstance(value, Var):
             value.uses += 1

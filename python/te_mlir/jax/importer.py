@@ -10,9 +10,11 @@ with the reasons, so that one error names all of them.
 from __future__ import annotations
 
 import math
+import re
 import sys
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -107,6 +109,9 @@ class Importer:
 
     def import_all(self) -> "List[Optional[Exit]]":
         """Emits all that is needed; gives what te makes of each result of the graph."""
+        for node in self.graph.effects:
+            reason = "it has an effect beside its results, and te has none; leave it out of what is compiled"
+            self._unsupported[node.index] = f"{node.describe()}: {reason}"
         limit = sys.getrecursionlimit()
         # Emission goes down from the results, some frames for each operation.
         sys.setrecursionlimit(max(limit, 40 * self.graph.count + 2000))
@@ -177,6 +182,8 @@ class Importer:
                 user, f"its operand has elements of {short(atom.dtype)}; te has float32, bfloat16, float16, int32"
             )
         label = self._label(atom) + (f".{key}" if key else "")
+        if _RESERVED.fullmatch(label):
+            label = "_" + label
         taken = {feed.name for feed in self.feeds}
         while label in taken:
             label += "_"
@@ -235,6 +242,14 @@ class Importer:
     def _emit(self, var: Var, node: Node) -> Value:
         if te_name(var.dtype) is None:
             raise Unsupported(node, f"its result has elements of {short(var.dtype)}; {FLOATS}")
+        made = self._emit_op(var, node)
+        # Operations of jaxprs repeat operands along axes of size 1.
+        if made.layout.shape != var.shape:
+            shapes = " and ".join(str(list(v.shape)) for v in node.inputs)
+            raise Unsupported(node, f"its operands {shapes} are broadcast")
+        return made
+
+    def _emit_op(self, var: Var, node: Node) -> Value:
         for pattern in (
             patterns.match_cross_entropy,
             patterns.match_layer_norm,
@@ -252,6 +267,8 @@ class Importer:
 
     def _dense(self, var: Var, matrix: build.Value) -> Value:
         """The row-major value `var` in a matrix, in elements of its type."""
+        if math.prod(matrix.shape) != math.prod(var.shape):
+            raise Unsupported(var.node, f"what it is of is broadcast to {list(var.shape)}")
         return Value(self.function.cast(matrix, np.dtype(var.dtype).name), row_major(var.shape))
 
     def rows(self, atom: Atom, user: Node, columns: Optional[int] = None) -> build.Value:
@@ -280,9 +297,12 @@ class Importer:
         (left, right), (left_batch, _) = node.params["dimension_numbers"]
         if left_batch:
             return self._attention(var, node)
-        return self._linear(var, node, None)
+        made = self._linear(var, node, None)
+        assert made is not None, "only a bias may not fit"
+        return made
 
-    def _linear(self, var: Var, node: Node, bias: Optional[Var]) -> Value:
+    def _linear(self, var: Var, node: Node, bias: Optional[Var]) -> Optional[Value]:
+        """A product; None where the bias is no vector of the weight's columns."""
         (axes, _) = node.params["dimension_numbers"]
         # What is summed over goes in the order that the axes of x have.
         summed = sorted(zip(*((int(a) for a in axes[n]) for n in (0, 1))))
@@ -301,6 +321,14 @@ class Importer:
             )
         x_free = [a for a in range(len(x.shape)) if a not in x_axes]
         w_free = [a for a in range(len(w.shape)) if a not in w_axes]
+        layout = row_major([x.shape[i] for i in x_free] + [w.shape[i] for i in w_free])
+        if which == 0:
+            count = len(x_free)
+            layout = layout.permute(list(range(count, count + len(w_free))) + list(range(count)))
+        if bias is not None:
+            columns, size = math.prod(w.shape[i] for i in w_free), math.prod(layout.shape)
+            if bias.shape != (columns,) or not layout.is_row_major(size):
+                return None
         matrix = self._operand(x, node, x_free, x_axes, "rows")
         turned = self._is_turned(w, w_free, w_axes, node)
         weight = self._weight(w, node, *((w_axes, w_free) if turned else (w_free, w_axes)))
@@ -310,12 +338,7 @@ class Importer:
         label = self._label(w)
         layer = None if label.startswith("value") else label
         y = self.function.linear(matrix, weight, vector, layer=layer, transposed_weight=turned)
-        y = self.function.cast(y, np.dtype(var.dtype).name)
-        layout = row_major([x.shape[i] for i in x_free] + [w.shape[i] for i in w_free])
-        if which == 0:
-            count = len(x_free)
-            layout = layout.permute(list(range(count, count + len(w_free))) + list(range(count)))
-        return Value(y, layout)
+        return Value(self.function.cast(y, np.dtype(var.dtype).name), layout)
 
     def _is_turned(self, w: Atom, free: Sequence[int], axes: Sequence[int], user: Node) -> bool:
         """Whether a weight lies [summed, free], as most of JAX's do, and not [free, summed]."""
@@ -451,11 +474,12 @@ class Importer:
         )
         if not rows:
             raise Unsupported(node, "only whole rows of a matrix are gathered (an embedding)")
-        count = math.prod(var.shape[:-1])
+        count, last = math.prod(var.shape[:-1]), table.shape[0] - 1
+        clamps = node.params["mode"] == jax.lax.GatherScatterMode.CLIP
         ids = self.feed(
             index,
-            "ids",
-            lambda t: t.reshape(-1).astype(jnp.int32),
+            "rows" if clamps else "ids",
+            lambda t: (jnp.clip(t, 0, last) if clamps else t).reshape(-1).astype(jnp.int32),
             (count,),
             "int32",
             differentiable=False,
@@ -511,7 +535,7 @@ class Importer:
             bias = patterns.vector(shift, var.shape[-1]) if var.shape else None
             if bias is not None and product.shape == var.shape and self._is_light(bias):
                 made = self._linear(var, inner, bias)
-                if made.layout.is_row_major(made.elements):
+                if made is not None:
                     return made
         for x, shift in (node.inputs, node.inputs[::-1]):
             bias = patterns.vector(shift, var.shape[-1]) if len(var.shape) > 1 else None
@@ -585,9 +609,12 @@ class Importer:
         return self._unary(var, node, "math.sqrt")
 
     def _op_logistic(self, var: Var, node: Node) -> Value:
-        value = self._unary(var, node, "arith.negf", "math.exp")
-        one = self.function.constant(1.0, value.matrix.shape, value.matrix.dtype)
-        return Value(self.function.div(one, self.function.add(one, value.matrix)), value.layout)
+        # glu is logistic(x) * gate. 1 / (1 + exp(-x)) has no gradient where exp(-x) is infinite.
+        value = self._whole(node.inputs[0], node)
+        shape = value.matrix.shape if len(value.matrix.shape) == 2 else (1, value.elements)
+        matrix = self.function.reshape(value.matrix, shape)
+        one = self.function.constant(1.0, shape, matrix.dtype)
+        return Value(self.function.activation("glu", matrix, one), value.layout)
 
     def _op_square(self, var: Var, node: Node) -> Value:
         value = self._whole(node.inputs[0], node)
@@ -633,6 +660,9 @@ class Importer:
     _op_reshape = _op_squeeze = _op_expand_dims = _op_transpose = _view
     _op_broadcast_in_dim = _op_slice = _op_split = _view
 
+
+#: What results, cotangents and gradients of the compiled part are called.
+_RESERVED = re.compile(r"result\d+|grad\..*")
 
 #: Types of what products and most operations make.
 FLOATS = "te has float32, bfloat16, float16"
