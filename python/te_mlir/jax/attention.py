@@ -43,6 +43,10 @@ def _scores(x: Atom, user: Node) -> _Scores:
         node = x.node
         if node is None:
             raise Unsupported(user, "its softmax is not of a product of queries and keys")
+        if node.name in ("mul", "div", "select_n", "add") and any(
+            isinstance(v, Var) and v.shape not in ((), x.shape) for v in node.inputs
+        ):
+            raise Unsupported(user, f"its scores are broadcast to {list(x.shape)}")
         if node.name == "dot_general":
             order = axes
             return _Scores(node, tuple(order), scale, masks)
@@ -61,13 +65,16 @@ def _scores(x: Atom, user: Node) -> _Scores:
             if len(taken) != 1:
                 raise Unsupported(user, "its mask chooses between two computed values")
             fill = node.inputs[3 - taken[0]].scalar  # type: ignore[union-attr]
-            if fill is None or fill > -1e4:
-                raise Unsupported(user, f"its mask puts {fill} where nothing is seen")
+            # What scales above the mask scales what it puts in.
+            if fill is None:
+                raise Unsupported(user, "its mask puts several numbers where nothing is seen")
+            if not fill * scale <= -1e4:
+                raise Unsupported(user, f"its mask puts {fill * scale:g} where nothing is seen")
             masks.append((node.inputs[0], tuple(axes), taken[0] == 2))
             x = node.inputs[taken[0]]
         elif node.name == "add" and any(isinstance(v, Const) for v in node.inputs):
             bias, inner = next((v, w) for v, w in patterns.pairs(x, "add") if isinstance(v, Const))
-            hidden = np.asarray(bias.compact, np.float32)
+            hidden = np.asarray(bias.compact, np.float32) * scale
             if not ((hidden == 0) | (hidden < -1e4)).all():
                 raise Unsupported(user, "its bias is no mask")
             masks.append((Const(hidden == 0, bias.shape), tuple(axes), True))
@@ -94,10 +101,10 @@ def _causal_window(scores: _Scores, query: int, key: int, user: Node) -> Tuple[b
         moved = np.moveaxis(compact.astype(bool), (place[query], place[key]), (-2, -1))
         moved = moved.reshape(moved.shape[-2:])
         seen = moved if seen is None else seen & moved
-    if seen is None or (seen.size == 1 and seen.reshape(-1)[0]):
+    if seen is None or seen.all():
         return False, None
     size = max(seen.shape)
-    if seen.shape == (size, size):
+    if seen.shape == (size, size) and seen.any():
         left = int(seen[-1].sum()) - 1
         if (seen == np.tri(size, dtype=bool) & ~np.tri(size, k=-left - 1, dtype=bool)).all():
             return True, left if left < size - 1 else None

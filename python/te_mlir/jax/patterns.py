@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from te_mlir.jax.graph import Atom, Const, Node, Var
@@ -80,10 +81,12 @@ def node_of(value: Atom, *names: str) -> Optional[Node]:
 
 
 def uncast(value: Atom) -> Atom:
-    """What casts between floats, and copies, are of."""
+    """What casts between floats, and copies, are of; not those to a type of one byte, which are quantisation."""
     while True:
         node = node_of(value, "convert_element_type", "copy", "reduce_precision")
         if node is None or not isinstance(node.inputs[0], Var) or not node.inputs[0].floating:
+            return value
+        if node.inputs[0].dtype.itemsize < 2 or value.dtype.itemsize < 2:
             return value
         value = node.inputs[0]
 
@@ -119,21 +122,29 @@ def pairs(value: Atom, *names: str) -> Iterator[Tuple[Atom, Atom]]:
         yield b, a
 
 
-def of_rows(value: Atom, keep: bool = True) -> Atom:
+def is_about(value: Atom, number: float) -> bool:
+    """Whether every element of a constant is a number, as the constant's type rounds it."""
+    found = scalar(value)
+    return found is not None and abs(found - number) <= abs(number) * _rounding(value)
+
+
+def _rounding(value: Atom) -> float:
+    """How far the constants of a program are from what is meant, as a part of it: rounded, and in f32 to six digits."""
+    return max(float(jnp.finfo(value.dtype).eps), 2.0**-18)
+
+
+def of_rows(value: Atom) -> Atom:
     """What a value with one element for each row is, without the axes that were added behind.
 
     Each broadcast that is followed keeps the axes before the last where they are.
     """
     while True:
         value = uncast(value)
-        node = node_of(value, "broadcast_in_dim", "reshape", "squeeze", "expand_dims", "stop_gradient")
+        node = node_of(value, "broadcast_in_dim", "reshape", "squeeze", "expand_dims")
         if node is None:
             return value
         operand = node.inputs[0]
-        if node.name == "stop_gradient":
-            if not keep:
-                return value
-        elif node.name == "broadcast_in_dim":
+        if node.name == "broadcast_in_dim":
             axes = tuple(int(a) for a in node.params["broadcast_dimensions"])
             if axes != tuple(range(len(axes))) or len(axes) < len(value.shape) - 1:
                 return value
@@ -172,21 +183,19 @@ def vector(value: Atom, size: int) -> Optional[Var]:
 def mean_of(value: Atom) -> Optional[Tuple[Var, Tuple[int, ...]]]:
     """(x, axes) of the mean of x over axes."""
     value = of_rows(value)
-    total, count = None, None
-    for a, b in pairs(value, "mul"):
-        if scalar(b):
-            total, count = a, 1 / scalar(b)  # type: ignore[operator]
-    node = node_of(value, "div")
-    if node is not None and scalar(node.inputs[1]):
-        total, count = node.inputs[0], scalar(node.inputs[1])
-    if total is None or count is None:
-        return None
-    node = node_of(of_rows(total), "reduce_sum")
-    if node is None or not isinstance(node.inputs[0], Var):
-        return None
-    operand, axes = node.inputs[0], tuple(int(a) for a in node.params["axes"])
-    size = math.prod(operand.shape[a] for a in axes)
-    return (operand, axes) if abs(count - size) < 1e-3 * size else None
+    found = [(a, b, -1) for a, b in pairs(value, "mul")]
+    quotient = node_of(value, "div")
+    if quotient is not None:
+        found.append((quotient.inputs[0], quotient.inputs[1], 1))
+    for total, number, power in found:
+        node = node_of(of_rows(total), "reduce_sum") if isinstance(number, Const) else None
+        if node is None or not isinstance(node.inputs[0], Var):
+            continue
+        operand, axes = node.inputs[0], tuple(int(a) for a in node.params["axes"])
+        size = math.prod(operand.shape[a] for a in axes)
+        if size and is_about(number, size**power):
+            return operand, axes
+    return None
 
 
 def _row_mean(value: Atom) -> Optional[Var]:
@@ -312,12 +321,6 @@ def _factors(value: Atom) -> List[Atom]:
     return _factors(node.inputs[0]) + _factors(node.inputs[1])
 
 
-def _near(value: Atom, number: float) -> bool:
-    # As bf16 rounds it.
-    found = scalar(value)
-    return found is not None and abs(found - number) <= abs(number) / 128
-
-
 def match_activation(value: Var) -> Optional[Activation]:
     """silu as `x * logistic(x)`, relu as `max(x, 0)`, gelu by tanh, by erf or by erfc."""
     for x, zero in pairs(value, "max"):
@@ -334,13 +337,15 @@ def match_activation(value: Var) -> Optional[Activation]:
         others = [f for f in factors if f is not curve]
         numbers = [f for f in others if isinstance(f, Const)]
         operands = [f for f in others if not isinstance(f, Const)]
-        if len(numbers) == 1 and _near(numbers[0], 0.5) and _is_normal_cdf(curve, operands[0]):
+        if len(numbers) != 1 or len(operands) != 1 or not is_about(numbers[0], 0.5):
+            continue
+        if _is_normal_cdf(curve, operands[0]):
             return Activation("gelu_erf", _leaf(operands[0]))
     numbers = [f for f in factors if isinstance(f, Const)]
     sums = [f for f in factors if node_of(uncast(f), "add") is not None]
     for total in sums:
         others = [f for f in factors if f is not total and not isinstance(f, Const)]
-        if len(numbers) != 1 or len(others) != 1 or not _near(numbers[0], 0.5):
+        if len(numbers) != 1 or len(others) != 1 or not is_about(numbers[0], 0.5):
             continue
         x = others[0]
         for one, curve in pairs(total, "add"):
@@ -360,7 +365,7 @@ def _is_normal_cdf(curve: Atom, x: Atom) -> bool:
                 node, sign = node_of(uncast(error), "erf"), 1
     if node is None:
         return False
-    inner, factor = node.inputs[0], float(sign)
+    inner, factor, slack = node.inputs[0], float(sign), 0.0
     while not _same(inner, x):
         step = node_of(uncast(inner), "neg", "mul", "div")
         if step is None:
@@ -374,14 +379,14 @@ def _is_normal_cdf(curve: Atom, x: Atom) -> bool:
         number = scalar(b)
         if not number:
             return False
-        inner, factor = a, factor * number if step.name == "mul" else factor / number
-    return abs(factor - math.sqrt(0.5)) <= math.sqrt(0.5) / 128
+        inner, factor, slack = a, factor * number if step.name == "mul" else factor / number, slack + _rounding(b)
+    return abs(factor - math.sqrt(0.5)) <= math.sqrt(0.5) * slack
 
 
 def _is_gelu_argument(value: Atom, x: Atom) -> bool:
     """sqrt(2 / pi) * (x + 0.044715 * x^3)."""
     for number, total in pairs(value, "mul"):
-        if not _near(number, math.sqrt(2 / math.pi)):
+        if not is_about(number, math.sqrt(2 / math.pi)):
             continue
         for linear, cubic in pairs(total, "add"):
             if not _same(linear, x):
@@ -398,7 +403,7 @@ def _is_gelu_argument(value: Atom, x: Atom) -> bool:
                     powers += int(cube.params["y"])
                 elif square is not None and _same(square.inputs[0], x):
                     powers += 2
-            if len(numbers) == 1 and _near(numbers[0], 0.044715) and powers == 3:
+            if len(numbers) == 1 and is_about(numbers[0], 0.044715) and powers == 3:
                 return True
     return False
 
@@ -406,45 +411,95 @@ def _is_gelu_argument(value: Atom, x: Atom) -> bool:
 # Softmax and cross entropy
 
 
-def _shifted(value: Atom) -> Optional[Tuple[Var, Optional[Atom]]]:
-    """(x, m) of `x - m`, where m is a maximum of x that has no gradient; m None where nothing is taken off."""
+def _unshifted(value: Atom, axis: int) -> Tuple[Atom, Optional[Atom]]:
+    """(x, m) of `x - m`, where m is a maximum that is the same along an axis; m None where nothing is taken off."""
     node = node_of(uncast(value), "sub")
-    if node is not None and isinstance(node.inputs[0], Var) and _is_maximum(node.inputs[1]):
-        return node.inputs[0], node.inputs[1]
-    return (value, None) if isinstance(value, Var) else None
+    if node is None or node.inputs[0].shape != value.shape:
+        return value, None
+    x, m = node.inputs
+    return (x, m) if _is_maximum(m) and _is_constant_along(m, axis) else (value, None)
 
 
 def _is_maximum(value: Atom) -> bool:
     """Whether a value is, but for infinities, a maximum along one axis."""
-    seen = 0
-    while seen < 16:
-        seen += 1
-        value = uncast(value)
-        node = value.node
-        if node is None:
-            return False
-        if node.name in ("reduce_max", "argmax"):
-            return True
-        if node.name == "select_n":
-            value = node.inputs[2]
-        elif node.name in ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "stop_gradient", "transpose"):
-            value = node.inputs[0]
-        else:
-            return False
-    return False
-
-
-def _bare(value: Atom) -> Atom:
-    """What size-1 axes, casts and broadcasts are around."""
     while True:
         value = uncast(value)
-        node = node_of(value, "broadcast_in_dim", "reshape", "squeeze", "expand_dims", "stop_gradient", "transpose")
-        if node is None or math.prod(node.inputs[0].shape) == 0:
-            return value
-        ones = tuple(s for s in node.inputs[0].shape if s != 1)
-        if node.name != "broadcast_in_dim" and ones != tuple(s for s in value.shape if s != 1):
-            return value
+        node = value.node
+        if node is None or node.name in ("reduce_max", "argmax"):
+            return node is not None
+        moved = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "stop_gradient", "transpose")
+        if node.name not in (*moved, "select_n"):
+            return False
+        value = node.inputs[-1]
+
+
+def _same_maximum(a: Optional[Atom], b: Optional[Atom]) -> bool:
+    """Whether two values of rows are one maximum, and both have its gradient or none has."""
+    if a is None or b is None:
+        return a is b
+    (x, x_stopped), (y, y_stopped) = _stopped(a), _stopped(b)
+    p, q = node_of(x, "reduce_max"), node_of(y, "reduce_max")
+    if p is None or q is None:
+        return x is y and x_stopped == y_stopped
+    same = _same(p.inputs[0], q.inputs[0]) and tuple(p.params["axes"]) == tuple(q.params["axes"])
+    return same and x_stopped == y_stopped
+
+
+def _stopped(value: Atom) -> Tuple[Atom, bool]:
+    """(what a value of rows is, below stop_gradient; whether there is one)."""
+    value, found = of_rows(value), False
+    while node_of(value, "stop_gradient") is not None:
+        value, found = of_rows(value.node.inputs[0]), True  # type: ignore[union-attr]
+    return value, found
+
+
+def _is_constant_along(value: Atom, axis: int) -> bool:
+    """Whether a value has one element along an axis, repeated."""
+    while value.shape[axis] != 1:
+        value = uncast(value)
+        node = node_of(value, "broadcast_in_dim", "stop_gradient")
+        if node is None:
+            return isinstance(value, Const) and value.compact.shape[axis] == 1
+        if node.name == "broadcast_in_dim":
+            axes = [int(a) for a in node.params["broadcast_dimensions"]]
+            if axis not in axes:
+                return True
+            axis = axes.index(axis)
         value = node.inputs[0]
+    return True
+
+
+def _total_of(value: Atom) -> Optional[Tuple[Var, int]]:
+    """(x, axis) of the sum of x along an axis, where it is repeated along that axis or has size 1 there."""
+    rank = len(value.shape)
+    # Of each axis of the value, the axis of x that it has to be.
+    labels: List[Optional[int]] = list(range(rank))
+    while True:
+        value = uncast(value)
+        node = node_of(value, "broadcast_in_dim", "reshape", "squeeze", "expand_dims", "reduce_sum")
+        if node is None or not isinstance(node.inputs[0], Var):
+            return None
+        operand = node.inputs[0]
+        if node.name == "reduce_sum":
+            break
+        if node.name == "broadcast_in_dim":
+            labels = [labels[int(a)] for a in node.params["broadcast_dimensions"]]
+        elif math.prod(operand.shape) != math.prod(value.shape):
+            return None
+        else:
+            sized = [(size, label) for size, label in zip(value.shape, labels) if size != 1]
+            if [size for size, _ in sized] != [size for size in operand.shape if size != 1]:
+                return None
+            rest = iter([label for _, label in sized])
+            labels = [None if size == 1 else next(rest) for size in operand.shape]
+        value = operand
+    axes = tuple(int(a) for a in node.params["axes"])
+    if len(axes) != 1 or len(operand.shape) != rank:
+        return None
+    kept = [a for a in range(rank) if a != axes[0]]
+    if any(size != 1 and label != a for size, label, a in zip(value.shape, labels, kept)):
+        return None
+    return operand, axes[0]
 
 
 def match_softmax(value: Atom) -> Optional[Softmax]:
@@ -452,16 +507,15 @@ def match_softmax(value: Atom) -> Optional[Softmax]:
     node = node_of(uncast(value), "div")
     if node is None:
         return None
-    top = node_of(uncast(node.inputs[0]), "exp")
-    total = node_of(_bare(node.inputs[1]), "reduce_sum")
-    if top is None or total is None or uncast(total.inputs[0]) is not top.output or len(total.params["axes"]) != 1:
+    top, found = node_of(uncast(node.inputs[0]), "exp"), _total_of(node.inputs[1])
+    if top is None or found is None or uncast(found[0]) is not top.output or top.output.shape != value.shape:
         return None
-    found = _shifted(top.inputs[0])
-    return Softmax(found[0], int(total.params["axes"][0])) if found is not None else None
+    x = _unshifted(top.inputs[0], found[1])[0]
+    return Softmax(x, found[1]) if isinstance(x, Var) else None
 
 
 def _log_sum(value: Atom) -> Optional[Var]:
-    """x of log(sum(exp(x - m))) along the last axis."""
+    """x of log(sum(exp(x))) along the last axis."""
     log = node_of(of_rows(value), "log")
     if log is None:
         return None
@@ -472,25 +526,32 @@ def _log_sum(value: Atom) -> Optional[Var]:
     if total is None or tuple(total.params["axes"]) != (len(total.inputs[0].shape) - 1,):
         return None
     top = node_of(uncast(total.inputs[0]), "exp")
-    found = _shifted(top.inputs[0]) if top is not None else None
-    return found[0] if found is not None else None
+    return top.inputs[0] if top is not None and isinstance(top.inputs[0], Var) else None
 
 
 def _log_softmax(value: Atom) -> Optional[Var]:
-    """x of log_softmax(x) along the last axis."""
+    """x of log_softmax(x) along the last axis: `x - logsumexp(x)`, or of `x - max`."""
     node = node_of(uncast(value), "sub")
-    if node is None:
+    if node is None or node.inputs[0].shape != value.shape:
         return None
-    x = _log_sum(node.inputs[1])
-    shifted = _shifted(node.inputs[0])
-    return x if x is not None and shifted is not None and _same(shifted[0], x) else None
+    inner, axis = _log_sum(node.inputs[1]), len(value.shape) - 1
+    if inner is None:
+        x = _log_sum_exp(node.inputs[1])
+        return x if x is not None and _same(x, node.inputs[0]) else None
+    x, maximum = _unshifted(inner, axis)  # type: ignore[assignment]
+    other, others = _unshifted(node.inputs[0], axis)
+    same = _same(inner, node.inputs[0]) or (_same(x, other) and _same_maximum(maximum, others))
+    return x if same and isinstance(x, Var) else None
 
 
 def _log_sum_exp(value: Atom) -> Optional[Var]:
-    """x of logsumexp(x) along the last axis."""
-    for log, maximum in pairs(of_rows(value), "add"):
-        x = _log_sum(log)
-        if x is not None and _is_maximum(maximum):
+    """x of logsumexp(x) along the last axis: `log(sum(exp(x - max))) + max`, or without."""
+    for log, added in pairs(of_rows(value), "add"):
+        inner = _log_sum(log)
+        if inner is None:
+            continue
+        x, maximum = _unshifted(inner, len(inner.shape) - 1)
+        if maximum is not None and _same_maximum(maximum, added) and isinstance(x, Var):
             return x
     return _log_sum(value)
 
@@ -557,7 +618,7 @@ def _masked_sum(value: Atom) -> Optional[Tuple[Atom, Atom]]:
     if mask is None or mask.shape != sums[0].inputs[0].shape:
         return None
     for x, other in pairs(sums[0].inputs[0], "mul"):
-        if _boolean(other) is mask:
+        if _boolean(other) is mask and x.shape == mask.shape:
             return x, mask
     chosen = node_of(uncast(sums[0].inputs[0]), "select_n")
     if chosen is not None and chosen.inputs[0] is mask and scalar(chosen.inputs[1]) == 0:
@@ -571,7 +632,8 @@ def match_cross_entropy(value: Var) -> Optional[CrossEntropy]:
         return None
     sign = 1
     current: Atom = uncast(value)
-    count = 0.0
+    #: What the sum is divided by, and how far that may be from the number of rows, as a part of it.
+    count, slack = 1.0, 0.0
     masked = _masked_sum(current)
     if masked is not None:
         current = masked[0]
@@ -586,10 +648,11 @@ def match_cross_entropy(value: Var) -> Optional[CrossEntropy]:
         elif masked is not None:
             break
         elif node.name == "div" and scalar(node.inputs[1]):
-            count, current = scalar(node.inputs[1]) or 0.0, node.inputs[0]
+            count, slack = count * (scalar(node.inputs[1]) or 1.0), slack + _rounding(node.inputs[1])
+            current = node.inputs[0]
         elif node.name == "mul" and any(scalar(v) for v in node.inputs):
-            number, current = next((scalar(a), b) for a, b in pairs(current, "mul") if scalar(a))
-            count = 1 / (number or 1.0)
+            number, current = next((a, b) for a, b in pairs(current, "mul") if scalar(a))
+            count, slack = count / (scalar(number) or 1.0), slack + _rounding(number)
         elif node.name == "reduce_sum" and _picked(current) is None:
             current = node.inputs[0]
         else:
@@ -609,10 +672,12 @@ def match_cross_entropy(value: Var) -> Optional[CrossEntropy]:
     if found is None:
         return None
     size = math.prod(found[0].shape[:-1])
+    if math.prod(current.shape) != size:
+        return None
     logits, targets = _leaf(found[0]), found[1]
     if masked is not None:
         return CrossEntropy(logits, targets, masked[1])
-    return CrossEntropy(logits, targets) if abs(count - size) < 1e-3 * size else None
+    return CrossEntropy(logits, targets) if abs(count - size) <= slack * size else None
 
 
 # Rotations
