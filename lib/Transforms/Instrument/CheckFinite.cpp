@@ -34,9 +34,10 @@ struct Check {
 };
 } // namespace
 
+/// Of a static shape: others do not reach the instruments, and have no count.
 static bool isFloat(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
-  return tensor &&
+  return tensor && tensor.hasStaticShape() &&
          isa<Float32Type, BFloat16Type, Float16Type>(tensor.getElementType());
 }
 
@@ -127,9 +128,11 @@ struct CheckFinite final : te::impl::CheckFinitePassBase<CheckFinite> {
     Value counts = arith::ConstantOp::create(builder, function.getLoc(),
                                              builder.getZeroAttr(type));
     SmallVector<Attribute> rows;
+    Operation *last = nullptr;
     for (auto [index, check] : llvm::enumerate(checks)) {
-      if (check.after)
-        builder.setInsertionPointAfter(check.after);
+      // The counts of one op lie one behind another.
+      if (check.after != last)
+        builder.setInsertionPointAfter(last = check.after);
       Location loc = check.after ? check.after->getLoc() : check.x.getLoc();
       TypeAttr elementType;
       if (check.cast)
@@ -141,10 +144,6 @@ struct CheckFinite final : te::impl::CheckFinitePassBase<CheckFinite> {
           check.cast ? check.cast.getScale() : Value(), elementType, counts,
           builder.getI64IntegerAttr(index));
       counts = count.getNewCounts();
-      // The next result of this op is counted behind this one.
-      if (index + 1 < checks.size() && check.after &&
-          checks[index + 1].after == check.after)
-        checks[index + 1].after = count;
       rows.push_back(check.description);
     }
     addResult(function, uniqueName(function, "nonfinite"), counts,

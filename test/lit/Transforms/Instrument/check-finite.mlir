@@ -60,6 +60,18 @@ func.func @no_floats(%ids: tensor<4xi32>) -> tensor<4xi32> {
   return %ids : tensor<4xi32>
 }
 
+// Three results of one op, in their order.
+// CHECK-LABEL: func.func @three
+// CHECK: %[[Y:.*]], %[[MU:.*]], %[[RSIGMA:.*]] = te.layer_norm
+// CHECK-NEXT: %[[N0:.*]] = te.count_nonfinite %[[Y]] into %{{.*}}[3]
+// CHECK-NEXT: %[[N1:.*]] = te.count_nonfinite %[[MU]] into %[[N0]][4]
+// CHECK-NEXT: %[[N2:.*]] = te.count_nonfinite %[[RSIGMA]] into %[[N1]][5]
+// CHECK-NEXT: return %[[Y]], %[[MU]], %[[RSIGMA]], %[[N2]]
+func.func @three(%x: tensor<8x4xf32>, %g: tensor<4xf32>, %b: tensor<4xf32>) -> (tensor<8x4xf32>, tensor<8xf32>, tensor<8xf32>) {
+  %y, %mu, %rsigma = te.layer_norm %x, %g, %b : tensor<8x4xf32>, tensor<4xf32> mu tensor<8xf32> rsigma tensor<8xf32>
+  return %y, %mu, %rsigma : tensor<8x4xf32>, tensor<8xf32>, tensor<8xf32>
+}
+
 // One buffer: the result's own. Nothing is copied.
 // TERT-LABEL: func.func @step
 // TERT-NOT: tert.launch "copy"
