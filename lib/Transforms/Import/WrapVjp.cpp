@@ -96,8 +96,13 @@ private:
     llvm::StringSet<> names;
     for (auto [i, type] : llvm::enumerate(primal.getArgumentTypes())) {
       DictionaryAttr attributes = primal.getArgAttrDict(i);
+      std::string name = nameOf(attributes, "arg", i);
+      if (!isa<RankedTensorType>(type))
+        return primal.emitError()
+               << "expected every argument to be a tensor, but '" << name
+               << "' is " << type;
       signature.addInput(type, attributes);
-      names.insert(nameOf(attributes, "arg", i));
+      names.insert(name);
       if (isFloatTensor(type))
         signature.wrt.push_back(i);
     }

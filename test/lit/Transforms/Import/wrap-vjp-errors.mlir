@@ -41,3 +41,19 @@ func.func @f(%x: tensor<4xf32>, %i: tensor<4xi32>) -> (tensor<4xi32> {te.name = 
 func.func @f(%w: tensor<4xf32> {te.name = "w"}) -> (tensor<4xf32> {te.name = "w"}) {
   return %w : tensor<4xf32>
 }
+
+// -----
+
+// expected-error @below {{expected every argument to be a tensor, but 'lr' is 'f32'}}
+func.func @f(%x: tensor<4xf32>, %lr: f32 {te.name = "lr"}) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+!q = !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>
+
+// expected-error @below {{expected every argument to be a tensor, but 'q' is '!te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>'}}
+func.func @f(%q: !q {te.name = "q"}, %x: tensor<4xf32>) -> tensor<4xf32> {
+  return %x : tensor<4xf32>
+}
