@@ -56,11 +56,19 @@ private:
 };
 } // namespace
 
+/// Whether `op` only moves a value. A cast that is exchanged between ranks is
+/// looked at where this rank made it.
+static bool isMove(Operation *op) {
+  if (isa_and_present<ResidualOp, TransposeOp, SwizzleScalesOp, DequantizeOp>(
+          op))
+    return true;
+  return isa_and_present<AllGatherOp, AllToAllOp>(op) &&
+         isa<ScaledType>(op->getOperand(0).getType());
+}
+
 /// The value that a GEMM's operand was made from by moves alone.
 static Value lookThroughMoves(Value value) {
-  while (
-      isa_and_present<ResidualOp, TransposeOp, SwizzleScalesOp, DequantizeOp>(
-          value.getDefiningOp()))
+  while (isMove(value.getDefiningOp()))
     value = value.getDefiningOp()->getOperand(0);
   return value;
 }
@@ -94,6 +102,10 @@ void ProbeCollector::add(const GemmOrigin &origin, StringRef role,
     q = q ? q : x;
     x = lookThroughMoves(cast.getX());
   }
+  // Statistics are of matrices; a flat run of one is none.
+  auto tensor = dyn_cast<RankedTensorType>(x.getType());
+  if (!tensor || tensor.getRank() != 2)
+    return;
   // It is the same tensor before the rotation.
   auto rotation = x.getDefiningOp<HadamardOp>();
   std::string name = baseName(origin.layer + "." + role.str(),

@@ -44,7 +44,9 @@ def InsertProbesPass : Pass<"te-insert-probes", "func::FuncOp"> {
     `probe.<layer>.<role>`; its `te.probe` names the elements. A tensor that is
     cast for both axes, in blocks along one, is probed for each:
     `probe.<layer>.<role>_columnwise` is the cast for axis 0. What several GEMMs
-    read in one form is probed once, right behind its cast.
+    read in one form is probed once, right behind its cast. A cast that is
+    exchanged between ranks is probed as this rank made it; one of a flat run of
+    a matrix is not.
 
     `patterns` select from the names `<layer>.<role>` by `*` and `?`; one that
     selects nothing in a function with GEMMs is an error. Runs on the result of
