@@ -46,7 +46,7 @@ typedef struct te_compile_request {
   /* Text or bytecode of a module, `source_size` bytes. */
   const char *source;
   size_t source_size;
-  /* What diagnostics call the source; NULL: "-". */
+  /* What diagnostics call the source; NULL: "<stdin>". */
   const char *source_name;
   /* The function to compile. */
   const char *entry;
@@ -92,6 +92,9 @@ TE_COMPILER_API te_compile_status te_compile(const te_compile_request *request,
                                              te_program **program);
 /* Destroy instances of its module before. NULL is allowed. */
 TE_COMPILER_API void te_program_destroy(te_program *program);
+
+/* What is asked of NULL is answered as of a program that holds nothing: NULL, 0
+   or ""; TE_COMPILE_USAGE where there is a status. */
 
 /* For te_rt_instance_create; NULL with ir_only or a picture. */
 TE_COMPILER_API const te_rt_module *te_program_module(const te_program *);

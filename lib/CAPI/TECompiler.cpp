@@ -197,11 +197,12 @@ te_compile_status te_compile(const te_compile_request *request,
 void te_program_destroy(te_program *program) { delete program; }
 
 const te_rt_module *te_program_module(const te_program *program) {
-  return program->compiled.step ? &program->compiled.step->module() : nullptr;
+  return program && program->compiled.step ? &program->compiled.step->module()
+                                           : nullptr;
 }
 
 int32_t te_program_num_arguments(const te_program *program) {
-  return static_cast<int32_t>(program->names.size());
+  return program ? static_cast<int32_t>(program->names.size()) : 0;
 }
 
 const te_rt_argument_info *te_program_argument(const te_program *program,
@@ -214,6 +215,10 @@ const te_rt_argument_info *te_program_argument(const te_program *program,
 te_compile_status te_program_argument_uses(const te_program *program,
                                            int32_t index, int32_t *first,
                                            int32_t *last) {
+  if (!program || !first || !last)
+    return refuse(std::string("'") +
+                  (program ? first ? "last" : "first" : "program") +
+                  "' is null");
   if (!te_program_argument(program, index))
     return refuse("expected an argument below " +
                   std::to_string(program->names.size()) + ", but got " +
@@ -225,13 +230,16 @@ te_compile_status te_program_argument_uses(const te_program *program,
 }
 
 int32_t te_program_num_launches(const te_program *program) {
-  return program->compiled.step
+  return program && program->compiled.step
              ? static_cast<int32_t>(program->compiled.step->launches().size())
              : 0;
 }
 
 te_compile_status te_program_launch(const te_program *program, int32_t slot,
                                     te_launch_info *info) {
+  if (!program || !info)
+    return refuse(std::string("'") + (program ? "info" : "program") +
+                  "' is null");
   if (slot < 0 || slot >= te_program_num_launches(program))
     return refuse("expected a slot below " +
                   std::to_string(te_program_num_launches(program)) +
@@ -243,18 +251,20 @@ te_compile_status te_program_launch(const te_program *program, int32_t slot,
 }
 
 const char *te_program_recipe(const te_program *program) {
-  return program->compiled.recipe.c_str();
+  return program ? program->compiled.recipe.c_str() : "";
 }
 
 const char *te_program_report(const te_program *program) {
-  return program->report.c_str();
+  return program ? program->report.c_str() : "";
 }
 
 const char *te_program_diagnostics(const te_program *program) {
-  return program->diagnostics.c_str();
+  return program ? program->diagnostics.c_str() : "";
 }
 
 const char *te_program_ir(const te_program *program) {
+  if (!program)
+    return "";
   std::call_once(program->printed, [&] {
     llvm::raw_string_ostream(program->ir) << *program->compiled.module;
   });

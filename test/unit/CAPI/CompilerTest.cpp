@@ -201,6 +201,34 @@ TEST(Compiler, RequestsAreChecked) {
   EXPECT_EQ(te_compile(nullptr, &program), TE_COMPILE_USAGE);
 }
 
+TEST(Compiler, NullIsAnswered) {
+  EXPECT_EQ(te_program_module(nullptr), nullptr);
+  EXPECT_EQ(te_program_argument(nullptr, 0), nullptr);
+  EXPECT_EQ(te_program_num_arguments(nullptr), 0);
+  EXPECT_EQ(te_program_num_launches(nullptr), 0);
+  EXPECT_STREQ(te_program_recipe(nullptr), "");
+  EXPECT_STREQ(te_program_report(nullptr), "");
+  EXPECT_STREQ(te_program_diagnostics(nullptr), "");
+  EXPECT_STREQ(te_program_ir(nullptr), "");
+
+  int32_t slot;
+  te_launch_info info = {};
+  EXPECT_EQ(te_program_argument_uses(nullptr, 0, &slot, &slot),
+            TE_COMPILE_USAGE);
+  EXPECT_EQ(te_program_launch(nullptr, 0, &info), TE_COMPILE_USAGE);
+  EXPECT_STREQ(te_compiler_last_error(), "'program' is null");
+  Program program(requestOf(kLinear, "linear"));
+  ASSERT_EQ(program.status, TE_COMPILE_OK) << te_compiler_last_error();
+  EXPECT_EQ(te_program_argument_uses(program.program, 0, nullptr, &slot),
+            TE_COMPILE_USAGE);
+  EXPECT_STREQ(te_compiler_last_error(), "'first' is null");
+  EXPECT_EQ(te_program_argument_uses(program.program, 0, &slot, nullptr),
+            TE_COMPILE_USAGE);
+  EXPECT_STREQ(te_compiler_last_error(), "'last' is null");
+  EXPECT_EQ(te_program_launch(program.program, 0, nullptr), TE_COMPILE_USAGE);
+  EXPECT_STREQ(te_compiler_last_error(), "'info' is null");
+}
+
 // An older host's request is shorter; what it does not know is zero.
 TEST(Compiler, ShorterRequestsAreRead) {
   te_compile_request request = requestOf(kLinear, "linear");
