@@ -177,6 +177,12 @@ std::optional<ExitCode> te::run::parseOptions(int argc, char **argv,
 
   if (options.file.empty())
     return usageError("expected a file");
+  // Of a script, a variable without a value: without this, the run would go on
+  // from nothing, or write nothing.
+  for (const auto *name : {&inputs, &outputs, &load, &loadWeights, &save,
+                           &compare, &compareFile, &summary, &trace})
+    if (name->getNumOccurrences() && name->getValue().empty())
+      return usageError("expected '--" + name->ArgStr + "' not to be empty");
   if (options.entry.empty())
     return usageError("expected '--entry' to name the function to run");
   if (options.steps < 1)
