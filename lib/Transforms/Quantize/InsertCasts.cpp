@@ -44,6 +44,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
@@ -121,6 +122,10 @@ struct Product {
   /// The operand that the forward has, too.
   Operand &ofForward() { return isTransposed && gemm == Gemm::Wgrad ? a : b; }
 };
+
+/// Tensor, role, sizes of groups (one for equal constants), their alignment,
+/// and recipe of the reader.
+using SlotKey = std::tuple<Value, unsigned, const void *, int64_t, RecipeAttr>;
 
 /// What delayed scaling knows of one tensor.
 struct Slot {
@@ -218,9 +223,9 @@ private:
   /// Whether products read 8-bit operands in any layout.
   bool anyLayout;
   OpBuilder builder;
-  /// The first forward GEMM that reads a value, and the layer names by
-  /// location (a backward GEMM has the location of its layer).
-  DenseMap<Value, Operation *> forwardReader;
+  /// The first forward GEMM that reads a value in groups of some sizes, and the
+  /// layer names by location (a backward GEMM has the location of its layer).
+  DenseMap<std::pair<Value, Value>, Operation *> forwardReader;
   DenseMap<Location, std::string> layerAt;
   llvm::SetVector<Operation *> replacedResiduals;
   /// Name of the layer that is being rewritten, and its recipe.
@@ -233,8 +238,8 @@ private:
   DenseMap<std::pair<Value, unsigned>, int32_t> streams;
   /// The first rounding of a tensor to a type.
   DenseMap<std::pair<Value, Type>, Value> roundings;
-  /// By tensor, role and recipe of its reader: one may be read in two formats.
-  llvm::MapVector<std::tuple<Value, unsigned, RecipeAttr>, Slot> slots;
+  /// One tensor may be read in two formats, and in groups of two sizes.
+  llvm::MapVector<SlotKey, Slot> slots;
 };
 } // namespace
 
@@ -361,8 +366,12 @@ Slot &CastInserter::slotFor(const Operand &operand, const QuantPolicy &policy) {
                  .first->second;
   const Gemm reader = operand.reader();
   RecipeAttr recipe = policy.recipeOf(reader);
+  const void *sizes = operand.groupSizes.getAsOpaquePointer();
+  if (Attribute equal;
+      sizes && matchPattern(operand.groupSizes, m_Constant(&equal)))
+    sizes = equal.getAsOpaquePointer();
   auto [found, isNew] = slots.insert(
-      {{tensor, static_cast<unsigned>(operand.role), recipe}, Slot()});
+      {{tensor, unsigned(operand.role), sizes, operand.alignment, recipe}, {}});
   Slot &slot = found->second;
   if (!isNew)
     return slot;
@@ -728,7 +737,7 @@ Value CastInserter::castPartFor(Operation *user, const Operand &operand,
     return ResidualOp::create(builder, residual.getLoc(), scaled.getType(),
                               scaled, residual.getNameAttr());
   }
-  Operation *reader = forwardReader.lookup(operand.value);
+  Operation *reader = forwardReader.lookup({operand.value, operand.groupSizes});
   bool inForward = reader && reader->getBlock() == user->getBlock() &&
                    reader->isBeforeInBlock(user);
   if (!inForward)
@@ -933,8 +942,8 @@ LogicalResult CastInserter::rewrite(Product product) {
   }
   emitRemark(product, origin, mode);
   if (product.gemm == Gemm::Fprop) {
-    forwardReader.try_emplace(product.a.value, gemm);
-    forwardReader.try_emplace(product.b.value, gemm);
+    for (const Operand &operand : {product.a, product.b})
+      forwardReader.try_emplace({operand.value, operand.groupSizes}, gemm);
     // Two layers at one place cannot be told apart in the backward.
     auto [entry, isNew] = layerAt.try_emplace(op->getLoc(), origin.layer);
     if (!isNew && entry->second != origin.layer)
