@@ -195,6 +195,42 @@ def test_two_devices(arrays):
     assert same(y[:64], here) and same(y[64:], function(-x, up, down)["y"])
 
 
+@pytest.mark.parametrize("check", [True, False])
+def test_gradients_of_what_two_devices_share(arrays, check):
+    """As JAX gives them: added up over the devices where it follows what varies between them."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")), ("data",))
+    rows, whole = jax.sharding.PartitionSpec("data"), jax.sharding.PartitionSpec()
+    x, up, down = (a.astype(jnp.float32) for a in operands(arrays))
+    x = jnp.concatenate([x, x[::-1]])
+    text = TEXT.replace("xbf16", "xf32")
+    program = te_mlir.jax.load(text, "mlp")
+    plain = lambda x, up, down: jax.nn.gelu(x @ up.T) @ down.T  # noqa: E731
+    loss = lambda up, down, x: jnp.dot(plain(x[0], up, down), x[1])  # noqa: E731
+
+    def sharded(function, specs):
+        return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=specs[0], out_specs=specs[1], check_vma=check))
+
+    def outside(function):
+        apply = sharded(function, ((rows, whole, whole), rows))
+        return jax.grad(lambda up, down: jnp.sum(apply(x, up, down) * x), argnums=(0, 1))(up, down)
+
+    def inside(make):
+        specs = (whole, whole, rows), (rows, (whole, whole) if check else (rows, rows))
+        return sharded(lambda *args: (lambda v, g: (v[None], g))(*make(*args)), specs)(up, down, x)
+
+    wanted = outside(plain)
+    for function in (te_mlir.jax.jit(plain), lambda *args: program(*args)["y"]):
+        for a, b in zip(outside(function), wanted):
+            assert jnp.linalg.norm(a - b) < 1e-5 * jnp.linalg.norm(b)
+    wanted = inside(jax.value_and_grad(loss, argnums=(0, 1)))
+    for make in (te_mlir.jax.value_and_grad(loss, (0, 1)), jax.value_and_grad(te_mlir.jax.jit(loss), (0, 1))):
+        for a, b in zip(jax.tree.leaves(inside(make)), jax.tree.leaves(wanted)):
+            assert jnp.linalg.norm(a - b) < 1e-5 * jnp.linalg.norm(b)
+    if check:
+        with pytest.raises(ValueError, match="out_specs"):
+            sharded(lambda *args: program(*args)["y"], ((rows, whole, whole), whole))(x, up, down)
+
+
 def test_below_scan_and_map(arrays):
     function = load()
     x, up, down = operands(arrays)

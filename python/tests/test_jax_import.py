@@ -374,6 +374,13 @@ def test_argnums_and_argument_errors():
         te_mlir.jax.jit(loss)(params, 1.0)
     graded = te_mlir.jax.value_and_grad(loss, argnums=(-1, -2))
     assert_close(graded(params, x=x), wanted)
+    dot = lambda w, x: jnp.dot(x[0] @ w, x[1])  # noqa: E731
+    for function in (dot, lambda w, x: (dot(w, x), x @ w)):
+        mine = te_mlir.jax.value_and_grad(function)(x.T @ x, x)
+        assert_close(mine, jax.value_and_grad(function, has_aux=function is not dot)(x.T @ x, x))
+    for shaped in (lambda loss: loss[None], lambda loss: jnp.broadcast_to(loss, (5,))):
+        with pytest.raises(ArgumentError, match="one scalar result, but got 0"):
+            te_mlir.jax.value_and_grad(lambda *args: shaped(loss(*args)))(params, x)
     for argnums, message in (((2,), "numbers below 2, .* but got 2"), ("x", "in 'argnums', but got 'x'")):
         with pytest.raises(ArgumentError, match=message):
             te_mlir.jax.value_and_grad(loss, argnums=argnums)(params, x)
@@ -390,6 +397,7 @@ def test_calls_that_do_not_fit_are_told():
     compiled = te_mlir.jax.compile(_product, (x, w))
     assert_close(compiled(x, w=w), x @ w)
     assert_close(te_mlir.jax.jit(_product)(w=w, x=x), x @ w)
+    assert_close(te_mlir.jax.jit(lambda x, labels=None, w=None: x @ w)(x, w=w), x @ w)
     calls = [
         (lambda: compiled(x), ArgumentError, "expected arguments like .*, but got no 'w'"),
         (lambda: compiled(x, w, labels), ArgumentError, "but got 'labels', which they have not"),

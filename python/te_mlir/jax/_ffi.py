@@ -8,10 +8,11 @@ and stream, without memory for temporaries: that is an array of XLA's.
 from __future__ import annotations
 
 import ctypes
+import functools
 import threading
 import weakref
 from ctypes import POINTER, c_char_p, c_int32, c_int64, c_size_t, c_void_p
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 import jax
 import jax.numpy as jnp
@@ -146,6 +147,22 @@ class Loaded:
         return jax.ShapeDtypeStruct(argument.shape, jax_dtype(argument.dtype))
 
 
+def varying_axes(arrays: Sequence[Any]) -> "FrozenSet[Any]":
+    """The axes of a jax.shard_map around along which any of the arrays differs; none where that is not followed."""
+    manual = (getattr(jax.typeof(array), "mat", None) for array in arrays)
+    return frozenset(axis for kind in manual for axis in getattr(kind, "varying", ()))
+
+
+def vary(arrays: Sequence[Any]) -> List[Any]:
+    """The arrays, all varying along the axes along which one of them does.
+
+    So JAX adds up gradients of those that are the same on all devices, as it does for its own operations.
+    """
+    axes = varying_axes(arrays)
+    missing = [tuple(axes - varying_axes([array])) for array in arrays]
+    return [jax.lax.pcast(a, names, to="varying") if names else a for a, names in zip(arrays, missing)]
+
+
 class Call:
     """A range of a program's launches as a function of arrays, for traces of JAX.
 
@@ -178,14 +195,22 @@ class Call:
             before = place if place == ARENA or place in self.inputs else arguments[place].carried_input
             if before in self.inputs and (before == place or before >= 0):
                 aliases[self.inputs.index(before)] = index
-        self._call = jax.ffi.ffi_call(
-            TARGET, [loaded.type_of(p) for p in self.results], input_output_aliases=aliases, vmap_method=None
-        )
+        self._types = [loaded.type_of(p) for p in self.results]
+        self._make = functools.partial(jax.ffi.ffi_call, TARGET, input_output_aliases=aliases, vmap_method=None)
+        self._call = self._make(self._types)
         self._number = np.int64(number.value)
 
     def __call__(self, *arrays: Any) -> "List[Any]":
+        call, axes = self._call, varying_axes(arrays)
+        if axes:
+            mesh = next(jax.typeof(array).sharding.mesh for array in arrays if varying_axes([array]))
+            place = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+            manual = jax.sharding.ManualAxisType(varying=axes)
+            call = self._make(
+                [jax.ShapeDtypeStruct(t.shape, t.dtype, sharding=place, manual_axis_type=manual) for t in self._types]
+            )
         try:
-            return list(self._call(*arrays, call=self._number))
+            return list(call(*arrays, call=self._number))
         except NotImplementedError:
             # What JAX says of custom calls speaks of what is chosen here.
             raise ArgumentError(

@@ -20,6 +20,7 @@ import numpy as np
 from te_mlir import build
 from te_mlir.dtypes import BY_NAME
 from te_mlir.errors import ArgumentError, ImportFailure
+from te_mlir.jax._ffi import vary
 from te_mlir.jax.function import Function, Options, Spec, State, check, jax_dtype, platform_of
 from te_mlir.jax.graph import Evaluator, Graph, Var, ancestors, short, trace
 from te_mlir.jax.importer import FLOATS, Importer, te_name
@@ -65,6 +66,12 @@ def _by_position(function: Callable[..., Any], args: Tuple[Any, ...], named: Map
     if not named:
         return args
     bound = inspect.signature(function).bind(*args, **named)
+    parameters = list(bound.signature.parameters.values())
+    last = max(n for n, parameter in enumerate(parameters) if parameter.name in bound.arguments)
+    # Those between, which are not given.
+    for parameter in parameters[:last]:
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+            bound.arguments.setdefault(parameter.name, parameter.default)
     if bound.kwargs:
         raise TypeError(f"expected arguments that have a position, but {_some(list(bound.kwargs))} have a name alone")
     return bound.args
@@ -124,10 +131,12 @@ class Compiled:
         outputs = [
             Spec(f"result{n}", value.shape, value.dtype) for n, (value, _) in enumerate(self.importer.function.results)
         ]
-        scalars = any(spec.shape == () for spec in outputs)
+        # The places of results of the function that have no dimensions.
+        exits = self.importer.exits
+        self._scalars = {exits[v].place for v in self.graph.outputs if isinstance(v, Var) and v in exits and not v.shape}
         #: Results that cotangents are taken of: of a loss and others, the loss.
         self.through = [
-            n for n, spec in enumerate(outputs) if differentiate_outputs == "all" or not scalars or spec.shape == ()
+            n for n in range(len(outputs)) if differentiate_outputs == "all" or not self._scalars or n in self._scalars
         ]
         inputs = [
             Spec(f.name, f.shape, f.dtype, differentiable=f.differentiable and f.dtype != "int32")
@@ -214,7 +223,7 @@ class Compiled:
             value = evaluate(feed.atom)
             value = feed.make(value) if feed.make is not None else value
             values.append(jnp.asarray(value, jax_dtype(BY_NAME[feed.dtype])))
-        return values
+        return vary(values)
 
     def _finish(self, leaves: Sequence[Any], results: Sequence[Any]) -> Any:
         known: Dict[Var, Any] = dict(zip(self.graph.inputs, leaves))
@@ -275,7 +284,7 @@ class Compiled:
         """
         leaves = self._leaves(args)
         numbers, wrt = self._wrt(argnums)
-        losses = [n for n in self.through if self.function.outputs[n].shape == ()]
+        losses = [n for n in self.through if n in self._scalars]
         if len(losses) != 1 or len(self.through) != 1:
             raise ArgumentError(
                 f"expected a function with one scalar result, but got {len(losses)}; jax.vjp takes cotangents of others"
@@ -294,7 +303,7 @@ class Compiled:
         states = self.function._states(training, state)
         loss = self.function.outputs[losses[0]]
         results, gradients, after = self.function.flat_value_and_grad(
-            training, states, feeds, [jnp.ones((), jax_dtype(BY_NAME[loss.dtype]))]
+            training, states, feeds, [jnp.ones(loss.shape, jax_dtype(BY_NAME[loss.dtype]))]
         )
         pulled = dict(zip(numbers, pull(list(gradients))))
         every = [

@@ -18,7 +18,7 @@ import numpy as np
 
 from te_mlir.dtypes import BY_NAME
 from te_mlir.errors import ArgumentError
-from te_mlir.jax._ffi import ARENA, Call, Loaded, jax_dtype
+from te_mlir.jax._ffi import ARENA, Call, Loaded, jax_dtype, vary
 from te_mlir.program import Argument, Program, pipeline_text
 from te_mlir.recipes import Recipe
 
@@ -277,7 +277,7 @@ class Function:
             check(spec, value)
             self._check_device(spec, value)
             values.append(jnp.asarray(value))
-        return values
+        return vary(values)
 
     def _check_device(self, spec: Spec, value: Any) -> None:
         if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
