@@ -281,6 +281,25 @@ def test_arguments_have_any_name(name):
     compare(scope["function"], X, W)
 
 
+def test_what_a_program_keeps_wide_is_not_rounded():
+    """Norms, activations, rotations and biases in f32 of a product in bf16."""
+    x, w = (jnp.asarray(a, jnp.bfloat16) for a in (X, W))
+    g, b = normal(2, 64), 100 * normal(3, 64)
+    angles = (np.arange(16)[:, None] / 10 ** np.arange(8.0))[None, :, None].astype(np.float32)
+    rotate = lambda h: models.rope_by_halves(h.reshape(1, 16, 4, 16), np.cos(angles), np.sin(angles))  # noqa: E731
+    for function in (
+        lambda h, g, b: h + b,
+        lambda h, g, b: jax.nn.silu(h),
+        lambda h, g, b: jax.nn.silu(h) * h,
+        lambda h, g, b: rms(h, g),
+        lambda h, g, b: models.layer_norm(h, g, b),
+        lambda h, g, b: rotate(h),
+    ):
+        whole = lambda x, w, g, b: function((x @ w).astype(jnp.float32), g, b)  # noqa: B023, E731
+        # By one operation after another, as XLA leaves out the rounding of the product.
+        assert_close(te_mlir.jax.jit(whole)(x, w, g, b), whole(x, w, g, b), bound=1e-6)
+
+
 def test_quantised_values_are_no_casts_that_are_left_out():
     for function in (
         lambda x, w: jax.nn.relu(x @ w).astype(jnp.float8_e4m3fn).astype(jnp.float32) @ w,

@@ -43,10 +43,6 @@ def _scores(x: Atom, user: Node) -> _Scores:
         node = x.node
         if node is None:
             raise Unsupported(user, "its softmax is not of a product of queries and keys")
-        if node.name in ("mul", "div", "select_n", "add") and any(
-            isinstance(v, Var) and v.shape not in ((), x.shape) for v in node.inputs
-        ):
-            raise Unsupported(user, f"its scores are broadcast to {list(x.shape)}")
         if node.name == "dot_general":
             order = axes
             return _Scores(node, tuple(order), scale, masks)
@@ -83,6 +79,8 @@ def _scores(x: Atom, user: Node) -> _Scores:
             raise Unsupported(user, "its mask depends on arguments; te has the causal one, and none")
         else:
             raise Unsupported(user, f"its scores are changed by '{node.name}'")
+        if node.name != "transpose" and x.shape != node.output.shape:
+            raise Unsupported(user, f"its scores are broadcast to {list(node.output.shape)}")
 
 
 def _causal_window(scores: _Scores, query: int, key: int, user: Node) -> Tuple[bool, Optional[int]]:

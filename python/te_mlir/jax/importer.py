@@ -271,6 +271,11 @@ class Importer:
             raise Unsupported(var.node, f"what it is of is broadcast to {list(var.shape)}")
         return Value(self.function.cast(matrix, np.dtype(var.dtype).name), row_major(var.shape))
 
+    def _wide(self, matrix: build.Value, var: Var) -> build.Value:
+        """The operand of an op that makes `var`: as wide as that, so that it is rounded where the program rounds it."""
+        wider = BY_NAME[matrix.dtype].bytes < var.dtype.itemsize
+        return self.function.cast(matrix, np.dtype(var.dtype).name) if wider else matrix
+
     def rows(self, atom: Atom, user: Node, columns: Optional[int] = None) -> build.Value:
         """A value as a matrix of `columns` (else its last dimension) in row-major order."""
         value = self.value(atom, user)
@@ -424,18 +429,18 @@ class Importer:
     # Layers
 
     def _rmsnorm(self, var: Var, node: Node, found: patterns.RmsNorm) -> Value:
-        x = self.rows(found.x, node)
+        x = self._wide(self.rows(found.x, node), var)
         gamma = self._gain(found.gamma, node, x.dtype)
         return self._dense(var, self.function.rms_norm(x, gamma, found.epsilon, found.zero_centered))
 
     def _layernorm(self, var: Var, node: Node, found: patterns.LayerNorm) -> Value:
-        x = self.rows(found.x, node)
+        x = self._wide(self.rows(found.x, node), var)
         gamma, beta = (self._gain(v, node, x.dtype) for v in (found.gamma, found.beta))
         return self._dense(var, self.function.layer_norm(x, gamma, beta, found.epsilon))
 
     def _activation(self, var: Var, node: Node, found: patterns.Activation) -> Value:
         value = self._whole(found.x, node)
-        matrix = value.matrix
+        matrix = self._wide(value.matrix, var)
         if len(matrix.shape) != 2:
             matrix = self.function.reshape(matrix, (1, value.elements))
         made = self.function.activation(found.kind, matrix)
@@ -498,7 +503,7 @@ class Importer:
             raise Unsupported(node, "a rotation is imported of heads that are views of [batch, sequence, heads, width]")
         batch, sequence, heads, width = (found.x.shape[a] for a in order)
         tables = [self._table(t, node, order, batch, sequence, width, found.halves) for t in (found.cos, found.sin)]
-        matrix = self.function.reshape(value.matrix, (batch * sequence, heads * width))
+        matrix = self.function.reshape(self._wide(value.matrix, var), (batch * sequence, heads * width))
         made = self.function.rope(matrix, tables[0], tables[1], heads)
         return Value(self.function.cast(made, np.dtype(var.dtype).name), value.layout)
 
@@ -531,6 +536,9 @@ class Importer:
         for product, shift in (node.inputs, node.inputs[::-1]):
             inner = patterns.node_of(patterns.uncast(product), "dot_general")
             if inner is None or inner.output.uses != 1 or inner.params["dimension_numbers"][1][0]:
+                continue
+            # The sum is rounded to the type of the product.
+            if inner.output.dtype not in (var.dtype, np.float32):
                 continue
             bias = patterns.vector(shift, var.shape[-1]) if var.shape else None
             if bias is not None and product.shape == var.shape and self._is_light(bias):
