@@ -34,6 +34,10 @@ static QuantizeOp soleCast(Value value, std::string &why) {
     why = ("its scheme is '" + stringifyScheme(type.getScheme()) + "'").str();
     return {};
   }
+  if (cast.getSkip()) {
+    why = "it is kept over micro-batches, unless its flag says otherwise";
+    return {};
+  }
   for (Operation *user : value.getUsers())
     if (user != cast) {
       why = ("'" + user->getName().getStringRef() + "' reads the result too")

@@ -77,8 +77,9 @@ struct PairCastLayouts final
     llvm::MapVector<Key, SmallVector<QuantizeOp>> groups;
     getOperation().walk([&](QuantizeOp cast) {
       auto type = mlir::cast<ScaledType>(cast.getUsages()[0].getType());
-      // Each usage is cast by itself, or its whole is transposed.
-      if (type.isShard())
+      // Each usage is cast by itself, or its whole is transposed. A cast under
+      // a flag is the program's own, and other casts are not under its flag.
+      if (type.isShard() || cast.getSkip())
         return;
       // A row-scaled value has no column usage to be paired with.
       Type row = type.is(ScaleVariant::RowScaled) ? type : usageFor(type, 1);

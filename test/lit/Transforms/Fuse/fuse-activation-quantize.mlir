@@ -7,6 +7,7 @@
 // REMARK-DAG: [Missed] activation-quantize{{.*}}Function=result_has_another_reader{{.*}}Reason="'te.residual' reads the result too"
 // REMARK-DAG: [Missed] activation-quantize{{.*}}Function=per_tensor_needs_the_amax_first{{.*}}Reason="its scheme is 'per_tensor'"
 // REMARK-DAG: [Missed] activation-quantize{{.*}}Function=amax_is_read{{.*}}Reason="its amax is read too"
+// REMARK-DAG: [Missed] activation-quantize{{.*}}Function=cast_is_kept{{.*}}Reason="it is kept over micro-batches, unless its flag says otherwise"
 
 // CHECK-LABEL: func.func @pair
 // CHECK-NEXT: %[[Q:.*]]:2 = te.activation_quantize <swiglu> %{{.*}} {amax_epsilon = 1.000000e-03 : f32} : tensor<32x256xbf16> -> !te.scaled<32x128xf8E4M3FN, block_1x128, pow2, contract = 1>, !te.scaled<32x128xf8E4M3FN, block_1x128, pow2, contract = 0>
@@ -64,6 +65,16 @@ func.func @amax_is_read(%x: tensor<32x128xbf16>) -> (!te.scaled<32x128xf8E4M3FN,
   %y, %a = te.activation <silu> %x : tensor<32x128xbf16> -> tensor<32x128xbf16> amax tensor<f32>
   %q = te.quantize %y : tensor<32x128xbf16> -> !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>
   return %q, %a : !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, tensor<f32>
+}
+
+// Of a weight: under the flag nothing is cast.
+// CHECK-LABEL: func.func @cast_is_kept
+// CHECK: te.quantize %{{.*}} into %{{.*}} unless %{{.*}}
+func.func @cast_is_kept(%w: tensor<32x128xbf16>, %old: !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>, %flag: tensor<f32>)
+    -> !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1> {
+  %y = te.activation <silu> %w : tensor<32x128xbf16> -> tensor<32x128xbf16>
+  %q = te.quantize %y into %old unless %flag : tensor<32x128xbf16> -> !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>
+  return %q : !te.scaled<32x128xf8E4M3FN, block_1x128, contract = 1>
 }
 
 // Without a cast there is nothing to say.

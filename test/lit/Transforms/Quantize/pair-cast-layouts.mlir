@@ -82,3 +82,15 @@ func.func @different_fp4_casts_stay(%x: tensor<32x64xbf16>, %amax: tensor<f32>, 
   %f = te.quantize %x amax %rows : tensor<32x64xbf16> -> !te.scaled<32x64xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
   return
 }
+
+// What a program keeps under its own flag stays under it, and nothing else comes under it.
+// CHECK-LABEL: func.func @kept_rows
+// CHECK-NEXT: te.quantize %{{.*}} into %{{.*}} unless %{{.*}} : tensor<128x128xbf16> -> !te.scaled<{{.*}}contract = 1>
+// CHECK-NEXT: te.quantize %{{.*}} : tensor<128x128xbf16> -> !te.scaled<{{.*}}contract = 0>
+!rows = !te.scaled<128x128xf8E4M3FN, block_128x128, pow2, contract = 1>
+!columns = !te.scaled<128x128xf8E4M3FN, block_128x128, pow2, contract = 0>
+func.func @kept_rows(%w: tensor<128x128xbf16>, %old: !rows, %flag: tensor<f32>) -> (!rows, !columns) {
+  %q = te.quantize %w into %old unless %flag : tensor<128x128xbf16> -> !rows
+  %k = te.quantize %w : tensor<128x128xbf16> -> !columns
+  return %q, %k : !rows, !columns
+}
