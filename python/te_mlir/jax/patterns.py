@@ -536,9 +536,9 @@ def _log_softmax(value: Atom) -> Optional[Var]:
         return None
     inner, axis = _log_sum(node.inputs[1]), len(value.shape) - 1
     if inner is None:
-        x = _log_sum_exp(node.inputs[1])
-        return x if x is not None and _same(x, node.inputs[0]) else None
-    x, maximum = _unshifted(inner, axis)  # type: ignore[assignment]
+        whole = _log_sum_exp(node.inputs[1])
+        return whole if whole is not None and _same(whole, node.inputs[0]) else None
+    x, maximum = _unshifted(inner, axis)
     other, others = _unshifted(node.inputs[0], axis)
     same = _same(inner, node.inputs[0]) or (_same(x, other) and _same_maximum(maximum, others))
     return x if same and isinstance(x, Var) else None
