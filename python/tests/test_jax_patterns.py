@@ -64,6 +64,7 @@ def gelu(h, half=0.5, slope=math.sqrt(2 / math.pi), cubic=0.044715):
 NEAR = {
     "root-stopped": lambda h, g: rms(h, g, root=stopped),
     "mean-of-squares-stopped": lambda h, g: rms(h, g, mean=stopped),
+    "epsilon-below-zero": lambda h, g: h * jax.lax.rsqrt(jnp.mean(h * h, -1, keepdims=True) + -1e-5) * g,
     "mean-stopped": lambda h, g: layer(h, g, mean=stopped),
     "variance-stopped": lambda h, g: layer(h, g, variance=stopped),
     "logsumexp-stopped": lambda h, g: mean_loss(h, over=stopped),
@@ -211,10 +212,22 @@ def test_a_logistic_has_a_gradient_where_its_exponential_is_infinite(dtype):
     assert_close((y, gradients), (wanted, wanted_gradients), bound={4: 1e-4, 2: 5e-2}[dtype.dtype.itemsize])
 
 
+def test_arguments_that_are_read_in_several_orders():
+    """Of one shape, so that only the order of axes tells them apart."""
+    cube, other, square = normal(0, 8, 8, 8), normal(1, 8, 8, 8), normal(2, 8, 8)
+    both = lambda x, w: jnp.einsum("sab,akb->sk", x, w) * jnp.einsum("sab,bka->sk", x, w)  # noqa: E731
+    compare(both, cube, other)
+    compare(lambda x, w: jnp.einsum("abc,bd->acd", x, w) * jnp.einsum("abc,ad->bcd", x, w), cube, square)
+
+
 def test_ids_that_are_to_be_clamped_are():
     table, ids = normal(0, 10, 64), np.array([0, 9, 10, 15, -1, -11])
     compare(lambda t, w: jnp.take(t, ids, axis=0, mode="clip") @ w, table, W)
     compare(lambda t, w: jnp.take(t, ids, axis=0, mode="wrap") @ w, table, W)
+    take = functools.partial(jnp.take, axis=0, mode="clip")
+    tables = lambda ids, t, u, w: take(t, ids) @ w * (take(u, ids) @ w)  # noqa: E731
+    wanted = tables(jnp.asarray(ids), table, table[:6], W)
+    assert_close(te_mlir.jax.jit(tables)(jnp.asarray(ids), table, table[:6], W), wanted)
     compare(lambda t, w: t.at[ids].get(mode="fill", fill_value=0) @ w, table, W)
 
 

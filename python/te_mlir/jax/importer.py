@@ -98,7 +98,7 @@ class Importer:
         self.feeds: List[Feed] = []
         #: Why operations cannot be emitted, by their place in the program.
         self._unsupported: Dict[int, str] = {}
-        self._fed: Dict[Tuple[Atom, str, Tuple[int, ...]], build.Value] = {}
+        self._fed: Dict[Tuple[Atom, str, Tuple[int, ...], Tuple[int, ...]], build.Value] = {}
         #: Weights, by what they are a view of and as what they are read.
         self._parameters: Dict[Tuple[Atom, Tuple[int, ...]], build.Value] = {}
         self._values: Dict[Atom, Value] = {}
@@ -171,11 +171,13 @@ class Importer:
         dtype: Optional[str] = None,
         differentiable: bool = True,
         user: Optional[Node] = None,
+        how: Tuple[int, ...] = (),
     ) -> build.Value:
-        """The argument that is `make` of what JAX computes for `atom`; key says what `make` does."""
+        """The argument that is `make` of what JAX computes for `atom`; key, shape and `how` say what `make` does."""
         shape = tuple(shape if shape is not None else atom.shape)
-        if (atom, key, shape) in self._fed:
-            return self._fed[atom, key, shape]
+        memo = atom, key, shape, how
+        if memo in self._fed:
+            return self._fed[memo]
         dtype = dtype or te_name(atom.dtype)
         if dtype is None:
             raise Unsupported(
@@ -190,7 +192,7 @@ class Importer:
         value = self.function.argument(label, shape, dtype)
         floating = isinstance(atom, Var) and atom.floating and differentiable
         self.feeds.append(Feed(atom, make, label, shape, dtype, floating))
-        self._fed[atom, key, shape] = value
+        self._fed[memo] = value
         return value
 
     def _label(self, atom: Atom) -> str:
@@ -358,7 +360,8 @@ class Importer:
         shape = math.prod(atom.shape[a] for a in free), math.prod(atom.shape[a] for a in axes)
         # What is looked at must not be fed yet: an argument that nobody reads would be left.
         if self._is_light(atom) and not self._lies(atom, order):
-            return self.feed(atom, key, lambda a: jnp.transpose(a, order).reshape(shape), shape, user=node)
+            make = lambda a: jnp.transpose(a, order).reshape(shape)  # noqa: E731
+            return self.feed(atom, key, make, shape, user=node, how=tuple(order))
         value = self.value(atom, node)
         if not value.layout.permute(order).is_row_major(value.elements):
             raise Unsupported(node, f"its operand {list(atom.shape)} is computed, and a view that is not row-major")
@@ -483,12 +486,13 @@ class Importer:
         clamps = node.params["mode"] == jax.lax.GatherScatterMode.CLIP
         ids = self.feed(
             index,
-            "rows" if clamps else "ids",
+            "ids",
             lambda t: (jnp.clip(t, 0, last) if clamps else t).reshape(-1).astype(jnp.int32),
             (count,),
             "int32",
             differentiable=False,
             user=node,
+            how=(last,) if clamps else (),
         )
         matrix = self._weight(table, node, (0,), (1,))
         return self._dense(var, self.function.embedding(ids, matrix))
@@ -528,7 +532,8 @@ class Importer:
             rows = jnp.transpose(t, order).reshape(-1, t.shape[-1])[: b * s]
             return rows[:, : width // 2].astype(jnp.float32)
 
-        return self.feed(table, "half", make, (b * s, width // 2), "float32", differentiable=False, user=user)
+        shape = (b * s, width // 2)
+        return self.feed(table, "half", make, shape, "float32", differentiable=False, user=user, how=tuple(order))
 
     # Elementwise
 

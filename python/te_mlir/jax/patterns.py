@@ -226,7 +226,7 @@ def _over_root(value: Atom) -> Iterator[Tuple[Atom, Atom, float]]:
     for x, inside in found:
         for v, epsilon in pairs(of_rows(inside), "add"):
             number = scalar(epsilon)
-            if number is not None:
+            if number is not None and 0 <= number < math.inf:
                 yield x, v, number
 
 
