@@ -211,11 +211,13 @@ class Function:
         scale: Optional[float] = None,
         deterministic: bool = True,
         window_left: Optional[int] = None,
+        softcap: Optional[float] = None,
     ) -> Value:
         """Softmax attention; q [tokens, heads * d], k and v [tokens, kv_heads * d].
 
         deterministic: gradients of the same bits every time, which costs memory on a GPU.
         window_left: of causal attention, how many positions before itself one sees; None: all of them.
+        softcap: scores become softcap * tanh(score / softcap) before they are masked; finite, greater than 0.
         """
         attributes = {"heads": f"{heads} : i64", "kv_heads": f"{kv_heads} : i64", "sequence": f"{sequence} : i64"}
         if causal:
@@ -224,6 +226,8 @@ class Function:
             attributes["window_size"] = f"array<i64: {window_left}, 0>"
         if scale is not None:
             attributes["scale"] = f"{float_text(scale)} : f32"
+        if softcap is not None:
+            attributes["softcap"] = f"{float_text(softcap)} : f32"
         if not deterministic:
             attributes["deterministic"] = "false"
         text = f"te.attention {q.name}, {k.name}, {v.name}{_attributes(attributes)} : {q.type}, {k.type}"

@@ -579,12 +579,20 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
   const double pairs = 4.0 * T * 4096 * H / 2;
   const float scale = 0.08838835f; // 1 / sqrt(128)
   // A window of 1024 keys has 7/16 of the pairs.
-  for (int64_t windowLeft : {-1, 1023})
-    bench.run({windowLeft < 0 ? "attention causal 2x4096, 32/8 x 128"
-                              : "attention window 1024 2x4096, 32/8 x 128",
+  struct Scores {
+    const char *name;
+    int64_t windowLeft;
+    float softcap;
+  };
+  for (const Scores &s :
+       {Scores{"causal", -1, 0}, Scores{"window 1024", 1023, 0},
+        Scores{"softcap 50 causal", -1, 50},
+        Scores{"softcap 50 window 1024", 1023, 50}})
+    bench.run({std::string("attention ") + s.name + " 2x4096, 32/8 x 128",
                [=](te_rt_instance *i) {
                  return te_rt_plan_attention(i, 0, T, 4096, 32, 8, 128,
-                                             TE_RT_BF16, 1, windowLeft, scale);
+                                             TE_RT_BF16, 1, s.windowLeft, scale,
+                                             s.softcap);
                },
                {{T * H, TE_RT_BF16},
                 {T * H / 4, TE_RT_BF16},
@@ -592,28 +600,35 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
                 {T * H, TE_RT_BF16},
                 {T * 32, TE_RT_F32}},
                0,
-               windowLeft < 0 ? pairs : pairs * 7 / 16});
-  for (bool deterministic : {true, false})
-    bench.run({std::string("attention_backward ") +
-                   (deterministic ? "" : "any order ") +
-                   "causal 2x4096, 32/8 x 128",
-               [=](te_rt_instance *i) {
-                 return te_rt_plan_attention_backward(i, 0, T, 4096, 32, 8, 128,
-                                                      TE_RT_BF16, 1, -1, scale,
-                                                      deterministic);
-               },
-               // An lse that is no softmax's: the time does not depend on it.
-               {{T * H, TE_RT_BF16},
-                {T * H, TE_RT_BF16},
-                {T * H / 4, TE_RT_BF16},
-                {T * H / 4, TE_RT_BF16},
-                {T * H, TE_RT_BF16},
-                {T * 32, TE_RT_F32},
-                {T * H, TE_RT_BF16},
-                {T * H / 4, TE_RT_BF16},
-                {T * H / 4, TE_RT_BF16}},
-               0,
-               2.5 * pairs});
+               s.windowLeft < 0 ? pairs : pairs * 7 / 16});
+  struct Backward {
+    const char *name;
+    bool deterministic;
+    float softcap;
+  };
+  for (const Backward &s :
+       {Backward{"causal", true, 0}, Backward{"any order causal", false, 0},
+        Backward{"softcap 50 causal", true, 50},
+        Backward{"any order softcap 50 causal", false, 50}})
+    bench.run(
+        {std::string("attention_backward ") + s.name + " 2x4096, 32/8 x 128",
+         [=](te_rt_instance *i) {
+           return te_rt_plan_attention_backward(i, 0, T, 4096, 32, 8, 128,
+                                                TE_RT_BF16, 1, -1, scale,
+                                                s.softcap, s.deterministic);
+         },
+         // An lse that is no softmax's: the time does not depend on it.
+         {{T * H, TE_RT_BF16},
+          {T * H, TE_RT_BF16},
+          {T * H / 4, TE_RT_BF16},
+          {T * H / 4, TE_RT_BF16},
+          {T * H, TE_RT_BF16},
+          {T * 32, TE_RT_F32},
+          {T * H, TE_RT_BF16},
+          {T * H / 4, TE_RT_BF16},
+          {T * H / 4, TE_RT_BF16}},
+         0,
+         2.5 * pairs});
   bench.run({"pointwise add 8192x4096",
              [=](te_rt_instance *i) {
                return te_rt_plan_pointwise(i, 0, T * H, TE_RT_ADD, TE_RT_BF16,

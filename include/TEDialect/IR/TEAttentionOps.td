@@ -61,7 +61,9 @@ def TE_AttentionOp
     over all `j`, or `j <= i` when `causal`; in f32, `o` rounded once.
     `window_size = [left, 0]` leaves of these `i - left <= j`: a position sees
     itself and `left` before it. `scale` is `1 / sqrt(head_dim)` where it is not
-    given. `lse`, of shape
+    given. With `softcap` scores are, before they are masked,
+    `s[i, j] = softcap tanh(scale <q[i], k[j]> / softcap)`, every operation in
+    f32: between `-softcap` and `softcap`. `lse`, of shape
     `[tokens / sequence * heads * sequence]` in that order, is a result when the
     backward needs it. The backends differ in the last bits: see the page on
     numerics. With `deterministic = false` the gradients need not be the same
@@ -76,6 +78,7 @@ def TE_AttentionOp
     5. (attention-c5) `scale` is finite.
     6. (attention-c6) `lse` is `[tokens * heads]`.
     7. (attention-c7) `window_size` is `[left, 0]`, `left` zero or more, and has `causal` beside it.
+    8. (attention-c8) `softcap` is finite and greater than 0.
 
     Example:
 
@@ -83,6 +86,8 @@ def TE_AttentionOp
     %o = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
       : tensor<256x512xbf16>, tensor<256x128xbf16>
     %o2 = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal, window_size = array<i64: 31, 0>}
+      : tensor<256x512xbf16>, tensor<256x128xbf16>
+    %o3 = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal, softcap = 50.0 : f32}
       : tensor<256x512xbf16>, tensor<256x128xbf16>
     ```
   }];
@@ -96,6 +101,7 @@ def TE_AttentionOp
     UnitAttr:$causal,
     OptionalAttr<DenseI64ArrayAttr>:$window_size,
     OptionalAttr<F32Attr>:$scale,
+    OptionalAttr<F32Attr>:$softcap,
     DefaultValuedAttr<BoolAttr, "true">:$deterministic);
   let results = (outs Res<TE_HPMatrix, "type of q">:$o,
                       Res<Optional<TE_F32Vector>, "[tokens * heads]">:$lse);
@@ -109,6 +115,10 @@ def TE_AttentionOp
     int64_t getWindowLeft() {
       return getWindowSize() ? (*getWindowSize())[0] : -1;
     }
+    /// `softcap`; 0: none.
+    ::llvm::APFloat getSoftcapOrZero() {
+      return getSoftcap().value_or(::llvm::APFloat(0.0f));
+    }
   }];
   let hasVerifier = 1;
 }
@@ -119,7 +129,8 @@ def TE_AttentionBackwardOp
   let summary = "gradients of attention";
   let description = [{
     With `p[i, j] = exp(s[i, j] - lse[i])`, 0 where `j` is not seen, and
-    `ds[i, j] = p[i, j] (<do[i], v[j]> - <do[i], o[i]>)`:
+    `ds[i, j] = p[i, j] (<do[i], v[j]> - <do[i], o[i]>)`, with `softcap` times
+    `1 - t²`, `t = tanh(scale <q[i], k[j]> / softcap)`:
 
     `dq[i] = scale * sum_j ds[i, j] k[j]`,
     `dk[j] = scale * sum_i ds[i, j] q[i]`,
@@ -152,6 +163,7 @@ def TE_AttentionBackwardOp
     UnitAttr:$causal,
     OptionalAttr<DenseI64ArrayAttr>:$window_size,
     OptionalAttr<F32Attr>:$scale,
+    OptionalAttr<F32Attr>:$softcap,
     DefaultValuedAttr<BoolAttr, "true">:$deterministic);
   let results = (outs Res<TE_HPMatrix, "type of q">:$dq,
                       Res<TE_HPMatrix, "type of k">:$dk,
@@ -166,6 +178,10 @@ def TE_AttentionBackwardOp
     /// How many positions before itself one sees; -1: all of them.
     int64_t getWindowLeft() {
       return getWindowSize() ? (*getWindowSize())[0] : -1;
+    }
+    /// `softcap`; 0: none.
+    ::llvm::APFloat getSoftcapOrZero() {
+      return getSoftcap().value_or(::llvm::APFloat(0.0f));
     }
   }];
   let hasVerifier = 1;

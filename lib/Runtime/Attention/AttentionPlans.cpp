@@ -42,6 +42,7 @@ Status planGraph(const CudaDevice &device, const Params &params, Bind bind,
   problem.headDim = params.head_dim;
   problem.type = params.type;
   problem.scale = params.scale;
+  problem.softcap = params.softcap;
   problem.causal = params.causal != 0;
   if (params.window_left < params.sequence - 1)
     problem.windowLeft = params.window_left;

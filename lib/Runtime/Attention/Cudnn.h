@@ -23,6 +23,8 @@ struct AttentionProblem {
   int64_t batch = 0, sequence = 0, heads = 0, kvHeads = 0, headDim = 0;
   int32_t type = 0;
   float scale = 0.0f;
+  /// What scores are bounded by; 0: nothing.
+  float softcap = 0.0f;
   bool causal = false, backward = false;
   /// Of causal attention: how many positions before itself one sees, fewer than
   /// there are; -1: all of them.

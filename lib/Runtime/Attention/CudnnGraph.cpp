@@ -20,6 +20,7 @@
 #include <cudnn_frontend.h>
 
 #include <exception>
+#include <optional>
 #include <unordered_map>
 
 namespace cudnn_frontend {
@@ -136,20 +137,54 @@ private:
     asHeads(*tensor, uid, p, heads).set_output(true);
   }
 
-  /// cuDNN's left bound counts the position itself: keys `j > i - bound`.
+  /// What is masked, as the frontend has it: its left bound counts the position
+  /// itself, keys `j > i - bound`.
+  struct Mask {
+    explicit Mask(const AttentionProblem &p) {
+      if (p.causal)
+        right = 0;
+      if (p.windowLeft >= 0)
+        left = p.windowLeft + 1;
+    }
+    std::optional<int64_t> left, right;
+  };
+
+  /// Masks the scores and, before that, caps them. Beside a modifier of scores
+  /// the frontend takes no masks of its own, so the modifier masks, too. The
+  /// backward's undoes the cap alone: at masked scores, whose weight is 0, the
+  /// gradient that it gets is 0, and it looks at scores that are not masked.
   template <typename Options>
-  static void setWindow(Options &options, const AttentionProblem &p) {
-    if (p.windowLeft >= 0)
-      options.set_diagonal_band_left_bound(static_cast<int>(p.windowLeft + 1));
+  static void setScores(Options &options, const AttentionProblem &p) {
+    const Mask mask(p);
+    if (p.softcap == 0.0f) {
+      options.set_causal_mask(p.causal);
+      if (mask.left)
+        options.set_diagonal_band_left_bound(static_cast<int>(*mask.left));
+      return;
+    }
+    namespace modifiers = fe::graph::attn::score_modifiers;
+    using SubGraph = std::shared_ptr<fe::graph::Graph>;
+    auto cap = std::make_shared<modifiers::Softcap>();
+    auto bound = std::make_shared<fe::graph::Tensor_attributes>(p.softcap);
+    options.set_score_mod(
+        [=, s = p.sequence](const SubGraph &sub, const Tensor &scores) {
+          return modifiers::sliding_window_mask(
+              sub, cap->forward(sub, scores, bound),
+              fe::DiagonalAlignment_t::TOP_LEFT, mask.left, mask.right, s, s,
+              /*s_q_ptr=*/nullptr, /*s_kv_ptr=*/nullptr);
+        });
+    if constexpr (requires { options.set_score_mod_bprop(nullptr); })
+      options.set_score_mod_bprop([=](const SubGraph &sub, const Tensor &ds) {
+        return cap->backward(sub, ds, bound);
+      });
   }
 
   void addForward(const AttentionProblem &p) {
     auto options = fe::graph::SDPA_attributes()
                        .set_name("attention")
                        .set_generate_stats(true)
-                       .set_attn_scale(p.scale)
-                       .set_causal_mask(p.causal);
-    setWindow(options, p);
+                       .set_attn_scale(p.scale);
+    setScores(options, p);
     auto [o, lse] = graph.sdpa(input(Q, p, p.heads), input(K, p, p.kvHeads),
                                input(V, p, p.kvHeads), std::move(options));
     output(o, O, p, p.heads);
@@ -161,9 +196,8 @@ private:
     auto options = fe::graph::SDPA_backward_attributes()
                        .set_name("attention_backward")
                        .set_attn_scale(p.scale)
-                       .set_causal_mask(p.causal)
                        .set_deterministic_algorithm(p.deterministic);
-    setWindow(options, p);
+    setScores(options, p);
     fe::graph::Tensor_attributes lse;
     asLse(lse, p);
     auto [dq, dk, dv] = graph.sdpa_backward(

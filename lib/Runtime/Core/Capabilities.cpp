@@ -257,7 +257,8 @@ template <typename Params> Checks checkAttention(const Params &p) {
                "'window_left' to be -1, or zero or more with 'causal'",
                std::to_string(p.window_left))
       .require(p.scale - p.scale == 0.0f, "'scale' to be finite",
-               std::to_string(p.scale));
+               std::to_string(p.scale))
+      .nonNegative("softcap", p.softcap);
 }
 template <typename Params> Checks checkNorm(const Params &p) {
   return matrix(p.rows, p.cols)

@@ -64,6 +64,19 @@ template <typename Params> int64_t endKey(const Params &p, int64_t i) {
   return p.causal ? i + 1 : p.sequence;
 }
 
+/// A score and its derivative by the scaled product, 1 without a cap.
+struct Score {
+  float value, slope;
+};
+template <typename Params>
+Score scoreOf(const Params &p, const float *query, const float *key) {
+  const float product = p.scale * dot(query, key, p.head_dim);
+  if (p.softcap == 0.0f)
+    return {product, 1.0f};
+  const float t = math::tanh(product / p.softcap);
+  return {p.softcap * t, 1.0f - t * t};
+}
+
 template <typename Params> int64_t workOf(const Params &p) {
   return p.tokens * p.heads * p.sequence * p.head_dim;
 }
@@ -86,7 +99,7 @@ void attention(const attention_params &p, void *const *buffers) {
       const int64_t first = firstKey(p, i), end = endKey(p, i);
       float largest = -math::kInfinity;
       for (int64_t j = first; j < end; ++j) {
-        scores[j] = p.scale * dot(q.row(i), k.row(j), p.head_dim);
+        scores[j] = scoreOf(p, q.row(i), k.row(j)).value;
         largest = scores[j] > largest ? scores[j] : largest;
       }
       float total = 0.0f;
@@ -130,10 +143,11 @@ void attention_backward(const attention_backward_params &p,
         const float rowLse = lse[(batch * p.heads + h) * p.sequence + i];
         std::fill(dq.begin(), dq.end(), 0.0f);
         for (int64_t j = firstKey(p, i); j < endKey(p, i); ++j) {
-          const float score = p.scale * dot(q.row(i), k.row(j), p.head_dim);
-          const float weight = math::exp(score - rowLse);
-          const float ds =
-              weight * (dot(dout.row(i), v.row(j), p.head_dim) - delta);
+          const Score score = scoreOf(p, q.row(i), k.row(j));
+          const float weight = math::exp(score.value - rowLse);
+          const float ds = weight *
+                           (dot(dout.row(i), v.row(j), p.head_dim) - delta) *
+                           score.slope;
           addScaled(ds, k.row(j), p.head_dim, dq.data());
           addScaled(ds, q.row(i), p.head_dim, dk.row(j));
           addScaled(weight, dout.row(i), p.head_dim, dv.row(j));

@@ -22,7 +22,8 @@ static Call &attentionCall(Call &&call, Op op) {
       .type("type", elementType(op.getQ()))
       .i32("causal", op.getCausal())
       .i64("window_left", op.getWindowLeft())
-      .f32("scale", op.getScaleOrDefault());
+      .f32("scale", op.getScaleOrDefault())
+      .f32("softcap", op.getSoftcapOrZero());
 }
 
 LogicalResult LaunchEmitter::emitAttention(Operation *op, bool &isKnown) {

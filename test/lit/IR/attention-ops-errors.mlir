@@ -129,6 +129,47 @@ func.func @attention_c7_not_causal(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
 
 // -----
 
+func.func @attention_c8(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
+  // expected-error @below {{expected 'softcap' to be finite and greater than 0, but got 0}}
+  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, softcap = 0.0 : f32} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c8_negative(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
+  // expected-error @below {{greater than 0, but got -2}}
+  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, softcap = -2.0 : f32} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c8_infinite(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
+  // expected-error @below {{greater than 0, but got INF}}
+  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, softcap = 0x7F800000 : f32} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c8_nan(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
+  // expected-error @below {{greater than 0, but got nan}}
+  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, softcap = 0x7FC00000 : f32} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_backward_c1_softcap(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %lse: tensor<32xf32>) {
+  // expected-error @below {{expected 'softcap' to be finite and greater than 0, but got -1}}
+  %dq, %dk, %dv = te.attention_backward %q, %q, %k, %k, %q, %lse {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, softcap = -1.0 : f32}
+    : tensor<8x8xf32>, tensor<8x4xf32>, tensor<32xf32>
+  return
+}
+
+// -----
+
 func.func @attention_backward_c1_window(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %lse: tensor<32xf32>) {
   // expected-error @below {{expected 'causal' beside 'window_size'}}
   %dq, %dk, %dv = te.attention_backward %q, %q, %k, %k, %q, %lse {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, window_size = array<i64: 2, 0>}

@@ -12,6 +12,11 @@
 //   sum     of S weights, S u relative
 //   P       rounded to the type on cuda: p = unit roundoff, and 2^-25 absolute
 //           where f16 weights are subnormal
+//   cap     s = c tanh(x / c) of such a score x: |ds| <= (|dx| + u |x|) times
+//           the steepest slope within |dx|, u |s|, and the error of tanh times
+//           c: 2u |tanh| on reference; on cuda 2^-11 |tanh|, what PTX grants
+//           tanh.approx.f32, and 4u, if it is a quotient of exponentials. The
+//           slope 1 - t^2 is within 2 |t| dt + dt^2 + 2u, dt = |ds| / c
 //
 // so that of o = sum w v / sum w, |do| <= sum_j W |v_j| (2 (e^e_s - 1) + (2 S +
 // 4) u + p) + its rounding, W the softmax; and so on for the gradients, whose
@@ -36,6 +41,7 @@ struct Shape {
   bool causal;
   double size; // of the elements of q and k
   int64_t windowLeft = -1;
+  float softcap = 0;
 
   int64_t tokens() const { return batch * sequence; }
   int64_t queries() const { return tokens() * heads * headDim; }
@@ -48,7 +54,8 @@ struct Shape {
            std::to_string(sequence) + " heads " + std::to_string(heads) + "/" +
            std::to_string(kvHeads) + " x " + std::to_string(headDim) +
            (causal ? " causal" : "") + " size " + std::to_string(size) +
-           " window " + std::to_string(windowLeft);
+           " window " + std::to_string(windowLeft) + " softcap " +
+           std::to_string(softcap);
   }
 };
 constexpr Shape kShapes[] = {
@@ -64,9 +71,22 @@ constexpr Shape kWindows[] = {
     {1, 256, 4, 2, 64, true, 1, 127}, {2, 77, 4, 2, 64, true, 1, 75},
     {2, 77, 4, 2, 64, true, 1, 76},   {2, 77, 4, 2, 64, true, 1, 500},
 };
+/// Caps that most scores feel, that none does, and that all are near, also
+/// under masks and windows, which come after.
+constexpr Shape kCaps[] = {
+    {2, 100, 4, 4, 64, false, 1, -1, 0.5f},
+    {2, 100, 4, 2, 64, true, 1, -1, 50},
+    {1, 129, 2, 2, 128, true, 8, -1, 50},
+    {1, 129, 4, 1, 128, true, 8, 31, 30},
+    {2, 77, 4, 2, 64, true, 1, 0, 0.5f},
+    {1, 256, 4, 2, 64, true, 4, 127, 30},
+    {1, 100, 2, 1, 256, true, 1, -1, 50},
+    {2, 40, 4, 2, 64, false, 3, -1, 2},
+};
 std::vector<Shape> allShapes() {
   std::vector<Shape> shapes(std::begin(kShapes), std::end(kShapes));
   shapes.insert(shapes.end(), std::begin(kWindows), std::end(kWindows));
+  shapes.insert(shapes.end(), std::begin(kCaps), std::end(kCaps));
   return shapes;
 }
 
@@ -89,6 +109,8 @@ public:
   Attention64(const Shape &s, int32_t type, bool isReference)
       : s(s), narrow(isReference ? 0 : unitRoundoff(type)),
         tiny(!isReference && type == TE_RT_F16 ? 0x1p-25 : 0),
+        tanhError(isReference ? 2 * kU : 0x1p-11),
+        tanhFloor(isReference ? 0 : 4 * kU),
         q(values(type, s.queries(), s.size, 1)),
         k(values(type, s.keys(), s.size, 2)), v(values(type, s.keys(), 1, 3)),
         dout(values(type, s.queries(), 1, 4)), o(s.queries()),
@@ -105,7 +127,7 @@ public:
   }
 
   const Shape s;
-  const double narrow, tiny;
+  const double narrow, tiny, tanhError, tanhFloor;
   const Array q, k, v, dout;
   Bounded o, lse, dq, dk, dv;
   /// What the backward is given: o and lse, rounded.
@@ -138,10 +160,24 @@ private:
     return (!s.causal || j <= i) && (s.windowLeft < 0 || j >= i - s.windowLeft);
   }
 
+  /// Caps score `j`, and what its gradient is multiplied by.
+  void cap(int64_t j) {
+    const double c = s.softcap, x = scores[j], t = std::tanh(x / c);
+    const double reach = errors[j] + kU * std::fabs(x);
+    const double near = std::tanh(std::max(0.0, std::fabs(x) - reach) / c);
+    scores[j] = c * t;
+    errors[j] = (1 - near * near) * reach +
+                c * ((tanhError + kU) * std::fabs(t) + tanhFloor);
+    slopes[j] = 1 - t * t;
+    const double wrong = errors[j] / c;
+    slopeErrors[j] = 2 * std::fabs(t) * wrong + wrong * wrong + 2 * kU;
+  }
+
   /// The scores of a row and, of each, the error of its exponent.
   void score(int64_t b, int64_t h, int64_t i) {
     // exp of what is not seen is 0.
     scores.assign(s.sequence, -INFINITY), errors.assign(s.sequence, 0);
+    slopes.assign(s.sequence, 1), slopeErrors.assign(s.sequence, 0);
     const double *const row = &q64[queryAt(b, h, i)];
     double largest = 0;
     for (int64_t j = 0; j < s.sequence; ++j) {
@@ -155,6 +191,8 @@ private:
         size += std::fabs(row[d] * key[d]);
       }
       errors[j] = (s.headDim + 3) * kU * s.scale() * size;
+      if (s.softcap != 0)
+        cap(j);
       largest = std::max(largest, std::fabs(scores[j]));
     }
     worst = 0;
@@ -217,15 +255,17 @@ private:
       const double w = std::exp(scores[j] - rowLse);
       const double wError =
           w * std::expm1(errors[j] + 4 * kU * std::fabs(rowLse));
-      const double ds = w * (dp - delta);
+      const double slope = slopes[j], all = w * (dp - delta), ds = all * slope;
       // As an operand of a product, ds and w are rounded to the type on cuda;
       // the gradients of the heads of one key-value head may be, too. ds may
       // have been scaled by then, so that a subnormal is off by `tiny` either
       // way.
       const double subnormal = std::max<double>(1.0, s.scale()) * tiny;
-      const double dsError = wError * std::fabs(dp - delta) +
-                             (w + wError) * dots * (dpSize + deltaSize) +
-                             2 * kU * std::fabs(ds);
+      const double allError = wError * std::fabs(dp - delta) +
+                              (w + wError) * dots * (dpSize + deltaSize) +
+                              2 * kU * std::fabs(all);
+      const double dsError = allError * (slope + slopeErrors[j]) +
+                             (slopeErrors[j] + 3 * kU * slope) * std::fabs(all);
       const double sums = (length + 3) * kU;
       for (int64_t d = 0; d < s.headDim; ++d) {
         const double kd = k64[key + d], qd = q64[out + d],
@@ -246,7 +286,8 @@ private:
     }
   }
 
-  std::vector<double> q64, k64, v64, dout64, scores, errors;
+  std::vector<double> q64, k64, v64, dout64, scores, errors, slopes,
+      slopeErrors;
   double worst = 0;
 };
 
@@ -260,13 +301,14 @@ protected:
   }
   static PlanFunction plan(const Shape &s, int32_t type) {
     return TE_PLAN(attention, s.tokens(), s.sequence, s.heads, s.kvHeads,
-                   s.headDim, type, s.causal, s.windowLeft, s.scale());
+                   s.headDim, type, s.causal, s.windowLeft, s.scale(),
+                   s.softcap);
   }
   static PlanFunction backwardPlan(const Shape &s, int32_t type,
                                    bool deterministic = true) {
     return TE_PLAN(attention_backward, s.tokens(), s.sequence, s.heads,
                    s.kvHeads, s.headDim, type, s.causal, s.windowLeft,
-                   s.scale(), deterministic);
+                   s.scale(), s.softcap, deterministic);
   }
 
   /// Within the bound and one rounding to the type of `actual`.

@@ -73,9 +73,10 @@ TEST_P(Errors, BadVersionNamesBothValues) {
 TEST_P(Errors, AttentionSizes) {
   auto attention = [](int64_t tokens, int64_t sequence, int64_t heads,
                       int64_t kvHeads, int64_t headDim, float scale,
-                      int64_t windowLeft = -1, int32_t causal = 1) {
+                      int64_t windowLeft = -1, int32_t causal = 1,
+                      float softcap = 0) {
     return TE_PLAN(attention, tokens, sequence, heads, kvHeads, headDim,
-                   TE_RT_BF16, causal, windowLeft, scale);
+                   TE_RT_BF16, causal, windowLeft, scale, softcap);
   };
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, attention(8, 0, 4, 2, 64, 1),
                       {"attention", "'sequence' to be one or more", "0"}));
@@ -93,10 +94,15 @@ TEST_P(Errors, AttentionSizes) {
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
                       attention(8, 4, 4, 2, 64, 1, 2, 0),
                       {"'window_left' to be -1", "with 'causal'", "2"}));
-  EXPECT_TRUE(refuses(
-      TE_RT_INVALID_ARGUMENT,
-      TE_PLAN(attention_backward, 8, 3, 4, 2, 64, TE_RT_BF16, 0, -1, 1.0f, 1),
-      {"attention_backward", "'tokens' to be a multiple of 3", "8"}));
+  for (float cap : {-1.0f, __builtin_inff(), __builtin_nanf("")})
+    EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                        attention(8, 4, 4, 2, 64, 1, -1, 1, cap),
+                        {"'softcap' to be finite and zero or more"}));
+  EXPECT_TRUE(
+      refuses(TE_RT_INVALID_ARGUMENT,
+              TE_PLAN(attention_backward, 8, 3, 4, 2, 64, TE_RT_BF16, 0, -1,
+                      1.0f, 0.0f, 1),
+              {"attention_backward", "'tokens' to be a multiple of 3", "8"}));
 }
 
 TEST_P(Errors, RopeSizes) {

@@ -23,7 +23,7 @@ static Value requireLse(AttentionOp op) {
       b, op.getLoc(), op.getO().getType(), lse, op.getQ(), op.getK(), op.getV(),
       op.getHeadsAttr(), op.getKvHeadsAttr(), op.getSequenceAttr(),
       op.getCausalAttr(), op.getWindowSizeAttr(), op.getScaleAttr(),
-      op.getDeterministicAttr());
+      op.getSoftcapAttr(), op.getDeterministicAttr());
   attention->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   op.getO().replaceAllUsesWith(attention.getO());
   return attention.getLse();
@@ -44,7 +44,7 @@ LogicalResult AttentionOp::differentiate(OpBuilder &b,
       adjoints.residual(getV(), "v"), adjoints.residual(o, "o"),
       adjoints.residual(lse, "lse"), getHeadsAttr(), getKvHeadsAttr(),
       getSequenceAttr(), getCausalAttr(), getWindowSizeAttr(), getScaleAttr(),
-      getDeterministicAttr());
+      getSoftcapAttr(), getDeterministicAttr());
   for (auto [operand, gradient] :
        {std::pair<Value, Value>(getQ(), backward.getDq()),
         {getK(), backward.getDk()},

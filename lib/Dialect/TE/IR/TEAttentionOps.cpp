@@ -76,6 +76,12 @@ template <typename Op> static LogicalResult verifyAttention(Op op, Value lse) {
   if (std::optional<APFloat> scale = op.getScale(); scale && !scale->isFinite())
     return op.emitOpError() << "expected 'scale' to be finite, but got "
                             << scale->convertToFloat();
+  // attention-c8
+  if (std::optional<APFloat> cap = op.getSoftcap();
+      cap && (!cap->isFinite() || cap->isZero() || cap->isNegative()))
+    return op.emitOpError()
+           << "expected 'softcap' to be finite and greater than 0, but got "
+           << cap->convertToFloat();
   // attention-c7
   if (std::optional<ArrayRef<int64_t>> window = op.getWindowSize()) {
     if (window->size() != 2 || (*window)[0] < 0 || (*window)[1] != 0)

@@ -174,26 +174,32 @@ def matrix_of(heads, repeat=1):
     return heads.reshape(B, -1, repeat, S, D).sum(axis=2).transpose(0, 2, 1, 3).reshape(B * S, -1)
 
 
-def attend(v, causal, window):
+def attend(v, causal, window, cap):
     """q, k, v and, of every pair of positions, scores, and softmax; k and v once for every head."""
     q, k, w = heads_of(v["q"]), heads_of(v["k"], GROUP), heads_of(v["v"], GROUP)
     scores = SCALE * q @ k.swapaxes(2, 3)
     i, j = np.indices((S, S))
     seen = (j <= i if causal else j < S) & (i - j <= window)
-    scores = np.where(seen, scores, -np.inf)
+    scores = np.where(seen, cap * np.tanh(scores / cap) if cap else scores, -np.inf)
     lse = np.log(np.exp(scores - scores.max(axis=3, keepdims=True)).sum(axis=3, keepdims=True)) + scores.max(axis=3, keepdims=True)
     return q, k, w, scores, lse
 
 
-def attention_slack(v, d, causal, window):
-    """Scores within sigma = (D + 2) scale sum |q k|. A weight exp(s - m) within eta = sigma + 2 max |s| + 4, the sum of S of them
+def attention_slack(v, d, causal, window, cap):
+    """Scores within sigma = (D + 2) scale sum |q k|; capped, with |x / cap| within the quotient's 1 |x| more, tanh, whose slope is
+    at most 1, within 4 and the product within 1, and the slope 1 - t^2 within 2 |t| sigma / cap + 2. A weight exp(s - m) within eta = sigma + 2 max |s| + 4, the sum of S of them
     and the quotient: o within sum p |v| (2 eta + 2 S + 2), lse within eta + S + 4 + |m| + 2 |lse|, so p = exp(s - lse) within
-    rho = sigma + that + |s - lse| + 4. Then ds = p (dp - delta) with dots of D, and the sums of the gradients."""
-    q, k, w, scores, lse = attend(v, causal, window)
+    rho = sigma + that + |s - lse| + 4. Then ds = p (dp - delta) slope with dots of D, and the sums of the gradients."""
+    q, k, w, scores, lse = attend(v, causal, window, cap)
     dout = heads_of(d["y"])
     p = np.exp(scores - lse)
     finite = np.where(p > 0, scores, 0.0)
-    sigma = ((D + 2) * SCALE * np.abs(q) @ np.abs(k).swapaxes(2, 3)).max(axis=3, keepdims=True)
+    sigma = (D + 2) * SCALE * np.abs(q) @ np.abs(k).swapaxes(2, 3)
+    slope, slope_error = np.ones_like(p), 0.0
+    if cap:
+        sigma = sigma + SCALE * np.abs(q @ k.swapaxes(2, 3)) + 5 * np.abs(finite)
+        slope, slope_error = 1 - (finite / cap) ** 2, 2 * np.abs(finite) / cap * sigma / cap + 2
+    sigma = sigma.max(axis=3, keepdims=True)
     top = np.abs(finite).max(axis=3, keepdims=True)
     eta = sigma + 2 * top + 4
     o, o_size = p @ w, p @ np.abs(w)
@@ -203,18 +209,20 @@ def attention_slack(v, d, causal, window):
     delta_error = (D + 1) * np.sum(np.abs(dout * o), axis=3, keepdims=True) + np.sum(
         np.abs(dout) * o_size, axis=3, keepdims=True) * (2 * eta + 2 * S + 2)
     ds = p * np.abs(dp - delta)
-    ds_error = p * (dp_error + delta_error) + ds * (rho + 2)
+    ds_error = (p * (dp_error + delta_error) + ds * (rho + 2)) * slope + ds * (slope_error + slope)
+    ds = ds * slope
     return {"q": SCALE * matrix_of((ds_error + (S + 2) * ds) @ np.abs(k)),
             "k": SCALE * matrix_of((ds_error + (GROUP * S + 2) * ds).swapaxes(2, 3) @ np.abs(q), GROUP),
             "v": matrix_of((p * (rho + GROUP * S + 1)).swapaxes(2, 3) @ np.abs(dout), GROUP)}
 
 
-def attention(v, causal, window):
-    q, k, w, scores, lse = attend(v, causal, window)
+def attention(v, causal, window, cap):
+    q, k, w, scores, lse = attend(v, causal, window, cap)
     return {"y": matrix_of(np.exp(scores - lse) @ w)}
 
 
-for seen, *which in (("", False, S), (", causal", True, S), (", causal, window_size = array<i64: 1, 0>", True, 1)):
+for seen, *which in (("", False, S, None), (", causal", True, S, None), (", causal, window_size = array<i64: 1, 0>", True, 1, None),
+                     (", causal, softcap = 1.5 : f32", True, S, 1.5)):
     check(f"attention{seen}",
           f"  %y = te.attention %q, %k, %v {{heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, scale = 0.7 : f32{seen}}}"
           " : tensor<8x12xf32>, tensor<8x6xf32>",

@@ -45,11 +45,11 @@ func.func private @tabulated(%x: tensor<8x8xf32>, %cos: tensor<4x2xf32>) -> tens
 // CHECK-LABEL: func.func @attends(
 // CHECK-SAME:    %[[Q:[^ ]*]]: tensor<8x8xf32>, %[[K:[^ ]*]]: tensor<8x4xf32>, %[[DY:[^ ]*]]: tensor<8x8xf32>)
 // CHECK:         %[[SUM:.*]] = arith.addf %[[Q]], %[[Q]]
-// CHECK:         %[[O:.*]], %[[LSE:.*]] = te.attention %[[SUM]], %[[K]], %[[K]] {causal, deterministic = false, heads = 4 : i64, kv_heads = 2 : i64, scale = 5.000000e-01 : f32, sequence = 4 : i64, window_size = array<i64: 1, 0>} : {{.*}} lse tensor<32xf32>
+// CHECK:         %[[O:.*]], %[[LSE:.*]] = te.attention %[[SUM]], %[[K]], %[[K]] {causal, deterministic = false, heads = 4 : i64, kv_heads = 2 : i64, scale = 5.000000e-01 : f32, sequence = 4 : i64, softcap = 3.000000e+01 : f32, window_size = array<i64: 1, 0>} : {{.*}} lse tensor<32xf32>
 // CHECK-NEXT:    %[[SUM_R:.*]] = te.residual %[[SUM]] "attention0.q"
 // CHECK-NEXT:    %[[O_R:.*]] = te.residual %[[O]] "attention0.o"
 // CHECK-NEXT:    %[[LSE_R:.*]] = te.residual %[[LSE]] "attention0.lse"
-// CHECK-NEXT:    %[[DQ:.*]], %{{.*}}, %{{.*}} = te.attention_backward %[[DY]], %[[SUM_R]], %[[K]], %[[K]], %[[O_R]], %[[LSE_R]] {causal, deterministic = false, heads = 4 : i64, kv_heads = 2 : i64, scale = 5.000000e-01 : f32, sequence = 4 : i64, window_size = array<i64: 1, 0>}
+// CHECK-NEXT:    %[[DQ:.*]], %{{.*}}, %{{.*}} = te.attention_backward %[[DY]], %[[SUM_R]], %[[K]], %[[K]], %[[O_R]], %[[LSE_R]] {causal, deterministic = false, heads = 4 : i64, kv_heads = 2 : i64, scale = 5.000000e-01 : f32, sequence = 4 : i64, softcap = 3.000000e+01 : f32, window_size = array<i64: 1, 0>}
 // CHECK-NEXT:    %[[DX:.*]] = arith.addf %[[DQ]], %[[DQ]]
 // CHECK-NEXT:    return %[[DX]]
 func.func @attends(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %dy: tensor<8x8xf32>) -> tensor<8x8xf32> {
@@ -59,6 +59,6 @@ func.func @attends(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %dy: tensor<8x8xf32
 }
 func.func private @attention(%x: tensor<8x8xf32>, %k: tensor<8x4xf32>) -> tensor<8x8xf32> {
   %q = arith.addf %x, %x : tensor<8x8xf32>
-  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, causal, window_size = array<i64: 1, 0>, scale = 0.5 : f32, deterministic = false} : tensor<8x8xf32>, tensor<8x4xf32>
+  %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, causal, window_size = array<i64: 1, 0>, scale = 0.5 : f32, softcap = 30.0 : f32, deterministic = false} : tensor<8x8xf32>, tensor<8x4xf32>
   return %o : tensor<8x8xf32>
 }

@@ -207,6 +207,58 @@ TEST_F(CudnnAttention, WindowsAreBounds) {
   }
 }
 
+// Scores are capped before they are masked; a backward undoes the cap and no
+// mask. The cap is a scalar of the graph, and none is none.
+TEST_F(CudnnAttention, SoftcapsComeBeforeMasks) {
+  ASSERT_STATUS_OK(create(&backend));
+  constexpr float cap = 47;
+  auto plans = [&](bool causal, int64_t windowLeft, float softcap) {
+    auto forward = shape<attention_params>();
+    auto backward = shape<attention_backward_params>();
+    forward.causal = backward.causal = causal;
+    forward.window_left = backward.window_left = windowLeft;
+    forward.softcap = backward.softcap = softcap;
+    return std::pair(forward, backward);
+  };
+  // The operations of a plan, and whether a launch binds the cap.
+  auto found = [&](const Status &status, int count) {
+    EXPECT_STATUS_OK(status);
+    Strings modes;
+    modes.swap(book().attentionModes);
+    std::vector<void *> buffers;
+    EXPECT_STATUS_OK(allocate(count, &buffers));
+    book().attentionScalars.clear();
+    EXPECT_STATUS_OK(plan->launch(backend->defaultStream(), buffers.data()));
+    modes.push_back(
+        std::to_string(std::ranges::count(book().attentionScalars, cap)));
+    return modes;
+  };
+  const Strings causal = {"index", "index", "select"};
+  Strings window = causal;
+  window.insert(window.end(), causal.begin(), causal.end());
+  for (auto [masks, isCausal, left] : {std::tuple(Strings(), false, -1),
+                                       {causal, true, -1},
+                                       {window, true, 20}})
+    for (float softcap : {0.0f, cap}) {
+      SCOPED_TRACE(masks.size() + softcap);
+      Strings modes = masks;
+      if (softcap != 0)
+        modes.insert(modes.begin(), "tanh");
+      Strings gradients = modes;
+      if (softcap != 0)
+        gradients.push_back("tanh gradient");
+      const std::string times = softcap != 0 ? "1" : "0";
+      modes.push_back(times), gradients.push_back(times);
+      const auto [forward, backward] = plans(isCausal, left, softcap);
+      EXPECT_EQ(found(backend->plan_attention(forward, &plan),
+                      attention_buffers::count_),
+                modes);
+      EXPECT_EQ(found(backend->plan_attention_backward(backward, &plan),
+                      attention_backward_buffers::count_),
+                gradients);
+    }
+}
+
 // Whichever call fails: the status says so, unless the frontend can do without
 // what it asked, and nothing is left behind.
 TEST_F(CudnnAttention, EveryFailureIsReported) {

@@ -131,7 +131,10 @@ public:
   std::vector<const void *> collectiveStreams;
   /// What the tensors of all graphs of cuDNN were bound to, in its order.
   std::vector<const void *> attentionPointers;
-  /// Of those that are not in device memory, the f32 that lay there.
+  /// Of the pointwise operations of all graphs, as they were made: 'index',
+  /// 'select', 'tanh' and 'tanh gradient'.
+  std::vector<std::string> attentionModes;
+  /// Of what tensors were bound to and is not in device memory, the f32 there.
   std::vector<float> attentionScalars;
   /// All products, in order.
   std::vector<Product> products;

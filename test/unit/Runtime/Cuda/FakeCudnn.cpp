@@ -48,6 +48,15 @@ size_t elementBytes(cudnnBackendAttributeType_t type) {
   }
 }
 
+void notePointwise(cudnnPointwiseMode_t mode) {
+  for (auto [each, name] : {std::pair(CUDNN_POINTWISE_GEN_INDEX, "index"),
+                            {CUDNN_POINTWISE_BINARY_SELECT, "select"},
+                            {CUDNN_POINTWISE_TANH_FWD, "tanh"},
+                            {CUDNN_POINTWISE_TANH_BWD, "tanh gradient"}})
+    if (mode == each)
+      book().attentionModes.push_back(name);
+}
+
 template <typename T> T attribute(const Object *object, int key) {
   T value = {};
   const auto found = object->attributes.find(key);
@@ -132,6 +141,8 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor,
       use(descriptor, Kind::cudnnDescriptor, "cudnnBackendSetAttribute");
   if (!object || (count != 0 && !elements))
     return CUDNN_STATUS_BAD_PARAM;
+  if (name == CUDNN_ATTR_POINTWISE_MODE)
+    notePointwise(*static_cast<const cudnnPointwiseMode_t *>(elements));
   const auto *begin = static_cast<const unsigned char *>(elements);
   object->attributes[name].assign(begin, begin + static_cast<size_t>(count) *
                                                      elementBytes(type));

@@ -95,7 +95,11 @@ std::vector<int32_t> integers(const std::string &name) {
   return {0, 1};
 }
 
-std::vector<float> reals(const std::string &) { return {0.5f}; }
+std::vector<float> reals(const std::string &name) {
+  if (name == "softcap")
+    return {0, 0.5f};
+  return {0.5f};
+}
 
 class KernelPlans : public FakeCudaTest,
                     public testing::WithParamInterface<int> {
