@@ -21,19 +21,21 @@ public:
                                           uint32_t rank)
       : args(args), rank(rank), rowTiles((args.m + kRows - 1) / kRows),
         colPairs((args.n + 2 * kCols - 1) / (2 * kCols)),
-        next(blockIdx.x / kBlockGemmCluster) {}
+        next(firstPiece(blockIdx.x / kBlockGemmCluster, args.clusters,
+                        args.turns)),
+        left(args.turns) {}
 
   __device__ __forceinline__ bool advance() {
     const uint32_t tiles = rowTiles * colPairs;
-    const uint32_t clusters = gridDim.x / kBlockGemmCluster;
     const Piece piece = pieceOf(next, args.whole_tiles);
-    if (piece.tile >= tiles)
+    if (piece.tile >= tiles || left == 0)
       return false;
     const TilePosition tile = tilePosition(piece.tile, rowTiles, colPairs);
     row = tile.row * kTileRows + piece.firstRow;
     col = tile.col * kTileCols + rank * kCols;
     end = rowEndOf(row, piece, args.m);
-    next += clusters;
+    next += args.clusters;
+    --left;
     return true;
   }
 
@@ -53,7 +55,7 @@ public:
 
 private:
   const BlockGemmArgs &args;
-  uint32_t rank, rowTiles, colPairs, next, end = 0;
+  uint32_t rank, rowTiles, colPairs, next, left, end = 0;
 };
 
 template <Scales kScales, typename Out, Product product>

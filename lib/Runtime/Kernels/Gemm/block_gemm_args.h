@@ -36,7 +36,8 @@ struct BlockGemmArgs {
   const float *keep;    // unless null or 1, what c has counts as zeros
   void *out;            // [m, n]
   uint32_t m, n, k;
-  uint32_t whole_tiles; // see wholeTiles; all, of groups of rows
+  uint32_t whole_tiles;     // see wholeTiles; all, of groups of rows
+  uint32_t clusters, turns; // see firstPiece; not of groups of rows
   uint32_t a_scale_stride, b_scale_stride;
 };
 

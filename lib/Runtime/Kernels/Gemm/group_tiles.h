@@ -66,6 +66,14 @@ TE_HOST_DEVICE Piece pieceOf(uint32_t index, uint32_t whole) {
           isHalf ? kTileRows / 2 : kTileRows};
 }
 
+/// The first piece of a cluster. `clusters` of them run at a time and take
+/// pieces in turn, `turns` of them each; those behind them, which start as
+/// others end, go on where these stop.
+TE_HOST_DEVICE uint32_t firstPiece(uint32_t cluster, uint32_t clusters,
+                                   uint32_t turns) {
+  return cluster % clusters + cluster / clusters * turns * clusters;
+}
+
 /// Where the rows of a piece end that starts at `row`, of rows that end at
 /// `end`; not behind `row` where it has none.
 TE_HOST_DEVICE uint32_t rowEndOf(uint32_t row, const Piece &piece,

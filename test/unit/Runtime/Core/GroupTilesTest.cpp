@@ -209,4 +209,24 @@ TEST(GroupTiles, LastTurnIsMadeInHalves) {
   EXPECT_EQ(busiest(1, 1), kTileRows);
 }
 
+TEST(GroupTiles, WavesMakeEachPieceOnce) {
+  for (uint32_t clusters : {1u, 2u, 66u})
+    for (uint32_t pieces : {1u, 2u, 65u, 66u, 67u, 132u, 330u, 331u, 3600u})
+      for (uint32_t turns : {1u, 2u, 3u, 14u, 60u}) {
+        const uint32_t inAll = (pieces + clusters - 1) / clusters;
+        const uint32_t waves = (inAll + turns - 1) / turns;
+        std::vector<uint32_t> made(pieces);
+        for (uint32_t cluster = 0; cluster < waves * clusters; ++cluster) {
+          uint32_t next = firstPiece(cluster, clusters, turns);
+          // Those that run together have pieces beside each other.
+          ASSERT_EQ(next % clusters, cluster % clusters);
+          for (uint32_t left = turns; left > 0 && next < pieces; --left) {
+            ++made[next];
+            next += clusters;
+          }
+        }
+        ASSERT_EQ(made, std::vector<uint32_t>(pieces, 1));
+      }
+}
+
 } // namespace
