@@ -362,6 +362,14 @@ func.func @quantize_c7_shape(%x: tensor<32x32xbf16>, %m: tensor<16xf32>) {
 
 // -----
 
+func.func @quantize_c7_scalar(%x: tensor<32x32xbf16>, %m: tensor<f32>) {
+  // expected-error @below {{expected 'given_amax' to have shape 32, but got ()}}
+  %a = "te.quantize"(%x, %m) <{operandSegmentSizes = array<i32: 1, 0, 1, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0>}> : (tensor<32x32xbf16>, tensor<f32>) -> !te.scaled<32x32xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
+  return
+}
+
+// -----
+
 func.func @quantize_c8_rng(%x: tensor<32x32xbf16>, %r: tensor<2xi32>) {
   // expected-error @below {{expected 'rng' only for nv schemes without 'shard', but got one with '!te.scaled<}}
   %a = te.quantize %x rng %r : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>

@@ -8,6 +8,8 @@ using namespace mlir;
 using namespace mlir::te;
 
 std::string te::formatShape(ArrayRef<int64_t> shape) {
+  if (shape.empty())
+    return "()";
   return llvm::join(
       llvm::map_range(shape, [](int64_t size) { return std::to_string(size); }),
       "x");

@@ -45,7 +45,7 @@ LogicalResult verifyGroupsAttr(Operation *op, Attribute value);
 LogicalResult verifyRanksAttr(Operation *op, Attribute value);
 LogicalResult verifyShardingAttr(Operation *op, Attribute value, Type type);
 
-/// "256x512", for messages.
+/// "256x512", or "()" of a scalar, for messages.
 std::string formatShape(ArrayRef<int64_t> shape);
 
 inline ArrayRef<int64_t> shapeOf(Type type) {
