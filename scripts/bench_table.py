@@ -109,6 +109,17 @@ def exchanges(report):
     ] for row in report["exchanges"]])
 
 
+def model(report):
+    header = ["recipe", "ranks", "overlap", "weights of a rank, M", "tokens of a rank", "burst ms", "sustained ms", "tokens/s a rank", "TFLOPS a rank", "x bf16",
+              "arguments MiB", "arena MiB", "workspace MiB", "launches"]
+    mib = lambda count: f"{count / 2**20:.0f}"
+    return table(header, [[
+        f"`{row['recipe']}`", str(row["ranks"]), row["overlap"], f"{row['weight_elements'] / 1e6:.0f}", str(row["tokens"]), f"{row['graph_burst_ms']:.1f}",
+        f"{row['graph_sustained_ms']:.1f}", f"{row['tokens_per_second']:.0f}", f"{row['tflops']:.0f}", f"{row['speedup_over_bf16']:.2f}" if "speedup_over_bf16" in row else "",
+        mib(row["argument_bytes"]), mib(row["arena_bytes"]), mib(row["workspace_bytes"]), str(row["launches"]),
+    ] for row in report["model"]])
+
+
 def section(path):
     """The tables of one file; empty for JSON that te-bench did not write."""
     report = json.loads(path.read_text(encoding="utf-8"))
@@ -130,6 +141,8 @@ def section(path):
                  + parallel(report) + "\n")
     if "exchanges" in report:
         text += "Rows of experts, to their ranks and back, as one graph:\n\n" + exchanges(report) + "\n"
+    if "model" in report:
+        text += "A whole training step of a Llama, forward, backward and AdamW on f32 masters, as one graph:\n\n" + model(report) + "\n"
     if "memory" in report:
         text += "Eight layers over four micro-batches, forward and backward:\n\n" + memory(report) + "\n"
     return text

@@ -15,6 +15,7 @@
 #include "CompileStep.h"
 
 #include "Bench.h"
+#include "Ranks.h"
 
 #include "TEDialect/InitAllTE.h"
 #include "TEDialect/Runtime/te_runtime_compiled.h"
@@ -27,14 +28,9 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <algorithm>
-#include <barrier>
-#include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <thread>
 
 using namespace mlir;
 using mlir::te::ArgumentInfo;
@@ -44,8 +40,6 @@ namespace {
 
 constexpr const char *kRecipes[] = {"high_precision", "float8_current_scaling",
                                     "float8_block_scaling", "delayed_scaling"};
-/// The runtime's limit for a collective, in place of ten minutes.
-constexpr int64_t kPatienceMs = 20000;
 
 struct Sizes {
   int64_t tokens, sequence, hidden, ffn, heads, kvHeads;
@@ -53,119 +47,6 @@ struct Sizes {
 constexpr Sizes kLlama8B = {8192, 2048, 4096, 14336, 32, 8};
 /// For `--quick`, with the shape of the other.
 constexpr Sizes kSmall = {128, 64, 128, 128, 4, 4};
-
-/// Ends the process with the runtime's message; other threads may wait for one
-/// another for ever.
-void need(te_rt_status status, const char *what) {
-  if (status == TE_RT_OK)
-    return;
-  llvm::errs() << "te-bench: " << what << ": " << te_rt_last_error() << "\n";
-  llvm::errs().flush();
-  std::_Exit(1);
-}
-
-//===----------------------------------------------------------------------===//
-// Ranks
-//===----------------------------------------------------------------------===//
-
-/// Moves bytes between threads, for groups of the reference backend.
-class Threads {
-public:
-  explicit Threads(int size) : barrier(size), given(size) {}
-
-  te_rt_communicator communicator(int rank) {
-    members.push_back(std::make_unique<Member>(Member{this, rank}));
-    return {static_cast<int32_t>(given.size()), rank, members.back().get(),
-            exchange};
-  }
-
-private:
-  struct Member {
-    Threads *threads;
-    int rank;
-  };
-  static te_rt_status exchange(void *user, const void *send, int64_t stride,
-                               void *receive, int64_t bytes, int64_t, char *) {
-    const Member &self = *static_cast<Member *>(user);
-    Threads &threads = *self.threads;
-    threads.given[self.rank] = {static_cast<const char *>(send), stride};
-    threads.barrier.arrive_and_wait();
-    for (size_t r = 0; r < threads.given.size(); ++r)
-      if (bytes)
-        std::memcpy(static_cast<char *>(receive) + r * bytes,
-                    threads.given[r].first +
-                        self.rank * threads.given[r].second,
-                    bytes);
-    threads.barrier.arrive_and_wait();
-    return TE_RT_OK;
-  }
-
-  std::barrier<> barrier;
-  std::vector<std::pair<const char *, int64_t>> given;
-  std::vector<std::unique_ptr<Member>> members;
-};
-
-/// The first ranks of this process, which work together.
-class Ranks {
-public:
-  explicit Ranks(std::vector<te_rt_context *> contexts)
-      : contexts(std::move(contexts)) {}
-
-  int size() const { return static_cast<int>(contexts.size()); }
-
-  /// Runs `body(context, rank)` on a thread for each, and waits for all.
-  template <typename Body> void each(Body body) const {
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < size(); ++rank)
-      threads.emplace_back([&, rank] { body(contexts[rank], rank); });
-    for (std::thread &thread : threads)
-      thread.join();
-  }
-
-  /// Milliseconds of `count` repetitions of `enqueue(rank, i)`, of the slowest.
-  template <typename Enqueue>
-  double time(int64_t first, int64_t count, Enqueue enqueue) const {
-    std::vector<float> milliseconds(contexts.size());
-    std::barrier together(size());
-    each([&](te_rt_context *context, int rank) {
-      need(te_rt_synchronize(context), "synchronize");
-      together.arrive_and_wait();
-      need(te_rt_timer_mark(context, 0), "timer");
-      for (int64_t i = 0; i < count; ++i)
-        enqueue(rank, first + i);
-      need(te_rt_timer_mark(context, 1), "timer");
-      need(te_rt_timer_elapsed_ms(context, &milliseconds[rank]), "timer");
-    });
-    return *std::max_element(milliseconds.begin(), milliseconds.end());
-  }
-
-  /// As te::bench::measure, all ranks together.
-  template <typename Enqueue>
-  Timing measure(const Effort &effort, Enqueue enqueue) const {
-    time(0, 3, enqueue);
-    const double once = std::max(time(0, 3, enqueue) / 3, 1e-3);
-    const auto repetitions = [&](double ms) {
-      return std::max<int64_t>(3, static_cast<int64_t>(ms / once));
-    };
-    std::vector<double> rounds;
-    const int64_t count = repetitions(effort.burstMs);
-    for (int round = 0; round < effort.burstRounds; ++round) {
-      std::this_thread::sleep_for(
-          std::chrono::duration<double, std::milli>(effort.idleMs));
-      rounds.push_back(time(round * count, count, enqueue) /
-                       static_cast<double>(count));
-    }
-    std::sort(rounds.begin(), rounds.end());
-    Timing timing;
-    timing.burstMs = rounds[rounds.size() / 2];
-    const int64_t half = repetitions(effort.sustainedMs / 2);
-    time(0, half, enqueue);
-    timing.sustainedMs = time(half, half, enqueue) / static_cast<double>(half);
-    return timing;
-  }
-
-  const std::vector<te_rt_context *> contexts;
-};
 
 //===----------------------------------------------------------------------===//
 // The layer
@@ -626,43 +507,13 @@ llvm::json::Array runParallelBench(const std::string &backend,
                         full.idleMs / 2, full.sustainedMs * 2 / 3};
   const Effort brief = {std::min(full.burstRounds, 3), full.burstMs,
                         full.idleMs / 4, full.sustainedMs / 3};
-  std::vector<te_rt_context *> contexts;
-  for (int rank = 0; rank < maxRanks; ++rank) {
-    te_rt_context *context = nullptr;
-    need(backend == "cuda"
-             ? te_rt_context_create_on_device("cuda", rank, &context)
-             : te_rt_context_create("reference", &context),
-         "context");
-    need(te_rt_context_set_group_timeout(context, kPatienceMs), "time limit");
-    contexts.push_back(context);
-  }
+  Team team(backend, maxRanks);
   std::vector<int> counts;
   for (int count = 1; count <= maxRanks; count *= 2)
     counts.push_back(count);
-  std::vector<std::unique_ptr<Threads>> threads;
-  for (int count : counts) {
-    const Ranks ranks({contexts.begin(), contexts.begin() + count});
-    if (count == 1)
-      continue;
-    if (backend == "cuda") {
-      char id[TE_RT_GROUP_ID_BYTES];
-      need(te_rt_group_unique_id(id), "group id");
-      ranks.each([&](te_rt_context *context, int rank) {
-        need(te_rt_context_bind_group(context, count, id, count, rank),
-             "binding a group");
-      });
-      continue;
-    }
-    threads.push_back(std::make_unique<Threads>(count));
-    std::vector<te_rt_communicator> members;
-    for (int rank = 0; rank < count; ++rank)
-      members.push_back(threads.back()->communicator(rank));
-    ranks.each([&](te_rt_context *context, int rank) {
-      need(te_rt_context_bind_communicator(context, count,
-                                           &members[static_cast<size_t>(rank)]),
-           "binding a group");
-    });
-  }
+  for (int count : counts)
+    if (count > 1)
+      team.bind(count, count);
 
   mlir::DialectRegistry registry;
   mlir::te::registerAllTEDialects(registry);
@@ -673,7 +524,7 @@ llvm::json::Array runParallelBench(const std::string &backend,
                   "sustained)  run ms   x 1 rank  collectives ms (share)  "
                   "hidden ms (share)  amax ms (share)  gathered MiB\n";
   for (int count : counts) {
-    const Ranks ranks({contexts.begin(), contexts.begin() + count});
+    const Ranks ranks = team.first(count);
     for (const char *recipe : kRecipes) {
       // Of the step on one stream, which the other is compared with.
       Timing serial;
@@ -792,13 +643,9 @@ llvm::json::Array runParallelBench(const std::string &backend,
       continue;
     Experts experts = small ? kFewRows : kManyRows;
     experts.experts = std::max<int64_t>(experts.experts, count);
-    benchExchanges(&mlirContext,
-                   Ranks({contexts.begin(), contexts.begin() + count}), layer,
-                   experts, differ, exchanges);
+    benchExchanges(&mlirContext, team.first(count), layer, experts, differ,
+                   exchanges);
   }
-  // Groups are closed together.
-  Ranks(contexts).each(
-      [](te_rt_context *context, int) { te_rt_context_destroy(context); });
   return rows;
 }
 

@@ -4,7 +4,7 @@
 // was measured. Speed is only meaningful on the cuda backend; elsewhere
 // `--quick --suite=mlp` with a small block shows that everything runs. Ends
 // with 1 when the forward of a recipe depends on its backward override, or a
-// result on the transpose policy.
+// result on the transpose policy or the streams, or a loss is not finite.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,7 +31,8 @@ llvm::cl::opt<std::string> suite(
     "suite",
     llvm::cl::desc(
         "kernels, grouped, mlp, memory, moe, compile, all (default: those "
-        "before it), or parallel: a layer over several GPUs"),
+        "before it), or over several GPUs parallel, a layer, and model, a "
+        "whole training step"),
     llvm::cl::init("all"), llvm::cl::cat(category));
 llvm::cl::opt<std::string>
     backend("backend", llvm::cl::desc("auto (default), cuda or reference"),
@@ -49,8 +50,14 @@ llvm::cl::opt<std::string> moeFile("moe",
                                    llvm::cl::init("test/bench/moe.mlir"),
                                    llvm::cl::cat(category));
 llvm::cl::opt<std::string>
+    modelFile("model",
+              llvm::cl::desc("file of the suite model, as "
+                             "scripts/llama_step.py writes it"),
+              llvm::cl::cat(category));
+llvm::cl::opt<std::string>
     filter("filter",
-           llvm::cl::desc("of the suite kernels, only rows named so in part"),
+           llvm::cl::desc("of the suites kernels and model, only rows or "
+                          "recipes named so in part"),
            llvm::cl::cat(category));
 llvm::cl::opt<std::string> jsonFile("json",
                                     llvm::cl::desc("write the rows as JSON"),
@@ -60,8 +67,10 @@ llvm::cl::opt<bool>
           llvm::cl::cat(category));
 
 llvm::cl::opt<int>
-    ranks("ranks", llvm::cl::desc("GPUs of the suite parallel: 2, 4, ..."),
-          llvm::cl::init(2), llvm::cl::cat(category));
+    ranks("ranks",
+          llvm::cl::desc("GPUs of the suites parallel (2, 4, ...; default 2) "
+                         "and model (default 1)"),
+          llvm::cl::cat(category));
 
 bool isOneOf(llvm::StringRef option, const std::string &value,
              llvm::ArrayRef<llvm::StringRef> accepted) {
@@ -104,12 +113,20 @@ int main(int argc, char **argv) {
     return mlir::te::kUsage;
   if (!isOneOf("--suite", suite,
                {"kernels", "grouped", "mlp", "memory", "moe", "compile", "all",
-                "parallel"}) ||
+                "parallel", "model"}) ||
       !isOneOf("--backend", backend, {"auto", "reference", "cuda"}))
     return mlir::te::kUsage;
+  if (!ranks.getNumOccurrences())
+    ranks = suite == "model" ? 1 : 2;
   if (ranks < 1) {
     llvm::WithColor::error(llvm::errs(), "te-bench")
         << "expected '--ranks' to be positive, but got " << ranks << "\n";
+    return mlir::te::kUsage;
+  }
+  if (suite == "model" && modelFile.empty()) {
+    llvm::WithColor::error(llvm::errs(), "te-bench")
+        << "expected '--model=FILE' with '--suite=model'; "
+           "scripts/llama_step.py writes such a file\n";
     return mlir::te::kUsage;
   }
   for (auto *file : {&mlpFile, &stackFile, &moeFile})
@@ -141,16 +158,8 @@ int main(int argc, char **argv) {
     report["memory"] = runMemoryBench(context, effort, stackFile, failed);
   if (suite == "moe" || suite == "all")
     report["moe"] = runMoeBench(context, effort, moeFile);
-  if (suite == "kernels" || suite == "all") {
-    llvm::json::Array rows = runKernelBench(context, effort, filter);
-    if (rows.empty()) {
-      llvm::WithColor::error(llvm::errs(), "te-bench")
-          << "expected '--filter' to be part of the name of a row, but got '"
-          << filter << "'\n";
-      return mlir::te::kUsage;
-    }
-    report["kernels"] = std::move(rows);
-  }
+  if (suite == "kernels" || suite == "all")
+    report["kernels"] = runKernelBench(context, effort, filter);
   if (suite == "grouped" || suite == "all")
     report["grouped"] = runGroupedBench(context, effort);
   if (suite == "compile" || suite == "all")
@@ -162,6 +171,17 @@ int main(int argc, char **argv) {
                          failed, exchanges);
     report["exchanges"] = std::move(exchanges);
   }
+  if (suite == "model")
+    report["model"] = runModelBench(te_rt_context_backend(context), effort,
+                                    modelFile, ranks, filter, failed);
+  for (const char *filtered : {"kernels", "model"})
+    if (const llvm::json::Array *rows = report.getArray(filtered);
+        rows && rows->empty()) {
+      llvm::WithColor::error(llvm::errs(), "te-bench")
+          << "expected '--filter' to be part of the name of a row, but got '"
+          << filter << "'\n";
+      return mlir::te::kUsage;
+    }
   te_rt_context_destroy(context);
 
   if (!jsonFile.empty()) {
@@ -178,6 +198,6 @@ int main(int argc, char **argv) {
   if (failed)
     llvm::WithColor::error(llvm::errs(), "te-bench")
         << "a result differs between override modes, transpose policies or "
-           "streams\n";
+           "streams, or a loss is not finite\n";
   return failed;
 }

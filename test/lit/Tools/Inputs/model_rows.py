@@ -1,0 +1,16 @@
+"""Rows of te-bench's suite 'model', of one and of two ranks."""
+
+import json
+import sys
+
+one, two = (json.load(open(path))["model"] for path in sys.argv[1:])
+assert [row["overlap"] for row in one] == ["never"] * 4 and len(two) == 8
+for row in one + two:
+    assert row["same_losses"] and len(row["losses"]) == 3 and row["losses"][0] > row["losses"][-1] > 5, row
+    # Six products of a layer and the head's, each in three of a step; two and five of attention, of which half is seen.
+    dim, tokens, vocabulary = 128, 64, 256
+    products = (2 * dim + 2 * dim // 2 + 3 * dim + vocabulary) * dim
+    attention = 7 * tokens * 32 * dim
+    assert row["flops"] == 6 * tokens * products + attention, (row["flops"], 6 * tokens * products, attention)
+for row in two:
+    assert row["launches"] > one[0]["launches"]
