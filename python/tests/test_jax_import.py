@@ -271,6 +271,59 @@ def test_attention_under_a_window(left, causal):
     assert (f"window_size = array<i64: {left}, 0>" in text) == (left < 15)
 
 
+CAUSAL = np.tri(16, dtype=bool)
+
+
+def by_hand(weigh):
+    """Attention of 16 tokens whose softmax is of `weigh` of the scores."""
+
+    def function(x, wq, wkv):
+        q, kv = (x @ wq).reshape(2, 16, 4, 16), (x @ wkv).reshape(2, 16, 2, 16)
+        kv = jnp.repeat(kv, 2, axis=2)
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q, kv)
+        return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(weigh(scores, wq[0, 0]), -1), kv)
+
+    keys = jax.random.split(jax.random.key(2), 3)
+    x, wq, wkv = (jax.random.normal(key, shape) for key, shape in zip(keys, ((32, 64), (64, 64), (64, 32))))
+    return function, x, wq / 8, wkv / 8
+
+
+@pytest.mark.parametrize("cap", [0.5, 2.0, 50.0])
+@pytest.mark.parametrize(
+    "weigh",
+    [
+        lambda s, cap: jnp.where(CAUSAL, jnp.tanh(s / 3 / cap) * cap, -jnp.inf),
+        lambda s, cap: cap * jnp.tanh(s * (1 / 3) / cap) + jnp.where(CAUSAL, 0.0, -1e30),
+    ],
+    ids=["where", "added"],
+)
+def test_attention_with_capped_scores(weigh, cap):
+    text = compare(*by_hand(lambda s, _: weigh(s, cap))).text()
+    assert text.count("te.attention") == 1 and f"softcap = {cap} : f32" in text and "math.tanh" not in text
+    assert "scale = 0.3333" in text and "causal" in text
+
+
+@pytest.mark.parametrize(
+    "weigh, reason",
+    [
+        (lambda s, n: jnp.tanh(s / 2) * 3, "changed by 'tanh'"),
+        (lambda s, n: jnp.tanh(jnp.where(CAUSAL, s, -1e30) / 2) * 2, "masked before they are capped"),
+        (lambda s, n: jnp.tanh((s + jnp.where(CAUSAL, 0.0, -1e30)) / 2) * 2, "masked before they are capped"),
+        (lambda s, n: jnp.tanh(s / 2) * 2 * 0.3, "scaled or capped after they are capped"),
+        (lambda s, n: jnp.tanh(jnp.tanh(s / 2) * 2 / 3) * 3, "scaled or capped after they are capped"),
+        (lambda s, n: jnp.tanh(s / n) * n, "changed by"),
+        (lambda s, n: jnp.tanh(s * 2) * 2, "changed by 'tanh'"),
+        (lambda s, n: jnp.tanh(2 / s) * 2, "changed by 'tanh'"),
+        (lambda s, n: jnp.tanh(s / -2) * -2, "changed by 'tanh'"),
+        (lambda s, n: jnp.tanh(s / 2) / 2, "changed by 'tanh'"),
+    ],
+)
+def test_scores_that_are_capped_otherwise_are_told(weigh, reason):
+    function, *args = by_hand(weigh)
+    with pytest.raises(ImportFailure, match=reason):
+        te_mlir.jax.compile(function, args)
+
+
 @pytest.mark.parametrize(
     "function, reason",
     [

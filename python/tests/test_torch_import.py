@@ -427,6 +427,113 @@ def test_with_strict_a_mask_that_te_has_not_is_an_error():
             te_mlir.torch.jit(Masked(), strict=True)(x, MASKS[name])
 
 
+class ByHand(Masked):
+    """Attention of products and a softmax; `weigh` makes the softmax's operand of the scores and the mask."""
+
+    def __init__(self, weigh, drop=0.0):
+        super().__init__()
+        self.weigh, self.drop, self.number = weigh, drop, nn.Buffer(torch.tensor(0.5))
+
+    def forward(self, x, mask):
+        q, k, v = (t.view(2, 16, self.heads, -1).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        weights = self.weigh(q @ k.transpose(2, 3), mask, self.number).softmax(-1, dtype=torch.float32)
+        y = F.dropout(weights.to(x.dtype), self.drop, self.training) @ v
+        return self.out(y.transpose(1, 2).reshape(2, 16, 64))
+
+
+#: What of the scores and the mask is attention, and the attributes that it has.
+BY_HAND = {
+    "plain": (lambda s, m, n: s * 0.3 + m, "scale = 0.3"),
+    "divided": (lambda s, m, n: m + s / 4, "scale = 0.25"),
+    "unscaled": (lambda s, m, n: s + m, "scale = 1.0"),
+    "capped": (lambda s, m, n: torch.tanh(s * 0.3 / 0.5) * 0.5 + m, "softcap = 0.5"),
+    "capped by a whole number": (lambda s, m, n: m + 2 * torch.tanh(s / 2), "softcap = 2.0"),
+    "in place": (lambda s, m, n: (s * 0.3).div_(2.0).tanh().mul(2.0).add_(m), "softcap = 2.0"),
+}
+
+#: What is none.
+NEAR = {
+    "two caps": lambda s, m, n: torch.tanh(s * 0.3 / 0.5) * 0.6 + m,
+    "capped after the mask": lambda s, m, n: torch.tanh((s * 0.3 + m) / 0.5) * 0.5,
+    "scaled after the cap": lambda s, m, n: torch.tanh(s / 0.5) * 0.5 * 0.3 + m,
+    "a product for the quotient": lambda s, m, n: torch.tanh(s * 0.5) * 0.5 + m,
+    "a divided tanh": lambda s, m, n: torch.tanh(s / 0.5) / 0.5 + m,
+    "a number divided": lambda s, m, n: torch.tanh(0.5 / s) * 0.5 + m,
+    "a cap that is a tensor": lambda s, m, n: torch.tanh(s / n) * n + m,
+    "a negative cap": lambda s, m, n: torch.tanh(s / -0.5) * -0.5 + m,
+    "a sigmoid": lambda s, m, n: torch.sigmoid(s / 0.5) * 0.5 + m,
+    "a mask of truth values": lambda s, m, n: s * 0.3 + (m == 0),
+    "the other way around": lambda s, m, n: (s * 0.3 + m).transpose(2, 3),
+    "scores added twice": lambda s, m, n: s + s,
+}
+
+
+@pytest.mark.parametrize("mask", ["added and causal", "added and windowed", "added and open", "added"])
+@pytest.mark.parametrize("name", BY_HAND)
+def test_attention_by_hand(name, mask):
+    """Also capped; under a mask that te has not it is PyTorch's."""
+    weigh, attribute = BY_HAND[name]
+    mask_ = MASKS[mask].expand(2, 1, 16, 16).clone()
+    lines = assert_by_hand(ByHand(weigh), mask_)
+    attention = [line for line in lines if "te.attention" in line]
+    assert len(attention) == (mask != "added") and all(attribute in line for line in attention)
+    assert all(("softcap" in line) == ("softcap" in attribute) for line in attention)
+    assert all(("window_size" in line, "causal" in line) == ("wind" in mask, "open" not in mask) for line in attention)
+
+
+@pytest.mark.parametrize("name", NEAR)
+def test_what_is_nearly_attention_by_hand_is_pytorchs(name):
+    lines = assert_by_hand(ByHand(NEAR[name]), MASKS["added and causal"].clamp_min(-1e9))
+    assert sum("te.linear" in line for line in lines) == 4 and not [line for line in lines if "te.attention" in line]
+
+
+def test_dropout_of_attention_by_hand_is_pytorchs():
+    model = ByHand(BY_HAND["capped"][0], drop=0.5).eval()
+    assert any("te.attention" in line for line in assert_by_hand(model, MASKS["added and causal"]))
+    torch._dynamo.reset()
+    assert not any("te.attention" in line for line in assert_by_hand(model.train(), MASKS["added and causal"]))
+
+
+def assert_by_hand(model, mask):
+    """Autograd's gradients; gives the lines of what is compiled."""
+    compiled = te_mlir.torch.jit(model)
+    x = torch.randn(2, 16, 64)
+    found = []
+    for one in (model, compiled):
+        torch.manual_seed(1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found.append(torch.autograd.grad(one(x, mask).square().sum(), list(model.parameters())))
+    for mine, wanted in zip(*found):
+        assert (mine - wanted).norm() < 1e-5 * wanted.norm()
+    return [line for graph in compiled.te.graphs for region in graph.regions for line in region.function._lines]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_numbers_in_tensors_without_dimensions(dtype):
+    """Operands from outside, as the scale of an embedding is; other ones in a later call, too."""
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.scale = nn.Linear(64, 64, dtype=dtype), nn.Buffer(torch.tensor(3.3))
+
+        def forward(self, x, count):
+            return self.scale.to(dtype) * self.layer(x) / count - self.scale
+
+    model = Scaled()
+    compiled = te_mlir.torch.jit(model, strict=True, recipe=te_mlir.HighPrecision())
+    x = torch.randn(16, 64, dtype=dtype)
+    for number, count in ((3.3, torch.tensor(7)), (0.7, torch.tensor(5))):
+        model.scale.fill_(number)
+        found = [torch.autograd.grad(m(x, count).sum(), list(model.parameters())) for m in (compiled, model)]
+        for one, two in zip(*found):
+            assert (one - two).float().norm() <= (1e-6 if dtype is torch.float32 else 2**-7) * two.float().norm()
+        # The same operations, each rounded once.
+        layer = te_mlir.torch.jit(model.layer, strict=True, recipe=te_mlir.HighPrecision())(x)
+        assert torch.equal(compiled(x, count), model.scale.to(dtype) * layer / count - model.scale)
+
+
 # Misuse
 
 

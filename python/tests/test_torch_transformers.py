@@ -204,7 +204,7 @@ FAMILIES = {
         "GPTJConfig",
         dict(GPT, rotary_dim=8, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=1, eos_token_id=2),
         7,
-        {"matmul", "softmax", "view"},
+        set(),
     ),
     "mpt": (
         "MptForCausalLM",
@@ -214,8 +214,8 @@ FAMILIES = {
         {"matmul", "softmax", "masked_fill", "view"},
     ),
     "gpt-neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", SIZES, 5, None),
-    "gemma": ("GemmaForCausalLM", "GemmaConfig", dict(GROUPED, head_dim=16), 8, {"mul"}),
-    "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", dict(GROUPED, head_dim=16), 8, None),
+    "gemma": ("GemmaForCausalLM", "GemmaConfig", dict(GROUPED, head_dim=16), 8, set()),
+    "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", dict(GROUPED, head_dim=16), 8, set()),
     "phi": ("PhiForCausalLM", "PhiConfig", GROUPED, 7, set()),
     "stablelm": ("StableLmForCausalLM", "StableLmConfig", GROUPED, 8, set()),
     "olmo": ("OlmoForCausalLM", "OlmoConfig", dict(GROUPED, **TOKENS), 8, set()),
@@ -323,6 +323,7 @@ WINDOWED = {
     "mistral": ("MistralForCausalLM", "MistralConfig", {}, (True, True)),
     "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", QWEN, (False, True)),
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", dict(head_dim=16, **QWEN), (False, True)),
+    "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", dict(head_dim=16, layer_types=MIXED), (True, False)),
     "gemma3": ("Gemma3ForCausalLM", "Gemma3TextConfig", dict(head_dim=16, layer_types=MIXED), (True, False)),
     "phi3": ("Phi3ForCausalLM", "Phi3Config", TOKENS, (True, True)),
     "starcoder2": ("Starcoder2ForCausalLM", "Starcoder2Config", {}, (True, True)),
@@ -335,7 +336,6 @@ WINDOWED = {
 )
 def test_sliding_windows(family, window):
     """Attention under a window, in all layers or some, is compiled with autograd's gradients; a window of the sequence hides nothing."""
-    strict = family != "gemma3"  # Its embedding is scaled by a buffer.
     name, config, options, sliding = WINDOWED[family]
     sizes = dict(GROUPED, num_hidden_layers=2, sliding_window=window, **options)
     model = getattr(transformers, name)(getattr(transformers, config)(**sizes))
@@ -345,7 +345,7 @@ def test_sliding_windows(family, window):
     ids, labels = tokens()
     inputs = {"input_ids": ids, "labels": labels}
     wanted_loss, wanted = run(model, inputs)
-    compiled = te_mlir.torch.jit(model, strict=strict)
+    compiled = te_mlir.torch.jit(model, strict=True)
     for _ in range(2):
         loss, gradients = run(compiled, inputs)
         assert_same(loss, gradients, wanted_loss, wanted)
@@ -354,8 +354,50 @@ def test_sliding_windows(family, window):
     assert [f"window_size = array<i64: {window - 1}, 0>" in line for line in attentions] == [
         one and window < 32 for one in sliding
     ]
-    if strict:
-        assert_imported_whole(compiled)
+    assert_imported_whole(compiled)
+
+
+@pytest.mark.parametrize("implementation", ["eager", None])
+@pytest.mark.parametrize("cap", [0.05, 0.5, 50.0, None])
+def test_caps_of_scores(cap, implementation):
+    """Gemma 2 is one graph: capped scores and logits, a scale of its own, windows in every other layer."""
+    sizes = dict(GROUPED, num_hidden_layers=2, head_dim=16, query_pre_attn_scalar=20, sliding_window=7)
+    caps = dict(attn_logit_softcapping=cap, final_logit_softcapping=3.0)
+    config = transformers.Gemma2Config(**sizes, **caps, attn_implementation=implementation)
+    model = transformers.Gemma2ForCausalLM(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    ids, labels = tokens()
+    inputs = {"input_ids": ids, "labels": labels}
+    wanted_loss, wanted = run(model, inputs)
+    compiled = te_mlir.torch.jit(model, strict=True)
+    for _ in range(2):
+        loss, gradients = run(compiled, inputs)
+        assert_same(loss, gradients, wanted_loss, wanted)
+    lines = [line for graph in compiled.te.graphs for region in graph.regions for line in region.function._lines]
+    attentions = [line for line in lines if "te.attention" in line]
+    assert len(attentions) == 2 and all("scale = 0.2236" in line for line in attentions)
+    assert all((f"softcap = {cap} :" in line) == (cap is not None) for line in attentions)
+    assert ["window_size" in line for line in attentions] == [True, False]
+    assert_imported_whole(compiled)
+
+
+def test_a_cap_changes_the_result():
+    """What the others are compared with sees it: another cap, other gradients of the queries."""
+    found = []
+    for cap in (0.5, 5.0):
+        torch.manual_seed(0)
+        torch._dynamo.reset()
+        config = transformers.Gemma2Config(**GROUPED, head_dim=16, attn_logit_softcapping=cap)
+        model = transformers.Gemma2ForCausalLM(config)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter) * 0.1)
+        ids, labels = tokens()
+        found.append(run(te_mlir.torch.jit(model, strict=True), {"input_ids": ids, "labels": labels})[1])
+    one, two = (gradients["model.layers.0.self_attn.q_proj.weight"] for gradients in found)
+    assert (one - two).norm() > 0.05 * two.norm()
 
 
 def test_a_window_changes_the_result():

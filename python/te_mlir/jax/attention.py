@@ -22,21 +22,25 @@ if TYPE_CHECKING:
 
 
 class _Scores(NamedTuple):
-    """The product below a softmax. order: the axis of the product that each axis of the softmax is."""
+    """The product below a softmax. order: the axis of the product that each axis of the softmax is.
+
+    softcap: None where there is none.
+    """
 
     node: Node
     order: Tuple[int, ...]
     scale: float
+    softcap: Optional[float]
     masks: "List[Tuple[Const, Tuple[int, ...], bool]]"
 
 
 def _scores(x: Atom, user: Node) -> _Scores:
-    """The product that x is scaled, masked, cast and transposed from."""
+    """The product that x is scaled, capped, masked, cast and transposed from."""
     from te_mlir.jax.importer import Unsupported
 
     order: Optional[List[int]] = None
     axes = list(range(len(x.shape)))
-    scale = 1.0
+    scale, softcap = 1.0, None
     masks: List[Tuple[Const, Tuple[int, ...], bool]] = []
     while True:
         x = patterns.uncast(x)
@@ -45,7 +49,7 @@ def _scores(x: Atom, user: Node) -> _Scores:
             raise Unsupported(user, "its softmax is not of a product of queries and keys")
         if node.name == "dot_general":
             order = axes
-            return _Scores(node, tuple(order), scale, masks)
+            return _Scores(node, tuple(order), scale, softcap, masks)
         if node.name == "transpose":
             permutation = [int(a) for a in node.params["permutation"]]
             axes = [permutation[a] for a in axes]
@@ -54,8 +58,16 @@ def _scores(x: Atom, user: Node) -> _Scores:
             number, inner = next((v.scalar, w) for v, w in patterns.pairs(x, node.name) if isinstance(v, Const))
             if node.name == "div" and isinstance(node.inputs[0], Const):
                 raise Unsupported(user, "its scores are a divisor")
+            capped = _capped(inner, number) if node.name == "mul" else None
+            if capped is not None:
+                if scale != 1 or softcap is not None:
+                    raise Unsupported(user, "its scores are scaled or capped after they are capped")
+                x, softcap = capped, number
+                continue
             scale *= float(number or 1.0) if node.name == "mul" else 1 / float(number or 1.0)
             x = inner
+        elif softcap is not None and node.name in ("select_n", "add"):
+            raise Unsupported(user, "its scores are masked before they are capped")
         elif node.name == "select_n" and isinstance(node.inputs[0], Const) and len(node.inputs) == 3:
             taken = [n for n in (1, 2) if isinstance(node.inputs[n], Var)]
             if len(taken) != 1:
@@ -81,6 +93,15 @@ def _scores(x: Atom, user: Node) -> _Scores:
             raise Unsupported(user, f"its scores are changed by '{node.name}'")
         if node.name != "transpose" and x.shape != node.output.shape:
             raise Unsupported(user, f"its scores are broadcast to {list(node.output.shape)}")
+
+
+def _capped(tanh: Atom, cap: Optional[float]) -> Optional[Atom]:
+    """x of `tanh(x / cap)`."""
+    curve = patterns.node_of(patterns.uncast(tanh), "tanh")
+    quotient = patterns.node_of(patterns.uncast(curve.inputs[0]), "div") if curve is not None else None
+    if quotient is None or cap is None or not 0 < cap < math.inf or not isinstance(quotient.inputs[1], Const):
+        return None
+    return quotient.inputs[0] if quotient.inputs[1].scalar == cap else None
 
 
 def _causal_window(scores: _Scores, query: int, key: int, user: Node) -> Tuple[bool, Optional[int]]:
@@ -227,6 +248,7 @@ def emit(importer: "Importer", var: Var, node: Node) -> "Value":
         causal,
         scores.scale,
         window_left=window_left,
+        softcap=scores.softcap,
     )
 
     # The result's axes: batches, then what is left of each operand in turn.

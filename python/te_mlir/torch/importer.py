@@ -313,6 +313,7 @@ class Importer:
             patterns.match_rope,
             patterns.match_partial_rope,
             patterns.match_activation,
+            patterns.match_attention,
         ):
             found = pattern(node)
             if found is not None:
@@ -407,7 +408,7 @@ class Importer:
             c = self.vector(bias, node, a.dtype) if bias is not None else None
             return self._dense(node, self.function.linear(a, given, c, layer=node.name))
         if len(shape_of(w)) > 2:
-            raise Unsupported(node, "products of batches of matrices are imported in scaled_dot_product_attention alone")
+            raise Unsupported(node, "products of batches of matrices are imported in attention alone")
         b = self.value(w, node)
         if len(b.layout.dims) != 2 or not b.layout.permute((1, 0)).is_row_major(b.elements):
             raise Unsupported(node, "only products with the transpose of a row-major matrix are linear layers")
@@ -568,10 +569,33 @@ class Importer:
             raise Unsupported(node, f"dropout of {dropout} is not implemented")
         if {len(shape_of(operand)) for operand in (node, q, k, v)} != {4}:
             raise Unsupported(node, "q, k and v are not [batch, heads, sequence, width]")
+        return self._attention(node, CAUSAL if causal else OPEN, mask, scale, None, q, k, v)
+
+    def _emit_attention(self, node: Node, found: "patterns.Attention") -> Value:
+        return self._attention(
+            node, OPEN, found.mask, found.scale, found.softcap, found.q, found.keys, found.v, turned=True
+        )
+
+    def _attention(
+        self,
+        node: Node,
+        kind: Kind,
+        mask: Optional[Node],
+        scale: Optional[float],
+        softcap: Optional[float],
+        q: Node,
+        k: Node,
+        v: Node,
+        turned: bool = False,
+    ) -> Value:
+        """The attention that `node` is, of tensors [batch, heads, sequence, width]; k with the last two `turned`.
+
+        kind: where there is no mask.
+        """
         batch, heads, sequence, width = shape_of(node)
-        if shape_of(k)[2] != sequence or shape_of(v)[3] != width:
+        order = (0, 1, 3, 2) if turned else (0, 1, 2, 3)
+        if shape_of(k)[order[2]] != sequence or shape_of(v)[3] != width:
             raise Unsupported(node, "q, k and v are not [batch, heads, sequence, width] of one sequence and width")
-        kind = CAUSAL if causal else OPEN
         if mask is not None:
             kind = self._kind(node, mask, sequence)
         a = self.value(q, node)
@@ -579,15 +603,18 @@ class Importer:
             raise Unsupported(node, "its q is no view of a matrix [batch * sequence, heads * width]")
         matrices = [self.function.reshape(a.matrix, (batch * sequence, heads * width))]
         kv_heads = 0
-        for operand in (k, v):
+        for operand, axes in ((k, order), (v, (0, 1, 2, 3))):
             b = self.value(operand, node)
+            b = Value(b.matrix, b.layout.permute(axes))
             kv_heads = b.elements // (batch * sequence * width)
-            repeat = shape_of(operand)[1] // max(kv_heads, 1)
+            repeat = b.layout.shape[1] // max(kv_heads, 1)
             if not kv_heads or not repeat or not same(b.layout, heads_first(batch, kv_heads, sequence, width, repeat)):
                 raise Unsupported(node, "its k or v is no view of a matrix [batch * sequence, heads * width]")
             matrices.append(self.function.reshape(b.matrix, (batch * sequence, kv_heads * width)))
         if matrices[1].shape != matrices[2].shape or heads % kv_heads:
             raise Unsupported(node, "its k and v have other numbers of heads")
+        if len({m.dtype for m in matrices}) != 1:
+            raise Unsupported(node, "its q, k and v have elements of different types")
         # As PyTorch's own attention is.
         deterministic = torch.are_deterministic_algorithms_enabled()
         o = self.function.attention(
@@ -601,6 +628,7 @@ class Importer:
             scale,
             deterministic,
             kind.window_left,
+            softcap,
         )
         return Value(o, heads_first(batch, heads, sequence, width))
 
@@ -747,12 +775,18 @@ class Importer:
         scalar = None
         if not isinstance(a, Node) or not isinstance(b, Node):
             a, b, scalar, swap = (b, None, a, True) if not isinstance(a, Node) else (a, None, b, swap)
+        elif self._is_number(a) and shape_of(b):
+            a, b, swap = b, a, not swap
         left = self._operand(a, node, fake(node).dtype)
         if not left.layout.is_whole(left.elements):
             raise Unsupported(node, "an operand is a part of a tensor, or repeats it")
         x = self.function.cast(left.matrix, dtype)
         if scalar is not None:
             y = self.function.constant(float(scalar), x.shape, dtype)
+        elif self._is_number(b) and shape_of(a):
+            # Elementwise ops have operands of one shape; what comes of buffers alone is made once.
+            of, key = fake(node).dtype, f"{dtype} {list(x.shape)}"
+            y = self.feed(b, key, lambda t: t.to(of).expand(x.shape).contiguous(), x.shape, of)
         else:
             right = self._operand(b, node, fake(node).dtype)
             if not same(left.layout, right.layout) or left.elements != right.elements:
@@ -763,6 +797,10 @@ class Importer:
                 )
             y = self.function.cast(self.function.reshape(right.matrix, x.shape), dtype)
         return Value(getattr(self.function, op)(*((y, x) if swap else (x, y))), left.layout)
+
+    def _is_number(self, node: Node) -> bool:
+        """Whether a tensor without dimensions comes from outside of the region, and has no gradient."""
+        return not shape_of(node) and not any(node in some for some in (self.inside, self.parameters, self.wanting))
 
     def _operand(self, node: Node, user: Node, dtype: torch.dtype) -> Value:
         """The tensor of `node`; integers from outside of the region come as numbers of `dtype`."""

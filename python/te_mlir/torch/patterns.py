@@ -45,6 +45,20 @@ class PartialRope(NamedTuple):
     rope: Rope
 
 
+class Attention(NamedTuple):
+    """softmax(cap(scale * q @ keys) + mask) @ v.
+
+    keys: [batch, heads, width, sequence]. mask, softcap: None where there is none.
+    """
+
+    q: Node
+    keys: Node
+    v: Node
+    mask: Optional[Node]
+    scale: float
+    softcap: Optional[float]
+
+
 def is_op(node: Any, name: str) -> bool:
     """Whether `node` calls the ATen op `name`, in any of its overloads."""
     return isinstance(node, Node) and node.op == "call_function" and str(node.target).startswith(f"aten.{name}.")
@@ -197,6 +211,56 @@ def match_activation(node: Node) -> Optional[Activation]:
             if number == 0.5 and isinstance(x, Node) and _is_tanh_gate(gate, x):
                 return Activation("gelu", x)
     return None
+
+
+def match_attention(node: Node) -> Optional[Attention]:
+    """`softmax(scores + mask, -1) @ v`, where scores are `q @ keys * scale`, perhaps `tanh(... / cap) * cap` of that.
+
+    The mask and the scale may be left out; casts may be anywhere, and dropout that drops nothing.
+    """
+    if not is_plain(node, "matmul") or len(node.meta["val"].shape) != 4:
+        return None
+    weights, v = node.args
+    weights = without_casts(weights)
+    while is_plain(weights, "dropout") and not (weights.args[1] and weights.args[2]):
+        weights = without_casts(weights.args[0])
+    if not is_plain(weights, "softmax") or weights.args[1] not in (-1, 3) or not isinstance(v, Node):
+        return None
+    x = without_casts(weights.args[0])
+    sums = _orders(operands(x, "add"))
+    # What is no float, such as a mask of truth values, is added as numbers.
+    masked = [(s, m) for s, m in sums if isinstance(m, Node) and m.meta["val"].is_floating_point()]
+    for scores, mask in [*masked, (x, None)]:
+        scores, softcap = _uncapped(without_casts(scores))
+        product, scale = _unscaled(scores)
+        if is_plain(product, "matmul") and len(product.meta["val"].shape) == 4:
+            return Attention(*product.args, v, mask, scale, softcap)  # type: ignore[call-arg]
+    return None
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _uncapped(node: Any) -> "Tuple[Any, Optional[float]]":
+    """(x, cap) of `tanh(x / cap) * cap`, else (node, None)."""
+    for tanh, cap in _orders(operands(node, "mul")):
+        tanh = without_casts(tanh)
+        if is_plain(tanh, "tanh") and _number(cap) and cap > 0:
+            quotient = without_casts(tanh.args[0])
+            if is_plain(quotient, "div") and quotient.args[1:] == (cap,) and not quotient.kwargs:
+                return without_casts(quotient.args[0]), float(cap)
+    return node, None
+
+
+def _unscaled(node: Any) -> "Tuple[Any, float]":
+    """(x, factor) of a product or quotient with a number, else (node, 1)."""
+    for x, factor in _orders(operands(node, "mul")):
+        if _number(factor):
+            return without_casts(x), float(factor)
+    if is_plain(node, "div") and len(node.args) == 2 and not node.kwargs and _number(node.args[1]) and node.args[1]:
+        return without_casts(node.args[0]), 1 / node.args[1]
+    return node, 1.0
 
 
 def _scaled(node: Any, x: Any, number: float) -> bool:
