@@ -114,7 +114,7 @@ def model(report):
               "arguments MiB", "arena MiB", "workspace MiB", "launches"]
     mib = lambda count: f"{count / 2**20:.0f}"
     return table(header, [[
-        f"`{row['recipe']}`", str(row["ranks"]), row["overlap"], f"{row['weight_elements'] / 1e6:.0f}", str(row["tokens"]), f"{row['graph_burst_ms']:.1f}",
+        f"`{row['recipe']}`", str(row["ranks"]), row["overlap"], f"{row['weight_elements'] / 1e6:.0f}" if "weight_elements" in row else "", str(row["tokens"]), f"{row['graph_burst_ms']:.1f}",
         f"{row['graph_sustained_ms']:.1f}", f"{row['tokens_per_second']:.0f}", f"{row['tflops']:.0f}", f"{row['speedup_over_bf16']:.2f}" if "speedup_over_bf16" in row else "",
         mib(row["argument_bytes"]), mib(row["arena_bytes"]), mib(row["workspace_bytes"]), str(row["launches"]),
     ] for row in report["model"]])

@@ -170,8 +170,8 @@ llvm::json::Array runModelBench(const std::string &backend, const Effort &full,
                                 const std::string &file, int size,
                                 const std::string &filter, bool &failed) {
   // A step takes half a second, and several GPUs are dear.
-  const Effort effort = {std::min(full.burstRounds, 3), full.burstMs,
-                         full.idleMs, full.sustainedMs * 4};
+  Effort effort = full;
+  effort.burstRounds = std::min(full.burstRounds, 3);
   DialectRegistry registry;
   mlir::te::registerAllTEDialects(registry);
   MLIRContext mlirContext(registry);
