@@ -151,9 +151,22 @@ SEEN = np.tri(16, dtype=bool)
         (functools.partial(exponents, total=lambda e: jnp.sum(e, -1)[:, :, None]), lambda s: s, "batches"),
         (jax.nn.softmax, lambda s: 1e-4 * jnp.where(SEEN, s, -2e4), "its mask puts -2 where"),
         (jax.nn.softmax, lambda s: 1e-4 * (s + jnp.where(SEEN, 0, -2e4)), "its bias is no mask"),
+        (jax.nn.softmax, lambda s: 1e4 * jnp.where(SEEN, s, -2.0), "its mask puts -2 where"),
+        (jax.nn.softmax, lambda s: 1e4 * (s + jnp.where(SEEN, 0, -2.0)), "its bias is no mask"),
+        (jax.nn.softmax, lambda s: 1e30 * (1e30 * s), r"its scores are scaled by 2.5e\+59"),
         (jax.nn.softmax, lambda s: jnp.where(SEEN, s, -1e9) + jnp.where(SEEN, -1e9, 0), "mask is not causal"),
     ],
-    ids=["other-maximum", "total-stopped", "total-of-columns", "scaled-mask", "scaled-bias", "nothing-seen"],
+    ids=[
+        "other-maximum",
+        "total-stopped",
+        "total-of-columns",
+        "scaled-mask",
+        "scaled-bias",
+        "enlarged-mask",
+        "enlarged-bias",
+        "infinite-scale",
+        "nothing-seen",
+    ],
 )
 def test_what_is_nearly_attention_is_none(softmax, change, reason):
     with pytest.raises(ImportFailure, match=reason):

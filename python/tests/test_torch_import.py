@@ -465,6 +465,10 @@ NEAR = {
     "a mask of truth values": lambda s, m, n: s * 0.3 + (m == 0),
     "the other way around": lambda s, m, n: (s * 0.3 + m).transpose(2, 3),
     "scores added twice": lambda s, m, n: s + s,
+    "scores in 8 bits": lambda s, m, n: (s * 0.3).to(torch.float8_e4m3fn).to(s.dtype) + m,
+    "capped in 8 bits": lambda s, m, n: torch.tanh((s / 0.5).to(torch.float8_e5m2).float()) * 0.5 + m,
+    "a scale that f32 has not": lambda s, m, n: s * 1e-39 + m,
+    "a divisor that f32 has not": lambda s, m, n: s / 1e39 + m,
 }
 
 

@@ -49,6 +49,9 @@ def _scores(x: Atom, user: Node) -> _Scores:
             raise Unsupported(user, "its softmax is not of a product of queries and keys")
         if node.name == "dot_general":
             order = axes
+            # As f32 has it, and its inverse.
+            if not 2.0**-126 <= abs(scale) <= 2.0**126:
+                raise Unsupported(user, f"its scores are scaled by {scale:g}")
             return _Scores(node, tuple(order), scale, softcap, masks)
         if node.name == "transpose":
             permutation = [int(a) for a in node.params["permutation"]]
@@ -73,17 +76,17 @@ def _scores(x: Atom, user: Node) -> _Scores:
             if len(taken) != 1:
                 raise Unsupported(user, "its mask chooses between two computed values")
             fill = node.inputs[3 - taken[0]].scalar  # type: ignore[union-attr]
-            # What scales above the mask scales what it puts in.
             if fill is None:
                 raise Unsupported(user, "its mask puts several numbers where nothing is seen")
-            if not fill * scale <= -1e4:
-                raise Unsupported(user, f"its mask puts {fill * scale:g} where nothing is seen")
+            # What scales above the mask scales what it puts in, and the scores beside that.
+            if not (fill <= -1e4 and fill * scale <= -1e4):
+                raise Unsupported(user, f"its mask puts {fill * min(scale, 1):g} where nothing is seen")
             masks.append((node.inputs[0], tuple(axes), taken[0] == 2))
             x = node.inputs[taken[0]]
         elif node.name == "add" and any(isinstance(v, Const) for v in node.inputs):
             bias, inner = next((v, w) for v, w in patterns.pairs(x, "add") if isinstance(v, Const))
-            hidden = np.asarray(bias.compact, np.float32) * scale
-            if not ((hidden == 0) | (hidden < -1e4)).all():
+            hidden = np.asarray(bias.compact, np.float32)
+            if not ((hidden == 0) | (hidden < -1e4) & (hidden * scale < -1e4)).all():
                 raise Unsupported(user, "its bias is no mask")
             masks.append((Const(hidden == 0, bias.shape), tuple(axes), True))
             x = inner

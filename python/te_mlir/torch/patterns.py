@@ -93,8 +93,11 @@ def operands(node: Any, name: str) -> "Tuple[Any, Any] | None":
 
 
 def without_casts(node: Any) -> Any:
-    """What a row of casts of element types is of."""
+    """What a row of casts to floating-point types of 16 bits or more is of."""
     while is_plain(node, "to") or is_plain(node, "_to_copy") or is_plain(node, "float") or is_plain(node, "type_as"):
+        dtype = node.meta["val"].dtype
+        if not dtype.is_floating_point or dtype.itemsize < 2:
+            break
         node = node.args[0]
     return node
 
@@ -239,7 +242,8 @@ def match_attention(node: Node) -> Optional[Attention]:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether it is a number other than 0 that f32 has, and so has its inverse."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 2.0**-126 <= abs(value) <= 2.0**126
 
 
 def _uncapped(node: Any) -> "Tuple[Any, Optional[float]]":
@@ -258,7 +262,7 @@ def _unscaled(node: Any) -> "Tuple[Any, float]":
     for x, factor in _orders(operands(node, "mul")):
         if _number(factor):
             return without_casts(x), float(factor)
-    if is_plain(node, "div") and len(node.args) == 2 and not node.kwargs and _number(node.args[1]) and node.args[1]:
+    if is_plain(node, "div") and len(node.args) == 2 and not node.kwargs and _number(node.args[1]):
         return without_casts(node.args[0]), 1 / node.args[1]
     return node, 1.0
 
