@@ -23,10 +23,14 @@ def arguments():
         if size < 1:
             parser.error(f"expected --{name.replace('_', '-')} to be positive, but got {size}")
     for of, by in (("tokens", "sequence"), ("hidden", "heads"), ("heads", "kv_heads"),
-                   ("hidden", "ranks"), ("ffn", "ranks"), ("vocabulary", "ranks")):
+                   ("hidden", "ranks"), ("vocabulary", "ranks")):
         if getattr(options, of) % getattr(options, by):
             parser.error(f"expected --{of} to be a multiple of --{by.replace('_', '-')} ({getattr(options, by)}), "
                          f"but got {getattr(options, of)}")
+    dim, ranks = options.hidden // options.heads, options.ranks
+    for what, size, by in (("the width of a head", dim, 2), ("the rows of wk", dim * options.kv_heads, ranks), ("the rows of wu", 2 * options.ffn, ranks)):
+        if size % by:
+            parser.error(f"expected {what} to be a multiple of {by}, but got {size}")
     return options
 
 

@@ -152,14 +152,25 @@ int main(int argc, char **argv) {
       {"timing", "median of burst rounds of 10 ms; sustained over 0.3 s after "
                  "0.3 s of the same work"}};
   bool failed = false;
+  const auto hasRows = [&](const char *of) {
+    if (!report.getArray(of)->empty())
+      return true;
+    llvm::WithColor::error(llvm::errs(), "te-bench")
+        << "expected '--filter' to be part of the name of a row, but got '"
+        << filter << "'\n";
+    return false;
+  };
   if (suite == "mlp" || suite == "all")
     report["mlp_block"] = runMlpBench(context, effort, mlpFile, failed);
   if (suite == "memory" || suite == "all")
     report["memory"] = runMemoryBench(context, effort, stackFile, failed);
   if (suite == "moe" || suite == "all")
     report["moe"] = runMoeBench(context, effort, moeFile);
-  if (suite == "kernels" || suite == "all")
+  if (suite == "kernels" || suite == "all") {
     report["kernels"] = runKernelBench(context, effort, filter);
+    if (!hasRows("kernels"))
+      return mlir::te::kUsage;
+  }
   if (suite == "grouped" || suite == "all")
     report["grouped"] = runGroupedBench(context, effort);
   if (suite == "compile" || suite == "all")
@@ -171,17 +182,12 @@ int main(int argc, char **argv) {
                          failed, exchanges);
     report["exchanges"] = std::move(exchanges);
   }
-  if (suite == "model")
+  if (suite == "model") {
     report["model"] = runModelBench(te_rt_context_backend(context), effort,
                                     modelFile, ranks, filter, failed);
-  for (const char *filtered : {"kernels", "model"})
-    if (const llvm::json::Array *rows = report.getArray(filtered);
-        rows && rows->empty()) {
-      llvm::WithColor::error(llvm::errs(), "te-bench")
-          << "expected '--filter' to be part of the name of a row, but got '"
-          << filter << "'\n";
+    if (!hasRows("model"))
       return mlir::te::kUsage;
-    }
+  }
   te_rt_context_destroy(context);
 
   if (!jsonFile.empty()) {

@@ -12,5 +12,12 @@ for row in one + two:
     products = (2 * dim + 2 * dim // 2 + 3 * dim + vocabulary) * dim
     attention = 7 * tokens * 32 * dim
     assert row["flops"] == 6 * tokens * products + attention, (row["flops"], 6 * tokens * products, attention)
+    assert row["tokens"] == tokens
+    # Two matrices of the vocabulary, those of the layer, and three gains; over two ranks a half of each matrix.
+    matrices = 2 * vocabulary * dim + (2 * dim + 2 * dim // 2 + 3 * dim) * dim
+    assert row["weight_elements"] == matrices // row["ranks"] + 3 * dim
+    plain = next(other for other in (one if row["ranks"] == 1 else two) if other["overlap"] == row["overlap"])
+    assert plain["recipe"] == "high_precision"
+    assert row["speedup_over_bf16"] == plain["graph_sustained_ms"] / row["graph_sustained_ms"]
 for row in two:
     assert row["launches"] > one[0]["launches"]
