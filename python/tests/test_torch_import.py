@@ -430,13 +430,13 @@ def test_with_strict_a_mask_that_te_has_not_is_an_error():
 class ByHand(Masked):
     """Attention of products and a softmax; `weigh` makes the softmax's operand of the scores and the mask."""
 
-    def __init__(self, weigh, drop=0.0):
+    def __init__(self, weigh, drop=0.0, turn=lambda k: k.transpose(2, 3)):
         super().__init__()
-        self.weigh, self.drop, self.number = weigh, drop, nn.Buffer(torch.tensor(0.5))
+        self.weigh, self.drop, self.turn, self.number = weigh, drop, turn, nn.Buffer(torch.tensor(0.5))
 
     def forward(self, x, mask):
         q, k, v = (t.view(2, 16, self.heads, -1).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
-        weights = self.weigh(q @ k.transpose(2, 3), mask, self.number).softmax(-1, dtype=torch.float32)
+        weights = self.weigh(q @ self.turn(k), mask, self.number).softmax(-1, dtype=torch.float32)
         y = F.dropout(weights.to(x.dtype), self.drop, self.training) @ v
         return self.out(y.transpose(1, 2).reshape(2, 16, 64))
 
@@ -491,6 +491,13 @@ def test_what_is_nearly_attention_by_hand_is_pytorchs(name):
     assert sum("te.linear" in line for line in lines) == 4 and not [line for line in lines if "te.attention" in line]
 
 
+def test_attention_by_hand_turns_keys_in_any_way():
+    for turn in (lambda k: k.mT, lambda k: k.swapaxes(-1, -2), lambda k: k.swapdims(2, 3)):
+        torch._dynamo.reset()
+        lines = assert_by_hand(ByHand(BY_HAND["plain"][0], turn=turn), MASKS["added and causal"])
+        assert any("te.attention" in line for line in lines)
+
+
 def test_dropout_of_attention_by_hand_is_pytorchs():
     model = ByHand(BY_HAND["capped"][0], drop=0.5).eval()
     assert any("te.attention" in line for line in assert_by_hand(model, MASKS["added and causal"]))
@@ -536,6 +543,19 @@ def test_numbers_in_tensors_without_dimensions(dtype):
         # The same operations, each rounded once.
         layer = te_mlir.torch.jit(model.layer, strict=True, recipe=te_mlir.HighPrecision())(x)
         assert torch.equal(compiled(x, count), model.scale.to(dtype) * layer / count - model.scale)
+
+
+def test_numbers_in_tensors_that_have_gradients_are_told():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.scale = nn.Linear(64, 64), nn.Parameter(torch.tensor(3.3))
+
+        def forward(self, x):
+            return self.scale * self.layer(x)
+
+    with pytest.raises(Exception, match="a number in a tensor is taken where it is given and has no gradient"):
+        te_mlir.torch.jit(Scaled(), strict=True)(torch.randn(16, 64))
 
 
 # Misuse

@@ -83,6 +83,7 @@ OPS = [
     op("matmul", lambda m, x: x @ m.w.t(), w=weight(24, WIDTH)),
     op("matmul-in-out", lambda m, x: x @ m.w, w=weight(WIDTH, 24)),
     op("matmul-numpy-T", lambda m, x: x @ m.a.T @ m.b.T * 2 + x, a=weight(16, WIDTH), b=weight(WIDTH, 16)),
+    op("matmul-mT", lambda m, x: x @ m.a.mT @ m.b.mT * 2 + x, a=weight(16, WIDTH), b=weight(WIDTH, 16)),
     op("addmm-in-out", lambda m, x: torch.addmm(m.b, x.view(-1, WIDTH), m.w), w=weight(WIDTH, 24), b=weight(24)),
     op(
         "qkv-in-out",

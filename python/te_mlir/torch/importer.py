@@ -790,6 +790,8 @@ class Importer:
         else:
             right = self._operand(b, node, fake(node).dtype)
             if not same(left.layout, right.layout) or left.elements != right.elements:
+                if not shape_of(a) or not shape_of(b):
+                    raise Unsupported(node, "a number in a tensor is taken where it is given and has no gradient")
                 raise Unsupported(
                     node,
                     f"its operands {list(left.layout.shape)} and {list(right.layout.shape)} are broadcast, or lie "

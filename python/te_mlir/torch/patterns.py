@@ -104,7 +104,7 @@ def without_casts(node: Any) -> Any:
 
 def transposed(node: Any) -> Any:
     """What a matrix is the transpose of, or None."""
-    swaps = is_plain(node, "t") or is_plain(node, "numpy_T") or is_plain(node, "transpose") or is_plain(node, "permute")
+    swaps = any(is_plain(node, name) for name in ("t", "mT", "numpy_T", "transpose", "permute"))
     if not swaps or len(node.meta["val"].shape) != 2:
         return None
     if is_plain(node, "permute") and [axis % 2 for axis in node.args[1]] != [1, 0]:

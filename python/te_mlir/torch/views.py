@@ -60,8 +60,8 @@ def _reshaped(node: Node, given: Given, source: Layout) -> Optional[Layout]:
 
 def _swapped(node: Node, given: Given, source: Layout) -> Layout:
     order = list(range(len(source.dims)))
-    a, b = (given["dim0"], given["dim1"]) if "dim0" in given else (0, -1)
-    if order:
+    a, b = [given[name] for name in ("dim0", "axis0", "dim1", "axis1") if name in given] or (-2, -1)
+    if len(order) > 1:
         order[a], order[b] = order[b], order[a]
     return source.permute(order)
 
@@ -129,7 +129,7 @@ def row_count(layout: Layout) -> int:
 _VIEWS: Dict[str, Callable[[Node, Given, Layout], Optional[Layout]]] = {
     **dict.fromkeys(("contiguous", "clone", "alias"), _same),
     **dict.fromkeys(("view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze"), _reshaped),
-    **dict.fromkeys(("transpose", "t"), _swapped),
+    **dict.fromkeys(("transpose", "swapaxes", "swapdims", "t", "mT"), _swapped),
     "numpy_T": _reversed,
     "permute": _permuted,
     **dict.fromkeys(("expand", "broadcast_to"), _repeated),
