@@ -330,15 +330,8 @@ WINDOWED = {
 }
 
 
-@pytest.mark.parametrize(
-    "family, window",
-    [(family, 7) for family in WINDOWED] + [("mistral", n) for n in (1, 2, 30, 31, 32, 50)] + [("qwen2", 50)],
-)
-def test_sliding_windows(family, window):
-    """Attention under a window, in all layers or some, is compiled with autograd's gradients; a window of the sequence hides nothing."""
-    name, config, options, sliding = WINDOWED[family]
-    sizes = dict(GROUPED, num_hidden_layers=2, sliding_window=window, **options)
-    model = getattr(transformers, name)(getattr(transformers, config)(**sizes))
+def attentions_of(model):
+    """Lines of te.attention of a model, its parameters off their start, which is one graph with autograd's gradients."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
@@ -349,12 +342,24 @@ def test_sliding_windows(family, window):
     for _ in range(2):
         loss, gradients = run(compiled, inputs)
         assert_same(loss, gradients, wanted_loss, wanted)
+    assert_imported_whole(compiled)
     lines = [line for graph in compiled.te.graphs for region in graph.regions for line in region.function._lines]
-    attentions = [line for line in lines if "te.attention" in line]
+    return [line for line in lines if "te.attention" in line]
+
+
+@pytest.mark.parametrize(
+    "family, window",
+    [(family, 7) for family in WINDOWED] + [("mistral", n) for n in (1, 2, 30, 31, 32, 50)] + [("qwen2", 50)],
+)
+def test_sliding_windows(family, window):
+    """Attention under a window, in all layers or some, is compiled with autograd's gradients; a window of the sequence hides nothing."""
+    name, config, options, sliding = WINDOWED[family]
+    sizes = dict(GROUPED, num_hidden_layers=2, sliding_window=window, **options)
+    model = getattr(transformers, name)(getattr(transformers, config)(**sizes))
+    attentions = attentions_of(model)
     assert [f"window_size = array<i64: {window - 1}, 0>" in line for line in attentions] == [
         one and window < 32 for one in sliding
     ]
-    assert_imported_whole(compiled)
 
 
 @pytest.mark.parametrize("implementation", ["eager", None])
@@ -365,22 +370,10 @@ def test_caps_of_scores(cap, implementation):
     caps = dict(attn_logit_softcapping=cap, final_logit_softcapping=3.0)
     config = transformers.Gemma2Config(**sizes, **caps, attn_implementation=implementation)
     model = transformers.Gemma2ForCausalLM(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.1)
-    ids, labels = tokens()
-    inputs = {"input_ids": ids, "labels": labels}
-    wanted_loss, wanted = run(model, inputs)
-    compiled = te_mlir.torch.jit(model, strict=True)
-    for _ in range(2):
-        loss, gradients = run(compiled, inputs)
-        assert_same(loss, gradients, wanted_loss, wanted)
-    lines = [line for graph in compiled.te.graphs for region in graph.regions for line in region.function._lines]
-    attentions = [line for line in lines if "te.attention" in line]
+    attentions = attentions_of(model)
     assert len(attentions) == 2 and all("scale = 0.2236" in line for line in attentions)
     assert all((f"softcap = {cap} :" in line) == (cap is not None) for line in attentions)
     assert ["window_size" in line for line in attentions] == [True, False]
-    assert_imported_whole(compiled)
 
 
 def test_a_cap_changes_the_result():
