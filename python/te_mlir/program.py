@@ -324,13 +324,13 @@ class _Quick:
     """A call that was checked: what to look at in the next one that is like it.
 
     names, positional: how its tensors were given, `outs` in out. places: for each the
-    pointers that are its, bytes: what is read or written there. seen: where they lay,
-    sizes: in how large storages. settled: whether the step has pointers to what was seen,
+    pointers that are its, bytes: what is read or written there. seen: where they lay; a
+    storage that is resized moves. settled: whether the step has pointers to what was seen,
     as it lies; last: those that it has, -1 where nobody knows. watched: what must lie
     apart; loose: what moved since, still: those of watched that did, and where the others lie. fixed: inputs that a
     recorded step is recorded again for; of others that move it copies the content, to
     `own`. made: names of results as a call makes them; results: all, in their order.
-    stream: gives the current one. address, storage: PyTorch's own functions of a tensor.
+    stream: gives the current one. address: PyTorch's own function of a tensor.
     flag: place of the one that no call gives, or -1; later: what it was last.
     """
 
@@ -350,11 +350,9 @@ class _Quick:
         written = {a.name: i for i, a in enumerate(step.arguments) if a.is_result and a.carried_input < 0}
         self.places.extend((written[name],) for name in out)
         self.bytes = [step._bytes[to[0]] for to in self.places]
-        tensor = sys.modules["torch"].Tensor
-        self.address, self.storage = tensor.data_ptr, tensor.untyped_storage
+        self.address = sys.modules["torch"].Tensor.data_ptr
         self.stream = arrays.torch_stream(step.context.device)
         self.seen = arrays.torch_addresses()(tensors)
-        self.sizes = arrays.torch_storage_bytes()(tensors)
         self.last = self.seen
         self.settled = True
         self.own: Dict[int, Any] = {}
@@ -588,9 +586,9 @@ class Step:
         stream = quick.stream() if given is None else given
         pointers = self._pointers
         with self._lock:
-            addresses, sizes = list(map(quick.address, tensors)), list(map(len, map(quick.storage, tensors)))
-            if addresses != quick.seen or sizes != quick.sizes or not quick.settled:
-                self._settle(quick, tensors, addresses, sizes, given is None)
+            addresses = list(map(quick.address, tensors))
+            if addresses != quick.seen or not quick.settled:
+                self._settle(quick, tensors, addresses, given is None)
             if quick.flag >= 0 and quick.later is not self._later:
                 self._point_flag(stream)
                 quick.later = self._later
@@ -608,18 +606,16 @@ class Step:
             results.update(zip(quick.outs, tensors[len(quick.given) :]))
         return results
 
-    def _settle(
-        self, quick: _Quick, tensors: Tuple[Any, ...], addresses: List[int], sizes: List[int], current: bool
-    ) -> None:
+    def _settle(self, quick: _Quick, tensors: Tuple[Any, ...], addresses: List[int], current: bool) -> None:
         """Points the step to tensors of which some moved, on the current stream or not; raises ArgumentError."""
         quick.settled = False
         count = len(quick.given)
         moved = arrays.changed(quick.seen, addresses)
-        resized = arrays.changed(quick.sizes, sizes) if sizes != quick.sizes else ()
         # Tells what has no memory, or too little, or is not aligned.
-        for index in {*moved, *resized}:
-            address, tensor = addresses[index], tensors[index]
-            if address % 16 == 0 and sizes[index] >= quick.bytes[index] and not tensor.storage_offset():
+        for index in moved:
+            tensor = tensors[index]
+            whole = not tensor.storage_offset() and len(tensor.untyped_storage()) >= quick.bytes[index]
+            if whole and addresses[index] % 16 == 0:
                 continue
             if index < count:
                 self.check(quick.given[index], tensor)
@@ -630,7 +626,7 @@ class Step:
                 if not quick.fixed[index] and index not in quick.own:
                     quick.own[index] = tensors[index].detach().clone()
         known = quick.last is quick.seen
-        quick.seen, quick.sizes = addresses, sizes
+        quick.seen = addresses
         if quick.own and current:
             addresses = list(addresses)
             for index, own in quick.own.items():

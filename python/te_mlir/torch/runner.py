@@ -32,7 +32,7 @@ from te_mlir.runtime import context as context_of
 from te_mlir.torch.states import Part, States, layer_of
 
 
-_addresses, _storage_bytes = arrays.torch_addresses(), arrays.torch_storage_bytes()
+_addresses = arrays.torch_addresses()
 _main_grad = operator.attrgetter("main_grad")
 
 
@@ -173,8 +173,6 @@ class Region:
         self._bytes = [s.dtype.itemsize * math.prod(s.shape) for s in inputs]
         self._guard: Any = None
         self._seen: List[int] = []
-        #: Bytes of the storages of the inputs of the last call.
-        self._sizes: List[int] = []
         self._seen_grads: List[int] = []
 
     def options_for(self, training: bool) -> "Dict[str, Any]":
@@ -307,25 +305,23 @@ class Region:
 
     def check(self, tensors: "Tuple[torch.Tensor, ...]") -> List[int]:
         """Addresses of the tensors; raises ArgumentError, naming the argument, unless the step can use them."""
-        seen, sizes = _addresses(tensors), _storage_bytes(tensors)
+        seen = _addresses(tensors)
         if self._guard is None or not self._guard(*tensors):
             for spec, tensor in zip(self.inputs, tensors):
                 _check(spec, tensor, self.device)
             self._guard = arrays.torch_guard(tensors)
             self._named = False
-        elif seen != self._seen or sizes != self._sizes:
-            # Tensors like those of the last call: where they lie now is left to look at.
-            moved = {*arrays.changed(self._seen, seen)}
-            if not moved.isdisjoint(self.weights):
+        elif seen != self._seen:
+            # Tensors like those of the last call: where they lie now is left to look at. A storage that is resized moves.
+            moved = arrays.changed(self._seen, seen)
+            if not set(moved).isdisjoint(self.weights):
                 self._named = False
-            if sizes != self._sizes:
-                moved.update(arrays.changed(self._sizes, sizes))
             for index in moved:
                 tensor, address = tensors[index], seen[index]
-                fits = sizes[index] >= self._bytes[index] and not tensor.storage_offset()
-                if not address or address % 16 or not fits:
+                whole = not tensor.storage_offset() and len(tensor.untyped_storage()) >= self._bytes[index]
+                if not address or address % 16 or not whole:
                     _check(self.inputs[index], tensor, self.device)
-        self._seen, self._sizes = seen, sizes
+        self._seen = seen
         return seen
 
     def main_grads(self, tensors: Sequence[torch.Tensor]) -> Tuple[List[torch.Tensor], List[int]]:
