@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 import jax
 import jax.numpy as jnp
@@ -262,9 +262,12 @@ def _node(graph: Graph, equation: Any, inputs: List[Atom], calls: Tuple[Any, ...
         folded = _fold(equation, inputs, types)  # type: ignore[arg-type]
         if folded is not None:
             return folded
-    simpler = _simplify(name, inputs)
+    simpler = _simplify(name, inputs) if params.get("dimensions") is None or name == "squeeze" else None
     if simpler is not None and simpler.shape == types[0].shape and simpler.dtype == types[0].dtype:
         return [simpler]
+    views = _as_views(equation, inputs)
+    if views is not None:
+        return apply(graph, views, inputs[:1], (equation, *calls))
     if name == "mul" and inputs[0] is inputs[1] or name == "integer_pow" and params["y"] == 2:
         name, inputs = "square", inputs[:1]
     node = Node(name, inputs, params, equation, calls)
@@ -279,7 +282,9 @@ def _node(graph: Graph, equation: Any, inputs: List[Atom], calls: Tuple[Any, ...
 
 
 def _simplify(name: str, inputs: List[Atom]) -> Optional[Atom]:
-    """The operand that an operation is equal to, where a constant makes it so."""
+    """The operand that an operation is equal to where that has the shape of its result."""
+    if name in ("slice", "reshape", "squeeze", "broadcast_in_dim"):
+        return inputs[0]
     if name == "select_n" and isinstance(inputs[0], Const) and len(inputs) == 3:
         chosen = inputs[0].scalar
         return None if chosen is None else inputs[1 + int(chosen)]
@@ -288,6 +293,34 @@ def _simplify(name: str, inputs: List[Atom]) -> Optional[Atom]:
             if isinstance(one, Const) and one.scalar == float("-inf"):
                 return other
     return None
+
+
+def _as_views(equation: Any, inputs: Sequence[Atom]) -> Optional[Callable[[Any], Any]]:
+    """What is as plain views: a reshape that transposes, and a gather or a dynamic_slice at one known place."""
+    name, params = equation.primitive.name, equation.params
+    if name == "reshape" and params.get("dimensions") is not None:
+        return lambda x: jax.lax.reshape(jax.lax.transpose(x, params["dimensions"]), params["new_sizes"])
+    if name not in ("gather", "dynamic_slice") or not all(isinstance(v, Const) for v in inputs[1:]):
+        return None
+    operand, indices = inputs[0], [v.array() for v in inputs[1:]]  # type: ignore[union-attr]
+    sizes = [int(s) for s in params["slice_sizes"]]
+    starts: List[int] = [0] * len(operand.shape)
+    dropped: Tuple[int, ...] = ()
+    if name == "dynamic_slice":
+        # Moved to where the slice fits.
+        last = [size - part for size, part in zip(operand.shape, sizes)]
+        starts = [min(max(int(index), 0), end) for index, end in zip(indices, last)]
+    else:
+        numbers = params["dimension_numbers"]
+        if indices[0].ndim != 1 or numbers.operand_batching_dims:
+            return None
+        for axis, start in zip(numbers.start_index_map, indices[0]):
+            starts[axis] = int(start)
+        dropped = tuple(int(a) for a in numbers.collapsed_slice_dims)
+    ends = [start + size for start, size in zip(starts, sizes)]
+    if any(start < 0 or end > size for start, end, size in zip(starts, ends, operand.shape)):
+        return None
+    return lambda x: jax.lax.squeeze(jax.lax.slice(x, starts, ends), dropped)
 
 
 def _fold(equation: Any, inputs: Sequence[Const], types: Sequence[Any]) -> Optional[List[Atom]]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from te_mlir import build
 from te_mlir.dtypes import BY_NAME
-from te_mlir.jax import patterns
+from te_mlir.jax import losses, patterns
 from te_mlir.jax.graph import Atom, Const, Graph, Node, Var, ancestors, apply, custom_function, element_type, short
 from te_mlir.layout import Layout, row_major, same
 
@@ -207,13 +207,22 @@ class Importer:
             return True
         return all(node.name in _VIEWS for node in ancestors(atom))
 
+    def _is_known_number(self, atom: Atom) -> bool:
+        """Whether it is one number that JAX makes of integers and numbers, such as how many tokens count."""
+        if isinstance(atom, Const) or atom.shape or atom.node is None or not atom.floating:
+            return False
+        nodes = ancestors(atom)
+        given = [v for node in nodes for v in node.inputs if v.node is None and jnp.issubdtype(v.dtype, jnp.floating)]
+        return all(node.name != "dot_general" for node in nodes) and all(patterns.scalar(v) is not None for v in given)
+
     # Values
 
     def value(self, atom: Atom, user: Optional[Node] = None) -> Value:
         """The value, emitted now where it was not yet. One that cannot be is noted, so that what uses it is looked at."""
         if atom in self._values:
             return self._values[atom]
-        light = isinstance(atom, Const) or atom.node is None or not atom.floating
+        known = self._is_known_number(atom)
+        light = isinstance(atom, Const) or atom.node is None or not atom.floating or known
         if light or (self._is_light(atom) and self._layout(atom) is None):
             if isinstance(atom, Var) and not atom.floating and atom.dtype != np.int32:
                 raise Unsupported(
@@ -221,7 +230,7 @@ class Importer:
                 )
             shape, matrix_shape = atom.shape, _matrix_of(atom.shape)
             make = None if shape == matrix_shape else (lambda a: a.reshape(matrix_shape))
-            matrix = self.feed(atom, make=make, shape=matrix_shape, user=user)
+            matrix = self.feed(atom, make=make, shape=matrix_shape, user=user, differentiable=not known)
             self._values[atom] = Value(matrix, row_major(shape))
             return self._values[atom]
         assert isinstance(atom, Var) and atom.node is not None
@@ -253,7 +262,7 @@ class Importer:
 
     def _emit_op(self, var: Var, node: Node) -> Value:
         for pattern in (
-            patterns.match_cross_entropy,
+            losses.match_cross_entropy,
             patterns.match_layer_norm,
             patterns.match_rms_norm,
             patterns.match_rope,
@@ -262,6 +271,15 @@ class Importer:
             found = pattern(var)
             if found is not None:
                 return getattr(self, "_" + type(found).__name__.lower())(var, node, found)
+        rows = losses.match_rows(var)
+        if rows is not None:
+            # Its own operations are no matter.
+            self.value(rows.logits)
+            raise Unsupported(
+                node,
+                "the cross entropy of each row has no counterpart in te but in its sum, or mean, over all rows or "
+                "those of a mask; weights that are known to be 0 or 1 are one: where(mask, loss, 0), loss * (w > 0)",
+            )
         method = getattr(self, f"_op_{node.name}", None)
         if method is None:
             raise Unsupported(node, f"'{node.name}' has no counterpart in te{_HINTS.get(node.name, '')}", always=True)
@@ -449,24 +467,48 @@ class Importer:
         made = self.function.activation(found.kind, matrix)
         return Value(self.function.cast(made, np.dtype(var.dtype).name), value.layout)
 
-    def _crossentropy(self, var: Var, node: Node, found: patterns.CrossEntropy) -> Value:
-        matrix = self.rows(found.logits, node)
-        rows = matrix.shape[0]
-        places = found.targets
-        if found.mask is not None:
-            # Those that te ignores.
-            ignored = lambda t, m: jnp.where(m.reshape(t.shape), t, -100)  # noqa: E731
-            places = apply(self.graph, ignored, [places, found.mask], (node.equation, *node.calls))[0]
+    def _crossentropy(self, var: Var, node: Node, found: losses.CrossEntropy) -> Value:
+        value, classes = self.value(found.logits, node), found.logits.shape[-1]
+        place = _rows_of(value.layout, classes)
+        if place is None:
+            raise Unsupported(node, f"its logits {list(found.logits.shape)} are a view whose rows are in parts")
+        rows = value.elements // classes
+        count = math.prod(found.logits.shape[:-1])
+
+        def counted(targets: Any, *masks: Any) -> Any:
+            """The targets, and where no row counts what te ignores."""
+            targets = targets.reshape(-1).astype(jnp.int32)
+            if found.clamps:
+                targets = jnp.clip(targets, 0, classes - 1)
+            for mask, values in zip(found.masks, masks):
+                seen = jnp.broadcast_to((values == 0) if mask.inverted else (values != 0), mask.shape)
+                targets = jnp.where(seen.reshape(-1), targets, _IGNORED)
+            return targets
+
+        calls = node.equation, *node.calls
+        (places,) = apply(self.graph, counted, [found.targets, *(mask.values for mask in found.masks)], calls)
+        whole = rows == count and (place == np.arange(rows)).all()
         targets = self.feed(
             places,
             "targets",
-            lambda t: t.reshape(-1).astype(jnp.int32),
+            # Logits that are a part of others: rows beside it do not count.
+            None if whole else (lambda t: jnp.full(rows, _IGNORED, jnp.int32).at[place].set(t)),
             (rows,),
             "int32",
             differentiable=False,
             user=node,
+            how=() if whole else tuple(place.tolist()),
         )
-        return self._dense(var, self.function.cross_entropy(matrix, targets))
+        matrix = self.function.reshape(value.matrix, (rows, classes))
+        made = self.function.cross_entropy(matrix, targets)
+        if found.summed:
+            number = lambda t: jnp.sum((t >= 0) & (t < classes)).astype(jnp.float32)  # noqa: E731
+            made = self.function.mul(made, self.feed(places, "count", number, (), "float32", False, node, (classes,)))
+        if found.factor == -1:
+            made = self.function.unary("arith.negf", made)
+        elif found.factor != 1:
+            made = self.function.mul(made, self.function.constant(found.factor, (), "float32"))
+        return self._dense(var, made)
 
     def _op_gather(self, var: Var, node: Node) -> Value:
         table, index = node.inputs
@@ -674,6 +716,9 @@ class Importer:
     _op_broadcast_in_dim = _op_slice = _op_split = _view
 
 
+#: The target of a row that does not count.
+_IGNORED = -100
+
 #: What results, cotangents and gradients of the compiled part are called.
 _RESERVED = re.compile(r"result\d+|grad\..*")
 
@@ -696,6 +741,19 @@ _HINTS = {
 def _matrix_of(shape: Tuple[int, ...]) -> Tuple[int, ...]:
     """The sizes of the matrix, or the vector, that holds a row-major value."""
     return shape if len(shape) <= 1 else (math.prod(shape[:-1]), shape[-1])
+
+
+def _rows_of(layout: Layout, columns: int) -> "Optional[np.ndarray[Any, Any]]":
+    """The row of the matrix that each row of a value is; None where rows of `columns` do not lie whole, each once."""
+    if not Layout(layout.dims[-1:]).is_row_major(columns) or layout.offset % columns:
+        return None
+    rows = np.zeros(1, np.int64)
+    for size, stride in (atom for dim in layout.dims[:-1] for atom in dim):
+        if stride % columns:
+            return None
+        rows = (rows[:, None] + np.arange(size) * (stride // columns)).reshape(-1)
+    rows += layout.offset // columns
+    return rows if len(np.unique(rows)) == len(rows) else None
 
 
 def boundary(var: Var, is_light: Callable[[Atom], bool]) -> List[Var]:

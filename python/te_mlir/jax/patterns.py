@@ -51,14 +51,6 @@ class Softmax(NamedTuple):
     axis: int
 
 
-class CrossEntropy(NamedTuple):
-    """The mean of -log(softmax(logits)) at targets, over all rows, or over those where `mask`."""
-
-    logits: Var
-    targets: Atom
-    mask: Optional[Atom] = None
-
-
 class Rope(NamedTuple):
     """Pairs of elements of x rotated: half a row apart.
 
@@ -84,9 +76,9 @@ def uncast(value: Atom) -> Atom:
     """What casts between floats, and copies, are of; not those to a type of one byte, which are quantisation."""
     while True:
         node = node_of(value, "convert_element_type", "copy", "reduce_precision")
-        if node is None or not isinstance(node.inputs[0], Var) or not node.inputs[0].floating:
+        if node is None or not node.output.floating or not isinstance(node.inputs[0], Var):
             return value
-        if node.inputs[0].dtype.itemsize < 2 or value.dtype.itemsize < 2:
+        if not node.inputs[0].floating or node.inputs[0].dtype.itemsize < 2 or value.dtype.itemsize < 2:
             return value
         value = node.inputs[0]
 
@@ -102,7 +94,7 @@ def narrowest(value: Atom) -> Atom:
         value = node.inputs[0]
 
 
-def _leaf(value: Atom) -> Var:
+def leaf(value: Atom) -> Var:
     found = narrowest(value)
     assert isinstance(found, Var)
     return found
@@ -125,10 +117,10 @@ def pairs(value: Atom, *names: str) -> Iterator[Tuple[Atom, Atom]]:
 def is_about(value: Atom, number: float) -> bool:
     """Whether every element of a constant is a number, as the constant's type rounds it."""
     found = scalar(value)
-    return found is not None and abs(found - number) <= abs(number) * _rounding(value)
+    return found is not None and abs(found - number) <= abs(number) * rounding(value)
 
 
-def _rounding(value: Atom) -> float:
+def rounding(value: Atom) -> float:
     """How far the constants of a program are from what is meant, as a part of it: rounded, and in f32 to six digits."""
     return max(float(jnp.finfo(value.dtype).eps), 2.0**-18)
 
@@ -204,7 +196,7 @@ def _row_mean(value: Atom) -> Optional[Var]:
     return found[0] if found is not None and found[1] == (len(found[0].shape) - 1,) else None
 
 
-def _same(a: Atom, b: Atom) -> bool:
+def is_same(a: Atom, b: Atom) -> bool:
     return uncast(a) is uncast(b)
 
 
@@ -238,10 +230,10 @@ def match_rms_norm(value: Var) -> Optional[RmsNorm]:
         for x, variance, epsilon in _over_root(scaled):
             squares = _row_mean(variance)
             square = node_of(uncast(squares), "square") if squares is not None else None
-            if square is None or not _same(square.inputs[0], x) or not isinstance(uncast(x), Var):
+            if square is None or not is_same(square.inputs[0], x) or not isinstance(uncast(x), Var):
                 continue
             for one, gamma in _one_plus(factor, x.shape[-1]):
-                return RmsNorm(_leaf(x), gamma, epsilon, one)
+                return RmsNorm(leaf(x), gamma, epsilon, one)
     return None
 
 
@@ -275,7 +267,7 @@ def match_layer_norm(value: Var) -> Optional[LayerNorm]:
             for centred, variance, epsilon in _over_root(scaled):
                 x = _centred(centred)
                 if x is not None and _is_variance(variance, x):
-                    return LayerNorm(_leaf(x), gamma, beta, epsilon)
+                    return LayerNorm(leaf(x), gamma, beta, epsilon)
     return None
 
 
@@ -285,7 +277,7 @@ def _centred(value: Atom) -> Optional[Var]:
     if node is None:
         return None
     mean, x = _row_mean(node.inputs[1]), node.inputs[0]
-    return x if mean is not None and _same(mean, x) and isinstance(x, Var) else None
+    return x if mean is not None and is_same(mean, x) and isinstance(x, Var) else None
 
 
 def _is_variance(value: Atom, x: Var) -> bool:
@@ -297,40 +289,40 @@ def _is_variance(value: Atom, x: Var) -> bool:
     squares = _row_mean(value)
     square = node_of(uncast(squares), "square") if squares is not None else None
     centred = _centred(square.inputs[0]) if square is not None else None
-    if centred is not None and _same(centred, x):
+    if centred is not None and is_same(centred, x):
         return True
     node = node_of(value, "sub")
     if node is None:
         return False
     squares = _row_mean(node.inputs[0])
     square = node_of(uncast(squares), "square") if squares is not None else None
-    if square is None or not _same(square.inputs[0], x):
+    if square is None or not is_same(square.inputs[0], x):
         return False
     of_mean = node_of(of_rows(node.inputs[1]), "square")
     mean = _row_mean(of_mean.inputs[0]) if of_mean is not None else None
-    return mean is not None and _same(mean, x)
+    return mean is not None and is_same(mean, x)
 
 
 # Activations
 
 
-def _factors(value: Atom) -> List[Atom]:
+def factors_of(value: Atom) -> List[Atom]:
     node = node_of(uncast(value), "mul")
     if node is None:
         return [value]
-    return _factors(node.inputs[0]) + _factors(node.inputs[1])
+    return factors_of(node.inputs[0]) + factors_of(node.inputs[1])
 
 
 def match_activation(value: Var) -> Optional[Activation]:
     """silu as `x * logistic(x)`, relu as `max(x, 0)`, gelu by tanh, by erf or by erfc."""
     for x, zero in pairs(value, "max"):
         if scalar(zero) == 0 and isinstance(uncast(x), Var):
-            return Activation("relu", _leaf(x))
+            return Activation("relu", leaf(x))
     for x, gate in pairs(value, "mul"):
         node = node_of(uncast(gate), "logistic")
-        if node is not None and _same(node.inputs[0], x) and isinstance(uncast(x), Var):
-            return Activation("silu", _leaf(x))
-    factors = _factors(value)
+        if node is not None and is_same(node.inputs[0], x) and isinstance(uncast(x), Var):
+            return Activation("silu", leaf(x))
+    factors = factors_of(value)
     if len(factors) != 3:
         return None
     for curve in factors:
@@ -340,7 +332,7 @@ def match_activation(value: Var) -> Optional[Activation]:
         if len(numbers) != 1 or len(operands) != 1 or not is_about(numbers[0], 0.5):
             continue
         if _is_normal_cdf(curve, operands[0]):
-            return Activation("gelu_erf", _leaf(operands[0]))
+            return Activation("gelu_erf", leaf(operands[0]))
     numbers = [f for f in factors if isinstance(f, Const)]
     sums = [f for f in factors if node_of(uncast(f), "add") is not None]
     for total in sums:
@@ -351,7 +343,7 @@ def match_activation(value: Var) -> Optional[Activation]:
         for one, curve in pairs(total, "add"):
             node = node_of(uncast(curve), "tanh")
             if scalar(one) == 1 and node is not None and _is_gelu_argument(node.inputs[0], x):
-                return Activation("gelu", _leaf(x))
+                return Activation("gelu", leaf(x))
     return None
 
 
@@ -366,7 +358,7 @@ def _is_normal_cdf(curve: Atom, x: Atom) -> bool:
     if node is None:
         return False
     inner, factor, slack = node.inputs[0], float(sign), 0.0
-    while not _same(inner, x):
+    while not is_same(inner, x):
         step = node_of(uncast(inner), "neg", "mul", "div")
         if step is None:
             return False
@@ -379,7 +371,7 @@ def _is_normal_cdf(curve: Atom, x: Atom) -> bool:
         number = scalar(b)
         if not number:
             return False
-        inner, factor, slack = a, factor * number if step.name == "mul" else factor / number, slack + _rounding(b)
+        inner, factor, slack = a, factor * number if step.name == "mul" else factor / number, slack + rounding(b)
     return abs(factor - math.sqrt(0.5)) <= math.sqrt(0.5) * slack
 
 
@@ -389,29 +381,29 @@ def _is_gelu_argument(value: Atom, x: Atom) -> bool:
         if not is_about(number, math.sqrt(2 / math.pi)):
             continue
         for linear, cubic in pairs(total, "add"):
-            if not _same(linear, x):
+            if not is_same(linear, x):
                 continue
-            factors = _factors(cubic)
+            factors = factors_of(cubic)
             numbers = [f for f in factors if isinstance(f, Const)]
             powers = 0
             for factor in factors:
                 cube = node_of(uncast(factor), "integer_pow")
                 square = node_of(uncast(factor), "square")
-                if _same(factor, x):
+                if is_same(factor, x):
                     powers += 1
-                elif cube is not None and _same(cube.inputs[0], x):
+                elif cube is not None and is_same(cube.inputs[0], x):
                     powers += int(cube.params["y"])
-                elif square is not None and _same(square.inputs[0], x):
+                elif square is not None and is_same(square.inputs[0], x):
                     powers += 2
             if len(numbers) == 1 and is_about(numbers[0], 0.044715) and powers == 3:
                 return True
     return False
 
 
-# Softmax and cross entropy
+# Softmax
 
 
-def _unshifted(value: Atom, axis: int) -> Tuple[Atom, Optional[Atom]]:
+def unshifted(value: Atom, axis: int) -> Tuple[Atom, Optional[Atom]]:
     """(x, m) of `x - m`, where m is a maximum that is the same along an axis; m None where nothing is taken off."""
     node = node_of(uncast(value), "sub")
     if node is None or node.inputs[0].shape != value.shape:
@@ -433,7 +425,7 @@ def _is_maximum(value: Atom) -> bool:
         value = node.inputs[-1]
 
 
-def _same_maximum(a: Optional[Atom], b: Optional[Atom]) -> bool:
+def same_maximum(a: Optional[Atom], b: Optional[Atom]) -> bool:
     """Whether two values of rows are one maximum, and both have its gradient or none has."""
     if a is None or b is None:
         return a is b
@@ -441,7 +433,7 @@ def _same_maximum(a: Optional[Atom], b: Optional[Atom]) -> bool:
     p, q = node_of(x, "reduce_max"), node_of(y, "reduce_max")
     if p is None or q is None:
         return x is y and x_stopped == y_stopped
-    same = _same(p.inputs[0], q.inputs[0]) and tuple(p.params["axes"]) == tuple(q.params["axes"])
+    same = is_same(p.inputs[0], q.inputs[0]) and tuple(p.params["axes"]) == tuple(q.params["axes"])
     return same and x_stopped == y_stopped
 
 
@@ -510,174 +502,8 @@ def match_softmax(value: Atom) -> Optional[Softmax]:
     top, found = node_of(uncast(node.inputs[0]), "exp"), _total_of(node.inputs[1])
     if top is None or found is None or uncast(found[0]) is not top.output or top.output.shape != value.shape:
         return None
-    x = _unshifted(top.inputs[0], found[1])[0]
+    x = unshifted(top.inputs[0], found[1])[0]
     return Softmax(x, found[1]) if isinstance(x, Var) else None
-
-
-def _log_sum(value: Atom) -> Optional[Var]:
-    """x of log(sum(exp(x))) along the last axis."""
-    log = node_of(of_rows(value), "log")
-    if log is None:
-        return None
-    inner = of_rows(log.inputs[0])
-    absolute = node_of(inner, "abs")
-    inner = of_rows(absolute.inputs[0]) if absolute is not None else inner
-    total = node_of(inner, "reduce_sum")
-    if total is None or tuple(total.params["axes"]) != (len(total.inputs[0].shape) - 1,):
-        return None
-    top = node_of(uncast(total.inputs[0]), "exp")
-    return top.inputs[0] if top is not None and isinstance(top.inputs[0], Var) else None
-
-
-def _log_softmax(value: Atom) -> Optional[Var]:
-    """x of log_softmax(x) along the last axis: `x - logsumexp(x)`, or of `x - max`."""
-    node = node_of(uncast(value), "sub")
-    if node is None or node.inputs[0].shape != value.shape:
-        return None
-    inner, axis = _log_sum(node.inputs[1]), len(value.shape) - 1
-    if inner is None:
-        whole = _log_sum_exp(node.inputs[1])
-        return whole if whole is not None and _same(whole, node.inputs[0]) else None
-    x, maximum = _unshifted(inner, axis)
-    other, others = _unshifted(node.inputs[0], axis)
-    same = _same(inner, node.inputs[0]) or (_same(x, other) and _same_maximum(maximum, others))
-    return x if same and isinstance(x, Var) else None
-
-
-def _log_sum_exp(value: Atom) -> Optional[Var]:
-    """x of logsumexp(x) along the last axis: `log(sum(exp(x - max))) + max`, or without."""
-    for log, added in pairs(of_rows(value), "add"):
-        inner = _log_sum(log)
-        if inner is None:
-            continue
-        x, maximum = _unshifted(inner, len(inner.shape) - 1)
-        if maximum is not None and _same_maximum(maximum, added) and isinstance(x, Var):
-            return x
-    return _log_sum(value)
-
-
-def _picked(value: Atom) -> Optional[Tuple[Var, Atom]]:
-    """(x, targets) of the elements of x at targets, one of each row."""
-    value = uncast(value)
-    node = node_of(value, "reshape", "squeeze", "broadcast_in_dim")
-    while node is not None and math.prod(node.inputs[0].shape) == math.prod(value.shape):
-        value = uncast(node.inputs[0])
-        node = node_of(value, "reshape", "squeeze", "broadcast_in_dim")
-    gather = node_of(value, "gather")
-    if gather is not None and isinstance(gather.inputs[0], Var):
-        x, index = gather.inputs[0], gather.inputs[1]
-        rank, numbers = len(x.shape), gather.params["dimension_numbers"]
-        rows = tuple(range(rank - 1))
-        whole = tuple(int(s) for s in gather.params["slice_sizes"]) == (1,) * rank
-        batched = tuple(numbers.operand_batching_dims) == rows and tuple(numbers.start_index_map) == (rank - 1,)
-        if whole and batched and math.prod(index.shape) == math.prod(x.shape[:-1]):
-            return x, index
-        return None
-    total = node_of(value, "reduce_sum")
-    if total is not None and tuple(total.params["axes"]) == (len(total.inputs[0].shape) - 1,):
-        for x, hot in pairs(total.inputs[0], "mul"):  # type: ignore[assignment]
-            if isinstance(x, Var) and isinstance(hot, Const) and hot.compact.shape == x.shape:
-                places = np.argmax(hot.compact, -1)
-                if (hot.compact == np.eye(x.shape[-1])[places]).all():
-                    return x, Const(places, places.shape)
-            while node_of(hot, "convert_element_type") is not None:
-                hot = hot.node.inputs[0]  # type: ignore[union-attr]
-            for targets, classes in pairs(hot, "eq"):
-                found = of_rows(targets)
-                counts = isinstance(classes, Const) and (classes.array() == np.arange(classes.shape[-1])).all()
-                if counts and isinstance(found, Var) and found.shape == x.shape[:-1] and isinstance(x, Var):
-                    return x, found
-    return None
-
-
-def _boolean(value: Atom) -> Optional[Atom]:
-    """The mask that a value is 1 or 0 by."""
-    value = _unconverted(value)
-    return value if value.dtype == np.bool_ else None
-
-
-def _unconverted(value: Atom) -> Atom:
-    """What casts of any type are of."""
-    node = node_of(value, "convert_element_type", "copy")
-    return value if node is None else _unconverted(node.inputs[0])
-
-
-def _masked_sum(value: Atom) -> Optional[Tuple[Atom, Atom]]:
-    """(x, m) of `sum(x * m) / sum(m)`, or with where(m, x, 0), or max(sum(m), 1): the mean of x where m is."""
-    quotient = node_of(value, "div")
-    if quotient is None:
-        return None
-    total, count = uncast(quotient.inputs[0]), _unconverted(quotient.inputs[1])
-    for number, counted in pairs(count, "max"):
-        if scalar(number) == 1:
-            count = _unconverted(counted)
-    sums = node_of(total, "reduce_sum"), node_of(count, "reduce_sum")
-    if sums[0] is None or sums[1] is None:
-        return None
-    mask = _boolean(sums[1].inputs[0])
-    if mask is None or mask.shape != sums[0].inputs[0].shape:
-        return None
-    for x, other in pairs(sums[0].inputs[0], "mul"):
-        if _boolean(other) is mask and x.shape == mask.shape:
-            return x, mask
-    chosen = node_of(uncast(sums[0].inputs[0]), "select_n")
-    if chosen is not None and chosen.inputs[0] is mask and scalar(chosen.inputs[1]) == 0:
-        return chosen.inputs[2], mask
-    return None
-
-
-def match_cross_entropy(value: Var) -> Optional[CrossEntropy]:
-    """The mean of `-log_softmax(logits)[targets]`, or of `logsumexp(logits) - logits[targets]`."""
-    if value.shape:
-        return None
-    sign = 1
-    current: Atom = uncast(value)
-    #: What the sum is divided by, and how far that may be from the number of rows, as a part of it.
-    count, slack = 1.0, 0.0
-    masked = _masked_sum(current)
-    if masked is not None:
-        current = masked[0]
-    # From the scalar down to one element for each row.
-    for _ in range(16):
-        current = uncast(current)
-        node = current.node
-        if node is None:
-            return None
-        if node.name == "neg":
-            sign, current = -sign, node.inputs[0]
-        elif masked is not None:
-            break
-        elif node.name == "div" and scalar(node.inputs[1]):
-            count, slack = count * (scalar(node.inputs[1]) or 1.0), slack + _rounding(node.inputs[1])
-            current = node.inputs[0]
-        elif node.name == "mul" and any(scalar(v) for v in node.inputs):
-            number, current = next((a, b) for a, b in pairs(current, "mul") if scalar(a))
-            count, slack = count / (scalar(number) or 1.0), slack + _rounding(number)
-        elif node.name == "reduce_sum" and _picked(current) is None:
-            current = node.inputs[0]
-        else:
-            break
-    sign, count = (-sign, -count) if count < 0 else (sign, count)
-    picked = _picked(current)
-    found: Optional[Tuple[Var, Atom]] = None
-    if picked is not None and sign < 0:
-        logits = _log_softmax(picked[0])
-        found = (logits, picked[1]) if logits is not None else None
-    node = node_of(current, "sub")
-    if picked is None and node is not None:
-        first, second = node.inputs if sign > 0 else node.inputs[::-1]
-        inner, logits = _picked(second), _log_sum_exp(first)
-        if inner is not None and logits is not None and _same(inner[0], logits):
-            found = (logits, inner[1])
-    if found is None:
-        return None
-    size = math.prod(found[0].shape[:-1])
-    if math.prod(current.shape) != size:
-        return None
-    logits, targets = _leaf(found[0]), found[1]
-    if masked is not None:
-        return CrossEntropy(logits, targets, masked[1])
-    return CrossEntropy(logits, targets) if abs(count - size) <= slack * size else None
 
 
 # Rotations
@@ -691,7 +517,7 @@ def match_rope(value: Var) -> Optional[Rope]:
         for half_turned, sin in pairs(turned, "mul"):
             x = _rotated(half_turned)
             for same, cos in pairs(straight, "mul") if x is not None else ():
-                if x is not None and _same(same, x):
+                if x is not None and is_same(same, x):
                     return Rope(x, cos, sin, False)
     node = node_of(uncast(value), "concatenate")
     if node is None or len(node.inputs) != 2 or int(node.params["dimension"]) != 3:
@@ -767,4 +593,4 @@ def _part(value: Atom) -> Optional[Tuple[Var, int, int]]:
         if operand.shape[:-1] != value.shape[:-1] or any(s != 1 for s in node.params["strides"] or ()):
             return None
         first = int(node.params["start_indices"][-1])
-    return _leaf(operand), first, first + value.shape[-1]
+    return leaf(operand), first, first + value.shape[-1]

@@ -1,0 +1,389 @@
+"""The cross entropy of rows, its means and its sums, as JAX programs spell them out.
+
+A loss is a number times the sum, over the rows that a mask leaves, of each row's
+`-log(softmax(logits))[target]`. te has the mean of the rows that count. That is the loss
+where it is divided by their number; else JAX counts them, and the mean is multiplied.
+Casts between floats are followed, as in `patterns`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from te_mlir.jax.graph import Atom, Const, Var
+from te_mlir.jax.patterns import (
+    factors_of,
+    is_same,
+    leaf,
+    node_of,
+    of_rows,
+    pairs,
+    rounding,
+    same_maximum,
+    scalar,
+    uncast,
+    unshifted,
+)
+
+
+class Mask(NamedTuple):
+    """Rows that count, where `values` are not 0, or with `inverted` where they are 0; broadcast to `shape`."""
+
+    values: Atom
+    shape: Tuple[int, ...]
+    inverted: bool = False
+
+
+class Picked(NamedTuple):
+    """The elements of x at targets, one of each row.
+
+    clamps: targets beyond the classes are the last or the first. zeros: rows with such a
+    target have 0; else they have none, and are left out.
+    """
+
+    x: Var
+    targets: Atom
+    clamps: bool = False
+    zeros: bool = False
+
+
+class Rows(NamedTuple):
+    """The cross entropy of each row, or of all rows their sum, times `sign`."""
+
+    logits: Var
+    picked: Picked
+    sign: int
+    masks: Tuple[Mask, ...] = ()
+
+
+class CrossEntropy(NamedTuple):
+    """`factor` times the mean of -log(softmax(logits)) at targets, of the rows that all masks leave.
+
+    summed: times the number of these rows, too.
+    """
+
+    logits: Var
+    targets: Atom
+    clamps: bool
+    masks: Tuple[Mask, ...]
+    factor: float
+    summed: bool
+
+
+# Log-softmax
+
+
+def _log_sum(value: Atom) -> Optional[Var]:
+    """x of log(sum(exp(x))) along the last axis."""
+    log = node_of(of_rows(value), "log")
+    if log is None:
+        return None
+    inner = of_rows(log.inputs[0])
+    absolute = node_of(inner, "abs")
+    inner = of_rows(absolute.inputs[0]) if absolute is not None else inner
+    total = node_of(inner, "reduce_sum")
+    if total is None or tuple(total.params["axes"]) != (len(total.inputs[0].shape) - 1,):
+        return None
+    top = node_of(uncast(total.inputs[0]), "exp")
+    return top.inputs[0] if top is not None and isinstance(top.inputs[0], Var) else None
+
+
+def _log_softmax(value: Atom) -> Optional[Var]:
+    """x of log_softmax(x) along the last axis: `x - logsumexp(x)`, or of `x - max`."""
+    node = node_of(uncast(value), "sub")
+    if node is None or node.inputs[0].shape != value.shape:
+        return None
+    inner, axis = _log_sum(node.inputs[1]), len(value.shape) - 1
+    if inner is None:
+        whole = _log_sum_exp(node.inputs[1])
+        return whole if whole is not None and is_same(whole, node.inputs[0]) else None
+    x, maximum = unshifted(inner, axis)
+    other, others = unshifted(node.inputs[0], axis)
+    same = is_same(inner, node.inputs[0]) or (is_same(x, other) and same_maximum(maximum, others))
+    return x if same and isinstance(x, Var) else None
+
+
+def _log_sum_exp(value: Atom) -> Optional[Var]:
+    """x of logsumexp(x) along the last axis: `log(sum(exp(x - max))) + max`, or without."""
+    for log, added in pairs(of_rows(value), "add"):
+        inner = _log_sum(log)
+        if inner is None:
+            continue
+        x, maximum = unshifted(inner, len(inner.shape) - 1)
+        if maximum is not None and same_maximum(maximum, added) and isinstance(x, Var):
+            return x
+    return _log_sum(value)
+
+
+# Elements at targets
+
+
+def _picked(value: Atom) -> Optional[Picked]:
+    """What a value is the elements of at targets: gathered, or summed where a one-hot value is 1."""
+    value = _same_elements(value)
+    total = node_of(value, "reduce_sum")
+    if total is None:
+        return _gathered(value)
+    operand = total.inputs[0]
+    if tuple(total.params["axes"]) != (len(operand.shape) - 1,):
+        return None
+    for x, hot in pairs(operand, "mul"):
+        targets = _one_hot(hot) if x.shape == hot.shape else None
+        if targets is not None and isinstance(x, Var):
+            return Picked(x, targets, zeros=isinstance(targets, Var))
+    return None
+
+
+def _same_elements(value: Atom) -> Atom:
+    """What a value with the same elements in the same order is, in other dimensions."""
+    while True:
+        value = uncast(value)
+        node = node_of(value, "reshape", "squeeze", "expand_dims", "broadcast_in_dim")
+        if node is None or math.prod(node.inputs[0].shape) != math.prod(value.shape):
+            return value
+        value = node.inputs[0]
+
+
+def _gathered(value: Atom) -> Optional[Picked]:
+    """`take_along_axis(x, targets[..., None], -1)`, or `x[arange(rows), targets]`."""
+    node = node_of(value, "gather")
+    x, index = node.inputs if node is not None else (value, value)
+    if node is None or not isinstance(x, Var):
+        return None
+    rank, numbers, params = len(x.shape), node.params["dimension_numbers"], node.params
+    fill = params.get("fill_value")
+    if tuple(int(s) for s in params["slice_sizes"]) != (1,) * rank or (fill is not None and not math.isnan(fill)):
+        return None
+    clamps = "CLIP" in str(params["mode"])
+    if tuple(numbers.start_index_map) == (rank - 1,):
+        # One place in each row, in the order of the rows; axes of size 1 need not be among the batches.
+        batches = [int(a) for a in numbers.operand_batching_dims]
+        places = [int(a) for a in numbers.start_indices_batching_dims]
+        every = all(axis in batches for axis in range(rank - 1) if x.shape[axis] != 1)
+        in_order = batches == sorted(batches) and places == sorted(places)
+        whole = every and in_order and math.prod(index.shape) == math.prod(x.shape[:-1])
+        return Picked(x, index, clamps) if whole else None
+    parts = node_of(index, "concatenate")
+    if tuple(numbers.start_index_map) != tuple(range(rank)) or numbers.operand_batching_dims or parts is None:
+        return None
+    if int(parts.params["dimension"]) != len(index.shape) - 1 or len(parts.inputs) != rank:
+        return None
+    targets = parts.inputs[-1]
+    if targets.shape != (*x.shape[:-1], 1):
+        return None
+    for axis, part in enumerate(parts.inputs[:-1]):
+        if not isinstance(part, Const) or part.shape != targets.shape or not _counts(part, axis):
+            return None
+    return Picked(x, targets, clamps)
+
+
+def _counts(value: Const, axis: int) -> bool:
+    """Whether each element of a constant is its index along an axis."""
+    shape = [1] * len(value.shape)
+    shape[axis] = value.shape[axis]
+    return bool((value.array() == np.arange(value.shape[axis]).reshape(shape)).all())
+
+
+def _one_hot(hot: Atom) -> Optional[Atom]:
+    """The targets of `one_hot(targets, classes)`: one integer for each row."""
+    if isinstance(hot, Const):
+        values = np.asarray(hot.array())
+        once = ((values == 0) | (values == 1)).all() and (np.count_nonzero(values, -1) == 1).all()
+        return Const(np.argmax(values, -1), hot.shape[:-1]) if once else None
+    kept = _unconverted(hot)
+    for targets, classes in pairs(kept, "eq"):
+        found = of_rows(targets)
+        if not isinstance(found, Var) or not isinstance(classes, Const) or not np.issubdtype(found.dtype, np.integer):
+            continue
+        last = len(hot.shape) - 1
+        if len(classes.shape) == last + 1 and (*found.shape, classes.shape[last]) == hot.shape:
+            if _counts(classes, last):
+                return found
+    return None
+
+
+# Masks
+
+
+def _unconverted(value: Atom) -> Atom:
+    """What casts of any type are of."""
+    while True:
+        node = node_of(value, "convert_element_type", "copy", "stop_gradient")
+        if node is None:
+            return value
+        value = node.inputs[0]
+
+
+def _is_mask(value: Atom) -> bool:
+    """Whether every element is known to be 0 or 1."""
+    value = _unconverted(value)
+    if value.dtype == np.bool_:
+        return True
+    if isinstance(value, Const):
+        return not value.opaque and bool(((value.compact == 0) | (value.compact == 1)).all())
+    node = node_of(value, "broadcast_in_dim", "reshape", "squeeze", "expand_dims", "slice", "transpose", "mul")
+    return node is not None and all(map(_is_mask, node.inputs))
+
+
+def _of_row(mask: Atom) -> Atom:
+    """What a mask that is the same in each row is, cast and without the axes that were added behind."""
+    while True:
+        inner = _unconverted(of_rows(mask))
+        if inner is mask:
+            return mask
+        mask = inner
+
+
+def _is_number_of(divisor: Atom, mask: Mask) -> bool:
+    """Whether a value is the sum of a mask, or 1 where that is 0."""
+    exact = (np.int32, np.uint32, np.int64, np.float32)
+    total = _counted(divisor, exact)
+    for one, inner in pairs(total, "max"):
+        if scalar(one) == 1:
+            total = _counted(inner, exact)
+    node = node_of(total, "reduce_sum")
+    if node is None or total.dtype not in exact or total.shape or mask.inverted or not _is_mask(node.inputs[0]):
+        return False
+    whole = math.prod(node.inputs[0].shape) == math.prod(mask.shape)
+    return whole and _base(node.inputs[0]) is _base(mask.values)
+
+
+def _counted(value: Atom, types: Tuple[type, ...]) -> Atom:
+    """What casts to types are of that hold every count."""
+    while True:
+        node = node_of(value, "convert_element_type", "copy", "stop_gradient")
+        if node is None or value.dtype not in types:
+            return value
+        value = node.inputs[0]
+
+
+def _base(mask: Atom) -> Atom:
+    """What a mask has the elements of, cast and in other dimensions."""
+    while True:
+        mask = _unconverted(mask)
+        node = node_of(mask, "reshape", "squeeze", "expand_dims", "broadcast_in_dim")
+        if node is None or math.prod(node.inputs[0].shape) != math.prod(mask.shape):
+            return mask
+        mask = node.inputs[0]
+
+
+# Losses
+
+
+def match_rows(value: Atom) -> Optional[Rows]:
+    """`logsumexp(logits) - logits[targets]` or `log_softmax(logits)[targets]`, or the sum of that over axes of rows."""
+    node = node_of(uncast(value), "sub")
+    if node is not None and all(v.shape == value.shape for v in node.inputs):
+        for sign, (first, second) in ((1, node.inputs), (-1, node.inputs[::-1])):
+            inner, logits = _picked(second), _log_sum_exp(first)
+            if inner is not None and logits is not None and is_same(inner.x, logits):
+                # Where a one-hot row is 0, te has none as well.
+                return _of(Rows(logits, inner._replace(zeros=False), sign), value)
+    picked = _picked(value)
+    if picked is not None:
+        negated = node_of(uncast(picked.x), "neg")
+        logits = _log_softmax(negated.inputs[0] if negated is not None else picked.x)
+        return _of(Rows(logits, picked, -1 if negated is None else 1), value) if logits is not None else None
+    total = node_of(uncast(value), "reduce_sum")
+    if total is None or len(total.inputs[0].shape) - 1 not in [int(a) for a in total.params["axes"]]:
+        return None
+    return _hot_sum(total.inputs[0])
+
+
+def _of(rows: Rows, value: Atom) -> Optional[Rows]:
+    return rows if math.prod(value.shape) == math.prod(rows.logits.shape[:-1]) else None
+
+
+def _hot_sum(product: Atom) -> Optional[Rows]:
+    """Rows of `log_softmax(logits) * one_hot(targets)`, perhaps times a mask, which are then summed with other axes."""
+    factors = factors_of(product)
+    found = [(n, _log_softmax(f)) for n, f in enumerate(factors) if isinstance(f, Var)]
+    logits = [(n, x) for n, x in found if x is not None]
+    if len(logits) != 1:
+        return None
+    ((place, x),) = logits
+    value, rest = factors[place], factors[:place] + factors[place + 1 :]
+    hots = [(n, _one_hot(f)) for n, f in enumerate(rest) if f.shape == value.shape]
+    targets = [(n, t) for n, t in hots if t is not None]
+    if product.shape != value.shape or len(targets) != 1 or not isinstance(value, Var):
+        return None
+    ((place, places),) = targets
+    masks = []
+    for mask in rest[:place] + rest[place + 1 :]:
+        values = _of_row(mask)
+        if not _is_mask(values) or values.shape != value.shape[:-1]:
+            return None
+        masks.append(Mask(values, values.shape))
+    return Rows(x, Picked(value, places, zeros=isinstance(places, Var)), -1, tuple(masks))
+
+
+def match_cross_entropy(value: Var) -> Optional[CrossEntropy]:
+    """A mean of the cross entropy of rows, or, at the operation that adds up, a sum."""
+    if value.shape:
+        return None
+    #: What the sum is multiplied by, and how far that may be from what is meant, as a part of it.
+    factor, slack = 1.0, 0.0
+    divisor: Optional[Atom] = None
+    masks: List[Mask] = []
+    current: Atom = uncast(value)
+    while True:
+        current = uncast(current)
+        rows, node = match_rows(current), current.node
+        if rows is not None or node is None:
+            break
+        inputs = node.inputs
+        if node.name == "neg":
+            factor, current = -factor, inputs[0]
+        elif node.name == "div" and scalar(inputs[1]):
+            factor, slack = factor / (scalar(inputs[1]) or 1.0), slack + rounding(inputs[1])
+            current = inputs[0]
+        elif node.name == "div" and divisor is None and not current.shape:
+            current, divisor = inputs
+        elif node.name == "mul" and any(scalar(v) for v in inputs):
+            number, current = next((a, b) for a, b in pairs(current, "mul") if scalar(a))
+            factor, slack = factor * (scalar(number) or 1.0), slack + rounding(number)
+        elif node.name in ("mul", "select_n") and current.shape:
+            weighed = _masked(current)
+            if weighed is None:
+                return None
+            current, mask = weighed
+            masks.append(mask)
+        elif node.name == "reduce_sum":
+            current = inputs[0]
+        elif _same_elements(current) is not current:
+            current = _same_elements(current)
+        else:
+            return None
+        if node.name != "reduce_sum" and math.prod(current.shape) != math.prod(node.output.shape):
+            return None
+    if rows is None or not math.isfinite(factor):
+        return None
+    count = math.prod(rows.logits.shape[:-1])
+    if any(math.prod(mask.shape) != count for mask in masks):
+        return None
+    factor *= rows.sign
+    every = (*masks, *rows.masks)
+    found = CrossEntropy(leaf(rows.logits), rows.picked.targets, rows.picked.clamps, every, factor, False)
+    if divisor is not None:
+        counts = len(every) == 1 and not rows.picked.zeros and _is_number_of(divisor, every[0])
+        return found if counts else None
+    if not every and not rows.picked.zeros and abs(abs(factor) * count - 1) <= slack:
+        return found._replace(factor=math.copysign(1.0, factor))
+    return found._replace(summed=True) if node_of(uncast(value), "reduce_sum") is not None else None
+
+
+def _masked(value: Atom) -> Optional[Tuple[Atom, Mask]]:
+    """(x, mask) of `x * mask` or `where(mask, x, 0)`."""
+    for x, other in pairs(value, "mul"):
+        if x.shape == value.shape and isinstance(x, Var) and _is_mask(other):
+            return x, Mask(other, value.shape)
+    node = node_of(uncast(value), "select_n")
+    if node is None or len(node.inputs) != 3 or node.inputs[0].dtype != np.bool_:
+        return None
+    for x, zero, inverted in ((node.inputs[2], node.inputs[1], False), (node.inputs[1], node.inputs[2], True)):
+        if scalar(zero) == 0 and x.shape == value.shape:
+            return x, Mask(node.inputs[0], value.shape, inverted)
+    return None
