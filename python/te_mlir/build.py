@@ -212,12 +212,14 @@ class Function:
         deterministic: bool = True,
         window_left: Optional[int] = None,
         softcap: Optional[float] = None,
+        sinks: Optional[Value] = None,
     ) -> Value:
         """Softmax attention; q [tokens, heads * d], k and v [tokens, kv_heads * d].
 
         deterministic: gradients of the same bits every time, which costs memory on a GPU.
         window_left: of causal attention, how many positions before itself one sees; None: all of them.
         softcap: scores become softcap * tanh(score / softcap) before they are masked; finite, greater than 0.
+        sinks: f32 [heads], a score of each head beside those of keys, which weighs no value; zeros: a softmax off by one.
         """
         attributes = {"heads": f"{heads} : i64", "kv_heads": f"{kv_heads} : i64", "sequence": f"{sequence} : i64"}
         if causal:
@@ -230,7 +232,8 @@ class Function:
             attributes["softcap"] = f"{float_text(softcap)} : f32"
         if not deterministic:
             attributes["deterministic"] = "false"
-        text = f"te.attention {q.name}, {k.name}, {v.name}{_attributes(attributes)} : {q.type}, {k.type}"
+        beside = f" sinks {sinks.name} : {sinks.type}" if sinks is not None else ""
+        text = f"te.attention {q.name}, {k.name}, {v.name}{beside}{_attributes(attributes)} : {q.type}, {k.type}"
         return self.op(text, [(q.shape, q.dtype)])[0]
 
     def cross_entropy(self, logits: Value, targets: Value, ignore_index: int = -100) -> Value:

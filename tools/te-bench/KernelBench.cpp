@@ -583,20 +583,24 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
     const char *name;
     int64_t windowLeft;
     float softcap;
+    bool sinks = false;
   };
   for (const Scores &s :
        {Scores{"causal", -1, 0}, Scores{"window 1024", 1023, 0},
         Scores{"softcap 50 causal", -1, 50},
-        Scores{"softcap 50 window 1024", 1023, 50}})
+        Scores{"softcap 50 window 1024", 1023, 50},
+        Scores{"sinks causal", -1, 0, true},
+        Scores{"sinks window 1024", 1023, 0, true}})
     bench.run({std::string("attention ") + s.name + " 2x4096, 32/8 x 128",
                [=](te_rt_instance *i) {
                  return te_rt_plan_attention(i, 0, T, 4096, 32, 8, 128,
                                              TE_RT_BF16, 1, s.windowLeft, scale,
-                                             s.softcap);
+                                             s.softcap, s.sinks);
                },
                {{T * H, TE_RT_BF16},
                 {T * H / 4, TE_RT_BF16},
                 {T * H / 4, TE_RT_BF16},
+                {32, TE_RT_F32},
                 {T * H, TE_RT_BF16},
                 {T * 32, TE_RT_F32}},
                0,
@@ -629,6 +633,17 @@ llvm::json::Array te::bench::runKernelBench(te_rt_context *context,
           {T * H / 4, TE_RT_BF16}},
          0,
          2.5 * pairs});
+  bench.run({"attention_sink_grad 2x4096, 32 x 128",
+             [=](te_rt_instance *i) {
+               return te_rt_plan_attention_sink_grad(i, 0, T, 4096, 32, 128,
+                                                     TE_RT_BF16);
+             },
+             {{T * H, TE_RT_BF16},
+              {T * H, TE_RT_BF16},
+              {T * 32, TE_RT_F32},
+              {32, TE_RT_F32},
+              {32, TE_RT_F32}},
+             4 * T * H + 4 * T * 32});
   bench.run({"pointwise add 8192x4096",
              [=](te_rt_instance *i) {
                return te_rt_plan_pointwise(i, 0, T * H, TE_RT_ADD, TE_RT_BF16,

@@ -63,7 +63,10 @@ def TE_AttentionOp
     itself and `left` before it. `scale` is `1 / sqrt(head_dim)` where it is not
     given. With `softcap` scores are, before they are masked,
     `s[i, j] = softcap tanh(scale <q[i], k[j]> / softcap)`, every operation in
-    f32: between `-softcap` and `softcap`. `lse`, of shape
+    f32: between `-softcap` and `softcap`. With `sinks`, an attention sink for
+    each head, the softmax has one score more, which no mask hides and which
+    weighs no value: `lse[i] = log(exp(sinks[h]) + sum_j exp(s[i, j]))`. Zeros
+    are a softmax that is off by one. `lse`, of shape
     `[tokens / sequence * heads * sequence]` in that order, is a result when the
     backward needs it. The backends differ in the last bits: see the page on
     numerics. With `deterministic = false` the gradients need not be the same
@@ -79,6 +82,7 @@ def TE_AttentionOp
     6. (attention-c6) `lse` is `[tokens * heads]`.
     7. (attention-c7) `window_size` is `[left, 0]`, `left` zero or more, and has `causal` beside it.
     8. (attention-c8) `softcap` is finite and greater than 0.
+    9. (attention-c9) `sinks` is `[heads]`.
 
     Example:
 
@@ -89,12 +93,15 @@ def TE_AttentionOp
       : tensor<256x512xbf16>, tensor<256x128xbf16>
     %o3 = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal, softcap = 50.0 : f32}
       : tensor<256x512xbf16>, tensor<256x128xbf16>
+    %o4 = te.attention %q, %k, %v sinks %s : tensor<8xf32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
+      : tensor<256x512xbf16>, tensor<256x128xbf16>
     ```
   }];
   let arguments = (ins
     Arg<TE_HPMatrix, "[tokens, heads * head_dim]">:$q,
     Arg<TE_HPMatrix, "[tokens, kv_heads * head_dim]">:$k,
     Arg<TE_HPMatrix, "[tokens, kv_heads * head_dim]">:$v,
+    Arg<Optional<TE_F32Vector>, "a score of each head beside those of keys">:$sinks,
     I64Attr:$heads,
     I64Attr:$kv_heads,
     I64Attr:$sequence,
@@ -106,7 +113,8 @@ def TE_AttentionOp
   let results = (outs Res<TE_HPMatrix, "type of q">:$o,
                       Res<Optional<TE_F32Vector>, "[tokens * heads]">:$lse);
   let assemblyFormat = [{
-    $q `,` $k `,` $v attr-dict `:` type($q) `,` type($k) (`lse` type($lse)^)?
+    $q `,` $k `,` $v (`sinks` $sinks^ `:` type($sinks))? attr-dict
+    `:` type($q) `,` type($k) (`lse` type($lse)^)?
   }];
   let extraClassDeclaration = [{
     /// `scale`, or its default.
@@ -137,7 +145,8 @@ def TE_AttentionBackwardOp
     `dv[j] = sum_i p[i, j] do[i]`,
 
     the last two summed over the heads that read the key-value head, too; in
-    f32, each rounded once.
+    f32, each rounded once. Sinks are in `lse`, and have an op of their own for
+    their gradient, te.attention_sink_grad.
 
     Constraints:
     1. (attention_backward-c1) The operands and attributes fit each other as those of `te.attention`.
@@ -183,6 +192,40 @@ def TE_AttentionBackwardOp
     ::llvm::APFloat getSoftcapOrZero() {
       return getSoftcap().value_or(::llvm::APFloat(0.0f));
     }
+  }];
+  let hasVerifier = 1;
+}
+
+def TE_AttentionSinkGradOp
+    : TE_PureOp<"attention_sink_grad", [AllTypesMatch<["dout", "o"]>,
+                                        AllTypesMatch<["sinks", "dsinks"]>]> {
+  let summary = "gradient of the sinks of attention";
+  let description = [{
+    `dsinks[h] = -sum_i exp(sinks[h] - lse[i]) <do[i], o[i]>` over all tokens of
+    head `h`, in f32; the same bits on every backend and every time.
+
+    Constraints:
+    1. (attention_sink_grad-c1) `sinks` is `[heads]`, one or more, which divide the columns of `o`.
+    2. (attention_sink_grad-c2) The rows of `o` are a multiple of `sequence`, which is one or more.
+    3. (attention_sink_grad-c3) `lse` is `[tokens * heads]`.
+
+    Example:
+
+    ```mlir
+    %ds = te.attention_sink_grad %do, %o, %lse, %s {sequence = 128 : i64}
+      : tensor<256x512xbf16>, tensor<2048xf32>, tensor<8xf32>
+    ```
+  }];
+  let arguments = (ins
+    Arg<TE_HPMatrix, "cotangent of o">:$dout,
+    Arg<TE_HPMatrix, "result of the forward [tokens, heads * head_dim]">:$o,
+    Arg<TE_F32Vector, "[tokens * heads]">:$lse,
+    Arg<TE_F32Vector, "[heads]">:$sinks,
+    I64Attr:$sequence);
+  let results = (outs Res<TE_F32Vector, "[heads]">:$dsinks);
+  let assemblyFormat = [{
+    $dout `,` $o `,` $lse `,` $sinks attr-dict
+    `:` type($o) `,` type($lse) `,` type($sinks)
   }];
   let hasVerifier = 1;
 }

@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /// Bumped by every change of te_runtime_kernels.inc or of a struct below.
-#define TE_RT_VERSION 12
+#define TE_RT_VERSION 13
 
 /// What went wrong, and whether a retry can help. The text is in
 /// te_rt_last_error().

@@ -7,6 +7,7 @@
 
 #include "Attention/AttentionPlanner.h"
 
+#include "Core/Capabilities.h"
 #include "Cuda/CudaBackend.h"
 #include "Kernels/LaunchPlan.h"
 
@@ -46,6 +47,8 @@ Status planGraph(const CudaDevice &device, const Params &params, Bind bind,
   problem.causal = params.causal != 0;
   if (params.window_left < params.sequence - 1)
     problem.windowLeft = params.window_left;
+  if constexpr (requires { params.has_sinks; })
+    problem.hasSinks = params.has_sinks != 0;
   if constexpr (requires { params.deterministic; }) {
     problem.backward = true;
     problem.deterministic = params.deterministic != 0;
@@ -56,6 +59,8 @@ Status planGraph(const CudaDevice &device, const Params &params, Bind bind,
   *plan = makeWorkspacePlan(
       device, graph->workspaceBytes(),
       [=](Launcher launch, void *const *buffers, void *workspace) {
+        if constexpr (requires { checkBuffers(params, buffers); })
+          TE_RT_RETURN_IF_FAILED(checkBuffers(params, buffers));
         return graph->launch(bind(buffers), workspace, launch.rawStream());
       });
   return Status::ok();
@@ -66,12 +71,13 @@ Status planGraph(const CudaDevice &device, const Params &params, Bind bind,
 Status plan_attention(const CudaDevice &device, const attention_params &params,
                       std::unique_ptr<Plan> *plan) {
   namespace b = attention_buffers;
-  auto bind = [](void *const *buffers) {
+  auto bind = [hasSinks = params.has_sinks](void *const *buffers) {
     return AttentionBuffers{.q = buffers[b::q],
                             .k = buffers[b::k],
                             .v = buffers[b::v],
                             .o = buffers[b::o],
-                            .lse = buffers[b::lse]};
+                            .lse = buffers[b::lse],
+                            .sinks = hasSinks ? buffers[b::sinks] : nullptr};
   };
   return planGraph(device, params, bind, plan);
 }

@@ -26,6 +26,8 @@ struct AttentionProblem {
   /// What scores are bounded by; 0: nothing.
   float softcap = 0.0f;
   bool causal = false, backward = false;
+  /// Of a forward: a score of each head beside those of keys.
+  bool hasSinks = false;
   /// Of causal attention: how many positions before itself one sees, fewer than
   /// there are; -1: all of them.
   int64_t windowLeft = -1;
@@ -33,10 +35,12 @@ struct AttentionProblem {
   bool deterministic = true;
 };
 
-/// Device pointers of one launch. The forward writes o and lse; the backward
-/// reads them and dout, and writes the gradients.
+/// Device pointers of one launch, of what its graph has. The forward reads
+/// sinks and writes o and lse; the backward reads these and dout, and writes
+/// the gradients.
 struct AttentionBuffers {
   void *q = nullptr, *k = nullptr, *v = nullptr, *o = nullptr, *lse = nullptr;
+  void *sinks = nullptr;
   void *dout = nullptr, *dq = nullptr, *dk = nullptr, *dv = nullptr;
 };
 

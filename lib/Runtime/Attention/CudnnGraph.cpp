@@ -43,7 +43,7 @@ const char *const cudartRemedy =
     "package 'nvidia-cuda-runtime')";
 
 /// Names of the tensors of a graph.
-enum Uid : int64_t { Q = 1, K, V, O, Lse, Dout, Dq, Dk, Dv };
+enum Uid : int64_t { Q = 1, K, V, O, Lse, Sinks, Dout, Dq, Dk, Dv };
 
 /// Calls `body`, which gives a Status; an exception becomes one.
 template <typename Body> Status guarded(Body body) {
@@ -97,9 +97,10 @@ public:
           fe::detail::set_stream(handle, static_cast<cudaStream_t>(stream)),
           "cudnnSetStream"));
       std::unordered_map<int64_t, void *> pointers = {
-          {Q, buffers.q},   {K, buffers.k},     {V, buffers.v},
-          {O, buffers.o},   {Lse, buffers.lse}, {Dout, buffers.dout},
-          {Dq, buffers.dq}, {Dk, buffers.dk},   {Dv, buffers.dv}};
+          {Q, buffers.q},       {K, buffers.k},     {V, buffers.v},
+          {O, buffers.o},       {Lse, buffers.lse}, {Sinks, buffers.sinks},
+          {Dout, buffers.dout}, {Dq, buffers.dq},   {Dk, buffers.dk},
+          {Dv, buffers.dv}};
       // A forward has no gradients; the graph has no such tensors.
       std::erase_if(pointers, [](const auto &each) { return !each.second; });
       return check(graph.execute(handle, pointers, workspace),
@@ -185,6 +186,13 @@ private:
                        .set_generate_stats(true)
                        .set_attn_scale(p.scale);
     setScores(options, p);
+    if (p.hasSinks)
+      options.set_sink_token(
+          graph.tensor(fe::graph::Tensor_attributes()
+                           .set_uid(Sinks)
+                           .set_dim({1, p.heads, 1, 1})
+                           .set_stride({p.heads, 1, 1, 1})
+                           .set_data_type(fe::DataType_t::FLOAT)));
     auto [o, lse] = graph.sdpa(input(Q, p, p.heads), input(K, p, p.kvHeads),
                                input(V, p, p.kvHeads), std::move(options));
     output(o, O, p, p.heads);
@@ -192,6 +200,8 @@ private:
     lse->set_output(true);
   }
 
+  /// The same with sinks: lse has them. Their own gradient is no part of it
+  /// (plan_attention_sink_grad).
   void addBackward(const AttentionProblem &p) {
     auto options = fe::graph::SDPA_backward_attributes()
                        .set_name("attention_backward")

@@ -237,20 +237,27 @@ template <typename Params> Checks gatedOnly(const Params &p, Checks checks) {
                         "(23)",
                         std::to_string(p.kind));
 }
-template <typename Params> Checks checkAttention(const Params &p) {
+/// Of whole sequences of `heads` heads each.
+template <typename Params> Checks checkHeads(const Params &p) {
   Checks checks;
   checks.size("tokens", p.tokens)
       .positive("sequence", p.sequence)
       .positive("heads", p.heads)
-      .positive("kv_heads", p.kv_heads)
       .positive("head_dim", p.head_dim)
       .area("'heads' and 'head_dim'", p.heads, p.head_dim);
   if (checks.failed()) // What follows multiplies and divides by these.
     return checks;
   return checks
-      .area("'tokens' and the columns of q", p.tokens, p.heads * p.head_dim)
-      .multiple("tokens", p.tokens, p.sequence)
-      .multiple("heads", p.heads, p.kv_heads)
+      .area("'tokens' and 'heads' times 'head_dim'", p.tokens,
+            p.heads * p.head_dim)
+      .multiple("tokens", p.tokens, p.sequence);
+}
+template <typename Params> Checks checkAttention(const Params &p) {
+  Checks checks = checkHeads(p);
+  checks.positive("kv_heads", p.kv_heads);
+  if (checks.failed())
+    return checks;
+  return checks.multiple("heads", p.heads, p.kv_heads)
       .wide("type", p.type)
       .flag("causal", p.causal)
       .require(p.window_left == -1 || (p.window_left >= 0 && p.causal),
@@ -432,9 +439,20 @@ Status checkSupported(const amax_params &p) {
 Status checkSupported(const amax_rows_params &p) {
   return matrix(p.rows, p.cols).wide("type", p.type);
 }
-Status checkSupported(const attention_params &p) { return checkAttention(p); }
+Status checkSupported(const attention_params &p) {
+  return checkAttention(p).flag("has_sinks", p.has_sinks);
+}
+Status checkBuffers(const attention_params &p, void *const *buffers) {
+  if (p.has_sinks == 0 || buffers[attention_buffers::sinks])
+    return Status::ok();
+  return {TE_RT_INVALID_ARGUMENT,
+          "expected a buffer 'sinks' for 'has_sinks' 1, but got null"};
+}
 Status checkSupported(const attention_backward_params &p) {
   return checkAttention(p).flag("deterministic", p.deterministic);
+}
+Status checkSupported(const attention_sink_grad_params &p) {
+  return checkHeads(p).wide("type", p.type);
 }
 Status checkSupported(const bias_add_params &p) {
   return matrix(p.rows, p.cols).wide("type", p.type);

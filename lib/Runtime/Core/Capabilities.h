@@ -23,6 +23,7 @@ namespace te::rt {
 
 /// Whether the buffers that some launches of the kernel need are there.
 Status checkBuffers(const all_to_all_params &params, void *const *buffers);
+Status checkBuffers(const attention_params &params, void *const *buffers);
 Status checkBuffers(const scaled_matmul_params &params, void *const *buffers);
 Status checkBuffers(const tensor_stats_params &params, void *const *buffers);
 

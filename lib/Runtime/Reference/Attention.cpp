@@ -86,6 +86,7 @@ template <typename Params> int64_t workOf(const Params &p) {
 void attention(const attention_params &p, void *const *buffers) {
   namespace b = attention_buffers;
   auto *const lse = static_cast<float *>(buffers[b::lse]);
+  const auto *const sinks = static_cast<const float *>(buffers[b::sinks]);
   auto oneHead = [&](int64_t batch, int64_t h) {
     const Place place{p.sequence, batch, h, p.heads, p.head_dim, p.type};
     const int64_t kvHead = h / (p.heads / p.kv_heads);
@@ -95,9 +96,11 @@ void attention(const attention_params &p, void *const *buffers) {
     const Head k = loadHead(buffers[b::k], kvPlace);
     const Head v = loadHead(buffers[b::v], kvPlace);
     std::vector<float> scores(p.sequence), sum(p.head_dim);
+    // exp of a sink that is not there is 0.
+    const float sink = p.has_sinks ? sinks[h] : -math::kInfinity;
     for (int64_t i = 0; i < p.sequence; ++i) {
       const int64_t first = firstKey(p, i), end = endKey(p, i);
-      float largest = -math::kInfinity;
+      float largest = sink;
       for (int64_t j = first; j < end; ++j) {
         scores[j] = scoreOf(p, q.row(i), k.row(j)).value;
         largest = scores[j] > largest ? scores[j] : largest;
@@ -109,6 +112,8 @@ void attention(const attention_params &p, void *const *buffers) {
         total += weight;
         addScaled(weight, v.row(j), p.head_dim, sum.data());
       }
+      if (p.has_sinks)
+        total += math::exp(sink - largest);
       lse[(batch * p.heads + h) * p.sequence + i] = largest + std::log(total);
       for (int64_t d = 0; d < p.head_dim; ++d)
         store(buffers[b::o], place.element(i, d), sum[d] / total, p.type);
@@ -168,6 +173,26 @@ void attention_backward(const attention_backward_params &p,
                 for (int64_t n = begin; n < end; ++n)
                   oneKvHead(n / p.kv_heads, n % p.kv_heads);
               });
+}
+
+void attention_sink_grad(const attention_sink_grad_params &p,
+                         void *const *buffers) {
+  namespace b = attention_sink_grad_buffers;
+  const auto *const lse = static_cast<const float *>(buffers[b::lse]);
+  const auto *const sinks = static_cast<const float *>(buffers[b::sinks]);
+  for (int64_t h = 0; h < p.heads; ++h) {
+    const float sum = chunkSum(p.tokens, [&](float acc, int64_t t) {
+      const int64_t first = (t * p.heads + h) * p.head_dim;
+      const float delta = laneSum(p.head_dim, [&](float lane, int64_t d) {
+        return std::fma(load(buffers[b::dout], first + d, p.type),
+                        load(buffers[b::o], first + d, p.type), lane);
+      });
+      const int64_t row =
+          (t / p.sequence * p.heads + h) * p.sequence + t % p.sequence;
+      return acc - math::exp(sinks[h] - lse[row]) * delta;
+    });
+    static_cast<float *>(buffers[b::dsinks])[h] = sum;
+  }
 }
 
 } // namespace te::rt::reference

@@ -81,6 +81,9 @@ void AxisGroups::tie(Operation *op) {
         tieMatrices({op.getK(), op.getV(), op.getDk(), op.getDv()});
         tie({op.getQ(), 0}, {op.getK(), 0});
       })
+      .Case([&](AttentionSinkGradOp op) {
+        tieMatrices({op.getDout(), op.getO()});
+      })
       .Case([&](RopeOp op) { tieMatrices({op.getX(), op.getY()}); })
       .Case([&](VjpOp op) { tieCall(op); })
       .Case([&](RmsNormOp op) {

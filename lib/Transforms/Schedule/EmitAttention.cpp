@@ -30,9 +30,11 @@ LogicalResult LaunchEmitter::emitAttention(Operation *op, bool &isKnown) {
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](AttentionOp op) {
         return attentionCall(Call(*this, op, "attention"), op)
+            .i32("has_sinks", op.getSinks() != nullptr)
             .in(op.getQ())
             .in(op.getK())
             .in(op.getV())
+            .in(op.getSinks())
             .out(op.getO())
             .outOrScratch(op.getLse(), dim(op.getQ(), 0) * op.getHeads())
             .emit();
@@ -49,6 +51,21 @@ LogicalResult LaunchEmitter::emitAttention(Operation *op, bool &isKnown) {
             .out(op.getDq())
             .out(op.getDk())
             .out(op.getDv())
+            .emit();
+      })
+      .Case([&](AttentionSinkGradOp op) {
+        const int64_t heads = dim(op.getSinks(), 0);
+        return Call(*this, op, "attention_sink_grad")
+            .i64("tokens", dim(op.getO(), 0))
+            .i64("sequence", op.getSequence())
+            .i64("heads", heads)
+            .i64("head_dim", dim(op.getO(), 1) / heads)
+            .type("type", elementType(op.getO()))
+            .in(op.getDout())
+            .in(op.getO())
+            .in(op.getLse())
+            .in(op.getSinks())
+            .out(op.getDsinks())
             .emit();
       })
       .Case([&](RopeOp op) {

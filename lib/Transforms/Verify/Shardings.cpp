@@ -311,6 +311,9 @@ private:
         .Case([&](GroupedWgradOp wgrad) {
           visitRowSum(wgrad, wgrad->getResults(), {wgrad.getA(), wgrad.getB()});
         })
+        .Case([&](AttentionSinkGradOp grad) {
+          visitRowSum(grad, grad->getResults(), {grad.getDout(), grad.getO()});
+        })
         .Case<BiasGradOp, GroupedBiasGradOp>([&](auto grad) {
           visitRowSum(grad, grad->getResults(), {grad.getDy()});
         })

@@ -118,6 +118,8 @@ SmallVector<Value> getSavedOperands(Operation *op) {
   if (auto attention = dyn_cast<AttentionBackwardOp>(op))
     return {attention.getQ(), attention.getK(), attention.getV(),
             attention.getO(), attention.getLse()};
+  if (auto sinks = dyn_cast<AttentionSinkGradOp>(op))
+    return {sinks.getO(), sinks.getLse(), sinks.getSinks()};
   if (auto rope = dyn_cast<RopeOp>(op); rope && rope.getInverse())
     return {rope.getCos(), rope.getSin()};
   return {};

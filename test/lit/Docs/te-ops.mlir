@@ -294,15 +294,18 @@ func.func @rope(%x: tensor<256x512xbf16>, %cos: tensor<128x64xf32>, %sin: tensor
 }
 
 // CHECK-LABEL: @attention
-func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: tensor<256x128xbf16>, %do: tensor<256x512xbf16>) {
+func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: tensor<256x128xbf16>, %s: tensor<8xf32>, %do: tensor<256x512xbf16>) {
   // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64} : tensor<256x512xbf16>, tensor<256x128xbf16>
   // CHECK: te.attention %{{.*}} {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, window_size = array<i64: 31, 0>}
   // CHECK: te.attention %{{.*}} {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, softcap = 5.000000e+01 : f32}
+  // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} sinks %{{.*}} : tensor<8xf32> {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64}
   %o = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
     : tensor<256x512xbf16>, tensor<256x128xbf16>
   %o2 = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal, window_size = array<i64: 31, 0>}
     : tensor<256x512xbf16>, tensor<256x128xbf16>
   %o3 = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal, softcap = 50.0 : f32}
+    : tensor<256x512xbf16>, tensor<256x128xbf16>
+  %o4 = te.attention %q, %k, %v sinks %s : tensor<8xf32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
     : tensor<256x512xbf16>, tensor<256x128xbf16>
   // CHECK: te.attention %{{.*}} {deterministic = false, heads = 8 : i64, kv_heads = 2 : i64, scale = 2.500000e-01 : f32, sequence = 256 : i64} {{.*}} lse tensor<2048xf32>
   %o1, %lse = te.attention %q, %k, %v {heads = 8 : i64, kv_heads = 2 : i64, sequence = 256 : i64, scale = 0.25 : f32, deterministic = false}
@@ -311,6 +314,9 @@ func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: ten
   %dq, %dk, %dv = te.attention_backward %do, %q, %k, %v, %o, %lse
     {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
     : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
+  // CHECK: te.attention_sink_grad
+  %ds = te.attention_sink_grad %do, %o, %lse, %s {sequence = 128 : i64}
+    : tensor<256x512xbf16>, tensor<2048xf32>, tensor<8xf32>
   return
 }
 

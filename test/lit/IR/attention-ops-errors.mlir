@@ -161,6 +161,46 @@ func.func @attention_c8_nan(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
 
 // -----
 
+func.func @attention_c9(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %s: tensor<2xf32>) {
+  // expected-error @below {{expected 'sinks' to have shape 4, but got 2}}
+  %o = te.attention %q, %k, %k sinks %s : tensor<2xf32> {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c9_type(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %s: tensor<4xbf16>) {
+  // expected-error @below {{operand #3 must be 1D tensor of 32-bit float values}}
+  %o = te.attention %q, %k, %k sinks %s : tensor<4xbf16> {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64} : tensor<8x8xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_sink_grad_c1(%o: tensor<8x8xf32>, %lse: tensor<24xf32>, %s: tensor<3xf32>) {
+  // expected-error @below {{expected 'sinks' to have one or more elements, which divide the columns of 'o' (8), but got 3}}
+  %d = te.attention_sink_grad %o, %o, %lse, %s {sequence = 4 : i64} : tensor<8x8xf32>, tensor<24xf32>, tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @attention_sink_grad_c2(%o: tensor<8x8xf32>, %lse: tensor<32xf32>, %s: tensor<4xf32>) {
+  // expected-error @below {{expected 'sequence' to be one or more and to divide the rows of 'o' (8), but got 3}}
+  %d = te.attention_sink_grad %o, %o, %lse, %s {sequence = 3 : i64} : tensor<8x8xf32>, tensor<32xf32>, tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @attention_sink_grad_c3(%o: tensor<8x8xf32>, %lse: tensor<8xf32>, %s: tensor<4xf32>) {
+  // expected-error @below {{expected 'lse' to have shape 32, but got 8}}
+  %d = te.attention_sink_grad %o, %o, %lse, %s {sequence = 4 : i64} : tensor<8x8xf32>, tensor<8xf32>, tensor<4xf32>
+  return
+}
+
+// -----
+
 func.func @attention_backward_c1_softcap(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %lse: tensor<32xf32>) {
   // expected-error @below {{expected 'softcap' to be finite and greater than 0, but got -1}}
   %dq, %dk, %dv = te.attention_backward %q, %q, %k, %k, %q, %lse {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, softcap = -1.0 : f32}

@@ -325,6 +325,28 @@ TEST_P(Agreement, NormGradientsOfManyRows) {
     }
 }
 
+// Chunks and heads that are full and not, of one warp's lanes and more.
+TEST_P(Agreement, SinkGradients) {
+  constexpr struct {
+    int64_t batch, sequence, heads, headDim;
+  } kHeads[] = {{1, 1, 1, 1},    {3, 50, 4, 64},    {2, 128, 3, 128},
+                {1, 300, 2, 80}, {2, 1024, 32, 64}, {5, 7, 5, 300}};
+  for (const auto &[batch, sequence, heads, headDim] : kHeads)
+    for (int32_t type : kTypes)
+      for (const char *kind : kKinds) {
+        const int64_t tokens = batch * sequence, size = tokens * heads;
+        const Array dout = makeArray(kind, type, size * headDim, 1);
+        const Array o = makeArray("normal", type, size * headDim, 2);
+        const Array lse = makeArray("normal", TE_RT_F32, size, 3);
+        const Array sinks = makeArray("normal", TE_RT_F32, heads, 4);
+        check(label("attention_sink_grad", tokens, heads * headDim, type, kind),
+              TE_PLAN(attention_sink_grad, tokens, sequence, heads, headDim,
+                      type),
+              {in(dout.bytes), in(o.bytes), in(lse.bytes), in(sinks.bytes)},
+              {{TE_RT_F32, heads}});
+      }
+}
+
 TEST_P(Agreement, Elementwise) {
   forEachInput([&](int64_t rows, int64_t cols, int32_t type, const char *kind) {
     const int64_t count = rows * cols;

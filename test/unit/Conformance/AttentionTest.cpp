@@ -17,6 +17,10 @@
 //           c: 2u |tanh| on reference; on cuda 2^-11 |tanh|, what PTX grants
 //           tanh.approx.f32, and 4u, if it is a quotient of exponentials. The
 //           slope 1 - t^2 is within 2 |t| dt + dt^2 + 2u, dt = |ds| / c
+//   sink    one exact score more: a term of the sum, and of max |s|; its
+//           gradient is sum_i -exp(sink - lse) delta: each weight as above,
+//           delta (D + 3) u sum |do o|, the sum of T tokens in chunks of 128
+//           (min(T, 128) + T / 128 + 2) u sum |term|
 //
 // so that of o = sum w v / sum w, |do| <= sum_j W |v_j| (2 (e^e_s - 1) + (2 S +
 // 4) u + p) + its rounding, W the softmax; and so on for the gradients, whose
@@ -29,6 +33,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <string>
 
 using namespace te::conformance;
 
@@ -42,7 +48,10 @@ struct Shape {
   double size; // of the elements of q and k
   int64_t windowLeft = -1;
   float softcap = 0;
+  /// Of the sinks; 0 is a softmax off by one, and NaN none.
+  double sinkSize = std::numeric_limits<double>::quiet_NaN();
 
+  bool hasSinks() const { return !std::isnan(sinkSize); }
   int64_t tokens() const { return batch * sequence; }
   int64_t queries() const { return tokens() * heads * headDim; }
   int64_t keys() const { return tokens() * kvHeads * headDim; }
@@ -55,7 +64,7 @@ struct Shape {
            std::to_string(kvHeads) + " x " + std::to_string(headDim) +
            (causal ? " causal" : "") + " size " + std::to_string(size) +
            " window " + std::to_string(windowLeft) + " softcap " +
-           std::to_string(softcap);
+           std::to_string(softcap) + " sinks " + std::to_string(sinkSize);
   }
 };
 constexpr Shape kShapes[] = {
@@ -83,10 +92,33 @@ constexpr Shape kCaps[] = {
     {1, 100, 2, 1, 256, true, 1, -1, 50},
     {2, 40, 4, 2, 64, false, 3, -1, 2},
 };
+/// Sinks of 0, of the size of the scores, and large ones, which take most of
+/// some rows; also under masks, windows and caps, none of which they feel.
+constexpr Shape kSinks[] = {
+    {2, 100, 4, 4, 64, false, 1, -1, 0, 0},
+    {2, 100, 4, 2, 64, true, 1, -1, 0, 1},
+    {2, 64, 8, 1, 64, true, 1, 15, 0, 1},
+    {1, 129, 2, 2, 128, true, 8, -1, 0, 100},
+    {1, 321, 4, 1, 64, true, 1, 127, 0, 4},
+    {2, 77, 4, 2, 64, true, 1, 0, 0, 2},
+    {1, 256, 4, 2, 128, false, 1, -1, 0, 4},
+};
+/// With caps, which the cuda backend need not have.
+constexpr Shape kSinksAndCaps[] = {
+    {2, 100, 4, 2, 64, true, 1, -1, 0.5f, 1},
+    {1, 129, 4, 1, 128, true, 8, 31, 30, 30},
+};
+std::vector<Shape> sinkShapes() {
+  std::vector<Shape> shapes(std::begin(kSinks), std::end(kSinks));
+  shapes.insert(shapes.end(), std::begin(kSinksAndCaps),
+                std::end(kSinksAndCaps));
+  return shapes;
+}
 std::vector<Shape> allShapes() {
   std::vector<Shape> shapes(std::begin(kShapes), std::end(kShapes));
   shapes.insert(shapes.end(), std::begin(kWindows), std::end(kWindows));
   shapes.insert(shapes.end(), std::begin(kCaps), std::end(kCaps));
+  shapes.insert(shapes.end(), std::begin(kSinks), std::end(kSinks));
   return shapes;
 }
 
@@ -113,23 +145,29 @@ public:
         tanhFloor(isReference ? 0 : 4 * kU),
         q(values(type, s.queries(), s.size, 1)),
         k(values(type, s.keys(), s.size, 2)), v(values(type, s.keys(), 1, 3)),
-        dout(values(type, s.queries(), 1, 4)), o(s.queries()),
-        lse(s.tokens() * s.heads), dq(s.queries()), dk(s.keys()), dv(s.keys()) {
+        dout(values(type, s.queries(), 1, 4)),
+        sinks(values(TE_RT_F32, s.heads, s.hasSinks() ? s.sinkSize : 0, 5)),
+        o(s.queries()), lse(s.tokens() * s.heads), dq(s.queries()),
+        dk(s.keys()), dv(s.keys()), dsinks(s.heads) {
     q64 = valuesOf(q), k64 = valuesOf(k), v64 = valuesOf(v);
     dout64 = valuesOf(dout);
     forEachRow([&](int64_t b, int64_t h, int64_t i) { forward(b, h, i); });
     givenO = Array(type, o.value);
     givenLse = Array(TE_RT_F32, lse.value);
     forEachRow([&](int64_t b, int64_t h, int64_t i) { backward(b, h, i); });
-    for (Bounded *sum : {&dk, &dv})
+    const double tokens = static_cast<double>(s.tokens());
+    for (int64_t h = 0; h < s.heads; ++h)
+      dsinks.bound[h] +=
+          sinkTerms[h] * (std::min(tokens, 128.0) + tokens / 128 + 2) * kU;
+    for (Bounded *sum : {&dk, &dv, &dsinks})
       for (double &bound : sum->bound)
         bound *= 1.01; // terms of second order
   }
 
   const Shape s;
   const double narrow, tiny, tanhError, tanhFloor;
-  const Array q, k, v, dout;
-  Bounded o, lse, dq, dk, dv;
+  const Array q, k, v, dout, sinks;
+  Bounded o, lse, dq, dk, dv, dsinks;
   /// What the backward is given: o and lse, rounded.
   Array givenO, givenLse;
 
@@ -160,6 +198,10 @@ private:
     return (!s.causal || j <= i) && (s.windowLeft < 0 || j >= i - s.windowLeft);
   }
 
+  double sinkOf(int64_t h) const {
+    return s.hasSinks() ? sinks.at(h) : -INFINITY;
+  }
+
   /// Caps score `j`, and what its gradient is multiplied by.
   void cap(int64_t j) {
     const double c = s.softcap, x = scores[j], t = std::tanh(x / c);
@@ -173,13 +215,13 @@ private:
     slopeErrors[j] = 2 * std::fabs(t) * wrong + wrong * wrong + 2 * kU;
   }
 
-  /// The scores of a row and, of each, the error of its exponent.
-  void score(int64_t b, int64_t h, int64_t i) {
+  /// The scores of a row and, of each, the error of its exponent; `largest` is
+  /// the magnitude of what is no score of a key.
+  void score(int64_t b, int64_t h, int64_t i, double largest) {
     // exp of what is not seen is 0.
     scores.assign(s.sequence, -INFINITY), errors.assign(s.sequence, 0);
     slopes.assign(s.sequence, 1), slopeErrors.assign(s.sequence, 0);
     const double *const row = &q64[queryAt(b, h, i)];
-    double largest = 0;
     for (int64_t j = 0; j < s.sequence; ++j) {
       if (!sees(i, j))
         continue;
@@ -203,13 +245,15 @@ private:
   }
 
   void forward(int64_t b, int64_t h, int64_t i) {
-    score(b, h, i);
-    const double top = *std::max_element(scores.begin(), scores.end());
-    double total = 0;
+    const double sink = sinkOf(h);
+    score(b, h, i, s.hasSinks() ? std::fabs(sink) : 0);
+    const double top =
+        std::max(sink, *std::max_element(scores.begin(), scores.end()));
+    double total = std::exp(sink - top);
     for (double each : scores)
       total += std::exp(each - top);
     const int64_t row = lseAt(b, h, i), out = queryAt(b, h, i);
-    const double length = static_cast<double>(s.sequence);
+    const double length = static_cast<double>(s.sequence + s.hasSinks());
     lse.value[row] = top + std::log(total);
     // The error of log is that of its argument, relative, and its own.
     lse.bound[row] = 1.01 * (worst + (length + 4) * kU +
@@ -233,7 +277,7 @@ private:
   }
 
   void backward(int64_t b, int64_t h, int64_t i) {
-    score(b, h, i);
+    score(b, h, i, 0);
     const int64_t out = queryAt(b, h, i);
     const double rowLse = givenLse.at(lseAt(b, h, i));
     const double length = static_cast<double>(s.sequence * s.heads / s.kvHeads);
@@ -242,6 +286,16 @@ private:
     for (int64_t d = 0; d < s.headDim; ++d) {
       delta += dout64[out + d] * givenO.at(out + d);
       deltaSize += std::fabs(dout64[out + d] * givenO.at(out + d));
+    }
+    if (s.hasSinks()) {
+      const double sink = sinkOf(h), w = std::exp(sink - rowLse);
+      const double wError =
+          w * std::expm1(4 * kU * (std::fabs(sink) + std::fabs(rowLse) + 1));
+      dsinks.value[h] -= w * delta;
+      dsinks.bound[h] += wError * std::fabs(delta) +
+                         (w + wError) * dots * deltaSize +
+                         kU * w * std::fabs(delta);
+      sinkTerms[h] += w * std::fabs(delta);
     }
     for (int64_t j = 0; j < s.sequence; ++j) {
       if (!sees(i, j))
@@ -288,6 +342,8 @@ private:
 
   std::vector<double> q64, k64, v64, dout64, scores, errors, slopes,
       slopeErrors;
+  /// Of each head, the sum of the magnitudes that dsinks is the sum of.
+  std::vector<double> sinkTerms = std::vector<double>(s.heads);
   double worst = 0;
 };
 
@@ -302,13 +358,29 @@ protected:
   static PlanFunction plan(const Shape &s, int32_t type) {
     return TE_PLAN(attention, s.tokens(), s.sequence, s.heads, s.kvHeads,
                    s.headDim, type, s.causal, s.windowLeft, s.scale(),
-                   s.softcap);
+                   s.softcap, s.hasSinks());
+  }
+  static PlanFunction sinkGradPlan(const Shape &s, int32_t type) {
+    return TE_PLAN(attention_sink_grad, s.tokens(), s.sequence, s.heads,
+                   s.headDim, type);
   }
   static PlanFunction backwardPlan(const Shape &s, int32_t type,
                                    bool deterministic = true) {
     return TE_PLAN(attention_backward, s.tokens(), s.sequence, s.heads,
                    s.kvHeads, s.headDim, type, s.causal, s.windowLeft,
                    s.scale(), s.softcap, deterministic);
+  }
+
+  /// The forward, of these queries.
+  te_rt_status tryForward(const Attention64 &oracle, const Array &q,
+                          int32_t type, Array *o, Array *lse) {
+    const Shape &s = oracle.s;
+    *o = Array(type, s.queries());
+    *lse = Array(TE_RT_F32, s.tokens() * s.heads);
+    return device().tryRun(plan(s, type),
+                           {in(q.bytes), in(oracle.k.bytes), in(oracle.v.bytes),
+                            s.hasSinks() ? in(oracle.sinks.bytes) : none(),
+                            out(o->bytes), out(lse->bytes)});
   }
 
   /// Within the bound and one rounding to the type of `actual`.
@@ -336,12 +408,49 @@ TEST_P(Attention, MeetsTheDefinition) {
     for (const Shape &s : allShapes()) {
       SCOPED_TRACE(s.text() + " type " + std::to_string(type));
       const Attention64 oracle(s, type, isReference());
-      Array o(type, s.queries()), lse(TE_RT_F32, s.tokens() * s.heads);
-      device().run(plan(s, type),
-                   {in(oracle.q.bytes), in(oracle.k.bytes), in(oracle.v.bytes),
-                    out(o.bytes), out(lse.bytes)});
+      Array o, lse;
+      ASSERT_EQ(tryForward(oracle, oracle.q, type, &o, &lse), TE_RT_OK)
+          << te_rt_last_error();
       expectWithin(oracle.o, o, "o");
       expectWithin(oracle.lse, lse, "lse");
+    }
+}
+
+// Sinks beside caps: as defined, or refused where cuDNN has no engine for both.
+TEST_P(Attention, SinksBesideCapsMeetTheDefinitionOrAreRefused) {
+  for (int32_t type : types())
+    for (const Shape &s : kSinksAndCaps) {
+      SCOPED_TRACE(s.text() + " type " + std::to_string(type));
+      const Attention64 oracle(s, type, isReference());
+      Array o, lse;
+      const te_rt_status status = tryForward(oracle, oracle.q, type, &o, &lse);
+      if (!isReference() && status == TE_RT_UNSUPPORTED) {
+        EXPECT_NE(std::string(te_rt_last_error())
+                      .find("cuDNN has no engine for this attention"),
+                  std::string::npos)
+            << te_rt_last_error();
+        continue;
+      }
+      ASSERT_EQ(status, TE_RT_OK) << te_rt_last_error();
+      expectWithin(oracle.o, o, "o");
+      expectWithin(oracle.lse, lse, "lse");
+    }
+}
+
+// The gradients of q, k and v, whose kernel does not know of sinks, are those
+// of GradientsMeetTheDefinition.
+TEST_P(Attention, GradientsOfSinksMeetTheDefinition) {
+  std::vector<int32_t> all = {TE_RT_F32, TE_RT_BF16, TE_RT_F16};
+  for (int32_t type : all)
+    for (const Shape &s : sinkShapes()) {
+      SCOPED_TRACE(s.text() + " type " + std::to_string(type));
+      const Attention64 oracle(s, type, isReference());
+      Array dsinks(TE_RT_F32, s.heads);
+      device().run(sinkGradPlan(s, type),
+                   {in(oracle.dout.bytes), in(oracle.givenO.bytes),
+                    in(oracle.givenLse.bytes), in(oracle.sinks.bytes),
+                    out(dsinks.bytes)});
+      expectWithin(oracle.dsinks, dsinks, "dsinks");
     }
 }
 
@@ -381,10 +490,9 @@ TEST_P(Attention, NanStaysInItsRow) {
   const Attention64 oracle(s, TE_RT_BF16, isReference());
   Array q = oracle.q;
   q.set(7 * 128 + 64 + 3, std::nan("")); // token 7, head 1
-  Array o(TE_RT_BF16, s.queries()), lse(TE_RT_F32, s.tokens() * s.heads);
-  device().run(plan(s, TE_RT_BF16),
-               {in(q.bytes), in(oracle.k.bytes), in(oracle.v.bytes),
-                out(o.bytes), out(lse.bytes)});
+  Array o, lse;
+  ASSERT_EQ(tryForward(oracle, q, TE_RT_BF16, &o, &lse), TE_RT_OK)
+      << te_rt_last_error();
   for (int64_t i = 0; i < s.queries(); ++i)
     ASSERT_EQ(std::isnan(o.at(i)), i / 64 == 7 * 2 + 1) << i;
   for (int64_t row = 0; row < s.tokens() * s.heads; ++row)

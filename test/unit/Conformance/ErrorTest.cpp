@@ -74,9 +74,9 @@ TEST_P(Errors, AttentionSizes) {
   auto attention = [](int64_t tokens, int64_t sequence, int64_t heads,
                       int64_t kvHeads, int64_t headDim, float scale,
                       int64_t windowLeft = -1, int32_t causal = 1,
-                      float softcap = 0) {
+                      float softcap = 0, int32_t hasSinks = 0) {
     return TE_PLAN(attention, tokens, sequence, heads, kvHeads, headDim,
-                   TE_RT_BF16, causal, windowLeft, scale, softcap);
+                   TE_RT_BF16, causal, windowLeft, scale, softcap, hasSinks);
   };
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, attention(8, 0, 4, 2, 64, 1),
                       {"attention", "'sequence' to be one or more", "0"}));
@@ -103,6 +103,32 @@ TEST_P(Errors, AttentionSizes) {
               TE_PLAN(attention_backward, 8, 3, 4, 2, 64, TE_RT_BF16, 0, -1,
                       1.0f, 0.0f, 1),
               {"attention_backward", "'tokens' to be a multiple of 3", "8"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      attention(8, 4, 4, 2, 64, 1, -1, 1, 0, 2),
+                      {"'has_sinks' to be 0 or 1", "2"}));
+  auto sinkGrad = [](int64_t tokens, int64_t sequence, int64_t heads,
+                     int64_t headDim, int32_t type) {
+    return TE_PLAN(attention_sink_grad, tokens, sequence, heads, headDim, type);
+  };
+  EXPECT_TRUE(
+      refuses(TE_RT_INVALID_ARGUMENT, sinkGrad(8, 3, 4, 64, TE_RT_BF16),
+              {"attention_sink_grad", "'tokens' to be a multiple of 3", "8"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, sinkGrad(8, 4, 0, 64, TE_RT_BF16),
+                      {"'heads' to be one or more", "0"}));
+  EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
+                      sinkGrad(8, 4, 4, 64, TE_RT_F8E4M3FN), {"'type'"}));
+}
+
+// A launch with sinks wants them.
+TEST_P(Errors, AttentionWithoutItsSinks) {
+  const std::vector<uint16_t> x(64 * 64);
+  std::vector<uint16_t> o(64 * 64);
+  std::vector<float> lse(64);
+  EXPECT_EQ(device().tryRun(TE_PLAN(attention, 64, 64, 1, 1, 64, TE_RT_BF16, 1,
+                                    -1, 1.0f, 0.0f, 1),
+                            {in(x), in(x), in(x), none(), out(o), out(lse)}),
+            TE_RT_INVALID_ARGUMENT);
+  EXPECT_TRUE(lastErrorHas({"'sinks' for 'has_sinks' 1, but got null"}));
 }
 
 TEST_P(Errors, RopeSizes) {

@@ -2,7 +2,8 @@
 //
 // A rotation is undone by the inverse one. Attention saves what its backward
 // reads: q, k, v, its result and the row sums of its softmax (lse), which a new
-// op in place of the forward one gives.
+// op in place of the forward one gives. Sinks are in these sums, so that the
+// backward is the same with them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,9 +22,9 @@ static Value requireLse(AttentionOp op) {
                                    b.getF32Type());
   auto attention = AttentionOp::create(
       b, op.getLoc(), op.getO().getType(), lse, op.getQ(), op.getK(), op.getV(),
-      op.getHeadsAttr(), op.getKvHeadsAttr(), op.getSequenceAttr(),
-      op.getCausalAttr(), op.getWindowSizeAttr(), op.getScaleAttr(),
-      op.getSoftcapAttr(), op.getDeterministicAttr());
+      op.getSinks(), op.getHeadsAttr(), op.getKvHeadsAttr(),
+      op.getSequenceAttr(), op.getCausalAttr(), op.getWindowSizeAttr(),
+      op.getScaleAttr(), op.getSoftcapAttr(), op.getDeterministicAttr());
   attention->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   op.getO().replaceAllUsesWith(attention.getO());
   return attention.getLse();
@@ -38,19 +39,27 @@ LogicalResult AttentionOp::differentiate(OpBuilder &b,
   Value lse = requireLse(*this);
   // The op that gives lse gives o, too.
   Value o = lse.getDefiningOp<AttentionOp>().getO();
+  Value q = adjoints.residual(getQ(), "q");
+  Value k = adjoints.residual(getK(), "k");
+  Value v = adjoints.residual(getV(), "v");
+  o = adjoints.residual(o, "o");
+  lse = adjoints.residual(lse, "lse");
   auto backward = AttentionBackwardOp::create(
       b, getLoc(), getQ().getType(), getK().getType(), getV().getType(), dout,
-      adjoints.residual(getQ(), "q"), adjoints.residual(getK(), "k"),
-      adjoints.residual(getV(), "v"), adjoints.residual(o, "o"),
-      adjoints.residual(lse, "lse"), getHeadsAttr(), getKvHeadsAttr(),
-      getSequenceAttr(), getCausalAttr(), getWindowSizeAttr(), getScaleAttr(),
-      getSoftcapAttr(), getDeterministicAttr());
+      q, k, v, o, lse, getHeadsAttr(), getKvHeadsAttr(), getSequenceAttr(),
+      getCausalAttr(), getWindowSizeAttr(), getScaleAttr(), getSoftcapAttr(),
+      getDeterministicAttr());
   for (auto [operand, gradient] :
        {std::pair<Value, Value>(getQ(), backward.getDq()),
         {getK(), backward.getDk()},
         {getV(), backward.getDv()}})
     if (adjoints.wants(operand))
       adjoints.add(operand, gradient);
+  if (getSinks() && adjoints.wants(getSinks()))
+    adjoints.add(getSinks(), AttentionSinkGradOp::create(
+                                 b, getLoc(), getSinks().getType(), dout, o,
+                                 lse, adjoints.residual(getSinks(), "sinks"),
+                                 getSequenceAttr()));
   return success();
 }
 

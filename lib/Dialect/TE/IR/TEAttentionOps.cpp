@@ -15,6 +15,17 @@ static bool areStatic(ValueRange values) {
   });
 }
 
+/// 'sequence' is one or more and divides `tokens`, the rows of 'matrix'.
+static LogicalResult verifySequence(Operation *op, int64_t sequence,
+                                    StringRef matrix, int64_t tokens) {
+  if (sequence >= 1 && tokens % sequence == 0)
+    return success();
+  return op->emitOpError() << "expected 'sequence' to be one or more and to "
+                              "divide the rows of '"
+                           << matrix << "' (" << tokens << "), but got "
+                           << sequence;
+}
+
 /// 'heads' is one or more and divides `columns`, those of 'matrix'.
 static LogicalResult verifyHeads(Operation *op, int64_t heads, StringRef matrix,
                                  int64_t columns) {
@@ -68,10 +79,8 @@ template <typename Op> static LogicalResult verifyAttention(Op op, Value lse) {
       failed(verifySameElementType(op, "k", k, "q", q)))
     return failure();
   // attention-c4
-  if (sequence < 1 || tokens % sequence)
-    return op.emitOpError() << "expected 'sequence' to be one or more and to "
-                               "divide the rows of 'q' ("
-                            << tokens << "), but got " << sequence;
+  if (failed(verifySequence(op, sequence, "q", tokens)))
+    return failure();
   // attention-c5
   if (std::optional<APFloat> scale = op.getScale(); scale && !scale->isFinite())
     return op.emitOpError() << "expected 'scale' to be finite, but got "
@@ -100,7 +109,12 @@ template <typename Op> static LogicalResult verifyAttention(Op op, Value lse) {
 LogicalResult AttentionOp::verify() {
   if (!areStatic({getQ(), getK()}))
     return success();
-  return verifyAttention(*this, getLse());
+  if (failed(verifyAttention(*this, getLse())))
+    return failure();
+  // attention-c9
+  return getSinks() ? verifyShape(*this, "sinks", getSinks().getType(),
+                                  {static_cast<int64_t>(getHeads())})
+                    : success();
 }
 
 LogicalResult AttentionBackwardOp::verify() {
@@ -108,6 +122,24 @@ LogicalResult AttentionBackwardOp::verify() {
     return success();
   // attention_backward-c1
   return verifyAttention(*this, getLse());
+}
+
+LogicalResult AttentionSinkGradOp::verify() {
+  if (!areStatic({getO(), getLse(), getSinks()}))
+    return success();
+  const int64_t heads = shapeOf(getSinks().getType())[0];
+  const int64_t tokens = shapeOf(getO().getType())[0];
+  const int64_t columns = shapeOf(getO().getType())[1];
+  // attention_sink_grad-c1
+  if (heads < 1 || columns % heads)
+    return emitOpError() << "expected 'sinks' to have one or more elements, "
+                            "which divide the columns of 'o' ("
+                         << columns << "), but got " << heads;
+  // attention_sink_grad-c2
+  if (failed(verifySequence(*this, getSequence(), "o", tokens)))
+    return failure();
+  // attention_sink_grad-c3
+  return verifyShape(*this, "lse", getLse().getType(), {tokens * heads});
 }
 
 /// The scale of one or the other op.

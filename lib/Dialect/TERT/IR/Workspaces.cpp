@@ -32,6 +32,8 @@ int64_t tert::workspaceBytes(StringRef kernel, DictionaryAttr parameters) {
     return te_table::kCrossEntropyBackwardBytes;
   if (kernel == "tensor_stats")
     return te_table::tensorStatsBytes(get("rows") * get("cols"));
+  if (kernel == "attention_sink_grad")
+    return te_table::biasGradBytes(get("tokens"), get("heads"));
   // The frontend keeps a sum of each row of scores beside.
   if (kernel == "attention_backward")
     return get("heads") * get("tokens") *

@@ -181,7 +181,9 @@ def attend(v, causal, window, cap):
     i, j = np.indices((S, S))
     seen = (j <= i if causal else j < S) & (i - j <= window)
     scores = np.where(seen, cap * np.tanh(scores / cap) if cap else scores, -np.inf)
-    lse = np.log(np.exp(scores - scores.max(axis=3, keepdims=True)).sum(axis=3, keepdims=True)) + scores.max(axis=3, keepdims=True)
+    sink = v["s"].reshape(1, HEADS, 1, 1) if "s" in v else -np.inf
+    top = np.maximum(scores.max(axis=3, keepdims=True), sink)
+    lse = np.log(np.exp(scores - top).sum(axis=3, keepdims=True) + np.exp(sink - top)) + top
     return q, k, w, scores, lse
 
 
@@ -189,8 +191,11 @@ def attention_slack(v, d, causal, window, cap):
     """Scores within sigma = (D + 2) scale sum |q k|; capped, with |x / cap| within the quotient's 1 |x| more, tanh, whose slope is
     at most 1, within 4 and the product within 1, and the slope 1 - t^2 within 2 |t| sigma / cap + 2. A weight exp(s - m) within eta = sigma + 2 max |s| + 4, the sum of S of them
     and the quotient: o within sum p |v| (2 eta + 2 S + 2), lse within eta + S + 4 + |m| + 2 |lse|, so p = exp(s - lse) within
-    rho = sigma + that + |s - lse| + 4. Then ds = p (dp - delta) slope with dots of D, and the sums of the gradients."""
+    rho = sigma + that + |s - lse| + 4. Then ds = p (dp - delta) slope with dots of D, and the sums of the gradients. A sink is a term of
+    the sum with sigma = 0; its gradient is the sum of B S terms exp(sink - lse) delta, each two operations."""
     q, k, w, scores, lse = attend(v, causal, window, cap)
+    sink = v["s"].reshape(1, HEADS, 1, 1) if "s" in v else np.zeros((1, HEADS, 1, 1))
+    terms = S + ("s" in v)
     dout = heads_of(d["y"])
     p = np.exp(scores - lse)
     finite = np.where(p > 0, scores, 0.0)
@@ -200,18 +205,22 @@ def attention_slack(v, d, causal, window, cap):
         sigma = sigma + SCALE * np.abs(q @ k.swapaxes(2, 3)) + 5 * np.abs(finite)
         slope, slope_error = 1 - (finite / cap) ** 2, 2 * np.abs(finite) / cap * sigma / cap + 2
     sigma = sigma.max(axis=3, keepdims=True)
-    top = np.abs(finite).max(axis=3, keepdims=True)
+    top = np.maximum(np.abs(finite).max(axis=3, keepdims=True), np.abs(sink))
     eta = sigma + 2 * top + 4
     o, o_size = p @ w, p @ np.abs(w)
-    rho = sigma + eta + S + 4 + top + 2 * np.abs(lse) + np.abs(finite - lse) + 4
+    lse_error = eta + terms + 4 + top + 2 * np.abs(lse)
+    rho = sigma + lse_error + np.abs(finite - lse) + 4
     dp, delta = dout @ w.swapaxes(2, 3), np.sum(dout * o, axis=3, keepdims=True)
     dp_error = (D + 1) * np.abs(dout) @ np.abs(w).swapaxes(2, 3)
     delta_error = (D + 1) * np.sum(np.abs(dout * o), axis=3, keepdims=True) + np.sum(
-        np.abs(dout) * o_size, axis=3, keepdims=True) * (2 * eta + 2 * S + 2)
+        np.abs(dout) * o_size, axis=3, keepdims=True) * (2 * eta + 2 * terms + 2)
     ds = p * np.abs(dp - delta)
     ds_error = (p * (dp_error + delta_error) + ds * (rho + 2)) * slope + ds * (slope_error + slope)
     ds = ds * slope
-    return {"q": SCALE * matrix_of((ds_error + (S + 2) * ds) @ np.abs(k)),
+    weight = np.exp(sink - lse)
+    sink_error = weight * (delta_error + np.abs(delta) * (lse_error + np.abs(sink - lse) + 4 + 2 + B * S))
+    return {"s": sink_error.sum(axis=(0, 2, 3)),
+            "q": SCALE * matrix_of((ds_error + (S + 2) * ds) @ np.abs(k)),
             "k": SCALE * matrix_of((ds_error + (GROUP * S + 2) * ds).swapaxes(2, 3) @ np.abs(q), GROUP),
             "v": matrix_of((p * (rho + GROUP * S + 1)).swapaxes(2, 3) @ np.abs(dout), GROUP)}
 
@@ -221,12 +230,14 @@ def attention(v, causal, window, cap):
     return {"y": matrix_of(np.exp(scores - lse) @ w)}
 
 
-for seen, *which in (("", False, S, None), (", causal", True, S, None), (", causal, window_size = array<i64: 1, 0>", True, 1, None),
-                     (", causal, softcap = 1.5 : f32", True, S, 1.5)):
-    check(f"attention{seen}",
-          f"  %y = te.attention %q, %k, %v {{heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, scale = 0.7 : f32{seen}}}"
+for sinks, seen, *which in (("", "", False, S, None), ("", ", causal", True, S, None),
+                            ("", ", causal, window_size = array<i64: 1, 0>", True, 1, None),
+                            ("", ", causal, softcap = 1.5 : f32", True, S, 1.5), ("sinks %s : tensor<4xf32> ", "", False, S, None),
+                            ("sinks %s : tensor<4xf32> ", ", causal, window_size = array<i64: 1, 0>, softcap = 1.5 : f32", True, 1, 1.5)):
+    check(f"attention {sinks}{seen}",
+          f"  %y = te.attention %q, %k, %v {sinks}{{heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, scale = 0.7 : f32{seen}}}"
           " : tensor<8x12xf32>, tensor<8x6xf32>",
-          {"q": draw(8, 12), "k": draw(8, 6), "v": draw(8, 6)}, {"y": "tensor<8x12xf32>"},
+          {"q": draw(8, 12), "k": draw(8, 6), "v": draw(8, 6)} | ({"s": draw(HEADS)} if sinks else {}), {"y": "tensor<8x12xf32>"},
           lambda v, minus, which=which: attention(v, *which), slack=lambda v, d, which=which: attention_slack(v, d, *which))
 
 

@@ -62,3 +62,48 @@ func.func private @attention(%x: tensor<8x8xf32>, %k: tensor<8x4xf32>) -> tensor
   %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, causal, window_size = array<i64: 1, 0>, scale = 0.5 : f32, softcap = 30.0 : f32, deterministic = false} : tensor<8x8xf32>, tensor<8x4xf32>
   return %o : tensor<8x8xf32>
 }
+
+// -----
+
+// Sinks are saved where their gradient is wanted, and read the same o and lse.
+
+// CHECK-LABEL: func.func @sinks(
+// CHECK-SAME:    %[[Q:[^ ]*]]: tensor<8x8xf32>, %[[K:[^ ]*]]: tensor<8x4xf32>, %[[S:[^ ]*]]: tensor<4xf32>, %[[DY:[^ ]*]]: tensor<8x8xf32>)
+// CHECK:         %[[SUM:.*]] = arith.addf %[[S]], %[[S]]
+// CHECK:         %[[O:.*]], %[[LSE:.*]] = te.attention %[[Q]], %[[K]], %[[K]] sinks %[[SUM]] : tensor<4xf32> {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64} : {{.*}} lse tensor<32xf32>
+// CHECK-NEXT:    %[[O_R:.*]] = te.residual %[[O]] "attention0.o"
+// CHECK-NEXT:    %[[LSE_R:.*]] = te.residual %[[LSE]] "attention0.lse"
+// CHECK-NEXT:    %[[SUM_R:.*]] = te.residual %[[SUM]] "attention0.sinks"
+// CHECK:         %[[DS:.*]] = te.attention_sink_grad %[[DY]], %[[O_R]], %[[LSE_R]], %[[SUM_R]] {sequence = 4 : i64}
+// CHECK-NEXT:    %[[DX:.*]] = arith.addf %[[DS]], %[[DS]]
+// CHECK-NEXT:    return %[[DX]]
+func.func @sinks(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %s: tensor<4xf32>, %dy: tensor<8x8xf32>) -> tensor<4xf32> {
+  %y, %dx = te.vjp @sunk(%q, %k, %s) cotangents(%dy) wrt [2]
+    : (tensor<8x8xf32>, tensor<8x4xf32>, tensor<4xf32>), (tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<4xf32>)
+  return %dx : tensor<4xf32>
+}
+func.func private @sunk(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %x: tensor<4xf32>) -> tensor<8x8xf32> {
+  %s = arith.addf %x, %x : tensor<4xf32>
+  %o = te.attention %q, %k, %k sinks %s : tensor<4xf32> {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64} : tensor<8x8xf32>, tensor<8x4xf32>
+  return %o : tensor<8x8xf32>
+}
+
+// -----
+
+// Those that no gradient is wanted of are not.
+
+// CHECK-LABEL: func.func @constant_sinks(
+// CHECK-NOT:     "attention0.sinks"
+// CHECK-NOT:     te.attention_sink_grad
+// CHECK:         te.attention_backward
+// CHECK:         return
+func.func @constant_sinks(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %dy: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %y, %dx = te.vjp @off_by_one(%q, %k) cotangents(%dy) wrt [0]
+    : (tensor<8x8xf32>, tensor<8x4xf32>), (tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>)
+  return %dx : tensor<8x8xf32>
+}
+func.func private @off_by_one(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) -> tensor<8x8xf32> {
+  %s = arith.constant dense<0.0> : tensor<4xf32>
+  %o = te.attention %q, %k, %k sinks %s : tensor<4xf32> {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64} : tensor<8x8xf32>, tensor<8x4xf32>
+  return %o : tensor<8x8xf32>
+}

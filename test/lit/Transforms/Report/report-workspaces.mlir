@@ -5,13 +5,14 @@
 // RUN: not te-opt %s --te-plan-memory="target=sm_90 budget=1" 2>&1 | FileCheck %s --check-prefix=BUDGET
 
 // One region for all: what the largest takes. A norm's backward keeps a column sum for each of 5 strips of up to 32 rows, 32 columns;
-// deterministic attention 2 heads * 256 tokens * 128 keys of 2 bytes, and an f32 for each head and token; a product what its library may take.
+// deterministic attention 2 heads * 256 tokens * 128 keys of 2 bytes, and an f32 for each head and token, the gradient of sinks one for each head and 128 tokens; a product what its library may take.
 // CHECK: workspace, at most 33554432
 // CHECK: workspaces, one region outside the arena for all launches
 // CHECK-NEXT: buffer owner cause bytes offset first launch last launch
 // CHECK-NEXT: matmul matmul workspace 33554432 - 0 0
 // CHECK-NEXT: attention_backward attention_backward workspace 133120 - 2 2
 // CHECK-NEXT: rms_norm_backward rms_norm_backward workspace 640 - 1 1
+// CHECK-NEXT: attention_sink_grad attention_sink_grad workspace 16 - 3 3
 // CHECK-EMPTY:
 
 // JSON: "workspace_bytes": 33554432
@@ -29,5 +30,6 @@ func.func @step(%a: !tert.buffer<32768>, %stats: !tert.buffer<2048>, %out: !tert
   tert.launch "matmul" {k = 32 : i64, m = 16 : i64, n = 16 : i64, out_type = 1 : i32, trans_a = 0 : i32, trans_b = 0 : i32, type = 1 : i32}(%a, %a, %null, %null, %null, %out) : !tert.buffer<32768>, !tert.buffer<32768>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<32768>
   tert.launch "rms_norm_backward" {cols = 32 : i64, rows = 130 : i64, type = 1 : i32, zero_centered = 0 : i32}(%a, %a, %a, %stats, %out, %t) : !tert.buffer<32768>, !tert.buffer<32768>, !tert.buffer<32768>, !tert.buffer<2048>, !tert.buffer<32768>, !tert.buffer<64>
   tert.launch "attention_backward" {causal = 1 : i32, deterministic = 1 : i32, head_dim = 32 : i64, heads = 2 : i64, kv_heads = 2 : i64, scale = 0.25 : f32, sequence = 128 : i64, softcap = 0.0 : f32, tokens = 256 : i64, type = 1 : i32, window_left = -1 : i64}(%a, %a, %a, %a, %a, %stats, %out, %dk, %dv) : !tert.buffer<32768>, !tert.buffer<32768>, !tert.buffer<32768>, !tert.buffer<32768>, !tert.buffer<32768>, !tert.buffer<2048>, !tert.buffer<32768>, !tert.buffer<32768>, !tert.buffer<32768>
+  tert.launch "attention_sink_grad" {head_dim = 32 : i64, heads = 2 : i64, sequence = 128 : i64, tokens = 256 : i64, type = 1 : i32}(%a, %a, %stats, %stats, %t) : !tert.buffer<32768>, !tert.buffer<32768>, !tert.buffer<2048>, !tert.buffer<2048>, !tert.buffer<64>
   return
 }

@@ -15,7 +15,7 @@ func.func @rotates(%x: tensor<6x8xbf16> {te.name = "x"}, %cos: tensor<3x1xf32> {
 // -1 is none, as is a cap of 0.
 // CHECK-LABEL: func.func @attends
 // CHECK: tert.alloc "attention.lse" activation : !tert.buffer<96>
-// CHECK: tert.launch "attention" {causal = 1 : i32, head_dim = 4 : i64, heads = 4 : i64, kv_heads = 2 : i64, scale = 5.000000e-01 : f32, sequence = 3 : i64, softcap = 3.000000e+01 : f32, tokens = 6 : i64, type = 0 : i32, window_left = 1 : i64}
+// CHECK: tert.launch "attention" {causal = 1 : i32, has_sinks = 0 : i32, head_dim = 4 : i64, heads = 4 : i64, kv_heads = 2 : i64, scale = 5.000000e-01 : f32, sequence = 3 : i64, softcap = 3.000000e+01 : f32, tokens = 6 : i64, type = 0 : i32, window_left = 1 : i64}(%{{.*}}, %[[K:.*]], %[[K]], %[[NULL:.*]], %{{.*}}, %{{.*}}) : {{.*}}!tert.buffer<0>
 // CHECK: tert.launch "attention_backward" {causal = 0 : i32, deterministic = 0 : i32, head_dim = 8 : i64, heads = 2 : i64, kv_heads = 1 : i64, scale = 2.500000e-01 : f32, sequence = 6 : i64, softcap = 0.000000e+00 : f32, tokens = 6 : i64, type = 0 : i32, window_left = -1 : i64}
 func.func @attends(%q: tensor<6x16xf32> {te.name = "q"}, %k: tensor<6x8xf32> {te.name = "k"}, %lse: tensor<12xf32> {te.name = "lse"})
     -> (tensor<6x16xf32> {te.name = "o"}, tensor<6x8xf32> {te.name = "dk"}) {
@@ -23,4 +23,18 @@ func.func @attends(%q: tensor<6x16xf32> {te.name = "q"}, %k: tensor<6x8xf32> {te
   %dq, %dk, %dv = te.attention_backward %q, %q, %k, %k, %o, %lse {heads = 2 : i64, kv_heads = 1 : i64, sequence = 6 : i64, scale = 0.25 : f32, deterministic = false}
     : tensor<6x16xf32>, tensor<6x8xf32>, tensor<12xf32>
   return %o, %dk : tensor<6x16xf32>, tensor<6x8xf32>
+}
+
+// -----
+
+// Sinks are a buffer of the forward; of their gradient the number of heads, and with it the size of one, is theirs.
+// CHECK-LABEL: func.func @sinks
+// CHECK-SAME: %[[S:[^ ]*]]: !tert.buffer<16>
+// CHECK: tert.launch "attention" {causal = 0 : i32, has_sinks = 1 : i32, {{.*}}}(%{{.*}}, %[[K:.*]], %[[K]], %[[S]], %{{.*}}, %{{.*}}) :
+// CHECK: tert.launch "attention_sink_grad" {head_dim = 4 : i64, heads = 4 : i64, sequence = 3 : i64, tokens = 6 : i64, type = 1 : i32}(%{{.*}}, %{{.*}}, %{{.*}}, %[[S]], %{{.*}}) :
+func.func @sinks(%q: tensor<6x16xbf16> {te.name = "q"}, %k: tensor<6x8xbf16> {te.name = "k"}, %s: tensor<4xf32> {te.name = "s"}, %lse: tensor<24xf32> {te.name = "lse"})
+    -> (tensor<6x16xbf16> {te.name = "o"}, tensor<4xf32> {te.name = "ds"}) {
+  %o = te.attention %q, %k, %k sinks %s : tensor<4xf32> {heads = 4 : i64, kv_heads = 2 : i64, sequence = 3 : i64} : tensor<6x16xbf16>, tensor<6x8xbf16>
+  %ds = te.attention_sink_grad %q, %q, %lse, %s {sequence = 3 : i64} : tensor<6x16xbf16>, tensor<24xf32>, tensor<4xf32>
+  return %o, %ds : tensor<6x16xbf16>, tensor<4xf32>
 }

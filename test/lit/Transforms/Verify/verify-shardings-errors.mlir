@@ -144,6 +144,20 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 // -----
 
+// The gradient of the sinks of attention.
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
+  func.func @summand_of_sinks(%o: tensor<128x256xf32> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %lse: tensor<512xf32>, %s: tensor<4xf32> {te.name = "s"}, %lr: tensor<f32>)
+      -> (tensor<4xf32> {te.name = "s"}) {
+    // expected-note @below {{'te.attention_sink_grad' sums over rows that are split here}}
+    %d = te.attention_sink_grad %o, %o, %lse, %s {sequence = 64 : i64} : tensor<128x256xf32>, tensor<512xf32>, tensor<4xf32>
+    %n = te.sgd %s, %d lr %lr : tensor<4xf32>, tensor<4xf32>
+    // expected-error @below {{expected state 's' to be the same on all ranks of 'dp'}}
+    return %n : tensor<4xf32>
+  }
+}
+
+// -----
+
 // Summed over another group than that of the rows.
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>, #te.group<id = 1, name = "tp", axis = "tp", size = 2>]} {
   func.func @summed_over_another(%x: tensor<128x256xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %dy: tensor<128x256xbf16> {te.sharding = [#te.shard<axis = 0, group = 0>]}, %w: tensor<256x256xbf16> {te.name = "w", te.weight})

@@ -166,7 +166,9 @@ TEST_F(CudnnAttention, LaunchesBindEveryBuffer) {
     EXPECT_EQ(book().count("cudnnBackendFinalize"),
               book().count("cudnnBackendExecute"));
   };
-  ASSERT_STATUS_OK(backend->plan_attention(shape<attention_params>(), &plan));
+  auto forward = shape<attention_params>();
+  forward.has_sinks = 1;
+  ASSERT_STATUS_OK(backend->plan_attention(forward, &plan));
   launch(attention_buffers::count_);
   ASSERT_STATUS_OK(backend->plan_attention_backward(
       shape<attention_backward_params>(), &plan));
@@ -205,6 +207,31 @@ TEST_F(CudnnAttention, WindowsAreBounds) {
     EXPECT_EQ(std::ranges::count(found, bound), times);
     EXPECT_EQ(found.size() > scalarsBackward, times != 0);
   }
+}
+
+// Sinks are a tensor of the graph, bound where there are some: only then is it
+// there, and a launch without them an error.
+TEST_F(CudnnAttention, SinksAreBoundWhereThereAreSome) {
+  ASSERT_STATUS_OK(create(&backend));
+  auto params = shape<attention_params>();
+  size_t count[2] = {};
+  for (int32_t hasSinks : {0, 1}) {
+    params.has_sinks = hasSinks;
+    ASSERT_STATUS_OK(backend->plan_attention(params, &plan));
+    std::vector<void *> buffers;
+    ASSERT_STATUS_OK(allocate(attention_buffers::count_, &buffers));
+    book().attentionPointers.clear();
+    ASSERT_STATUS_OK(plan->launch(backend->defaultStream(), buffers.data()));
+    void *&sinks = buffers[attention_buffers::sinks];
+    EXPECT_EQ(std::ranges::count(book().attentionPointers, sinks), hasSinks);
+    count[hasSinks] = book().attentionPointers.size();
+    sinks = nullptr;
+    const Status status =
+        plan->launch(backend->defaultStream(), buffers.data());
+    EXPECT_EQ(status.code, hasSinks ? TE_RT_INVALID_ARGUMENT : TE_RT_OK)
+        << status.message;
+  }
+  EXPECT_EQ(count[1], count[0] + 1);
 }
 
 // Scores are capped before they are masked; a backward undoes the cap and no

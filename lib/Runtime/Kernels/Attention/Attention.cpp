@@ -1,0 +1,53 @@
+//===- Attention.cpp - plan the gradient of the sinks of attention --------===//
+//
+// Attention itself is cuDNN's (Attention/AttentionPlans.cpp). Its gradient of
+// sinks is a sum in whatever order; this one is reference's.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Cuda/CudaBackend.h"
+
+#include "Core/Formulas.h"
+#include "Kernels/Attention/attention_args.h"
+#include "Kernels/Norm/norm_args.h"
+#include "Kernels/Pointwise/KernelLookup.h"
+#include "TEDialect/Support/KernelWorkspaces.h"
+
+namespace te::rt::cuda {
+
+Status plan_attention_sink_grad(const CudaDevice &device,
+                                const attention_sink_grad_params &params,
+                                std::unique_ptr<Plan> *plan) {
+  namespace b = attention_sink_grad_buffers;
+  const int64_t chunks = ceilDiv(params.tokens, kChunkRows);
+  LaunchConfig terms, sum;
+  TE_RT_RETURN_IF_FAILED(
+      findTyped(device, "te_attention_sink_grad", {params.type}, &terms));
+  terms.block = kSinkGradBlock;
+  TE_RT_RETURN_IF_FAILED(setGrid(chunks * params.heads, &terms));
+  TE_RT_RETURN_IF_FAILED(findTyped(device, "te_chunk_sum", {TE_RT_F32}, &sum));
+  sum.block = kNormBlock;
+  TE_RT_RETURN_IF_FAILED(setGrid(ceilDiv(params.heads, kNormBlock), &sum));
+  static_assert(kChunkRows == te_table::kBiasGradRows);
+  *plan = makeWorkspacePlan(
+      device, te_table::biasGradBytes(params.tokens, params.heads),
+      [=](Launcher launch, void *const *buffers, void *workspace) {
+        AttentionSinkGradArgs args{};
+        args.dout = buffers[b::dout];
+        args.o = buffers[b::o];
+        args.lse = static_cast<const float *>(buffers[b::lse]);
+        args.sinks = static_cast<const float *>(buffers[b::sinks]);
+        args.partial = static_cast<float *>(workspace);
+        args.tokens = params.tokens;
+        args.sequence = params.sequence;
+        args.headDim = params.head_dim;
+        args.heads = static_cast<uint32_t>(params.heads);
+        TE_RT_RETURN_IF_FAILED(launch(terms, args));
+        return launch(sum, ChunkSumArgs{args.partial, buffers[b::dsinks],
+                                        chunks,
+                                        static_cast<int32_t>(params.heads)});
+      });
+  return Status::ok();
+}
+
+} // namespace te::rt::cuda

@@ -1,0 +1,77 @@
+//===- attention.cu - gradient of the sinks of attention ------------------===//
+//
+// te_attention_sink_grad_<type>: one block a chunk of 128 tokens and head. A warp
+// makes the terms of every eighth token, four of them in flight; the first
+// thread adds them in order. te_chunk_sum adds the chunks.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Core/Formulas.h"
+#include "Kernels/Attention/attention_args.h"
+#include "Kernels/Norm/lane_sum.cuh"
+#include "Kernels/Pointwise/elements.cuh"
+
+namespace te::rt::cuda {
+namespace {
+
+/// A lane sum of products; `at` is the first element of the head.
+template <typename T>
+__device__ __forceinline__ float product(const AttentionSinkGradArgs &args,
+                                         int64_t at) {
+  const T *const dout = static_cast<const T *>(args.dout) + at;
+  const T *const o = static_cast<const T *>(args.o) + at;
+  LaneSum<1> sum;
+  for (int64_t base = 0; base < args.headDim; base += kLanes)
+#pragma unroll
+    for (int k = 0; k < kLanes / 32; ++k) {
+      const int64_t d = base + k * 32 + threadIdx.x % 32;
+      if (d < args.headDim)
+        sum.acc[k] = fmaf(toFloat(dout[d]), toFloat(o[d]), sum.acc[k]);
+    }
+  return sum.total();
+}
+
+template <typename T>
+__device__ __forceinline__ void sinkGrad(const AttentionSinkGradArgs &args) {
+  __shared__ float terms[kChunkRows];
+  const int64_t chunk = blockIdx.x / args.heads;
+  const int64_t head = blockIdx.x % args.heads;
+  const int64_t begin = chunk * kChunkRows;
+  const int count = static_cast<int>(
+      args.tokens - begin < kChunkRows ? args.tokens - begin : kChunkRows);
+  const float sink = args.sinks[head];
+#pragma unroll 4
+  for (int i = threadIdx.x / 32; i < count; i += kSinkGradBlock / 32) {
+    const int64_t token = begin + i;
+    const float delta =
+        product<T>(args, (token * args.heads + head) * args.headDim);
+    const int64_t row =
+        (token / args.sequence * args.heads + head) * args.sequence +
+        token % args.sequence;
+    if (threadIdx.x % 32 == 0)
+      terms[i] = math::exp(sink - args.lse[row]) * delta;
+  }
+  __syncthreads();
+  if (threadIdx.x != 0)
+    return;
+  float sum = 0.0f;
+#pragma unroll 16
+  for (int i = 0; i < count; ++i)
+    sum = sum - terms[i];
+  args.partial[blockIdx.x] = sum;
+}
+
+} // namespace
+} // namespace te::rt::cuda
+
+using namespace te::rt::cuda;
+
+#define TE_SINK_GRAD(type, T)                                                  \
+  extern "C" __global__ void __launch_bounds__(kSinkGradBlock)                 \
+      te_attention_sink_grad_##type(                                           \
+          const __grid_constant__ AttentionSinkGradArgs args) {                \
+    sinkGrad<T>(args);                                                         \
+  }
+TE_SINK_GRAD(f32, float)
+TE_SINK_GRAD(bf16, bf16)
+TE_SINK_GRAD(f16, f16)

@@ -1,0 +1,28 @@
+//===- attention_args.h - arguments of the gradient of sinks --------------===//
+//
+// Shared by the kernel and the glue that launches it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_KERNELS_ATTENTION_ATTENTION_ARGS_H
+#define TE_RUNTIME_KERNELS_ATTENTION_ATTENTION_ARGS_H
+
+#include <cstdint>
+
+namespace te::rt::cuda {
+
+struct AttentionSinkGradArgs {
+  const void *dout;   // [tokens, heads * headDim]
+  const void *o;      // [tokens, heads * headDim]
+  const float *lse;   // [tokens / sequence, heads, sequence]
+  const float *sinks; // [heads]
+  float *partial;     // [ceil(tokens / 128), heads]
+  int64_t tokens, sequence, headDim;
+  uint32_t heads;
+};
+
+inline constexpr int kSinkGradBlock = 256;
+
+} // namespace te::rt::cuda
+
+#endif // TE_RUNTIME_KERNELS_ATTENTION_ATTENTION_ARGS_H
