@@ -4,7 +4,8 @@
 // masters and moments: scripts/llama_step.py writes such ones. It is compiled
 // under every recipe and, over several ranks, with its collectives on one
 // stream with everything else and beside it; both have to have the same losses
-// to the bit. FLOPs are those of products and attention.
+// to the bit. FLOPs are those of products and attention. At last a step whose
+// launches wait for each other tells where time goes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -130,6 +131,18 @@ public:
   void replay() {
     need(te_rt_instance_run_graph(instance, pointers.data()), "step");
   }
+  /// Milliseconds of each launch of a step whose launches wait for each other.
+  std::vector<float> trace(size_t launches) {
+    std::vector<float> times(launches);
+    need(te_rt_instance_trace(
+             instance, pointers.data(),
+             [](void *user, int32_t slot, const char *, float milliseconds) {
+               static_cast<float *>(user)[slot] = milliseconds;
+             },
+             times.data()),
+         "trace");
+    return times;
+  }
   float readLoss() const {
     float value = 0.0f;
     need(te_rt_copy_to_host(memory.owner(), &value, loss, sizeof(value)),
@@ -147,13 +160,18 @@ private:
   te_rt_instance *instance = nullptr;
 };
 
+/// A parameter of a launch; 0 where it has none of this name.
+double parameterOf(const LaunchInfo &launch, StringRef name) {
+  auto attribute = launch.parameters.getAs<IntegerAttr>(name);
+  return attribute ? static_cast<double>(attribute.getInt()) : 0.0;
+}
+
 /// FLOPs of products and of attention, of which a causal one has half.
 double flopsOf(const mlir::te::CompiledStep &step) {
   double flops = 0;
   for (const LaunchInfo &launch : step.launches()) {
     const auto number = [&](StringRef name) {
-      auto attribute = launch.parameters.getAs<IntegerAttr>(name);
-      return attribute ? static_cast<double>(attribute.getInt()) : 0.0;
+      return parameterOf(launch, name);
     };
     if (launch.kernel == "matmul" || launch.kernel == "scaled_matmul")
       flops += 2 * number("m") * number("n") * number("k");
@@ -166,6 +184,33 @@ double flopsOf(const mlir::te::CompiledStep &step) {
              (number("causal") != 0 ? 2 : 1);
   }
   return flops;
+}
+
+/// Where the time of a step goes: launches and milliseconds by kernel, products
+/// by their sizes; the slowest first.
+llvm::json::Array kernelsOf(const mlir::te::CompiledStep &step,
+                            ArrayRef<float> times) {
+  std::map<std::string, std::pair<int64_t, double>> sums;
+  for (const auto &[launch, ms] : llvm::zip_equal(step.launches(), times)) {
+    std::string name = launch.kernel;
+    if (const double m = parameterOf(launch, "m"); m != 0)
+      llvm::raw_string_ostream(name)
+          << llvm::format(" %.0fx%.0fx%.0f", m, parameterOf(launch, "n"),
+                          parameterOf(launch, "k"));
+    auto &[count, sum] = sums[name];
+    ++count;
+    sum += ms;
+  }
+  std::vector<std::pair<std::string, std::pair<int64_t, double>>> sorted(
+      sums.begin(), sums.end());
+  llvm::sort(sorted, [](const auto &a, const auto &b) {
+    return a.second.second > b.second.second;
+  });
+  llvm::json::Array rows;
+  for (const auto &[name, row] : sorted)
+    rows.push_back(llvm::json::Object{
+        {"kernel", name}, {"launches", row.first}, {"ms", row.second}});
+  return rows;
 }
 
 } // namespace
@@ -251,6 +296,13 @@ llvm::json::Array runModelBench(const std::string &backend, const Effort &full,
       const Timing timing = ranks.measure(effort, [&](int rank, int64_t) {
         loaded[static_cast<size_t>(rank)]->replay();
       });
+      std::vector<float> times;
+      ranks.each([&](te_rt_context *, int rank) {
+        std::vector<float> mine =
+            loaded[static_cast<size_t>(rank)]->trace(step->launches().size());
+        if (rank == 0)
+          times = std::move(mine);
+      });
       const LoadedStep &one = *loaded.front();
       if (StringRef(recipe) == "high_precision")
         plainMs[overlap] = timing.sustainedMs;
@@ -286,7 +338,8 @@ llvm::json::Array runModelBench(const std::string &backend, const Effort &full,
                              {"argument_bytes", one.argumentBytes},
                              {"arena_bytes", one.arenaBytes},
                              {"workspace_bytes", one.workspaceBytes},
-                             {"launches", launches}});
+                             {"launches", launches},
+                             {"kernels", kernelsOf(*step, times)}});
       if (speedup != 0)
         rows.back().getAsObject()->insert({"speedup_over_bf16", speedup});
       ranks.each([&](te_rt_context *, int rank) {
