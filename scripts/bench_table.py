@@ -122,6 +122,19 @@ def model(report):
     ] for row in report["model"]])
 
 
+def model_kernels(report):
+    """Milliseconds of a step by kernel, launches one after another; those of a millisecond or more."""
+    rows = [row for row in report["model"] if row["overlap"] == "never"]
+    sums = {}
+    for column, row in enumerate(rows):
+        for kernel in row["kernels"]:
+            name = kernel["kernel"].split()[0]
+            sums.setdefault(name, [0.0] * len(rows))[column] += kernel["ms"]
+    names = [name for name in sorted(sums, key=lambda name: -max(sums[name])) if max(sums[name]) >= 1]
+    return table(["kernel, ms", *(f"`{row['recipe']}`" for row in rows)],
+                 [[f"`{name}`", *(f"{ms:.1f}" if ms else "" for ms in sums[name])] for name in names])
+
+
 def section(path):
     """The tables of one file; empty for JSON that te-bench did not write."""
     report = json.loads(path.read_text(encoding="utf-8"))
@@ -145,6 +158,8 @@ def section(path):
         text += "Rows of experts, to their ranks and back, as one graph:\n\n" + exchanges(report) + "\n"
     if "model" in report:
         text += "A whole training step of a Llama, forward, backward and AdamW on f32 masters, as one graph:\n\n" + model(report) + "\n"
+        if all("kernels" in row for row in report["model"]):
+            text += "Where the time goes, launches one after another:\n\n" + model_kernels(report) + "\n"
     if "memory" in report:
         text += "Eight layers over four micro-batches, forward and backward:\n\n" + memory(report) + "\n"
     return text

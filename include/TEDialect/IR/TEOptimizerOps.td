@@ -12,7 +12,8 @@ def TE_AdamWOp : TE_PureOp<"adamw"> {
     `m' = beta1 m + (1 - beta1) g`, `v' = beta2 v + (1 - beta2) g²`,
     `p' = p - lr (m̂ / (sqrt(v̂) + epsilon) + weight_decay p)` with
     `m̂ = m' / (1 - beta1^step)`, `v̂ = v' / (1 - beta2^step)`; `step` is 1 at
-    the first update.
+    the first update. A gradient that was only widened to f32 is read as it was
+    before: widening is exact.
 
     Constraints:
     1. (adamw-c1) `param` and its result have one type; `grad`, `m`, `v` have its shape; `m` and `v` are f32.
@@ -40,6 +41,7 @@ def TE_AdamWOp : TE_PureOp<"adamw"> {
                       Res<TE_F32Tensor, "new first moment">:$new_m,
                       Res<TE_F32Tensor, "new second moment">:$new_v);
   let hasCustomAssemblyFormat = 1;
+  let hasFolder = 1;
   let hasVerifier = 1;
 }
 
@@ -47,7 +49,8 @@ def TE_SgdOp : TE_PureOp<"sgd"> {
   let summary = "update a parameter with stochastic gradient descent";
   let description = [{
     `u = momentum buffer + g + weight_decay p`, `p' = p - lr u`, in f32. With a
-    momentum buffer, `u` is also its next value.
+    momentum buffer, `u` is also its next value. Gradients are read as by
+    `te.adamw`.
 
     Constraints:
     1. (sgd-c1) `param` and its result have one type; `grad` has its shape; `buffer` and its result are f32 of that shape.
@@ -69,6 +72,7 @@ def TE_SgdOp : TE_PureOp<"sgd"> {
   let results = (outs Res<TE_HPTensor, "new parameter">:$new_param,
                       Res<Optional<TE_F32Tensor>, "new buffer">:$new_buffer);
   let hasCustomAssemblyFormat = 1;
+  let hasFolder = 1;
   let hasVerifier = 1;
 }
 

@@ -2,7 +2,10 @@
 //
 // Gradients of micro-batches are summed where the program says so, which is
 // often its end: every summand is then held until there. A sum is half as large
-// as what it adds, so it belongs where its last summand is made. Positions are
+// as what it adds, so it belongs where its last summand is made. So does the
+// update that is the only reader of a gradient: it is written in place, once
+// nobody else reads what was there. Gradients that collectives make stay where
+// they are, so that launches run beside those. Positions are
 // those of the program before anything moves, refined by the order of moves:
 // asking the block would number it anew after every move.
 //
@@ -29,14 +32,34 @@ static int64_t bytesOf(Value value) {
   return type.getNumElements() * type.getElementTypeBitWidth() / 8;
 }
 
+/// Operands whose memory the results of an update take.
+static SmallVector<Value> writtenInPlace(Operation *op) {
+  if (auto adamw = dyn_cast<AdamWOp>(op))
+    return {adamw.getParam(), adamw.getM(), adamw.getV()};
+  if (auto sgd = dyn_cast<SgdOp>(op))
+    return sgd.getBuffer() ? SmallVector<Value>{sgd.getParam(), sgd.getBuffer()}
+                           : SmallVector<Value>{sgd.getParam()};
+  return {};
+}
+
+/// True for a gradient of several ranks: its update would wait for them, and
+/// what stands behind the update, too.
+static bool waitsForOthers(Value gradient) {
+  return isa_and_nonnull<AllReduceOp, ReduceScatterOp>(
+      gradient.getDefiningOp());
+}
+
 /// True when `op` leaves fewer bytes alive than before it: its only reader is
-/// here for operands that are larger than its result.
+/// here for operands that are larger than what it makes.
 static bool freesMemory(Operation *op) {
   int64_t dying = 0;
   for (Value operand : op->getOperands())
     if (operand.getDefiningOp() && operand.hasOneUse())
       dying += bytesOf(operand);
-  return dying > bytesOf(op->getResult(0));
+  if (isa<AdamWOp, SgdOp>(op))
+    return dying > 0 && !waitsForOthers(op->getOperand(1));
+  return op->hasTrait<OpTrait::Elementwise>() && op->getNumResults() == 1 &&
+         dying > bytesOf(op->getResult(0));
 }
 
 namespace {
@@ -55,14 +78,21 @@ struct HoistSums final : te::impl::HoistSumsPassBase<HoistSums> {
     // The last op that stands behind an op because it was moved there.
     DenseMap<unsigned, Operation *> lastAt;
     for (Operation &op : llvm::make_early_inc_range(block)) {
-      if (!op.hasTrait<OpTrait::Elementwise>() || op.getNumResults() != 1 ||
-          !freesMemory(&op))
+      if (!freesMemory(&op))
         continue;
       Operation *last = nullptr;
+      auto follow = [&](Operation *other) {
+        if (other && other != &op &&
+            (!last || positions[last] < positions[other]))
+          last = other;
+      };
       for (Value operand : op.getOperands())
-        if (Operation *maker = operand.getDefiningOp();
-            maker && (!last || positions[last] < positions[maker]))
-          last = maker;
+        follow(operand.getDefiningOp());
+      for (Value state : writtenInPlace(&op))
+        for (Operation *reader : state.getUsers())
+          follow(reader);
+      if (last == block.getTerminator())
+        continue;
       unsigned position = positions[last];
       Operation *&behind = lastAt.try_emplace(position, last).first->second;
       if (behind->getNextNode() == &op)

@@ -7,7 +7,9 @@
 
 #include "TEVerifiers.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace mlir::te;
@@ -51,6 +53,27 @@ static LogicalResult verifyFraction(Operation *op, StringRef name,
   return op->emitOpError() << "expected '" << name
                            << "' to be in [0, 1), but got "
                            << std::to_string(number);
+}
+
+/// Reads a gradient as it was before it was widened.
+template <typename UpdateOp>
+static LogicalResult readNarrowGradient(UpdateOp op) {
+  auto widening = op.getGrad().template getDefiningOp<arith::ExtFOp>();
+  if (!widening)
+    return failure();
+  Type narrow = getElementTypeOrSelf(widening.getIn());
+  if (!narrow.isBF16() && !narrow.isF16())
+    return failure();
+  op.getGradMutable().assign(widening.getIn());
+  return success();
+}
+
+LogicalResult AdamWOp::fold(FoldAdaptor, SmallVectorImpl<OpFoldResult> &) {
+  return readNarrowGradient(*this);
+}
+
+LogicalResult SgdOp::fold(FoldAdaptor, SmallVectorImpl<OpFoldResult> &) {
+  return readNarrowGradient(*this);
 }
 
 // %p, %g, %m, %v lr %lr step %t {...} : type(p), type(g)

@@ -1,5 +1,7 @@
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-hoist-sums))' | FileCheck %s
 
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 2>]} {
+
 // Two sums wait at the end; each moves to where its last summand is made, and the second after the first, which it reads.
 // CHECK-LABEL: @sums_of_micro_batches
 // CHECK:      %[[A:.*]] = te.activation <relu> %arg0
@@ -53,4 +55,53 @@ func.func @stays_where_nothing_is_freed(%x: tensor<32x32xbf16>) -> (tensor<32x32
   %s = arith.addf %a, %b : tensor<32x32xbf16>
   %t = arith.addf %x, %c : tensor<32x32xbf16>
   return %s, %t : tensor<32x32xbf16>, tensor<32x32xbf16>
+}
+
+// An update is the end of its gradient, and is written where its parameter is: it stands behind the gradient, or behind
+// the last other reader of what it overwrites.
+// CHECK-LABEL: @updates
+// CHECK:      %[[GW:.*]] = te.matmul
+// CHECK-NEXT: te.sgd %arg0, %[[GW]]
+// CHECK-NEXT: %[[GU:.*]] = te.matmul
+// CHECK-NEXT: te.activation <gelu> %arg1
+// CHECK-NEXT: te.sgd %arg1, %[[GU]]
+// CHECK-NEXT: te.activation <silu> %arg2
+// CHECK-NEXT: return
+func.func @updates(%w: tensor<32x32xbf16>, %u: tensor<32x32xbf16>, %x: tensor<32x32xbf16>, %lr: tensor<f32>) -> (tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>) {
+  %gw = te.matmul %x, %x contract = [0, 0] : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x32xbf16>
+  %gu = te.matmul %x, %x contract = [1, 1] : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x32xbf16>
+  %y = te.activation <gelu> %u : tensor<32x32xbf16> -> tensor<32x32xbf16>
+  %z = te.activation <silu> %x : tensor<32x32xbf16> -> tensor<32x32xbf16>
+  %w1 = te.sgd %w, %gw lr %lr : tensor<32x32xbf16>, tensor<32x32xbf16>
+  %u1 = te.sgd %u, %gu lr %lr : tensor<32x32xbf16>, tensor<32x32xbf16>
+  return %w1, %u1, %y, %z : tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>
+}
+
+// A gradient that the caller gets, and a parameter that it gets as it was, are held to the end anyway.
+// CHECK-LABEL: @updates_that_free_nothing
+// CHECK: te.activation <gelu>
+// CHECK-NEXT: te.sgd
+// CHECK-NEXT: te.sgd
+// CHECK-NEXT: return
+func.func @updates_that_free_nothing(%w: tensor<32x32xbf16>, %u: tensor<32x32xbf16>, %x: tensor<32x32xbf16>, %lr: tensor<f32>) -> (tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>) {
+  %gw = te.matmul %x, %x contract = [0, 0] : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x32xbf16>
+  %gu = te.matmul %x, %x contract = [1, 1] : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x32xbf16>
+  %y = te.activation <gelu> %x : tensor<32x32xbf16> -> tensor<32x32xbf16>
+  %w1 = te.sgd %w, %gw lr %lr : tensor<32x32xbf16>, tensor<32x32xbf16>
+  %u1 = te.sgd %u, %gu lr %lr : tensor<32x32xbf16>, tensor<32x32xbf16>
+  return %w1, %gw, %u1, %u, %y : tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>
+}
+
+// The update of a gradient of several ranks would wait for them.
+// CHECK-LABEL: @update_behind_a_collective
+// CHECK: te.all_reduce
+// CHECK-NEXT: te.activation <gelu>
+// CHECK-NEXT: te.sgd
+func.func @update_behind_a_collective(%w: tensor<32x32xbf16>, %x: tensor<32x32xbf16>, %lr: tensor<f32>) -> (tensor<32x32xbf16>, tensor<32x32xbf16>) {
+  %g = te.matmul %x, %x contract = [0, 0] : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x32xbf16>
+  %sum = te.all_reduce %g group 0 : tensor<32x32xbf16>
+  %y = te.activation <gelu> %x : tensor<32x32xbf16> -> tensor<32x32xbf16>
+  %w1 = te.sgd %w, %sum lr %lr : tensor<32x32xbf16>, tensor<32x32xbf16>
+  return %w1, %y : tensor<32x32xbf16>, tensor<32x32xbf16>
+}
 }

@@ -1,0 +1,35 @@
+// RUN: te-opt %s --canonicalize | FileCheck %s
+
+// A gradient that was widened to f32 is read as it was, which has the same value; its widening stays for other readers.
+// CHECK-LABEL: @widened
+// CHECK-SAME: %[[P:[^:]*]]: tensor<8x4xf32>, %[[G:[^:]*]]: tensor<8x4xbf16>
+// CHECK: %[[WIDE:.*]] = arith.extf %[[G]]
+// CHECK: te.adamw %[[P]], %[[G]], {{.*}} : tensor<8x4xf32>, tensor<8x4xbf16>
+// CHECK: return %{{.*}}, %[[WIDE]]
+func.func @widened(%p: tensor<8x4xf32>, %g: tensor<8x4xbf16>, %m: tensor<8x4xf32>, %v: tensor<8x4xf32>, %lr: tensor<f32>, %t: tensor<f32>) -> (tensor<8x4xf32>, tensor<8x4xf32>) {
+  %wide = arith.extf %g : tensor<8x4xbf16> to tensor<8x4xf32>
+  %p1, %m1, %v1 = te.adamw %p, %wide, %m, %v lr %lr step %t : tensor<8x4xf32>, tensor<8x4xf32>
+  return %p1, %wide : tensor<8x4xf32>, tensor<8x4xf32>
+}
+
+// CHECK-LABEL: @widened_of_sgd
+// CHECK-NOT: arith.extf
+// CHECK: te.sgd %{{.*}}, %arg1 buffer %{{.*}} lr %{{.*}} {momentum = {{.*}} : f32} : tensor<8xf32>, tensor<8xf16>
+func.func @widened_of_sgd(%p: tensor<8xf32>, %g: tensor<8xf16>, %b: tensor<8xf32>, %lr: tensor<f32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %wide = arith.extf %g : tensor<8xf16> to tensor<8xf32>
+  %p1, %b1 = te.sgd %p, %wide buffer %b lr %lr {momentum = 0.9 : f32} : tensor<8xf32>, tensor<8xf32>
+  return %p1, %b1 : tensor<8xf32>, tensor<8xf32>
+}
+
+// What is rounded on the way, or is of 8 bits, is not read as it was.
+// CHECK-LABEL: @rounded
+// CHECK: te.sgd %{{.*}}, %[[G:.*]] lr %{{.*}} : tensor<8xf32>, tensor<8xbf16>
+// CHECK: %[[WIDE:.*]] = arith.extf %{{.*}} : tensor<8xf8E4M3FN> to tensor<8xf32>
+// CHECK: te.sgd %{{.*}}, %[[WIDE]] lr %{{.*}} : tensor<8xf32>, tensor<8xf32>
+func.func @rounded(%p: tensor<8xf32>, %g: tensor<8xf32>, %q: tensor<8xf8E4M3FN>, %lr: tensor<f32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %narrow = arith.truncf %g : tensor<8xf32> to tensor<8xbf16>
+  %p1 = te.sgd %p, %narrow lr %lr : tensor<8xf32>, tensor<8xbf16>
+  %wide = arith.extf %q : tensor<8xf8E4M3FN> to tensor<8xf32>
+  %p2 = te.sgd %p, %wide lr %lr : tensor<8xf32>, tensor<8xf32>
+  return %p1, %p2 : tensor<8xf32>, tensor<8xf32>
+}
