@@ -20,8 +20,9 @@ import numpy as np
 
 from te_mlir import build
 from te_mlir.dtypes import BY_NAME
-from te_mlir.jax import losses, patterns
+from te_mlir.jax import losses, parts, patterns
 from te_mlir.jax.graph import Atom, Const, Graph, Node, Var, ancestors, apply, custom_function, element_type, short
+from te_mlir.jax.views import viewed
 from te_mlir.layout import Layout, row_major, same
 
 
@@ -76,6 +77,29 @@ class Feed(NamedTuple):
     differentiable: bool
 
 
+class _Operands(NamedTuple):
+    """Of a product: x, the axes of its rows and those that are summed over, and the same of the weight.
+
+    layout: how the product lies in a matrix [rows, columns], which a row of x and a column of the weight make.
+    """
+
+    x: Atom
+    x_free: Tuple[int, ...]
+    x_axes: Tuple[int, ...]
+    w: Atom
+    w_free: Tuple[int, ...]
+    w_axes: Tuple[int, ...]
+    layout: Layout
+
+    @property
+    def rows(self) -> int:
+        return math.prod(self.x.shape[a] for a in self.x_free)
+
+    @property
+    def columns(self) -> int:
+        return math.prod(self.w.shape[a] for a in self.w_free)
+
+
 #: Operations that move elements without changing them, and casts: cheap to do in JAX.
 _VIEWS = frozenset(
     "reshape transpose squeeze expand_dims broadcast_in_dim slice split convert_element_type copy rev concatenate stack pad".split()
@@ -102,6 +126,8 @@ class Importer:
         #: Weights, by what they are a view of and as what they are read.
         self._parameters: Dict[Tuple[Atom, Tuple[int, ...]], build.Value] = {}
         self._values: Dict[Atom, Value] = {}
+        #: What reads each value.
+        self.users = parts.users(graph.outputs)
         #: Those that stand in for what cannot be emitted, and views of them.
         self._broken: "Set[Atom]" = set()
         #: Values that te gives to JAX.
@@ -130,10 +156,10 @@ class Importer:
 
     def _exit(self, output: Atom) -> "Optional[Exit]":
         """What te makes of a result; None where JAX does, of arguments and of what is compiled for other results."""
-        if not isinstance(output, Var) or output.node is None or self._is_light(output):
+        if not isinstance(output, Var) or output.node is None or self.is_light(output):
             return None
         if not output.floating:
-            for operand in boundary(output, self._is_light):
+            for operand in boundary(output, self.is_light):
                 self.exits.setdefault(operand, self._result_of(operand))
             return None
         current = output
@@ -201,7 +227,11 @@ class Importer:
             current = current.node.inputs[0]
         return self.names[current] if isinstance(current, Var) and current in self.names else f"value{len(self.feeds)}"
 
-    def _is_light(self, atom: Atom) -> bool:
+    def is_made(self, atom: Atom) -> bool:
+        """Whether a value is emitted."""
+        return atom in self._values
+
+    def is_light(self, atom: Atom) -> bool:
         """Whether JAX makes it of an argument by moving and casting elements alone."""
         if isinstance(atom, Const):
             return True
@@ -223,7 +253,7 @@ class Importer:
             return self._values[atom]
         known = self._is_known_number(atom)
         light = isinstance(atom, Const) or atom.node is None or not atom.floating or known
-        if light or (self._is_light(atom) and self._layout(atom) is None):
+        if light or (self.is_light(atom) and self._layout(atom) is None):
             if isinstance(atom, Var) and not atom.floating and atom.dtype != np.int32:
                 raise Unsupported(
                     user, f"its operand has elements of {short(atom.dtype)}; te has float32, bfloat16, float16, int32"
@@ -326,48 +356,100 @@ class Importer:
         assert made is not None, "only a bias may not fit"
         return made
 
-    def _linear(self, var: Var, node: Node, bias: Optional[Var]) -> Optional[Value]:
-        """A product; None where the bias is no vector of the weight's columns."""
+    def operands(self, node: Node) -> "_Operands":
+        """What of a product is x and what the weight."""
         (axes, _) = node.params["dimension_numbers"]
         # What is summed over goes in the order that the axes of x have.
         summed = sorted(zip(*((int(a) for a in axes[n]) for n in (0, 1))))
         operands = [(node.inputs[n], tuple(pair[n] for pair in summed)) for n in (0, 1)]
         # The weight is the operand that is an argument, or made of one; the second where both are.
-        which = 1 if self._is_light(operands[1][0]) or not self._is_light(operands[0][0]) else 0
+        which = 1 if self.is_light(operands[1][0]) or not self.is_light(operands[0][0]) else 0
         if which == 0:
             summed = sorted(summed, key=lambda pair: pair[1])
             operands = [(node.inputs[n], tuple(pair[n] for pair in summed)) for n in (0, 1)]
         (x, x_axes), (w, w_axes) = operands[1 - which], operands[which]
+        x_free = tuple(a for a in range(len(x.shape)) if a not in x_axes)
+        w_free = tuple(a for a in range(len(w.shape)) if a not in w_axes)
+        layout = row_major([x.shape[i] for i in x_free] + [w.shape[i] for i in w_free])
+        if which == 0:
+            count = len(x_free)
+            layout = layout.permute(list(range(count, count + len(w_free))) + list(range(count)))
+        return _Operands(x, x_free, x_axes, w, w_free, w_axes, layout)
+
+    def _linear(self, var: Var, node: Node, bias: Optional[Var]) -> Optional[Value]:
+        """A product; None where the bias is no vector of the weight's columns."""
+        made = self.product(var, node, bias, None)
+        return Value(made, self.operands(node).layout) if made is not None else None
+
+    def product(
+        self, var: Var, node: Node, bias: Optional[Var], part: Optional[parts.Columns]
+    ) -> Optional[build.Value]:
+        """The matrix of a product, or of these columns of it; None where the bias is no vector of its columns."""
+        x, x_free, x_axes, w, w_free, w_axes, layout = operands = self.operands(node)
         if node.output.dtype not in (x.dtype, w.dtype):
             raise Unsupported(
                 node,
                 f"its result has elements of {short(node.output.dtype)}; te rounds a product to its operands' type, so "
                 "cast the result (and leave out preferred_element_type)",
             )
-        x_free = [a for a in range(len(x.shape)) if a not in x_axes]
-        w_free = [a for a in range(len(w.shape)) if a not in w_axes]
-        layout = row_major([x.shape[i] for i in x_free] + [w.shape[i] for i in w_free])
-        if which == 0:
-            count = len(x_free)
-            layout = layout.permute(list(range(count, count + len(w_free))) + list(range(count)))
-        if bias is not None:
-            columns, size = math.prod(w.shape[i] for i in w_free), math.prod(layout.shape)
-            if bias.shape != (columns,) or not layout.is_row_major(size):
-                return None
+        if bias is not None and (bias.shape != (operands.columns,) or not layout.is_row_major(math.prod(layout.shape))):
+            return None
         matrix = self._operand(x, node, x_free, x_axes, "rows")
         turned = self._is_turned(w, w_free, w_axes, node)
-        weight = self._weight(w, node, *((w_axes, w_free) if turned else (w_free, w_axes)))
+        order = (w_axes, w_free) if turned else (w_free, w_axes)
+        weight = self._weight(w, node, *order) if part is None else self._cut(w, node, *order, part, int(turned))
         dtype = np.dtype(node.output.dtype).name
         matrix, weight = self.function.cast(matrix, dtype), self.function.cast(weight, dtype)
-        vector = self._vector(bias, node, matrix.dtype) if bias is not None else None
+        vector = None
+        if bias is not None:
+            vector = self._vector(bias, node, dtype) if part is None else self._cut(bias, node, (0,), (), part, 0)
+            vector = self.function.cast(vector, dtype)
         label = self._label(w)
-        layer = None if label.startswith("value") else label
+        layer = None if label.startswith("value") else label if part is None else f"{label}.{part.name}"
         y = self.function.linear(matrix, weight, vector, layer=layer, transposed_weight=turned)
-        return Value(self.function.cast(y, np.dtype(var.dtype).name), layout)
+        return self.function.cast(y, np.dtype(var.dtype).name)
+
+    def _cut(
+        self, atom: Atom, node: Node, left: Sequence[int], right: Sequence[int], part: parts.Columns, axis: int
+    ) -> build.Value:
+        """Columns of a weight or a bias, which JAX cuts of the argument: [left, right], of which `axis` are columns."""
+        inner, types = atom, []
+        # te keeps casts of weights.
+        while isinstance(inner, Var) and inner.node is not None and inner.node.name == "convert_element_type":
+            types.append(np.dtype(inner.dtype).name)
+            inner = inner.node.inputs[0]
+        sizes = [math.prod(atom.shape[a] for a in axes) for axes in (left, right)[: 1 + bool(right)]]
+
+        def make(array: Any) -> Any:
+            return part.cut(jnp.transpose(array, (*left, *right)).reshape(sizes), axis)
+
+        shape = [part.number if n == axis else size for n, size in enumerate(sizes)]
+        how = (*left, len(left), *part.extents, *part.starts, *part.counts)
+        made = self.feed(inner, part.name, make, shape, user=node, how=how)
+        self._mark(made)
+        for dtype in reversed(types):
+            made = self.function.cast(made, dtype)
+        return made
+
+    def product_of(self, var: Var, node: Node) -> Tuple[Optional[Node], Optional[Var]]:
+        """(the product that a value is, the bias that is added); None where there is none."""
+        if node.name == "dot_general":
+            return (None if node.params["dimension_numbers"][1][0] else node), None
+        for product, shift in (node.inputs, node.inputs[::-1]) if node.name == "add" else ():
+            inner = patterns.node_of(patterns.uncast(product), "dot_general")
+            if inner is None or inner.output.uses != 1 or inner.params["dimension_numbers"][1][0]:
+                continue
+            # The sum is rounded to the type of the product.
+            if inner.output.dtype not in (var.dtype, np.float32):
+                continue
+            bias = patterns.vector(shift, var.shape[-1]) if var.shape else None
+            if bias is not None and product.shape == var.shape and self.is_light(bias):
+                return inner, bias
+        return None, None
 
     def _is_turned(self, w: Atom, free: Sequence[int], axes: Sequence[int], user: Node) -> bool:
         """Whether a weight lies [summed, free], as most of JAX's do, and not [free, summed]."""
-        lies = self._layout(w) if self._is_light(w) else self.value(w, user).layout
+        lies = self._layout(w) if self.is_light(w) else self.value(w, user).layout
         if lies is None or lies.permute([*free, *axes]).is_row_major(math.prod(w.shape)):
             return False
         return lies.permute([*axes, *free]).is_row_major(math.prod(w.shape))
@@ -377,7 +459,7 @@ class Importer:
         order = [*free, *axes]
         shape = math.prod(atom.shape[a] for a in free), math.prod(atom.shape[a] for a in axes)
         # What is looked at must not be fed yet: an argument that nobody reads would be left.
-        if self._is_light(atom) and not self._lies(atom, order):
+        if self.is_light(atom) and not self._lies(atom, order):
             make = lambda a: jnp.transpose(a, order).reshape(shape)  # noqa: E731
             return self.feed(atom, key, make, shape, user=node, how=tuple(order))
         value = self.value(atom, node)
@@ -422,7 +504,7 @@ class Importer:
 
     def _lies(self, atom: Atom, order: Sequence[int]) -> bool:
         """Whether a light value, its axes in this order, is row-major in the argument that it is a view of."""
-        lies = self._layout(atom) if self._is_light(atom) else None
+        lies = self._layout(atom) if self.is_light(atom) else None
         return lies is not None and lies.permute(order).is_row_major(math.prod(atom.shape))
 
     def _layout(self, atom: Atom) -> Optional[Layout]:
@@ -433,8 +515,8 @@ class Importer:
         if atom.node.name == "convert_element_type" and not (isinstance(operand, Var) and operand.floating):
             return None
         inner = self._layout(operand)
-        viewed = _viewed(atom, atom.node, inner) if inner is not None else None
-        return viewed if viewed is not None and viewed.is_whole(math.prod(operand.shape)) else None
+        lies = viewed(atom, atom.node, inner) if inner is not None else None
+        return lies if lies is not None and lies.is_whole(math.prod(operand.shape)) else None
 
     def _mark(self, matrix: build.Value) -> None:
         """Makes an argument a parameter."""
@@ -580,18 +662,10 @@ class Importer:
     # Elementwise
 
     def _op_add(self, var: Var, node: Node) -> Value:
-        for product, shift in (node.inputs, node.inputs[::-1]):
-            inner = patterns.node_of(patterns.uncast(product), "dot_general")
-            if inner is None or inner.output.uses != 1 or inner.params["dimension_numbers"][1][0]:
-                continue
-            # The sum is rounded to the type of the product.
-            if inner.output.dtype not in (var.dtype, np.float32):
-                continue
-            bias = patterns.vector(shift, var.shape[-1]) if var.shape else None
-            if bias is not None and product.shape == var.shape and self._is_light(bias):
-                made = self._linear(var, inner, bias)
-                if made is not None:
-                    return made
+        product, bias = self.product_of(var, node)
+        made = self._linear(var, product, bias) if product is not None else None
+        if made is not None:
+            return made
         for x, shift in (node.inputs, node.inputs[::-1]):
             bias = patterns.vector(shift, var.shape[-1]) if len(var.shape) > 1 else None
             if bias is not None and x.shape == var.shape:
@@ -616,6 +690,9 @@ class Importer:
         kind = patterns.GATED.get(found.kind) if found is not None else None
         if found is None or kind is None or not var.dtype == a.dtype == b.dtype == found.x.dtype:
             return None
+        whole = parts.halves(self, found.x, b, var)
+        if whole is not None:
+            return Value(self.function.activation(kind, whole), row_major(var.shape))
         x, gate = self._whole(found.x, node), self.value(b, node)
         if not same(x.layout, gate.layout) or x.elements != gate.elements:
             return None
@@ -707,13 +784,18 @@ class Importer:
 
     def _view(self, var: Var, node: Node) -> Value:
         value = self.value(node.inputs[0], node)
-        viewed = _viewed(var, node, value.layout)
-        if viewed is None or viewed.shape != var.shape:
+        lies = viewed(var, node, value.layout)
+        if lies is None or lies.shape != var.shape:
             raise Unsupported(node, f"a view of {list(value.layout.shape)} as {list(var.shape)} is not followed")
-        return Value(value.matrix, viewed)
+        return Value(value.matrix, lies)
 
     _op_reshape = _op_squeeze = _op_expand_dims = _op_transpose = _view
-    _op_broadcast_in_dim = _op_slice = _op_split = _view
+    _op_broadcast_in_dim = _view
+
+    def _op_slice(self, var: Var, node: Node) -> Value:
+        return parts.emit(self, var, node) or self._view(var, node)
+
+    _op_split = _op_slice
 
 
 #: The target of a row that does not count.
@@ -771,35 +853,6 @@ def boundary(var: Var, is_light: Callable[[Atom], bool]) -> List[Var]:
             elif isinstance(operand, Var):
                 stack.append(operand)
     return found
-
-
-def _viewed(var: Var, node: Node, layout: Layout) -> Optional[Layout]:
-    """How what a node gives lies, if its operand lies as `layout`; None where it is no view."""
-    params = node.params
-    if node.name in ("reshape", "squeeze", "expand_dims"):
-        return layout.reshape(var.shape)
-    if node.name in ("convert_element_type", "copy"):
-        return layout
-    if node.name == "transpose":
-        return layout.permute([int(a) for a in params["permutation"]])
-    if node.name == "broadcast_in_dim":
-        axes = [int(a) for a in params["broadcast_dimensions"]]
-        if axes != sorted(axes):
-            return None
-        dims = tuple(layout.dims[axes.index(a)] if a in axes else () for a in range(len(var.shape)))
-        return Layout(dims, layout.offset).expand(var.shape)
-    if node.name == "slice":
-        if any(s != 1 for s in params["strides"] or ()):
-            return None
-        found: Optional[Layout] = layout
-        for axis, (first, end) in enumerate(zip(params["start_indices"], params["limit_indices"])):
-            found = found.narrow(axis, int(first), int(end)) if found is not None else None
-        return found
-    if node.name == "split":
-        axis = int(params["axis"])
-        first = sum(int(s) for s in params["sizes"][: node.outputs.index(var)])
-        return layout.narrow(axis, first, first + var.shape[axis])
-    return None
 
 
 def _equal_halves(table: Atom) -> bool:
