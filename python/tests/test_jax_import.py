@@ -467,6 +467,38 @@ def test_calls_that_do_not_fit_are_told():
             call()
 
 
+def test_defaults_that_are_no_arrays():
+    """One that nobody gives, before an argument that has a name, is a part of what is compiled."""
+    x, w = jnp.ones((16, 32)), jax.random.normal(jax.random.key(0), (32, 16))
+
+    function = lambda x, scale=0.5, act=jax.nn.relu, extra=None, w=None: act(x @ w) * scale  # noqa: E731
+    compiled = te_mlir.jax.jit(function)
+    for _ in range(2):
+        assert_close(compiled(x, w=w), function(x, w=w))
+    assert len(compiled.compiled) == 1
+    loss = lambda x, mean=True, w=None: _product(x, w, jnp.arange(16)) if mean else None  # noqa: E731
+    for argnums in (0, 2):
+        graded = te_mlir.jax.value_and_grad(loss, argnums)(x, w=w)
+        assert_close(graded, jax.value_and_grad(loss, argnums)(x, True, w))
+    with pytest.raises(ArgumentError, match="argument 'scale': expected an array, but got float"):
+        compiled(x, 0.5, w=w)
+
+
+def test_compiled_functions_inside_of_others_are_told():
+    x, w = jnp.ones((16, 32)), jax.random.normal(jax.random.key(0), (32, 16))
+    product = te_mlir.jax.jit(_product)
+    compiled, both = te_mlir.jax.compile(_product, (x, w)), te_mlir.jax.value_and_grad(lambda x, w: _product(x, w).sum())
+    for inner in (product, compiled, both):
+        with pytest.raises(ArgumentError, match="expected no function that te compiles inside of another"):
+            te_mlir.jax.jit(lambda x, w: inner(x, w))(x, w)  # noqa: B023
+    with pytest.raises(ArgumentError, match="expected no call of a compiled program in a function that te imports"):
+        te_mlir.jax.jit(lambda x, w: compiled.function(x, w)["result0"])(x, w)
+    outer = te_mlir.jax.jit(lambda x, w: product.__wrapped__(x, w) * 2)
+    assert_close(outer(x, w), 2 * (x @ w))
+    # Below jax.jit they are what they are elsewhere.
+    assert_close(jax.jit(lambda x, w: product(x, w) * 2)(x, w), 2 * (x @ w))
+
+
 def test_arrays_of_other_libraries():
     """NumPy's wide types are JAX's narrow ones, as jax.jit has them; others are told."""
     x, w, labels = np.ones((16, 32)), np.random.default_rng(0).normal(size=(32, 64)), np.arange(16)

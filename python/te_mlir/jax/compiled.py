@@ -22,7 +22,7 @@ from te_mlir.dtypes import BY_NAME
 from te_mlir.errors import ArgumentError, ImportFailure
 from te_mlir.jax._ffi import vary
 from te_mlir.jax.function import Function, Options, Spec, State, check, jax_dtype, platform_of
-from te_mlir.jax.graph import Evaluator, Graph, Var, ancestors, short, trace
+from te_mlir.jax.graph import Evaluator, Graph, Var, ancestors, is_tracing, short, trace
 from te_mlir.jax.importer import FLOATS, Importer, te_name
 from te_mlir.program import report
 from te_mlir.recipes import Recipe
@@ -61,6 +61,35 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
+@jax.tree_util.register_static
+class _Default:
+    """A default that is no array, such as a flag: part of what is compiled, and no argument of it."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return hash(type(self.value))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Default) and self.value is other.value
+
+
+def _default(value: Any) -> Any:
+    """A default as an argument: arrays are arguments as others are."""
+    return value if all(hasattr(leaf, "dtype") for leaf in jax.tree_util.tree_leaves(value)) else _Default(value)
+
+
+def _refuse_inside(function: Callable[..., Any], leaves: Sequence[Any]) -> None:
+    """Raises where a compiled function is called in another that te imports."""
+    if is_tracing() and any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        name = getattr(function, "__name__", "a function")
+        raise ArgumentError(
+            f"'{name}': expected no function that te compiles inside of another, but got a call of it in one; call the "
+            f"function that it is made of ('{name}.__wrapped__'), which becomes a part of the other"
+        )
+
+
 def _by_position(function: Callable[..., Any], args: Tuple[Any, ...], named: Mapping[str, Any]) -> Tuple[Any, ...]:
     """All arguments of a call by position; raises TypeError where `function` cannot be called so."""
     if not named:
@@ -70,8 +99,8 @@ def _by_position(function: Callable[..., Any], args: Tuple[Any, ...], named: Map
     last = max(n for n, parameter in enumerate(parameters) if parameter.name in bound.arguments)
     # Those between, which are not given.
     for parameter in parameters[:last]:
-        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
-            bound.arguments.setdefault(parameter.name, parameter.default)
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.name not in bound.arguments:
+            bound.arguments[parameter.name] = _default(parameter.default)
     if bound.kwargs:
         raise TypeError(f"expected arguments that have a position, but {_some(list(bound.kwargs))} have a name alone")
     return bound.args
@@ -120,7 +149,14 @@ class Compiled:
                     f"argument '{name}': expected an array, but got {type(leaf).__name__}; jnp.asarray makes a number "
                     "one, and functools.partial binds what is none"
                 ) from None
-        self.graph, self.out_tree = trace(function, jax.tree_util.tree_unflatten(self.tree, self.types))
+        given = jax.tree_util.tree_unflatten(self.tree, self.types)
+        if any(isinstance(arg, _Default) for arg in given):
+            bound = functools.wraps(function)(
+                lambda *args: function(*(arg.value if isinstance(arg, _Default) else arg for arg in args))
+            )
+            self.graph, self.out_tree = trace(bound, given)
+        else:
+            self.graph, self.out_tree = trace(function, given)
         self.importer = Importer(self.graph, self.names)
         self.exits = self.importer.import_all()
         if self.importer.reasons:
@@ -193,6 +229,7 @@ class Compiled:
 
     def _leaves(self, args: Sequence[Any]) -> List[Any]:
         leaves, tree = jax.tree_util.tree_flatten(tuple(args))
+        _refuse_inside(self._wrapped, leaves)
         if tree != self.tree:
             raise ArgumentError(f"expected arguments like those that it was compiled for, but got {self._unlike(args)}")
         # As JAX takes those of NumPy.
@@ -335,6 +372,7 @@ class Jitted:
     def lower(self, *args: Any) -> Compiled:
         """The compiled function for arguments like these."""
         leaves, tree = jax.tree_util.tree_flatten(args)
+        _refuse_inside(self.function, leaves)
         types = (_canonical(v.dtype) if isinstance(v, _NUMPY) else getattr(v, "dtype", type(v)) for v in leaves)
         key = (tree, tuple((np.shape(v), str(dtype), _is_weak(v)) for v, dtype in zip(leaves, types)))
         with self._lock:

@@ -19,6 +19,7 @@ import numpy as np
 from te_mlir.dtypes import BY_NAME
 from te_mlir.errors import ArgumentError
 from te_mlir.jax._ffi import ARENA, Call, Loaded, jax_dtype, vary
+from te_mlir.jax.graph import is_tracing
 from te_mlir.program import Argument, Program, pipeline_text
 from te_mlir.recipes import Recipe
 
@@ -277,6 +278,8 @@ class Function:
             check(spec, value)
             self._check_device(spec, value)
             values.append(jnp.asarray(value))
+        if is_tracing() and any(isinstance(value, jax.core.Tracer) for value in values):
+            raise ArgumentError(f"'{self.entry}': expected no call of a compiled program in a function that te imports")
         return vary(values)
 
     def _check_device(self, spec: Spec, value: Any) -> None:

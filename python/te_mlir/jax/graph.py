@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 import jax
@@ -131,9 +132,21 @@ class Graph:
         self.effects: List[Node] = []
 
 
+_tracing = threading.local()
+
+
+def is_tracing() -> bool:
+    """Whether this thread is in a function that is traced."""
+    return getattr(_tracing, "depth", 0) > 0
+
+
 def trace(function: Any, args: Sequence[Any]) -> Tuple[Graph, Any]:
     """The graph of `function`, of trees of ShapeDtypeStructs, and the tree of its results."""
-    closed, results = jax.make_jaxpr(function, return_shape=True)(*args)
+    _tracing.depth = getattr(_tracing, "depth", 0) + 1
+    try:
+        closed, results = jax.make_jaxpr(function, return_shape=True)(*args)
+    finally:
+        _tracing.depth -= 1
     inputs = [Var(t.shape, t.dtype) for t in jax.tree_util.tree_leaves(args)]
     graph = Graph(inputs, [])
     with jax.ensure_compile_time_eval():
@@ -226,9 +239,9 @@ def _is_jaxs_own(equation: Any) -> bool:
         return True
     # `defjvps` makes one rule of several, wherever they are from: JAX's functions have it where they are defined,
     # and are not of themselves.
-    name, _, line = function.partition(" at ")
-    files = {getattr(module, "__file__", None): module for module in list(sys.modules.values())}
-    defined = getattr(files.get(line.rpartition(":")[0]), name, None)
+    name, _, line = function.partition(folder)
+    module = line.rpartition(":")[0].removesuffix(".py").removesuffix(f"{os.sep}__init__").replace(os.sep, ".")
+    defined = getattr(sys.modules.get(f"jax.{module}"), name, None)
     inside = getattr(equation.params.get("call_jaxpr"), "eqns", ())
     return isinstance(defined, jax.custom_jvp) and not any(custom_function(inner) for inner in inside)
 
