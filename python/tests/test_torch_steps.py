@@ -197,6 +197,22 @@ def test_nothing_is_allocated_after_the_first_steps(cuda_graph, monkeypatch):
     assert made and first.requires_grad
 
 
+def test_gradients_of_recorded_steps_are_the_callers_own():
+    """A backward that is recorded writes to the same places again: those that autograd.grad and hooks gave stay."""
+    model = GPT()
+    compiled = te_mlir.torch.jit(model, strict=True, cuda_graph=True)
+    parameters, inputs = list(model.parameters()), [torch.randn(16, 64) for _ in range(3)]
+    given = [torch.autograd.grad(compiled(x).square().mean(), parameters) for x in inputs]
+    hooked = []
+    handle = parameters[0].register_hook(hooked.append)
+    for x in inputs:
+        compiled(x).square().mean().backward()
+    handle.remove()
+    wanted = [torch.autograd.grad(model(x).square().mean(), parameters) for x in inputs]
+    assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-6) for mine, theirs in zip(given, wanted) for a, b in zip(mine, theirs))
+    assert all(torch.equal(a, mine[0]) for a, mine in zip(hooked, given))
+
+
 def test_recorded_forwards_in_flight_have_results_of_their_own():
     model = GPT()
     x, y = torch.randn(16, 64), torch.randn(16, 64)

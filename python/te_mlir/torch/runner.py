@@ -514,6 +514,8 @@ class Loaded:
         self.make_results = arrays.TorchMaker(results, region.device, self.output_places, null)
         gradients = [(region.inputs[i].shape, region.inputs[i].dtype, True) for i in region.given] if training else []
         self.make_gradients = arrays.TorchMaker(gradients, region.device, self.gradient_places, null)
+        #: Of a recorded step, whose own are overwritten by the next backward.
+        self.make_copies = arrays.TorchMaker(gradients, region.device)
         #: Whether the forward has intermediates in the memory of gradients.
         self.is_early = any(0 <= arguments[i].first_launch < self.cut for i in self.gradient_places)
         #: Which inputs and outputs the backward reads.
@@ -655,11 +657,13 @@ class Loaded:
         self.point_flag(pointers, later, stream)
         if memory is None:
             arena.instance.run_part(pointers, stream, self.cut, self.end)
-        else:
-            # Kept here too, so that autograd copies what it accumulates.
-            memory.gradients = gradients
-            arena.instance.replay(pointers, stream, self.cut, self.end)
-        return gradients
+            return gradients
+        memory.gradients = gradients
+        arena.instance.replay(pointers, stream, self.cut, self.end)
+        copies = self.make_copies(stream=stream)
+        if copies:
+            torch._foreach_copy_(copies, gradients)
+        return copies
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
