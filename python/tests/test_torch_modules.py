@@ -243,6 +243,22 @@ def test_casts_of_weights_are_kept_over_microbatches():
         assert torch.equal(module(x, is_first_microbatch=True), 2 * first)
 
 
+@pytest.mark.parametrize("second", [True, False])
+@pytest.mark.parametrize("make", [te.Linear, te.LayerNormLinear])
+def test_calls_of_one_first_microbatch_are_added_up(make, second):
+    """Both forwards before the backwards; the sum of a layer alone begins in its forward, that of others in the backward."""
+    module, inputs = make(64, 48, fuse_wgrad_accumulation=True), torch.randn(2, 32, 64)
+    for _ in range(2):
+        losses = [module(x, is_first_microbatch=first).square().mean() for x, first in zip(inputs, (True, second))]
+        sum(losses).backward()
+    sums = [p.main_grad.clone() for p in module.parameters()]
+    for p in module.parameters():
+        p.main_grad.zero_()
+    for x in inputs:
+        module(x).square().mean().backward()
+    assert all(torch.allclose(mine, p.main_grad, rtol=1e-5, atol=1e-7) for mine, p in zip(sums, module.parameters()))
+
+
 @pytest.mark.parametrize("frozen", ["weight", "bias"])
 def test_a_frozen_parameter_has_no_sum(frozen):
     layer = te_mlir.torch.Linear(64, 64, params_dtype=torch.bfloat16, fuse_wgrad_accumulation=True)

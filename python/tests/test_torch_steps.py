@@ -69,6 +69,34 @@ def test_main_grad_is_the_sum_over_micro_batches(cuda_graph, cache_weights):
     assert all(p.main_grad is mains[name] for name, p in model.named_parameters())
 
 
+@pytest.mark.parametrize("cuda_graph", [False, True])
+@pytest.mark.parametrize("order", ["sum", "last first", "last first, then the rest"])
+def test_the_first_micro_batch_may_come_last_in_the_backward(order, cuda_graph):
+    """As autograd takes a sum of losses: from the last forward to the first."""
+    model = Llama().bfloat16()
+    inputs = batches(3)
+    total = {n: 0.0 for n, _ in model.named_parameters()}
+    for one in inputs:
+        for name, grad in wide_gradients(model, one)[1].items():
+            total[name] = total[name] + grad
+    torch._dynamo.reset()
+    compiled = te_mlir.torch.jit(model, recipe=RECIPE, strict=True, main_grad=True, cuda_graph=cuda_graph)
+    # What the sums are before is of no matter.
+    for parameter in model.parameters():
+        parameter.main_grad = torch.full(parameter.shape, 1e30)
+    for _ in range(2):
+        losses = []
+        for index, one in enumerate(inputs):
+            with compiled.te.microbatch(first=index == 0):
+                losses.append(compiled(*one)[0])
+        if order == "sum":
+            sum(losses).backward()
+        else:
+            for index in (2, 1, 0) if order == "last first" else (2, 0, 1):
+                losses[index].backward()
+        assert_sums(model, total)
+
+
 def test_without_micro_batches_calls_add():
     model = Llama().bfloat16()
     one = batches(1)[0]

@@ -493,6 +493,8 @@ class Loaded:
         # Those that a recorded step is recorded again for.
         self.fixed = [spec.weight and not spec.is_copy for spec in region.inputs]
         self.main_places = [(self.places[name, False], self.places[name, True]) for name in mains]
+        #: Of `region.mains`, those that the backward begins anew; the others the forward sets to 0.
+        self.begun_late: Set[int] = set()
         self.gradient_places: List[int] = []
         self.cotangent_places: List[int] = []
         self.end = program.num_launches
@@ -502,6 +504,7 @@ class Loaded:
             self.cotangent_places = [self.places[f"grad.{region.outputs[i].name}", False] for i in region.through]
             used = [arguments[i].first_launch for i in self.cotangent_places]
             self.cut = min((slot for slot in used if slot >= 0), default=self.end)
+            self.begun_late = {k for k, (i, _) in enumerate(self.main_places) if arguments[i].first_launch >= self.cut}
             late = [
                 arguments[i].name
                 for i in self.output_places
@@ -718,6 +721,17 @@ class _Begin:
         return found
 
     @classmethod
+    def clear(cls, spans: Sequence[_Span]) -> None:
+        """Sets what is begun there, and not written since, to 0: a backward that adds comes before the one that begins."""
+        with cls._lock:
+            for begin in cls._waiting:
+                for main, (own, _) in zip(begin.mains, begin.spans):
+                    for first, last in spans:
+                        first, last = max(first, own), min(last, own + 4 * main.numel())
+                        if first < last and not any(a < last and first < b for a, b in begin.written):
+                            main.view(-1)[(first - own) // 4 : (last - own) // 4].zero_()
+
+    @classmethod
     def tell(cls, spans: Sequence[_Span]) -> None:
         """Sums were written there."""
         with cls._lock:
@@ -760,8 +774,9 @@ class _Call(torch.autograd.Function):
                 region.owners_grad(index, tensors[index]).zero_()
         spans = [(where[place], where[place] + size) for place, size in region.alone]
         ctx.begin = None
-        if region.is_first_microbatch and spans:
-            ctx.begin = _Begin([mains[place] for place, _ in region.alone], spans)
+        late = [k for k, (place, _) in enumerate(region.alone) if place in loaded.begun_late]
+        if region.is_first_microbatch and late:
+            ctx.begin = _Begin([mains[region.alone[k][0]] for k in late], [spans[k] for k in late])
         # Where parts are shared, or columns, all of the parameter's, which is begun before.
         whole = [region.owners_grad(i, tensors[i]) for i in region.shared]
         ctx.written = spans + [(grad.data_ptr(), grad.data_ptr() + 4 * grad.numel()) for grad in whole]
@@ -804,6 +819,8 @@ class _Call(torch.autograd.Function):
                 "after the first, so call the forward again (retain_graph has no effect here)"
             )
         begun = ctx.begin.end() if ctx.begin else ()
+        if ctx.later and ctx.written:
+            _Begin.clear(ctx.written)
         try:
             gradients = lease.loaded.run_backward(arena, ctx.later, saved, given)
         finally:
