@@ -123,9 +123,9 @@ class DelayedScaling(Recipe):
     """One scale per tensor, from the maxima of former steps.
 
     margin: scales leave 2**margin of room. amax_history_len: steps a scale looks
-    back at. amax_compute_algo: "max" or "most_recent" of them. reduce_amax: take
-    maxima over the ranks of a group; the group is bound by the host program.
-    backward_override must be None.
+    back at. amax_compute_algo: "max" or "most_recent" of them. reduce_amax:
+    TransformerEngine's, without effect here: a reduction over ranks is an op of the
+    program, `te.amax_reduce`, which parallel layers bring. backward_override must be None.
     """
 
     margin: int = 0

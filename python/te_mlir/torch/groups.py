@@ -8,11 +8,13 @@ of any backend that sends and receives (gloo).
 from __future__ import annotations
 
 import datetime
+import sys
 import time
 from typing import Any, Optional, Sequence
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from te_mlir.errors import ArgumentError
 from te_mlir.runtime import Context
@@ -37,6 +39,26 @@ def bind_group(context: Context, group_id: int, group: Optional["dist.ProcessGro
         context.bind_nccl(group_id, _communicator(group, context.device[1]), size, rank)
     else:
         context.bind_exchange(group_id, _Exchange(group, size, rank), size, rank)
+
+
+def refuse_averages() -> None:
+    """Raises ArgumentError within a call of DistributedDataParallel that is to average gradients, which are in main_grad."""
+    outer = DistributedDataParallel._active_ddp_module
+    if outer is not None and outer.require_backward_grad_sync:
+        raise ArgumentError(
+            "argument 'main_grad': expected gradients of this process alone, but DistributedDataParallel is to average "
+            "them, and sees 'grad' alone; compile without main_grad, or call it under no_sync() and add up main_grad "
+            "over the processes"
+        )
+
+
+def is_gathered(parameter: torch.Tensor) -> bool:
+    """Whether fully_shard (FSDP2) put `parameter` together of shards for this call."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    # What fully_shard keeps of the modules it was given.
+    states = getattr(sys.modules.get("torch.distributed._composable_state"), "_module_state_mapping", ())
+    modules = [m for m in states if isinstance(m, fsdp.FSDPModule)] if fsdp else []
+    return any(p is parameter for module in modules for p in module.parameters())
 
 
 def _communicator(group: Any, index: int) -> int:

@@ -29,6 +29,7 @@ from te_mlir.program import FLAG, Program, pipeline_text
 from te_mlir.recipes import Recipe
 from te_mlir.runtime import Context, Instance, MicrobatchFlag, Tensor
 from te_mlir.runtime import context as context_of
+from te_mlir.torch import groups
 from te_mlir.torch.states import Part, States, layer_of
 
 
@@ -369,6 +370,11 @@ class Region:
             if not owner.is_leaf:
                 raise ArgumentError(
                     f"argument '{spec.name}': expected a parameter for 'main_grad', but got a tensor made of one"
+                )
+            if groups.is_gathered(owner):
+                raise ArgumentError(
+                    f"argument '{spec.name}.main_grad': expected a parameter that lies whole in each process, but "
+                    "fully_shard gathered it, and takes 'grad' alone back to the shards; compile without main_grad"
                 )
             grad = owner.main_grad = torch.zeros(owner.shape, device=self.device)
         return grad
@@ -763,6 +769,8 @@ class _Call(torch.autograd.Function):
         ctx: Any, region: Region, tensors: "Tuple[torch.Tensor, ...]", addresses: List[int], *_: torch.Tensor
     ) -> Any:
         loaded = region.load(True)
+        if region.mains:
+            groups.refuse_averages()
         mains, where = region.main_grads(tensors)
         ctx.shared = [(own.main_grad, region.main_grad_of(i, tensors[i])) for i, own in region.shared.items()]
         later = loaded.later()
