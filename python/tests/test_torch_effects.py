@@ -359,6 +359,41 @@ def test_a_first_call_may_be_in_a_checkpoint():
     assert torch.allclose(model.l1.weight.grad, theirs["l1.weight.grad"], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("cuda_graph", [False, True])
+def test_parts_may_be_in_a_checkpoint(reentrant, cuda_graph):
+    """What a backward reads of its own results is made again, in other memory."""
+
+    def function(self, x):
+        h = self.l1(x)
+        h = h + F.dropout(self.l2(F.silu(h)), 0.5)
+        return self.l2(torch.sin(self.l1(h)))
+
+    runs = []
+    for wrap in (lambda m: m, lambda m: te_mlir.torch.jit(m, cuda_graph=cuda_graph)):
+        torch.manual_seed(7)
+        model = Two(function)
+        inner = wrap(model)
+        for seed in range(2):
+            torch.manual_seed(seed)
+            x = X.clone().requires_grad_()
+            checkpoint(inner, x, use_reentrant=reentrant).square().mean().backward()
+        runs.append([x.grad, *(p.grad for p in model.parameters())])
+    assert len(inner.te.graphs[0].parts) > 1
+    for mine, theirs in zip(*runs):
+        assert torch.allclose(mine, theirs, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("cuda_graph", [False, True])
+def test_results_are_no_views(cuda_graph):
+    """PyTorch loses hooks on views where these are written to: under fully_shard, those that gather parameters."""
+    model = te_mlir.torch.jit(Two(lambda self, x: F.silu(self.l1(x))), cuda_graph=cuda_graph)
+    module = te_mlir.torch.Linear(32, 32)
+    for x in (torch.randn(2, 3, 4, 32), X):
+        for y in (model(x), module(x)):
+            assert y.shape == x.shape and not y._is_view()
+
+
 def test_other_derivatives_are_errors():
     model = te_mlir.torch.jit(Two(lambda self, x: self.l2(F.silu(self.l1(x)))), strict=True)
     x = X.clone().requires_grad_()

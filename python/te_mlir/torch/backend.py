@@ -436,7 +436,10 @@ class _Part:
             # Of a loss and its logits, the loss alone is differentiated.
             through = making.differentiate_outputs == "all" or not any(scalars) or scalars[index] or index in going_on
             dtype = getattr(torch, value.dtype)
-            outputs.append(Spec(f"result{index}", value.shape, dtype, differentiable=through))
+            # Of the shape that leaves, where there is one: no view, which hooks and writes in place are lost on.
+            rows = (e.shape for e in plan.exits if e.result == index and e.layout.is_row_major(math.prod(value.shape)))
+            shape = next(rows, value.shape)
+            outputs.append(Spec(f"result{index}", shape, dtype, differentiable=through))
         self.exits = plan.exits
         self.nodes = [exit.node for exit in plan.exits]
         self.region = Region(

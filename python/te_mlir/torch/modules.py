@@ -1,7 +1,7 @@
 """Drop-in modules with TransformerEngine's constructor arguments, where the options exist.
 
 Each makes its function with the builder and runs it as one node of autograd; a
-function is compiled once for each number of rows. The recipe is that of the
+function is compiled once for each shape. The recipe is that of the
 innermost `autocast`, else high precision. `is_first_microbatch` is TransformerEngine's: True
 casts the weights and keeps the casts, False uses these again, None keeps nothing.
 With `fuse_wgrad_accumulation` gradients of parameters are added to their `main_grad`,
@@ -108,18 +108,19 @@ class _Module(WithStates, torch.nn.Module):
         rows = dense(x.reshape(-1, columns))
         parameters: List[Tuple[str, torch.Tensor]] = list(self.named_parameters(recurse=False))
         kinds = [(p.dtype, p.requires_grad) for _, p in parameters]
-        key = (tuple(rows.shape), x.dtype, x.device, options, x.requires_grad, *kinds)
+        key = (tuple(x.shape), x.dtype, x.device, options, x.requires_grad, *kinds)
         region = self._regions.get(key)
         if region is None:
-            region = self._region(rows, list(extra), parameters, options)
+            region = self._region(rows, lead, list(extra), parameters, options)
             self._regions[key] = region
         region.is_first_microbatch = is_first_microbatch
         (y,) = region(rows, *[t for _, t in extra], *[p for _, p in parameters])
-        return y.reshape(*lead, y.shape[-1])
+        return y
 
     def _region(
         self,
         x: torch.Tensor,
+        lead: Sequence[int],
         extra: "List[Tuple[str, torch.Tensor]]",
         parameters: "List[Tuple[str, torch.Tensor]]",
         options: Options,
@@ -136,7 +137,8 @@ class _Module(WithStates, torch.nn.Module):
             values[name] = function.cast(value, dtype_name(x.dtype)) if floating else value
         y = self._emit(function, values["x"], values)
         function.result("y", y)
-        output = Spec("y", y.shape, x.dtype, differentiable=True)
+        # No view of rows, which hooks and writes in place are lost on.
+        output = Spec("y", (*lead, y.shape[-1]), x.dtype, differentiable=True)
         return Region(function, specs, [output], x.device, options, self._states)
 
 

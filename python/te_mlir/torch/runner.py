@@ -380,36 +380,36 @@ class Region:
         return grad
 
 
-def _check(spec: Spec, tensor: torch.Tensor, device: torch.device) -> None:
+def _check(spec: Spec, tensor: torch.Tensor, device: torch.device, role: str = "argument") -> None:
     """Raises ArgumentError, naming the argument, unless the step can use the tensor's memory."""
     if tensor.is_neg():
-        raise ArgumentError(f"argument '{spec.name}': {arrays.NEGATED}")
+        raise ArgumentError(f"{role} '{spec.name}': {arrays.NEGATED}")
     if tensor.dtype is not spec.dtype:
         raise ArgumentError(
-            f"argument '{spec.name}': expected elements of {dtype_name(spec.dtype)}, but got {dtype_name(tensor.dtype)}"
+            f"{role} '{spec.name}': expected elements of {dtype_name(spec.dtype)}, but got {dtype_name(tensor.dtype)}"
         )
     if tensor.shape != spec.shape:
-        raise ArgumentError(f"argument '{spec.name}': expected shape {list(spec.shape)}, but got {list(tensor.shape)}")
+        raise ArgumentError(f"{role} '{spec.name}': expected shape {list(spec.shape)}, but got {list(tensor.shape)}")
     if tensor.device != device:
-        raise ArgumentError(f"argument '{spec.name}': expected memory of '{device}', but got '{tensor.device}'")
+        raise ArgumentError(f"{role} '{spec.name}': expected memory of '{device}', but got '{tensor.device}'")
     if not tensor.is_contiguous():
         raise ArgumentError(
-            f"argument '{spec.name}': expected a row-major tensor without gaps, but got strides "
+            f"{role} '{spec.name}': expected a row-major tensor without gaps, but got strides "
             f"{list(tensor.stride())}; call .contiguous()"
         )
     pointer = tensor.data_ptr()
     if pointer == 0 and tensor.numel():
         raise ArgumentError(
-            f"argument '{spec.name}': expected a tensor with memory, but its storage was freed or resized"
+            f"{role} '{spec.name}': expected a tensor with memory, but its storage was freed or resized"
         )
     count, held = tensor.numel() * tensor.itemsize, tensor.untyped_storage().nbytes()
     if tensor.storage_offset() * tensor.itemsize + count > held:
         raise ArgumentError(
-            f"argument '{spec.name}': expected memory of {count} bytes, but its storage was resized to {held}"
+            f"{role} '{spec.name}': expected memory of {count} bytes, but its storage was resized to {held}"
         )
     if pointer % 16:
         raise ArgumentError(
-            f"argument '{spec.name}': expected memory aligned to 16 bytes, but got address {pointer:#x}"
+            f"{role} '{spec.name}': expected memory aligned to 16 bytes, but got address {pointer:#x}"
         )
 
 
@@ -618,7 +618,7 @@ class Loaded:
             return results
         arena.instance.replay(pointers, stream, 0, self.cut)
         # Numbers are the caller's own; of larger results only until the next call.
-        return [r.detach() if r.dim() else r.clone() for r in memory.results]
+        return [r.detach() if r.numel() > 1 else r.clone() for r in memory.results]
 
     def find_saved(self, arena: _Arena, saved: "Sequence[torch.Tensor]") -> None:
         """Points the backward to what the forward saved, where that lies now; raises ArgumentError where it is gone."""
@@ -635,13 +635,12 @@ class Loaded:
                     arena.pointers[self.input_places[index]] = address or self.dummy.pointer
             arena.found = (arena.inputs, addresses)
         for index, tensor in zip(self.saved_outputs, saved[count:]):
+            place, address = self.output_places[index], tensor.data_ptr()
             # A recorded step's own results are kept here.
-            moved = tensor.data_ptr() != arena.pointers[self.output_places[index]]
-            if moved and tensor.numel() and arena.memory is None:
-                raise ArgumentError(
-                    f"result '{region.outputs[index].name}': expected the memory of the forward, but its storage was "
-                    "freed or resized before the backward"
-                )
+            if arena.memory is None and tensor.numel() and address != arena.pointers[place]:
+                # Of a checkpoint, which made it again; the next forward writes elsewhere.
+                _check(region.outputs[index], tensor, region.device, "result")
+                arena.pointers[place] = address
 
     def run_backward(
         self,
