@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import te_mlir
 import te_mlir.torch as te
@@ -124,9 +125,6 @@ def test_every_graph_of_a_model_has_its_states(make, change):
     else:
         y = model(x.repeat(2, 1))[: len(x)]
     assert torch.equal(y, wanted)
-    if change == "no_grad":
-        # A step ends with its backward.
-        wanted.float().sum().backward()
     mine, theirs = ({n: s for n, s in te_states(m).items() if ".dy." not in n} for m in (model, one_graph))
     assert mine.keys() == theirs.keys() and mine
     assert_equal(list(mine.values()), list(theirs.values()))
@@ -134,20 +132,63 @@ def test_every_graph_of_a_model_has_its_states(make, change):
     assert not torch.equal(make()(x), wanted)
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("cuda_graph", [False, True])
-def test_calls_without_gradients_between_others_are_of_one_history(cuda_graph):
+def test_calls_without_gradients_change_no_history(cuda_graph, mode):
+    """Training goes on bit for bit, also where one comes between a forward and its backward."""
     runs = []
-    for grad_mode in (True, False):
+    for evaluates in (True, False):
         torch._dynamo.reset()
         model, found = jitted(cuda_graph=cuda_graph), []
-        for index, x in enumerate(batches(6)):
-            with torch.set_grad_enabled(grad_mode or index % 2 == 0):
-                y = model(x)
-            if y.requires_grad:
-                y.float().sum().backward()
+        for x in batches(4):
+            model.zero_grad()
+            y = model(x)
             found.append(y.detach().clone())
-        runs.append(found)
+            if evaluates:
+                with mode():
+                    assert torch.equal(model(x), y)
+                    model(64 * x)
+            y.float().square().mean().backward()
+            found += [p.grad.clone() for p in model.parameters()]
+        runs.append([*found, *te_states(model).values()])
     assert_equal(*runs)
+
+
+@pytest.mark.parametrize("make", [jitted, drop_in])
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_forward_that_a_checkpoint_runs_again_counts_once(make, reentrant):
+    runs = []
+    for wrap in (lambda m: m, lambda m: lambda x: checkpoint(m, x, use_reentrant=reentrant)):
+        torch._dynamo.reset()
+        model, found = make(), []
+        for x in batches(4):
+            model.zero_grad()
+            y = wrap(model)(x.requires_grad_())
+            y.float().square().mean().backward()
+            found += [y.detach(), x.grad, *(p.grad for p in model.parameters())]
+        runs.append([*found, *te_states(model).values()])
+    assert_equal(*runs)
+
+
+@pytest.mark.parametrize("rows", [32, 64])
+@pytest.mark.parametrize("cuda_graph", [False, True])
+def test_casts_that_are_made_again_have_the_scales_of_their_forward(cuda_graph, rows):
+    """Backwards of forwards in flight come after others' updates. With remat="nothing" no cast of a forward is made again."""
+    runs = []
+    for options in ({}, {"remat": "everything"}, {"remat": "nothing"}):
+        torch._dynamo.reset()
+        model, found = jitted(cuda_graph=cuda_graph, **options), []
+        train(model, batches(2))
+        for first, second in zip(batches(6)[::2], batches(6, rows)[1::2]):
+            # As of pipelines: a micro-batch's forward, then the backward of the one before.
+            a, b = model(first), model(second)
+            for y in (a, b):
+                model.zero_grad()
+                y.float().square().mean().backward()
+                found += [y.detach().clone(), *(p.grad.clone() for p in model.parameters())]
+        runs.append([*found, *te_states(model).values()])
+    assert_equal(runs[0], runs[2])
+    assert_equal(runs[1], runs[2])
 
 
 @pytest.mark.parametrize("options", [{}, {"cache_weights": True}])

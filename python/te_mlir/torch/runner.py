@@ -463,6 +463,9 @@ class _Arena:
         self.cotangents = _Memory()
         #: Gradients whose memory the forward uses already.
         self.gradients: List[torch.Tensor] = []
+        #: Scales of the last forward [scales, 4], the first of each row, and whether they are there: others came since.
+        self.scales: Optional[torch.Tensor] = None
+        self.keeps_scales = False
 
 
 class Loaded:
@@ -505,6 +508,11 @@ class Loaded:
         self.cotangent_places: List[int] = []
         self.end = program.num_launches
         self.cut = self.end
+        #: From here on histories and scales are updated, and nothing else is done.
+        self.update = self.end
+        kernels = [kernel for kernel, _, _ in program.launches()]
+        while self.update and kernels[self.update - 1] == "delayed_scaling_update":
+            self.update -= 1
         if training:
             self.gradient_places = [self.places[f"grad.{region.inputs[i].name}", True] for i in region.given]
             self.cotangent_places = [self.places[f"grad.{region.outputs[i].name}", False] for i in region.through]
@@ -531,6 +539,16 @@ class Loaded:
         self.saved_inputs = [n for n, i in enumerate(self.input_places) if arguments[i].last_launch >= self.cut]
         self.saved_outputs = [n for n, i in enumerate(self.output_places) if arguments[i].last_launch >= self.cut]
         self.free: List[_Arena] = []
+        #: Scales that the forward casts with: their places, and they themselves. A backward may make such a cast again.
+        names = [n for n in states if n.endswith(".scale") and 0 <= arguments[self.places[n, False]].first_launch < self.cut]
+        self.scale_places = [self.places[name, False] for name in names] if self.update < self.end else []
+        self.scales = [torch.from_dlpack(states[name]) for name in names] if self.scale_places else []
+        self.scale_names = {region.state_name(name) for name in names}
+        #: Forwards that wait for their backward.
+        self.waiting: "weakref.WeakSet[_Lease]" = weakref.WeakSet()
+        region.states.users.add(self)
+        region.states.uses += 1
+        self._others: Tuple[int, "weakref.WeakSet[Loaded]"] = (0, weakref.WeakSet())
         self.current = arrays.torch_stream(region.context.device)
         self.last_stream: Optional[int] = None
         self.Pointers = ctypes.c_void_p * max(len(arguments), 1)
@@ -576,8 +594,14 @@ class Loaded:
     def forward(self, tensors: Sequence[torch.Tensor], addresses: List[int]) -> List[torch.Tensor]:
         """Results of a call without a backward."""
         later, arena = self.later(), self.take()
+        end = self.end
+        if not torch.is_grad_enabled():
+            # Evaluation changes nothing of training, and a forward that a checkpoint runs again counts once.
+            end = self.update
+        elif self.scale_places:
+            self.keep_scales()
         try:
-            return self.run_forward(arena, tensors, addresses, later)
+            return self.run_forward(arena, tensors, addresses, later, end=end)
         finally:
             self.free.append(arena)
 
@@ -588,9 +612,12 @@ class Loaded:
         addresses: List[int],
         later: bool,
         mains: "Optional[List[int]]" = None,
+        end: Optional[int] = None,
     ) -> List[torch.Tensor]:
-        """Results; the backward can go on with the arena."""
+        """Results; the backward can go on with the arena. end: of the launches, if not where the backward begins."""
         region, stream = self.region, self.stream()
+        end = self.cut if end is None else end
+        arena.keeps_scales = False
         pointers, memory, dummy = arena.pointers, arena.memory, self.dummy.pointer
         # Already here: sums that begin anew are set to 0 at the beginning of the step.
         if mains and mains != arena.mains:
@@ -614,11 +641,22 @@ class Loaded:
                 memory.gradients = arena.gradients
         self.point_flag(pointers, later, stream)
         if memory is None:
-            arena.instance.run_part(pointers, stream, 0, self.cut)
+            arena.instance.run_part(pointers, stream, 0, end)
             return results
-        arena.instance.replay(pointers, stream, 0, self.cut)
+        arena.instance.replay(pointers, stream, 0, end)
         # Numbers are the caller's own; of larger results only until the next call.
         return [r.detach() if r.numel() > 1 else r.clone() for r in memory.results]
+
+    def keep_scales(self) -> None:
+        """Before scales change: forwards that wait keep those that they cast with."""
+        with _lock:
+            users = self.region.states.users
+            if self._others[0] != self.region.states.uses:
+                found = (u for u in users if not u.scale_names.isdisjoint(self.scale_names))
+                self._others = self.region.states.uses, weakref.WeakSet(found)
+            waiting = [lease for other in self._others[1] for lease in other.waiting]
+        for lease in waiting:
+            lease.keep_scales()
 
     def find_saved(self, arena: _Arena, saved: "Sequence[torch.Tensor]") -> None:
         """Points the backward to what the forward saved, where that lies now; raises ArgumentError where it is gone."""
@@ -663,11 +701,21 @@ class Loaded:
         if not gradients:
             gradients = self.make_gradients(pointers, stream)
         self.point_flag(pointers, later, stream)
+        run = arena.instance.run_part if memory is None else arena.instance.replay
+        first = self.cut
+        if self.scale_places:
+            self.keep_scales()
+        if arena.keeps_scales and arena.scales is not None:
+            for row, place in enumerate(self.scale_places):
+                pointers[place] = arena.scales.data_ptr() + 16 * row
+            run(pointers, stream, first, self.update)
+            first = self.update
+            for place in self.scale_places:
+                pointers[place] = self.template[place]
+        run(pointers, stream, first, self.end)
         if memory is None:
-            arena.instance.run_part(pointers, stream, self.cut, self.end)
             return gradients
         memory.gradients = gradients
-        arena.instance.replay(pointers, stream, self.cut, self.end)
         copies = self.make_copies(stream=stream)
         if copies:
             torch._foreach_copy_(copies, gradients)
@@ -689,6 +737,9 @@ def _refuse_duals(specs: Sequence[Spec], tensors: Sequence[torch.Tensor]) -> Non
             )
 
 
+#: Of what waits for a backward, in all threads.
+_lock = threading.Lock()
+
 #: Addresses (first, behind the last).
 _Span = Tuple[int, int]
 
@@ -701,17 +752,16 @@ class _Begin:
     """
 
     _waiting: "weakref.WeakSet[_Begin]" = weakref.WeakSet()
-    _lock = threading.Lock()
 
     def __init__(self, mains: Sequence[torch.Tensor], spans: Sequence[_Span]) -> None:
         self.mains, self.spans = mains, spans
         self.written: Set[_Span] = set()
-        with self._lock:
+        with _lock:
             self._waiting.add(self)
 
     def end(self) -> List[Tuple[torch.Tensor, torch.Tensor]]:
         """What was written of sums since, with zeros for the rest, and these sums."""
-        with self._lock:
+        with _lock:
             self._waiting.discard(self)
         found = []
         for main, (begin, end) in zip(self.mains, self.spans) if self.written else ():
@@ -728,7 +778,7 @@ class _Begin:
     @classmethod
     def clear(cls, spans: Sequence[_Span]) -> None:
         """Sets what is begun there, and not written since, to 0: a backward that adds comes before the one that begins."""
-        with cls._lock:
+        with _lock:
             for begin in cls._waiting:
                 for main, (own, _) in zip(begin.mains, begin.spans):
                     for first, last in spans:
@@ -739,7 +789,7 @@ class _Begin:
     @classmethod
     def tell(cls, spans: Sequence[_Span]) -> None:
         """Sums were written there."""
-        with cls._lock:
+        with _lock:
             for begin in cls._waiting:
                 begin.written.update(spans)
 
@@ -752,10 +802,26 @@ class _Lease:
 
     def __init__(self, loaded: Loaded, arena: _Arena) -> None:
         self.loaded, self.arena = loaded, arena
+        if loaded.scale_places:
+            with _lock:
+                loaded.waiting.add(self)
 
     def end(self) -> "Optional[_Arena]":
         arena, self.arena = self.arena, None
+        if self.loaded.scale_places:
+            with _lock:
+                self.loaded.waiting.discard(self)
         return arena
+
+    def keep_scales(self) -> None:
+        arena = self.arena
+        if arena is not None and not arena.keeps_scales:
+            scales = torch.stack(self.loaded.scales)
+            if arena.scales is None:
+                # Each where kernels may read it from.
+                arena.scales = scales.new_zeros(len(scales), 4)
+            arena.scales[:, 0] = scales
+            arena.keeps_scales = True
 
     def __del__(self) -> None:
         if self.arena is not None:

@@ -86,6 +86,9 @@ class States:
         self.made: Set[Tuple[str, str]] = set()
         # Loaded before a graph needs them.
         self._waiting: Dict[str, torch.Tensor] = {}
+        #: The loaded programs that read them, and how many there ever were.
+        self.users: "weakref.WeakSet[Any]" = weakref.WeakSet()
+        self.uses = 0
         #: Something to keep as long as these states.
         self.key: Any = None
         self.belong_to(module)
