@@ -1,6 +1,7 @@
 """Drop-in modules against the same layers of PyTorch."""
 
 import gc
+import warnings
 
 import pytest
 
@@ -160,6 +161,60 @@ def test_misuse_names_the_argument():
         grouped(torch.randn(32, 64), [20, 12])
 
 
+@pytest.mark.parametrize("transformed", [torch.vmap, lambda f: torch.func.grad(lambda x: f(x).sum())])
+def test_transformations_are_told(transformed):
+    module, x = te.Linear(64, 48), torch.randn(4, 64)
+    with pytest.raises(te_mlir.ArgumentError, match="on tensors in memory, but got one that is transformed"):
+        transformed(module)(x)
+
+    def of_parameters(parameters):
+        return torch.func.functional_call(module, parameters, (x,)).sum()
+
+    with pytest.raises(te_mlir.ArgumentError, match="but got one that is transformed"):
+        torch.func.grad(of_parameters)(dict(module.named_parameters()))
+    # A layer of PyTorch's, compiled, is PyTorch's there.
+    layer = torch.nn.Linear(64, 48)
+    assert torch.equal(transformed(te.jit(layer))(x), transformed(layer)(x))
+
+
+class Wrapped(torch.Tensor):
+    """A tensor that holds another one, as DTensor and those of quantised weights do."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        made.inner = inner
+        return made
+
+    def __tensor_flatten__(self):
+        return ["inner"], None
+
+    @staticmethod
+    def __tensor_unflatten__(tensors, *_):
+        return Wrapped(tensors["inner"])
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        def own(x):
+            return x.inner if isinstance(x, Wrapped) else x
+
+        if function in (torch.ops.aten.detach.default, torch.ops.aten.view.default):
+            return Wrapped(function(args[0].inner, *args[1:]))
+        return function(*torch.utils._pytree.tree_map(own, args), **(kwargs or {}))
+
+
+def test_tensors_that_hold_others_are_told():
+    torch._dynamo.reset()
+    layer, x = torch.nn.Linear(64, 48), torch.randn(4, 64)
+    layer.weight = torch.nn.Parameter(Wrapped(torch.randn(48, 64)), requires_grad=False)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        assert torch.equal(te.jit(layer)(x), layer(x))
+    assert any("weight' is a Wrapped, no tensor in memory" in str(w.message) for w in found)
+    with pytest.raises(te_mlir.ArgumentError, match="argument 'x': expected a tensor in memory, but got a Wrapped"):
+        te.Linear(64, 48)(Wrapped(x))
+
+
 def test_a_parameter_resized_after_a_call_is_told():
     module = te.Linear(64, 48)
     x = torch.randn(32, 64)
@@ -246,7 +301,7 @@ def test_casts_of_weights_are_kept_over_microbatches():
 @pytest.mark.parametrize("second", [True, False])
 @pytest.mark.parametrize("make", [te.Linear, te.LayerNormLinear])
 def test_calls_of_one_first_microbatch_are_added_up(make, second):
-    """Both forwards before the backwards; the sum of a layer alone begins in its forward, that of others in the backward."""
+    """Both forwards before the backwards; a sum begins in the forward of a layer alone, in the backward of others."""
     module, inputs = make(64, 48, fuse_wgrad_accumulation=True), torch.randn(2, 32, 64)
     for _ in range(2):
         losses = [module(x, is_first_microbatch=first).square().mean() for x, first in zip(inputs, (True, second))]

@@ -1,4 +1,4 @@
-"""Compiled models under DistributedDataParallel and fully_shard: two processes over gloo, compared with PyTorch alone."""
+"""Compiled models under DistributedDataParallel and fully_shard: two processes over gloo, compared with PyTorch."""
 
 import pytest
 
@@ -46,7 +46,8 @@ def train(wrap, compiled, **options):
     for step in range(3):
         optimizer.zero_grad(set_to_none=step != 1)
         for micro in range(2):
-            last, x = micro == 1, torch.randn(16, 64, generator=torch.Generator().manual_seed(100 * rank + 10 * step + micro))
+            seed = torch.Generator().manual_seed(100 * rank + 10 * step + micro)
+            last, x = micro == 1, torch.randn(16, 64, generator=seed)
             if hasattr(model, "set_requires_gradient_sync"):
                 model.set_requires_gradient_sync(last)
             with contextlib.nullcontext() if last or not hasattr(model, "no_sync") else model.no_sync():
@@ -105,7 +106,8 @@ def by_backend(model):
         layer.compile(backend=backend, dynamic=False)
         fully_shard(layer)
     return fully_shard(model)
-for make in (lambda: DDP(jit(Model())), lambda: jit(DDP(Model())), lambda: DDP(te_mlir.torch.Linear(64, 64, fuse_wgrad_accumulation=True))):
+module = te_mlir.torch.Linear(64, 64, fuse_wgrad_accumulation=True)
+for make in (lambda: DDP(jit(Model())), lambda: jit(DDP(Model())), lambda: DDP(module)):
     assert "DistributedDataParallel is to average them" in error(make, x), error(make, x)
 model = DDP(jit(Model()))
 with model.no_sync():

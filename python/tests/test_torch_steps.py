@@ -237,7 +237,8 @@ def test_gradients_of_recorded_steps_are_the_callers_own():
         compiled(x).square().mean().backward()
     handle.remove()
     wanted = [torch.autograd.grad(model(x).square().mean(), parameters) for x in inputs]
-    assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-6) for mine, theirs in zip(given, wanted) for a, b in zip(mine, theirs))
+    for mine, theirs in zip(given, wanted):
+        assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in zip(mine, theirs))
     assert all(torch.equal(a, mine[0]) for a, mine in zip(hooked, given))
 
 

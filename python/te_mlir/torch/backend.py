@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from te_mlir.errors import ArgumentError, ImportFailure
 from te_mlir.program import one_page, report
@@ -692,6 +693,18 @@ class Graph:
         ]
 
 
+def _strange(module: GraphModule, examples: Sequence[Any]) -> List[str]:
+    """What no compiled part can take among the arguments of a graph, the first of each kind."""
+    reasons: Dict[Any, str] = {}
+    for example, name in zip(examples, capture.argument_names(module)):
+        if isinstance(example, (int, float, torch.SymInt, torch.SymFloat)):
+            reasons[int] = "a shape is not known when it is compiled; use torch.compile(..., dynamic=False)"
+        elif not isinstance(example, torch.Tensor) or is_traceable_wrapper_subclass(example):
+            kind = type(example)
+            reasons.setdefault(kind, f"argument '{name}' is a {kind.__name__}, no tensor in memory")
+    return list(reasons.values())
+
+
 class Backend:
     """A backend for torch.compile, with the graphs that it compiled.
 
@@ -736,12 +749,11 @@ class Backend:
         return {**self.__dict__, "graphs": []}
 
     def __call__(self, module: GraphModule, examples: List[Any]) -> Callable[..., Any]:
-        strange = [e for e in examples if not isinstance(e, torch.Tensor)]
-        if strange:
-            reasons = ["a shape is not known when it is compiled; use torch.compile(..., dynamic=False)"]
+        reasons = _strange(module, examples)
+        if reasons:
             if self.strict:
                 raise ImportFailure(reasons)
-            warnings.warn("te: a graph stays in PyTorch: " + reasons[0], stacklevel=2)
+            warnings.warn("te: a graph stays in PyTorch:\n  " + "\n  ".join(reasons), stacklevel=2)
             return module.forward
         graph = Graph(module, examples, self.options, self.differentiate_outputs, self.states)
         self.graphs.append(graph)

@@ -42,7 +42,7 @@ def bind_group(context: Context, group_id: int, group: Optional["dist.ProcessGro
 
 
 def refuse_averages() -> None:
-    """Raises ArgumentError within a call of DistributedDataParallel that is to average gradients, which are in main_grad."""
+    """Raises ArgumentError in a call of DistributedDataParallel that is to average gradients, which are in main_grad."""
     outer = DistributedDataParallel._active_ddp_module
     if outer is not None and outer.require_backward_grad_sync:
         raise ArgumentError(

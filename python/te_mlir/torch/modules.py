@@ -101,6 +101,12 @@ class _Module(WithStates, torch.nn.Module):
         options = options._replace(main_grad=self.fuse_wgrad_accumulation)
         if torch_to_te(x.dtype) is None or not x.is_floating_point() or not x.dim():
             raise ArgumentError(f"argument 'x': expected a floating tensor, but got {x.dtype} {list(x.shape)}")
+        if torch._C._are_functorch_transforms_active():
+            raise ArgumentError(
+                f"expected a call of {type(self).__name__} on tensors in memory, but got one that is transformed "
+                "(torch.func.grad, vjp or vmap); a module of torch.nn that te_mlir.torch.jit compiles can be, and runs "
+                "in PyTorch then"
+            )
         if casts.enabled(x.device.type):
             # As TransformerEngine's do.
             x = x.to(torch.get_autocast_dtype(x.device.type))

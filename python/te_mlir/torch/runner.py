@@ -21,6 +21,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 import torch
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from te_mlir import arrays, build
 from te_mlir.dtypes import BY_NAME
@@ -397,6 +398,8 @@ def _check(spec: Spec, tensor: torch.Tensor, device: torch.device, role: str = "
             f"{role} '{spec.name}': expected a row-major tensor without gaps, but got strides "
             f"{list(tensor.stride())}; call .contiguous()"
         )
+    if is_traceable_wrapper_subclass(tensor):
+        raise ArgumentError(f"{role} '{spec.name}': expected a tensor in memory, but got a {type(tensor).__name__}")
     pointer = tensor.data_ptr()
     if pointer == 0 and tensor.numel():
         raise ArgumentError(
@@ -540,7 +543,8 @@ class Loaded:
         self.saved_outputs = [n for n, i in enumerate(self.output_places) if arguments[i].last_launch >= self.cut]
         self.free: List[_Arena] = []
         #: Scales that the forward casts with: their places, and they themselves. A backward may make such a cast again.
-        names = [n for n in states if n.endswith(".scale") and 0 <= arguments[self.places[n, False]].first_launch < self.cut]
+        read = {n: arguments[self.places[n, False]].first_launch for n in states if n.endswith(".scale")}
+        names = [name for name, slot in read.items() if 0 <= slot < self.cut]
         self.scale_places = [self.places[name, False] for name in names] if self.update < self.end else []
         self.scales = [torch.from_dlpack(states[name]) for name in names] if self.scale_places else []
         self.scale_names = {region.state_name(name) for name in names}
@@ -777,7 +781,7 @@ class _Begin:
 
     @classmethod
     def clear(cls, spans: Sequence[_Span]) -> None:
-        """Sets what is begun there, and not written since, to 0: a backward that adds comes before the one that begins."""
+        """Sets what is begun there, and not written since, to 0: one that adds comes before the one that begins."""
         with _lock:
             for begin in cls._waiting:
                 for main, (own, _) in zip(begin.mains, begin.spans):
