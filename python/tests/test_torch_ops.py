@@ -212,6 +212,24 @@ def test_gradients_are_autograds(make):
         assert other.norm() > 0 and (one - other).norm() <= 1e-5 * other.norm(), name
 
 
+def test_a_rotation_of_every_other_column_is_none_of_the_first():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+    def turn(m, q):
+        h = heads(q)
+        some = h[..., ::2]
+        turned = some * m.cos + rotate_half(some) * m.sin
+        return torch.cat([turned, h[..., 4:]], -1).transpose(1, 2).reshape(q.shape)
+
+    model = Op(turn, cos=lambda: tables("cos", 4), sin=lambda: tables("sin", 4))
+    x = torch.randn(BATCH, SEQUENCE, WIDTH)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = te_mlir.torch.jit(model, recipe=te_mlir.HighPrecision())(x)
+    assert torch.allclose(found, model(x), atol=1e-5)
+
+
 def test_gates_are_one_operation():
     torch._dynamo.reset()
     compiled = te_mlir.torch.jit(Op(lambda m, x, y: F.silu(x) * y, 2), strict=True)

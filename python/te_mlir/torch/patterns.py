@@ -334,7 +334,7 @@ def _every_other(node: Any) -> "Tuple[Node, int] | None":
 
 def _part(node: Any, rank: int) -> "Tuple[Node, int, int] | None":
     """(x, first, end) of a slice of the last dimension of x."""
-    if not is_plain(node, "slice"):
+    if not is_plain(node, "slice") or node.args[4:] not in ((), (1,)):
         return None
     x, axis, first, end = (list(node.args) + [None] * 4)[:4]
     size = x.meta["val"].shape[-1]
