@@ -69,6 +69,22 @@ def turn_a_part(x, cos, sin, rotate=rotate_half):
     return torch.cat([turned * cos + rotate(turned) * sin, passed], -1)
 
 
+def half_tables(place):
+    return tables(place)[..., : WIDTH // HEADS // 2].contiguous()
+
+
+def turn_halves(h, cos, sin):
+    """As transformers' gpt-oss has it, by tables of half the width."""
+    first, second = h.chunk(2, -1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
+
+
+def turn_slices(h, cos, sin):
+    middle = h.shape[-1] // 2
+    one = cos * h[..., :middle] - sin * h[..., middle:]
+    return torch.cat((one, h[..., :middle] * sin + h[..., middle:] * cos), -1)
+
+
 def weight(*shape):
     return lambda: nn.Parameter(torch.randn(*shape) / 4 + 1)
 
@@ -128,6 +144,15 @@ OPS = [
         lambda m, q: turn_a_part(heads(q), m.cos, m.sin).transpose(1, 2).reshape(q.shape),
         cos=lambda: tables("cos", 4),
         sin=lambda: tables("sin", 4),
+    ),
+    *(
+        op(
+            f"rope-of-{turn.__name__}",
+            lambda m, q, turn=turn: turn(heads(q), m.cos, m.sin).transpose(1, 2).reshape(q.shape),
+            cos=lambda: half_tables("cos"),
+            sin=lambda: half_tables("sin"),
+        )
+        for turn in (turn_halves, turn_slices)
     ),
     op(
         "rope-before-heads-move",
@@ -210,6 +235,37 @@ def test_gradients_are_autograds(make):
     assert not graph.reasons and not [n for n in graph.rest.__self__.graph.nodes if "aten.linear" in str(n.target)]
     for name, one, other in zip(["x", *dict(model.named_parameters())], found, wanted):
         assert other.norm() > 0 and (one - other).norm() <= 1e-5 * other.norm(), name
+
+
+#: What turns x1 and x2 by c and s is near a rotation of halves.
+NEAR_HALVES = {
+    "the other way": lambda a, b, c, s: (a * c + b * s, b * c - a * s),
+    "sums": lambda a, b, c, s: (a * c + b * s, b * c + a * s),
+    "halves swapped": lambda a, b, c, s: (b * c - a * s, a * c + b * s),
+    "tables swapped": lambda a, b, c, s: (a * c - b * s, b * s + a * c),
+    "one half twice": lambda a, b, c, s: (a * c - a * s, b * c + a * s),
+    "scaled": lambda a, b, c, s: (torch.sub(a * c, b * s, alpha=2), b * c + a * s),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_HALVES)
+def test_what_is_nearly_a_rotation_of_halves_is_pytorchs(name):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+    def turn(m, q):
+        return torch.cat(NEAR_HALVES[name](*heads(q).chunk(2, -1), m.cos, m.sin), -1).transpose(1, 2).reshape(q.shape)
+
+    model = Op(turn, cos=lambda: half_tables("cos"), sin=lambda: half_tables("sin"))
+    x = torch.randn(BATCH, SEQUENCE, WIDTH)
+    compiled = te_mlir.torch.jit(model, recipe=te_mlir.HighPrecision())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = [torch.autograd.grad(one(x).square().sum(), list(model.parameters())) for one in (compiled, model)]
+    for one, other in zip(*found):
+        assert (one - other).norm() <= 1e-5 * other.norm()
+    text = compiled.te.graphs[0].region.text(True)
+    assert "te.linear" in text and "te.rope" not in text
 
 
 def test_a_rotation_of_every_other_column_is_none_of_the_first():

@@ -9,6 +9,8 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from models import hugging_face_llama
+from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
+from transformers.models.gpt_oss import modeling_gpt_oss as gpt_oss
 
 import te_mlir
 import te_mlir.torch
@@ -374,6 +376,60 @@ def test_caps_of_scores(cap, implementation):
     assert len(attentions) == 2 and all("scale = 0.2236" in line for line in attentions)
     assert all((f"softcap = {cap} :" in line) == (cap is not None) for line in attentions)
     assert ["window_size" in line for line in attentions] == [True, False]
+
+
+class GptOssAttentions(torch.nn.Module):
+    """What of gpt-oss is no experts: norms and attention under a window and without."""
+
+    def __init__(self):
+        super().__init__()
+        sizes = dict(GROUPED, num_hidden_layers=2, head_dim=16, sliding_window=7, layer_types=MIXED, attention_bias=True)
+        self.config = transformers.GptOssConfig(**sizes, attn_implementation="eager")
+        self.layers = torch.nn.ModuleList(gpt_oss.GptOssAttention(self.config, index) for index in range(2))
+        self.norms = torch.nn.ModuleList(gpt_oss.GptOssRMSNorm(64) for _ in range(2))
+        self.rotary = gpt_oss.GptOssRotaryEmbedding(self.config)
+        for parameter in self.parameters():
+            torch.nn.init.normal_(parameter, mean=float(parameter.dim() == 1), std=0.1)
+
+    def forward(self, x):
+        tables = self.rotary(x, torch.arange(x.shape[1])[None])
+        options = dict(config=self.config, inputs_embeds=x, attention_mask=None, past_key_values=None)
+        masks = create_sliding_window_causal_mask(**options), create_causal_mask(**options)
+        for layer, norm, mask in zip(self.layers, self.norms, masks):
+            x = x + layer(norm(x), tables, mask)[0]
+        return x
+
+
+def test_attention_of_gpt_oss():
+    """With sinks, which are trained; rotations by tables of half the width."""
+    model, x = GptOssAttentions(), torch.randn(2, 32, 64)
+    compiled = te_mlir.torch.jit(model, strict=True)
+    found, wanted = (torch.autograd.grad(one(x).square().sum(), list(model.parameters())) for one in (compiled, model))
+    for (name, _), one, other in zip(model.named_parameters(), found, wanted):
+        # The softmax of a bias of keys is that without it, but for what it takes from the sink.
+        assert (one - other).norm() <= 1e-5 * other.norm(), name
+    lines = [line for graph in compiled.te.graphs for region in graph.regions for line in region.function._lines]
+    attentions = [line for line in lines if "te.attention" in line]
+    assert len(attentions) == 2 and all(" sinks %" in line and "causal" in line for line in attentions)
+    assert ["window_size = array<i64: 6, 0>" in line for line in attentions] == [True, False]
+    assert sum("te.rope" in line for line in lines) == 4
+    assert_imported_whole(compiled)
+
+
+def test_attention_of_gpt_oss_in_bfloat16():
+    """No further from f32 than twice PyTorch's in bf16, the sinks' gradients too."""
+    model = GptOssAttentions().bfloat16()
+    x = torch.randn(2, 32, 64, dtype=torch.bfloat16)
+    compiled = te_mlir.torch.jit(model, strict=True, recipe=te_mlir.HighPrecision())
+    exact = GptOssAttentions()
+    exact.load_state_dict(model.state_dict())
+    gradients = [
+        torch.autograd.grad(one(v).float().square().sum(), list(of.parameters()))
+        for one, of, v in ((exact, exact, x.float()), (compiled, model, x), (model, model, x))
+    ]
+    for (name, _), wanted, one, other in zip(model.named_parameters(), *gradients):
+        assert (one - wanted).norm() <= 2 * (other - wanted).norm() + 2**-8 * wanted.norm(), name
+        assert one.dtype is torch.bfloat16
 
 
 def test_a_cap_changes_the_result():

@@ -513,9 +513,8 @@ class Importer:
         order = next((o for o in orders if _sizes(found.cos)[o[2]] == 1), orders[0])
         batch, sequence, heads, width = (shape_of(node)[a] for a in order)
         turned = shape_of(found.x)[-1]
-        tables = [
-            self._table(t, node, order, batch, sequence, turned, found.interleaved) for t in (found.cos, found.sin)
-        ]
+        of = "half" if found.half_tables else "pairs" if found.interleaved else "halves"
+        tables = [self._table(t, node, order, batch, sequence, turned, of) for t in (found.cos, found.sin)]
         matrix = self.function.reshape(x.matrix, (batch * sequence, heads * width))
         matrix = self.function.cast(matrix, dtype_name(fake(node).dtype))
         return Value(self.function.rope(matrix, tables[0], tables[1], heads, found.interleaved), x.layout)
@@ -531,22 +530,31 @@ class Importer:
         batch: int,
         sequence: int,
         width: int,
-        interleaved: bool,
+        of: str,
     ) -> build.Value:
+        """of: what of `width` columns is alike, its halves or its pairs; or half of them is all that there is."""
         if table in self.inside or table in self.wanting:
             raise Unsupported(user, "the tables of a rotation depend on compiled values")
         b, s, h, columns = (_sizes(table)[a] for a in order)
-        if h != 1 or s != sequence or columns != width or b not in (1, batch):
+        if h != 1 or s != sequence or columns != (width // 2 if of == "half" else width) or b not in (1, batch):
             wanted = "[batch or 1, 1, sequence, width]" if order[1] == 2 else "[batch or 1, sequence, 1, width]"
+            wanted = wanted.replace("width", "width / 2") if of == "half" else wanted
             raise Unsupported(user, f"its tables are {list(shape_of(table))}; expected {wanted}")
 
-        of = "pairs" if interleaved else "halves"
+        if of == "half":
+            return self.feed(
+                table,
+                of,
+                lambda t: t.reshape(-1, width // 2).to(torch.float32).contiguous(),
+                (b * sequence, width // 2),
+                torch.float32,
+            )
         if self.masks.get(table.name) == OTHER:
             raise OtherTable(user, table.name, of)
 
         def make(t: torch.Tensor) -> torch.Tensor:
             rows = t.reshape(-1, width).to(torch.float32)
-            first, second = (rows[:, ::2], rows[:, 1::2]) if interleaved else rows.chunk(2, -1)
+            first, second = (rows[:, ::2], rows[:, 1::2]) if of == "pairs" else rows.chunk(2, -1)
             if not torch.equal(first, second):
                 raise OtherTable(user, table.name, of)
             return first.contiguous()
@@ -573,7 +581,16 @@ class Importer:
 
     def _emit_attention(self, node: Node, found: "patterns.Attention") -> Value:
         return self._attention(
-            node, OPEN, found.mask, found.scale, found.softcap, found.q, found.keys, found.v, turned=True
+            node,
+            OPEN,
+            found.mask,
+            found.scale,
+            found.softcap,
+            found.q,
+            found.keys,
+            found.v,
+            turned=True,
+            sinks=found.sinks,
         )
 
     def _attention(
@@ -587,6 +604,7 @@ class Importer:
         k: Node,
         v: Node,
         turned: bool = False,
+        sinks: Optional[Node] = None,
     ) -> Value:
         """The attention that `node` is, of tensors [batch, heads, sequence, width]; k with the last two `turned`.
 
@@ -629,8 +647,18 @@ class Importer:
             deterministic,
             kind.window_left,
             softcap,
+            None if sinks is None else self._sinks(node, sinks, heads),
         )
         return Value(o, heads_first(batch, heads, sequence, width))
+
+    def _sinks(self, user: Node, sinks: Node, heads: int) -> build.Value:
+        """The vector of a number for each head."""
+        if any(patterns.is_plain(sinks, name) for name in ("zeros", "new_zeros")):
+            # Whatever their shape, all are one.
+            return self.feed(sinks, "sinks", lambda t: t.new_zeros(heads).float(), (heads,), torch.float32)
+        if _sizes(sinks) != (1, heads, 1, 1):
+            raise Unsupported(user, f"its sinks are {list(shape_of(sinks))}, and not one number for each head")
+        return self.vector(sinks, user, "float32")
 
     def _kind(self, user: Node, mask: Node, sequence: int) -> Kind:
         """What attention's mask is taken to be; feeds nothing, but has that compared before each call."""

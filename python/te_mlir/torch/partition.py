@@ -368,9 +368,7 @@ class Schedule:
             if node in self.effects.writes:
                 in_place = self.effects.writes[node] - {_RANDOM}
                 found.append((node, "it writes to a tensor in place" if in_place else "it draws random numbers"))
-            elif not _is_floating(node.meta.get("val")) and any(
-                n in self._moving and _is_floating(n.meta.get("val")) for n in node.all_input_nodes
-            ):
+            elif not _is_floating(node) and any(n in self._moving and _is_floating(n) for n in node.all_input_nodes):
                 found.append((node, f"'{node.target}' has no counterpart in te"))
         return found
 
@@ -424,7 +422,7 @@ class Schedule:
             return True
         if node.target is operator.getitem and node.args[0] in self._staying:
             return True
-        return node in self.effects.writes or not _is_floating(node.meta.get("val"))
+        return node in self.effects.writes or not _is_floating(node)
 
     def _arrange(self) -> None:
         while True:
@@ -480,7 +478,11 @@ def _makes_rows(node: Node) -> bool:
     return patterns.is_op(node, "embedding")
 
 
-def _is_floating(value: Any) -> bool:
+def _is_floating(node: Node) -> bool:
+    """Whether what is used of a node's value, which may be several tensors, is of floating-point numbers."""
+    value = node.meta.get("val")
+    if isinstance(value, (list, tuple)) and node.users and all(n.target is operator.getitem for n in node.users):
+        value = [value[n.args[1]] for n in node.users]  # type: ignore[index]
     tensors = _tensors(value)
     return bool(tensors) and all(tensor.is_floating_point() for tensor in tensors)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, Iterable, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -23,12 +24,16 @@ class RmsNorm(NamedTuple):
 
 
 class Rope(NamedTuple):
-    """x * cos + rotate(x) * sin, of halves [-x2, x1], or interleaved of pairs of neighbours."""
+    """x * cos + rotate(x) * sin, of halves [-x2, x1], or interleaved of pairs of neighbours.
+
+    half_tables: cos and sin are of half the width of x, and each half takes them.
+    """
 
     x: Node
     cos: Node
     sin: Node
     interleaved: bool = False
+    half_tables: bool = False
 
 
 class Activation(NamedTuple):
@@ -46,9 +51,10 @@ class PartialRope(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """softmax(cap(scale * q @ keys) + mask) @ v.
+    """softmax(cap(scale * q @ keys) + mask) @ v, the softmax perhaps of sinks beside the scores.
 
-    keys: [batch, heads, width, sequence]. mask, softcap: None where there is none.
+    keys: [batch, heads, width, sequence]. mask, softcap, sinks: None where there is none.
+    sinks: before they are spread to [batch, heads, sequence, 1].
     """
 
     q: Node
@@ -57,6 +63,7 @@ class Attention(NamedTuple):
     mask: Optional[Node]
     scale: float
     softcap: Optional[float]
+    sinks: Optional[Node] = None
 
 
 def is_op(node: Any, name: str) -> bool:
@@ -174,9 +181,14 @@ def _normalised(node: Any) -> Optional[Tuple[Node, float]]:
 
 
 def match_rope(node: Node) -> Optional[Rope]:
-    """`x * cos + cat(-x[..., half:], x[..., :half]) * sin`, or with `stack(-x[..., 1::2], x[..., ::2])`."""
+    """`x * cos + cat(-x[..., half:], x[..., :half]) * sin`, or with `stack(-x[..., 1::2], x[..., ::2])`.
+
+    Or `cat([x1 * cos - x2 * sin, x2 * cos + x1 * sin], -1)` of the halves of x.
+    """
     if len(getattr(node.meta.get("val"), "shape", ())) != 4:
         return None
+    if is_plain(node, "cat"):
+        return _rope_of_halves(node)
     for straight, turned in _orders(operands(node, "add")):
         for half_turned, sin in _orders(operands(turned, "mul")):
             halves = _rotated(half_turned)
@@ -187,6 +199,39 @@ def match_rope(node: Node) -> Optional[Rope]:
                 if same is x and isinstance(cos, Node):
                     return Rope(x, cos, sin, interleaved=halves is None)
     return None
+
+
+def _rope_of_halves(node: Any) -> Optional[Rope]:
+    if len(node.args) < 2 or node.args[1] % 4 != 3 or len(node.args[0]) != 2:
+        return None
+    straight, turned = operands(node.args[0][0], "sub") or (None, None)
+    for first, cos in _orders(operands(straight, "mul")):
+        for second, sin in _orders(operands(turned, "mul")):
+            one, other = _half(first), _half(second)
+            if one is None or other is None or one[0] is not other[0] or (one[1], other[1]) != (0, 1):
+                continue
+            for a, b in _orders(operands(node.args[0][1], "add")):
+                if all(
+                    any(_half(half) == wanted and table is of for half, table in _orders(operands(product, "mul")))
+                    for product, wanted, of in ((a, other, cos), (b, one, sin))
+                ):
+                    return Rope(one[0], cos, sin, half_tables=True)
+    return None
+
+
+def _half(node: Any) -> "Tuple[Node, int] | None":
+    """(x, which) of one of the two halves of the last dimension of x."""
+    if not isinstance(node, Node):
+        return None
+    if node.target is operator.getitem and any(is_plain(node.args[0], name) for name in SPLITS):
+        x, which = node.args[0].args[0], node.args[1]  # type: ignore[union-attr]
+    else:
+        x, first, _ = _part(node, len(node.meta["val"].shape)) or (None, 0, 0)
+        which = 2 * first // x.meta["val"].shape[-1] if x is not None else 0
+        if x is None or 2 * first != which * x.meta["val"].shape[-1]:
+            return None
+    shape, whole = node.meta["val"].shape, x.meta["val"].shape  # type: ignore[union-attr]
+    return (x, which) if shape[:-1] == whole[:-1] and 2 * shape[-1] == whole[-1] else None  # type: ignore[return-value]
 
 
 def match_partial_rope(node: Node) -> Optional[PartialRope]:
@@ -219,7 +264,8 @@ def match_activation(node: Node) -> Optional[Activation]:
 def match_attention(node: Node) -> Optional[Attention]:
     """`softmax(scores + mask, -1) @ v`, where scores are `q @ keys * scale`, perhaps `tanh(... / cap) * cap` of that.
 
-    The mask and the scale may be left out; casts may be anywhere, and dropout that drops nothing.
+    The mask and the scale may be left out; casts may be anywhere, and dropout that drops nothing. With sinks the softmax is
+    `softmax(cat([scores + mask, sinks], -1), -1)[..., :-1]`. The largest of each row may be subtracted before.
     """
     if not is_plain(node, "matmul") or len(node.meta["val"].shape) != 4:
         return None
@@ -227,9 +273,16 @@ def match_attention(node: Node) -> Optional[Attention]:
     weights = without_casts(weights)
     while is_plain(weights, "dropout") and not (weights.args[1] and weights.args[2]):
         weights = without_casts(weights.args[0])
-    if not is_plain(weights, "softmax") or weights.args[1] not in (-1, 3) or not isinstance(v, Node):
+    part = _part(weights, 4)
+    softmax = weights if part is None else without_casts(part[0])
+    if not is_plain(softmax, "softmax") or softmax.args[1] not in (-1, 3) or not isinstance(v, Node):
         return None
-    x = without_casts(weights.args[0])
+    x, sinks = _unshifted(without_casts(softmax.args[0])), None
+    if part is not None:
+        x, sinks = _beside_sinks(x)
+        if sinks is None or part[1:] != (0, x.meta["val"].shape[-1]):
+            return None
+        x = without_casts(x)
     sums = _orders(operands(x, "add"))
     # What is no float, such as a mask of truth values, is added as numbers.
     masked = [(s, m) for s, m in sums if isinstance(m, Node) and m.meta["val"].is_floating_point()]
@@ -237,8 +290,38 @@ def match_attention(node: Node) -> Optional[Attention]:
         scores, softcap = _uncapped(without_casts(scores))
         product, scale = _unscaled(scores)
         if is_plain(product, "matmul") and len(product.meta["val"].shape) == 4:
-            return Attention(*product.args, v, mask, scale, softcap)  # type: ignore[call-arg]
+            return Attention(*product.args, v, mask, scale, softcap, sinks)  # type: ignore[call-arg]
     return None
+
+
+def _unshifted(node: Any) -> Any:
+    """x of `x - x.max(-1, keepdim=True)`, of which a softmax is that of x, else the node."""
+    if not is_plain(node, "sub") or len(node.args) != 2 or node.kwargs:
+        return node
+    x, largest = node.args
+    if isinstance(largest, Node) and largest.target is operator.getitem and largest.args[1] == 0:
+        largest = largest.args[0]
+    arguments: Any = largest.args if isinstance(largest, Node) else ()
+    if str(getattr(largest, "target", "")) == "aten.max.dim" and _APART not in largest.meta:
+        axes = [arguments[1]]
+    else:
+        axes = list(arguments[1]) if is_plain(largest, "amax") and len(arguments) > 1 else []
+    rank = len(node.meta["val"].shape)
+    last = [axis % rank for axis in axes] == [rank - 1]
+    keeps = last and (arguments[2:] == (True,) or largest.kwargs.get("keepdim") is True)
+    return x if keeps and arguments[0] is x else node
+
+
+def _beside_sinks(node: Any) -> "Tuple[Any, Optional[Node]]":
+    """(scores, sinks) of `cat([scores, sinks.expand(...)], -1)`, else (node, None)."""
+    rank = len(node.meta["val"].shape)
+    if not is_plain(node, "cat") or len(node.args) < 2 or node.args[1] % rank != rank - 1 or len(node.args[0]) != 2:
+        return node, None
+    scores, sinks = node.args[0]
+    if sinks.meta["val"].shape[-1] != 1:
+        return node, None
+    sinks = without_casts(sinks)
+    return scores, without_casts(sinks.args[0]) if is_plain(sinks, "expand") else sinks
 
 
 def _number(value: Any) -> bool:
