@@ -303,6 +303,77 @@ def test_attention_with_capped_scores(weigh, cap):
     assert "scale = 0.3333" in text and "causal" in text
 
 
+def sunk(weigh, grouped=False):
+    """Attention of 16 tokens with the weights `weigh` of the scores and a number for each head."""
+
+    def function(x, wq, wkv, sinks):
+        q, kv = (x @ wq).reshape(2, 16, 2, 2, 16), (x @ wkv).reshape(2, 16, 2, 16)
+        if grouped:
+            scores, n = jnp.einsum("bqgrd,bkgd->bgrqk", q, kv), sinks.reshape(1, 2, 2, 1, 1)
+            return jnp.einsum("bgrqk,bkgd->bqgrd", weigh(scores / 3, n), kv)
+        kv = jnp.repeat(kv, 2, axis=2)
+        scores, n = jnp.einsum("bqhd,bkhd->bhqk", q.reshape(2, 16, 4, 16), kv), sinks.reshape(1, 4, 1, 1)
+        return jnp.einsum("bhqk,bkhd->bqhd", weigh(scores / 3, n), kv)
+
+    keys = jax.random.split(jax.random.key(2), 4)
+    shapes = (32, 64), (64, 64), (64, 32), (4,)
+    x, wq, wkv, sinks = (jax.random.normal(key, shape) for key, shape in zip(keys, shapes))
+    return function, x, wq / 8, wkv / 8, sinks
+
+
+def beside(s, n):
+    """Scores, and a column of sinks."""
+    return jnp.concatenate([s, jnp.broadcast_to(n, s.shape[:-1] + (1,))], -1)
+
+
+def without_last(joined):
+    return jax.nn.softmax(joined, axis=-1)[..., :-1]
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize(
+    "weigh",
+    [
+        lambda s, n: without_last(beside(s, n)),
+        lambda s, n: without_last(beside(jnp.where(CAUSAL, s, -1e30), n)),
+        lambda s, n: without_last(beside(jnp.where(CAUSAL, jnp.tanh(s / 2) * 2, -jnp.inf), n)),
+        lambda s, n: without_last(beside(s, 0.0)),
+    ],
+    ids=["plain", "causal", "capped", "off-by-one"],
+)
+def test_attention_with_sinks(weigh, grouped, request):
+    which = request.node.callspec.id
+    function, *args = sunk(weigh, grouped)
+    if "off-by-one" in which:
+        function, args = (lambda f: lambda x, wq, wkv: f(x, wq, wkv, jnp.zeros(4)))(function), args[:3]
+    text = compare(function, *args).text()
+    assert text.count("te.attention") == 1 and " sinks %" in text
+    assert ("causal" in text, "softcap = 2.0" in text) == ("causal" in which or "capped" in which, "capped" in which)
+
+
+@pytest.mark.parametrize(
+    "weigh",
+    [
+        lambda s, n: jax.nn.softmax(jnp.concatenate([jnp.broadcast_to(n, (2, 4, 16, 1)), s], -1), -1)[..., 1:],
+        lambda s, n: jax.nn.softmax(beside(s, n), -1)[..., 1:],
+        lambda s, n: jax.nn.softmax(beside(beside(s, n), n), -1)[..., :-2],
+        lambda s, n: jax.nn.softmax(beside(s, n), -2)[..., :-1],
+        lambda s, n: without_last(beside(s, n)) * 2,
+    ],
+    ids=["before", "with-the-sink", "two", "another-axis", "scaled"],
+)
+def test_what_are_nearly_sinks_is_told(weigh):
+    function, *args = sunk(weigh)
+    with pytest.raises(ImportFailure, match="a product of batches has no counterpart in te but in attention"):
+        te_mlir.jax.compile(function, args)
+
+
+def test_sinks_of_positions_are_told():
+    function, *args = sunk(lambda s, n: without_last(beside(s, jnp.tile(n, (2, 4, 4, 1)).reshape(2, 4, 16, 1))))
+    with pytest.raises(ImportFailure, match="its sinks are not one number for each head"):
+        te_mlir.jax.compile(function, args)
+
+
 @pytest.mark.parametrize(
     "weigh, reason",
     [

@@ -18,6 +18,7 @@ from te_mlir.jax.graph import Atom, Const, Node, Var
 from te_mlir.layout import Layout, row_major, same
 
 if TYPE_CHECKING:
+    from te_mlir import build
     from te_mlir.jax.importer import Importer, Value
 
 
@@ -149,13 +150,13 @@ def emit(importer: "Importer", var: Var, node: Node) -> "Value":
 
     found = None
     for which in (0, 1):
-        softmax, moved = _softmax_below(node.inputs[which])
+        softmax, moved, sinks = _softmax_below(node.inputs[which])
         if softmax is not None:
-            found = (which, softmax, moved)
+            found = (which, softmax, moved, sinks)
             break
     if found is None:
         raise Unsupported(node, "a product of batches has no counterpart in te but in attention")
-    which, softmax, moved = found
+    which, softmax, moved, sinks = found
     v = node.inputs[1 - which]
     scores = _scores(softmax.x, node)
     product = scores.node
@@ -252,6 +253,7 @@ def emit(importer: "Importer", var: Var, node: Node) -> "Value":
         scores.scale,
         window_left=window_left,
         softcap=scores.softcap,
+        sinks=None if sinks is None else _sinks(importer, node, sinks, [scores.order.index(n) for n in after]),
     )
 
     # The result's axes: batches, then what is left of each operand in turn.
@@ -283,17 +285,62 @@ def _repeated(shape: Sequence[int], kv_heads: int, repeat: int, axis: int) -> Op
     return spread.reshape(shape) if spread is not None else None
 
 
-def _softmax_below(value: Atom) -> "Tuple[Optional[patterns.Softmax], List[int]]":
-    """The softmax that a value is a cast or transposed, and its axis that each axis of the value is."""
+def _sinks(importer: "Importer", user: Node, sinks: Atom, heads: List[int]) -> "build.Value":
+    """The vector of a number for each head; `heads` are its axes of those of the softmax."""
+    from te_mlir.jax.importer import Unsupported
+
+    sinks = patterns.uncast(sinks)
+    count = math.prod(sinks.shape[a] for a in heads)
+    if isinstance(sinks, Const) and sinks.scalar is not None:
+        return importer.function.constant(float(sinks.scalar), (count,), "float32")
+    # JAX gives what it makes of arguments alone; what is spread is looked at before that.
+    spread = patterns.node_of(sinks, "broadcast_in_dim")
+    value = importer.value(patterns.uncast(spread.inputs[0]) if spread is not None else sinks, user)
+    layout: Optional[Layout] = value.layout
+    if spread is not None:
+        dims = dict(zip([int(a) for a in spread.params["broadcast_dimensions"]], value.layout.dims))
+        layout = Layout(tuple(dims.get(a, ()) for a in range(len(sinks.shape))), value.layout.offset)
+        layout = layout.expand(sinks.shape)
+    others = [a for a in range(len(sinks.shape)) if a not in heads]
+    once = row_major([1] * len(others) + [sinks.shape[a] for a in heads])
+    wanted = once.expand([sinks.shape[a] for a in others + heads])
+    if layout is None or wanted is None or value.elements != count or not same(layout.permute(others + heads), wanted):
+        raise Unsupported(user, "its sinks are not one number for each head")
+    return importer.function.cast(importer.function.reshape(value.matrix, (count,)), "float32")
+
+
+def _beside_sinks(value: Atom) -> "Optional[Tuple[patterns.Softmax, Atom]]":
+    """(softmax, sinks) of `softmax(concatenate([scores, sinks], axis), axis)` without its last place."""
+    part = patterns.node_of(value, "slice")
+    found = patterns.match_softmax(part.inputs[0]) if part is not None else None
+    joined = patterns.node_of(patterns.uncast(found.x), "concatenate") if found is not None else None
+    if part is None or found is None or joined is None or len(joined.inputs) != 2:
+        return None
+    ends = list(found.x.shape)
+    ends[found.axis] -= 1
+    whole = [int(n) for n in part.params["limit_indices"]] == ends and not any(part.params["start_indices"])
+    if not whole or any(int(n) != 1 for n in part.params["strides"] or ()):
+        return None
+    scores, sinks = joined.inputs
+    if int(joined.params["dimension"]) != found.axis or sinks.shape[found.axis] != 1 or not isinstance(scores, Var):
+        return None
+    return patterns.Softmax(scores, found.axis), sinks
+
+
+def _softmax_below(value: Atom) -> "Tuple[Optional[patterns.Softmax], List[int], Optional[Atom]]":
+    """The softmax that a value is a cast or transposed, its axis that each axis of the value is, and its sinks."""
     axes = list(range(len(value.shape)))
     while True:
         value = patterns.uncast(value)
         found = patterns.match_softmax(value)
         if found is not None:
-            return found, axes
+            return found, axes, None
+        sunk = _beside_sinks(value)
+        if sunk is not None:
+            return sunk[0], axes, sunk[1]
         node = patterns.node_of(value, "transpose")
         if node is None:
-            return None, axes
+            return None, axes, None
         permutation = [int(a) for a in node.params["permutation"]]
         axes = [permutation[a] for a in axes]
         value = node.inputs[0]
