@@ -1,8 +1,9 @@
 //===- attention.cu - gradient of the sinks of attention ------------------===//
 //
 // te_attention_sink_grad_<type>: one block a chunk of 128 tokens and head. A warp
-// makes the terms of every eighth token, four of them in flight; the first
-// thread adds them in order. te_chunk_sum adds the chunks.
+// makes the products of every eighth token, four of them in flight, and a thread
+// the term of each, as only there a division and an exponential are cheap; the
+// first thread adds them in order. te_chunk_sum adds the chunks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,17 +40,20 @@ __device__ __forceinline__ void sinkGrad(const AttentionSinkGradArgs &args) {
   const int64_t begin = chunk * kChunkRows;
   const int count = static_cast<int>(
       args.tokens - begin < kChunkRows ? args.tokens - begin : kChunkRows);
-  const float sink = args.sinks[head];
 #pragma unroll 4
   for (int i = threadIdx.x / 32; i < count; i += kSinkGradBlock / 32) {
-    const int64_t token = begin + i;
     const float delta =
-        product<T>(args, (token * args.heads + head) * args.headDim);
+        product<T>(args, ((begin + i) * args.heads + head) * args.headDim);
+    if (threadIdx.x % 32 == 0)
+      terms[i] = delta;
+  }
+  __syncthreads();
+  if (threadIdx.x < count) {
+    const int64_t token = begin + threadIdx.x;
     const int64_t row =
         (token / args.sequence * args.heads + head) * args.sequence +
         token % args.sequence;
-    if (threadIdx.x % 32 == 0)
-      terms[i] = math::exp(sink - args.lse[row]) * delta;
+    terms[threadIdx.x] *= math::exp(args.sinks[head] - args.lse[row]);
   }
   __syncthreads();
   if (threadIdx.x != 0)
