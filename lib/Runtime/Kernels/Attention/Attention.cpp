@@ -43,9 +43,9 @@ Status plan_attention_sink_grad(const CudaDevice &device,
         args.headDim = params.head_dim;
         args.heads = static_cast<uint32_t>(params.heads);
         TE_RT_RETURN_IF_FAILED(launch(terms, args));
-        return launch(sum, ChunkSumArgs{args.partial, buffers[b::dsinks],
-                                        chunks,
-                                        static_cast<int32_t>(params.heads)});
+        return launch(sum,
+                      ChunkSumArgs{args.partial, buffers[b::dsinks], chunks,
+                                   static_cast<int32_t>(params.heads)});
       });
   return Status::ok();
 }

@@ -1,9 +1,9 @@
 //===- attention.cu - gradient of the sinks of attention ------------------===//
 //
-// te_attention_sink_grad_<type>: one block a chunk of 128 tokens and head. A warp
-// makes the products of every eighth token, four of them in flight, and a thread
-// the term of each, as only there a division and an exponential are cheap; the
-// first thread adds them in order. te_chunk_sum adds the chunks.
+// te_attention_sink_grad_<type>: one block a chunk of 128 tokens and head. A
+// warp makes the products of every eighth token, four of them in flight, and a
+// thread the term of each, as only there a division and an exponential are
+// cheap; the first thread adds them in order. te_chunk_sum adds the chunks.
 //
 //===----------------------------------------------------------------------===//
 
