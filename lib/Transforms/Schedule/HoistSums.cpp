@@ -11,6 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "LaunchEmitter.h"
+
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/Transforms/Schedule/Passes.h"
 
@@ -46,7 +48,17 @@ static SmallVector<Value> writtenInPlace(Operation *op) {
 /// what stands behind the update, too.
 static bool waitsForOthers(Value gradient) {
   return isa_and_nonnull<AllReduceOp, ReduceScatterOp>(
-      gradient.getDefiningOp());
+      lookThroughViews(gradient).getDefiningOp());
+}
+
+/// All that read the memory of `value`, or of a view of it.
+static void findReaders(Value value, SmallVectorImpl<Operation *> &readers) {
+  for (Operation *user : value.getUsers()) {
+    readers.push_back(user);
+    for (Value result : user->getResults())
+      if (lookThroughViews(result) != result)
+        findReaders(result, readers);
+  }
 }
 
 /// True when `op` leaves fewer bytes alive than before it: its only reader is
@@ -88,9 +100,10 @@ struct HoistSums final : te::impl::HoistSumsPassBase<HoistSums> {
       };
       for (Value operand : op.getOperands())
         follow(operand.getDefiningOp());
+      SmallVector<Operation *> readers;
       for (Value state : writtenInPlace(&op))
-        for (Operation *reader : state.getUsers())
-          follow(reader);
+        findReaders(lookThroughViews(state), readers);
+      llvm::for_each(readers, follow);
       if (last == block.getTerminator())
         continue;
       unsigned position = positions[last];

@@ -77,6 +77,23 @@ func.func @updates(%w: tensor<32x32xbf16>, %u: tensor<32x32xbf16>, %x: tensor<32
   return %w1, %u1, %y, %z : tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>
 }
 
+// A view of what an update overwrites is read where the view is.
+// CHECK-LABEL: @updates_behind_readers_of_views
+// CHECK: te.matmul %{{.*}}, %{{.*}} contract = [1, 1]
+// CHECK-NEXT: te.sgd
+// CHECK-NEXT: te.activation <silu>
+func.func @updates_behind_readers_of_views(%w: tensor<32x32xbf16>, %x: tensor<32x32xbf16>, %u: tensor<8x128xbf16>, %lr: tensor<f32>) -> (tensor<32x32xbf16>, tensor<8x8xbf16>, tensor<32x32xbf16>) {
+  %g = te.activation <relu> %x : tensor<32x32xbf16> -> tensor<32x32xbf16>
+  %kept = te.residual %w "w" : tensor<32x32xbf16>
+  %flat = tensor.collapse_shape %kept [[0, 1]] : tensor<32x32xbf16> into tensor<1024xbf16>
+  %wide = tensor.expand_shape %flat [[0, 1]] output_shape [8, 128] : tensor<1024xbf16> into tensor<8x128xbf16>
+  %y = te.activation <gelu> %u : tensor<8x128xbf16> -> tensor<8x128xbf16>
+  %d = te.matmul %y, %wide contract = [1, 1] : tensor<8x128xbf16>, tensor<8x128xbf16> -> tensor<8x8xbf16>
+  %z = te.activation <silu> %x : tensor<32x32xbf16> -> tensor<32x32xbf16>
+  %w1 = te.sgd %w, %g lr %lr : tensor<32x32xbf16>, tensor<32x32xbf16>
+  return %w1, %d, %z : tensor<32x32xbf16>, tensor<8x8xbf16>, tensor<32x32xbf16>
+}
+
 // A gradient that the caller gets, and a parameter that it gets as it was, are held to the end anyway.
 // CHECK-LABEL: @updates_that_free_nothing
 // CHECK: te.activation <gelu>
