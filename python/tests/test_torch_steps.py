@@ -97,6 +97,32 @@ def test_the_first_micro_batch_may_come_last_in_the_backward(order, cuda_graph):
         assert_sums(model, total)
 
 
+@pytest.mark.parametrize("make", [GPT, Llama])
+def test_a_sum_that_is_another_in_the_backward_is_told(make):
+    """As of a step that sets gradients to none after its forward; the gradient would be lost with the former sum."""
+    model = make()
+    compiled = te_mlir.torch.jit(model, strict=True, main_grad=True)
+    inputs = (torch.randn(16, 64),) if make is GPT else batches(1)[0]
+
+    def loss():
+        result = compiled(*inputs)
+        return result[0] if make is Llama else result.square().mean()
+
+    loss().backward()
+    parameter = list(model.parameters())[-1]
+    for other in (torch.zeros_like(parameter), None):
+        mine = loss()
+        parameter.main_grad = other
+        with pytest.raises(te_mlir.ArgumentError, match="main_grad': expected the tensor of the forward, but there is"):
+            mine.backward()
+    # Nothing is lost in place.
+    mine = loss()
+    for each in model.parameters():
+        each.main_grad.zero_()
+    mine.backward()
+    assert all(each.main_grad.abs().max() > 0 for each in model.parameters())
+
+
 def test_without_micro_batches_calls_add():
     model = Llama().bfloat16()
     one = batches(1)[0]

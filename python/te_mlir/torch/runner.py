@@ -147,6 +147,8 @@ class Region:
         self.begun = [i for i in self.mains if i in begun]
         #: The other ones of `mains`: their places there, and their bytes.
         self.alone = [(k, 4 * math.prod(inputs[i].shape)) for k, i in enumerate(self.mains) if i not in self.shared]
+        #: Those that are parameters, not parts, and theirs: their places there, and the parameters'.
+        self.whole = [(k, i) for k, i in enumerate(self.mains) if i not in self.shared and inputs[i].part is None]
         #: Those whose gradients autograd gets.
         self.given = [i for i in self.wrt if i not in self.mains]
         # What autograd follows where it has no other tensor that wants a gradient.
@@ -857,6 +859,8 @@ class _Call(torch.autograd.Function):
         # Where parts are shared, or columns, all of the parameter's, which is begun before.
         whole = [region.owners_grad(i, tensors[i]) for i in region.shared]
         ctx.written = spans + [(grad.data_ptr(), grad.data_ptr() + 4 * grad.numel()) for grad in whole]
+        ctx.owners = [tensors[i] for _, i in region.whole]
+        ctx.sums = [mains[k] for k, _ in region.whole]
         ctx.set_materialize_grads(False)
         ctx.region, ctx.later, ctx.mains = region, later, mains
         # Kept alive, and told apart from what was changed since.
@@ -887,6 +891,13 @@ class _Call(torch.autograd.Function):
                     "(is_grads_batched, vmap); call the backward for each"
                 )
             given.append(dense(cotangent.to(spec.dtype)))
+        now = [getattr(owner, "main_grad", None) for owner in ctx.owners]
+        if any(map(operator.is_not, now, ctx.sums)):
+            names = (region.inputs[i].name for (_, i), a, b in zip(region.whole, now, ctx.sums) if a is not b)
+            raise ArgumentError(
+                f"argument '{next(names)}.main_grad': expected the tensor of the forward, but there is another before its "
+                "backward; set it to zero in place"
+            )
         for own, _ in ctx.shared:
             own.zero_()
         arena = lease.end()
