@@ -518,13 +518,14 @@ def _aligned(numpy: Any, shape: Tuple[int, ...], dtype: DType) -> Any:
     return raw[start : start + count * kind.itemsize].view(kind).reshape(shape)
 
 
-# Export: a managed tensor lives in `_exported` until its consumer's deleter runs.
+# Export: a managed tensor lives in `_exported` until its consumer's deleter runs. Consumers may go after this module
+# when Python ends, so what they call is never freed and has no names to look up.
 _exported: "dict[int, Any]" = {}
 
 
 @_Deleter
-def _release(managed: Any) -> None:
-    _exported.pop(ctypes.addressof(managed.contents), None)
+def _release(managed: Any, exported: Any = _exported, addressof: Any = ctypes.addressof) -> None:
+    exported.pop(addressof(managed.contents), None)
 
 
 _CapsuleDestructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -535,10 +536,16 @@ _api_pointer.restype, _api_pointer.argtypes = ctypes.c_void_p, [ctypes.c_void_p,
 
 
 @_CapsuleDestructor
-def _drop_capsule(capsule: int) -> None:
+def _drop_capsule(
+    capsule: int, exported: Any = _exported, valid: Any = _api_valid, pointer: Any = _api_pointer
+) -> None:
     # A consumer renames the capsule and calls the deleter itself.
-    if _api_valid(capsule, b"dltensor"):
-        _exported.pop(_api_pointer(capsule, b"dltensor"), None)
+    if valid(capsule, b"dltensor"):
+        exported.pop(pointer(capsule, b"dltensor"), None)
+
+
+for _callback in (_release, _drop_capsule):
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_callback))
 
 
 def export(pointer: int, dtype: DType, shape: Tuple[int, ...], device: Tuple[int, int], owner: Any) -> Any:

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -746,6 +747,19 @@ def test_inputs_that_move_lie_apart_from_what_is_written(reference):
                 step(**{**tensors, "x": half}, out={"y": half.view(-1)[: 32 * 48].view(32, 48)})
             assert torch.equal(step(**{**tensors, "x": here}, out=out)["y"], expected["y"])
         assert step._quick is not None
+
+
+def test_arrays_outlive_the_module_when_python_ends():
+    pytest.importorskip("torch")
+    # Modules go in the order opposite to that of their imports.
+    program = """
+import torch
+import te_mlir.runtime
+context = te_mlir.runtime.context()
+torch.kept = torch.from_dlpack(context.full((64, 64), "float32", 1.0)), context.full((8,), "float32", 1.0).__dlpack__()
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
 
 
 def test_kept_results_share_memory_too(reference):

@@ -1,4 +1,4 @@
-//===- HoistSums.cpp - add as soon as that frees memory -------------------===//
+//===- HoistSums.cpp - add and update as soon as that frees memory --------===//
 //
 // Gradients of micro-batches are summed where the program says so, which is
 // often its end: every summand is then held until there. A sum is half as large
@@ -34,6 +34,15 @@ static int64_t bytesOf(Value value) {
   return type.getNumElements() * type.getElementTypeBitWidth() / 8;
 }
 
+/// The gradient of an update; null for other ops.
+static Value gradientOf(Operation *op) {
+  if (auto adamw = dyn_cast<AdamWOp>(op))
+    return adamw.getGrad();
+  if (auto sgd = dyn_cast<SgdOp>(op))
+    return sgd.getGrad();
+  return {};
+}
+
 /// Operands whose memory the results of an update take.
 static SmallVector<Value> writtenInPlace(Operation *op) {
   if (auto adamw = dyn_cast<AdamWOp>(op))
@@ -44,11 +53,14 @@ static SmallVector<Value> writtenInPlace(Operation *op) {
   return {};
 }
 
-/// True for a gradient of several ranks: its update would wait for them, and
-/// what stands behind the update, too.
+/// True for a gradient of several ranks, perhaps divided by how many they are:
+/// its update would wait for them, and what stands behind the update, too.
 static bool waitsForOthers(Value gradient) {
-  return isa_and_nonnull<AllReduceOp, ReduceScatterOp>(
-      lookThroughViews(gradient).getDefiningOp());
+  Operation *maker = lookThroughViews(gradient).getDefiningOp();
+  if (!maker || isa<AllReduceOp, ReduceScatterOp>(maker))
+    return maker;
+  return maker->hasTrait<OpTrait::Elementwise>() &&
+         llvm::any_of(maker->getOperands(), waitsForOthers);
 }
 
 /// All that read the memory of `value`, or of a view of it.
@@ -64,12 +76,13 @@ static void findReaders(Value value, SmallVectorImpl<Operation *> &readers) {
 /// True when `op` leaves fewer bytes alive than before it: its only reader is
 /// here for operands that are larger than what it makes.
 static bool freesMemory(Operation *op) {
+  if (Value gradient = gradientOf(op))
+    return gradient.getDefiningOp() && gradient.hasOneUse() &&
+           !waitsForOthers(gradient);
   int64_t dying = 0;
   for (Value operand : op->getOperands())
     if (operand.getDefiningOp() && operand.hasOneUse())
       dying += bytesOf(operand);
-  if (isa<AdamWOp, SgdOp>(op))
-    return dying > 0 && !waitsForOthers(op->getOperand(1));
   return op->hasTrait<OpTrait::Elementwise>() && op->getNumResults() == 1 &&
          dying > bytesOf(op->getResult(0));
 }
@@ -92,19 +105,19 @@ struct HoistSums final : te::impl::HoistSumsPassBase<HoistSums> {
     for (Operation &op : llvm::make_early_inc_range(block)) {
       if (!freesMemory(&op))
         continue;
-      Operation *last = nullptr;
-      auto follow = [&](Operation *other) {
-        if (other && other != &op &&
-            (!last || positions[last] < positions[other]))
-          last = other;
-      };
+      SmallVector<Operation *> before;
       for (Value operand : op.getOperands())
-        follow(operand.getDefiningOp());
-      SmallVector<Operation *> readers;
+        if (Operation *maker = operand.getDefiningOp())
+          before.push_back(maker);
       for (Value state : writtenInPlace(&op))
-        findReaders(lookThroughViews(state), readers);
-      llvm::for_each(readers, follow);
-      if (last == block.getTerminator())
+        findReaders(lookThroughViews(state), before);
+      llvm::erase(before, &op);
+      Operation *last =
+          *llvm::max_element(before, [&](Operation *a, Operation *b) {
+            return positions[a] < positions[b];
+          });
+      // Who reads the old value below the update has a copy of it anyway.
+      if (positions[last] > positions[&op])
         continue;
       unsigned position = positions[last];
       Operation *&behind = lastAt.try_emplace(position, last).first->second;

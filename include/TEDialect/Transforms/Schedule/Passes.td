@@ -41,16 +41,17 @@ def ConvertToTERTPass : Pass<"te-convert-to-tert", "ModuleOp"> {
 }
 
 def HoistSumsPass : Pass<"te-hoist-sums", "func::FuncOp"> {
-  let summary = "add as soon as that frees memory";
+  let summary = "add and update as soon as that frees memory";
   let description = [{
     An elementwise op whose operands end in it, and that are larger than its
     result together, moves up to where the last of them is made. A step over
     several micro-batches that adds its gradients at the end then holds one sum,
     not every summand. So does the update that is the only reader of a gradient
-    (`te.adamw`, `te.sgd`), behind every other reader of what it overwrites: a
-    step that updates at its end then does not hold all gradients. Updates by a
-    gradient that a collective makes stay where they are, as products run beside
-    collectives. Values are the same, since order means nothing before
+    (`te.adamw`, `te.sgd`), behind every other reader of what it overwrites, or
+    where it is if one of them stands below it: a step that updates at its end
+    then does not hold all gradients. Updates by a gradient that a collective
+    makes, with elementwise ops between or not, stay where they are, as products
+    run beside collectives. Values are the same, since order means nothing before
     `te-convert-to-tert`. Runs right before that pass: fusions place ops
     themselves.
 

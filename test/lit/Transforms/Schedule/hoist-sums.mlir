@@ -109,16 +109,43 @@ func.func @updates_that_free_nothing(%w: tensor<32x32xbf16>, %u: tensor<32x32xbf
   return %w1, %gw, %u1, %u, %y : tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>, tensor<32x32xbf16>
 }
 
+// Who reads the old parameter below its update keeps the update where it is; two updates of one moment stay in order, too.
+// CHECK-LABEL: @readers_below
+// CHECK: te.matmul
+// CHECK-NEXT: te.activation <gelu>
+// CHECK-NEXT: %[[W:.*]] = te.sgd %arg0
+// CHECK-NEXT: arith.subf %[[W]], %arg0
+// CHECK-NEXT: arith.truncf %[[W]]
+// CHECK-NEXT: te.matmul
+// CHECK-NEXT: te.adamw %arg1, {{.*}}, %arg4, %arg4
+// CHECK-NEXT: te.matmul
+// CHECK-NEXT: te.adamw %arg2, {{.*}}, %arg4, %arg4
+func.func @readers_below(%w: tensor<32x32xf32>, %u: tensor<32x32xf32>, %v: tensor<32x32xf32>, %x: tensor<32x32xbf16>, %zero: tensor<32x32xf32>, %lr: tensor<f32>, %t: tensor<f32>)
+    -> (tensor<32x32xf32>, tensor<32x32xf32>, tensor<32x32xf32>, tensor<32x32xbf16>, tensor<32x32xf32>) {
+  %g = te.matmul %x, %x contract = [0, 0] : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x32xbf16>
+  %y = te.activation <gelu> %x : tensor<32x32xbf16> -> tensor<32x32xbf16>
+  %w1 = te.sgd %w, %g lr %lr : tensor<32x32xf32>, tensor<32x32xbf16>
+  %d = arith.subf %w1, %w : tensor<32x32xf32>
+  %h = arith.truncf %w1 : tensor<32x32xf32> to tensor<32x32xbf16>
+  %gu = te.matmul %h, %x contract = [0, 0] : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x32xbf16>
+  %u1, %um, %uv = te.adamw %u, %gu, %zero, %zero lr %lr step %t : tensor<32x32xf32>, tensor<32x32xbf16>
+  %gv = te.matmul %h, %y contract = [0, 0] : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x32xbf16>
+  %v1, %vm, %vv = te.adamw %v, %gv, %zero, %zero lr %lr step %t : tensor<32x32xf32>, tensor<32x32xbf16>
+  return %d, %u1, %v1, %h, %w1 : tensor<32x32xf32>, tensor<32x32xf32>, tensor<32x32xf32>, tensor<32x32xbf16>, tensor<32x32xf32>
+}
+
 // The update of a gradient of several ranks would wait for them.
 // CHECK-LABEL: @update_behind_a_collective
 // CHECK: te.all_reduce
+// CHECK-NEXT: arith.addf
 // CHECK-NEXT: te.activation <gelu>
 // CHECK-NEXT: te.sgd
 func.func @update_behind_a_collective(%w: tensor<32x32xbf16>, %x: tensor<32x32xbf16>, %lr: tensor<f32>) -> (tensor<32x32xbf16>, tensor<32x32xbf16>) {
   %g = te.matmul %x, %x contract = [0, 0] : tensor<32x32xbf16>, tensor<32x32xbf16> -> tensor<32x32xbf16>
   %sum = te.all_reduce %g group 0 : tensor<32x32xbf16>
+  %twice = arith.addf %sum, %sum : tensor<32x32xbf16>
   %y = te.activation <gelu> %x : tensor<32x32xbf16> -> tensor<32x32xbf16>
-  %w1 = te.sgd %w, %sum lr %lr : tensor<32x32xbf16>, tensor<32x32xbf16>
+  %w1 = te.sgd %w, %twice lr %lr : tensor<32x32xbf16>, tensor<32x32xbf16>
   return %w1, %y : tensor<32x32xbf16>, tensor<32x32xbf16>
 }
 }
