@@ -63,9 +63,10 @@ if ! .venv/bin/python -c 'import torch, transformers, ml_dtypes, pytest, mypy' 2
   .venv/bin/python -m pip install -qq torch==2.13.0 transformers==5.23.0 ml_dtypes pytest setuptools mypy==2.4.1
 fi
 # The last release for Python 3.11; libte_xla is compiled with a header of it.
-if ! .venv/bin/python -c 'import jax, optax' 2>/dev/null; then
-  echo "setup: adding jax and optax to .venv"
-  .venv/bin/python -m pip install -qq jax==0.10.2 optax==0.2.8
+if ! .venv/bin/python -c 'import jax, optax, equinox, flax' 2>/dev/null; then
+  echo "setup: adding jax, optax, equinox and flax to .venv"
+  .venv/bin/python -m pip install -qq jax==0.10.2 optax==0.2.8 \
+    equinox==0.13.8 flax==0.12.8
 fi
 
 # The wheel of the release the kernels were measured with; only headers are

@@ -119,6 +119,9 @@ def _causal_window(scores: _Scores, query: int, key: int, user: Node) -> Tuple[b
         if compact.ndim != rank:
             raise Unsupported(user, "its mask has other dimensions than its scores")
         place = {product: n for n, product in enumerate(_mask_axes(scores, axes))}
+        for n in (n for product, n in place.items() if product not in (query, key)):
+            first = np.take(compact, [0], n)
+            compact = first if (compact == first).all() else compact
         if any(compact.shape[n] != 1 for product, n in place.items() if product not in (query, key)):
             raise Unsupported(user, "its mask differs between batches or heads")
         moved = np.moveaxis(compact.astype(bool), (place[query], place[key]), (-2, -1))

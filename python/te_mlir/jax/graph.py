@@ -301,6 +301,8 @@ def _simplify(name: str, inputs: List[Atom]) -> Optional[Atom]:
     if name == "select_n" and isinstance(inputs[0], Const) and len(inputs) == 3:
         chosen = inputs[0].scalar
         return None if chosen is None else inputs[1 + int(chosen)]
+    if name == "sub" and isinstance(inputs[1], Const) and inputs[1].scalar == 0:
+        return inputs[0]
     if name == "max":
         for one, other in (inputs, inputs[::-1]):
             if isinstance(one, Const) and one.scalar == float("-inf"):

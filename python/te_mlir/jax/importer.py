@@ -100,6 +100,14 @@ class _Operands(NamedTuple):
         return math.prod(self.w.shape[a] for a in self.w_free)
 
 
+class _Product(NamedTuple):
+    """A product, with a bias or without, and how it lies in its matrix [rows, columns]."""
+
+    node: Node
+    bias: Optional[Var]
+    layout: Layout
+
+
 #: Operations that move elements without changing them, and casts: cheap to do in JAX.
 _VIEWS = frozenset(
     "reshape transpose squeeze expand_dims broadcast_in_dim slice split convert_element_type copy rev concatenate stack pad".split()
@@ -233,9 +241,9 @@ class Importer:
 
     def is_light(self, atom: Atom) -> bool:
         """Whether JAX makes it of an argument by moving and casting elements alone."""
-        if isinstance(atom, Const):
+        if isinstance(atom, Const) or atom.node is None:
             return True
-        return all(node.name in _VIEWS for node in ancestors(atom))
+        return atom.node.name in _VIEWS and all(map(self.is_light, atom.node.inputs))
 
     def _is_known_number(self, atom: Atom) -> bool:
         """Whether it is one number that JAX makes of integers and numbers, such as how many tokens count."""
@@ -352,9 +360,7 @@ class Importer:
         (left, right), (left_batch, _) = node.params["dimension_numbers"]
         if left_batch:
             return self._attention(var, node)
-        made = self._linear(var, node, None)
-        assert made is not None, "only a bias may not fit"
-        return made
+        return Value(self.product(var, node, None), self.operands(node).layout)
 
     def operands(self, node: Node) -> "_Operands":
         """What of a product is x and what the weight."""
@@ -363,7 +369,10 @@ class Importer:
         summed = sorted(zip(*((int(a) for a in axes[n]) for n in (0, 1))))
         operands = [(node.inputs[n], tuple(pair[n] for pair in summed)) for n in (0, 1)]
         # The weight is the operand that is an argument, or made of one; the second where both are.
-        which = 1 if self.is_light(operands[1][0]) or not self.is_light(operands[0][0]) else 0
+        light = [self.is_light(operand) for operand, _ in operands]
+        which = 1 if light[1] or not light[0] else 0
+        if all(light) and self._is_turned_after(node):
+            which = 0
         if which == 0:
             summed = sorted(summed, key=lambda pair: pair[1])
             operands = [(node.inputs[n], tuple(pair[n] for pair in summed)) for n in (0, 1)]
@@ -376,24 +385,23 @@ class Importer:
             layout = layout.permute(list(range(count, count + len(w_free))) + list(range(count)))
         return _Operands(x, x_free, x_axes, w, w_free, w_axes, layout)
 
-    def _linear(self, var: Var, node: Node, bias: Optional[Var]) -> Optional[Value]:
-        """A product; None where the bias is no vector of the weight's columns."""
-        made = self.product(var, node, bias, None)
-        return Value(made, self.operands(node).layout) if made is not None else None
+    def _is_turned_after(self, node: Node) -> bool:
+        """Whether a product is but read with the axes of its first operand last, as `jax.vmap` makes it of `w @ x`."""
+        summed = [int(a) for a in node.params["dimension_numbers"][0][0]]
+        count, rank = len(node.inputs[0].shape) - len(summed), len(node.output.shape)
+        readers = self.users.get(node.output, [])
+        order = [*range(count, rank), *range(count)]
+        return bool(readers) and all(r.name == "transpose" and list(r.params["permutation"]) == order for r in readers)
 
-    def product(
-        self, var: Var, node: Node, bias: Optional[Var], part: Optional[parts.Columns]
-    ) -> Optional[build.Value]:
-        """The matrix of a product, or of these columns of it; None where the bias is no vector of its columns."""
-        x, x_free, x_axes, w, w_free, w_axes, layout = operands = self.operands(node)
+    def product(self, var: Var, node: Node, bias: Optional[Var], part: Optional[parts.Columns] = None) -> build.Value:
+        """The matrix of a product in elements of `var`, or of these columns of it."""
+        x, x_free, x_axes, w, w_free, w_axes, _ = self.operands(node)
         if node.output.dtype not in (x.dtype, w.dtype):
             raise Unsupported(
                 node,
                 f"its result has elements of {short(node.output.dtype)}; te rounds a product to its operands' type, so "
                 "cast the result (and leave out preferred_element_type)",
             )
-        if bias is not None and (bias.shape != (operands.columns,) or not layout.is_row_major(math.prod(layout.shape))):
-            return None
         matrix = self._operand(x, node, x_free, x_axes, "rows")
         turned = self._is_turned(w, w_free, w_axes, node)
         order = (w_axes, w_free) if turned else (w_free, w_axes)
@@ -402,7 +410,8 @@ class Importer:
         matrix, weight = self.function.cast(matrix, dtype), self.function.cast(weight, dtype)
         vector = None
         if bias is not None:
-            vector = self._vector(bias, node, dtype) if part is None else self._cut(bias, node, (0,), (), part, 0)
+            axes = range(len(bias.shape))
+            vector = self._vector(bias, node, dtype) if part is None else self._cut(bias, node, axes, (), part, 0)
             vector = self.function.cast(vector, dtype)
         label = self._label(w)
         layer = None if label.startswith("value") else label if part is None else f"{label}.{part.name}"
@@ -431,21 +440,53 @@ class Importer:
             made = self.function.cast(made, dtype)
         return made
 
-    def product_of(self, var: Var, node: Node) -> Tuple[Optional[Node], Optional[Var]]:
-        """(the product that a value is, the bias that is added); None where there is none."""
+    def product_of(self, var: Var, node: Node) -> "Optional[_Product]":
+        """The product that a value is, with a bias that is added perhaps; None where it is none."""
         if node.name == "dot_general":
-            return (None if node.params["dimension_numbers"][1][0] else node), None
+            batched = node.params["dimension_numbers"][1][0]
+            return None if batched else _Product(node, None, self.operands(node).layout)
         for product, shift in (node.inputs, node.inputs[::-1]) if node.name == "add" else ():
-            inner = patterns.node_of(patterns.uncast(product), "dot_general")
+            current, views = patterns.uncast(product), []
+            while isinstance(current, Var) and current.uses == 1:
+                by = patterns.node_of(current, "transpose", "reshape", "squeeze")
+                if by is None:
+                    break
+                views.append((current, by))
+                current = by.inputs[0]
+            inner = patterns.node_of(current, "dot_general")
             if inner is None or inner.output.uses != 1 or inner.params["dimension_numbers"][1][0]:
                 continue
             # The sum is rounded to the type of the product.
             if inner.output.dtype not in (var.dtype, np.float32):
                 continue
-            bias = patterns.vector(shift, var.shape[-1]) if var.shape else None
-            if bias is not None and product.shape == var.shape and self.is_light(bias):
-                return inner, bias
-        return None, None
+            operands = self.operands(inner)
+            layout: Optional[Layout] = operands.layout
+            for view, by in reversed(views):
+                layout = viewed(view, by, layout) if layout is not None else None
+            if layout is None or layout.shape != var.shape:
+                continue
+            bias = self._bias(shift, layout, operands.columns)
+            if bias is not None:
+                return _Product(inner, bias, layout)
+        return None
+
+    def _bias(self, shift: Atom, layout: Layout, columns: int) -> Optional[Var]:
+        """What of an argument is added to each row of a product, one element to each column; None where it is not."""
+        base, views = patterns.uncast(shift), []
+        while patterns.node_of(base, "broadcast_in_dim", "reshape", "squeeze", "expand_dims"):
+            views.append((base, base.node))
+            base = patterns.uncast(base.node.inputs[0])  # type: ignore[union-attr]
+        if not isinstance(base, Var) or math.prod(base.shape) != columns or not self.is_light(base):
+            return None
+        memory = self._layout(base)
+        if memory is not None and not memory.is_row_major(columns):
+            return None
+        lies: Optional[Layout] = row_major(base.shape)
+        for view, by in reversed(views):
+            lies = viewed(view, by, lies) if lies is not None else None  # type: ignore[arg-type]
+        lies = lies.expand(layout.shape) if lies is not None and len(lies.dims) == len(layout.dims) else None
+        wanted = [tuple((size, stride if stride < columns else 0) for size, stride in dim) for dim in layout.dims]
+        return base if lies is not None and same(lies, Layout(tuple(wanted))) else None
 
     def _is_turned(self, w: Atom, free: Sequence[int], axes: Sequence[int], user: Node) -> bool:
         """Whether a weight lies [summed, free], as most of JAX's do, and not [free, summed]."""
@@ -595,13 +636,24 @@ class Importer:
     def _op_gather(self, var: Var, node: Node) -> Value:
         table, index = node.inputs
         numbers = node.params["dimension_numbers"]
-        rank = len(var.shape)
+        collapsed, start = tuple(numbers.collapsed_slice_dims), tuple(int(a) for a in numbers.start_index_map)
+        behind = 1 + (collapsed == ())
+        whole = patterns.node_of(index, "concatenate")
+        # Rows by their number and a column, the first, as jax.vmap makes them.
+        if start == (0, 1) and whole is not None and [v.shape[-1] for v in whole.inputs] == [1, 1]:
+            index = whole.inputs[0]
+            start = (0,) if patterns.scalar(whole.inputs[1]) == 0 else start
+        elif start == (0, 1) and isinstance(index, Const) and index.shape[-1] == 2:
+            numbered = index.array()
+            index = Const(numbered[..., 0], numbered.shape[:-1])
+            start = (0,) if (numbered[..., 1] == 0).all() else start
         rows = (
             len(table.shape) == 2
             and tuple(int(s) for s in node.params["slice_sizes"]) == (1, table.shape[1])
-            and tuple(numbers.offset_dims) == (rank - 1,)
-            and tuple(numbers.collapsed_slice_dims) == (0,)
-            and tuple(numbers.start_index_map) == (0,)
+            and tuple(numbers.offset_dims) == tuple(range(len(var.shape) - behind, len(var.shape)))
+            and collapsed in ((), (0,))
+            and start == (0,)
+            and math.prod(index.shape) == math.prod(var.shape[:-1])
             and not numbers.operand_batching_dims
         )
         if not rows:
@@ -662,10 +714,9 @@ class Importer:
     # Elementwise
 
     def _op_add(self, var: Var, node: Node) -> Value:
-        product, bias = self.product_of(var, node)
-        made = self._linear(var, product, bias) if product is not None else None
-        if made is not None:
-            return made
+        product = self.product_of(var, node)
+        if product is not None:
+            return Value(self.product(var, product.node, product.bias), product.layout)
         for x, shift in (node.inputs, node.inputs[::-1]):
             bias = patterns.vector(shift, var.shape[-1]) if len(var.shape) > 1 else None
             if bias is not None and x.shape == var.shape:

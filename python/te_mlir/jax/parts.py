@@ -69,15 +69,15 @@ def emit(importer: "Importer", var: Var, node: Node) -> "Optional[Value]":
         base = base.node.inputs[0]
     if not isinstance(base, Var) or base.node is None or importer.is_made(base):
         return None
-    product, bias = importer.product_of(base, base.node)
+    product = importer.product_of(base, base.node)
     if product is None:
         return None
-    operands = importer.operands(product)
+    operands = importer.operands(product.node)
     rows, columns = operands.rows, operands.columns
     # Of a weight that is computed there are no parts.
-    if not importer.is_light(operands.w) or not _is_read_in_parts(importer, base, operands.layout, rows, columns):
+    if not importer.is_light(operands.w) or not _is_read_in_parts(importer, base, product.layout, rows, columns):
         return None
-    lies: Optional[Layout] = operands.layout
+    lies: Optional[Layout] = product.layout
     types = []
     for value, view in reversed(views):
         lies = viewed(value, view, lies) if lies is not None else None
@@ -85,9 +85,7 @@ def emit(importer: "Importer", var: Var, node: Node) -> "Optional[Value]":
     part = _columns(lies, rows, columns) if lies is not None else None
     if lies is None or part is None:
         return None
-    made = importer.product(base, product, bias, part)
-    if made is None:
-        return None
+    made = importer.product(base, product.node, product.bias, part)
     for dtype in types:
         made = importer.function.cast(made, np.dtype(dtype).name)
     return Value(made, _within(lies, columns, part))

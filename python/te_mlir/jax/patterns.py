@@ -216,24 +216,42 @@ def _over_root(value: Atom) -> Iterator[Tuple[Atom, Atom, float]]:
         if root is not None:
             found.append((node.inputs[0], root.inputs[0]))
     for x, inside in found:
-        for v, epsilon in pairs(of_rows(inside), "add"):
-            number = scalar(epsilon)
-            if number is not None and 0 <= number < math.inf:
-                yield x, v, number
+        for v, number in _above_zero(inside):
+            yield x, v, number
+
+
+def _above_zero(inside: Atom) -> Iterator[Tuple[Atom, float]]:
+    """(v, epsilon) of v + epsilon."""
+    for v, epsilon in pairs(of_rows(inside), "add"):
+        number = scalar(epsilon)
+        if number is not None and 0 <= number < math.inf:
+            yield v, number
+
+
+def _scaled_over_root(value: Atom) -> Iterator[Tuple[Atom, Atom, float, Atom]]:
+    """(x, v, epsilon, gamma) of x / sqrt(v + epsilon) * gamma, or of x * (rsqrt(v + epsilon) * gamma)."""
+    for scaled, gamma in pairs(value, "mul"):
+        for x, v, epsilon in _over_root(scaled):
+            yield x, v, epsilon, gamma
+        if scaled.shape != value.shape:
+            continue
+        for inverse, factor in pairs(gamma, "mul"):
+            root = node_of(of_rows(inverse), "rsqrt")
+            for v, epsilon in _above_zero(root.inputs[0]) if root is not None else ():
+                yield scaled, v, epsilon, factor
 
 
 def match_rms_norm(value: Var) -> Optional[RmsNorm]:
     """`x * rsqrt(mean(x * x, -1) + epsilon) * gamma`."""
     if not value.shape:
         return None
-    for scaled, factor in pairs(value, "mul"):
-        for x, variance, epsilon in _over_root(scaled):
-            squares = _row_mean(variance)
-            square = node_of(uncast(squares), "square") if squares is not None else None
-            if square is None or not is_same(square.inputs[0], x) or not isinstance(uncast(x), Var):
-                continue
-            for one, gamma in _one_plus(factor, x.shape[-1]):
-                return RmsNorm(leaf(x), gamma, epsilon, one)
+    for x, variance, epsilon, factor in _scaled_over_root(value):
+        squares = _row_mean(variance)
+        square = node_of(uncast(squares), "square") if squares is not None else None
+        if square is None or not is_same(square.inputs[0], x) or not isinstance(uncast(x), Var):
+            continue
+        for one, gamma in _one_plus(factor, x.shape[-1]):
+            return RmsNorm(leaf(x), gamma, epsilon, one)
     return None
 
 
@@ -260,14 +278,10 @@ def match_layer_norm(value: Var) -> Optional[LayerNorm]:
         beta = vector(shift, size)
         if beta is None:
             continue
-        for scaled, factor in pairs(product, "mul"):
-            gamma = vector(factor, size)
-            if gamma is None:
-                continue
-            for centred, variance, epsilon in _over_root(scaled):
-                x = _centred(centred)
-                if x is not None and _is_variance(variance, x):
-                    return LayerNorm(leaf(x), gamma, beta, epsilon)
+        for centred, variance, epsilon, factor in _scaled_over_root(product):
+            gamma, x = vector(factor, size), _centred(centred)
+            if gamma is not None and x is not None and _is_variance(variance, x):
+                return LayerNorm(leaf(x), gamma, beta, epsilon)
     return None
 
 
