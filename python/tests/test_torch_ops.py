@@ -268,6 +268,24 @@ def test_what_is_nearly_a_rotation_of_halves_is_pytorchs(name):
     assert "te.linear" in text and "te.rope" not in text
 
 
+def test_the_middle_of_a_split_is_no_half():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+    def turn(m, q):
+        h = heads(q)
+        half = h.shape[-1] // 2
+        a, b = h[..., :half], h.split([half // 2, half, half // 2], -1)[1]
+        return torch.cat([a * m.cos - b * m.sin, b * m.cos + a * m.sin], -1).transpose(1, 2).reshape(q.shape)
+
+    model = Op(turn, cos=lambda: half_tables("cos"), sin=lambda: half_tables("sin"))
+    x = torch.randn(BATCH, SEQUENCE, WIDTH)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = te_mlir.torch.jit(model, recipe=te_mlir.HighPrecision())(x)
+    assert torch.allclose(found, model(x), atol=1e-5)
+
+
 def test_a_rotation_of_every_other_column_is_none_of_the_first():
     torch._dynamo.reset()
     torch.manual_seed(0)

@@ -225,6 +225,8 @@ def _half(node: Any) -> "Tuple[Node, int] | None":
         return None
     if node.target is operator.getitem and any(is_plain(node.args[0], name) for name in SPLITS):
         x, which = node.args[0].args[0], node.args[1]  # type: ignore[union-attr]
+        if len(node.args[0].meta["val"]) != 2:  # type: ignore[union-attr]
+            return None
     else:
         x, first, _ = _part(node, len(node.meta["val"].shape)) or (None, 0, 0)
         which = 2 * first // x.meta["val"].shape[-1] if x is not None else 0
