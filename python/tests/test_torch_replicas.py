@@ -107,8 +107,17 @@ def by_backend(model):
         fully_shard(layer)
     return fully_shard(model)
 module = te_mlir.torch.Linear(64, 64, fuse_wgrad_accumulation=True)
-for make in (lambda: DDP(jit(Model())), lambda: jit(DDP(Model())), lambda: DDP(module)):
-    assert "DistributedDataParallel is to average them" in error(make, x), error(make, x)
+class Again(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+    def forward(self, x):
+        return checkpoint(self.model, x, use_reentrant=True)
+for make in (lambda: DDP(jit(Model())), lambda: jit(DDP(Model())), lambda: DDP(module), lambda: DDP(Again(jit(Model())))):
+    wanted = x.clone().requires_grad_()
+    assert "DistributedDataParallel is to average them" in error(make, wanted), error(make, wanted)
+with torch.no_grad():
+    DDP(jit(Model())).eval()(x)
 model = DDP(jit(Model()))
 with model.no_sync():
     model(x).backward()

@@ -44,7 +44,8 @@ def bind_group(context: Context, group_id: int, group: Optional["dist.ProcessGro
 def refuse_averages() -> None:
     """Raises ArgumentError in a call of DistributedDataParallel that is to average gradients, which are in main_grad."""
     outer = DistributedDataParallel._active_ddp_module
-    if outer is not None and outer.require_backward_grad_sync:
+    # A reentrant checkpoint has its gradients made later, where DistributedDataParallel is not active.
+    if outer is not None and outer.require_backward_grad_sync and (torch.is_grad_enabled() or outer.training):
         raise ArgumentError(
             "argument 'main_grad': expected gradients of this process alone, but DistributedDataParallel is to average "
             "them, and sees 'grad' alone; compile without main_grad, or call it under no_sync() and add up main_grad "

@@ -291,6 +291,8 @@ class Region:
 
     def __call__(self, *tensors: torch.Tensor) -> "List[torch.Tensor]":
         addresses = self.check(tensors)
+        if self.mains:
+            groups.refuse_averages()
         if forward_ad._current_level >= 0:
             _refuse_duals(self.inputs, tensors)
         if not self._named:
@@ -840,8 +842,6 @@ class _Call(torch.autograd.Function):
         ctx: Any, region: Region, tensors: "Tuple[torch.Tensor, ...]", addresses: List[int], *_: torch.Tensor
     ) -> Any:
         loaded = region.load(True)
-        if region.mains:
-            groups.refuse_averages()
         mains, where = region.main_grads(tensors)
         ctx.shared = [(own.main_grad, region.main_grad_of(i, tensors[i])) for i, own in region.shared.items()]
         later = loaded.later()
