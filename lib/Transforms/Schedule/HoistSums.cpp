@@ -4,10 +4,10 @@
 // often its end: every summand is then held until there. A sum is half as large
 // as what it adds, so it belongs where its last summand is made. So does the
 // update that is the only reader of a gradient: it is written in place, once
-// nobody else reads what was there. Gradients that collectives make stay where
-// they are, so that launches run beside those. Positions are
-// those of the program before anything moves, refined by the order of moves:
-// asking the block would number it anew after every move.
+// nobody else reads what was there. Updates by gradients that collectives make
+// stay where they are, so that launches run beside those. Positions are those
+// of the program before anything moves, refined by the order of moves: asking
+// the block would number it anew after every move.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,6 +18,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace mlir::te {
 #define GEN_PASS_DEF_HOISTSUMSPASS
@@ -56,11 +57,17 @@ static SmallVector<Value> writtenInPlace(Operation *op) {
 /// True for a gradient of several ranks, perhaps divided by how many they are:
 /// its update would wait for them, and what stands behind the update, too.
 static bool waitsForOthers(Value gradient) {
-  Operation *maker = lookThroughViews(gradient).getDefiningOp();
-  if (!maker || isa<AllReduceOp, ReduceScatterOp>(maker))
-    return maker;
-  return maker->hasTrait<OpTrait::Elementwise>() &&
-         llvm::any_of(maker->getOperands(), waitsForOthers);
+  llvm::SmallSetVector<Operation *, 8> makers;
+  makers.insert(lookThroughViews(gradient).getDefiningOp());
+  for (size_t i = 0; i < makers.size(); ++i) {
+    Operation *maker = makers[i];
+    if (isa_and_nonnull<AllReduceOp, ReduceScatterOp>(maker))
+      return true;
+    if (maker && maker->hasTrait<OpTrait::Elementwise>())
+      for (Value operand : maker->getOperands())
+        makers.insert(lookThroughViews(operand).getDefiningOp());
+  }
+  return false;
 }
 
 /// All that read the memory of `value`, or of a view of it.
