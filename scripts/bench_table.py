@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the results of docs/performance.md from te-bench's JSON.
+"""Writes the results of docs/performance/tables.md from te-bench's JSON.
 
     bench_table.py          rewrites the text between the page's two markers
     bench_table.py --check  fails where the page differs from the JSON
@@ -15,7 +15,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs/performance.md"
+PAGE = ROOT / "docs/performance/tables.md"
 RESULTS = ROOT / "docs/results"
 MARKED = re.compile(r"(<!-- results -->\n).*(<!-- end of results -->)", re.S)
 
@@ -141,7 +141,7 @@ def section(path):
     if not isinstance(report, dict) or not {"device", "timing"} <= report.keys():
         return ""
     text = f"### {path.stem}\n\n{device(report)}\n"
-    text += f"Source: [`results/{path.name}`](results/{path.name})\n\n"
+    text += f"Source: [`results/{path.name}`](../results/{path.name})\n\n"
     if "mlp_block" in report:
         text += "The MLP block, forward and backward:\n\n" + mlp(report) + "\n"
     if "kernels" in report:
@@ -174,14 +174,14 @@ def main():
     body = "\n" + ("".join(sections) or "`docs/results` holds no file of te-bench.\n\n")
     filled, count = MARKED.subn(lambda match: match[1] + body + match[2], page)
     if count != 1:
-        print(f"expected docs/performance.md to have one pair of markers, but got {count}")
+        print(f"expected docs/performance/tables.md to have one pair of markers, but got {count}")
         return 1
     if options.check and filled != page:
-        print("docs/performance.md differs from docs/results: run scripts/bench_table.py and commit")
+        print("docs/performance/tables.md differs from docs/results: run scripts/bench_table.py and commit")
         return 1
     if not options.check:
         PAGE.write_text(filled, encoding="utf-8")
-    print(f"docs/performance.md shows {len(sections)} files of docs/results")
+    print(f"docs/performance/tables.md shows {len(sections)} files of docs/results")
     return 0
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/memory.md that say which usages of which tensor a layer makes, and who holds what.
+"""Writes the tables of docs/guides/memory.md that say which usages of which tensor a layer makes, and who holds what.
 
     dataflow_table.py          rewrites the text between the page's two markers
     dataflow_table.py --check  fails where the page differs from what te-opt makes

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the table of docs/memory.md from the compiler's memory report.
+"""Writes the table of docs/guides/memory.md from the compiler's memory report.
 
     saved_bytes.py          rewrites the text between the page's two markers
     saved_bytes.py --check  fails where the page differs from what te-opt reports

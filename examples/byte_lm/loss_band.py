@@ -3,7 +3,7 @@
 
 Five seeds are trained under high_precision, and the same five under every other
 recipe and backward override. A seed decides the initial parameters and the
-batches, so two runs of one seed differ by precision alone. docs/training.md
+batches, so two runs of one seed differ by precision alone. docs/how_it_works/training.md
 derives the band and says what is judged; the rules stand here, before any run:
 
 * A curve is the running mean of the loss over WINDOW steps.

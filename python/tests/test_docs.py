@@ -8,14 +8,21 @@ import pytest
 import te_mlir
 
 ROOT = pathlib.Path(__file__).parents[2]
+PAGES = [
+    "guides/python.md",
+    "guides/pytorch.md",
+    "guides/jax.md",
+    "guides/reinforcement_learning.md",
+    "get_started/tutorial.md",
+]
 
 
-@pytest.mark.parametrize("page", ["users/python.md", "users/torch.md", "users/jax.md", "users/rl.md", "tutorial.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_page_runs(page, monkeypatch, reference):
-    needed = {"users/python.md": "ml_dtypes", "users/jax.md": "jax", "users/rl.md": "ml_dtypes"}
+    needed = {"guides/python.md": "ml_dtypes", "guides/jax.md": "jax", "guides/reinforcement_learning.md": "ml_dtypes"}
     pytest.importorskip(needed.get(page, "torch"))
     monkeypatch.chdir(ROOT / "examples" / "byte_lm")
-    if page == "tutorial.md":
+    if page == "get_started/tutorial.md":
         pytest.importorskip("transformers").logging.set_verbosity_error()
     monkeypatch.setattr("te_mlir.program.context_of", lambda *_: reference)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)

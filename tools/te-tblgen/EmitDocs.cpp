@@ -206,7 +206,7 @@ void emitMarkdown(const RecordKeeper &records, raw_ostream &os) {
         "verifiers, the policy of the quantise phase and\nthe runtime read the "
         "same rows. [`support.json`](support.json) is this page for programs. "
         "What was measured, and where, is\nin "
-        "[Performance](../performance.md): "
+        "[Performance](../performance/tables.md): "
         "no row of sm_100 has been run.\n\n";
   header(os, {"entry", "meaning"});
   for (const Record *path : table.paths)

@@ -280,7 +280,7 @@ def match_rows(value: Atom) -> Optional[Rows]:
         for sign, (first, second) in ((1, node.inputs), (-1, node.inputs[::-1])):
             inner, logits = _picked(second), _log_sum_exp(first)
             if inner is not None and logits is not None and is_same(inner.x, logits):
-                # Where a one-hot row is 0, te leaves the row out; JAX has logsumexp(x) there (docs/users/jax.md).
+                # Where a one-hot row is 0, te leaves the row out; JAX has logsumexp(x) there (docs/guides/jax.md).
                 return _of(Rows(logits, inner._replace(zeros=False), sign), value)
     picked = _picked(value)
     if picked is not None:

@@ -1,6 +1,6 @@
 """y, dx, dw and db of a linear layer, from its input, its weight and the gradient of its result alone.
 
-Written from docs/numerics.md: casts are those of te_model, products add in f32 in increasing k, one rounding an operation.
+Written from docs/how_it_works/numerics.md: casts are those of te_model, products add in f32 in increasing k, one rounding an operation.
 `override` says what the backward reads of x and w: what was cast for it ("none"), the tensors ("high_precision"), or what the
 forward's casts hold, decoded to bf16 ("dequantized").
 """
