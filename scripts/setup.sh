@@ -62,6 +62,10 @@ if ! .venv/bin/python -c 'import torch, transformers, ml_dtypes, pytest, mypy' 2
   # PyPI takes no local versions: there the build for Linux is CUDA's, some GB.
   .venv/bin/python -m pip install -qq torch==2.13.0 transformers==5.23.0 ml_dtypes pytest setuptools mypy==2.4.1
 fi
+if ! .venv/bin/python -c 'import material, mkdocstrings_handlers.python' 2>/dev/null; then
+  echo "setup: adding mkdocs-material to .venv, for the documentation's site"
+  .venv/bin/python -m pip install -qq mkdocs-material==9.8.1 mkdocstrings-python==2.0.11
+fi
 # The last release for Python 3.11; libte_xla is compiled with a header of it.
 if ! .venv/bin/python -c 'import jax, optax, equinox, flax' 2>/dev/null; then
   echo "setup: adding jax, optax, equinox and flax to .venv"

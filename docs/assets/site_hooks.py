@@ -1,11 +1,11 @@
 """What `mkdocs build` does to the pages before it renders them.
 
-The pages are written to be read in the repository, too, so their links lead to
-files of it: `../../examples/c_host/main.c`. A link that leaves docs/ leads to a
-page of the site with that file (source/examples/c_host/main.c), so that the site
-is complete by itself. A link to a folder leads to the list of its files.
+The pages are also read in the repository, so their links lead to files of it:
+`../../examples/c_host/main.c`. The site is complete by itself, so a link that
+leaves docs/ leads there to a page that shows the file (source/...), or the names
+of a folder's files. CHANGELOG.md is a page, too.
 
-Lists need a blank line before them in Python-Markdown; the descriptions of
+Python-Markdown needs a blank line before a list; the descriptions that come from
 TableGen have none.
 """
 
@@ -16,48 +16,42 @@ import re
 from mkdocs.structure.files import File
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)(#[^)\s]*)?\)")
+LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?\)")
 ITEM = re.compile(r"([*-]|\d+\.) ")
-LANGUAGES = {".py": "python", ".cpp": "cpp", ".h": "cpp", ".inc": "cpp", ".c": "c", ".cu": "cpp", ".sh": "bash", ".td": "text"}
+LANGUAGES = {".py": "python", ".cpp": "cpp", ".h": "cpp", ".c": "c", ".sh": "bash", ".txt": "cmake"}
 
 
-def outside(page, target):
-    """The path in the repository that a link of docs/`page` leads to, or None where it stays in docs/."""
+def path_outside(page, target):
+    """The path of what a link of docs/`page` leads to, or None where the site has it already."""
     if re.match(r"[a-z]+:", target):
         return None
     path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), target))
-    if path == "README.md" or path == "CHANGELOG.md":
-        return path
-    if path.startswith("docs/") and not target.endswith((".mlir", ".py")) and (ROOT / path).suffix:
-        return None
-    return path if (ROOT / path).exists() and path != "docs" else None
+    kept = path.startswith("docs/") and path.endswith((".md", ".png", ".svg", ".json"))
+    return path if not kept and (ROOT / path).exists() else None
 
 
-def name_of(path):
-    return "source/" + path + (".md" if not path.endswith(".md") else "")
+def page_of(path):
+    return "changelog.md" if path == "CHANGELOG.md" else f"source/{path}.md"
 
 
 def shown(path):
-    """A page that shows a file, or the names of a folder's files."""
+    """The page of a file, or of a folder."""
     where = ROOT / path
     head = f"---\nsearch:\n  exclude: true\nhide: [toc]\n---\n\n# {path}\n\n"
     if where.is_dir():
-        return head + "".join(f"* `{each.name}{'/' if each.is_dir() else ''}`\n" for each in sorted(where.iterdir())
-                              if not each.name.startswith((".", "__")))
-    text = where.read_text(encoding="utf-8")
-    if path.endswith(".md"):
-        return re.sub(r"^# .*\n", "", text, count=1) if False else text
-    return f"{head}````{LANGUAGES.get(where.suffix, 'text')}\n{text}````\n"
+        names = sorted(each.name + "/" * each.is_dir() for each in where.iterdir() if each.name[0] not in "._")
+        return head + "".join(f"* `{name}`\n" for name in names)
+    return f"{head}````{LANGUAGES.get(where.suffix, 'text')}\n{where.read_text(encoding='utf-8')}````\n"
 
 
 def on_files(files, config):
-    wanted = set()
-    for file in files.documentation_pages():
-        for match in LINK.finditer(file.content_string):
-            if path := outside(file.src_uri, match[2]):
-                wanted.add(path)
-    for path in sorted(wanted):
-        files.append(File.generated(config, name_of(path), content=shown(path)))
+    wanted = {path_outside(page.src_uri, match[2])
+              for page in files.documentation_pages() for match in LINK.finditer(page.content_string)}
+    for path in sorted(wanted - {None, "CHANGELOG.md"}):
+        files.append(File.generated(config, page_of(path), content=shown(path)))
+    # Its links begin at the root of the repository.
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").replace("](docs/", "](")
+    files.append(File.generated(config, "changelog.md", content=changes))
     return files
 
 
@@ -67,7 +61,7 @@ def spaced(lines):
     for line in lines:
         if line.lstrip().startswith("```"):
             fenced = not fenced
-        elif not fenced and ITEM.match(line) and before.strip() and not ITEM.match(before) and before[0] != " ":
+        elif not fenced and ITEM.match(line) and before.strip() and before[0] != " " and not ITEM.match(before):
             yield ""
         yield line
         before = line
@@ -75,13 +69,12 @@ def spaced(lines):
 
 def on_page_markdown(markdown, page, config, files):
     source = page.file.src_uri
-
-    def rewritten(match):
-        path = outside(source, match[2])
-        if not path:
-            return match[0]
-        return f"{match[1]}{posixpath.relpath(name_of(path), posixpath.dirname(source))}{match[3] or ''})"
-
     if source.startswith("source/"):
         return markdown
-    return "\n".join(spaced(LINK.sub(rewritten, markdown).split("\n")))
+
+    def inside(match):
+        path = path_outside(source, match[2])
+        target = posixpath.relpath(page_of(path), posixpath.dirname(source) or ".") if path else match[2]
+        return f"{match[1]}{target}{match[3] or ''})"
+
+    return "\n".join(spaced(LINK.sub(inside, markdown).split("\n")))
