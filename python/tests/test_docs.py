@@ -13,13 +13,15 @@ PAGES = [
     "guides/pytorch.md",
     "guides/jax.md",
     "guides/reinforcement_learning.md",
+    "get_started/first_model.md",
     "get_started/tutorial.md",
 ]
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_page_runs(page, monkeypatch, reference):
-    needed = {"guides/python.md": "ml_dtypes", "guides/jax.md": "jax", "guides/reinforcement_learning.md": "ml_dtypes"}
+    needed = {page: "ml_dtypes" for page in ("get_started/first_model.md", "guides/python.md", "guides/reinforcement_learning.md")}
+    needed["guides/jax.md"] = "jax"
     pytest.importorskip(needed.get(page, "torch"))
     monkeypatch.chdir(ROOT / "examples" / "byte_lm")
     if page == "get_started/tutorial.md":

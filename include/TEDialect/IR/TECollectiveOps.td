@@ -129,7 +129,7 @@ def TE_AllToAllOp
     With `split = 0 concat = 1` rows by expert, `[experts, capacity, columns]` of
     one rank's tokens, become those of one rank's experts,
     `[experts / ranks, ranks * capacity, columns]` of all tokens
-    ([experts on several ranks](../guides/several_gpus.md#experts-on-several-ranks)).
+    ([experts on several ranks](../guides/experts.md#experts-on-several-ranks)).
 
     Of a scaled value data and scales are exchanged as bytes, in one operation.
     It is a matrix, whose rows are `[groups, rows of a group]`: groups have one

@@ -7,7 +7,7 @@ continues it), and below each what it prints, on both streams. A line '...'
 stands for any lines, '...' inside a line for any text; runs of blanks count as
 one. '# exit N' as the last line of the output is the expected exit code.
 Commands run one after another in a fresh folder with a copy of the FOLDERs' files;
-`python3` is the one that runs this. A block ```mlir FILE is the content of such a file.
+`python3` is the one that runs this. A block ```mlir FILE, or ```mlir title="FILE", is the content of such a file.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def commands(page):
 
 def written_files(page):
     """(name, content) of the blocks that a reader saves."""
-    return re.findall(r"^```mlir (\S+)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.S | re.M)
+    return re.findall(r'^```mlir (?:title=")?([^\s"]+)"?\n(.*?)^```$', page.read_text(encoding="utf-8"), re.S | re.M)
 
 
 def pattern(line):
