@@ -30,7 +30,7 @@ from te_mlir.recipes import (
 )
 from te_mlir.runtime import Context, Tensor, context, group_unique_id
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Argument",
