@@ -13,6 +13,7 @@
 #include "TEDialect/Transforms/Lower/Passes.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
 #include "TEDialect/Transforms/Report/Passes.h"
+#include "TEDialect/Transforms/Schedule/Kernels.h"
 #include "TEDialect/Transforms/Schedule/Passes.h"
 #include "TEDialect/Transforms/Verify/Passes.h"
 
@@ -33,6 +34,7 @@ void te::registerAllTEDialects(DialectRegistry &registry) {
                   tensor::TensorDialect, LLVM::LLVMDialect>();
   func::registerInlinerExtension(registry);
   registerTEGradients(registry);
+  registerTEKernels(registry);
 }
 
 void te::registerAllTEPasses() {

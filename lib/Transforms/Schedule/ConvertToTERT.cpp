@@ -16,6 +16,7 @@
 #include "TEDialect/TERT/Groups.h"
 #include "TEDialect/TERT/KernelTable.h"
 #include "TEDialect/TERT/RuntimeTypes.h"
+#include "TEDialect/Transforms/Schedule/Kernels.h"
 #include "TEDialect/Transforms/Schedule/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -416,6 +417,11 @@ class ConvertToTERT final
     : public te::impl::ConvertToTERTPassBase<ConvertToTERT> {
 public:
   using Base::Base;
+
+  void getDependentDialects(DialectRegistry &registry) const override {
+    Base::getDependentDialects(registry);
+    registerTEKernels(registry);
+  }
 
   void runOnOperation() override {
     eraseUnusedFunctions();

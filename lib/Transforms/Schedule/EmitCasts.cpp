@@ -1,17 +1,11 @@
-//===- EmitCasts.cpp - launches of casts and elementwise ops --------------===//
+//===- EmitCasts.cpp - launches of casts ----------------------------------===//
 //
 // Everything that changes how numbers are stored: scales, casts and their
-// inverses, and the ops of arith and math, one kernel for all of them.
+// inverses.
 //
 //===----------------------------------------------------------------------===//
 
 #include "LaunchCall.h"
-
-#include "TEDialect/Runtime/te_runtime_types.h"
-#include "TEDialect/TERT/PointwiseOps.h"
-
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mlir::te;
@@ -31,9 +25,10 @@ static int64_t columnsOfRun(int64_t count) {
   return power < 128 ? count : std::min<int64_t>(power, 4096);
 }
 
-LogicalResult LaunchEmitter::emitQuantizeShard(QuantizeOp op) {
+static LogicalResult emitQuantizeShard(QuantizeOp op, LaunchEmitter &emitter) {
   auto type = cast<ScaledType>(op.getUsages()[0].getType());
-  Call call(*this, op, type.isNv() ? "quantize_nvfp4_shard" : "quantize_shard");
+  LaunchCall call(emitter, op,
+                  type.isNv() ? "quantize_nvfp4_shard" : "quantize_shard");
   call.i64("count", type.getShard())
       .i64("rows", type.getRows())
       .i64("cols", type.getCols())
@@ -56,14 +51,65 @@ LogicalResult LaunchEmitter::emitQuantizeShard(QuantizeOp op) {
   return call.in(op.getSkip()).emit();
 }
 
-LogicalResult LaunchEmitter::emitQuantize(QuantizeOp op) {
+/// Whether casts to `type`, in group layout, take something of each group.
+static bool hasScaleOfGroup(ScaledType type) {
+  return type.getScheme() == Scheme::PerTensor ||
+         (type.isNv() && !type.is(ScaleVariant::RowScaled));
+}
+
+static LogicalResult emitGroupedQuantize(QuantizeOp op,
+                                         LaunchEmitter &emitter) {
+  auto type = cast<ScaledType>(op.getUsages()[0].getType());
+  LaunchCall call(emitter, op,
+                  type.isNv() ? "grouped_quantize_nvfp4"
+                              : "grouped_quantize_tensor");
+  call.groups(op, type.getRows())
+      .i64("cols", type.getCols())
+      .type("type", elementType(op.getX()))
+      .in(op.getX())
+      .in(op.getGroupSizes());
+  if (type.isNv())
+    call.i32("scale_max", type.getScaleMax())
+        .i32("four_over_six", static_cast<int32_t>(op.getFourOverSix()))
+        .i32("stochastic", static_cast<bool>(op.getRng()))
+        .i32("stream", op.getStream())
+        .in(op.getGivenAmax())
+        .in(op.getRng());
+  else
+    call.type("fp8_type", type.getElementType()).in(op.getScale());
+  unsigned parts = type.isNv() ? 3 : 2;
+  return call.out(findUsage(op.getUsages(), 1), parts)
+      .out(findUsage(op.getUsages(), 0), parts)
+      .emit();
+}
+
+static LogicalResult emitGroupedDequantize(DequantizeOp op,
+                                           LaunchEmitter &emitter) {
+  ScaledType type = op.getQ().getType();
+  LaunchCall call(emitter, op, "grouped_dequantize");
+  return call.groups(op, type.getRows())
+      .i64("cols", type.getCols())
+      .type("fp8_type", type.getElementType())
+      .i32("scheme", static_cast<int32_t>(type.getScheme()))
+      .i32("axis", type.getContract())
+      .i32("row_scaled", 0)
+      .i32("scale_max", scaleMax(type))
+      .type("out_type", elementType(op.getX()))
+      .inScaled(op.getQ(), op.getWithoutAmax())
+      .in(op.getGroupSizes())
+      .out(op.getX())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(QuantizeOp op, LaunchEmitter &emitter) {
   auto type = cast<ScaledType>(op.getUsages()[0].getType());
   if (op.getGroup())
-    return emitQuantizeShard(op);
+    return emitQuantizeShard(op, emitter);
   // Other casts of groups are those of the matrix that holds them.
   if (type.isGrouped() && hasScaleOfGroup(type))
-    return emitGroupedQuantize(op);
-  Call call(*this, op, quantizeKernel(type));
+    return emitGroupedQuantize(op, emitter);
+  LaunchCall call(emitter, op, quantizeKernel(type));
   // A shard that has one scale is any matrix of its elements.
   const int64_t cols =
       type.isShard() ? columnsOfRun(type.getShard()) : type.getCols();
@@ -106,11 +152,12 @@ LogicalResult LaunchEmitter::emitQuantize(QuantizeOp op) {
   return call.in(op.getSkip()).emit();
 }
 
-LogicalResult LaunchEmitter::emitDequantize(DequantizeOp op) {
+template <>
+LogicalResult te::emitLaunches(DequantizeOp op, LaunchEmitter &emitter) {
   ScaledType type = op.getQ().getType();
   if (type.isGrouped() && hasScaleOfGroup(type))
-    return emitGroupedDequantize(op);
-  return Call(*this, op, "dequantize")
+    return emitGroupedDequantize(op, emitter);
+  return LaunchCall(emitter, op, "dequantize")
       .i64("matrices", type.getNumMatrices())
       .i64("rows", type.getRows())
       .i64("cols", type.getCols())
@@ -126,24 +173,25 @@ LogicalResult LaunchEmitter::emitDequantize(DequantizeOp op) {
       .emit();
 }
 
-LogicalResult LaunchEmitter::emitSwizzle(SwizzleScalesOp op) {
-  FailureOr<Buffers> from = lookup(op.getQ());
+template <>
+LogicalResult te::emitLaunches(SwizzleScalesOp op, LaunchEmitter &emitter) {
+  FailureOr<Buffers> from = emitter.lookup(op.getQ());
   if (failed(from))
     return failure();
   ScaledType type = op.getSwizzled().getType();
-  StringRef residual = residualNames.lookup(op.getSwizzled());
-  std::string base = residual.empty() ? baseName(op) : residual.str();
+  std::string base = emitter.baseName(op, op.getSwizzled());
   Buffers to;
   for (auto [part, source] :
        llvm::zip_equal(tert::getBufferLayouts(type), *from)) {
-    to.push_back(alloc(op.getLoc(), base + "." + part.part.str(),
-                       causeOf(op, op.getSwizzled()), part.bytes));
+    to.push_back(emitter.alloc(op.getLoc(), base + "." + part.part.str(),
+                               emitter.causeOf(op, op.getSwizzled()),
+                               part.bytes));
     // The kernel has the scales; data and amax only change hands.
     if (part.part != "scale")
-      copy(op.getLoc(), source, to.back());
+      emitter.copy(op.getLoc(), source, to.back());
   }
-  bind(op.getSwizzled(), to);
-  return Call(*this, op, "swizzle_scales")
+  emitter.bind(op.getSwizzled(), to);
+  return LaunchCall(emitter, op, "swizzle_scales")
       .i64("rows", type.getRows())
       .i64("cols", type.getCols())
       .i32("scheme", static_cast<int32_t>(type.getScheme()))
@@ -153,157 +201,167 @@ LogicalResult LaunchEmitter::emitSwizzle(SwizzleScalesOp op) {
       .emit();
 }
 
-LogicalResult LaunchEmitter::emitCast(Operation *op, bool &isKnown) {
-  return TypeSwitch<Operation *, LogicalResult>(op)
-      .Case([&](AmaxOp op) {
-        return Call(*this, op, "amax")
-            .i64("count", count(op.getX()))
-            .type("type", elementType(op.getX()))
-            .in(op.getX())
-            .out(op.getAmax())
-            .in(op.getSkip())
-            .emit();
-      })
-      .Case([&](ComputeScaleOp op) {
-        return Call(*this, op, "compute_scale")
-            .i64("count", count(op.getAmax()))
-            .type("fp8_type", op.getElementType())
-            .i32("pow2_scales", op.getPow2Scales())
-            .f32("amax_epsilon", op.getAmaxEpsilon())
-            .in(op.getAmax())
-            .out(op.getScale())
-            .emit();
-      })
-      .Case([&](DelayedScalingUpdateOp op) {
-        return Call(*this, op, "delayed_scaling_update")
-            .i64("slots", count(op.getAmax()))
-            .i64("history_length", dim(op.getHistory(), 0))
-            .i32("algorithm", static_cast<int32_t>(op.getAlgorithm()))
-            .f32("fp8_max", APFloat(maxFinite(op.getElementType())))
-            .i32("margin", static_cast<int32_t>(op.getMargin()))
-            .in(op.getAmax())
-            .in(op.getHistory())
-            .in(op.getScale())
-            .out(op.getNewHistory())
-            .out(op.getNewScale())
-            .emit();
-      })
-      .Case([&](QuantizeOp op) { return emitQuantize(op); })
-      .Case([&](AmaxRowsOp op) {
-        return Call(*this, op, "amax_rows")
-            .i64("rows", dim(op.getX(), 0))
-            .i64("cols", dim(op.getX(), 1))
-            .type("type", elementType(op.getX()))
-            .in(op.getX())
-            .out(op.getAmax())
-            .in(op.getSkip())
-            .emit();
-      })
-      .Case([&](PartialAmaxOp op) {
-        return Call(*this, op, "partial_amax")
-            .i64("count", count(op.getX()))
-            .i64("rows", op.getShape()[0])
-            .i64("cols", op.getShape()[1])
-            .i64("start", 0)
-            .i64("block_rows", op.getBlocks()[0])
-            .i64("block_cols", op.getBlocks()[1])
-            .type("type", elementType(op.getX()))
-            .i32("ranks", lookupGroup(op, op.getGroup()).getSize())
-            .i32("rank_of", op.getGroup())
-            .in(op.getX())
-            .out(op.getAmax())
-            .in(op.getSkip())
-            .emit();
-      })
-      .Case([&](HadamardOp op) {
-        return Call(*this, op, "hadamard")
-            .i64("rows", dim(op.getX(), 0))
-            .i64("cols", dim(op.getX(), 1))
-            .in(op.getX())
-            .out(op.getY())
-            .emit();
-      })
-      .Case([&](RngAdvanceOp op) {
-        return Call(*this, op, "rng_advance")
-            .i32("count", op.getCount())
-            .in(op.getState())
-            .out(op.getNext())
-            .emit();
-      })
-      .Case([&](NvFp4AlphaOp op) {
-        // One amax for each group on either side.
-        return Call(*this, op, "nvfp4_alpha")
-            .i64("matrices", op.getA().getType().getNumGroups())
-            .i64("rows", 1)
-            .i32("a_scale_max", scaleMax(op.getA().getType()))
-            .i32("b_scale_max", scaleMax(op.getB().getType()))
-            .inAmax(op.getA())
-            .inAmax(op.getB())
-            .out(op.getAlpha())
-            .emit();
-      })
-      .Case([&](SwizzleScalesOp op) { return emitSwizzle(op); })
-      .Case([&](DequantizeOp op) { return emitDequantize(op); })
-      .Case([&](TransposeOp op) {
-        ScaledType type = op.getQ().getType();
-        return Call(*this, op, "transpose_scaled")
-            .i64("matrices", type.getNumMatrices())
-            .i64("rows", type.getRows())
-            .i64("cols", type.getCols())
-            .i32("scheme", static_cast<int32_t>(type.getScheme()))
-            .inScaled(op.getQ())
-            .outScaled(op.getTransposed(), op.getInto())
-            .in(op.getSkip())
-            .emit();
-      })
-      .Case([&](ActivationQuantizeOp op) {
-        auto type = cast<ScaledType>(op.getUsages()[0].getType());
-        Call call(*this, op,
+template <> LogicalResult te::emitLaunches(AmaxOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "amax")
+      .i64("count", count(op.getX()))
+      .type("type", elementType(op.getX()))
+      .in(op.getX())
+      .out(op.getAmax())
+      .in(op.getSkip())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(ComputeScaleOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "compute_scale")
+      .i64("count", count(op.getAmax()))
+      .type("fp8_type", op.getElementType())
+      .i32("pow2_scales", op.getPow2Scales())
+      .f32("amax_epsilon", op.getAmaxEpsilon())
+      .in(op.getAmax())
+      .out(op.getScale())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(DelayedScalingUpdateOp op,
+                               LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "delayed_scaling_update")
+      .i64("slots", count(op.getAmax()))
+      .i64("history_length", dim(op.getHistory(), 0))
+      .i32("algorithm", static_cast<int32_t>(op.getAlgorithm()))
+      .f32("fp8_max", APFloat(maxFinite(op.getElementType())))
+      .i32("margin", static_cast<int32_t>(op.getMargin()))
+      .in(op.getAmax())
+      .in(op.getHistory())
+      .in(op.getScale())
+      .out(op.getNewHistory())
+      .out(op.getNewScale())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(AmaxRowsOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "amax_rows")
+      .i64("rows", dim(op.getX(), 0))
+      .i64("cols", dim(op.getX(), 1))
+      .type("type", elementType(op.getX()))
+      .in(op.getX())
+      .out(op.getAmax())
+      .in(op.getSkip())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(PartialAmaxOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "partial_amax")
+      .i64("count", count(op.getX()))
+      .i64("rows", op.getShape()[0])
+      .i64("cols", op.getShape()[1])
+      .i64("start", 0)
+      .i64("block_rows", op.getBlocks()[0])
+      .i64("block_cols", op.getBlocks()[1])
+      .type("type", elementType(op.getX()))
+      .i32("ranks", lookupGroup(op, op.getGroup()).getSize())
+      .i32("rank_of", op.getGroup())
+      .in(op.getX())
+      .out(op.getAmax())
+      .in(op.getSkip())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(HadamardOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "hadamard")
+      .i64("rows", dim(op.getX(), 0))
+      .i64("cols", dim(op.getX(), 1))
+      .in(op.getX())
+      .out(op.getY())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(RngAdvanceOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "rng_advance")
+      .i32("count", op.getCount())
+      .in(op.getState())
+      .out(op.getNext())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(NvFp4AlphaOp op, LaunchEmitter &emitter) {
+  // One amax for each group on either side.
+  return LaunchCall(emitter, op, "nvfp4_alpha")
+      .i64("matrices", op.getA().getType().getNumGroups())
+      .i64("rows", 1)
+      .i32("a_scale_max", scaleMax(op.getA().getType()))
+      .i32("b_scale_max", scaleMax(op.getB().getType()))
+      .inAmax(op.getA())
+      .inAmax(op.getB())
+      .out(op.getAlpha())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(TransposeOp op, LaunchEmitter &emitter) {
+  ScaledType type = op.getQ().getType();
+  return LaunchCall(emitter, op, "transpose_scaled")
+      .i64("matrices", type.getNumMatrices())
+      .i64("rows", type.getRows())
+      .i64("cols", type.getCols())
+      .i32("scheme", static_cast<int32_t>(type.getScheme()))
+      .inScaled(op.getQ())
+      .outScaled(op.getTransposed(), op.getInto())
+      .in(op.getSkip())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(ActivationQuantizeOp op,
+                               LaunchEmitter &emitter) {
+  auto type = cast<ScaledType>(op.getUsages()[0].getType());
+  LaunchCall call(emitter, op,
                   op.getGate() ? "gated_activation_quantize_block"
                                : "activation_quantize_block");
-        call.i64("rows", type.getRows())
-            .i64("cols", type.getCols())
-            .type("type", elementType(op.getX()))
-            .activation(op)
-            .type("fp8_type", type.getElementType())
-            .i32("pow2_scales", type.getPow2())
-            .f32("amax_epsilon", op.getAmaxEpsilon())
-            .in(op.getX());
-        if (op.getGate())
-          call.in(op.getGate());
-        return call.out(findUsage(op.getUsages(), 1), 2)
-            .out(findUsage(op.getUsages(), 0), 2)
-            .emit();
-      })
-      .Case([&](ActivationBackwardQuantizeOp op) {
-        auto type = cast<ScaledType>(op.getUsages()[0].getType());
-        return Call(*this, op, "activation_backward_quantize_block")
-            .i64("rows", dim(op.getDy(), 0))
-            .i64("cols", dim(op.getDy(), 1))
-            .type("type", elementType(op.getX()))
-            .activation(op)
-            .type("fp8_type", type.getElementType())
-            .i32("pow2_scales", type.getPow2())
-            .f32("amax_epsilon", op.getAmaxEpsilon())
-            .in(op.getDy())
-            .in(op.getX())
-            .out(findUsage(op.getUsages(), 1), 2)
-            .out(findUsage(op.getUsages(), 0), 2)
-            .emit();
-      })
-      .Case([&](arith::TruncFOp op) -> LogicalResult {
-        if (op.getRoundingmode().value_or(
-                arith::RoundingMode::to_nearest_even) !=
-            arith::RoundingMode::to_nearest_even)
-          return op.emitError() << "expected 'roundingmode' to be "
-                                   "to_nearest_even, which is all the runtime "
-                                   "has";
-        return emitPointwise(op, TE_RT_CAST);
-      })
-      .Default([&](Operation *op) -> LogicalResult {
-        std::optional<int32_t> code =
-            tert::lookupPointwise(op->getName().getStringRef());
-        isKnown = code.has_value();
-        return isKnown ? emitPointwise(op, *code) : failure();
-      });
+  call.i64("rows", type.getRows())
+      .i64("cols", type.getCols())
+      .type("type", elementType(op.getX()))
+      .activation(op)
+      .type("fp8_type", type.getElementType())
+      .i32("pow2_scales", type.getPow2())
+      .f32("amax_epsilon", op.getAmaxEpsilon())
+      .in(op.getX());
+  if (op.getGate())
+    call.in(op.getGate());
+  return call.out(findUsage(op.getUsages(), 1), 2)
+      .out(findUsage(op.getUsages(), 0), 2)
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(ActivationBackwardQuantizeOp op,
+                               LaunchEmitter &emitter) {
+  auto type = cast<ScaledType>(op.getUsages()[0].getType());
+  return LaunchCall(emitter, op, "activation_backward_quantize_block")
+      .i64("rows", dim(op.getDy(), 0))
+      .i64("cols", dim(op.getDy(), 1))
+      .type("type", elementType(op.getX()))
+      .activation(op)
+      .type("fp8_type", type.getElementType())
+      .i32("pow2_scales", type.getPow2())
+      .f32("amax_epsilon", op.getAmaxEpsilon())
+      .in(op.getDy())
+      .in(op.getX())
+      .out(findUsage(op.getUsages(), 1), 2)
+      .out(findUsage(op.getUsages(), 0), 2)
+      .emit();
+}
+
+void te::attachCastKernels(MLIRContext *context) {
+  attachKernels<AmaxOp, ComputeScaleOp, DelayedScalingUpdateOp, QuantizeOp,
+                AmaxRowsOp, PartialAmaxOp, HadamardOp, RngAdvanceOp,
+                NvFp4AlphaOp, SwizzleScalesOp, DequantizeOp,
+                ActivationQuantizeOp, ActivationBackwardQuantizeOp>(context);
+  attachKernelsOf<tert::Cause::Transpose, TransposeOp>(context);
 }

@@ -11,8 +11,6 @@
 
 #include "TEDialect/Runtime/te_runtime_types.h"
 
-#include "llvm/ADT/TypeSwitch.h"
-
 using namespace mlir;
 using namespace mlir::te;
 
@@ -74,6 +72,11 @@ RowAxis rowsOfScales(ScaledType type) {
   llvm_unreachable("a per-tensor scale has no rows");
 }
 
+/// From one part to the next, and from row to row, in bytes.
+struct StridesOfParts {
+  int64_t part, row;
+};
+
 int64_t product(ArrayRef<int64_t> sizes) {
   int64_t result = 1;
   for (int64_t size : sizes)
@@ -103,10 +106,11 @@ emitGather(function_ref<LogicalResult(Value, Value)> gather,
   return place(scratch, to, parts);
 }
 
-LogicalResult LaunchEmitter::fillZeros(Operation *op, Value buffer) {
+static LogicalResult fillZeros(LaunchEmitter &emitter, Operation *op,
+                               Value buffer) {
   // What has padding is scales, in tiles of 512 bytes, or a tensor.
   const bool isWide = bytesOf(buffer) % 4 == 0;
-  return Call(*this, op, "fill")
+  return LaunchCall(emitter, op, "fill")
       .i64("count", bytesOf(buffer) / (isWide ? 4 : 2))
       .i32("type", isWide ? TE_RT_F32 : TE_RT_BF16)
       .f32("value", APFloat(0.0f))
@@ -115,19 +119,21 @@ LogicalResult LaunchEmitter::fillZeros(Operation *op, Value buffer) {
       .emit();
 }
 
-LogicalResult LaunchEmitter::copyParts(Operation *op, Value x, Value y,
-                                       int64_t rows, int64_t unitBytes,
-                                       int64_t count, int64_t wholeCount,
-                                       StridesOfParts from, StridesOfParts to) {
+/// Copies an axis of `wholeCount` units, `count` to a part, between parts and
+/// the whole, row by row: full parts, then what the last one has of it.
+static LogicalResult copyParts(LaunchEmitter &emitter, Operation *op, Value x,
+                               Value y, int64_t rows, int64_t unitBytes,
+                               int64_t count, int64_t wholeCount,
+                               StridesOfParts from, StridesOfParts to) {
   auto tail = [&](Value buffer, int64_t offset) {
-    return offset == 0
-               ? buffer
-               : slice(op->getLoc(), buffer, offset, bytesOf(buffer) - offset);
+    return offset == 0 ? buffer
+                       : emitter.slice(op->getLoc(), buffer, offset,
+                                       bytesOf(buffer) - offset);
   };
   auto copy = [&](int64_t first, int64_t parts, int64_t bytes) {
     if (parts * bytes == 0)
       return success();
-    return Call(*this, op, "copy_strided")
+    return LaunchCall(emitter, op, "copy_strided")
         .i64("parts", parts)
         .i64("rows", rows)
         .i64("bytes", bytes)
@@ -147,13 +153,14 @@ LogicalResult LaunchEmitter::copyParts(Operation *op, Value x, Value y,
   return copy(full, 1, wholeCount % count * unitBytes);
 }
 
-LogicalResult LaunchEmitter::emitAllGather(AllGatherOp op) {
+template <>
+LogicalResult te::emitLaunches(AllGatherOp op, LaunchEmitter &emitter) {
   const int64_t ranks = lookupGroup(op, op.getGroup()).getSize();
-  FailureOr<Buffers> from = lookup(op.getX());
+  FailureOr<Buffers> from = emitter.lookup(op.getX());
   if (failed(from))
     return failure();
   auto gather = [&](Value x, Value y) {
-    return Call(*this, op, "all_gather")
+    return LaunchCall(emitter, op, "all_gather")
         .i64("bytes", bytesOf(x))
         .i32("ranks", ranks)
         .i32("group_id", op.getGroup())
@@ -162,30 +169,30 @@ LogicalResult LaunchEmitter::emitAllGather(AllGatherOp op) {
         .emit();
   };
   auto scratch = [&](int64_t bytes) {
-    return alloc(op.getLoc(), baseName(op) + ".parts", causeOf(op, op.getY()),
-                 bytes);
+    return emitter.alloc(op.getLoc(), emitter.baseName(op) + ".parts",
+                         emitter.causeOf(op, op.getY()), bytes);
   };
   auto place = [&](Value x, Value y, const Parts &parts) -> LogicalResult {
     const bool hasPadding =
         bytesOf(y) != parts.rows * parts.wholeCount * parts.unitBytes;
-    if (hasPadding && failed(fillZeros(op, y)))
+    if (hasPadding && failed(fillZeros(emitter, op, y)))
       return failure();
-    return copyParts(op, x, y, parts.rows, parts.unitBytes, parts.count,
-                     parts.wholeCount, {parts.bytes(), parts.rowBytes},
+    return copyParts(emitter, op, x, y, parts.rows, parts.unitBytes,
+                     parts.count, parts.wholeCount,
+                     {parts.bytes(), parts.rowBytes},
                      {parts.stride(), parts.rowStride});
   };
 
-  StringRef residual = residualNames.lookup(op.getY());
-  std::string base = residual.empty() ? baseName(op) : residual.str();
+  std::string base = emitter.baseName(op, op.getY());
   SmallVector<tert::BufferLayout, 2> partLayouts =
       tert::getBufferLayouts(op.getX().getType());
   Buffers to;
   for (auto [i, layout] :
        llvm::enumerate(tert::getBufferLayouts(op.getY().getType()))) {
-    to.push_back(
-        alloc(op.getLoc(),
-              layout.part == "value" ? base : base + "." + layout.part.str(),
-              causeOf(op, op.getY()), layout.bytes));
+    to.push_back(emitter.alloc(
+        op.getLoc(),
+        layout.part == "value" ? base : base + "." + layout.part.str(),
+        emitter.causeOf(op, op.getY()), layout.bytes));
     ArrayRef<int64_t> shape = partLayouts[i].shape;
     auto scaled = dyn_cast<ScaledType>(op.getX().getType());
     auto whole = dyn_cast<ScaledType>(op.getY().getType());
@@ -205,7 +212,7 @@ LogicalResult LaunchEmitter::emitAllGather(AllGatherOp op) {
                          (scaled.isShard() ||
                           scaled.getScheme() == Scheme::PerTensor)) {
       // Those of the whole, which all ranks have.
-      copy(op.getLoc(), (*from)[i], to.back());
+      emitter.copy(op.getLoc(), (*from)[i], to.back());
       continue;
     } else if (layout.part == "amax") {
       parts = partsAlong(0, shape[0], 1, 4, shape[0], layout.shape[0], 1);
@@ -221,13 +228,14 @@ LogicalResult LaunchEmitter::emitAllGather(AllGatherOp op) {
                           parts)))
       return failure();
   }
-  bind(op.getY(), to);
+  emitter.bind(op.getY(), to);
   return success();
 }
 
-LogicalResult LaunchEmitter::emitReduceScatter(ReduceScatterOp op) {
+template <>
+LogicalResult te::emitLaunches(ReduceScatterOp op, LaunchEmitter &emitter) {
   const int64_t ranks = lookupGroup(op, op.getGroup()).getSize();
-  FailureOr<Buffers> from = lookup(op.getX());
+  FailureOr<Buffers> from = emitter.lookup(op.getX());
   if (failed(from))
     return failure();
   Value x = from->front();
@@ -241,17 +249,18 @@ LogicalResult LaunchEmitter::emitReduceScatter(ReduceScatterOp op) {
     // [rows, whole, rest] to [ranks, rows, count, rest].
     const int64_t unit =
         rows * wholeCount == 0 ? 0 : bytesOf(x) / rows / wholeCount;
-    Value parts = alloc(op.getLoc(), baseName(op) + ".parts",
-                        causeOf(op, op.getY()), ranks * rows * count * unit);
-    if (isUneven && failed(fillZeros(op, parts)))
+    Value parts = emitter.alloc(op.getLoc(), emitter.baseName(op) + ".parts",
+                                emitter.causeOf(op, op.getY()),
+                                ranks * rows * count * unit);
+    if (isUneven && failed(fillZeros(emitter, op, parts)))
       return failure();
-    if (failed(copyParts(op, x, parts, rows, unit, count, wholeCount,
+    if (failed(copyParts(emitter, op, x, parts, rows, unit, count, wholeCount,
                          {count * unit, wholeCount * unit},
                          {rows * count * unit, count * unit})))
       return failure();
     x = parts;
   }
-  return Call(*this, op, "reduce_scatter_sum")
+  return LaunchCall(emitter, op, "reduce_scatter_sum")
       .i64("count", te::count(op.getY()))
       .type("type", elementType(op.getX()))
       .i32("ranks", ranks)
@@ -261,13 +270,13 @@ LogicalResult LaunchEmitter::emitReduceScatter(ReduceScatterOp op) {
       .emit();
 }
 
-LogicalResult LaunchEmitter::emitAllToAll(AllToAllOp op) {
+template <>
+LogicalResult te::emitLaunches(AllToAllOp op, LaunchEmitter &emitter) {
   const int64_t ranks = lookupGroup(op, op.getGroup()).getSize();
-  FailureOr<Buffers> from = lookup(op.getX());
+  FailureOr<Buffers> from = emitter.lookup(op.getX());
   if (failed(from))
     return failure();
-  StringRef residual = residualNames.lookup(op.getY());
-  std::string base = residual.empty() ? baseName(op) : residual.str();
+  std::string base = emitter.baseName(op, op.getY());
   auto scaled = dyn_cast<ScaledType>(op.getX().getType());
 
   /// One array on its way: parts that lie one after another, before and after,
@@ -284,7 +293,8 @@ LogicalResult LaunchEmitter::emitAllToAll(AllToAllOp op) {
     const bool isOnly = layout.part == "value";
     std::string name = isOnly ? base : base + "." + layout.part.str();
     Value x = (*from)[i];
-    Value y = alloc(op.getLoc(), name, causeOf(op, op.getY()), layout.bytes);
+    Value y = emitter.alloc(op.getLoc(), name, emitter.causeOf(op, op.getY()),
+                            layout.bytes);
     to.push_back(y);
     // The array's axes, two of which are exchanged.
     SmallVector<int64_t> sizes;
@@ -296,7 +306,7 @@ LogicalResult LaunchEmitter::emitAllToAll(AllToAllOp op) {
                    : layout.part == "scale" &&
                          scaled.getScheme() == Scheme::PerTensor) {
       // Those of the whole, which all ranks have.
-      copy(op.getLoc(), x, y);
+      emitter.copy(op.getLoc(), x, y);
       continue;
     } else {
       const RowAxis rows = layout.part == "amax" ? RowAxis{0, scaled.getRows()}
@@ -317,10 +327,10 @@ LogicalResult LaunchEmitter::emitAllToAll(AllToAllOp op) {
     // Behind the last row of scales may be padding.
     Value dense = y;
     if (all != layout.bytes) {
-      if (failed(fillZeros(op, y)))
+      if (failed(fillZeros(emitter, op, y)))
         return failure();
-      x = slice(op.getLoc(), x, 0, all);
-      dense = slice(op.getLoc(), y, 0, all);
+      x = emitter.slice(op.getLoc(), x, 0, all);
+      dense = emitter.slice(op.getLoc(), y, 0, all);
     }
     SmallVector<int64_t> part = sizes;
     part[split] /= ranks;
@@ -337,18 +347,19 @@ LogicalResult LaunchEmitter::emitAllToAll(AllToAllOp op) {
                    0};
     };
     auto scratch = [&](StringRef suffix) {
-      return alloc(op.getLoc(),
-                   baseName(op) + (isOnly ? "" : ("." + layout.part).str()) +
-                       suffix.str(),
-                   causeOf(op, op.getY()), all);
+      return emitter.alloc(op.getLoc(),
+                           emitter.baseName(op) +
+                               (isOnly ? "" : ("." + layout.part).str()) +
+                               suffix.str(),
+                           emitter.causeOf(op, op.getY()), all);
     };
     // Where parts lie one after another anyway, nothing is copied.
     const Parts sent = along(split), received = along(concat);
     Value toSend = x;
     if (sent.rows > 1) {
       toSend = scratch(".sent");
-      if (failed(copyParts(op, x, toSend, sent.rows, sent.unitBytes, sent.count,
-                           sent.wholeCount,
+      if (failed(copyParts(emitter, op, x, toSend, sent.rows, sent.unitBytes,
+                           sent.count, sent.wholeCount,
                            {sent.stride(), ranks * sent.rowBytes},
                            {bytes, sent.rowBytes})))
         return failure();
@@ -360,7 +371,7 @@ LogicalResult LaunchEmitter::emitAllToAll(AllToAllOp op) {
   // Data and scales in one operation.
   for (size_t i = 0; i < exchanges.size(); i += 2) {
     const bool isPair = i + 1 < exchanges.size();
-    Call call(*this, op, "all_to_all");
+    LaunchCall call(emitter, op, "all_to_all");
     call.i64("bytes", exchanges[i].bytes)
         .i64("scale_bytes", isPair ? exchanges[i + 1].bytes : 0)
         .i32("ranks", ranks)
@@ -377,20 +388,21 @@ LogicalResult LaunchEmitter::emitAllToAll(AllToAllOp op) {
   for (const Exchange &each : exchanges)
     if (const Parts &parts = each.received;
         parts.rows > 1 &&
-        failed(copyParts(op, each.got, each.y, parts.rows, parts.unitBytes,
-                         parts.count, parts.wholeCount,
+        failed(copyParts(emitter, op, each.got, each.y, parts.rows,
+                         parts.unitBytes, parts.count, parts.wholeCount,
                          {each.bytes, parts.rowBytes},
                          {parts.stride(), ranks * parts.rowBytes})))
       return failure();
-  bind(op.getY(), to);
+  emitter.bind(op.getY(), to);
   return success();
 }
 
 /// Amaxes that are reduced together lie one after another; whoever makes one
 /// writes it there (`placeOf`).
-LogicalResult LaunchEmitter::emitAmaxReduce(AmaxReduceOp op) {
+template <>
+LogicalResult te::emitLaunches(AmaxReduceOp op, LaunchEmitter &emitter) {
   if (op.getAmaxes().size() == 1)
-    return Call(*this, op, "all_reduce_max")
+    return LaunchCall(emitter, op, "all_reduce_max")
         .i64("count", count(op.getAmaxes().front()))
         .i32("group_id", op.getGroupId())
         .in(op.getAmaxes().front())
@@ -399,28 +411,28 @@ LogicalResult LaunchEmitter::emitAmaxReduce(AmaxReduceOp op) {
   int64_t bytes = 0;
   for (Value amax : op.getAmaxes())
     bytes += count(amax) * int64_t(sizeof(float));
-  Value from = packed.lookup(op);
+  Value from = emitter.getPacked(op);
   if (!from)
-    from = alloc(op.getLoc(), baseName(op) + ".amaxes",
-                 causeOf(op, op.getReduced().front()), bytes);
-  Value to = alloc(op.getLoc(), baseName(op) + ".reduced",
-                   causeOf(op, op.getReduced().front()), bytes);
+    from = emitter.alloc(op.getLoc(), emitter.baseName(op) + ".amaxes",
+                         emitter.causeOf(op, op.getReduced().front()), bytes);
+  Value to = emitter.alloc(op.getLoc(), emitter.baseName(op) + ".reduced",
+                           emitter.causeOf(op, op.getReduced().front()), bytes);
   int64_t offset = 0;
   for (auto [amax, reduced] : llvm::zip(op.getAmaxes(), op.getReduced())) {
     const int64_t size = count(amax) * int64_t(sizeof(float));
-    FailureOr<Buffers> made = lookup(amax);
+    FailureOr<Buffers> made = emitter.lookup(amax);
     if (failed(made))
       return failure();
     // An argument, or an amax that another op reduces, too.
     auto part = made->front().getDefiningOp<tert::SliceOp>();
     if (!part || part.getBuffer() != from ||
         static_cast<int64_t>(part.getOffset()) != offset)
-      this->copy(op.getLoc(), made->front(),
-                 slice(op.getLoc(), from, offset, size));
-    bind(reduced, {slice(op.getLoc(), to, offset, size)});
+      emitter.copy(op.getLoc(), made->front(),
+                   emitter.slice(op.getLoc(), from, offset, size));
+    emitter.bind(reduced, {emitter.slice(op.getLoc(), to, offset, size)});
     offset += size;
   }
-  return Call(*this, op, "all_reduce_max")
+  return LaunchCall(emitter, op, "all_reduce_max")
       .i64("count", bytes / int64_t(sizeof(float)))
       .i32("group_id", op.getGroupId())
       .buffer(from)
@@ -428,34 +440,19 @@ LogicalResult LaunchEmitter::emitAmaxReduce(AmaxReduceOp op) {
       .emit();
 }
 
-LogicalResult LaunchEmitter::emitCollective(Operation *op, bool &isKnown) {
-  return TypeSwitch<Operation *, LogicalResult>(op)
-      .Case([&](AmaxReduceOp op) { return emitAmaxReduce(op); })
-      .Case([&](AllReduceOp op) {
-        return Call(*this, op, "all_reduce_sum")
-            .i64("count", count(op.getX()))
-            .type("type", elementType(op.getX()))
-            .i32("ranks", lookupGroup(op, op.getGroup()).getSize())
-            .i32("group_id", op.getGroup())
-            .in(op.getX())
-            .out(op.getY())
-            .emit();
-      })
-      .Case([&](AllGatherOp op) { return emitAllGather(op); })
-      .Case([&](ReduceScatterOp op) { return emitReduceScatter(op); })
-      .Case([&](AllToAllOp op) { return emitAllToAll(op); })
-      .Case([&](BiasAddOp op) {
-        return Call(*this, op, "bias_add")
-            .i64("rows", dim(op.getX(), 0))
-            .i64("cols", dim(op.getX(), 1))
-            .type("type", elementType(op.getX()))
-            .in(op.getX())
-            .in(op.getBias())
-            .out(op.getY())
-            .emit();
-      })
-      .Default([&](Operation *) {
-        isKnown = false;
-        return failure();
-      });
+template <>
+LogicalResult te::emitLaunches(AllReduceOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "all_reduce_sum")
+      .i64("count", count(op.getX()))
+      .type("type", elementType(op.getX()))
+      .i32("ranks", lookupGroup(op, op.getGroup()).getSize())
+      .i32("group_id", op.getGroup())
+      .in(op.getX())
+      .out(op.getY())
+      .emit();
+}
+
+void te::attachCollectiveKernels(MLIRContext *context) {
+  attachKernels<AmaxReduceOp, AllReduceOp, AllGatherOp, ReduceScatterOp,
+                AllToAllOp>(context);
 }

@@ -6,206 +6,235 @@
 
 #include "LaunchCall.h"
 
-#include "llvm/ADT/TypeSwitch.h"
-
 using namespace mlir;
 using namespace mlir::te;
 
-LogicalResult LaunchEmitter::emitLayer(Operation *op, bool &isKnown) {
-  return TypeSwitch<Operation *, LogicalResult>(op)
-      .Case([&](RmsNormOp op) {
-        return Call(*this, op, "rms_norm")
-            .i64("rows", dim(op.getX(), 0))
-            .i64("cols", dim(op.getX(), 1))
-            .type("type", elementType(op.getX()))
-            .f32("epsilon", op.getEpsilon())
-            .i32("zero_centered", op.getZeroCenteredGamma())
-            .in(op.getX())
-            .in(op.getGamma())
-            .out(op.getY())
-            .outOrScratch(op.getRsigma(), dim(op.getX(), 0))
-            .out(op.getAmax())
-            .emit();
-      })
-      .Case([&](RmsNormBackwardOp op) {
-        return Call(*this, op, "rms_norm_backward")
-            .i64("rows", dim(op.getX(), 0))
-            .i64("cols", dim(op.getX(), 1))
-            .type("type", elementType(op.getX()))
-            .i32("zero_centered", op.getZeroCenteredGamma())
-            .in(op.getDy())
-            .in(op.getX())
-            .in(op.getGamma())
-            .in(op.getRsigma())
-            .out(op.getDx())
-            .out(op.getDgamma())
-            .emit();
-      })
-      .Case([&](LayerNormOp op) {
-        return Call(*this, op, "layer_norm")
-            .i64("rows", dim(op.getX(), 0))
-            .i64("cols", dim(op.getX(), 1))
-            .type("type", elementType(op.getX()))
-            .f32("epsilon", op.getEpsilon())
-            .i32("zero_centered", op.getZeroCenteredGamma())
-            .in(op.getX())
-            .in(op.getGamma())
-            .in(op.getBeta())
-            .out(op.getY())
-            .outOrScratch(op.getMu(), dim(op.getX(), 0))
-            .outOrScratch(op.getRsigma(), dim(op.getX(), 0))
-            .out(op.getAmax())
-            .emit();
-      })
-      .Case([&](LayerNormBackwardOp op) {
-        return Call(*this, op, "layer_norm_backward")
-            .i64("rows", dim(op.getX(), 0))
-            .i64("cols", dim(op.getX(), 1))
-            .type("type", elementType(op.getX()))
-            .i32("zero_centered", op.getZeroCenteredGamma())
-            .in(op.getDy())
-            .in(op.getX())
-            .in(op.getGamma())
-            .in(op.getMu())
-            .in(op.getRsigma())
-            .out(op.getDx())
-            .out(op.getDgamma())
-            .out(op.getDbeta())
-            .emit();
-      })
-      .Case([&](ActivationOp op) {
-        Call call(*this, op, op.getGate() ? "gated_activation" : "activation");
-        call.i64("rows", dim(op.getY(), 0))
-            .i64("cols", dim(op.getY(), 1))
-            .type("type", elementType(op.getX()))
-            .activation(op)
-            .in(op.getX());
-        if (op.getGate())
-          call.in(op.getGate());
-        return call.out(op.getY()).out(op.getAmax()).emit();
-      })
-      .Case([&](ActivationBackwardOp op) {
-        Call call(*this, op,
-                  op.getGate() ? "gated_activation_backward"
-                               : "activation_backward");
-        call.i64("rows", dim(op.getDy(), 0))
-            .i64("cols", dim(op.getDy(), 1))
-            .type("type", elementType(op.getX()))
-            .activation(op)
-            .in(op.getDy())
-            .in(op.getX());
-        if (!op.getGate())
-          return call.out(op.getDx()).out(op.getAmax()).emit();
-        return call.in(op.getGate())
-            .out(op.getDx())
-            .out(op.getDgate())
-            .out(op.getAmax())
-            .out(op.getDgateAmax())
-            .emit();
-      })
-      .Case([&](EmbeddingOp op) {
-        return Call(*this, op, "embedding")
-            .i64("tokens", dim(op.getY(), 0))
-            .i64("vocab", dim(op.getTable(), 0))
-            .i64("hidden", dim(op.getTable(), 1))
-            .type("type", elementType(op.getTable()))
-            .in(op.getIds())
-            .in(op.getTable())
-            .out(op.getY())
-            .emit();
-      })
-      .Case([&](EmbeddingBackwardOp op) {
-        return Call(*this, op, "embedding_backward")
-            .i64("tokens", dim(op.getDy(), 0))
-            .i64("vocab", dim(op.getDtable(), 0))
-            .i64("hidden", dim(op.getDtable(), 1))
-            .type("type", elementType(op.getDtable()))
-            .in(op.getIds())
-            .in(op.getDy())
-            .out(op.getDtable())
-            .emit();
-      })
-      .Case([&](CrossEntropyOp op) {
-        return Call(*this, op, "cross_entropy")
-            .i64("tokens", dim(op.getLogits(), 0))
-            .i64("vocab", dim(op.getLogits(), 1))
-            .type("type", elementType(op.getLogits()))
-            .i32("ignore_index", op.getIgnoreIndex())
-            .in(op.getLogits())
-            .in(op.getTargets())
-            .out(op.getLoss())
-            .outOrScratch(op.getLse(), dim(op.getLogits(), 0))
-            .emit();
-      })
-      .Case([&](CrossEntropyBackwardOp op) {
-        return Call(*this, op, "cross_entropy_backward")
-            .i64("tokens", dim(op.getLogits(), 0))
-            .i64("vocab", dim(op.getLogits(), 1))
-            .type("type", elementType(op.getLogits()))
-            .i32("ignore_index", op.getIgnoreIndex())
-            .in(op.getDloss())
-            .in(op.getLogits())
-            .in(op.getTargets())
-            .in(op.getLse())
-            .out(op.getDlogits())
-            .emit();
-      })
-      .Default([&](Operation *) {
-        isKnown = false;
-        return failure();
-      });
+template <>
+LogicalResult te::emitLaunches(RmsNormOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "rms_norm")
+      .i64("rows", dim(op.getX(), 0))
+      .i64("cols", dim(op.getX(), 1))
+      .type("type", elementType(op.getX()))
+      .f32("epsilon", op.getEpsilon())
+      .i32("zero_centered", op.getZeroCenteredGamma())
+      .in(op.getX())
+      .in(op.getGamma())
+      .out(op.getY())
+      .outOrScratch(op.getRsigma(), dim(op.getX(), 0))
+      .out(op.getAmax())
+      .emit();
 }
 
-LogicalResult LaunchEmitter::emitOptimizer(Operation *op, bool &isKnown) {
-  return TypeSwitch<Operation *, LogicalResult>(op)
-      .Case([&](AdamWOp op) {
-        return Call(*this, op, "adamw")
-            .i64("count", count(op.getParam()))
-            .type("param_type", elementType(op.getParam()))
-            .type("grad_type", elementType(op.getGrad()))
-            .f32("beta1", op.getBeta1())
-            .f32("beta2", op.getBeta2())
-            .f32("epsilon", op.getEpsilon())
-            .f32("weight_decay", op.getWeightDecay())
-            .in(op.getParam())
-            .in(op.getGrad())
-            .in(op.getM())
-            .in(op.getV())
-            .in(op.getLr())
-            .in(op.getStep())
-            .out(op.getNewParam())
-            .out(op.getNewM())
-            .out(op.getNewV())
-            .emit();
-      })
-      .Case([&](SgdOp op) {
-        return Call(*this, op, "sgd")
-            .i64("count", count(op.getParam()))
-            .type("param_type", elementType(op.getParam()))
-            .type("grad_type", elementType(op.getGrad()))
-            .f32("momentum", op.getMomentum())
-            .f32("weight_decay", op.getWeightDecay())
-            .in(op.getParam())
-            .in(op.getGrad())
-            .in(op.getBuffer())
-            .in(op.getLr())
-            .out(op.getNewParam())
-            .out(op.getNewBuffer())
-            .emit();
-      })
-      .Case([&](ZeroUnlessOp op) {
-        if (summandStart(op.getY()))
-          return success();
-        return Call(*this, op, "fill")
-            .i64("count", count(op.getX()))
-            .type("type", elementType(op.getX()))
-            .f32("value", APFloat(0.0f))
-            .outOn(op.getY(), op.getX())
-            .in(op.getSkip())
-            .emit();
-      })
-      .Default([&](Operation *) {
-        isKnown = false;
-        return failure();
-      });
+template <>
+LogicalResult te::emitLaunches(RmsNormBackwardOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "rms_norm_backward")
+      .i64("rows", dim(op.getX(), 0))
+      .i64("cols", dim(op.getX(), 1))
+      .type("type", elementType(op.getX()))
+      .i32("zero_centered", op.getZeroCenteredGamma())
+      .in(op.getDy())
+      .in(op.getX())
+      .in(op.getGamma())
+      .in(op.getRsigma())
+      .out(op.getDx())
+      .out(op.getDgamma())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(LayerNormOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "layer_norm")
+      .i64("rows", dim(op.getX(), 0))
+      .i64("cols", dim(op.getX(), 1))
+      .type("type", elementType(op.getX()))
+      .f32("epsilon", op.getEpsilon())
+      .i32("zero_centered", op.getZeroCenteredGamma())
+      .in(op.getX())
+      .in(op.getGamma())
+      .in(op.getBeta())
+      .out(op.getY())
+      .outOrScratch(op.getMu(), dim(op.getX(), 0))
+      .outOrScratch(op.getRsigma(), dim(op.getX(), 0))
+      .out(op.getAmax())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(LayerNormBackwardOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "layer_norm_backward")
+      .i64("rows", dim(op.getX(), 0))
+      .i64("cols", dim(op.getX(), 1))
+      .type("type", elementType(op.getX()))
+      .i32("zero_centered", op.getZeroCenteredGamma())
+      .in(op.getDy())
+      .in(op.getX())
+      .in(op.getGamma())
+      .in(op.getMu())
+      .in(op.getRsigma())
+      .out(op.getDx())
+      .out(op.getDgamma())
+      .out(op.getDbeta())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(ActivationOp op, LaunchEmitter &emitter) {
+  LaunchCall call(emitter, op,
+                  op.getGate() ? "gated_activation" : "activation");
+  call.i64("rows", dim(op.getY(), 0))
+      .i64("cols", dim(op.getY(), 1))
+      .type("type", elementType(op.getX()))
+      .activation(op)
+      .in(op.getX());
+  if (op.getGate())
+    call.in(op.getGate());
+  return call.out(op.getY()).out(op.getAmax()).emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(ActivationBackwardOp op,
+                               LaunchEmitter &emitter) {
+  LaunchCall call(emitter, op,
+                  op.getGate() ? "gated_activation_backward"
+                               : "activation_backward");
+  call.i64("rows", dim(op.getDy(), 0))
+      .i64("cols", dim(op.getDy(), 1))
+      .type("type", elementType(op.getX()))
+      .activation(op)
+      .in(op.getDy())
+      .in(op.getX());
+  if (!op.getGate())
+    return call.out(op.getDx()).out(op.getAmax()).emit();
+  return call.in(op.getGate())
+      .out(op.getDx())
+      .out(op.getDgate())
+      .out(op.getAmax())
+      .out(op.getDgateAmax())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(EmbeddingOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "embedding")
+      .i64("tokens", dim(op.getY(), 0))
+      .i64("vocab", dim(op.getTable(), 0))
+      .i64("hidden", dim(op.getTable(), 1))
+      .type("type", elementType(op.getTable()))
+      .in(op.getIds())
+      .in(op.getTable())
+      .out(op.getY())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(EmbeddingBackwardOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "embedding_backward")
+      .i64("tokens", dim(op.getDy(), 0))
+      .i64("vocab", dim(op.getDtable(), 0))
+      .i64("hidden", dim(op.getDtable(), 1))
+      .type("type", elementType(op.getDtable()))
+      .in(op.getIds())
+      .in(op.getDy())
+      .out(op.getDtable())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(CrossEntropyOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "cross_entropy")
+      .i64("tokens", dim(op.getLogits(), 0))
+      .i64("vocab", dim(op.getLogits(), 1))
+      .type("type", elementType(op.getLogits()))
+      .i32("ignore_index", op.getIgnoreIndex())
+      .in(op.getLogits())
+      .in(op.getTargets())
+      .out(op.getLoss())
+      .outOrScratch(op.getLse(), dim(op.getLogits(), 0))
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(CrossEntropyBackwardOp op,
+                               LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "cross_entropy_backward")
+      .i64("tokens", dim(op.getLogits(), 0))
+      .i64("vocab", dim(op.getLogits(), 1))
+      .type("type", elementType(op.getLogits()))
+      .i32("ignore_index", op.getIgnoreIndex())
+      .in(op.getDloss())
+      .in(op.getLogits())
+      .in(op.getTargets())
+      .in(op.getLse())
+      .out(op.getDlogits())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(BiasAddOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "bias_add")
+      .i64("rows", dim(op.getX(), 0))
+      .i64("cols", dim(op.getX(), 1))
+      .type("type", elementType(op.getX()))
+      .in(op.getX())
+      .in(op.getBias())
+      .out(op.getY())
+      .emit();
+}
+
+template <> LogicalResult te::emitLaunches(AdamWOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "adamw")
+      .i64("count", count(op.getParam()))
+      .type("param_type", elementType(op.getParam()))
+      .type("grad_type", elementType(op.getGrad()))
+      .f32("beta1", op.getBeta1())
+      .f32("beta2", op.getBeta2())
+      .f32("epsilon", op.getEpsilon())
+      .f32("weight_decay", op.getWeightDecay())
+      .in(op.getParam())
+      .in(op.getGrad())
+      .in(op.getM())
+      .in(op.getV())
+      .in(op.getLr())
+      .in(op.getStep())
+      .out(op.getNewParam())
+      .out(op.getNewM())
+      .out(op.getNewV())
+      .emit();
+}
+
+template <> LogicalResult te::emitLaunches(SgdOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "sgd")
+      .i64("count", count(op.getParam()))
+      .type("param_type", elementType(op.getParam()))
+      .type("grad_type", elementType(op.getGrad()))
+      .f32("momentum", op.getMomentum())
+      .f32("weight_decay", op.getWeightDecay())
+      .in(op.getParam())
+      .in(op.getGrad())
+      .in(op.getBuffer())
+      .in(op.getLr())
+      .out(op.getNewParam())
+      .out(op.getNewBuffer())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(ZeroUnlessOp op, LaunchEmitter &emitter) {
+  if (summandStart(op.getY()))
+    return success();
+  return LaunchCall(emitter, op, "fill")
+      .i64("count", count(op.getX()))
+      .type("type", elementType(op.getX()))
+      .f32("value", APFloat(0.0f))
+      .outOn(op.getY(), op.getX())
+      .in(op.getSkip())
+      .emit();
+}
+
+void te::attachLayerKernels(MLIRContext *context) {
+  attachKernels<BiasAddOp, RmsNormOp, RmsNormBackwardOp, LayerNormOp,
+                LayerNormBackwardOp, ActivationOp, ActivationBackwardOp,
+                EmbeddingOp, EmbeddingBackwardOp, CrossEntropyOp,
+                CrossEntropyBackwardOp, ZeroUnlessOp>(context);
+  attachKernelsOf<tert::Cause::Optimizer, AdamWOp, SgdOp>(context);
 }

@@ -4,17 +4,15 @@
 
 #include "TEDialect/IR/TEMoe.h"
 
-#include "llvm/ADT/TypeSwitch.h"
-
 using namespace mlir;
 using namespace mlir::te;
 
 /// te.permute is two kernels: where rows go, and their way there.
-LogicalResult LaunchEmitter::emitPermute(Operation *op) {
-  auto permute = cast<PermuteOp>(op);
+template <>
+LogicalResult te::emitLaunches(PermuteOp permute, LaunchEmitter &emitter) {
   int64_t k = dim(permute.getIds(), 1), tokens = dim(permute.getX(), 0);
   int64_t rows = dim(permute.getY(), 0);
-  if (failed(Call(*this, op, "moe_route")
+  if (failed(LaunchCall(emitter, permute, "moe_route")
                  .i64("tokens", tokens)
                  .i64("k", k)
                  .i64("groups", dim(permute.getGroupSizes(), 0))
@@ -29,7 +27,7 @@ LogicalResult LaunchEmitter::emitPermute(Operation *op) {
                  .out(permute.getDropped())
                  .emit()))
     return failure();
-  return Call(*this, op, "moe_permute")
+  return LaunchCall(emitter, permute, "moe_permute")
       .i64("tokens", tokens)
       .i64("k", k)
       .i64("rows", rows)
@@ -42,80 +40,87 @@ LogicalResult LaunchEmitter::emitPermute(Operation *op) {
       .emit();
 }
 
-LogicalResult LaunchEmitter::emitMoe(Operation *op, bool &isKnown) {
-  return TypeSwitch<Operation *, LogicalResult>(op)
-      .Case([&](RouterTopKOp op) {
-        return Call(*this, op, "router_topk")
-            .i64("tokens", dim(op.getLogits(), 0))
-            .i64("experts", dim(op.getLogits(), 1))
-            .i64("k", dim(op.getIds(), 1))
-            .type("type", elementType(op.getLogits()))
-            .i32("score", op.getSigmoid())
-            .i32("normalize", op.getNormalize())
-            .in(op.getLogits())
-            .out(op.getIds())
-            .out(op.getProbs())
-            .out(op.getScores())
-            .emit();
-      })
-      .Case([&](RouterTopKBackwardOp op) {
-        return Call(*this, op, "router_topk_backward")
-            .i64("tokens", dim(op.getDlogits(), 0))
-            .i64("experts", dim(op.getDlogits(), 1))
-            .i64("k", dim(op.getIds(), 1))
-            .type("type", elementType(op.getDlogits()))
-            .i32("score", op.getSigmoid())
-            .i32("normalize", op.getNormalize())
-            .in(op.getDprobs())
-            .in(op.getIds())
-            .in(op.getProbs())
-            .in(op.getScores())
-            .out(op.getDlogits())
-            .emit();
-      })
-      .Case([&](PermuteOp op) { return emitPermute(op); })
-      .Case([&](UnpermuteOp op) {
-        int64_t tokens = dim(op.getOut(), 0);
-        return Call(*this, op, "moe_unpermute")
-            .i64("tokens", tokens)
-            .i64("k", dim(op.getRowOf(), 0) / tokens)
-            .i64("rows", dim(op.getY(), 0))
-            .i64("cols", dim(op.getY(), 1))
-            .type("type", elementType(op.getY()))
-            .in(op.getY())
-            .in(op.getRowOf())
-            .in(op.getProbs())
-            .out(op.getOut())
-            .emit();
-      })
-      .Case([&](UnpermuteBackwardOp op) {
-        return Call(*this, op, "moe_permute")
-            .i64("tokens", dim(op.getDout(), 0))
-            .i64("k", op.getK())
-            .i64("rows", dim(op.getDy(), 0))
-            .i64("cols", dim(op.getDy(), 1))
-            .type("type", elementType(op.getDy()))
-            .in(op.getDout())
-            .in(op.getEntryOf())
-            .in(op.getProbs())
-            .out(op.getDy())
-            .emit();
-      })
-      .Case([&](ProbGradOp op) {
-        return Call(*this, op, "moe_prob_grad")
-            .i64("tokens", dim(op.getDprobs(), 0))
-            .i64("k", dim(op.getDprobs(), 1))
-            .i64("rows", dim(op.getY(), 0))
-            .i64("cols", dim(op.getY(), 1))
-            .type("type", elementType(op.getY()))
-            .in(op.getDout())
-            .in(op.getY())
-            .in(op.getRowOf())
-            .out(op.getDprobs())
-            .emit();
-      })
-      .Default([&](Operation *) {
-        isKnown = false;
-        return failure();
-      });
+template <>
+LogicalResult te::emitLaunches(RouterTopKOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "router_topk")
+      .i64("tokens", dim(op.getLogits(), 0))
+      .i64("experts", dim(op.getLogits(), 1))
+      .i64("k", dim(op.getIds(), 1))
+      .type("type", elementType(op.getLogits()))
+      .i32("score", op.getSigmoid())
+      .i32("normalize", op.getNormalize())
+      .in(op.getLogits())
+      .out(op.getIds())
+      .out(op.getProbs())
+      .out(op.getScores())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(RouterTopKBackwardOp op,
+                               LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "router_topk_backward")
+      .i64("tokens", dim(op.getDlogits(), 0))
+      .i64("experts", dim(op.getDlogits(), 1))
+      .i64("k", dim(op.getIds(), 1))
+      .type("type", elementType(op.getDlogits()))
+      .i32("score", op.getSigmoid())
+      .i32("normalize", op.getNormalize())
+      .in(op.getDprobs())
+      .in(op.getIds())
+      .in(op.getProbs())
+      .in(op.getScores())
+      .out(op.getDlogits())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(UnpermuteOp op, LaunchEmitter &emitter) {
+  int64_t tokens = dim(op.getOut(), 0);
+  return LaunchCall(emitter, op, "moe_unpermute")
+      .i64("tokens", tokens)
+      .i64("k", dim(op.getRowOf(), 0) / tokens)
+      .i64("rows", dim(op.getY(), 0))
+      .i64("cols", dim(op.getY(), 1))
+      .type("type", elementType(op.getY()))
+      .in(op.getY())
+      .in(op.getRowOf())
+      .in(op.getProbs())
+      .out(op.getOut())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(UnpermuteBackwardOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "moe_permute")
+      .i64("tokens", dim(op.getDout(), 0))
+      .i64("k", op.getK())
+      .i64("rows", dim(op.getDy(), 0))
+      .i64("cols", dim(op.getDy(), 1))
+      .type("type", elementType(op.getDy()))
+      .in(op.getDout())
+      .in(op.getEntryOf())
+      .in(op.getProbs())
+      .out(op.getDy())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(ProbGradOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "moe_prob_grad")
+      .i64("tokens", dim(op.getDprobs(), 0))
+      .i64("k", dim(op.getDprobs(), 1))
+      .i64("rows", dim(op.getY(), 0))
+      .i64("cols", dim(op.getY(), 1))
+      .type("type", elementType(op.getY()))
+      .in(op.getDout())
+      .in(op.getY())
+      .in(op.getRowOf())
+      .out(op.getDprobs())
+      .emit();
+}
+
+void te::attachMoeKernels(MLIRContext *context) {
+  attachKernels<RouterTopKOp, RouterTopKBackwardOp, PermuteOp, UnpermuteOp,
+                UnpermuteBackwardOp, ProbGradOp>(context);
 }

@@ -4,8 +4,6 @@
 
 #include "TEDialect/Runtime/te_runtime_types.h"
 
-#include "llvm/ADT/TypeSwitch.h"
-
 using namespace mlir;
 using namespace mlir::te;
 
@@ -14,8 +12,9 @@ static APFloat roundingLimit(Type type) {
   return APFloat(isa<Float8E5M2Type>(type) ? 61440.0f : 464.0f);
 }
 
-LogicalResult LaunchEmitter::emitCount(CountNonfiniteOp op) {
-  Call call(*this, op, "count_nonfinite");
+template <>
+LogicalResult te::emitLaunches(CountNonfiniteOp op, LaunchEmitter &emitter) {
+  LaunchCall call(emitter, op, "count_nonfinite");
   call.i64("count", count(op.getX()))
       .type("type", elementType(op.getX()))
       .i64("entries", dim(op.getCounts(), 0))
@@ -26,16 +25,16 @@ LogicalResult LaunchEmitter::emitCount(CountNonfiniteOp op) {
       .in(op.getScale())
       .in(op.getCounts());
   // A chain counts in one buffer: nobody reads what it was.
-  FailureOr<Buffers> counts = lookup(op.getCounts());
+  FailureOr<Buffers> counts = emitter.lookup(op.getCounts());
   if (failed(counts) || !op.getCounts().hasOneUse() ||
       isa<BlockArgument>(counts->front()))
     return call.out(op.getNewCounts()).emit();
-  bind(op.getNewCounts(), *counts);
+  emitter.bind(op.getNewCounts(), *counts);
   return call.buffer(counts->front()).emit();
 }
 
 /// The parameters and buffers of a scaled value.
-template <typename Call> static void describeCast(Call &call, Value q) {
+static void describeCast(LaunchCall &call, Value q) {
   auto type = cast<ScaledType>(q.getType());
   call.type("fp8_type", type.getElementType())
       .i32("scheme", static_cast<int32_t>(type.getScheme()))
@@ -45,28 +44,25 @@ template <typename Call> static void describeCast(Call &call, Value q) {
       .inScaled(q);
 }
 
-LogicalResult LaunchEmitter::emitProbe(Operation *op, bool &isKnown) {
-  return TypeSwitch<Operation *, LogicalResult>(op)
-      .Case([&](CountNonfiniteOp op) { return emitCount(op); })
-      .Case([&](TensorStatsOp op) {
-        Call call(*this, op, "tensor_stats");
-        call.i64("rows", dim(op.getX(), 0))
-            .i64("cols", dim(op.getX(), 1))
-            .type("type", elementType(op.getX()))
-            .in(op.getX());
-        if (!op.getQ())
-          call.i32("fp8_type", TE_RT_F8E4M3FN)
-              .i32("scheme", TE_RT_PER_TENSOR)
-              .i32("axis", 1)
-              .i32("row_scaled", 0)
-              .i32("scale_max", 0)
-              .none(3);
-        else
-          describeCast(call, op.getQ());
-        return call.out(op.getStats()).emit();
-      })
-      .Default([&](Operation *) {
-        isKnown = false;
-        return failure();
-      });
+template <>
+LogicalResult te::emitLaunches(TensorStatsOp op, LaunchEmitter &emitter) {
+  LaunchCall call(emitter, op, "tensor_stats");
+  call.i64("rows", dim(op.getX(), 0))
+      .i64("cols", dim(op.getX(), 1))
+      .type("type", elementType(op.getX()))
+      .in(op.getX());
+  if (!op.getQ())
+    call.i32("fp8_type", TE_RT_F8E4M3FN)
+        .i32("scheme", TE_RT_PER_TENSOR)
+        .i32("axis", 1)
+        .i32("row_scaled", 0)
+        .i32("scale_max", 0)
+        .none(3);
+  else
+    describeCast(call, op.getQ());
+  return call.out(op.getStats()).emit();
+}
+
+void te::attachProbeKernels(MLIRContext *context) {
+  attachKernels<CountNonfiniteOp, TensorStatsOp>(context);
 }

@@ -6,74 +6,74 @@
 
 #include "LaunchCall.h"
 
-#include "llvm/ADT/TypeSwitch.h"
-
 using namespace mlir;
 using namespace mlir::te;
 
-LogicalResult LaunchEmitter::emitProduct(Operation *op, bool &isKnown) {
-  return TypeSwitch<Operation *, LogicalResult>(op)
-      .Case([&](MatmulOp op) {
-        ArrayRef<int64_t> contract = op.getContract();
-        return Call(*this, op, "matmul")
-            .i64("m", dim(op.getOut(), 0))
-            .i64("n", dim(op.getOut(), 1))
-            .i64("k", dim(op.getA(), contract[0]))
-            .i32("trans_a", contract[0] == 0)
-            .i32("trans_b", contract[1] == 0)
-            .type("type", elementType(op.getA()))
-            .type("out_type", elementType(op.getOut()))
-            .in(op.getA())
-            .in(op.getB())
-            .in(op.getAlpha())
-            .in(op.getBias())
-            .in(op.getAccumulate())
-            .out(op.getOut())
-            .emit();
-      })
-      .Case([&](ScaledMatmulOp op) {
-        ScaledType a = op.getA().getType(), b = op.getB().getType();
-        // 0 where the other axis is contiguous.
-        auto axis = [&](unsigned operand, ScaledType type) -> int32_t {
-          return type.getScheme() == Scheme::PerTensor
-                     ? op.getContractedAxis(operand) == type.getContract()
-                     : type.getContract();
-        };
-        return Call(*this, op, "scaled_matmul")
-            .i64("m", op.getOuterSize(0))
-            .i64("n", op.getOuterSize(1))
-            .i64("k", op.getContractedSize(0))
-            .type("a_type", a.getElementType())
-            .i32("a_scheme", static_cast<int32_t>(a.getScheme()))
-            .type("b_type", b.getElementType())
-            .i32("b_scheme", static_cast<int32_t>(b.getScheme()))
-            .type("out_type", elementType(op.getOut()))
-            .i32("fast_accumulation", op.getFastAccumulation())
-            .i32("a_axis", axis(0, a))
-            .i32("b_axis", axis(1, b))
-            .i32("swizzled", a.is(ScaleVariant::Swizzled))
-            .i32("a_row_scaled", a.is(ScaleVariant::RowScaled))
-            .i32("a_scale_max", scaleMax(a))
-            .i32("b_scale_max", scaleMax(b))
-            .inScaled(op.getA())
-            .inScaled(op.getB())
-            .in(op.getBias())
-            .in(op.getAccumulate())
-            .out(op.getOut())
-            .emit();
-      })
-      .Case([&](BiasGradOp op) {
-        return Call(*this, op, "bias_grad")
-            .i64("rows", dim(op.getDy(), 0))
-            .i64("cols", dim(op.getDy(), 1))
-            .type("type", elementType(op.getDy()))
-            .type("out_type", elementType(op.getDb()))
-            .in(op.getDy())
-            .out(op.getDb())
-            .emit();
-      })
-      .Default([&](Operation *) {
-        isKnown = false;
-        return failure();
-      });
+template <>
+LogicalResult te::emitLaunches(MatmulOp op, LaunchEmitter &emitter) {
+  ArrayRef<int64_t> contract = op.getContract();
+  return LaunchCall(emitter, op, "matmul")
+      .i64("m", dim(op.getOut(), 0))
+      .i64("n", dim(op.getOut(), 1))
+      .i64("k", dim(op.getA(), contract[0]))
+      .i32("trans_a", contract[0] == 0)
+      .i32("trans_b", contract[1] == 0)
+      .type("type", elementType(op.getA()))
+      .type("out_type", elementType(op.getOut()))
+      .in(op.getA())
+      .in(op.getB())
+      .in(op.getAlpha())
+      .in(op.getBias())
+      .in(op.getAccumulate())
+      .out(op.getOut())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(ScaledMatmulOp op, LaunchEmitter &emitter) {
+  ScaledType a = op.getA().getType(), b = op.getB().getType();
+  // 0 where the other axis is contiguous.
+  auto axis = [&](unsigned operand, ScaledType type) -> int32_t {
+    return type.getScheme() == Scheme::PerTensor
+               ? op.getContractedAxis(operand) == type.getContract()
+               : type.getContract();
+  };
+  return LaunchCall(emitter, op, "scaled_matmul")
+      .i64("m", op.getOuterSize(0))
+      .i64("n", op.getOuterSize(1))
+      .i64("k", op.getContractedSize(0))
+      .type("a_type", a.getElementType())
+      .i32("a_scheme", static_cast<int32_t>(a.getScheme()))
+      .type("b_type", b.getElementType())
+      .i32("b_scheme", static_cast<int32_t>(b.getScheme()))
+      .type("out_type", elementType(op.getOut()))
+      .i32("fast_accumulation", op.getFastAccumulation())
+      .i32("a_axis", axis(0, a))
+      .i32("b_axis", axis(1, b))
+      .i32("swizzled", a.is(ScaleVariant::Swizzled))
+      .i32("a_row_scaled", a.is(ScaleVariant::RowScaled))
+      .i32("a_scale_max", scaleMax(a))
+      .i32("b_scale_max", scaleMax(b))
+      .inScaled(op.getA())
+      .inScaled(op.getB())
+      .in(op.getBias())
+      .in(op.getAccumulate())
+      .out(op.getOut())
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(BiasGradOp op, LaunchEmitter &emitter) {
+  return LaunchCall(emitter, op, "bias_grad")
+      .i64("rows", dim(op.getDy(), 0))
+      .i64("cols", dim(op.getDy(), 1))
+      .type("type", elementType(op.getDy()))
+      .type("out_type", elementType(op.getDb()))
+      .in(op.getDy())
+      .out(op.getDb())
+      .emit();
+}
+
+void te::attachProductKernels(MLIRContext *context) {
+  attachKernels<MatmulOp, ScaledMatmulOp, BiasGradOp>(context);
 }

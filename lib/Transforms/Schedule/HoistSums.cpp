@@ -14,6 +14,7 @@
 #include "LaunchEmitter.h"
 
 #include "TEDialect/IR/TE.h"
+#include "TEDialect/Transforms/Schedule/Kernels.h"
 #include "TEDialect/Transforms/Schedule/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -97,6 +98,11 @@ static bool freesMemory(Operation *op) {
 namespace {
 struct HoistSums final : te::impl::HoistSumsPassBase<HoistSums> {
   using Base::Base;
+
+  void getDependentDialects(DialectRegistry &registry) const override {
+    Base::getDependentDialects(registry);
+    registerTEKernels(registry);
+  }
 
   void runOnOperation() override {
     for (Block &block : getOperation().getBody())

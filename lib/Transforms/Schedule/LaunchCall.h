@@ -57,44 +57,47 @@ inline ZeroUnlessOp summandStart(Value accumulate) {
              : ZeroUnlessOp();
 }
 
-/// Whether casts to `type`, in group layout, take something of each group.
-inline bool hasScaleOfGroup(ScaledType type) {
-  return type.getScheme() == Scheme::PerTensor ||
-         (type.isNv() && !type.is(ScaleVariant::RowScaled));
-}
-
 /// A launch being put together: parameters by name, buffers in row order.
-struct LaunchEmitter::Call {
-  Call(LaunchEmitter &emitter, Operation *op, StringRef kernel)
+class LaunchCall {
+public:
+  LaunchCall(LaunchEmitter &emitter, Operation *op, StringRef kernel)
       : emitter(emitter), op(op), kernel(*tert::lookupKernel(kernel)),
         base(emitter.baseName(op)) {}
 
-  Call &i64(StringRef name, int64_t value) {
-    return parameter(name, emitter.builder.getI64IntegerAttr(value));
+  LaunchCall &i64(StringRef name, int64_t value) {
+    return parameter(name, emitter.getBuilder().getI64IntegerAttr(value));
   }
-  Call &i32(StringRef name, int32_t value) {
-    return parameter(name, emitter.builder.getI32IntegerAttr(value));
+  LaunchCall &i32(StringRef name, int32_t value) {
+    return parameter(name, emitter.getBuilder().getI32IntegerAttr(value));
   }
-  Call &f32(StringRef name, APFloat value) {
-    return parameter(name, FloatAttr::get(emitter.builder.getF32Type(),
+  LaunchCall &f32(StringRef name, APFloat value) {
+    return parameter(name, FloatAttr::get(emitter.getBuilder().getF32Type(),
                                           value.convertToFloat()));
   }
-  Call &type(StringRef name, Type type) {
+  LaunchCall &type(StringRef name, Type type) {
     std::optional<int32_t> runtimeType = tert::getRuntimeType(type);
     isValid &= runtimeType.has_value();
     return i32(name, runtimeType.value_or(-1));
   }
 
   /// The kind of an op that has one, with its parameters.
-  template <typename ActivationLikeOp> Call &activation(ActivationLikeOp op) {
+  template <typename ActivationLikeOp>
+  LaunchCall &activation(ActivationLikeOp op) {
     return i32("kind", static_cast<int32_t>(op.getKind()))
         .f32("limit", op.getLimit())
         .f32("alpha", op.getAlpha())
         .f32("offset", op.getOffset());
   }
 
+  /// Where the groups are in `rows` rows.
+  template <typename GroupedOp> LaunchCall &groups(GroupedOp op, int64_t rows) {
+    return i64("rows", rows)
+        .i64("groups", dim(op.getGroupSizes(), 0))
+        .i64("alignment", op.getAlignment());
+  }
+
   /// Appends the buffers of an operand, or `absentBuffers` nulls.
-  Call &in(Value value, unsigned absentBuffers = 1) {
+  LaunchCall &in(Value value, unsigned absentBuffers = 1) {
     if (!value)
       return none(absentBuffers);
     FailureOr<Buffers> found = emitter.lookup(value);
@@ -106,7 +109,7 @@ struct LaunchEmitter::Call {
 
   /// As `in`, for a scaled operand of a kernel that takes an amax of some: a
   /// null for the amax of one that has none or is `withoutAmax`.
-  Call &inScaled(Value value, bool withoutAmax = false) {
+  LaunchCall &inScaled(Value value, bool withoutAmax = false) {
     in(value);
     if (!cast<ScaledType>(value.getType()).isNv())
       return none(1);
@@ -119,17 +122,17 @@ struct LaunchEmitter::Call {
 
   /// Appends what a gradient of groups is added to, or a null, after which
   /// `keep` appends the flag that keeps it.
-  Call &inSummand(Value accumulate) {
+  LaunchCall &inSummand(Value accumulate) {
     ZeroUnlessOp start = summandStart(accumulate);
     return in(start ? start.getX() : accumulate);
   }
-  Call &keep(Value accumulate) {
+  LaunchCall &keep(Value accumulate) {
     ZeroUnlessOp start = summandStart(accumulate);
     return in(start ? start.getSkip() : Value());
   }
 
   /// Appends only the last buffer of an operand, the amax of an nv value.
-  Call &inAmax(Value value) {
+  LaunchCall &inAmax(Value value) {
     FailureOr<Buffers> found = emitter.lookup(value);
     isValid &= succeeded(found);
     if (succeeded(found))
@@ -138,11 +141,11 @@ struct LaunchEmitter::Call {
   }
 
   /// Appends new temporaries for a result, or `absentBuffers` nulls.
-  Call &out(Value result, unsigned absentBuffers = 1) {
+  LaunchCall &out(Value result, unsigned absentBuffers = 1) {
     if (!result)
       return none(absentBuffers);
     Buffers made;
-    StringRef residual = emitter.residualNames.lookup(result);
+    StringRef residual = emitter.getResidualName(result);
     for (const tert::BufferLayout &layout :
          tert::getBufferLayouts(result.getType())) {
       std::string name = !residual.empty() ? residual.str() : nextName();
@@ -162,7 +165,7 @@ struct LaunchEmitter::Call {
 
   /// As `out`, on a copy of `cached`, which the launch may leave as it is. The
   /// copy goes where the result becomes the next state of `cached`.
-  Call &outOn(Value result, Value cached) {
+  LaunchCall &outOn(Value result, Value cached) {
     out(result);
     FailureOr<Buffers> old = emitter.lookup(cached),
                        now = emitter.lookup(result);
@@ -175,16 +178,17 @@ struct LaunchEmitter::Call {
 
   /// As `out`, or `outOn` what is `cached`, for a scaled result of a kernel
   /// that writes an amax of some.
-  Call &outScaled(Value result, Value cached = {}) {
+  LaunchCall &outScaled(Value result, Value cached = {}) {
     cached ? outOn(result, cached) : out(result);
     return cast<ScaledType>(result.getType()).isNv() ? *this : none(1);
   }
 
   /// As `out`, for `count` f32 the kernel always writes.
-  Call &outOrScratch(Value result, int64_t count) {
+  LaunchCall &outOrScratch(Value result, int64_t count) {
     if (result)
       return out(result);
-    auto type = RankedTensorType::get({count}, emitter.builder.getF32Type());
+    auto type =
+        RankedTensorType::get({count}, emitter.getBuilder().getF32Type());
     for (const tert::BufferLayout &layout : tert::getBufferLayouts(type)) {
       buffers.push_back(emitter.alloc(op->getLoc(), nextName(),
                                       emitter.causeOf(op, op->getResult(0)),
@@ -197,16 +201,12 @@ struct LaunchEmitter::Call {
     return none(1);
   }
 
-  Call &none(unsigned n) {
-    if (!emitter.null)
-      emitter.null = tert::NullOp::create(
-          emitter.builder, op->getLoc(),
-          tert::BufferType::get(emitter.builder.getContext(), 0));
-    buffers.append(n, emitter.null);
+  LaunchCall &none(unsigned n) {
+    buffers.append(n, emitter.getNull(op->getLoc()));
     return *this;
   }
 
-  Call &buffer(Value value) {
+  LaunchCall &buffer(Value value) {
     buffers.push_back(value);
     return *this;
   }
@@ -215,15 +215,15 @@ struct LaunchEmitter::Call {
     // Whatever is wrong was said where the operand or result has no buffer.
     if (!isValid)
       return failure();
-    tert::LaunchOp::create(emitter.builder, op->getLoc(), kernel.name,
-                           emitter.builder.getDictionaryAttr(parameters),
+    tert::LaunchOp::create(emitter.getBuilder(), op->getLoc(), kernel.name,
+                           emitter.getBuilder().getDictionaryAttr(parameters),
                            buffers);
     return success();
   }
 
 private:
-  Call &parameter(StringRef name, Attribute value) {
-    parameters.push_back(emitter.builder.getNamedAttr(name, value));
+  LaunchCall &parameter(StringRef name, Attribute value) {
+    parameters.push_back(emitter.getBuilder().getNamedAttr(name, value));
     return *this;
   }
   std::string nextName() const {
@@ -238,6 +238,63 @@ private:
   SmallVector<Value> buffers;
   bool isValid = true;
 };
+
+/// The launches of an op of one kind; each kind has a specialisation, in the
+/// file of its family.
+template <typename Op>
+LogicalResult emitLaunches(Op op, LaunchEmitter &emitter);
+
+template <typename Op>
+struct KernelModel : KernelOpInterface::ExternalModel<KernelModel<Op>, Op> {
+  LogicalResult emitLaunches(Operation *op, LaunchEmitter &emitter) const {
+    return te::emitLaunches(cast<Op>(op), emitter);
+  }
+};
+
+/// As `KernelModel`, for results whose memory is needed for another `cause`.
+template <typename Op, tert::Cause cause>
+struct KernelModelOf
+    : KernelOpInterface::ExternalModel<KernelModelOf<Op, cause>, Op> {
+  LogicalResult emitLaunches(Operation *op, LaunchEmitter &emitter) const {
+    return te::emitLaunches(cast<Op>(op), emitter);
+  }
+  std::optional<tert::Cause> getBufferCause(Operation *) const { return cause; }
+};
+
+/// An op whose result is a view of its first operand.
+template <typename Op>
+struct ViewModel : KernelOpInterface::ExternalModel<ViewModel<Op>, Op> {
+  LogicalResult emitLaunches(Operation *, LaunchEmitter &) const {
+    return success();
+  }
+  Value getViewedOperand(Operation *op) const { return op->getOperand(0); }
+};
+
+template <typename... Ops> void attachKernels(MLIRContext *context) {
+  (Ops::template attachInterface<KernelModel<Ops>>(*context), ...);
+}
+
+template <tert::Cause cause, typename... Ops>
+void attachKernelsOf(MLIRContext *context) {
+  (Ops::template attachInterface<KernelModelOf<Ops, cause>>(*context), ...);
+}
+
+template <typename... Ops> void attachViews(MLIRContext *context) {
+  (Ops::template attachInterface<ViewModel<Ops>>(*context), ...);
+}
+
+// One for each family, in its file.
+void attachArithKernels(MLIRContext *context);
+void attachAttentionKernels(MLIRContext *context);
+void attachCastKernels(MLIRContext *context);
+void attachCollectiveKernels(MLIRContext *context);
+void attachGroupedKernels(MLIRContext *context);
+void attachLayerKernels(MLIRContext *context);
+void attachMathKernels(MLIRContext *context);
+void attachMoeKernels(MLIRContext *context);
+void attachProbeKernels(MLIRContext *context);
+void attachProductKernels(MLIRContext *context);
+void attachTensorKernels(MLIRContext *context);
 
 } // namespace mlir::te
 

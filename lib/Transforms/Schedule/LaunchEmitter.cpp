@@ -1,17 +1,13 @@
 //===- LaunchEmitter.cpp - te ops as kernel launches ----------------------===//
 //
 // Where values are, what buffers are called and what they are for. Which kernel
-// computes an op is in EmitCasts.cpp, EmitProducts.cpp and EmitLayers.cpp.
+// computes an op is in the Emit file of its family.
 //
 //===----------------------------------------------------------------------===//
 
 #include "LaunchCall.h"
 
-#include "TEDialect/Runtime/te_runtime_types.h"
-
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mlir::te;
@@ -20,12 +16,12 @@ using tert::BufferType;
 using tert::Cause;
 using tert::LaunchOp;
 
+#include "TEDialect/Transforms/Schedule/KernelOpInterface.cpp.inc"
+
 /// The operand that `op` only looks at, or null.
 static Value viewedOperand(Operation *op) {
-  if (isa_and_present<ResidualOp, tensor::CollapseShapeOp,
-                      tensor::ExpandShapeOp>(op))
-    return op->getOperand(0);
-  return {};
+  auto kernel = dyn_cast_if_present<KernelOpInterface>(op);
+  return kernel ? kernel.getViewedOperand() : Value();
 }
 
 Value te::lookThroughViews(Value value) {
@@ -55,6 +51,11 @@ std::string LaunchEmitter::baseName(Operation *op) {
   return name.empty() ? kind.str() : (name + "." + kind).str();
 }
 
+std::string LaunchEmitter::baseName(Operation *op, Value value) {
+  StringRef residual = getResidualName(value);
+  return residual.empty() ? baseName(op) : residual.str();
+}
+
 std::string LaunchEmitter::uniqueName(StringRef name) {
   unsigned n = nameCounts[name]++;
   return n == 0 ? name.str() : (name + "#" + Twine(n + 1)).str();
@@ -63,14 +64,12 @@ std::string LaunchEmitter::uniqueName(StringRef name) {
 Cause LaunchEmitter::causeOf(Operation *op, Value result) const {
   if (residualNames.contains(result))
     return Cause::Residual;
-  if (isa<arith::ConstantOp>(op))
-    return Cause::Constant;
-  if (isa<TransposeOp>(op))
-    return Cause::Transpose;
+  auto kernel = dyn_cast<KernelOpInterface>(op);
+  if (std::optional<Cause> cause =
+          kernel ? kernel.getBufferCause() : std::nullopt)
+    return *cause;
   if (isa<ScaledType>(result.getType()))
     return Cause::CachedCast;
-  if (isa<AdamWOp, SgdOp>(op))
-    return Cause::Optimizer;
   return inBackward ? Cause::Gradient : Cause::Activation;
 }
 
@@ -101,7 +100,8 @@ void LaunchEmitter::bind(Value value, Buffers buffers) {
 FailureOr<Buffers> LaunchEmitter::lookup(Value value) {
   value = lookThroughViews(value);
   if (auto constant = value.getDefiningOp<arith::ConstantOp>();
-      constant && !bindings.contains(value) && failed(emitConstant(constant)))
+      constant && !bindings.contains(value) &&
+      failed(cast<KernelOpInterface>(*constant).emitLaunches(*this)))
     return failure();
   auto found = bindings.find(value);
   if (found == bindings.end())
@@ -123,6 +123,13 @@ Value LaunchEmitter::slice(Location loc, Value buffer, int64_t offset,
   return tert::SliceOp::create(builder, loc,
                                BufferType::get(builder.getContext(), bytes),
                                buffer, builder.getI64IntegerAttr(offset));
+}
+
+Value LaunchEmitter::getNull(Location loc) {
+  if (!null)
+    null = tert::NullOp::create(builder, loc,
+                                BufferType::get(builder.getContext(), 0));
+  return null;
 }
 
 Value LaunchEmitter::placeOf(Location loc, Value amax) {
@@ -153,6 +160,12 @@ LaunchOp LaunchEmitter::copy(Location loc, Value from, Value to) {
                           ValueRange{from, to});
 }
 
+LogicalResult te::refuseLaunch(Operation *op) {
+  return op->emitError()
+         << "the runtime has no kernel for '" << op->getName()
+         << "'; expected layers to be replaced by casts and products before";
+}
+
 LogicalResult LaunchEmitter::emit(Operation *op) {
   // The backward starts where the forward hands over its residuals.
   inBackward |= isa<ResidualOp>(op);
@@ -164,75 +177,8 @@ LogicalResult LaunchEmitter::emit(Operation *op) {
       return op->emitError()
              << "the runtime has no buffer for a result of type " << type;
 
-  bool isKnown = true;
-  LogicalResult result = emitCast(op, isKnown);
-  if (!isKnown)
-    result = emitProduct(op, isKnown = true);
-  if (!isKnown)
-    result = emitCollective(op, isKnown = true);
-  if (!isKnown)
-    result = emitGrouped(op, isKnown = true);
-  if (!isKnown)
-    result = emitMoe(op, isKnown = true);
-  if (!isKnown)
-    result = emitLayer(op, isKnown = true);
-  if (!isKnown)
-    result = emitAttention(op, isKnown = true);
-  if (!isKnown)
-    result = emitOptimizer(op, isKnown = true);
-  if (!isKnown)
-    result = emitProbe(op, isKnown = true);
-  if (!isKnown)
-    return op->emitError()
-           << "the runtime has no kernel for '" << op->getName()
-           << "'; expected layers to be replaced by casts and products before";
-  return result;
-}
-
-LogicalResult LaunchEmitter::emitConstant(Operation *op) {
-  DenseElementsAttr value;
-  Value result = op->getResult(0);
-  // Zero has the same bits in f32, which the kernel knows, and in i32.
-  if (elementType(result).isInteger(32) && matchPattern(op, m_Zero()))
-    return Call(*this, op, "fill")
-        .i64("count", count(result))
-        .i32("type", TE_RT_F32)
-        .f32("value", APFloat(0.0f))
-        .out(result)
-        .none(1)
-        .emit();
-  if (matchPattern(op, m_Constant(&value)) &&
-      value.getElementType().isSignlessInteger(32))
-    return emitGroupSizes(op, value);
-  if (!value || !value.isSplat() || !isa<FloatType>(value.getElementType()))
-    return op->emitError()
-           << "expected a constant to be a splat of a float, but its type is "
-           << op->getResult(0).getType();
-  APFloat splat = value.getSplatValue<APFloat>();
-  bool losesInfo = false;
-  splat.convert(APFloat::IEEEsingle(), APFloat::rmNearestTiesToEven,
-                &losesInfo);
-  if (losesInfo)
-    return op->emitError() << "expected a constant to fit into f32";
-  return Call(*this, op, "fill")
-      .i64("count", count(result))
-      .type("type", elementType(result))
-      .f32("value", splat)
-      .out(result)
-      .none(1)
-      .emit();
-}
-
-LogicalResult LaunchEmitter::emitPointwise(Operation *op, int32_t kind) {
-  Value result = op->getResult(0), a = op->getOperand(0);
-  Value b = op->getNumOperands() == 2 ? op->getOperand(1) : Value();
-  return Call(*this, op, "pointwise")
-      .i64("count", count(result))
-      .i32("op", kind)
-      .type("type", elementType(a))
-      .type("out_type", elementType(result))
-      .in(a)
-      .in(b)
-      .out(result)
-      .emit();
+  auto kernel = dyn_cast<KernelOpInterface>(op);
+  if (!kernel)
+    return refuseLaunch(op);
+  return kernel.emitLaunches(*this);
 }

@@ -1,8 +1,8 @@
 //===- LaunchEmitter.h - te ops as kernel launches ------------------------===//
 //
-// Knows for every te, arith, math and tensor op which kernel of the runtime
-// computes it, and on which buffers. Visits ops in program order and appends
-// launches at the builder's position; every result gets a fresh temporary.
+// Visits ops in program order and appends launches at the builder's position;
+// every result gets a fresh temporary. Which kernel computes an op is said by
+// its KernelOpInterface.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,6 +15,12 @@
 #include "llvm/ADT/StringMap.h"
 
 namespace mlir::te {
+class LaunchEmitter;
+} // namespace mlir::te
+
+#include "TEDialect/Transforms/Schedule/KernelOpInterface.h.inc"
+
+namespace mlir::te {
 
 /// The buffers of one value: the value itself, or data, scale and (nv) amax.
 using Buffers = SmallVector<Value, 2>;
@@ -24,7 +30,7 @@ public:
   /// `block` is read once for the names of residuals.
   LaunchEmitter(OpBuilder &builder, Block &block);
 
-  /// Says where a function argument is.
+  /// Says where a value is.
   void bind(Value value, Buffers buffers);
 
   /// Where `value` is. A constant is filled at the builder's position the
@@ -34,62 +40,40 @@ public:
   /// Appends the launches of `op` and binds its results.
   LogicalResult emit(Operation *op);
 
+  // What the models of KernelOpInterface use; most of it through LaunchCall.
+
   /// Appends a copy between buffers of equal size.
   tert::LaunchOp copy(Location loc, Value from, Value to);
-
   /// A temporary that names itself after `name`.
   Value alloc(Location loc, StringRef name, tert::Cause cause, int64_t bytes);
-
-private:
-  struct Call;
-
-  LogicalResult emitPointwise(Operation *op, int32_t kind);
-  LogicalResult emitConstant(Operation *op);
-  LogicalResult emitQuantize(QuantizeOp op);
-  LogicalResult emitQuantizeShard(QuantizeOp op);
-  LogicalResult emitDequantize(DequantizeOp op);
-  LogicalResult emitGroupedQuantize(QuantizeOp op);
-  LogicalResult emitGroupedDequantize(DequantizeOp op);
-  LogicalResult emitGroupSizes(Operation *op, DenseElementsAttr sizes);
-  LogicalResult emitSwizzle(SwizzleScalesOp op);
-  LogicalResult emitCount(CountNonfiniteOp op);
-  LogicalResult emitCast(Operation *op, bool &isKnown);
-  LogicalResult emitAllGather(AllGatherOp op);
-  LogicalResult emitAllToAll(AllToAllOp op);
-  LogicalResult emitReduceScatter(ReduceScatterOp op);
-  LogicalResult emitAmaxReduce(AmaxReduceOp op);
-  /// From one part to the next, and from row to row, in bytes.
-  struct StridesOfParts {
-    int64_t part, row;
-  };
-  /// Copies an axis of `wholeCount` units, `count` to a part, between parts and
-  /// the whole, row by row: full parts, then what the last one has of it.
-  LogicalResult copyParts(Operation *op, Value x, Value y, int64_t rows,
-                          int64_t unitBytes, int64_t count, int64_t wholeCount,
-                          StridesOfParts from, StridesOfParts to);
-  LogicalResult fillZeros(Operation *op, Value buffer);
-  LogicalResult emitCollective(Operation *op, bool &isKnown);
-  LogicalResult emitProduct(Operation *op, bool &isKnown);
-  LogicalResult emitGrouped(Operation *op, bool &isKnown);
-  LogicalResult emitMoe(Operation *op, bool &isKnown);
-  LogicalResult emitPermute(Operation *op);
-  LogicalResult emitLayer(Operation *op, bool &isKnown);
-  LogicalResult emitAttention(Operation *op, bool &isKnown);
-  LogicalResult emitOptimizer(Operation *op, bool &isKnown);
-  LogicalResult emitProbe(Operation *op, bool &isKnown);
-
   /// `bytes` of `buffer` from `offset` on.
   Value slice(Location loc, Value buffer, int64_t offset, int64_t bytes);
+  /// The buffer that stands for an absent one.
+  Value getNull(Location loc);
+
+  /// "<layer>.<kind of op>", which the names of temporaries of `op` start with.
+  std::string baseName(Operation *op);
+  /// The name of the residual that saves `value`, or else `baseName` of `op`.
+  std::string baseName(Operation *op, Value value);
+  /// The name of the residual that saves `value`, or "".
+  StringRef getResidualName(Value value) const {
+    return residualNames.lookup(value);
+  }
+  tert::Cause causeOf(Operation *op, Value result) const;
+
   /// Where `amax` goes, if it is reduced together with others; else null.
   Value placeOf(Location loc, Value amax);
+  /// The amaxes that `reduce` reduces together, if one was made; else null.
+  Value getPacked(AmaxReduceOp reduce) const { return packed.lookup(reduce); }
 
-  tert::Cause causeOf(Operation *op, Value result) const;
+  OpBuilder &getBuilder() { return builder; }
+
+private:
   std::string uniqueName(StringRef name);
-  std::string baseName(Operation *op);
 
   OpBuilder &builder;
   DenseMap<Value, Buffers> bindings;
-  /// Name of the te.residual that holds a value, keyed by the value behind
+  /// Name of the te.residual that saves a value, keyed by the value behind
   /// views.
   DenseMap<Value, StringRef> residualNames;
   /// By amax: the te.amax_reduce of several that reads it first, and at which
@@ -101,6 +85,9 @@ private:
   Value null;
   bool inBackward = false;
 };
+
+/// Reports that `op` should have been replaced before launches are emitted.
+LogicalResult refuseLaunch(Operation *op);
 
 /// The value that `value` is a view of: itself, or what te.residual and
 /// reshapes look at.

@@ -1,0 +1,157 @@
+//===- EmitArith.cpp - launches of ops of other dialects ------------------===//
+//
+// Constants, the elementwise ops of arith and math, one kernel for all of them,
+// and the reshapes of tensor, which are views.
+//
+//===----------------------------------------------------------------------===//
+
+#include "LaunchCall.h"
+
+#include "TEDialect/Runtime/te_runtime_types.h"
+#include "TEDialect/TERT/PointwiseOps.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+/// Sizes that are a constant: runs of equal ones are filled with the f32 that
+/// has their bits.
+static LogicalResult emitGroupSizes(LaunchEmitter &emitter, Operation *op,
+                                    DenseElementsAttr sizes) {
+  SmallVector<APInt> values(sizes.getValues<APInt>());
+  // Above are the bits of NaNs, which have no f32 to be filled with.
+  constexpr uint64_t kLargest = 0x7f7fffff;
+  for (const APInt &value : values)
+    if (value.ugt(kLargest))
+      return op->emitError()
+             << "expected a constant of i32 to hold values "
+                "from 0 to "
+             << kLargest << ", but got " << value.getSExtValue();
+  Value result = op->getResult(0);
+  const int64_t count = te::count(result);
+  Value whole =
+      emitter.alloc(op->getLoc(), emitter.baseName(op), tert::Cause::Constant,
+                    count * int64_t(sizeof(int32_t)));
+  emitter.bind(result, {whole});
+  for (int64_t begin = 0, end = 0; begin < count; begin = end) {
+    while (end < count && values[end] == values[begin])
+      ++end;
+    Value run =
+        emitter.slice(op->getLoc(), whole, begin * int64_t(sizeof(int32_t)),
+                      (end - begin) * int64_t(sizeof(int32_t)));
+    if (failed(LaunchCall(emitter, op, "fill")
+                   .i64("count", end - begin)
+                   .type("type", Float32Type::get(op->getContext()))
+                   .f32("value", APFloat(APFloat::IEEEsingle(), values[begin]))
+                   .buffer(run)
+                   .none(1)
+                   .emit()))
+      return failure();
+  }
+  return success();
+}
+
+template <>
+LogicalResult te::emitLaunches(arith::ConstantOp op, LaunchEmitter &emitter) {
+  DenseElementsAttr value;
+  Value result = op.getResult();
+  // Zero has the same bits in f32, which the kernel knows, and in i32.
+  if (elementType(result).isInteger(32) && matchPattern(op.getResult(), m_Zero()))
+    return LaunchCall(emitter, op, "fill")
+        .i64("count", count(result))
+        .i32("type", TE_RT_F32)
+        .f32("value", APFloat(0.0f))
+        .out(result)
+        .none(1)
+        .emit();
+  if (matchPattern(op.getResult(), m_Constant(&value)) &&
+      value.getElementType().isSignlessInteger(32))
+    return emitGroupSizes(emitter, op, value);
+  if (!value || !value.isSplat() || !isa<FloatType>(value.getElementType()))
+    return op->emitError()
+           << "expected a constant to be a splat of a float, but its type is "
+           << op.getResult().getType();
+  APFloat splat = value.getSplatValue<APFloat>();
+  bool losesInfo = false;
+  splat.convert(APFloat::IEEEsingle(), APFloat::rmNearestTiesToEven,
+                &losesInfo);
+  if (losesInfo)
+    return op->emitError() << "expected a constant to fit into f32";
+  return LaunchCall(emitter, op, "fill")
+      .i64("count", count(result))
+      .type("type", elementType(result))
+      .f32("value", splat)
+      .out(result)
+      .none(1)
+      .emit();
+}
+
+static LogicalResult emitPointwise(Operation *op, LaunchEmitter &emitter,
+                                   int32_t kind) {
+  Value result = op->getResult(0), a = op->getOperand(0);
+  Value b = op->getNumOperands() == 2 ? op->getOperand(1) : Value();
+  return LaunchCall(emitter, op, "pointwise")
+      .i64("count", count(result))
+      .i32("op", kind)
+      .type("type", elementType(a))
+      .type("out_type", elementType(result))
+      .in(a)
+      .in(b)
+      .out(result)
+      .emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(arith::TruncFOp op, LaunchEmitter &emitter) {
+  if (op.getRoundingmode().value_or(arith::RoundingMode::to_nearest_even) !=
+      arith::RoundingMode::to_nearest_even)
+    return op.emitError() << "expected 'roundingmode' to be "
+                             "to_nearest_even, which is all the runtime "
+                             "has";
+  return emitPointwise(op, emitter, TE_RT_CAST);
+}
+
+namespace {
+
+/// An op of the table of pointwise ops.
+struct PointwiseKernel : KernelOpInterface::FallbackModel<PointwiseKernel> {
+  LogicalResult emitLaunches(Operation *op, LaunchEmitter &emitter) const {
+    return emitPointwise(op, emitter,
+                         *tert::lookupPointwise(op->getName().getStringRef()));
+  }
+  Value getViewedOperand(Operation *) const { return {}; }
+  std::optional<tert::Cause> getBufferCause(Operation *) const {
+    return std::nullopt;
+  }
+};
+
+} // namespace
+
+/// Gives the ops of `dialect` that are pointwise, but for `ownModels`, their
+/// kernel.
+static void attachPointwiseKernels(MLIRContext *context, StringRef dialect,
+                                   ArrayRef<StringRef> ownModels = {}) {
+  for (const tert::PointwiseOp &op : tert::getPointwiseOps())
+    if (op.name.split('.').first == dialect &&
+        !llvm::is_contained(ownModels, op.name))
+      RegisteredOperationName::lookup(op.name, context)
+          ->attachInterface<PointwiseKernel>();
+}
+
+void te::attachArithKernels(MLIRContext *context) {
+  attachKernelsOf<tert::Cause::Constant, arith::ConstantOp>(context);
+  attachKernels<arith::TruncFOp>(context);
+  attachPointwiseKernels(context, "arith",
+                         {arith::TruncFOp::getOperationName()});
+}
+
+void te::attachMathKernels(MLIRContext *context) {
+  attachPointwiseKernels(context, "math");
+}
+
+void te::attachTensorKernels(MLIRContext *context) {
+  attachViews<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(context);
+}
