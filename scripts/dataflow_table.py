@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/guides/memory.md that say which usages of which tensor a layer makes, and who holds what.
+"""Writes the tables of docs/guides/memory.md that say which usages of which tensor a layer makes, and what it saves.
 
     dataflow_table.py          rewrites the text between the page's two markers
-    dataflow_table.py --check  fails where the page differs from what te-opt makes
+    dataflow_table.py --check  fails if the page differs from what te-opt prints
 
-The example layers are compiled to the end of the phase 'quantize' under every recipe and backward override. Every product of
+The example layers are compiled to the end of the phase 'quantize' under every recipe and backward override. Every GEMM of
 the step is followed back from its operands, through transposes and residuals, to the casts they come from. Needs te-opt in PATH,
 or --te-opt.
 """
@@ -52,7 +52,7 @@ class Step:
             operation = re.search(r"te\.(\w+) (%[\w#]+)", line)
             kind = operation[1] if operation else ""
             if kind == "residual":
-                words.append("held")
+                words.append("saved")
             elif kind == "transpose":
                 words.append("transposed")
             elif kind == "dequantize":
@@ -83,8 +83,8 @@ class Step:
                 backward |= a in self.cotangents
                 yield backward, (a, a_words), (b, b_words)
 
-    def held(self):
-        """Names of residuals, with the form of what is held."""
+    def saved(self):
+        """Names of residuals, with the form of what is saved."""
         found = []
         for line in self.lines:
             if residual := re.search(r'te\.residual \S+ "([^"]+)" : (.*)', line):
@@ -94,13 +94,13 @@ class Step:
 
 
 def describe(words):
-    """"col, transposed from held rows" and the like, from the words of `usage`, which go from the product to the cast."""
+    """"col, transposed from saved rows" and the like, from the words of `usage`, which go from the product to the cast."""
     if "transposed" in words:
-        return f"col: {'held ' if 'held' in words else ''}row, transposed"
+        return f"col: {'saved ' if 'saved' in words else ''}row, transposed"
     if "decoded" in words:
-        return f"{'held ' if 'held' in words else ''}row, decoded"
+        return f"{'saved ' if 'saved' in words else ''}row, decoded"
     form = next((word for word in words if word.startswith(("row", "col"))), "as it is")
-    return f"{'held ' if 'held' in words else ''}{form}"
+    return f"{'saved ' if 'saved' in words else ''}{form}"
 
 
 def operands(step):
@@ -118,38 +118,38 @@ COLUMNS = (("fprop", "x"), ("fprop", "w"), ("dgrad", "dy"), ("dgrad", "w"), ("wg
 
 
 def measure(te_opt):
-    """({(recipe, override): {column: descriptions over all layers}}, {layer: held under the block recipe})."""
-    reads, held = {}, {}
+    """({(recipe, override): {column: descriptions over all layers}}, {layer: saved under the block recipe})."""
+    reads, saved = {}, {}
     for recipe, modes in RECIPES.items():
         for mode in modes:
             options = f"recipe={recipe}" + (f" backward-override={mode}" if len(modes) > 1 else "")
             options += "" if "target" in recipe else " target=reference"
             for layer in LAYERS:
-                # No product of sm_100 is of groups.
+                # sm_100 has no GEMM of groups.
                 if layer == "grouped_linear" and "sm_100" in recipe:
                     continue
                 step = Step(te_opt, layer, options)
                 for column, texts in operands(step).items():
-                    # Where the input of a layer is an argument, nobody has to hold it.
-                    texts = {re.sub("^held as it is", "as it is", text) for text in texts}
+                    # An argument does not have to be saved.
+                    texts = {re.sub("^saved as it is", "as it is", text) for text in texts}
                     reads.setdefault((recipe, mode), {}).setdefault(column, set()).update(texts)
                 if recipe == "float8_block_scaling" and mode == "none":
-                    held[layer] = step.held()
-    return reads, held
+                    saved[layer] = step.saved()
+    return reads, saved
 
 
 def tables(measured):
-    reads, held = measured
-    lines = ["What the products of a linear layer read, in every layer of the examples. `row` is a cast for the last axis, `col` one for",
-             "the first; `held` is held from the forward to the backward, `as it is` the tensor in high precision.\n",
+    reads, saved = measured
+    lines = ["What the GEMMs of a linear layer read, in every layer of the examples. `row` is a cast for the last axis, `col` one for",
+             "the first axis. `saved` means saved in the forward for the backward, `as it is` the tensor in high precision.\n",
              "| recipe | override | " + " | ".join(f"{gemm}: {name}" for gemm, name in COLUMNS) + " |", "| --- | --- |" + " --- |" * len(COLUMNS)]
     for (recipe, mode), columns in reads.items():
         cells = [" or ".join(sorted(columns[column])) for column in COLUMNS]
         lines.append(f"| `{recipe.replace(' ', '`, `')}` | `{mode}` | " + " | ".join(cells) + " |")
-    lines += ["\nWho holds what, under `float8_block_scaling`; of tensors that no product reads it is the same under every recipe:\n",
-              "| layer | held for the backward |", "| --- | --- |"]
-    for layer, values in held.items():
-        lines.append(f"| [`{layer}`](examples/{layer}.mlir) | " + ", ".join(f"`{name}` ({form})" for name, form in values) + " |")
+    lines += ["\nWhat each layer saves under `float8_block_scaling`. Tensors that no GEMM reads are saved in the same form under every recipe.\n",
+              "| layer | saved for the backward |", "| --- | --- |"]
+    for layer, values in saved.items():
+        lines.append(f"| [`{layer}`](../examples/{layer}.mlir) | " + ", ".join(f"`{name}` ({form})" for name, form in values) + " |")
     return "\n".join(lines) + "\n"
 
 

@@ -2,9 +2,9 @@
 """Writes the table of docs/guides/memory.md from the compiler's memory report.
 
     saved_bytes.py          rewrites the text between the page's two markers
-    saved_bytes.py --check  fails where the page differs from what te-opt reports
+    saved_bytes.py --check  fails if the page differs from what te-opt reports
 
-A norm and a linear layer are compiled under every recipe and backward override; what the layer holds of its input x and its
+A norm and a linear layer are compiled under every recipe and backward override; what the layer saves of its input x and its
 weight w for the backward is read off the buffers with the cause "residual". Needs te-opt in PATH, or --te-opt.
 """
 
@@ -32,8 +32,8 @@ ROWS += [(name, name, MODES) for name in ("float8_current_scaling", "float8_bloc
 ROWS += [("nvfp4_block_scaling, row-scaled x", "{{nvfp4_block_scaling,{{row_scaled_activation=true,hadamard=false,stochastic_rounding=false,backward_override={}}}}}", ("high_precision", "dequantized"))]
 
 
-def held(te_opt, recipe, override):
-    """Bytes held of x and of w."""
+def saved(te_opt, recipe, override):
+    """Bytes saved of x and of w."""
     # Row scaling is refused unless the recipe itself has an override.
     recipe = recipe.format(override) if "{" in recipe else recipe
     options = f"vjp=layer target=reference recipe={recipe}" + (f" backward-override={override}" if recipe != "high_precision" else "")
@@ -46,7 +46,7 @@ def held(te_opt, recipe, override):
 
 def measure(te_opt):
     """(bytes of x, bytes of w) by row and mode."""
-    return {name: {mode: held(te_opt, recipe, mode) for mode in modes} for name, recipe, modes in ROWS}
+    return {name: {mode: saved(te_opt, recipe, mode) for mode in modes} for name, recipe, modes in ROWS}
 
 
 def per_element(bytes, elements):

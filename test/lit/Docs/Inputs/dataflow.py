@@ -1,4 +1,4 @@
-"""Which usages products read and what is held, from TransformerEngine's rules alone, against the compiler.
+"""Which usages products read and what is saved, from TransformerEngine's rules alone, against the compiler.
 
 Rows: fprop multiplies row(x) and row(w), dgrad row(dy) and col(w), wgrad col(dy) and col(x); a column usage of a weight is a
 transpose of its rows where that is exact, else a cast of its own. Under an override dy is not cast, and x and w are the
@@ -11,16 +11,16 @@ import sys
 sys.path.append(sys.argv[1])
 from dataflow_table import measure
 
-NONE = {"fprop": ("row", "row"), "dgrad": ("row", "col: held row, transposed"), "wgrad": ("col", "held col")}
+NONE = {"fprop": ("row", "row"), "dgrad": ("row", "col: saved row, transposed"), "wgrad": ("col", "saved col")}
 HIGH = {"fprop": ("row", "row"), "dgrad": ("as it is", "as it is"), "wgrad": ("as it is", "as it is")}
-DECODED = {"fprop": ("row", "row"), "dgrad": ("as it is", "held row, decoded"), "wgrad": ("as it is", "held row, decoded")}
+DECODED = {"fprop": ("row", "row"), "dgrad": ("as it is", "saved row, decoded"), "wgrad": ("as it is", "saved row, decoded")}
 READS = {("high_precision", "none"): {gemm: ("as it is", "as it is") for gemm in NONE}, ("delayed_scaling", "none"): NONE}
 for recipe in ("float8_current_scaling", "float8_block_scaling", "mxfp8_block_scaling", "nvfp4_block_scaling"):
     READS |= {(recipe, "none"): NONE, (recipe, "high_precision"): HIGH, (recipe, "dequantized"): DECODED}
-READS["mxfp8_block_scaling", "none"] = NONE | {"dgrad": ("row", "held col")}
-READS["nvfp4_block_scaling", "none"] = NONE | {"wgrad": ("col of RHT", "held col of RHT")}
+READS["mxfp8_block_scaling", "none"] = NONE | {"dgrad": ("row", "saved col")}
+READS["nvfp4_block_scaling", "none"] = NONE | {"wgrad": ("col of RHT", "saved col of RHT")}
 # Tensor cores that contract any axis read rows alone.
-ROWS = {"fprop": ("row", "row"), "dgrad": ("row", "held row"), "wgrad": ("row", "held row")}
+ROWS = {"fprop": ("row", "row"), "dgrad": ("row", "saved row"), "wgrad": ("row", "saved row")}
 for recipe in ("delayed_scaling", "float8_current_scaling"):
     READS[f"{recipe} target=sm_100", "none"] = ROWS
 READS |= {("float8_current_scaling target=sm_100", "high_precision"): HIGH, ("float8_current_scaling target=sm_100", "dequantized"): DECODED}
@@ -39,7 +39,7 @@ HELD = {"linear": (1, {"w"}, set()),
                         {"rms_norm0.rsigma", "rms_norm1.rsigma", "rms_norm1.x", "activation0.x", "cross_entropy0.logits",
                          "cross_entropy0.lse"} | {f"attention0.{part}" for part in ("q", "k", "v", "o", "lse")})}
 
-reads, held = measure("te-opt")
+reads, saved = measure("te-opt")
 failed = claims = 0
 
 
@@ -58,10 +58,10 @@ for mode, products in READS.items():
             found = reads[mode].get((gemm, side))
             expect(found == {text}, f"{mode}: {gemm} reads '{found}' of {side}, not '{text}'")
 for layer, (inputs, weights, tensors) in HELD.items():
-    rows = {name for name, form in held[layer] if form == "row"}
-    expect(rows == weights, f"{layer}: weights held are {sorted(rows)}")
-    expect(sum(form == "col" for _, form in held[layer]) == inputs, f"{layer}: {held[layer]} has {inputs} layer inputs")
-    as_they_are = {name for name, form in held[layer] if form == "as it is"}
-    expect(as_they_are == tensors, f"{layer}: held as they are: {sorted(as_they_are)}")
+    rows = {name for name, form in saved[layer] if form == "row"}
+    expect(rows == weights, f"{layer}: weights saved are {sorted(rows)}")
+    expect(sum(form == "col" for _, form in saved[layer]) == inputs, f"{layer}: {saved[layer]} has {inputs} layer inputs")
+    as_they_are = {name for name, form in saved[layer] if form == "as it is"}
+    expect(as_they_are == tensors, f"{layer}: saved as they are: {sorted(as_they_are)}")
 print(f"dataflow: {claims} claims, {failed} failed")
 sys.exit(failed != 0)

@@ -1,4 +1,4 @@
-"""Bytes held for the backward of one linear layer, from the definitions of the formats alone, against the compiler's report."""
+"""Bytes saved for the backward of one linear layer, from only the definitions of the formats, against the compiler's report."""
 
 import sys
 
@@ -26,12 +26,12 @@ def nv(elements, amaxes=1):
 
 FORMATS = {"float8_current_scaling": (per_tensor(X), per_tensor(W)), "float8_block_scaling": (blocks(X, 128), blocks(W, 128 * 128)),
            "mxfp8_block_scaling": (mx(X), mx(W)), "nvfp4_block_scaling": (nv(X), nv(W))}
-# In high precision the layer's input is held in bf16, and its weight is an argument.
+# In high precision the layer's input is saved in bf16, and its weight is an argument.
 WANTED = {"high_precision": {"none": (2 * X, 0)}, "delayed_scaling": {"none": (per_tensor(X), per_tensor(W))},
           "nvfp4_block_scaling, row-scaled x": {"high_precision": (2 * X, 0), "dequantized": (nv(X, amaxes=M), nv(W))}}
-WANTED |= {recipe: {"none": held, "high_precision": (2 * X, 0), "dequantized": held} for recipe, held in FORMATS.items()}
+WANTED |= {recipe: {"none": saved, "high_precision": (2 * X, 0), "dequantized": saved} for recipe, saved in FORMATS.items()}
 
-found = {name: {mode: tuple(held) for mode, held in modes.items()} for name, modes in measure("te-opt").items()}
+found = {name: {mode: tuple(saved) for mode, saved in modes.items()} for name, modes in measure("te-opt").items()}
 failed = figures = 0
 for name in sorted(set(WANTED) | set(found)):
     for mode in sorted(set(WANTED.get(name, {})) | set(found.get(name, {}))):
