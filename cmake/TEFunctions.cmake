@@ -6,8 +6,9 @@ set(TE_WARNINGS -Wall -Wextra -Werror -Wno-unused-parameter)
 function(te_use_ccache_and_lld)
   find_program(CCACHE ccache)
   if(CCACHE)
-    set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE} PARENT_SCOPE)
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE} PARENT_SCOPE)
+    set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+    set(CMAKE_C_COMPILER_LAUNCHER ${launcher} PARENT_SCOPE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher} PARENT_SCOPE)
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     add_link_options(-fuse-ld=lld)
@@ -34,6 +35,17 @@ function(te_configure_llvm_linking)
       PARENT_SCOPE)
 endfunction()
 
+# Precompiles the headers of MLIR for te_add_compiler_library, unless
+# TE_PRECOMPILED_HEADERS is OFF. ccache takes objects made with a precompiled
+# header only when it is told to leave times and macros to the compiler.
+function(te_precompile_mlir_headers)
+  if(NOT TE_PRECOMPILED_HEADERS)
+    return()
+  endif()
+  te_add_compiler_library(TEMLIRHeaders ${PROJECT_SOURCE_DIR}/lib/MLIRHeaders.cpp)
+  target_precompile_headers(TEMLIRHeaders PRIVATE ${PROJECT_SOURCE_DIR}/lib/MLIRHeaders.h)
+endfunction()
+
 # te_add_compiler_library(name sources... [DEPENDS tablegen-targets...]
 #                         [LINK libraries...]): a static library of the
 # compiler. Link MLIR in the executables, through te_add_tool.
@@ -42,6 +54,12 @@ function(te_add_compiler_library name)
   add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   target_compile_options(${name} PRIVATE ${TE_WARNINGS} -fno-rtti -fno-exceptions
                          -ffunction-sections -fdata-sections)
+  if(TE_PRECOMPILED_HEADERS)
+    target_compile_options(${name} PRIVATE -Xclang -fno-pch-timestamp)
+    if(NOT name STREQUAL TEMLIRHeaders)
+      target_precompile_headers(${name} REUSE_FROM TEMLIRHeaders)
+    endif()
+  endif()
   target_link_libraries(${name} PUBLIC ${ARG_LINK})
   if(ARG_DEPENDS)
     add_dependencies(${name} ${ARG_DEPENDS})
