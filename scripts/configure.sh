@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Configures a preset, and says what went wrong if that fails.
 #   scripts/configure.sh dev|asan|release [cmake options]
+# The cuda backend is built if its compiler and headers are found, unless an option
+# says otherwise, whatever an earlier configuration of the folder said.
 set -euo pipefail
 case " $* " in *" --help "*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
@@ -15,7 +17,7 @@ if [ -x .deps/cuda/bin/nvcc ]; then
 fi
 log=build/$preset-configure.log
 mkdir -p build
-if ! cmake --preset "$preset" "$@" >"$log" 2>&1; then
+if ! cmake --preset "$preset" -DTE_CUDA=AUTO "$@" >"$log" 2>&1; then
   cat "$log" >&2
   exit 1
 fi
