@@ -1,9 +1,9 @@
 //===- LaunchCosts.cpp - how long a launch is expected to take ------------===//
 //
 // The rates of sm_90 are those of a Llama-8B layer on H200s
-// (docs/performance/tables.md): what its products, its casts and its collectives over
-// two and four GPUs reached, not what the machine can. Those of sm_100 are
-// scaled by the peaks, and measured on nothing.
+// (docs/performance/tables.md): what its products, its casts and its
+// collectives over two and four GPUs reached, not what the machine can. Those
+// of sm_100 are scaled by the peaks, and measured on nothing.
 //
 //===----------------------------------------------------------------------===//
 
