@@ -1,9 +1,10 @@
 //===- MLIRHeaders.h - the headers of MLIR that are precompiled -----------===//
 //
-// The headers of LLVM and MLIR that most files of the compiler include. They are
-// parsed once in a build (te_add_compiler_library), which halves its time. None
-// of our own headers belongs here: a change of one would rebuild everything. Each
-// file still includes what it uses; TE_PRECOMPILED_HEADERS=OFF checks that.
+// The headers of LLVM and MLIR that most files of the compiler include. They
+// are parsed once in a build (te_add_compiler_library), which halves its time.
+// None of our own headers belongs here: a change of one would rebuild
+// everything. Each file still includes what it uses; TE_PRECOMPILED_HEADERS=OFF
+// checks that.
 //
 //===----------------------------------------------------------------------===//
 

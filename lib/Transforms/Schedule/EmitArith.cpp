@@ -59,7 +59,8 @@ LogicalResult te::emitLaunches(arith::ConstantOp op, LaunchEmitter &emitter) {
   DenseElementsAttr value;
   Value result = op.getResult();
   // Zero has the same bits in f32, which the kernel knows, and in i32.
-  if (elementType(result).isInteger(32) && matchPattern(op.getResult(), m_Zero()))
+  if (elementType(result).isInteger(32) &&
+      matchPattern(op.getResult(), m_Zero()))
     return LaunchCall(emitter, op, "fill")
         .i64("count", count(result))
         .i32("type", TE_RT_F32)
