@@ -3,12 +3,12 @@
 
 Five seeds are trained under high_precision, and the same five under every other
 recipe and backward override. A seed decides the initial parameters and the
-batches, so two runs of one seed differ by precision alone. docs/how_it_works/training.md
-derives the band and says what is judged; the rules stand here, before any run:
+batches, so two runs of one seed differ only in precision. docs/how_it_works/training.md
+derives the band and says what is judged. These rules were written before any run:
 
 * A curve is the running mean of the loss over WINDOW steps.
 * The band at a step is the 95 % prediction interval of one more bf16 run, from
-  the five bf16 curves. The narrower band from their least to their largest is
+  the five bf16 curves. The narrower band from their smallest to their largest is
   called the range.
 * A recipe stays inside if every point of each of its five curves is inside the
   band, and every point of the mean of the five inside the range. NVFP4 is
@@ -169,7 +169,7 @@ def main():
     train.add_options(parser)
     parser.add_argument("--seeds", type=int, default=SEEDS, choices=range(2, SEEDS + 1))
     parser.add_argument("--judge", type=pathlib.Path, metavar="JSON",
-                        help="trains nothing: judges the losses of a former run again")
+                        help="train nothing, and judge the losses of an earlier run again")
     options = parser.parse_args()
     if options.judge:
         report = json.loads(options.judge.read_text())

@@ -4,7 +4,7 @@
 The model, its backward and its optimizer are in train.mlir; this file only
 makes arrays and runs `te-run`. The text is read as bytes. One .npz file holds
 the initial parameters, a batch for every step and the learning rates, and
-every run reads the same one, so the curves differ by precision alone.
+every run reads the same one, so the curves differ only in precision.
 
 Writes results.json and loss.png into --output and prints a table. Ends with 1
 if a run fails or its loss does not fall.
@@ -33,7 +33,7 @@ RUNS = [("high_precision", "none")] + [
     for override in ("none", "high_precision", "dequantized")
 ] + [(recipe, "none") for recipe in ("delayed_scaling", "mxfp8_block_scaling", "nvfp4_block_scaling")]
 
-# Their products run in bf16 where the GPU has none, so they do everywhere.
+# Their GEMMs run in bf16 on GPUs that do not have them, so they do everywhere.
 EMULATED = ("mxfp8_block_scaling", "nvfp4_block_scaling")
 
 
@@ -150,7 +150,7 @@ def train(options, recipe, override, arrays, held_out, label, progress):
     """Trains once and measures the held-out text; returns a row of the results."""
     row, losses, trained = fit(options, recipe, override, arrays, label, progress)
 
-    # The forward alone, with the trained parameters, under the same recipe.
+    # Only the forward, with the trained parameters, under the same recipe.
     context, targets = held_out
     parameters = {name: value for name, value in trained.items()
                   if name != "loss" and not name.endswith((".m", ".v"))}
@@ -204,7 +204,7 @@ def plot(rows, entropy, path):
         top.plot(steps, losses, **style)
         bottom.plot(steps, losses - baseline, **style)
     top.axhline(entropy, color="grey", linewidth=0.8)
-    top.annotate("byte frequencies alone", (1, entropy), xycoords=("axes fraction", "data"),
+    top.annotate("byte frequencies only", (1, entropy), xycoords=("axes fraction", "data"),
                  xytext=(-4, 3), textcoords="offset points", ha="right", color="grey", fontsize=8)
     top.set_ylabel("loss (nats per byte)")
     top.set_title(f"Byte-level language model on the {rows[0]['backend']} backend")
@@ -218,7 +218,7 @@ def plot(rows, entropy, path):
 
 
 def add_options(parser):
-    """What every script of this example asks for."""
+    """The options of every script of this example."""
     parser.add_argument("--te-run", help="the te-run to use (default: build/dev, build/release, PATH)")
     parser.add_argument("--backend", default="auto", choices=("auto", "reference", "cuda"))
     parser.add_argument("--steps", type=int, default=100)
@@ -226,7 +226,7 @@ def add_options(parser):
     parser.add_argument("--graph", action="store_true", help="capture the step and replay it")
     parser.add_argument("--recipe", help="only this recipe")
     parser.add_argument("--text", type=pathlib.Path, default=HERE / "text.txt")
-    # An installed example leaves its folder alone.
+    # An installed example does not write into its folder.
     output = ROOT / "build" / "byte_lm" if (ROOT / "CMakeLists.txt").exists() else pathlib.Path("byte_lm")
     parser.add_argument("--output", type=pathlib.Path, default=output, help=f"folder (default: {output})")
 
@@ -298,7 +298,7 @@ def main():
 
     print()
     print_table(rows)
-    print(f"\nThe frequencies of the bytes alone give {entropy:.4f} nats. Device: {rows[0]['device'].split(';')[0]}")
+    print(f"\nA model of only the byte frequencies has a loss of {entropy:.4f} nats. Device: {rows[0]['device'].split(';')[0]}")
     (options.output / "results.json").write_text(json.dumps({"entropy": entropy, "runs": rows}, indent=1) + "\n")
     try:
         plot(rows, entropy, options.output / "loss.png")

@@ -1,4 +1,4 @@
-/* step.c - what the compiler makes of a step, written by hand.
+/* step.c - a compiled step, written by hand.
  *
  * amax = max |x + x| of 1000 floats: one temporary in the arena, two launches.
  * A real step is the same three things, made by te-convert-tert-to-llvm: a

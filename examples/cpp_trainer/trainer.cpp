@@ -2,10 +2,10 @@
 //
 //     trainer byte_lm.so text.txt --steps=100 --save=model.safetensors
 //
-// Trains what te-compile made of examples/byte_lm/train.mlir on the bytes of a
-// file. Needs libte_runtime and no compiler. Whatever the step carries is
-// state, kept on the device, saved and resumed; so one trainer serves every
-// recipe. A batch depends on the seed and the number of the step alone, so a
+// Trains examples/byte_lm/train.mlir, compiled by te-compile, on the bytes of a
+// file. Needs libte_runtime and no compiler. What the step carries is state: it
+// stays on the device, and is saved and loaded, so one trainer serves every
+// recipe. A batch depends only on the seed and the number of the step, so a
 // resumed run equals an uninterrupted one in every bit.
 //
 //===----------------------------------------------------------------------===//

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a small Llama on bytes of a text with JAX, its forward and backward compiled by te.
 
-    train.py [--platform cpu|cuda] [--recipe R] [--steps N]   losses beside those of JAX alone
+    train.py [--platform cpu|cuda] [--recipe R] [--steps N]   losses beside those of plain JAX
     train.py --platform cuda --check                          what a call costs, and that it copies nothing
 
 The model is `model.py`, plain JAX; the recipe is one argument. Everything around the
@@ -54,7 +54,7 @@ def adamw(params, gradients, moments, step, rate=3e-3, decay=0.01):
 
 
 def train(arguments, recipe):
-    """Losses of all steps; recipe None: JAX alone, in bf16."""
+    """Losses of all steps; recipe None: plain JAX, in bf16."""
     options = {"heads": arguments.heads, "kv_heads": arguments.heads // 2}
 
     def model(params, ids, labels):

@@ -1,4 +1,4 @@
-/* main.c - loads a step that te-compile made, knowing nothing of it.
+/* main.c - loads a step of te-compile without knowing its arguments.
  *
  *     te-compile step.mlir --entry=step -o step.so
  *     load_step ./step.so [reference|cuda|auto]

@@ -4,7 +4,7 @@
 
 On GPUs the collectives of the step are those of the process group's own communicator of NCCL, on CPUs they go over gloo.
 At the end every rank computes one step of the whole MLP by itself: the gradients of its part of the weights have the same
-bits, on a CPU. The output is a sum over ranks, which rounds once more.
+bits, on a CPU. The output is a sum over ranks, which rounds one more time.
 """
 
 import argparse

@@ -85,7 +85,7 @@ def draw_weights(model, seed):
 
 
 class Loss(torch.nn.Module):
-    """The loss alone: nobody looks at the logits."""
+    """Only the loss: the logits are not a result."""
 
     def __init__(self, model):
         super().__init__()

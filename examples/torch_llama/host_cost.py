@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 """What a compiled forward and backward costs the host, and whether it allocates on the device.
 
-    python3 host_cost.py --out results.json    # a GPU where there is one, else the reference backend
+    python3 host_cost.py --out results.json    # a GPU if there is one, else the reference backend
 
 Of transformers' Llama, small, so that launches do not wait for the device: microseconds
 of a call in all, in the runtime (launches, or the replay of a CUDA graph), and beyond.
 "step" is one call of te_mlir.compile's Step on tensors ("reused": results are the same
-tensors in every call; "moved": ids and the gradient that comes in lie elsewhere than in the
-call before, whose results are still there, as in training), the middle one of several rounds,
-which are listed, as others use a host, too; "torch" is forward and backward
+tensors in every call; "moved": ids and the incoming gradient have other addresses than in the call
+before, whose results are still alive, as in training). It is the median of several rounds,
+which are listed, because other programs use the host, too; "torch" is forward and backward
 through torch.compile and autograd. "empty" is the same model through torch.compile with a
 backend that launches nothing: one node of autograd, which returns a constant loss and
 gradients of any content. What "torch" costs beyond "empty" is te's. Both are measured
 again without torch.compile's guards (`torch.compiler.set_stance`), and with the backward
-on the caller's thread (`torch.autograd.set_multithreading_enabled`), which has not to wake
-another one on a GPU. There "paced" is the
+on the caller's thread (`torch.autograd.set_multithreading_enabled`), which does not have to
+wake another one on a GPU. There "paced" is the
 empty one again, with the processor busy for as long as te's launches take it: between
 launches caches and the thread of autograd's backward go cold. "parts_us" is where time
 goes, measured apart, because looking costs some us as well: PARTS of te, and what is
@@ -105,7 +105,7 @@ class Parts:
 
 @contextlib.contextmanager
 def taken_apart(found, methods):
-    """`found` is told of calls of these methods, name: (class, method)."""
+    """`found` records calls of these methods, name: (class, method)."""
     kept = {}
     for name, (owner, method) in methods.items():
         kept[name] = vars(owner)[method]
