@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the results of docs/performance/tables.md from te-bench's JSON.
+"""Writes the tables of docs/performance/tables.md from te-bench's JSON.
 
     bench_table.py          rewrites the text between the page's two markers
-    bench_table.py --check  fails where the page differs from the JSON
+    bench_table.py --check  fails if the page differs from the JSON
 
 One section for each docs/results/*.json that te-bench wrote, by name. Nothing
 in it is typed by hand: those files are the only source.
@@ -55,7 +55,7 @@ def bytes_moved(report):
 
 
 def gemms(report):
-    header = ["matrix product", "burst µs", "sustained µs", "TFLOPS burst", "TFLOPS sustained"]
+    header = ["GEMM", "burst µs", "sustained µs", "TFLOPS burst", "TFLOPS sustained"]
     return table(header, [[
         row["name"], f"{row['burst_us']:.1f}", f"{row['sustained_us']:.1f}",
         f"{row['tflops_burst']:.0f}", f"{row['tflops_sustained']:.0f}",
@@ -63,7 +63,7 @@ def gemms(report):
 
 
 def grouped(report):
-    header = ["of groups of rows", "burst µs", "sustained µs", "TFLOPS burst", "TFLOPS sustained"]
+    header = ["GEMM", "burst µs", "sustained µs", "TFLOPS burst", "TFLOPS sustained"]
     return table(header, [[
         row["name"], f"{row['burst_us']:.1f}", f"{row['sustained_us']:.1f}",
         *(f"{row[key]:.0f}" if row[key] else "" for key in ("tflops_burst", "tflops_sustained")),
@@ -90,7 +90,7 @@ def moe(report):
 
 
 def parallel(report):
-    header = ["recipe", "ranks", "overlap", "burst ms", "sustained ms", "x one rank", "collectives alone, ms", "share", "hidden, ms", "share", "amax reductions", "ms", "share",
+    header = ["recipe", "ranks", "overlap", "burst ms", "sustained ms", "x one rank", "collectives only, ms", "share", "hidden, ms", "share", "amax reductions", "ms", "share",
               "gathered MiB a rank"]
     return table(header, [[
         f"`{row['recipe']}`", str(row["ranks"]), row.get("overlap", "never"), f"{row['graph_burst_ms']:.2f}", f"{row['graph_sustained_ms']:.2f}",
@@ -148,7 +148,7 @@ def section(path):
         text += "Kernels that memory limits:\n\n" + bytes_moved(report) + "\n"
         text += "Matrix products and attention:\n\n" + gemms(report) + "\n"
     if "grouped" in report:
-        text += "Products of groups, counted on the rows they have:\n\n" + grouped(report) + "\n"
+        text += "GEMMs of groups of rows; TFLOPS count the rows that the groups have:\n\n" + grouped(report) + "\n"
     if "moe" in report:
         text += "64 experts of 512 rows, 2048 to 1536, forward and backward as one graph:\n\n" + moe(report) + "\n"
     if "parallel" in report:
@@ -171,7 +171,7 @@ def main():
     options = parser.parse_args()
     page = PAGE.read_text(encoding="utf-8")
     sections = [text for path in sorted(RESULTS.glob("*.json")) if (text := section(path))]
-    body = "\n" + ("".join(sections) or "`docs/results` holds no file of te-bench.\n\n")
+    body = "\n" + ("".join(sections) or "There is no file of te-bench in `docs/results`.\n\n")
     filled, count = MARKED.subn(lambda match: match[1] + body + match[2], page)
     if count != 1:
         print(f"expected docs/performance/tables.md to have one pair of markers, but got {count}")

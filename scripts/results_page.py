@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/performance/results.md"
 PLOT = ROOT / "docs/performance/speedups.svg"
 RESULTS = ROOT / "docs/results"
-MARKED = re.compile(r"(<!-- results -->\n).*(<!-- end of results -->)", re.S)
+MARKED = re.compile(r"(<!-- results -->\n).*(<!-- end of results -->)", re.DOTALL)
 
 # The commit that each file was measured with, and its date.
 MEASURED = {
@@ -70,7 +70,6 @@ def pair(value):
 
 
 def rows_and_bars():
-    bars = []
     torch = read("h200-torch-llama")
     ours, theirs = torch["runs"][0]["ms_forward_backward"], torch["runs"][1]["ms_forward_backward"]
     yield Row("transformers' Llama from PyTorch, 4 layers of Llama-8B's size, 8192 tokens: forward and backward, current scaling",

@@ -58,7 +58,7 @@ def main():
             continue
         count += 1
         for phrase, instead in EVERYWHERE + (PROSE if path in pages else []):
-            for found in re.finditer(phrase.replace(" ", r"\s+"), joined(text), re.I):
+            for found in re.finditer(phrase.replace(" ", r"\s+"), joined(text), re.IGNORECASE):
                 line = text.count("\n", 0, found.start()) + 1
                 problems.append(f"{name}:{line}: '{' '.join(found[0].split())}': write '{instead}'")
     return finish(problems, count, "files use plain words")

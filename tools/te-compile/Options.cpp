@@ -35,13 +35,13 @@ Program:
                       'grad.<argument>'
   --pipeline="OPTS"   options of te-opt's --te-training-pipeline, e.g.
                       "recipe=float8_block_scaling target=reference"; the target
-                      is sm_90 where they name none
+                      is sm_90 unless they name one
 Output:
   -o F.so             a shared object, linked with libte_runtime
   -o F.o              an object; F.h, its header, is written beside it
   -o F.s, -o F.ll     the same as assembly or LLVM IR
   --header=F.h        write the header here
-  --symbol=NAME       name of the te_rt_module, and with '_signature' behind it of
+  --symbol=NAME       name of the te_rt_module and, followed by '_signature', of
                       the table of arguments (default: te_module); steps of one
                       program need different ones
   --linker=PROGRAM    what links F.so (default: the first found on the PATH of

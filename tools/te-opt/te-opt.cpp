@@ -41,22 +41,22 @@ Compile:
                               nvfp4_block_scaling (replaces te.recipe)
       backward-override=MODE  none, high_precision, dequantized
       target=MACHINE          sm_90 (default), sm_100, reference
-      emulate                 products of MXFP8 and NVFP4 in bf16
+      emulate                 GEMMs of MXFP8 and NVFP4 in bf16
       strict                  a fall-back to higher precision is an error
       vjp=FUNCTION            differentiate FUNCTION: takes 'grad.<result>',
                               returns 'grad.<argument>'
-      main-grad, cache-weights, capture       for micro-batches: f32 gradients that
-                              are added to, casts that are kept, one recorded step
+      main-grad, cache-weights, capture       for micro-batches: add gradients in
+                              f32, keep casts, check that a step may be recorded
       remat=WHAT              the backward computes again: nothing (default),
                               everything, ops:<names>, budget:<bytes>
       transpose-policy=WHEN   on-demand (default), cached, eager, or budget
                               with transpose-budget=BYTES
       memory-budget=BYTES     error if the arena needs more
-      overlap=WHEN            collectives beside products: auto (default), always,
+      overlap=WHEN            collectives beside GEMMs: auto (default), always,
                               never
       fuse=BOOL               run the fuse phase (default true; changes no bit)
-      calibrate               measure for the casts, and compute without them
-      check-finite, probes=NAMES, expose-casts    count NaN, gather statistics of
+      calibrate               measure amaxes, but multiply in high precision
+      check-finite, probes=NAMES, expose-casts    count NaN, collect statistics of
                               operands, return casts
       compile-to=PHASE, report=LIST, report-format=FORMAT    as below
   --te-compile-to=PHASE       stop after import, autodiff, quantize, fuse,

@@ -31,7 +31,7 @@ Program:
   --pipeline="OPTS"   options of te-opt's --te-training-pipeline, e.g.
                       "recipe=float8_block_scaling backward-override=dequantized"
 Run:
-  --backend=NAME      auto (default: cuda where there is a GPU), reference, cuda
+  --backend=NAME      auto (default: cuda if there is a GPU), reference, cuda
   --steps=N           run N steps; a result named like an argument is its next
                       value
   --graph             capture the step once and replay it
@@ -39,22 +39,22 @@ Arrays:
   --inputs=F.npz      one array per argument, or '<name>.steps' with a leading
                       dimension of N, one value a step; bf16 as 'bfloat16' or
                       uint16, 8-bit floats as ml_dtypes names or uint8
-  --seed=N            draw what F.npz lacks: floats normal(0, 1), weights
-                      normal(0, 0.02), integers uniform in [0, 256)
+  --seed=N            draw arrays that F.npz does not have: floats normal(0, 1),
+                      weights normal(0, 0.02), integers uniform in [0, 256)
   --outputs=F.npz     every result after the last step; a rank-0 result also as
                       '<name>.steps', one value a step
-  --digests           with it, '<name>.digests' of every result: 64 bits that tell
-                      its bytes apart, one value a step
+  --digests           with it, '<name>.digests' of every result: 64 bits that
+                      distinguish its bytes, one value a step
 States:
   --save=F.safetensors  write what the last step carries to the next one
-  --load=F.safetensors  start from that: it has every state and nothing else;
-                      an array of --inputs gives way to it, with a warning
-  --load-weights=F.safetensors  start with the parameters (te.weight) of F alone
+  --load=F.safetensors  start from that: it has every state and nothing else,
+                      and wins over an array of --inputs, with a warning
+  --load-weights=F.safetensors  read only the parameters (te.weight) from F
 Comparison:
   --compare=NAME      run this entry too, on the same arrays, and compare quantised
                       values of linear layers and results of one name by bytes
   --compare-file=F, --compare-pipeline="OPTS" (default: as above), --compare-vjp
-                      what else is different about it
+                      how that run differs
 Processes (mpirun -n N te-run ...): each compiles and runs the step
   '{rank}' in the name of a file is the process's number; --outputs and --save
   need it; --summary and --trace without it are those of process 0

@@ -28,7 +28,7 @@ USAGE: te-translate FILE --te-to-html|--te-to-dot|--te-to-json --entry=NAME [opt
 
 Output:
   --te-to-html        one page without scripts or other files: the graph as written
-                      and as it runs, the precision ledger, memory over launches,
+                      and as it runs, the precision report, memory over launches,
                       and the launches
   --te-to-dot         the graphs, for Graphviz
   --te-to-json        all of it, for programs
