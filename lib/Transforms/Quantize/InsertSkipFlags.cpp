@@ -28,6 +28,8 @@ struct InsertSkipFlags final
 
   void runOnOperation() override {
     func::FuncOp function = getOperation();
+    if (failed(checkNoCalls(function, getArgument())))
+      return signalPassFailure();
     SmallVector<Operation *> kept, amaxes;
     function.walk([&](Operation *op) {
       if (auto cast = dyn_cast<QuantizeOp>(op);

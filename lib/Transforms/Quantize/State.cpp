@@ -4,6 +4,8 @@
 
 #include "TEDialect/IR/TE.h"
 
+#include "mlir/Interfaces/CallInterfaces.h"
+
 using namespace mlir;
 using namespace mlir::te;
 
@@ -30,6 +32,27 @@ Value te::getSkipFlag(func::FuncOp function) {
   // Fails only where the type of the function cannot be changed.
   (void)function.insertArgument(index, type, attributes, function.getLoc());
   return function.getArgument(index);
+}
+
+LogicalResult te::checkNoCalls(func::FuncOp function, StringRef pass) {
+  WalkResult walk = function.walk([&](Operation *op) {
+    if (isa<VjpOp>(op)) {
+      op->emitError() << "expected 'te.vjp' to be differentiated before '"
+                      << pass
+                      << "', which may change the arguments of functions; run "
+                         "the import and autodiff phases first (te-legalize-"
+                         "input, te-differentiate)";
+      return WalkResult::interrupt();
+    }
+    if (isa<CallOpInterface>(op)) {
+      op->emitError() << "expected calls to be inlined before '" << pass
+                      << "', which may change the arguments of functions; run "
+                         "the import phase first (te-legalize-input)";
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
 }
 
 StateThreading::StateThreading(func::FuncOp function) : function(function) {
@@ -62,28 +85,37 @@ Value StateThreading::addState(StringRef name, Type type, double init) {
   auto attributes =
       b.getDictionaryAttr({b.getNamedAttr(kNameAttr, nameAttr),
                            b.getNamedAttr(kInitAttr, b.getF32FloatAttr(init))});
-  unsigned index = function.getNumArguments();
-  // Fails only where the type of the function cannot be changed.
-  (void)function.insertArgument(index, type, attributes, function.getLoc());
+  Value state = function.getBody().front().addArgument(type, function.getLoc());
   names.insert(name);
-  Value state = function.getArgument(index);
-  next[nameAttr] = state;
+  added[nameAttr] = {attributes, state};
   return state;
 }
 
 void StateThreading::setNext(StringRef name, Value value) {
-  auto state = next.find(StringAttr::get(function.getContext(), name));
-  assert(state != next.end() && "expected a state that was added");
-  state->second = value;
+  auto state = added.find(StringAttr::get(function.getContext(), name));
+  assert(state != added.end() && "expected a state that was added");
+  state->second.next = value;
 }
 
 void StateThreading::finish() {
-  Operation *terminator = function.getBody().front().getTerminator();
+  if (added.empty())
+    return;
   Builder b(function.getContext());
-  for (auto [name, value] : next) {
-    (void)function.insertResult(
-        function.getNumResults(), value.getType(),
-        b.getDictionaryAttr(b.getNamedAttr(kNameAttr, name)));
-    terminator->insertOperands(terminator->getNumOperands(), value);
+  SmallVector<DictionaryAttr> argumentAttrs, resultAttrs;
+  function.getAllArgAttrs(argumentAttrs);
+  function.getAllResultAttrs(resultAttrs);
+  SmallVector<Type> results(function.getResultTypes());
+  SmallVector<Value> values;
+  for (const auto &[name, state] : added) {
+    argumentAttrs.push_back(state.attributes);
+    resultAttrs.push_back(b.getDictionaryAttr(b.getNamedAttr(kNameAttr, name)));
+    results.push_back(state.next.getType());
+    values.push_back(state.next);
   }
+  Block &body = function.getBody().front();
+  function.setFunctionType(b.getFunctionType(body.getArgumentTypes(), results));
+  function.setAllArgAttrs(argumentAttrs);
+  function.setAllResultAttrs(resultAttrs);
+  Operation *terminator = body.getTerminator();
+  terminator->insertOperands(terminator->getNumOperands(), values);
 }

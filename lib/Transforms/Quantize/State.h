@@ -2,8 +2,11 @@
 //
 // What a recipe remembers between steps is a value: an argument of the function
 // and a result of the same `te.name`. A StateThreading adds such pairs to a
-// function that nobody calls. Arguments are there at once, behind the others;
-// results when it finishes.
+// function that nobody calls. Arguments of its block are there at once, behind
+// the others; the function's type, their attributes and the results when it
+// finishes, all in one step: a type of n arguments is n entries that the
+// context keeps, so one step for each state would take memory quadratic in
+// states.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,6 +26,11 @@ namespace mlir::te {
 /// error, where it is something else.
 Value getSkipFlag(func::FuncOp function);
 
+/// Fails, with an error at the call, where `function` calls another or asks for
+/// its derivative: `pass` changes the arguments of functions, which callers do
+/// not know, so the phases before it have to leave none.
+LogicalResult checkNoCalls(func::FuncOp function, StringRef pass);
+
 class StateThreading {
 public:
   explicit StateThreading(func::FuncOp function);
@@ -32,21 +40,27 @@ public:
   std::string uniqueBase(StringRef base, ArrayRef<StringRef> suffixes) const;
 
   /// A new state that starts as `init` in every element. Preconditions: the
-  /// function is one block, and `name` is of no argument and no result.
+  /// function is one block, and `name` is of no argument and no result. Until
+  /// finish() the new argument has no attributes to ask for.
   Value addState(StringRef name, Type type, double init);
 
   /// Makes `value` the state `name` of the next step. A state that is never set
   /// stays as it is.
   void setNext(StringRef name, Value value);
 
-  /// Returns the next states behind the other results; call it once.
+  /// Adds the states to the function's type, and returns the next ones behind
+  /// the other results; call it once.
   void finish();
 
 private:
   func::FuncOp function;
   llvm::StringSet<> names;
-  /// In the order of their arguments.
-  llvm::MapVector<StringAttr, Value> next;
+  struct State {
+    DictionaryAttr attributes;
+    Value next;
+  };
+  /// By name, in the order of their arguments.
+  llvm::MapVector<StringAttr, State> added;
 };
 
 } // namespace mlir::te

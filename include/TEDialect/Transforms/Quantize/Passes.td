@@ -84,7 +84,8 @@ def InsertCastsPass : Pass<"te-insert-casts", "func::FuncOp"> {
     is cast adds the arguments `<layer>.<x|w|dy>.amax_history` and `....scale`
     behind the others, with `te.init`, and results of the same names, which a
     `te.delayed_scaling_update` at the end makes from the `te.amax` of the
-    tensor. Calls were inlined before, so nobody calls the function.
+    tensor. So a function that calls another, or asks for its derivative, is an
+    error: the import and autodiff phases inline and differentiate both.
 
     With `calibrate` nothing is cast: every GEMM that would be quantised is a
     `te.matmul` of the tensors themselves. The states of `delayed_scaling` are

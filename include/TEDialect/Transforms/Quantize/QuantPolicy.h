@@ -22,7 +22,7 @@ StringRef stringifyGemm(Gemm gemm);
 enum class TensorRole { X, W, Dy };
 
 /// What `gemm` reads as its operands `a` and `b`; with `transposed`, of a layer
-/// whose weight lies [K, N], a wgrad has them the other way around.
+/// whose weight is stored as [K, N], a wgrad has them the other way around.
 std::pair<TensorRole, TensorRole> operandRoles(Gemm gemm,
                                                bool transposed = false);
 
@@ -102,7 +102,7 @@ public:
   /// Why no target multiplies the quantised operands of `gemm`, tensors of
   /// `operandTypes` before their casts, into `resultType`, or why `target` does
   /// not; empty where they can be multiplied, or are not quantised. Here and
-  /// below, `transposed` is of a layer whose weight lies [K, N].
+  /// below, `transposed` is of a layer whose weight is stored as [K, N].
   std::string refusal(Gemm gemm, ArrayRef<Type> operandTypes, Type resultType,
                       bool bias, bool transposed = false) const;
   std::string targetRefusal(Gemm gemm, support::Target target, bool emulate,

@@ -130,7 +130,7 @@
 // MXREMAT: %[[AMAX:.*]] = te.partial_amax %{{.*}} blocks [32, 1]
 // MXREMAT: te.amax_reduce %[[AMAX]]
 
-// TURNED: gather-precision{{.*}}Function=turned | Reason="the weight lies [K, N]", Remark="'w' is gathered in high precision"
+// TURNED: gather-precision{{.*}}Function=turned | Reason="the weight is stored as [K, N]", Remark="'w' is gathered in high precision"
 
 // 160 rows in shards of 96: 96 and 64. The gradient has zeros behind its end.
 // UNEVEN-LABEL: func.func @uneven

@@ -1,0 +1,22 @@
+//===- OperandAmax.h - the largest magnitude of what a GEMM reads ---------===//
+
+#ifndef TE_TRANSFORMS_QUANTIZE_OPERANDAMAX_H
+#define TE_TRANSFORMS_QUANTIZE_OPERANDAMAX_H
+
+#include "LayerGemms.h"
+
+namespace mlir::te {
+
+/// max |x| of `source`, in place of the operand's value, for each group; over
+/// all parts of a gathered operand. `recipe` is the recipe of the layer.
+Value createAmax(OpBuilder &builder, Value source, const Operand &operand,
+                 RecipeAttr recipe);
+
+/// The maximum of `amax` over the process group `group`, for a layer of
+/// `recipe`.
+Value reduceAmax(OpBuilder &builder, Value amax, int64_t group,
+                 RecipeAttr recipe);
+
+} // namespace mlir::te
+
+#endif // TE_TRANSFORMS_QUANTIZE_OPERANDAMAX_H

@@ -1,0 +1,173 @@
+//===- OperandCasts.cpp - the cast of one operand, at one place -----------===//
+
+#include "OperandCasts.h"
+#include "OperandAmax.h"
+#include "ZeroPadding.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+static constexpr StringLiteral kRngState = "rng_state";
+
+ScaledType te::castTypeOf(const Operand &operand, const QuantPolicy &policy) {
+  if (operand.view) {
+    auto whole = cast<ShapedType>(operand.whole().getType()).getShape();
+    ScaledType type = policy.castType(operand.role, operand.reader(), whole,
+                                      operand.contract);
+    if (!type.isMx()) // then columns are the rows, transposed
+      type = policy.castType(TensorRole::W, Gemm::Fprop, type.getShape(), 1);
+    return type.getShardOf(operand.shape()[0]);
+  }
+  ScaledType type = policy.castType(operand.role, operand.reader(),
+                                    operand.shape(), operand.contract);
+  return operand.groupSizes ? type.getInGroups(operand.perGroup()[0]) : type;
+}
+
+/// `operand` as a cast to `type` reads it, with zeros between the groups where
+/// it reads those.
+static Operand prepare(OpBuilder &builder, Value source, const Operand &operand,
+                       ScaledType type) {
+  Operand result = operand;
+  result.value = source;
+  if (!operand.groupSizes)
+    return result;
+  const bool readsPadding =
+      type.is(ScaleVariant::Hadamard) ||
+      (type.getScheme() != Scheme::PerTensor &&
+       (!type.isNv() || type.is(ScaleVariant::RowScaled)));
+  if (readsPadding &&
+      !hasZeroPadding(source, operand.groupSizes, operand.alignment))
+    result.value = ZeroPaddingOp::create(
+        builder, operand.value.getLoc(), source.getType(), source,
+        operand.groupSizes, builder.getI64IntegerAttr(operand.alignment));
+  // The transform fills its last run of 16 rows.
+  if (type.is(ScaleVariant::Hadamard))
+    result.groupSizes = RoundGroupSizesOp::create(
+        builder, operand.value.getLoc(), operand.groupSizes.getType(),
+        operand.groupSizes, builder.getI64IntegerAttr(16));
+  return result;
+}
+
+Value OperandCasts::dequantize(OpBuilder &builder, Value scaled,
+                               const Operand &operand) {
+  return DequantizeOp::create(
+      builder, operand.value.getLoc(),
+      (operand.view ? operand.whole() : operand.value).getType(), scaled,
+      operand.groupSizes, builder.getI64IntegerAttr(operand.alignment),
+      /*without_amax=*/UnitAttr());
+}
+
+Value OperandCasts::create(OpBuilder &builder, const Operand &operand,
+                           const Layer &layer) {
+  const QuantPolicy &policy = layer.policy;
+  if (operand.contract != operand.firstAxis() &&
+      policy.columnSource(operand.role) == CastSource::RowwiseDequantized &&
+      policy.operandMode(readerOf(operand.role, 1)) == OperandMode::Quantized) {
+    Operand first = operand;
+    first.contract = operand.firstAxis();
+    Value rounded = dequantize(builder, create(builder, first, layer), operand);
+    return quantize(builder, rounded, operand, layer);
+  }
+  return quantize(builder, operand.value, operand, layer);
+}
+
+Value OperandCasts::randomState(OpBuilder &builder) {
+  if (!rngState) {
+    rngName = states.uniqueBase(kRngState, {""});
+    rngState = states.addState(
+        rngName, RankedTensorType::get({2}, builder.getI32Type()), 0.0);
+  }
+  return rngState;
+}
+
+void OperandCasts::finish(OpBuilder &builder) {
+  if (rngState)
+    states.setNext(rngName, RngAdvanceOp::create(
+                                builder, builder.getInsertionPoint()->getLoc(),
+                                rngState.getType(), rngState,
+                                builder.getI32IntegerAttr(1)));
+}
+
+Value OperandCasts::quantizeToFP4(OpBuilder &builder, Value source,
+                                  const Operand &operand, ScaledType type,
+                                  const Layer &layer) {
+  Location loc = operand.value.getLoc();
+  const Gemm gemm = operand.reader();
+  const Operand read = prepare(builder, source, operand, type);
+  source = read.value;
+  if (type.is(ScaleVariant::Hadamard))
+    source = HadamardOp::create(builder, loc, source.getType(), source);
+  Type f32 = builder.getF32Type();
+  Value amax;
+  if (type.is(ScaleVariant::RowScaled))
+    amax = AmaxRowsOp::create(
+        builder, loc, RankedTensorType::get({type.getRows()}, f32), source);
+  else
+    amax = createAmax(builder, source, read, layer.policy.getRecipe());
+  Value rng;
+  int32_t stream = 0;
+  if (layer.policy.stochasticRounding(operand.role, gemm)) {
+    rng = randomState(builder);
+    // Equal casts draw equal bits, so that cse may merge them; others do not.
+    stream = streams
+                 .try_emplace({operand.value, operand.contract},
+                              static_cast<int32_t>(streams.size()))
+                 .first->second;
+  }
+  return QuantizeOp::create(
+             builder, loc, TypeRange(type), /*amax=*/Type(), source,
+             /*scale=*/Value(), amax, rng, read.groupSizes,
+             builder.getI64IntegerAttr(read.alignment),
+             builder.getF32FloatAttr(0.0f), builder.getI32IntegerAttr(stream),
+             FourOverSixAttr::get(builder.getContext(),
+                                  layer.policy.fourOverSix(operand.role, gemm)))
+      .getUsages()
+      .front();
+}
+
+Value OperandCasts::quantize(OpBuilder &builder, Value source,
+                             const Operand &operand, const Layer &layer) {
+  const QuantPolicy &policy = layer.policy;
+  Location loc = operand.value.getLoc();
+  ScaledType type = castTypeOf(operand, policy);
+  const Gemm gemm = operand.reader();
+  FloatAttr epsilon =
+      builder.getF32FloatAttr(policy.recipeOf(gemm).getOptions().amaxEpsilon);
+  if (type.isNv() && !type.isShard())
+    return quantizeToFP4(builder, source, operand, type, layer);
+  Value scale;
+  if (policy.isDelayed(gemm)) {
+    scale = slots.scaleFor(builder, operand, layer);
+  } else if (type.getScheme() == Scheme::PerTensor) {
+    Value amax = createAmax(builder, source, operand, policy.getRecipe());
+    scale =
+        ComputeScaleOp::create(builder, loc, amax.getType(), amax,
+                               TypeAttr::get(type.getElementType()),
+                               builder.getBoolAttr(type.getPow2()), epsilon);
+    // The cast itself uses no epsilon: it is in the scale.
+    epsilon = builder.getF32FloatAttr(0.0f);
+  }
+  // Blocks that are cut have amaxes of several ranks.
+  Value blockAmaxes;
+  IntegerAttr group;
+  if (type.isShard() && !scale) {
+    group = AllGatherOp(operand.gather).getGroupAttr();
+    auto blocks = RankedTensorType::get(type.getBlocks(), builder.getF32Type());
+    blockAmaxes = reduceAmax(
+        builder,
+        PartialAmaxOp::create(builder, loc, blocks, source, group.getInt(),
+                              type.getShape(), type.getBlockShape()),
+        group.getInt(), policy.getRecipe());
+  }
+  const Operand read = prepare(builder, source, operand, type);
+  return QuantizeOp::create(
+             builder, loc, TypeRange(type), /*amax=*/Type(), read.value, scale,
+             blockAmaxes, /*rng=*/Value(), read.groupSizes,
+             /*into=*/ValueRange(), /*skip=*/Value(),
+             builder.getI64IntegerAttr(read.alignment), epsilon,
+             builder.getI32IntegerAttr(0),
+             FourOverSixAttr::get(builder.getContext(), FourOverSix::Off),
+             group)
+      .getUsages()
+      .front();
+}
