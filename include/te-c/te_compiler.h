@@ -5,9 +5,10 @@
 // te_program_module() is what te_rt_instance_create() wants.
 //
 // On anything but TE_COMPILE_OK the thread's te_compiler_last_error() has
-// what the compiler said, with the lines it speaks of. Nothing prints, exits
-// or throws. Strings and arrays belong to the program they were asked of and
-// live as long as it. A program may be used by several threads.
+// what the compiler said, with the lines it speaks of, and
+// te_compiler_diagnostic() has it as data. Nothing prints, exits or throws.
+// Strings and arrays belong to the program they were asked of and live as long
+// as it. A program may be used by several threads.
 //
 //===----------------------------------------------------------------------===//
 
@@ -77,6 +78,51 @@ typedef struct te_launch_info {
   const char *location;
 } te_launch_info;
 
+/* How bad a diagnostic is. A note belongs to the diagnostic before it. */
+typedef enum te_severity {
+  TE_SEVERITY_NOTE = 0,
+  TE_SEVERITY_REMARK = 1,
+  TE_SEVERITY_WARNING = 2,
+  TE_SEVERITY_ERROR = 3
+} te_severity;
+
+/* One thing that the compiler said. `code` says which, in words that do not
+   change between releases; the text of `message` may. The codes are
+
+     size-multiple       `size`, that of the axis `axis` of a tensor of `layer`,
+                         is no multiple of `multiple`, as the recipe demands
+     group-sizes         the groups of `layer` do not fit in its rows
+     no-kernel           no kernel of the target has what `layer`, or the op at
+                         `location`, asks for
+     fallback            with 'strict': a GEMM of `layer` would run in high
+                         precision
+     remat-unknown       'remat' names what the forward does not have
+     memory-budget       the step does not fit in the bytes that it is given
+     not-differentiable  an op has no derivative, or a gradient has a gradient
+     entry, pipeline     that field of te_compile_request is at fault
+     request             another field of it is
+     internal            a defect of this library
+
+   and "", which is anything else: the text of the program, and rules that only
+   a person can act on. Later releases may give such diagnostics a code. */
+typedef struct te_diagnostic {
+  /* sizeof(te_diagnostic) of the caller, who sets it. */
+  size_t struct_size;
+  te_severity severity;
+  const char *code;
+  /* Without a place and a severity before it, or the lines of the source. */
+  const char *message;
+  /* Place in the source as "file:line:column"; may be "". */
+  const char *location;
+  /* The layer that it is about, or the name that the program gave its place;
+     may be "". */
+  const char *layer;
+  /* Of size-multiple; otherwise "" and 0. */
+  const char *axis;
+  int64_t size;
+  int64_t multiple;
+} te_diagnostic;
+
 /* What this library is: its version and that of the runtime's ABI. */
 TE_COMPILER_API const char *te_compiler_version(void);
 
@@ -86,6 +132,15 @@ TE_COMPILER_API int32_t te_compiler_runtime_version(void);
 /* What was said of this thread's last te_compile that failed; "" if none did.
    Valid until the next call on this thread. */
 TE_COMPILER_API const char *te_compiler_last_error(void);
+
+/* Diagnostics of this thread's last te_compile that failed, in the order in
+   which they were given, warnings among them; 0 if none failed. One that failed
+   has an error. */
+TE_COMPILER_API int32_t te_compiler_num_diagnostics(void);
+/* Fills `diagnostic`; its strings are valid until the next te_compile on this
+   thread. TE_COMPILE_USAGE where there is none of this index. */
+TE_COMPILER_API te_compile_status
+te_compiler_diagnostic(int32_t index, te_diagnostic *diagnostic);
 
 /* Compiles; on success `*program` is the caller's, else it is NULL. */
 TE_COMPILER_API te_compile_status te_compile(const te_compile_request *request,
@@ -122,6 +177,10 @@ TE_COMPILER_API const char *te_program_recipe(const te_program *);
 TE_COMPILER_API const char *te_program_report(const te_program *);
 /* Warnings and remarks, with the lines they speak of. */
 TE_COMPILER_API const char *te_program_diagnostics(const te_program *);
+/* The same as data; strings belong to the program. */
+TE_COMPILER_API int32_t te_program_num_diagnostics(const te_program *);
+TE_COMPILER_API te_compile_status te_program_diagnostic(
+    const te_program *, int32_t index, te_diagnostic *diagnostic);
 /* The program after its last phase, as text; with locations left out. */
 TE_COMPILER_API const char *te_program_ir(const te_program *);
 

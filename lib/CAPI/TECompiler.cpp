@@ -8,9 +8,11 @@
 
 #include "te-c/te_compiler.h"
 
+#include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/InitAllTE.h"
 #include "TEDialect/JIT/Frontend.h"
 #include "TEDialect/JIT/Picture.h"
+#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Report/ReportStream.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -30,6 +32,15 @@
 using namespace mlir;
 using namespace mlir::te;
 
+namespace {
+/// What a te_diagnostic points to.
+struct Said {
+  te_severity severity;
+  std::string code, message, location, layer, axis;
+  int64_t size = 0, multiple = 0;
+};
+} // namespace
+
 struct te_program {
   explicit te_program(const DialectRegistry &registry)
       : context(registry, MLIRContext::Threading::DISABLED) {
@@ -47,6 +58,7 @@ struct te_program {
   /// What they point to.
   std::vector<std::string> names;
   std::string report, diagnostics;
+  std::vector<Said> said;
   mutable std::string ir;
   mutable std::once_flag printed;
 };
@@ -71,11 +83,47 @@ void te_program::describeArguments() {
 }
 
 static thread_local std::string lastError;
+static thread_local std::vector<Said> lastDiagnostics;
 
 static te_compile_status refuse(std::string message,
                                 te_compile_status status = TE_COMPILE_USAGE) {
   lastError = std::move(message);
   return status;
+}
+
+/// Ends the compilation that said `said` with an error that no pass gave.
+static te_compile_status fail(std::vector<Said> said, const char *code,
+                              std::string message,
+                              te_compile_status status = TE_COMPILE_USAGE) {
+  said.push_back({TE_SEVERITY_ERROR, code, message, "", "", ""});
+  lastDiagnostics = std::move(said);
+  return refuse(std::move(message), status);
+}
+
+static te_severity severityOf(DiagnosticSeverity severity) {
+  switch (severity) {
+  case DiagnosticSeverity::Note:
+    return TE_SEVERITY_NOTE;
+  case DiagnosticSeverity::Remark:
+    return TE_SEVERITY_REMARK;
+  case DiagnosticSeverity::Warning:
+    return TE_SEVERITY_WARNING;
+  case DiagnosticSeverity::Error:
+    return TE_SEVERITY_ERROR;
+  }
+  llvm_unreachable("every severity is handled above");
+}
+
+/// Adds `diagnostic`, then its notes.
+static void record(Diagnostic &diagnostic, std::vector<Said> &said) {
+  DiagnosticData data = readData(diagnostic);
+  const Location place = diagnostic.getLocation();
+  said.push_back({severityOf(diagnostic.getSeverity()), data.code.str(),
+                  diagnostic.str(), describePlace(place),
+                  data.layer.empty() ? innermostName(place) : data.layer,
+                  data.axis, data.size, data.multiple});
+  for (Diagnostic &note : diagnostic.getNotes())
+    record(note, said);
 }
 
 /// The fields of `from` that the caller, whose struct has `size` bytes, knows.
@@ -91,6 +139,21 @@ static void writeStruct(Struct &to, const Struct &from) {
   const size_t size = to.struct_size;
   std::memcpy(&to, &from, std::min(size, sizeof(Struct)));
   to.struct_size = size;
+}
+
+static te_compile_status fill(const std::vector<Said> &said, int32_t index,
+                              te_diagnostic *diagnostic) {
+  if (!diagnostic)
+    return refuse("'diagnostic' is null");
+  if (index < 0 || static_cast<size_t>(index) >= said.size())
+    return refuse("expected a diagnostic below " + std::to_string(said.size()) +
+                  ", but got " + std::to_string(index));
+  const Said &from = said[index];
+  writeStruct(*diagnostic,
+              {0, from.severity, from.code.c_str(), from.message.c_str(),
+               from.location.c_str(), from.layer.c_str(), from.axis.c_str(),
+               from.size, from.multiple});
+  return TE_COMPILE_OK;
 }
 
 /// The text without the line end that closes it. Where a message is at no place
@@ -126,8 +189,9 @@ static te_compile_status compile(const te_compile_request &request,
   if (request.picture) {
     picture = parsePictureFormat(request.picture);
     if (!picture)
-      return refuse("expected 'picture' to be html, dot or json, but got '" +
-                    std::string(request.picture) + "'");
+      return fail({}, "request",
+                  "expected 'picture' to be html, dot or json, but got '" +
+                      std::string(request.picture) + "'");
   }
   program.sources.AddNewSourceBuffer(
       llvm::MemoryBuffer::getMemBufferCopy(
@@ -139,6 +203,11 @@ static te_compile_status compile(const te_compile_request &request,
   llvm::raw_string_ostream report(program.report);
   SourceMgrDiagnosticHandler handler(program.sources, &program.context,
                                      diagnostics);
+  // Asked first; the other one then prints.
+  ScopedDiagnosticHandler recorder(&program.context, [&](Diagnostic &said) {
+    record(said, program.said);
+    return failure();
+  });
   ReportCapture capture(report);
   std::string error;
   const CompileOutcome outcome =
@@ -152,16 +221,19 @@ static te_compile_status compile(const te_compile_request &request,
     return TE_COMPILE_OK;
   case CompileOutcome::Diagnosed:
     if (program.diagnostics.empty())
-      return refuse("a pass failed without saying why", TE_COMPILE_INTERNAL);
+      return fail({}, "internal", "a pass failed without saying why",
+                  TE_COMPILE_INTERNAL);
+    lastDiagnostics = std::move(program.said);
     return refuse(trimmed(program.diagnostics), TE_COMPILE_DIAGNOSTICS);
   case CompileOutcome::BadEntry:
-    return refuse("'entry': " + error);
+    return fail(std::move(program.said), "entry", "'entry': " + error);
   case CompileOutcome::BadPipeline:
-    return refuse("'pipeline': " + error);
+    return fail(std::move(program.said), "pipeline", "'pipeline': " + error);
   case CompileOutcome::Internal:
-    return refuse("the lowered program cannot be compiled\n" +
-                      trimmed(program.diagnostics),
-                  TE_COMPILE_INTERNAL);
+    return fail(std::move(program.said), "internal",
+                "the lowered program cannot be compiled\n" +
+                    trimmed(program.diagnostics),
+                TE_COMPILE_INTERNAL);
   }
   llvm_unreachable("every outcome is handled above");
 }
@@ -174,16 +246,27 @@ int32_t te_compiler_runtime_version(void) { return TE_RT_VERSION; }
 
 const char *te_compiler_last_error(void) { return lastError.c_str(); }
 
+int32_t te_compiler_num_diagnostics(void) {
+  return static_cast<int32_t>(lastDiagnostics.size());
+}
+
+te_compile_status te_compiler_diagnostic(int32_t index,
+                                         te_diagnostic *diagnostic) {
+  return fill(lastDiagnostics, index, diagnostic);
+}
+
 te_compile_status te_compile(const te_compile_request *request,
                              te_program **program) {
   if (!request || !program)
-    return refuse(std::string("'") + (request ? "program" : "request") +
-                  "' is null");
+    return fail({}, "request",
+                std::string("'") + (request ? "program" : "request") +
+                    "' is null");
   *program = nullptr;
   const te_compile_request known = readStruct(*request, request->struct_size);
   if (!known.source || !known.entry)
-    return refuse(std::string("'") + (known.source ? "entry" : "source") +
-                  "' is null");
+    return fail({}, "request",
+                std::string("'") + (known.source ? "entry" : "source") +
+                    "' is null");
   DialectRegistry registry;
   registerAllTEDialects(registry);
   auto result = std::make_unique<te_program>(registry);
@@ -260,6 +343,17 @@ const char *te_program_report(const te_program *program) {
 
 const char *te_program_diagnostics(const te_program *program) {
   return program ? program->diagnostics.c_str() : "";
+}
+
+int32_t te_program_num_diagnostics(const te_program *program) {
+  return program ? static_cast<int32_t>(program->said.size()) : 0;
+}
+
+te_compile_status te_program_diagnostic(const te_program *program,
+                                        int32_t index,
+                                        te_diagnostic *diagnostic) {
+  return program ? fill(program->said, index, diagnostic)
+                 : refuse("'program' is null");
 }
 
 const char *te_program_ir(const te_program *program) {

@@ -14,7 +14,7 @@ recipe, a frozen dataclass with TransformerEngine's names and defaults.
 Importing this package loads no framework and no GPU library.
 """
 
-from te_mlir.errors import ArgumentError, CompileError, RuntimeFailure, TEError
+from te_mlir.errors import ArgumentError, CompileError, Diagnostic, RuntimeFailure, TEError
 from te_mlir.program import Argument, Program, Step, compile, lower, picture, report
 from te_mlir.recipes import (
     CustomRecipe,
@@ -39,6 +39,7 @@ __all__ = [
     "Context",
     "CustomRecipe",
     "DelayedScaling",
+    "Diagnostic",
     "Float8BlockScaling",
     "Float8CurrentScaling",
     "Format",

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 
-from te_mlir.errors import CompileError, RuntimeFailure, TEError
+from te_mlir.errors import CompileError, Diagnostic, RuntimeFailure, TEError
 
 #: TE_RT_VERSION that this package's structs are of.
 ABI_VERSION = 13
@@ -57,6 +58,23 @@ class LaunchInfo(ctypes.Structure):
         ("location", c_char_p),
     ]
 
+
+class DiagnosticInfo(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("severity", c_int32),
+        ("code", c_char_p),
+        ("message", c_char_p),
+        ("location", c_char_p),
+        ("layer", c_char_p),
+        ("axis", c_char_p),
+        ("size", c_int64),
+        ("multiple", c_int64),
+    ]
+
+
+#: te_severity, by number.
+SEVERITIES = ("note", "remark", "warning", "error")
 
 #: int exchange(user, send, stride, receive, bytes, timeout_ms, message): te_rt_communicator's.
 EXCHANGE = ctypes.CFUNCTYPE(c_int32, c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_void_p)
@@ -104,6 +122,8 @@ _COMPILER = {
     "te_compiler_version": (c_char_p, []),
     "te_compiler_runtime_version": (c_int32, []),
     "te_compiler_last_error": (c_char_p, []),
+    "te_compiler_num_diagnostics": (c_int32, []),
+    "te_compiler_diagnostic": (c_int32, [c_int32, POINTER(DiagnosticInfo)]),
     "te_compile": (c_int32, [POINTER(CompileRequest), POINTER(c_void_p)]),
     "te_program_destroy": (None, [c_void_p]),
     "te_program_module": (c_void_p, [c_void_p]),
@@ -118,6 +138,8 @@ _COMPILER = {
     "te_program_recipe": (c_char_p, [c_void_p]),
     "te_program_report": (c_char_p, [c_void_p]),
     "te_program_diagnostics": (c_char_p, [c_void_p]),
+    "te_program_num_diagnostics": (c_int32, [c_void_p]),
+    "te_program_diagnostic": (c_int32, [c_void_p, c_int32, POINTER(DiagnosticInfo)]),
     "te_program_ir": (c_char_p, [c_void_p]),
 }
 
@@ -182,8 +204,38 @@ def check(status: int) -> None:
         raise RuntimeFailure(runtime().te_rt_last_error().decode())
 
 
+def _diagnostics(count: int, read: Callable[[int, object], int]) -> tuple[Diagnostic, ...]:
+    """What `read` fills in for each index below `count`."""
+    found = []
+    for index in range(count):
+        info = DiagnosticInfo(struct_size=ctypes.sizeof(DiagnosticInfo))
+        if not read(index, ctypes.byref(info)):
+            texts = (info.code, info.message, info.location, info.layer, info.axis)
+            code, message, location, layer, axis = (text.decode() for text in texts)
+            severity = SEVERITIES[info.severity]
+            found.append(Diagnostic(severity, code, message, location, layer, axis, info.size, info.multiple))
+    return tuple(found)
+
+
+def program_diagnostics(program: int) -> tuple[Diagnostic, ...]:
+    """Warnings and remarks of a compiled program."""
+    library = compiler()
+    return _diagnostics(
+        library.te_program_num_diagnostics(program),
+        lambda index, info: library.te_program_diagnostic(program, index, info),
+    )
+
+
 def check_compiler(status: int) -> None:
-    """Raises CompileError where a call of the compiler failed."""
+    """Raises CompileError where a call of the compiler, other than te_compile, failed."""
     if status:
-        message = compiler().te_compiler_last_error().decode()
-        raise CompileError(f"internal error: {message}" if status == 3 else message)
+        raise CompileError(compiler().te_compiler_last_error().decode())
+
+
+def check_compiled(status: int) -> None:
+    """Raises CompileError, with its diagnostics, where te_compile failed."""
+    if status:
+        library = compiler()
+        message = library.te_compiler_last_error().decode()
+        found = _diagnostics(library.te_compiler_num_diagnostics(), library.te_compiler_diagnostic)
+        raise CompileError(f"internal error: {message}" if status == 3 else message, found)

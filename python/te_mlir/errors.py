@@ -1,16 +1,59 @@
 """The exceptions of te_mlir; each message says what was given and what is expected."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 
 class TEError(Exception):
     """Any failure of te_mlir."""
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One thing that the compiler said, as data.
+
+    severity: "error", "warning", "remark" or "note"; a note belongs to the diagnostic before it.
+    code: which one it is, in words that stay the same between releases, as te_compiler.h
+    lists them: "size-multiple", "group-sizes", "no-kernel", "fallback", "remat-unknown",
+    "memory-budget", "not-differentiable", "entry", "pipeline", "request" or "internal"; ""
+    for everything else. message: for people; its words may change. location: the place in
+    the source, "file:line:column", or "". layer: the layer that it is about, or the name
+    that the program gave its place; or "". axis, size, multiple: of "size-multiple", the
+    axis of the layer's tensor, "rows" or "columns", its size, and what the recipe demands
+    it to be a multiple of; otherwise "" and 0.
+    """
+
+    severity: str
+    code: str
+    message: str
+    location: str = ""
+    layer: str = ""
+    axis: str = ""
+    size: int = 0
+    multiple: int = 0
+
+    def __str__(self) -> str:
+        """As the text of an error has it, without the line of the source."""
+        place = self.location or self.layer
+        return f"{place}: {self.severity}: {self.message}" if place else f"{self.severity}: {self.message}"
 
 
 class CompileError(TEError):
     """The program or the options of a compilation are at fault.
 
     The text is the compiler's: `file:line:column: error: ...`, with the lines it
-    speaks of.
+    speaks of. `diagnostics` has the same as data, for programs that act on it; it is
+    empty where the compiler was not reached, as for a file that cannot be read.
+
+        except te_mlir.CompileError as error:
+            sizes = {d.layer: d.multiple for d in error.diagnostics if d.code == "size-multiple"}
     """
+
+    def __init__(self, message: str, diagnostics: Iterable[Diagnostic] = ()) -> None:
+        super().__init__(message)
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
 
 
 class ArgumentError(TEError, ValueError):
@@ -24,7 +67,7 @@ class RuntimeFailure(TEError, RuntimeError):
 class ImportFailure(TEError):
     """A graph of PyTorch or JAX has operations that the dialect cannot express, listed with reasons."""
 
-    def __init__(self, reasons: "list[str]") -> None:
+    def __init__(self, reasons: list[str]) -> None:
         self.reasons = list(reasons)
         super().__init__(
             "expected a graph that te can compile whole, but got "

@@ -85,6 +85,8 @@ class Program:
         self.report_text: str = library.te_program_report(handle).decode()
         #: Warnings and remarks.
         self.diagnostics: str = library.te_program_diagnostics(handle).decode()
+        #: The same as data.
+        self.warnings = _capi.program_diagnostics(handle)
         self.num_launches: int = library.te_program_num_launches(handle)
 
     def __reduce__(self) -> Any:
@@ -174,7 +176,7 @@ def _compile(
     library = _capi.compiler()
     with progress.shown(f"compiling '{entry}'"):
         status = library.te_compile(ctypes.byref(request), ctypes.byref(handle))
-    _capi.check_compiler(status)
+    _capi.check_compiled(status)
     return handle.value or 0
 
 

@@ -15,6 +15,7 @@ PAGES = [
     "guides/reinforcement_learning.md",
     "get_started/first_model.md",
     "get_started/tutorial.md",
+    "reference/errors.md",
 ]
 
 

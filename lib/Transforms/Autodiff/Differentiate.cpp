@@ -17,6 +17,7 @@
 
 #include "VaryingAxes.h"
 
+#include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/Transforms/Autodiff/Passes.h"
 #include "TEDialect/Transforms/Import/Inline.h"
@@ -229,8 +230,9 @@ private:
       reached.insert_range(op->getOperands());
       if (isa<DifferentiableOpInterface>(op))
         continue;
-      InFlightDiagnostic diagnostic = op->emitError() << "'" << op->getName()
-                                                      << "' has no derivative";
+      InFlightDiagnostic diagnostic =
+          withData(op->emitError(), {code::kNotDifferentiable})
+          << "'" << op->getName() << "' has no derivative";
       diagnostic.attachNote(vjp.getLoc()) << "differentiated here";
       result = failure();
     }
@@ -399,7 +401,7 @@ private:
                              << "' to have a body of one block";
     for (auto inner : callee.getOps<VjpOp>()) {
       InFlightDiagnostic diagnostic =
-          inner.emitError()
+          withData(inner.emitError(), {code::kNotDifferentiable})
           << "expected a differentiated function to hold no 'te.vjp', but '@"
           << vjp.getCallee() << "' does; derivatives of derivatives are not "
           << "supported";

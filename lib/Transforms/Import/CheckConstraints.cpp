@@ -7,6 +7,7 @@
 
 #include "CheckConstraints.h"
 
+#include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/Transforms/Import/Passes.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
@@ -28,6 +29,15 @@ using namespace mlir::te;
 static std::string recipeAt(Operation *op) {
   return support::quoted(
       stringifyRecipeKind(RecipeAttr::lookup(op).getKind()).str());
+}
+
+static DiagnosticData dataOf(const StepConstraint &constraint) {
+  return {code::kSizeMultiple, constraint.layer, constraint.tensorAxis.str(),
+          constraint.size(), constraint.rule.multiple};
+}
+
+static DiagnosticData dataOf(const StepRefusal &refusal) {
+  return {code::kNoKernel, refusal.layer};
 }
 
 static void describe(Diagnostic &out, const StepConstraint &constraint) {
@@ -82,7 +92,8 @@ static unsigned reportGroupSizes(ModuleOp module, bool asWarnings) {
       return;
     ++violations;
     InFlightDiagnostic diagnostic =
-        asWarnings ? op.emitWarning() : op.emitError();
+        withData(asWarnings ? op.emitWarning() : op.emitError(),
+                 {code::kGroupSizes, describeLayer(op.getLoc(), op.getW())});
     diagnostic << refusal;
     diagnostic.attachNote(op.getGroupSizes().getLoc())
         << "the sizes are written here";
@@ -95,8 +106,9 @@ unsigned te::reportConstraintViolations(ModuleOp module, StepTarget target,
   unsigned violations = 0;
   auto report = [&](const auto &violation) {
     ++violations;
-    InFlightDiagnostic diagnostic =
-        asWarnings ? violation.op->emitWarning() : violation.op->emitError();
+    InFlightDiagnostic diagnostic = withData(
+        asWarnings ? violation.op->emitWarning() : violation.op->emitError(),
+        dataOf(violation));
     describe(*diagnostic.getUnderlyingDiagnostic(), violation);
   };
   StepConstraints constraints = collectStepConstraints(module, target);

@@ -9,6 +9,7 @@
 
 #include "CheckConstraints.h"
 
+#include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/TERT/PointwiseOps.h"
 #include "TEDialect/Transforms/Import/Inline.h"
@@ -151,9 +152,9 @@ public:
   bool foundViolation() const { return violated; }
 
 private:
-  InFlightDiagnostic report(Location loc) {
+  InFlightDiagnostic report(Location loc, StringRef code = "") {
     violated = true;
-    return emitError(loc);
+    return withData(emitError(loc), {code});
   }
 
   void check(func::FuncOp function) {
@@ -198,7 +199,7 @@ private:
     if (tert::lookupPointwise(op->getName().getStringRef()))
       return;
     if (isa_and_present<arith::ArithDialect, math::MathDialect>(dialect)) {
-      InFlightDiagnostic diagnostic = report(op->getLoc());
+      InFlightDiagnostic diagnostic = report(op->getLoc(), code::kNoKernel);
       diagnostic << "the runtime has no kernel for '" << op->getName()
                  << "'; of arith and math it has ";
       llvm::interleaveComma(

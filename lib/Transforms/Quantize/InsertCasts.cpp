@@ -19,6 +19,7 @@
 #include "CastPlacement.h"
 #include "GatheredOperands.h"
 
+#include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/IR/Support.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
@@ -110,7 +111,7 @@ FailureOr<Decision> CastInserter::decide(const LayerGemm &gemm,
   origin.reason = policy.reason(gemm.gemm);
   if (std::string rule = refuseMode(gemm, policy, mode); !rule.empty()) {
     if (strict)
-      return gemm.op->emitError()
+      return withData(gemm.op->emitError(), {code::kFallback, origin.layer})
              << origin.gemm << " of '" << origin.layer << "' cannot run as "
              << origin.reason << " says: " << rule;
     mode = OperandMode::HighPrecision;

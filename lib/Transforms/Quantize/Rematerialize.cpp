@@ -12,6 +12,7 @@
 
 #include "RematPlan.h"
 
+#include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/TERT/Remat.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
@@ -312,7 +313,8 @@ private:
       for (auto &[function, plan] : plans)
         known.insert_range(plan->getMnemonics());
       InFlightDiagnostic diagnostic =
-          emitError(getModuleLoc(getOperation()))
+          withData(emitError(getModuleLoc(getOperation())),
+                   {code::kRematUnknown})
           << "expected 'remat' to name ops or layers of a forward, but nothing "
              "is called '"
           << name << "'";
@@ -351,7 +353,7 @@ private:
 
   LogicalResult refuseBudget(func::FuncOp function, const RematPlan &plan) {
     InFlightDiagnostic diagnostic =
-        function.emitError()
+        withData(function.emitError(), {code::kMemoryBudget})
         << "expected the values that '" << function.getName()
         << "' holds for its backward to fit in " << settled.budget
         << " bytes, but they need " << plan.getHeldBytes();

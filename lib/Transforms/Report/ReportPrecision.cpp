@@ -8,6 +8,7 @@
 
 #include "Table.h"
 
+#include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/IR/Support.h"
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Report/Passes.h"
@@ -310,8 +311,9 @@ struct ReportPrecision final
                   reportStream());
       for (const GemmRow &row : gemms)
         if (strict && row.fallback) {
-          row.op->emitError() << row.gemm << " of '" << row.layer
-                              << "' runs in high precision: " << row.reason;
+          withData(row.op->emitError(), {code::kFallback, row.layer})
+              << row.gemm << " of '" << row.layer
+              << "' runs in high precision: " << row.reason;
           unexpected = true;
         }
     }

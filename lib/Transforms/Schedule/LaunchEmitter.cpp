@@ -7,6 +7,8 @@
 
 #include "LaunchCall.h"
 
+#include "TEDialect/IR/DiagnosticData.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -161,7 +163,7 @@ LaunchOp LaunchEmitter::copy(Location loc, Value from, Value to) {
 }
 
 LogicalResult te::refuseLaunch(Operation *op) {
-  return op->emitError()
+  return withData(op->emitError(), {code::kNoKernel})
          << "the runtime has no kernel for '" << op->getName()
          << "'; expected layers to be replaced by casts and products before";
 }

@@ -8,6 +8,7 @@
 
 #include "MemoryPlanner.h"
 
+#include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/IR/Support.h"
 #include "TEDialect/TERT/BufferLifetimes.h"
 #include "TEDialect/TERT/KernelTable.h"
@@ -166,11 +167,10 @@ PlanMemory::checkBudget(func::FuncOp function, const MemoryPlanner &planner,
                         ArrayRef<tert::BufferLifetime> lifetimes) {
   if (budget <= 0 || planner.arenaBytes() <= budget)
     return success();
-  InFlightDiagnostic diagnostic = function.emitError()
-                                  << "expected the temporaries of '"
-                                  << function.getName() << "' to fit in "
-                                  << int64_t(budget) << " bytes, but they need "
-                                  << planner.arenaBytes();
+  InFlightDiagnostic diagnostic =
+      withData(function.emitError(), {code::kMemoryBudget})
+      << "expected the temporaries of '" << function.getName() << "' to fit in "
+      << int64_t(budget) << " bytes, but they need " << planner.arenaBytes();
   diagnostic.attachNote() << "the smallest 'budget' that works is "
                           << planner.arenaBytes();
   if (auto workspace =

@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 extern "C" int32_t te_capi_test_version(void);
@@ -179,6 +180,129 @@ TEST(Compiler, DiagnosticsWithoutAPlaceNameTheLayer) {
       << te_compiler_last_error();
 }
 
+te_diagnostic diagnosticAt(int32_t index, const te_program *program = nullptr) {
+  te_diagnostic diagnostic = {};
+  diagnostic.struct_size = sizeof(diagnostic);
+  EXPECT_EQ(program ? te_program_diagnostic(program, index, &diagnostic)
+                    : te_compiler_diagnostic(index, &diagnostic),
+            TE_COMPILE_OK)
+      << te_compiler_last_error();
+  return diagnostic;
+}
+
+// One error for each axis, with the values that are in its text.
+TEST(Compiler, DiagnosticsAreData) {
+  te_compile_request request =
+      requestOf("func.func @f(%x: tensor<32x24xbf16> {te.name = \"x\"},\n"
+                "    %w: tensor<16x24xbf16> {te.name = \"w\", te.weight})\n"
+                "    -> tensor<32x16xbf16> {\n"
+                "  %y = te.linear %x, %w : tensor<32x24xbf16>, "
+                "tensor<16x24xbf16> -> tensor<32x16xbf16>\n"
+                "  return %y : tensor<32x16xbf16>\n}\n",
+                "f");
+  request.source_name = "model.mlir";
+  request.pipeline = "recipe=float8_current_scaling";
+  EXPECT_EQ(Program(request).status, TE_COMPILE_DIAGNOSTICS);
+  ASSERT_EQ(te_compiler_num_diagnostics(), 1) << te_compiler_last_error();
+  const te_diagnostic said = diagnosticAt(0);
+  EXPECT_EQ(said.severity, TE_SEVERITY_ERROR);
+  EXPECT_STREQ(said.code, "size-multiple");
+  EXPECT_STREQ(said.location, "model.mlir:4:8");
+  EXPECT_STREQ(said.layer, "w");
+  EXPECT_STREQ(said.axis, "columns");
+  EXPECT_EQ(said.size, 24);
+  EXPECT_EQ(said.multiple, 16);
+  EXPECT_EQ(std::string(said.message).find("expected the columns of 'w' in "),
+            0u)
+      << said.message;
+  // A program that is compiled afterwards changes nothing of it.
+  EXPECT_EQ(Program(requestOf(kDouble, "double")).status, TE_COMPILE_OK);
+  EXPECT_EQ(te_compiler_num_diagnostics(), 1);
+
+  // An older host's struct is shorter; what lies behind it is left alone.
+  te_diagnostic shorter = {};
+  shorter.struct_size = offsetof(te_diagnostic, size);
+  shorter.size = -1;
+  EXPECT_EQ(te_compiler_diagnostic(0, &shorter), TE_COMPILE_OK);
+  EXPECT_STREQ(shorter.axis, "columns");
+  EXPECT_EQ(shorter.size, -1);
+
+  EXPECT_EQ(te_compiler_diagnostic(1, &shorter), TE_COMPILE_USAGE);
+  EXPECT_STREQ(te_compiler_last_error(),
+               "expected a diagnostic below 1, but got 1");
+  EXPECT_EQ(te_compiler_diagnostic(-1, &shorter), TE_COMPILE_USAGE);
+  EXPECT_EQ(te_compiler_diagnostic(0, nullptr), TE_COMPILE_USAGE);
+}
+
+TEST(Compiler, DiagnosticsHaveCodes) {
+  te_compile_request request =
+      requestOf("func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {\n"
+                "  %y = math.cos %x : tensor<8xf32> loc(\"the layer\")\n"
+                "  return %y : tensor<8xf32>\n}\n",
+                "f");
+  EXPECT_EQ(Program(request).status, TE_COMPILE_DIAGNOSTICS);
+  EXPECT_STREQ(diagnosticAt(0).code, "no-kernel");
+  EXPECT_STREQ(diagnosticAt(0).layer, "the layer");
+  EXPECT_STREQ(diagnosticAt(0).location, "");
+  request = requestOf("func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {\n"
+                      "  %y = arith.maximumf %x, %x : tensor<8xf32>\n"
+                      "  return %y : tensor<8xf32>\n}\n",
+                      "f");
+  request.vjp = 1;
+  EXPECT_EQ(Program(request).status, TE_COMPILE_DIAGNOSTICS);
+  ASSERT_EQ(te_compiler_num_diagnostics(), 2);
+  EXPECT_STREQ(diagnosticAt(0).code, "not-differentiable");
+  EXPECT_EQ(diagnosticAt(1).severity, TE_SEVERITY_NOTE);
+  EXPECT_STREQ(diagnosticAt(1).message, "differentiated here");
+
+  request = requestOf(kLinear, "linear");
+  request.vjp = 1;
+  request.pipeline = "remat=ops:te.activation";
+  EXPECT_EQ(Program(request).status, TE_COMPILE_DIAGNOSTICS);
+  EXPECT_STREQ(diagnosticAt(0).code, "remat-unknown");
+  request.pipeline = "memory-budget=1";
+  EXPECT_EQ(Program(request).status, TE_COMPILE_DIAGNOSTICS);
+  EXPECT_STREQ(diagnosticAt(0).code, "memory-budget");
+  request.pipeline = "recipes=none";
+  EXPECT_EQ(Program(request).status, TE_COMPILE_USAGE);
+  ASSERT_EQ(te_compiler_num_diagnostics(), 1);
+  EXPECT_STREQ(diagnosticAt(0).code, "pipeline");
+  EXPECT_STREQ(diagnosticAt(0).message, te_compiler_last_error());
+  EXPECT_EQ(Program(requestOf(kDouble, "single")).status, TE_COMPILE_USAGE);
+  EXPECT_STREQ(diagnosticAt(0).code, "entry");
+  request.source = nullptr;
+  EXPECT_EQ(Program(request).status, TE_COMPILE_USAGE);
+  EXPECT_STREQ(diagnosticAt(0).code, "request");
+  request = requestOf("func.func @f(", "f");
+  EXPECT_EQ(Program(request).status, TE_COMPILE_DIAGNOSTICS);
+  EXPECT_STREQ(diagnosticAt(0).code, "");
+  EXPECT_STREQ(diagnosticAt(0).location, "-:1:13");
+}
+
+// As te_compiler_last_error: what one thread's compilation ended with is no
+// other thread's.
+TEST(Compiler, DiagnosticsAreAThreadsOwn) {
+  EXPECT_EQ(Program(requestOf(kDouble, "single")).status, TE_COMPILE_USAGE);
+  std::thread([] {
+    EXPECT_EQ(te_compiler_num_diagnostics(), 0);
+    EXPECT_EQ(Program(requestOf("func.func @f(", "f")).status,
+              TE_COMPILE_DIAGNOSTICS);
+    EXPECT_STREQ(diagnosticAt(0).code, "");
+  }).join();
+  EXPECT_STREQ(diagnosticAt(0).code, "entry");
+}
+
+TEST(Compiler, ProgramsWithoutWarningsHaveNoDiagnostics) {
+  Program program(requestOf(kDouble, "double"));
+  ASSERT_EQ(program.status, TE_COMPILE_OK) << te_compiler_last_error();
+  EXPECT_EQ(te_program_num_diagnostics(program.program), 0);
+  te_diagnostic said = {};
+  said.struct_size = sizeof(said);
+  EXPECT_EQ(te_program_diagnostic(program.program, 0, &said), TE_COMPILE_USAGE);
+  EXPECT_STREQ(te_compiler_last_error(),
+               "expected a diagnostic below 0, but got 0");
+}
+
 TEST(Compiler, RequestsAreChecked) {
   te_compile_request request = requestOf(kDouble, "single");
   EXPECT_EQ(Program(request).status, TE_COMPILE_USAGE);
@@ -210,6 +334,9 @@ TEST(Compiler, NullIsAnswered) {
   EXPECT_STREQ(te_program_report(nullptr), "");
   EXPECT_STREQ(te_program_diagnostics(nullptr), "");
   EXPECT_STREQ(te_program_ir(nullptr), "");
+  EXPECT_EQ(te_program_num_diagnostics(nullptr), 0);
+  te_diagnostic said = {};
+  EXPECT_EQ(te_program_diagnostic(nullptr, 0, &said), TE_COMPILE_USAGE);
 
   int32_t slot;
   te_launch_info info = {};

@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/IR/TE.h"
 
 using namespace mlir;
@@ -33,8 +34,9 @@ static Value requireLse(AttentionOp op) {
 LogicalResult AttentionOp::differentiate(OpBuilder &b,
                                          AdjointContext &adjoints) {
   if (getLse() && adjoints.get(getLse()))
-    return emitError() << "'" << getOperationName()
-                       << "' has no derivative through its result 'lse'";
+    return withData(emitError(), {code::kNotDifferentiable})
+           << "'" << getOperationName()
+           << "' has no derivative through its result 'lse'";
   Value dout = adjoints.get(getO());
   Value lse = requireLse(*this);
   // The op that gives lse gives o, too.

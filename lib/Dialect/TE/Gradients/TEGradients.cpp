@@ -8,6 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/IR/TE.h"
 
 using namespace mlir;
@@ -24,9 +25,9 @@ static LogicalResult expectNoCotangent(Operation *op, AdjointContext &adjoints,
                                        Value side, StringRef name) {
   if (!side || !adjoints.get(side))
     return success();
-  return op->emitError() << "'" << op->getName()
-                         << "' has no derivative through its result '" << name
-                         << "'";
+  return withData(op->emitError(), {code::kNotDifferentiable})
+         << "'" << op->getName() << "' has no derivative through its result '"
+         << name << "'";
 }
 
 LogicalResult LinearOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {

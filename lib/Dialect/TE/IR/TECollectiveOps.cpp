@@ -8,6 +8,7 @@
 
 #include "TEVerifiers.h"
 
+#include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/IR/Support.h"
 
 using namespace mlir;
@@ -332,7 +333,8 @@ LogicalResult AllReduceOp::differentiate(OpBuilder &,
 LogicalResult AllGatherOp::differentiate(OpBuilder &b,
                                          AdjointContext &adjoints) {
   if (isa<ScaledType>(getX().getType()))
-    return emitError() << "'te.all_gather' of a scaled value has no derivative";
+    return withData(emitError(), {code::kNotDifferentiable})
+           << "'te.all_gather' of a scaled value has no derivative";
   adjoints.add(getX(), ReduceScatterOp::create(b, getLoc(), getX().getType(),
                                                adjoints.get(getY()), getGroup(),
                                                getAxis()));
@@ -350,7 +352,8 @@ LogicalResult ReduceScatterOp::differentiate(OpBuilder &b,
 LogicalResult AllToAllOp::differentiate(OpBuilder &b,
                                         AdjointContext &adjoints) {
   if (isa<ScaledType>(getX().getType()))
-    return emitError() << "'te.all_to_all' of a scaled value has no derivative";
+    return withData(emitError(), {code::kNotDifferentiable})
+           << "'te.all_to_all' of a scaled value has no derivative";
   adjoints.add(getX(), AllToAllOp::create(b, getLoc(), getX().getType(),
                                           adjoints.get(getY()), getGroup(),
                                           /*split=*/getConcat(),

@@ -7,6 +7,7 @@
 
 #include "TEVerifiers.h"
 
+#include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/IR/TEMoe.h"
 
 using namespace mlir;
@@ -142,8 +143,9 @@ LogicalResult ProbGradOp::verify() {
 LogicalResult RouterTopKOp::differentiate(OpBuilder &b,
                                           AdjointContext &adjoints) {
   if (adjoints.get(getScores()))
-    return emitError() << "'te.router_topk' has no derivative through its "
-                          "result 'scores'";
+    return withData(emitError(), {code::kNotDifferentiable})
+           << "'te.router_topk' has no derivative through its "
+              "result 'scores'";
   Value dprobs = adjoints.get(getProbs());
   auto backward =
       RouterTopKBackwardOp::create(b, getLoc(), getLogits().getType(), dprobs,

@@ -1,0 +1,49 @@
+//===- DiagnosticData.cpp - what a diagnostic says, as data ---------------===//
+
+#include "TEDialect/IR/DiagnosticData.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+InFlightDiagnostic te::withData(InFlightDiagnostic diagnostic,
+                                const DiagnosticData &data) {
+  Diagnostic *carrier = diagnostic.getUnderlyingDiagnostic();
+  // Null where nobody is told of it.
+  if (!carrier)
+    return diagnostic;
+  Builder b(carrier->getLocation().getContext());
+  auto text = [&](StringRef name, StringRef value) {
+    return b.getNamedAttr(name, b.getStringAttr(value));
+  };
+  auto number = [&](StringRef name, int64_t value) {
+    return b.getNamedAttr(name, b.getI64IntegerAttr(value));
+  };
+  Attribute fields =
+      b.getDictionaryAttr({text("code", data.code), text("layer", data.layer),
+                           text("axis", data.axis), number("size", data.size),
+                           number("multiple", data.multiple)});
+  carrier->getMetadata().push_back(DiagnosticArgument(fields));
+  return diagnostic;
+}
+
+DiagnosticData te::readData(Diagnostic &diagnostic) {
+  for (const DiagnosticArgument &argument : diagnostic.getMetadata()) {
+    if (argument.getKind() !=
+        DiagnosticArgument::DiagnosticArgumentKind::Attribute)
+      continue;
+    auto fields = dyn_cast<DictionaryAttr>(argument.getAsAttribute());
+    if (!fields || !fields.getAs<StringAttr>("code"))
+      continue;
+    auto text = [&](StringRef name) {
+      return fields.getAs<StringAttr>(name).str();
+    };
+    auto number = [&](StringRef name) {
+      return fields.getAs<IntegerAttr>(name).getInt();
+    };
+    return {fields.getAs<StringAttr>("code").getValue(), text("layer"),
+            text("axis"), number("size"), number("multiple")};
+  }
+  return {};
+}
