@@ -7,14 +7,19 @@
         f.result("y", f.linear(x, w))
     step = te_mlir.compile(m, "mlp", vjp=True)
 
-Types follow from the operands; shapes that do not fit are told by the compiler,
+Types follow from the operands; shapes that do not fit are reported by the compiler,
 with the op they are at. `op` adds any op of the dialect that has no method.
+
+A function is a list of records, `Function.ops`; `to_mlir` writes them as text. Who wants to
+know what is in a function, or to change it, asks the records.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import NamedTuple
 
 from te_mlir.arrays import named
 from te_mlir.dtypes import BY_NAME, constant_text, float_text
@@ -27,7 +32,7 @@ class Value(NamedTuple):
     """An SSA value: its name in the text, its sizes, its element type ("bfloat16")."""
 
     name: str
-    shape: Tuple[int, ...]
+    shape: tuple[int, ...]
     dtype: str
 
     @property
@@ -45,30 +50,59 @@ def _string(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _attributes(attributes: Dict[str, str]) -> str:
+def _attributes(attributes: Mapping[str, str]) -> str:
     if not attributes:
         return ""
     return " {" + ", ".join(f"{k} = {v}" if v else k for k, v in attributes.items()) + "}"
 
 
+@dataclass(frozen=True)
+class Op:
+    """One operation of a function.
+
+    name: "te.linear". syntax: what is written between the name and the attributes: the
+    operands, and the words of this op between them. types: what is written behind the
+    colon. attributes: by name, as MLIR writes them; "" for a unit attribute. layer: what
+    reports and diagnostics call its place.
+    """
+
+    name: str
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+    syntax: str
+    types: str
+    attributes: Mapping[str, str]
+    layer: str | None = None
+
+    def __str__(self) -> str:
+        head = ", ".join(value.name for value in self.results)
+        return (
+            (f"{head} = " if head else "")
+            + f"{self.name} {self.syntax}{_attributes(self.attributes)}"
+            + (f" : {self.types}" if self.types else "")
+            + (f" loc({_string(self.layer)})" if self.layer else "")
+        )
+
+
 class Function:
     """A function of a module, open while in its `with` block."""
 
-    def __init__(self, module: "Module", name: str, private: bool = False) -> None:
+    def __init__(self, module: Module, name: str, private: bool = False) -> None:
         self.module, self.name, self.private = module, name, private
-        self.arguments: List[Tuple[Value, Dict[str, str]]] = []
-        self.results: List[Tuple[Value, Dict[str, str]]] = []
-        self._lines: List[str] = []
+        self.arguments: list[tuple[Value, dict[str, str]]] = []
+        self.results: list[tuple[Value, dict[str, str]]] = []
+        #: What it computes, in order.
+        self.ops: list[Op] = []
         self._count = 0
 
-    def __enter__(self) -> "Function":
+    def __enter__(self) -> Function:
         return self
 
     def __exit__(
         self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if kind is None:
             self.module.functions.append(self)
@@ -81,7 +115,7 @@ class Function:
         types = ", ".join(v.type for v, _ in self.results)
         end = f"return {operands} : {types}" if self.results else "return"
         private = "private " if self.private else ""
-        body = "".join(f"    {line}\n" for line in self._lines)
+        body = "".join(f"    {op}\n" for op in self.ops)
         return f"  func.func {private}@{self.name}({arguments}) -> ({results}) {{\n{body}    {end}\n  }}\n"
 
     def argument(
@@ -90,7 +124,7 @@ class Function:
         shape: Sequence[int],
         dtype: str = "bfloat16",
         weight: bool = False,
-        init: Optional[float] = None,
+        init: float | None = None,
     ) -> Value:
         """An argument `te.name`d so; `weight` makes it a parameter, `init` a state's start."""
         value = Value(f"%arg{len(self.arguments)}", tuple(shape), named(dtype).name)
@@ -109,21 +143,50 @@ class Function:
     def op(
         self,
         text: str,
-        results: "Sequence[Tuple[Sequence[int], str]]",
-        layer: Optional[str] = None,
-    ) -> Tuple[Value, ...]:
+        results: Sequence[tuple[Sequence[int], str]],
+        layer: str | None = None,
+    ) -> tuple[Value, ...]:
         """Adds the op that `text` writes, without its results, whose types are `results`.
 
-        layer: what reports call its place.
+        layer: what reports call its place. Of what is in the text, its record knows the
+        name of the op only.
+        """
+        name, _, syntax = text.partition(" ")
+        return self.append(name, (), results, types="", syntax=syntax, layer=layer)
+
+    def append(
+        self,
+        name: str,
+        operands: Sequence[Value],
+        results: Sequence[tuple[Sequence[int], str]],
+        types: str,
+        syntax: str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        layer: str | None = None,
+    ) -> tuple[Value, ...]:
+        """Adds an op, of the fields of `Op`, and gives its results, whose sizes and element types are `results`.
+
+        syntax: without it, the names of the operands.
         """
         values = []
         for shape, dtype in results:
             values.append(Value(f"%{self._count}", tuple(shape), named(dtype).name))
             self._count += 1
-        head = ", ".join(v.name for v in values)
-        place = f" loc({_string(layer)})" if layer else ""
-        self._lines.append((f"{head} = " if head else "") + text + place)
+        if syntax is None:
+            syntax = _names(operands)
+        self.ops.append(Op(name, tuple(operands), tuple(values), syntax, types, dict(attributes or {}), layer))
         return tuple(values)
+
+    def layers(self) -> list[Op]:
+        """Its linear layers: what a recipe quantises."""
+        return [op for op in self.ops if op.name == "te.linear"]
+
+    def set_recipe(self, layer: str, recipe: Recipe) -> None:
+        """Gives the linear layers of this name a recipe of their own."""
+        own = {"te.recipe": recipe.to_mlir()}
+        for index, op in enumerate(self.ops):
+            if op.name == "te.linear" and op.layer == layer:
+                self.ops[index] = replace(op, attributes={**op.attributes, **own})
 
     # Layers. x is [rows, columns] unless said otherwise.
 
@@ -131,8 +194,8 @@ class Function:
         self,
         x: Value,
         w: Value,
-        bias: Optional[Value] = None,
-        layer: Optional[str] = None,
+        bias: Value | None = None,
+        layer: str | None = None,
         transposed_weight: bool = False,
     ) -> Value:
         """`x w^T + bias`: x [rows, in], w [out, in], bias [out]; gives [rows, out].
@@ -140,64 +203,71 @@ class Function:
         transposed_weight: w is [in, out], and the layer `x w + bias`.
         """
         shape = (x.shape[0], w.shape[1 if transposed_weight else 0])
-        term = f" bias {bias.name} : {bias.type}" if bias else ""
-        attributes = _attributes({"transposed_weight": ""} if transposed_weight else {})
-        text = f"te.linear {x.name}, {w.name}{term}{attributes} : {x.type}, {w.type} -> {type_text(shape, x.dtype)}"
-        return self.op(text, [(shape, x.dtype)], layer)[0]
+        return self.append(
+            "te.linear",
+            [x, w, bias] if bias else [x, w],
+            [(shape, x.dtype)],
+            f"{x.type}, {w.type} -> {type_text(shape, x.dtype)}",
+            f"{_names([x, w])}{_term('bias', bias)}",
+            {"transposed_weight": ""} if transposed_weight else {},
+            layer,
+        )[0]
 
     def grouped_linear(
-        self, x: Value, w: Value, sizes: Value, bias: Optional[Value] = None, alignment: int = 128
+        self, x: Value, w: Value, sizes: Value, bias: Value | None = None, alignment: int = 128
     ) -> Value:
         """A linear layer for each group of rows: x [rows, in], w [groups, out, in], sizes [groups] of int32.
 
         Groups lie one after another, each from a multiple of `alignment` on.
         """
         shape = (x.shape[0], w.shape[1])
-        term = f" bias {bias.name} : {bias.type}" if bias else ""
-        attributes = _attributes({"alignment": f"{alignment} : i64"})
-        types = f"{x.type}, {w.type}, {sizes.type} -> {type_text(shape, x.dtype)}"
-        text = f"te.grouped_linear {x.name}, {w.name}, {sizes.name}{term}{attributes} : {types}"
-        return self.op(text, [(shape, x.dtype)])[0]
+        return self.append(
+            "te.grouped_linear",
+            [x, w, sizes, bias] if bias else [x, w, sizes],
+            [(shape, x.dtype)],
+            f"{x.type}, {w.type}, {sizes.type} -> {type_text(shape, x.dtype)}",
+            f"{_names([x, w, sizes])}{_term('bias', bias)}",
+            {"alignment": f"{alignment} : i64"},
+        )[0]
 
     def rms_norm(self, x: Value, gamma: Value, epsilon: float = 1e-5, zero_centered_gamma: bool = False) -> Value:
         """`x / rms(x) * gamma` of every row; with zero_centered_gamma, `* (1 + gamma)`."""
-        return self._norm("rms_norm", f"{x.name}, {gamma.name}", x, gamma, epsilon, zero_centered_gamma)
+        return self._norm("te.rms_norm", [x, gamma], epsilon, zero_centered_gamma)
 
     def layer_norm(
         self, x: Value, gamma: Value, beta: Value, epsilon: float = 1e-5, zero_centered_gamma: bool = False
     ) -> Value:
         """`(x - mean(x)) / deviation(x) * gamma + beta` of every row."""
-        operands = f"{x.name}, {gamma.name}, {beta.name}"
-        return self._norm("layer_norm", operands, x, gamma, epsilon, zero_centered_gamma)
+        return self._norm("te.layer_norm", [x, gamma, beta], epsilon, zero_centered_gamma)
 
-    def _norm(self, op: str, operands: str, x: Value, gamma: Value, epsilon: float, centered: bool) -> Value:
+    def _norm(self, name: str, operands: Sequence[Value], epsilon: float, centered: bool) -> Value:
         attributes = {"epsilon": f"{float_text(epsilon)} : f32"}
         if centered:
             attributes["zero_centered_gamma"] = "true"
-        text = f"te.{op} {operands}{_attributes(attributes)} : {x.type}, {gamma.type}"
-        return self.op(text, [(x.shape, x.dtype)])[0]
+        x, gamma = operands[:2]
+        return self.append(name, operands, [(x.shape, x.dtype)], f"{x.type}, {gamma.type}", attributes=attributes)[0]
 
-    def activation(self, kind: str, x: Value, gate: Optional[Value] = None) -> Value:
+    def activation(self, kind: str, x: Value, gate: Value | None = None) -> Value:
         """gelu, silu, relu, ..., or gated: of [rows, 2n], or of x and gate [rows, n], gives [rows, n]."""
         rows, columns = x.shape
         shape = (rows, columns // 2 if kind in GATED and gate is None else columns)
-        operands, types = (f"{x.name}, {gate.name}", f"{x.type}, {gate.type}") if gate else (x.name, x.type)
-        text = f"te.activation <{kind}> {operands} : {types} -> {type_text(shape, x.dtype)}"
-        return self.op(text, [(shape, x.dtype)])[0]
+        operands = [x, gate] if gate else [x]
+        types = f"{_types(operands)} -> {type_text(shape, x.dtype)}"
+        return self.append("te.activation", operands, [(shape, x.dtype)], types, f"<{kind}> {_names(operands)}")[0]
 
     def embedding(self, ids: Value, table: Value) -> Value:
         """Rows of table [vocabulary, n] by ids [rows] of int32."""
         shape = (ids.shape[0], table.shape[1])
-        text = f"te.embedding {ids.name}, {table.name} : {ids.type}, {table.type} -> {type_text(shape, table.dtype)}"
-        return self.op(text, [(shape, table.dtype)])[0]
+        types = f"{_types([ids, table])} -> {type_text(shape, table.dtype)}"
+        return self.append("te.embedding", [ids, table], [(shape, table.dtype)], types)[0]
 
     def rope(self, x: Value, cos: Value, sin: Value, heads: int, interleaved: bool = False) -> Value:
         """Rotary embedding of x [tokens, heads * head_dim]; tables [sequence, rotary_dim / 2] of float32."""
         attributes = {"heads": f"{heads} : i64"}
         if interleaved:
             attributes["style"] = "#te.rope_style<interleaved>"
-        text = f"te.rope {x.name}, {cos.name}, {sin.name}{_attributes(attributes)} : {x.type}, {cos.type}"
-        return self.op(text, [(x.shape, x.dtype)])[0]
+        types = _types([x, cos])
+        return self.append("te.rope", [x, cos, sin], [(x.shape, x.dtype)], types, attributes=attributes)[0]
 
     def attention(
         self,
@@ -208,11 +278,11 @@ class Function:
         kv_heads: int,
         sequence: int,
         causal: bool = True,
-        scale: Optional[float] = None,
+        scale: float | None = None,
         deterministic: bool = True,
-        window_left: Optional[int] = None,
-        softcap: Optional[float] = None,
-        sinks: Optional[Value] = None,
+        window_left: int | None = None,
+        softcap: float | None = None,
+        sinks: Value | None = None,
     ) -> Value:
         """Softmax attention; q [tokens, heads * d], k and v [tokens, kv_heads * d].
 
@@ -232,21 +302,20 @@ class Function:
             attributes["softcap"] = f"{float_text(softcap)} : f32"
         if not deterministic:
             attributes["deterministic"] = "false"
-        beside = f" sinks {sinks.name} : {sinks.type}" if sinks is not None else ""
-        text = f"te.attention {q.name}, {k.name}, {v.name}{beside}{_attributes(attributes)} : {q.type}, {k.type}"
-        return self.op(text, [(q.shape, q.dtype)])[0]
+        operands = [q, k, v, sinks] if sinks else [q, k, v]
+        syntax = f"{_names([q, k, v])}{_term('sinks', sinks)}"
+        return self.append("te.attention", operands, [(q.shape, q.dtype)], _types([q, k]), syntax, attributes)[0]
 
     def cross_entropy(self, logits: Value, targets: Value, ignore_index: int = -100) -> Value:
         """The mean loss, float32 []; logits [rows, vocabulary], targets [rows] of int32."""
         attributes = {"ignore_index": f"{ignore_index} : i32"} if ignore_index != -100 else {}
-        operands = f"{logits.name}, {targets.name}{_attributes(attributes)}"
-        text = f"te.cross_entropy {operands} : {logits.type}, {targets.type}"
-        return self.op(text, [((), "float32")])[0]
+        operands = [logits, targets]
+        return self.append("te.cross_entropy", operands, [((), "float32")], _types(operands), attributes=attributes)[0]
 
     # Elementwise, of operands of one type.
 
     def _binary(self, op: str, a: Value, b: Value) -> Value:
-        return self.op(f"arith.{op} {a.name}, {b.name} : {a.type}", [(a.shape, a.dtype)])[0]
+        return self.append(f"arith.{op}", [a, b], [(a.shape, a.dtype)], a.type)[0]
 
     def add(self, a: Value, b: Value) -> Value:
         """a + b"""
@@ -266,12 +335,12 @@ class Function:
 
     def unary(self, op: str, x: Value) -> Value:
         """`op` is arith.negf, math.exp, math.tanh or math.sqrt."""
-        return self.op(f"{op} {x.name} : {x.type}", [(x.shape, x.dtype)])[0]
+        return self.append(op, [x], [(x.shape, x.dtype)], x.type)[0]
 
     def constant(self, value: float, shape: Sequence[int], dtype: str = "bfloat16") -> Value:
         """`value`, rounded to `dtype`, in every element."""
-        text = f"arith.constant dense<{constant_text(value, named(dtype).name)}> : {type_text(shape, dtype)}"
-        return self.op(text, [(shape, dtype)])[0]
+        syntax = f"dense<{constant_text(value, named(dtype).name)}>"
+        return self.append("arith.constant", [], [(shape, dtype)], type_text(shape, dtype), syntax)[0]
 
     def cast(self, x: Value, dtype: str) -> Value:
         """x in elements of `dtype`, rounded to nearest even."""
@@ -281,41 +350,58 @@ class Function:
         if widths[0] == widths[1]:
             return self.cast(self.cast(x, "float32"), dtype)
         op = "extf" if widths[0] < widths[1] else "truncf"
-        text = f"arith.{op} {x.name} : {x.type} to {type_text(x.shape, dtype)}"
-        return self.op(text, [(x.shape, dtype)])[0]
+        return self.append(f"arith.{op}", [x], [(x.shape, dtype)], f"{x.type} to {type_text(x.shape, dtype)}")[0]
 
     def reshape(self, x: Value, shape: Sequence[int]) -> Value:
-        """x with other sizes, row-major; of no cost."""
+        """x with other sizes, row-major, at no cost."""
         shape = tuple(shape)
         if shape == x.shape:
             return x
         if len(x.shape) > 1:
             flat = (_product(x.shape),)
-            axes = _axes(len(x.shape))
-            text = f"tensor.collapse_shape {x.name} [[{axes}]] : {x.type} into {type_text(flat, x.dtype)}"
-            x = self.op(text, [(flat, x.dtype)])[0]
+            syntax = f"{x.name} [[{_axes(len(x.shape))}]]"
+            types = f"{x.type} into {type_text(flat, x.dtype)}"
+            x = self.append("tensor.collapse_shape", [x], [(flat, x.dtype)], types, syntax)[0]
         if len(shape) > 1:
             sizes = ", ".join(map(str, shape))
-            text = (
-                f"tensor.expand_shape {x.name} [[{_axes(len(shape))}]] output_shape [{sizes}] "
-                f": {x.type} into {type_text(shape, x.dtype)}"
-            )
-            x = self.op(text, [(shape, x.dtype)])[0]
+            syntax = f"{x.name} [[{_axes(len(shape))}]] output_shape [{sizes}]"
+            types = f"{x.type} into {type_text(shape, x.dtype)}"
+            x = self.append("tensor.expand_shape", [x], [(shape, x.dtype)], types, syntax)[0]
         return x
 
     def vjp(
-        self, callee: "Function", operands: Sequence[Value], cotangents: Sequence[Value], wrt: Sequence[int]
-    ) -> Tuple[Value, ...]:
+        self, callee: Function, operands: Sequence[Value], cotangents: Sequence[Value], wrt: Sequence[int]
+    ) -> tuple[Value, ...]:
         """The results of `callee`, then its gradients with respect to the operands `wrt`."""
         results = [(v.shape, v.dtype) for v, _ in callee.results]
         gradients = [(operands[i].shape, operands[i].dtype) for i in wrt]
         types = ", ".join(type_text(*r) for r in results + gradients)
-        text = (
-            f"te.vjp @{callee.name}({', '.join(v.name for v in operands)}) "
-            f"cotangents({', '.join(v.name for v in cotangents)}) wrt [{', '.join(map(str, wrt))}] "
-            f": ({', '.join(v.type for v in operands)}), ({', '.join(v.type for v in cotangents)}) -> ({types})"
+        return self.append(
+            "te.vjp",
+            [*operands, *cotangents],
+            results + gradients,
+            f"({_types(operands)}), ({_types(cotangents)}) -> ({types})",
+            f"@{callee.name}({_names(operands)}) cotangents({_names(cotangents)}) wrt [{', '.join(map(str, wrt))}]",
         )
-        return self.op(text, results + gradients)
+
+    def call(self, callee: Function, operands: Sequence[Value]) -> tuple[Value, ...]:
+        """The results of `callee`."""
+        results = [(v.shape, v.dtype) for v, _ in callee.results]
+        types = f"({_types(operands)}) -> ({', '.join(type_text(*r) for r in results)})"
+        return self.append("func.call", operands, results, types, f"@{callee.name}({_names(operands)})")
+
+
+def _names(values: Sequence[Value]) -> str:
+    return ", ".join(value.name for value in values)
+
+
+def _types(values: Sequence[Value]) -> str:
+    return ", ".join(value.type for value in values)
+
+
+def _term(word: str, value: Value | None) -> str:
+    """An operand that an op may have, behind its word."""
+    return f" {word} {value.name} : {value.type}" if value else ""
 
 
 def _product(shape: Sequence[int]) -> int:
@@ -332,9 +418,9 @@ def _axes(count: int) -> str:
 class Module:
     """A program: functions, and the recipe in force where none is nearer."""
 
-    def __init__(self, recipe: Optional[Recipe] = None) -> None:
+    def __init__(self, recipe: Recipe | None = None) -> None:
         self.recipe = recipe
-        self.functions: List[Function] = []
+        self.functions: list[Function] = []
 
     def function(self, name: str, private: bool = False) -> Function:
         """A function that joins the module at the end of its `with` block."""

@@ -191,6 +191,21 @@ def test_casts_that_are_made_again_have_the_scales_of_their_forward(cuda_graph, 
     assert_equal(runs[1], runs[2])
 
 
+def test_casts_that_are_kept_are_no_scales_of_a_forward_that_waits():
+    """Two forwards before their backwards, as in a pipeline: with kept casts they have the bits of those without."""
+    runs = []
+    for options in ({}, {"cache_weights": True}):
+        torch._dynamo.reset()
+        model, found = jitted(**options), []
+        a, b = map(model, batches(2))
+        for y in (a, b):
+            model.zero_grad()
+            y.float().square().mean().backward()
+            found += [y.detach().clone(), *(p.grad.clone() for p in model.parameters())]
+        runs.append(found)
+    assert_equal(*runs)
+
+
 @pytest.mark.parametrize("options", [{}, {"cache_weights": True}])
 def test_layers_that_share_a_graph_keep_their_states_apart(options):
     inputs = batches(4)

@@ -281,7 +281,7 @@ def test_families_of_models(family):
         warnings.simplefilter("ignore")
         loss, gradients = run(compiled, inputs)
     assert_same(loss, gradients, wanted_loss, wanted)
-    lines = [line for graph in compiled.te.graphs for region in graph.regions for line in region.function._lines]
+    lines = [str(op) for graph in compiled.te.graphs for region in graph.regions for op in region.function.ops]
     assert sum("te.linear" in line for line in lines) == layers
     reasons = [reason for graph in compiled.te.graphs for reason in graph.reasons]
     found = {reason.split("(")[0].split(".")[1] for reason in reasons if reason.startswith("aten.")}
@@ -312,7 +312,7 @@ def test_a_function_with_its_own_backward_is_told_with_its_place():
         patch.setattr(modeling_bloom.BloomGelu, "forward", torch.compiler.disable(modeling_bloom.BloomGelu.forward))
         compiled = te_mlir.torch.jit(model)
         loss, gradients = run(compiled, inputs)
-    lines = [line for graph in compiled.te.graphs for region in graph.regions for line in region.function._lines]
+    lines = [str(op) for graph in compiled.te.graphs for region in graph.regions for op in region.function.ops]
     assert sum("te.linear" in line for line in lines) == 5
     assert_same(loss, gradients, wanted_loss, wanted)
 
@@ -345,7 +345,7 @@ def attentions_of(model):
         loss, gradients = run(compiled, inputs)
         assert_same(loss, gradients, wanted_loss, wanted)
     assert_imported_whole(compiled)
-    lines = [line for graph in compiled.te.graphs for region in graph.regions for line in region.function._lines]
+    lines = [str(op) for graph in compiled.te.graphs for region in graph.regions for op in region.function.ops]
     return [line for line in lines if "te.attention" in line]
 
 
@@ -408,7 +408,7 @@ def test_attention_of_gpt_oss():
     for (name, _), one, other in zip(model.named_parameters(), found, wanted):
         # The softmax of a bias of keys is that without it, but for what it takes from the sink.
         assert (one - other).norm() <= 1e-5 * other.norm(), name
-    lines = [line for graph in compiled.te.graphs for region in graph.regions for line in region.function._lines]
+    lines = [str(op) for graph in compiled.te.graphs for region in graph.regions for op in region.function.ops]
     attentions = [line for line in lines if "te.attention" in line]
     assert len(attentions) == 2 and all(" sinks %" in line and "causal" in line for line in attentions)
     assert ["window_size = array<i64: 6, 0>" in line for line in attentions] == [True, False]

@@ -217,8 +217,9 @@ class Call:
                 f"'{self.loaded.program.entry}': expected arrays of the shapes that it was compiled for, but it is "
                 "called below jax.vmap, which would add a dimension; compile it for the batch, or use jax.lax.map"
             ) from None
-        except ValueError as error:
-            if "cannot be differentiated" not in str(error):
+        except ValueError:
+            # What autodiff traces with has a tangent; nothing else is.
+            if not any(isinstance(array, jax.core.Tracer) and hasattr(array, "tangent") for array in arrays):
                 raise
             raise ArgumentError(
                 f"'{self.loaded.program.entry}': expected a gradient of results, but got one of a gradient (jax.hessian, "

@@ -161,7 +161,7 @@ class Compiled:
         self.exits = self.importer.import_all()
         if self.importer.reasons:
             raise ImportFailure(self.importer.reasons)
-        if not any("te.linear" in line for line in self.importer.function._lines):
+        if not self.importer.function.layers():
             none = ["the function has no product of an argument with a weight"]
             raise ImportFailure(_other_products(self.graph) or none)
         outputs = [
@@ -194,9 +194,7 @@ class Compiled:
         results = [(value.shape, value.dtype) for value, _ in region.results]
         names = [f"result{n}" for n in range(len(results))]
         if wrt is None:
-            types = ", ".join(v.type for v in operands), ", ".join(build.type_text(*r) for r in results)
-            call = f"func.call @{region.name}({', '.join(v.name for v in operands)}) : ({types[0]}) -> ({types[1]})"
-            values = step.op(call, results)
+            values = step.call(region, operands)
         else:
             cotangents = [
                 step.argument(f"grad.result{n}", *result) if n in self.through else step.constant(0.0, *result)

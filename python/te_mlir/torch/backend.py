@@ -609,7 +609,7 @@ class Graph:
     def _refuse(self, count: int) -> Optional[List[str]]:
         """None where so many layers more may stay in high precision, or where that would be all, why others do."""
         kept = [reason for region in self.regions for reason in region.kept.values()]
-        layers = sum("te.linear" in line for region in self.regions for line in region.function._lines)
+        layers = sum(len(region.function.layers()) for region in self.regions)
         return None if len(kept) + count < layers else kept
 
     @property

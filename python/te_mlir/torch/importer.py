@@ -173,12 +173,19 @@ class _Function(build.Function):
         self._made: Dict[Any, Tuple[build.Value, ...]] = {}
         self._narrow: Dict[str, build.Value] = {}
 
-    def op(
-        self, text: str, results: "Sequence[Tuple[Sequence[int], str]]", layer: Optional[str] = None
-    ) -> Tuple[build.Value, ...]:
-        key = text, str(results)
+    def append(
+        self,
+        name: str,
+        operands: Sequence[build.Value],
+        results: Sequence[tuple[Sequence[int], str]],
+        types: str,
+        syntax: str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        layer: str | None = None,
+    ) -> tuple[build.Value, ...]:
+        key = name, tuple(operands), str(results), types, syntax, str(attributes)
         if key not in self._made:
-            self._made[key] = super().op(text, results, layer)
+            self._made[key] = super().append(name, operands, results, types, syntax, attributes, layer)
         return self._made[key]
 
     def cast(self, x: build.Value, dtype: str) -> build.Value:

@@ -12,12 +12,11 @@ from __future__ import annotations
 import ctypes
 import math
 import operator
-import re
 import threading
 import warnings
 import weakref
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import torch
 from torch.autograd import forward_ad
@@ -27,26 +26,15 @@ from te_mlir import arrays, build
 from te_mlir.dtypes import BY_NAME
 from te_mlir.errors import ArgumentError, CompileError
 from te_mlir.program import FLAG, Program, pipeline_text
-from te_mlir.recipes import Recipe
+from te_mlir.recipes import HighPrecision, Recipe
 from te_mlir.runtime import Context, Instance, MicrobatchFlag, Tensor
 from te_mlir.runtime import context as context_of
 from te_mlir.torch import groups
-from te_mlir.torch.states import Part, States, layer_of
+from te_mlir.torch.states import Part, States, is_cast, layer_of, renamed
 
 
 _addresses = arrays.torch_addresses()
 _main_grad = operator.attrgetter("main_grad")
-
-
-#: A layer whose sizes a recipe does not take, in the compiler's message.
-_UNFIT = re.compile(r"in layer '([^']+)' to be a multiple of")
-_LAYER = re.compile(r'te\.linear .* loc\("([^"]+)"\)$')
-
-
-def _layer_in(line: str) -> Optional[str]:
-    """The name of the linear layer that a line of a module is."""
-    found = _LAYER.search(line.rstrip())
-    return found.group(1) if found else None
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -132,8 +120,8 @@ class Region:
             **dict(options.pipeline),
         }
         # Whether activations are computed again in the backward, where nobody says what is.
-        # One of two operands holds these alone anyway; its cast is not to be made twice.
-        plain = (line for line in function._lines if "te.activation" in line and "," not in line.split(" : ")[0])
+        # One of two operands saves only these anyway; its cast is not to be made twice.
+        plain = (op for op in function.ops if op.name == "te.activation" and len(op.operands) == 1)
         self._remakes = "remat" not in self.options and any(plain)
         self.cuda_graph = options.cuda_graph
         #: Of `wrt`, those whose gradients go to `main_grad`.
@@ -210,29 +198,12 @@ class Region:
             names = [spec.name for spec in self.outputs]
             names += [f"grad.{self.inputs[i].name}" for i in self.wrt]
         else:
-            results = [(v.shape, v.dtype) for v, _ in self.function.results]
-            call = (
-                f"func.call @{self.function.name}({', '.join(v.name for v in operands)}) : "
-                f"({', '.join(v.type for v in operands)}) -> "
-                f"({', '.join(build.type_text(*r) for r in results)})"
-            )
-            values = step.op(call, results)
+            values = step.call(self.function, operands)
             names = [spec.name for spec in self.outputs]
         for name, value in zip(names, values):
             step.result(name, value)
         module.functions = [self.function, step]
-        text = module.to_mlir()
-        if self.kept:
-            text = "".join(map(self._with_recipe, text.splitlines(keepends=True)))
-        return text
-
-    def _with_recipe(self, line: str) -> str:
-        """A line of the module; a layer that is kept in high precision says so."""
-        if _layer_in(line) not in self.kept:
-            return line
-        head, types = line.rsplit(" : ", 1)
-        attributes = f"{head[:-1]}, " if head.endswith("}") else f"{head} {{"
-        return f"{attributes}te.recipe = #te.recipe<high_precision>}} : {types}"
+        return module.to_mlir()
 
     def load(self, training: bool) -> "Loaded":
         """The step with the states of the weights of the last call; compiled once."""
@@ -249,22 +220,25 @@ class Region:
                 return Program(self.text(training), "step", pipeline_text(**self.options_for(training)))
             except CompileError as error:
                 # No backward reads what an activation makes.
-                if training and self._remakes and "'remat' to name" in str(error):
+                unknown = any(said.code == "remat-unknown" for said in error.diagnostics)
+                if training and self._remakes and unknown:
                     self._remakes = False
                 else:
                     self._keep(error)
 
     def _keep(self, error: CompileError) -> None:
         """Leaves the layers in high precision whose sizes do not fit; raises where there is no other, or none."""
-        layers = [layer for layer in map(_layer_in, self.function._lines) if layer]
-        found = {layer: line for line in str(error).splitlines() for layer in _UNFIT.findall(line)}
+        layers = [op.layer for op in self.function.layers() if op.layer]
+        found = {said.layer: str(said) for said in error.diagnostics if said.code == "size-multiple"}
         unfit = {layer: line for layer, line in found.items() if layer in layers and layer not in self.kept}
         others = self.refuse(sum(layer in unfit for layer in layers))
         if not unfit or self.options["strict"]:
             raise error
         if others is not None:
-            raise CompileError("\n".join([*others, str(error)])) from None
+            raise CompileError("\n".join([*others, str(error)]), error.diagnostics) from None
         self.kept.update(unfit)
+        for layer in unfit:
+            self.function.set_recipe(layer, HighPrecision())
         warnings.warn("te: layers stay in high precision:\n  " + "\n  ".join(unfit.values()), stacklevel=2)
 
     def _name_of(self, index: int, tensor: torch.Tensor) -> str:
@@ -283,11 +257,11 @@ class Region:
     def state_name(self, state: str) -> str:
         """What the model calls a state that a program names after the layer of a weight."""
         names = {layer_of(self.inputs[i].name): layer_of(name) for i, name in zip(self.weights, self.names)}
-        return _renamed(state, names)
+        return renamed(state, names)
 
     def cast_name(self, cast: str) -> str:
         """What the model calls a cast, which a program names after the weight."""
-        return _renamed(cast, {self.inputs[i].name: name for i, name in zip(self.weights, self.names)})
+        return renamed(cast, {self.inputs[i].name: name for i, name in zip(self.weights, self.names)})
 
     def __call__(self, *tensors: torch.Tensor) -> "List[torch.Tensor]":
         addresses = self.check(tensors)
@@ -420,12 +394,6 @@ def _check(spec: Spec, tensor: torch.Tensor, device: torch.device, role: str = "
         )
 
 
-def _renamed(state: str, names: Mapping[str, str]) -> str:
-    """`state` with the longest of these names that it begins with replaced."""
-    captured = max((name for name in names if state.startswith(name + ".")), default="", key=len)
-    return names.get(captured, captured) + state[len(captured) :]
-
-
 class _Memory:
     """What a recorded instance reads and writes: the same addresses in every call.
 
@@ -547,7 +515,8 @@ class Loaded:
         self.saved_outputs = [n for n, i in enumerate(self.output_places) if arguments[i].last_launch >= self.cut]
         self.free: List[_Arena] = []
         #: Scales that the forward casts with: their places, and they themselves. A backward may make such a cast again.
-        read = {n: arguments[self.places[n, False]].first_launch for n in states if n.endswith(".scale")}
+        delayed = [n for n in states if n.endswith(".scale") and not is_cast(n)]
+        read = {n: arguments[self.places[n, False]].first_launch for n in delayed}
         names = [name for name, slot in read.items() if 0 <= slot < self.cut]
         self.scale_places = [self.places[name, False] for name in names] if self.update < self.end else []
         self.scales = [torch.from_dlpack(states[name]) for name in names] if self.scale_places else []

@@ -8,7 +8,6 @@ the same in each, and graphs that several layers share keep them apart.
 
 from __future__ import annotations
 
-import re
 import weakref
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
@@ -20,13 +19,7 @@ from te_mlir.errors import ArgumentError
 from te_mlir.program import Argument
 from te_mlir.runtime import Context, Tensor
 
-#: Of x, the weight and dy of its first product, and of further ones.
-_OF_WEIGHT = re.compile(r"(.+)\.(?:x|w|dy)(?:\.\d+)?\.(?:amax_history|scale)")
 RNG_STATE = "rng_state"
-#: A cast of a weight.
-_CAST = re.compile(r"(.+)\.(?:row|col)\.(?:data|scale|amax)")
-#: Rows or columns of a weight, in a name.
-_PART = re.compile(r"\[(:, )?(\d+):(\d+)\]")
 #: What the keys of a module's state_dict begin with, after the module's own name.
 PREFIX = "te."
 
@@ -45,9 +38,13 @@ class Part(NamedTuple):
 
     @staticmethod
     def in_name(name: str) -> "Optional[Part]":
-        """The part that `name` is of."""
-        found = _PART.search(name)
-        return Part(1 if found[1] else 0, int(found[2]), int(found[3])) if found else None
+        """The part that `name` is of, as `name` of it writes that."""
+        for piece in name.split("[")[1:]:
+            inside, closed, _ = piece.partition("]")
+            first, _, end = inside.removeprefix(":, ").partition(":")
+            if closed and first.isdecimal() and end.isdecimal():
+                return Part(int(inside.startswith(":, ")), int(first), int(end))
+        return None
 
     def __str__(self) -> str:
         return f"[{':, ' if self.axis else ''}{self.first}:{self.end}]"
@@ -71,6 +68,54 @@ class Part(NamedTuple):
     def meets(self, other: "Part") -> bool:
         """Whether two parts of a parameter have elements in common."""
         return self.axis != other.axis or (self.first < other.end and other.first < self.end)
+
+
+class StateName(NamedTuple):
+    """What the name of a state is made of, in a program as in what was saved.
+
+    A recipe's is `<layer>.<x, w or dy>.<amax_history or scale>`, a weight's cast
+    `<weight>.<row or col>.<data, scale or amax>`; further ones of the same have a number
+    behind the second part. owner: the layer or the weight. rest: what follows it.
+    """
+
+    owner: str
+    rest: str
+    is_cast: bool
+
+    @staticmethod
+    def read(name: str) -> StateName | None:
+        """What `name` says; None for other names."""
+        owner, *rest = name.rsplit(".", 3)
+        # Numbers make one part more.
+        if len(rest) < 3 or not rest[1].isdecimal():
+            owner, *rest = name.rsplit(".", 2)
+        if len(rest) < 2 or not owner:
+            return None
+        for is_cast, operands, kinds in ((False, _OPERANDS, _MEASURED), (True, _USAGES, _BUFFERS)):
+            if rest[0] in operands and rest[-1] in kinds:
+                return StateName(owner, ".".join(rest), is_cast)
+        return None
+
+    def of(self, owner: str) -> str:
+        """The same of another layer or weight."""
+        return f"{owner}.{self.rest}"
+
+
+#: Of a layer's operands, what a recipe remembers; of a weight's casts, what they consist of.
+_OPERANDS, _MEASURED = ("x", "w", "dy"), ("amax_history", "scale")
+_USAGES, _BUFFERS = ("row", "col"), ("data", "scale", "amax")
+
+
+def renamed(state: str, names: Mapping[str, str]) -> str:
+    """The name of a state, of an owner that `names` calls otherwise."""
+    found = StateName.read(state)
+    return state if found is None or found.owner not in names else found.of(names[found.owner])
+
+
+def is_cast(name: str) -> bool:
+    """Whether a state of this name is a weight's cast."""
+    found = StateName.read(name)
+    return found is not None and found.is_cast
 
 
 class States:
@@ -149,7 +194,7 @@ class States:
     def values(self, casts: bool = False) -> Dict[str, torch.Tensor]:
         """Copies by name."""
         found = {name: torch.from_dlpack(tensor).clone() for name, tensor in self._tensors.items()}
-        waiting = (name for name in self._waiting if casts or not _CAST.fullmatch(name))
+        waiting = (name for name in self._waiting if casts or not is_cast(name))
         found.update((name, self._waiting[name].clone()) for name in waiting)
         if casts:
             found.update((name, torch.from_dlpack(tensor).clone()) for (_, name), tensor in self._casts.items())
@@ -181,17 +226,16 @@ class States:
     def _may_be(self, name: str) -> bool:
         if name in self._tensors or name == RNG_STATE:
             return True
-        state, cast = _OF_WEIGHT.fullmatch(name), _CAST.fullmatch(name)
-        found = state or cast
+        found = StateName.read(name)
         if found is None:
             return False
-        part, module = Part.in_name(found[1]), self._module() if self._module else None
+        part, module = Part.in_name(found.owner), self._module() if self._module else None
         if module is None:
             return True
         for weight, parameter in module.named_parameters(remove_duplicate=False):
             if part is None or part.is_of(parameter.shape):
                 own = weight if part is None else part.name(weight)
-                if found[1] == (layer_of(own) if state else own):
+                if found.owner == (own if found.is_cast else layer_of(own)):
                     return True
         return False
 
