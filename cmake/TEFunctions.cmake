@@ -37,7 +37,7 @@ endfunction()
 
 # Precompiles the headers of MLIR for te_add_compiler_library, unless
 # TE_PRECOMPILED_HEADERS is OFF. ccache takes objects made with a precompiled
-# header only when it is told to leave times and macros to the compiler.
+# header only when configured to leave times and macros to the compiler.
 function(te_precompile_mlir_headers)
   if(NOT TE_PRECOMPILED_HEADERS)
     return()

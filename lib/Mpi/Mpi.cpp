@@ -214,7 +214,7 @@ te_rt_status te_mpi_create(te_mpi **result, char *message) {
 }
 
 te_rt_status te_mpi_destroy(te_mpi *mpi, int64_t timeout, char *message) {
-  // MPI_Finalize waits for ever for a process that does not come.
+  // MPI_Finalize waits forever for a process that does not come.
   std::vector<int> all(static_cast<size_t>(mpi->size));
   for (int r = 0; r < mpi->size; ++r)
     all[static_cast<size_t>(r)] = r;

@@ -61,7 +61,7 @@ struct Faulting final : TestPass<Faulting> {
 
 /// Takes a flag out of a program that te-verify-capture has passed: that of a
 /// cached cast, which then casts in every micro-batch, or of a sum, which then
-/// never starts anew.
+/// never starts from zero.
 struct DropSkipFlag final : TestPass<DropSkipFlag> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DropSkipFlag)
   DropSkipFlag() = default;

@@ -20,7 +20,7 @@
 namespace te::bench {
 
 /// As `check`, for threads of ranks: ends the process at once, as other threads
-/// may wait for one another for ever.
+/// may wait for one another forever.
 void need(te_rt_status status, const char *what);
 
 /// Some first ranks of a team.

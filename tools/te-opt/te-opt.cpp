@@ -131,7 +131,7 @@ int main(int argc, char **argv) {
       return 0;
     }
     if (value.consume_front("-te-training-pipeline")) {
-      // The last one would win without a word.
+      // The last one would silently win.
       if (std::exchange(hasPipeline, true)) {
         llvm::WithColor::error(llvm::errs(), "te-opt")
             << "expected '--te-training-pipeline' once, with all options, but "

@@ -2,7 +2,7 @@
 //
 // Collects spans while te-run works and writes them as trace events, the JSON
 // that Perfetto and chrome://tracing open. Knows neither the compiler nor the
-// runtime: launches are numbers until `write` is told their names.
+// runtime: launches are numbers until `write` gets their names.
 //
 //===----------------------------------------------------------------------===//
 

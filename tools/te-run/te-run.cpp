@@ -54,15 +54,15 @@ ExitCode fail(const llvm::Twine &message, ExitCode code = kDiagnostics) {
   return code;
 }
 
-/// Whether a collective waited in vain, and who is asked then for whom: NCCL
-/// does not say who is missing.
-bool waitedInVain = false;
+/// Whether a collective timed out. The processes are then asked who still
+/// answers, because NCCL does not say who is missing.
+bool timedOut = false;
 std::function<std::string()> rollCall;
 
 ExitCode fail(const RunFailure &failure) {
   std::string message = failure.message;
   if (failure.status == TE_RT_TIMED_OUT) {
-    waitedInVain = true;
+    timedOut = true;
     if (rollCall)
       message += "; " + rollCall();
   }
@@ -278,7 +278,7 @@ Options otherOf(const Options &options) {
   return other;
 }
 
-/// What tells `options` from `other`, for messages.
+/// How `options` differs from `other`, for messages.
 std::string labelOf(const Options &options, const Options &other) {
   std::string label = "'" + options.entry + "'";
   if (options.vjp)
@@ -397,7 +397,7 @@ ExitCode run(const Options &options, Job &job) {
       programs[1]
           ? comparePrograms(options, *runtime, *programs[0], *programs[1])
           : runProgram(options, *runtime, *programs[0], trace);
-  if (!waitedInVain)
+  if (!timedOut)
     return code;
   // Others may wait for this process, and what it has on the GPU may not end.
   job.end(code);

@@ -107,7 +107,7 @@ struct te_rt_instance {
   te::rt::Phase phase = te::rt::Phase::idle;
   /// The slots that a running step launches; it passes by the others.
   uint32_t begin = 0, end = UINT32_MAX;
-  /// Who is told about each launch of the running step; null for nobody.
+  /// Called for each launch of the running step; may be null.
   te_rt_trace_fn trace = nullptr;
   void *traceUser = nullptr;
   /// First failure of the running load or step.

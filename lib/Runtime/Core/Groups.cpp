@@ -29,7 +29,7 @@ Status GroupTable::checkNew(int32_t number, const Group &group) const {
                           " is bound already, with size " +
                           std::to_string(bound.size) + " and rank " +
                           std::to_string(bound.rank));
-    // Two groups on one id would wait for each other's ranks for ever.
+    // Two groups on one id would wait for each other's ranks forever.
     if (!group.id.empty() && bound.id == group.id)
       return invalidGroup("the id is group " + std::to_string(other) +
                           "'s already; every group needs one of its own from "

@@ -38,8 +38,8 @@ public:
   /// one is where this one believes it is.
   Status greet();
 
-  /// Begins the collective `kernel` (a string that lives for ever) on `count`
-  /// elements of `type`. An error on all ranks where they do not agree.
+  /// Begins the collective `kernel` (a string that is never freed) on `count`
+  /// elements of `type`. An error on all ranks if they do not agree.
   Status begin(const char *kernel, int64_t count, int32_t type);
 
   /// Receives `bytes` of every rank, in their order: the same for all where

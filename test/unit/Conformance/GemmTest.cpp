@@ -9,7 +9,7 @@
 // in whatever order, because each term passes through at most n roundings. To
 // n are added: 1 for a product that is not exact (f32 operands), 3 for the two
 // multiplications by scales and the product of the scales, 1 each for alpha,
-// bias and c. The stored value is rounded once more, by u_out of the magnitude
+// bias and c. The stored value is rounded again, by u_out of the magnitude
 // that is rounded (twice where c is added to a rounded product).
 //
 // u is that of the accumulator: 2^-24 where it is IEEE f32 (reference). Tensor

@@ -19,7 +19,7 @@
 // roundings, which belong to its definition. Other backends add in another
 // order and with less: n = k + 3 and u = 2^-22, plus 2^-13 for each of the 4
 // chained steps of 8-bit products (GemmTest.cpp). The stored value is rounded
-// once more.
+// again.
 //
 //===----------------------------------------------------------------------===//
 

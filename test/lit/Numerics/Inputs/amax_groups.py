@@ -2,9 +2,9 @@
 
   two groups, one layer   a second call of a layer under another group does not change the backward of the first
   recompute               what the backward computes again has the scale of the forward, of its group
-  empty shard             a rank that holds no rows still takes part, or the others wait for ever
+  empty shard             a rank that holds no rows still takes part, or the others wait forever
 
-Each case is run, and then once more with a group dropped: the claims must fail, or the compiler must refuse the step. For the
+Each case is run, and then again with a group left out: the claims must fail, or the compiler must refuse the step. For the
 latter, every te.amax_reduce of a compiled step is taken out in turn.
 """
 

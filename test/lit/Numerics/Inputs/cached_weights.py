@@ -51,7 +51,7 @@ for mode in ALL_MODES[1:]:
             for usage in {name.rsplit(".", 1)[0] for name in kept(results)}:
                 same = [same_bytes(results[f"{usage}.{part}"], found[step - 1][f"{usage}.{part}"])
                         for part in ("scale", "amax") if f"{usage}.{part}" in results]
-                expect(delayed or not all(same), f"{label}: '{usage}' is cast anew")
+                expect(delayed or not all(same), f"{label}: '{usage}' is cast again")
         if not delayed:
             frozen = {name: values[cast_at[step]] for name, values in weights.items()}
             state = {"rng_state": np.array([0, step], np.int32)} if "nvfp4 backward-override=none" in mode.replace("_block_scaling", "") else {}

@@ -83,7 +83,7 @@ def refusals(what):
     except Refused as refusal:
         said = str(refusal)
         _counts["refused"] += 1
-        print(f"{what}: refused: {said.splitlines()[0] if said else 'without a word'}", flush=True)
+        print(f"{what}: refused: {said.splitlines()[0] if said else 'no message'}", flush=True)
         if not said or "CUDA_ERROR_" in said or "CUBLAS_STATUS_" in said:
             expect(False, f"{what}: {said}")
 

@@ -1,8 +1,8 @@
 """Recomputing instead of holding changes no bit of any result, and holds less.
 
 The gradients of a block and of a decoder layer, and three steps of two models, under every recipe and override, with every policy of `remat`. That
-the programs differ is checked too: a norm, an activation or a product is there once more, and nothing is measured again.
-The memory plan says what is held: a policy must lower it, and `everything` must lower the arena.
+the programs differ is checked too: a norm, an activation or a GEMM is there twice, and nothing is measured again.
+The memory plan says what is saved: a policy must lower it, and `everything` must lower the arena.
 """
 
 import json

@@ -67,7 +67,7 @@ const std::set<std::string> &kernelsIn(const void *image) {
 /// The driver waits for what a stream does, also where it has not to.
 void refuseIfStuck(const char *call) {
   if (book().anyStuck())
-    book().violation(std::string(call) + " waits for ever");
+    book().violation(std::string(call) + " waits forever");
 }
 
 void refuseInCapture(const char *call) {

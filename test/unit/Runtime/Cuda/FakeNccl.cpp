@@ -308,7 +308,7 @@ static NcclResult release(NcclComm comm, const char *call) {
 
 NcclResult ncclCommDestroy(NcclComm comm) {
   if (book().machine.peersAreMissing)
-    book().violation("ncclCommDestroy waits for ever");
+    book().violation("ncclCommDestroy waits forever");
   return release(comm, "ncclCommDestroy");
 }
 

@@ -2,7 +2,7 @@
 //
 // Products that take a factor from the device, and those of mx, nv and block
 // operands, and of per_tensor ones of any axis, on a GPU of compute capability
-// 10: what cuBLASLt is told, and in
+// 10: the arguments of cuBLASLt, and in
 // which order things run. The fake library refuses what the real one has no
 // mode for, and looks at the memory that scales and factors lie in.
 //

@@ -558,8 +558,8 @@ TEST_F(NcclInstance, FailedLaunchNamesTheKernel) {
                "4:10): ncclAllReduce: a text of NCCL (more of it)");
 }
 
-// Two collectives over two groups: whoever waits is told in which one the
-// stream stopped, and of which group that is.
+// Two collectives over two groups: the error of the call that waits names
+// the collective at which the stream stopped, and its group.
 TEST_F(NcclInstance, WaitInVainNamesTheCollective) {
   for (int missing : {0, 1}) {
     SCOPED_TRACE(missing);

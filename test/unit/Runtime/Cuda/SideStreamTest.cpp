@@ -91,7 +91,7 @@ protected:
   }
 
   /// What was put on the streams since `placed` was cleared, as "main copy" and
-  /// "side wait 1", with events numbered anew. The stream of a collective is
+  /// "side wait 1", with events numbered from 0. The stream of a collective is
   /// the side stream.
   static Strings placed() {
     const void *side = book().collectiveStreams.back();

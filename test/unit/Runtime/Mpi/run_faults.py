@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """run_faults.py FOLDER --size=N [--launcher=mpirun|torchrun] [--backend=NAME]: te-run, when one of its processes fails.
 
-N processes run steps with a collective for ever; then the last one is killed, or stopped. The others end within the time limit plus
+N processes run steps with a collective forever; then the last one is killed, or stopped. The others end within the time limit plus
 five seconds, not with 0, say whom they miss and in which collective, and leave no process behind.
 """
 
