@@ -3,8 +3,8 @@
 
 What is in a program is in build.Function.ops, and what the compiler said is in
 CompileError.diagnostics: neither printed IR nor a message is searched for words.
-So only the files below use regular expressions, each for text of somebody else,
-and no exception is told apart by what its message contains.
+So only the files below use regular expressions, each for text of another library,
+and no exception is distinguished by the text of its message.
 """
 
 import ast
