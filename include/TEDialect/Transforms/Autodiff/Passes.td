@@ -6,22 +6,21 @@
 include "mlir/Pass/PassBase.td"
 
 def DifferentiatePass : Pass<"te-differentiate", "ModuleOp"> {
-  let summary = "replace te.vjp by its forward and backward, inline";
+  let summary = "replace te.vjp with its forward and backward, inline";
   let description = [{
-    Replaces each `te.vjp` by a copy of its callee (the forward), one
-    `te.residual` per forward value that the backward reads, and the backward,
-    in that order. Derivatives come from `DifferentiableOpInterface`. Function
-    arguments and constants need no residual: they are there anyway. Only
-    gradients in `wrt` and what they need are built; contributions to one
-    gradient are added in reverse program order. A cotangent that is a constant
-    zero counts as none. Runs before quantisation, so that the recipe decides
-    what is saved of each residual.
+    Replaces each `te.vjp` with a copy of its callee (the forward), one
+    `te.residual` for each forward value that the backward reads, and the
+    backward, in that order. Derivatives come from `DifferentiableOpInterface`.
+    Function arguments and constants need no residual, because they are available
+    anyway. Only gradients in `wrt` and the values that they need are computed;
+    contributions to one gradient are added in reverse program order. A cotangent
+    that is a constant zero is ignored. The pass runs before quantisation, so that
+    the recipe decides what is saved of each residual.
 
-    Needs calls to be inlined (`te-legalize-input`). Callees that are private
-    and not used any more are removed. A callee that holds a `te.vjp` itself is
-    an error.
+    It needs calls to be inlined (`te-legalize-input`). Private callees without
+    uses are removed. A callee that contains a `te.vjp` itself is an error.
 
-    Example, of `y = exp(x)` after the pass:
+    Example: `y = exp(x)` after the pass:
 
     ```mlir
     func.func @step(%x: tensor<4xf32>, %dy: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {

@@ -6,10 +6,10 @@
 include "mlir/Pass/PassBase.td"
 
 def InsertCollectivesPass : Pass<"te-insert-collectives", "func::FuncOp"> {
-  let summary = "replace parallel layers by layers of one rank and collectives";
+  let summary = "replace parallel layers with layers of one rank and collectives";
   let description = [{
-    A `te.linear`, `te.linear_dgrad` or `te.linear_wgrad` with `parallel` becomes
-    one without, and the collectives of its group:
+    Replaces a `te.linear`, `te.linear_dgrad` or `te.linear_wgrad` that has
+    `parallel` with one that does not, and the collectives of its group:
 
     | | column | column, `sequence` | row | row, `sequence` |
     |---|---|---|---|---|
@@ -20,18 +20,18 @@ def InsertCollectivesPass : Pass<"te-insert-collectives", "func::FuncOp"> {
     | dgrad, after | sum dx | sum and scatter dx | | |
     | wgrad, before | | gather x | | gather dy |
 
-    What the backward gathers of x is the part of each rank that the forward
-    held, so nothing gathered is held. A group of one rank needs none of it.
+    In the backward, the rank's own part of x is gathered again, so no gathered
+    tensor is saved. A group of one rank needs no collectives.
 
-    A te.all_reduce or te.reduce_scatter that is widened to f32, the gradient of
-    an f32 master or one that `te-accumulate-main-grads` adds up, becomes one of
-    f32, and the product that only it reads becomes one, too: summands are not
-    rounded before they are added.
+    If the result of a te.all_reduce or te.reduce_scatter is widened to f32 (for
+    the gradient of an f32 master weight, or by `te-accumulate-main-grads`), the
+    collective becomes one of f32, and so does the GEMM that only it reads:
+    summands are not rounded before they are added.
 
-    Runs after `te-differentiate`, so that residuals are of a rank's own part,
-    and before `te-insert-casts`, which turns a gather of a tensor that is then
-    cast into a gather of the cast, with one amax over the group where the
-    recipe has one.
+    The pass runs after `te-differentiate`, so that residuals are of a rank's own
+    part, and before `te-insert-casts`, which turns a gather of a tensor that is
+    then cast into a gather of the cast, with one amax over the group if the
+    recipe has an amax.
 
     ```mlir
     // %y = te.linear %x, %w parallel <column, group = 0, sequence> becomes
@@ -49,24 +49,24 @@ def InsertCollectivesPass : Pass<"te-insert-collectives", "func::FuncOp"> {
 def BatchReductionsPass : Pass<"te-batch-reductions", "func::FuncOp"> {
   let summary = "reduce many amaxes over a group in one collective";
   let description = [{
-    A te.amax_reduce may stand anywhere between what measures its amaxes and what
-    first reads a result. Those of one group whose ranges have a place in common
-    become one op, with the fewest ops that leave every reader where it is: the
-    reader that comes first says where an op must be, and it takes along whatever
-    is measured, or can be, by then. A te.amax, a te.partial_amax, a te.hadamard
-    and the rounding of a master may move up to what they read, so all amaxes of
-    weights are there from the start, and both usages of an NVFP4 cast go
-    together. The amaxes of delayed scaling are read at the end of the step:
-    there, one op is left for each axis of the mesh.
+    A te.amax_reduce may be placed anywhere between the ops that measure its
+    amaxes and the first reader of a result. Reductions of one group whose ranges
+    overlap become one op, with the fewest ops that leave every reader in place:
+    the first reader decides where an op must be, and that op reduces every amax
+    that is, or can be, measured by then. A te.amax, a te.partial_amax, a
+    te.hadamard and the rounding of a master weight may move up to their operands,
+    so all amaxes of weights are available from the start, and both usages of an
+    NVFP4 cast are reduced together. The amaxes of delayed scaling are read at the
+    end of the step; one op for each axis of the mesh remains there.
 
-    What moves up waits for its reader. Of the amaxes in one op and the rounded
-    masters that they are of there are `most-bytes` at most; what is beyond goes
-    into the next one.
+    Values that moved up wait for their reader. The amaxes of one op and the
+    rounded master weights that they measure have at most `most-bytes` bytes;
+    further ones go into the next op.
 
-    A maximum has the same bits in any company. All ranks run one program, so
-    they agree on what goes together; `te-verify-collectives` compares the number
-    of amaxes where they do not. Runs once fusions have decided which op measures
-    what.
+    A maximum has the same bits in any combination. All ranks run one program, so
+    they agree on the combination; if ranks have programs of their own,
+    `te-verify-collectives` compares the number of amaxes. The pass runs after
+    fusions have decided which op measures which amax.
 
     ```mlir
     // te.amax_reduce %x group 0 and te.amax_reduce %w group 0 become
@@ -75,12 +75,12 @@ def BatchReductionsPass : Pass<"te-batch-reductions", "func::FuncOp"> {
   }];
   let options = [
     Option<"mostBytes", "most-bytes", "int64_t", "268435456",
-           "what one reduction may keep waiting">
+           "bytes that may wait for one reduction">
   ];
   let dependentDialects = ["::mlir::te::TEDialect"];
   let statistics = [
-    Statistic<"numBefore", "num-before", "reductions that were there">,
-    Statistic<"numAfter", "num-after", "reductions that are left">
+    Statistic<"numBefore", "num-before", "reductions before the pass">,
+    Statistic<"numAfter", "num-after", "reductions after the pass">
   ];
 }
 

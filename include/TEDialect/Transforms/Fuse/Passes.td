@@ -10,11 +10,12 @@ def FuseAmaxPass : Pass<"te-fuse-amax", "func::FuncOp"> {
   let description = [{
     `te.amax` of the result of `te.rms_norm`, `te.layer_norm`, `te.activation` or
     `te.activation_backward` becomes that op's amax result; of any other tensor
-    it becomes what a per-tensor `te.quantize` of it measures, where that cast
-    stands before every reader of the amax: with delayed scaling, not where the
-    scale comes from the amax itself. Saves reading the tensor once more.
-    Bit-identical: the result is defined as the amax of the rounded values. Runs
-    after the quantise phase, which makes the `te.amax`; skippable.
+    it becomes the amax that a per-tensor `te.quantize` of it measures, if that cast
+    comes before every reader of the amax. That is so with delayed scaling, and
+    not where the scale comes from the amax itself. The fusion saves reading the
+    tensor a second time. It is bit-identical: the result is defined as the amax
+    of the rounded values. It runs after the quantise phase, which makes the
+    `te.amax`, and can be skipped.
 
     ```mlir
     %y, %amax = te.activation <silu> %x : tensor<256x512xbf16> -> tensor<256x512xbf16> amax tensor<f32>
@@ -32,12 +33,12 @@ def FuseActivationQuantizePass
   let description = [{
     A `te.activation` or `te.activation_backward` whose result is read by one
     1x128-block `te.quantize` and nothing else becomes
-    `te.activation_quantize` or `te.activation_backward_quantize`. Bit-identical:
-    the fused op rounds the activated value to the element type of its input
-    before it quantises. Declines, with a remark, where the result has other
-    uses (a residual under a backward override, a bias gradient) or a
-    per-tensor scale, which needs the whole tensor's amax first. Runs after
-    `te-pair-cast-layouts`; skippable.
+    `te.activation_quantize` or `te.activation_backward_quantize`. The fusion is
+    bit-identical: the fused op rounds the activated value to the element type of
+    its input before it quantises. It declines, with a remark, if the result has
+    other uses (a residual under a backward override, a bias gradient) or a
+    per-tensor scale, which needs the amax of the whole tensor first. It runs
+    after `te-pair-cast-layouts`, and can be skipped.
 
     ```mlir
     %row, %col = te.activation_quantize <swiglu> %x : tensor<256x1024xbf16>
@@ -56,10 +57,11 @@ def FuseResidualAddPass : Pass<"te-fuse-residual-add", "func::FuncOp"> {
   let description = [{
     `arith.addf` of the result of a block-scaled `te.scaled_matmul` and another
     tensor becomes the matmul's `accumulate` operand, which saves writing and
-    reading the product. Bit-identical: a block-scaled matmul rounds the product
-    to the result's type before it adds. Declines, with a remark, for per-tensor
-    operands (whose product is not rounded before the addition) and where the
-    product has other uses. Runs in the fuse phase; skippable.
+    reading the product. The fusion is bit-identical: a block-scaled matmul rounds
+    the product to the result's type before it adds. It declines, with a remark,
+    for per-tensor operands (whose product is not rounded before the addition)
+    and if the product has other uses. It runs in the fuse phase, and can be
+    skipped.
 
     ```mlir
     %y = te.scaled_matmul %a, %w accumulate %x : tensor<256x512xbf16> fast_accumulation = false

@@ -9,14 +9,14 @@ def AssignRecipePass : Pass<"te-assign-recipe", "ModuleOp"> {
   let summary = "set the module's recipe from pipeline options";
   let description = [{
     Sets or replaces `te.recipe` on the module, then replaces every
-    `te.backward_override` by a `te.recipe`: the one in force at that place, with
+    `te.backward_override` with a `te.recipe`: the one in force at that place, with
     this override. Last, the option `backward-override` replaces the override of
-    every recipe in the module. So what decides the backward of a layer is, in
-    this order: the option; `te.backward_override` on the op; `te.recipe` on the
-    op; the same two on its function; the same two on the module. A recipe that
-    takes no override, such as `delayed_scaling`, is an error where one reaches
-    it. First in the pipeline, because every later pass asks for the recipe in
-    force at an op.
+    every recipe in the module. The backward of a layer is therefore decided by,
+    in this order: the option; `te.backward_override` on the op; `te.recipe` on
+    the op; the same two on its function; the same two on the module. If an
+    override reaches a recipe that takes none, such as `delayed_scaling`, that is
+    an error. The pass is first in the pipeline, because every later pass asks for
+    the recipe in force at an op.
 
     Example (`recipe=float8_block_scaling`):
 
@@ -37,12 +37,12 @@ def AssignRecipePass : Pass<"te-assign-recipe", "ModuleOp"> {
 }
 
 def WrapVjpPass : Pass<"te-wrap-vjp", "ModuleOp"> {
-  let summary = "replace a function by one that also returns its gradients";
+  let summary = "replace a function with one that also returns its gradients";
   let description = [{
-    Renames `entry` to a private function and puts in its place a function of
-    the same name that also takes a cotangent `grad.<result>` per result and
-    returns a gradient `grad.<argument>` per floating-point argument, through
-    one `te.vjp`. Arguments and results without `te.name` count as `arg<N>` and
+    Renames `entry` to a private function and replaces it with a function of the
+    same name that also takes a cotangent `grad.<result>` for each result and
+    returns a gradient `grad.<argument>` for each floating-point argument, through
+    one `te.vjp`. Arguments and results without `te.name` are called `arg<N>` and
     `result<N>`. Runs before calls are inlined, so that exactly the user's
     function is differentiated.
 
@@ -72,13 +72,13 @@ def LegalizeInputPass : Pass<"te-legalize-input", "ModuleOp"> {
   let summary = "inline calls and check that the input can be compiled";
   let description = [{
     Inlines every `func.call`; an inlined `te.linear` keeps the recipe that was
-    in force in its own function. Then reports, all at once, whatever the
-    compiler has no meaning for: ops that are not te, static reshapes, splat
-    constants, or one of the elementwise arith and math ops the runtime has;
+    in force in its own function. Then the pass reports, all at once, everything
+    that the compiler does not support: ops that are not te ops, static reshapes,
+    splat constants, or one of the elementwise arith and math ops of the runtime;
     dynamic shapes; tensors of 2^40 bytes or more; names given twice; a result
-    that names an argument of another type, whose next state it would be. Later
-    passes rely on what this one checked. Where it fails, it also reports what
-    `te-check-constraints` would, since the pipeline ends here.
+    that has the name of an argument of another type, whose next state it would
+    be. Later passes rely on these checks. If it fails, it also reports what
+    `te-check-constraints` would, because the pipeline ends here.
 
     Example: with `@twice` inlined,
 
@@ -91,11 +91,11 @@ def LegalizeInputPass : Pass<"te-legalize-input", "ModuleOp"> {
   }];
   let options = [
     Option<"oneEntry", "one-entry", "bool", "false",
-           "Also demand a single public function, as compiled modules have">,
+           "Also require a single public function, as compiled modules have">,
     Option<"target", "target", "std::string", "\"sm_90\"",
-           "Machine whose products the check of the recipes counts: sm_90, sm_100 or reference">,
+           "Machine that the recipes are checked for: sm_90, sm_100 or reference">,
     Option<"emulate", "emulate", "bool", "false",
-           "Count products that the target emulates in bf16">
+           "Accept GEMMs that the target emulates in bf16">
   ];
   let dependentDialects = ["::mlir::te::TEDialect",
                            "::mlir::func::FuncDialect"];
@@ -107,14 +107,14 @@ def LegalizeInputPass : Pass<"te-legalize-input", "ModuleOp"> {
 def CheckConstraintsPass : Pass<"te-check-constraints", "ModuleOp"> {
   let summary = "report everything the recipe's kernels cannot take";
   let description = [{
-    Asks the support table about each `te.linear`, and the dgrad and wgrad it
-    will have: whether the target multiplies what its recipe casts, into the
-    layer's type, and in these sizes. All violations of the step are reported at
-    once, with the tensors' names and the rule, and with the nearest supported
-    choice or the smallest padding that fixes the step. Runs before anything is
-    rewritten, so that messages speak of the user's ops.
+    Asks the support table about each `te.linear`, and about the dgrad and wgrad
+    that it will have: whether the target multiplies the formats of the recipe,
+    with the layer's type as a result, in these sizes. All violations of the step
+    are reported at once, with the tensors' names and the rule, and with the
+    nearest supported choice or the smallest padding that fixes the step. The pass
+    runs before anything is rewritten, so that messages name the user's ops.
 
-    Example: under `float8_block_scaling` this is an error, since 100 is not a
+    Example: under `float8_block_scaling` this is an error, because 100 is not a
     multiple of 16:
 
     ```mlir
@@ -125,9 +125,9 @@ def CheckConstraintsPass : Pass<"te-check-constraints", "ModuleOp"> {
     Option<"warnOnly", "warn-only", "bool", "false",
            "Warn instead of failing">,
     Option<"target", "target", "std::string", "\"sm_90\"",
-           "Machine whose products the check of the recipes counts: sm_90, sm_100 or reference">,
+           "Machine that the recipes are checked for: sm_90, sm_100 or reference">,
     Option<"emulate", "emulate", "bool", "false",
-           "Count products that the target emulates in bf16">
+           "Accept GEMMs that the target emulates in bf16">
   ];
   let dependentDialects = ["::mlir::te::TEDialect"];
   let statistics = [

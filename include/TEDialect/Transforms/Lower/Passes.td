@@ -6,7 +6,7 @@
 include "mlir/Pass/PassBase.td"
 
 def ConvertTERTToLLVMPass : Pass<"te-convert-tert-to-llvm", "ModuleOp"> {
-  let summary = "replace launches by calls of the runtime";
+  let summary = "replace launches with calls of the runtime";
   let description = [{
     The module's one planned function becomes two functions and one constant:
 
@@ -14,15 +14,16 @@ def ConvertTERTToLLVMPass : Pass<"te-convert-tert-to-llvm", "ModuleOp"> {
       launch and returns the last status, which is the first error because
       errors are sticky;
     * `te_module_step(instance, arena, arguments)` calls `te_rt_launch` for
-      every launch, in order; where there are more than 256, both call
-      functions of as many each, which are linear in time to compile;
-    * `te_module` is the `te_rt_module` a host program hands to
+      every launch, in order; if there are more than 256, both
+      call functions of 256 launches each, so that the time to compile stays
+      linear;
+    * `te_module` is the `te_rt_module` that a host program passes to
       `te_rt_instance_create`.
 
-    Needs `te-plan-memory`; leaves only the llvm dialect, and on the module
-    `tert.signature` for whoever binds the arguments, `tert.launches` for
-    whoever asks what a slot is, and `tert.uses` for whoever runs a part of the
-    step.
+    The pass needs `te-plan-memory`, and leaves only the llvm dialect. On the
+    module it leaves `tert.signature`, which describes the arguments,
+    `tert.launches`, which describes each slot, and `tert.uses`, which says which
+    launches use an argument.
 
     ```mlir
     tert.launch "copy" {bytes = 256 : i64} (%x, %y) : !tert.buffer<256>, !tert.buffer<256>

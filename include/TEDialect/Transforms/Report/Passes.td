@@ -6,7 +6,7 @@
 include "mlir/Pass/PassBase.td"
 
 def ReportPrecisionPass : Pass<"te-report-precision", "ModuleOp"> {
-  let summary = "print the precision ledger of every function";
+  let summary = "print the precision of every GEMM and cast";
   let description = [{
     One row for each GEMM (operand formats, accumulation, result type, kernel,
     and why it runs in that precision) and one for each cast and transpose
@@ -23,27 +23,27 @@ def ReportPrecisionPass : Pass<"te-report-precision", "ModuleOp"> {
   let options = [
     Option<"format", "format", "std::string", "\"text\"", "text or json">,
     Option<"strict", "strict", "bool", "false",
-           "fail on a high-precision GEMM that neither recipe nor override asked for">,
+           "fail if a GEMM is in high precision and neither recipe nor override asked for it">,
     Option<"quiet", "quiet", "bool", "false",
-           "print nothing; only what 'strict' fails on matters">,
+           "print nothing; only fail as 'strict' says">,
     Option<"target", "target", "std::string", "\"sm_90\"",
            "Machine whose kernels are named: sm_90, sm_100 or reference">
   ];
   let statistics = [
-    Statistic<"numGemms", "num-gemms", "GEMMs in the ledger">
+    Statistic<"numGemms", "num-gemms", "GEMMs in the report">
   ];
 }
 
 def ReportConstraintsPass : Pass<"te-report-constraints", "ModuleOp"> {
-  let summary = "print what every linear layer demands under its recipe";
+  let summary = "print which sizes every linear layer needs under its recipe";
   let description = [{
-    One row for each tensor axis that a GEMM of the step restricts: the
-    multiple it needs, the size it has, the size to pad it to. Then the smallest
-    padding that fixes the whole step: axes that must stay equal count as one,
-    and take the least common multiple of what every GEMM demands of them. Then
-    the products that the target does not have. What is violated is what
-    `te-check-constraints` fails on. Runs on the imported step, before casts.
-    Changes nothing.
+    Prints one row for each tensor axis that a GEMM of the step restricts: the
+    multiple it needs, the size it has, and the size to pad it to. Then the
+    smallest padding that fixes the whole step: axes that must stay equal count
+    as one, and need the least common multiple of what every GEMM needs. Then the
+    GEMMs that the target does not have. The violations are those that
+    `te-check-constraints` fails on. The pass runs on the imported step, before
+    casts, and changes nothing.
 
     ```mlir
     // te.linear %x, %w : tensor<250x512xbf16>, ... is printed as
@@ -64,13 +64,13 @@ def ReportConstraintsPass : Pass<"te-report-constraints", "ModuleOp"> {
 }
 
 def ReportCapturePass : Pass<"te-report-capture", "ModuleOp"> {
-  let summary = "print what replays of a captured step keep and are given";
+  let summary = "print what a captured step carries and what it is given";
   let description = [{
-    Two tables of every function: the arguments whose next value the step
-    returns, with what decides whether a replay changes them (a skip flag that
-    it reads on the device, the end of a random state, or nothing), and all
-    others, which may have another value in every replay. Runs after
-    `te-insert-skip-flags`. Changes nothing.
+    Prints two tables for every function: the arguments whose next value the step
+    returns, with what decides whether a replay changes them (a skip flag that it
+    reads on the device, the end of a random state, or nothing), and all other
+    arguments, which may have another value in every replay. The pass runs after
+    `te-insert-skip-flags`, and changes nothing.
 
     ```mlir
     // %q = te.quantize %w into %cached unless %skip ... is printed as
@@ -92,12 +92,11 @@ def ReportMemoryPass : Pass<"te-report-memory", "ModuleOp"> {
     The arena next to its lower bound (the most bytes alive at one launch), the
     bytes of arguments, the bytes of temporaries by cause, the largest buffers
     at the peak, and one row for each buffer: the layer it belongs to, cause,
-    size, offset, first and last launch. Arguments and results, which are the
-    caller's, follow with what they are for: weight, optimizer_state,
-    quantiser_state, main_grad, gradient, input or output. Workspaces of library
-    products are taken by the runtime when it loads a step and are not here.
-    `html` is a page to look at, without scripts or other files. Needs
-    `te-plan-memory`; functions without a plan are skipped. Changes nothing.
+    size, offset, first and last launch. Arguments and results, which belong to
+    the caller, follow with their purpose: weight, optimizer_state,
+    quantiser_state, main_grad, gradient, input or output. `html` is a page
+    without scripts or other files. The pass needs `te-plan-memory`, skips
+    functions without a plan, and changes nothing.
 
     ```mlir
     // %h = tert.alloc "w1.out" residual offset 4096 : !tert.buffer<2097152>
@@ -117,11 +116,11 @@ def ReportMemoryPass : Pass<"te-report-memory", "ModuleOp"> {
 def ReportSchedulePass : Pass<"te-report-schedule", "ModuleOp"> {
   let summary = "print which launch runs on which stream, and beside what";
   let description = [{
-    One row for each launch of a step, in order: its stream, kernel, the layer
-    and product or the buffer it is for, the launch of the other stream that it
-    waits for, and, of the side stream, what may run meanwhile: products and
-    attention by name, the number of others. Needs launches (`te-convert-to-tert`
-    or later). Changes nothing.
+    Prints one row for each launch of a step, in order: its stream, its kernel,
+    the layer and GEMM or the buffer it is for, the launch of the other stream
+    that it waits for, and, on the side stream, what may run at the same time:
+    GEMMs and attention by name, and the number of others. The pass needs launches
+    (`te-convert-to-tert` or later), and changes nothing.
 
     ```mlir
     // tert.launch "reduce_scatter_sum" {...} (%partial, %dx) side : ...

@@ -9,12 +9,12 @@ def VerifyStagePass : Pass<"te-verify-stage", "ModuleOp"> {
   let summary = "check what may exist after a stage";
   let description = [{
     Checks the post-conditions of `stage`, which are the rows of
-    StageSpecs.cpp, and reports every violation with the row's sentence. Stands
-    at the end of each stage of the pipeline, so that a pass that breaks its
-    promise is found there and not three passes later. Changes nothing.
+    StageSpecs.cpp, and reports every violation with the sentence of its row. The
+    pass is at the end of each stage of the pipeline, so that a pass that violates
+    its post-conditions is found there and not three passes later. It changes
+    nothing.
 
-    Example: after `autodiff` this is an error, since the derivative should be
-    gone:
+    Example: after `autodiff` this is an error, because no te.vjp may be left:
 
     ```mlir
     %y, %dx = te.vjp @f(%x) cotangents(%dy) wrt [0]
@@ -36,36 +36,37 @@ def VerifyStagePass : Pass<"te-verify-stage", "ModuleOp"> {
 def VerifyCapturePass : Pass<"te-verify-capture", "func::FuncOp"> {
   let summary = "check that a step may be captured once and replayed";
   let description = [{
-    A captured step runs the same launches whatever changes from replay to
-    replay. Reports every op that cannot be part of one, with what to do:
+    A captured step runs the same launches in every replay. The pass reports every
+    op that cannot be part of one, with what to do:
 
     * a cast of a weight without a skip flag, which would cast in every
-      micro-batch, or never, as it did when it was captured; of one matrix or a
-      stack, and of what is computed from weights alone;
-    * what measures a weight for a cast without one: delayed scaling would count
-      a micro-batch that casts nothing;
-    * a scaled value that the step returns as the next one of an argument, if
-      anything but ops with a skip flag made it of that argument: a cached cast
-      whose flag was forgotten, whatever it casts;
-    * a skip flag that is no argument of the step, or keeps what the step does
-      not return, or is another one than that of the weight's other casts;
-    * an argument that a product reads as its weight and that is not marked
-      `te.weight`, so that all of the above would not be asked of it;
-    * a state `grad.<weight>` that is read by anything but `te.zero_unless`: the
+      micro-batch, or never, as it did when it was captured. This includes casts
+      of one matrix or a stack, and of values computed only from weights;
+    * an amax of a weight for a cast without a skip flag: delayed scaling would
+      count a micro-batch that casts nothing;
+    * a scaled value that the step returns as the next value of an argument, if
+      it was computed from that argument by any op without a skip flag: a cached
+      cast whose flag is missing;
+    * a skip flag that is not an argument of the step, or that keeps a value which
+      the step does not return, or that differs from the flag of the weight's
+      other casts;
+    * an argument that a GEMM reads as its weight and that is not marked
+      `te.weight`, because then nothing of the above would be checked for it;
+    * a state `grad.<weight>` that is read by any op except `te.zero_unless`: the
       gradients of the last batch would be added to;
     * branches, which the host would decide once;
     * allocations and calls, which may allocate or wait;
     * reads of single elements, which wait for the device, and arguments that are
-      no tensors, whose values the host reads once;
-    * a cast whose random bits come from anything but a state that the step takes
-      and returns advanced: every replay would draw the same ones.
+      not tensors, whose values the host reads once;
+    * a cast whose random bits do not come from a state that the step takes and
+      returns advanced: every replay would draw the same bits.
 
-    Runs between the stages `import` and `fuse`, by itself or where the pipeline
-    has `cache-weights`, or, with `fresh-casts`, `capture`, which te-run's
-    `--graph` implies. Changes nothing.
+    The pass runs between the stages `import` and `fuse`, by itself, with the
+    option `cache-weights` of the pipeline, or, with `fresh-casts`, with the option
+    `capture`, which te-run's `--graph` implies. It changes nothing.
 
     ```mlir
-    // An error: nothing tells this cast to keep what it made for the first micro-batch.
+    // An error: this cast has no flag, so it does not keep the cast of the first micro-batch.
     %wq = te.quantize %w : tensor<1024x512xbf16>
       -> !te.scaled<1024x512xf8E4M3FN, block_128x128, pow2, contract = 1>
     ```
@@ -81,45 +82,45 @@ def VerifyCapturePass : Pass<"te-verify-capture", "func::FuncOp"> {
 }
 
 def VerifyCollectivesPass : Pass<"te-verify-collectives", "ModuleOp"> {
-  let summary = "check that all ranks scale alike and meet in every collective";
+  let summary = "check that all ranks use the same scales and the same collectives";
   let description = [{
     Reports, with both places:
 
     * a gathered cast whose one scale, or amax, comes from an amax that is not
-      reduced over the group: ranks would decode each other's bytes wrongly;
+      reduced over the group: ranks would decode each other's bytes incorrectly;
     * a `te.amax_reduce` under a recipe that has no amax of a whole tensor
       (`high_precision`, `mxfp8_block_scaling`, `float8_block_scaling`,
-      row-scaled `nvfp4_block_scaling`), but of blocks that flat shards cut;
-    * a layer that takes as whole what is split over its group, or as split
-      along another axis: a column-parallel layer of another's columns, a norm
-      or a loss of parts of rows, a weight, bias, result or state that
-      `te.sharding` splits otherwise. Of an argument without `te.sharding`
-      nothing is known, and nothing reported;
-    * a state without `te.sharding` over a group, moved by a gradient that is
-      summed over the rows of this rank alone (te.linear_wgrad, te.bias_grad,
-      te.matmul, backwards of norms, te.embedding_backward); a sum that is named
-      `grad.<argument>` may be one of summands;
-    * ranks that do not run the same collectives in an order in which all meet.
+      row-scaled `nvfp4_block_scaling`), except of blocks that flat shards cut;
+    * a layer that uses a tensor which is split over its group as a whole one, or
+      as split along another axis: a column-parallel layer of another layer's
+      columns, a norm or a loss of parts of rows, a weight, bias, result or state
+      that `te.sharding` splits in another way. Nothing is known about an argument
+      without `te.sharding`, so nothing is reported for it;
+    * a state without `te.sharding` over a group that is updated by a gradient
+      which is summed only over the rows of this rank (te.linear_wgrad,
+      te.bias_grad, te.matmul, backwards of norms, te.embedding_backward); a sum
+      that is named `grad.<argument>` may be a sum of such summands;
+    * ranks that do not run the same collectives in an order in which all match.
 
-    For the last, each rank's collectives are listed, and all ranks of the mesh
-    are run against each other. Ranks differ where modules with `te.ranks` are
-    nested in the one with `te.groups` (the stages of a pipeline), or where
+    For the last check, the collectives of each rank are listed and those of all
+    ranks of the mesh are matched. Ranks differ if modules with `te.ranks` are
+    nested in the one with `te.groups` (the stages of a pipeline), or if
     `scf.if` and `scf.for` depend on te.rank. A branch that may depend on
     something else must have the same collectives on both sides. Collectives are
     the same if they have one name, group, axis, operand and result type. Up to
-    65,536 ranks are run; without stages and te.rank all have one program, and
-    there may be any number. The shape of a
-    tensor whose amax is reduced does not matter: a rank with an empty part takes
-    part as all others. How many amaxes one te.amax_reduce has does.
+    65,536 ranks are matched; without stages and te.rank all ranks have one
+    program, and there may be any number. The shape of a tensor whose amax is
+    reduced does not matter, because a rank with an empty part takes part like all
+    others. The number of amaxes of one te.amax_reduce does matter.
 
-    Programs are run as they are written; `--te-verify-derivatives` of te-opt
-    runs them again with every te.vjp expanded.
+    Programs are checked as they are written; `--te-verify-derivatives` of te-opt
+    checks them again with every te.vjp expanded.
 
-    Runs first, on what the user wrote, and again after casts are inserted.
-    Changes nothing.
+    The pass runs first, on the user's program, and again after casts are
+    inserted. It changes nothing.
 
     ```mlir
-    // An error: the ranks other than 0 would wait for ever.
+    // An error: the ranks other than 0 would wait forever.
     %r = te.rank group 0
     %zero = arith.constant 0 : index
     %first = arith.cmpi eq, %r, %zero : index
