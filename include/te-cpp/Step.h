@@ -152,7 +152,7 @@ public:
     float value = 0;
     const Bytes bytes = read(name);
     require(info(name).dtype == TE_RT_F32 && bytes.size() == sizeof(value),
-            "'" + name + "' is no f32 number");
+            "'" + name + "' is not an f32 number");
     std::memcpy(&value, bytes.data(), sizeof(value));
     return value;
   }

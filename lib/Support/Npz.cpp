@@ -270,7 +270,7 @@ bool extract(const uint8_t *bytes, size_t size, const Member &member,
   local.take(extraLength);
   const uint8_t *data = local.take(member.compressedSize);
   if (!found || !data)
-    return fail(error, where + "its data lie outside the file");
+    return fail(error, where + "its data is outside the file");
   if (member.method == kStored) {
     if (member.size != member.compressedSize)
       return fail(error, where +

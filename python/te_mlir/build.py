@@ -1,4 +1,4 @@
-"""A builder of programs: each method adds one op of the dialect and gives its value.
+"""A builder of programs: each method adds one op of the dialect and returns its value.
 
     m = te_mlir.build.Module(recipe=te_mlir.Float8CurrentScaling())
     with m.function("mlp") as f:
@@ -7,11 +7,11 @@
         f.result("y", f.linear(x, w))
     step = te_mlir.compile(m, "mlp", vjp=True)
 
-Types follow from the operands; shapes that do not fit are reported by the compiler,
-with the op they are at. `op` adds any op of the dialect that has no method.
+Types follow from the operands. The compiler reports shapes that do not fit, with the
+op. `op` adds any op of the dialect that has no method.
 
-A function is a list of records, `Function.ops`; `to_mlir` writes them as text. Who wants to
-know what is in a function, or to change it, asks the records.
+A function is a list of records, `Function.ops`, which can be read and changed; `to_mlir`
+writes them as text.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Function:
         weight: bool = False,
         init: float | None = None,
     ) -> Value:
-        """An argument `te.name`d so; `weight` makes it a parameter, `init` a state's start."""
+        """An argument with this `te.name`. `weight` marks a parameter; `init` is the value that a state starts with."""
         value = Value(f"%arg{len(self.arguments)}", tuple(shape), named(dtype).name)
         attributes = {"te.name": _string(name)}
         if weight:
@@ -137,7 +137,7 @@ class Function:
         return value
 
     def result(self, name: str, value: Value) -> None:
-        """Returns `value` as `name`; named like an argument, it is that one's next state."""
+        """Returns `value` as `name`. A result with the name of an argument is its next state."""
         self.results.append((value, {"te.name": _string(name)}))
 
     def op(
@@ -146,10 +146,10 @@ class Function:
         results: Sequence[tuple[Sequence[int], str]],
         layer: str | None = None,
     ) -> tuple[Value, ...]:
-        """Adds the op that `text` writes, without its results, whose types are `results`.
+        """Adds an op as MLIR text without its results, which have the types `results`.
 
-        layer: what reports call its place. Of what is in the text, its record knows the
-        name of the op only.
+        layer: its name in reports. The record of the op has only its name, not its operands
+        and attributes.
         """
         name, _, syntax = text.partition(" ")
         return self.append(name, (), results, types="", syntax=syntax, layer=layer)
@@ -164,9 +164,9 @@ class Function:
         attributes: Mapping[str, str] | None = None,
         layer: str | None = None,
     ) -> tuple[Value, ...]:
-        """Adds an op, of the fields of `Op`, and gives its results, whose sizes and element types are `results`.
+        """Adds an op with the fields of `Op`, and returns its results, of the sizes and element types `results`.
 
-        syntax: without it, the names of the operands.
+        syntax: by default the names of the operands.
         """
         values = []
         for shape, dtype in results:
@@ -178,11 +178,11 @@ class Function:
         return tuple(values)
 
     def layers(self) -> list[Op]:
-        """Its linear layers: what a recipe quantises."""
+        """Its linear layers, which a recipe quantises."""
         return [op for op in self.ops if op.name == "te.linear"]
 
     def set_recipe(self, layer: str, recipe: Recipe) -> None:
-        """Gives the linear layers of this name a recipe of their own."""
+        """Sets the recipe of the linear layers with this name."""
         own = {"te.recipe": recipe.to_mlir()}
         for index, op in enumerate(self.ops):
             if op.name == "te.linear" and op.layer == layer:
@@ -198,7 +198,7 @@ class Function:
         layer: str | None = None,
         transposed_weight: bool = False,
     ) -> Value:
-        """`x w^T + bias`: x [rows, in], w [out, in], bias [out]; gives [rows, out].
+        """`x w^T + bias`: x [rows, in], w [out, in], bias [out]; returns [rows, out].
 
         transposed_weight: w is [in, out], and the layer `x w + bias`.
         """
@@ -218,7 +218,7 @@ class Function:
     ) -> Value:
         """A linear layer for each group of rows: x [rows, in], w [groups, out, in], sizes [groups] of int32.
 
-        Groups lie one after another, each from a multiple of `alignment` on.
+        Groups are consecutive rows; each starts at a multiple of `alignment`.
         """
         shape = (x.shape[0], w.shape[1])
         return self.append(
@@ -248,7 +248,7 @@ class Function:
         return self.append(name, operands, [(x.shape, x.dtype)], f"{x.type}, {gamma.type}", attributes=attributes)[0]
 
     def activation(self, kind: str, x: Value, gate: Value | None = None) -> Value:
-        """gelu, silu, relu, ..., or gated: of [rows, 2n], or of x and gate [rows, n], gives [rows, n]."""
+        """gelu, silu, relu, ...; a gated kind takes [rows, 2n], or x and gate of [rows, n], and returns [rows, n]."""
         rows, columns = x.shape
         shape = (rows, columns // 2 if kind in GATED and gate is None else columns)
         operands = [x, gate] if gate else [x]
@@ -286,10 +286,10 @@ class Function:
     ) -> Value:
         """Softmax attention; q [tokens, heads * d], k and v [tokens, kv_heads * d].
 
-        deterministic: gradients of the same bits every time, which costs memory on a GPU.
-        window_left: of causal attention, how many positions before itself one sees; None: all of them.
+        deterministic: gradients have the same bits every time, which needs memory on a GPU.
+        window_left: how many earlier positions a position sees (causal attention); None: all.
         softcap: scores become softcap * tanh(score / softcap) before they are masked; finite, greater than 0.
-        sinks: f32 [heads], a score of each head beside those of keys, which weighs no value; zeros: a softmax off by one.
+        sinks: f32 [heads], an extra logit of each head in the softmax denominator, without a value row.
         """
         attributes = {"heads": f"{heads} : i64", "kv_heads": f"{kv_heads} : i64", "sequence": f"{sequence} : i64"}
         if causal:
@@ -343,7 +343,7 @@ class Function:
         return self.append("arith.constant", [], [(shape, dtype)], type_text(shape, dtype), syntax)[0]
 
     def cast(self, x: Value, dtype: str) -> Value:
-        """x in elements of `dtype`, rounded to nearest even."""
+        """x converted to `dtype`, rounded to nearest even."""
         if x.dtype == named(dtype).name:
             return x
         widths = BY_NAME[x.dtype].bytes, named(dtype).bytes
@@ -353,7 +353,7 @@ class Function:
         return self.append(f"arith.{op}", [x], [(x.shape, dtype)], f"{x.type} to {type_text(x.shape, dtype)}")[0]
 
     def reshape(self, x: Value, shape: Sequence[int]) -> Value:
-        """x with other sizes, row-major, at no cost."""
+        """x with other sizes, in row-major order; it costs nothing."""
         shape = tuple(shape)
         if shape == x.shape:
             return x
@@ -416,14 +416,14 @@ def _axes(count: int) -> str:
 
 
 class Module:
-    """A program: functions, and the recipe in force where none is nearer."""
+    """A program: functions, and the recipe for all layers that have no recipe of their own."""
 
     def __init__(self, recipe: Recipe | None = None) -> None:
         self.recipe = recipe
         self.functions: list[Function] = []
 
     def function(self, name: str, private: bool = False) -> Function:
-        """A function that joins the module at the end of its `with` block."""
+        """A function that is added to the module at the end of its `with` block."""
         return Function(self, name, private)
 
     def to_mlir(self) -> str:

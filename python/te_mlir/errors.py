@@ -1,4 +1,4 @@
-"""The exceptions of te_mlir; each message says what was given and what is expected."""
+"""The exceptions of te_mlir. Each message says what was expected and what was given."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ class TEError(Exception):
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One thing that the compiler said, as data.
+    """One diagnostic of the compiler, as data.
 
-    severity: "error", "warning", "remark" or "note"; a note belongs to the diagnostic before it.
-    code: which one it is, in words that stay the same between releases, as te_compiler.h
-    lists them: "size-multiple", "group-sizes", "no-kernel", "fallback", "remat-unknown",
-    "memory-budget", "not-differentiable", "entry", "pipeline", "request" or "internal"; ""
-    for everything else. message: for people; its words may change. location: the place in
-    the source, "file:line:column", or "". layer: the layer that it is about, or the name
-    that the program gave its place; or "". axis, size, multiple: of "size-multiple", the
-    axis of the layer's tensor, "rows" or "columns", its size, and what the recipe demands
-    it to be a multiple of; otherwise "" and 0.
+    * severity: "error", "warning", "remark" or "note"; a note belongs to the diagnostic before it.
+    * code: its kind, in words that do not change between releases and that te_compiler.h
+      lists: "size-multiple", "group-sizes", "no-kernel", "fallback", "remat-unknown",
+      "memory-budget", "not-differentiable", "entry", "pipeline", "request" or "internal";
+      "" for every other kind.
+    * message: the text for people, which may change.
+    * location: the place in the source, "file:line:column", or "".
+    * layer: the layer, or the name that the program gave the place, or "".
+    * axis, size, multiple: for "size-multiple", the axis of the layer's tensor ("rows" or
+      "columns"), its size, and the number of which the recipe needs a multiple; otherwise
+      "" and 0.
     """
 
     severity: str
@@ -35,17 +37,17 @@ class Diagnostic:
     multiple: int = 0
 
     def __str__(self) -> str:
-        """As the text of an error has it, without the line of the source."""
+        """The text as in an error, without the line of the source."""
         place = self.location or self.layer
         return f"{place}: {self.severity}: {self.message}" if place else f"{self.severity}: {self.message}"
 
 
 class CompileError(TEError):
-    """The program or the options of a compilation are at fault.
+    """The program or the options of a compilation are wrong.
 
-    The text is the compiler's: `file:line:column: error: ...`, with the lines it
-    speaks of. `diagnostics` has the same as data, for programs that act on it; it is
-    empty where the compiler was not reached, as for a file that cannot be read.
+    The text is the compiler's: `file:line:column: error: ...`, with the lines of the
+    source. `diagnostics` has the same as data, for programs that act on it; it is
+    empty if the compiler was not reached, for example for a file that cannot be read.
 
         except te_mlir.CompileError as error:
             sizes = {d.layer: d.multiple for d in error.diagnostics if d.code == "size-multiple"}
@@ -57,7 +59,7 @@ class CompileError(TEError):
 
 
 class ArgumentError(TEError, ValueError):
-    """An array does not fit the argument that it was given for."""
+    """An array does not fit the argument that it was passed for."""
 
 
 class RuntimeFailure(TEError, RuntimeError):

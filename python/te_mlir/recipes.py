@@ -1,12 +1,12 @@
 """Recipes: which tensors are quantised, and how.
 
 Frozen dataclasses with the names and defaults of TransformerEngine's recipes.
-Each prints itself as the attribute that the dialect has for it (`to_mlir`).
-What exists there and not here is refused when the object is made, never
-ignored. `backward_override` is None (the backward multiplies quantised values),
-"high_precision" or "dequantized"; where it is not given, it is what
-NVTE_BACKWARD_OVERRIDE said when this module was imported, which is said once.
-Other environment variables are not read.
+Each prints itself as the dialect's attribute (`to_mlir`). An option that exists
+there and not here is refused when the object is made, and never ignored.
+`backward_override` is None (the backward multiplies quantised values),
+"high_precision" or "dequantized". Its default is the value that
+NVTE_BACKWARD_OVERRIDE had when this module was imported; the first recipe that
+uses it gives a warning. No other environment variable is read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Format(enum.Enum):
 
 @dataclass(frozen=True)
 class MMParams:
-    """Options of one of a layer's three products.
+    """Options of one of the three GEMMs of a layer.
 
     use_split_accumulator: accumulate in full precision (True) or fast (False).
     """
@@ -43,7 +43,7 @@ class MMParams:
 
 
 def _default_override() -> Optional[str]:
-    """NVTE_BACKWARD_OVERRIDE, said aloud the first time that it decides."""
+    """NVTE_BACKWARD_OVERRIDE, with a warning the first time that it is used."""
     global _said
     if _ENVIRONMENT_OVERRIDE is not None and not _said:
         _said = True
@@ -86,7 +86,7 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What all recipes share; make one of the subclasses."""
+    """The base class of all recipes; use one of the subclasses."""
 
     def kind(self) -> str:
         """The dialect's name of the recipe."""
@@ -97,7 +97,7 @@ class Recipe:
         return {}
 
     def spelling(self) -> str:
-        """What stands between `#te.recipe<` and `>`; also the pipeline's `recipe=`."""
+        """The text between `#te.recipe<` and `>`, and after the pipeline's `recipe=`."""
         options = ", ".join(f"{name} = {_text(value)}" for name, value in self.options().items())
         return self.kind() + (f", {{{options}}}" if options else "")
 
@@ -112,7 +112,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class HighPrecision(Recipe):
-    """No quantisation: products of bf16, f16 or f32, as the tensors are."""
+    """No quantisation: GEMMs in bf16, f16 or f32, in the type of the tensors."""
 
     def kind(self) -> str:
         return "high_precision"
@@ -120,12 +120,14 @@ class HighPrecision(Recipe):
 
 @dataclass(frozen=True)
 class DelayedScaling(Recipe):
-    """One scale per tensor, from the maxima of former steps.
+    """One scale for each tensor, from the maxima of earlier steps.
 
-    margin: scales leave 2**margin of room. amax_history_len: steps a scale looks
-    back at. amax_compute_algo: "max" or "most_recent" of them. reduce_amax:
-    TransformerEngine's, without effect here: a reduction over ranks is an op of the
-    program, `te.amax_reduce`, which parallel layers bring. backward_override must be None.
+    * margin: scales leave room for a factor of 2**margin.
+    * amax_history_len: how many steps a scale looks back.
+    * amax_compute_algo: "max" or "most_recent" of these steps.
+    * reduce_amax: TransformerEngine's option, without effect here: a reduction over
+      ranks is an op of the program, `te.amax_reduce`, which parallel layers insert.
+    * backward_override: must be None.
     """
 
     margin: int = 0
@@ -158,10 +160,11 @@ class DelayedScaling(Recipe):
 
 @dataclass(frozen=True)
 class Float8CurrentScaling(Recipe):
-    """One scale per tensor, from its own maximum.
+    """One scale for each tensor, from its own maximum.
 
-    use_power_2_scales: scales rounded down to powers of two. amax_epsilon: lower
-    bound of the maximum. fp8_gemm_*: accumulation of the three products.
+    * use_power_2_scales: round scales down to powers of two.
+    * amax_epsilon: lower bound of the maximum.
+    * fp8_gemm_fprop, fp8_gemm_dgrad, fp8_gemm_wgrad: accumulation of the three GEMMs.
     """
 
     use_power_2_scales: bool = False
@@ -196,10 +199,10 @@ class Float8CurrentScaling(Recipe):
 
 @dataclass(frozen=True)
 class Float8BlockScaling(Recipe):
-    """One f32 scale per 1x128 or 128x128 block, powers of two unless use_f32_scales.
+    """One f32 scale for each block of 1x128 or 128x128; powers of two unless use_f32_scales.
 
-    *_block_scaling_dim: 1 for 1x128 blocks, 2 for 128x128; no product takes two
-    operands of 128x128.
+    x_block_scaling_dim, w_block_scaling_dim, grad_block_scaling_dim: 1 for blocks of
+    1x128, 2 for 128x128. No GEMM takes two operands with blocks of 128x128.
     """
 
     use_f32_scales: bool = False
@@ -252,7 +255,7 @@ class Float8BlockScaling(Recipe):
 
 @dataclass(frozen=True)
 class MXFP8BlockScaling(Recipe):
-    """E8M0 scales per 1x32 block; 32x32 for weights with enable_2d_quantization."""
+    """E8M0 scales for blocks of 1x32; of 32x32 for weights with enable_2d_quantization."""
 
     margin: int = 0
     fp8_format: Format = Format.E4M3
@@ -279,7 +282,7 @@ class MXFP8BlockScaling(Recipe):
 
 @dataclass(frozen=True)
 class NVFP4BlockScaling(Recipe):
-    """FP4 with E4M3 scales per 1x16 block (16x16 for weights) and an f32 per tensor."""
+    """FP4 with E4M3 scales for blocks of 1x16 (16x16 for weights), and an f32 for each tensor."""
 
     disable_rht: bool = False
     disable_stochastic_rounding: bool = False
@@ -318,11 +321,11 @@ class NVFP4BlockScaling(Recipe):
 
 @dataclass(frozen=True)
 class CustomRecipe(Recipe):
-    """A recipe for each of the three products, where TransformerEngine has a factory.
+    """A recipe for each of the three GEMMs; TransformerEngine has a factory instead.
 
-    fprop, dgrad, wgrad: none custom itself, or with an override of its own.
-    *_col_source: what the second cast of a tensor reads, "original" or
-    "rowwise_dequantized".
+    * fprop, dgrad, wgrad: recipes that are not custom and have no override of their own.
+    * x_col_source, w_col_source, grad_col_source: what the second cast of a tensor
+      reads, "original" or "rowwise_dequantized".
     """
 
     fprop: Recipe = HighPrecision()

@@ -1,7 +1,7 @@
 """The runtime's objects: a context on a device, its memory, instances of a step.
 
 A `Context` is a device with its library handles; `context()` keeps one for each
-device of the process. An `Instance` is a loaded step with an arena of its own. A
+device of the process. An `Instance` is a loaded step with its own arena. A
 `Tensor` is memory of a context; every DLPack library takes it without a copy.
 """
 
@@ -24,7 +24,7 @@ _DEVICE_ERROR, _TIMED_OUT = 4, 6
 
 
 def group_unique_id() -> bytes:
-    """The id of a new group, for Context.bind_group: one rank makes it and hands it to the others. Needs NCCL."""
+    """The id of a new group, for Context.bind_group. One rank makes it and sends it to the others. Needs NCCL."""
     buffer = ctypes.create_string_buffer(_capi.GROUP_ID_BYTES)
     _capi.check(_capi.runtime().te_rt_group_unique_id(buffer))
     return buffer.raw
@@ -33,7 +33,7 @@ def group_unique_id() -> bytes:
 class Context:
     """A device: backend "reference" (CPU), or "cuda" and the number of the GPU.
 
-    Raises RuntimeFailure where the machine lacks it.
+    Raises RuntimeFailure if the machine does not have it.
     """
 
     def __init__(self, backend: str = "auto", device: int = 0) -> None:
@@ -64,24 +64,24 @@ class Context:
     # Groups of ranks: bound before a step is compiled on this context, for as long as it lives.
 
     def bind_group(self, group_id: int, unique_id: Optional[bytes], size: int, rank: int) -> None:
-        """This process's place in the group `group_id` of programs: `rank` of `size`, on a new communicator of NCCL.
+        """Binds the group `group_id` of programs to `size` processes, with a new NCCL communicator; this one is `rank`.
 
-        unique_id: of `group_unique_id`, the same on every rank; None for one rank. Every
-        rank calls this, and it returns when all have.
+        unique_id: from `group_unique_id`, the same on every rank; None for a single rank.
+        Every rank calls this, and the call returns when all have called it.
         """
         library = _capi.runtime()
         _capi.check(library.te_rt_context_bind_group(self.handle, group_id, unique_id, size, rank))
 
     def bind_nccl(self, group_id: int, comm: int, size: int, rank: int) -> None:
-        """As bind_group, on the ncclComm_t at address `comm`, which stays the caller's and must outlive the context."""
+        """Like bind_group, with the ncclComm_t at address `comm`. The caller owns it; it must outlive the context."""
         _capi.check(_capi.runtime().te_rt_context_bind_nccl(self.handle, group_id, comm, size, rank))
 
     def bind_exchange(self, group_id: int, exchange: Exchange, size: int, rank: int) -> None:
-        """As bind_group, for the reference backend, over whatever reaches the other processes.
+        """Like bind_group, for the reference backend, with a function that moves bytes between processes.
 
-        exchange(send, receive, seconds): bytes `send[r]` go to rank r, and those of rank
-        r to `receive[r]`; all are of one size, this rank's own included. It returns when
-        that is done, or raises; TimeoutError after so many seconds.
+        exchange(send, receive, seconds): sends the bytes `send[r]` to rank r and receives
+        those of rank r in `receive[r]`. All have one size, also those of this rank. It
+        returns when that is done, or raises; TimeoutError after that many seconds.
         """
 
         def call(_: Any, send: int, stride: int, receive: int, count: int, timeout: int, message: int) -> int:
@@ -108,7 +108,7 @@ class Context:
         )
 
     def set_group_timeout(self, seconds: float) -> None:
-        """How long to wait for other ranks, ten minutes at first; then the call that waits raises RuntimeFailure."""
+        """Limits waits for other ranks (ten minutes by default); a call that waits longer raises RuntimeFailure."""
         milliseconds = int(seconds * 1000)
         _capi.check(_capi.runtime().te_rt_context_set_group_timeout(self.handle, milliseconds))
 
@@ -122,11 +122,11 @@ class Context:
         _capi.check(_capi.runtime().te_rt_synchronize(self.handle))
 
     def empty(self, shape: Sequence[int], dtype: str = "float32") -> "Tensor":
-        """Memory for `shape` elements of `dtype`, with any content."""
+        """A tensor of `shape` and `dtype` with undefined content."""
         return Tensor(self, tuple(shape), arrays.named(dtype))
 
     def full(self, shape: Sequence[int], dtype: str, value: float) -> "Tensor":
-        """Memory for `shape` elements of `dtype`, each `value`; NaN where it has none."""
+        """A tensor of `shape` and `dtype` in which every element is `value`, or NaN if the type cannot represent it."""
         tensor = self.empty(shape, dtype)
         tensor.copy_bytes(_splat(tensor.dtype_info, value) * tensor.size)
         return tensor
@@ -155,8 +155,8 @@ class Tensor:
     """Memory of a context: row-major elements of one type.
 
     shape: sizes. dtype: name of the element type ("bfloat16"). Any DLPack library
-    takes it: `torch.from_dlpack(t)`, `numpy.from_dlpack(t)`; `t.numpy()` copies to
-    the host and needs NumPy only.
+    takes it: `torch.from_dlpack(t)`, `numpy.from_dlpack(t)`. `t.numpy()` copies to
+    the host and needs only NumPy.
     """
 
     def __init__(self, context: Context, shape: Tuple[int, ...], dtype: DType) -> None:
@@ -191,7 +191,7 @@ class Tensor:
         return arrays.export(self.pointer, self.dtype_info, self.shape, self.context.device, self)
 
     def copy_bytes(self, data: bytes) -> None:
-        """Makes the content `data`, `nbytes` of them."""
+        """Copies `data`, which has to be `nbytes` bytes, into the tensor."""
         if len(data) != self.nbytes:
             raise ArgumentError(f"expected {self.nbytes} bytes, but got {len(data)}")
         _capi.check(_capi.runtime().te_rt_copy_to_device(self.context.handle, self.pointer, data, self.nbytes))
@@ -206,7 +206,7 @@ class Tensor:
         return _tensor_of, (self.context, self.shape, self.dtype, self.tobytes())
 
     def is_full_of(self, value: float) -> bool:
-        """Whether each element is `value`, as Context.full makes it."""
+        """Whether each element is `value`, as in the result of Context.full."""
         return self.tobytes() == _splat(self.dtype_info, value) * self.size
 
     def numpy(self) -> Any:
@@ -230,7 +230,7 @@ _lock = threading.Lock()
 
 
 def context(device: Optional[Tuple[int, int]] = None) -> Context:
-    """The process's context for a DLPack device; without one, of the best there is."""
+    """The context of this process for a DLPack device; by default for a GPU if there is one, else for the CPU."""
     with _lock:
         if device is None:
             # A GPU, where a context finds one.
@@ -247,7 +247,7 @@ def context(device: Optional[Tuple[int, int]] = None) -> Context:
 
 
 class Instance:
-    """A loaded step: its plans and an arena of its own. One call at a time."""
+    """A loaded step: its plans and its arena. It runs one call at a time."""
 
     def __init__(self, owner: Any, context: Context, module: int) -> None:
         library = _capi.runtime()

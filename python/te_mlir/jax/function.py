@@ -1,10 +1,10 @@
 """A compiled program as a pure function of JAX arrays.
 
-Everything that a call reads is an argument and everything that it makes is a
-result: states of the recipe, and under differentiation the memory that the forward
-leaves for the backward, which is an array like any other (a *residual* of
-jax.custom_vjp). A function may so be called, jitted, differentiated and run again in
-any order, on any device of its platform.
+Everything that a call reads is an argument, and everything that it makes is a
+result: also the states of the recipe and, under differentiation, the memory that the
+forward saves for the backward, an array like any other (a *residual* of
+jax.custom_vjp). A function can therefore be called, jitted, differentiated and run
+again in any order, on any device of its platform.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ State = Dict[str, Any]
 class Spec(NamedTuple):
     """An argument or a result: its name, sizes, and element type as te has it ("bfloat16").
 
-    init: what stands in for an argument that is not given. differentiable: it has, or
-    takes, a gradient.
+    init: the value of an argument that is not passed. differentiable: whether it has a
+    gradient.
     """
 
     name: str
@@ -155,13 +155,13 @@ class _Training(_Binary):
 class Function:
     """A program of the dialect as a function of arrays.
 
-    inputs, outputs: what a call takes and gives, in order. platform: "cpu" or "cuda".
-    A program with states has them as a dict of arrays: `init_state()` makes it, calls
+    inputs, outputs: what a call takes and returns, in order. platform: "cpu" or "cuda".
+    A program with states has them as a dict of arrays: `init_state()` makes it, and calls
     take `state=` and return the next one beside their results.
 
-    Under JAX: jit, grad and vjp, donation, any device of the platform. Not: vmap, forward
-    mode, a second derivative. Gradients of a program with states are those of
-    `value_and_grad`, as its backward makes states, which no cotangent can carry.
+    JAX's jit, grad, vjp and donation work, on any device of the platform; vmap, forward
+    mode and second derivatives do not. Use `value_and_grad` for gradients of a program
+    with states: its backward makes states, and a cotangent cannot carry them.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class Function:
     # States
 
     def init_state(self, wrt: Optional[Sequence[str]] = None) -> State:
-        """The states at the beginning, by name, as 'te.init' says.
+        """The initial states by name, as 'te.init' says.
 
         wrt: those of `value_and_grad` with this `wrt`, which also has states for
         gradients; None: those of a call.
@@ -396,9 +396,9 @@ class Function:
     ) -> Any:
         """(results, gradients), both by name, of one forward and backward in one call.
 
-        wrt: names of inputs; None: all that have gradients. cotangents: by name of
-        results; a result without one has 1 where it is a scalar and the only result,
-        else 0. With states, (results, gradients, next state), from `init_state(wrt)` on.
+        wrt: names of inputs; None: all that have gradients. cotangents: by name of the
+        result; the default is 1 for a scalar that is the only result, else 0. With
+        states it returns (results, gradients, next state); start with `init_state(wrt)`.
         """
         numbers = self._numbers(wrt)
         values = self._positional(args, named)
@@ -490,12 +490,12 @@ def load(
 ) -> Function:
     """The function `entry` of an MLIR program as a function of JAX arrays.
 
-    source: text or bytecode, or an object with `to_mlir()`. platform: "cpu" or "cuda";
-    without one, that of JAX's default device. Other arguments are those of
-    te_mlir.compile. It is compiled now, its derivative when that is first asked for.
+    source: text or bytecode, or an object with `to_mlir()`. platform: "cpu" or "cuda", by
+    default that of JAX's default device. Other arguments are those of te_mlir.compile.
+    The function is compiled now, its derivative when it is first needed.
 
-    Raises CompileError with the compiler's messages and their places, RuntimeFailure
-    where the device cannot run the step.
+    Raises CompileError with the compiler's messages and their places, and RuntimeFailure
+    if the device cannot run the step.
     """
     chosen, device = platform_of((), platform)
     text = source.to_mlir() if hasattr(source, "to_mlir") else source

@@ -1,8 +1,8 @@
 """Groups of ranks from torch.distributed.
 
-A program names groups by number (`te.groups`); here each gets a process group. On
-a GPU that is the process group's own communicator of NCCL; on a CPU its messages,
-of any backend that sends and receives (gloo).
+A program names groups by number (`te.groups`); this module gives each a process
+group. On a GPU the step uses the NCCL communicator of the process group; on a CPU
+it uses messages of any backend that sends and receives (gloo).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from te_mlir.runtime import Context
 
 
 def bind_group(context: Context, group_id: int, group: Optional["dist.ProcessGroup"] = None) -> None:
-    """Makes `group` what programs on `context` call `group_id`; without one, all processes.
+    """Binds `group` (by default all processes) to the number `group_id` of programs on `context`.
 
     Every process of the group calls this, before a program is compiled on the context.
-    The process group must outlive the context. Give te one that nothing else uses
-    meanwhile (`dist.new_group(ranks)`): the collectives of two users of one
-    communicator would have to come in one order on all ranks.
+    The process group must outlive the context. Use one that nothing else uses
+    (`dist.new_group(ranks)`): the collectives of two users of one communicator
+    would have to run in one order on all ranks.
     """
     if group is None:
         group = dist.group.WORLD

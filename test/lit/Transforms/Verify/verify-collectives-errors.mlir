@@ -120,7 +120,7 @@ module attributes {te.recipe = #te.recipe<nvfp4_block_scaling, {hadamard = false
 
 // -----
 
-// All ranks but the first would wait for ever.
+// All ranks except the first would wait forever.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {
   func.func @only_rank_0(%x: tensor<8xf32>) {
     %r = te.rank group 0
