@@ -44,19 +44,19 @@ struct TrainingPipelineOptions
                      "recipe's own")};
   Option<std::string> transposePolicy{
       *this, "transpose-policy",
-      llvm::cl::desc("how long weight transposes are held: on-demand, cached, "
+      llvm::cl::desc("how long weight transposes are kept: on-demand, cached, "
                      "budget or eager"),
       llvm::cl::init("on-demand")};
   Option<int64_t> transposeBudget{
       *this, "transpose-budget",
-      llvm::cl::desc("most bytes held for the backward, with "
-                     "transpose-policy=budget: what is above is recomputed, "
+      llvm::cl::desc("most bytes saved for the backward, with "
+                     "transpose-policy=budget: the rest is recomputed, "
                      "what is left is for weight transposes"),
       llvm::cl::init(-1)};
   Option<std::string> remat{
       *this, "remat",
       llvm::cl::desc("what the backward recomputes: nothing, everything, "
-                     "ops:<names> or budget:<bytes held at most>"),
+                     "ops:<names> or budget:<bytes to save at most>"),
       llvm::cl::init("nothing")};
   Option<std::string> target{
       *this, "target",
@@ -64,12 +64,12 @@ struct TrainingPipelineOptions
       llvm::cl::init("sm_90")};
   Option<bool> emulate{
       *this, "emulate",
-      llvm::cl::desc("run MXFP8 and NVFP4 products as bf16 products of the "
+      llvm::cl::desc("run MXFP8 and NVFP4 GEMMs as bf16 GEMMs of the "
                      "dequantised operands"),
       llvm::cl::init(false)};
   Option<bool> calibrate{
       *this, "calibrate",
-      llvm::cl::desc("only measure what the recipe would cast, and compute in "
+      llvm::cl::desc("measure what the recipe would cast, but compute in "
                      "high precision"),
       llvm::cl::init(false)};
   Option<bool> exposeCasts{
@@ -84,7 +84,7 @@ struct TrainingPipelineOptions
       llvm::cl::init(false)};
   ListOption<std::string> probes{
       *this, "probes",
-      llvm::cl::desc("gather statistics of these operands of GEMMs, as "
+      llvm::cl::desc("collect statistics of these operands of GEMMs, as "
                      "<layer>.<role> with * and ?, in results 'probe.*'")};
   Option<bool> cacheWeights{
       *this, "cache-weights",
@@ -99,7 +99,7 @@ struct TrainingPipelineOptions
   Option<bool> mainGrad{
       *this, "main-grad",
       llvm::cl::desc("add the gradients of weights to f32 states "
-                     "'grad.<weight>', which start anew unless "
+                     "'grad.<weight>', which start from zero unless "
                      "'skip_weight_update' is 1"),
       llvm::cl::init(false)};
   Option<int64_t> memoryBudget{
@@ -108,7 +108,7 @@ struct TrainingPipelineOptions
       llvm::cl::init(0)};
   Option<std::string> overlap{
       *this, "overlap",
-      llvm::cl::desc("run collectives on a stream of their own: auto, where "
+      llvm::cl::desc("run collectives on a stream of their own: auto, if "
                      "that is expected to pay, always or never (changes no "
                      "bit)"),
       llvm::cl::init("auto")};
