@@ -2,13 +2,13 @@
 //
 // Takes the text or bytecode of a module, runs the training pipeline on it
 // and makes machine code in this process, for the runtime of te_runtime.h:
-// te_program_module() is what te_rt_instance_create() wants.
+// te_rt_instance_create() takes the result of te_program_module().
 //
-// On anything but TE_COMPILE_OK the thread's te_compiler_last_error() has
-// what the compiler said, with the lines it speaks of, and
-// te_compiler_diagnostic() has it as data. Nothing prints, exits or throws.
-// Strings and arrays belong to the program they were asked of and live as long
-// as it. A program may be used by several threads.
+// If the status is not TE_COMPILE_OK, te_compiler_last_error() of the thread
+// has the messages of the compiler with the lines of the source, and
+// te_compiler_diagnostic() has them as data. Nothing prints, exits or throws.
+// A program owns the strings and arrays that it returns. It may be used by
+// several threads.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,18 +26,18 @@ extern "C" {
 
 #define TE_COMPILER_API __attribute__((visibility("default")))
 
-/* What a compilation ended with; the numbers are the exit codes of te-run. */
+/* How a compilation ended; the numbers are the exit codes of te-run. */
 typedef enum te_compile_status {
   TE_COMPILE_OK = 0,
-  /* The program is at fault. */
+  /* The program is wrong. */
   TE_COMPILE_DIAGNOSTICS = 1,
-  /* The request is at fault: its entry, its pipeline, a null pointer. */
+  /* The request is wrong: its entry, its pipeline, a null pointer. */
   TE_COMPILE_USAGE = 2,
   /* A defect of this library. */
   TE_COMPILE_INTERNAL = 3
 } te_compile_status;
 
-/* A compiled program, or the text that a compilation ended with. */
+/* A compiled program, or the text after the last phase of a compilation. */
 typedef struct te_program te_program;
 
 /* Zero every field that is not set. */
@@ -47,14 +47,14 @@ typedef struct te_compile_request {
   /* Text or bytecode of a module, `source_size` bytes. */
   const char *source;
   size_t source_size;
-  /* What diagnostics call the source; NULL: "<stdin>". */
+  /* Name of the source in diagnostics; NULL: "<stdin>". */
   const char *source_name;
   /* The function to compile. */
   const char *entry;
   /* The options of te-training-pipeline; NULL: none. With report=... the
      reports are in te_program_report(). */
   const char *pipeline;
-  /* te_rt_context_backend() of the machine it is for; NULL: not known. */
+  /* te_rt_context_backend() of the target machine; NULL: not known. */
   const char *backend;
   /* Not 0: differentiate the entry. It then takes cotangents 'grad.<result>'
      and returns gradients 'grad.<argument>'. */
@@ -63,7 +63,7 @@ typedef struct te_compile_request {
      the pipeline's compile-to names. */
   int32_t ir_only;
   /* "html", "dot" or "json": make no code, but a picture of the step, which is
-     then te_program_report(): graphs, precision ledger, memory and launches.
+     then te_program_report(): graphs, precision, memory and launches.
      NULL: none. */
   const char *picture;
 } te_compile_request;
@@ -72,7 +72,7 @@ typedef struct te_compile_request {
 typedef struct te_launch_info {
   size_t struct_size;
   const char *kernel;
-  /* Layer and product of a GEMM ("w1 dgrad"), else the first buffer written. */
+  /* Layer and kind of a GEMM ("w1 dgrad"), else the first buffer written. */
   const char *name;
   /* Place of the op in the source, as "file:line:column"; may be "". */
   const char *location;
@@ -86,81 +86,81 @@ typedef enum te_severity {
   TE_SEVERITY_ERROR = 3
 } te_severity;
 
-/* One thing that the compiler said. `code` says which, in words that do not
-   change between releases; the text of `message` may. The codes are
+/* One diagnostic of the compiler. `code` is its kind, in words that do not
+   change between releases; the text of `message` may change. The codes are
 
      size-multiple       `size`, that of the axis `axis` of a tensor of `layer`,
-                         is no multiple of `multiple`, as the recipe demands
+                         is not a multiple of `multiple`, as the recipe needs
      group-sizes         the groups of `layer` do not fit in its rows
-     no-kernel           no kernel of the target has what `layer`, or the op at
+     no-kernel           no kernel of the target does what `layer`, or the op at
                          `location`, asks for
      fallback            with 'strict': a GEMM of `layer` would run in high
                          precision
-     remat-unknown       'remat' names what the forward does not have
-     memory-budget       the step does not fit in the bytes that it is given
+     remat-unknown       'remat' names an op or layer that the forward does
+                         not have
+     memory-budget       the step needs more bytes than the budget
      not-differentiable  an op has no derivative, or a gradient has a gradient
-     entry, pipeline     that field of te_compile_request is at fault
-     request             another field of it is
+     entry, pipeline     that field of te_compile_request is wrong
+     request             another field of it is wrong
      internal            a defect of this library
 
-   and "", which is anything else: the text of the program, and rules that only
-   a person can act on. Later releases may give such diagnostics a code. */
+   and "" for every other diagnostic: errors in the text of the program, and
+   rules that only a person can act on. Later releases may give them a code. */
 typedef struct te_diagnostic {
   /* sizeof(te_diagnostic) of the caller, who sets it. */
   size_t struct_size;
   te_severity severity;
   const char *code;
-  /* Without a place and a severity before it, or the lines of the source. */
+  /* The text without place, severity and lines of the source. */
   const char *message;
   /* Place in the source as "file:line:column"; may be "". */
   const char *location;
-  /* The layer that it is about, or the name that the program gave its place;
-     may be "". */
+  /* The layer, or the name that the program gave the place; may be "". */
   const char *layer;
-  /* Of size-multiple; otherwise "" and 0. */
+  /* For size-multiple; otherwise "" and 0. */
   const char *axis;
   int64_t size;
   int64_t multiple;
 } te_diagnostic;
 
-/* What this library is: its version and that of the runtime's ABI. */
+/* The version of this library and of the runtime's ABI. */
 TE_COMPILER_API const char *te_compiler_version(void);
 
-/* TE_RT_VERSION this library makes code for. */
+/* The TE_RT_VERSION that this library makes code for. */
 TE_COMPILER_API int32_t te_compiler_runtime_version(void);
 
-/* What was said of this thread's last te_compile that failed; "" if none did.
+/* The messages of this thread's last te_compile that failed; "" if none failed.
    Valid until the next call on this thread. */
 TE_COMPILER_API const char *te_compiler_last_error(void);
 
-/* Diagnostics of this thread's last te_compile that failed, in the order in
-   which they were given, warnings among them; 0 if none failed. One that failed
-   has an error. */
+/* The number of diagnostics, including warnings, of this thread's last
+   te_compile that failed, in the order in which they were reported; 0 if none
+   failed. A te_compile that failed has at least one error. */
 TE_COMPILER_API int32_t te_compiler_num_diagnostics(void);
 /* Fills `diagnostic`; its strings are valid until the next te_compile on this
-   thread. TE_COMPILE_USAGE where there is none of this index. */
+   thread. TE_COMPILE_USAGE if there is none with this index. */
 TE_COMPILER_API te_compile_status
 te_compiler_diagnostic(int32_t index, te_diagnostic *diagnostic);
 
-/* Compiles; on success `*program` is the caller's, else it is NULL. */
+/* Compiles. On success the caller owns `*program`, otherwise it is NULL. */
 TE_COMPILER_API te_compile_status te_compile(const te_compile_request *request,
                                              te_program **program);
-/* Destroy instances of its module before. NULL is allowed. */
+/* Destroy the instances of its module first. NULL is allowed. */
 TE_COMPILER_API void te_program_destroy(te_program *program);
 
-/* What is asked of NULL is answered as of a program that holds nothing: NULL, 0
-   or ""; TE_COMPILE_USAGE where there is a status. */
+/* For a program that is NULL, these functions return NULL, 0 or "", or the
+   status TE_COMPILE_USAGE. */
 
 /* For te_rt_instance_create; NULL with ir_only or a picture. */
 TE_COMPILER_API const te_rt_module *te_program_module(const te_program *);
 
 TE_COMPILER_API int32_t te_program_num_arguments(const te_program *);
 /* One pointer that the step takes, in the order of te_rt_instance_run; NULL
-   where there is none of this index. */
+   if there is none with this index. */
 TE_COMPILER_API const te_rt_argument_info *
 te_program_argument(const te_program *, int32_t index);
-/* Slots of the first and last launch that has it, -1 where none has. Of a
-   differentiated entry, the launches before the first that has a cotangent are
+/* Slots of the first and last launch that uses it, -1 if none does. In a
+   differentiated entry, the launches before the first that uses a cotangent are
    the forward. */
 TE_COMPILER_API te_compile_status te_program_argument_uses(const te_program *,
                                                            int32_t index,
@@ -175,13 +175,13 @@ TE_COMPILER_API te_compile_status te_program_launch(const te_program *,
 TE_COMPILER_API const char *te_program_recipe(const te_program *);
 /* The reports that the pipeline asked for, one after the other. */
 TE_COMPILER_API const char *te_program_report(const te_program *);
-/* Warnings and remarks, with the lines they speak of. */
+/* Warnings and remarks, with the lines of the source. */
 TE_COMPILER_API const char *te_program_diagnostics(const te_program *);
-/* The same as data; strings belong to the program. */
+/* The same as data; the program owns the strings. */
 TE_COMPILER_API int32_t te_program_num_diagnostics(const te_program *);
 TE_COMPILER_API te_compile_status te_program_diagnostic(
     const te_program *, int32_t index, te_diagnostic *diagnostic);
-/* The program after its last phase, as text; with locations left out. */
+/* The program after its last phase, as text without locations. */
 TE_COMPILER_API const char *te_program_ir(const te_program *);
 
 #ifdef __cplusplus

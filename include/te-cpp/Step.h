@@ -1,10 +1,10 @@
 //===- Step.h - a compiled step, its states and its groups, for C++ -------===//
 //
 // What a training program needs around a shared object of te-compile: load it,
-// keep its buffers, give it inputs, run it, and save and resume what it
-// carries. Everything it knows of the step is in the table in the shared
-// object. Failures throw std::runtime_error with the runtime's sentence. One
-// header over the C API; TE::step of find_package(TE) is what it needs.
+// own its buffers, set its inputs, run it, and save and resume what it
+// carries. All information about the step comes from the table in the shared
+// object. Failures throw std::runtime_error with the runtime's sentence. This
+// is one header over the C API; it needs TE::step of find_package(TE).
 //
 //     te::Step step("byte_lm.so", te::makeContext("auto"));
 //     step.initialize(/*seed=*/0);
@@ -40,7 +40,7 @@ namespace te {
 
 using Bytes = std::vector<uint8_t>;
 
-/// Throws what the runtime says.
+/// Throws the error of the runtime.
 inline void check(te_rt_status status) {
   if (status != TE_RT_OK)
     throw std::runtime_error(te_rt_last_error());
@@ -69,8 +69,8 @@ inline te_rt_context *makeContext(const std::string &backend, int device = 0) {
 }
 
 /// Joins group `id` as `rank` of `ranks`, before a step is loaded. The first
-/// rank writes the file `path`, which the others wait for, `patience` at most;
-/// it is not there before.
+/// rank writes the file `path`, and the others wait for it, at most `patience`.
+/// The file must not exist before.
 inline void
 bindGroup(te_rt_context *context, int id, int ranks, int rank,
           const std::string &path,
@@ -137,7 +137,8 @@ public:
   /// The address of an argument or result on the device.
   void *pointer(const std::string &name) const { return pointers[find(name)]; }
 
-  /// Gives an argument its elements, or a number.
+  /// Sets the elements of an argument, or the value of one that is an f32
+  /// number.
   template <typename T>
   void set(const std::string &name, const std::vector<T> &values) {
     write(find(name), values.data(), values.size() * sizeof(T));
@@ -157,14 +158,14 @@ public:
     return value;
   }
 
-  /// Enqueues the step on a CUstream; null is the context's own, which what
-  /// reads waits for.
+  /// Enqueues the step on a CUstream; null is the context's own stream, for
+  /// which functions that read results wait.
   void run(void *stream = nullptr) {
     check(te_rt_instance_run(instance, pointers.data(), stream));
   }
 
-  /// Vectors of parameters are ones, matrices normal(0, 1/sqrt(columns)); other
-  /// states are what the step says they start as, or zeros.
+  /// Sets vectors of parameters to ones and matrices to normal(0,
+  /// 1/sqrt(columns)). Other states start as the step says, or as zeros.
   void initialize(uint64_t seed) {
     std::mt19937_64 random(seed);
     const auto uniform = [&] {
@@ -189,8 +190,8 @@ public:
     }
   }
 
-  /// Writes the states and how many steps were run: the checkpoint of te-run,
-  /// which reads it with --load. The file is complete or absent.
+  /// Writes the states and the number of steps: a checkpoint that te-run reads
+  /// with --load. The file is complete or absent.
   void save(const std::string &path, int64_t count) const {
     support::Safetensors file;
     file.metadata = {{"te.format", "1"},
@@ -207,7 +208,7 @@ public:
       data.push_back(read(i));
       file.tensors[info.name] = {typeName(info), shape, data.back()};
     }
-    // Written beside its place, then renamed.
+    // Written beside the final path, then renamed.
     const std::string part = path + ".part";
     std::ofstream os(part, std::ios::binary);
     std::string error;
@@ -221,8 +222,8 @@ public:
             "cannot write '" + path + "': " + error);
   }
 
-  /// Reads what `save` or te-run wrote under the same recipe; returns how many
-  /// steps were run to get there.
+  /// Reads a checkpoint of `save` or te-run under the same recipe; returns the
+  /// number of steps that were run before it.
   int64_t load(const std::string &path) {
     const Bytes bytes = readFile(path);
     support::Safetensors file;
@@ -269,7 +270,7 @@ private:
     check(te_rt_copy_to_host(context, bytes.data(), pointers[i], bytes.size()));
     return bytes;
   }
-  /// As safetensors calls the type.
+  /// The name of the type in safetensors.
   static const char *typeName(const te_rt_argument_info &info) {
     static constexpr const char *names[] = {
         "F32", "BF16", "F16", "F8_E4M3", "F8_E5M2", "I32", "F4", "F8_E8M0"};
