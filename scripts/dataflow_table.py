@@ -79,7 +79,7 @@ class Step:
             backward |= "te.residual" in line
             if product := PRODUCT.search(line):
                 (a, a_words), (b, b_words) = (self.usage(value) for value in product.groups())
-                # A layer of arguments alone may hold nothing.
+                # A layer that only reads arguments may save nothing.
                 backward |= a in self.cotangents
                 yield backward, (a, a_words), (b, b_words)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # On a machine with a GPU, from the unpacked portable archive: the conformance
-# suite on both backends, groups of two GPUs where there are two, the training
+# suite on both backends, groups of two GPUs if there are two, the training
 # example, and the benchmarks.
 #   share/te-mlir/gpu_check.sh OUTPUT_FOLDER
 # Writes conformance.txt, collective.txt, collective.json, train/, bench.json and bench.txt there.

@@ -32,7 +32,7 @@ out=$(cd "$out" && pwd)
 status=0
 table=()
 export PATH=$prefix/bin:$PATH
-# NVIDIA's wheels, where there is a python3 that has them.
+# NVIDIA's wheels, if there is a python3 that has them.
 wheels=$(python3 -c 'import importlib.util as u
 spec = u.find_spec("nvidia")
 print(":".join(f"{p}/{d}/lib" for p in spec.submodule_search_locations for d in ("nccl", "cu13", "cudnn")) if spec else "")' 2>/dev/null)
@@ -44,7 +44,7 @@ step() {
   shift 2
   timeout --signal=KILL "$limit" "$@" >"$out/$name.txt" 2>&1
   code=$?
-  # Nothing was tried where there are too few GPUs.
+  # Nothing was tried if there are too few GPUs.
   if grep -q 'PASSED  \] 0 tests' "$out/$name.txt"; then code=77; fi
   local said
   said=$(grep -E "PASSED|FAILED|claims|^run-faults|error" "$out/$name.txt" | tail -1 | cut -c1-90)
@@ -83,7 +83,7 @@ if wanted python; then
     echo "python: passed by, as python3 has no te_mlir, or no PyTorch with NCCL"
   fi
 fi
-# Those of several ranks against one process; 2 ranks where there are fewer than 4 GPUs.
+# Those of several ranks against one process; 2 ranks if there are fewer than 4 GPUs.
 # against_one NAME SCRIPT [SECONDS]
 few=$([ "$ranks" -ge 4 ] && echo 4 || echo 2)
 against_one() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what this machine lacks: Debian packages, a Python environment in .venv,
-# and headers of cuBLASLt and cuDNN in .deps where there is a CUDA compiler. Does
+# and headers of cuBLASLt and cuDNN in .deps if there is a CUDA compiler. Does
 # nothing if everything is there.
 #
 #   scripts/setup.sh                  everything: build, cuda, example and test

@@ -7,7 +7,7 @@ set -euo pipefail
 case " $* " in *" --help "*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 
-# CUDA's kernels are only compiled where there is a GPU to run them, or in a build
+# CUDA's kernels are only compiled if there is a GPU to run them, or in a build
 # that already has them.
 groups=(build example)
 options=()

@@ -3,7 +3,7 @@
 // For compilers that emit te through MLIR's C API: dialect handles, the
 // registration of passes, and the training pipeline by its option string.
 // Attributes and types are made with mlirAttributeParseGet and
-// mlirTypeParseGet. Who only wants a program compiled uses te_compiler.h.
+// mlirTypeParseGet. To only compile a program, use te_compiler.h.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,15 +1,15 @@
 //===- te_xla.h - compiled steps as custom calls of XLA -------------------===//
 //
-// libte_xla, a library of its own: the handlers that XLA's FFI calls, and what
-// a frontend tells them before. A program is a module of te_compiler.h or of a
-// file of te-compile; a call is a range of its launches with the places of its
-// buffers, and has a number, which the custom call carries as its only
-// attribute ('call', s64).
+// libte_xla is a separate library: the handlers that XLA's FFI calls, and the
+// functions with which a frontend registers programs and calls. A program is a
+// module of te_compiler.h or of a file of te-compile. A call is a range of its
+// launches with the order of its buffers. It has a number, which the custom
+// call carries as its only attribute ('call', s64).
 //
-// Memory is XLA's: a step's temporaries lie in a buffer that the call takes or
-// gives like any other, so that what a forward leaves for its backward is a
-// value of the program. Work is enqueued on the stream that XLA calls with. On
-// each stream a program has one instance, made at the first call there.
+// XLA owns the memory: the temporaries of a step are in a buffer that the call
+// takes or returns like any other, so what a forward saves for its backward is
+// a value of the program. Work is enqueued on the stream that XLA calls with.
+// On each stream a program has one instance, made at the first call there.
 //
 // Numbers are never used twice: a call of a destroyed program is an error of
 // the execution. Every function may be called by several threads at once.
@@ -30,9 +30,9 @@ extern "C" {
 
 #define TE_XLA_API __attribute__((visibility("default")))
 
-/* The place of the buffer that temporaries lie in: te_rt_module.arena_bytes of
-   it, or more, aligned to 16 bytes. Every call of a program with temporaries
-   takes one or gives one; if both, in the same memory, as with a state. */
+/* Marks the buffer for temporaries: at least te_rt_module.arena_bytes, aligned
+   to 16 bytes. Every call of a program with temporaries takes one or returns
+   one; if both, in the same memory, as with a state. */
 #define TE_XLA_ARENA (-1)
 
 typedef struct te_xla_call_request {

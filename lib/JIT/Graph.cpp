@@ -168,8 +168,8 @@ Layout::Layout(const StepGraph &graph)
     : row(graph.nodes.size(), 0), column(graph.nodes.size(), 0) {
   for (const GraphEdge &edge : graph.edges)
     row[edge.to] = std::max(row[edge.to], row[edge.from] + 1);
-  // Then each right above its first use, so that casts of parameters stand with
-  // the products and not all at the top. Edges lead to higher nodes.
+  // Then each directly above its first use, so that casts of parameters are
+  // next to the GEMMs and not all at the top. Edges lead to higher nodes.
   std::vector<unsigned> firstUse(graph.nodes.size(), ~0u);
   std::vector<std::vector<unsigned>> above(graph.nodes.size());
   for (const GraphEdge &edge : graph.edges)

@@ -1,4 +1,4 @@
-//===- Picture.cpp - a step and what the compiler made of it --------------===//
+//===- Picture.cpp - drawings of a step and of its compilation ------------===//
 //
 // Looks at the module while it is compiled: the graphs at the ends of two
 // phases, the ledger as te-report-precision prints it, the plan where

@@ -11,8 +11,8 @@
 namespace te::support {
 
 static bool canAllocate(uint64_t bytes) {
-  // Not operator new, whose handler may end the process; volatile, as the
-  // compiler may leave out an allocation that nobody sees.
+  // Not operator new, whose handler may end the process; volatile, because
+  // the compiler may remove an allocation that is not used.
   void *volatile memory = std::malloc(bytes);
   std::free(memory);
   return memory;

@@ -1,8 +1,8 @@
 //===- Files.h - bytes of files and sentences about them ------------------===//
 //
-// What the readers and writers of file formats here share. Contents come from
-// outside: memory for them is asked for before it is taken, and names are not
-// echoed as they are.
+// Shared by the readers and writers of file formats. Contents come from
+// outside: whether there is memory for them is checked first, and names are
+// escaped before they are printed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +32,7 @@ std::string inQuotes(std::string_view text);
 std::string noMemory(uint64_t bytes);
 
 /// Gives `bytes` the size `size`, new bytes being 0. Returns false, `bytes`
-/// unchanged, where there is no memory for it.
+/// unchanged, if there is no memory for it.
 bool tryResize(std::vector<uint8_t> &bytes, uint64_t size);
 
 /// Reads a file, which may be a pipe. Else false, and `error` names it.

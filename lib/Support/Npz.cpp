@@ -31,8 +31,8 @@ constexpr uint32_t kZip64EndOfDirectory = 0x06064b50;
 constexpr uint16_t kStored = 0;
 constexpr uint16_t kDeflated = 8;
 constexpr uint16_t kZip64Extra = 1;
-/// No deflate stream expands further than this, so a larger claim is a lie and
-/// is refused before any memory is reserved for it.
+/// No deflate stream expands further than this, so a larger size is wrong
+/// and is refused before any memory is reserved for it.
 constexpr uint64_t kMaxInflation = 1032;
 
 /// Reads little-endian fields; after the first read past the end `ok` is false
@@ -302,7 +302,7 @@ bool extract(const uint8_t *bytes, size_t size, const Member &member,
   return true;
 }
 
-/// Finds the central directory. Returns false where there is none.
+/// Finds the central directory. Returns false if there is none.
 bool findDirectory(const uint8_t *bytes, size_t size, uint64_t &offset,
                    uint64_t &count) {
   constexpr size_t kEndSize = 22, kMaxComment = 65535, kLocatorSize = 20;
@@ -598,7 +598,7 @@ bool writeNpz(const ByteSink &sink, const NpzArchive &archive, bool deflate,
   error.clear();
   std::string directory;
   uint64_t offset = 0;
-  // Every size and offset stands in a zip64 field, whatever it is: one form.
+  // Every size and offset is in a zip64 field, also a small one: one form.
   constexpr uint32_t kSeeZip64 = 0xffffffff;
   constexpr uint16_t kZip64Version = 45;
   for (const auto &[name, array] : archive) {

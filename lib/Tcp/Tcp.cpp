@@ -7,7 +7,7 @@
 //
 // Messages between two processes come in the order they were sent, so a group
 // is a list of ranks and a tag in front of each message, which only shows that
-// both sides speak of the same group.
+// both sides mean the same group.
 //
 //===----------------------------------------------------------------------===//
 

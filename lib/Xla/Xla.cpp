@@ -1,14 +1,14 @@
 //===- Xla.cpp - compiled steps as custom calls of XLA --------------------===//
 //
-// Three tables: devices, which have contexts of their own and a mutex each;
-// programs; and calls, by the numbers that custom calls carry. A handler finds
-// its call, locks the device, and runs launches of the program's instance for
-// XLA's stream there. The lock is what makes a context, which is no thread's,
-// safe; on a GPU it is held while work is enqueued, on the CPU while it runs.
+// Three tables: devices, each with its own context and mutex; programs; and
+// calls, by the numbers that custom calls carry. A handler finds its call,
+// locks the device, and runs launches of the program's instance for XLA's
+// stream there. The lock is necessary because a context is not thread-safe; on
+// a GPU it is held while work is enqueued, on the CPU while the work runs.
 //
-// An instance has no arena: its module is the program's with another `step`,
-// whose first pointer says which step and which memory it stands for. So an
-// instance holds nothing between two calls, and one for each stream is enough.
+// An instance has no arena: its module is that of the program with another
+// `step`, whose first pointer names the step and the memory to use. An instance
+// therefore has no data between two calls, and one for each stream is enough.
 //
 //===----------------------------------------------------------------------===//
 
@@ -329,7 +329,8 @@ private:
   std::fenv_t before;
 };
 
-/// The attribute 'call'; 0, which is no call, where it is missing.
+/// The attribute 'call'; 0, which is not the number of a call, if it is
+/// missing.
 int64_t callNumber(const XLA_FFI_Attrs &attributes) {
   for (int64_t i = 0; i < attributes.size; ++i) {
     const XLA_FFI_ByteSpan &name = *attributes.names[i];

@@ -21,7 +21,7 @@ struct Options {
   bool vjp = false;
 };
 
-/// Fills `options`; returns an exit code where there is nothing to compile
+/// Fills `options`; returns an exit code if there is nothing to compile
 /// (--help, --version, or a usage error that was printed).
 std::optional<mlir::te::ExitCode> parseOptions(int argc, char **argv,
                                                Options &options);

@@ -44,7 +44,7 @@ void readCheckpoint(const std::string &path,
                     support::NpzArchive &states, CheckpointInfo &info,
                     std::vector<std::string> &errors);
 
-/// Reads the parameters (`te.weight`) alone from any safetensors file that has
+/// Reads only the parameters (`te.weight`) from any safetensors file that has
 /// them all.
 void readWeights(const std::string &path,
                  const std::vector<StepArgument> &arguments,

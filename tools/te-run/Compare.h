@@ -27,16 +27,16 @@ struct ComparedStep {
 
 struct Comparison {
   bool equal = true;
-  /// Where they are equal, how much was compared; else the first difference and
-  /// how many there are.
+  /// If they are equal, how much was compared; otherwise the first difference
+  /// and the number of differences.
   std::string text;
-  /// The layer of the first difference; empty where it is no quantised value.
+  /// The layer of the first difference; empty if it is not a quantised value.
   std::string layer;
 };
 
 /// Compares every result that both steps have. A quantised value
-/// (`cast.<layer>.x` or `.w`) that only one of them has is a difference too,
-/// and so is having nothing to compare.
+/// (`cast.<layer>.x` or `.w`) that only one of them has is a difference, too,
+/// and it is a difference if there is nothing to compare.
 Comparison compareSteps(const ComparedStep &a, const ComparedStep &b);
 
 } // namespace te::run

@@ -1,4 +1,4 @@
-//===- Frontend.cpp - what te-run asks of the compiler --------------------===//
+//===- Frontend.cpp - te-run's calls of the compiler ----------------------===//
 
 #include "Frontend.h"
 #include "Probes.h"

@@ -1,4 +1,4 @@
-//===- Frontend.h - what te-run asks of the compiler ----------------------===//
+//===- Frontend.h - te-run's calls of the compiler ------------------------===//
 
 #ifndef TE_TOOLS_TE_RUN_FRONTEND_H
 #define TE_TOOLS_TE_RUN_FRONTEND_H

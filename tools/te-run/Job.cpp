@@ -85,8 +85,8 @@ static std::string orEmpty(const char *variable) {
   return text ? text : "";
 }
 
-/// What torchrun sets, or everybody who speaks to torch.distributed; else what
-/// srun sets. False where there is neither, or `error` is set.
+/// Reads the variables of torchrun and other launchers of torch.distributed, or
+/// those of srun. False if neither is set, or with an `error`.
 static bool findPlace(Place &place, std::string &error) {
   Environment environment;
   constexpr int kMost = 1 << 20;
@@ -95,14 +95,14 @@ static bool findPlace(Place &place, std::string &error) {
     launcher = "'RANK' and 'WORLD_SIZE' are set, as by torchrun";
     place.size = environment.number("WORLD_SIZE", 1, kMost);
     place.rank = environment.number("RANK", 0, kMost);
-    // Who starts one process a host need not say so.
+    // A launcher of one process for each host may leave it out.
     if (fromLauncher("LOCAL_RANK"))
       place.localRank = environment.number("LOCAL_RANK", 0, kMost);
     place.job = "torch " + orEmpty("TORCHELASTIC_RUN_ID") + " " +
                 orEmpty("TORCHELASTIC_RESTART_COUNT");
   } else if (fromLauncher("SLURM_PROCID") && fromLauncher("SLURM_STEP_ID")) {
-    // The step's, where srun starts a part of the job; a batch script itself,
-    // which is no process of a step, has neither.
+    // Those of the step, if srun starts a part of the job; a batch script,
+    // which is not a process of a step, has neither.
     launcher = "srun started this process";
     place.size = environment.number(fromLauncher("SLURM_STEP_NUM_TASKS")
                                         ? "SLURM_STEP_NUM_TASKS"
@@ -358,7 +358,7 @@ te_rt_status Job::bind(te_rt_context &context, int32_t group,
     return bound(te_rt_context_bind_communicator(&context, group, &members));
 
   // The first rank's id goes to the others. Without one it sends zeros, so that
-  // nobody waits for it.
+  // no rank waits for it.
   char id[TE_RT_GROUP_ID_BYTES] = "";
   te_rt_status status = TE_RT_OK;
   if (members.rank == 0)

@@ -28,7 +28,7 @@ public:
   bool join(int64_t timeoutSeconds, std::string &error);
   /// Leaves it, after all processes came here.
   bool leave(std::string &error);
-  /// Ends all processes of the job; returns where there is no job.
+  /// Ends all processes of the job; returns if there is no job.
   void end(ExitCode code);
 
   int size() const { return numProcesses; }

@@ -52,7 +52,7 @@ struct Options {
   std::string probes;
 };
 
-/// Fills `options`; returns an exit code where there is nothing to run (--help,
+/// Fills `options`; returns an exit code if there is nothing to run (--help,
 /// --version, or a usage error that was printed).
 std::optional<ExitCode> parseOptions(int argc, char **argv, Options &options);
 

@@ -294,7 +294,7 @@ bool runSteps(te_rt_context *context, const te_rt_module &module,
     note("step " + std::to_string(i + 1));
     if (!run.collect(i, scalars) || !run.inspect(i) || !run.digest(i))
       return false;
-    // Times that are not comparable count only where there are no others.
+    // Times that are not comparable count only if there are no others.
     if (!traced || i == 0)
       times.push_back(ms);
     if (options.progress)

@@ -92,11 +92,12 @@ struct RunOptions {
 /// false, having said why, where it cannot.
 using InputSource = std::function<bool(std::vector<StepInput> &inputs)>;
 
-/// Runs `options.steps` steps. All memory, first the device's, is there before
-/// `source` is asked for the inputs. `outputs` gets every result after the last
-/// step, and `<name>.steps` with one value a step for each history and each
-/// rank-0 result that is not carried. Returns false if the source or `inspect`
-/// does, or, with `failure` set, if a runtime call fails or there is no memory.
+/// Runs `options.steps` steps. All memory, first that of the device, is
+/// allocated before `source` provides the inputs. `outputs` gets every result
+/// after the last step, and `<name>.steps` with one value a step for each
+/// history and each rank-0 result that is not carried. Returns false if the
+/// source or `inspect` does, or, with `failure` set, if a runtime call fails or
+/// there is no memory.
 bool runSteps(te_rt_context *context, const te_rt_module &module,
               const std::vector<StepArgument> &arguments,
               const InputSource &source, const RunOptions &options,

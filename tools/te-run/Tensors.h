@@ -1,9 +1,9 @@
 //===- Tensors.h - arrays of files against arguments of a step ------------===//
 //
-// A step's arguments have a name, an element type and a shape. Files have
-// arrays. This is where the two meet: what an array must look like to be an
-// argument, what a result looks like in a file, and what stands in for an array
-// that no file gives. No LLVM, no runtime calls.
+// A step's arguments have a name, an element type and a shape, and files have
+// arrays. This file defines what an array must look like to be an argument,
+// what a result looks like in a file, and the values of an argument for which
+// no file has an array. No LLVM, no runtime calls.
 //
 //===----------------------------------------------------------------------===//
 
@@ -59,13 +59,13 @@ std::string shapeText(const std::vector<int64_t> &shape);
 /// The value of the element whose bits are `bits`.
 double decodeElement(te_rt_dtype type, uint32_t bits);
 
-/// Why there is no array for `spec`.
+/// Why `spec` has no array.
 std::string noMemoryFor(const TensorSpec &spec);
 
 /// An array for `spec` drawn from `seed` and the argument's name, so it does
 /// not depend on the other arguments: floats normal(0, 1), weights
 /// normal(0, 0.02), 8-bit floats uniform over the finite bytes, integers
-/// uniform in [0, 256). Returns false where there is no memory for it.
+/// uniform in [0, 256). Returns false if there is no memory for it.
 bool drawArray(const TensorSpec &spec, uint64_t seed, support::NpyArray &array);
 
 /// An array that is `value` everywhere, for a type above 8 bits, or that is

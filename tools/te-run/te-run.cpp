@@ -38,7 +38,7 @@ struct ContextDeleter {
   }
 };
 
-/// "rank 2: " where there are several processes.
+/// "rank 2: " if there are several processes.
 std::string &rankPrefix() {
   static std::string prefix;
   return prefix;

@@ -31,11 +31,11 @@ struct CompileRequest {
   std::string pipeline;
   /// Whether the entry is differentiated.
   bool vjp = false;
-  /// te_rt_context_backend of the machine; of "reference", also the target
-  /// where the pipeline names none.
+  /// te_rt_context_backend of the machine; "reference" is also the target
+  /// if the pipeline names none.
   std::string backend;
 
-  // For what not every host wants; each may be empty.
+  // Optional hooks; each may be empty.
 
   /// Changes the options after they are read.
   std::function<void(TrainingPipelineOptions &)> adjust;
@@ -46,7 +46,7 @@ struct CompileRequest {
   std::function<void(StringRef)> ended;
 };
 
-/// How far a compilation came.
+/// How a compilation ended.
 enum class CompileOutcome {
   Ok,
   /// A diagnostic says what is wrong, with the program or with the value of an
@@ -55,7 +55,7 @@ enum class CompileOutcome {
   /// `error` says what is wrong with the request's entry or pipeline.
   BadEntry,
   BadPipeline,
-  /// A lowered program that is no machine code: a defect.
+  /// A lowered program does not translate to machine code: a defect.
   Internal,
 };
 

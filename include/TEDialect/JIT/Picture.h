@@ -1,9 +1,9 @@
-//===- Picture.h - a step and what the compiler made of it ----------------===//
+//===- Picture.h - drawings of a step and of its compilation --------------===//
 //
-// Compiles a step and writes what happened for people: the graph as the user
-// wrote it (after import) and as it runs (after fuse), the precision ledger,
-// the memory plan and the launches. As one HTML page without scripts or other
-// files, as Graphviz text (the graphs alone), or as JSON (all of it).
+// Compiles a step and shows what the compiler did: the graph as the user wrote
+// it (after import) and as it runs (after fuse), the precision of every GEMM,
+// the memory plan and the launches. The result is one HTML page without scripts
+// or other files, Graphviz text (only the graphs), or JSON (everything).
 //
 //===----------------------------------------------------------------------===//
 

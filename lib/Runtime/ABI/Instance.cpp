@@ -1,8 +1,8 @@
 //===- Instance.cpp - loading and running compiled steps ------------------===//
 //
 // Loading runs the module's `load`, which fills every slot, then makes the
-// arena and one scratch region as large as the largest plan wants. Running
-// calls `step`, which enqueues; nothing is allocated any more.
+// arena and one scratch region as large as the largest plan needs. Running
+// calls `step`, which only enqueues; nothing is allocated then.
 //
 //===----------------------------------------------------------------------===//
 
@@ -200,8 +200,8 @@ Status checkPart(const te_rt_instance &instance, int32_t begin, int32_t end) {
 
 te_rt_instance::~te_rt_instance() {
   Backend &backend = *context->backend;
-  // Enqueued work may still use what is freed here. A destructor has nobody to
-  // report to: a lost device has been reported by the call that lost it.
+  // Enqueued work may still use what is freed here. A destructor cannot
+  // report: the call that lost a device has reported that.
   (void)backend.synchronize();
   graphs.clear();
   slots.clear();

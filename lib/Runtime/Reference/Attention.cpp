@@ -26,7 +26,7 @@ struct Head {
   std::vector<float> values;
 };
 
-/// Where one head of one sequence lies in a [tokens, heads * dim] matrix.
+/// The place of one head of one sequence in a [tokens, heads * dim] matrix.
 struct Place {
   int64_t sequence, batch, head, heads, dim;
   int32_t type;

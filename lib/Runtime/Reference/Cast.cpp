@@ -145,7 +145,7 @@ void delayed_scaling_update(const delayed_scaling_update_params &p,
   for (int64_t slot = 0; slot < p.slots; ++slot) {
     const float last = measured[slot] != 0.0f ? measured[slot] : history[slot];
     float amax = last;
-    // Upwards, so that the new history may lie on the old one.
+    // Upwards, so that the new history may overwrite the old one.
     for (int64_t i = 0; i < p.history_length; ++i) {
       const int64_t at = i * p.slots + slot;
       if (last == 0.0f) {

@@ -207,7 +207,8 @@ std::vector<float> loadMicroscales(const void *scales, int32_t scheme,
 void multiplyMicroscaled(const scaled_matmul_params &p, void *const *buffers) {
   namespace b = scaled_matmul_buffers;
   const bool mx = isMx(p.a_scheme);
-  // mx data of axis 0 lies as [k, outer]; all other has k contiguous.
+  // mx data of axis 0 is stored as [k, outer]; in all other data k is
+  // contiguous.
   const bool aTransposed = mx && p.a_axis == 0;
   const bool bTransposed = mx && p.b_axis == 0;
   const auto lhs = loadPanel(buffers[b::a], p.m, p.k, aTransposed, p.a_type);

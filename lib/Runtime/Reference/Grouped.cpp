@@ -1,8 +1,8 @@
 //===- Grouped.cpp - kernels of groups of rows on the reference backend ---===//
 //
-// Each group by itself: its operands are cut out of the whole values, the
-// kernel for one matrix runs on them, and its rows are put back. So a group has
-// the bits of a layer that is given its rows alone.
+// Each group is computed by itself: its operands are cut out of the whole
+// values, the kernel for one matrix runs on them, and its rows are copied back.
+// A group therefore has the bits of a layer that gets only its rows.
 //
 //===----------------------------------------------------------------------===//
 
@@ -129,7 +129,7 @@ struct ScaledMatrix {
   }
 };
 
-/// Rows that a block along the rows spans; 1 where there is none.
+/// Rows that a block along the rows spans; 1 if there is none.
 int64_t rowBlock(int32_t scheme) {
   if (isMx(scheme))
     return 32;
@@ -435,7 +435,7 @@ void grouped_scaled_wgrad(const grouped_scaled_wgrad_params &p,
   const ScaledMatrix a = value(b::a, b::a_scale, b::a_amax, p.a_scheme, p.m);
   const ScaledMatrix w = value(b::b, b::b_scale, b::b_amax, p.b_scheme, p.n);
   const int64_t bytes = p.m * p.n * byteSize(p.out_type);
-  // Rows are contracted: those of mx values lie as they are stored in one.
+  // Rows are contracted: those of mx values are stored as in a single matrix.
   const int32_t axis = isMx(p.a_scheme) ? 0 : 1;
   Summand summand(buffers[b::c], buffers[b::keep], bytes);
   forEachGroup(p, buffers[b::group_sizes], [&](int64_t g, GroupRows group) {

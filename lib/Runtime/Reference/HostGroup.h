@@ -42,8 +42,9 @@ public:
   /// elements of `type`. An error on all ranks if they do not agree.
   Status begin(const char *kernel, int64_t count, int32_t type);
 
-  /// Receives `bytes` of every rank, in their order: the same for all where
-  /// `stride` is 0, else what lies r * stride behind `send` goes to rank r.
+  /// Receives `bytes` of every rank, in their order. All ranks get the same
+  /// bytes if `stride` is 0; otherwise those at `send` + r * stride go to rank
+  /// r.
   Status exchange(const void *send, int64_t stride, void *receive,
                   int64_t bytes);
 
@@ -65,7 +66,7 @@ private:
   Status failure;
 };
 
-/// What depends on the number of this rank, of which nobody else hears.
+/// Kernels that depend on the number of this rank, without communication.
 Status overGroup(const partial_amax_params &p, HostGroup &group,
                  void *const *buffers);
 Status overGroup(const quantize_nvfp4_shard_params &p, HostGroup &group,

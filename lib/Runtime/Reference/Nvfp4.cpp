@@ -74,7 +74,7 @@ struct Quantiser {
   }
 
   /// One usage, of values x(outer, inner). `source(line, i, outer, inner)` is
-  /// the element in line `line` of x, as it lies in memory, of the block at
+  /// the element in line `line` of x, as it is stored, of the block at
   /// (outer, inner).
   template <typename X, typename Source>
   void run(int64_t outer, int64_t inner, uint32_t usage, X x, Source source,
@@ -145,7 +145,8 @@ void quantize_nvfp4(const quantize_nvfp4_params &p, void *const *buffers) {
     quantiser.run(
         p.cols, p.rows, 1, [&](int64_t c, int64_t r) { return x(r, c); },
         [&](int64_t line, int i, int64_t c0, int64_t r0) {
-          // A 1x16 block lies down a column, the lines of a square along rows.
+          // A 1x16 block runs down a column, the lines of a square run along
+          // rows.
           return p.scheme == TE_RT_NV_16X16 ? x(r0 + line, c0 + i)
                                             : x(r0 + i, c0);
         },

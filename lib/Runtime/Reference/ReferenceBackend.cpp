@@ -1,10 +1,11 @@
 //===- ReferenceBackend.cpp - the CPU backend -----------------------------===//
 //
 // Device memory is host memory, a launch is a call, and everything is complete
-// when it returns, but on the side stream: what is put there runs when somebody
-// waits for it, which is as late as a GPU may run it. So a wait that is missing
-// is missed here, every time. While a step is captured its launches are only
-// noted, as a GPU does, so that what a replay would miss is missed here too.
+// when the call returns, except on the side stream: a launch there runs when
+// something waits for it, which is as late as a GPU may run it. A missing wait
+// therefore gives wrong results here, every time. While a step is captured its
+// launches are only recorded, as on a GPU, so that an error of a replay also
+// shows here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -64,7 +65,7 @@ private:
   std::vector<Replay> replays;
 };
 
-/// Launches that nobody has waited for yet, in order.
+/// Launches that were not waited for yet, in order.
 class SideStream {
 public:
   void put(std::function<Status()> launch) {
@@ -325,7 +326,7 @@ private:
     *plan = std::make_unique<FunctionPlan<Params>>(kernel, params, alone,
                                                    groupSizes);
   }
-  /// Of a group of processes, where there are several.
+  /// For a group of several processes.
   template <typename Params>
     requires requires(const Params &params) { params.ranks; } ||
              requires(const Params &params) { params.group_id; }

@@ -1,7 +1,7 @@
 //===- Shard.cpp - casts of flat shards on the reference backend ----------===//
 //
-// The definitions of the kernel list, element by element. Only the number of
-// this rank is asked of the group.
+// The definitions of the kernel list, element by element. The only information
+// from the group is the number of this rank.
 //
 //===----------------------------------------------------------------------===//
 
