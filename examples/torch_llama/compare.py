@@ -6,8 +6,12 @@
 
 Both train the same LlamaForCausalLM in bf16 with AdamW, from the same random
 weights, on the same batches of bytes. "te" has its linear layers in FP8 as --recipe
-says. The band is torch.compile's loss over --seeds seeds of the weights. Needs
-te_mlir, torch and transformers.
+says. The band is torch.compile's loss over --seeds seeds of the weights.
+
+The peer is at its best: its attention is PyTorch's causal flash attention without a
+mask tensor. transformers makes a mask tensor while torch.compile traces it, which
+excludes flash attention; --mask-tensor leaves it so. Needs te_mlir, torch and
+transformers.
 """
 
 import argparse
@@ -20,6 +24,8 @@ import time
 import torch
 import transformers
 from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import te_mlir
 import te_mlir.torch
@@ -60,8 +66,8 @@ def batches(steps, sequences, sequence, seed, device):
         yield torch.stack([text[s : s + sequence] for s in starts]).to(device)
 
 
-def model_of(small, device):
-    config = LlamaConfig(**SIZES[small], use_cache=False)
+def model_of(sizes, device):
+    config = LlamaConfig(**sizes, use_cache=False)
     with torch.device(device):
         model = LlamaForCausalLM(config)
     # Positions stay exact, as they do where transformers loads a model in 16 bits.
@@ -93,6 +99,22 @@ class Loss(torch.nn.Module):
 
     def forward(self, ids):
         return self.model(input_ids=ids, labels=ids).loss
+
+
+def causal_attention(module, query, key, value, attention_mask, scaling=None, **_):
+    """Causal attention of heads [batch, heads, sequence, size], without a mask tensor."""
+    result = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, is_causal=True, scale=scaling, enable_gqa=True
+    )
+    return result.transpose(1, 2).contiguous(), None
+
+
+def without_mask_tensor(model):
+    """The model, with `causal_attention` in place of what transformers chooses."""
+    ALL_ATTENTION_FUNCTIONS.register("causal", causal_attention)
+    ALL_MASK_ATTENTION_FUNCTIONS.register("causal", lambda *_, **__: None)
+    model.config._attn_implementation = "causal"
+    return model
 
 
 def train(name, compiled, model, arguments, device, seed):
@@ -147,6 +169,8 @@ def main():
     parser.add_argument("--sequences", type=int)
     parser.add_argument("--sequence", type=int)
     parser.add_argument("--lr", type=float)
+    parser.add_argument("--vocabulary", type=int, help="rows of the embedding and the head")
+    parser.add_argument("--mask-tensor", action="store_true", help="leave the peer the mask that transformers makes")
     parser.add_argument("--eager", action="store_true", help="the peer is PyTorch without torch.compile")
     arguments = parser.parse_args()
     small = arguments.small
@@ -156,7 +180,8 @@ def main():
     device = torch.device("cpu" if small else "cuda:0")
 
     runs = []
-    model = model_of(small, device)
+    sizes = dict(SIZES[small], vocab_size=arguments.vocabulary or SIZES[small]["vocab_size"])
+    model = model_of(sizes, device)
     options = {"recipe": RECIPES[arguments.recipe](), "strict": True}
     if arguments.override != "none":
         options["backward_override"] = arguments.override
@@ -178,6 +203,8 @@ def main():
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
+    if not arguments.mask_tensor:
+        without_mask_tensor(model)
     peer = Loss(model) if arguments.eager or small else torch.compile(Loss(model))
     for seed in range(arguments.seeds):
         runs.append(train("torch bf16", peer, model, arguments, device, seed))
@@ -190,10 +217,11 @@ def main():
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
         "model": {
             "class": "LlamaForCausalLM",
-            **SIZES[small],
+            **sizes,
             "tokens": arguments.sequences * arguments.sequence,
             "sequence": arguments.sequence,
         },
+        "peer": "a mask tensor" if arguments.mask_tensor else "causal flash attention",
         "ledger": ledger,
         "time_ratio": mine["ms_forward_backward"] / statistics.median(r["ms_forward_backward"] for r in peers),
         "band": [min(finals), max(finals)],
