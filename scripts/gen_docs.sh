@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Writes docs/generated and the rows of the support table from the .td files;
-# with --check, fails when a committed file differs from what they say now. The
-# support table needs te-tblgen: TE_TBLGEN, or that of a build folder beside or
-# inside the source tree; without it, writing leaves its files as they are.
+# Writes docs/generated and the sources of the support table and the kernel list
+# from the .td files; with --check, fails when a committed file differs from what
+# they say now. Both tables need te-tblgen: TE_TBLGEN, or that of a build folder
+# beside or inside the source tree; without it, writing leaves its files as they
+# are.
 set -euo pipefail
 case " $* " in *" --help "*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
@@ -47,25 +48,42 @@ for passes in include/TEDialect/Transforms/*/Passes.td; do
   write "${phase}Passes.md" "Passes: $(echo "$phase" | tr '[:upper:]' '[:lower:]')" "$passes" -gen-pass-doc
 done
 
-rows=include/TEDialect/Support/SupportRows.inc
-support=(-I include include/TEDialect/Support/TESupport.td)
-te_tblgen=${TE_TBLGEN:-$(ls build/bin/te-tblgen ../build/bin/te-tblgen 2>/dev/null | head -1 || true)}
-if [ -n "$te_tblgen" ]; then
-  "$te_tblgen" -gen-support-doc "${support[@]}" -o "$out/support.md"
-  "$te_tblgen" -gen-support-json "${support[@]}" -o "$out/support.json"
-  if [ "$out" = docs/generated ]; then
-    "$te_tblgen" -gen-support-rows "${support[@]}" -o $rows
+# What te-tblgen writes: FILE GENERATOR DEFINITIONS, pages and sources.
+definitions=include/TEDialect/Support
+tables=(
+  "docs/generated/support.md support-doc $definitions/TESupport.td"
+  "docs/generated/support.json support-json $definitions/TESupport.td"
+  "$definitions/SupportRows.inc support-rows $definitions/TESupport.td"
+  "docs/generated/kernels.md kernel-doc $definitions/Kernels.td"
+  "include/TEDialect/Runtime/te_runtime_kernels.inc kernel-list $definitions/Kernels.td"
+  "$definitions/KernelRows.inc kernel-rows $definitions/Kernels.td"
+  "lib/Runtime/Core/KernelChecks.inc kernel-checks $definitions/Kernels.td"
+)
+te_tblgen=${TE_TBLGEN:-$(ls build/bin/te-tblgen build/dev/bin/te-tblgen ../build/bin/te-tblgen 2>/dev/null | head -1 || true)}
+if [ -z "$te_tblgen" ]; then
+  if [ "$out" != docs/generated ]; then
+    echo "the check needs te-tblgen: build it, or set TE_TBLGEN" >&2
+    exit 1
   fi
-elif [ "$out" = docs/generated ]; then
-  echo "te-tblgen is not built: the support table is left as it is" >&2
-else
-  echo "the check needs te-tblgen: build it, or set TE_TBLGEN" >&2
-  exit 1
+  echo "te-tblgen is not built: what it writes is left as it is" >&2
+  tables=()
 fi
+isCurrent=true
+for table in "${tables[@]}"; do
+  read -r file generator source <<<"$table"
+  if [ "$out" = docs/generated ]; then
+    "$te_tblgen" "-gen-$generator" -I include "$source" -o "$file"
+  else
+    now=$out/$(basename "$file")
+    "$te_tblgen" "-gen-$generator" -I include "$source" -o "$now"
+    diff -u "$file" "$now" || isCurrent=false
+    if [[ $file != docs/generated/* ]]; then rm "$now"; fi
+  fi
+done
 
 if [ "$out" != docs/generated ]; then
-  diff -ru docs/generated "$out" && diff -u $rows <("$te_tblgen" -gen-support-rows "${support[@]}") || {
-    echo "docs/generated is out of date: run scripts/gen_docs.sh and commit" >&2
+  diff -ru docs/generated "$out" && $isCurrent || {
+    echo "docs/generated, or a source that is written from a .td file, is out of date: run scripts/gen_docs.sh and commit" >&2
     exit 1
   }
   echo "docs/generated is up to date"

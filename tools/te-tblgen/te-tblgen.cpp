@@ -1,10 +1,11 @@
-//===- te-tblgen.cpp - the support table in its other forms ---------------===//
+//===- te-tblgen.cpp - the tables of this project in their other forms ----===//
 //
-// LLVM's TableGen with the backends of this project: TESupport.td as constant
-// C++ rows, as a page of the documentation, and as JSON.
+// LLVM's TableGen with the backends of this project: TESupport.td and
+// Kernels.td as constant C++ rows, as pages of the documentation, and as JSON.
 //
 //===----------------------------------------------------------------------===//
 
+#include "KernelList.h"
 #include "SupportTable.h"
 
 #include "llvm/Support/CommandLine.h"
@@ -21,6 +22,18 @@ static TableGen::Emitter::Opt
              "Generate the page of the documentation");
 static TableGen::Emitter::Opt json("gen-support-json", te::tblgen::emitJson,
                                    "Generate the table as JSON");
+static TableGen::Emitter::Opt kernelList("gen-kernel-list",
+                                         te::tblgen::emitKernelList,
+                                         "Generate the macros of the kernels");
+static TableGen::Emitter::Opt
+    kernelRows("gen-kernel-rows", te::tblgen::emitKernelRows,
+               "Generate facts and sizes of the kernels");
+static TableGen::Emitter::Opt
+    kernelChecks("gen-kernel-checks", te::tblgen::emitKernelChecks,
+                 "Generate the checks of the parameters of kernels");
+static TableGen::Emitter::Opt kernelDocs("gen-kernel-doc",
+                                         te::tblgen::emitKernelDocs,
+                                         "Generate the page of the kernels");
 
 int main(int argc, char **argv) {
   InitLLVM init(argc, argv);

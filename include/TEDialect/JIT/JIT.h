@@ -76,7 +76,7 @@ struct ArgumentInfo {
 
 /// One launch of a step.
 struct LaunchInfo {
-  /// A row of te_runtime_kernels.inc.
+  /// A row of Kernels.td.
   std::string kernel;
   /// Layer and product of a GEMM ("w1 dgrad"), else the first buffer written.
   std::string name;

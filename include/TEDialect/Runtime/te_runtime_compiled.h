@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 /// Enqueues the plan in `slot`. `buffers` are in the order of its row in
-/// te_runtime_kernels.inc; absent optional buffers are NULL.
+/// Kernels.td; absent optional buffers are NULL.
 TE_RT_API te_rt_status te_rt_launch(te_rt_instance *instance, int32_t slot,
                                     void *const *buffers);
 

@@ -1,4 +1,4 @@
-//===- KernelTable.h - te_runtime_kernels.inc as data ---------------------===//
+//===- KernelTable.h - the kernel list as data ----------------------------===//
 //
 // The rows of the kernel list, for whoever reasons about launches: the
 // verifier of tert.launch, the conversion that makes launches, the memory
@@ -13,6 +13,10 @@
 #include "llvm/ADT/StringRef.h"
 
 #include <optional>
+
+namespace te_table {
+struct KernelRow;
+} // namespace te_table
 
 namespace mlir::tert {
 
@@ -32,6 +36,8 @@ struct KernelInfo {
   llvm::StringRef name;
   llvm::ArrayRef<KernelParameter> parameters;
   llvm::ArrayRef<KernelBuffer> buffers;
+  /// What Kernels.td says beside; see KernelRows.h.
+  const te_table::KernelRow *row;
 
   /// True when buffer `output` may be the memory of buffer `input`: the kernel
   /// reads each element of `input` for the last time before it writes that

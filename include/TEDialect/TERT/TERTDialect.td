@@ -14,7 +14,7 @@ def TERT_Dialect : Dialect {
     runs. A function of `tert` takes one buffer per argument and result of the
     `te` function it came from (two for a scaled value), returns nothing and is
     one straight line of launches. Everything a launch names is a row of
-    te_runtime_kernels.inc, which is the verifier's only source.
+    Kernels.td, which is the verifier's only source.
 
     Function attributes:
     * `tert.signature`: one dictionary per buffer argument. `name`, `type` (of

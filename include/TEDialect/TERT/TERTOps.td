@@ -103,7 +103,7 @@ def TERT_LaunchOp
   let summary = "run a kernel on buffers";
   let description = [{
     `kernel`, its parameters and its buffers are a row of
-    te_runtime_kernels.inc, and mean what that row says. Launches run in the
+    Kernels.td, and mean what that row says. Launches run in the
     order they stand in, on the stream of the caller; those that are `side` on
     a second one. A launch waits for one of the other stream only where both use
     a buffer and one writes it (Streams.h), and a step ends when both streams
@@ -115,7 +115,7 @@ def TERT_LaunchOp
     3. (launch-c3) there is one buffer for each of the row's.
     4. (launch-c4) only optional buffers are `tert.null`.
     5. (launch-c5) a written buffer is no other buffer of the launch, except an input of the row that may share its memory.
-    6. (launch-c6) only a collective, a kernel with a parameter `group_id`, is `side`.
+    6. (launch-c6) only a collective is `side`.
 
     Example:
 

@@ -26,7 +26,7 @@ public:
   virtual ~Plan() = default;
 
   /// Enqueues the kernel on `stream` (a CUstream; ignored by the reference
-  /// backend). `buffers` follow the kernel's row in te_runtime_kernels.inc.
+  /// backend). `buffers` follow the kernel's row in Kernels.td.
   virtual Status launch(void *stream, void *const *buffers) = 0;
 
   /// Bytes of scratch memory the launch needs. Plans of one instance run one

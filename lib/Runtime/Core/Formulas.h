@@ -4,7 +4,7 @@
 // bit: the scale rules, the optimizers, normalisation, elementwise operators.
 // Host and device compile this file with contraction off (see Math.h), so a
 // backend that calls these functions in the reduction orders documented in
-// te_runtime_kernels.inc equals the reference bit for bit.
+// Kernels.td equals the reference bit for bit.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,6 +1,6 @@
 //===- GroupLayout.h - where the rows of each group lie -------------------===//
 //
-// The group layout of te_runtime_kernels.inc, for host and device. A walk over
+// The group layout of Kernels.td, for host and device. A walk over
 // the sizes gives each group's rows; bad sizes are cut to what fits, so nothing
 // that follows them leaves the matrix.
 //

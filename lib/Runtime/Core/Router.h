@@ -1,7 +1,7 @@
 //===- Router.h - one token's choice of experts ---------------------------===//
 //
 // The scores, the choice and their gradients, in the order of operations that
-// te_runtime_kernels.inc gives, for host and device.
+// Kernels.td gives, for host and device.
 //
 //===----------------------------------------------------------------------===//
 

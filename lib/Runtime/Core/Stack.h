@@ -1,6 +1,6 @@
 //===- Stack.h - one launch for the matrices of a stack -------------------===//
 //
-// The rows of te_runtime_kernels.inc with `matrices` do to each matrix of a
+// The rows of Kernels.td with `matrices` do to each matrix of a
 // stack what they do to one. Where the next matrix starts in each buffer is
 // said here, once: the reference backend calls its kernel again with every
 // pointer moved, a kernel of the cuda backend moves them by blockIdx.y.

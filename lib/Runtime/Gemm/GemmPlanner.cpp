@@ -155,7 +155,7 @@ Status GemmPlanner::chooseLike(const GemmAlgorithm &preferred,
                                const GemmProblem &problem, GemmExtras extras,
                                GemmProduct::Variant *chosen) {
   // A high-precision product adds a bias of its own type to a result of that
-  // type, and nothing else (te_runtime_kernels.inc).
+  // type, and nothing else (Kernels.td).
   if (extras.bias && problem.a.scheme == GemmOperand::unscaled &&
       problem.biasType != problem.outType)
     return Status::ok();

@@ -1,7 +1,7 @@
 //===- Norm.cpp - normalisation and bias gradients ------------------------===//
 //
 // Row statistics are lane sums, column sums strip or chunk sums: see the head
-// of te_runtime_kernels.inc.
+// of Kernels.td.
 //
 //===----------------------------------------------------------------------===//
 

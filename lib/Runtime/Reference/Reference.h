@@ -1,6 +1,6 @@
 //===- Reference.h - the kernels of the reference backend -----------------===//
 //
-// One function per row of te_runtime_kernels.inc, grouped by family in the
+// One function per row of Kernels.td, grouped by family in the
 // files beside this one. They are written to be read: every result bit follows
 // from the row's comment and from Core/{Math,Formulas,Types}.h. Parameters have
 // passed checkSupported, required buffers are not null. A kernel with
@@ -34,7 +34,7 @@ inline bool isSkipped(const void *skip) {
 void parallelFor(int64_t count, int64_t work,
                  const std::function<void(int64_t, int64_t)> &body);
 
-/// The lane sum of te_runtime_kernels.inc: `step(acc, i)` is the new value of a
+/// The lane sum of Kernels.td: `step(acc, i)` is the new value of a
 /// lane that takes element i.
 template <typename Step> float laneSum(int64_t count, Step step) {
   float lanes[kLanes] = {};
@@ -46,7 +46,7 @@ template <typename Step> float laneSum(int64_t count, Step step) {
   return lanes[0];
 }
 
-/// The chunk sum of te_runtime_kernels.inc over rows.
+/// The chunk sum of Kernels.td over rows.
 template <typename Step> float chunkSum(int64_t rows, Step step) {
   float total = 0.0f;
   for (int64_t begin = 0; begin < rows; begin += kChunkRows) {
@@ -58,7 +58,7 @@ template <typename Step> float chunkSum(int64_t rows, Step step) {
   return total;
 }
 
-/// The strip sum of te_runtime_kernels.inc over rows.
+/// The strip sum of Kernels.td over rows.
 template <typename Step> float stripSum(int64_t rows, Step step) {
   const int64_t strips = ceilDiv(rows, kStripRows);
   float total = 0.0f;

@@ -93,7 +93,7 @@ func.func @launch_c5(%x: !tert.buffer<256>) {
 
 // -----
 func.func @launch_c6(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
-  // expected-error @below {{expected a launch that is 'side' to be a collective, but kernel 'copy' has no parameter 'group_id'}}
+  // expected-error @below {{expected a launch that is 'side' to be a collective, but kernel 'copy' is none}}
   tert.launch "copy" {bytes = 256 : i64} (%x, %y) side : !tert.buffer<256>, !tert.buffer<256>
   return
 }

@@ -1,6 +1,6 @@
 //===- ActivationTest.cpp - every activation against its closed form ------===//
 //
-// Values and gradients in f64 from the formulas of te_runtime_kernels.inc.
+// Values and gradients in f64 from the formulas of Kernels.td.
 // Bounds are in units of u = 2^-24 and count roundings; exp and tanh are within
 // 2 ulp, so a sigmoid is within 6u and, its complement being a difference,
 // 1 - s within 7u.

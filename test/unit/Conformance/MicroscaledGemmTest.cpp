@@ -1,7 +1,7 @@
 //===- MicroscaledGemmTest.cpp - products of mx and nv operands -----------===//
 //
 // Operands are made from codes and scales directly, stored and padded as the
-// head of te_runtime_kernels.inc says, so no quantiser takes part. What a
+// head of Kernels.td says, so no quantiser takes part. What a
 // product must be is computed in f64, where products and sums of these codes
 // are exact or nearly so (sums of up to 2^10 terms of 16 bits, times powers of
 // two).

@@ -1,4 +1,4 @@
-//===- KernelTable.cpp - te_runtime_kernels.inc as data -------------------===//
+//===- KernelTable.cpp - the kernel list as data --------------------------===//
 //
 // Expands every row into constant arrays. The rows are sorted by name, which
 // makes the lookup a binary search.
@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "TEDialect/TERT/KernelTable.h"
+
+#include "TEDialect/Support/KernelRows.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -32,52 +34,22 @@ namespace {
 
 const KernelInfo kernels[] = {
 #define TE_RT_KERNEL(name, parameters, buffers)                                \
-  {#name, llvm::ArrayRef(name##Parameters).drop_front(), name##Buffers},
+  {#name, llvm::ArrayRef(name##Parameters).drop_front(), name##Buffers,        \
+   te_table::findKernelRow(#name)},
 #include "TEDialect/Runtime/te_runtime_kernels.inc"
-};
-
-/// The pairs that the kernel list allows to be one buffer.
-struct SharedPair {
-  llvm::StringLiteral kernel, input, output;
-};
-constexpr SharedPair sharedPairs[] = {
-    {"adamw", "param", "new_param"},
-    {"adamw", "m", "new_m"},
-    {"adamw", "v", "new_v"},
-    {"all_reduce_max", "x", "y"},
-    {"all_reduce_sum", "x", "y"},
-    {"bias_add", "x", "y"},
-    {"count_nonfinite", "counts", "new_counts"},
-    {"cross_entropy_backward", "logits", "dlogits"},
-    {"delayed_scaling_update", "history", "new_history"},
-    {"delayed_scaling_update", "scale", "new_scale"},
-    {"grouped_scaled_wgrad", "c", "out"},
-    {"grouped_wgrad", "c", "out"},
-    {"grouped_zero_padding", "x", "y"},
-    {"matmul", "c", "out"},
-    {"pointwise", "a", "out"},
-    {"pointwise", "b", "out"},
-    {"rng_advance", "state", "new_state"},
-    {"rope", "x", "y"},
-    {"scaled_matmul", "c", "out"},
-    {"sgd", "param", "new_param"},
-    {"sgd", "buf", "new_buf"},
 };
 
 } // namespace
 
 bool KernelInfo::mayShare(unsigned input, unsigned output) const {
-  return llvm::any_of(sharedPairs, [&](const SharedPair &pair) {
-    return pair.kernel == name && pair.input == buffers[input].name &&
-           pair.output == buffers[output].name;
-  });
+  return llvm::any_of(llvm::ArrayRef(row->reuses, row->numReuses),
+                      [&](te_table::KernelReuse reuse) {
+                        return reuse.input == int(input) &&
+                               reuse.output == int(output);
+                      });
 }
 
-bool KernelInfo::isCollective() const {
-  return llvm::any_of(parameters, [](const KernelParameter &parameter) {
-    return parameter.name == "group_id";
-  });
-}
+bool KernelInfo::isCollective() const { return row->isCollective; }
 
 std::optional<unsigned> KernelInfo::findBuffer(llvm::StringRef name) const {
   for (auto [index, buffer] : llvm::enumerate(buffers))

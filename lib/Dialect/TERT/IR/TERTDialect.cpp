@@ -134,7 +134,7 @@ LogicalResult LaunchOp::verify() {
   if (getSide() && !kernel->isCollective())
     return emitOpError() << "expected a launch that is 'side' to be a "
                             "collective, but kernel '"
-                         << kernel->name << "' has no parameter 'group_id'";
+                         << kernel->name << "' is none";
 
   // launch-c3
   if (getBuffers().size() != kernel->buffers.size())

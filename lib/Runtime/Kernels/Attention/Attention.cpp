@@ -8,10 +8,10 @@
 #include "Cuda/CudaBackend.h"
 
 #include "Core/Formulas.h"
+#include "Core/Workspaces.h"
 #include "Kernels/Attention/attention_args.h"
 #include "Kernels/Norm/norm_args.h"
 #include "Kernels/Pointwise/KernelLookup.h"
-#include "TEDialect/Support/KernelWorkspaces.h"
 
 namespace te::rt::cuda {
 
@@ -28,9 +28,9 @@ Status plan_attention_sink_grad(const CudaDevice &device,
   TE_RT_RETURN_IF_FAILED(findTyped(device, "te_chunk_sum", {TE_RT_F32}, &sum));
   sum.block = kNormBlock;
   TE_RT_RETURN_IF_FAILED(setGrid(ceilDiv(params.heads, kNormBlock), &sum));
-  static_assert(kChunkRows == te_table::kBiasGradRows);
+  static_assert(kChunkRows == te_table::kernel_rows::kChunkSumRows);
   *plan = makeWorkspacePlan(
-      device, te_table::biasGradBytes(params.tokens, params.heads),
+      device, workspaceBytes(params),
       [=](Launcher launch, void *const *buffers, void *workspace) {
         AttentionSinkGradArgs args{};
         args.dout = buffers[b::dout];

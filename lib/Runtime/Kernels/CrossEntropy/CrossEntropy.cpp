@@ -7,9 +7,9 @@
 
 #include "Cuda/CudaBackend.h"
 
+#include "Core/Workspaces.h"
 #include "Kernels/CrossEntropy/cross_entropy_args.h"
 #include "Kernels/Pointwise/KernelLookup.h"
-#include "TEDialect/Support/KernelWorkspaces.h"
 
 namespace te::rt::cuda {
 
@@ -56,7 +56,7 @@ Status plan_cross_entropy_backward(const CudaDevice &device,
   grad.block = kLogitGradBlock;
   TE_RT_RETURN_IF_FAILED(setGrid(params.tokens * blocksPerRow, &grad));
   *plan = makeWorkspacePlan(
-      device, te_table::kCrossEntropyBackwardBytes,
+      device, workspaceBytes(params),
       [=](Launcher launch, void *const *buffers, void *workspace) {
         CrossEntropyArgs args{};
         args.logits = buffers[b::logits];

@@ -1,7 +1,7 @@
 //===- cross_entropy.cu - softmax cross entropy, and its gradient ---------===//
 //
 // te_cross_entropy_lse_<type>: a block does a row, each thread two of the 256
-// lanes of a row sum (te_runtime_kernels.inc), in a pass for the maximum and
+// lanes of a row sum (Kernels.td), in a pass for the maximum and
 // one for the sum. te_cross_entropy_mean_<type>: one block, a lane a thread.
 // The only step that may differ from the reference is the logarithm.
 //

@@ -7,9 +7,9 @@
 
 #include "Cuda/CudaBackend.h"
 
+#include "Core/Workspaces.h"
 #include "Kernels/Embedding/embedding_args.h"
 #include "Kernels/Pointwise/KernelLookup.h"
-#include "TEDialect/Support/KernelWorkspaces.h"
 
 namespace te::rt::cuda {
 
@@ -78,7 +78,7 @@ Status plan_embedding_backward(const CudaDevice &device,
   LaunchConfig vectors = scalars;
   TE_RT_RETURN_IF_FAILED(setGrid(rowGroups * scalarBlocks, &scalars));
   TE_RT_RETURN_IF_FAILED(setGrid(rowGroups * vectorBlocks, &vectors));
-  const int64_t countBytes = te_table::embeddingBackwardBytes(params.vocab);
+  const int64_t countBytes = workspaceBytes(params);
   *plan = makeWorkspacePlan(
       device, countBytes,
       [=](Launcher launch, void *const *buffers, void *workspace) {

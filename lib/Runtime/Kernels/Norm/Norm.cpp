@@ -8,9 +8,9 @@
 #include "Cuda/CudaBackend.h"
 
 #include "Core/Formulas.h"
+#include "Core/Workspaces.h"
 #include "Kernels/Norm/norm_args.h"
 #include "Kernels/Pointwise/KernelLookup.h"
-#include "TEDialect/Support/KernelWorkspaces.h"
 
 namespace te::rt::cuda {
 
@@ -113,11 +113,9 @@ Status planNormBackward(const CudaDevice &device, const NormKernels &names,
                                   ceilDiv(sums * params.cols, kStripColumns),
                                   &sum));
   sum.block = kStripColumns * kStripRuns;
-  static_assert(kStripRows == te_table::kNormStripRows);
-  const int64_t workspaceBytes =
-      te_table::normBackwardBytes(params.rows, params.cols, sums);
+  static_assert(kStripRows == te_table::kernel_rows::kStripSumRows);
   *plan = makeWorkspacePlan(
-      device, workspaceBytes,
+      device, workspaceBytes(params),
       [=](Launcher launch, void *const *buffers, void *workspace) {
         BackwardBuffers of = read(buffers);
         NormBackwardArgs &args = of.args;
@@ -225,11 +223,9 @@ Status plan_bias_grad(const CudaDevice &device, const bias_grad_params &params,
       setGrid(chunks * columnBlocks(params.cols, true), &vectors));
   TE_RT_RETURN_IF_FAILED(findNorm(device, "te_chunk_sum", params.out_type,
                                   ceilDiv(params.cols, kNormBlock), &sum));
-  static_assert(kChunkRows == te_table::kBiasGradRows);
-  const int64_t workspaceBytes =
-      te_table::biasGradBytes(params.rows, params.cols);
+  static_assert(kChunkRows == te_table::kernel_rows::kChunkSumRows);
   *plan = makeWorkspacePlan(
-      device, workspaceBytes,
+      device, workspaceBytes(params),
       [=](Launcher launch, void *const *buffers, void *workspace) {
         ColumnSumArgs args{};
         args.dy = buffers[b::dy];

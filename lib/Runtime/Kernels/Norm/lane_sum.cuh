@@ -1,4 +1,4 @@
-//===- lane_sum.cuh - the row sum of te_runtime_kernels.inc, in a warp ----===//
+//===- lane_sum.cuh - the row sum of Kernels.td, in a warp ----------------===//
 //
 // Lane i of 256 accumulates elements i, i + 256, ... in order; then a halving
 // tree. Eight lanes are one thread's.

@@ -1,7 +1,7 @@
 //===- norm.cu - RMS and layer norm, their gradients, and column sums -----===//
 //
 // A warp does a row. The order of a row sum is fixed (256 lanes, see
-// te_runtime_kernels.inc) and made to fit: with V elements in 16 bytes, thread
+// Kernels.td) and made to fit: with V elements in 16 bytes, thread
 // j loads elements V j ... V j + V - 1 of each 32 V, which are 8 lanes of the
 // 256 and always the same ones, so every lane is summed in order by one thread,
 // and the upper strides of the tree are shuffles. Rows of up to 8 KiB (16 KiB

@@ -8,9 +8,9 @@
 #include "Kernels/Probe/probe_args.h"
 
 #include "Core/Capabilities.h"
+#include "Core/Workspaces.h"
 #include "Cuda/CudaBackend.h"
 #include "Kernels/Pointwise/KernelLookup.h"
-#include "TEDialect/Support/KernelWorkspaces.h"
 
 #include <algorithm>
 
@@ -61,10 +61,10 @@ Status plan_tensor_stats(const CudaDevice &device,
   TE_RT_RETURN_IF_FAILED(setGrid(runs, &gather));
   TE_RT_RETURN_IF_FAILED(finish.find(device, "te_tensor_stats_finish"));
   finish.block = kProbeBlock;
-  static_assert(kProbeRun == te_table::kStatsRun &&
-                sizeof(ProbeRow) == te_table::kStatsRowBytes);
+  static_assert(kProbeRun == te_table::kernel_rows::kStatsRun &&
+                sizeof(ProbeRow) == te_table::kernel_rows::kStatsRowBytes);
   *plan = makeWorkspacePlan(
-      device, te_table::tensorStatsBytes(params.rows * params.cols),
+      device, workspaceBytes(params),
       [=](Launcher launch, void *const *buffers, void *workspace) {
         TE_RT_RETURN_IF_FAILED(checkBuffers(params, buffers));
         const ProbeCast cast{

@@ -1,6 +1,6 @@
 //===- KernelPlansTest.cpp - every kernel plans and launches --------------===//
 //
-// For each row of te_runtime_kernels.inc, every combination of a few values of
+// For each row of Kernels.td, every combination of a few values of
 // its parameters that Capabilities allow: the plan is made (so every kernel it
 // names is in the embedded images), and a launch only enqueues. What the
 // kernels compute is the conformance suite's business. Once for each compute

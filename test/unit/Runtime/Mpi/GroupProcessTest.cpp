@@ -1,7 +1,7 @@
 //===- GroupProcessTest.cpp - collectives over processes, exactly ---------===//
 //
 // Every process makes the values of all, so each knows what has to come out,
-// computed here from the definition in te_runtime_kernels.inc. Results are
+// computed here from the definition in Kernels.td. Results are
 // compared bit for bit; a NaN of f32 has no defined payload. All processes run
 // the same tests in the same order.
 //

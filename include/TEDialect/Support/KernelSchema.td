@@ -1,0 +1,159 @@
+//===- KernelSchema.td - the records of the kernel list -------------------===//
+//
+// What a row of Kernels.td can say. te-tblgen checks the rows and writes from
+// them the list that compiled code is planned against, the checks of each
+// parameter, the sizes of buffers, and the page docs/generated/kernels.md.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TEDIALECT_SUPPORT_KERNELSCHEMA_TD
+#define TEDIALECT_SUPPORT_KERNELSCHEMA_TD
+
+include "TEDialect/Support/TESupport.td"
+
+/// The operators of the two lists of a row.
+def parameters;
+def buffers;
+
+//===----------------------------------------------------------------------===//
+// Parameters: fixed when a plan is made
+//===----------------------------------------------------------------------===//
+
+/// `c` is how the parameter is passed: I64, I32 or F32. `takes` completes "takes
+/// ..." on the page. `check` is the member of Checks (lib/Runtime/Core/Checks.h)
+/// that every value must pass, and `arguments` what it is given after the name
+/// and the value; "" where any value is allowed, or only a rule of the row can
+/// tell.
+class ParameterType<string c, string takes, string check = "", string arguments = ""> {
+  string C = c;
+  string Takes = takes;
+  string Check = check;
+  string Arguments = arguments;
+}
+
+def Dim : ParameterType<"I64", "zero or more", "size">;
+def Count : ParameterType<"I64", "one or more", "positive">;
+def Matrices : ParameterType<"I64", "1 to 4096", "range", "1, 4096">;
+/// Where a shard begins; leaves room for the shards before it.
+def ShardStart : ParameterType<"I64", "-2^60 to 2^60", "shardStart">;
+def AnyInt64 : ParameterType<"I64", "a number">;
+
+def WideType : ParameterType<"I32", "f32, bf16 or f16", "wide">;
+def Fp8Type : ParameterType<"I32", "f8E4M3FN or f8E5M2", "fp8">;
+def AnyType : ParameterType<"I32", "a te_rt_dtype">;
+/// The schemes from `first` to `last`.
+class SchemeFrom<Scheme first, Scheme last>
+    : ParameterType<"I32", first.Spelling # " to " # last.Spelling, "scheme",
+                    first.Value # ", " # last.Value>;
+def AnyScheme : SchemeFrom<PerTensor, NV16x16>;
+def Flag : ParameterType<"I32", "0 or 1", "flag">;
+def Activation : ParameterType<"I32", "a te_rt_activation", "activation">;
+def GatedActivation : ParameterType<"I32", "a gated te_rt_activation", "gatedActivation">;
+def PointwiseOp : ParameterType<"I32", "a te_rt_pointwise_op", "pointwiseOp">;
+def AmaxAlgorithm
+    : ParameterType<"I32", "max (0) or most_recent (1)", "choice", "2, \"max (0) or most_recent (1)\"">;
+def FourOverSix
+    : ParameterType<"I32", "off (0), mae (1) or mse (2)", "choice", "3, \"off (0), mae (1) or mse (2)\"">;
+/// The largest block scale of an nv value.
+def ScaleMax : ParameterType<"I32", "448 or 256", "scaleMax">;
+/// Then fp8_max * 2^-margin is exact.
+def Margin : ParameterType<"I32", "-100 to 100", "range", "-100, 100">;
+def Ranks : ParameterType<"I32", "one or more, the size of the group", "positive">;
+/// The number that the context knows a group of ranks by.
+def GroupNumber : ParameterType<"I32", "the number of a group">;
+def AnyInt32 : ParameterType<"I32", "a number">;
+
+def Finite : ParameterType<"F32", "a finite number", "finite">;
+def NonNegative : ParameterType<"F32", "finite, zero or more", "nonNegative">;
+def Fp8Max : ParameterType<"F32", "positive, at most 65536", "fp8Max">;
+def AnyFloat : ParameterType<"F32", "a number">;
+
+//===----------------------------------------------------------------------===//
+// Buffers: the pointers of one launch
+//===----------------------------------------------------------------------===//
+
+/// Expressions are those of C++ over the parameters, with the functions and
+/// constants of KernelRows.h and schemes by name. `shape` multiplied is the number
+/// of elements. `type` is a parameter, an element type by name, "byte", or an
+/// expression.
+class Buffer<list<string> shape, string type, bit isOutput, bit isOptional> {
+  list<string> Shape = shape;
+  string Type = type;
+  bit IsOutput = isOutput;
+  bit IsOptional = isOptional;
+}
+class In<list<string> shape, string type> : Buffer<shape, type, 0, 0>;
+class Out<list<string> shape, string type> : Buffer<shape, type, 1, 0>;
+class InOpt<list<string> shape, string type> : Buffer<shape, type, 0, 1>;
+class OutOpt<list<string> shape, string type> : Buffer<shape, type, 1, 1>;
+
+/// `output` may be the memory of `input`, which has the same size: the kernel
+/// reads each element of `input` for the last time before it writes that element
+/// of `output`.
+class MayReuse<string output, string input> {
+  string Output = output;
+  string Input = input;
+}
+
+//===----------------------------------------------------------------------===//
+// Rules over several parameters that many rows share
+//===----------------------------------------------------------------------===//
+
+/// A call of a member of Checks, made where every parameter before it is well.
+class Relation<string check, list<string> arguments> {
+  string Check = check;
+  list<string> Arguments = arguments;
+}
+/// Two factors whose product, in elements, fits in memory; `what` names them.
+class FitsText<string what, string a, string b>
+    : Relation<"area", ["\"" # what # "\"", a, b]>;
+class Fits<string a, string b> : FitsText<"'" # a # "' and '" # b # "'", a, b>;
+class Multiple<string name, string of> : Relation<"multiple", ["\"" # name # "\"", name, of]>;
+/// A result that is stored as its operands or as f32.
+class SameOrF32<string name, string type>
+    : Relation<"type", ["\"" # name # "\"", name, "{" # type # ", f32}"]>;
+/// The choices of all tokens, which are counted in i32.
+class Entries<string tokens, string k> : Relation<"entries", [tokens, k]>;
+
+//===----------------------------------------------------------------------===//
+// Rows
+//===----------------------------------------------------------------------===//
+
+/// A section of the page.
+class Family<string title, int place> {
+  string Title = title;
+  int Place = place;
+}
+
+/// One kernel; the record's name is its name.
+class Kernel<Family family> {
+  Family Of = family;
+  /// What it computes: formula, roundings, the order of sums, and what becomes of
+  /// NaN, empty and out-of-range input.
+  string Description;
+  dag Parameters;
+  /// In the order of a launch.
+  dag Buffers;
+  list<Relation> Relations = [];
+  /// Whether Capabilities.cpp has a `checkRule` of it: what ties several of its
+  /// parameters together in a way of its own.
+  bit HasRule = 0;
+  list<MayReuse> Reuses = [];
+  /// Most bytes of scratch memory that the cuda backend takes for a launch; ""
+  /// for none.
+  string Workspace = "";
+  /// Whether it works together with other ranks.
+  bit IsCollective = 0;
+  /// Raised where the same call means something else than before: a module that
+  /// was compiled for the old meaning is refused then.
+  int Meaning = 1;
+}
+
+/// A part of the page's introduction.
+class Convention<string title, int place> {
+  string Title = title;
+  int Place = place;
+  string Text;
+}
+
+#endif // TEDIALECT_SUPPORT_KERNELSCHEMA_TD

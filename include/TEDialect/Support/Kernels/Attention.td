@@ -1,0 +1,112 @@
+//===- Attention.td - attention and rotary positions ----------------------===//
+
+def Attention : Family<"Attention", 2>;
+
+def attention : Kernel<Attention> {
+  let Description = [{
+    Softmax attention of q[tokens, heads * head_dim] over k and v [tokens, kv_heads
+    * head_dim]; tokens are whole sequences, head h reads key-value head
+    h / (heads / kv_heads). Of one head, over all j of the sequence or, causal,
+    j <= i, of which i - window_left <= j unless window_left is -1, where nothing
+    else is read:
+      s[i, j] = scale * sum_d q[i, d] k[j, d], of which, unless softcap is 0,
+      s = softcap * tanh(s / softcap),  m = max_j s,
+      l = sum_j exp(s - m),  lse[i] = m + log(l),
+      o[i, d] = sum_j exp(s - m) v[j, d] / l
+    and, where `has_sinks`, m is max(m, sinks[h]) and exp(sinks[h] - m) the last
+    term of l, sinks f32[heads]; in f32, sums in order, o rounded once. lse is
+    f32[tokens / sequence, heads, sequence]. The cuda backend sums in another order and rounds exp(s - m) to the
+    type before the product with v (docs/numerics.md has the bound), with the tanh
+    of its own; it takes bf16 and f16, and may read masked elements: a NaN there
+    can reach o.
+  }];
+  let Parameters = (parameters Dim:$tokens, Count:$sequence, Count:$heads, Count:$kv_heads,
+                               Count:$head_dim, WideType:$type, Flag:$causal,
+                               AnyInt64:$window_left, Finite:$scale, NonNegative:$softcap,
+                               Flag:$has_sinks);
+  let Buffers = (buffers In<["tokens", "heads * head_dim"], "type">:$q,
+                         In<["tokens", "kv_heads * head_dim"], "type">:$k,
+                         In<["tokens", "kv_heads * head_dim"], "type">:$v,
+                         InOpt<["heads"], "f32">:$sinks,
+                         Out<["tokens", "heads * head_dim"], "type">:$o,
+                         Out<["tokens", "heads"], "f32">:$lse);
+  let Relations = [Fits<"heads", "head_dim">,
+                   FitsText<"'tokens' and 'heads' times 'head_dim'", "tokens", "heads * head_dim">,
+                   Multiple<"tokens", "sequence">,
+                   Multiple<"heads", "kv_heads">];
+  let HasRule = 1;
+}
+
+def attention_backward : Kernel<Attention> {
+  let Description = [{
+    Gradients of attention. With p[i, j] = exp(s[i, j] - lse[i]) and delta[i] =
+    sum_d do[i, d] o[i, d]:
+      ds[i, j] = p[i, j] * (sum_d do[i, d] v[j, d] - delta[i]), of which, unless
+      softcap is 0, ds = ds * (1 - t²), t the tanh of s,
+      dq[i] = scale * sum_j ds[i, j] k[j],
+      dk[j] = scale * sum_h sum_i ds[i, j] q[i],  dv[j] = sum_h sum_i p[i, j] do[i]
+    in f32, sums in order (h: the heads of the key-value head), each rounded once.
+    The cuda backend differs as above; with `deterministic` it gives the same bits
+    every time, from scratch memory of heads * tokens * sequence elements.
+  }];
+  let Parameters = (parameters Dim:$tokens, Count:$sequence, Count:$heads, Count:$kv_heads,
+                               Count:$head_dim, WideType:$type, Flag:$causal,
+                               AnyInt64:$window_left, Finite:$scale, NonNegative:$softcap,
+                               Flag:$deterministic);
+  let Buffers = (buffers In<["tokens", "heads * head_dim"], "type">:$dout,
+                         In<["tokens", "heads * head_dim"], "type">:$q,
+                         In<["tokens", "kv_heads * head_dim"], "type">:$k,
+                         In<["tokens", "kv_heads * head_dim"], "type">:$v,
+                         In<["tokens", "heads * head_dim"], "type">:$o,
+                         In<["tokens", "heads"], "f32">:$lse,
+                         Out<["tokens", "heads * head_dim"], "type">:$dq,
+                         Out<["tokens", "kv_heads * head_dim"], "type">:$dk,
+                         Out<["tokens", "kv_heads * head_dim"], "type">:$dv);
+  let Relations = [Fits<"heads", "head_dim">,
+                   FitsText<"'tokens' and 'heads' times 'head_dim'", "tokens", "heads * head_dim">,
+                   Multiple<"tokens", "sequence">,
+                   Multiple<"heads", "kv_heads">];
+  let HasRule = 1;
+  let Workspace = "heads * tokens * (4 + (deterministic != 0 ? sequence * 2 : head_dim * 4))";
+}
+
+def attention_sink_grad : Kernel<Attention> {
+  let Description = [{
+    Gradient of the sinks of attention, f32[heads]: with delta[t] of head h a lane
+    sum of fused products do[t, d] o[t, d], and lse where token t has it,
+      dsinks[h] = a chunk sum over tokens of -(exp(sinks[h] - lse[t]) * delta[t]).
+  }];
+  let Parameters = (parameters Dim:$tokens, Count:$sequence, Count:$heads, Count:$head_dim,
+                               WideType:$type);
+  let Buffers = (buffers In<["tokens", "heads * head_dim"], "type">:$dout,
+                         In<["tokens", "heads * head_dim"], "type">:$o,
+                         In<["tokens", "heads"], "f32">:$lse, In<["heads"], "f32">:$sinks,
+                         Out<["heads"], "f32">:$dsinks);
+  let Relations = [Fits<"heads", "head_dim">,
+                   FitsText<"'tokens' and 'heads' times 'head_dim'", "tokens", "heads * head_dim">,
+                   Multiple<"tokens", "sequence">];
+  let Workspace = "columnSumBytes(tokens, heads, kChunkSumRows)";
+}
+
+def rope : Kernel<Attention> {
+  let Description = [{
+    Rotary position embedding of x[tokens, heads * head_dim]. cos and sin are
+    f32[sequence, rotary_dim / 2], of which token t takes row t mod sequence. Pair
+    i < rotary_dim / 2 of each head is its elements (i, i + rotary_dim / 2), or
+    (2i, 2i + 1) when interleaved. With s = sin, or -sin for the inverse:
+      (a, b) -> (rn32(rn32(a * cos) - rn32(b * s)), rn32(rn32(b * cos) + rn32(a * s)))
+    rounded to the type; elements from rotary_dim on are copied.
+  }];
+  let Parameters = (parameters Dim:$tokens, Count:$heads, Count:$head_dim, Count:$sequence,
+                               Dim:$rotary_dim, WideType:$type, Flag:$interleaved, Flag:$inverse);
+  let Buffers = (buffers In<["tokens", "heads * head_dim"], "type">:$x,
+                         In<["sequence", "rotary_dim / 2"], "f32">:$cos,
+                         In<["sequence", "rotary_dim / 2"], "f32">:$sin,
+                         Out<["tokens", "heads * head_dim"], "type">:$y);
+  let Relations = [Fits<"heads", "head_dim">,
+                   FitsText<"'tokens' and the columns", "tokens", "heads * head_dim">,
+                   Multiple<"tokens", "sequence">,
+                   Multiple<"rotary_dim", "2">];
+  let HasRule = 1;
+  let Reuses = [MayReuse<"y", "x">];
+}

@@ -1,0 +1,95 @@
+//===- Experts.td - routing of tokens to experts --------------------------===//
+
+def Experts : Family<"Experts", 8>;
+
+def moe_permute : Kernel<Experts> {
+  let Description = [{
+    y[r, :] = x[entry_of[r] / k, :] (* probs[entry_of[r]], f32[tokens * k], the
+    product rounded once); zeros for padding. In this row and the two like it,
+    what is in no range of a map counts as -1.
+  }];
+  let Parameters = (parameters Dim:$tokens, Count:$k, Dim:$rows, Dim:$cols, WideType:$type);
+  let Buffers = (buffers In<["tokens", "cols"], "type">:$x, In<["rows"], "i32">:$entry_of,
+                         InOpt<["tokens", "k"], "f32">:$probs, Out<["rows", "cols"], "type">:$y);
+  let Relations = [Entries<"tokens", "k">, Fits<"rows", "cols">, Fits<"tokens", "cols">];
+}
+
+def moe_prob_grad : Kernel<Experts> {
+  let Description = [{
+    dprobs[i] = the lane sum of dout[i / k, :] * y[row_of[i], :], each product
+    rounded; 0 for an entry without a row.
+  }];
+  let Parameters = (parameters Dim:$tokens, Count:$k, Dim:$rows, Dim:$cols, WideType:$type);
+  let Buffers = (buffers In<["tokens", "cols"], "type">:$dout, In<["rows", "cols"], "type">:$y,
+                         In<["tokens", "k"], "i32">:$row_of, Out<["tokens", "k"], "f32">:$dprobs);
+  let Relations = [Entries<"tokens", "k">, Fits<"rows", "cols">, Fits<"tokens", "cols">];
+}
+
+def moe_route : Kernel<Experts> {
+  let Description = [{
+    Where the rows of a [tokens * k] list of expert ids go, in group layout: entry
+    i = token * k + slot becomes a row of group ids[i], in order of i. Of an
+    expert at most `capacity` entries (0: any number) are taken, and no more than
+    fit in `rows`; an id outside [0, groups) is not taken either. row_of[i] is the
+    row of an entry, -1 where it is not taken; entry_of[r] the entry of a row, -1
+    for padding; dropped counts the entries that were not taken. With `padded`
+    every group has `capacity` rows, and sizes say so: rows are groups * capacity,
+    and a capacity is a multiple of the alignment.
+  }];
+  let Parameters = (parameters Dim:$tokens, Count:$k, Count:$groups, Dim:$rows, Count:$alignment,
+                               Dim:$capacity, Flag:$padded);
+  let Buffers = (buffers In<["tokens", "k"], "i32">:$ids, Out<["groups"], "i32">:$group_sizes,
+                         Out<["tokens", "k"], "i32">:$row_of, Out<["rows"], "i32">:$entry_of,
+                         Out<["1"], "i32">:$dropped);
+  let Relations = [Entries<"tokens", "k">];
+  let HasRule = 1;
+}
+
+def moe_unpermute : Kernel<Experts> {
+  let Description = [{
+    out[t, :] = sum over the slots j of token t, in order from 0, of
+    y[row_of[t * k + j], :] (* probs[t * k + j]) in f32, rounded once; an entry
+    without a row adds nothing.
+  }];
+  let Parameters = (parameters Dim:$tokens, Count:$k, Dim:$rows, Dim:$cols, WideType:$type);
+  let Buffers = (buffers In<["rows", "cols"], "type">:$y, In<["tokens", "k"], "i32">:$row_of,
+                         InOpt<["tokens", "k"], "f32">:$probs,
+                         Out<["tokens", "cols"], "type">:$out);
+  let Relations = [Entries<"tokens", "k">, Fits<"rows", "cols">, Fits<"tokens", "cols">];
+}
+
+def router_topk : Kernel<Experts> {
+  let Description = [{
+    The k experts of each token. scores are softmax (0) or sigmoid (1) of a row of
+    logits, in f32: exp(x - max) over their sum in order, or 1 / (1 + exp(-x)). ids
+    are the k largest scores, in falling order, the lower index first among equal
+    ones (a NaN is below every number). probs are their scores, when `normalize`
+    divided by (their sum in that order, plus 1e-20).
+  }];
+  let Parameters = (parameters Dim:$tokens, Dim:$experts, Count:$k, WideType:$type, Flag:$score,
+                               Flag:$normalize);
+  let Buffers = (buffers In<["tokens", "experts"], "type">:$logits,
+                         Out<["tokens", "k"], "i32">:$ids, Out<["tokens", "k"], "f32">:$probs,
+                         Out<["tokens", "experts"], "f32">:$scores);
+  let Relations = [Entries<"tokens", "k">, Fits<"tokens", "experts">];
+  let HasRule = 1;
+}
+
+def router_topk_backward : Kernel<Experts> {
+  let Description = [{
+    dlogits of router_topk. With S the sum of the chosen scores plus 1e-20 and D
+    the sum of dprobs * probs, both in order of the slots: the score of slot j has
+    the gradient (dprobs[j] - D) / S, or dprobs[j] without `normalize`, and a score
+    that was not chosen 0. Through softmax, dlogits = s * (ds - sum of ds * s over
+    the slots); through sigmoid, ds * (s * (1 - s)). A slot whose id is none of
+    [0, experts) counts for nothing.
+  }];
+  let Parameters = (parameters Dim:$tokens, Dim:$experts, Count:$k, WideType:$type, Flag:$score,
+                               Flag:$normalize);
+  let Buffers = (buffers In<["tokens", "k"], "f32">:$dprobs, In<["tokens", "k"], "i32">:$ids,
+                         In<["tokens", "k"], "f32">:$probs,
+                         In<["tokens", "experts"], "f32">:$scores,
+                         Out<["tokens", "experts"], "type">:$dlogits);
+  let Relations = [Entries<"tokens", "k">, Fits<"tokens", "experts">];
+  let HasRule = 1;
+}

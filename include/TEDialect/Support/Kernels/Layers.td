@@ -1,0 +1,137 @@
+//===- Layers.td - norms, biases, embeddings and losses -------------------===//
+
+def Layers : Family<"Norms, biases, embeddings and losses", 3>;
+
+def bias_add : Kernel<Layers> {
+  let Description = [{
+    y[r, c] = x[r, c] + bias[c], in f32 and rounded once, as pointwise adds.
+  }];
+  let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type);
+  let Buffers = (buffers In<["rows", "cols"], "type">:$x, In<["cols"], "type">:$bias,
+                         Out<["rows", "cols"], "type">:$y);
+  let Relations = [Fits<"rows", "cols">];
+  let Reuses = [MayReuse<"y", "x">];
+}
+
+def bias_grad : Kernel<Layers> {
+  let Description = [{
+    db[c] = sum over rows of dy[r, c], a chunk sum in f32, rounded once.
+  }];
+  let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, WideType:$out_type);
+  let Buffers = (buffers In<["rows", "cols"], "type">:$dy, Out<["cols"], "out_type">:$db);
+  let Relations = [Fits<"rows", "cols">];
+  let Workspace = "columnSumBytes(rows, cols, kChunkSumRows)";
+}
+
+def cross_entropy : Kernel<Layers> {
+  let Description = [{
+    loss = mean over counted tokens of lse - logits[t, target]; tokens whose
+    target is `ignore_index` do not count (no counted token: loss 0).
+    A target outside [0, vocab) counts as ignored. lse is f32[tokens], kept for
+    the backward: max + log(lane sum of exp(x - max)). The mean is a lane sum
+    over all tokens (ignored ones add 0) divided by the count.
+  }];
+  let Parameters = (parameters Dim:$tokens, Count:$vocab, WideType:$type, AnyInt32:$ignore_index);
+  let Buffers = (buffers In<["tokens", "vocab"], "type">:$logits, In<["tokens"], "i32">:$targets,
+                         Out<["1"], "f32">:$loss, Out<["tokens"], "f32">:$lse);
+  let Relations = [Fits<"tokens", "vocab">];
+}
+
+def cross_entropy_backward : Kernel<Layers> {
+  let Description = [{
+    dlogits = (exp(x - lse) - (v == target ? 1 : 0)) * (dloss / count), 0 for
+    ignored tokens.
+  }];
+  let Parameters = (parameters Dim:$tokens, Count:$vocab, WideType:$type, AnyInt32:$ignore_index);
+  let Buffers = (buffers In<["1"], "f32">:$dloss, In<["tokens", "vocab"], "type">:$logits,
+                         In<["tokens"], "i32">:$targets, In<["tokens"], "f32">:$lse,
+                         Out<["tokens", "vocab"], "type">:$dlogits);
+  let Relations = [Fits<"tokens", "vocab">];
+  let Reuses = [MayReuse<"dlogits", "logits">];
+  let Workspace = "4";
+}
+
+def embedding : Kernel<Layers> {
+  let Description = [{
+    y[t, :] = table[ids[t], :]; ids are i32 (an id outside [0, vocab) gives a
+    row of zeros on both backends; it never reads outside the table).
+  }];
+  let Parameters = (parameters Dim:$tokens, Dim:$vocab, Dim:$hidden, WideType:$type);
+  let Buffers = (buffers In<["tokens"], "i32">:$ids, In<["vocab", "hidden"], "type">:$table,
+                         Out<["tokens", "hidden"], "type">:$y);
+  let Relations = [Fits<"tokens", "hidden">, Fits<"vocab", "hidden">];
+}
+
+def embedding_backward : Kernel<Layers> {
+  let Description = [{
+    dtable[v, :] = sum in token order of dy[t, :] where ids[t] = v, in f32.
+  }];
+  let Parameters = (parameters Dim:$tokens, Dim:$vocab, Dim:$hidden, WideType:$type);
+  let Buffers = (buffers In<["tokens"], "i32">:$ids, In<["tokens", "hidden"], "type">:$dy,
+                         Out<["vocab", "hidden"], "type">:$dtable);
+  let Relations = [Fits<"tokens", "hidden">, Fits<"vocab", "hidden">];
+  let Workspace = "vocab * 4";
+}
+
+def layer_norm : Kernel<Layers> {
+  let Description = [{
+    y = gamma * (rsigma * (x - mu)) + beta in f32, rounded once; gamma + 1 when
+    zero_centered. mu = lane sum of x (acc = acc + x) / cols; rsigma =
+    1 / sqrt(sum / cols + epsilon) with sum the lane sum of d = x - mu, acc =
+    fmaf(d, d, acc). mu and rsigma are f32[rows]. `amax` as in rms_norm.
+  }];
+  let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, NonNegative:$epsilon,
+                               Flag:$zero_centered);
+  let Buffers = (buffers In<["rows", "cols"], "type">:$x, In<["cols"], "type">:$gamma,
+                         In<["cols"], "type">:$beta, Out<["rows", "cols"], "type">:$y,
+                         Out<["rows"], "f32">:$mu, Out<["rows"], "f32">:$rsigma,
+                         OutOpt<["1"], "f32">:$amax);
+  let Relations = [Fits<"rows", "cols">];
+}
+
+def layer_norm_backward : Kernel<Layers> {
+  let Description = [{
+    dx, dgamma and dbeta of layer_norm, accumulated in f32, each rounded once.
+    With g = gamma (+ 1) and h = rsigma * (x - mu): c1 = (lane sum, acc = acc + g *
+    dy) / cols, c2 = (lane sum, acc = fmaf(g * dy, h, acc)) / cols, dx = rsigma *
+    ((g * dy - c1) - h * c2); dgamma is a strip sum with acc = fmaf(dy, h, acc),
+    dbeta one with acc = acc + dy.
+  }];
+  let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, Flag:$zero_centered);
+  let Buffers = (buffers In<["rows", "cols"], "type">:$dy, In<["rows", "cols"], "type">:$x,
+                         In<["cols"], "type">:$gamma, In<["rows"], "f32">:$mu,
+                         In<["rows"], "f32">:$rsigma, Out<["rows", "cols"], "type">:$dx,
+                         Out<["cols"], "type">:$dgamma, Out<["cols"], "type">:$dbeta);
+  let Relations = [Fits<"rows", "cols">];
+  let Workspace = "2 * columnSumBytes(rows, cols, kStripSumRows)";
+}
+
+def rms_norm : Kernel<Layers> {
+  let Description = [{
+    y = gamma * (rsigma * x), rsigma = rsqrt(mean(x^2) + epsilon), in f32,
+    rounded once; gamma + 1 when zero_centered. rsigma is f32[rows]. `amax` is
+    max|y| over the stored (rounded) values. The sum of squares is a lane sum
+    with acc = fmaf(x, x, acc); rsigma = 1 / sqrt(sum / cols + epsilon).
+  }];
+  let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, NonNegative:$epsilon,
+                               Flag:$zero_centered);
+  let Buffers = (buffers In<["rows", "cols"], "type">:$x, In<["cols"], "type">:$gamma,
+                         Out<["rows", "cols"], "type">:$y, Out<["rows"], "f32">:$rsigma,
+                         OutOpt<["1"], "f32">:$amax);
+  let Relations = [Fits<"rows", "cols">];
+}
+
+def rms_norm_backward : Kernel<Layers> {
+  let Description = [{
+    dx and dgamma of rms_norm, accumulated in f32, each rounded once. With g =
+    gamma (+ 1): mean = (lane sum, acc = fmaf(g * dy, rsigma * x, acc)) / cols,
+    dx = rsigma * (g * dy - (rsigma * x) * mean); dgamma is a strip sum with
+    acc = fmaf(dy, rsigma * x, acc).
+  }];
+  let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, Flag:$zero_centered);
+  let Buffers = (buffers In<["rows", "cols"], "type">:$dy, In<["rows", "cols"], "type">:$x,
+                         In<["cols"], "type">:$gamma, In<["rows"], "f32">:$rsigma,
+                         Out<["rows", "cols"], "type">:$dx, Out<["cols"], "type">:$dgamma);
+  let Relations = [Fits<"rows", "cols">];
+  let Workspace = "columnSumBytes(rows, cols, kStripSumRows)";
+}

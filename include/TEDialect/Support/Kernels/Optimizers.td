@@ -1,0 +1,34 @@
+//===- Optimizers.td - parameter updates ----------------------------------===//
+
+def Optimizers : Family<"Optimizers", 10>;
+
+def adamw : Kernel<Optimizers> {
+  let Description = [{
+    AdamW with decoupled weight decay, all arithmetic in f32. `lr` and `step`
+    (1 for the first step) are f32[1]. The
+    expressions are math::adamw.
+  }];
+  let Parameters = (parameters Dim:$count, WideType:$param_type, WideType:$grad_type,
+                               AnyFloat:$beta1, AnyFloat:$beta2, AnyFloat:$epsilon,
+                               AnyFloat:$weight_decay);
+  let Buffers = (buffers In<["count"], "param_type">:$param, In<["count"], "grad_type">:$grad,
+                         In<["count"], "f32">:$m, In<["count"], "f32">:$v, In<["1"], "f32">:$lr,
+                         In<["1"], "f32">:$step, Out<["count"], "param_type">:$new_param,
+                         Out<["count"], "f32">:$new_m, Out<["count"], "f32">:$new_v);
+  let Reuses = [MayReuse<"new_param", "param">, MayReuse<"new_m", "m">, MayReuse<"new_v", "v">];
+}
+
+def sgd : Kernel<Optimizers> {
+  let Description = [{
+    SGD with optional momentum buffer: u = momentum * buf + grad (+ decay *
+    param); new_param = param - lr * u. Arithmetic in f32, as math::sgd; absent
+    buf counts as 0.
+  }];
+  let Parameters = (parameters Dim:$count, WideType:$param_type, WideType:$grad_type,
+                               AnyFloat:$momentum, AnyFloat:$weight_decay);
+  let Buffers = (buffers In<["count"], "param_type">:$param, In<["count"], "grad_type">:$grad,
+                         InOpt<["count"], "f32">:$buf, In<["1"], "f32">:$lr,
+                         Out<["count"], "param_type">:$new_param,
+                         OutOpt<["count"], "f32">:$new_buf);
+  let Reuses = [MayReuse<"new_param", "param">, MayReuse<"new_buf", "buf">];
+}

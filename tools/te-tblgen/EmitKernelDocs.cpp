@@ -1,0 +1,109 @@
+//===- EmitKernelDocs.cpp - the kernel list as a page ---------------------===//
+
+#include "KernelList.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace llvm;
+
+namespace te::tblgen {
+
+/// The text of a record without its common indentation. Paragraphs stay as they
+/// are written; lines further in are formulas and tables, shown as they are.
+static void emitText(StringRef text, raw_ostream &os) {
+  SmallVector<StringRef> lines;
+  text.rtrim().split(lines, '\n');
+  size_t margin = StringRef::npos;
+  for (StringRef line : lines)
+    if (!line.trim().empty())
+      margin = std::min(margin, line.find_first_not_of(' '));
+  bool isFenced = false;
+  SmallVector<StringRef> shown;
+  for (StringRef line : lines)
+    if (!shown.empty() || !line.trim().empty())
+      shown.push_back(line.trim().empty() ? "" : line.drop_front(margin));
+  for (size_t i = 0; i < shown.size(); ++i) {
+    const bool isFormula = shown[i].starts_with("  ");
+    if (isFormula != isFenced && (isFormula || !shown[i].empty())) {
+      os << (isFormula ? (i != 0 && !shown[i - 1].empty() ? "\n```text\n"
+                                                          : "```text\n")
+                       : "```\n\n");
+      isFenced = isFormula;
+    } else if (isFenced && shown[i].empty()) {
+      os << "```\n";
+      isFenced = false;
+    }
+    os << (isFenced ? shown[i].drop_front(2) : shown[i]) << "\n";
+  }
+  if (isFenced)
+    os << "```\n";
+}
+
+/// What a buffer holds: "rows × cols of `type`".
+static std::string contents(const Record *buffer) {
+  std::string text;
+  for (StringRef extent : buffer->getValueAsListOfStrings("Shape"))
+    text += (text.empty() ? "`" : " × `") + extent.str() + "`";
+  return text + " of `" + buffer->getValueAsString("Type").str() + "`";
+}
+
+static void emitRow(const KernelRow &row, raw_ostream &os) {
+  os << "\n### " << row.name << "\n\n";
+  emitText(row.record->getValueAsString("Description"), os);
+  os << "\n| parameter | passed as | takes |\n|---|---|---|\n";
+  for (const Named &parameter : row.parameters)
+    os << "| `" << parameter.name << "` | "
+       << parameter.type->getValueAsString("C").lower() << " | "
+       << parameter.type->getValueAsString("Takes") << " |\n";
+  os << "\n| buffer | | holds |\n|---|---|---|\n";
+  for (const Named &buffer : row.buffers)
+    os << "| `" << buffer.name << "` | "
+       << (buffer.type->getValueAsBit("IsOptional") ? "optional " : "")
+       << (buffer.type->getValueAsBit("IsOutput") ? "output" : "input") << " | "
+       << contents(buffer.type) << " |\n";
+  os << "\n";
+  for (auto [output, input] : row.reuses)
+    os << "`" << row.buffers[output].name << "` may be the memory of `"
+       << row.buffers[input].name << "`. ";
+  if (StringRef bytes = row.record->getValueAsString("Workspace");
+      !bytes.empty())
+    os << "The cuda backend takes at most `" << bytes
+       << "` bytes of scratch memory. ";
+  if (row.record->getValueAsBit("IsCollective"))
+    os << "It is a collective. ";
+  os << "Hash of the row: `" << utohexstr(row.hash(), /*LowerCase=*/true, 16)
+     << "`.\n";
+}
+
+void emitKernelDocs(const RecordKeeper &records, raw_ostream &os) {
+  const KernelList list = KernelList::read(records);
+  os << "# Kernels\n\n"
+        "Written by `te-tblgen` from `include/TEDialect/Support/Kernels.td` "
+        "and the files beside it. These are the kernels that compiled\ncode "
+        "can plan and launch. A row defines every bit of its outputs, on both "
+        "backends unless it says otherwise. Parameters are fixed\nwhen a plan "
+        "is made, while a module is loaded; buffers are the pointers of one "
+        "launch, in this order. A compiled module names\nthe rows it uses with "
+        "their hashes, and a runtime refuses it only where one of those rows "
+        "has changed: see\n[the design of the runtime's ABI]"
+        "(../how_it_works/design_runtime_abi.md).\n\n"
+        "Sizes of buffers are expressions over the parameters. `scales(scheme, "
+        "rows, cols, axis)` is the number of scales of a value of\nthat shape "
+        "for contraction along `axis`; `inputs(kind)` is 2 for gated "
+        "activations, else 1. "
+        "`include/TEDialect/Support/KernelRows.h`\nhas these functions.\n";
+  for (const Record *convention : list.conventions) {
+    os << "\n## " << convention->getValueAsString("Title") << "\n\n";
+    emitText(convention->getValueAsString("Text"), os);
+  }
+  for (const Record *family : list.families) {
+    os << "\n## " << family->getValueAsString("Title") << "\n";
+    for (const KernelRow &row : list.rows)
+      if (row.record->getValueAsDef("Of") == family)
+        emitRow(row, os);
+  }
+}
+
+} // namespace te::tblgen
