@@ -26,11 +26,15 @@ static void step(te_rt_instance *instance, char *arena,
   te_rt_launch(instance, 1, amax);
 }
 
-const te_rt_module te_module = {TE_RT_MODULE_MAGIC,
-                                TE_RT_VERSION,
-                                4096 /* arena, a multiple of 256 */,
-                                2 /* plans */,
-                                2 /* arguments */,
-                                load,
-                                step,
-                                NULL /* where plans come from */};
+const te_rt_module te_module = {
+    TE_RT_MODULE_MAGIC,
+    TE_RT_VERSION,
+    4096 /* arena, a multiple of 256 */,
+    2 /* plans */,
+    2 /* arguments */,
+    load,
+    step,
+    NULL /* where plans come from */,
+    NULL /* kernels, which are those of the header */,
+    0,
+    0};

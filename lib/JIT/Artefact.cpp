@@ -158,6 +158,10 @@ LogicalResult mlir::te::writeArtefact(ModuleOp lowered,
   for (llvm::Function &function : *module)
     if (!function.isDeclaration())
       function.setLinkage(llvm::GlobalValue::InternalLinkage);
+    else if (function.getName().starts_with("te_rt_plan_"))
+      // A runtime without the kernel refuses the module by name: the file has
+      // to be loaded for that.
+      function.setLinkage(llvm::GlobalValue::ExternalWeakLinkage);
   module->getNamedGlobal("te_module")->setName(info.symbol);
   SignatureWriter(*module).write(*arguments, info);
   return emitCode(lowered, *module, kind, os);

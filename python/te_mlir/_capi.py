@@ -15,7 +15,7 @@ from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_size_t, c_uin
 from te_mlir.errors import CompileError, Diagnostic, RuntimeFailure, TEError
 
 #: TE_RT_VERSION that this package's structs are of.
-ABI_VERSION = 13
+ABI_VERSION = 14
 
 
 class CompileRequest(ctypes.Structure):

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """The kernel list is the single source of the runtime's ABI.
 
-Rows of te_runtime_kernels.inc are sorted, have unique names and buffers, and
-each has a reference implementation, a plan of the cuda backend and a case of
-the conformance suite. A change of the rows or of the shared structs must bump
-TE_RT_VERSION: their digest is recorded beside the version in abi.lock, which
-`abi.py --update` rewrites.
+Each row of te_runtime_kernels.inc has a reference implementation, a plan of the
+cuda backend and a case of the conformance suite. A kernel may change at any
+time: compiled modules name the kernels they use with the hashes of their rows.
+A change of the calling convention, which is the shared structs and the functions
+that are no kernels, must raise TE_RT_VERSION: abi.lock has the digest of one
+version, and the enumerators, which are only ever added. `abi.py --update` writes
+it.
 """
 
 import hashlib
@@ -26,21 +28,13 @@ def sources(folder, *patterns):
     return "\n".join(read(path) for pattern in patterns for path in (ROOT / folder).rglob(pattern))
 
 
-rows = re.findall(r"TE_RT_KERNEL\((\w+),(.*?)\)\s*(?=TE_RT_KERNEL\(|#undef)",
-                  without_comments(read(RUNTIME / "te_runtime_kernels.inc")), re.S)
-names = [name for name, _ in rows]
+rows = re.findall(r"^TE_RT_KERNEL\((\w+),", without_comments(read(RUNTIME / "te_runtime_kernels.inc")), re.M)
 problems = []
-if names != sorted(names):
-    first = next(a for a, b in zip(names, sorted(names)) if a != b)
-    problems.append(f"te_runtime_kernels.inc: rows are not sorted, first at '{first}'")
 reference = sources("lib/Runtime/Reference", "*.cpp")
 cuda = sources("lib/Runtime", "Kernels/**/*.cpp", "Cuda/*.cpp", "Gemm/*.cpp",
                "Attention/*.cpp")
 conformance = sources("test/unit/Conformance", "*.cpp", "*.h")
-for name, body in rows:
-    buffers = re.findall(r"TE_RT_(?:IN|OUT)(?:_OPT)?\((\w+)\)", body)
-    if not buffers or len(set(buffers)) != len(buffers):
-        problems.append(f"{name}: expected named, distinct buffers, but got {buffers}")
+for name in rows:
     if not re.search(rf"\b(?:void|Status) {name}\(const {name}_params\b|\b{name}_params &", reference):
         problems.append(f"{name}: no reference implementation in lib/Runtime/Reference")
     if not re.search(rf"\bplan_{name}\(", cuda):
@@ -50,11 +44,20 @@ for name, body in rows:
 
 types = without_comments(read(RUNTIME / "te_runtime_types.h"))
 version = re.search(r"#define TE_RT_VERSION (\d+)", types)[1]
-contract = " ".join((types.replace(f"TE_RT_VERSION {version}", "") + repr(rows)).split())
-lock = f"{version} {hashlib.sha256(contract.encode()).hexdigest()[:16]}\n"
+enumerators = [f"{name} = {value}" for body in re.findall(r"enum \w+ \{(.*?)\}", types, re.S)
+               for name, value in re.findall(r"(\w+) = (\w+)", body)]
+convention = re.sub(r"enum \w+ \{.*?\}", "enum", types.replace(f"TE_RT_VERSION {version}", ""), flags=re.S)
+convention += without_comments(read(RUNTIME / "te_runtime_compiled.h"))
+digest = hashlib.sha256(" ".join(convention.split()).encode()).hexdigest()[:16]
+lock = "\n".join([f"{version} {digest}", *enumerators]) + "\n"
 if "--update" in sys.argv[1:]:
     LOCK.write_text(lock)
-elif not LOCK.exists() or LOCK.read_text() != lock:
-    problems.append(f"the ABI changed: bump TE_RT_VERSION (now {version}; abi.lock has "
-                    f"{LOCK.read_text().split()[0] if LOCK.exists() else 'none'}), then run abi.py --update")
-sys.exit(finish(problems, len(rows), "kernels: sorted, on both backends, in the conformance suite"))
+else:
+    locked, *known = LOCK.read_text().splitlines()
+    if locked.split()[0] == version and locked != f"{version} {digest}":
+        problems.append(f"the calling convention changed: raise TE_RT_VERSION (now {version}), then run abi.py --update")
+    elif locked != f"{version} {digest}" or set(enumerators) > set(known):
+        problems.append("abi.lock is out of date: run abi.py --update")
+    problems += [f"expected the enumerator '{each}' to stay as it is, but it is gone or has another number"
+                 for each in known if each not in enumerators]
+sys.exit(finish(problems, len(rows), "kernels: on both backends, in the conformance suite"))

@@ -30,7 +30,10 @@ public:
         [](te_rt_instance *instance, char *, void *const *) {
           te_rt_launch(instance, 0, current->buffers);
         },
-        /*origins=*/nullptr};
+        /*origins=*/nullptr,
+        nullptr,
+        0,
+        0};
     current = this;
     check(te_rt_instance_create(context, &module, &instance), "plan");
   }

@@ -457,7 +457,10 @@ double timeCollectives(const Ranks &ranks, const Effort &effort,
                                6,
                                loadCollectives,
                                runCollectives,
-                               /*origins=*/nullptr};
+                               /*origins=*/nullptr,
+                               nullptr,
+                               0,
+                               0};
   struct One {
     std::unique_ptr<DeviceBuffers> memory;
     std::vector<void *> arguments;

@@ -13,8 +13,10 @@
 extern "C" {
 #endif
 
-/// Bumped by every change of te_runtime_kernels.inc or of a struct below.
-#define TE_RT_VERSION 13
+/// The calling convention: raised by every change of a struct below or of a
+/// function that compiled code calls. A kernel that changes does not raise it:
+/// a module names the kernels it uses (te_rt_kernel_use).
+#define TE_RT_VERSION 14
 
 /// What went wrong, and whether a retry can help. The text is in
 /// te_rt_last_error().
@@ -48,7 +50,7 @@ typedef enum te_rt_dtype {
   TE_RT_F8E8M0FNU = 7
 } te_rt_dtype;
 
-/// How a scaled value shares its scales (layouts: te_runtime_kernels.inc).
+/// How a scaled value shares its scales (layouts: Kernels.td).
 typedef enum te_rt_scheme {
   TE_RT_PER_TENSOR = 0,
   TE_RT_BLOCK_1X128 = 1,
@@ -60,7 +62,7 @@ typedef enum te_rt_scheme {
 } te_rt_scheme;
 
 /// Activations. Kinds from TE_RT_SWIGLU on are gated: they read [a | b] and
-/// give act(a) * b. What each is: activation in te_runtime_kernels.inc.
+/// give act(a) * b. What each is: the kernel activation in Activations.td.
 typedef enum te_rt_activation {
   TE_RT_GELU = 0,
   TE_RT_SILU = 1,
@@ -123,6 +125,13 @@ typedef struct te_rt_context te_rt_context;
 /// A loaded step: its plans and its arena. One thread at a time.
 typedef struct te_rt_instance te_rt_instance;
 
+/// A kernel that a module plans, as its compiler knew it.
+typedef struct te_rt_kernel_use {
+  const char *name;
+  /// Of the kernel's row: its name, parameters, buffers and meaning.
+  uint64_t hash;
+} te_rt_kernel_use;
+
 #define TE_RT_MODULE_MAGIC 0x4d524554u /* "TERM" */
 
 /// What a compiled step hands to te_rt_instance_create.
@@ -141,6 +150,12 @@ typedef struct te_rt_module {
   /// Where each plan comes from, for messages: num_plans texts as "'y' at
   /// step.mlir:4:10", or "", each with its zero, one after another. Or NULL.
   const char *origins;
+  /// Every kernel that `load` plans, each once: an instance is made only where
+  /// the runtime has all of them with these hashes. Or NULL, of a module that
+  /// was written by hand: then nothing is checked.
+  const te_rt_kernel_use *kernels;
+  int32_t num_kernels;
+  int32_t reserved; /* 0 */
 } te_rt_module;
 
 /// Whether a step reads or writes what a pointer of its list points at.
@@ -203,7 +218,8 @@ typedef struct te_rt_signature {
 } te_rt_signature;
 
 #ifdef __cplusplus
-static_assert(sizeof(te_rt_module) == 48, "te_rt_module is frozen");
+static_assert(sizeof(te_rt_module) == 64, "the compiler writes it");
+static_assert(sizeof(te_rt_kernel_use) == 16, "the compiler writes it");
 static_assert(sizeof(te_rt_argument_info) == 64, "the compiler writes it");
 static_assert(sizeof(te_rt_signature) == 48, "the compiler writes it");
 } // extern "C"

@@ -9,6 +9,7 @@
 #include "TEDialect/Runtime/te_runtime.h"
 
 #include "ABI/Objects.h"
+#include "Core/KernelUses.h"
 
 #include <algorithm>
 #include <cstring>
@@ -54,7 +55,7 @@ Status checkModule(const te_rt_module &module) {
   if (!module.load || !module.step)
     return invalid(std::string("the module's '") +
                    (module.load ? "step" : "load") + "' is null");
-  return Status::ok();
+  return checkKernels(module, te_table::kKernelRows);
 }
 
 Status load(te_rt_instance &instance) {

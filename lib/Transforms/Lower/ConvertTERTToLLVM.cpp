@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "TEDialect/Runtime/te_runtime_types.h"
+#include "TEDialect/Support/KernelRows.h"
 #include "TEDialect/TERT/BufferLifetimes.h"
 #include "TEDialect/TERT/KernelTable.h"
 #include "TEDialect/TERT/Streams.h"
@@ -65,6 +66,7 @@ private:
   void emitLaunches(LLVM::LLVMFuncOp step, size_t begin, size_t end);
   ArrayAttr describeLaunches();
   Value emitOrigins();
+  std::pair<Value, int32_t> emitKernels();
   void emitModule();
   LLVM::LLVMFuncOp declare(StringRef name, Type result, ArrayRef<Type> inputs);
   LLVM::LLVMFuncOp define(StringRef name, Type result, ArrayRef<Type> inputs);
@@ -264,11 +266,59 @@ Value ModuleLowering::emitOrigins() {
   return LLVM::AddressOfOp::create(builder, loc, global);
 }
 
+/// The table of te_rt_module's `kernels`, with the builder where its address is
+/// wanted, and its length.
+std::pair<Value, int32_t> ModuleLowering::emitKernels() {
+  Location loc = function.getLoc();
+  SmallVector<const tert::KernelInfo *> kernels;
+  for (LaunchOp launch : launches)
+    kernels.push_back(tert::lookupKernel(launch.getKernel()));
+  llvm::sort(kernels); // In the order of the kernel list.
+  kernels.erase(llvm::unique(kernels), kernels.end());
+  if (kernels.empty())
+    return {LLVM::ZeroOp::create(builder, loc, ptr), 0};
+  LLVM::GlobalOp table;
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPoint(function);
+    SmallVector<LLVM::GlobalOp> names;
+    for (const tert::KernelInfo *kernel : kernels) {
+      const std::string text = kernel->name.str() + '\0';
+      names.push_back(LLVM::GlobalOp::create(
+          builder, loc,
+          LLVM::LLVMArrayType::get(builder.getI8Type(), text.size()),
+          /*isConstant=*/true, LLVM::Linkage::Private,
+          ("te_kernel_" + kernel->name).str(), builder.getStringAttr(text)));
+    }
+    // The fields of te_rt_kernel_use, in order.
+    auto row = LLVM::LLVMStructType::getLiteral(context, {ptr, i64});
+    auto rows = LLVM::LLVMArrayType::get(row, kernels.size());
+    table = LLVM::GlobalOp::create(builder, loc, rows, /*isConstant=*/true,
+                                   LLVM::Linkage::Private, "te_module_kernels",
+                                   /*value=*/Attribute());
+    builder.createBlock(&table.getInitializerRegion());
+    Value value = LLVM::PoisonOp::create(builder, loc, rows);
+    for (int64_t i = 0; i < int64_t(kernels.size()); ++i) {
+      Value name = LLVM::AddressOfOp::create(builder, loc, names[i]);
+      Value hash = LLVM::ConstantOp::create(
+          builder, loc, i64,
+          builder.getI64IntegerAttr(int64_t(kernels[i]->row->hash)));
+      value = LLVM::InsertValueOp::create(builder, loc, value, name,
+                                          ArrayRef<int64_t>{i, 0});
+      value = LLVM::InsertValueOp::create(builder, loc, value, hash,
+                                          ArrayRef<int64_t>{i, 1});
+    }
+    LLVM::ReturnOp::create(builder, loc, value);
+  }
+  return {LLVM::AddressOfOp::create(builder, loc, table),
+          int32_t(kernels.size())};
+}
+
 void ModuleLowering::emitModule() {
   Location loc = function.getLoc();
   // The fields of te_rt_module, in order.
   auto type = LLVM::LLVMStructType::getLiteral(
-      context, {i32, i32, i64, i32, i32, ptr, ptr, ptr});
+      context, {i32, i32, i64, i32, i32, ptr, ptr, ptr, ptr, i32, i32});
   builder.setInsertionPoint(function);
   auto global = LLVM::GlobalOp::create(builder, loc, type, /*isConstant=*/true,
                                        LLVM::Linkage::External, "te_module",
@@ -280,6 +330,7 @@ void ModuleLowering::emitModule() {
   auto address = [&](StringRef name) -> Value {
     return LLVM::AddressOfOp::create(builder, loc, ptr, name);
   };
+  auto [kernels, numKernels] = emitKernels();
   Value fields[] = {
       constant(builder.getI32IntegerAttr(TE_RT_MODULE_MAGIC)),
       constant(builder.getI32IntegerAttr(TE_RT_VERSION)),
@@ -288,7 +339,10 @@ void ModuleLowering::emitModule() {
       constant(builder.getI32IntegerAttr(function.getNumArguments())),
       address("te_module_load"),
       address("te_module_step"),
-      emitOrigins()};
+      emitOrigins(),
+      kernels,
+      constant(builder.getI32IntegerAttr(numKernels)),
+      constant(builder.getI32IntegerAttr(0))};
   Value value = LLVM::PoisonOp::create(builder, loc, type);
   for (auto [index, field] : llvm::enumerate(fields))
     value = LLVM::InsertValueOp::create(builder, loc, value, field, index);

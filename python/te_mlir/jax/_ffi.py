@@ -39,6 +39,9 @@ class _Module(ctypes.Structure):
         ("load", c_void_p),
         ("step", c_void_p),
         ("origins", c_char_p),
+        ("kernels", c_void_p),
+        ("num_kernels", c_int32),
+        ("reserved", c_int32),
     ]
 
 

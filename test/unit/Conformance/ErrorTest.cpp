@@ -38,8 +38,17 @@ protected:
   te_rt_module module(int32_t plans, te_rt_status (*load)(te_rt_instance *),
                       void (*step)(te_rt_instance *, char *,
                                    void *const *) = stepNothing) {
-    return {
-        TE_RT_MODULE_MAGIC, TE_RT_VERSION, 0, plans, 0, load, step, nullptr};
+    return {TE_RT_MODULE_MAGIC,
+            TE_RT_VERSION,
+            0,
+            plans,
+            0,
+            load,
+            step,
+            nullptr,
+            nullptr,
+            0,
+            0};
   }
   /// Plans one kernel and expects a refusal whose text has `parts`.
   AssertionResult refuses(te_rt_status code, const PlanFunction &plan,

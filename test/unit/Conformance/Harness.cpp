@@ -74,8 +74,17 @@ te_rt_status Device::tryRun(const PlanFunction &plan,
   // Optional buffers at the end need not be given.
   call.buffers.resize(call.buffers.size() + 4);
 
-  const te_rt_module module = {
-      TE_RT_MODULE_MAGIC, TE_RT_VERSION, 0, 1, 0, loadOne, stepOne, nullptr};
+  const te_rt_module module = {TE_RT_MODULE_MAGIC,
+                               TE_RT_VERSION,
+                               0,
+                               1,
+                               0,
+                               loadOne,
+                               stepOne,
+                               nullptr,
+                               nullptr,
+                               0,
+                               0};
   te_rt_instance *instance = nullptr;
   std::string error;
   if (result == TE_RT_OK) {

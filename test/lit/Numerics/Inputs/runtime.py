@@ -36,7 +36,8 @@ _STEP = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(
 
 class _Module(ctypes.Structure):
     _fields_ = [("magic", ctypes.c_uint32), ("version", ctypes.c_uint32), ("arena_bytes", ctypes.c_int64),
-                ("num_plans", ctypes.c_int32), ("num_arguments", ctypes.c_int32), ("load", _LOAD), ("step", _STEP), ("origins", ctypes.c_char_p)]
+                ("num_plans", ctypes.c_int32), ("num_arguments", ctypes.c_int32), ("load", _LOAD), ("step", _STEP), ("origins", ctypes.c_char_p),
+                ("kernels", ctypes.c_void_p), ("num_kernels", ctypes.c_int32), ("reserved", ctypes.c_int32)]
 
 
 class Runtime:

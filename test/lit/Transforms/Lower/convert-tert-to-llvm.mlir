@@ -26,7 +26,7 @@
 // CHECK-NOT: llvm.call @te_rt_launch
 // CHECK: llvm.mlir.global external constant @te_module()
 
-// LLVM: @te_module = constant { i32, i32, i64, i32, i32, ptr, ptr, ptr } { i32 1297237332, i32 {{[0-9]+}}, i64 512, i32 3, i32 2, ptr @te_module_load, ptr @te_module_step, ptr @te_module_origins }
+// LLVM: @te_module = constant { i32, i32, i64, i32, i32, ptr, ptr, ptr, ptr, i32, i32 } { i32 1297237332, i32 {{[0-9]+}}, i64 512, i32 3, i32 2, ptr @te_module_load, ptr @te_module_step, ptr @te_module_origins, ptr @te_module_kernels, i32 2, i32 0 }
 // A message about a launch says where it comes from.
 // LLVM: @te_module_origins = private constant [{{[0-9]+}} x i8] c"'a' at {{.*}}convert-tert-to-llvm.mlir:{{[0-9]+}}:3\00'y.data'\00'w1 fprop' at model.py:7:5\00"
 func.func @step(%x: !tert.buffer<256>, %y: !tert.buffer<256>)

@@ -19,8 +19,17 @@ te_rt_status load(te_rt_instance *instance) {
 void step(te_rt_instance *instance, char *, void *const *arguments) {
   te_rt_launch(instance, 0, arguments);
 }
-constexpr te_rt_module maximum = {
-    TE_RT_MODULE_MAGIC, TE_RT_VERSION, 0, 1, 2, load, step, nullptr};
+constexpr te_rt_module maximum = {TE_RT_MODULE_MAGIC,
+                                  TE_RT_VERSION,
+                                  0,
+                                  1,
+                                  2,
+                                  load,
+                                  step,
+                                  nullptr,
+                                  nullptr,
+                                  0,
+                                  0};
 
 class Groups : public testing::Test {
 protected:

@@ -38,7 +38,10 @@ protected:
                                  2,
                                  load,
                                  step,
-                                 nullptr};
+                                 nullptr,
+                                 nullptr,
+                                 0,
+                                 0};
     ASSERT_EQ(te_rt_context_create("reference", &context), TE_RT_OK);
     ASSERT_EQ(te_rt_instance_create(context, &module, &instance), TE_RT_OK);
   }
@@ -111,7 +114,7 @@ void countedStep(te_rt_instance *instance, char *arena,
 TEST_F(Instance, GraphReplaysLaunchesAndNotTheModule) {
   const te_rt_module module = {
       TE_RT_MODULE_MAGIC, TE_RT_VERSION, kCount * 4, 2, 2, load,
-      countedStep,        nullptr};
+      countedStep,        nullptr,       nullptr,    0, 0};
   te_rt_instance *counted = nullptr;
   ASSERT_EQ(te_rt_instance_create(context, &module, &counted), TE_RT_OK);
   float x[kCount], y[kCount], other[kCount];
@@ -136,7 +139,7 @@ TEST_F(Instance, GraphReplaysLaunchesAndNotTheModule) {
 TEST_F(Instance, EachPartHasAGraph) {
   const te_rt_module module = {
       TE_RT_MODULE_MAGIC, TE_RT_VERSION, kCount * 4, 2, 2, load,
-      countedStep,        nullptr};
+      countedStep,        nullptr,       nullptr,    0, 0};
   te_rt_instance *counted = nullptr;
   ASSERT_EQ(te_rt_instance_create(context, &module, &counted), TE_RT_OK);
   float x[kCount] = {}, other[kCount] = {}, y[kCount] = {};
@@ -362,8 +365,8 @@ TEST_F(Instance, SideStreamIsLate) {
   for (bool waits : {true, false}) {
     waitsBeforeItWrites = waits;
     const te_rt_module module = {
-        TE_RT_MODULE_MAGIC, TE_RT_VERSION, kCount * 8, 4, 3,
-        loadStreams,        stepStreams,   nullptr};
+        TE_RT_MODULE_MAGIC, TE_RT_VERSION, kCount * 8, 4, 3, loadStreams,
+        stepStreams,        nullptr,       nullptr,    0, 0};
     te_rt_instance *streams = nullptr;
     ASSERT_EQ(te_rt_instance_create(context, &module, &streams), TE_RT_OK)
         << te_rt_last_error();

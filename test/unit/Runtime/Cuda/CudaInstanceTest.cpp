@@ -35,8 +35,17 @@ void step(te_rt_instance *instance, char *arena, void *const *arguments) {
   te_rt_launch(instance, 1, second);
 }
 
-constexpr te_rt_module twoProducts = {
-    TE_RT_MODULE_MAGIC, TE_RT_VERSION, 32 * 32 * 2, 2, 3, load, step, nullptr};
+constexpr te_rt_module twoProducts = {TE_RT_MODULE_MAGIC,
+                                      TE_RT_VERSION,
+                                      32 * 32 * 2,
+                                      2,
+                                      3,
+                                      load,
+                                      step,
+                                      nullptr,
+                                      nullptr,
+                                      0,
+                                      0};
 
 #define ASSERT_OK(call) ASSERT_EQ(call, TE_RT_OK) << te_rt_last_error()
 

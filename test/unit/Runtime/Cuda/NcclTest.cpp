@@ -456,8 +456,8 @@ void step(te_rt_instance *instance, char *, void *const *arguments) {
   te_rt_launch(instance, 0, buffers);
 }
 constexpr te_rt_module maximum = {
-    TE_RT_MODULE_MAGIC,       TE_RT_VERSION, 0, 1, 1, load, step,
-    "'y' at step.mlir:4:10\0"};
+    TE_RT_MODULE_MAGIC,        TE_RT_VERSION, 0, 1, 1, load, step,
+    "'y' at step.mlir:4:10\0", nullptr,       0, 0};
 
 // As above, then over group 4.
 te_rt_status loadTwo(te_rt_instance *instance) {
@@ -477,7 +477,10 @@ constexpr te_rt_module twoGroups = {
     1,
     loadTwo,
     stepTwo,
-    "'y' at step.mlir:4:10\0at step.mlir:5:10\0"};
+    "'y' at step.mlir:4:10\0at step.mlir:5:10\0",
+    nullptr,
+    0,
+    0};
 
 #define ASSERT_OK(call) ASSERT_EQ(call, TE_RT_OK) << te_rt_last_error()
 

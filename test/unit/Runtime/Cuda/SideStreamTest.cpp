@@ -42,8 +42,17 @@ void step(te_rt_instance *instance, char *arena, void *const *arguments) {
   for (int32_t slot = 0; slot < 4; ++slot)
     te_rt_launch(instance, slot, launches[slot]);
 }
-constexpr te_rt_module overlapped = {
-    TE_RT_MODULE_MAGIC, TE_RT_VERSION, 3 * kBytes, 4, 3, load, step, nullptr};
+constexpr te_rt_module overlapped = {TE_RT_MODULE_MAGIC,
+                                     TE_RT_VERSION,
+                                     3 * kBytes,
+                                     4,
+                                     3,
+                                     load,
+                                     step,
+                                     nullptr,
+                                     nullptr,
+                                     0,
+                                     0};
 
 #define ASSERT_OK(call) ASSERT_EQ(call, TE_RT_OK) << te_rt_last_error()
 
@@ -259,8 +268,17 @@ te_rt_status loadRefused(te_rt_instance *instance) {
 
 TEST_F(SideStream, RefusesOrdersThatMeanNothing) {
   ASSERT_OK(create(overlapped));
-  const te_rt_module module = {TE_RT_MODULE_MAGIC, TE_RT_VERSION, kBytes, 2, 3,
-                               loadRefused,        step,          nullptr};
+  const te_rt_module module = {TE_RT_MODULE_MAGIC,
+                               TE_RT_VERSION,
+                               kBytes,
+                               2,
+                               3,
+                               loadRefused,
+                               step,
+                               nullptr,
+                               nullptr,
+                               0,
+                               0};
   const Refused cases[] = {
       {2, 1, -1, "te_rt_order (slot 2): expected a slot that has a plan"},
       {1, 2, -1,

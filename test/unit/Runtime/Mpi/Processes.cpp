@@ -69,7 +69,10 @@ te_rt_status Process::run(const PlanFunction &plan, const void *x, void *y) {
       [](te_rt_instance *instance, char *, void *const *arguments) {
         te_rt_launch(instance, 0, arguments);
       },
-      nullptr};
+      nullptr,
+      nullptr,
+      0,
+      0};
   te_rt_instance *instance = nullptr;
   te_rt_status status = te_rt_instance_create(context, &module, &instance);
   if (status == TE_RT_OK) {

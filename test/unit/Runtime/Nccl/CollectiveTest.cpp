@@ -216,7 +216,10 @@ TEST_F(Collective, UnboundGroupIsAnErrorAtLoad) {
                                                                   1, 7);
                                },
                                [](te_rt_instance *, char *, void *const *) {},
-                               nullptr};
+                               nullptr,
+                               nullptr,
+                               0,
+                               0};
   te_rt_instance *instance = nullptr;
   EXPECT_EQ(te_rt_instance_create(contexts[0], &module, &instance),
             TE_RT_INVALID_ARGUMENT);

@@ -38,7 +38,10 @@ te_rt_instance *Rank::load(const Step &step) {
       [](te_rt_instance *instance, char *arena, void *const *arguments) {
         currentStep->step(instance, arena, arguments);
       },
-      nullptr};
+      nullptr,
+      nullptr,
+      0,
+      0};
   currentStep = &step;
   te_rt_instance *instance = nullptr;
   TE_EXPECT_OK(te_rt_instance_create(context, &module, &instance));
