@@ -1,0 +1,324 @@
+//===- KernelCases.cpp - the rows of the kernel benchmark -----------------===//
+
+#include "KernelCases.h"
+
+#include "TEDialect/Runtime/te_runtime_types.h"
+
+#include <cstdint>
+
+using namespace te::bench;
+
+namespace {
+
+constexpr int64_t T = 8192, H = 4096, F = 14336;
+
+using Parameters = std::vector<std::pair<std::string, double>>;
+using Cases = std::vector<KernelCase>;
+using Names = std::vector<std::string>;
+
+Parameters operator+(Parameters a, const Parameters &b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+/// A bf16 matrix of T rows, alone or as a stack of one.
+Parameters matrix(int64_t cols) {
+  return {{"matrices", 1}, {"rows", T}, {"cols", cols}, {"type", TE_RT_BF16}};
+}
+Parameters flat(int64_t count) {
+  return {{"count", count}, {"type", TE_RT_BF16}};
+}
+const Parameters kE4M3 = {{"fp8_type", TE_RT_F8E4M3FN}};
+
+const Names kRow = {"row", "row_scale"},
+            kRowCol = {"row", "row_scale", "col", "col_scale"};
+Names with(Names names, const char *name) {
+  names.push_back(name);
+  return names;
+}
+
+void addTensorCasts(int64_t cols, const std::string &size, Cases &cases) {
+  const int64_t n = T * cols;
+  cases.insert(cases.end(),
+               {{"amax" + size, "amax", flat(n)},
+                {"count_nonfinite" + size, "count_nonfinite",
+                 flat(n) + Parameters{{"entries", 1}, {"limit", 464}}},
+                {"tensor_stats of a per-tensor cast" + size,
+                 "tensor_stats",
+                 matrix(cols) + kE4M3 + Parameters{{"axis", 1}},
+                 {"data", "scale"}}});
+  const Parameters cast = matrix(cols) + kE4M3;
+  cases.insert(
+      cases.end(),
+      {{"quantize_tensor row" + size, "quantize_tensor", cast, kRow},
+       // Delayed scaling of a forward alone: one usage, and the next step's
+       // amax.
+       {"quantize_tensor row+amax" + size, "quantize_tensor", cast,
+        with(kRow, "amax")},
+       {"quantize_tensor row+col" + size, "quantize_tensor", cast, kRowCol},
+       {"quantize_tensor row+col+amax" + size, "quantize_tensor", cast,
+        with(kRowCol, "amax")},
+       {"transpose_scaled per_tensor" + size, "transpose_scaled",
+        matrix(cols)}});
+}
+
+void addBlockCasts(int64_t cols, const std::string &size, Cases &cases) {
+  auto block = [&](int32_t scheme) {
+    return matrix(cols) + kE4M3 +
+           Parameters{{"scheme", scheme}, {"pow2_scales", 1}};
+  };
+  const Parameters lines = block(TE_RT_BLOCK_1X128),
+                   squares = block(TE_RT_BLOCK_128X128);
+  cases.insert(
+      cases.end(),
+      {{"quantize_block 1x128 row" + size, "quantize_block", lines, kRow},
+       {"quantize_block 1x128 row+col" + size, "quantize_block", lines,
+        kRowCol},
+       {"quantize_block 128x128 row" + size, "quantize_block", squares, kRow},
+       {"quantize_block 128x128 row+col" + size, "quantize_block", squares,
+        kRowCol},
+       {"dequantize block 1x128" + size, "dequantize",
+        matrix(cols) + kE4M3 +
+            Parameters{{"scheme", TE_RT_BLOCK_1X128},
+                       {"axis", 1},
+                       {"out_type", TE_RT_BF16}}}});
+}
+
+/// Half of the matrix, as the second of two ranks has it.
+void addShardCasts(int64_t cols, const std::string &size, Cases &cases) {
+  const int64_t half = T * cols / 2;
+  struct Blocks {
+    const char *name;
+    int64_t rows, cols;
+    int32_t scheme, axis;
+  };
+  for (const Blocks &b : {Blocks{"", 128, 128, TE_RT_BLOCK_128X128, 1},
+                          Blocks{" 1x32", 1, 32, TE_RT_MX_1X32, 1},
+                          Blocks{" 32x1", 32, 1, TE_RT_MX_1X32, 0},
+                          Blocks{" 16x16", 16, 16, TE_RT_NV_16X16, 1},
+                          Blocks{" 1x16", 1, 16, TE_RT_NV_1X16, 1}}) {
+    const std::string name = std::string(b.name) + " half" + size;
+    const Parameters shard =
+        flat(half) +
+        Parameters{{"rows", T}, {"cols", cols}, {"start", half}, {"ranks", 1}};
+    cases.push_back(
+        {"partial_amax" + name, "partial_amax",
+         shard + Parameters{{"block_rows", b.rows}, {"block_cols", b.cols}}});
+    const Parameters scheme = {{"scheme", b.scheme}};
+    if (b.scheme >= TE_RT_NV_1X16)
+      cases.push_back({"quantize_nvfp4_shard" + name, "quantize_nvfp4_shard",
+                       shard + scheme + Parameters{{"scale_max", 448}}});
+    else
+      cases.push_back(
+          {"quantize_shard" + name, "quantize_shard",
+           shard + scheme + kE4M3 +
+               Parameters{{"axis", b.axis},
+                          {"pow2_scales", b.scheme == TE_RT_BLOCK_128X128}}});
+  }
+}
+
+void addMicroscaledCasts(int64_t cols, const std::string &size, Cases &cases) {
+  const Parameters value = matrix(cols);
+  for (auto [scheme, name] : {std::pair(TE_RT_MX_1X32, "quantize_mx 1x32"),
+                              {TE_RT_MX_32X32, "quantize_mx 32x32"}}) {
+    const Parameters mx = value + kE4M3 + Parameters{{"scheme", scheme}};
+    cases.push_back({name + (" row" + size), "quantize_mx", mx, kRow});
+    cases.push_back({name + (" row+col" + size), "quantize_mx", mx, kRowCol});
+  }
+  struct Nv {
+    const char *name;
+    int32_t scheme, fourOverSix, stochastic;
+    bool col;
+  };
+  for (const Nv &c : {Nv{"1x16 row", TE_RT_NV_1X16, 0, 0, false},
+                      Nv{"1x16 row+col", TE_RT_NV_1X16, 0, 0, true},
+                      Nv{"1x16 row+col 4over6", TE_RT_NV_1X16, 1, 0, true},
+                      Nv{"1x16 row+col stochastic", TE_RT_NV_1X16, 0, 1, true},
+                      Nv{"16x16 row+col", TE_RT_NV_16X16, 0, 0, true}})
+    cases.push_back(
+        {std::string("quantize_nvfp4 ") + c.name + size,
+         "quantize_nvfp4",
+         value + Parameters{{"scheme", c.scheme},
+                            {"scale_max", 448},
+                            {"four_over_six", c.fourOverSix},
+                            {"stochastic", c.stochastic}},
+         with(with(c.col ? with(kRowCol, "col_amax") : kRow, "row_amax"),
+              "rng"),
+         /*flops=*/0,
+         // An amax of the size that normal values have.
+         {{"amax", 5.0f}}});
+  const Parameters back = value + Parameters{{"out_type", TE_RT_BF16}};
+  cases.insert(
+      cases.end(),
+      {{"hadamard" + size, "hadamard", {{"rows", T}, {"cols", cols}}},
+       {"amax_rows" + size,
+        "amax_rows",
+        {{"rows", T}, {"cols", cols}, {"type", TE_RT_BF16}}},
+       {"dequantize mx 1x32" + size, "dequantize",
+        back + kE4M3 + Parameters{{"scheme", TE_RT_MX_1X32}, {"axis", 1}}}});
+  for (int32_t axis : {1, 0})
+    cases.push_back({"dequantize nv 1x16 axis " + std::to_string(axis) + size,
+                     "dequantize",
+                     back + Parameters{{"fp8_type", TE_RT_F4E2M1FN},
+                                       {"scheme", TE_RT_NV_1X16},
+                                       {"axis", axis},
+                                       {"scale_max", 448}},
+                     {"amax"}});
+  cases.push_back({"transpose_scaled nv 16x16" + size,
+                   "transpose_scaled",
+                   value + Parameters{{"scheme", TE_RT_NV_16X16}},
+                   {"amax", "out_amax"}});
+}
+
+void addLayers(Cases &cases) {
+  const Parameters x = {{"rows", T}, {"cols", H}, {"type", TE_RT_BF16}};
+  const Parameters epsilon = {{"epsilon", 1e-5}};
+  cases.insert(
+      cases.end(),
+      {{"rms_norm 8192x4096", "rms_norm", x + epsilon},
+       {"rms_norm_backward 8192x4096", "rms_norm_backward", x},
+       {"layer_norm 8192x4096", "layer_norm", x + epsilon},
+       {"layer_norm_backward 8192x4096", "layer_norm_backward", x},
+       {"pointwise add 8192x4096",
+        "pointwise",
+        flat(T * H) + Parameters{{"op", TE_RT_ADD}, {"out_type", TE_RT_BF16}},
+        {"b"}}});
+  // swiglu has kernels of its own, geglu those of every other gated kind.
+  for (auto [kind, name] :
+       {std::pair<int32_t, std::string>(TE_RT_SWIGLU, "swiglu"),
+        {TE_RT_GEGLU, "geglu"}}) {
+    const Parameters p = {{"rows", T},    {"cols", F},  {"type", TE_RT_BF16},
+                          {"kind", kind}, {"limit", 7}, {"alpha", 1.702},
+                          {"offset", 1}};
+    const Parameters cast = p + kE4M3 + Parameters{{"pow2_scales", 1}};
+    cases.insert(cases.end(),
+                 {{"activation " + name + " 8192x14336", "activation", p},
+                  {"activation_backward " + name + " 8192x14336",
+                   "activation_backward", p},
+                  {"activation_quantize_block " + name + " row+col",
+                   "activation_quantize_block", cast, kRowCol},
+                  {"activation_backward_quantize_block " + name + " row+col",
+                   "activation_backward_quantize_block", cast, kRowCol}});
+    if (kind == TE_RT_SWIGLU)
+      cases.insert(
+          cases.end(),
+          {{"gated_activation " + name + " 8192x14336", "gated_activation", p},
+           {"gated_activation_backward " + name + " 8192x14336",
+            "gated_activation_backward", p}});
+  }
+}
+
+/// Two sequences of 4096, 32 heads of 128, of keys and values 8.
+void addAttention(Cases &cases) {
+  const Parameters heads = {{"tokens", T},       {"sequence", 4096},
+                            {"heads", 32},       {"head_dim", 128},
+                            {"kv_heads", 8},     {"rotary_dim", 128},
+                            {"type", TE_RT_BF16}};
+  cases.push_back({"rope 8192x4096", "rope", heads});
+  // Causal: half of the pairs of positions are multiplied, in 2 products
+  // forward and 5 backward. A window of 1024 keys has 7/16 of the pairs.
+  const double pairs = 4.0 * T * 4096 * H / 2;
+  auto scores = [&](int64_t windowLeft, double softcap) {
+    return heads + Parameters{{"causal", 1},
+                              {"window_left", windowLeft},
+                              {"scale", 0.08838835}, // 1 / sqrt(128)
+                              {"softcap", softcap}};
+  };
+  struct Forward {
+    const char *name;
+    int64_t windowLeft;
+    double softcap;
+    bool sinks = false;
+  };
+  for (const Forward &s :
+       {Forward{"causal", -1, 0}, Forward{"window 1024", 1023, 0},
+        Forward{"softcap 50 causal", -1, 50},
+        Forward{"softcap 50 window 1024", 1023, 50},
+        Forward{"sinks causal", -1, 0, true},
+        Forward{"sinks window 1024", 1023, 0, true}})
+    cases.push_back(
+        {std::string("attention ") + s.name + " 2x4096, 32/8 x 128",
+         "attention",
+         scores(s.windowLeft, s.softcap) + Parameters{{"has_sinks", s.sinks}},
+         {"sinks"},
+         s.windowLeft < 0 ? pairs : pairs * 7 / 16});
+  struct Backward {
+    const char *name;
+    bool deterministic;
+    double softcap;
+  };
+  // An lse that is no softmax's: the time does not depend on it.
+  for (const Backward &s :
+       {Backward{"causal", true, 0}, Backward{"any order causal", false, 0},
+        Backward{"softcap 50 causal", true, 50},
+        Backward{"any order softcap 50 causal", false, 50}})
+    cases.push_back(
+        {std::string("attention_backward ") + s.name + " 2x4096, 32/8 x 128",
+         "attention_backward",
+         scores(-1, s.softcap) + Parameters{{"deterministic", s.deterministic}},
+         {},
+         2.5 * pairs});
+  cases.push_back(
+      {"attention_sink_grad 2x4096, 32 x 128", "attention_sink_grad", heads});
+}
+
+/// The GEMMs of the block: fprop and dgrad, then wgrad.
+void addProducts(Cases &cases) {
+  struct Shape {
+    const char *name;
+    int64_t m, n, k;
+    bool wgrad;
+  };
+  for (const Shape &s : {Shape{"gate_up fprop", T, 2 * F, H, false},
+                         Shape{"down fprop", T, H, F, false},
+                         Shape{"gate_up dgrad", T, H, 2 * F, false},
+                         Shape{"down dgrad", T, F, H, false},
+                         Shape{"gate_up wgrad", 2 * F, H, T, true},
+                         Shape{"down wgrad", H, F, T, true}}) {
+    const double flops = 2.0 * s.m * s.n * s.k;
+    const Parameters shape = {
+        {"m", s.m}, {"n", s.n}, {"k", s.k}, {"out_type", TE_RT_BF16}};
+    const Parameters scaled = shape + Parameters{{"a_type", TE_RT_F8E4M3FN},
+                                                 {"b_type", TE_RT_F8E4M3FN},
+                                                 {"a_axis", 1},
+                                                 {"b_axis", 1}};
+    cases.push_back({std::string("matmul bf16 ") + s.name,
+                     "matmul",
+                     shape + Parameters{{"type", TE_RT_BF16}},
+                     {},
+                     flops,
+                     {{"b", 0.02f}}});
+    for (bool fast : {true, false})
+      cases.push_back({std::string("scaled_matmul per_tensor ") +
+                           (fast ? "fast " : "split ") + s.name,
+                       "scaled_matmul",
+                       scaled + Parameters{{"fast_accumulation", fast}},
+                       {},
+                       flops});
+    cases.push_back(
+        {std::string("scaled_matmul block ") + s.name,
+         "scaled_matmul",
+         scaled + Parameters{{"a_scheme", TE_RT_BLOCK_1X128},
+                             {"b_scheme", s.wgrad ? TE_RT_BLOCK_1X128
+                                                  : TE_RT_BLOCK_128X128}},
+         {},
+         flops});
+  }
+}
+
+} // namespace
+
+std::vector<KernelCase> te::bench::kernelCases() {
+  Cases cases;
+  for (int64_t cols : {H, F}) {
+    const std::string size = " 8192x" + std::to_string(cols);
+    addTensorCasts(cols, size, cases);
+    addBlockCasts(cols, size, cases);
+    addShardCasts(cols, size, cases);
+    addMicroscaledCasts(cols, size, cases);
+  }
+  addLayers(cases);
+  addAttention(cases);
+  addProducts(cases);
+  return cases;
+}
