@@ -11,7 +11,7 @@ def TE_RopeOp
   let summary = "rotate pairs of elements by the position of their token";
   let description = [{
     Rotary position embedding. `x` is `[tokens, heads * head_dim]`, `cos` and
-    `sin` are `[sequence, rotary_dim / 2]`; token `t` takes their row
+    `sin` are `[sequence, rotary_dim / 2]`; token `t` uses their row
     `t mod sequence`. In each head, pair `i < rotary_dim / 2` becomes
     `(a cos[i] - b sin[i], b cos[i] + a sin[i])`, every operation in f32, the
     result rounded once. With style `half` pair `i` is elements `i` and
@@ -51,7 +51,7 @@ def TE_AttentionOp
   let description = [{
     `q` and `o` are `[tokens, heads * head_dim]`, `k` and `v`
     `[tokens, kv_heads * head_dim]`; tokens are whole sequences of `sequence`,
-    which do not see each other. Head `h` reads the key-value head
+    which do not attend to each other. Head `h` reads the key-value head
     `h / (heads / kv_heads)`. For positions `i`, `j` of one sequence:
 
     `s[i, j] = scale * <q[i], k[j]>`,
@@ -59,18 +59,17 @@ def TE_AttentionOp
     `o[i] = sum_j exp(s[i, j] - lse[i]) v[j]`,
 
     over all `j`, or `j <= i` when `causal`; in f32, `o` rounded once.
-    `window_size = [left, 0]` leaves of these `i - left <= j`: a position sees
-    itself and `left` before it. `scale` is `1 / sqrt(head_dim)` where it is not
-    given. With `softcap` scores are, before they are masked,
+    `window_size = [left, 0]` keeps only `i - left <= j`: a position sees itself and
+    the `left` positions before it. `scale` is `1 / sqrt(head_dim)` by default. With `softcap` scores are, before they are masked,
     `s[i, j] = softcap tanh(scale <q[i], k[j]> / softcap)`, every operation in
     f32: between `-softcap` and `softcap`. With `sinks`, an attention sink for
-    each head, the softmax has one score more, which no mask hides and which
-    weighs no value: `lse[i] = log(exp(sinks[h]) + sum_j exp(s[i, j]))`. Zeros
-    are a softmax that is off by one. `lse`, of shape
+    each head, the softmax denominator has an extra logit that is never masked and
+    has no value row: `lse[i] = log(exp(sinks[h]) + sum_j exp(s[i, j]))`. Zeros
+    give the off-by-one softmax. `lse`, of shape
     `[tokens / sequence * heads * sequence]` in that order, is a result when the
     backward needs it. The backends differ in the last bits: see the page on
-    numerics. With `deterministic = false` the gradients need not be the same
-    bits every time; on `cuda` that saves memory, which otherwise grows with
+    numerics. With `deterministic = false` the gradients may have other bits every
+    time; on `cuda` that saves memory, which otherwise grows with
     `heads * tokens * sequence`.
 
     Constraints:
@@ -80,7 +79,7 @@ def TE_AttentionOp
     4. (attention-c4) The rows of `q` are a multiple of `sequence`, which is one or more.
     5. (attention-c5) `scale` is finite.
     6. (attention-c6) `lse` is `[tokens * heads]`.
-    7. (attention-c7) `window_size` is `[left, 0]`, `left` zero or more, and has `causal` beside it.
+    7. (attention-c7) `window_size` is `[left, 0]`, `left` zero or more, and needs `causal`.
     8. (attention-c8) `softcap` is finite and greater than 0.
     9. (attention-c9) `sinks` is `[heads]`.
 
@@ -136,7 +135,7 @@ def TE_AttentionBackwardOp
                                        AllTypesMatch<["k", "v", "dk", "dv"]>]> {
   let summary = "gradients of attention";
   let description = [{
-    With `p[i, j] = exp(s[i, j] - lse[i])`, 0 where `j` is not seen, and
+    With `p[i, j] = exp(s[i, j] - lse[i])`, 0 if `i` does not see `j`, and
     `ds[i, j] = p[i, j] (<do[i], v[j]> - <do[i], o[i]>)`, with `softcap` times
     `1 - t²`, `t = tanh(scale <q[i], k[j]> / softcap)`:
 
@@ -145,8 +144,8 @@ def TE_AttentionBackwardOp
     `dv[j] = sum_i p[i, j] do[i]`,
 
     the last two summed over the heads that read the key-value head, too; in
-    f32, each rounded once. Sinks are in `lse`, and have an op of their own for
-    their gradient, te.attention_sink_grad.
+    f32, each rounded once. `lse` includes the sinks; te.attention_sink_grad computes
+    their gradient.
 
     Constraints:
     1. (attention_backward-c1) The operands and attributes fit each other as those of `te.attention`.

@@ -13,7 +13,7 @@ def TE_VjpOp
   let description = [{
     Results are those of `callee(arguments)`, then the vector-Jacobian products
     of the cotangents with the arguments listed in `wrt`, in that order.
-    `te-differentiate` replaces it by the forward and the backward, inline.
+    `te-differentiate` replaces it with the forward and the backward, inline.
 
     Constraints:
     1. (vjp-c1) `callee` is a function of this module whose inputs are the types of `arguments`.
@@ -43,9 +43,9 @@ def TE_VjpOp
 def TE_ResidualOp : TE_PureOp<"residual", [SameOperandsAndResultType]> {
   let summary = "hold a forward value for the backward";
   let description = [{
-    The identity. It stands at the boundary of forward and backward, and is the
-    only way a value computed in the forward reaches the backward: the
-    residuals of a function are what is saved. `name` is what reports call it.
+    The identity. It marks the boundary of forward and backward, and is the only
+    way in which a value computed in the forward reaches the backward: the
+    residuals of a function are what is saved. Reports use `name`.
 
     Constraints:
     1. (residual-c1) `name` is not empty.

@@ -12,7 +12,7 @@ def TE_AllReduceOp
   let description = [{
     `y = sum over ranks of x`, accumulated in f32 in the order of the ranks and
     rounded once (`reference`; NCCL chooses its own order). Every rank has the
-    same `y`, and its cotangent is that of each `x`.
+    same `y`; its cotangent is the cotangent of each `x`.
 
     Constraints:
     1. (all_reduce-c1) `te.groups` declares `group`.
@@ -35,23 +35,23 @@ def TE_AllGatherOp
                 [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "put the parts of all ranks of a group together";
   let description = [{
-    `y` is the `x` of every rank, one after another along `axis`, as far as its
-    own size: what the parts have beyond that is padding, so parts may be uneven,
-    and the last ones all padding. Padding takes part in amaxes, so it has to be
-    zeros. Of a scaled value data and scales are gathered as bytes. Its per-tensor scale, or nv
-    amax, is this rank's own, so all ranks must have the same
-    (`te.amax_reduce`; `te-verify-collectives` checks it); then `y` equals, bit
-    for bit, the cast of the gathered tensor. The parts of a value with `shard`
-    are flat runs, of which only the data travels: its scales are those of the
-    whole on every rank. The gradient of a tensor is the te.reduce_scatter of the
-    cotangent.
+    `y` is the `x` of every rank, concatenated along `axis` and cut to the size of
+    `y`: elements of the parts beyond that are padding, so parts may be uneven,
+    and the last ones may be only padding. Padding takes part in amaxes, so it has
+    to be zeros. For a scaled value, data and scales are gathered as bytes. `y`
+    has the per-tensor scale, or nv amax, of this rank, so all ranks must have the
+    same one (`te.amax_reduce`; `te-verify-collectives` checks that); then `y`
+    equals, bit for bit, the cast of the gathered tensor. The parts of a value
+    with `shard` are flat runs, of which only the data is gathered: every rank has
+    the scales of the whole. The gradient of a tensor is the te.reduce_scatter of
+    the cotangent.
 
     Constraints:
     1. (all_gather-c1) `te.groups` declares `group`.
-    2. (all_gather-c2) `x` has the axis; of a scaled value it is 0.
-    3. (all_gather-c3) `y` has the type of `x`, but for `axis`, which is at least as long, and at most as many times longer as the group has ranks.
+    2. (all_gather-c2) `x` has the axis; for a scaled value it is 0.
+    3. (all_gather-c3) `y` has the type of `x`, except along `axis`, which is at least as long, and at most as many times longer as the group has ranks.
     4. (all_gather-c4) a scaled value has no groups and is not swizzled, and blocks that run along the rows, or are square, end with the part, if it has no `shard`.
-    5. (all_gather-c5) of an `x` with `shard`, `y` is the whole, which the shards of all ranks cover.
+    5. (all_gather-c5) for an `x` with `shard`, `y` is the whole, which the shards of all ranks cover.
 
     Example:
 
@@ -91,15 +91,15 @@ def TE_ReduceScatterOp
                 [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "sum a tensor over a group and give each rank a part";
   let description = [{
-    Of the sum of `x` over the ranks, as te.all_reduce has it, each rank gets
-    the part of its number along `axis`. Parts are of one size; where they are
-    together longer than `x`, what is beyond its end is zeros. The gradient is
+    Computes the sum of `x` over the ranks, as te.all_reduce does, and gives each
+    rank the part with its number along `axis`. Parts have one size; if they are
+    longer than `x` together, elements beyond its end are zeros. The gradient is
     the te.all_gather of the cotangent.
 
     Constraints:
     1. (reduce_scatter-c1) `te.groups` declares `group`.
     2. (reduce_scatter-c2) `x` has the axis.
-    3. (reduce_scatter-c3) `y` has the type of `x`, but for `axis`, which is at most as long and, times the ranks of the group, at least as long.
+    3. (reduce_scatter-c3) `y` has the type of `x`, except along `axis`, which is at most as long and, times the ranks of the group, at least as long.
 
     Example:
 
@@ -122,31 +122,31 @@ def TE_AllToAllOp
   let summary = "exchange parts of a tensor between the ranks of a group";
   let description = [{
     Every rank cuts its `x` along axis `split` into as many equal parts as the
-    group has ranks, and sends the r-th to rank r; `y` is the parts it gets, in
-    the order of the ranks they come from, put together along axis `concat`. The
-    gradient is the exchange with the two axes in each other's place.
+    group has ranks, and sends part r to rank r. `y` is the parts that it receives,
+    in the order of the sending ranks, concatenated along axis `concat`. The
+    gradient is the exchange with the two axes swapped.
 
     With `split = 0 concat = 1` rows by expert, `[experts, capacity, columns]` of
     one rank's tokens, become those of one rank's experts,
     `[experts / ranks, ranks * capacity, columns]` of all tokens
     ([experts on several ranks](../guides/experts.md#experts-on-several-ranks)).
 
-    Of a scaled value data and scales are exchanged as bytes, in one operation.
-    It is a matrix, whose rows are `[groups, rows of a group]`: groups have one
-    size, and the types of `x` and `y` say how many, or one of them, from which
-    the other's number follows. Axes are those of `[groups, rows, columns]`, and
-    columns stay where they are; without any groups only rows are exchanged, by
-    `split = 0 concat = 0`. Where blocks end with the rows that travel together,
-    `y` is, bit for bit, the cast of what an exchange before it makes. A
-    per-tensor scale, or nv amax, is this rank's own, as of te.all_gather, and
-    there is one. A scaled value has no gradient.
+    For a scaled value, data and scales are exchanged as bytes, in one operation.
+    It is a matrix whose rows are `[groups, rows of a group]`: groups have one
+    size, and the types of `x` and `y`, or one of them, say how many there are.
+    Axes are those of `[groups, rows, columns]`, and columns are not exchanged;
+    without groups only rows are exchanged, with `split = 0 concat = 0`. If no
+    block spans rows of two parts, `y` equals, bit for bit, the cast of the
+    exchanged tensor. The result has the per-tensor scale, or nv amax, of this
+    rank, as for te.all_gather, and there is only one. A scaled value has no
+    gradient.
 
     Constraints:
     1. (all_to_all-c1) `te.groups` declares `group`.
-    2. (all_to_all-c2) `x` has the axes `split` and `concat`; of a scaled value they are of rows.
+    2. (all_to_all-c2) `x` has the axes `split` and `concat`; for a scaled value they are axes of rows.
     3. (all_to_all-c3) the ranks of the group divide the size of `split`, and the groups of a scaled value its rows.
-    4. (all_to_all-c4) `y` has the type of `x`, but for `split`, which is as many times shorter as the group has ranks, and `concat`, which is as many times longer; a scaled value has other groups instead.
-    5. (all_to_all-c5) a scaled value is no stack and not swizzled, and has one per-tensor scale, or nv amax, only without groups.
+    4. (all_to_all-c4) `y` has the type of `x`, except along `split`, which is as many times shorter as the group has ranks, and `concat`, which is as many times longer; a scaled value has other groups instead.
+    5. (all_to_all-c5) a scaled value is not a stack and not swizzled, and has one per-tensor scale, or nv amax, only without groups.
     6. (all_to_all-c6) rows of a scaled value that travel together are a multiple of the rows of a block, and all rows one of what rows of scales are padded to.
 
     Example:
@@ -183,9 +183,9 @@ def TE_AllToAllOp
 def TE_RankOp : TE_PureOp<"rank"> {
   let summary = "number of this rank in a group";
   let description = [{
-    From 0 to one less than the ranks of the group. For programs that
-    `te-verify-collectives` compares over ranks; a compiled step is the same on
-    every rank and has none.
+    From 0 to one less than the number of ranks of the group. The op is for
+    programs that `te-verify-collectives` compares over ranks; a compiled step is
+    the same on every rank and does not contain it.
 
     Constraints:
     1. (rank-c1) `te.groups` declares `group`.
@@ -208,7 +208,7 @@ def TE_BiasAddOp
   let summary = "add a vector to each row";
   let description = [{
     `y[i, j] = x[i, j] + bias[j]` in f32, rounded once: the bias of a layer
-    whose product is first summed over a group.
+    whose GEMM is first summed over a group.
 
     Constraints:
     1. (bias_add-c1) `bias` is `[columns]`, of the element type of `x`.

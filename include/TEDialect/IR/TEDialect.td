@@ -23,18 +23,18 @@ def TE_Dialect : Dialect {
 
     Function arguments and results may carry `te.name = "..."` (their name in
     files and reports; a result with the name of an argument is that
-    argument's next state and is written in place). Arguments also may carry
-    `te.weight` (a parameter) and `te.init = 0.0 : f32` (what every element is
-    where a run gives no value, such as the first of a state), and a parameter
-    `te.overwrite_main_grad` (its gradient is never added up). Results that
-    passes added to look at values carry `te.probe = [...]`, which says what
-    each element of a vector, or row of a matrix, is.
+    argument's next state and is written in place). Arguments may also carry
+    `te.weight` (a parameter) and `te.init = 0.0 : f32` (the value of every element
+    if a run gives none, such as the first value of a state), and a parameter
+    `te.overwrite_main_grad` (its gradient is never added up). Results that passes
+    added for debugging carry `te.probe = [...]`, which describes each element of a
+    vector, or row of a matrix.
 
     A module that runs on several ranks declares their groups once, as
     `te.groups`; there is no default group. Every type is that of one rank's
-    part. `te.sharding` says of which axes an argument or result is a part; what
-    has none is the same on every rank of every group. Of modules for different
-    ranks, nested in one, `te.ranks` says which ranks run each.
+    part. `te.sharding` says along which axes an argument or result is a part; a
+    tensor without it is the same on every rank of every group. If modules for
+    different ranks are nested in one, `te.ranks` says which ranks run each.
 
     ```mlir
     module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 4>]} {

@@ -10,31 +10,31 @@ def TE_ScaledMatmulOp
   let summary = "multiply two scaled matrices along their contraction axes";
   let description = [{
     `out[i, j] = sum_k A[i, k] B[j, k] (+ bias[j]) (+ accumulate[i, j])`, where
-    `i`, `j` run over the other axis of `a`, `b` and `k` over the axis each type
-    says it may be contracted along. Products of dequantised elements,
-    accumulated in f32; `fast_accumulation` allows the tensor core's shorter
+    `i` and `j` run over the other axis of `a` and `b`, and `k` over the axis along
+    which each type says it may be contracted. Dequantised elements are multiplied
+    and accumulated in f32; `fast_accumulation` allows the tensor core's shorter
     accumulator.
 
     With `contract = [p, q]` axis `p` of `a` is contracted with axis `q` of `b`,
-    whatever axes they were made for: one scale stands for any axis, and the
-    tensor cores of sm_100 read 8-bit operands in any layout.
+    whatever axes they were made for: a per-tensor scale is valid for any axis, and
+    the tensor cores of sm_100 read 8-bit operands in any layout.
 
-    Which schemes, element types, results and sizes there are, on which target,
-    is one table: [what runs where](support.md).
+    One table says which schemes, element types, results and sizes each target
+    supports: [what runs where](support.md).
 
     Constraints:
     1. (scaled_matmul-c1) `a` and `b` agree on the contracted size.
     2. (scaled_matmul-c2) the result is `[outer(a), outer(b)]`.
     3. (scaled_matmul-c3) the schemes of `a` and `b` are a pair that some target multiplies.
-    4. (scaled_matmul-c4) so are their element types.
-    5. (scaled_matmul-c5) `fast_accumulation` only where the pair has it.
+    4. (scaled_matmul-c4) their element types are such a pair, too.
+    5. (scaled_matmul-c5) `fast_accumulation` only if the pair has it.
     6. (scaled_matmul-c6) the contracted size is a multiple of what the pair needs.
-    7. (scaled_matmul-c7) so are the rows and the columns of the result.
-    8. (scaled_matmul-c8) the result has a type that the pair has, with `bias` where there is one; `bias` is `[outer(b)]` in bf16; `accumulate` has the result's type.
+    7. (scaled_matmul-c7) the rows and the columns of the result are multiples of what the pair needs.
+    8. (scaled_matmul-c8) the result has a type that the pair has, also with `bias` if there is a bias; `bias` is `[outer(b)]` in bf16; `accumulate` has the result's type.
     9. (scaled_matmul-c9) both operands are `hadamard` or neither is.
     10. (scaled_matmul-c10) both operands are `swizzled` or neither is.
     11. (scaled_matmul-c11) `b` is not `row_scaled`.
-    12. (scaled_matmul-c12) `contract` holds two axes, each 0 or 1; an operand that was made for the other axis is `per_tensor`, and the size of that axis is a multiple of what the pair needs of the contracted size.
+    12. (scaled_matmul-c12) `contract` has two axes, each 0 or 1; an operand that was made for the other axis is `per_tensor`, and the size of that axis is a multiple of what the pair needs of the contracted size.
 
     Example:
 
@@ -80,7 +80,7 @@ def TE_MatmulOp : TE_PureOp<"matmul", [AttrSizedOperandSegments]> {
     `q` of `b`.
 
     Constraints:
-    1. (matmul-c1) `contract` holds two axes, each 0 or 1.
+    1. (matmul-c1) `contract` has two axes, each 0 or 1.
     2. (matmul-c2) `a` and `b` agree on the contracted size and element type.
     3. (matmul-c3) the result is `[other axis of a, other axis of b]`.
     4. (matmul-c4) `bias` is `[columns of the result]` of the operands' and the result's element type; `accumulate` has the result's type.
@@ -121,13 +121,14 @@ def TE_LinearOp
     : TE_PureOp<"linear", [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "apply a linear layer";
   let description = [{
-    `y = x wᵀ (+ bias)`. With `parallel`, shapes are one rank's, and `y` is what
-    the layer over all ranks would give of it. How its GEMM and those of its backward are quantised
-    is the recipe's business (`te.recipe` on the op, function or module).
+    `y = x wᵀ (+ bias)`. With `parallel`, shapes are those of one rank, and `y` is this
+    rank's part of the result of the layer over all ranks. The recipe (`te.recipe`
+    on the op, function or module) decides how its GEMM and those of its backward
+    are quantised.
 
-    With `transposed_weight`, `w` is `[K, N]`, as many models keep it: `y = x w`.
-    Products, casts and their bits are those of the other layout; only where the
-    elements of the weight and of its gradient lie is turned.
+    With `transposed_weight`, `w` is `[K, N]`, as many models store it: `y = x w`.
+    GEMMs, casts and their bits are those of the other layout; only the weight and
+    its gradient are stored transposed.
 
     Constraints:
     1. (linear-c1) `x` is `[M, K]`, `w` is `[N, K]`, the result `[M, N]`; with `sequence`, over P ranks, `column` has `x` `[M/P, K]` and `row` the result `[M/P, N]`.
@@ -199,8 +200,8 @@ def TE_LinearDgradOp : TE_PureOp<"linear_dgrad"> {
 def TE_LinearWgradOp : TE_PureOp<"linear_wgrad"> {
   let summary = "gradient of a linear layer with respect to its weight";
   let description = [{
-    `dw = dyᵀ x (+ accumulate)`, or `xᵀ dy` with `transposed_weight`, added as
-    the product of the recipe adds (te.scaled_matmul, te.matmul). Made by
+    `dw = dyᵀ x (+ accumulate)`, or `xᵀ dy` with `transposed_weight`, added in
+    the way of the recipe's GEMM (te.scaled_matmul, te.matmul). Made by
     `te-differentiate`, replaced in the quantise phase.
 
     Constraints:

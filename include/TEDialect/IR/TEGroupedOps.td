@@ -9,9 +9,9 @@ def TE_GroupedAmaxOp : TE_PureOp<"grouped_amax"> {
   let summary = "compute the largest magnitude of each group of rows";
   let description = [{
     `amax[g] = max |x|` over the rows of group `g`, as te.amax gives it. Group
-    `g` has `group_sizes[g]` rows from `start_g` on, where `start_0 = 0` and
+    `g` has `group_sizes[g]` rows starting at `start_g`, where `start_0 = 0` and
     `start_{g+1}` is `start_g + group_sizes[g]`, rounded up to a multiple of
-    `alignment`. The sizes are values of the step; rows of no group are padding,
+    `alignment`. The sizes are values of the step. Rows that belong to no group are padding,
     which is not read.
 
     Constraints:
@@ -64,7 +64,7 @@ def TE_RoundGroupSizesOp
     : TE_PureOp<"round_group_sizes", [AllTypesMatch<["group_sizes", "rounded"]>]> {
   let summary = "round the sizes of groups up";
   let description = [{
-    `rounded[g]` is the least multiple of `multiple` that is not below
+    `rounded[g]` is the smallest multiple of `multiple` that is not below
     `group_sizes[g]`. te.hadamard mixes runs of 16 rows, so the groups of its
     result end at multiples of 16.
 
@@ -88,13 +88,13 @@ def TE_GroupedScaledMatmulOp : TE_PureOp<"grouped_scaled_matmul"> {
   let summary = "multiply groups of scaled rows with a weight each";
   let description = [{
     For each group, its rows of `out` are te.scaled_matmul of its rows of `a` and
-    of `b[g]`, with `bias[g]`; other rows are zeros. Bits are those of that
-    product on the rows of the group alone.
+    of `b[g]`, with `bias[g]`; other rows are zeros. The bits are those of a
+    te.scaled_matmul of only the rows of the group.
 
     Constraints:
     1. (grouped_scaled_matmul-c1) `a` is made for axis 1 and has as many groups as `group_sizes` and as the stack `b`.
     2. (grouped_scaled_matmul-c2) `a` and `b` agree on the contracted size; the result is `[rows of a, outer(b)]`.
-    3. (grouped_scaled_matmul-c3) te.scaled_matmul has the product: schemes, types, sizes, `fast_accumulation`, `bias`.
+    3. (grouped_scaled_matmul-c3) te.scaled_matmul supports the GEMM: schemes, types, sizes, `fast_accumulation`, `bias`.
     4. (grouped_scaled_matmul-c4) `alignment` divides the rows and is a multiple of what the schemes need ([what runs where](support.md)).
     5. (grouped_scaled_matmul-c5) `bias` is `[groups, outer(b)]` in bf16.
     6. (grouped_scaled_matmul-c6) both operands are `hadamard` or neither is; `b` is not `row_scaled`.
@@ -130,9 +130,9 @@ def TE_GroupedScaledWgradOp : TE_PureOp<"grouped_scaled_wgrad"> {
     (`+ accumulate[g]`); an empty group gives zeros, or `accumulate[g]`.
 
     Constraints:
-    1. (grouped_scaled_wgrad-c1) `a` and `b` are made for axis 0, with the rows of one another and as many groups as `group_sizes`.
+    1. (grouped_scaled_wgrad-c1) `a` and `b` are made for axis 0, with the same number of rows and as many groups as `group_sizes`.
     2. (grouped_scaled_wgrad-c2) the result is `[groups, columns of a, columns of b]`.
-    3. (grouped_scaled_wgrad-c3) te.scaled_matmul has the product: schemes, types, sizes, `fast_accumulation`.
+    3. (grouped_scaled_wgrad-c3) te.scaled_matmul supports the GEMM: schemes, types, sizes, `fast_accumulation`.
     4. (grouped_scaled_wgrad-c4) `alignment` divides the rows and is a multiple of what the schemes need.
     5. (grouped_scaled_wgrad-c5) both operands are `hadamard` or neither is.
     6. (grouped_scaled_wgrad-c6) `accumulate` has the result's type.
@@ -267,20 +267,20 @@ def TE_GroupedLinearOp
   let summary = "apply a linear layer of its own to each group of rows";
   let description = [{
     For each group (expert), its rows of `y` are te.linear of its rows of `x` and
-    of `w[g]`, with `bias[g]`. Groups lie one after another, each from a multiple
-    of `alignment` on (te.grouped_amax); rows of no group become zeros. The sizes
-    are values of the step, so that a captured step may route as it likes; where
-    they are a constant, `te-check-constraints` checks them.
+    of `w[g]`, with `bias[g]`. Groups are consecutive, and each starts at a multiple
+    of `alignment` (te.grouped_amax); rows that belong to no group become zeros.
+    The sizes are values of the step, so that a captured step can route tokens
+    freely; if they are a constant, `te-check-constraints` checks them.
 
-    How the GEMMs are quantised is the recipe's business, with one scale, amax or
-    state for each group and tensor: a group has the bits of te.linear on its rows
-    alone, padded with zero rows to the alignment. (Stochastic rounding draws by
-    the place in the whole matrix.)
+    The recipe decides how the GEMMs are quantised, with one scale, amax or state
+    for each group and tensor: a group has the bits of te.linear on only its rows,
+    padded with zero rows to the alignment. (Random bits of stochastic rounding
+    depend on the position in the whole matrix.)
 
     Constraints:
     1. (grouped_linear-c1) `x` is `[M, K]`, `w` is `[groups, N, K]`, `group_sizes` is `[groups]`, the result `[M, N]`.
     2. (grouped_linear-c2) `bias` is `[groups, N]`.
-    3. (grouped_linear-c3) all operands but the sizes, and the result, have one element type.
+    3. (grouped_linear-c3) all operands except the sizes, and the result, have one element type.
     4. (grouped_linear-c4) `alignment` is positive and divides M.
 
     Example:

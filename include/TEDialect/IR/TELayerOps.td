@@ -169,8 +169,8 @@ def TE_ActivationOp
   let description = [{
     `y = act(x)` in f32, rounded once. Gated kinds read `x` as
     `[rows, 2 columns]`, two halves `[a | b]`, and give `act(a) * b`; with
-    `gate` the halves are `x` and `gate`, which lie apart, as after two linear
-    layers. The product is rounded once either way, not `act(a)` before it.
+    `gate` the halves are `x` and `gate`, two tensors, as after two linear
+    layers. In both cases only the product is rounded, and not `act(a)` before it.
 
     | kind | gated kind | `act(a)` |
     |---|---|---|
@@ -187,7 +187,7 @@ def TE_ActivationOp
 
     Constraints:
     1. (activation-c1) `y` has the type of `x`, with half the columns for gated kinds without `gate`.
-    2. (activation-c2) `limit` is finite and not negative, `alpha` and `offset` are finite; kinds other than `clamped_swiglu` leave the three alone.
+    2. (activation-c2) `limit` is finite and not negative, `alpha` and `offset` are finite; kinds other than `clamped_swiglu` keep their defaults.
     3. (activation-c3) `gate` has the type of `x`, and `kind` is gated.
 
     Example:
@@ -217,7 +217,7 @@ def TE_ActivationBackwardOp
   let summary = "gradient of an activation function";
   let description = [{
     `dx = dy * act'(x)` in f32, rounded once; for gated kinds with
-    `x = [a | b]`: `dx = [(act'(a) dy) b | act(a) dy]`, or the two apart, `dx` and
+    `x = [a | b]`: `dx = [(act'(a) dy) b | act(a) dy]`, or as two results, `dx` and
     `dgate`. A half that `clamped_swiglu` clamped has gradient 0, as have `relu`
     and `srelu` at 0.
 
@@ -260,7 +260,7 @@ def TE_ActivationQuantizeOp : TE_PureOp<"activation_quantize"> {
     quantised. Made by `te-fuse-activation-quantize`.
 
     Constraints:
-    1. (activation_quantize-c1) one or two `block_1x128` results of the activated shape that differ in nothing but `contract`.
+    1. (activation_quantize-c1) one or two `block_1x128` results of the activated shape that differ only in `contract`.
     2. (activation_quantize-c2) `amax_epsilon` is finite and not negative.
     3. (activation_quantize-c3) as activation-c2.
     4. (activation_quantize-c4) as activation-c3.
@@ -294,7 +294,7 @@ def TE_ActivationBackwardQuantizeOp
     ops. Made by `te-fuse-activation-quantize`.
 
     Constraints:
-    1. (activation_backward_quantize-c1) one or two `block_1x128` results of the shape of `x` that differ in nothing but `contract`.
+    1. (activation_backward_quantize-c1) one or two `block_1x128` results of the shape of `x` that differ only in `contract`.
     2. (activation_backward_quantize-c2) `dy` has the type of `x`, with half the columns for gated kinds.
     3. (activation_backward_quantize-c3) `amax_epsilon` is finite and not negative.
     4. (activation_backward_quantize-c4) as activation-c2.
@@ -372,7 +372,7 @@ def TE_CrossEntropyOp
   let summary = "mean softmax cross-entropy over tokens";
   let description = [{
     `loss = mean of (lse[t] - logits[t, targets[t]])` over the tokens whose
-    target is not `ignore_index`; 0 when there is none.
+    target is not `ignore_index`; 0 if there is none.
     `lse[t] = log(sum_v exp(logits[t, v]))` in f32 is a result when the
     backward needs it.
 

@@ -17,8 +17,8 @@ def TE_RouterTopKOp
   let summary = "choose the experts of each token";
   let description = [{
     `scores` is the softmax of each row of `logits`, or with `sigmoid` the sigmoid
-    of each logit, in f32; `ids` are the `k` largest, in falling order, the lower
-    index first where two are equal; `probs` their scores, with `normalize`
+    of each logit, in f32; `ids` are the `k` largest, in descending order, the lower
+    index first if two are equal; `probs` their scores, with `normalize`
     divided by (their sum + 1e-20). `k` is the number of columns of `ids`.
     Gradients flow through `probs`.
 
@@ -49,8 +49,8 @@ def TE_RouterTopKBackwardOp
     : TE_PureOp<"router_topk_backward", [AllTypesMatch<["dprobs", "probs"]>]> {
   let summary = "gradient of the choice of experts";
   let description = [{
-    `dlogits` from the gradient of the probabilities; which experts are chosen has
-    none.
+    `dlogits` from the gradient of the probabilities; the choice of experts has no
+    gradient.
 
     Constraints:
     1. (router_topk_backward-c1) `dprobs`, `ids` and `probs` are `[tokens, k]`, `scores` and `dlogits` `[tokens, experts]`.
@@ -81,22 +81,22 @@ def TE_PermuteOp
   let description = [{
     Entry `i = token * k + slot` is one choice of a token. The rows of the entries
     that chose expert `g` become group `g` of `y`, in order of the entries; groups
-    start at multiples of `alignment`, and rows of no group are zeros. An expert
-    takes at most `capacity` entries, if that is given, and no more than fit in
-    the rows of `y`; `dropped` counts those that were not taken. `row_of` is the
-    row of each entry, -1 without one; `entry_of` the entry of each row.
+    start at multiples of `alignment`, and rows that belong to no group are
+    zeros. An expert takes at most `capacity` entries, if that is given, and no more
+    than fit in the rows of `y`; `dropped` counts the entries that were not taken. `row_of` is the
+    row of each entry, -1 without one; `entry_of` is the entry of each row.
 
     `y` with `tokens * k + groups * (alignment - 1)` rows, rounded up, takes every
-    entry, however they fall.
+    entry, for any routing.
 
-    With `padded` every group has `capacity` rows, whatever chose it, and starts
+    With `padded` every group has `capacity` rows, however many entries chose it, and starts
     at a multiple of that: `y` is `[experts, capacity, columns]`, which ranks can
     exchange (te.all_to_all).
 
     Constraints:
     1. (permute-c1) `ids` is `[tokens, k]`; `y` has the columns and the type of `x`; `row_of` is `[tokens * k]`, `entry_of` has the rows of `y`.
     2. (permute-c2) `alignment` is positive and divides the rows of `y`.
-    3. (permute-c3) `capacity` is not negative; 0 is without one.
+    3. (permute-c3) `capacity` is not negative; 0 means no capacity.
     4. (permute-c4) with `padded` there is a capacity, a multiple of `alignment`, and `y` has that many rows for each expert.
 
     Example:
@@ -159,7 +159,7 @@ def TE_UnpermuteBackwardOp : TE_PureOp<"unpermute_backward"> {
   let summary = "gradient of the sum of each token's rows";
   let description = [{
     `dy[r] = dout[entry_of[r] / k] * probs[entry_of[r]]`, rounded once, zeros for
-    rows of no group; without `probs` a copy.
+    rows that belong to no group; without `probs` a copy.
 
     Constraints:
     1. (unpermute_backward-c1) `dy` has the columns and the type of `dout`, and the rows of `entry_of`.

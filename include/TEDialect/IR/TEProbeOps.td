@@ -10,9 +10,9 @@ def TE_CountNonfiniteOp
   let summary = "count the NaN and infinite elements of a tensor";
   let description = [{
     Adds to row `index` of `counts` how many elements of `x` are NaN, how many
-    are infinite, and, where a cast's `scale` is given, how many finite ones the
+    are infinite, and, if a cast's `scale` is given, how many finite ones the
     cast loses: those with `|x * scale|` more than half a step above the largest
-    value of `element_type`. Other rows stay. A chain of these ops counts in one
+    value of `element_type`. Other rows do not change. A chain of these ops counts in one
     buffer. te-check-finite inserts them.
 
     Constraints:
@@ -47,8 +47,8 @@ def TE_TensorStatsOp : TE_PureOp<"tensor_stats"> {
   let summary = "gather statistics of a tensor and of its cast";
   let description = [{
     The entries of `te_rt_stat` as f32, in this order: of `x` amax, amin (the
-    smallest magnitude above 0), mean, std, zeros%, nan, inf; and, where `q` is
-    given, of what the cast made of it: underflows%, overflows%, mse, snr (a
+    smallest magnitude above 0), mean, std, zeros%, nan, inf; and, if `q` is
+    given, of the cast: underflows%, overflows%, mse, snr (a
     ratio), scale_inv_min, scale_inv_max, scales_clipped (blocks whose scale is
     at an end of its type). The kernel list has the definitions. Sums are of f64
     in a fixed order. te-insert-probes inserts them.
