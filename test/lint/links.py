@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every relative link of a Markdown page leads to a file of the repository."""
+"""Every relative link of a Markdown page leads to a file of the repository, and so does every path of a page in a source."""
 
 import re
 import sys
@@ -18,4 +18,10 @@ for page in tracked("*.md"):
             path = (page.parent / target).resolve()
             if path not in files and path not in folders:
                 problems.append(f"{page.relative_to(ROOT)}:{number}: no such file: {target}")
+for source in tracked("*.py", "*.cpp", "*.h", "*.td", "*.cu", "*.cuh", "*.sh", "*.txt", "*.cmake", "*.test", "*.mlir"):
+    for number, line in enumerate(read(source).splitlines(), 1):
+        for target in re.findall(r"\bdocs/[\w./-]+\.md\b", line):
+            count += 1
+            if ROOT / target not in files:
+                problems.append(f"{source.relative_to(ROOT)}:{number}: no such page: {target}")
 sys.exit(finish(problems, count, "links lead to files"))

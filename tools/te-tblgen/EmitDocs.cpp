@@ -78,7 +78,7 @@ static std::string recipePath(const SupportTable &table, const Record *recipe,
 }
 
 static void emitProducts(const SupportTable &table, raw_ostream &os) {
-  os << "\n## Products\n\n"
+  os << "\n## GEMMs\n\n"
         "`te.scaled_matmul` by the schemes of `a` and `b`. The sizes are "
         "multiples of the given numbers: rows and columns of\nthe result, "
         "contracted size. A bias can be added where the result is one of the "
@@ -172,7 +172,7 @@ static void emitSchemes(const SupportTable &table, raw_ostream &os) {
 static void emitRecipes(const SupportTable &table, raw_ostream &os) {
   os << "\n## Recipes\n\n"
         "Under default options; other block dimensions are other pairs of the "
-        "first table, and every product of a `custom`\nrecipe is one of its "
+        "first table, and every GEMM of a `custom`\nrecipe is one of its "
         "rows. The columns `none`, `high_precision` and `dequantized` are the "
         "backward overrides.\n\n";
   SmallVector<std::string> columns = {"recipe", "x, w, dy"};

@@ -16,7 +16,7 @@ def attention : Kernel<Attention> {
     and, where `has_sinks`, m is max(m, sinks[h]) and exp(sinks[h] - m) the last
     term of l, sinks f32[heads]; in f32, sums in order, o rounded once. lse is
     f32[tokens / sequence, heads, sequence]. The cuda backend sums in another order and rounds exp(s - m) to the
-    type before the product with v (docs/numerics.md has the bound), with the tanh
+    type before the product with v (docs/how_it_works/numerics.md has the bound), with the tanh
     of its own; it takes bf16 and f16, and may read masked elements: a NaN there
     can reach o.
   }];
