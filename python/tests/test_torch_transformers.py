@@ -288,7 +288,8 @@ def test_families_of_models(family):
     assert stays is None or found == stays, reasons
     # Attention by hand is told as that.
     products = [reason for reason in reasons if reason.startswith("aten.matmul(float32 [2, 4, 32, 32]")]
-    assert all("products of batches of matrices are imported in" in reason for reason in products)
+    said = ("a product of batches has no counterpart", "its scores are", "its mask is")
+    assert all(any(text in reason for text in said) for reason in products)
     assert products or "matmul" not in (stays or ())
 
 

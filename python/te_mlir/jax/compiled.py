@@ -20,10 +20,12 @@ import numpy as np
 from te_mlir import build
 from te_mlir.dtypes import BY_NAME
 from te_mlir.errors import ArgumentError, ImportFailure
+from te_mlir.frontend.emitter import FLOATS, te_name
+from te_mlir.frontend.graph import Var, ancestors, short
 from te_mlir.jax._ffi import vary
 from te_mlir.jax.function import Function, Options, Spec, State, check, jax_dtype, platform_of
-from te_mlir.jax.graph import Evaluator, Graph, Var, ancestors, is_tracing, short, trace
-from te_mlir.jax.importer import FLOATS, Importer, te_name
+from te_mlir.jax.graph import Evaluator, Graph, describe, is_tracing, trace
+from te_mlir.jax.importer import Importer
 from te_mlir.program import report
 from te_mlir.recipes import Recipe
 
@@ -110,7 +112,7 @@ def _other_products(graph: Graph) -> List[str]:
     """Why products of a function are not imported that are of no floating-point type."""
     nodes = {node for output in graph.outputs if isinstance(output, Var) for node in ancestors(output)}
     return [
-        f"{node.describe()}: its result has elements of {short(node.output.dtype)}; {FLOATS}"
+        f"{describe(node)}: its result has elements of {short(node.output.dtype)}; {FLOATS}"
         for node in sorted(nodes, key=lambda node: node.index)
         if node.name == "dot_general" and te_name(node.output.dtype) in (None, "int32")
     ]
@@ -169,7 +171,9 @@ class Compiled:
         ]
         # The places of results of the function that have no dimensions.
         exits = self.importer.exits
-        self._scalars = {exits[v].place for v in self.graph.outputs if isinstance(v, Var) and v in exits and not v.shape}
+        self._scalars = {
+            exits[v].place for v in self.graph.outputs if isinstance(v, Var) and v in exits and not v.shape
+        }
         #: Results that cotangents are taken of: of a loss and others, the loss.
         self.through = [
             n for n in range(len(outputs)) if differentiate_outputs == "all" or not self._scalars or n in self._scalars
@@ -233,7 +237,7 @@ class Compiled:
         # As JAX takes those of NumPy.
         leaves = [np.asarray(v, _canonical(v.dtype)) if isinstance(v, _NUMPY) else v for v in leaves]
         for name, type_, leaf in zip(self.names, self.types, leaves):
-            dtype = te_name(type_.dtype)
+            dtype = te_name(str(type_.dtype))
             if dtype is not None:
                 spec = Spec(name, tuple(type_.shape), dtype)
                 check(spec, leaf)

@@ -1,9 +1,8 @@
-"""A JAX function as a flat graph: calls inlined, constants computed, casts and views told apart.
+"""A JAX function as the graph that frontends import: calls inlined, constants computed.
 
-`trace` makes it of a jaxpr. A value is a `Var`, which a `Node` makes or an argument is,
-or a `Const`. Constants are kept with size 1 where they are broadcast, so that a mask
-of [batch, heads, sequence, sequence] is one of [1, 1, sequence, sequence]. What the
-graph computes can also be computed by JAX (`Evaluator`): positions, tables, targets.
+`trace` makes it of a jaxpr. Constants are kept with size 1 where they are broadcast, so
+that a mask of [batch, heads, sequence, sequence] is one of [1, 1, sequence, sequence]. What
+the graph computes can also be computed by JAX (`Evaluator`): positions, tables, targets.
 """
 
 from __future__ import annotations
@@ -11,11 +10,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from te_mlir.frontend.graph import Atom, Const, Node, Var, order_of, short
 
 #: Larger constants are left to be computed in every call.
 LARGEST_CONSTANT = 1 << 24
@@ -32,80 +34,31 @@ _ELEMENTWISE = frozenset(
 )
 
 
-class Const:
-    """A value that is known: `compact` is broadcast to `shape`."""
+class Place(NamedTuple):
+    """Where an operation is from. calls: those that it was inlined from, the innermost first."""
 
-    def __init__(self, compact: Any, shape: Sequence[int]) -> None:
-        # Keys of random numbers are no arrays of NumPy.
-        self.opaque = jnp.issubdtype(getattr(compact, "dtype", np.dtype(float)), jax.dtypes.extended)
-        self.compact: Any = compact if self.opaque else np.asarray(compact)
-        self.shape = tuple(shape)
-        self.dtype = self.compact.dtype
-        self.node: Optional[Node] = None
-
-    @property
-    def scalar(self) -> Optional[float]:
-        """The value of every element, where they are equal numbers."""
-        if self.opaque or self.compact.size == 0:
-            return None
-        first = self.compact.reshape(-1)[0]
-        if self.compact.size > 1 and not (self.compact == first).all():
-            return None
-        return float(first)
-
-    def array(self) -> Any:
-        return self.compact if self.opaque else np.broadcast_to(self.compact, self.shape)
+    equation: Any
+    calls: tuple[Any, ...]
 
 
-class Var:
-    """A value that a node makes, or an argument."""
+def where(node: Node) -> str:
+    """`model.py:12`, the line of the program that an operation is from."""
+    for equation in (node.origin.equation, *node.origin.calls):
+        try:
+            from jax._src import source_info_util
 
-    def __init__(self, shape: Sequence[int], dtype: Any, node: "Optional[Node]" = None) -> None:
-        self.shape, self.dtype, self.node = tuple(shape), element_type(dtype), node
-        self.uses = 0
-
-    @property
-    def floating(self) -> bool:
-        return bool(jnp.issubdtype(self.dtype, jnp.floating))
-
-
-Atom = Union[Var, Const]
+            line = str(source_info_util.summarize(equation.source_info)).split(" (")[0]
+        except Exception:  # Where JAX keeps it is no promise of JAX's.
+            continue
+        if line.strip(":"):
+            return line
+    return "an unknown line"
 
 
-class Node:
-    """One operation. where: the line of the program that it comes from."""
-
-    def __init__(
-        self, name: str, inputs: Sequence[Atom], params: Dict[str, Any], equation: Any, calls: Sequence[Any] = ()
-    ) -> None:
-        self.name, self.inputs, self.params, self.equation = name, list(inputs), params, equation
-        #: The calls that it was inlined from, the innermost first.
-        self.calls = tuple(calls)
-        self.outputs: List[Var] = []
-        #: Its place in the program.
-        self.index = 0
-
-    @property
-    def output(self) -> Var:
-        return self.outputs[0]
-
-    @property
-    def where(self) -> str:
-        for equation in (self.equation, *self.calls):
-            try:
-                from jax._src import source_info_util
-
-                line = str(source_info_util.summarize(equation.source_info)).split(" (")[0]
-            except Exception:  # Where JAX keeps it is no promise of JAX's.
-                continue
-            if line.strip(":"):
-                return line
-        return "an unknown line"
-
-    def describe(self) -> str:
-        """`sin(f32 [2, 16]) at model.py:12`, for messages."""
-        operands = ", ".join(f"{short(v.dtype)} {list(v.shape)}" for v in self.inputs)
-        return f"{self.name}({operands}) at {self.where}"
+def describe(node: Node) -> str:
+    """`sin(f32 [2, 16]) at model.py:12`, for messages."""
+    operands = ", ".join(f"{short(v.dtype)} {list(v.shape)}" for v in node.inputs)
+    return f"{node.name}({operands}) at {where(node)}"
 
 
 def element_type(dtype: Any) -> Any:
@@ -113,23 +66,24 @@ def element_type(dtype: Any) -> Any:
     return dtype if jnp.issubdtype(dtype, jax.dtypes.extended) else np.dtype(dtype)
 
 
-def short(dtype: Any) -> str:
-    """`bf16`, as jaxprs have it."""
-    name = str(element_type(dtype))
-    for long, brief in (("bfloat", "bf"), ("float", "f"), ("uint", "u"), ("int", "i")):
-        if name.startswith(long):
-            return brief + name[len(long) :]
-    return name
+def typed(shape: Sequence[int], dtype: Any, node: Node | None = None) -> Var:
+    """A value whose elements have a type of JAX's, which is its origin."""
+    return Var(shape, str(element_type(dtype)), node, origin=element_type(dtype))
+
+
+def _type_of(value: Atom) -> Any:
+    """JAX's type of the elements of a value."""
+    return value.compact.dtype if isinstance(value, Const) else value.origin
 
 
 class Graph:
     """inputs: the arguments' values. outputs: the results'."""
 
-    def __init__(self, inputs: List[Var], outputs: List[Atom]) -> None:
+    def __init__(self, inputs: list[Var], outputs: list[Atom]) -> None:
         self.inputs, self.outputs = inputs, outputs
         self.count = 0
         #: Operations that do more than give a value.
-        self.effects: List[Node] = []
+        self.effects: list[Node] = []
 
 
 _tracing = threading.local()
@@ -140,14 +94,14 @@ def is_tracing() -> bool:
     return getattr(_tracing, "depth", 0) > 0
 
 
-def trace(function: Any, args: Sequence[Any]) -> Tuple[Graph, Any]:
+def trace(function: Any, args: Sequence[Any]) -> tuple[Graph, Any]:
     """The graph of `function`, of trees of ShapeDtypeStructs, and the tree of its results."""
     _tracing.depth = getattr(_tracing, "depth", 0) + 1
     try:
         closed, results = jax.make_jaxpr(function, return_shape=True)(*args)
     finally:
         _tracing.depth -= 1
-    inputs = [Var(t.shape, t.dtype) for t in jax.tree_util.tree_leaves(args)]
+    inputs = [typed(t.shape, t.dtype) for t in jax.tree_util.tree_leaves(args)]
     graph = Graph(inputs, [])
     with jax.ensure_compile_time_eval():
         graph.outputs = _inline(graph, closed.jaxpr, closed.consts, list(inputs))
@@ -158,9 +112,9 @@ def trace(function: Any, args: Sequence[Any]) -> Tuple[Graph, Any]:
 
 
 def _inline(
-    graph: Graph, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Atom], calls: Tuple[Any, ...] = ()
-) -> List[Atom]:
-    env: Dict[Any, Atom] = {}
+    graph: Graph, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Atom], calls: tuple[Any, ...] = ()
+) -> list[Atom]:
+    env: dict[Any, Atom] = {}
 
     def read(atom: Any) -> Atom:
         return Const(atom.val, np.shape(atom.val)) if hasattr(atom, "val") else env[atom]
@@ -182,13 +136,13 @@ def _inline(
     return [read(v) for v in jaxpr.outvars]
 
 
-def _unroll(graph: Graph, equation: Any, inputs: Sequence[Atom], calls: Tuple[Any, ...]) -> List[Atom]:
+def _unroll(graph: Graph, equation: Any, inputs: Sequence[Atom], calls: tuple[Any, ...]) -> list[Atom]:
     """A scan as its steps one after another, on slices of what it is over."""
     params, inside = equation.params, (equation, *calls)
     body, length = params["jaxpr"], params["length"]
     first, last = params["num_consts"], params["num_consts"] + params["num_carry"]
     shared, carry, over = list(inputs[:first]), list(inputs[first:last]), inputs[last:]
-    rows: List[List[Atom]] = []
+    rows: list[list[Atom]] = []
     for step in reversed(range(length)) if params["reverse"] else range(length):
         slices = [apply(graph, lambda a: jax.lax.index_in_dim(a, step, keepdims=False), [a], inside)[0] for a in over]
         outputs = _inline(graph, body.jaxpr, body.consts, [*shared, *carry, *slices], inside)
@@ -196,7 +150,7 @@ def _unroll(graph: Graph, equation: Any, inputs: Sequence[Atom], calls: Tuple[An
         rows.append(outputs[len(carry) :])
     if params["reverse"]:
         rows.reverse()
-    stacked: List[Atom] = []
+    stacked: list[Atom] = []
     for column in zip(*rows):
         stacked.extend(apply(graph, lambda *values: jnp.stack(values), column, inside))
     if not rows:
@@ -205,9 +159,9 @@ def _unroll(graph: Graph, equation: Any, inputs: Sequence[Atom], calls: Tuple[An
     return [*carry, *stacked]
 
 
-def apply(graph: Graph, function: Any, inputs: Sequence[Atom], calls: Tuple[Any, ...]) -> List[Atom]:
+def apply(graph: Graph, function: Any, inputs: Sequence[Atom], calls: tuple[Any, ...]) -> list[Atom]:
     """The nodes of a function of JAX."""
-    closed = jax.make_jaxpr(function)(*[jax.ShapeDtypeStruct(v.shape, v.dtype) for v in inputs])
+    closed = jax.make_jaxpr(function)(*[jax.ShapeDtypeStruct(v.shape, _type_of(v)) for v in inputs])
     with jax.ensure_compile_time_eval():
         return _inline(graph, closed.jaxpr, closed.consts, inputs, calls)
 
@@ -266,7 +220,7 @@ def _captured(value: Any) -> Atom:
     return Const(value, np.shape(value))
 
 
-def _node(graph: Graph, equation: Any, inputs: List[Atom], calls: Tuple[Any, ...]) -> List[Atom]:
+def _node(graph: Graph, equation: Any, inputs: list[Atom], calls: tuple[Any, ...]) -> list[Atom]:
     name, params = equation.primitive.name, equation.params
     types = [v.aval for v in equation.outvars]
     # What is of an axis of jax.shard_map has a value alone.
@@ -276,15 +230,15 @@ def _node(graph: Graph, equation: Any, inputs: List[Atom], calls: Tuple[Any, ...
         if folded is not None:
             return folded
     simpler = _simplify(name, inputs) if params.get("dimensions") is None or name == "squeeze" else None
-    if simpler is not None and simpler.shape == types[0].shape and simpler.dtype == types[0].dtype:
+    if simpler is not None and simpler.shape == types[0].shape and simpler.dtype == str(element_type(types[0].dtype)):
         return [simpler]
     views = _as_views(equation, inputs)
     if views is not None:
         return apply(graph, views, inputs[:1], (equation, *calls))
     if name == "mul" and inputs[0] is inputs[1] or name == "integer_pow" and params["y"] == 2:
         name, inputs = "square", inputs[:1]
-    node = Node(name, inputs, params, equation, calls)
-    node.outputs = [Var(t.shape, t.dtype, node) for t in types]
+    node = Node(name, inputs, params, Place(equation, calls))
+    node.outputs = [typed(t.shape, t.dtype, node) for t in types]
     node.index = graph.count = graph.count + 1
     if does_more:
         graph.effects.append(node)
@@ -294,7 +248,7 @@ def _node(graph: Graph, equation: Any, inputs: List[Atom], calls: Tuple[Any, ...
     return list(node.outputs)
 
 
-def _simplify(name: str, inputs: List[Atom]) -> Optional[Atom]:
+def _simplify(name: str, inputs: list[Atom]) -> Atom | None:
     """The operand that an operation is equal to where that has the shape of its result."""
     if name in ("slice", "reshape", "squeeze", "broadcast_in_dim"):
         return inputs[0]
@@ -310,7 +264,7 @@ def _simplify(name: str, inputs: List[Atom]) -> Optional[Atom]:
     return None
 
 
-def _as_views(equation: Any, inputs: Sequence[Atom]) -> Optional[Callable[[Any], Any]]:
+def _as_views(equation: Any, inputs: Sequence[Atom]) -> Callable[[Any], Any] | None:
     """What is as plain views: a reshape that transposes, and a gather or a dynamic_slice at one known place."""
     name, params = equation.primitive.name, equation.params
     if name == "reshape" and params.get("dimensions") is not None:
@@ -319,8 +273,8 @@ def _as_views(equation: Any, inputs: Sequence[Atom]) -> Optional[Callable[[Any],
         return None
     operand, indices = inputs[0], [v.array() for v in inputs[1:]]  # type: ignore[union-attr]
     sizes = [int(s) for s in params["slice_sizes"]]
-    starts: List[int] = [0] * len(operand.shape)
-    dropped: Tuple[int, ...] = ()
+    starts: list[int] = [0] * len(operand.shape)
+    dropped: tuple[int, ...] = ()
     if name == "dynamic_slice":
         # Moved to where the slice fits.
         last = [size - part for size, part in zip(operand.shape, sizes)]
@@ -338,7 +292,7 @@ def _as_views(equation: Any, inputs: Sequence[Atom]) -> Optional[Callable[[Any],
     return lambda x: jax.lax.squeeze(jax.lax.slice(x, starts, ends), dropped)
 
 
-def _fold(equation: Any, inputs: Sequence[Const], types: Sequence[Any]) -> Optional[List[Atom]]:
+def _fold(equation: Any, inputs: Sequence[Const], types: Sequence[Any]) -> list[Atom] | None:
     name, params = equation.primitive.name, equation.params
     shape = types[0].shape
     opaque = any(c.opaque for c in inputs)
@@ -362,7 +316,7 @@ def _fold(equation: Any, inputs: Sequence[Const], types: Sequence[Any]) -> Optio
     return [Const(v, t.shape) for v, t in zip(values, types)]
 
 
-def _evaluate(equation: Any, inputs: Sequence[Any]) -> List[Any]:
+def _evaluate(equation: Any, inputs: Sequence[Any]) -> list[Any]:
     """What an equation makes of these arrays."""
     params = equation.primitive.get_bind_params(equation.params)
     made = equation.primitive.bind(*inputs, **params)
@@ -372,40 +326,16 @@ def _evaluate(equation: Any, inputs: Sequence[Any]) -> List[Any]:
 class Evaluator:
     """Values of a graph as JAX computes them, from those that are given."""
 
-    def __init__(self, known: "Dict[Var, Any]") -> None:
+    def __init__(self, known: dict[Var, Any]) -> None:
         self.known = dict(known)
 
     def __call__(self, atom: Atom) -> Any:
         if isinstance(atom, Const):
             return jnp.asarray(atom.array())
-        for node in _order(atom, set(self.known)):
-            equation = node.equation
+        for node in order_of(atom, self.known):
+            equation = node.origin.equation
             # The equation has operands that a node may have dropped: x * x became a square.
             count = len(equation.invars)
             inputs = [self(v) for v in (node.inputs * count)[:count]]
             self.known.update(zip(node.outputs, _evaluate(equation, inputs)))
         return self.known[atom]
-
-
-def _order(var: Var, known: "Set[Var]") -> List[Node]:
-    """The nodes that make `var` of what is known, each after what it needs."""
-    order: List[Node] = []
-    seen: Set[Node] = set()
-    stack: List[Tuple[Var, bool]] = [(var, False)]
-    while stack:
-        current, ready = stack.pop()
-        node = current.node
-        if current in known or node is None or (node in seen and not ready):
-            continue
-        if ready:
-            order.append(node)
-            continue
-        seen.add(node)
-        stack.append((current, True))
-        stack.extend((v, False) for v in node.inputs if isinstance(v, Var))
-    return order
-
-
-def ancestors(var: Var) -> "Set[Node]":
-    """The nodes that `var` depends on."""
-    return set(_order(var, set()))

@@ -20,24 +20,16 @@ from torch.fx import GraphModule, Node
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from te_mlir.errors import ArgumentError, ImportFailure
+from te_mlir.frontend.base import Unsupported
 from te_mlir.program import one_page, report
 from te_mlir.recipes import Recipe
 from te_mlir.torch import casts, patterns
 from te_mlir.torch import graph as capture
-from te_mlir.torch.importer import (
-    COMPARED,
-    FIXED,
-    OTHER,
-    Feed,
-    Importer,
-    Kind,
-    OtherMask,
-    Unsupported,
-    describe,
-    fake,
-    imports,
-)
+from te_mlir.torch.adapter import imports
+from te_mlir.torch.arguments import FIXED, Feed, describe, fake
+from te_mlir.torch.importer import Importer
 from te_mlir.torch.indices import Indices, source_of
+from te_mlir.torch.masks import COMPARED, OTHER, Kind, OtherMask
 from te_mlir.torch.partition import (
     Schedule,
     dependents,
@@ -87,14 +79,14 @@ def _attempt(
     for node in schedule.graph.nodes:
         # In the order of the program, whatever else leaves it: gradients are added in it.
         if node in inside and patterns.is_op(node, "linear"):
-            importer.value(node, node)
+            importer.tensor(node)
         users_outside = any(user not in inside for user in node.users)
         if node not in inside or node in schedule.free or node.op == "placeholder" or not users_outside:
             continue
         # Of several views, each is its own.
         if not isinstance(node.meta.get("val"), torch.Tensor):
             continue
-        value = importer.value(node, node)
+        value = importer.tensor(node)
         # Views of arguments are PyTorch's to make.
         if not any(value.matrix is argument for argument, _ in importer.function.arguments):
             tensor = fake(node)
@@ -116,8 +108,8 @@ def _plan(
                 if time not in plans or plans[time].inside != schedule.inside(time):
                     plans[time] = _attempt(schedule, time, names, wanting, masks)
         except Unsupported as unsupported:
-            reasons[f"{describe(unsupported.node)}: {unsupported.reason}"] = None
-            if not schedule.leave(unsupported.node, schedule.inside(time)):
+            reasons[f"{describe(unsupported.origin)}: {unsupported.reason}"] = None
+            if not schedule.leave(unsupported.origin, schedule.inside(time)):
                 return [], list(reasons)
             continue
         return [plans[time] for time in schedule.regions()], list(reasons)
@@ -635,7 +627,7 @@ class Graph:
         """Imports the graph for other masks than it was; with strict, what is left to PyTorch for it is an error."""
         if not self._repeats:
             raise ArgumentError(
-                f"{describe(found.node)}: {found.reason} in this call, which was not so when its graph was compiled, "
+                f"{describe(found.origin)}: {found.reason} in this call, which was not so when its graph was compiled, "
                 "and it cannot be begun again, as it writes to its inputs or buffers; torch.compiler.disable leaves a "
                 "function to PyTorch"
             )

@@ -2,120 +2,48 @@
 
 from __future__ import annotations
 
-import operator
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
-import torch
 from torch.fx import Node
 
-from te_mlir.layout import Dim, Layout, row_major
-from te_mlir.torch import patterns
-
-Given = Dict[str, Any]
+from te_mlir.frontend.graph import Node as Operation
+from te_mlir.frontend.graph import Var
+from te_mlir.frontend.views import VIEWS, viewed
+from te_mlir.layout import Layout, row_major
+from te_mlir.torch import adapter, patterns
+from te_mlir.torch.adapter import SPLITS, Adapter
 
 
 def source_of(node: Node) -> Optional[Node]:
     """What `node` views, one of several views of it perhaps; None where it is no view that is followed."""
-    if node.op != "call_function":
-        return None
-    if node.target is operator.getitem:
-        split: Any = node.args[0]
-        return split.args[0] if any(patterns.is_op(split, name) for name in patterns.SPLITS) else None
-    source: Any = node.args[0] if node.args else None
-    # A view may also be one of the same bits as another type.
-    follows = _op(node) in _VIEWS and node.meta["val"].dtype is source.meta["val"].dtype
-    return source if follows else None
+    steps = _steps(node)
+    return steps[0][1].inputs[0].origin if steps else None
 
 
 def layout_of(node: Node, source: Layout) -> Optional[Layout]:
     """How `node` lies where what it views lies as `source`; None where that is not followed."""
-    if node.target is operator.getitem:
-        found = _part(node.args[0], node.args[1], source)  # type: ignore[arg-type]
-    else:
-        found = _VIEWS[_op(node)](node, given(node), source)
+    found: Optional[Layout] = source
+    for var, made in _steps(node):
+        found = viewed(var, made, found) if found is not None else None
     shape = tuple(node.meta["val"].shape)
     return found if found is not None and found.shape == shape else None
 
 
-def given(node: Node) -> Given:
-    """The arguments of an ATen op by name."""
-    target: Any = node.target
-    defaults = {a.name: a.default_value for a in target._schema.arguments if a.has_default_value()}
-    return {**defaults, **dict(zip((a.name for a in target._schema.arguments), node.args)), **node.kwargs}
+def _steps(node: Node) -> List[Tuple[Var, Operation]]:
+    """The views that `node` is of another, the first first; none where it is no view that is followed."""
+    var, steps = Adapter().var(node), []
+    while True:
+        made = var.node
+        if made is None or made.name not in VIEWS or (made.name == "copy" and adapter.name_of(node) not in _SAME):
+            return []
+        steps.append((var, made))
+        var = made.inputs[0]
+        if var.origin is not None:
+            return steps[::-1]
 
 
-def _op(node: Node) -> str:
-    target = str(node.target)
-    return target.split(".")[1] if target.startswith("aten.") else target
-
-
-def _same(node: Node, given: Given, source: Layout) -> Layout:
-    # Where memory lies is not theirs to say here: layouts are followed to their use.
-    return source
-
-
-def _reshaped(node: Node, given: Given, source: Layout) -> Optional[Layout]:
-    return source.reshape(node.meta["val"].shape)
-
-
-def _swapped(node: Node, given: Given, source: Layout) -> Layout:
-    order = list(range(len(source.dims)))
-    a, b = [given[name] for name in ("dim0", "axis0", "dim1", "axis1") if name in given] or (-2, -1)
-    if len(order) > 1:
-        order[a], order[b] = order[b], order[a]
-    return source.permute(order)
-
-
-def _reversed(node: Node, given: Given, source: Layout) -> Layout:
-    return source.permute(range(len(source.dims))[::-1])
-
-
-def _permuted(node: Node, given: Given, source: Layout) -> Layout:
-    return source.permute([axis % len(source.dims) for axis in given["dims"]])
-
-
-def _repeated(node: Node, given: Given, source: Layout) -> Optional[Layout]:
-    return source.expand(node.meta["val"].shape)
-
-
-def _sliced(node: Node, given: Given, source: Layout) -> Optional[Layout]:
-    if given["step"] != 1:
-        return None
-    axis = given["dim"] % len(source.dims)
-    size, start = source.shape[axis], given["start"] or 0
-    first = min(max(start + size if start < 0 else start, 0), size)
-    return source.narrow(axis, first, first + node.meta["val"].shape[axis])
-
-
-def _selected(node: Node, given: Given, source: Layout) -> Optional[Layout]:
-    axis = given["dim"] % len(source.dims)
-    index = given["index"] % source.shape[axis]
-    return _without(source.narrow(axis, index, index + 1), axis)
-
-
-def _strided(node: Node, given: Given, source: Layout) -> Optional[Layout]:
-    if not source.is_row_major(row_count(source)):
-        return None
-    dims: List[Dim] = [((n, s),) if n != 1 else () for n, s in zip(given["size"], given["stride"])]
-    return Layout(tuple(dims), given["storage_offset"] or 0)
-
-
-def _part(split: Node, index: int, source: Layout) -> Optional[Layout]:
-    parts = split.meta["val"]
-    is_unbind = patterns.is_op(split, "unbind")
-    axis = given(split)["dim"] % len(source.dims)
-    sizes = [1 if is_unbind else part.shape[axis] for part in parts]
-    index %= len(sizes)
-    first = sum(sizes[:index])
-    part = source.narrow(axis, first, first + sizes[index])
-    return _without(part, axis) if is_unbind else part
-
-
-def _without(layout: Optional[Layout], axis: int) -> Optional[Layout]:
-    """A dimension of size 1 less."""
-    if layout is None:
-        return None
-    return Layout(layout.dims[:axis] + layout.dims[axis + 1 :], layout.offset)
+#: What gives a tensor as it is.
+_SAME = ("contiguous", "clone", "alias")
 
 
 def row_count(layout: Layout) -> int:
@@ -124,19 +52,6 @@ def row_count(layout: Layout) -> int:
     for size in layout.shape:
         count *= size
     return count
-
-
-_VIEWS: Dict[str, Callable[[Node, Given, Layout], Optional[Layout]]] = {
-    **dict.fromkeys(("contiguous", "clone", "alias"), _same),
-    **dict.fromkeys(("view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze"), _reshaped),
-    **dict.fromkeys(("transpose", "swapaxes", "swapdims", "t", "mT"), _swapped),
-    "numpy_T": _reversed,
-    "permute": _permuted,
-    **dict.fromkeys(("expand", "broadcast_to"), _repeated),
-    "slice": _sliced,
-    "select": _selected,
-    "as_strided": _strided,
-}
 
 
 class Part(NamedTuple):
@@ -182,7 +97,7 @@ def parts(node: Node, rows: int, columns: int) -> Optional[List[Part]]:
     while pending:
         current, layout = pending.pop()
         for user in current.users:
-            views = list(user.users) if any(patterns.is_op(user, name) for name in patterns.SPLITS) else [user]
+            views = list(user.users) if any(patterns.is_op(user, name) for name in SPLITS) else [user]
             for view in views:
                 if source_of(view) is not current:
                     return None
@@ -199,4 +114,4 @@ def parts(node: Node, rows: int, columns: int) -> Optional[List[Part]]:
     return found
 
 
-__all__ = ["Part", "given", "layout_of", "parts", "row_count", "source_of"]
+__all__ = ["Part", "layout_of", "parts", "row_count", "source_of"]

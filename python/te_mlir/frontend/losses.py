@@ -9,31 +9,20 @@ Casts between floats are followed, as in `patterns`.
 from __future__ import annotations
 
 import math
-from typing import List, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 import numpy as np
 
-from te_mlir.jax.graph import Atom, Const, Var
-from te_mlir.jax.patterns import (
-    factors_of,
-    is_same,
-    leaf,
-    node_of,
-    of_rows,
-    pairs,
-    rounding,
-    same_maximum,
-    scalar,
-    uncast,
-    unshifted,
-)
+from te_mlir.frontend.graph import Atom, Const, Var
+from te_mlir.frontend.looking import factors_of, is_same, leaf, node_of, of_rows, pairs, rounding, scalar, uncast
+from te_mlir.frontend.softmax import same_maximum, unshifted
 
 
 class Mask(NamedTuple):
     """Rows that count, where `values` are not 0, or with `inverted` where they are 0; broadcast to `shape`."""
 
     values: Atom
-    shape: Tuple[int, ...]
+    shape: tuple[int, ...]
     inverted: bool = False
 
 
@@ -56,7 +45,7 @@ class Rows(NamedTuple):
     logits: Var
     picked: Picked
     sign: int
-    masks: Tuple[Mask, ...] = ()
+    masks: tuple[Mask, ...] = ()
 
 
 class CrossEntropy(NamedTuple):
@@ -68,7 +57,7 @@ class CrossEntropy(NamedTuple):
     logits: Var
     targets: Atom
     clamps: bool
-    masks: Tuple[Mask, ...]
+    masks: tuple[Mask, ...]
     factor: float
     summed: bool
 
@@ -76,7 +65,7 @@ class CrossEntropy(NamedTuple):
 # Log-softmax
 
 
-def _log_sum(value: Atom) -> Optional[Var]:
+def _log_sum(value: Atom) -> Var | None:
     """x of log(sum(exp(x))) along the last axis."""
     log = node_of(of_rows(value), "log")
     if log is None:
@@ -91,7 +80,7 @@ def _log_sum(value: Atom) -> Optional[Var]:
     return top.inputs[0] if top is not None and isinstance(top.inputs[0], Var) else None
 
 
-def _log_softmax(value: Atom) -> Optional[Var]:
+def _log_softmax(value: Atom) -> Var | None:
     """x of log_softmax(x) along the last axis: `x - logsumexp(x)`, or of `x - max`."""
     node = node_of(uncast(value), "sub")
     if node is None or node.inputs[0].shape != value.shape:
@@ -106,7 +95,7 @@ def _log_softmax(value: Atom) -> Optional[Var]:
     return x if same and isinstance(x, Var) else None
 
 
-def _log_sum_exp(value: Atom) -> Optional[Var]:
+def _log_sum_exp(value: Atom) -> Var | None:
     """x of logsumexp(x) along the last axis: `log(sum(exp(x - max))) + max`, or without."""
     for log, added in pairs(of_rows(value), "add"):
         inner = _log_sum(log)
@@ -121,7 +110,7 @@ def _log_sum_exp(value: Atom) -> Optional[Var]:
 # Elements at targets
 
 
-def _picked(value: Atom) -> Optional[Picked]:
+def _picked(value: Atom) -> Picked | None:
     """What a value is the elements of at targets: gathered, or summed where a one-hot value is 1."""
     value = _same_elements(value)
     total = node_of(value, "reduce_sum")
@@ -147,7 +136,7 @@ def _same_elements(value: Atom) -> Atom:
         value = node.inputs[0]
 
 
-def _gathered(value: Atom) -> Optional[Picked]:
+def _gathered(value: Atom) -> Picked | None:
     """`take_along_axis(x, targets[..., None], -1)`, or `x[arange(rows), targets]`."""
     node = node_of(value, "gather")
     x, index = node.inputs if node is not None else (value, value)
@@ -187,7 +176,7 @@ def _counts(value: Const, axis: int) -> bool:
     return bool((value.array() == np.arange(value.shape[axis]).reshape(shape)).all())
 
 
-def _one_hot(hot: Atom) -> Optional[Atom]:
+def _one_hot(hot: Atom) -> Atom | None:
     """The targets of `one_hot(targets, classes)`: one integer for each row."""
     if isinstance(hot, Const):
         values = np.asarray(hot.array())
@@ -196,7 +185,7 @@ def _one_hot(hot: Atom) -> Optional[Atom]:
     kept = _unconverted(hot)
     for targets, classes in pairs(kept, "eq"):
         found = of_rows(targets)
-        if not isinstance(found, Var) or not isinstance(classes, Const) or not np.issubdtype(found.dtype, np.integer):
+        if not isinstance(found, Var) or not isinstance(classes, Const) or not found.dtype.startswith(("int", "uint")):
             continue
         last = len(hot.shape) - 1
         if len(classes.shape) == last + 1 and (*found.shape, classes.shape[last]) == hot.shape:
@@ -220,7 +209,7 @@ def _unconverted(value: Atom) -> Atom:
 def _is_mask(value: Atom) -> bool:
     """Whether every element is known to be 0 or 1."""
     value = _unconverted(value)
-    if value.dtype == np.bool_:
+    if value.dtype == "bool":
         return True
     if isinstance(value, Const):
         return not value.opaque and bool(((value.compact == 0) | (value.compact == 1)).all())
@@ -239,7 +228,7 @@ def _of_row(mask: Atom) -> Atom:
 
 def _is_number_of(divisor: Atom, mask: Mask) -> bool:
     """Whether a value is the sum of a mask, or 1 where that is 0."""
-    exact = (np.int32, np.uint32, np.int64, np.float32)
+    exact = ("int32", "uint32", "int64", "float32")
     total = _counted(divisor, exact)
     for one, inner in pairs(total, "max"):
         if scalar(one) == 1:
@@ -251,7 +240,7 @@ def _is_number_of(divisor: Atom, mask: Mask) -> bool:
     return whole and _base(node.inputs[0]) is _base(mask.values)
 
 
-def _counted(value: Atom, types: Tuple[type, ...]) -> Atom:
+def _counted(value: Atom, types: tuple[str, ...]) -> Atom:
     """What casts to types are of that hold every count."""
     while True:
         node = node_of(value, "convert_element_type", "copy", "stop_gradient")
@@ -273,7 +262,7 @@ def _base(mask: Atom) -> Atom:
 # Losses
 
 
-def match_rows(value: Atom) -> Optional[Rows]:
+def match_rows(value: Atom) -> Rows | None:
     """`logsumexp(logits) - logits[targets]` or `log_softmax(logits)[targets]`, or the sum of that over axes of rows."""
     node = node_of(uncast(value), "sub")
     if node is not None and all(v.shape == value.shape for v in node.inputs):
@@ -293,11 +282,11 @@ def match_rows(value: Atom) -> Optional[Rows]:
     return _hot_sum(total.inputs[0])
 
 
-def _of(rows: Rows, value: Atom) -> Optional[Rows]:
+def _of(rows: Rows, value: Atom) -> Rows | None:
     return rows if math.prod(value.shape) == math.prod(rows.logits.shape[:-1]) else None
 
 
-def _hot_sum(product: Atom) -> Optional[Rows]:
+def _hot_sum(product: Atom) -> Rows | None:
     """Rows of `log_softmax(logits) * one_hot(targets)`, perhaps times a mask, which are then summed with other axes."""
     factors = factors_of(product)
     found = [(n, _log_softmax(f)) for n, f in enumerate(factors) if isinstance(f, Var)]
@@ -320,14 +309,14 @@ def _hot_sum(product: Atom) -> Optional[Rows]:
     return Rows(x, Picked(value, places, zeros=isinstance(places, Var)), -1, tuple(masks))
 
 
-def match_cross_entropy(value: Var) -> Optional[CrossEntropy]:
+def match_cross_entropy(value: Var) -> CrossEntropy | None:
     """A mean of the cross entropy of rows, or, at the operation that adds up, a sum."""
     if value.shape:
         return None
     #: What the sum is multiplied by, and how far that may be from what is meant, as a part of it.
     factor, slack = 1.0, 0.0
-    divisor: Optional[Atom] = None
-    masks: List[Mask] = []
+    divisor: Atom | None = None
+    masks: list[Mask] = []
     current: Atom = uncast(value)
     while True:
         current = uncast(current)
@@ -375,13 +364,13 @@ def match_cross_entropy(value: Var) -> Optional[CrossEntropy]:
     return found._replace(summed=True) if node_of(uncast(value), "reduce_sum") is not None else None
 
 
-def _masked(value: Atom) -> Optional[Tuple[Atom, Mask]]:
+def _masked(value: Atom) -> tuple[Atom, Mask] | None:
     """(x, mask) of `x * mask` or `where(mask, x, 0)`."""
     for x, other in pairs(value, "mul"):
         if x.shape == value.shape and isinstance(x, Var) and _is_mask(other):
             return x, Mask(other, value.shape)
     node = node_of(uncast(value), "select_n")
-    if node is None or len(node.inputs) != 3 or node.inputs[0].dtype != np.bool_:
+    if node is None or len(node.inputs) != 3 or node.inputs[0].dtype != "bool":
         return None
     for x, zero, inverted in ((node.inputs[2], node.inputs[1], False), (node.inputs[1], node.inputs[2], True)):
         if scalar(zero) == 0 and x.shape == value.shape:

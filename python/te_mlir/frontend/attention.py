@@ -1,0 +1,432 @@
+"""Softmax attention, from the product of probabilities and values down to q, k and v.
+
+Programs write it with their axes in any order. Each axis gets a label where it begins, in
+the product of queries and keys, and labels are followed through scaling, mask, softmax and
+transposes. Which axis is the sequence and which the heads is then seen by where the elements
+of q are in memory: [batch, sequence, heads, width].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from te_mlir import build
+from te_mlir.frontend.base import Emission, Unsupported, Value
+from te_mlir.frontend.graph import Atom, Const, Node, Var
+from te_mlir.frontend.looking import node_of, pairs, uncast
+from te_mlir.frontend.softmax import Softmax, match_softmax
+from te_mlir.layout import Layout, row_major, same
+
+#: In the axes of a result: the width of the values.
+WIDTH = -1
+
+
+class _Scores(NamedTuple):
+    """The product below a softmax. order: the axis of the product that each axis of the softmax is.
+
+    scale: None where the framework has it. softcap: None where there is none. masks: constants, the axes of the
+    softmax there, and whether what is true is seen. outside: masks that each call has.
+    """
+
+    node: Node
+    order: tuple[int, ...]
+    scale: float
+    softcap: float | None
+    masks: list[tuple[Const, tuple[int, ...], bool]]
+    outside: list[Atom]
+
+
+class Attention(NamedTuple):
+    """Softmax attention. Axes have labels; `q_of`, `k_of` and `v_of` say which axis of an operand each label is.
+
+    batches: labels below are of both queries and keys. key: the label that is summed over. widths: of each operand,
+    the axis of its rows' elements. out: the labels of the result's axes, or WIDTH. causal: where no mask says more.
+    """
+
+    q: Atom
+    k: Atom
+    v: Atom
+    q_of: dict[int, int]
+    k_of: dict[int, int]
+    v_of: dict[int, int]
+    widths: tuple[int, int, int]
+    batches: int
+    key: int
+    out: list[int]
+    scale: float | None
+    causal: bool
+    scores: _Scores | None
+    sinks: Atom | None
+
+
+def _beside_sinks(value: Atom) -> tuple[Softmax, Atom] | None:
+    """(softmax, sinks) of `softmax(concatenate([scores, sinks], axis), axis)` without its last place."""
+    part = node_of(value, "slice")
+    found = match_softmax(part.inputs[0]) if part is not None else None
+    joined = node_of(uncast(found.x), "concatenate") if found is not None else None
+    if part is None or found is None or joined is None or len(joined.inputs) != 2:
+        return None
+    ends = list(found.x.shape)
+    ends[found.axis] -= 1
+    whole = [int(n) for n in part.params["limit_indices"]] == ends and not any(part.params["start_indices"])
+    if not whole or any(int(n) != 1 for n in part.params["strides"] or ()):
+        return None
+    scores, sinks = joined.inputs
+    if int(joined.params["dimension"]) != found.axis or sinks.shape[found.axis] != 1 or not isinstance(scores, Var):
+        return None
+    return Softmax(scores, found.axis), sinks
+
+
+def _softmax_below(value: Atom) -> tuple[Softmax | None, list[int], Atom | None]:
+    """The softmax that a value is a cast or transposed, its axis that each axis of the value is, and its sinks."""
+    axes = list(range(len(value.shape)))
+    while True:
+        value = uncast(value)
+        found = match_softmax(value)
+        if found is not None:
+            return found, axes, None
+        sunk = _beside_sinks(value)
+        if sunk is not None:
+            return sunk[0], axes, sunk[1]
+        node = node_of(value, "transpose")
+        if node is None:
+            return None, axes, None
+        permutation = [int(a) for a in node.params["permutation"]]
+        axes = [permutation[a] for a in axes]
+        value = node.inputs[0]
+
+
+def _capped(tanh: Atom, cap: float | None) -> Atom | None:
+    """x of `tanh(x / cap)`."""
+    curve = node_of(uncast(tanh), "tanh")
+    quotient = node_of(uncast(curve.inputs[0]), "div") if curve is not None else None
+    if quotient is None or cap is None or not 0 < cap < math.inf or not isinstance(quotient.inputs[1], Const):
+        return None
+    return quotient.inputs[0] if quotient.inputs[1].scalar == cap else None
+
+
+def _mask_axes(scores: _Scores, axes: Sequence[int]) -> list[int]:
+    """The product's axis that each axis of a mask is; `axes` was recorded where the mask is."""
+    # Recorded on the way down: axes[n] is, of softmax axis n, the axis at the mask. What is
+    # still transposed below the mask is in `order`: softmax axis n is the product's order[n].
+    product = [0] * len(axes)
+    for softmax_axis, mask_axis in enumerate(axes):
+        product[mask_axis] = scores.order[softmax_axis]
+    return product
+
+
+def _causal_window(scores: _Scores, query: int, key: int, user: Node) -> tuple[bool, int | None]:
+    """Whether the masks together are causal, False where there are none; and how many keys before its own a query sees."""
+    seen: Any | None = None
+    rank = len(scores.order)
+    for mask, axes, keeps in scores.masks:
+        compact = mask.compact if keeps else ~mask.compact.astype(bool)
+        if compact.ndim != rank:
+            raise Unsupported(user, "its mask has other dimensions than its scores")
+        place = {product: n for n, product in enumerate(_mask_axes(scores, axes))}
+        for n in (n for product, n in place.items() if product not in (query, key)):
+            first = np.take(compact, [0], n)
+            compact = first if (compact == first).all() else compact
+        if any(compact.shape[n] != 1 for product, n in place.items() if product not in (query, key)):
+            raise Unsupported(user, "its mask differs between batches or heads")
+        moved = np.moveaxis(compact.astype(bool), (place[query], place[key]), (-2, -1))
+        moved = moved.reshape(moved.shape[-2:])
+        seen = moved if seen is None else seen & moved
+    if seen is None or seen.all():
+        return False, None
+    size = max(seen.shape)
+    if seen.shape == (size, size) and seen.any():
+        left = int(seen[-1].sum()) - 1
+        if (seen == np.tri(size, dtype=bool) & ~np.tri(size, k=-left - 1, dtype=bool)).all():
+            return True, left if left < size - 1 else None
+    raise Unsupported(user, "its mask is not causal, with a window or without")
+
+
+def _axes_on(origin: Sequence[tuple[int | None, int | None]], side: int) -> dict[int, int]:
+    """The operand's axis that each axis of a product comes from, of those that come from it."""
+    found = {}
+    for n, axes in enumerate(origin):
+        axis = axes[side]
+        if axis is not None:
+            found[n] = axis
+    return found
+
+
+def _repeated(shape: Sequence[int], kv_heads: int, repeat: int, axis: int) -> Layout | None:
+    """[..., heads, width] where each of kv_heads is repeated; the heads are one axis."""
+    if len(shape) != axis + 2 or shape[axis] != kv_heads * repeat:
+        return None
+    once = row_major([*shape[:axis], kv_heads, 1, shape[-1]])
+    spread = once.expand([*shape[:axis], kv_heads, repeat, shape[-1]])
+    return spread.reshape(shape) if spread is not None else None
+
+
+def _outer(q: Atom, layout: Layout, found: Attention, user: Node) -> tuple[list[int], int, list[int], list[int]]:
+    """The labels of q's axes as they are in memory: batches, the sequence, heads, and those of size 1."""
+    q_of, count = found.q_of, found.batches
+    sized = [n for n in q_of if q.shape[q_of[n]] != 1]
+    outer = sorted(sized, key=lambda n: -layout.dims[q_of[n]][0][1])
+    own = [n for n in outer if n >= count]
+    query = own[0] if own else next((n for n in q_of if n >= count), -1)
+    if query < 0:
+        raise Unsupported(user, "its queries have no sequence")
+    before = outer[: outer.index(query)] if query in outer else []
+    after = [n for n in outer if n != query and n not in before]
+    if any(n >= count for n in before):
+        raise Unsupported(user, "its queries are not stored as [batch, sequence, heads, width]")
+    return before, query, after, [n for n in q_of if n not in before and n not in after and n != query]
+
+
+class Attentions(Emission):
+    """Emits attention."""
+
+    def outside_mask(self, user: Node, mask: Atom, sequence: int) -> tuple[bool, int | None]:
+        """Whether a mask that each call has is causal, and with a window of how many keys before a query's own."""
+        raise NotImplementedError
+
+    def is_deterministic(self) -> bool:
+        """Whether gradients have the same bits every time."""
+        return True
+
+    def _op_dot_general(self, var: Var, node: Node) -> Value:
+        if node.params["dimension_numbers"][1][0]:
+            return self.attention(var, node, self._attention_in(node))
+        return self.matmul(var, node)
+
+    def matmul(self, var: Var, node: Node) -> Value:
+        """A product that is not one of batches."""
+        raise NotImplementedError
+
+    def _op_attention(self, var: Var, node: Node) -> Value:
+        q, k, v, mask = node.inputs
+        of_q, of_k = {0: 0, 1: 1, 2: 2}, {0: 0, 1: 1, 3: 2}
+        masks = [] if mask is None else [mask]
+        scores = _Scores(node, (0, 1, 2, 3), 1.0, None, [], masks)
+        scale, causal = node.params["scale"], node.params["causal"]
+        found = Attention(q, k, v, of_q, of_k, of_k, (3, 3, 3), 2, 3, [0, 1, 2, WIDTH], scale, causal, scores, None)
+        return self.attention(var, node, found)
+
+    def _scores(self, x: Atom, user: Node) -> _Scores:
+        """The product that x is scaled, capped, masked, cast and transposed from."""
+        axes = list(range(len(x.shape)))
+        scale, softcap = 1.0, None
+        masks: list[tuple[Const, tuple[int, ...], bool]] = []
+        outside: list[Atom] = []
+        while True:
+            x = uncast(x)
+            node = x.node
+            if node is None or node.apart:
+                raise Unsupported(user, "its softmax is not of a product of queries and keys")
+            if node.name == "dot_general":
+                # As f32 has it, and its inverse.
+                if not 2.0**-126 <= abs(scale) <= 2.0**126:
+                    raise Unsupported(user, f"its scores are scaled by {scale:g}")
+                return _Scores(node, tuple(axes), scale, softcap, masks, outside)
+            if node.name == "transpose":
+                permutation = [int(a) for a in node.params["permutation"]]
+                axes = [permutation[a] for a in axes]
+                x = node.inputs[0]
+            elif node.name in ("mul", "div") and any(isinstance(v, Const) and v.scalar for v in node.inputs):
+                number, inner = next((v.scalar, w) for v, w in pairs(x, node.name) if isinstance(v, Const))
+                if node.name == "div" and isinstance(node.inputs[0], Const):
+                    raise Unsupported(user, "its scores are a divisor")
+                capped = _capped(inner, number) if node.name == "mul" else None
+                if capped is not None:
+                    if scale != 1 or softcap is not None:
+                        raise Unsupported(user, "its scores are scaled or capped after they are capped")
+                    x, softcap = capped, number
+                    continue
+                scale *= float(number or 1.0) if node.name == "mul" else 1 / float(number or 1.0)
+                x = inner
+            elif softcap is not None and node.name in ("select_n", "add"):
+                raise Unsupported(user, "its scores are masked before they are capped")
+            else:
+                x = self._unmasked(x, node, user, scale, axes, masks, outside)
+            if node.name != "transpose" and x.shape != node.output.shape:
+                raise Unsupported(user, f"its scores are broadcast to {list(node.output.shape)}")
+
+    def _unmasked(
+        self,
+        x: Atom,
+        node: Node,
+        user: Node,
+        scale: float,
+        axes: Sequence[int],
+        masks: list[tuple[Const, tuple[int, ...], bool]],
+        outside: list[Atom],
+    ) -> Atom:
+        """The scores that a mask is put on, which joins the others."""
+        if node.name == "select_n" and isinstance(node.inputs[0], Const) and len(node.inputs) == 3:
+            taken = [n for n in (1, 2) if isinstance(node.inputs[n], Var)]
+            if len(taken) != 1:
+                raise Unsupported(user, "its mask chooses between two computed values")
+            fill = node.inputs[3 - taken[0]].scalar
+            if fill is None:
+                raise Unsupported(user, "its mask puts several numbers where nothing is seen")
+            # What scales above the mask scales what it puts in, and the scores beside that.
+            if not (fill <= -1e4 and fill * scale <= -1e4):
+                raise Unsupported(user, f"its mask puts {fill * min(scale, 1):g} where nothing is seen")
+            masks.append((node.inputs[0], tuple(axes), taken[0] == 2))
+            return node.inputs[taken[0]]
+        if node.name == "add" and any(isinstance(v, Const) for v in node.inputs):
+            bias, inner = next((v, w) for v, w in pairs(x, "add") if isinstance(v, Const))
+            hidden = np.asarray(bias.compact, np.float32)
+            if not ((hidden == 0) | (hidden < -1e4) & (hidden * scale < -1e4)).all():
+                raise Unsupported(user, "its bias is no mask")
+            masks.append((Const(hidden == 0, bias.shape), tuple(axes), True))
+            return inner
+        if node.name == "add":
+            # What is no float, such as a mask of truth values, is added as numbers.
+            is_mask = lambda v: isinstance(v, Var) and v.floating and self.is_given(v)  # noqa: E731
+            given = [(v, w) for v, w in pairs(x, "add") if is_mask(v) and w.shape == x.shape]
+            given.sort(key=lambda pair: self.is_given(pair[1]))
+            if given and scale == 1 and tuple(axes) == tuple(range(len(axes))):
+                outside.append(given[0][0])
+                return given[0][1]
+        if node.name == "select_n":
+            raise Unsupported(user, "its mask depends on arguments; te has the causal one, and none")
+        raise Unsupported(user, f"its scores are changed by '{node.name}'")
+
+    def _attention_in(self, node: Node) -> Attention:
+        """The attention that ends in the product `node`; raises Unsupported where it is none."""
+        for which in (0, 1):
+            softmax, moved, sinks = _softmax_below(node.inputs[which])
+            if softmax is not None:
+                break
+        else:
+            raise Unsupported(node, "a product of batches has no counterpart in te but in attention")
+        if node.apart:
+            raise Unsupported(node, "its product is computed by itself")
+        scores = self._scores(softmax.x, node)
+        product = scores.node
+        (contracted, batch) = product.params["dimension_numbers"]
+        (last_contracted, last_batch) = node.params["dimension_numbers"]
+
+        # Labels of the axes of the probabilities: axes of the product.
+        labels = [scores.order[a] for a in moved]
+        p_contracted = [labels[int(a)] for a in last_contracted[which]]
+        if len(p_contracted) != 1 or scores.order[softmax.axis] != p_contracted[0]:
+            raise Unsupported(node, "its softmax is not along the axis that is summed over")
+        key = p_contracted[0]
+
+        # The product's axes: batches, then those of its first operand, then of its second.
+        count = len(batch[0])
+        origin: list[tuple[int | None, int | None]] = [(int(a), int(b)) for a, b in zip(batch[0], batch[1])]
+        for side in (0, 1):
+            summed = {int(x) for x in (*contracted[side], *batch[side])}
+            free = [a for a in range(len(product.inputs[side].shape)) if a not in summed]
+            origin += [(a, None) if side == 0 else (None, a) for a in free]
+        k_side = 0 if origin[key][0] is not None else 1
+        if key < count or len(contracted[0]) != 1:
+            raise Unsupported(node, "its product is not one of queries and keys")
+        q, k, v = product.inputs[1 - k_side], product.inputs[k_side], node.inputs[1 - which]
+        q_of, k_of = (_axes_on(origin, side) for side in (1 - k_side, k_side))
+        q_width, k_width = int(contracted[1 - k_side][0]), int(contracted[k_side][0])
+        if [n for n in k_of if n >= count] != [key]:
+            raise Unsupported(node, "its keys have several axes of their own")
+
+        # Of v: its axes by the labels of the last product.
+        v_axes = [int(x) for x in last_batch[1 - which]]
+        v_of = {labels[int(p)]: x for p, x in zip(last_batch[which], v_axes)}
+        v_of[key] = int(last_contracted[1 - which][0])
+        v_free = [x for x in range(len(v.shape)) if x not in v_of.values()]
+        if len(v_free) != 1:
+            raise Unsupported(node, f"its values are not of the width {q.shape[q_width]} of its queries")
+
+        # The result's axes: batches, then what is left of each operand in turn.
+        left = [labels[int(p)] for p in last_batch[which]]
+        free = [labels[n] for n in range(len(labels)) if labels[n] not in left and labels[n] != key]
+        out = left + (free + [WIDTH] if which == 0 else [WIDTH] + free)
+        widths = q_width, k_width, v_free[0]
+        return Attention(q, k, v, q_of, k_of, v_of, widths, count, key, out, scores.scale, False, scores, sinks)
+
+    def attention(self, var: Var, node: Node, found: Attention) -> Value:
+        """Emits attention; raises Unsupported where its operands are not stored as te has them."""
+        q, k, v, q_of, scores = found.q, found.k, found.v, found.q_of, found.scores
+        width, key_length = q.shape[found.widths[0]], k.shape[found.k_of[found.key]]
+        assert scores is not None
+        if v.shape[found.widths[2]] != width or v.shape[found.v_of[found.key]] != key_length:
+            raise Unsupported(node, f"its values are not of the width {width} of its queries")
+        outside = [self.outside_mask(node, mask, key_length) for mask in scores.outside]
+        if len(outside) > 1 or (outside and scores.masks):
+            raise Unsupported(node, "it has several masks")
+
+        # Where the elements of q are says which of its axes are batches, the sequence, and heads.
+        a = self.value(q, node)
+        before, query, after, ones = _outer(q, a.layout, found, node)
+        sequence = q.shape[q_of[query]]
+        batches = math.prod(q.shape[q_of[n]] for n in before)
+        heads = math.prod(q.shape[q_of[n]] for n in after)
+        wanted = [q_of[n] for n in before + [query] + after + ones] + [found.widths[0]]
+        if not a.layout.permute(wanted).is_row_major(a.elements):
+            raise Unsupported(node, "its queries are not stored as [batch, sequence, heads, width]")
+        if key_length != sequence:
+            raise Unsupported(node, f"its queries and keys have sequences of {sequence} and {key_length}")
+        matrices = [self.function.reshape(a.matrix, (batches * sequence, heads * width))]
+        kv_heads = 0
+        for operand, of, last in ((k, found.k_of, found.widths[1]), (v, found.v_of, found.widths[2])):
+            b = self.value(operand, node)
+            shared = [n for n in after if n in of]
+            merged = math.prod(operand.shape[of[n]] for n in shared)
+            kv_heads = b.elements // (batches * sequence * width)
+            order = [of[n] for n in before] + [of[found.key]] + [of[n] for n in shared]
+            order += [x for x in range(len(operand.shape)) if x not in order and x != last] + [last]
+            repeat = merged // max(kv_heads, 1)
+            shape = [operand.shape[x] for x in order]
+            spread = row_major(shape) if repeat == 1 else _repeated(shape, kv_heads, repeat, len(before) + 1)
+            if not kv_heads or spread is None or not same(b.layout.permute(order), spread):
+                raise Unsupported(node, "its keys or values are not stored as [batch, sequence, heads, width]")
+            matrices.append(self.function.reshape(b.matrix, (batches * sequence, kv_heads * width)))
+        if matrices[1].shape != matrices[2].shape or heads % kv_heads:
+            raise Unsupported(node, "its keys and values have other numbers of heads")
+        of_both = [n for n in after if n < found.batches]
+        if after and of_both != after[: len(of_both)]:
+            raise Unsupported(node, "its heads are grouped the other way around")
+        causal, window_left = outside[0] if outside else _causal_window(scores, query, found.key, node)
+        if len({m.dtype for m in matrices}) != 1:
+            raise Unsupported(node, "its queries, keys and values have elements of different types")
+        sinks = found.sinks
+        made = self.function.attention(
+            matrices[0],
+            matrices[1],
+            matrices[2],
+            heads,
+            kv_heads,
+            sequence,
+            causal or (found.causal and not outside),
+            found.scale,
+            self.is_deterministic(),
+            window_left,
+            scores.softcap,
+            None if sinks is None else self.sinks(node, sinks, [scores.order.index(n) for n in after]),
+        )
+        held = before + [query] + after + ones
+        layout = row_major([q.shape[q_of[n]] for n in held] + [width])
+        layout = layout.permute([len(held) if n == WIDTH else held.index(n) for n in found.out])
+        return Value(self.function.cast(made, var.dtype), layout)
+
+    def sinks(self, user: Node, sinks: Atom, heads: list[int]) -> build.Value:
+        """The vector of a number for each head; `heads` are its axes of those of the softmax."""
+        sinks = uncast(sinks)
+        count = math.prod(sinks.shape[a] for a in heads)
+        if isinstance(sinks, Const) and sinks.scalar is not None:
+            return self.function.constant(float(sinks.scalar), (count,), "float32")
+        # Only what is made of arguments is given; what is spread is looked at before that.
+        spread = node_of(sinks, "broadcast_in_dim")
+        value = self.value(uncast(spread.inputs[0]) if spread is not None else sinks, user)
+        layout: Layout | None = value.layout
+        if spread is not None:
+            dims = dict(zip([int(a) for a in spread.params["broadcast_dimensions"]], value.layout.dims))
+            layout = Layout(tuple(dims.get(a, ()) for a in range(len(sinks.shape))), value.layout.offset)
+            layout = layout.expand(sinks.shape)
+        others = [a for a in range(len(sinks.shape)) if a not in heads]
+        once = row_major([1] * len(others) + [sinks.shape[a] for a in heads])
+        wanted = once.expand([sinks.shape[a] for a in others + heads])
+        permuted = layout.permute(others + heads) if layout is not None else None
+        if permuted is None or wanted is None or value.elements != count or not same(permuted, wanted):
+            raise Unsupported(user, f"its sinks are {list(sinks.shape)}, and not one number for each head")
+        return self.function.cast(self.function.reshape(value.matrix, (count,)), "float32")

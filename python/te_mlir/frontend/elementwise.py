@@ -1,0 +1,134 @@
+"""Operations of single elements, casts and views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from te_mlir import build
+from te_mlir.frontend.activations import Activations
+from te_mlir.frontend.base import Unsupported, Value, te_name
+from te_mlir.frontend.graph import Atom, Node, Var
+from te_mlir.frontend.looking import scalar, vector
+from te_mlir.frontend.views import viewed
+from te_mlir.layout import same
+
+
+class Elementwise(Activations):
+    """Emits operations of single elements, casts and views."""
+
+    #: Powers that are emitted as products.
+    powers: Sequence[int] = (2, 3, 4)
+
+    def is_number(self, atom: Atom, other: Atom) -> bool:
+        """Whether it is one number, for each element of the other operand."""
+        return scalar(atom) is not None
+
+    def number(self, atom: Atom, x: build.Value, user: Node) -> build.Value:
+        """A number, in every element of a matrix like `x`."""
+        found = scalar(atom)
+        assert found is not None, "is_number said so"
+        return self.function.constant(found, x.shape, x.dtype)
+
+    def _op_add(self, var: Var, node: Node) -> Value:
+        for x, shift in (node.inputs, node.inputs[::-1]):
+            bias = vector(shift, var.shape[-1]) if len(var.shape) > 1 else None
+            if bias is not None and x.shape == var.shape:
+                matrix = self.rows(x, node)
+                added = self.vector(bias, node, matrix.dtype)
+                result, types = (matrix.shape, matrix.dtype), f"{matrix.type}, {added.type}"
+                return self.dense(var, self.function.append("te.bias_add", (matrix, added), [result], types)[0])
+        return self.binary(var, node, "add")
+
+    def _op_sub(self, var: Var, node: Node) -> Value:
+        return self.binary(var, node, "sub")
+
+    def _op_mul(self, var: Var, node: Node) -> Value:
+        a, b = node.inputs
+        return self.gated(var, node, a, b) or self.gated(var, node, b, a) or self.binary(var, node, "mul")
+
+    def _op_div(self, var: Var, node: Node) -> Value:
+        return self.binary(var, node, "div")
+
+    def binary(self, var: Var, node: Node, op: str) -> Value:
+        a, b = node.inputs
+        place = 1 if self.is_number(a, b) and not self.is_number(b, a) else 0
+        left, other = self.whole(node.inputs[place], node), node.inputs[1 - place]
+        x = self.function.cast(left.matrix, var.dtype)
+        if self.is_number(other, node.inputs[place]):
+            y = self.number(other, x, node)
+        else:
+            right = self.operand(other, node)
+            if not same(left.layout, right.layout) or left.elements != right.elements:
+                if () in [v.shape for v in node.inputs]:
+                    reason = "a number in a tensor is taken where it is given and has no gradient"
+                    raise Unsupported(node, reason)
+                shapes = f"{list(node.inputs[0].shape)} and {list(node.inputs[1].shape)}"
+                raise Unsupported(node, f"its operands {shapes} are broadcast, or are stored in different orders")
+            y = self.function.cast(self.function.reshape(right.matrix, x.shape), var.dtype)
+        made = getattr(self.function, op)(*((x, y) if place == 0 else (y, x)))
+        return Value(made, left.layout)
+
+    def unary(self, node: Node, op: str) -> Value:
+        value = self.whole(node.inputs[0], node)
+        return Value(self.function.unary(op, value.matrix), value.layout)
+
+    def _op_neg(self, var: Var, node: Node) -> Value:
+        return self.unary(node, "arith.negf")
+
+    def _op_exp(self, var: Var, node: Node) -> Value:
+        return self.unary(node, "math.exp")
+
+    def _op_tanh(self, var: Var, node: Node) -> Value:
+        return self.unary(node, "math.tanh")
+
+    def _op_sqrt(self, var: Var, node: Node) -> Value:
+        return self.unary(node, "math.sqrt")
+
+    def _op_logistic(self, var: Var, node: Node) -> Value:
+        # glu is logistic(x) * gate. 1 / (1 + exp(-x)) has no gradient where exp(-x) is infinite.
+        value = self.whole(node.inputs[0], node)
+        shape = value.matrix.shape if len(value.matrix.shape) == 2 else (1, value.elements)
+        matrix = self.function.reshape(value.matrix, shape)
+        one = self.function.constant(1.0, shape, matrix.dtype)
+        return Value(self.function.activation("glu", matrix, one), value.layout)
+
+    def _op_square(self, var: Var, node: Node) -> Value:
+        return self.power(node, 2)
+
+    def _op_integer_pow(self, var: Var, node: Node) -> Value:
+        return self.power(node, node.params["y"])
+
+    def power(self, node: Node, exponent: Any) -> Value:
+        if exponent not in self.powers:
+            some = [str(power) for power in self.powers]
+            known = f"{' and '.join([', '.join(some[:-1]), some[-1]])} have" if len(some) > 1 else f"{some[0]} has"
+            raise Unsupported(node, f"a power of {exponent} has no counterpart in te; {known}")
+        value = self.whole(node.inputs[0], node)
+        made = value.matrix
+        for _ in range(exponent - 1):
+            made = self.function.mul(made, value.matrix)
+        return Value(made, value.layout)
+
+    # Casts and views
+
+    def _op_convert_element_type(self, var: Var, node: Node) -> Value:
+        value = self.value(node.inputs[0], node)
+        if value.matrix.dtype == "int32":
+            raise Unsupported(node, "a cast of integers to floats has no counterpart in te")
+        if te_name(var.dtype) in (None, "int32"):
+            raise Unsupported(node, f"a cast to {var.dtype} has no counterpart in te")
+        return Value(self.function.cast(value.matrix, var.dtype), value.layout)
+
+    def _op_copy(self, var: Var, node: Node) -> Value:
+        return self.value(node.inputs[0], node)
+
+    def view(self, var: Var, node: Node) -> Value:
+        value = self.value(node.inputs[0], node)
+        layout = viewed(var, node, value.layout)
+        if layout is None or layout.shape != var.shape:
+            raise Unsupported(node, f"a view of {list(value.layout.shape)} as {list(var.shape)} is not followed")
+        return Value(value.matrix, layout)
+
+    _op_reshape = _op_squeeze = _op_expand_dims = _op_transpose = _op_broadcast_in_dim = view
+    _op_slice = _op_split = _op_as_strided = view

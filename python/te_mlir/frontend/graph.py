@@ -1,0 +1,165 @@
+"""The graph that both frontends import: operations on values and constants.
+
+Operations have the names and the parameters of `jax.lax` where it has them:
+
+* elementwise: add sub mul div max neg abs exp log tanh sqrt rsqrt square integer_pow logistic erf erfc eq select_n
+* types and views: convert_element_type copy reshape squeeze expand_dims transpose broadcast_in_dim slice split concatenate stack
+* others: dot_general reduce_sum reduce_max argmax gather stop_gradient
+
+What a framework has as one operation has a name of its own, and these parameters:
+
+* mean (axes), softmax (axis): of one operand
+* relu, silu, gelu (approximate: by tanh, else by erf)
+* rms_norm (epsilon): of x and gamma; layer_norm (epsilon): of x, gamma and beta, each None where there is none
+* linear: of x, a weight [out, in] and a bias or None; embedding (padding): of a table and indices
+* attention (causal, scale): of q, k and v, each [batch, heads, sequence, width], and a mask or None
+* cross_entropy (ignore_index, summed): of logits [rows, classes] and targets
+
+An operation of any other name is one that the dialect may lack. Elementwise operations
+have operands of one rank, where size 1 is repeated, or without dimensions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+class Const:
+    """A value that is known: `compact` is broadcast to `shape`. dtype: the name of its elements' type.
+
+    exact: it is a number as the program has it, which no type has rounded.
+    """
+
+    def __init__(self, compact: Any, shape: Sequence[int], exact: bool = False) -> None:
+        # Keys of random numbers are no arrays of NumPy.
+        self.opaque = not isinstance(getattr(compact, "dtype", np.dtype(float)), np.dtype)
+        self.compact: Any = compact if self.opaque else np.asarray(compact)
+        self.shape = tuple(shape)
+        self.dtype = str(self.compact.dtype)
+        self.exact = exact
+        self.node: Node | None = None
+
+    @property
+    def scalar(self) -> float | None:
+        """The value of every element, where they are equal numbers."""
+        if self.opaque or self.compact.size == 0:
+            return None
+        first = self.compact.reshape(-1)[0]
+        if self.compact.size > 1 and not (self.compact == first).all():
+            return None
+        return float(first)
+
+    def array(self) -> Any:
+        return self.compact if self.opaque else np.broadcast_to(self.compact, self.shape)
+
+
+class Var:
+    """A value that a node makes, or one from outside. dtype: the name of its elements' type, as NumPy with ml_dtypes has it.
+
+    origin: what the framework has for it; None for a value inside of what it has as one operation.
+    uses: how many operations and results need it. make: makes the node when it is first looked at.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: str,
+        node: Node | None = None,
+        origin: Any = None,
+        make: Callable[[Var], Node | None] | None = None,
+    ) -> None:
+        self.shape, self.dtype, self.origin = tuple(shape), dtype, origin
+        self.uses = 0
+        self._node, self._make = node, make
+
+    @property
+    def node(self) -> Node | None:
+        if self._make is not None:
+            make, self._make = self._make, None
+            self._node = make(self)
+        return self._node
+
+    @property
+    def floating(self) -> bool:
+        return is_floating(self.dtype)
+
+
+Atom = Var | Const
+
+
+class Node:
+    """One operation. origin: what the framework has for it, from which messages say where it is.
+
+    apart: it is computed by itself, and no pattern takes it in.
+    """
+
+    def __init__(
+        self, name: str, inputs: Sequence[Any], params: Mapping[str, Any], origin: Any = None, apart: bool = False
+    ) -> None:
+        self.name, self.inputs, self.params, self.origin = name, list(inputs), dict(params), origin
+        self.apart = apart
+        self.outputs: list[Var] = []
+        #: Its place in the program.
+        self.index = 0
+
+    @property
+    def output(self) -> Var:
+        return self.outputs[0]
+
+
+def is_floating(dtype: str) -> bool:
+    """Whether elements are floating-point numbers."""
+    return dtype.startswith(("float", "bfloat"))
+
+
+def width(dtype: str) -> int:
+    """Bytes of an element, at least one."""
+    bits = re.match(r"[a-z]+(\d+)", dtype)
+    return max(int(bits[1]) // 8, 1) if bits else 1
+
+
+def short(dtype: str) -> str:
+    """`bf16`, for messages."""
+    for long, brief in (("bfloat", "bf"), ("float", "f"), ("uint", "u"), ("int", "i")):
+        if dtype.startswith(long):
+            return brief + dtype[len(long) :]
+    return dtype
+
+
+def order_of(var: Var, known: Iterable[Var] = ()) -> list[Node]:
+    """The nodes that make `var` of what is known, each after what it needs."""
+    order: list[Node] = []
+    given = set(known)
+    seen: set[Node] = set()
+    stack: list[tuple[Var, bool]] = [(var, False)]
+    while stack:
+        current, ready = stack.pop()
+        node = current.node
+        if current in given or node is None or (node in seen and not ready):
+            continue
+        if ready:
+            order.append(node)
+            continue
+        seen.add(node)
+        stack.append((current, True))
+        stack.extend((v, False) for v in node.inputs if isinstance(v, Var))
+    return order
+
+
+def ancestors(var: Var) -> set[Node]:
+    """The nodes that `var` depends on."""
+    return set(order_of(var))
+
+
+def readers_of(outputs: Iterable[Atom]) -> dict[Var, list[Node]]:
+    """The nodes that read each value, of those that results need."""
+    found: dict[Var, list[Node]] = {}
+    for node in {node for output in outputs if isinstance(output, Var) for node in ancestors(output)}:
+        for value in set(node.inputs):
+            if isinstance(value, Var):
+                found.setdefault(value, []).append(node)
+    return found

@@ -1,0 +1,63 @@
+"""Where the elements of a value lie that is only a view of another: the operations that cost nothing."""
+
+from __future__ import annotations
+
+import math
+
+from te_mlir.frontend.graph import Atom, Node, Var
+from te_mlir.layout import Dim, Layout, row_major
+
+#: Operations that `viewed` follows, beside casts.
+VIEWS = frozenset("reshape squeeze expand_dims copy transpose broadcast_in_dim slice split as_strided".split())
+
+#: Of these, those that give a part, and those that give each element once.
+PARTS = ("slice", "split")
+WHOLE = ("reshape", "squeeze", "expand_dims", "transpose", "copy")
+
+
+def viewed(var: Var, node: Node, layout: Layout) -> Layout | None:
+    """How what a node gives lies, if its operand lies as `layout`; None where it is no view."""
+    params = node.params
+    if node.name in ("reshape", "squeeze", "expand_dims"):
+        return layout.reshape(var.shape)
+    if node.name in ("convert_element_type", "copy"):
+        # Where memory is stored is not theirs to say here: layouts are followed to their use.
+        return layout
+    if node.name == "transpose":
+        return layout.permute([int(a) for a in params["permutation"]])
+    if node.name == "broadcast_in_dim":
+        axes = [int(a) for a in params["broadcast_dimensions"]]
+        if axes != sorted(axes):
+            return None
+        dims = tuple(layout.dims[axes.index(a)] if a in axes else () for a in range(len(var.shape)))
+        return Layout(dims, layout.offset).expand(var.shape)
+    if node.name == "slice":
+        if any(s != 1 for s in params["strides"] or ()):
+            return None
+        found: Layout | None = layout
+        for axis, (first, end) in enumerate(zip(params["start_indices"], params["limit_indices"])):
+            found = found.narrow(axis, int(first), int(end)) if found is not None else None
+        return found
+    if node.name == "split":
+        axis = int(params["axis"])
+        first = sum(int(s) for s in params["sizes"][: node.outputs.index(var)])
+        return layout.narrow(axis, first, first + var.shape[axis])
+    if node.name == "as_strided":
+        # Of a value in memory as a matrix.
+        if not layout.is_row_major(math.prod(layout.shape)):
+            return None
+        strided: tuple[Dim, ...] = tuple(((n, s),) if n != 1 else () for n, s in zip(var.shape, params["strides"]))
+        return Layout(strided, params["offset"])
+    return None
+
+
+def base_of(value: Atom) -> tuple[Atom, Layout | None]:
+    """What a value is a view of, and how it lies there."""
+    views = []
+    while isinstance(value, Var) and value.node is not None and value.node.name in (*PARTS, *WHOLE):
+        views.append((value, value.node))
+        value = value.node.inputs[0]
+    layout: Layout | None = row_major(value.shape)
+    for made, view in reversed(views):
+        layout = viewed(made, view, layout) if layout is not None else None
+    return value, layout

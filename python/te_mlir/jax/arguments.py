@@ -1,0 +1,174 @@
+"""The arguments of a function that is imported: what JAX makes of a value before the call, and which are weights."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from te_mlir import build
+from te_mlir.frontend.base import FLOATS, Unsupported, Value, matrix_of, te_name
+from te_mlir.frontend.emitter import Emitter
+from te_mlir.frontend.graph import Atom, Const, Node, Var, ancestors, is_floating, readers_of, short
+from te_mlir.frontend.looking import scalar
+from te_mlir.frontend.views import viewed
+from te_mlir.jax.graph import Graph
+from te_mlir.layout import Layout, row_major
+
+
+class Feed(NamedTuple):
+    """An argument of the function: what JAX makes of a value before the call.
+
+    make: from that value to the argument; None where it is the value. differentiable:
+    whether a gradient of it exists.
+    """
+
+    atom: Atom
+    make: Callable[[Any], Any] | None
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    differentiable: bool
+
+
+#: Operations that move elements without changing them, and casts: cheap to do in JAX.
+_VIEWS = frozenset(
+    "reshape transpose squeeze expand_dims broadcast_in_dim slice split convert_element_type copy rev concatenate stack pad".split()
+)
+
+
+#: What results, cotangents and gradients of the compiled part are called.
+_RESERVED = re.compile(r"result\d+|grad\..*")
+
+
+class Arguments(Emitter):
+    """Emits values of arguments. names: what these are called."""
+
+    def __init__(self, graph: Graph, names: Sequence[str]) -> None:
+        super().__init__(build.Function(build.Module(), "region", private=True))
+        self.graph = graph
+        self.names = dict(zip(graph.inputs, names))
+        self.feeds: list[Feed] = []
+        self._fed: dict[tuple[Atom, str, tuple[int, ...], tuple[int, ...]], build.Value] = {}
+        #: Weights, by what they are a view of and as what they are read.
+        self._parameters: dict[tuple[Atom, tuple[int, ...]], build.Value] = {}
+        self._readers = readers_of(graph.outputs)
+
+    def readers(self, var: Var) -> list[Node]:
+        return self._readers.get(var, [])
+
+    def feed(
+        self,
+        atom: Atom,
+        key: str = "",
+        make: Callable[[Any], Any] | None = None,
+        shape: Sequence[int] | None = None,
+        dtype: str | None = None,
+        differentiable: bool = True,
+        user: Node | None = None,
+        how: tuple[int, ...] = (),
+    ) -> build.Value:
+        """The argument that is `make` of what JAX computes for `atom`; key, shape and `how` say what `make` does."""
+        shape = tuple(shape if shape is not None else atom.shape)
+        memo = atom, key, shape, how
+        if memo in self._fed:
+            return self._fed[memo]
+        dtype = dtype or te_name(atom.dtype)
+        if dtype is None:
+            raise Unsupported(
+                user, f"its operand has elements of {short(atom.dtype)}; te has float32, bfloat16, float16, int32"
+            )
+        label = self.label_of(atom) + (f".{key}" if key else "")
+        if _RESERVED.fullmatch(label):
+            label = "_" + label
+        taken = {feed.name for feed in self.feeds}
+        while label in taken:
+            label += "_"
+        value = self.function.argument(label, shape, dtype)
+        floating = isinstance(atom, Var) and atom.floating and differentiable
+        self.feeds.append(Feed(atom, make, label, shape, dtype, floating))
+        self._fed[memo] = value
+        return value
+
+    def label_of(self, atom: Atom) -> str:
+        current: Atom = atom
+        while isinstance(current, Var) and current.node is not None and current.node.name in _VIEWS:
+            current = current.node.inputs[0]
+        return self.names[current] if isinstance(current, Var) and current in self.names else f"value{len(self.feeds)}"
+
+    def is_light(self, atom: Atom) -> bool:
+        """Whether JAX makes it of an argument by moving and casting elements alone."""
+        if isinstance(atom, Const) or atom.node is None:
+            return True
+        return atom.node.name in _VIEWS and all(map(self.is_light, atom.node.inputs))
+
+    def _is_known_number(self, atom: Atom) -> bool:
+        """Whether it is one number that JAX makes of integers and numbers, such as how many tokens count."""
+        if isinstance(atom, Const) or atom.shape or atom.node is None or not atom.floating:
+            return False
+        nodes = ancestors(atom)
+        given = [v for node in nodes for v in node.inputs if v.node is None and is_floating(v.dtype)]
+        return all(node.name != "dot_general" for node in nodes) and all(scalar(v) is not None for v in given)
+
+    def given(self, atom: Atom, user: Node | None) -> Value | None:
+        known = self._is_known_number(atom)
+        light = isinstance(atom, Const) or atom.node is None or not atom.floating or known
+        if not light and not (self.is_light(atom) and self.layout_of(atom) is None):
+            return None
+        if isinstance(atom, Var) and not atom.floating and atom.dtype != "int32":
+            raise Unsupported(
+                user, f"its operand has elements of {short(atom.dtype)}; te has float32, bfloat16, float16, int32"
+            )
+        shape, matrix_shape = atom.shape, matrix_of(atom.shape)
+        make = None if shape == matrix_shape else (lambda a: a.reshape(matrix_shape))
+        matrix = self.feed(atom, make=make, shape=matrix_shape, user=user, differentiable=not known)
+        return Value(matrix, row_major(shape))
+
+    def gain(self, atom: Atom, node: Node, dtype: str) -> build.Value:
+        """The vector of a norm in elements `dtype`; a weight where it is a view or a cast of an argument."""
+        if self.is_stored(atom, range(len(atom.shape))):
+            return self.function.cast(self.parameter(atom, (math.prod(atom.shape),), node), dtype)
+        return self.vector(atom, node, dtype)
+
+    def parameter(self, atom: Atom, shape: tuple[int, ...], user: Node) -> build.Value:
+        """A view of an argument that lies there in the order of `shape`: that argument, a weight, and casts of it.
+
+        JAX reshapes the argument, for nothing, as the compiler knows no weight behind a reshape.
+        """
+        key = atom, shape
+        if key not in self._parameters:
+            if isinstance(atom, Var) and atom.node is not None:
+                dtype = te_name(atom.dtype)
+                if dtype is None:
+                    raise Unsupported(atom.node, f"its result has elements of {short(atom.dtype)}; {FLOATS}")
+                made = self.function.cast(self.parameter(atom.node.inputs[0], shape, user), dtype)
+            elif shape == matrix_of(atom.shape):
+                made = self.value(atom, user).matrix
+            else:
+                made = self.feed(atom, "matrix", lambda a: a.reshape(shape), shape, user=user)
+            self.mark(made)
+            self._parameters[key] = made
+        return self._parameters[key]
+
+    def is_stored(self, atom: Atom, order: Sequence[int]) -> bool:
+        """Whether a light value, its axes in this order, is row-major in the argument that it is a view of."""
+        lies = self.layout_of(atom) if self.is_light(atom) else None
+        return lies is not None and lies.permute(order).is_row_major(math.prod(atom.shape))
+
+    def layout_of(self, atom: Atom) -> Layout | None:
+        """How a light value lies in the argument that it is a view of; None where JAX has to make it."""
+        if isinstance(atom, Const) or atom.node is None:
+            return row_major(atom.shape)
+        operand = atom.node.inputs[0]
+        if atom.node.name == "convert_element_type" and not (isinstance(operand, Var) and operand.floating):
+            return None
+        inner = self.layout_of(operand)
+        lies = viewed(atom, atom.node, inner) if inner is not None else None
+        return lies if lies is not None and lies.is_whole(math.prod(operand.shape)) else None
+
+    def mark(self, matrix: build.Value) -> None:
+        """Makes an argument a parameter."""
+        for argument, attributes in self.function.arguments:
+            if argument is matrix:
+                attributes["te.weight"] = ""

@@ -1,0 +1,393 @@
+"""From ATen graphs to the graph that frontends import.
+
+Each node of the ATen graph is a value, made when it is first looked at; some are several
+operations there, whose values between have no origin.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node as Origin
+
+from te_mlir.frontend.graph import Const, Node, Var
+
+#: Ops that give several views of one tensor.
+SPLITS = ("split", "split_with_sizes", "chunk", "unsafe_split", "unsafe_chunk", "tensor_split", "unbind")
+
+#: Key of a node's meta where no pattern may take the node in.
+APART = "te_apart"
+
+Given = dict[str, Any]
+
+
+def name_of(node: Origin) -> str:
+    """`add` of aten.add.Tensor."""
+    target = str(node.target)
+    return target.split(".")[1] if target.startswith("aten.") else target
+
+
+def given(node: Origin) -> Given:
+    """The arguments of an ATen op by name."""
+    target: Any = node.target
+    arguments = target._schema.arguments
+    defaults = {a.name: a.default_value for a in arguments if a.has_default_value()}
+    return {**defaults, **dict(zip((a.name for a in arguments), node.args)), **node.kwargs}
+
+
+def _shape(node: Origin) -> tuple[int, ...]:
+    return tuple(node.meta["val"].shape)
+
+
+class Adapter:
+    """The values of the nodes of an ATen graph, whose origins these nodes are."""
+
+    def __init__(self) -> None:
+        self._vars: dict[Origin, Var] = {}
+
+    def var(self, node: Origin) -> Var:
+        """The value of a node; of several tensors one without dimensions."""
+        if node not in self._vars:
+            value: Any = node.meta.get("val")
+            is_tensor = isinstance(value, torch.Tensor)
+            shape, dtype = (tuple(value.shape), str(value.dtype)[6:]) if is_tensor else ((), "none")
+            made = Var(shape, dtype, origin=node, make=lambda var: self._node(node, var))
+            made.uses = len(node.users)
+            self._vars[node] = made
+        return self._vars[node]
+
+    def atom(self, value: Any) -> Any:
+        """A node's value, or a number as the program has it; None of anything else."""
+        if isinstance(value, Origin):
+            return self.var(value)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return Const(np.asarray(value), (), exact=True) if number else None
+
+    def _node(self, node: Origin, var: Var) -> Node | None:
+        if node.op == "placeholder":
+            return None
+        made = self._made(node, var)
+        made.outputs = [var]
+        return made
+
+    def _made(self, node: Origin, var: Var) -> Node:
+        if node.op != "call_function":
+            return self.lacking(node, f"'{node.op}' is not imported")
+        if node.target is operator.getitem:
+            return self._item(node, *node.args)  # type: ignore[arg-type]
+        make = _OPS.get(name_of(node)) if str(node.target).startswith("aten.") else None
+        made = make(self, node, given(node), var) if make is not None else None
+        if made is None:
+            return self.lacking(node, f"'{node.target}' has no counterpart in te")
+        return made
+
+    def op(self, node: Origin, name: str, inputs: Sequence[Any], **params: Any) -> Node:
+        """An operation that `node` is, or that is a part of it."""
+        return Node(name, inputs, params, node, APART in node.meta)
+
+    def lacking(self, node: Origin, reason: str) -> Node:
+        """A node that is no operation of the protocol."""
+        return self.op(node, str(node.target), [self.var(n) for n in node.all_input_nodes], reason=reason)
+
+    def between(self, shape: Sequence[int], dtype: str, made: Node) -> Var:
+        """A value inside of what is one node of the ATen graph."""
+        var = Var(shape, dtype, made)
+        var.uses, made.outputs = 1, [var]
+        return var
+
+    def aligned(self, node: Origin, value: Any, rank: int) -> Any:
+        """An operand with as many dimensions as others, or none."""
+        atom = self.atom(value)
+        if not isinstance(atom, Var) or len(atom.shape) in (0, rank):
+            return atom
+        axes = tuple(range(rank - len(atom.shape), rank))
+        shape = (1,) * axes[0] + atom.shape
+        return self.between(shape, atom.dtype, self.op(node, "broadcast_in_dim", [atom], broadcast_dimensions=axes))
+
+    def part(self, node: Origin, source: Var, axis: int, first: int, end: int, step: int = 1) -> Node:
+        """Elements of one axis."""
+        starts, limits, strides = [0] * len(source.shape), list(source.shape), [1] * len(source.shape)
+        starts[axis], limits[axis], strides[axis] = first, end, step
+        params = {"start_indices": tuple(starts), "limit_indices": tuple(limits), "strides": tuple(strides)}
+        return self.op(node, "slice", [source], **params)
+
+    def place(self, node: Origin, source: Var, axis: int, index: int) -> Node:
+        """One place of an axis, without that axis."""
+        part = self.part(node, source, axis, index, index + 1)
+        shape = (*source.shape[:axis], 1, *source.shape[axis + 1 :])
+        return self.op(node, "reshape", [self.between(shape, source.dtype, part)])
+
+    def _item(self, node: Origin, several: Origin, index: int) -> Node:
+        """One of several results."""
+        values: Any = several.meta.get("val")
+        if name_of(several) == "max" and str(several.target) == "aten.max.dim" and index == 0:
+            arguments = given(several)
+            return self._reduced(several, "reduce_max", arguments["self"], [arguments["dim"]])
+        if name_of(several) not in SPLITS or not str(several.target).startswith("aten."):
+            return self.lacking(several, f"'{several.target}' has no counterpart in te")
+        arguments = given(several)
+        source = self.var(arguments["self"])
+        axis, index = arguments["dim"] % len(source.shape), index % len(values)
+        if name_of(several) == "unbind":
+            return self.place(node, source, axis, index)
+        first = sum(value.shape[axis] for value in values[:index])
+        return self.part(node, source, axis, first, first + values[index].shape[axis])
+
+    def _reduced(self, node: Origin, name: str, source: Origin, axes: Sequence[int]) -> Node:
+        operand = self.var(source)
+        rank = max(len(operand.shape), 1)
+        return self.op(node, name, [operand], axes=tuple(axis % rank for axis in axes))
+
+
+Make = Callable[[Adapter, Origin, Given, Var], Node | None]
+
+
+def _unary(name: str) -> Make:
+    return lambda adapter, node, given, var: adapter.op(node, name, [adapter.var(given["self"])])
+
+
+def _binary(name: str, swap: bool = False) -> Make:
+    def make(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
+        a, b = given["self"], given["other"]
+        if given.get("alpha", 1) != 1:
+            return adapter.lacking(node, "its 'alpha' is not 1")
+        if given.get("rounding_mode") is not None:
+            return adapter.lacking(node, "its 'rounding_mode' has no counterpart in te")
+        if name == "mul" and a is b:
+            return adapter.op(node, "square", [adapter.var(a)])
+        operands = [adapter.aligned(node, v, len(var.shape)) for v in ((b, a) if swap else (a, b))]
+        return adapter.op(node, name, operands) if None not in operands else None
+
+    return make
+
+
+def _pow(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
+    exponent = given["exponent"]
+    whole = isinstance(exponent, int) or (isinstance(exponent, float) and exponent.is_integer())
+    if not isinstance(given["self"], Origin) or not whole:
+        return adapter.lacking(node, f"a power of {exponent!r} has no counterpart in te; 2 has")
+    x = adapter.var(given["self"])
+    return adapter.op(node, "square", [x]) if exponent == 2 else adapter.op(node, "integer_pow", [x], y=int(exponent))
+
+
+def _gelu(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    return adapter.op(node, "gelu", [adapter.var(given["self"])], approximate=given["approximate"] == "tanh")
+
+
+def _over_axes(name: str) -> Make:
+    def make(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
+        axes = given.get("dim")
+        return adapter._reduced(node, name, given["self"], axes) if isinstance(axes, (list, tuple)) and axes else None
+
+    return make
+
+
+def _softmax(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    x = adapter.var(given["self"])
+    return adapter.op(node, "softmax", [x], axis=given["dim"] % max(len(x.shape), 1))
+
+
+def _cast(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    source: Any = node.args[0]
+    if node.meta["val"].device != source.meta["val"].device:
+        return adapter.lacking(node, "it moves a tensor to another device")
+    return adapter.op(node, "convert_element_type", [adapter.var(source)])
+
+
+def _cat(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    tensors = [adapter.var(n) for n in given["tensors"]]
+    # What a cache that was empty gives.
+    filled = [v for v in tensors if math.prod(v.shape)]
+    if len(filled) == 1 and filled[0].shape == var.shape:
+        # Of the widest type of all, also of those without elements.
+        return adapter.op(node, "convert_element_type" if filled[0].dtype != var.dtype else "copy", filled)
+    axis = given["dim"] % max(len(var.shape), 1)
+    return adapter.op(node, "concatenate", tensors, dimension=axis, reason="it joins several tensors")
+
+
+def _stack(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    tensors = [adapter.var(n) for n in given["tensors"]]
+    return adapter.op(node, "stack", tensors, axis=given["dim"] % len(var.shape))
+
+
+def _dropout(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    if given["p"] and given["train"]:
+        return adapter.lacking(node, f"dropout of {given['p']} is not implemented")
+    return adapter.op(node, "copy", [adapter.var(given["input"])])
+
+
+def _linear(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    return adapter.op(node, "linear", [adapter.atom(given[n]) for n in ("input", "weight", "bias")])
+
+
+def _product(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    x, w = adapter.var(given["self"]), adapter.var(given["mat2" if "mat2" in given else "other"])
+    return adapter.op(node, "dot_general", [x, w], dimension_numbers=_contracted(x, w))
+
+
+def _contracted(x: Var, w: Var) -> Any:
+    """Of a product of matrices, or of batches of them."""
+    batches = tuple(range(len(w.shape) - 2))
+    return ((max(len(x.shape) - 1, 0),), (max(len(w.shape) - 2, 0),)), (batches, batches)
+
+
+def _addmm(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    bias, x, w = (adapter.var(given[n]) for n in ("self", "mat1", "mat2"))
+    if given["beta"] != 1 or given["alpha"] != 1 or len(bias.shape) != 1:
+        return adapter.lacking(node, "its factors are not 1, or its bias is no vector")
+    return adapter.op(node, "addmm", [x, w, bias])
+
+
+def _embedding(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    if given["scale_grad_by_freq"] or given["sparse"]:
+        return adapter.lacking(node, "scale_grad_by_freq and sparse are not implemented")
+    operands = [adapter.var(given[n]) for n in ("weight", "indices")]
+    return adapter.op(node, "embedding", operands, padding=given["padding_idx"])
+
+
+def _rms_norm(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    if given["weight"] is None or len(given["normalized_shape"]) != 1:
+        return adapter.lacking(node, "it has no weight, or is over several dimensions")
+    # Of the type that it is computed in, as in PyTorch.
+    epsilon = torch.finfo(torch.float32).eps if given["eps"] is None else given["eps"]
+    return adapter.op(node, "rms_norm", [adapter.var(given[n]) for n in ("input", "weight")], epsilon=epsilon)
+
+
+def _layer_norm(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    if len(given["normalized_shape"]) != 1:
+        return adapter.lacking(node, "it is over several dimensions")
+    operands = [adapter.atom(given[n]) for n in ("input", "weight", "bias")]
+    return adapter.op(node, "layer_norm", operands, epsilon=given["eps"])
+
+
+def _attention(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    if given["dropout_p"]:
+        return adapter.lacking(node, f"dropout of {given['dropout_p']} is not implemented")
+    q, k, v, mask = (adapter.atom(given[n]) for n in ("query", "key", "value", "attn_mask"))
+    if {len(operand.shape) for operand in (var, q, k, v)} != {4}:
+        return adapter.lacking(node, "q, k and v are not [batch, heads, sequence, width]")
+    return adapter.op(node, "attention", [q, k, v, mask], causal=given["is_causal"], scale=given["scale"])
+
+
+def _cross_entropy(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+    if given["weight"] is not None or given["reduction"] not in (1, 2) or given["label_smoothing"]:
+        return adapter.lacking(node, "only mean and sum without weights and label smoothing are implemented")
+    operands = [adapter.var(given[n]) for n in ("self", "target")]
+    params = {"ignore_index": given["ignore_index"], "summed": given["reduction"] == 2}
+    return adapter.op(node, "cross_entropy", operands, **params)
+
+
+# Views
+
+
+def _view(view: Callable[[Adapter, Origin, Given, Var], Node]) -> Make:
+    """A view, unless it is one of the same bits as another type."""
+
+    def make(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node | None:
+        source = adapter.var(node.args[0])  # type: ignore[arg-type]
+        same = node.meta["val"].dtype is node.args[0].meta["val"].dtype  # type: ignore[union-attr]
+        return view(adapter, node, given, source) if same else None
+
+    return make
+
+
+def _same(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node:
+    return adapter.op(node, "copy", [source])
+
+
+def _reshaped(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node:
+    return adapter.op(node, "reshape", [source])
+
+
+def _swapped(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node:
+    order = list(range(len(source.shape)))
+    a, b = [given[name] for name in ("dim0", "axis0", "dim1", "axis1") if name in given] or (-2, -1)
+    if len(order) > 1:
+        order[a], order[b] = order[b], order[a]
+    return adapter.op(node, "transpose", [source], permutation=tuple(order))
+
+
+def _reversed(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node:
+    return adapter.op(node, "transpose", [source], permutation=tuple(range(len(source.shape)))[::-1])
+
+
+def _permuted(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node:
+    order = tuple(axis % len(source.shape) for axis in given["dims"])
+    return adapter.op(node, "transpose", [source], permutation=order)
+
+
+def _repeated(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node:
+    rank = len(_shape(node))
+    axes = tuple(range(rank - len(source.shape), rank))
+    return adapter.op(node, "broadcast_in_dim", [source], broadcast_dimensions=axes)
+
+
+def _sliced(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node:
+    axis, step = given["dim"] % len(source.shape), given["step"]
+    size, start = source.shape[axis], given["start"] or 0
+    first = min(max(start + size if start < 0 else start, 0), size)
+    return adapter.part(node, source, axis, first, min(first + _shape(node)[axis] * step, size), step)
+
+
+def _selected(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node:
+    axis = given["dim"] % len(source.shape)
+    return adapter.place(node, source, axis, given["index"] % source.shape[axis])
+
+
+def _strided(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node:
+    params = {"strides": tuple(given["stride"]), "offset": given["storage_offset"] or 0}
+    return adapter.op(node, "as_strided", [source], **params)
+
+
+_OPS: dict[str, Make] = {
+    **{name: _unary(name) for name in ("neg", "exp", "log", "tanh", "sqrt", "rsqrt", "abs", "erf", "erfc")},
+    **{name: _unary(name) for name in ("relu", "silu", "square")},
+    **{name: _binary(name) for name in ("add", "sub", "mul", "div")},
+    "rsub": _binary("sub", swap=True),
+    "sigmoid": _unary("logistic"),
+    "pow": _pow,
+    "gelu": _gelu,
+    "mean": _over_axes("mean"),
+    "sum": _over_axes("reduce_sum"),
+    "amax": _over_axes("reduce_max"),
+    "softmax": _softmax,
+    **dict.fromkeys(("to", "_to_copy", "type_as", "float"), _cast),
+    "cat": _cat,
+    "stack": _stack,
+    "dropout": _dropout,
+    "linear": _linear,
+    **dict.fromkeys(("mm", "matmul"), _product),
+    "addmm": _addmm,
+    "embedding": _embedding,
+    "rms_norm": _rms_norm,
+    "layer_norm": _layer_norm,
+    "scaled_dot_product_attention": _attention,
+    "cross_entropy_loss": _cross_entropy,
+    **dict.fromkeys(("contiguous", "clone", "alias"), _view(_same)),
+    **dict.fromkeys(
+        ("view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze"), _view(_reshaped)
+    ),
+    **dict.fromkeys(("transpose", "swapaxes", "swapdims", "t", "mT"), _view(_swapped)),
+    "numpy_T": _view(_reversed),
+    "permute": _view(_permuted),
+    **dict.fromkeys(("expand", "broadcast_to"), _view(_repeated)),
+    "slice": _view(_sliced),
+    "select": _view(_selected),
+    "as_strided": _view(_strided),
+}
+
+#: ATen ops that are emitted, of some of their calls at least: those that torch.autocast casts operands of.
+_IMPORTED = frozenset(
+    "linear mm matmul addmm embedding rms_norm layer_norm scaled_dot_product_attention cross_entropy_loss silu relu gelu "
+    "neg exp tanh sqrt square pow add sub rsub mul div to _to_copy type_as float cat dropout".split()
+)
+
+
+def imports(node: Origin) -> bool:
+    """Whether there is an import of the op of a node, of some of its calls at least."""
+    return name_of(node) in _IMPORTED

@@ -1,0 +1,175 @@
+"""Patterns that both frontends find: each is written once, and imported from PyTorch and from JAX."""
+
+import math
+
+import numpy as np
+import pytest
+
+H, G, B = (np.random.default_rng(n).normal(size=size).astype(np.float32) for n, size in enumerate(((16, 64), 64, 64)))
+W = np.random.default_rng(3).normal(size=(64, 64)).astype(np.float32) / 8
+ANGLES = np.arange(8, dtype=np.float32)[:, None] / 10 ** np.arange(4, dtype=np.float32)
+
+
+class Torch:
+    """Operations as PyTorch has them."""
+
+    def __init__(self):
+        import torch
+
+        self.relu, self.sigmoid, self.erf, self.rsqrt = torch.relu, torch.sigmoid, torch.erf, torch.rsqrt
+        self.cos, self.sin, self.array = torch.cos, torch.sin, torch.as_tensor
+        self.joined = lambda *parts: torch.cat(parts, -1)
+        self.beside = lambda *parts: torch.stack(parts, -1).flatten(-2)
+        self.mean = lambda x: x.mean(-1, keepdim=True)
+        self.torch = torch
+
+    def run(self, function):
+        """The program of `function` of a layer; its results and gradients are those of PyTorch."""
+        import te_mlir.torch
+
+        torch = self.torch
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w, self.g, self.b = (torch.nn.Parameter(torch.tensor(a)) for a in (W, G, B))
+
+            def forward(self, x):
+                return function(x @ self.w, self.g, self.b)
+
+        torch._dynamo.reset()
+        model, x = Model(), torch.tensor(H)
+        compiled = te_mlir.torch.jit(model, strict=True)
+        got, wanted = [], []
+        for run, found in ((compiled, got), (model, wanted)):
+            y = run(x)
+            used = torch.autograd.grad(
+                (y * torch.arange(y.numel()).cos().view_as(y)).sum(), [model.w, model.g, model.b], allow_unused=True
+            )
+            found += [y, *(gradient for gradient in used if gradient is not None)]
+        assert len(got) == len(wanted) > 1
+        assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(got, wanted))
+        (graph,) = compiled.te.graphs
+        return "".join(region.function.to_mlir() for region in graph.regions)
+
+
+class Jax:
+    """Operations as JAX has them."""
+
+    def __init__(self):
+        import jax
+        import jax.numpy as jnp
+
+        self.relu, self.sigmoid, self.erf, self.rsqrt = jax.nn.relu, jax.nn.sigmoid, jax.lax.erf, jax.lax.rsqrt
+        self.cos, self.sin, self.array = jnp.cos, jnp.sin, jnp.asarray
+        self.joined = lambda *parts: jnp.concatenate(parts, -1)
+        self.beside = lambda *parts: jnp.stack(parts, -1).reshape(*parts[0].shape[:-1], -1)
+        self.mean = lambda x: jnp.mean(x, -1, keepdims=True)
+        self.jax, self.jnp = jax, jnp
+
+    def run(self, function):
+        """The program of `function` of a layer; its results and gradients are those of JAX."""
+        import te_mlir.jax
+
+        jax, jnp = self.jax, self.jnp
+
+        def model(x, w, g, b):
+            return function(x @ w, g, b)
+
+        compiled = te_mlir.jax.jit(model)
+        arguments = [jnp.asarray(a) for a in (H, W, G, B)]
+        found = []
+        for run in (compiled, model):
+            y, pull = jax.vjp(run, *arguments)
+            found.append([y, *pull(jnp.cos(jnp.arange(y.size, dtype=y.dtype)).reshape(y.shape))[1:]])
+        assert all(jnp.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(*found))
+        return compiled.lower(*arguments).text()
+
+
+FRAMEWORKS = {"torch": Torch, "jax": Jax}
+
+
+@pytest.fixture(params=FRAMEWORKS)
+def framework(request):
+    pytest.importorskip(request.param)
+    return FRAMEWORKS[request.param]()
+
+
+def layer_norm(f, h, g, b):
+    centred = h - f.mean(h)
+    return centred * f.rsqrt(f.mean(centred * centred) + 1e-5) * g + b
+
+
+def turned_halves(f, h):
+    x = h.reshape(2, 8, 8, 8)
+    cos, sin = (f.joined(t, t)[None, :, None, :] for t in tables(f))
+    return x * cos + f.joined(-x[..., 4:], x[..., :4]) * sin
+
+
+def turned_parts(f, h):
+    x = h.reshape(2, 8, 8, 8)
+    cos, sin = (t[None, :, None, :] for t in tables(f))
+    return f.joined(x[..., :4] * cos - x[..., 4:] * sin, x[..., 4:] * cos + x[..., :4] * sin)
+
+
+def turned_pairs(f, h):
+    x = h.reshape(2, 8, 8, 8)
+    cos, sin = (f.beside(t, t)[None, :, None, :] for t in tables(f))
+    return x * cos + f.beside(-x[..., 1::2], x[..., ::2]) * sin
+
+
+def turned_first_columns(f, h):
+    whole = h.reshape(2, 8, 4, 16)
+    cos, sin = (f.joined(t, t)[None, :, None, :] for t in tables(f))
+    x = whole[..., :8]
+    return f.joined(x * cos + f.joined(-x[..., 4:], x[..., :4]) * sin, whole[..., 8:])
+
+
+def tables(f):
+    angles = f.array(ANGLES)
+    return f.cos(angles), f.sin(angles)
+
+
+PATTERNS = {
+    "relu": (lambda f, h, g, b: f.relu(h), "te.activation <relu>"),
+    "square of relu": (lambda f, h, g, b: f.relu(h) ** 2, "te.activation <srelu>"),
+    "relu times itself": (lambda f, h, g, b: (lambda r: r * r)(f.relu(h)), "te.activation <srelu>"),
+    "square of relu times another": (lambda f, h, g, b: f.relu(h) ** 2 * (h + h), "te.activation <sreglu>"),
+    "silu": (lambda f, h, g, b: h * f.sigmoid(h), "te.activation <silu>"),
+    "silu times another": (lambda f, h, g, b: f.sigmoid(h) * h * (h + h), "te.activation <swiglu>"),
+    "gelu by erf": (lambda f, h, g, b: 0.5 * h * (1 + f.erf(h * math.sqrt(0.5))), "te.activation <gelu_erf>"),
+    "gelu by a logistic": (lambda f, h, g, b: h * f.sigmoid(1.702 * h), "te.activation <qgelu>"),
+    "a logistic": (lambda f, h, g, b: f.sigmoid(h), "te.activation <glu>"),
+    "a vector added": (lambda f, h, g, b: f.relu(h) + b, "te.bias_add"),
+    "rms norm": (lambda f, h, g, b: h * f.rsqrt(f.mean(h * h) + 1e-5) * g, "te.rms_norm"),
+    "rms norm around 1": (lambda f, h, g, b: h * f.rsqrt(f.mean(h * h) + 1e-5) * (1 + g), "zero_centered_gamma"),
+    "rms norm, gamma first": (lambda f, h, g, b: h * (f.rsqrt(f.mean(h * h) + 1e-5) * g), "te.rms_norm"),
+    "layer norm": (layer_norm, "te.layer_norm"),
+    "rotation of halves": (lambda f, h, g, b: turned_halves(f, h), "te.rope"),
+    "rotation of parts": (lambda f, h, g, b: turned_parts(f, h), "te.rope"),
+    "rotation of pairs": (lambda f, h, g, b: turned_pairs(f, h), "style = #te.rope_style<interleaved>"),
+    "rotation of first columns": (lambda f, h, g, b: turned_first_columns(f, h), "te.rope"),
+}
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_patterns_of_both_frontends(framework, name):
+    function, op = PATTERNS[name]
+    text = framework.run(lambda h, g, b: function(framework, h, g, b))
+    assert text.count(op) == 1, text
+    # It is all that there is beside the product.
+    assert "arith." not in text.replace("arith.constant", "") or "another" in name, text
+
+
+NEAR = {
+    "square of another": lambda f, h, g, b: f.relu(h) * f.relu(h + h),
+    "cube of relu": lambda f, h, g, b: f.relu(h) ** 2 * f.relu(h),
+    "another slope": lambda f, h, g, b: h * f.sigmoid(1.7 * h),
+}
+
+
+@pytest.mark.parametrize("name", NEAR)
+def test_what_is_nearly_a_pattern_of_both_is_none(framework, name):
+    text = framework.run(lambda h, g, b: NEAR[name](framework, h, g, b))
+    assert "<qgelu>" not in text and "<silu>" not in text
+    assert text.count("<srelu>") + text.count("<sreglu>") == (name == "cube of relu"), text
