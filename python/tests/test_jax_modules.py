@@ -167,7 +167,7 @@ def test_what_a_bias_is_added_to(name, given):
 
 
 def test_masks_of_several_sequences():
-    """One for each sequence of the batch, all the same; else it is told."""
+    """One mask for each sequence of the batch, all the same; other masks are an error."""
     seen = np.broadcast_to(np.tri(16, dtype=bool), (2, 1, 16, 16))
 
     def function(mask):

@@ -34,8 +34,24 @@ PROSE = [
 ]
 PAGES = ("*.md", "examples/*")
 SOURCES = ("*.py", "*.cpp", "*.h", "*.td", "*.inc", "*.cu", "*.cuh", "*.c", "*.sh", "*.cmake", "*.txt", "*.toml", "*.yml")
-# Folders whose comments and messages, and the pages made from them, are not rewritten yet.
-LATER = ("docs/generated/", "include/TEDialect/", "lib/Dialect/", "lib/Transforms/", "lib/Runtime/Cuda/", "lib/Runtime/Kernels/", "python/")
+# Beginnings of paths where such phrases are left; take one away when it is clean.
+LATER = (
+    "docs/generated/ConvertToTERT",
+    "docs/generated/Quantize",
+    "docs/generated/Residuals",
+    "docs/generated/Schedule",
+    "docs/generated/TECast",
+    "docs/generated/TEOptimizer",
+    "docs/generated/TEQuantize",
+    "docs/generated/TETypes",
+    "include/TEDialect/IR/TEOptimizerOps.td",
+    "include/TEDialect/IR/TEQuantizeOps.td",
+    "include/TEDialect/Transforms/",
+    "lib/Runtime/Cuda/",
+    "lib/Runtime/Kernels/",
+    "lib/Transforms/",
+    "python/",
+)
 # They name the phrases.
 EXEMPT = ("docs/contributing/style.md", "test/lint/wording.py", "examples/byte_lm/text.txt")
 

@@ -1,8 +1,8 @@
 //===- te_runtime_mpi.h - groups of the processes of an MPI job -----------===//
 //
-// A library of its own, libte_mpi, beside the runtime, which needs no MPI. It
-// makes te_rt_communicators from lists of ranks of the job. Nothing in it waits
-// for ever but joining the job (te_mpi_create).
+// libte_mpi is a separate library, because the runtime needs no MPI. It makes
+// te_rt_communicators from lists of ranks of the job. Only joining the job
+// (te_mpi_create) has no time limit.
 //
 // Calls are made by one thread at a time. A failed call writes a sentence to
 // `message`.

@@ -1,9 +1,9 @@
 //===- te_runtime_tcp.h - groups of processes that know a host and a port -===//
 //
-// A library of its own, libte_tcp, beside the runtime. It makes
+// libte_tcp is a separate library beside the runtime. It makes
 // te_rt_communicators of the processes of a launcher that gives each its rank
 // and the address of the first one, as torchrun and Slurm do. Nothing in it
-// waits for ever.
+// waits without a time limit.
 //
 // Calls are made by one thread at a time. A failed call writes a sentence to
 // `message`.

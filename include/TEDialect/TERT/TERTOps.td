@@ -76,8 +76,8 @@ def TERT_NullOp : TERT_Op<"null", [Pure]> {
 def TERT_SliceOp : TERT_Op<"slice", [Pure]> {
   let summary = "point at a part of a buffer";
   let description = [{
-    The bytes of `buffer` from `offset` on, as a buffer of their own: one of the
-    matrices that lie one after another.
+    The bytes of `buffer` starting at `offset`, as a separate buffer: one of several
+    matrices that are stored one after another.
 
     Constraints:
     1. (slice-c1) `offset` is not negative, and the part ends within `buffer`.

@@ -438,8 +438,8 @@ void RematPlan::giveUp(ArrayRef<std::string> wanted) {
 }
 
 LogicalResult RematPlan::giveUpUntil(int64_t budget) {
-  // Giving up one unit changes what others cost, so the best is estimated once
-  // more before it goes.
+  // Giving up one unit changes the cost of others, so the best is estimated
+  // again before it is given up.
   auto gain = [](const Unit &unit) {
     return double(unit.freed - unit.added) / (1.0 + double(unit.cost()));
   };

@@ -27,8 +27,9 @@ struct ColumnUses {
   llvm::SmallVector<unsigned> uses;
 };
 
-/// For each use, whether it reads what was there before: the previous use's
-/// value or, for the first, the forward's cast. False makes it anew.
+/// For each use, whether it reads a value that exists: that of the previous use
+/// or, for the first use, the forward's cast. False: the value is computed
+/// again.
 using KeptUses = llvm::SmallVector<bool>;
 
 /// The columns that the forward casts are all there is.

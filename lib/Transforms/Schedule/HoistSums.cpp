@@ -7,7 +7,7 @@
 // nobody else reads what was there. Updates by gradients that collectives make
 // stay where they are, so that launches run beside those. Positions are those
 // of the program before anything moves, refined by the order of moves: asking
-// the block would number it anew after every move.
+// the block would number it again after every move.
 //
 //===----------------------------------------------------------------------===//
 

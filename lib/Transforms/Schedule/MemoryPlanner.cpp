@@ -308,7 +308,7 @@ int64_t MemoryPlanner::trySkyline(llvm::ArrayRef<double> priorities) {
 
 /// Skylines by area, then by priorities that change at random: every change
 /// that does not enlarge the arena is kept, and after many that gain nothing
-/// all priorities are drawn anew.
+/// all priorities are drawn again.
 void MemoryPlanner::improve() {
   // One skyline looks at every pair of slots, which is too much for large ones.
   if (slots.size() * slots.size() > kWork / 20)

@@ -27,8 +27,8 @@ def cross_entropy : Kernel<Layers> {
   let Description = [{
     loss = mean over counted tokens of lse - logits[t, target]; tokens whose
     target is `ignore_index` do not count (no counted token: loss 0).
-    A target outside [0, vocab) counts as ignored. lse is f32[tokens], kept for
-    the backward: max + log(lane sum of exp(x - max)). The mean is a lane sum
+    A target outside [0, vocab) counts as ignored. lse is f32[tokens], saved
+    for the backward: max + log(lane sum of exp(x - max)). The mean is a lane sum
     over all tokens (ignored ones add 0) divided by the count.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$vocab, WideType:$type, AnyInt32:$ignore_index);

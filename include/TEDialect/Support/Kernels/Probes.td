@@ -27,7 +27,7 @@ def tensor_stats : Kernel<Probes> {
     gives in f32. A mean is over finite elements, a percentage over all; both are 0
     of none. Everything is gathered in f64 and rounded to f32 once:
       amax, amin    the largest |x|, as the kernel amax gives it, and the smallest
-                    finite one above 0 (0 where there is none)
+                    finite one above 0 (0 if there is none)
       mean, std     sum / n and sqrt(max(sum of squares / n - mean * mean, 0))
       zeros         percentage of elements that are 0
       nan, inf      how many elements are

@@ -25,8 +25,8 @@ def grouped_scaled_matmul : Kernel<Products> {
   let Description = [{
     For each group, the rows of out [rows, n] are scaled_matmul of its rows of a
     (group layout, contraction k, axis 1) and of b[g] (an [n, k] value made for k;
-    of mx schemes a [k, n] one where b_axis is 0). Scales and amaxes of a lie as
-    grouped_dequantize has them; bias is bf16 [groups, n]. A partial block at the
+    of mx schemes a [k, n] one where b_axis is 0). Scales and amaxes of a are stored
+    as for grouped_dequantize; bias is bf16 [groups, n]. A partial block at the
     end of a group is read whole: its padding holds zeros. The alignment is a
     multiple of the rows of a block (128 of block, 32 of mx, 16 of nv schemes).
   }];
@@ -131,8 +131,8 @@ def scaled_matmul : Kernel<Products> {
     compute capabilities 9.x and 12.x have no such product. `swizzled` says that
     mx and nv scales are in the order of swizzle_scales; the cuda backend reads no
     other. `a_scale_max` and `b_scale_max` are 448 or 256 for nv, else 0.
-    fast_accumulation 1 allows the tensor core's shorter accumulator, where there
-    is one (per_tensor). For mx, m, n and k are multiples of 32; for nv, m and n
+    fast_accumulation 1 allows the tensor core's shorter accumulator, if it has
+    one (per_tensor). For mx, m, n and k are multiples of 32; for nv, m and n
     are of 16 and k of 32.
   }];
   let Parameters = (parameters Dim:$m, Dim:$n, Dim:$k, AnyType:$a_type, AnyScheme:$a_scheme,

@@ -10,7 +10,7 @@ using namespace mlir::te;
 InFlightDiagnostic te::withData(InFlightDiagnostic diagnostic,
                                 const DiagnosticData &data) {
   Diagnostic *carrier = diagnostic.getUnderlyingDiagnostic();
-  // Null where nobody is told of it.
+  // Null if no handler takes the diagnostic.
   if (!carrier)
     return diagnostic;
   Builder b(carrier->getLocation().getContext());
