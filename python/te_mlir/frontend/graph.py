@@ -21,7 +21,8 @@ have operands of one rank, where size 1 is repeated, or without dimensions.
 
 from __future__ import annotations
 
-import re
+import itertools
+import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -118,8 +119,8 @@ def is_floating(dtype: str) -> bool:
 
 def width(dtype: str) -> int:
     """Bytes of an element, at least one."""
-    bits = re.match(r"[a-z]+(\d+)", dtype)
-    return max(int(bits[1]) // 8, 1) if bits else 1
+    bits = "".join(itertools.takewhile(str.isdigit, dtype.lstrip(string.ascii_lowercase)))
+    return max(int(bits or 8) // 8, 1)
 
 
 def short(dtype: str) -> str:
