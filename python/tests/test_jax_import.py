@@ -458,7 +458,7 @@ def test_infinite_constants():
 
 
 def test_outputs_beside_the_loss():
-    """Integers that JAX computes of compiled values; a gradient to them, or to logits, is told."""
+    """JAX computes integers from compiled values; a gradient to them, or to logits, is an error."""
     params, (ids, labels) = llama_params(), batch()
 
     def function(params):
@@ -571,7 +571,7 @@ def test_compiled_functions_inside_of_others_are_told():
 
 
 def test_arrays_of_other_libraries():
-    """NumPy's wide types are JAX's narrow ones, as jax.jit has them; others are told."""
+    """NumPy wide types become narrow ones of JAX, as in jax.jit; other types are an error."""
     x, w, labels = np.ones((16, 32)), np.random.default_rng(0).normal(size=(32, 64)), np.arange(16)
     assert (x.dtype, labels.dtype) == (np.float64, np.int64)
     jitted = te_mlir.jax.jit(_product)

@@ -286,7 +286,7 @@ def test_families_of_models(family):
     reasons = [reason for graph in compiled.te.graphs for reason in graph.reasons]
     found = {reason.split("(")[0].split(".")[1] for reason in reasons if reason.startswith("aten.")}
     assert stays is None or found == stays, reasons
-    # Attention by hand is told as that.
+    # Attention by hand is named as such.
     products = [reason for reason in reasons if reason.startswith("aten.matmul(float32 [2, 4, 32, 32]")]
     said = ("a product of batches has no counterpart", "its scores are", "its mask is")
     assert all(any(text in reason for text in said) for reason in products)
