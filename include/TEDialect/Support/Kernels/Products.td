@@ -8,7 +8,7 @@ def grouped_matmul : Kernel<Products> {
     b[g], stored [n, k], or [k, n] when trans_b; bias is [groups, n], alpha
     f32[groups].
   }];
-  let Parameters = (parameters Dim:$rows, Dim:$n, Count:$k, Count:$groups, Count:$alignment,
+  let Parameters = (parameters Dim:$rows, Dim:$n, Dim:$k, Count:$groups, Count:$alignment,
                                Flag:$trans_b, WideType:$type, AnyType:$out_type);
   let Buffers = (buffers In<["rows", "k"], "type">:$a, In<["groups", "n", "k"], "type">:$b,
                          In<["groups"], "i32">:$group_sizes, InOpt<["groups"], "f32">:$alpha,
