@@ -57,7 +57,7 @@ class Step:
                 words.append("transposed")
             elif kind == "dequantize":
                 words.append("decoded")
-            elif kind == "quantize":
+            elif kind in ("quantize", "quantize_shard", "grouped_quantize"):
                 number = int(value.split("#")[1]) if "#" in value else 0
                 types = [type for type in re.findall(r"!te\.scaled<([^>]*)>", line.split("->")[1])]
                 axis = re.search(r"contract = (\d)", types[number])[1]

@@ -288,7 +288,7 @@ std::string exchangesOf(const Experts &sizes, int64_t ranks, Payload payload) {
      " split 0 concat 1 : " + scaled(0) + " -> " + scaled(own));
   if (makes) {
     op("%h = te.dequantize %a " + full + scaled(own) + " -> " + flat);
-    op("%r = te.quantize %h " + full + flat + " -> " + scaled(own));
+    op("%r = te.grouped_quantize %h " + full + flat + " -> " + scaled(own));
   }
   op("%b = te.all_to_all " + std::string(makes ? "%r" : "%a") + over +
      " split 1 concat 0 : " + scaled(own) + " -> " + scaled(0));

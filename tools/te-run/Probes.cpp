@@ -149,7 +149,7 @@ bool FiniteCheck::operator()(int64_t step, const std::string &name,
     const Counts &found = counts[index];
     const CheckedValue value(row);
     const Location place = value.place(row.getContext());
-    if (value.op == "te.quantize") {
+    if (StringRef(value.op).starts_with("te.quantize")) {
       if (found.lost && warned.insert(row).second)
         emitWarning(place) << "step " << step << ": the cast of '" << value.name
                            << "' saturates " << found.lost << " of "

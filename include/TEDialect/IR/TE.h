@@ -24,6 +24,21 @@
 #define GET_TYPEDEF_CLASSES
 #include "TEDialect/IR/TETypes.h.inc"
 
+namespace mlir::te {
+class QuantizeOpInterface;
+
+/// What a cast takes beside its tensor. What is not given is null, or off, as
+/// it is for the ops that have no such operand.
+struct CastArgs {
+  Value scale = {};
+  Value givenAmax = {};
+  Value rng = {};
+  float amaxEpsilon = 0.0f;
+  int32_t stream = 0;
+  FourOverSix fourOverSix = FourOverSix::Off;
+};
+} // namespace mlir::te
+
 #include "TEDialect/IR/TEInterfaces.h.inc"
 
 #define GET_OP_CLASSES

@@ -1,4 +1,4 @@
-//===- TECastOps.td - amax, scales, quantisation --------------------------===//
+//===- TECastOps.td - amaxes, scales and scaled values --------------------===//
 
 #ifndef TEDIALECT_IR_TECASTOPS_TD
 #define TEDIALECT_IR_TECASTOPS_TD
@@ -6,7 +6,7 @@
 include "TEDialect/IR/TEConstraints.td"
 include "mlir/IR/OpAsmInterface.td"
 
-def TE_AmaxOp : TE_PureOp<"amax"> {
+def TE_AmaxOp : TE_PureOp<"amax", [TE_SkippableOpInterface]> {
   let summary = "compute the largest magnitude of a tensor";
   let description = [{
     `amax = max |x|` in f32. NaN elements are dropped, infinities kept; an empty
@@ -28,7 +28,7 @@ def TE_AmaxOp : TE_PureOp<"amax"> {
   let assemblyFormat = "$x (`unless` $skip^)? attr-dict `:` type($x)";
 }
 
-def TE_AmaxRowsOp : TE_PureOp<"amax_rows"> {
+def TE_AmaxRowsOp : TE_PureOp<"amax_rows", [TE_SkippableOpInterface]> {
   let summary = "compute the largest magnitude of each row of a matrix";
   let description = [{
     `amax[r] = max |x[r, :]|` in f32, of each row as te.amax of it, `skip`
@@ -56,7 +56,8 @@ def TE_AmaxRowsOp : TE_PureOp<"amax_rows"> {
   let hasVerifier = 1;
 }
 
-def TE_PartialAmaxOp : TE_PureOp<"partial_amax"> {
+def TE_PartialAmaxOp
+    : TE_PureOp<"partial_amax", [TE_SkippableOpInterface]> {
   let summary = "compute what one rank's shard has of the amaxes of blocks";
   let description = [{
     `x` is this rank's flat run of a matrix of `shape`: the elements, row by row,
@@ -252,154 +253,6 @@ def TE_DelayedScalingUpdateOp
   let hasVerifier = 1;
 }
 
-def TE_QuantizeOp
-    : TE_PureOp<"quantize", [AttrSizedOperandSegments, AttrSizedResultSegments,
-        DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
-  let summary = "quantise a matrix for one or both contraction axes";
-  let description = [{
-    `q = saturate(round(x * scale))`, round to nearest even. A `per_tensor`
-    result takes its scale as an operand; block and mx results compute one scale
-    per block from the block's own amax; nv results from the block's amax and
-    from `given_amax`, that of te.amax or, for `row_scaled`, of te.amax_rows.
-    Two results are the two usages of one tensor, made in one pass. `amax` is
-    `max |x|` as te.amax gives it, measured in the same pass, for
-    te.delayed_scaling_update.
-
-    With `rng` the elements of nv results are rounded stochastically: the random
-    bits are a function of the state, `stream`, the axis and the place of the
-    element, so two casts with one state and different streams round
-    independently. `four_over_six` lets each block of an nv result map its amax
-    to 4 where that errs less.
-
-    Results in group layout come with `group_sizes` and `alignment`, which say
-    where the groups lie; `scale` and `given_amax` are then `[groups]`. Rows of
-    no group become zeros; block and mx casts expect them to be zeros. A stack of
-    weights `[groups, rows, columns]` is cast matrix by matrix.
-
-    A result with `shard` is made of this rank's flat run of the matrix. Of
-    `per_tensor` it takes the scale of the whole, else the amaxes of all blocks:
-    te.partial_amax of `group`, reduced over it; the largest of them is the amax of
-    an nv value. Then the parts of all ranks are the bits of a cast of the whole.
-
-    With `into` and `skip` the cast is a cached one: where `skip` is exactly 1.0
-    the results are the values of `into`, bytes and scales untouched, and `amax`
-    is 0; any other `skip` casts `x`. The flag is read on the device, so a
-    captured step can be replayed with another one. A cached cast is the last
-    reader of its `into`, whose memory it takes over.
-
-    Constraints:
-    1. (quantize-c1) one or two results.
-    2. (quantize-c2) every result has the shape of `x`; one with `shard` is alone, and `x` has that many elements.
-    3. (quantize-c3) two results differ in nothing but `contract`.
-    4. (quantize-c4) `scale` is given exactly when the scheme is `per_tensor`.
-    5. (quantize-c5) `amax_epsilon` is finite, not negative, and only given for block schemes.
-    6. (quantize-c6) `amax` is only given for `per_tensor`.
-    7. (quantize-c7) `given_amax` is given exactly for nv schemes and shards of blocks (`block_128x128`, mx, nv); it is a scalar, `[rows]` for `row_scaled`, or one of each block of a shard.
-    8. (quantize-c8) `rng` and `four_over_six` are only given for nv schemes without `shard`, `stream` only with `rng`, `rng` neither with `four_over_six` nor for `row_scaled`.
-    9. (quantize-c9) no result is `swizzled`; te.swizzle_scales makes those.
-    10. (quantize-c10) `group_sizes` and `alignment` are given exactly for results with `groups`: `[groups]`, and a divisor of the rows.
-    11. (quantize-c11) `scale`, and `given_amax` but for `row_scaled`, are `[groups]` for results with `groups` and stacks, else scalars; those have no `amax`.
-    12. (quantize-c12) `into` is given exactly with `skip`: one value for each result, of its type, and none with `groups`.
-    13. (quantize-c13) `group` is given exactly for shards of blocks, and `te.groups` declares it; its ranks cover the matrix.
-
-    Example:
-
-    ```mlir
-    %row, %col = te.quantize %x : tensor<256x512xbf16>
-      -> !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1>,
-         !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 0>
-    ```
-
-    ```mlir
-    %q, %amax = te.quantize %x scale %scale : tensor<256x512xbf16>
-      -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1> amax tensor<f32>
-    ```
-
-    ```mlir
-    %amax = te.amax %dy : tensor<256x512xbf16>
-    %q = te.quantize %dy amax %amax rng %state {stream = 3 : i32} : tensor<256x512xbf16>
-      -> !te.scaled<256x512xf4E2M1FN, nv_1x16, contract = 1>
-    ```
-
-    ```mlir
-    %q = te.quantize %x scale %scales sizes %sizes {alignment = 16 : i64} : tensor<256x512xbf16>
-      -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1, groups = 4>
-    ```
-
-    ```mlir
-    %now = te.quantize %w into %cached unless %skip : tensor<256x512xbf16>
-      -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
-    ```
-
-    ```mlir
-    %q = te.quantize %x amax %amaxes {group = 0 : i64} : tensor<5197xbf16>
-      -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
-    ```
-  }];
-  let arguments = (ins Arg<TensorRankOf<[BF16, F16, F32], [1, 2, 3]>, "matrix, stack or shard to quantise">:$x,
-                       Arg<Optional<TE_F32Tensor>, "per-tensor scale">:$scale,
-                       Arg<Optional<TE_F32Tensor>, "amax of an nv cast, amaxes of a shard's">:$given_amax,
-                       Arg<Optional<TE_RngState>, "state to round with">:$rng,
-                       Arg<Optional<TE_GroupSizes>, "rows of each group">:$group_sizes,
-                       Arg<Variadic<TE_ScaledType>, "cached usages">:$into,
-                       Arg<Optional<TE_F32Scalar>, "1.0 keeps them">:$skip,
-                       DefaultValuedAttr<I64Attr, "0">:$alignment,
-                       DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon,
-                       DefaultValuedAttr<I32Attr, "0">:$stream,
-                       DefaultValuedAttr<TE_FourOverSixAttr, "::mlir::te::FourOverSix::Off">:$four_over_six,
-                       OptionalAttr<I64Attr>:$group);
-  let results = (outs Res<Variadic<TE_ScaledType>, "the usages">:$usages,
-                      Res<Optional<TE_F32Scalar>, "max |x|">:$amax);
-  // The types of other operands follow from the usages.
-  let assemblyFormat = [{
-    $x (`scale` $scale^)? (`amax` $given_amax^)? (`rng` $rng^)?
-    (`sizes` $group_sizes^)? (`into` $into^)? (`unless` $skip^)? attr-dict
-    `:` type($x) `->`
-    custom<CastTypes>(type($usages), type($scale), ref($scale),
-                      type($given_amax), ref($given_amax),
-                      type($group_sizes), ref($group_sizes),
-                      type($into), ref($into))
-    (`amax` type($amax)^)?
-  }];
-  // Of a cast that is not cached; below also of an ungrouped matrix, and without
-  // an amax, rounded to nearest.
-  let builders = [OpBuilder<(ins "::mlir::TypeRange":$usages,
-                                 "::mlir::Type":$amax, "::mlir::Value":$x,
-                                 "::mlir::Value":$scale,
-                                 "::mlir::Value":$given_amax,
-                                 "::mlir::Value":$rng,
-                                 "::mlir::Value":$group_sizes,
-                                 "::mlir::IntegerAttr":$alignment,
-                                 "::mlir::FloatAttr":$amax_epsilon,
-                                 "::mlir::IntegerAttr":$stream,
-                                 "::mlir::te::FourOverSixAttr":$four_over_six), [{
-    build($_builder, $_state, usages, amax, x, scale, given_amax, rng,
-          group_sizes, /*into=*/::mlir::ValueRange(), /*skip=*/::mlir::Value(),
-          alignment, amax_epsilon, stream, four_over_six,
-          /*group=*/::mlir::IntegerAttr());
-  }]>, OpBuilder<(ins "::mlir::TypeRange":$usages,
-                                 "::mlir::Type":$amax, "::mlir::Value":$x,
-                                 "::mlir::Value":$scale,
-                                 "::mlir::Value":$given_amax,
-                                 "::mlir::Value":$rng,
-                                 "::mlir::FloatAttr":$amax_epsilon,
-                                 "::mlir::IntegerAttr":$stream,
-                                 "::mlir::te::FourOverSixAttr":$four_over_six), [{
-    build($_builder, $_state, usages, amax, x, scale, given_amax, rng,
-          /*group_sizes=*/::mlir::Value(), $_builder.getI64IntegerAttr(0),
-          amax_epsilon, stream, four_over_six);
-  }]>, OpBuilder<(ins "::mlir::TypeRange":$usages,
-                                 "::mlir::Value":$x, "::mlir::Value":$scale,
-                                 "::mlir::FloatAttr":$amax_epsilon), [{
-    build($_builder, $_state, usages, /*amax=*/::mlir::Type(), x, scale,
-          /*given_amax=*/::mlir::Value(), /*rng=*/::mlir::Value(),
-          amax_epsilon, $_builder.getI32IntegerAttr(0),
-          ::mlir::te::FourOverSixAttr::get($_builder.getContext(),
-                                           ::mlir::te::FourOverSix::Off));
-  }]>];
-  let hasVerifier = 1;
-}
-
 def TE_DequantizeOp : TE_PureOp<"dequantize"> {
   let summary = "restore a high-precision matrix";
   let description = [{
@@ -414,7 +267,7 @@ def TE_DequantizeOp : TE_PureOp<"dequantize"> {
     1. (dequantize-c1) the result has the logical shape of `q`.
     2. (dequantize-c2) `without_amax` is only given for nv schemes.
     3. (dequantize-c3) `q` is not `swizzled`.
-    4. (dequantize-c4) `group_sizes` and `alignment` are given exactly for a value with `groups`, as for te.quantize.
+    4. (dequantize-c4) `group_sizes` and `alignment` are given exactly for a value with `groups`, as for te.grouped_quantize.
 
     Example:
 
@@ -440,7 +293,8 @@ def TE_DequantizeOp : TE_PureOp<"dequantize"> {
   let hasVerifier = 1;
 }
 
-def TE_TransposeOp : TE_PureOp<"transpose", [AttrSizedOperandSegments]> {
+def TE_TransposeOp
+    : TE_PureOp<"transpose", [AttrSizedOperandSegments, TE_SkippableOpInterface]> {
   let summary = "derive the other usage of a scaled value";
   let description = [{
     Makes the value for the other contraction axis by moving bytes and scales;
@@ -476,6 +330,9 @@ def TE_TransposeOp : TE_PureOp<"transpose", [AttrSizedOperandSegments]> {
   let assemblyFormat = [{
     $q (`into` $into^)? (`unless` $skip^)? attr-dict `:` type($q) `->`
     custom<TransposeTypes>(type($transposed), type($into), ref($into))
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::OperandRange getCached() { return getODSOperands(1); }
   }];
   let hasVerifier = 1;
 }

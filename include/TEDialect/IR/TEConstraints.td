@@ -32,6 +32,20 @@ def TE_WholeScaled
                 CPred<"!::llvm::cast<::mlir::te::ScaledType>($_self).isShard()">]>,
            "a scaled value without 'shard', which te.all_gather puts together",
            "::mlir::te::ScaledType">;
+/// What each of the casts makes: of a matrix or a stack, a flat run, or groups.
+def TE_MatrixScaled
+    : Type<And<[TE_WholeScaled.predicate,
+                CPred<"!::llvm::cast<::mlir::te::ScaledType>($_self).isGrouped()">]>,
+           "a scaled value without 'groups' (of te.grouped_quantize) and 'shard' (of te.quantize_shard)",
+           "::mlir::te::ScaledType">;
+def TE_ShardScaled
+    : Type<And<[TE_ScaledType.predicate,
+                CPred<"::llvm::cast<::mlir::te::ScaledType>($_self).isShard()">]>,
+           "a scaled value with 'shard'", "::mlir::te::ScaledType">;
+def TE_GroupedScaled
+    : Type<And<[TE_WholeScaled.predicate,
+                CPred<"::llvm::cast<::mlir::te::ScaledType>($_self).isGrouped()">]>,
+           "a scaled value with 'groups'", "::mlir::te::ScaledType">;
 /// Seed and offset of a random generator.
 def TE_RngState
     : Type<And<[1DTensorOf<[I32]>.predicate,

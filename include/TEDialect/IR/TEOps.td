@@ -4,6 +4,7 @@
 #define TEDIALECT_IR_TEOPS_TD
 
 include "TEDialect/IR/TECastOps.td"
+include "TEDialect/IR/TEQuantizeOps.td"
 include "TEDialect/IR/TEGemmOps.td"
 include "TEDialect/IR/TEGroupedOps.td"
 include "TEDialect/IR/TELayerOps.td"

@@ -76,7 +76,9 @@ def TE_SgdOp : TE_PureOp<"sgd"> {
   let hasVerifier = 1;
 }
 
-def TE_ZeroUnlessOp : TE_PureOp<"zero_unless", [AllTypesMatch<["x", "y"]>]> {
+def TE_ZeroUnlessOp
+    : TE_PureOp<"zero_unless",
+                [AllTypesMatch<["x", "y"]>, TE_SkippableOpInterface]> {
   let summary = "start a sum anew, unless a flag says to go on";
   let description = [{
     `y = x` where `skip` is exactly 1.0, and zeros otherwise, whatever `x` holds.

@@ -49,7 +49,7 @@ def TE_ScaledType : TypeDef<TE_Dialect, "Scaled"> {
     With `shard = S` the data is what one rank of a group has of it: of the
     elements row by row, as all schemes that have shards store them, the S from
     its number times S on, and padding behind the last. The scales, and the
-    amax of nv schemes, are those of the whole. Only te.quantize makes such a
+    amax of nv schemes, are those of the whole. Only te.quantize_shard makes such a
     value, and only te.all_gather reads it.
 
     Example:

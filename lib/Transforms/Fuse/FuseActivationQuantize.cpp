@@ -22,14 +22,14 @@ using namespace mlir::te;
 
 /// The 1x128-block cast that is the only reader of `value`; else null, with
 /// `why` set when some cast reads it.
-static QuantizeOp soleCast(Value value, std::string &why) {
-  QuantizeOp cast;
+static QuantizeOpInterface soleCast(Value value, std::string &why) {
+  QuantizeOpInterface cast;
   for (Operation *user : value.getUsers())
-    if (auto quantize = dyn_cast<QuantizeOp>(user))
+    if (auto quantize = dyn_cast<QuantizeOpInterface>(user))
       cast = quantize;
   if (!cast)
     return {};
-  auto type = mlir::cast<ScaledType>(cast.getUsages()[0].getType());
+  ScaledType type = cast.getUsageType();
   if (type.getScheme() != Scheme::Block1x128) {
     why = ("its scheme is '" + stringifyScheme(type.getScheme()) + "'").str();
     return {};
@@ -47,22 +47,23 @@ static QuantizeOp soleCast(Value value, std::string &why) {
   return cast;
 }
 
-static void fuse(ActivationOp op, QuantizeOp cast) {
+static void fuse(ActivationOp op, QuantizeOpInterface cast) {
   OpBuilder builder(cast);
   auto fused = ActivationQuantizeOp::create(
-      builder, op.getLoc(), cast.getResultTypes(), op.getKindAttr(), op.getX(),
+      builder, op.getLoc(), cast->getResultTypes(), op.getKindAttr(), op.getX(),
       op.getGate(), op.getLimitAttr(), op.getAlphaAttr(), op.getOffsetAttr(),
-      cast.getAmaxEpsilonAttr());
-  cast.replaceAllUsesWith(fused);
+      builder.getFloatAttr(builder.getF32Type(), cast.getAmaxEpsilon()));
+  cast->replaceAllUsesWith(fused);
 }
 
-static void fuse(ActivationBackwardOp op, QuantizeOp cast) {
+static void fuse(ActivationBackwardOp op, QuantizeOpInterface cast) {
   OpBuilder builder(cast);
   auto fused = ActivationBackwardQuantizeOp::create(
-      builder, op.getLoc(), cast.getResultTypes(), op.getKindAttr(), op.getDy(),
-      op.getX(), op.getLimitAttr(), op.getAlphaAttr(), op.getOffsetAttr(),
-      cast.getAmaxEpsilonAttr());
-  cast.replaceAllUsesWith(fused);
+      builder, op.getLoc(), cast->getResultTypes(), op.getKindAttr(),
+      op.getDy(), op.getX(), op.getLimitAttr(), op.getAlphaAttr(),
+      op.getOffsetAttr(),
+      builder.getFloatAttr(builder.getF32Type(), cast.getAmaxEpsilon()));
+  cast->replaceAllUsesWith(fused);
 }
 
 namespace {
@@ -89,7 +90,7 @@ struct FuseActivationQuantize final
                        .category("te-fuse-activation-quantize")
                        .function(getOperation().getName());
     std::string why;
-    QuantizeOp cast = soleCast(op->getResult(0), why);
+    QuantizeOpInterface cast = soleCast(op->getResult(0), why);
     if (cast && isa<ActivationBackwardOp>(op) && op.getGate()) {
       why = "it has a second gradient";
       cast = {};
@@ -109,7 +110,7 @@ struct FuseActivationQuantize final
     remark::passed(op.getLoc(), options) << remark::add(
         "'{0}' is fused with its cast", op->getName().getStringRef());
     fuse(op, cast);
-    cast.erase();
+    cast->erase();
     op.erase();
     ++numFused;
   }

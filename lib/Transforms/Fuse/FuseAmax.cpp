@@ -111,20 +111,25 @@ static Value producedAmax(Value value, Type scalar) {
       .Default([](Operation *) { return Value(); });
 }
 
+static bool isScalar(Value value) {
+  return cast<ShapedType>(value.getType()).getRank() == 0;
+}
+
 /// A per-tensor cast of `op`'s tensor before everything that reads `op`, hence
 /// with a scale that does not come from it; null where there is none.
-static QuantizeOp findCast(AmaxOp op) {
+static QuantizeOpInterface findCast(AmaxOp op) {
   Block *block = op->getBlock();
-  auto precedesReaders = [&](QuantizeOp cast) {
+  auto precedesReaders = [&](QuantizeOpInterface cast) {
     return llvm::all_of(op->getUsers(), [&](Operation *user) {
       Operation *reader = block->findAncestorOpInBlock(*user);
       return reader && cast->isBeforeInBlock(reader);
     });
   };
-  QuantizeOp first;
+  QuantizeOpInterface first;
   for (Operation *user : op.getX().getUsers()) {
-    auto cast = dyn_cast<QuantizeOp>(user);
-    if (cast && cast.getScale() && !cast.getGroupSizes() &&
+    auto cast = dyn_cast<QuantizeOpInterface>(user);
+    // A cast with a scale for each group measures nothing.
+    if (cast && cast.getScale() && isScalar(cast.getScale()) &&
         cast.getSkip() == op.getSkip() && cast->getBlock() == block &&
         precedesReaders(cast) && (!first || cast->isBeforeInBlock(first)))
       first = cast;
@@ -134,19 +139,15 @@ static QuantizeOp findCast(AmaxOp op) {
 
 /// The amax of `op`'s tensor from a cast that reads it, or null.
 static Value measuredAmax(AmaxOp op) {
-  QuantizeOp cast = findCast(op);
+  QuantizeOpInterface cast = findCast(op);
   if (!cast || cast.getAmax())
     return cast ? cast.getAmax() : Value();
   OpBuilder builder(cast);
-  auto fused = QuantizeOp::create(
-      builder, cast.getLoc(), cast.getUsages().getTypes(),
-      op.getAmax().getType(), cast.getX(), cast.getScale(), cast.getGivenAmax(),
-      cast.getRng(), cast.getGroupSizes(), cast.getInto(), cast.getSkip(),
-      cast.getAlignmentAttr(), cast.getAmaxEpsilonAttr(), cast.getStreamAttr(),
-      cast.getFourOverSixAttr(), cast.getGroupAttr());
-  fused->setDiscardableAttrs(cast->getDiscardableAttrDictionary());
-  cast.getUsages().replaceAllUsesWith(fused.getUsages());
-  cast.erase();
+  QuantizeOpInterface fused = cast.withResults(
+      builder, cast.getUsages().getTypes(), op.getAmax().getType());
+  for (auto [old, usage] : llvm::zip_equal(cast.getUsages(), fused.getUsages()))
+    old.replaceAllUsesWith(usage);
+  cast->erase();
   return fused.getAmax();
 }
 

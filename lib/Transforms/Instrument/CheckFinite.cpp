@@ -29,7 +29,7 @@ struct Check {
   Operation *after;
   Value x;
   /// Of the per-tensor cast that this is of.
-  QuantizeOp cast;
+  QuantizeOpInterface cast;
   Attribute description;
 };
 } // namespace
@@ -94,13 +94,14 @@ static std::vector<Check> collectChecks(Block &block) {
     if (keepsFinite(&op))
       continue;
     // Scales of groups are not looked at.
-    if (auto cast = dyn_cast<QuantizeOp>(op);
+    if (auto cast = dyn_cast<QuantizeOpInterface>(op);
         cast && cast.getScale() &&
         mlir::cast<ShapedType>(cast.getScale().getType()).getRank() == 0) {
       auto input = StringAttr::get(op.getContext(), describeValue(cast.getX()));
-      checks.push_back({&op, cast.getX(), cast,
-                        describe("te.quantize", describeValue(cast.getX()),
-                                 cast.getX(), op.getLoc(), input)});
+      checks.push_back(
+          {&op, cast.getX(), cast,
+           describe(op.getName().getStringRef(), describeValue(cast.getX()),
+                    cast.getX(), op.getLoc(), input)});
       continue;
     }
     for (OpResult result : op.getResults())
@@ -136,9 +137,7 @@ struct CheckFinite final : te::impl::CheckFinitePassBase<CheckFinite> {
       Location loc = check.after ? check.after->getLoc() : check.x.getLoc();
       TypeAttr elementType;
       if (check.cast)
-        elementType =
-            TypeAttr::get(cast<ScaledType>(check.cast.getUsages()[0].getType())
-                              .getElementType());
+        elementType = TypeAttr::get(check.cast.getUsageType().getElementType());
       auto count = CountNonfiniteOp::create(
           builder, loc, type, check.x,
           check.cast ? check.cast.getScale() : Value(), elementType, counts,

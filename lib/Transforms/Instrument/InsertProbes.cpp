@@ -98,7 +98,7 @@ void ProbeCollector::add(const GemmOrigin &origin, StringRef role,
                          Value operand) {
   Value x = lookThroughMoves(operand), q;
   // The second cast of a tensor may read what the first made of it.
-  while (auto cast = x.getDefiningOp<QuantizeOp>()) {
+  while (auto cast = x.getDefiningOp<QuantizeOpInterface>()) {
     q = q ? q : x;
     x = lookThroughMoves(cast.getX());
   }

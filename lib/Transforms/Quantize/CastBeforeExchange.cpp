@@ -59,7 +59,7 @@ public:
         (matrix == op.getY() && (op.getSplit() != 0 || op.getConcat() != 0)))
       return "it is not a matrix of rows";
     for (Operation *user : matrix.getUsers()) {
-      if (auto quantize = dyn_cast<QuantizeOp>(user)) {
+      if (auto quantize = dyn_cast<QuantizeOpInterface>(user)) {
         if (!llvm::is_contained(casts, quantize))
           casts.push_back(quantize);
       } else if (!isRowAmax(user)) {
@@ -68,7 +68,7 @@ public:
     }
     if (casts.empty())
       return "no cast reads it";
-    for (QuantizeOp quantize : casts)
+    for (QuantizeOpInterface quantize : casts)
       if (std::string refusal = refuse(quantize); !refusal.empty())
         return refusal;
     return {};
@@ -77,7 +77,7 @@ public:
   int64_t tensorBytes() { return bytesOf(typeOf(op.getX())); }
   int64_t castBytes() {
     int64_t sum = 0;
-    for (QuantizeOp quantize : casts)
+    for (QuantizeOpInterface quantize : casts)
       for (Value usage : quantize.getUsages())
         sum += bytesOf(cast<ScaledType>(usage.getType()));
     return sum;
@@ -88,7 +88,7 @@ public:
     OpBuilder builder(op);
     Value sent = rowsSent(builder);
     llvm::SmallSetVector<Operation *, 2> dead;
-    for (QuantizeOp quantize : casts) {
+    for (QuantizeOpInterface quantize : casts) {
       SmallVector<Type> types;
       for (Value usage : quantize.getUsages())
         types.push_back(cast<ScaledType>(usage.getType()).getInGroups(0));
@@ -98,13 +98,12 @@ public:
             AmaxRowsOp::create(builder, given.getLoc(), given.getType(), sent);
         dead.insert(given.getDefiningOp());
       }
-      auto before = QuantizeOp::create(
-          builder, quantize.getLoc(), types, /*amax=*/Type(), sent,
-          /*scale=*/Value(), amax, /*rng=*/Value(), /*group_sizes=*/Value(),
-          /*into=*/ValueRange(), /*skip=*/Value(),
-          /*alignment=*/builder.getI64IntegerAttr(0),
-          quantize.getAmaxEpsilonAttr(), quantize.getStreamAttr(),
-          quantize.getFourOverSixAttr(), /*group=*/IntegerAttr());
+      CastArgs args;
+      args.givenAmax = amax;
+      args.amaxEpsilon = quantize.getAmaxEpsilon().convertToFloat();
+      args.fourOverSix = quantize.getFourOverSix();
+      auto before =
+          QuantizeOp::create(builder, quantize.getLoc(), types, sent, args);
       for (auto [made, usage] :
            llvm::zip_equal(before.getUsages(), quantize.getUsages())) {
         const bool isGrouped = cast<ScaledType>(usage.getType()).isGrouped();
@@ -113,7 +112,7 @@ public:
             isGrouped ? op.getSplit() : 0, isGrouped ? op.getConcat() : 0);
         usage.replaceAllUsesWith(exchanged.getY());
       }
-      quantize.erase();
+      quantize->erase();
     }
     for (Operation *amax : dead)
       if (amax->use_empty())
@@ -128,12 +127,12 @@ private:
   bool isRowAmax(Operation *user) {
     return isa<AmaxRowsOp>(user) &&
            llvm::all_of(user->getUsers(), [&](Operation *reader) {
-             auto quantize = dyn_cast<QuantizeOp>(reader);
+             auto quantize = dyn_cast<QuantizeOpInterface>(reader);
              return quantize && quantize.getX() == matrix;
            });
   }
 
-  std::string refuse(QuantizeOp quantize) {
+  std::string refuse(QuantizeOpInterface quantize) {
     if (Value given = quantize.getGivenAmax()) {
       auto amax = given.getDefiningOp<AmaxRowsOp>();
       if (!amax || amax.getX() != matrix)
@@ -199,7 +198,7 @@ private:
 
   AllToAllOp op;
   Value matrix;
-  SmallVector<QuantizeOp> casts;
+  SmallVector<QuantizeOpInterface> casts;
 };
 
 struct CastBeforeExchange final

@@ -55,8 +55,9 @@ std::optional<GemmOrigin> GemmOrigin::find(Location loc) {
 
 /// True where the result of `op` is its first operand in another form.
 static bool isUsageOf(Operation *op) {
-  return isa<ResidualOp, QuantizeOp, HadamardOp, ZeroPaddingOp, TransposeOp,
-             SwizzleScalesOp, DequantizeOp, arith::TruncFOp, arith::ExtFOp>(op);
+  return isa<ResidualOp, QuantizeOpInterface, HadamardOp, ZeroPaddingOp,
+             TransposeOp, SwizzleScalesOp, DequantizeOp, arith::TruncFOp,
+             arith::ExtFOp>(op);
 }
 
 BlockArgument mlir::te::traceToArgument(Value value) {

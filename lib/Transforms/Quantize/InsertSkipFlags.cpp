@@ -11,6 +11,8 @@
 #include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
 
+#include "llvm/ADT/TypeSwitch.h"
+
 #include <limits>
 
 namespace mlir::te {
@@ -32,13 +34,11 @@ struct InsertSkipFlags final
       return signalPassFailure();
     SmallVector<Operation *> kept, amaxes;
     function.walk([&](Operation *op) {
-      if (auto cast = dyn_cast<QuantizeOp>(op);
-          cast && !cast.getSkip() && findWeight(cast.getX()))
-        kept.push_back(op);
-      if (auto transpose = dyn_cast<TransposeOp>(op);
-          transpose && transposes && !transpose.getSkip() &&
-          findWeight(transpose.getQ()))
-        kept.push_back(op);
+      if (isa<QuantizeOp, QuantizeShardOp>(op) ||
+          (transposes && isa<TransposeOp>(op)))
+        if (!cast<SkippableOpInterface>(op).getSkip() &&
+            findWeight(op->getOperand(0)))
+          kept.push_back(op);
       // Of one matrix, or of each in a stack.
       if (measuresWeight(op) && op->getNumOperands() == 1)
         amaxes.push_back(op);
@@ -51,15 +51,12 @@ struct InsertSkipFlags final
 
     StateThreading states(function);
     for (Operation *op : kept) {
-      if (auto cast = dyn_cast<QuantizeOp>(op)) {
-        cast.getIntoMutable().assign(keep(states, op, cast.getUsages()));
-        cast.getSkipMutable().assign(flag);
-      } else {
-        auto transpose = mlir::cast<TransposeOp>(op);
-        transpose.getIntoMutable().assign(
-            keep(states, op, transpose->getResults()));
-        transpose.getSkipMutable().assign(flag);
-      }
+      llvm::TypeSwitch<Operation *>(op)
+          .Case([&](TransposeOp transpose) {
+            cache(states, transpose, transpose->getResults(), flag);
+          })
+          .Case<QuantizeOp, QuantizeShardOp>(
+              [&](auto cast) { cache(states, cast, cast.getUsages(), flag); });
       ++numCached;
     }
     for (Operation *amax : amaxes)
@@ -67,9 +64,10 @@ struct InsertSkipFlags final
     states.finish();
   }
 
-  /// Makes `usages` of `op` states; returns what they were in the last step.
-  static SmallVector<Value> keep(StateThreading &states, Operation *op,
-                                 ValueRange usages) {
+  /// Makes `usages` of `op` states, which it keeps while `flag` is 1.0.
+  template <typename CachedOp>
+  static void cache(StateThreading &states, CachedOp op, ValueRange usages,
+                    Value flag) {
     std::string weight = describeValue(findWeight(op->getOperand(0)));
     SmallVector<Value> cached;
     for (Value usage : usages) {
@@ -80,7 +78,8 @@ struct InsertSkipFlags final
           name, type, std::numeric_limits<double>::quiet_NaN()));
       states.setNext(name, usage);
     }
-    return cached;
+    op.getIntoMutable().assign(cached);
+    op.getSkipMutable().assign(flag);
   }
 };
 } // namespace

@@ -48,6 +48,38 @@ static Operand prepare(OpBuilder &builder, Value source, const Operand &operand,
   return result;
 }
 
+/// The cast of `read`, a matrix, a stack or groups of rows, to `type`.
+static Value createCast(OpBuilder &builder, Location loc, ScaledType type,
+                        const Operand &read, const CastArgs &args) {
+  if (read.groupSizes)
+    return GroupedQuantizeOp::create(builder, loc, TypeRange(type), read.value,
+                                     read.groupSizes, read.alignment, args)
+        .getUsages()
+        .front();
+  return QuantizeOp::create(builder, loc, TypeRange(type), read.value, args)
+      .getUsages()
+      .front();
+}
+
+/// The cast of the shard `source` to `type`. Blocks that are cut have amaxes of
+/// several ranks.
+static Value createShardCast(OpBuilder &builder, Location loc, ScaledType type,
+                             Value source, const Operand &operand,
+                             CastArgs args, RecipeAttr recipe) {
+  IntegerAttr group;
+  if (!args.scale) {
+    group = AllGatherOp(operand.gather).getGroupAttr();
+    auto blocks = RankedTensorType::get(type.getBlocks(), builder.getF32Type());
+    args.givenAmax = reduceAmax(
+        builder,
+        PartialAmaxOp::create(builder, loc, blocks, source, group.getInt(),
+                              type.getShape(), type.getBlockShape()),
+        group.getInt(), recipe);
+  }
+  return QuantizeShardOp::create(builder, loc, type, source, group, args)
+      .getUsage();
+}
+
 Value OperandCasts::dequantize(OpBuilder &builder, Value scaled,
                                const Operand &operand) {
   return DequantizeOp::create(
@@ -93,36 +125,29 @@ Value OperandCasts::quantizeToFP4(OpBuilder &builder, Value source,
                                   const Layer &layer) {
   Location loc = operand.value.getLoc();
   const Gemm gemm = operand.reader();
-  const Operand read = prepare(builder, source, operand, type);
+  Operand read = prepare(builder, source, operand, type);
   source = read.value;
   if (type.is(ScaleVariant::Hadamard))
     source = HadamardOp::create(builder, loc, source.getType(), source);
-  Type f32 = builder.getF32Type();
-  Value amax;
-  if (type.is(ScaleVariant::RowScaled))
-    amax = AmaxRowsOp::create(
-        builder, loc, RankedTensorType::get({type.getRows()}, f32), source);
-  else
-    amax = createAmax(builder, source, read, layer.policy.getRecipe());
-  Value rng;
-  int32_t stream = 0;
+  read.value = source;
+  CastArgs args;
+  args.givenAmax =
+      type.is(ScaleVariant::RowScaled)
+          ? AmaxRowsOp::create(
+                builder, loc,
+                RankedTensorType::get({type.getRows()}, builder.getF32Type()),
+                source)
+          : createAmax(builder, source, read, layer.policy.getRecipe());
+  args.fourOverSix = layer.policy.fourOverSix(operand.role, gemm);
   if (layer.policy.stochasticRounding(operand.role, gemm)) {
-    rng = randomState(builder);
+    args.rng = randomState(builder);
     // Equal casts draw equal bits, so that cse may merge them; others do not.
-    stream = streams
-                 .try_emplace({operand.value, operand.contract},
-                              static_cast<int32_t>(streams.size()))
-                 .first->second;
+    args.stream = streams
+                      .try_emplace({operand.value, operand.contract},
+                                   static_cast<int32_t>(streams.size()))
+                      .first->second;
   }
-  return QuantizeOp::create(
-             builder, loc, TypeRange(type), /*amax=*/Type(), source,
-             /*scale=*/Value(), amax, rng, read.groupSizes,
-             builder.getI64IntegerAttr(read.alignment),
-             builder.getF32FloatAttr(0.0f), builder.getI32IntegerAttr(stream),
-             FourOverSixAttr::get(builder.getContext(),
-                                  layer.policy.fourOverSix(operand.role, gemm)))
-      .getUsages()
-      .front();
+  return createCast(builder, loc, type, read, args);
 }
 
 Value OperandCasts::quantize(OpBuilder &builder, Value source,
@@ -131,43 +156,25 @@ Value OperandCasts::quantize(OpBuilder &builder, Value source,
   Location loc = operand.value.getLoc();
   ScaledType type = castTypeOf(operand, policy);
   const Gemm gemm = operand.reader();
-  FloatAttr epsilon =
-      builder.getF32FloatAttr(policy.recipeOf(gemm).getOptions().amaxEpsilon);
   if (type.isNv() && !type.isShard())
     return quantizeToFP4(builder, source, operand, type, layer);
-  Value scale;
+  CastArgs args;
+  args.amaxEpsilon = policy.recipeOf(gemm).getOptions().amaxEpsilon;
   if (policy.isDelayed(gemm)) {
-    scale = slots.scaleFor(builder, operand, layer);
+    args.scale = slots.scaleFor(builder, operand, layer);
   } else if (type.getScheme() == Scheme::PerTensor) {
     Value amax = createAmax(builder, source, operand, policy.getRecipe());
-    scale =
+    args.scale =
         ComputeScaleOp::create(builder, loc, amax.getType(), amax,
                                TypeAttr::get(type.getElementType()),
-                               builder.getBoolAttr(type.getPow2()), epsilon);
+                               builder.getBoolAttr(type.getPow2()),
+                               builder.getF32FloatAttr(args.amaxEpsilon));
     // The cast itself uses no epsilon: it is in the scale.
-    epsilon = builder.getF32FloatAttr(0.0f);
+    args.amaxEpsilon = 0.0f;
   }
-  // Blocks that are cut have amaxes of several ranks.
-  Value blockAmaxes;
-  IntegerAttr group;
-  if (type.isShard() && !scale) {
-    group = AllGatherOp(operand.gather).getGroupAttr();
-    auto blocks = RankedTensorType::get(type.getBlocks(), builder.getF32Type());
-    blockAmaxes = reduceAmax(
-        builder,
-        PartialAmaxOp::create(builder, loc, blocks, source, group.getInt(),
-                              type.getShape(), type.getBlockShape()),
-        group.getInt(), policy.getRecipe());
-  }
-  const Operand read = prepare(builder, source, operand, type);
-  return QuantizeOp::create(
-             builder, loc, TypeRange(type), /*amax=*/Type(), read.value, scale,
-             blockAmaxes, /*rng=*/Value(), read.groupSizes,
-             /*into=*/ValueRange(), /*skip=*/Value(),
-             builder.getI64IntegerAttr(read.alignment), epsilon,
-             builder.getI32IntegerAttr(0),
-             FourOverSixAttr::get(builder.getContext(), FourOverSix::Off),
-             group)
-      .getUsages()
-      .front();
+  if (type.isShard())
+    return createShardCast(builder, loc, type, source, operand, args,
+                           policy.getRecipe());
+  return createCast(builder, loc, type, prepare(builder, source, operand, type),
+                    args);
 }

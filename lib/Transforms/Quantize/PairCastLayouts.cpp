@@ -27,11 +27,22 @@ static ScaledType usageFor(ScaledType type, unsigned contract) {
   return type.getContract() == contract ? type : type.getTransposedUsage();
 }
 
+/// The attributes of `op` that decide what it computes.
+static DictionaryAttr settingsOf(Operation *op) {
+  NamedAttrList settings(op->getDiscardableAttrDictionary());
+  for (StringAttr name : op->getRegisteredInfo()->getAttributeNames())
+    if (!name.getValue().ends_with("SegmentSizes"))
+      if (std::optional<Attribute> value = op->getInherentAttr(name);
+          value && *value)
+        settings.append(name, *value);
+  return settings.getDictionary(op->getContext());
+}
+
 /// Replaces `casts` (equal but for `contract`, in program order) by one op.
-static void merge(ArrayRef<QuantizeOp> casts) {
+static void merge(ArrayRef<QuantizeOpInterface> casts) {
   std::array<SmallVector<Value>, 2> readers;
   SmallVector<Value> amaxes;
-  for (QuantizeOp cast : casts) {
+  for (QuantizeOpInterface cast : casts) {
     if (cast.getAmax())
       amaxes.push_back(cast.getAmax());
     for (Value usage : cast.getUsages())
@@ -39,8 +50,8 @@ static void merge(ArrayRef<QuantizeOp> casts) {
           usage);
   }
 
-  QuantizeOp first = casts.front();
-  auto type = cast<ScaledType>(first.getUsages()[0].getType());
+  QuantizeOpInterface first = casts.front();
+  ScaledType type = first.getUsageType();
   // Rows first, as everywhere.
   SmallVector<Type> types;
   for (unsigned contract : {1u, 0u})
@@ -48,20 +59,15 @@ static void merge(ArrayRef<QuantizeOp> casts) {
       types.push_back(usageFor(type, contract));
 
   OpBuilder builder(first);
-  auto paired =
-      QuantizeOp::create(builder, first.getLoc(), types,
-                         amaxes.empty() ? Type() : amaxes.front().getType(),
-                         first.getX(), first.getScale(), first.getGivenAmax(),
-                         first.getRng(), first.getGroupSizes(),
-                         first.getAlignmentAttr(), first.getAmaxEpsilonAttr(),
-                         first.getStreamAttr(), first.getFourOverSixAttr());
+  QuantizeOpInterface paired = first.withResults(
+      builder, types, amaxes.empty() ? Type() : amaxes.front().getType());
   for (Value usage : paired.getUsages())
     for (Value old : readers[cast<ScaledType>(usage.getType()).getContract()])
       old.replaceAllUsesWith(usage);
   // Casts of one tensor measure the same.
   for (Value amax : amaxes)
     amax.replaceAllUsesWith(paired.getAmax());
-  for (QuantizeOp cast : casts)
+  for (QuantizeOpInterface cast : casts)
     cast.erase();
 }
 
@@ -73,10 +79,10 @@ struct PairCastLayouts final
   void runOnOperation() override {
     // What two usages of one tensor share; all values but x may be null.
     using Key = std::tuple<Block *, Value, Value, Value, Value, Value,
-                           Attribute, Attribute, Attribute, Attribute, Type>;
-    llvm::MapVector<Key, SmallVector<QuantizeOp>> groups;
-    getOperation().walk([&](QuantizeOp cast) {
-      auto type = mlir::cast<ScaledType>(cast.getUsages()[0].getType());
+                           DictionaryAttr, Type>;
+    llvm::MapVector<Key, SmallVector<QuantizeOpInterface>> groups;
+    getOperation().walk([&](QuantizeOpInterface cast) {
+      ScaledType type = cast.getUsageType();
       // Each usage is cast by itself, or its whole is transposed. A cast under
       // a flag is the program's own, and other casts are not under its flag.
       if (type.isShard() || cast.getSkip())
@@ -85,8 +91,7 @@ struct PairCastLayouts final
       Type row = type.is(ScaleVariant::RowScaled) ? type : usageFor(type, 1);
       groups[{cast->getBlock(), cast.getX(), cast.getScale(),
               cast.getGivenAmax(), cast.getRng(), cast.getGroupSizes(),
-              cast.getAlignmentAttr(), cast.getAmaxEpsilonAttr(),
-              cast.getStreamAttr(), cast.getFourOverSixAttr(), row}]
+              settingsOf(cast), row}]
           .push_back(cast);
     });
     for (auto &[key, casts] : groups)

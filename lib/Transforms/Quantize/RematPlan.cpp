@@ -57,8 +57,9 @@ static bool isView(Operation *op) {
 }
 
 Value te::castOperand(Operation *op) {
-  if (isa_and_present<QuantizeOp, DequantizeOp, TransposeOp, HadamardOp,
-                      SwizzleScalesOp, arith::TruncFOp, arith::ExtFOp>(op) ||
+  if (isa_and_present<QuantizeOpInterface, DequantizeOp, TransposeOp,
+                      HadamardOp, SwizzleScalesOp, arith::TruncFOp,
+                      arith::ExtFOp>(op) ||
       isView(op))
     return op->getOperand(0);
   return {};

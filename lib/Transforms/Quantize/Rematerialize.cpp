@@ -126,7 +126,7 @@ Value Rematerializer::get(Value value, Operation *reader) {
 
 /// Makes `cast` give only what is read: of two usages the backward may read
 /// one, and the amax was taken in the forward.
-static void dropUnusedResults(QuantizeOp cast) {
+static void dropUnusedResults(QuantizeOpInterface cast) {
   SmallVector<Value> used;
   SmallVector<Type> types;
   for (Value usage : cast.getUsages())
@@ -140,20 +140,17 @@ static void dropUnusedResults(QuantizeOp cast) {
                        keepsAmax == static_cast<bool>(amax)))
     return;
   OpBuilder builder(cast);
-  auto smaller = QuantizeOp::create(
-      builder, cast.getLoc(), types, keepsAmax ? amax.getType() : Type(),
-      cast.getX(), cast.getScale(), cast.getGivenAmax(), cast.getRng(),
-      cast.getGroupSizes(), cast.getAlignmentAttr(), cast.getAmaxEpsilonAttr(),
-      cast.getStreamAttr(), cast.getFourOverSixAttr());
+  QuantizeOpInterface smaller =
+      cast.withResults(builder, types, keepsAmax ? amax.getType() : Type());
   for (auto [old, usage] : llvm::zip_equal(used, smaller.getUsages()))
     old.replaceAllUsesWith(usage);
   if (keepsAmax)
     amax.replaceAllUsesWith(smaller.getAmax());
-  cast.erase();
+  cast->erase();
 }
 
 /// Makes columns at once where `cast` is only transposed, exactly.
-static void castToTransposed(QuantizeOp cast) {
+static void castToTransposed(QuantizeOpInterface cast) {
   if (cast.getUsages().size() != 1 || cast.getRng())
     return;
   Value usage = cast.getUsages().front();
@@ -178,7 +175,7 @@ static void eraseDead(Value value) {
       for (Value operand : op->getOperands())
         worklist.insert(operand.getDefiningOp());
       op->erase();
-    } else if (auto cast = dyn_cast_or_null<QuantizeOp>(op)) {
+    } else if (auto cast = dyn_cast_or_null<QuantizeOpInterface>(op)) {
       dropUnusedResults(cast);
     }
   }
@@ -218,7 +215,7 @@ unsigned Rematerializer::run() {
   }
   const unsigned numRepeated = clones.size();
   for (Operation *clone : clones)
-    if (auto cast = dyn_cast<QuantizeOp>(clone)) {
+    if (auto cast = dyn_cast<QuantizeOpInterface>(clone)) {
       castToTransposed(cast);
       dropUnusedResults(cast);
     }

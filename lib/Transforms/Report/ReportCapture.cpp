@@ -51,10 +51,8 @@ static int64_t bytesOf(Type type) {
 
 /// The flag under which `op` does not do what it does, or null.
 static Value skipFlagOf(Operation *op) {
-  return llvm::TypeSwitch<Operation *, Value>(op)
-      .Case<QuantizeOp, TransposeOp, AmaxOp, AmaxRowsOp, PartialAmaxOp,
-            ZeroUnlessOp>([](auto flagged) { return Value(flagged.getSkip()); })
-      .Default(Value());
+  auto skippable = dyn_cast<SkippableOpInterface>(op);
+  return skippable ? skippable.getSkip() : Value();
 }
 
 /// Under which flag the state `argument` stays as it is, or null.

@@ -190,7 +190,7 @@ static void collect(func::FuncOp function, support::Target target,
     else if (isa<MatmulOp, GroupedMatmulOp, GroupedWgradOp>(op))
       gemms.push_back(describeGemm(op, "f32", target));
     else if (isa<GroupedAmaxOp, ZeroPaddingOp, AmaxOp, AmaxRowsOp,
-                 PartialAmaxOp, HadamardOp, QuantizeOp, DequantizeOp,
+                 PartialAmaxOp, HadamardOp, QuantizeOpInterface, DequantizeOp,
                  TransposeOp, SwizzleScalesOp, ActivationQuantizeOp,
                  ActivationBackwardQuantizeOp>(op)) {
       Type formatted =

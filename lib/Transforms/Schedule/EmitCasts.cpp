@@ -25,30 +25,16 @@ static int64_t columnsOfRun(int64_t count) {
   return power < 128 ? count : std::min<int64_t>(power, 4096);
 }
 
-static LogicalResult emitQuantizeShard(QuantizeOp op, LaunchEmitter &emitter) {
-  auto type = cast<ScaledType>(op.getUsages()[0].getType());
-  LaunchCall call(emitter, op,
-                  type.isNv() ? "quantize_nvfp4_shard" : "quantize_shard");
-  call.i64("count", type.getShard())
-      .i64("rows", type.getRows())
-      .i64("cols", type.getCols())
-      .i64("start", 0)
-      .type("type", elementType(op.getX()))
-      .i32("scheme", static_cast<int32_t>(type.getScheme()));
-  if (type.isNv())
-    call.i32("scale_max", type.getScaleMax());
+/// `usage` of the cast `op`, on what it has cached; `parts` absent buffers
+/// where it is null.
+static void addUsage(LaunchCall &call, Operation *op, Value usage,
+                     unsigned parts) {
+  auto cached = dyn_cast<SkippableOpInterface>(op);
+  if (usage && cached && cached.getSkip())
+    call.outOn(usage,
+               cached.getCached()[cast<OpResult>(usage).getResultNumber()]);
   else
-    call.type("fp8_type", type.getElementType())
-        .i32("axis", type.getContract())
-        .i32("pow2_scales", type.getPow2())
-        .f32("amax_epsilon", op.getAmaxEpsilon());
-  call.i32("ranks", lookupGroup(op, *op.getGroup()).getSize())
-      .i32("rank_of", *op.getGroup())
-      .in(op.getX())
-      .in(op.getGivenAmax());
-  Value usage = op.getUsages()[0];
-  op.getSkip() ? call.outOn(usage, op.getInto()[0]) : call.out(usage);
-  return call.in(op.getSkip()).emit();
+    call.out(usage, parts);
 }
 
 /// Whether casts to `type`, in group layout, take something of each group.
@@ -57,9 +43,9 @@ static bool hasScaleOfGroup(ScaledType type) {
          (type.isNv() && !type.is(ScaleVariant::RowScaled));
 }
 
-static LogicalResult emitGroupedQuantize(QuantizeOp op,
+static LogicalResult emitGroupedQuantize(GroupedQuantizeOp op,
                                          LaunchEmitter &emitter) {
-  auto type = cast<ScaledType>(op.getUsages()[0].getType());
+  ScaledType type = op.getUsageType();
   LaunchCall call(emitter, op,
                   type.isNv() ? "grouped_quantize_nvfp4"
                               : "grouped_quantize_tensor");
@@ -101,21 +87,15 @@ static LogicalResult emitGroupedDequantize(DequantizeOp op,
       .emit();
 }
 
-template <>
-LogicalResult te::emitLaunches(QuantizeOp op, LaunchEmitter &emitter) {
-  auto type = cast<ScaledType>(op.getUsages()[0].getType());
-  if (op.getGroup())
-    return emitQuantizeShard(op, emitter);
-  // Other casts of groups are those of the matrix that holds them.
-  if (type.isGrouped() && hasScaleOfGroup(type))
-    return emitGroupedQuantize(op, emitter);
+/// A cast of matrices: of a te.quantize, or of groups whose scales are those of
+/// the matrix that the groups are in.
+template <typename CastOp>
+static LogicalResult emitQuantize(CastOp op, LaunchEmitter &emitter) {
+  ScaledType type = op.getUsageType();
   LaunchCall call(emitter, op, quantizeKernel(type));
-  // A shard that has one scale is any matrix of its elements.
-  const int64_t cols =
-      type.isShard() ? columnsOfRun(type.getShard()) : type.getCols();
   call.i64("matrices", type.getNumMatrices())
-      .i64("rows", type.isShard() ? type.getShard() / cols : type.getRows())
-      .i64("cols", cols)
+      .i64("rows", type.getRows())
+      .i64("cols", type.getCols())
       .type("type", elementType(op.getX()))
       .in(op.getX());
   // Every element of an nv value is FP4.
@@ -140,15 +120,62 @@ LogicalResult te::emitLaunches(QuantizeOp op, LaunchEmitter &emitter) {
         .f32("amax_epsilon", op.getAmaxEpsilon());
 
   unsigned parts = type.isNv() ? 3 : 2;
-  for (unsigned axis : {1, 0}) {
-    Value usage = findUsage(op.getUsages(), axis);
-    if (usage && op.getSkip())
-      call.outOn(usage, op.getInto()[cast<OpResult>(usage).getResultNumber()]);
-    else
-      call.out(usage, parts);
-  }
+  for (unsigned axis : {1, 0})
+    addUsage(call, op, findUsage(op.getUsages(), axis), parts);
   if (isPerTensor)
     call.out(op.getAmax());
+  return call.in(op.getSkip()).emit();
+}
+
+template <>
+LogicalResult te::emitLaunches(QuantizeOp op, LaunchEmitter &emitter) {
+  return emitQuantize(op, emitter);
+}
+
+template <>
+LogicalResult te::emitLaunches(GroupedQuantizeOp op, LaunchEmitter &emitter) {
+  return hasScaleOfGroup(op.getUsageType()) ? emitGroupedQuantize(op, emitter)
+                                            : emitQuantize(op, emitter);
+}
+
+template <>
+LogicalResult te::emitLaunches(QuantizeShardOp op, LaunchEmitter &emitter) {
+  ScaledType type = op.getUsageType();
+  if (op.getScale()) {
+    // With one scale it is a cast of any matrix of its elements.
+    const int64_t cols = columnsOfRun(type.getShard());
+    LaunchCall call(emitter, op, "quantize_tensor");
+    call.i64("matrices", 1)
+        .i64("rows", type.getShard() / cols)
+        .i64("cols", cols)
+        .type("type", elementType(op.getX()))
+        .in(op.getX())
+        .type("fp8_type", type.getElementType())
+        .in(op.getScale());
+    for (unsigned axis : {1, 0})
+      addUsage(call, op, findUsage(op.getUsages(), axis), 2);
+    return call.out(op.getAmax()).in(op.getSkip()).emit();
+  }
+  LaunchCall call(emitter, op,
+                  type.isNv() ? "quantize_nvfp4_shard" : "quantize_shard");
+  call.i64("count", type.getShard())
+      .i64("rows", type.getRows())
+      .i64("cols", type.getCols())
+      .i64("start", 0)
+      .type("type", elementType(op.getX()))
+      .i32("scheme", static_cast<int32_t>(type.getScheme()));
+  if (type.isNv())
+    call.i32("scale_max", type.getScaleMax());
+  else
+    call.type("fp8_type", type.getElementType())
+        .i32("axis", type.getContract())
+        .i32("pow2_scales", type.getPow2())
+        .f32("amax_epsilon", op.getAmaxEpsilon());
+  call.i32("ranks", lookupGroup(op, *op.getGroup()).getSize())
+      .i32("rank_of", *op.getGroup())
+      .in(op.getX())
+      .in(op.getGivenAmax());
+  addUsage(call, op, op.getUsage(), 1);
   return call.in(op.getSkip()).emit();
 }
 
@@ -360,8 +387,9 @@ LogicalResult te::emitLaunches(ActivationBackwardQuantizeOp op,
 
 void te::attachCastKernels(MLIRContext *context) {
   attachKernels<AmaxOp, ComputeScaleOp, DelayedScalingUpdateOp, QuantizeOp,
-                AmaxRowsOp, PartialAmaxOp, HadamardOp, RngAdvanceOp,
-                NvFp4AlphaOp, SwizzleScalesOp, DequantizeOp,
-                ActivationQuantizeOp, ActivationBackwardQuantizeOp>(context);
+                QuantizeShardOp, GroupedQuantizeOp, AmaxRowsOp, PartialAmaxOp,
+                HadamardOp, RngAdvanceOp, NvFp4AlphaOp, SwizzleScalesOp,
+                DequantizeOp, ActivationQuantizeOp,
+                ActivationBackwardQuantizeOp>(context);
   attachKernelsOf<tert::Cause::Transpose, TransposeOp>(context);
 }

@@ -70,10 +70,8 @@ static bool isAdvancedState(Value rng) {
 
 /// The flag of an op that has one where a replay may skip it.
 static Value skipFlagOf(Operation *op) {
-  return llvm::TypeSwitch<Operation *, Value>(op)
-      .Case<QuantizeOp, TransposeOp, AmaxOp, AmaxRowsOp, PartialAmaxOp,
-            ZeroUnlessOp>([](auto flagged) { return Value(flagged.getSkip()); })
-      .Default(Value());
+  auto skippable = dyn_cast<SkippableOpInterface>(op);
+  return skippable ? skippable.getSkip() : Value();
 }
 
 /// `value`, or what it is held from.
@@ -85,13 +83,11 @@ static Value throughResiduals(Value value) {
 
 /// What the cached result `value` is where its flag is 1.0, or null.
 static Value cachedBefore(Value value) {
-  if (auto cast = value.getDefiningOp<QuantizeOp>()) {
-    unsigned index = mlir::cast<OpResult>(value).getResultNumber();
-    return index < cast.getInto().size() ? cast.getInto()[index] : Value();
-  }
-  if (auto transpose = value.getDefiningOp<TransposeOp>())
-    return transpose.getInto();
-  return {};
+  auto op = value.getDefiningOp<SkippableOpInterface>();
+  if (!op)
+    return {};
+  const unsigned index = cast<OpResult>(value).getResultNumber();
+  return index < op.getCached().size() ? op.getCached()[index] : Value();
 }
 
 /// The argument that forward product `op` reads as its weight and that is not
@@ -128,7 +124,7 @@ static std::string refuseCapture(Operation *op, bool freshCasts) {
   if (skip && !asStepArgument(skip))
     return "a skip flag that is an argument of the step, which a replay can "
            "give another value";
-  if (auto cast = dyn_cast<QuantizeOp>(op)) {
+  if (auto cast = dyn_cast<QuantizeOpInterface>(op)) {
     if (!freshCasts && findWeight(cast.getX()) && !skip)
       return "the cast of weight '" + describeValue(findWeight(cast.getX())) +
              "' to have a skip flag (te-insert-skip-flags)";

@@ -104,7 +104,7 @@ Value sharedFactor(Value scaled) {
       (!type.isNv() || type.is(ScaleVariant::RowScaled)))
     return {};
   while (Operation *op = scaled.getDefiningOp()) {
-    if (auto cast = dyn_cast<QuantizeOp>(op))
+    if (auto cast = dyn_cast<QuantizeOpInterface>(op))
       return cast.getScale() ? cast.getScale() : cast.getGivenAmax();
     if (!isa<ResidualOp, TransposeOp, AllGatherOp, AllToAllOp>(op))
       return {};

@@ -468,8 +468,8 @@ func.func @grouped_linear_wgrad(%dy: tensor<256x1024xbf16>, %x: tensor<256x512xb
 
 // CHECK-LABEL: @quantize_groups(
 func.func @quantize_groups(%x: tensor<256x512xbf16>, %scales: tensor<4xf32>, %sizes: tensor<4xi32>) {
-  // CHECK: te.quantize %{{.*}} scale %{{.*}} sizes %{{.*}} {alignment = 16 : i64} : tensor<256x512xbf16> ->
-  %q = te.quantize %x scale %scales sizes %sizes {alignment = 16 : i64} : tensor<256x512xbf16>
+  // CHECK: te.grouped_quantize %{{.*}} scale %{{.*}} sizes %{{.*}} {alignment = 16 : i64} : tensor<256x512xbf16> ->
+  %q = te.grouped_quantize %x scale %scales sizes %sizes {alignment = 16 : i64} : tensor<256x512xbf16>
     -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1, groups = 4>
   // CHECK: te.dequantize %{{.*}} sizes %{{.*}} {alignment = 16 : i64}
   %d = te.dequantize %q sizes %sizes {alignment = 16 : i64}
@@ -618,8 +618,8 @@ func.func @shards(%x: tensor<5197xbf16>, %wq: !te.scaled<160x128xf8E4M3FN, block
   // CHECK: te.partial_amax %{{.*}} group 0 of [160, 128] blocks [128, 128] : tensor<5197xbf16> -> tensor<2x1xf32>
   %amax = te.partial_amax %x group 0 of [160, 128] blocks [128, 128] : tensor<5197xbf16> -> tensor<2x1xf32>
   %amaxes = te.amax_reduce %amax group 0 : tensor<2x1xf32>
-  // CHECK: te.quantize %{{.*}} amax %{{.*}} {group = 0 : i64} : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
-  %q = te.quantize %x amax %amaxes {group = 0 : i64} : tensor<5197xbf16>
+  // CHECK: te.quantize_shard %{{.*}} amax %{{.*}} group 0 : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
+  %q = te.quantize_shard %x amax %amaxes group 0 : tensor<5197xbf16>
     -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
   // CHECK: te.all_gather %{{.*}} group 0 axis 0 : !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197> -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1>
   %w = te.all_gather %wq group 0 axis 0
@@ -628,12 +628,19 @@ func.func @shards(%x: tensor<5197xbf16>, %wq: !te.scaled<160x128xf8E4M3FN, block
   // CHECK: te.partial_amax %{{.*}} group 0 of [160, 128] blocks [32, 1] : tensor<5197xbf16> -> tensor<5x128xf32>
   %mx = te.partial_amax %x group 0 of [160, 128] blocks [32, 1] : tensor<5197xbf16> -> tensor<5x128xf32>
   %mxAll = te.amax_reduce %mx group 0 : tensor<5x128xf32>
-  // CHECK: te.quantize %{{.*}} amax %{{.*}} {group = 0 : i64} : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0, shard = 5197>
-  %mxq = te.quantize %x amax %mxAll {group = 0 : i64} : tensor<5197xbf16>
+  // CHECK: te.quantize_shard %{{.*}} amax %{{.*}} group 0 : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0, shard = 5197>
+  %mxq = te.quantize_shard %x amax %mxAll group 0 : tensor<5197xbf16>
     -> !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0, shard = 5197>
   // CHECK: te.all_gather %{{.*}} group 0 axis 0 : !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0, shard = 5197> -> !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0>
   %mxw = te.all_gather %mxq group 0 axis 0
     : !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0, shard = 5197> -> !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0>
+  return
+}
+// CHECK-LABEL: @shard_with_one_scale
+func.func @shard_with_one_scale(%x: tensor<5197xbf16>, %scale: tensor<f32>) {
+  // CHECK: %{{.*}}, %amax = te.quantize_shard %{{.*}} scale %{{.*}} : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197> amax tensor<f32>
+  %q, %amax = te.quantize_shard %x scale %scale : tensor<5197xbf16>
+    -> !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197> amax tensor<f32>
   return
 }
 // CHECK-LABEL: @shards_of_fp4
@@ -641,8 +648,8 @@ func.func @shards_of_fp4(%x: tensor<5198xbf16>) {
   // CHECK: te.partial_amax %{{.*}} group 0 of [160, 128] blocks [16, 16] : tensor<5198xbf16> -> tensor<10x8xf32>
   %amax = te.partial_amax %x group 0 of [160, 128] blocks [16, 16] : tensor<5198xbf16> -> tensor<10x8xf32>
   %amaxes = te.amax_reduce %amax group 0 : tensor<10x8xf32>
-  // CHECK: te.quantize %{{.*}} amax %{{.*}} {group = 0 : i64} : tensor<5198xbf16> -> !te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198>
-  %q = te.quantize %x amax %amaxes {group = 0 : i64} : tensor<5198xbf16>
+  // CHECK: te.quantize_shard %{{.*}} amax %{{.*}} group 0 : tensor<5198xbf16> -> !te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198>
+  %q = te.quantize_shard %x amax %amaxes group 0 : tensor<5198xbf16>
     -> !te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198>
   // CHECK: te.all_gather %{{.*}} group 0 axis 0 : !te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198> -> !te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1>
   %w = te.all_gather %q group 0 axis 0

@@ -339,7 +339,7 @@ func.func @quantize_c5_mx(%x: tensor<32x32xbf16>) {
 // -----
 
 func.func @quantize_c7_missing(%x: tensor<32x32xbf16>) {
-  // expected-error @below {{expected 'given_amax' to be given exactly for nv schemes and shards of blocks, but got none with 'nv_1x16'}}
+  // expected-error @below {{expected 'given_amax' to be given exactly for nv schemes, but got none with 'nv_1x16'}}
   %a = te.quantize %x : tensor<32x32xbf16> -> !te.scaled<32x32xf4E2M1FN, nv_1x16, contract = 1>
   return
 }
@@ -347,7 +347,7 @@ func.func @quantize_c7_missing(%x: tensor<32x32xbf16>) {
 // -----
 
 func.func @quantize_c7_extra(%x: tensor<32x32xbf16>, %m: tensor<f32>) {
-  // expected-error @below {{expected 'given_amax' to be given exactly for nv schemes and shards of blocks, but got one with 'mx_1x32'}}
+  // expected-error @below {{expected 'given_amax' to be given exactly for nv schemes, but got one with 'mx_1x32'}}
   %a = te.quantize %x amax %m : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>
   return
 }
@@ -356,7 +356,7 @@ func.func @quantize_c7_extra(%x: tensor<32x32xbf16>, %m: tensor<f32>) {
 
 func.func @quantize_c7_shape(%x: tensor<32x32xbf16>, %m: tensor<16xf32>) {
   // expected-error @below {{expected 'given_amax' to have shape 32, but got 16}}
-  %a = "te.quantize"(%x, %m) <{operandSegmentSizes = array<i32: 1, 0, 1, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0>}> : (tensor<32x32xbf16>, tensor<16xf32>) -> !te.scaled<32x32xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
+  %a = "te.quantize"(%x, %m) <{operandSegmentSizes = array<i32: 1, 0, 1, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0>}> : (tensor<32x32xbf16>, tensor<16xf32>) -> !te.scaled<32x32xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
   return
 }
 
@@ -364,14 +364,14 @@ func.func @quantize_c7_shape(%x: tensor<32x32xbf16>, %m: tensor<16xf32>) {
 
 func.func @quantize_c7_scalar(%x: tensor<32x32xbf16>, %m: tensor<f32>) {
   // expected-error @below {{expected 'given_amax' to have shape 32, but got ()}}
-  %a = "te.quantize"(%x, %m) <{operandSegmentSizes = array<i32: 1, 0, 1, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0>}> : (tensor<32x32xbf16>, tensor<f32>) -> !te.scaled<32x32xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
+  %a = "te.quantize"(%x, %m) <{operandSegmentSizes = array<i32: 1, 0, 1, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0>}> : (tensor<32x32xbf16>, tensor<f32>) -> !te.scaled<32x32xf4E2M1FN, nv_1x16, row_scaled, contract = 1>
   return
 }
 
 // -----
 
 func.func @quantize_c8_rng(%x: tensor<32x32xbf16>, %r: tensor<2xi32>) {
-  // expected-error @below {{expected 'rng' only for nv schemes without 'shard', but got one with '!te.scaled<}}
+  // expected-error @below {{expected 'rng' only for nv schemes, but got one with '!te.scaled<}}
   %a = te.quantize %x rng %r : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>
   return
 }
@@ -395,7 +395,7 @@ func.func @quantize_c8_rows(%x: tensor<32x32xbf16>, %m: tensor<32xf32>, %r: tens
 // -----
 
 func.func @quantize_c8_four_over_six(%x: tensor<32x32xbf16>) {
-  // expected-error @below {{expected 'four_over_six' only for nv schemes without 'shard', but got one with '!te.scaled<}}
+  // expected-error @below {{expected 'four_over_six' only for nv schemes, but got one with '!te.scaled<}}
   %a = te.quantize %x {four_over_six = #te.four_over_six<mae>} : tensor<32x32xbf16> -> !te.scaled<32x32xf8E4M3FN, mx_1x32, contract = 1>
   return
 }
@@ -490,7 +490,7 @@ func.func @rng_state(%s: tensor<3xi32>) {
 
 // -----
 
-func.func @quantize_c12(%w: tensor<256x512xbf16>, %old: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>) {
+func.func @quantize_c11(%w: tensor<256x512xbf16>, %old: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>) {
   // expected-error @below {{expected 'into' exactly with 'skip', but got a cached value without a flag}}
   %q = te.quantize %w into %old : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
   return
@@ -498,15 +498,15 @@ func.func @quantize_c12(%w: tensor<256x512xbf16>, %old: !te.scaled<256x512xf8E4M
 
 // -----
 
-func.func @quantize_c12_flag(%w: tensor<256x512xbf16>, %skip: tensor<f32>) {
-  // expected-error @below {{expected 'into' exactly with 'skip', but got a flag alone}}
+func.func @quantize_c11_flag(%w: tensor<256x512xbf16>, %skip: tensor<f32>) {
+  // expected-error @below {{expected 'into' exactly with 'skip', but got a flag without a cached value}}
   %q = te.quantize %w unless %skip : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
   return
 }
 
 // -----
 
-func.func @quantize_c12_count(%w: tensor<256x512xbf16>, %skip: tensor<f32>, %old: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>) {
+func.func @quantize_c11_count(%w: tensor<256x512xbf16>, %skip: tensor<f32>, %old: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>) {
   // expected-error @below {{expected 'into' to have the types}}
   %row, %col = te.quantize %w into %old unless %skip : tensor<256x512xbf16>
     -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>, !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 0>
@@ -516,7 +516,7 @@ func.func @quantize_c12_count(%w: tensor<256x512xbf16>, %skip: tensor<f32>, %old
 // -----
 
 func.func @transpose_c6(%q: !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1>, %skip: tensor<f32>) {
-  // expected-error @below {{expected 'into' exactly with 'skip', but got a flag alone}}
+  // expected-error @below {{expected 'into' exactly with 'skip', but got a flag without a cached value}}
   %t = te.transpose %q unless %skip : !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<32x64xf8E4M3FN, per_tensor, contract = 0>
   return
 }
@@ -528,52 +528,66 @@ func.func private @init_c3(!te.scaled<32x64xf8E4M3FN, per_tensor, contract = 1> 
 
 // -----
 
-func.func @quantize_c12_groups(%x: tensor<64x64xbf16>, %s: tensor<2xf32>, %sizes: tensor<2xi32>, %skip: tensor<f32>,
-    %old: !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>) {
-  // expected-error @below {{expected no 'skip' of a cast with groups, which weights have not, but got}}
-  %q = te.quantize %x scale %s sizes %sizes into %old unless %skip {alignment = 16 : i64} : tensor<64x64xbf16>
-    -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @quantize_shard_c1(%x: tensor<5196xbf16>, %amax: tensor<2x1xf32>) {
+    // expected-error @below {{expected 'x' to have shape 5197, but got 5196}}
+    %q = te.quantize_shard %x amax %amax group 0 : tensor<5196xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, contract = 1, shard = 5197>
+    return
+  }
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @quantize_shard_of_two(%x: tensor<5197xbf16>, %scale: tensor<f32>) {
+    // expected-error @below {{expected one result with 'shard', but got 2}}
+    %q, %p = te.quantize_shard %x scale %scale : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197>, !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197>
+    return
+  }
+}
+
+// -----
+
+func.func @quantize_shard_without_shard(%x: tensor<5197xbf16>, %scale: tensor<f32>) {
+  // expected-error @below {{must be a scaled value with 'shard'}}
+  %q = te.quantize_shard %x scale %scale : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1>
   return
 }
 
 // -----
 
-module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
-  func.func @quantize_c2_shard(%x: tensor<5196xbf16>, %amax: tensor<2x1xf32>) {
-    // expected-error @below {{expected 'x' to have shape 5197, but got 5196}}
-    %q = te.quantize %x amax %amax {group = 0 : i64} : tensor<5196xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
-    return
-  }
+func.func @quantize_of_a_shard(%x: tensor<160x128xbf16>, %scale: tensor<f32>) {
+  // expected-error @below {{must be variadic of a scaled value without 'groups' (of te.grouped_quantize) and 'shard' (of te.quantize_shard)}}
+  %q = te.quantize %x scale %scale : tensor<160x128xbf16> -> !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197>
+  return
 }
 
 // -----
 
-module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
-  func.func @quantize_c2_shard_usages(%x: tensor<5197xbf16>, %scale: tensor<f32>) {
-    // expected-error @below {{expected one result with 'shard', but got 2}}
-    %q, %p = te.quantize %x scale %scale : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197>, !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197>
-    return
-  }
+func.func @quantize_shard_c2(%x: tensor<5197xbf16>) {
+  // expected-error @below {{expected 'scale' to be given exactly for 'per_tensor' results, but got none with 'per_tensor'}}
+  %q = te.quantize_shard %x : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197>
+  return
 }
 
 // -----
 
 // One amax of the tensor says nothing of its blocks.
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
-  func.func @quantize_c7_shard(%x: tensor<5197xbf16>) {
-    // expected-error @below {{expected 'given_amax' to be given exactly for nv schemes and shards of blocks, but got none with 'block_128x128'}}
-    %q = te.quantize %x {group = 0 : i64} : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
+  func.func @quantize_shard_c3(%x: tensor<5197xbf16>) {
+    // expected-error @below {{expected 'given_amax' to be given exactly for schemes with blocks, but got none with 'block_128x128'}}
+    %q = te.quantize_shard %x group 0 : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, contract = 1, shard = 5197>
     return
   }
 }
 
 // -----
 
-// As little as of those of mx.
+// Nor of those of mx.
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
-  func.func @quantize_c7_mx_shard(%x: tensor<5197xbf16>) {
-    // expected-error @below {{expected 'given_amax' to be given exactly for nv schemes and shards of blocks, but got none with 'mx_1x32'}}
-    %q = te.quantize %x {group = 0 : i64} : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0, shard = 5197>
+  func.func @quantize_shard_c3_mx(%x: tensor<5197xbf16>) {
+    // expected-error @below {{expected 'given_amax' to be given exactly for schemes with blocks, but got none with 'mx_1x32'}}
+    %q = te.quantize_shard %x group 0 : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0, shard = 5197>
     return
   }
 }
@@ -581,9 +595,9 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 // -----
 
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
-  func.func @quantize_c7_mx_shard_shape(%x: tensor<5197xbf16>, %amax: tensor<160x4xf32>) {
+  func.func @quantize_shard_c3_mx_shape(%x: tensor<5197xbf16>, %amax: tensor<160x4xf32>) {
     // expected-error @below {{expected 'given_amax' to have shape 5x128, but got 160x4}}
-    %q = "te.quantize"(%x, %amax) <{group = 0 : i64, operandSegmentSizes = array<i32: 1, 0, 1, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0>}> : (tensor<5197xbf16>, tensor<160x4xf32>) -> !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0, shard = 5197>
+    %q = "te.quantize_shard"(%x, %amax) <{group = 0 : i64, operandSegmentSizes = array<i32: 1, 0, 1, 0, 0>}> : (tensor<5197xbf16>, tensor<160x4xf32>) -> !te.scaled<160x128xf8E4M3FN, mx_1x32, contract = 0, shard = 5197>
     return
   }
 }
@@ -592,9 +606,9 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 
 // Not the amax of the tensor, which is the largest of them.
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
-  func.func @quantize_c7_nv_shard_shape(%x: tensor<5198xbf16>, %amax: tensor<1x1xf32>) {
+  func.func @quantize_shard_c3_nv_shape(%x: tensor<5198xbf16>, %amax: tensor<1x1xf32>) {
     // expected-error @below {{expected 'given_amax' to have shape 10x8, but got 1x1}}
-    %q = "te.quantize"(%x, %amax) <{group = 0 : i64, operandSegmentSizes = array<i32: 1, 0, 1, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0>}> : (tensor<5198xbf16>, tensor<1x1xf32>) -> !te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198>
+    %q = "te.quantize_shard"(%x, %amax) <{group = 0 : i64, operandSegmentSizes = array<i32: 1, 0, 1, 0, 0>}> : (tensor<5198xbf16>, tensor<1x1xf32>) -> !te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198>
     return
   }
 }
@@ -602,49 +616,63 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
 // -----
 
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
-  func.func @quantize_c8_nv_shard(%x: tensor<5198xbf16>, %amax: tensor<10x8xf32>, %rng: tensor<2xi32>) {
-    // expected-error @below {{expected 'rng' only for nv schemes without 'shard', but got one with '!te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198>'}}
-    %q = te.quantize %x amax %amax rng %rng {group = 0 : i64} : tensor<5198xbf16> -> !te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198>
-    return
-  }
-}
-
-// -----
-
-module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
-  func.func @quantize_c8_nv_shard_four_over_six(%x: tensor<5198xbf16>, %amax: tensor<10x8xf32>) {
-    // expected-error @below {{expected 'four_over_six' only for nv schemes without 'shard', but got one with '!te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198>'}}
-    %q = te.quantize %x amax %amax {group = 0 : i64, four_over_six = #te.four_over_six<mae>} : tensor<5198xbf16> -> !te.scaled<160x128xf4E2M1FN, nv_16x16, contract = 1, shard = 5198>
-    return
-  }
-}
-
-// -----
-
-module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
-  func.func @quantize_c13(%x: tensor<5197xbf16>, %amax: tensor<2x1xf32>) {
+  func.func @quantize_shard_c4(%x: tensor<5197xbf16>, %amax: tensor<2x1xf32>) {
     // expected-error @below {{expected 'group' to be given exactly for a shard of blocks, but got none with}}
-    %q = te.quantize %x amax %amax : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
+    %q = te.quantize_shard %x amax %amax : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, contract = 1, shard = 5197>
     return
   }
 }
 
 // -----
 
-func.func @quantize_c13_undeclared(%x: tensor<5197xbf16>, %amax: tensor<2x1xf32>) {
+func.func @quantize_shard_c4_undeclared(%x: tensor<5197xbf16>, %amax: tensor<2x1xf32>) {
   // expected-error @below {{expected group 0 to be declared}}
-  %q = te.quantize %x amax %amax {group = 0 : i64} : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
+  %q = te.quantize_shard %x amax %amax group 0 : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, contract = 1, shard = 5197>
   return
 }
 
 // -----
 
 module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
-  func.func @quantize_c13_too_few(%x: tensor<5000xbf16>, %amax: tensor<2x1xf32>) {
+  func.func @quantize_shard_c4_too_few(%x: tensor<5000xbf16>, %amax: tensor<2x1xf32>) {
     // expected-error @below {{expected a shard of the 20480 elements of the matrix to have from 5120 to 20480 of them for a group of 4, but got 5000}}
-    %q = te.quantize %x amax %amax {group = 0 : i64} : tensor<5000xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, contract = 1, shard = 5000>
+    %q = te.quantize_shard %x amax %amax group 0 : tensor<5000xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, contract = 1, shard = 5000>
     return
   }
+}
+
+// -----
+
+func.func @quantize_shard_c5(%x: tensor<5197xbf16>, %scale: tensor<f32>) {
+  // expected-error @below {{expected 'amax_epsilon' only for block schemes; for 'per_tensor' it belongs to te.compute_scale}}
+  %q = te.quantize_shard %x scale %scale {amax_epsilon = 1.0 : f32} : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197>
+  return
+}
+
+// -----
+
+module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = 4>]} {
+  func.func @quantize_shard_c6(%x: tensor<5197xbf16>, %amax: tensor<2x1xf32>) {
+    // expected-error @below {{expected 'amax' only for 'per_tensor' results, but got one with 'block_128x128'}}
+    %q, %m = te.quantize_shard %x amax %amax group 0 : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, contract = 1, shard = 5197> amax tensor<f32>
+    return
+  }
+}
+
+// -----
+
+func.func @quantize_shard_c7(%x: tensor<5197xbf16>, %scale: tensor<f32>, %old: !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197>) {
+  // expected-error @below {{expected 'into' exactly with 'skip', but got a cached value without a flag}}
+  %q = te.quantize_shard %x scale %scale into %old : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197>
+  return
+}
+
+// -----
+
+func.func @quantize_shard_c7_flag(%x: tensor<5197xbf16>, %scale: tensor<f32>, %skip: tensor<f32>) {
+  // expected-error @below {{expected 'into' exactly with 'skip', but got a flag without a cached value}}
+  %q = te.quantize_shard %x scale %scale unless %skip : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197>
+  return
 }
 
 // -----

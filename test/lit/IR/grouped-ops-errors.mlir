@@ -16,25 +16,130 @@ func.func private @scaled_c6_swizzled(!te.scaled<32x32xf8E4M3FN, mx_1x32, swizzl
 
 // -----
 
-func.func @quantize_c10(%x: tensor<64x64xbf16>, %s: tensor<2xf32>) {
-  // expected-error @below {{expected 'group_sizes' exactly for a value with groups, but got none with}}
+// Each kind of value has its own cast.
+func.func @quantize_of_groups(%x: tensor<64x64xbf16>, %s: tensor<2xf32>) {
+  // expected-error @below {{must be variadic of a scaled value without 'groups' (of te.grouped_quantize)}}
   %q = te.quantize %x scale %s : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
   return
 }
 
 // -----
 
-func.func @quantize_c10_alignment(%x: tensor<64x64xbf16>, %s: tensor<2xf32>, %sizes: tensor<2xi32>) {
-  // expected-error @below {{expected the rows to be a multiple of the alignment 48, but got 64}}
-  %q = te.quantize %x scale %s sizes %sizes {alignment = 48 : i64} : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
+func.func @grouped_quantize_without_groups(%x: tensor<64x64xbf16>, %sizes: tensor<1xi32>) {
+  // expected-error @below {{must be variadic of a scaled value with 'groups'}}
+  %q = te.grouped_quantize %x sizes %sizes {alignment = 16 : i64} : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, block_1x128, contract = 1>
   return
 }
 
 // -----
 
-func.func @quantize_c11(%x: tensor<64x64xbf16>, %s: tensor<f32>) {
+func.func @grouped_quantize_c1(%x: tensor<64x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected one or two scaled results, but got 3}}
+  %q:3 = te.grouped_quantize %x sizes %sizes {alignment = 16 : i64} : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, block_1x128, contract = 1, groups = 2>, !te.scaled<64x64xf8E4M3FN, block_1x128, contract = 1, groups = 2>, !te.scaled<64x64xf8E4M3FN, block_1x128, contract = 1, groups = 2>
+  return
+}
+
+// -----
+
+func.func @grouped_quantize_c2(%x: tensor<64x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected every result to have shape 64x64}}
+  %q = te.grouped_quantize %x sizes %sizes {alignment = 16 : i64} : tensor<64x64xbf16> -> !te.scaled<64x32xf8E4M3FN, block_1x128, contract = 1, groups = 2>
+  return
+}
+
+// -----
+
+func.func @grouped_quantize_c3(%x: tensor<64x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected the two results to differ in nothing but 'contract'}}
+  %q, %p = te.grouped_quantize %x sizes %sizes {alignment = 16 : i64} : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, block_1x128, contract = 1, groups = 2>, !te.scaled<64x64xf8E4M3FN, block_1x128, contract = 1, groups = 2>
+  return
+}
+
+// -----
+
+func.func @grouped_quantize_c4(%x: tensor<64x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'scale' to be given exactly for 'per_tensor' results, but got none with 'per_tensor'}}
+  %q = te.grouped_quantize %x sizes %sizes {alignment = 16 : i64} : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
+  return
+}
+
+// -----
+
+func.func @grouped_quantize_c4_shape(%x: tensor<64x64xbf16>, %s: tensor<3xf32>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'scale' to have shape 2, but got 3}}
+  %q = "te.grouped_quantize"(%x, %s, %sizes) <{alignment = 16 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 1>}> : (tensor<64x64xbf16>, tensor<3xf32>, tensor<2xi32>) -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
+  return
+}
+
+// -----
+
+func.func @grouped_quantize_c5(%x: tensor<64x64xbf16>, %s: tensor<2xf32>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'amax_epsilon' only for block schemes; for 'per_tensor' it belongs to te.compute_scale}}
+  %q = te.grouped_quantize %x scale %s sizes %sizes {alignment = 16 : i64, amax_epsilon = 1.0 : f32} : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
+  return
+}
+
+// -----
+
+func.func @grouped_quantize_c6(%x: tensor<64x64xbf16>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'given_amax' to be given exactly for nv schemes, but got none with 'nv_1x16'}}
+  %q = te.grouped_quantize %x sizes %sizes {alignment = 16 : i64} : tensor<64x64xbf16> -> !te.scaled<64x64xf4E2M1FN, nv_1x16, contract = 1, groups = 2>
+  return
+}
+
+// -----
+
+func.func @grouped_quantize_c6_rows(%x: tensor<64x64xbf16>, %m: tensor<2xf32>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'given_amax' to have shape 64, but got 2}}
+  %q = "te.grouped_quantize"(%x, %m, %sizes) <{alignment = 16 : i64, operandSegmentSizes = array<i32: 1, 0, 1, 0, 1>}> : (tensor<64x64xbf16>, tensor<2xf32>, tensor<2xi32>) -> !te.scaled<64x64xf4E2M1FN, nv_1x16, row_scaled, contract = 1, groups = 2>
+  return
+}
+
+// -----
+
+func.func @grouped_quantize_c7(%x: tensor<64x64xbf16>, %r: tensor<2xi32>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'rng' only for nv schemes, but got one with}}
+  %q = te.grouped_quantize %x rng %r sizes %sizes {alignment = 16 : i64} : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, block_1x128, contract = 1, groups = 2>
+  return
+}
+
+// -----
+
+func.func @grouped_quantize_c7_stream(%x: tensor<64x64xbf16>, %m: tensor<2xf32>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected 'stream' only with 'rng', but got 3 without}}
+  %q = te.grouped_quantize %x amax %m sizes %sizes {alignment = 16 : i64, stream = 3 : i32} : tensor<64x64xbf16> -> !te.scaled<64x64xf4E2M1FN, nv_1x16, contract = 1, groups = 2>
+  return
+}
+
+// -----
+
+func.func @grouped_quantize_c8(%x: tensor<64x64xbf16>, %s: tensor<2xf32>, %sizes: tensor<2xi32>) {
+  // expected-error @below {{expected the rows to be a multiple of the alignment 48, but got 64}}
+  %q = te.grouped_quantize %x scale %s sizes %sizes {alignment = 48 : i64} : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
+  return
+}
+
+// -----
+
+func.func @grouped_quantize_c8_sizes(%x: tensor<64x64xbf16>, %s: tensor<2xf32>, %sizes: tensor<3xi32>) {
+  // expected-error @below {{expected 'group_sizes' to have shape 2, but got 3}}
+  %q = "te.grouped_quantize"(%x, %s, %sizes) <{alignment = 16 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 1>}> : (tensor<64x64xbf16>, tensor<2xf32>, tensor<3xi32>) -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
+  return
+}
+
+// -----
+
+func.func @quantize_c10(%x: tensor<2x64x64xbf16>, %s: tensor<f32>) {
   // expected-error @below {{expected 'scale' to have shape 2, but got }}
-  %q = "te.quantize"(%x, %s) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0>}> : (tensor<64x64xbf16>, tensor<f32>) -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1, groups = 2>
+  %q = "te.quantize"(%x, %s) <{operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0>}> : (tensor<2x64x64xbf16>, tensor<f32>) -> !te.scaled<2x64x64xf8E4M3FN, per_tensor, contract = 1>
+  return
+}
+
+// -----
+
+func.func @quantize_c6_stack(%x: tensor<2x64x64xbf16>, %s: tensor<2xf32>) {
+  // expected-error @below {{expected 'amax' only for one matrix}}
+  %q, %amax = te.quantize %x scale %s : tensor<2x64x64xbf16> -> !te.scaled<2x64x64xf8E4M3FN, per_tensor, contract = 1> amax tensor<f32>
   return
 }
 

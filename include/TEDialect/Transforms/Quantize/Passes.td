@@ -58,7 +58,8 @@ def InsertCastsPass : Pass<"te-insert-casts", "func::FuncOp"> {
   let description = [{
     Rewrites `te.linear`, `te.linear_dgrad` and `te.linear_wgrad` into
     `te.quantize` + `te.scaled_matmul`, or `te.matmul`, as the recipe in force
-    at each op says. Runs after `te-differentiate`, so that the backward's casts
+    at each op says (`te.quantize_shard` of a gathered flat shard, and
+    `te.grouped_quantize` + `te.grouped_scaled_matmul` of groups). Runs after `te-differentiate`, so that the backward's casts
     of forward tensors can be made in the forward and what is held is exactly
     what the backward override needs:
 
@@ -279,9 +280,9 @@ def RematerializePass : Pass<"te-rematerialize", "ModuleOp"> {
 def PairCastLayoutsPass : Pass<"te-pair-cast-layouts", "func::FuncOp"> {
   let summary = "make both usages of a tensor in one cast";
   let description = [{
-    `te.quantize` ops of one block with the same source, scale and format are
-    usages of one tensor: they become one op with two results at the place of
-    the first, which reads the source once. Runs after `cse`, which merges equal
+    `te.quantize` or `te.grouped_quantize` ops of one block with the same source,
+    scale and format are usages of one tensor: they become one op with two results
+    at the place of the first, which reads the source once. Runs after `cse`, which merges equal
     usages, and after `te-materialize-transposes`, which removes some.
 
     ```mlir
@@ -324,8 +325,8 @@ def InsertSkipFlagsPass : Pass<"te-insert-skip-flags", "func::FuncOp"> {
   let summary = "keep the casts of weights over micro-batches";
   let description = [{
     A step that runs once for each micro-batch needs the casts of its weights
-    once. Every `te.quantize` of a weight becomes a cached one: its usages are
-    states of the step, the arguments and results `<weight>.row` and
+    once. Every `te.quantize` and `te.quantize_shard` of a weight becomes a cached
+    one: its usages are states of the step, the arguments and results `<weight>.row` and
     `<weight>.col`, and it casts unless the argument `skip_weight_update`
     (`tensor<f32>`, 0.0 where a run gives none) is exactly 1.0. The flag is read
     on the device, so one captured step serves the first micro-batch and all

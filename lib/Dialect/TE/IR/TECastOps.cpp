@@ -1,4 +1,5 @@
-//===- TECastOps.cpp - verifiers of amax, scale and cast ops --------------===//
+//===- TECastOps.cpp - verifiers of amaxes and of scaled values -----------===//
+//--------------===//
 
 #include "TEVerifiers.h"
 
@@ -23,20 +24,6 @@ LogicalResult AmaxRowsOp::verify() {
   // amax_rows-c1
   return verifyShape(*this, "amax", getAmax().getType(),
                      {shapeOf(getX().getType())[0]});
-}
-
-/// Shards of `count` elements, one for each rank of `group`, cover a matrix of
-/// `shape` and nothing but padding beyond.
-static LogicalResult verifyCovers(Operation *op, GroupAttr group, int64_t count,
-                                  ArrayRef<int64_t> shape) {
-  const int64_t all = shape[0] * shape[1];
-  if (count <= all && count * group.getSize() >= all)
-    return success();
-  return op->emitOpError() << "expected a shard of the " << all
-                           << " elements of the matrix to have from "
-                           << llvm::divideCeil(all, group.getSize()) << " to "
-                           << all << " of them for a group of "
-                           << group.getSize() << ", but got " << count;
 }
 
 LogicalResult PartialAmaxOp::verify() {
@@ -112,68 +99,6 @@ LogicalResult DelayedScalingUpdateOp::verify() {
   return success();
 }
 
-void QuantizeOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
-  if (getAmax())
-    setName(getAmax(), "amax");
-}
-
-/// A shard whose blocks other ranks may have the rest of.
-static bool isBlockShard(ScaledType type) {
-  return type.isShard() && type.getScheme() != Scheme::PerTensor;
-}
-
-/// What an nv cast is given, and no other but that of a shard of blocks.
-static LogicalResult verifyNvOperands(QuantizeOp op, ScaledType type) {
-  StringRef scheme = stringifyScheme(type.getScheme());
-  // quantize-c7
-  const bool isCut = isBlockShard(type);
-  if ((type.isNv() || isCut) != static_cast<bool>(op.getGivenAmax()))
-    return op.emitOpError() << "expected 'given_amax' to be given exactly for "
-                               "nv schemes and shards of blocks, but got "
-                            << (op.getGivenAmax() ? "one" : "none") << " with '"
-                            << scheme << "'";
-  if (isCut && failed(verifyShape(op, "given_amax", op.getGivenAmax().getType(),
-                                  type.getBlocks())))
-    return failure();
-  if (op.getGivenAmax() && type.is(ScaleVariant::RowScaled) &&
-      failed(verifyShape(op, "given_amax", op.getGivenAmax().getType(),
-                         {type.getRows()})))
-    return failure();
-  // quantize-c8
-  const bool isWholeNv = type.isNv() && !isCut;
-  if (op.getRng() && !isWholeNv)
-    return op.emitOpError() << "expected 'rng' only for nv schemes without "
-                               "'shard', but got one with "
-                            << type;
-  if (op.getFourOverSix() != FourOverSix::Off && !isWholeNv)
-    return op.emitOpError() << "expected 'four_over_six' only for nv schemes "
-                               "without 'shard', but got one with "
-                            << type;
-  if (op.getStream() != 0 && !op.getRng())
-    return op.emitOpError()
-           << "expected 'stream' only with 'rng', but got "
-           << static_cast<int32_t>(op.getStream()) << " without";
-  if (op.getRng() && op.getFourOverSix() != FourOverSix::Off)
-    return op.emitOpError() << "expected 'four_over_six' to be off with 'rng', "
-                               "as the errors it compares are those of nearest "
-                               "values, but got '"
-                            << stringifyFourOverSix(op.getFourOverSix()) << "'";
-  if (op.getRng() && type.is(ScaleVariant::RowScaled))
-    return op.emitOpError() << "expected 'rng' only for values with one amax, "
-                               "but got one with "
-                            << type;
-  return success();
-}
-
-/// Only products read scales that are swizzled.
-static LogicalResult verifyNotSwizzled(Operation *op, StringRef name,
-                                       ScaledType type) {
-  if (type.is(ScaleVariant::Swizzled))
-    return op->emitOpError()
-           << "expected '" << name << "' not to be swizzled, but got " << type;
-  return success();
-}
-
 /// The sizes and the alignment of a value with groups, and of no other.
 static LogicalResult verifyGroupsOf(Operation *op, ScaledType type,
                                     Value groupSizes, int64_t alignment) {
@@ -191,104 +116,6 @@ static LogicalResult verifyGroupsOf(Operation *op, ScaledType type,
                          {type.getGroups()})))
     return failure();
   return verifyGroupLayout(op, type.getRows(), alignment);
-}
-
-/// What is given for each group of a cast.
-static LogicalResult verifyPerGroup(QuantizeOp op, ScaledType type) {
-  SmallVector<int64_t, 1> shape;
-  if (type.isGrouped() || type.isStacked())
-    shape.push_back(type.getNumGroups());
-  // quantize-c11
-  if (op.getScale() &&
-      failed(verifyShape(op, "scale", op.getScale().getType(), shape)))
-    return failure();
-  if (op.getGivenAmax() && type.isNv() && !type.isShard() &&
-      !type.is(ScaleVariant::RowScaled) &&
-      failed(verifyShape(op, "given_amax", op.getGivenAmax().getType(), shape)))
-    return failure();
-  if (op.getAmax() && !shape.empty())
-    return op.emitOpError() << "expected no 'amax' of a cast with groups; "
-                               "te.grouped_amax measures them";
-  return success();
-}
-
-/// What a cached cast keeps, `into`, for its `results`.
-static LogicalResult verifyCached(Operation *op, ValueRange into, Value skip,
-                                  TypeRange results) {
-  if (into.empty() == static_cast<bool>(skip))
-    return op->emitOpError()
-           << "expected 'into' exactly with 'skip', but got "
-           << (skip ? "a flag alone" : "a cached value without a flag");
-  if (!into.empty() && into.getTypes() != results)
-    return op->emitOpError() << "expected 'into' to have the types " << results
-                             << " of the results, but got " << into.getTypes();
-  return success();
-}
-
-LogicalResult QuantizeOp::verify() {
-  // quantize-c1, quantize-c2, quantize-c3
-  auto type = getUsages().empty() ? ScaledType()
-                                  : cast<ScaledType>(getUsages()[0].getType());
-  if (type && type.isShard()) {
-    if (getUsages().size() != 1)
-      return emitOpError() << "expected one result with 'shard', but got "
-                           << getUsages().size();
-    if (failed(verifyShape(*this, "x", getX().getType(), {type.getShard()})))
-      return failure();
-  } else if (failed(verifyUsages(*this, getUsages().getTypes(),
-                                 shapeOf(getX().getType())))) {
-    return failure();
-  }
-  // quantize-c13
-  if (isBlockShard(type) != getGroup().has_value())
-    return emitOpError() << "expected 'group' to be given exactly for a shard "
-                            "of blocks, but got "
-                         << (getGroup() ? "one" : "none") << " with " << type;
-  if (getGroup()) {
-    FailureOr<GroupAttr> group =
-        verifyGroup(*this, static_cast<int64_t>(*getGroup()));
-    if (failed(group) ||
-        failed(verifyCovers(*this, *group, type.getShard(), type.getShape())))
-      return failure();
-  }
-  // quantize-c4
-  Scheme scheme = type.getScheme();
-  bool perTensor = scheme == Scheme::PerTensor;
-  if (perTensor != static_cast<bool>(getScale()))
-    return emitOpError() << "expected 'scale' to be given exactly for "
-                            "'per_tensor' results, but got "
-                         << (getScale() ? "one" : "none") << " with '"
-                         << stringifyScheme(scheme) << "'";
-  // quantize-c5
-  if (failed(verifyNonNegative(*this, "amax_epsilon", getAmaxEpsilon())))
-    return failure();
-  if (perTensor && !getAmaxEpsilon().isZero())
-    return emitOpError() << "expected 'amax_epsilon' only for block schemes; "
-                            "for 'per_tensor' it belongs to te.compute_scale";
-  if ((type.isMx() || type.isNv()) && !getAmaxEpsilon().isZero())
-    return emitOpError() << "expected 'amax_epsilon' only for block schemes, "
-                            "but got one with '"
-                         << stringifyScheme(scheme) << "'";
-  // quantize-c6
-  if (getAmax() && !perTensor)
-    return emitOpError() << "expected 'amax' only for 'per_tensor' results, "
-                            "but got one with '"
-                         << stringifyScheme(scheme) << "'";
-  if (failed(verifyNvOperands(*this, type)) ||
-      failed(verifyPerGroup(*this, type)))
-    return failure();
-  // quantize-c10
-  if (failed(verifyGroupsOf(*this, type, getGroupSizes(), getAlignment())))
-    return failure();
-  // quantize-c9
-  if (failed(verifyNotSwizzled(*this, "usages", type)))
-    return failure();
-  // quantize-c12
-  if (getSkip() && type.isGrouped())
-    return emitOpError() << "expected no 'skip' of a cast with groups, which "
-                            "weights have not, but got "
-                         << type;
-  return verifyCached(*this, getInto(), getSkip(), getUsages().getTypes());
 }
 
 LogicalResult DequantizeOp::verify() {

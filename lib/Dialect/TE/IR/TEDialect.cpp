@@ -19,8 +19,6 @@ using namespace mlir::te;
 #include "TEDialect/IR/TEEnums.cpp.inc"
 #include "TEDialect/IR/TEInterfaces.cpp.inc"
 
-/// The usages of a cast, and the type of the amax it is given, which follows
-/// from them: one for each row of a row-scaled usage, else one.
 using OptionalOperand = std::optional<OpAsmParser::UnresolvedOperand>;
 
 /// f32, one for each group of `type`, if it has groups.
@@ -36,42 +34,99 @@ static Type groupSizesType(ScaledType type) {
                                IntegerType::get(type.getContext(), 32));
 }
 
+using Unresolved = OpAsmParser::UnresolvedOperand;
+
+/// The usages of a cast, and the first of their types, or null with an error.
+static ScaledType parseUsages(OpAsmParser &parser,
+                              SmallVectorImpl<Type> &usages) {
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseTypeList(usages))
+    return {};
+  auto usage = dyn_cast<ScaledType>(usages.front());
+  if (!usage)
+    parser.emitError(loc) << "expected a '!te.scaled' type, but got "
+                          << usages.front();
+  return usage;
+}
+
+/// What the factors of a cast to `usage` are where they are given.
+static void inferFactors(ScaledType usage, Type &scale,
+                         const OptionalOperand &scaleOperand, Type &givenAmax,
+                         const OptionalOperand &amaxOperand) {
+  if (scaleOperand)
+    scale = perGroupType(usage);
+  if (amaxOperand)
+    givenAmax =
+        usage.is(ScaleVariant::RowScaled)
+            ? RankedTensorType::get({usage.getRows()},
+                                    Float32Type::get(usage.getContext()))
+            : perGroupType(usage);
+}
+
 static ParseResult
 parseCastTypes(OpAsmParser &parser, SmallVectorImpl<Type> &usages, Type &scale,
                const OptionalOperand &scaleOperand, Type &givenAmax,
-               const OptionalOperand &amaxOperand, Type &groupSizes,
-               const OptionalOperand &sizesOperand,
-               SmallVectorImpl<Type> &cached,
-               ArrayRef<OpAsmParser::UnresolvedOperand> into) {
-  SMLoc loc = parser.getCurrentLocation();
-  if (parser.parseTypeList(usages))
+               const OptionalOperand &amaxOperand,
+               SmallVectorImpl<Type> &cached, ArrayRef<Unresolved> into) {
+  ScaledType usage = parseUsages(parser, usages);
+  if (!usage)
     return failure();
   // As many as there are operands; the verifier compares the numbers.
   for (size_t i = 0; i < into.size(); ++i)
     cached.push_back(usages[std::min(i, usages.size() - 1)]);
-  auto usage = dyn_cast<ScaledType>(usages.front());
-  if (!usage)
-    return parser.emitError(loc)
-           << "expected a '!te.scaled' type, but got " << usages.front();
-  if (scaleOperand)
-    scale = perGroupType(usage);
-  if (amaxOperand) {
-    Type f32 = parser.getBuilder().getF32Type();
-    givenAmax = usage.is(ScaleVariant::RowScaled)
-                    ? RankedTensorType::get({usage.getRows()}, f32)
-                : usage.isShard()
-                    ? RankedTensorType::get(usage.getBlocks(), f32)
-                    : perGroupType(usage);
-  }
-  if (sizesOperand)
-    groupSizes = groupSizesType(usage);
+  inferFactors(usage, scale, scaleOperand, givenAmax, amaxOperand);
   return success();
 }
 
 static void printCastTypes(OpAsmPrinter &printer, Operation *, TypeRange usages,
-                           Type, Value, Type, Value, Type, Value, TypeRange,
-                           ValueRange) {
+                           Type, Value, Type, Value, TypeRange, ValueRange) {
   printer << usages;
+}
+
+static ParseResult
+parseGroupedCastTypes(OpAsmParser &parser, SmallVectorImpl<Type> &usages,
+                      Type &scale, const OptionalOperand &scaleOperand,
+                      Type &givenAmax, const OptionalOperand &amaxOperand,
+                      Type &groupSizes) {
+  ScaledType usage = parseUsages(parser, usages);
+  if (!usage)
+    return failure();
+  groupSizes = groupSizesType(usage);
+  inferFactors(usage, scale, scaleOperand, givenAmax, amaxOperand);
+  return success();
+}
+
+static void printGroupedCastTypes(OpAsmPrinter &printer, Operation *,
+                                  TypeRange usages, Type, Value, Type, Value,
+                                  Type) {
+  printer << usages;
+}
+
+static ParseResult parseShardTypes(OpAsmParser &parser, Type &usage,
+                                   Type &givenAmax,
+                                   const OptionalOperand &amaxOperand,
+                                   Type &cached, const OptionalOperand &into) {
+  SmallVector<Type, 1> usages;
+  ScaledType type = parseUsages(parser, usages);
+  if (!type)
+    return failure();
+  if (usages.size() != 1)
+    return parser.emitError(parser.getNameLoc())
+           << "expected one result with 'shard', but got " << usages.size();
+  usage = type;
+  if (amaxOperand)
+    givenAmax = type.isShard()
+                    ? RankedTensorType::get(type.getBlocks(),
+                                            parser.getBuilder().getF32Type())
+                    : perGroupType(type);
+  if (into)
+    cached = usage;
+  return success();
+}
+
+static void printShardTypes(OpAsmPrinter &printer, Operation *, Type usage,
+                            Type, Value, Type, Value) {
+  printer << usage;
 }
 
 /// The sizes of the groups of a value of type `scaled`, which is written.

@@ -92,3 +92,35 @@ LogicalResult te::verifySameElementType(Operation *op, StringRef name,
                            << "' to have one element type, but got " << element
                            << " and " << otherElement;
 }
+
+LogicalResult te::verifyCovers(Operation *op, GroupAttr group, int64_t count,
+                               ArrayRef<int64_t> shape) {
+  const int64_t all = shape[0] * shape[1];
+  if (count <= all && count * group.getSize() >= all)
+    return success();
+  return op->emitOpError() << "expected a shard of the " << all
+                           << " elements of the matrix to have from "
+                           << llvm::divideCeil(all, group.getSize()) << " to "
+                           << all << " of them for a group of "
+                           << group.getSize() << ", but got " << count;
+}
+
+LogicalResult te::verifyNotSwizzled(Operation *op, StringRef name,
+                                    ScaledType type) {
+  if (type.is(ScaleVariant::Swizzled))
+    return op->emitOpError()
+           << "expected '" << name << "' not to be swizzled, but got " << type;
+  return success();
+}
+
+LogicalResult te::verifyCached(Operation *op, ValueRange into, Value skip,
+                               TypeRange results) {
+  if (into.empty() == static_cast<bool>(skip))
+    return op->emitOpError() << "expected 'into' exactly with 'skip', but got "
+                             << (skip ? "a flag without a cached value"
+                                      : "a cached value without a flag");
+  if (!into.empty() && into.getTypes() != results)
+    return op->emitOpError() << "expected 'into' to have the types " << results
+                             << " of the results, but got " << into.getTypes();
+  return success();
+}

@@ -36,6 +36,19 @@ LogicalResult verifyAccumulate(Operation *op, Value accumulate, Type result);
 /// `rows` rows can hold groups that start at multiples of `alignment`.
 LogicalResult verifyGroupLayout(Operation *op, int64_t rows, int64_t alignment);
 
+/// Shards of `count` elements, one for each rank of `group`, cover a matrix of
+/// `shape` and nothing but padding beyond.
+LogicalResult verifyCovers(Operation *op, GroupAttr group, int64_t count,
+                           ArrayRef<int64_t> shape);
+
+/// The value `name` of `type` has scales row by row: only products read those
+/// that are swizzled.
+LogicalResult verifyNotSwizzled(Operation *op, StringRef name, ScaledType type);
+
+/// What a cached cast of `results` gives while its flag `skip` is 1.0, `into`.
+LogicalResult verifyCached(Operation *op, ValueRange into, Value skip,
+                           TypeRange results);
+
 /// The process group `id`, which the module declares.
 FailureOr<GroupAttr> verifyGroup(Operation *op, int64_t id);
 

@@ -55,7 +55,7 @@ module attributes {{te.groups = [{EP.format(ranks)}]}} {{
       -> ({received} {{te.name = "q"}}, {received} {{te.name = "p"}}, {flat} {{te.name = "y"}}, {flat} {{te.name = "z"}}, {flat} {{te.name = "mine"}}) {{{sizes}
 {before}    %s = te.quantize %x {given}: {flat} -> {sent}
     %q = te.all_to_all %s group 0 split {split} concat {concat} : {sent} -> {received}{move}
-{behind}    %p = te.quantize %mine {given_behind}{of} : {flat} -> {received}
+{behind}    %p = te.{"grouped_" * bool(after)}quantize %mine {given_behind}{of} : {flat} -> {received}
     %y = te.dequantize %q {of} : {received} -> {flat}
     %z = te.dequantize %p {of} : {received} -> {flat}
     return %q, %p, %y, %z, %mine : {received}, {received}, {flat}, {flat}, {flat}

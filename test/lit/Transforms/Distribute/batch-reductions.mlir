@@ -31,8 +31,8 @@ func.func @arguments(%x: tensor<16x16xbf16>, %w: tensor<16x16xbf16>) -> (tensor<
 // CHECK: %[[W:.*]] = arith.truncf %arg1
 // CHECK: %[[B:.*]] = te.partial_amax %[[W]]
 // CHECK-NEXT: %[[R:.*]]:2 = te.amax_reduce %[[A]], %[[B]] group 0
-// CHECK-NEXT: te.quantize %[[V]] amax %[[R]]#0
-// CHECK-NEXT: te.quantize %[[W]] amax %[[R]]#1
+// CHECK-NEXT: te.quantize_shard %[[V]] amax %[[R]]#0
+// CHECK-NEXT: te.quantize_shard %[[W]] amax %[[R]]#1
 // CHECK-NOT: te.amax_reduce
 // MOST-LABEL: func.func @masters
 // MOST: te.amax_reduce %{{.*}}, %{{.*}} group 0
@@ -49,11 +49,11 @@ func.func @masters(%v: tensor<128xf32>, %w: tensor<128xf32>)
   %vr = arith.truncf %v : tensor<128xf32> to tensor<128xbf16>
   %a = te.partial_amax %vr group 0 of [16, 16] blocks [16, 16] : tensor<128xbf16> -> tensor<1x1xf32>
   %ra = te.amax_reduce %a group 0 : tensor<1x1xf32>
-  %vq = te.quantize %vr amax %ra {group = 0 : i64} : tensor<128xbf16> -> !te.scaled<16x16xf4E2M1FN, nv_16x16, contract = 1, shard = 128>
+  %vq = te.quantize_shard %vr amax %ra group 0 : tensor<128xbf16> -> !te.scaled<16x16xf4E2M1FN, nv_16x16, contract = 1, shard = 128>
   %wr = arith.truncf %w : tensor<128xf32> to tensor<128xbf16>
   %b = te.partial_amax %wr group 0 of [32, 8] blocks [128, 128] : tensor<128xbf16> -> tensor<1x1xf32>
   %rb = te.amax_reduce %b group 0 : tensor<1x1xf32>
-  %wq = te.quantize %wr amax %rb {group = 0 : i64} : tensor<128xbf16> -> !te.scaled<32x8xf8E4M3FN, block_128x128, contract = 1, shard = 128>
+  %wq = te.quantize_shard %wr amax %rb group 0 : tensor<128xbf16> -> !te.scaled<32x8xf8E4M3FN, block_128x128, contract = 1, shard = 128>
   return %vq, %wq : !te.scaled<16x16xf4E2M1FN, nv_16x16, contract = 1, shard = 128>, !te.scaled<32x8xf8E4M3FN, block_128x128, contract = 1, shard = 128>
 }
 

@@ -11,7 +11,7 @@
 // NV: %[[W:.*]] = arith.truncf %arg1
 // NV: %[[PART:.*]] = te.partial_amax %[[W]] group 0 of [128, 256] blocks [16, 16] : tensor<20000xbf16> -> tensor<8x16xf32>
 // NV: %[[AMAX:.*]] = te.amax_reduce %[[PART]] group 0
-// NV: %[[Q:.*]] = te.quantize %[[W]] amax %[[AMAX]] {group = 0 : i64} : tensor<20000xbf16> -> !te.scaled<128x256xf4E2M1FN, nv_16x16, contract = 1, shard = 20000>
+// NV: %[[Q:.*]] = te.quantize_shard %[[W]] amax %[[AMAX]] group 0 : tensor<20000xbf16> -> !te.scaled<128x256xf4E2M1FN, nv_16x16, contract = 1, shard = 20000>
 // NV: te.all_gather %[[Q]] group 0 axis 0
 // NV: %[[HELD:.*]] = te.residual %[[Q]] "w"
 // NV: %[[AGAIN:.*]] = te.all_gather %[[HELD]] group 0 axis 0
@@ -28,14 +28,14 @@
 
 // NVKEPT-LABEL: func.func @flat
 // NVKEPT: te.partial_amax %{{.*}} unless %[[SKIP:[^ ]*]] group 0
-// NVKEPT: te.quantize %{{.*}} amax %{{.*}} into %{{.*}} unless %[[SKIP]] {group = 0 : i64}
+// NVKEPT: te.quantize_shard %{{.*}} amax %{{.*}} group 0 into %{{.*}} unless %[[SKIP]]
 
 // Of 1x16 blocks the rows are cast in the shard, the columns of what was gathered.
 // NV1D-LABEL: func.func @flat_1d
 // NV1D: %[[W:.*]] = arith.truncf %arg1
 // NV1D: %[[PART:.*]] = te.partial_amax %[[W]] group 0 of [128, 256] blocks [1, 16] : tensor<20000xbf16> -> tensor<128x16xf32>
 // NV1D: te.amax_reduce %[[PART]] group 0
-// NV1D: te.quantize %[[W]] {{.*}} -> !te.scaled<128x256xf4E2M1FN, nv_1x16, contract = 1, shard = 20000>
+// NV1D: te.quantize_shard %[[W]] {{.*}} -> !te.scaled<128x256xf4E2M1FN, nv_1x16, contract = 1, shard = 20000>
 // NV1D: te.all_gather %{{.*}} : tensor<20000xbf16> -> tensor<32768xbf16>
 // NV1D: te.quantize %{{.*}} : tensor<128x256xbf16> -> !te.scaled<128x256xf4E2M1FN, nv_1x16, contract = 0>
 

@@ -58,7 +58,7 @@
 // FLAT8: %[[W:.*]] = arith.truncf %arg1
 // FLAT8: %[[PART:.*]] = te.partial_amax %[[W]] group 0 of [128, 256] blocks [128, 128] : tensor<20000xbf16> -> tensor<1x2xf32>
 // FLAT8: %[[AMAX:.*]] = te.amax_reduce %[[PART]] group 0
-// FLAT8: %[[Q:.*]] = te.quantize %[[W]] amax %[[AMAX]] {group = 0 : i64} : tensor<20000xbf16> -> !te.scaled<128x256xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 20000>
+// FLAT8: %[[Q:.*]] = te.quantize_shard %[[W]] amax %[[AMAX]] group 0 : tensor<20000xbf16> -> !te.scaled<128x256xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 20000>
 // FLAT8: te.all_gather %[[Q]] group 0 axis 0
 // FLAT8: %[[HELD:.*]] = te.residual %[[Q]] "w"
 // FLAT8: %[[AGAIN:.*]] = te.all_gather %[[HELD]] group 0 axis 0
@@ -66,7 +66,7 @@
 
 // One scale that all ranks have, of amaxes of all.
 // DELAYED-LABEL: func.func @flat
-// DELAYED: te.quantize %{{.*}} scale %{{.*}} : tensor<20000xbf16> -> !te.scaled<128x256xf8E4M3FN, per_tensor, contract = 1, shard = 20000>
+// DELAYED: te.quantize_shard %{{.*}} scale %{{.*}} : tensor<20000xbf16> -> !te.scaled<128x256xf8E4M3FN, per_tensor, contract = 1, shard = 20000>
 // DELAYED: te.all_gather {{.*}} shard = 20000>
 // DELAYED: te.amax_reduce
 
@@ -74,7 +74,7 @@
 // KEPT-LABEL: func.func @flat
 // KEPT: te.partial_amax %{{.*}} unless %[[SKIP:[^ ]*]] group 0
 // KEPT: te.amax_reduce
-// KEPT: te.quantize %{{.*}} amax %{{.*}} into %{{.*}} unless %[[SKIP]] {group = 0 : i64}
+// KEPT: te.quantize_shard %{{.*}} amax %{{.*}} group 0 into %{{.*}} unless %[[SKIP]]
 
 // OVERRIDE-LABEL: func.func @flat
 // OVERRIDE: %[[WHOLE:.*]] = te.all_gather %{{.*}} shard = 20000> -> !te.scaled<128x256x
@@ -104,11 +104,11 @@
 // MX: %[[W:.*]] = arith.truncf %arg1
 // MX: %[[PART:.*]] = te.partial_amax %[[W]] group 0 of [128, 256] blocks [1, 32] : tensor<20000xbf16> -> tensor<128x8xf32>
 // MX: %[[AMAX:.*]] = te.amax_reduce %[[PART]] group 0
-// MX: %[[Q:.*]] = te.quantize %[[W]] amax %[[AMAX]] {group = 0 : i64} : tensor<20000xbf16> -> !te.scaled<128x256xf8E4M3FN, mx_1x32, contract = 1, shard = 20000>
+// MX: %[[Q:.*]] = te.quantize_shard %[[W]] amax %[[AMAX]] group 0 : tensor<20000xbf16> -> !te.scaled<128x256xf8E4M3FN, mx_1x32, contract = 1, shard = 20000>
 // MX: te.all_gather %[[Q]] group 0 axis 0
 // MX: %[[COLS:.*]] = te.partial_amax %[[W]] group 0 of [128, 256] blocks [32, 1] : tensor<20000xbf16> -> tensor<4x256xf32>
 // MX: %[[MOST:.*]] = te.amax_reduce %[[COLS]] group 0
-// MX: %[[P:.*]] = te.quantize %[[W]] amax %[[MOST]] {group = 0 : i64} : tensor<20000xbf16> -> !te.scaled<128x256xf8E4M3FN, mx_1x32, contract = 0, shard = 20000>
+// MX: %[[P:.*]] = te.quantize_shard %[[W]] amax %[[MOST]] group 0 : tensor<20000xbf16> -> !te.scaled<128x256xf8E4M3FN, mx_1x32, contract = 0, shard = 20000>
 // MX: %[[HELD:.*]] = te.residual %[[P]] "w"
 // MX: te.all_gather %[[HELD]] group 0 axis 0 : {{.*}} -> !te.scaled<128x256xf8E4M3FN, mx_1x32, contract = 0>
 

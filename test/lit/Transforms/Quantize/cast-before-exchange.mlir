@@ -16,7 +16,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
     %e = tensor.expand_shape %x [[0, 1], [2]] output_shape [8, 64, 256] : tensor<512x256xbf16> into tensor<8x64x256xbf16>
     %y = te.all_to_all %e group 0 split 0 concat 1 : tensor<8x64x256xbf16> -> tensor<4x128x256xbf16>
     %m = tensor.collapse_shape %y [[0, 1], [2]] : tensor<4x128x256xbf16> into tensor<512x256xbf16>
-    %q = te.quantize %m sizes %sizes {alignment = 128 : i64, amax_epsilon = 1.0e-3 : f32} : tensor<512x256xbf16> -> !te.scaled<512x256xf8E4M3FN, block_1x128, pow2, contract = 1, groups = 4>
+    %q = te.grouped_quantize %m sizes %sizes {alignment = 128 : i64, amax_epsilon = 1.0e-3 : f32} : tensor<512x256xbf16> -> !te.scaled<512x256xf8E4M3FN, block_1x128, pow2, contract = 1, groups = 4>
     return %q : !te.scaled<512x256xf8E4M3FN, block_1x128, pow2, contract = 1, groups = 4>
   }
 }
@@ -40,22 +40,22 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
     %sizes = arith.constant dense<256> : tensor<4xi32>
     %y = te.all_to_all %x group 0 split 0 concat 1 : tensor<8x128x256xbf16> -> tensor<4x256x256xbf16>
     %m = tensor.collapse_shape %y [[0, 1], [2]] : tensor<4x256x256xbf16> into tensor<1024x256xbf16>
-    %q = te.quantize %m sizes %sizes {alignment = 128 : i64} : tensor<1024x256xbf16> -> !te.scaled<1024x256xf8E4M3FN, block_1x128, contract = 1, groups = 4>
-    %c = te.quantize %m sizes %sizes {alignment = 128 : i64} : tensor<1024x256xbf16> -> !te.scaled<1024x256xf8E4M3FN, block_1x128, contract = 0, groups = 4>
+    %q = te.grouped_quantize %m sizes %sizes {alignment = 128 : i64} : tensor<1024x256xbf16> -> !te.scaled<1024x256xf8E4M3FN, block_1x128, contract = 1, groups = 4>
+    %c = te.grouped_quantize %m sizes %sizes {alignment = 128 : i64} : tensor<1024x256xbf16> -> !te.scaled<1024x256xf8E4M3FN, block_1x128, contract = 0, groups = 4>
     return %q, %c : !te.scaled<1024x256xf8E4M3FN, block_1x128, contract = 1, groups = 4>, !te.scaled<1024x256xf8E4M3FN, block_1x128, contract = 0, groups = 4>
   }
   func.func @both_of_f32(%x: tensor<8x128x256xf32>) -> (!te.scaled<1024x256xf8E4M3FN, block_1x128, contract = 1, groups = 4>, !te.scaled<1024x256xf8E4M3FN, block_1x128, contract = 0, groups = 4>) {
     %sizes = arith.constant dense<256> : tensor<4xi32>
     %y = te.all_to_all %x group 0 split 0 concat 1 : tensor<8x128x256xf32> -> tensor<4x256x256xf32>
     %m = tensor.collapse_shape %y [[0, 1], [2]] : tensor<4x256x256xf32> into tensor<1024x256xf32>
-    %q, %c = te.quantize %m sizes %sizes {alignment = 128 : i64} : tensor<1024x256xf32> -> !te.scaled<1024x256xf8E4M3FN, block_1x128, contract = 1, groups = 4>, !te.scaled<1024x256xf8E4M3FN, block_1x128, contract = 0, groups = 4>
+    %q, %c = te.grouped_quantize %m sizes %sizes {alignment = 128 : i64} : tensor<1024x256xf32> -> !te.scaled<1024x256xf8E4M3FN, block_1x128, contract = 1, groups = 4>, !te.scaled<1024x256xf8E4M3FN, block_1x128, contract = 0, groups = 4>
     return %q, %c : !te.scaled<1024x256xf8E4M3FN, block_1x128, contract = 1, groups = 4>, !te.scaled<1024x256xf8E4M3FN, block_1x128, contract = 0, groups = 4>
   }
   func.func @cut_blocks(%x: tensor<8x64x256xf32>) -> !te.scaled<512x256xf8E4M3FN, block_1x128, contract = 0, groups = 4> {
     %sizes = arith.constant dense<128> : tensor<4xi32>
     %y = te.all_to_all %x group 0 split 0 concat 1 : tensor<8x64x256xf32> -> tensor<4x128x256xf32>
     %m = tensor.collapse_shape %y [[0, 1], [2]] : tensor<4x128x256xf32> into tensor<512x256xf32>
-    %c = te.quantize %m sizes %sizes {alignment = 128 : i64} : tensor<512x256xf32> -> !te.scaled<512x256xf8E4M3FN, block_1x128, contract = 0, groups = 4>
+    %c = te.grouped_quantize %m sizes %sizes {alignment = 128 : i64} : tensor<512x256xf32> -> !te.scaled<512x256xf8E4M3FN, block_1x128, contract = 0, groups = 4>
     return %c : !te.scaled<512x256xf8E4M3FN, block_1x128, contract = 0, groups = 4>
   }
 }

@@ -15,8 +15,8 @@
 // STATES-DAG: te.grouped_amax %[[X]], %[[SIZES]]
 // STATES-DAG: te.grouped_amax %[[X]], %[[CONSTANT]]
 // STATES-DAG: te.quantize %[[X]] scale %[[DENSE]] :
-// STATES-DAG: te.quantize %[[X]] scale %[[GIVEN]] sizes %[[SIZES]]
-// STATES-DAG: te.quantize %[[X]] scale %[[HALVES]] sizes %[[CONSTANT]]
+// STATES-DAG: te.grouped_quantize %[[X]] scale %[[GIVEN]] sizes %[[SIZES]]
+// STATES-DAG: te.grouped_quantize %[[X]] scale %[[HALVES]] sizes %[[CONSTANT]]
 
 // The first reader of x comes before there are sizes.
 // CASTS-LABEL: func.func @layers
@@ -24,7 +24,7 @@
 // CASTS: %[[X0:.*]]:2 = te.quantize %[[X]] scale %{{[0-9]+}} :
 // CASTS: te.scaled_matmul %[[X0]]#0
 // CASTS: %[[SIZES:.*]] = te.round_group_sizes
-// CASTS: %[[X1:.*]]:2 = te.quantize %[[X]] scale %{{.*}} sizes %[[SIZES]]
+// CASTS: %[[X1:.*]]:2 = te.grouped_quantize %[[X]] scale %{{.*}} sizes %[[SIZES]]
 // CASTS: te.grouped_scaled_matmul %[[X1]]#0
 !x = tensor<128x64xbf16>
 !w = tensor<64x64xbf16>

@@ -11,7 +11,7 @@
 // TENSOR-NOT: te.zero_padding
 // TENSOR: te.grouped_amax
 // TENSOR: te.compute_scale {{.*}} for f8E4M3FN : tensor<2xf32>
-// TENSOR: te.quantize {{.*}} groups = 2
+// TENSOR: te.grouped_quantize {{.*}} groups = 2
 // TENSOR: te.amax_rows {{.*}} : tensor<2x524288xbf16> -> tensor<2xf32>
 // TENSOR: te.quantize {{.*}} !te.scaled<2x1024x512xf8E4M3FN, per_tensor, contract = 1>
 // TENSOR: te.grouped_scaled_matmul
@@ -25,7 +25,7 @@
 // A block reaches past the end of a group, and what the frontend left there is unknown.
 // BLOCK-LABEL: func.func @layer
 // BLOCK: te.zero_padding %[[X:.*]], %[[SIZES:.*]] {alignment = 128 : i64}
-// BLOCK: te.quantize {{.*}} sizes %[[SIZES]] {alignment = 128 : i64}
+// BLOCK: te.grouped_quantize {{.*}} sizes %[[SIZES]] {alignment = 128 : i64}
 // BLOCK: te.grouped_scaled_matmul
 // The activation's rows outside the groups are zeros, for those of its input are.
 // BLOCK-NOT: te.zero_padding

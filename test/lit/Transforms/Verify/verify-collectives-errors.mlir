@@ -34,7 +34,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
   func.func @partial_blocks(%x: tensor<5197xbf16>) -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1> {
     // expected-note @below {{'te.partial_amax' of this rank's part is here}}
     %amax = te.partial_amax %x group 0 of [160, 128] blocks [128, 128] : tensor<5197xbf16> -> tensor<2x1xf32>
-    %q = te.quantize %x amax %amax {group = 0 : i64} : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
+    %q = te.quantize_shard %x amax %amax group 0 : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
     // expected-error @below {{expected all ranks of group 0 ('dp') to cast what is gathered with one scale, but it is of an amax that is not reduced over the group (te.amax_reduce)}}
     %y = te.all_gather %q group 0 axis 0 : !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197> -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1>
     return %y : !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1>
@@ -49,7 +49,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
     // expected-note @below {{'te.amax' of this rank's part is here}}
     %amax = te.amax %x : tensor<5197xbf16>
     %scale = te.compute_scale %amax for f8E4M3FN
-    %q = te.quantize %x scale %scale : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197>
+    %q = te.quantize_shard %x scale %scale : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197>
     // expected-error @below {{expected all ranks of group 0 ('dp') to cast what is gathered with one scale}}
     %y = te.all_gather %q group 0 axis 0 : !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197> -> !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1>
     return %y : !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1>
