@@ -8,11 +8,11 @@
 
 #include "te-c/te_compiler.h"
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/InitAllTE.h"
 #include "TEDialect/JIT/Frontend.h"
 #include "TEDialect/JIT/Picture.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Report/ReportStream.h"
 
 #include "mlir/IR/Diagnostics.h"

@@ -1,9 +1,9 @@
 //===- Graph.cpp - a function as nodes and edges --------------------------===//
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/JIT/Picture.h"
 #include "TEDialect/TERT/RuntimeTypes.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Report/HtmlPage.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

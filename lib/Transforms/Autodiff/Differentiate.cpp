@@ -20,7 +20,7 @@
 #include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/Transforms/Autodiff/Passes.h"
-#include "TEDialect/Transforms/Import/Inline.h"
+#include "TEDialect/Transforms/Utils/Inline.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

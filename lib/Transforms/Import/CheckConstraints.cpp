@@ -7,10 +7,10 @@
 
 #include "CheckConstraints.h"
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/Transforms/Import/Passes.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/TargetOption.h"
 
 #include "mlir/IR/Matchers.h"

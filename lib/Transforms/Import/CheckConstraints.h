@@ -3,7 +3,7 @@
 #ifndef TE_TRANSFORMS_IMPORT_CHECKCONSTRAINTS_H
 #define TE_TRANSFORMS_IMPORT_CHECKCONSTRAINTS_H
 
-#include "TEDialect/Transforms/Quantize/StepConstraints.h"
+#include "TEDialect/Analysis/StepConstraints.h"
 
 namespace mlir::te {
 

@@ -8,9 +8,9 @@
 
 #include "Results.h"
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/Transforms/Instrument/Passes.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

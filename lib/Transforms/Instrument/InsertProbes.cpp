@@ -8,10 +8,10 @@
 
 #include "Results.h"
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/Runtime/te_runtime_types.h"
 #include "TEDialect/Transforms/Instrument/Passes.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/GlobPattern.h"

@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/Runtime/te_runtime_types.h"
 #include "TEDialect/Support/KernelRows.h"
 #include "TEDialect/TERT/BufferLifetimes.h"
@@ -17,7 +18,6 @@
 #include "TEDialect/TERT/Streams.h"
 #include "TEDialect/TERT/TERT.h"
 #include "TEDialect/Transforms/Lower/Passes.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

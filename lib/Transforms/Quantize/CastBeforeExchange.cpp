@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/TE.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -3,8 +3,8 @@
 #include "CastPlacement.h"
 #include "GatheredOperands.h"
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/Support.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 
 using namespace mlir;
 using namespace mlir::te;

@@ -7,7 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

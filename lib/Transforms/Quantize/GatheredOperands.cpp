@@ -3,8 +3,8 @@
 #include "GatheredOperands.h"
 #include "OperandCasts.h"
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/Support.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 
 #include "mlir/IR/Remarks.h"
 #include "llvm/Support/FormatVariadic.h"

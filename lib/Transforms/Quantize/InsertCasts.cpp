@@ -19,9 +19,9 @@
 #include "CastPlacement.h"
 #include "GatheredOperands.h"
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/IR/Support.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
 #include "TEDialect/Transforms/TargetOption.h"
 

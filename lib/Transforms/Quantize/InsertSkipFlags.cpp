@@ -7,8 +7,8 @@
 
 #include "State.h"
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/TE.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
 
 #include "llvm/ADT/TypeSwitch.h"

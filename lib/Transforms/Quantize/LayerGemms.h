@@ -10,7 +10,7 @@
 #ifndef TE_TRANSFORMS_QUANTIZE_LAYERGEMMS_H
 #define TE_TRANSFORMS_QUANTIZE_LAYERGEMMS_H
 
-#include "TEDialect/Transforms/Quantize/QuantPolicy.h"
+#include "TEDialect/Analysis/QuantPolicy.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 

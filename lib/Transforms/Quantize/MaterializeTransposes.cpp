@@ -11,8 +11,8 @@
 #include "RematPlan.h"
 #include "TransposePolicy.h"
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/Support.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
 #include "TEDialect/Transforms/TargetOption.h"
 

@@ -2,8 +2,8 @@
 
 #include "RematPlan.h"
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/TERT/RuntimeTypes.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

@@ -12,9 +12,9 @@
 
 #include "RematPlan.h"
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/TERT/Remat.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

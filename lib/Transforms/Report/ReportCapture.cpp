@@ -9,8 +9,8 @@
 
 #include "Table.h"
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/TE.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Report/Passes.h"
 #include "TEDialect/Transforms/Report/ReportStream.h"
 

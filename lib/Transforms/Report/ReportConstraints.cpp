@@ -7,7 +7,7 @@
 
 #include "Table.h"
 
-#include "TEDialect/Transforms/Quantize/StepConstraints.h"
+#include "TEDialect/Analysis/StepConstraints.h"
 #include "TEDialect/Transforms/Report/Passes.h"
 #include "TEDialect/Transforms/Report/ReportStream.h"
 #include "TEDialect/Transforms/TargetOption.h"

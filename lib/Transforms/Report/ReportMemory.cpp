@@ -12,11 +12,11 @@
 
 #include "Table.h"
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/TERT/BufferLifetimes.h"
 #include "TEDialect/TERT/KernelTable.h"
 #include "TEDialect/TERT/Remat.h"
 #include "TEDialect/TERT/Workspaces.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Report/MemoryPicture.h"
 #include "TEDialect/Transforms/Report/Passes.h"
 #include "TEDialect/Transforms/Report/ReportStream.h"

@@ -8,9 +8,9 @@
 
 #include "Table.h"
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/IR/Support.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Report/Passes.h"
 #include "TEDialect/Transforms/Report/ReportStream.h"
 #include "TEDialect/Transforms/TargetOption.h"

@@ -7,10 +7,10 @@
 
 #include "Table.h"
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/TERT/BufferLifetimes.h"
 #include "TEDialect/TERT/KernelTable.h"
 #include "TEDialect/TERT/Streams.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Report/Passes.h"
 #include "TEDialect/Transforms/Report/ReportStream.h"
 

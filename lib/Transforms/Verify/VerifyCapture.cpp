@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/TE.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 #include "TEDialect/Transforms/Verify/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

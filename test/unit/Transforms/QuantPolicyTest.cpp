@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TEDialect/Transforms/Quantize/QuantPolicy.h"
+#include "TEDialect/Analysis/QuantPolicy.h"
 
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/Diagnostics.h"

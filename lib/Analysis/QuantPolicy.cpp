@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TEDialect/Transforms/Quantize/QuantPolicy.h"
+#include "TEDialect/Analysis/QuantPolicy.h"
 
 #include "llvm/Support/FormatVariadic.h"
 

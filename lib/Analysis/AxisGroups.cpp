@@ -1,6 +1,6 @@
 //===- AxisGroups.cpp - tensor axes of a step that have one size ----------===//
 
-#include "AxisGroups.h"
+#include "TEDialect/Analysis/AxisGroups.h"
 
 #include "TEDialect/IR/Support.h"
 

@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TEDIALECT_TRANSFORMS_QUANTIZE_GEMMORIGIN_H
-#define TEDIALECT_TRANSFORMS_QUANTIZE_GEMMORIGIN_H
+#ifndef TEDIALECT_ANALYSIS_GEMMORIGIN_H
+#define TEDIALECT_ANALYSIS_GEMMORIGIN_H
 
-#include "TEDialect/Transforms/Quantize/QuantPolicy.h"
+#include "TEDialect/Analysis/QuantPolicy.h"
 
 namespace mlir::te {
 
@@ -60,4 +60,4 @@ std::string describePlace(Location loc);
 
 } // namespace mlir::te
 
-#endif // TEDIALECT_TRANSFORMS_QUANTIZE_GEMMORIGIN_H
+#endif // TEDIALECT_ANALYSIS_GEMMORIGIN_H

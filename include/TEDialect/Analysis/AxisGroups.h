@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TE_TRANSFORMS_QUANTIZE_AXISGROUPS_H
-#define TE_TRANSFORMS_QUANTIZE_AXISGROUPS_H
+#ifndef TEDIALECT_ANALYSIS_AXISGROUPS_H
+#define TEDIALECT_ANALYSIS_AXISGROUPS_H
 
 #include "TEDialect/IR/TE.h"
 
@@ -72,4 +72,4 @@ private:
 
 } // namespace mlir::te
 
-#endif // TE_TRANSFORMS_QUANTIZE_AXISGROUPS_H
+#endif // TEDIALECT_ANALYSIS_AXISGROUPS_H

@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TEDIALECT_TRANSFORMS_QUANTIZE_QUANTPOLICY_H
-#define TEDIALECT_TRANSFORMS_QUANTIZE_QUANTPOLICY_H
+#ifndef TEDIALECT_ANALYSIS_QUANTPOLICY_H
+#define TEDIALECT_ANALYSIS_QUANTPOLICY_H
 
 #include "TEDialect/IR/Support.h"
 #include "TEDialect/IR/TE.h"
@@ -139,4 +139,4 @@ private:
 
 } // namespace mlir::te
 
-#endif // TEDIALECT_TRANSFORMS_QUANTIZE_QUANTPOLICY_H
+#endif // TEDIALECT_ANALYSIS_QUANTPOLICY_H

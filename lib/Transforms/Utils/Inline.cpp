@@ -1,6 +1,6 @@
 //===- Inline.cpp - what inlining must not lose ---------------------------===//
 
-#include "TEDialect/Transforms/Import/Inline.h"
+#include "TEDialect/Transforms/Utils/Inline.h"
 #include "TEDialect/IR/TE.h"
 
 using namespace mlir;

@@ -1,7 +1,7 @@
 //===- Inline.h - what inlining must not lose -----------------------------===//
 
-#ifndef TEDIALECT_TRANSFORMS_IMPORT_INLINE_H
-#define TEDIALECT_TRANSFORMS_IMPORT_INLINE_H
+#ifndef TEDIALECT_TRANSFORMS_UTILS_INLINE_H
+#define TEDIALECT_TRANSFORMS_UTILS_INLINE_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -15,4 +15,4 @@ void pinRecipes(func::FuncOp copy, func::FuncOp function,
 
 } // namespace mlir::te
 
-#endif // TEDIALECT_TRANSFORMS_IMPORT_INLINE_H
+#endif // TEDIALECT_TRANSFORMS_UTILS_INLINE_H

@@ -8,10 +8,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TEDIALECT_TRANSFORMS_QUANTIZE_STEPCONSTRAINTS_H
-#define TEDIALECT_TRANSFORMS_QUANTIZE_STEPCONSTRAINTS_H
+#ifndef TEDIALECT_ANALYSIS_STEPCONSTRAINTS_H
+#define TEDIALECT_ANALYSIS_STEPCONSTRAINTS_H
 
-#include "TEDialect/Transforms/Quantize/QuantPolicy.h"
+#include "TEDialect/Analysis/QuantPolicy.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -93,4 +93,4 @@ StepConstraints collectStepConstraints(ModuleOp module, StepTarget target = {});
 
 } // namespace mlir::te
 
-#endif // TEDIALECT_TRANSFORMS_QUANTIZE_STEPCONSTRAINTS_H
+#endif // TEDIALECT_ANALYSIS_STEPCONSTRAINTS_H

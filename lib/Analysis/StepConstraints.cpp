@@ -7,12 +7,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TEDialect/Transforms/Quantize/StepConstraints.h"
+#include "TEDialect/Analysis/StepConstraints.h"
 
-#include "AxisGroups.h"
-
+#include "TEDialect/Analysis/AxisGroups.h"
+#include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/TEMoe.h"
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseSet.h"

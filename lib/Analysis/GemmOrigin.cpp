@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TEDialect/Transforms/Quantize/GemmOrigin.h"
+#include "TEDialect/Analysis/GemmOrigin.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
