@@ -13,6 +13,7 @@
 #include "TEDialect/Transforms/Lower/Passes.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
 #include "TEDialect/Transforms/Report/Passes.h"
+#include "TEDialect/Transforms/Residuals/Passes.h"
 #include "TEDialect/Transforms/Schedule/Kernels.h"
 #include "TEDialect/Transforms/Schedule/Passes.h"
 #include "TEDialect/Transforms/Verify/Passes.h"
@@ -42,6 +43,7 @@ void te::registerAllTEPasses() {
   registerTEAutodiffPasses();
   registerTEDistributePasses();
   registerTEQuantizePasses();
+  registerTEResidualsPasses();
   registerTEFusePasses();
   registerTESchedulePasses();
   registerTELowerPasses();

@@ -16,6 +16,7 @@
 #include "TEDialect/Transforms/Lower/Passes.h"
 #include "TEDialect/Transforms/Quantize/Passes.h"
 #include "TEDialect/Transforms/Report/Passes.h"
+#include "TEDialect/Transforms/Residuals/Passes.h"
 #include "TEDialect/Transforms/Schedule/Passes.h"
 #include "TEDialect/Transforms/Verify/Passes.h"
 

@@ -12,7 +12,7 @@
 #define TE_TRANSFORMS_QUANTIZE_DELAYEDSLOTS_H
 
 #include "LayerGemms.h"
-#include "State.h"
+#include "TEDialect/Transforms/Utils/State.h"
 
 #include "llvm/ADT/MapVector.h"
 

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "State.h"
+#include "TEDialect/Transforms/Utils/State.h"
 
 #include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/TE.h"

@@ -1,6 +1,6 @@
 //===- TransposePolicyTest.cpp - tests of which columns are kept ----------===//
 
-#include "Quantize/TransposePolicy.h"
+#include "Residuals/TransposePolicy.h"
 
 #include "gtest/gtest.h"
 

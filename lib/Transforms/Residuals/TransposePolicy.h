@@ -8,8 +8,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TE_TRANSFORMS_QUANTIZE_TRANSPOSEPOLICY_H
-#define TE_TRANSFORMS_QUANTIZE_TRANSPOSEPOLICY_H
+#ifndef TE_TRANSFORMS_RESIDUALS_TRANSPOSEPOLICY_H
+#define TE_TRANSFORMS_RESIDUALS_TRANSPOSEPOLICY_H
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
@@ -55,4 +55,4 @@ int64_t bytesMoved(const ColumnUses &column, llvm::ArrayRef<bool> kept);
 
 } // namespace mlir::te
 
-#endif // TE_TRANSFORMS_QUANTIZE_TRANSPOSEPOLICY_H
+#endif // TE_TRANSFORMS_RESIDUALS_TRANSPOSEPOLICY_H

@@ -13,7 +13,7 @@
 
 #include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/Support.h"
-#include "TEDialect/Transforms/Quantize/Passes.h"
+#include "TEDialect/Transforms/Residuals/Passes.h"
 #include "TEDialect/Transforms/TargetOption.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -24,7 +24,7 @@
 
 namespace mlir::te {
 #define GEN_PASS_DEF_MATERIALIZETRANSPOSESPASS
-#include "TEDialect/Transforms/Quantize/Passes.h.inc"
+#include "TEDialect/Transforms/Residuals/Passes.h.inc"
 } // namespace mlir::te
 
 using namespace mlir;

@@ -1,6 +1,6 @@
 //===- State.cpp - values that a step carries to its next run -------------===//
 
-#include "State.h"
+#include "TEDialect/Transforms/Utils/State.h"
 
 #include "TEDialect/IR/TE.h"
 

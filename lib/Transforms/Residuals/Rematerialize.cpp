@@ -15,7 +15,7 @@
 #include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/IR/DiagnosticData.h"
 #include "TEDialect/TERT/Remat.h"
-#include "TEDialect/Transforms/Quantize/Passes.h"
+#include "TEDialect/Transforms/Residuals/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -27,7 +27,7 @@
 
 namespace mlir::te {
 #define GEN_PASS_DEF_REMATERIALIZEPASS
-#include "TEDialect/Transforms/Quantize/Passes.h.inc"
+#include "TEDialect/Transforms/Residuals/Passes.h.inc"
 } // namespace mlir::te
 
 using namespace mlir;

@@ -7,16 +7,16 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "State.h"
+#include "TEDialect/Transforms/Utils/State.h"
 
 #include "TEDialect/IR/TE.h"
-#include "TEDialect/Transforms/Quantize/Passes.h"
+#include "TEDialect/Transforms/Residuals/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 namespace mlir::te {
 #define GEN_PASS_DEF_ACCUMULATEMAINGRADSPASS
-#include "TEDialect/Transforms/Quantize/Passes.h.inc"
+#include "TEDialect/Transforms/Residuals/Passes.h.inc"
 } // namespace mlir::te
 
 using namespace mlir;

@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TE_TRANSFORMS_QUANTIZE_STATE_H
-#define TE_TRANSFORMS_QUANTIZE_STATE_H
+#ifndef TEDIALECT_TRANSFORMS_UTILS_STATE_H
+#define TEDIALECT_TRANSFORMS_UTILS_STATE_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
@@ -65,4 +65,4 @@ private:
 
 } // namespace mlir::te
 
-#endif // TE_TRANSFORMS_QUANTIZE_STATE_H
+#endif // TEDIALECT_TRANSFORMS_UTILS_STATE_H

@@ -14,8 +14,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TE_TRANSFORMS_QUANTIZE_REMATPLAN_H
-#define TE_TRANSFORMS_QUANTIZE_REMATPLAN_H
+#ifndef TE_TRANSFORMS_RESIDUALS_REMATPLAN_H
+#define TE_TRANSFORMS_RESIDUALS_REMATPLAN_H
 
 #include "TEDialect/IR/TE.h"
 
@@ -156,4 +156,4 @@ private:
 
 } // namespace mlir::te
 
-#endif // TE_TRANSFORMS_QUANTIZE_REMATPLAN_H
+#endif // TE_TRANSFORMS_RESIDUALS_REMATPLAN_H
