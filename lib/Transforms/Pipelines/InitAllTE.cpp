@@ -6,6 +6,8 @@
 #include "TEDialect/Pipelines/Pipelines.h"
 #include "TEDialect/TERT/TERT.h"
 #include "TEDialect/Transforms/Autodiff/Passes.h"
+#include "TEDialect/Transforms/ConvertToTERT/Kernels.h"
+#include "TEDialect/Transforms/ConvertToTERT/Passes.h"
 #include "TEDialect/Transforms/Distribute/Passes.h"
 #include "TEDialect/Transforms/Fuse/Passes.h"
 #include "TEDialect/Transforms/Import/Passes.h"
@@ -14,7 +16,6 @@
 #include "TEDialect/Transforms/Quantize/Passes.h"
 #include "TEDialect/Transforms/Report/Passes.h"
 #include "TEDialect/Transforms/Residuals/Passes.h"
-#include "TEDialect/Transforms/Schedule/Kernels.h"
 #include "TEDialect/Transforms/Schedule/Passes.h"
 #include "TEDialect/Transforms/Verify/Passes.h"
 
@@ -45,6 +46,7 @@ void te::registerAllTEPasses() {
   registerTEQuantizePasses();
   registerTEResidualsPasses();
   registerTEFusePasses();
+  registerTEConvertToTERTPasses();
   registerTESchedulePasses();
   registerTELowerPasses();
   registerTEVerifyPasses();

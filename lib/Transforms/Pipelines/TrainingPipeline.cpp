@@ -9,6 +9,7 @@
 
 #include "TEDialect/IR/Support.h"
 #include "TEDialect/Transforms/Autodiff/Passes.h"
+#include "TEDialect/Transforms/ConvertToTERT/Passes.h"
 #include "TEDialect/Transforms/Distribute/Passes.h"
 #include "TEDialect/Transforms/Fuse/Passes.h"
 #include "TEDialect/Transforms/Import/Passes.h"

@@ -4,6 +4,7 @@
 
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/TERT/TERT.h"
+#include "TEDialect/Transforms/ConvertToTERT/Passes.h"
 #include "TEDialect/Transforms/Lower/Passes.h"
 #include "TEDialect/Transforms/Schedule/Passes.h"
 

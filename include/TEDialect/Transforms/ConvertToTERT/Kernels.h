@@ -1,7 +1,7 @@
 //===- Kernels.h - which kernels compute the ops of a step ----------------===//
 
-#ifndef TEDIALECT_TRANSFORMS_SCHEDULE_KERNELS_H
-#define TEDIALECT_TRANSFORMS_SCHEDULE_KERNELS_H
+#ifndef TEDIALECT_TRANSFORMS_CONVERTTOTERT_KERNELS_H
+#define TEDIALECT_TRANSFORMS_CONVERTTOTERT_KERNELS_H
 
 namespace mlir {
 class DialectRegistry;
@@ -15,4 +15,4 @@ void registerTEKernels(DialectRegistry &registry);
 } // namespace te
 } // namespace mlir
 
-#endif // TEDIALECT_TRANSFORMS_SCHEDULE_KERNELS_H
+#endif // TEDIALECT_TRANSFORMS_CONVERTTOTERT_KERNELS_H

@@ -7,8 +7,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TE_TRANSFORMS_SCHEDULE_LAUNCHCALL_H
-#define TE_TRANSFORMS_SCHEDULE_LAUNCHCALL_H
+#ifndef TE_TRANSFORMS_CONVERTTOTERT_LAUNCHCALL_H
+#define TE_TRANSFORMS_CONVERTTOTERT_LAUNCHCALL_H
 
 #include "LaunchEmitter.h"
 
@@ -298,4 +298,4 @@ void attachTensorKernels(MLIRContext *context);
 
 } // namespace mlir::te
 
-#endif // TE_TRANSFORMS_SCHEDULE_LAUNCHCALL_H
+#endif // TE_TRANSFORMS_CONVERTTOTERT_LAUNCHCALL_H

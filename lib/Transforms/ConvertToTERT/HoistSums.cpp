@@ -14,8 +14,8 @@
 #include "LaunchEmitter.h"
 
 #include "TEDialect/IR/TE.h"
-#include "TEDialect/Transforms/Schedule/Kernels.h"
-#include "TEDialect/Transforms/Schedule/Passes.h"
+#include "TEDialect/Transforms/ConvertToTERT/Kernels.h"
+#include "TEDialect/Transforms/ConvertToTERT/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -23,7 +23,7 @@
 
 namespace mlir::te {
 #define GEN_PASS_DEF_HOISTSUMSPASS
-#include "TEDialect/Transforms/Schedule/Passes.h.inc"
+#include "TEDialect/Transforms/ConvertToTERT/Passes.h.inc"
 } // namespace mlir::te
 
 using namespace mlir;

@@ -16,15 +16,15 @@
 #include "TEDialect/TERT/Groups.h"
 #include "TEDialect/TERT/KernelTable.h"
 #include "TEDialect/TERT/RuntimeTypes.h"
-#include "TEDialect/Transforms/Schedule/Kernels.h"
-#include "TEDialect/Transforms/Schedule/Passes.h"
+#include "TEDialect/Transforms/ConvertToTERT/Kernels.h"
+#include "TEDialect/Transforms/ConvertToTERT/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
 
 namespace mlir::te {
 #define GEN_PASS_DEF_CONVERTTOTERTPASS
-#include "TEDialect/Transforms/Schedule/Passes.h.inc"
+#include "TEDialect/Transforms/ConvertToTERT/Passes.h.inc"
 } // namespace mlir::te
 
 using namespace mlir;

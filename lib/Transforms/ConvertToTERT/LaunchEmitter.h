@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TE_TRANSFORMS_SCHEDULE_LAUNCHEMITTER_H
-#define TE_TRANSFORMS_SCHEDULE_LAUNCHEMITTER_H
+#ifndef TE_TRANSFORMS_CONVERTTOTERT_LAUNCHEMITTER_H
+#define TE_TRANSFORMS_CONVERTTOTERT_LAUNCHEMITTER_H
 
 #include "TEDialect/IR/TE.h"
 #include "TEDialect/TERT/TERT.h"
@@ -18,7 +18,7 @@ namespace mlir::te {
 class LaunchEmitter;
 } // namespace mlir::te
 
-#include "TEDialect/Transforms/Schedule/KernelOpInterface.h.inc"
+#include "TEDialect/Transforms/ConvertToTERT/KernelOpInterface.h.inc"
 
 namespace mlir::te {
 
@@ -95,4 +95,4 @@ Value lookThroughViews(Value value);
 
 } // namespace mlir::te
 
-#endif // TE_TRANSFORMS_SCHEDULE_LAUNCHEMITTER_H
+#endif // TE_TRANSFORMS_CONVERTTOTERT_LAUNCHEMITTER_H

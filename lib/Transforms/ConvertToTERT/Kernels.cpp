@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TEDialect/Transforms/Schedule/Kernels.h"
+#include "TEDialect/Transforms/ConvertToTERT/Kernels.h"
 
 #include "LaunchCall.h"
 

@@ -18,7 +18,7 @@ using tert::BufferType;
 using tert::Cause;
 using tert::LaunchOp;
 
-#include "TEDialect/Transforms/Schedule/KernelOpInterface.cpp.inc"
+#include "TEDialect/Transforms/ConvertToTERT/KernelOpInterface.cpp.inc"
 
 /// The operand that `op` only looks at, or null.
 static Value viewedOperand(Operation *op) {
