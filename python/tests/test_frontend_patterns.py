@@ -21,9 +21,12 @@ class Torch:
         self.joined = lambda *parts: torch.cat(parts, -1)
         self.beside = lambda *parts: torch.stack(parts, -1).flatten(-2)
         self.mean = lambda x: x.mean(-1, keepdim=True)
+        self.log_softmax = lambda x: torch.log_softmax(x, -1)
+        self.logsumexp = lambda x: torch.logsumexp(x, -1)
+        self.picked = lambda x, places: torch.gather(x, -1, places[:, None])[:, 0]
         self.torch = torch
 
-    def run(self, function):
+    def run(self, function, *others):
         """The program of `function` of a layer; its results and gradients are those of PyTorch."""
         import te_mlir.torch
 
@@ -35,7 +38,7 @@ class Torch:
                 self.w, self.g, self.b = (torch.nn.Parameter(torch.tensor(a)) for a in (W, G, B))
 
             def forward(self, x):
-                return function(x @ self.w, self.g, self.b)
+                return function(x @ self.w, self.g, self.b, *others)
 
         torch._dynamo.reset()
         model, x = Model(), torch.tensor(H)
@@ -65,16 +68,19 @@ class Jax:
         self.joined = lambda *parts: jnp.concatenate(parts, -1)
         self.beside = lambda *parts: jnp.stack(parts, -1).reshape(*parts[0].shape[:-1], -1)
         self.mean = lambda x: jnp.mean(x, -1, keepdims=True)
+        self.log_softmax = lambda x: jax.nn.log_softmax(x, -1)
+        self.logsumexp = lambda x: jax.nn.logsumexp(x, -1)
+        self.picked = lambda x, places: jnp.take_along_axis(x, places[:, None], -1)[:, 0]
         self.jax, self.jnp = jax, jnp
 
-    def run(self, function):
+    def run(self, function, *others):
         """The program of `function` of a layer; its results and gradients are those of JAX."""
         import te_mlir.jax
 
         jax, jnp = self.jax, self.jnp
 
         def model(x, w, g, b):
-            return function(x @ w, g, b)
+            return function(x @ w, g, b, *others)
 
         compiled = te_mlir.jax.jit(model)
         arguments = [jnp.asarray(a) for a in (H, W, G, B)]
@@ -173,3 +179,38 @@ def test_what_is_nearly_a_pattern_of_both_is_none(framework, name):
     text = framework.run(lambda h, g, b: NEAR[name](framework, h, g, b))
     assert "<qgelu>" not in text and "<silu>" not in text
     assert text.count("<srelu>") + text.count("<sreglu>") == (name == "cube of relu"), text
+
+
+LABELS = np.arange(16) * 3 % 64
+
+
+LOSSES = {
+    "log_softmax": lambda f, h, labels: -f.picked(f.log_softmax(h), labels).mean(),
+    "logsumexp": lambda f, h, labels: (f.logsumexp(h) - f.picked(h, labels)).mean(),
+    "a sum": lambda f, h, labels: -f.picked(f.log_softmax(h), labels).sum(),
+    "a quarter": lambda f, h, labels: -f.picked(f.log_softmax(h), labels).mean() / 4,
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_of_both_frontends(framework, name):
+    labels = framework.array(LABELS)
+    text = framework.run(lambda h, g, b, labels: LOSSES[name](framework, h, labels), labels)
+    assert text.count("te.cross_entropy") == 1, text
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_pytorchs_loss_of_log_softmax(reduction):
+    torch = pytest.importorskip("torch")
+    labels = torch.as_tensor(np.where(LABELS % 2, LABELS, 7))
+    options = {"reduction": reduction, "ignore_index": 7}
+    text = Torch().run(
+        lambda h, g, b, labels: torch.nn.functional.nll_loss(torch.log_softmax(h, -1), labels, **options), labels
+    )
+    assert text.count("te.cross_entropy") == 1 and "ignore_index = 7" in text, text
+
+
+def test_the_loss_of_each_row_is_no_cross_entropy_of_te(framework):
+    labels = framework.array(LABELS)
+    with pytest.raises(Exception, match="has no counterpart in te"):
+        framework.run(lambda h, g, b, labels: framework.logsumexp(h) - framework.picked(h, labels), labels)

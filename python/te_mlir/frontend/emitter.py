@@ -10,17 +10,22 @@ from __future__ import annotations
 from te_mlir.frontend.activations import match_activation
 from te_mlir.frontend.attention import Attentions
 from te_mlir.frontend.base import FLOATS, Unsupported, Value, te_name
+from te_mlir.frontend.cross_entropy import Losses
 from te_mlir.frontend.elementwise import Elementwise
 from te_mlir.frontend.graph import Node, Var
+from te_mlir.frontend.losses import match_cross_entropy
 from te_mlir.frontend.norms import Norms, match_layer_norm, match_rms_norm
 from te_mlir.frontend.rotary import Rotations, match_rope
 
 
-class Emitter(Elementwise, Norms, Rotations, Attentions):
+class Emitter(Elementwise, Norms, Rotations, Attentions, Losses):
     """Emits values of a graph into one function, each as the first that a pattern finds in it, or by itself."""
 
     def matched(self, var: Var, node: Node) -> Value | None:
         """The value as what a pattern found in it; None where none is found."""
+        loss = match_cross_entropy(var)
+        if loss is not None:
+            return self.cross_entropy(var, node, loss)
         layer_norm = match_layer_norm(var)
         if layer_norm is not None:
             return self.layer_norm(var, node, layer_norm)

@@ -8,12 +8,14 @@ Operations have the names and the parameters of `jax.lax` where it has them:
 
 What a framework has as one operation has a name of its own, and these parameters:
 
-* mean (axes), softmax (axis): of one operand
+* mean, logsumexp (axes), softmax, log_softmax (axis): of one operand
 * relu, silu, gelu (approximate: by tanh, else by erf)
 * rms_norm (epsilon): of x and gamma; layer_norm (epsilon): of x, gamma and beta, each None where there is none
 * linear: of x, a weight [out, in] and a bias or None; embedding (padding): of a table and indices
 * attention (causal, scale): of q, k and v, each [batch, heads, sequence, width], and a mask or None
-* cross_entropy (ignore_index, summed): of logits [rows, classes] and targets
+* cross_entropy, nll_loss (ignore_index, summed): of logits [rows, classes], or their log_softmax, and targets
+
+A gather takes elements of each row, and has `picks`, their (indices, whether those beyond are clamped), or None.
 
 An operation of any other name is one that the dialect may lack. Elementwise operations
 have operands of one rank, where size 1 is repeated, or without dimensions.

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
 from te_mlir.frontend.graph import Atom, Const, Node, Var, width
 
 #: Views that leave the elements in their order.
@@ -188,3 +190,10 @@ def part_of(value: Atom) -> tuple[Var, int, int, int] | None:
     if operand.shape[:-1] != value.shape[:-1] or any(s != 1 for s in strides[:-1]):
         return None
     return leaf(operand), int(node.params["start_indices"][-1]), int(node.params["limit_indices"][-1]), strides[-1]
+
+
+def counts_along(value: Const, axis: int) -> bool:
+    """Whether each element of a constant is its index along an axis."""
+    shape = [1] * len(value.shape)
+    shape[axis] = value.shape[axis]
+    return bool((value.array() == np.arange(value.shape[axis]).reshape(shape)).all())

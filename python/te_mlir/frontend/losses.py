@@ -13,8 +13,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from te_mlir.frontend.graph import Atom, Const, Var
-from te_mlir.frontend.looking import factors_of, is_same, leaf, node_of, of_rows, pairs, rounding, scalar, uncast
+from te_mlir.frontend.graph import Atom, Const, Node, Var
+from te_mlir.frontend.looking import (
+    counts_along,
+    factors_of,
+    is_same,
+    leaf,
+    node_of,
+    of_rows,
+    pairs,
+    rounding,
+    scalar,
+    uncast,
+)
 from te_mlir.frontend.softmax import same_maximum, unshifted
 
 
@@ -51,7 +62,7 @@ class Rows(NamedTuple):
 class CrossEntropy(NamedTuple):
     """`factor` times the mean of -log(softmax(logits)) at targets, of the rows that all masks leave.
 
-    summed: times the number of these rows, too.
+    summed: times the number of these rows, too. ignore_index: the target of rows that do not count.
     """
 
     logits: Var
@@ -60,6 +71,7 @@ class CrossEntropy(NamedTuple):
     masks: tuple[Mask, ...]
     factor: float
     summed: bool
+    ignore_index: int = -100
 
 
 # Log-softmax
@@ -81,7 +93,10 @@ def _log_sum(value: Atom) -> Var | None:
 
 
 def _log_softmax(value: Atom) -> Var | None:
-    """x of log_softmax(x) along the last axis: `x - logsumexp(x)`, or of `x - max`."""
+    """x of log_softmax(x) along the last axis, perhaps spelled out: `x - logsumexp(x)`, or of `x - max`."""
+    named = node_of(uncast(value), "log_softmax")
+    if named is not None and named.params["axis"] == len(value.shape) - 1:
+        return named.inputs[0] if isinstance(named.inputs[0], Var) else None
     node = node_of(uncast(value), "sub")
     if node is None or node.inputs[0].shape != value.shape:
         return None
@@ -96,7 +111,10 @@ def _log_softmax(value: Atom) -> Var | None:
 
 
 def _log_sum_exp(value: Atom) -> Var | None:
-    """x of logsumexp(x) along the last axis: `log(sum(exp(x - max))) + max`, or without."""
+    """x of logsumexp(x) along the last axis, perhaps spelled out: `log(sum(exp(x - max))) + max`, or without."""
+    named = node_of(of_rows(value), "logsumexp")
+    if named is not None and tuple(named.params["axes"]) == (len(named.inputs[0].shape) - 1,):
+        return named.inputs[0] if isinstance(named.inputs[0], Var) else None
     for log, added in pairs(of_rows(value), "add"):
         inner = _log_sum(log)
         if inner is None:
@@ -137,43 +155,10 @@ def _same_elements(value: Atom) -> Atom:
 
 
 def _gathered(value: Atom) -> Picked | None:
-    """`take_along_axis(x, targets[..., None], -1)`, or `x[arange(rows), targets]`."""
+    """One element of each row, by its place in it."""
     node = node_of(value, "gather")
-    x, index = node.inputs if node is not None else (value, value)
-    if node is None or not isinstance(x, Var):
-        return None
-    rank, numbers, params = len(x.shape), node.params["dimension_numbers"], node.params
-    fill = params.get("fill_value")
-    if tuple(int(s) for s in params["slice_sizes"]) != (1,) * rank or (fill is not None and not math.isnan(fill)):
-        return None
-    clamps = "CLIP" in str(params["mode"])
-    if tuple(numbers.start_index_map) == (rank - 1,):
-        # One place in each row, in the order of the rows; axes of size 1 need not be among the batches.
-        batches = [int(a) for a in numbers.operand_batching_dims]
-        places = [int(a) for a in numbers.start_indices_batching_dims]
-        every = all(axis in batches for axis in range(rank - 1) if x.shape[axis] != 1)
-        in_order = batches == sorted(batches) and places == sorted(places)
-        whole = every and in_order and math.prod(index.shape) == math.prod(x.shape[:-1])
-        return Picked(x, index, clamps) if whole else None
-    parts = node_of(index, "concatenate")
-    if tuple(numbers.start_index_map) != tuple(range(rank)) or numbers.operand_batching_dims or parts is None:
-        return None
-    if int(parts.params["dimension"]) != len(index.shape) - 1 or len(parts.inputs) != rank:
-        return None
-    targets = parts.inputs[-1]
-    if targets.shape != (*x.shape[:-1], 1):
-        return None
-    for axis, part in enumerate(parts.inputs[:-1]):
-        if not isinstance(part, Const) or part.shape != targets.shape or not _counts(part, axis):
-            return None
-    return Picked(x, targets, clamps)
-
-
-def _counts(value: Const, axis: int) -> bool:
-    """Whether each element of a constant is its index along an axis."""
-    shape = [1] * len(value.shape)
-    shape[axis] = value.shape[axis]
-    return bool((value.array() == np.arange(value.shape[axis]).reshape(shape)).all())
+    x, picks = (node.inputs[0], node.params.get("picks")) if node is not None else (None, None)
+    return Picked(x, *picks) if isinstance(x, Var) and picks is not None else None
 
 
 def _one_hot(hot: Atom) -> Atom | None:
@@ -189,7 +174,7 @@ def _one_hot(hot: Atom) -> Atom | None:
             continue
         last = len(hot.shape) - 1
         if len(classes.shape) == last + 1 and (*found.shape, classes.shape[last]) == hot.shape:
-            if _counts(classes, last):
+            if counts_along(classes, last):
                 return found
     return None
 
@@ -309,10 +294,41 @@ def _hot_sum(product: Atom) -> Rows | None:
     return Rows(x, Picked(value, places, zeros=isinstance(places, Var)), -1, tuple(masks))
 
 
+def named_loss(node: Node) -> CrossEntropy | None:
+    """The cross entropy of a framework, of logits or of their log_softmax."""
+    logits = _log_softmax(node.inputs[0]) if node.name == "nll_loss" else node.inputs[0]
+    if not isinstance(logits, Var):
+        return None
+    found = CrossEntropy(_without_widening(logits), node.inputs[1], False, (), 1.0, node.params["summed"])
+    return found._replace(ignore_index=node.params["ignore_index"])
+
+
+def _without_widening(value: Var) -> Var:
+    """What views and casts to f32 are of, where only these are between, and something narrower is below.
+
+    The loss is computed in f32 whatever its logits are: a cast to f32 says nothing.
+    """
+    current: Atom = value
+    while True:
+        view = node_of(current, "reshape", "copy")
+        if view is not None and view.inputs[0].shape[-1:] == current.shape[-1:]:
+            current = view.inputs[0]
+            continue
+        cast = node_of(current, "convert_element_type")
+        if cast is None or current.dtype != "float32":
+            return value
+        current = cast.inputs[0]
+        if isinstance(current, Var) and current.dtype in ("bfloat16", "float16"):
+            return current
+
+
 def match_cross_entropy(value: Var) -> CrossEntropy | None:
     """A mean of the cross entropy of rows, or, at the operation that adds up, a sum."""
     if value.shape:
         return None
+    named = node_of(value, "cross_entropy", "nll_loss")
+    if named is not None:
+        return named_loss(named)
     #: What the sum is multiplied by, and how far that may be from what is meant, as a part of it.
     factor, slack = 1.0, 0.0
     divisor: Atom | None = None
@@ -342,11 +358,14 @@ def match_cross_entropy(value: Var) -> CrossEntropy | None:
             masks.append(mask)
         elif node.name == "reduce_sum":
             current = inputs[0]
+        elif node.name == "mean" and not current.shape:
+            current = inputs[0]
+            factor, slack = factor / math.prod(current.shape), slack + 2.0**-40
         elif _same_elements(current) is not current:
             current = _same_elements(current)
         else:
             return None
-        if node.name != "reduce_sum" and math.prod(current.shape) != math.prod(node.output.shape):
+        if node.name not in ("reduce_sum", "mean") and math.prod(current.shape) != math.prod(node.output.shape):
             return None
     if rows is None or not math.isfinite(factor):
         return None
@@ -361,7 +380,7 @@ def match_cross_entropy(value: Var) -> CrossEntropy | None:
         return found if counts else None
     if not every and not rows.picked.zeros and abs(abs(factor) * count - 1) <= slack:
         return found._replace(factor=math.copysign(1.0, factor))
-    return found._replace(summed=True) if node_of(uncast(value), "reduce_sum") is not None else None
+    return found._replace(summed=True) if node_of(uncast(value), "reduce_sum", "mean") is not None else None
 
 
 def _masked(value: Atom) -> tuple[Atom, Mask] | None:

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from te_mlir.frontend.graph import Atom, Const, Node, Var, order_of, short
+from te_mlir.jax.gathers import picks_of, rows_of
 
 #: Larger constants are left to be computed in every call.
 LARGEST_CONSTANT = 1 << 24
@@ -240,6 +241,8 @@ def _node(graph: Graph, equation: Any, inputs: list[Atom], calls: tuple[Any, ...
     node = Node(name, inputs, params, Place(equation, calls))
     node.outputs = [typed(t.shape, t.dtype, node) for t in types]
     node.index = graph.count = graph.count + 1
+    if name == "gather":
+        node.params.update(rows=rows_of(node), picks=picks_of(node))
     if does_more:
         graph.effects.append(node)
     for value in inputs:

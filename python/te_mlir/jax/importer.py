@@ -14,15 +14,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from te_mlir import build
 from te_mlir.frontend import losses, rotary
 from te_mlir.frontend.emitter import Unsupported, Value, te_name
-from te_mlir.frontend.graph import Atom, Const, Node, Var
-from te_mlir.frontend.looking import node_of, scalar
+from te_mlir.frontend.graph import Atom, Node, Var
 from te_mlir.jax.graph import Graph, apply, custom_function, describe
 from te_mlir.jax.products import Products
 from te_mlir.layout import Layout, row_major
@@ -130,9 +128,6 @@ class Importer(Products):
         return Unsupported(node, reason, always=True)
 
     def matched(self, var: Var, node: Node) -> Value | None:
-        loss = losses.match_cross_entropy(var)
-        if loss is not None:
-            return self._crossentropy(var, node, loss)
         made = super().matched(var, node)
         rows = losses.match_rows(var) if made is None else None
         if rows is not None:
@@ -147,13 +142,10 @@ class Importer(Products):
 
     # Layers
 
-    def _crossentropy(self, var: Var, node: Node, found: losses.CrossEntropy) -> Value:
-        value, classes = self.value(found.logits, node), found.logits.shape[-1]
-        place = _rows_of(value.layout, classes)
-        if place is None:
-            raise Unsupported(node, f"its logits {list(found.logits.shape)} are a view whose rows are in parts")
-        rows = value.elements // classes
-        count = math.prod(found.logits.shape[:-1])
+    def targets(
+        self, user: Node, found: losses.CrossEntropy, place: np.ndarray[Any, Any], rows: int, classes: int
+    ) -> tuple[build.Value, build.Value | None]:
+        ignored = found.ignore_index
 
         def counted(targets: Any, *masks: Any) -> Any:
             """The targets, and where no row counts what te ignores."""
@@ -162,73 +154,38 @@ class Importer(Products):
                 targets = jnp.clip(targets, 0, classes - 1)
             for mask, values in zip(found.masks, masks):
                 seen = jnp.broadcast_to((values == 0) if mask.inverted else (values != 0), mask.shape)
-                targets = jnp.where(seen.reshape(-1), targets, _IGNORED)
+                targets = jnp.where(seen.reshape(-1), targets, ignored)
             return targets
 
-        calls = (node.origin.equation, *node.origin.calls)
+        calls = (user.origin.equation, *user.origin.calls)
         (places,) = apply(self.graph, counted, [found.targets, *(mask.values for mask in found.masks)], calls)
-        whole = rows == count and (place == np.arange(rows)).all()
-        targets = self.feed(
-            places,
-            "targets",
-            # Logits that are a part of others: rows beside it do not count.
-            None if whole else (lambda t: jnp.full(rows, _IGNORED, jnp.int32).at[place].set(t)),
-            (rows,),
-            "int32",
-            differentiable=False,
-            user=node,
-            how=() if whole else tuple(place.tolist()),
-        )
-        matrix = self.function.reshape(value.matrix, (rows, classes))
-        made = self.function.cross_entropy(matrix, targets)
-        if found.summed:
-            number = lambda t: jnp.sum((t >= 0) & (t < classes)).astype(jnp.float32)  # noqa: E731
-            made = self.function.mul(made, self.feed(places, "count", number, (), "float32", False, node, (classes,)))
-        if found.factor == -1:
-            made = self.function.unary("arith.negf", made)
-        elif found.factor != 1:
-            made = self.function.mul(made, self.function.constant(found.factor, (), "float32"))
-        return self.dense(var, made)
+        whole = len(place) == rows and (place == np.arange(rows)).all()
+        # Logits that are a part of others: rows beside it do not count.
+        make = None if whole else (lambda t: jnp.full(rows, ignored, jnp.int32).at[place].set(t))
+        how = () if whole else tuple(place.tolist())
+        targets = self.feed(places, "targets", make, (rows,), "int32", False, user, how)
+        if not found.summed:
+            return targets, None
+        number = lambda t: jnp.sum((t >= 0) & (t < classes)).astype(jnp.float32)  # noqa: E731
+        return targets, self.feed(places, "count", number, (), "float32", False, user, (classes,))
 
     def _op_gather(self, var: Var, node: Node) -> Value:
-        table, index = node.inputs
-        numbers = node.params["dimension_numbers"]
-        collapsed, start = tuple(numbers.collapsed_slice_dims), tuple(int(a) for a in numbers.start_index_map)
-        behind = 1 + (collapsed == ())
-        whole = node_of(index, "concatenate")
-        # Rows by their number and a column, the first, as jax.vmap makes them.
-        if start == (0, 1) and whole is not None and [v.shape[-1] for v in whole.inputs] == [1, 1]:
-            index = whole.inputs[0]
-            start = (0,) if scalar(whole.inputs[1]) == 0 else start
-        elif start == (0, 1) and isinstance(index, Const) and index.shape[-1] == 2:
-            numbered = index.array()
-            index = Const(numbered[..., 0], numbered.shape[:-1])
-            start = (0,) if (numbered[..., 1] == 0).all() else start
-        rows = (
-            len(table.shape) == 2
-            and tuple(int(s) for s in node.params["slice_sizes"]) == (1, table.shape[1])
-            and tuple(numbers.offset_dims) == tuple(range(len(var.shape) - behind, len(var.shape)))
-            and collapsed in ((), (0,))
-            and start == (0,)
-            and math.prod(index.shape) == math.prod(var.shape[:-1])
-            and not numbers.operand_batching_dims
-        )
-        if not rows:
+        table, rows = node.inputs[0], node.params["rows"]
+        if rows is None:
             raise Unsupported(node, "only whole rows of a matrix are gathered (an embedding)")
-        count, last = math.prod(var.shape[:-1]), table.shape[0] - 1
-        clamps = node.params["mode"] == jax.lax.GatherScatterMode.CLIP
+        index, clamps = rows
+        last = table.shape[0] - 1
         ids = self.feed(
             index,
             "ids",
             lambda t: (jnp.clip(t, 0, last) if clamps else t).reshape(-1).astype(jnp.int32),
-            (count,),
+            (math.prod(var.shape[:-1]),),
             "int32",
             differentiable=False,
             user=node,
             how=(last,) if clamps else (),
         )
-        matrix = self._weight(table, node, (0,), (1,))
-        return self.dense(var, self.function.embedding(ids, matrix))
+        return self.dense(var, self.function.embedding(ids, self._weight(table, node, (0,), (1,))))
 
     def table(
         self, table: Atom, user: Node, found: rotary.Rope, order: Sequence[int], batch: int, sequence: int
@@ -267,9 +224,6 @@ class Importer(Products):
     _op_custom_vjp_call_jaxpr = _op_custom_jvp_call = _op_custom_vjp_call
 
 
-#: The target of a row that does not count.
-_IGNORED = -100
-
 _HINTS = {
     "while": "; write the loop in Python",
     "cond": "; decide outside of the function",
@@ -281,19 +235,6 @@ _HINTS = {
     "log": " by itself; the mean cross entropy of all rows has one",
     "concatenate": "; a product for each part, and their sum, is the same",
 }
-
-
-def _rows_of(layout: Layout, columns: int) -> np.ndarray[Any, Any] | None:
-    """The row of the matrix that each row of a value is; None where rows of `columns` do not lie whole, each once."""
-    if not Layout(layout.dims[-1:]).is_row_major(columns) or layout.offset % columns:
-        return None
-    rows = np.zeros(1, np.int64)
-    for size, stride in (atom for dim in layout.dims[:-1] for atom in dim):
-        if stride % columns:
-            return None
-        rows = (rows[:, None] + np.arange(size) * (stride // columns)).reshape(-1)
-    rows += layout.offset // columns
-    return rows if len(np.unique(rows)) == len(rows) else None
 
 
 def boundary(var: Var, is_light: Callable[[Atom], bool]) -> list[Var]:

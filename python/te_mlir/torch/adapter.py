@@ -118,6 +118,8 @@ class Adapter:
 
     def place(self, node: Origin, source: Var, axis: int, index: int) -> Node:
         """One place of an axis, without that axis."""
+        if source.shape[axis] == 1:
+            return self.op(node, "reshape", [source])
         part = self.part(node, source, axis, index, index + 1)
         shape = (*source.shape[:axis], 1, *source.shape[axis + 1 :])
         return self.op(node, "reshape", [self.between(shape, source.dtype, part)])
@@ -181,15 +183,18 @@ def _gelu(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
 
 def _over_axes(name: str) -> Make:
     def make(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
-        axes = given.get("dim")
-        return adapter._reduced(node, name, given["self"], axes) if isinstance(axes, (list, tuple)) and axes else None
+        axes = given.get("dim") or range(len(_shape(given["self"])))
+        return adapter._reduced(node, name, given["self"], axes)
 
     return make
 
 
-def _softmax(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
-    x = adapter.var(given["self"])
-    return adapter.op(node, "softmax", [x], axis=given["dim"] % max(len(x.shape), 1))
+def _along_axis(name: str) -> Make:
+    def make(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
+        x = adapter.var(given["self"])
+        return adapter.op(node, name, [x], axis=given["dim"] % max(len(x.shape), 1))
+
+    return make
 
 
 def _cast(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
@@ -275,11 +280,21 @@ def _attention(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
 
 
 def _cross_entropy(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
-    if given["weight"] is not None or given["reduction"] not in (1, 2) or given["label_smoothing"]:
+    if given["weight"] is not None or given["reduction"] not in (1, 2) or given.get("label_smoothing"):
         return adapter.lacking(node, "only mean and sum without weights and label smoothing are implemented")
-    operands = [adapter.var(given[n]) for n in ("self", "target")]
+    logits, targets = (adapter.var(given[n]) for n in ("self", "target"))
+    if len(logits.shape) != 2 or targets.floating:
+        return adapter.lacking(node, "its logits are not [rows, classes], or its targets no integers of the input")
+    name = "nll_loss" if name_of(node).startswith("nll_loss") else "cross_entropy"
     params = {"ignore_index": given["ignore_index"], "summed": given["reduction"] == 2}
-    return adapter.op(node, "cross_entropy", operands, **params)
+    return adapter.op(node, name, [logits, targets], **params, reason=f"'{node.target}' has no counterpart in te")
+
+
+def _gather(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | None:
+    x, index = adapter.var(given["self"]), adapter.var(given["index"])
+    if given["dim"] % max(len(x.shape), 1) != len(x.shape) - 1 or index.shape != (*x.shape[:-1], 1):
+        return None
+    return adapter.op(node, "gather", [x, index], picks=(index, False))
 
 
 # Views
@@ -355,7 +370,9 @@ _OPS: dict[str, Make] = {
     "mean": _over_axes("mean"),
     "sum": _over_axes("reduce_sum"),
     "amax": _over_axes("reduce_max"),
-    "softmax": _softmax,
+    "softmax": _along_axis("softmax"),
+    "log_softmax": _along_axis("log_softmax"),
+    "logsumexp": _over_axes("logsumexp"),
     **dict.fromkeys(("to", "_to_copy", "type_as", "float"), _cast),
     "cat": _cat,
     "stack": _stack,
@@ -367,7 +384,8 @@ _OPS: dict[str, Make] = {
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,
     "scaled_dot_product_attention": _attention,
-    "cross_entropy_loss": _cross_entropy,
+    **dict.fromkeys(("cross_entropy_loss", "nll_loss", "nll_loss_nd"), _cross_entropy),
+    "gather": _gather,
     **dict.fromkeys(("contiguous", "clone", "alias"), _view(_same)),
     **dict.fromkeys(
         ("view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze"), _view(_reshaped)

@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from torch.fx import Node as Origin
 
 from te_mlir import build
 from te_mlir.frontend import rotary
 from te_mlir.frontend.emitter import Unsupported, Value, te_name
-from te_mlir.frontend.graph import Atom, Node, Var, short
+from te_mlir.frontend.graph import Atom, Node, Var
 from te_mlir.frontend.looking import node_of, uncast
-from te_mlir.layout import Layout, row_major
+from te_mlir.frontend.losses import CrossEntropy
+from te_mlir.layout import row_major
 from te_mlir.torch.arguments import FIXED, Arguments, fake
-from te_mlir.torch.indices import Indices, clamped
+from te_mlir.torch.indices import Indices
 from te_mlir.torch.masks import CAUSAL, OPEN, OTHER, OtherMask, OtherTable, is_kind, kind_of
 from te_mlir.torch.runner import dense, dtype_name
 from te_mlir.torch.states import Part, layer_of
@@ -150,11 +153,12 @@ class Importer(Arguments):
     def _ids(
         self, ids: Var, key: str = "ids", mask: Callable[[torch.Tensor], torch.Tensor] | None = None
     ) -> build.Value:
-        if ids.origin in self.inside:
+        origin = self.origin_of(ids)
+        if origin in self.inside:
             raise Unsupported(ids, "it makes indices of compiled values")
         make = Indices()
         count = (math.prod(ids.shape),)
-        return self.feed(ids.origin, key, make if mask is None else lambda t: make(mask(t)), count, torch.int32)
+        return self.feed(origin, key, make if mask is None else lambda t: make(mask(t)), count, torch.int32)
 
     # Rotations
 
@@ -220,35 +224,32 @@ class Importer(Arguments):
 
     # Losses
 
-    def _op_cross_entropy(self, var: Var, node: Node) -> Value:
-        (logits, targets), ignore_index = node.inputs, node.params["ignore_index"]
-        if len(logits.shape) != 2 or targets.origin in self.inside or targets.floating:
-            raise Unsupported(node, "its logits are not [rows, classes], or its targets no integers of the input")
-        # The loss is computed in f32 whatever its logits are: a cast to f32 says nothing.
-        narrow = _without_widening(logits)
-        x = self.value(narrow, node)
-        layout = x.layout if narrow is logits else x.layout.reshape(logits.shape)
-        classes, count = logits.shape[1], targets.shape[0]
-        rows = x.elements // classes
-        matrix = self.function.reshape(x.matrix, (rows, classes))
-        if layout is not None and layout.is_row_major(x.elements):
+    def targets(
+        self, user: Node, found: CrossEntropy, place: np.ndarray[Any, Any], rows: int, classes: int
+    ) -> tuple[build.Value, build.Value | None]:
+        targets, ignored = found.targets, found.ignore_index
+        if found.masks:
+            raise Unsupported(user, "it is of some rows; 'ignore_index' is imported for these")
+        if not isinstance(targets, Var) or not self.is_given(targets) or targets.floating:
+            raise Unsupported(user, "its targets are no integers of the input")
+        count, origin = len(place), self.origin_of(targets)
+        if count == rows and (place == np.arange(rows)).all():
             ids = self._ids(targets)
         else:
-            sequences, length = _shifted_rows(layout, rows, classes, node)
+            # logits[..., :-1, :]: the last row of each sequence has no target.
+            length = count // max(rows - count, 1)
+            before_last = np.arange(rows).reshape(-1, length + 1)[:, :-1] if rows % (length + 1) == 0 else place[:0]
+            if not np.array_equal(before_last.reshape(-1), place):
+                raise Unsupported(user, "its logits are a view that is not row-major in memory")
 
             def shifted(t: torch.Tensor) -> torch.Tensor:
-                padded = torch.nn.functional.pad(t.reshape(sequences, length), (0, 1), value=ignore_index)
-                return Indices()(padded)
+                return Indices()(torch.nn.functional.pad(t.reshape(-1, length), (0, 1), value=ignored))
 
-            assert count == sequences * length
-            ids = self.feed(targets.origin, f"shifted_{length}_{ignore_index}", shifted, (rows,), torch.int32)
-        loss = self.function.cross_entropy(matrix, ids, clamped(ignore_index))
-        if node.params["summed"]:
-            number = lambda t: (t != ignore_index).sum(dtype=torch.float32)  # noqa: E731
-            counted = self.feed(targets.origin, f"count_{ignore_index}", number, (), torch.float32)
-            loss = self.function.mul(loss, counted)
-        # Of the type that PyTorch's has, which what comes after it was traced with.
-        return Value(self.function.cast(loss, var.dtype), row_major(()))
+            ids = self.feed(origin, f"shifted_{length}_{ignored}", shifted, (rows,), torch.int32)
+        if not found.summed:
+            return ids, None
+        number = lambda t: (t != ignored).sum(dtype=torch.float32)  # noqa: E731
+        return ids, self.feed(origin, f"count_{ignored}", number, (), torch.float32)
 
     # Elementwise
 
@@ -290,29 +291,3 @@ def _transpose_of(value: Atom) -> Atom | None:
     node = node_of(value, "transpose")
     is_matrix = node is not None and tuple(node.params["permutation"]) == (1, 0)
     return node.inputs[0] if node is not None and is_matrix else None
-
-
-def _without_widening(value: Atom) -> Atom:
-    """What views and casts to f32 are of, where only these are between, and something narrower is below."""
-    current = value
-    while True:
-        view = node_of(current, "reshape", "copy")
-        if view is not None:
-            current = view.inputs[0]
-            continue
-        cast = node_of(current, "convert_element_type")
-        if cast is None or current.dtype != "float32":
-            return value
-        current = cast.inputs[0]
-        if current.floating and short(current.dtype) in ("bf16", "f16"):
-            return current
-
-
-def _shifted_rows(layout: Layout | None, rows: int, classes: int, user: Node) -> tuple[int, int]:
-    """(sequences, length) of `logits[..., :-1, :]`: the last row of each sequence has no target."""
-    atoms = layout.dims[0] if layout is not None and layout.offset == 0 else ()
-    if len(atoms) == 1:
-        atoms = ((1, rows * classes),) + atoms
-    if len(atoms) != 2 or atoms[1][1] != classes or atoms[0][1] != (atoms[1][0] + 1) * classes:
-        raise Unsupported(user, "its logits are a view that is not row-major in memory")
-    return atoms[0][0], atoms[1][0]
