@@ -21,8 +21,16 @@ LAYERS = ("linear", "layernorm_linear", "layernorm_mlp", "grouped_linear", "gpt_
 ENTRY = {"llama_layer": "layer"}
 MODES = ("none", "high_precision", "dequantized")
 #: A recipe, where it matters with a target, and its overrides.
-RECIPES = {"high_precision": MODES[:1], "delayed_scaling": MODES[:1], "delayed_scaling target=sm_100": MODES[:1],
-           "float8_current_scaling": MODES, "float8_current_scaling target=sm_100": MODES, "float8_block_scaling": MODES, "mxfp8_block_scaling": MODES, "nvfp4_block_scaling": MODES}
+RECIPES = {
+    "high_precision": MODES[:1],
+    "delayed_scaling": MODES[:1],
+    "delayed_scaling target=sm_100": MODES[:1],
+    "float8_current_scaling": MODES,
+    "float8_current_scaling target=sm_100": MODES,
+    "float8_block_scaling": MODES,
+    "mxfp8_block_scaling": MODES,
+    "nvfp4_block_scaling": MODES,
+}
 PRODUCT = re.compile(r"te\.(?:grouped_)?(?:scaled_)?(?:matmul|wgrad) (%[\w#]+), (%[\w#]+)")
 
 
@@ -30,11 +38,20 @@ class Step:
     """The step as text, with who makes every value."""
 
     def __init__(self, te_opt, layer, options):
-        text = subprocess.run([te_opt, str(ROOT / f"docs/examples/{layer}.mlir"),
-                               f"--te-training-pipeline=vjp={ENTRY.get(layer, layer)} compile-to=quantize {options}"],
-                              capture_output=True, text=True, check=True).stdout
-        signature, body = text[text.rindex("func.func"):].split("\n", 1)
-        self.weights = {name for name, end in re.findall(r"(%arg\d+): tensor<[^>]*> \{([^}]*)\}", signature) if "te.weight" in end}
+        text = subprocess.run(
+            [
+                te_opt,
+                str(ROOT / f"docs/examples/{layer}.mlir"),
+                f"--te-training-pipeline=vjp={ENTRY.get(layer, layer)} compile-to=quantize {options}",
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        signature, body = text[text.rindex("func.func") :].split("\n", 1)
+        self.weights = {
+            name for name, end in re.findall(r"(%arg\d+): tensor<[^>]*> \{([^}]*)\}", signature) if "te.weight" in end
+        }
         self.cotangents = set(re.findall(r'(%arg\d+): tensor<[^>]*> \{te\.name = "grad\.', signature))
         self.makers, self.lines = {}, [line.strip() for line in body.splitlines() if "=" in line]
         for line in self.lines:
@@ -59,7 +76,7 @@ class Step:
                 words.append("decoded")
             elif kind in ("quantize", "quantize_shard", "grouped_quantize"):
                 number = int(value.split("#")[1]) if "#" in value else 0
-                types = [type for type in re.findall(r"!te\.scaled<([^>]*)>", line.split("->")[1])]
+                types = list(re.findall(r"!te\.scaled<([^>]*)>", line.split("->")[1]))
                 axis = re.search(r"contract = (\d)", types[number])[1]
                 words.append({"1": "row", "0": "col"}[axis] + (" of RHT" if "hadamard" in types[number] else ""))
                 value, line = operation[2], self.maker(operation[2])
@@ -94,7 +111,7 @@ class Step:
 
 
 def describe(words):
-    """"col, transposed from saved rows" and the like, from the words of `usage`, which go from the product to the cast."""
+    """ "col, transposed from saved rows" and the like, from the words of `usage`, which go from the product to the cast."""
     if "transposed" in words:
         return f"col: {'saved ' if 'saved' in words else ''}row, transposed"
     if "decoded" in words:
@@ -106,7 +123,7 @@ def describe(words):
 def operands(step):
     """What fprop, dgrad and wgrad read, the same for every layer of the step: {(product, operand): set of descriptions}."""
     found = {}
-    for backward, (a, a_words), (b, b_words) in step.products():
+    for backward, (_a, a_words), (b, b_words) in step.products():
         gemm = "fprop" if not backward else "dgrad" if b in step.weights else "wgrad"
         names = {"fprop": ("x", "w"), "dgrad": ("dy", "w"), "wgrad": ("dy", "x")}[gemm]
         for name, words in zip(names, (a_words, b_words)):
@@ -140,16 +157,26 @@ def measure(te_opt):
 
 def tables(measured):
     reads, saved = measured
-    lines = ["What the GEMMs of a linear layer read, in every layer of the examples. `row` is a cast for the last axis, `col` one for",
-             "the first axis. `saved` means saved in the forward for the backward, `as it is` the tensor in high precision.\n",
-             "| recipe | override | " + " | ".join(f"{gemm}: {name}" for gemm, name in COLUMNS) + " |", "| --- | --- |" + " --- |" * len(COLUMNS)]
+    lines = [
+        "What the GEMMs of a linear layer read, in every layer of the examples. `row` is a cast for the last axis, `col` one for",
+        "the first axis. `saved` means saved in the forward for the backward, `as it is` the tensor in high precision.\n",
+        "| recipe | override | " + " | ".join(f"{gemm}: {name}" for gemm, name in COLUMNS) + " |",
+        "| --- | --- |" + " --- |" * len(COLUMNS),
+    ]
     for (recipe, mode), columns in reads.items():
         cells = [" or ".join(sorted(columns[column])) for column in COLUMNS]
         lines.append(f"| `{recipe.replace(' ', '`, `')}` | `{mode}` | " + " | ".join(cells) + " |")
-    lines += ["\nWhat each layer saves under `float8_block_scaling`. Tensors that no GEMM reads are saved in the same form under every recipe.\n",
-              "| layer | saved for the backward |", "| --- | --- |"]
+    lines += [
+        "\nWhat each layer saves under `float8_block_scaling`. Tensors that no GEMM reads are saved in the same form under every recipe.\n",
+        "| layer | saved for the backward |",
+        "| --- | --- |",
+    ]
     for layer, values in saved.items():
-        lines.append(f"| [`{layer}`](../examples/{layer}.mlir) | " + ", ".join(f"`{name}` ({form})" for name, form in values) + " |")
+        lines.append(
+            f"| [`{layer}`](../examples/{layer}.mlir) | "
+            + ", ".join(f"`{name}` ({form})" for name, form in values)
+            + " |"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -33,7 +33,11 @@ MEASURED = {
     "h200-torch-llama": ("901c88e", "2026-11-22"),
     "h200-host-cost": ("901c88e", "2026-11-22"),
 }
-NAMES = {"float8_current_scaling": "current scaling", "float8_block_scaling": "block scaling", "delayed_scaling": "delayed scaling"}
+NAMES = {
+    "float8_current_scaling": "current scaling",
+    "float8_block_scaling": "block scaling",
+    "delayed_scaling": "delayed scaling",
+}
 
 
 @dataclass
@@ -66,63 +70,136 @@ def only(rows, **fields):
 
 def pair(value):
     """`value(recipe)` of current and of block scaling."""
-    return " and ".join(f"{value(recipe)} ({NAMES[recipe]})" for recipe in ("float8_current_scaling", "float8_block_scaling"))
+    return " and ".join(
+        f"{value(recipe)} ({NAMES[recipe]})" for recipe in ("float8_current_scaling", "float8_block_scaling")
+    )
 
 
 def rows_and_bars():
     torch = read("h200-torch-llama")
     ours, theirs = torch["runs"][0]["ms_forward_backward"], torch["runs"][1]["ms_forward_backward"]
-    yield Row("transformers' Llama from PyTorch, 4 layers of Llama-8B's size, 8192 tokens: forward and backward, current scaling",
-              f"**{1 / torch['summary']['time_ratio']:.2f}x** ({ours:.1f} ms)",
-              f"`torch.compile` in bf16, whose mask tensor excludes flash attention ({theirs:.1f} ms)",
-              "h200-torch-llama"), Bar("transformers' Llama, against torch.compile *", 1 / torch["summary"]["time_ratio"])
-    yield Row("The same: GPU memory in use after a step, without the weights",
-              f"**{torch['summary']['memory_ratio']:.2f}x**", "`torch.compile` in bf16", "h200-torch-llama"), None
+    yield (
+        Row(
+            "transformers' Llama from PyTorch, 4 layers of Llama-8B's size, 8192 tokens: forward and backward, current scaling",
+            f"**{1 / torch['summary']['time_ratio']:.2f}x** ({ours:.1f} ms)",
+            f"`torch.compile` in bf16, whose mask tensor excludes flash attention ({theirs:.1f} ms)",
+            "h200-torch-llama",
+        ),
+        Bar("transformers' Llama, against torch.compile *", 1 / torch["summary"]["time_ratio"]),
+    )
+    yield (
+        Row(
+            "The same: GPU memory in use after a step, without the weights",
+            f"**{torch['summary']['memory_ratio']:.2f}x**",
+            "`torch.compile` in bf16",
+            "h200-torch-llama",
+        ),
+        None,
+    )
     step = read("h200-model-8-layers-1-gpu")["model"]
     bf16 = only(step, recipe="high_precision")
-    factor = lambda rows, base, recipe, **more: base["graph_sustained_ms"] / only(rows, recipe=recipe, **more)["graph_sustained_ms"]
-    yield Row("A whole training step on one GPU: Llama, 8 layers, 2.8 billion parameters, 8192 tokens, AdamW",
-              pair(lambda recipe: f"**{factor(step, bf16, recipe):.2f}x**"), f"te in bf16 ({bf16['graph_sustained_ms']:.0f} ms)",
-              "h200-model-8-layers-1-gpu"), Bar("training step, 8 layers, current scaling", factor(step, bf16, "float8_current_scaling"))
+    factor = lambda rows, base, recipe, **more: (
+        base["graph_sustained_ms"] / only(rows, recipe=recipe, **more)["graph_sustained_ms"]
+    )
+    yield (
+        Row(
+            "A whole training step on one GPU: Llama, 8 layers, 2.8 billion parameters, 8192 tokens, AdamW",
+            pair(lambda recipe: f"**{factor(step, bf16, recipe):.2f}x**"),
+            f"te in bf16 ({bf16['graph_sustained_ms']:.0f} ms)",
+            "h200-model-8-layers-1-gpu",
+        ),
+        Bar("training step, 8 layers, current scaling", factor(step, bf16, "float8_current_scaling")),
+    )
     arena = lambda recipe: f"**{only(step, recipe=recipe)['arena_bytes'] / bf16['arena_bytes']:.2f}x**"
-    yield Row("The same: planned memory of all temporary values (the arena)", pair(arena), f"te in bf16 ({bf16['arena_bytes'] / 2**30:.1f} GiB)",
-              "h200-model-8-layers-1-gpu"), None
+    yield (
+        Row(
+            "The same: planned memory of all temporary values (the arena)",
+            pair(arena),
+            f"te in bf16 ({bf16['arena_bytes'] / 2**30:.1f} GiB)",
+            "h200-model-8-layers-1-gpu",
+        ),
+        None,
+    )
     four = read("h200-model-8-layers")["model"]
     base = only(four, recipe="high_precision", overlap="auto")
-    yield Row("The same step over four GPUs, every matrix sharded (FSDP), 8192 tokens each",
-              pair(lambda recipe: f"**{factor(four, base, recipe, overlap='auto'):.2f}x**"),
-              f"te in bf16 ({base['tokens_per_second']:,.0f} tokens/s a GPU)", "h200-model-8-layers"), Bar(
-                  "training step over 4 GPUs, current scaling", factor(four, base, "float8_current_scaling", overlap="auto"))
+    yield (
+        Row(
+            "The same step over four GPUs, every matrix sharded (FSDP), 8192 tokens each",
+            pair(lambda recipe: f"**{factor(four, base, recipe, overlap='auto'):.2f}x**"),
+            f"te in bf16 ({base['tokens_per_second']:,.0f} tokens/s a GPU)",
+            "h200-model-8-layers",
+        ),
+        Bar("training step over 4 GPUs, current scaling", factor(four, base, "float8_current_scaling", overlap="auto")),
+    )
     whole = read("h200-model-32-layers")["model"]
     rate = lambda recipe: f"**{only(whole, recipe=recipe, overlap='auto')['tokens_per_second']:,.0f} tokens/s** a GPU"
-    yield Row("Llama-8B, all 32 layers, sharded over four GPUs, one sequence of 8192 tokens each", pair(rate),
-              "no baseline measured", "h200-model-32-layers"), None
+    yield (
+        Row(
+            "Llama-8B, all 32 layers, sharded over four GPUs, one sequence of 8192 tokens each",
+            pair(rate),
+            "no baseline measured",
+            "h200-model-32-layers",
+        ),
+        None,
+    )
     mlp = read("h200-mlp")["mlp_block"]
     speed = lambda recipe: only(mlp, recipe=recipe, backward_override="none")["speedup_sustained"]
     base = only(mlp, recipe="high_precision", backward_override="none")
-    yield Row("MLP block of Llama-8B, 8192 tokens, forward and backward, weights cast in every step",
-              pair(lambda recipe: f"**{speed(recipe):.2f}x**"), f"te in bf16 ({base['sustained_ms']:.1f} ms)", "h200-mlp"), (
-                  Bar("MLP block, current scaling", speed("float8_current_scaling")), Bar("MLP block, block scaling", speed("float8_block_scaling")))
+    yield (
+        Row(
+            "MLP block of Llama-8B, 8192 tokens, forward and backward, weights cast in every step",
+            pair(lambda recipe: f"**{speed(recipe):.2f}x**"),
+            f"te in bf16 ({base['sustained_ms']:.1f} ms)",
+            "h200-mlp",
+        ),
+        (
+            Bar("MLP block, current scaling", speed("float8_current_scaling")),
+            Bar("MLP block, block scaling", speed("float8_block_scaling")),
+        ),
+    )
     grouped = read("h200-grouped")["grouped"]
     tflops = lambda kind: only(grouped, name=f"{kind} 8x4096 7168->4096 even")["tflops_burst"]
-    yield Row("GEMM of 8 experts of 4096 rows, forward, block scaling", f"**{tflops('grouped block fprop'):.0f} TFLOPS** (burst)",
-              f"one launch for each expert: {tflops('loop of block fprop (one matrix each)'):.0f}; in bf16: {tflops('grouped bf16 fprop'):.0f}",
-              "h200-grouped"), Bar("GEMM of 8 experts, block scaling", tflops("grouped block fprop") / tflops("grouped bf16 fprop"))
+    yield (
+        Row(
+            "GEMM of 8 experts of 4096 rows, forward, block scaling",
+            f"**{tflops('grouped block fprop'):.0f} TFLOPS** (burst)",
+            f"one launch for each expert: {tflops('loop of block fprop (one matrix each)'):.0f}; in bf16: {tflops('grouped bf16 fprop'):.0f}",
+            "h200-grouped",
+        ),
+        Bar("GEMM of 8 experts, block scaling", tflops("grouped block fprop") / tflops("grouped bf16 fprop")),
+    )
     parallel = read("h200-parallel")["parallel"]
-    at = lambda recipe, ranks, overlap: only(parallel, recipe=recipe, ranks=ranks, overlap=overlap)["graph_sustained_ms"]
+    at = lambda recipe, ranks, overlap: only(parallel, recipe=recipe, ranks=ranks, overlap=overlap)[
+        "graph_sustained_ms"
+    ]
     scaled = lambda recipe, ranks: at(recipe, 1, "never") / at(recipe, ranks, "auto")
-    yield Row("A Llama-8B layer with tensor and sequence parallelism over 2, 4 and 8 GPUs, current scaling",
-              ", ".join(f"**{scaled('float8_current_scaling', ranks):.2f}x**" for ranks in (2, 4, 8)),
-              f"the same layer on one GPU ({at('float8_current_scaling', 1, 'never'):.1f} ms)", "h200-parallel"), None
+    yield (
+        Row(
+            "A Llama-8B layer with tensor and sequence parallelism over 2, 4 and 8 GPUs, current scaling",
+            ", ".join(f"**{scaled('float8_current_scaling', ranks):.2f}x**" for ranks in (2, 4, 8)),
+            f"the same layer on one GPU ({at('float8_current_scaling', 1, 'never'):.1f} ms)",
+            "h200-parallel",
+        ),
+        None,
+    )
     cost = read("h200-host-cost")["rows"]
-    yield Row("Host time of a compiled forward and backward from Python (36 tensors), beyond the launches",
-              f"**{cost['step']['beyond_us']:.0f} µs**", "no baseline measured", "h200-host-cost"), None
+    yield (
+        Row(
+            "Host time of a compiled forward and backward from Python (36 tensors), beyond the launches",
+            f"**{cost['step']['beyond_us']:.0f} µs**",
+            "no baseline measured",
+            "h200-host-cost",
+        ),
+        None,
+    )
 
 
 def page_text(rows):
     header = ["what", "result", "against", "measured"]
     lines = [header, ["---"] * 4] + [row.cells() for row in rows]
-    return "\n" + "".join("| " + " | ".join(line) + " |\n" for line in lines) + "\n![Speed against bf16](speedups.svg)\n\n"
+    return (
+        "\n" + "".join("| " + " | ".join(line) + " |\n" for line in lines) + "\n![Speed against bf16](speedups.svg)\n\n"
+    )
 
 
 def plot_text(bars):
@@ -130,23 +207,32 @@ def plot_text(bars):
     height, left, unit = 34, 290, 170
     full = left + round(unit * max(bar.factor for bar in bars)) + 60
     bottom = 20 + height * len(bars)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {full} {bottom + 24}" width="{full}" font-family="sans-serif" font-size="13">',
-             "<title>How many times as fast as in bf16, on NVIDIA H200s</title>",
-             f'<rect width="{full}" height="{bottom + 24}" fill="#ffffff"/>']
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {full} {bottom + 24}" width="{full}" font-family="sans-serif" font-size="13">',
+        "<title>How many times as fast as in bf16, on NVIDIA H200s</title>",
+        f'<rect width="{full}" height="{bottom + 24}" fill="#ffffff"/>',
+    ]
     for index, bar in enumerate(bars):
         y = 14 + index * height
         width = round(unit * bar.factor)
-        parts += [f'<text x="{left - 8}" y="{y + 15}" text-anchor="end" fill="#222222">{bar.label}</text>',
-                  f'<rect x="{left}" y="{y}" width="{width}" height="22" fill="#3f51b5"/>',
-                  f'<text x="{left + width + 6}" y="{y + 15}" fill="#222222">{bar.factor:.2f}x</text>']
-    parts += [f'<line x1="{left + unit}" x2="{left + unit}" y1="6" y2="{bottom}" stroke="#e65100" stroke-dasharray="4 3"/>',
-              f'<text x="{left + unit}" y="{bottom + 16}" text-anchor="middle" fill="#e65100">bf16</text>', "</svg>"]
+        parts += [
+            f'<text x="{left - 8}" y="{y + 15}" text-anchor="end" fill="#222222">{bar.label}</text>',
+            f'<rect x="{left}" y="{y}" width="{width}" height="22" fill="#3f51b5"/>',
+            f'<text x="{left + width + 6}" y="{y + 15}" fill="#222222">{bar.factor:.2f}x</text>',
+        ]
+    parts += [
+        f'<line x1="{left + unit}" x2="{left + unit}" y1="6" y2="{bottom}" stroke="#e65100" stroke-dasharray="4 3"/>',
+        f'<text x="{left + unit}" y="{bottom + 16}" text-anchor="middle" fill="#e65100">bf16</text>',
+        "</svg>",
+    ]
     return "\n".join(parts) + "\n"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="change nothing; fail when the page or the plot is out of date")
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; fail when the page or the plot is out of date"
+    )
     options = parser.parse_args()
     found = list(rows_and_bars())
     bars = [bar for _, some in found if some for bar in (some if isinstance(some, tuple) else (some,))]

@@ -26,22 +26,40 @@ func.func @layer(%x: tensor<{M}x{K}xbf16> {{te.name = "x"}}, %gamma: tensor<{K}x
 """
 MODES = ("none", "high_precision", "dequantized")
 #: (name of the row, recipe as the option takes it, its overrides)
-ROWS = [("high_precision", "high_precision", ("none",)),
-        ("delayed_scaling", "delayed_scaling", ("none",))]
-ROWS += [(name, name, MODES) for name in ("float8_current_scaling", "float8_block_scaling", "mxfp8_block_scaling", "nvfp4_block_scaling")]
-ROWS += [("nvfp4_block_scaling, row-scaled x", "{{nvfp4_block_scaling,{{row_scaled_activation=true,hadamard=false,stochastic_rounding=false,backward_override={}}}}}", ("high_precision", "dequantized"))]
+ROWS = [("high_precision", "high_precision", ("none",)), ("delayed_scaling", "delayed_scaling", ("none",))]
+ROWS += [
+    (name, name, MODES)
+    for name in ("float8_current_scaling", "float8_block_scaling", "mxfp8_block_scaling", "nvfp4_block_scaling")
+]
+ROWS += [
+    (
+        "nvfp4_block_scaling, row-scaled x",
+        "{{nvfp4_block_scaling,{{row_scaled_activation=true,hadamard=false,stochastic_rounding=false,backward_override={}}}}}",
+        ("high_precision", "dequantized"),
+    )
+]
 
 
 def saved(te_opt, recipe, override):
     """Bytes saved of x and of w."""
     # Row scaling is refused unless the recipe itself has an override.
     recipe = recipe.format(override) if "{" in recipe else recipe
-    options = f"vjp=layer target=reference recipe={recipe}" + (f" backward-override={override}" if recipe != "high_precision" else "")
-    report = subprocess.run([te_opt, "-", f"--te-training-pipeline={options}", "--te-report=memory", "--te-report-format=json"],
-                            input=LAYER, capture_output=True, text=True, check=True).stdout
+    options = f"vjp=layer target=reference recipe={recipe}" + (
+        f" backward-override={override}" if recipe != "high_precision" else ""
+    )
+    report = subprocess.run(
+        [te_opt, "-", f"--te-training-pipeline={options}", "--te-report=memory", "--te-report-format=json"],
+        input=LAYER,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     (step,) = json.loads(report)["memory"]
     residuals = [buffer for buffer in step["buffers"] if buffer["cause"] == "residual"]
-    return [sum(buffer["bytes"] for buffer in residuals if re.fullmatch(rf"{name}(\..*)?", buffer["name"])) for name in (r"linear0\.x", "w")]
+    return [
+        sum(buffer["bytes"] for buffer in residuals if re.fullmatch(rf"{name}(\..*)?", buffer["name"]))
+        for name in (r"linear0\.x", "w")
+    ]
 
 
 def measure(te_opt):
@@ -54,12 +72,17 @@ def per_element(bytes, elements):
 
 
 def table(measured):
-    lines = [f"Of a linear layer with {M} tokens, {K} inputs and {N} outputs, bytes (bytes per element):\n",
-             "| recipe | of | " + " | ".join(f"`{mode}`" for mode in MODES) + " |",
-             "| --- | --- |" + " ---: |" * len(MODES)]
+    lines = [
+        f"Of a linear layer with {M} tokens, {K} inputs and {N} outputs, bytes (bytes per element):\n",
+        "| recipe | of | " + " | ".join(f"`{mode}`" for mode in MODES) + " |",
+        "| --- | --- |" + " ---: |" * len(MODES),
+    ]
     for name, modes in measured.items():
         for index, (what, elements) in enumerate((("x", M * K), ("w", N * K))):
-            cells = [f"{modes[mode][index]} ({per_element(modes[mode][index], elements)})" if mode in modes else "-" for mode in MODES]
+            cells = [
+                f"{modes[mode][index]} ({per_element(modes[mode][index], elements)})" if mode in modes else "-"
+                for mode in MODES
+            ]
             lines.append(f"| `{name}` | {what} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

@@ -45,8 +45,11 @@ def shown(path):
 
 
 def on_files(files, config):
-    wanted = {path_outside(page.src_uri, match[2])
-              for page in files.documentation_pages() for match in LINK.finditer(page.content_string)}
+    wanted = {
+        path_outside(page.src_uri, match[2])
+        for page in files.documentation_pages()
+        for match in LINK.finditer(page.content_string)
+    }
     for path in sorted(wanted - {None, "CHANGELOG.md"}):
         files.append(File.generated(config, page_of(path), content=shown(path)))
     # Its links begin at the root of the repository.

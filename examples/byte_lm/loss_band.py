@@ -25,7 +25,6 @@ import pathlib
 import sys
 
 import numpy as np
-
 import train
 
 SEEDS = 5
@@ -72,40 +71,75 @@ def judge(baseline, losses):
     seeds = []
     for i, curve in enumerate(curves):
         others = np.delete(bf16, i, axis=0)
-        seeds.append({"band": inside(curve, band), "range": inside(curve, extremes),
-                      "range_of_other_seeds": inside(curve, range_of(others)),
-                      "end_minus_bf16": float(curve[-1] - bf16[i, -1]),
-                      "largest_minus_bf16": float(np.abs(curve - bf16[i]).max())})
+        seeds.append(
+            {
+                "band": inside(curve, band),
+                "range": inside(curve, extremes),
+                "range_of_other_seeds": inside(curve, range_of(others)),
+                "end_minus_bf16": float(curve[-1] - bf16[i, -1]),
+                "largest_minus_bf16": float(np.abs(curve - bf16[i]).max()),
+            }
+        )
     mean = inside(curves.mean(axis=0), extremes)
     paired = [seed["end_minus_bf16"] for seed in seeds]
-    return {"seeds": seeds, "mean_in_range": mean,
-            "end": float(curves[:, -1].mean()),
-            "end_minus_bf16": float(np.mean(paired)), "end_minus_bf16_error": standard_error(paired),
-            "stays_inside": mean["part"] == 1.0 and all(seed["band"]["part"] == 1.0 for seed in seeds)}
+    return {
+        "seeds": seeds,
+        "mean_in_range": mean,
+        "end": float(curves[:, -1].mean()),
+        "end_minus_bf16": float(np.mean(paired)),
+        "end_minus_bf16_error": standard_error(paired),
+        "stays_inside": mean["part"] == 1.0 and all(seed["band"]["part"] == 1.0 for seed in seeds),
+    }
 
 
 def table(report):
     """Markdown, one row a recipe: the least part and the largest excursion of
     its seeds."""
-    header = ["recipe", "backward override", "end", "end minus bf16", "in the band", "out by", "in the range", "out by",
-              "in others' range", "mean in the range", "out by", "stays inside"]
+    header = [
+        "recipe",
+        "backward override",
+        "end",
+        "end minus bf16",
+        "in the band",
+        "out by",
+        "in the range",
+        "out by",
+        "in others' range",
+        "mean in the range",
+        "out by",
+        "stays inside",
+    ]
     lines = ["| " + " | ".join(header) + " |", "| --- | --- " + "| ---: " * (len(header) - 3) + "| --- |"]
     for row in report["recipes"]:
         judged = row["judged"]
 
         def worst(what):
-            return (f"{min(seed[what]['part'] for seed in judged['seeds']):.0%}",
-                    f"{max(seed[what]['excursion'] for seed in judged['seeds']):.3f}")
+            return (
+                f"{min(seed[what]['part'] for seed in judged['seeds']):.0%}",
+                f"{max(seed[what]['excursion'] for seed in judged['seeds']):.3f}",
+            )
 
         verdict = "yes" if judged["stays_inside"] else "no"
         if row["recipe"] in REPORTED:
             verdict += ", not judged"
-        lines.append("| " + " | ".join([
-            f"`{row['recipe']}`", f"`{row['override']}`", f"{judged['end']:.4f}",
-            f"{judged['end_minus_bf16']:+.4f} ± {judged['end_minus_bf16_error']:.4f}",
-            *worst("band"), *worst("range"), worst("range_of_other_seeds")[0],
-            f"{judged['mean_in_range']['part']:.0%}", f"{judged['mean_in_range']['excursion']:.3f}",
-            verdict]) + " |")
+        lines.append(
+            "| "
+            + " | ".join(
+                [
+                    f"`{row['recipe']}`",
+                    f"`{row['override']}`",
+                    f"{judged['end']:.4f}",
+                    f"{judged['end_minus_bf16']:+.4f} ± {judged['end_minus_bf16_error']:.4f}",
+                    *worst("band"),
+                    *worst("range"),
+                    worst("range_of_other_seeds")[0],
+                    f"{judged['mean_in_range']['part']:.0%}",
+                    f"{judged['mean_in_range']['excursion']:.3f}",
+                    verdict,
+                ]
+            )
+            + " |"
+        )
     return "\n".join(lines)
 
 
@@ -120,8 +154,14 @@ def plot(report, path):
     centre = bf16.mean(axis=0)
     rows = report["recipes"]
     columns = min(5, len(rows))
-    figure, axes = plt.subplots(-(-len(rows) // columns), columns, figsize=(3.2 * columns, 3.1 * -(-len(rows) // columns)),
-                                sharex=True, sharey=True, squeeze=False)
+    figure, axes = plt.subplots(
+        -(-len(rows) // columns),
+        columns,
+        figsize=(3.2 * columns, 3.1 * -(-len(rows) // columns)),
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+    )
     for row, panel in zip(rows, axes.flat):
         for (low, high), colour in ((band_of(bf16), "0.9"), (range_of(bf16), "0.75")):
             panel.fill_between(steps, low - centre, high - centre, color=colour, linewidth=0)
@@ -153,8 +193,15 @@ def measure(options, runs, text):
         arrays.unlink()
     for row in rows:
         row["judged"] = judge(rows[0]["losses"], row["losses"])
-    return {"backend": said["backend"], "device": said["device"], "steps": options.steps, "lr": options.lr,
-            "seeds": options.seeds, "window": WINDOW, "recipes": rows}
+    return {
+        "backend": said["backend"],
+        "device": said["device"],
+        "steps": options.steps,
+        "lr": options.lr,
+        "seeds": options.seeds,
+        "window": WINDOW,
+        "recipes": rows,
+    }
 
 
 def to_json(report):
@@ -168,8 +215,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     train.add_options(parser)
     parser.add_argument("--seeds", type=int, default=SEEDS, choices=range(2, SEEDS + 1))
-    parser.add_argument("--judge", type=pathlib.Path, metavar="JSON",
-                        help="train nothing, and judge the losses of an earlier run again")
+    parser.add_argument(
+        "--judge", type=pathlib.Path, metavar="JSON", help="train nothing, and judge the losses of an earlier run again"
+    )
     options = parser.parse_args()
     if options.judge:
         report = json.loads(options.judge.read_text())
@@ -185,8 +233,11 @@ def main():
     print(table(report))
     if not options.judge:
         plot(report, options.output / "loss_band.png")
-    left = [f"{row['recipe']}/{row['override']}" for row in report["recipes"]
-            if row["recipe"] not in REPORTED and not row["judged"]["stays_inside"]]
+    left = [
+        f"{row['recipe']}/{row['override']}"
+        for row in report["recipes"]
+        if row["recipe"] not in REPORTED and not row["judged"]["stays_inside"]
+    ]
     if left:
         sys.exit("loss_band.py: outside of the band: " + ", ".join(left))
 

@@ -27,11 +27,15 @@ ROOT = HERE.parent.parent
 # The sizes of train.mlir.
 TOKENS, CONTEXT, EMBEDDING, HIDDEN, FFN, VOCABULARY = 256, 8, 32, 256, 256, 256
 
-RUNS = [("high_precision", "none")] + [
-    (recipe, override)
-    for recipe in ("float8_current_scaling", "float8_block_scaling")
-    for override in ("none", "high_precision", "dequantized")
-] + [(recipe, "none") for recipe in ("delayed_scaling", "mxfp8_block_scaling", "nvfp4_block_scaling")]
+RUNS = (
+    [("high_precision", "none")]
+    + [
+        (recipe, override)
+        for recipe in ("float8_current_scaling", "float8_block_scaling")
+        for override in ("none", "high_precision", "dequantized")
+    ]
+    + [(recipe, "none") for recipe in ("delayed_scaling", "mxfp8_block_scaling", "nvfp4_block_scaling")]
+)
 
 # Their GEMMs run in bf16 on GPUs that do not have them, so they do everywhere.
 EMULATED = ("mxfp8_block_scaling", "nvfp4_block_scaling")
@@ -110,9 +114,15 @@ class Progress:
 def te_run(options, entry, steps, pipeline, inputs, outputs, label, progress, *more):
     """Runs te-run, showing its progress; ends this program if it fails."""
     command = [
-        options.te_run, str(HERE / "train.mlir"), f"--entry={entry}", f"--pipeline={pipeline}",
-        f"--backend={options.backend}", f"--steps={steps}", f"--inputs={inputs}",
-        f"--outputs={outputs}", *more,
+        options.te_run,
+        str(HERE / "train.mlir"),
+        f"--entry={entry}",
+        f"--pipeline={pipeline}",
+        f"--backend={options.backend}",
+        f"--steps={steps}",
+        f"--inputs={inputs}",
+        f"--outputs={outputs}",
+        *more,
     ]
     lines = []
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
@@ -139,8 +149,18 @@ def fit(options, recipe, override, arrays, label, progress):
     outputs = options.output / f"{recipe}-{override}.npz"
     summary = options.output / f"{recipe}-{override}.json"
     graph = ["--graph"] if options.graph else []
-    trained = te_run(options, "train_step", options.steps, pipeline_of(recipe, override), arrays, outputs, label,
-                     progress, f"--summary={summary}", *graph)
+    trained = te_run(
+        options,
+        "train_step",
+        options.steps,
+        pipeline_of(recipe, override),
+        arrays,
+        outputs,
+        label,
+        progress,
+        f"--summary={summary}",
+        *graph,
+    )
     row = {"recipe": recipe, "override": override, **json.loads(summary.read_text())}
     summary.unlink()
     return row, trained.pop("loss.steps").astype(float), trained
@@ -152,33 +172,63 @@ def train(options, recipe, override, arrays, held_out, label, progress):
 
     # Only the forward, with the trained parameters, under the same recipe.
     context, targets = held_out
-    parameters = {name: value for name, value in trained.items()
-                  if name != "loss" and not name.endswith((".m", ".v"))}
+    parameters = {name: value for name, value in trained.items() if name != "loss" and not name.endswith((".m", ".v"))}
     evaluation = options.output / "held_out.npz"
     np.savez(evaluation, **parameters, **{"context.steps": context, "targets.steps": targets})
-    held_out_losses = te_run(options, "loss", len(context), pipeline_of(recipe, override), evaluation,
-                             options.output / "held_out-loss.npz", label, progress, "--quiet")["loss.steps"]
+    held_out_losses = te_run(
+        options,
+        "loss",
+        len(context),
+        pipeline_of(recipe, override),
+        evaluation,
+        options.output / "held_out-loss.npz",
+        label,
+        progress,
+        "--quiet",
+    )["loss.steps"]
     evaluation.unlink()
 
     tail = max(1, options.steps // 10)
-    row.update(loss_start=losses[0], loss_end=float(losses[-tail:].mean()),
-               loss_held_out=float(held_out_losses.mean()), losses=losses.tolist())
-    progress.end(f"{label}: loss {row['loss_start']:.3f} -> {row['loss_end']:.3f}, "
-                 f"held out {row['loss_held_out']:.3f}")
+    row.update(
+        loss_start=losses[0],
+        loss_end=float(losses[-tail:].mean()),
+        loss_held_out=float(held_out_losses.mean()),
+        losses=losses.tolist(),
+    )
+    progress.end(f"{label}: loss {row['loss_start']:.3f} -> {row['loss_end']:.3f}, held out {row['loss_held_out']:.3f}")
     return row
 
 
 def print_table(rows):
-    header = ("recipe", "backward override", "loss start", "loss end", "held out", "ms/step", "planned bytes", "backend")
+    header = (
+        "recipe",
+        "backward override",
+        "loss start",
+        "loss end",
+        "held out",
+        "ms/step",
+        "planned bytes",
+        "backend",
+    )
     table = [header] + [
-        (row["recipe"], row["override"], f"{row['loss_start']:.4f}", f"{row['loss_end']:.4f}",
-         f"{row['loss_held_out']:.4f}", f"{row['ms_per_step']:.3g}", f"{row['arena_bytes']:,}", row["backend"])
+        (
+            row["recipe"],
+            row["override"],
+            f"{row['loss_start']:.4f}",
+            f"{row['loss_end']:.4f}",
+            f"{row['loss_held_out']:.4f}",
+            f"{row['ms_per_step']:.3g}",
+            f"{row['arena_bytes']:,}",
+            row["backend"],
+        )
         for row in rows
     ]
     widths = [max(len(line[i]) for line in table) for i in range(len(header))]
     for i, line in enumerate(table):
-        cells = [cell.ljust(width) if column in (0, 1, 7) else cell.rjust(width)
-                 for column, (cell, width) in enumerate(zip(line, widths))]
+        cells = [
+            cell.ljust(width) if column in (0, 1, 7) else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths))
+        ]
         print("  ".join(cells).rstrip())
         if i == 0:
             print("  ".join("-" * width for width in widths))
@@ -190,22 +240,39 @@ def plot(rows, entropy, path):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    colours = {"high_precision": "black", "float8_current_scaling": "tab:blue",
-               "float8_block_scaling": "tab:orange", "delayed_scaling": "tab:green",
-               "mxfp8_block_scaling": "tab:purple", "nvfp4_block_scaling": "tab:red"}
+    colours = {
+        "high_precision": "black",
+        "float8_current_scaling": "tab:blue",
+        "float8_block_scaling": "tab:orange",
+        "delayed_scaling": "tab:green",
+        "mxfp8_block_scaling": "tab:purple",
+        "nvfp4_block_scaling": "tab:red",
+    }
     styles = {"none": "-", "high_precision": "--", "dequantized": ":"}
     figure, (top, bottom) = plt.subplots(2, sharex=True, figsize=(9, 8), height_ratios=(3, 2))
     baseline = np.array(rows[0]["losses"])
     for row in rows:
         losses = np.array(row["losses"])
-        style = {"color": colours[row["recipe"]], "linestyle": styles[row["override"]], "linewidth": 1.3,
-                 "label": f"{row['recipe']}, {row['override']}"}
+        style = {
+            "color": colours[row["recipe"]],
+            "linestyle": styles[row["override"]],
+            "linewidth": 1.3,
+            "label": f"{row['recipe']}, {row['override']}",
+        }
         steps = np.arange(1, len(losses) + 1)
         top.plot(steps, losses, **style)
         bottom.plot(steps, losses - baseline, **style)
     top.axhline(entropy, color="grey", linewidth=0.8)
-    top.annotate("byte frequencies only", (1, entropy), xycoords=("axes fraction", "data"),
-                 xytext=(-4, 3), textcoords="offset points", ha="right", color="grey", fontsize=8)
+    top.annotate(
+        "byte frequencies only",
+        (1, entropy),
+        xycoords=("axes fraction", "data"),
+        xytext=(-4, 3),
+        textcoords="offset points",
+        ha="right",
+        color="grey",
+        fontsize=8,
+    )
     top.set_ylabel("loss (nats per byte)")
     top.set_title(f"Byte-level language model on the {rows[0]['backend']} backend")
     top.legend(title="recipe, backward override", fontsize=8)
@@ -241,8 +308,9 @@ def check_options(parser, options):
         parser.error(f"expected --steps to be positive, but got {options.steps}")
     runs = [run for run in RUNS if options.recipe in (None, run[0])]
     if not runs:
-        parser.error(f"expected --recipe to be one of {', '.join(sorted({r for r, _ in RUNS}))}, "
-                     f"but got '{options.recipe}'")
+        parser.error(
+            f"expected --recipe to be one of {', '.join(sorted({r for r, _ in RUNS}))}, but got '{options.recipe}'"
+        )
     try:
         text = np.frombuffer(options.text.read_bytes(), np.uint8)
     except OSError as error:
@@ -263,12 +331,16 @@ def write_arrays(options, seed, text):
     state = initial_state(rng)
     context, targets = batches(text, rng.integers(CONTEXT, len(text), (options.steps, TOKENS)))
     path = options.output / "inputs.npz"
-    np.savez(path, **state, **{
-        "context.steps": context,
-        "targets.steps": targets,
-        "lr.steps": learning_rates(options.steps, options.lr),
-        "step.steps": np.arange(1, options.steps + 1, dtype=np.float32),
-    })
+    np.savez(
+        path,
+        **state,
+        **{
+            "context.steps": context,
+            "targets.steps": targets,
+            "lr.steps": learning_rates(options.steps, options.lr),
+            "step.steps": np.arange(1, options.steps + 1, dtype=np.float32),
+        },
+    )
     return path, sum(v.size for name, v in state.items() if not name.endswith((".m", ".v")))
 
 
@@ -286,8 +358,9 @@ def main():
     entropy = float(-(frequencies * np.log(frequencies)).sum())
 
     arrays, parameters = write_arrays(options, options.seed, text)
-    print(f"{len(text) + len(rest):,} bytes of text, {parameters:,} parameters, "
-          f"{len(runs)} runs of {options.steps} steps")
+    print(
+        f"{len(text) + len(rest):,} bytes of text, {parameters:,} parameters, {len(runs)} runs of {options.steps} steps"
+    )
 
     progress = Progress()
     rows = []
@@ -298,7 +371,9 @@ def main():
 
     print()
     print_table(rows)
-    print(f"\nA model of only the byte frequencies has a loss of {entropy:.4f} nats. Device: {rows[0]['device'].split(';')[0]}")
+    print(
+        f"\nA model of only the byte frequencies has a loss of {entropy:.4f} nats. Device: {rows[0]['device'].split(';')[0]}"
+    )
     (options.output / "results.json").write_text(json.dumps({"entropy": entropy, "runs": rows}, indent=1) + "\n")
     try:
         plot(rows, entropy, options.output / "loss.png")
@@ -307,8 +382,9 @@ def main():
         print(f"Wrote {options.output / 'results.json'}, and no loss.png: {error}.")
     stuck = [row for row in rows if not row["loss_end"] < row["loss_start"]]
     if stuck:
-        sys.exit("train.py: the loss did not fall under "
-                 + ", ".join(f"{row['recipe']}/{row['override']}" for row in stuck))
+        sys.exit(
+            "train.py: the loss did not fall under " + ", ".join(f"{row['recipe']}/{row['override']}" for row in stuck)
+        )
 
 
 if __name__ == "__main__":

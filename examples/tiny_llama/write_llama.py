@@ -26,14 +26,16 @@ def parameters(options):
     rows = [("model.embed_tokens.weight", (VOCABULARY, h), None)]
     for i in range(options.layers):
         layer = f"model.layers.{i}"
-        rows += [(f"{layer}.input_layernorm.weight", (h,), 1.0),
-                 (f"{layer}.self_attn.q_proj.weight", (h, h), None),
-                 (f"{layer}.self_attn.k_proj.weight", (kv, h), None),
-                 (f"{layer}.self_attn.v_proj.weight", (kv, h), None),
-                 (f"{layer}.self_attn.o_proj.weight", (h, h), None),
-                 (f"{layer}.post_attention_layernorm.weight", (h,), 1.0),
-                 (f"{layer}.mlp.gate_up_proj.weight", (2 * options.ffn, h), None),
-                 (f"{layer}.mlp.down_proj.weight", (h, options.ffn), None)]
+        rows += [
+            (f"{layer}.input_layernorm.weight", (h,), 1.0),
+            (f"{layer}.self_attn.q_proj.weight", (h, h), None),
+            (f"{layer}.self_attn.k_proj.weight", (kv, h), None),
+            (f"{layer}.self_attn.v_proj.weight", (kv, h), None),
+            (f"{layer}.self_attn.o_proj.weight", (h, h), None),
+            (f"{layer}.post_attention_layernorm.weight", (h,), 1.0),
+            (f"{layer}.mlp.gate_up_proj.weight", (2 * options.ffn, h), None),
+            (f"{layer}.mlp.down_proj.weight", (h, options.ffn), None),
+        ]
     return rows + [("model.norm.weight", (h,), 1.0), ("lm_head.weight", (VOCABULARY, h), None)]
 
 
@@ -44,10 +46,12 @@ def forward(options, rows):
     x, wide = tensor((tokens, h), "bf16"), tensor((tokens, 2 * ffn), "bf16")
     narrow, keys = tensor((tokens, ffn), "bf16"), tensor((tokens, kv), "bf16")
     ids, table = tensor((tokens,), "i32"), tensor((options.sequence, h // options.heads // 2), "f32")
-    shape = dict((name, shape) for name, shape, _ in rows)
+    shape = {name: shape for name, shape, _ in rows}
     at = {name: f"%b{i}" for i, (name, _, _) in enumerate(rows)}
-    lines = [f"    %b{i} = arith.truncf %p{i} : {tensor(s, 'f32')} to {tensor(s, 'bf16')}"
-             for i, (_, s, _) in enumerate(rows)]
+    lines = [
+        f"    %b{i} = arith.truncf %p{i} : {tensor(s, 'f32')} to {tensor(s, 'bf16')}"
+        for i, (_, s, _) in enumerate(rows)
+    ]
 
     def add(result, op, operands, types):
         lines.append(f"    %{result} = {op} {operands} : {types}")
@@ -57,11 +61,19 @@ def forward(options, rows):
         return add(result, "te.linear", f"{operand}, {at[name]}", f"{inner}, {tensor(shape[name], 'bf16')} -> {outer}")
 
     def norm(result, operand, name):
-        return add(result, "te.rms_norm", f"{operand}, {at[name]} {{epsilon = 1.0e-5 : f32}}",
-                   f"{x}, {tensor(shape[name], 'bf16')}")
+        return add(
+            result,
+            "te.rms_norm",
+            f"{operand}, {at[name]} {{epsilon = 1.0e-5 : f32}}",
+            f"{x}, {tensor(shape[name], 'bf16')}",
+        )
 
-    state = add("x", "te.embedding", f"%tokens, {at['model.embed_tokens.weight']}",
-                f"{ids}, {tensor((VOCABULARY, h), 'bf16')} -> {x}")
+    state = add(
+        "x",
+        "te.embedding",
+        f"%tokens, {at['model.embed_tokens.weight']}",
+        f"{ids}, {tensor((VOCABULARY, h), 'bf16')} -> {x}",
+    )
     for i in range(options.layers):
         layer, n = f"model.layers.{i}", f"_{i}"
         normed = norm("n" + n, state, f"{layer}.input_layernorm.weight")
@@ -70,8 +82,13 @@ def forward(options, rows):
         v = linear("v" + n, normed, f"{layer}.self_attn.v_proj.weight", x, keys)
         q = add("rq" + n, "te.rope", f"{q}, %cos, %sin {{heads = {options.heads} : i64}}", f"{x}, {table}")
         k = add("rk" + n, "te.rope", f"{k}, %cos, %sin {{heads = {options.kv_heads} : i64}}", f"{keys}, {table}")
-        a = add("a" + n, "te.attention", f"{q}, {k}, {v} {{heads = {options.heads} : i64, kv_heads = "
-                f"{options.kv_heads} : i64, sequence = {options.sequence} : i64, causal}}", f"{x}, {keys}")
+        a = add(
+            "a" + n,
+            "te.attention",
+            f"{q}, {k}, {v} {{heads = {options.heads} : i64, kv_heads = "
+            f"{options.kv_heads} : i64, sequence = {options.sequence} : i64, causal}}",
+            f"{x}, {keys}",
+        )
         o = linear("o" + n, a, f"{layer}.self_attn.o_proj.weight", x, x)
         state = add("r" + n, "arith.addf", f"{state}, {o}", x)
         normed = norm("m" + n, state, f"{layer}.post_attention_layernorm.weight")
@@ -91,10 +108,18 @@ def module(options):
     inputs, body = forward(options, rows)
     types = [tensor(shape, "f32") for _, shape, _ in rows]
     number = "tensor<f32>"
-    text = ["// A small Llama and its training step, written by write_llama.py.", "module {",
-            "  // The mean loss in nats a byte.", "  func.func private @loss("
-            + ", ".join([f"%{name}: {kind}" for name, kind in inputs] + [f"%p{i}: {kind}" for i, kind in enumerate(types)])
-            + f") -> {number} {{", *body, f"    return %loss : {number}", "  }", ""]
+    text = [
+        "// A small Llama and its training step, written by write_llama.py.",
+        "module {",
+        "  // The mean loss in nats a byte.",
+        "  func.func private @loss("
+        + ", ".join([f"%{name}: {kind}" for name, kind in inputs] + [f"%p{i}: {kind}" for i, kind in enumerate(types)])
+        + f") -> {number} {{",
+        *body,
+        f"    return %loss : {number}",
+        "  }",
+        "",
+    ]
     arguments = [f'%{name}: {kind} {{te.name = "{name}"}}' for name, kind in inputs]
     arguments.append(f'%step: {number} {{te.name = "step", te.init = 1.0 : f32}}')
     results = [f'{number} {{te.name = "loss"}}', f'{number} {{te.name = "step"}}']
@@ -105,21 +130,30 @@ def module(options):
         arguments += [f'%{m}{i}: {kind} {{te.name = "{name}.{m}", te.init = 0.0 : f32}}' for m in "mv"]
         results += [f'{kind} {{te.name = "{name}{part}"}}' for part in ("", ".m", ".v")]
         decay = 0.01 if len(shape) > 1 else 0.0
-        updates.append(f"    %pn{i}, %mn{i}, %vn{i} = te.adamw %p{i}, %l#{i + 1}, %m{i}, %v{i} lr %lr step %step "
-                       f"{{weight_decay = {decay} : f32}} : {kind}, {kind}")
+        updates.append(
+            f"    %pn{i}, %mn{i}, %vn{i} = te.adamw %p{i}, %l#{i + 1}, %m{i}, %v{i} lr %lr step %step "
+            f"{{weight_decay = {decay} : f32}} : {kind}, {kind}"
+        )
         next_values += [f"%pn{i}", f"%mn{i}", f"%vn{i}"]
     operands = ", ".join([f"%{name}" for name, _ in inputs] + [f"%p{i}" for i in range(len(rows))])
     kinds = ", ".join([kind for _, kind in inputs] + types)
     wrt = ", ".join(str(len(inputs) + i) for i in range(len(rows)))
     triple = ", ".join(kind for kind in types for _ in range(3))
     separator = ",\n                        "
-    text += ["  // A result named like an argument is its next value.",
-             f"  func.func @train_step({separator.join(arguments)})", f"      -> ({separator.join(results)}) {{",
-             f"    %one = arith.constant dense<1.0> : {number}",
-             f"    %lr = arith.constant dense<{options.lr:e}> : {number}",
-             f"    %l:{len(rows) + 1} = te.vjp @loss({operands}) cotangents(%one) wrt [{wrt}] : ({kinds}), ({number})"
-             f" -> ({number}, {', '.join(types)})", *updates, f"    %later = arith.addf %step, %one : {number}",
-             f"    return %l#0, %later, {', '.join(next_values)} : {number}, {number}, {triple}", "  }", "}"]
+    text += [
+        "  // A result named like an argument is its next value.",
+        f"  func.func @train_step({separator.join(arguments)})",
+        f"      -> ({separator.join(results)}) {{",
+        f"    %one = arith.constant dense<1.0> : {number}",
+        f"    %lr = arith.constant dense<{options.lr:e}> : {number}",
+        f"    %l:{len(rows) + 1} = te.vjp @loss({operands}) cotangents(%one) wrt [{wrt}] : ({kinds}), ({number})"
+        f" -> ({number}, {', '.join(types)})",
+        *updates,
+        f"    %later = arith.addf %step, %one : {number}",
+        f"    return %l#0, %later, {', '.join(next_values)} : {number}, {number}, {triple}",
+        "  }",
+        "}",
+    ]
     return "\n".join(text) + "\n"
 
 
@@ -129,17 +163,29 @@ def batches(options, text):
     windows = text[starts[..., None] + np.arange(options.sequence + 1)].astype(np.int32)
     rotary = options.hidden // options.heads // 2
     angles = np.arange(options.sequence)[:, None] * 10000.0 ** (-np.arange(rotary) / rotary)
-    return {"tokens.steps": windows[..., :-1].reshape(options.steps, -1),
-            "targets.steps": windows[..., 1:].reshape(options.steps, -1),
-            "cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32)}
+    return {
+        "tokens.steps": windows[..., :-1].reshape(options.steps, -1),
+        "targets.steps": windows[..., 1:].reshape(options.steps, -1),
+        "cos": np.cos(angles).astype(np.float32),
+        "sin": np.sin(angles).astype(np.float32),
+    }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--text", type=pathlib.Path, required=True, help="is read as bytes")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("."), help="folder to write to")
-    for name, value in (("steps", 100), ("seed", 0), ("layers", 2), ("hidden", 128), ("heads", 4), ("kv-heads", 2),
-                        ("ffn", 256), ("batch", 4), ("sequence", 64)):
+    for name, value in (
+        ("steps", 100),
+        ("seed", 0),
+        ("layers", 2),
+        ("hidden", 128),
+        ("heads", 4),
+        ("kv-heads", 2),
+        ("ffn", 256),
+        ("batch", 4),
+        ("sequence", 64),
+    ):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--lr", type=float, default=3e-3)
     options = parser.parse_args()
@@ -151,8 +197,10 @@ def main():
     (options.output / "llama.mlir").write_text(module(options))
     np.savez(options.output / "batches.npz", **batches(options, text))
     count = sum(int(np.prod(shape)) for _, shape, _ in parameters(options))
-    print(f"llama.mlir: {options.layers} layers, {count} parameters; batches.npz: {options.steps} batches of "
-          f"{options.batch * options.sequence} bytes")
+    print(
+        f"llama.mlir: {options.layers} layers, {count} parameters; batches.npz: {options.steps} batches of "
+        f"{options.batch * options.sequence} bytes"
+    )
 
 
 if __name__ == "__main__":

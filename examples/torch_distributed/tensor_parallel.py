@@ -10,11 +10,10 @@ bits, on a CPU. The output is a sum over ranks, which rounds one more time.
 import argparse
 import os
 
-import torch
-import torch.distributed as dist
-
 import te_mlir
 import te_mlir.torch
+import torch
+import torch.distributed as dist
 
 TOKENS, WIDTH, HIDDEN = 256, 256, 1024
 
@@ -23,7 +22,10 @@ def module(hidden, ranks):
     """An MLP with `hidden` of its inner columns; over ranks, whose sums are the output."""
     column = " parallel <column, group = 0>" if ranks > 1 else ""
     row = " parallel <row, group = 0>" if ranks > 1 else ""
-    x, w1, w2, h = (f"tensor<{shape}xbf16>" for shape in (f"{TOKENS}x{WIDTH}", f"{hidden}x{WIDTH}", f"{WIDTH}x{hidden}", f"{TOKENS}x{hidden}"))
+    x, w1, w2, h = (
+        f"tensor<{shape}xbf16>"
+        for shape in (f"{TOKENS}x{WIDTH}", f"{hidden}x{WIDTH}", f"{WIDTH}x{hidden}", f"{TOKENS}x{hidden}")
+    )
     return f"""
 module attributes {{te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = {ranks}>]}} {{
   func.func @mlp(%x: {x} {{te.name = "x"}}, %w1: {w1} {{te.name = "w1", te.weight}}, %w2: {w2} {{te.name = "w2", te.weight}})

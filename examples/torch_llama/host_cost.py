@@ -32,15 +32,14 @@ import pathlib
 import statistics
 import time
 
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM
-
 import te_mlir
 import te_mlir.torch
+import torch
 from te_mlir import arrays
 from te_mlir.runtime import Instance
 from te_mlir.torch.backend import Graph, _Before, _Feeder
 from te_mlir.torch.runner import Loaded, Region, _Call
+from transformers import LlamaConfig, LlamaForCausalLM
 
 CONFIG = dict(
     vocab_size=512,
@@ -355,7 +354,12 @@ def main():
             print(f"{empty} paced", paced, flush=True)
         if "captured" in name:
             continue
-        kinds = {"": {}, " moved": {"moved": True}, " reused": {"reuse_results": True}, " captured": {"cuda_graph": True}}
+        kinds = {
+            "": {},
+            " moved": {"moved": True},
+            " reused": {"reuse_results": True},
+            " captured": {"cuda_graph": True},
+        }
         for kind, option in kinds.items():
             row = name.replace("torch", "step") + kind
             rows[row] = middle_step(device, repeats, region, **option)

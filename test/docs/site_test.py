@@ -16,7 +16,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What a browser loads by itself; links that a reader follows may lead anywhere.
-LOADED = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^\"'> ]*", re.IGNORECASE)
+LOADED = re.compile(
+    r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^\"'> ]*", re.IGNORECASE
+)
 IN_STYLE = re.compile(r"(?:url\(|@import )[\"']?(?:https?:)?//[^\"') ]*")
 
 

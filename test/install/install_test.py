@@ -29,8 +29,10 @@ def run(*command, fails=None):
     if fails is None and done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}\nended with {done.returncode}\n{done.stdout}")
     if fails is not None and (done.returncode != 1 or fails not in done.stdout):
-        sys.exit(f"{' '.join(map(str, command))}\nexpected to fail with '{fails}', "
-                 f"but ended with {done.returncode}\n{done.stdout}")
+        sys.exit(
+            f"{' '.join(map(str, command))}\nexpected to fail with '{fails}', "
+            f"but ended with {done.returncode}\n{done.stdout}"
+        )
     return done.stdout
 
 
@@ -40,8 +42,19 @@ def expect(condition, text):
 
 
 def build(source, folder, *settings):
-    run(options.cmake, "-S", source, "-B", folder, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}",
-        f"-DCMAKE_CXX_COMPILER={options.compiler}", f"-DCMAKE_C_COMPILER={options.c_compiler}", *settings)
+    run(
+        options.cmake,
+        "-S",
+        source,
+        "-B",
+        folder,
+        "-G",
+        "Ninja",
+        f"-DCMAKE_PREFIX_PATH={prefix}",
+        f"-DCMAKE_CXX_COMPILER={options.compiler}",
+        f"-DCMAKE_C_COMPILER={options.c_compiler}",
+        *settings,
+    )
     run(options.cmake, "--build", folder)
     return folder
 
@@ -57,22 +70,33 @@ config = "\n".join(path.read_text() for path in prefix.rglob("*.cmake"))
 for tree in (options.source, options.build):
     expect(f"{tree}/" not in config, f"the installed CMake files name {tree}")
 
-consumer = build(pathlib.Path(options.source) / "test/install/consumer", work / "consumer",
-                 f"-DCOMPONENTS={';'.join(components)}",
-                 f"-DEXAMPLES={pathlib.Path(options.source) / 'docs/examples'}")
+consumer = build(
+    pathlib.Path(options.source) / "test/install/consumer",
+    work / "consumer",
+    f"-DCOMPONENTS={';'.join(components)}",
+    f"-DEXAMPLES={pathlib.Path(options.source) / 'docs/examples'}",
+)
 expect("largest error 8 of 5 and" in run(consumer / "linked"), "the linked step gives another error")
 expect(run(consumer / "compiler").strip(), "the compiler has no version")
 
 # A step is compiled again when its file changes, and not otherwise.
-trainer = build(prefix / "share/te-mlir/examples/cpp_trainer", work / "trainer",
-                "-DTRAINER_PIPELINE=recipe=float8_block_scaling target=reference")
+trainer = build(
+    prefix / "share/te-mlir/examples/cpp_trainer",
+    work / "trainer",
+    "-DTRAINER_PIPELINE=recipe=float8_block_scaling target=reference",
+)
 expect("no work to do" in run(options.cmake, "--build", trainer), "an unchanged step is compiled again")
 
 examples = prefix / "share/te-mlir/examples/byte_lm"
 program, text = trainer / "trainer", examples / "text.txt"
 rng = np.random.default_rng(0)
-np.savez(work / "batch.npz", context=rng.integers(0, 256, 2048).astype(np.int32), step=np.float32(5),
-         targets=rng.integers(0, 256, 256).astype(np.int32), lr=np.float32(1e-3))
+np.savez(
+    work / "batch.npz",
+    context=rng.integers(0, 256, 2048).astype(np.int32),
+    step=np.float32(5),
+    targets=rng.integers(0, 256, 256).astype(np.int32),
+    lr=np.float32(1e-3),
+)
 steps = {}
 for recipe in RECIPES:
     pipeline = f"--pipeline=recipe={recipe} target=reference"
@@ -93,22 +117,34 @@ for recipe in RECIPES:
     run(*train, "--steps=6", f"--load={work / 'damaged'}", f"--save={work / 'resumed'}")
     expect((work / "whole").read_bytes() != (work / "resumed").read_bytes(), f"{recipe}: a damaged state is not seen")
     # te-run and the trainer read each other's files.
-    run(prefix / "bin/te-run", examples / "train.mlir", "--entry=train_step", pipeline, "--backend=reference",
-        "--quiet", f"--inputs={work / 'batch.npz'}", f"--load={work / 'half'}", f"--save={work / 'other'}")
+    run(
+        prefix / "bin/te-run",
+        examples / "train.mlir",
+        "--entry=train_step",
+        pipeline,
+        "--backend=reference",
+        "--quiet",
+        f"--inputs={work / 'batch.npz'}",
+        f"--load={work / 'half'}",
+        f"--save={work / 'other'}",
+    )
     run(*train, "--steps=6", f"--load={work / 'other'}")
     steps[recipe] = train
 
 # It learns: the first losses are near ln 256 = 5.55, later ones lower.
-losses = [float(line.split()[-1]) for line in
-          run(*steps["float8_block_scaling"], "--steps=40", "--lr=3e-3").splitlines()]
+losses = [
+    float(line.split()[-1]) for line in run(*steps["float8_block_scaling"], "--steps=40", "--lr=3e-3").splitlines()
+]
 expect(losses[0] > 4.5 and losses[-1] < losses[0] - 1.5, f"the loss does not fall: {losses}")
 # A group of one rank is bound before the step is loaded.
 run(*steps["float8_block_scaling"], "--steps=1", "--group=0", "--ranks=1", "--rank=0")
 
 run(program, work / "absent.so", text, fails="absent.so")
 run(*steps["delayed_scaling"], f"--load={work / 'absent'}", fails="No such file or directory")
-for before, after, fails in ((b'"te.step":"', b'"te.step":"x', "to be a number of steps, but got 'x"),
-                             (b'"F32"', b'"I32"', "to have F32, but got I32")):
+for before, after, fails in (
+    (b'"te.step":"', b'"te.step":"x', "to be a number of steps, but got 'x"),
+    (b'"F32"', b'"I32"', "to have F32, but got I32"),
+):
     saved = (work / "whole").read_bytes()
     size = int.from_bytes(saved[:8], "little")
     header = saved[8 : 8 + size].replace(before, after, 1)

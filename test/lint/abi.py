@@ -31,8 +31,7 @@ def sources(folder, *patterns):
 rows = re.findall(r"^TE_RT_KERNEL\((\w+),", without_comments(read(RUNTIME / "te_runtime_kernels.inc")), re.M)
 problems = []
 reference = sources("lib/Runtime/Reference", "*.cpp")
-cuda = sources("lib/Runtime", "Kernels/**/*.cpp", "Cuda/*.cpp", "Gemm/*.cpp",
-               "Attention/*.cpp")
+cuda = sources("lib/Runtime", "Kernels/**/*.cpp", "Cuda/*.cpp", "Gemm/*.cpp", "Attention/*.cpp")
 conformance = sources("test/unit/Conformance", "*.cpp", "*.h")
 for name in rows:
     if not re.search(rf"\b(?:void|Status) {name}\(const {name}_params\b|\b{name}_params &", reference):
@@ -44,8 +43,11 @@ for name in rows:
 
 types = without_comments(read(RUNTIME / "te_runtime_types.h"))
 version = re.search(r"#define TE_RT_VERSION (\d+)", types)[1]
-enumerators = [f"{name} = {value}" for body in re.findall(r"enum \w+ \{(.*?)\}", types, re.S)
-               for name, value in re.findall(r"(\w+) = (\w+)", body)]
+enumerators = [
+    f"{name} = {value}"
+    for body in re.findall(r"enum \w+ \{(.*?)\}", types, re.S)
+    for name, value in re.findall(r"(\w+) = (\w+)", body)
+]
 convention = re.sub(r"enum \w+ \{.*?\}", "enum", types.replace(f"TE_RT_VERSION {version}", ""), flags=re.S)
 convention += without_comments(read(RUNTIME / "te_runtime_compiled.h"))
 digest = hashlib.sha256(" ".join(convention.split()).encode()).hexdigest()[:16]
@@ -55,9 +57,14 @@ if "--update" in sys.argv[1:]:
 else:
     locked, *known = LOCK.read_text().splitlines()
     if locked.split()[0] == version and locked != f"{version} {digest}":
-        problems.append(f"the calling convention changed: raise TE_RT_VERSION (now {version}), then run abi.py --update")
+        problems.append(
+            f"the calling convention changed: raise TE_RT_VERSION (now {version}), then run abi.py --update"
+        )
     elif locked != f"{version} {digest}" or set(enumerators) > set(known):
         problems.append("abi.lock is out of date: run abi.py --update")
-    problems += [f"expected the enumerator '{each}' to stay as it is, but it is gone or has another number"
-                 for each in known if each not in enumerators]
+    problems += [
+        f"expected the enumerator '{each}' to stay as it is, but it is gone or has another number"
+        for each in known
+        if each not in enumerators
+    ]
 sys.exit(finish(problems, len(rows), "kernels: on both backends, in the conformance suite"))

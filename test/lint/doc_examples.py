@@ -17,8 +17,7 @@ def squeeze(text: str) -> str:
 
 
 def main() -> int:
-    executed = squeeze(" ".join(
-        path.read_text() for path in (ROOT / "test/lit/Docs").glob("*.mlir")))
+    executed = squeeze(" ".join(path.read_text() for path in (ROOT / "test/lit/Docs").glob("*.mlir")))
     missing, total = [], 0
     for path in sorted((ROOT / "include").rglob("*.td")):
         if path.name == "Passes.td":
@@ -27,8 +26,9 @@ def main() -> int:
             for example in re.split(r"\n(?=\s*(?:#|!))", block):
                 total += 1
                 if squeeze(example) not in executed:
-                    missing.append(f"{path.relative_to(ROOT)}: example is not "
-                                   f"in test/lit/Docs: {squeeze(example)[:90]}")
+                    missing.append(
+                        f"{path.relative_to(ROOT)}: example is not in test/lit/Docs: {squeeze(example)[:90]}"
+                    )
     print("\n".join(missing) or f"{total} examples are executed")
     return 1 if missing or not total else 0
 

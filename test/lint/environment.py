@@ -13,12 +13,32 @@ import sys
 from lint import ROOT, finish, read, tracked
 
 #: (file, variable) that may be read, none of which changes a result.
-ALLOWED = {("lib/Runtime/Gemm/AlgorithmCache.cpp", "XDG_CACHE_HOME"), ("lib/Runtime/Gemm/AlgorithmCache.cpp", "HOME"),
-           ("lib/Runtime/Cuda/Nccl.cpp", "NCCL_NVLS_ENABLE"), ("python/te_mlir/_capi.py", "TE_MLIR_LIBRARY_PATH"),
-           *(("tools/te-run/Job.cpp", name) for name in (
-               "variable", "const char *variable", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK",
-               "TORCHELASTIC_RUN_ID", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS")),
-           ("python/te_mlir/recipes.py", "NVTE_BACKWARD_OVERRIDE"), ("python/te_mlir/__main__.py", "NVTE_BACKWARD_OVERRIDE")}
+ALLOWED = {
+    ("lib/Runtime/Gemm/AlgorithmCache.cpp", "XDG_CACHE_HOME"),
+    ("lib/Runtime/Gemm/AlgorithmCache.cpp", "HOME"),
+    ("lib/Runtime/Cuda/Nccl.cpp", "NCCL_NVLS_ENABLE"),
+    ("python/te_mlir/_capi.py", "TE_MLIR_LIBRARY_PATH"),
+    *(
+        ("tools/te-run/Job.cpp", name)
+        for name in (
+            "variable",
+            "const char *variable",
+            "OMPI_COMM_WORLD_SIZE",
+            "PMIX_RANK",
+            "PMI_RANK",
+            "PMI_ID",
+            "RANK",
+            "WORLD_SIZE",
+            "LOCAL_RANK",
+            "TORCHELASTIC_RUN_ID",
+            "SLURM_PROCID",
+            "SLURM_STEP_ID",
+            "SLURM_STEP_NUM_TASKS",
+        )
+    ),
+    ("python/te_mlir/recipes.py", "NVTE_BACKWARD_OVERRIDE"),
+    ("python/te_mlir/__main__.py", "NVTE_BACKWARD_OVERRIDE"),
+}
 
 problems, count = [], 0
 for path in tracked("*.h", "*.cpp", "*.c", "*.cu", "*.cuh", "*.inc", "*.td", "*.py"):

@@ -14,8 +14,19 @@ from lint import ROOT, finish, read, tracked
 
 SOURCES = (".cpp", ".h", ".cu", ".cuh", ".inc", ".td", ".py", ".sh", ".mlir", ".cmake", ".txt")
 # Spelled in pieces, or this file would find itself.
-PLACES = re.compile("|".join(["/ro" + "ot/", "/wo" + "rk/", "/ho" + r"me/\w", r"(?<![\w$}])/t" + r"mp/\w",
-                              "deb.deb" + "ian.org", "pypi." + "org", "files.python" + "hosted"]))
+PLACES = re.compile(
+    "|".join(
+        [
+            "/ro" + "ot/",
+            "/wo" + "rk/",
+            "/ho" + r"me/\w",
+            r"(?<![\w$}])/t" + r"mp/\w",
+            "deb.deb" + "ian.org",
+            "pypi." + "org",
+            "files.python" + "hosted",
+        ]
+    )
+)
 
 problems, count = [], 0
 for path in tracked():

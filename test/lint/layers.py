@@ -23,8 +23,19 @@ for path in tracked("*.h", "*.cpp", "*.cu", "*.cuh", "*.inc", "*.c"):
         def problem(rule):
             problems.append(f"{name}: includes {include}; {rule}")
 
-        compiler = include.startswith(("mlir", "llvm", "clang", "TEDialect/IR", "TEDialect/TERT", "TEDialect/Analysis",
-                                       "TEDialect/Transforms", "TEDialect/Pipelines", "TEDialect/JIT"))
+        compiler = include.startswith(
+            (
+                "mlir",
+                "llvm",
+                "clang",
+                "TEDialect/IR",
+                "TEDialect/TERT",
+                "TEDialect/Analysis",
+                "TEDialect/Transforms",
+                "TEDialect/Pipelines",
+                "TEDialect/JIT",
+            )
+        )
         if name.startswith(("lib/Runtime/", "include/TEDialect/Runtime/")) and compiler:
             problem("the runtime knows no compiler")
         if name.startswith("lib/Support/") and (compiler or include.startswith("TEDialect")):

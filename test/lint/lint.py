@@ -20,8 +20,12 @@ def tracked(*patterns):
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode == 0 and result.stdout:
         return [ROOT / name for name in result.stdout.split("\0") if name and (ROOT / name).is_file()]
-    return [path for pattern in (patterns or ("*",)) for path in ROOT.rglob(pattern)
-            if path.is_file() and not {".git", "build", ".venv", ".deps"} & set(path.relative_to(ROOT).parts)]
+    return [
+        path
+        for pattern in (patterns or ("*",))
+        for path in ROOT.rglob(pattern)
+        if path.is_file() and not {".git", "build", ".venv", ".deps"} & set(path.relative_to(ROOT).parts)
+    ]
 
 
 def finish(problems, checked, what):

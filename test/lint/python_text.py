@@ -36,18 +36,28 @@ def searched(tree):
         if not isinstance(handler, ast.ExceptHandler) or not handler.name:
             continue
         for node in ast.walk(handler):
-            if isinstance(node, ast.Compare) and any(is_text(part, handler.name) for part in [node.left, *node.comparators]):
+            if isinstance(node, ast.Compare) and any(
+                is_text(part, handler.name) for part in [node.left, *node.comparators]
+            ):
                 yield node.lineno
 
 
 def is_text(node, name):
     """Whether `node` is str(name), repr(name), name.args or a part of these."""
-    while isinstance(node, (ast.Subscript, ast.Attribute)) or isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+    while (
+        isinstance(node, (ast.Subscript, ast.Attribute))
+        or isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+    ):
         if isinstance(node, ast.Attribute) and node.attr == "args":
             return isinstance(node.value, ast.Name) and node.value.id == name
         node = node.func.value if isinstance(node, ast.Call) else node.value
-    return (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("str", "repr")
-            and any(isinstance(argument, ast.Name) and argument.id == name for argument in node.args))
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("str", "repr")
+        and any(isinstance(argument, ast.Name) and argument.id == name for argument in node.args)
+    )
 
 
 problems, count = [], 0
@@ -59,10 +69,15 @@ for path in tracked("python/te_mlir/*.py"):
     if imports_re(tree):
         users.add(name)
         if name not in ALLOWED:
-            problems.append(f"{name}: imports 're'; ask build.Function.ops or CompileError.diagnostics, or say in "
-                            "test/lint/python_text.py whose text is read")
-    problems.extend(f"{name}:{line}: searches the text of an exception; ask its diagnostics or its type"
-                    for line in searched(tree))
-problems.extend(f"{name}: does not import 're'; take it off the list of test/lint/python_text.py"
-                for name in sorted(set(ALLOWED) - users))
+            problems.append(
+                f"{name}: imports 're'; ask build.Function.ops or CompileError.diagnostics, or say in "
+                "test/lint/python_text.py whose text is read"
+            )
+    problems.extend(
+        f"{name}:{line}: searches the text of an exception; ask its diagnostics or its type" for line in searched(tree)
+    )
+problems.extend(
+    f"{name}: does not import 're'; take it off the list of test/lint/python_text.py"
+    for name in sorted(set(ALLOWED) - users)
+)
 sys.exit(finish(problems, count, "files ask records"))

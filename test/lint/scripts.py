@@ -30,9 +30,13 @@ for script in sorted((ROOT / "scripts").glob("*.sh")):
     first = script.read_text().splitlines()[1].removeprefix("# ")
     asked = run(script, ["--help"])
     if asked.returncode != 0 or not asked.stdout.startswith(first):
-        problems.append(f"{script.name}: --help: expected '{first}...', but got '{asked.stdout[:80]}{asked.stderr[:80]}'")
+        problems.append(
+            f"{script.name}: --help: expected '{first}...', but got '{asked.stdout[:80]}{asked.stderr[:80]}'"
+        )
     if script.name in WRONG:
         refused = run(script, WRONG[script.name])
         if refused.returncode != 2 or not refused.stderr.startswith(f"{script.name}: expected"):
-            problems.append(f"{script.name} {WRONG[script.name]}: expected to be refused, but got {refused.stderr[:200]!r}")
+            problems.append(
+                f"{script.name} {WRONG[script.name]}: expected to be refused, but got {refused.stderr[:200]!r}"
+            )
 sys.exit(finish(problems, count, "scripts explain themselves"))

@@ -33,7 +33,21 @@ PROSE = [
     (r"\bis no (?:matrix|tensor|argument|error|parameter|multiple|power|weight|matter)\b", "is not a"),
 ]
 PAGES = ("*.md", "examples/*")
-SOURCES = ("*.py", "*.cpp", "*.h", "*.td", "*.inc", "*.cu", "*.cuh", "*.c", "*.sh", "*.cmake", "*.txt", "*.toml", "*.yml")
+SOURCES = (
+    "*.py",
+    "*.cpp",
+    "*.h",
+    "*.td",
+    "*.inc",
+    "*.cu",
+    "*.cuh",
+    "*.c",
+    "*.sh",
+    "*.cmake",
+    "*.txt",
+    "*.toml",
+    "*.yml",
+)
 # Beginnings of paths where such phrases are left; take one away when it is clean.
 LATER = (
     "docs/generated/ConvertToTERT",

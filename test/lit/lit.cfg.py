@@ -9,8 +9,7 @@ config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = config.te_test_folder
-config.environment["PATH"] = os.pathsep.join(
-    [config.te_tools, config.llvm_tools, os.environ["PATH"]])
+config.environment["PATH"] = os.pathsep.join([config.te_tools, config.llvm_tools, os.environ["PATH"]])
 config.substitutions.append(("%python", config.python))
 config.substitutions.append(("%runtime", config.runtime))
 config.substitutions.append(("%examples", config.examples))
@@ -18,8 +17,9 @@ config.substitutions.append(("%docs", os.path.join(config.test_source_root, "../
 config.substitutions.append(("%include", os.path.join(config.test_source_root, "../../include")))
 config.substitutions.append(("%te_lib", os.path.join(config.te_tools, "../lib")))
 # N processes of one host: %launch --size=N PROGRAM ...
-config.substitutions.append(("%launch", config.python + " " + os.path.join(
-    config.test_source_root, "../unit/Runtime/Mpi/launch.py")))
+config.substitutions.append(
+    ("%launch", config.python + " " + os.path.join(config.test_source_root, "../unit/Runtime/Mpi/launch.py"))
+)
 if config.mpi:
     config.available_features.add("te-mpi")
 if config.cuda:

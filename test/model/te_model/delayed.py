@@ -29,6 +29,8 @@ def update(amax, history, scale, largest, algorithm="max", margin=0):
     """The same for f32 arrays of slots: `history` is [length] and the shape of `amax`."""
     shape, length = np.shape(amax), len(history)
     columns = history.reshape(length, -1).T
-    slots = [update_slot(*slot, float(largest), algorithm, margin) for slot in zip(np.ravel(amax), columns, np.ravel(scale))]
+    slots = [
+        update_slot(*slot, float(largest), algorithm, margin) for slot in zip(np.ravel(amax), columns, np.ravel(scale))
+    ]
     new_history = np.array([slot[0] for slot in slots], np.float32).T.reshape(history.shape)
     return new_history, np.array([slot[1] for slot in slots], np.float32).reshape(shape)

@@ -97,8 +97,10 @@ def quantize(x, scheme, axis, amax_of, scale_max=448, four_over_six=None, rng=No
             six, four = (E4M3.encode(np.minimum(base * np.float32(k), np.float32(448))) for k in (1, 1.5))
             amax_each = np.broadcast_to(np.asarray(amax_of, np.float32).reshape(-1, 1), x.shape)
             candidates = [_codes(x, over(sf), factor, None) for sf in (six, four)]
-            errors = [_error(x, codes, over(sf), amax_each, scale_max, four_over_six == "mse", rows)
-                      for codes, sf in zip(candidates, (six, four))]
+            errors = [
+                _error(x, codes, over(sf), amax_each, scale_max, four_over_six == "mse", rows)
+                for codes, sf in zip(candidates, (six, four))
+            ]
             choose_four = errors[1] < errors[0]
             sf = np.where(choose_four, four, six)
             codes = np.where(over(choose_four), candidates[1], candidates[0])
@@ -127,4 +129,8 @@ def dequantize(q, axis, scale_max=448, with_amax=True):
 def alpha(a_amax, b_amax, a_scale_max=448, b_scale_max=448):
     """The factor of a product: one for every amax of `a`."""
     with np.errstate(all="ignore"):
-        return np.asarray(a_amax, np.float32) * np.float32(b_amax) * (np.float32(1) / np.float32(36 * a_scale_max * b_scale_max))
+        return (
+            np.asarray(a_amax, np.float32)
+            * np.float32(b_amax)
+            * (np.float32(1) / np.float32(36 * a_scale_max * b_scale_max))
+        )

@@ -45,8 +45,9 @@ def written_files(page):
 
 
 def pattern(line):
-    return r".*?".join(re.escape(" ".join(part.split())) if part.strip() else r"\s?"
-                       for part in line.split("...")).replace(r"\ ", r"\s*")
+    return r".*?".join(
+        re.escape(" ".join(part.split())) if part.strip() else r"\s?" for part in line.split("...")
+    ).replace(r"\ ", r"\s*")
 
 
 def differs(expected, actual):
@@ -79,8 +80,9 @@ def run(page, folder):
         if expected and (match := re.fullmatch(r"# exit (\d)", expected[-1])):
             code = int(match[1])
             expected = expected[:-1]
-        result = subprocess.run(command, shell=True, cwd=folder, text=True,
-                                stdin=subprocess.DEVNULL, capture_output=True)
+        result = subprocess.run(
+            command, shell=True, cwd=folder, text=True, stdin=subprocess.DEVNULL, capture_output=True
+        )
         actual = [line for line in (result.stdout + result.stderr).splitlines() if line.strip()]
         problem = differs([line for line in expected if line.strip()], actual)
         if result.returncode != code:

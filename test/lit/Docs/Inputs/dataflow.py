@@ -13,8 +13,12 @@ from dataflow_table import measure
 
 NONE = {"fprop": ("row", "row"), "dgrad": ("row", "col: saved row, transposed"), "wgrad": ("col", "saved col")}
 HIGH = {"fprop": ("row", "row"), "dgrad": ("as it is", "as it is"), "wgrad": ("as it is", "as it is")}
-DECODED = {"fprop": ("row", "row"), "dgrad": ("as it is", "saved row, decoded"), "wgrad": ("as it is", "saved row, decoded")}
-READS = {("high_precision", "none"): {gemm: ("as it is", "as it is") for gemm in NONE}, ("delayed_scaling", "none"): NONE}
+DECODED = {
+    "fprop": ("row", "row"),
+    "dgrad": ("as it is", "saved row, decoded"),
+    "wgrad": ("as it is", "saved row, decoded"),
+}
+READS = {("high_precision", "none"): dict.fromkeys(NONE, ("as it is", "as it is")), ("delayed_scaling", "none"): NONE}
 for recipe in ("float8_current_scaling", "float8_block_scaling", "mxfp8_block_scaling", "nvfp4_block_scaling"):
     READS |= {(recipe, "none"): NONE, (recipe, "high_precision"): HIGH, (recipe, "dequantized"): DECODED}
 READS["mxfp8_block_scaling", "none"] = NONE | {"dgrad": ("row", "saved col")}
@@ -23,21 +27,40 @@ READS["nvfp4_block_scaling", "none"] = NONE | {"wgrad": ("col of RHT", "saved co
 ROWS = {"fprop": ("row", "row"), "dgrad": ("row", "saved row"), "wgrad": ("row", "saved row")}
 for recipe in ("delayed_scaling", "float8_current_scaling"):
     READS[f"{recipe} target=sm_100", "none"] = ROWS
-READS |= {("float8_current_scaling target=sm_100", "high_precision"): HIGH, ("float8_current_scaling target=sm_100", "dequantized"): DECODED}
+READS |= {
+    ("float8_current_scaling target=sm_100", "high_precision"): HIGH,
+    ("float8_current_scaling target=sm_100", "dequantized"): DECODED,
+}
 SIDES = {"fprop": ("x", "w"), "dgrad": ("dy", "w"), "wgrad": ("dy", "x")}
 
 #: Casts of layer inputs (col), of weights (row), and tensors as they are.
-HELD = {"linear": (1, {"w"}, set()),
-        "layernorm_linear": (1, {"w"}, {"layer_norm0.mu", "layer_norm0.rsigma"}),
-        "layernorm_mlp": (2, {"fc1", "fc2"}, {"layer_norm0.mu", "layer_norm0.rsigma", "activation0.x"}),
-        "grouped_linear": (1, {"w"}, set()),
-        # q, k and v share the cast of their input.
-        "gpt_layer": (4, {"wq", "wk", "wv", "wo", "fc1", "fc2"},
-                      {f"layer_norm{i}.{part}" for i in (0, 1) for part in ("mu", "rsigma")} | {"layer_norm1.x", "activation0.x"}
-                      | {f"attention0.{part}" for part in ("q", "k", "v", "o", "lse")}),
-        "llama_layer": (5, {"wq", "wk", "wv", "wo", "gate_up", "down", "head"},
-                        {"rms_norm0.rsigma", "rms_norm1.rsigma", "rms_norm1.x", "activation0.x", "cross_entropy0.logits",
-                         "cross_entropy0.lse"} | {f"attention0.{part}" for part in ("q", "k", "v", "o", "lse")})}
+HELD = {
+    "linear": (1, {"w"}, set()),
+    "layernorm_linear": (1, {"w"}, {"layer_norm0.mu", "layer_norm0.rsigma"}),
+    "layernorm_mlp": (2, {"fc1", "fc2"}, {"layer_norm0.mu", "layer_norm0.rsigma", "activation0.x"}),
+    "grouped_linear": (1, {"w"}, set()),
+    # q, k and v share the cast of their input.
+    "gpt_layer": (
+        4,
+        {"wq", "wk", "wv", "wo", "fc1", "fc2"},
+        {f"layer_norm{i}.{part}" for i in (0, 1) for part in ("mu", "rsigma")}
+        | {"layer_norm1.x", "activation0.x"}
+        | {f"attention0.{part}" for part in ("q", "k", "v", "o", "lse")},
+    ),
+    "llama_layer": (
+        5,
+        {"wq", "wk", "wv", "wo", "gate_up", "down", "head"},
+        {
+            "rms_norm0.rsigma",
+            "rms_norm1.rsigma",
+            "rms_norm1.x",
+            "activation0.x",
+            "cross_entropy0.logits",
+            "cross_entropy0.lse",
+        }
+        | {f"attention0.{part}" for part in ("q", "k", "v", "o", "lse")},
+    ),
+}
 
 reads, saved = measure("te-opt")
 failed = claims = 0
@@ -60,7 +83,9 @@ for mode, products in READS.items():
 for layer, (inputs, weights, tensors) in HELD.items():
     rows = {name for name, form in saved[layer] if form == "row"}
     expect(rows == weights, f"{layer}: weights saved are {sorted(rows)}")
-    expect(sum(form == "col" for _, form in saved[layer]) == inputs, f"{layer}: {saved[layer]} has {inputs} layer inputs")
+    expect(
+        sum(form == "col" for _, form in saved[layer]) == inputs, f"{layer}: {saved[layer]} has {inputs} layer inputs"
+    )
     as_they_are = {name for name, form in saved[layer] if form == "as it is"}
     expect(as_they_are == tensors, f"{layer}: saved as they are: {sorted(as_they_are)}")
 print(f"dataflow: {claims} claims, {failed} failed")

@@ -24,12 +24,21 @@ def nv(elements, amaxes=1):
     return elements // 2 + elements // 16 + 4 * amaxes
 
 
-FORMATS = {"float8_current_scaling": (per_tensor(X), per_tensor(W)), "float8_block_scaling": (blocks(X, 128), blocks(W, 128 * 128)),
-           "mxfp8_block_scaling": (mx(X), mx(W)), "nvfp4_block_scaling": (nv(X), nv(W))}
+FORMATS = {
+    "float8_current_scaling": (per_tensor(X), per_tensor(W)),
+    "float8_block_scaling": (blocks(X, 128), blocks(W, 128 * 128)),
+    "mxfp8_block_scaling": (mx(X), mx(W)),
+    "nvfp4_block_scaling": (nv(X), nv(W)),
+}
 # In high precision the layer's input is saved in bf16, and its weight is an argument.
-WANTED = {"high_precision": {"none": (2 * X, 0)}, "delayed_scaling": {"none": (per_tensor(X), per_tensor(W))},
-          "nvfp4_block_scaling, row-scaled x": {"high_precision": (2 * X, 0), "dequantized": (nv(X, amaxes=M), nv(W))}}
-WANTED |= {recipe: {"none": saved, "high_precision": (2 * X, 0), "dequantized": saved} for recipe, saved in FORMATS.items()}
+WANTED = {
+    "high_precision": {"none": (2 * X, 0)},
+    "delayed_scaling": {"none": (per_tensor(X), per_tensor(W))},
+    "nvfp4_block_scaling, row-scaled x": {"high_precision": (2 * X, 0), "dequantized": (nv(X, amaxes=M), nv(W))},
+}
+WANTED |= {
+    recipe: {"none": saved, "high_precision": (2 * X, 0), "dequantized": saved} for recipe, saved in FORMATS.items()
+}
 
 found = {name: {mode: tuple(saved) for mode, saved in modes.items()} for name, modes in measure("te-opt").items()}
 failed = figures = 0

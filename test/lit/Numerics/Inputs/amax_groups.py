@@ -26,9 +26,11 @@ def two_groups_one_layer(recipe, options, groups=(0, 1)):
     w = normal(rng, N, K, scale=0.1)
     x = [[normal(rng, M, K) for _ in range(2)] for _ in range(2)]  # by call and the number in the other group
     dy = normal(rng, M, N)
-    layer = "".join(f"""
+    layer = "".join(
+        f"""
     %y{i} = te.linear %x{i}, %w parallel <column, group = {groups[i]}, sequence> : {tensor(rows, K)}, {tensor(N, K)} -> {tensor(M, N)}"""
-                    for i in range(2))
+        for i in range(2)
+    )
     split = "[#te.shard<axis = 0, group = 0>, #te.shard<axis = 0, group = 1>]"
     text = f"""
 module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [#te.group<id = 0, name = "a", axis = "a", size = 2>,
@@ -42,12 +44,20 @@ module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [#te.group<id 
     inputs = []
     for a in range(2):
         for b in range(2):
-            inputs.append({"x0": parts(x[0][b], 2, 0)[a], "x1": parts(x[1][a], 2, 0)[b], "w": w, "grad.y0": dy, "grad.y1": dy})
+            inputs.append(
+                {"x0": parts(x[0][b], 2, 0)[a], "x1": parts(x[1][a], 2, 0)[b], "w": w, "grad.y0": dy, "grad.y1": dy}
+            )
     found = run_ranks(text, "layer", inputs, options)
     single = single_module(recipe, [((M, K), (N, K))] * 2, False)
     for a in range(2):
         for b in range(2):
-            wanted = run(single, "layer", {"x0": x[0][b], "x1": x[1][a], "w0": w, "w1": w, "grad.y0": dy, "grad.y1": dy}, options, vjp=True)
+            wanted = run(
+                single,
+                "layer",
+                {"x0": x[0][b], "x1": x[1][a], "w0": w, "w1": w, "grad.y0": dy, "grad.y1": dy},
+                options,
+                vjp=True,
+            )
             rank = found[2 * a + b]
             claim = f"two groups, {recipe}, rank {2 * a + b}"
             yield f"{claim}: y", same_bytes(rank["y0"], wanted["y0"]) and same_bytes(rank["y1"], wanted["y1"])
@@ -63,14 +73,17 @@ def empty_shard(reduction="te.amax_reduce %own group 0"):
     """A rank without a row takes part in the reduction of an amax."""
     values = normal(np.random.default_rng(5), 33, K)
     inputs = [{"x": values}, {"x": values[:0]}]
-    modules = [f"""
+    modules = [
+        f"""
 module attributes {{te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]}} {{
   func.func @step(%x: {tensor(*given["x"].shape)} {{te.name = "x"}}) -> (tensor<f32> {{te.name = "amax"}}) {{
     %own = te.amax %x : {tensor(*given["x"].shape)}
     %all = {reduction}
     return %all : tensor<f32>
   }}
-}}""" for given in inputs]
+}}"""
+        for given in inputs
+    ]
     for rank, result in enumerate(run_ranks(modules, "step", inputs, "", vjp=False)):
         yield f"empty shard: amax of rank {rank}", result["amax"] == np.abs(from_bf16(values)).max()
 
@@ -104,10 +117,14 @@ module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [#te.group<id 
     # Of x, of dy and of the sharded weight, in one usage or two.
     expect(len(reductions) >= 3, f"{recipe} {options}: three reductions or more, but {len(reductions)}")
     for found in reductions:
-        without = text[:found.start()] + re.sub(found[1] + r"\b", found[2], text[found.end():])
-        done = subprocess.run(["te-opt", "--te-verify-collectives", "-o", "/dev/null"], input=without, capture_output=True, text=True)
-        expect(done.returncode == 1 and "of an amax that is not reduced over the group" in done.stderr,
-               f"{recipe} {options}: an error without {found[0].strip()}")
+        without = text[: found.start()] + re.sub(found[1] + r"\b", found[2], text[found.end() :])
+        done = subprocess.run(
+            ["te-opt", "--te-verify-collectives", "-o", "/dev/null"], input=without, capture_output=True, text=True
+        )
+        expect(
+            done.returncode == 1 and "of an amax that is not reduced over the group" in done.stderr,
+            f"{recipe} {options}: an error without {found[0].strip()}",
+        )
 
 
 for recipe, options, _ in CASES:
@@ -115,7 +132,11 @@ for recipe, options, _ in CASES:
         later(holds, two_groups_one_layer(recipe, options))
         later(holds, two_groups_one_layer(recipe, f"{options} remat=everything"))
         later(fails, two_groups_one_layer(recipe, options, groups=(0, 0)), f"{recipe}: the second call's group dropped")
-        later(fails, two_groups_one_layer(recipe, f"{options} remat=everything", groups=(1, 1)), f"{recipe}: the first call's group dropped")
+        later(
+            fails,
+            two_groups_one_layer(recipe, f"{options} remat=everything", groups=(1, 1)),
+            f"{recipe}: the first call's group dropped",
+        )
         later(each_reduction_is_needed, recipe, options)
         later(each_reduction_is_needed, recipe, f"{options} remat=everything")
 later(holds, empty_shard())

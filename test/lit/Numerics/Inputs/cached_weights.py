@@ -31,7 +31,11 @@ def cached_run(mode, steps, graph=False):
 
 def kept(results):
     """What the step keeps of its weights, by name."""
-    return {name: array for name, array in results.items() if name.startswith(tuple(f"{w}.{u}." for w in WEIGHTS for u in ("row", "col")))}
+    return {
+        name: array
+        for name, array in results.items()
+        if name.startswith(tuple(f"{w}.{u}." for w in WEIGHTS for u in ("row", "col")))
+    }
 
 
 for mode in ALL_MODES[1:]:
@@ -49,14 +53,26 @@ for mode in ALL_MODES[1:]:
         elif step:
             # A power of two is in the scales, or in the amax beside them.
             for usage in {name.rsplit(".", 1)[0] for name in kept(results)}:
-                same = [same_bytes(results[f"{usage}.{part}"], found[step - 1][f"{usage}.{part}"])
-                        for part in ("scale", "amax") if f"{usage}.{part}" in results]
+                same = [
+                    same_bytes(results[f"{usage}.{part}"], found[step - 1][f"{usage}.{part}"])
+                    for part in ("scale", "amax")
+                    if f"{usage}.{part}" in results
+                ]
                 expect(delayed or not all(same), f"{label}: '{usage}' is cast again")
         if not delayed:
             frozen = {name: values[cast_at[step]] for name, values in weights.items()}
-            state = {"rng_state": np.array([0, step], np.int32)} if "nvfp4 backward-override=none" in mode.replace("_block_scaling", "") else {}
+            state = (
+                {"rng_state": np.array([0, step], np.int32)}
+                if "nvfp4 backward-override=none" in mode.replace("_block_scaling", "")
+                else {}
+            )
             wanted = run(MODULE, "mlp", arrays | frozen | state, mode, vjp=True)
             names = ["y"] if "high_precision" in mode else [name for name in wanted if name != "rng_state"]
             expect_same(results, wanted, names, f"{label}: equals a step on the weights of step {cast_at[step]}")
-    expect_same(cached_run(mode, STEPS, graph=True), found[-1], sorted(found[-1]), f"{mode}: captured once, replayed with every flag")
+    expect_same(
+        cached_run(mode, STEPS, graph=True),
+        found[-1],
+        sorted(found[-1]),
+        f"{mode}: captured once, replayed with every flag",
+    )
 finish("cached-weights")

@@ -22,18 +22,30 @@ def product(rng, scheme_a, scheme_b):
         if scheme == "per_tensor":
             scale = tensor_scaling.compute_scale(tensor_scaling.amax(x), E4M3.max)
             decoded.append(tensor_scaling.dequantize(tensor_scaling.quantize(x, E4M3, 1, scale), E4M3, 1))
-            lines += [f"  %m{name} = te.amax %{name} : {matrix}", f"  %s{name} = te.compute_scale %m{name} for f8E4M3FN"]
+            lines += [
+                f"  %m{name} = te.amax %{name} : {matrix}",
+                f"  %s{name} = te.compute_scale %m{name} for f8E4M3FN",
+            ]
         else:
-            decoded.append(block_scaling.dequantize(block_scaling.quantize(x, E4M3, scheme, 1, "bf16"), E4M3, scheme, 1))
-        lines.append(f"  %q{name} = te.quantize %{name}{f' scale %s{name}' * (scheme == 'per_tensor')} : {matrix} -> {types[-1][1]}")
+            decoded.append(
+                block_scaling.dequantize(block_scaling.quantize(x, E4M3, scheme, 1, "bf16"), E4M3, scheme, 1)
+            )
+        lines.append(
+            f"  %q{name} = te.quantize %{name}{f' scale %s{name}' * (scheme == 'per_tensor')} : {matrix} -> {types[-1][1]}"
+        )
     out = f"tensor<{rows}x{columns}xf32>"
     lines.append(f"  %y = te.scaled_matmul %qa, %qb fast_accumulation = false : {types[0][1]}, {types[1][1]} -> {out}")
     arguments = ", ".join(f'%{name}: {types[i][0]} {{te.name = "{name}"}}' for i, name in enumerate("ab"))
-    text = "\n".join([f'func.func @f({arguments}) -> ({out} {{te.name = "y"}}) {{', *lines, f"  return %y : {out}", "}", ""])
+    text = "\n".join(
+        [f'func.func @f({arguments}) -> ({out} {{te.name = "y"}}) {{', *lines, f"  return %y : {out}", "}", ""]
+    )
     left, right = (x.astype(np.float64) for x in decoded)
     bound = (inner + 8) * 2.0**-24 * (np.abs(left) @ np.abs(right).T)
     error = np.abs(run(text, "f", {"a": a_bits, "b": b_bits})["y"] - left @ right.T)
-    expect((error <= bound).all(), f"{scheme_a} times {scheme_b}: the largest error is {np.max(error / bound):.3f} of its bound")
+    expect(
+        (error <= bound).all(),
+        f"{scheme_a} times {scheme_b}: the largest error is {np.max(error / bound):.3f} of its bound",
+    )
 
 
 def decode(x, scheme, flags, axis):
@@ -56,7 +68,11 @@ def small_block_product(rng, schemes, axis, flags=("", ""), swizzle=False, emula
     sizes = np.exp2(1.0 * steep * (np.arange(inner) // 64) - rng.integers(0, steep + 1, inner))
     arrays, arguments, lines, types, decoded = {}, [], [], [], []
     for i, name in enumerate("ab"):
-        x = rng.normal(size=(outer[i], inner)) * (sizes if name == "a" else 1 / sizes) * np.exp2(rng.integers(-far, far + 1, (outer[i], 1)))
+        x = (
+            rng.normal(size=(outer[i], inner))
+            * (sizes if name == "a" else 1 / sizes)
+            * np.exp2(rng.integers(-far, far + 1, (outer[i], 1)))
+        )
         arrays[name] = bf16_bits(np.ascontiguousarray(x if axis == 1 else x.T))
         shape = arrays[name].shape
         matrix = f"tensor<{shape[0]}x{shape[1]}xbf16>"
@@ -64,7 +80,9 @@ def small_block_product(rng, schemes, axis, flags=("", ""), swizzle=False, emula
         nv, rows = schemes[i].startswith("nv"), "row_scaled" in flags[i]
         element = "f4E2M1FN" if nv else "f8E4M3FN"
         if nv:
-            lines.append(f"  %m{name} = te.amax{f'_rows %{name} : {matrix} -> tensor<{shape[0]}xf32>' if rows else f' %{name} : {matrix}'}")
+            lines.append(
+                f"  %m{name} = te.amax{f'_rows %{name} : {matrix} -> tensor<{shape[0]}xf32>' if rows else f' %{name} : {matrix}'}"
+            )
         cast = f"!te.scaled<{shape[0]}x{shape[1]}x{element}, {schemes[i]}{flags[i]}, contract = {axis}>"
         lines.append(f"  %q{name} = te.quantize %{name}{f' amax %m{name}' * nv} : {matrix} -> {cast}")
         types.append(cast)
@@ -78,23 +96,42 @@ def small_block_product(rng, schemes, axis, flags=("", ""), swizzle=False, emula
     out = f"tensor<{outer[0]}x{outer[1]}xf32>"
     if emulate:
         matrices = [f"tensor<{arrays[name].shape[0]}x{arrays[name].shape[1]}xbf16>" for name in "ab"]
-        lines += [f"  %alpha = te.nvfp4_alpha %qa, %qb : {types[0]}, {types[1]}",
-                  f"  %y = te.matmul %da, %db alpha %alpha contract = [{axis}, {axis}] : {matrices[0]}, {matrices[1]} -> {out}"]
+        lines += [
+            f"  %alpha = te.nvfp4_alpha %qa, %qb : {types[0]}, {types[1]}",
+            f"  %y = te.matmul %da, %db alpha %alpha contract = [{axis}, {axis}] : {matrices[0]}, {matrices[1]} -> {out}",
+        ]
     else:
         side = "s" if swizzle else "q"
-        lines.append(f"  %y = te.scaled_matmul %{side}a, %{side}b fast_accumulation = false : {types[0]}, {types[1]} -> {out}")
-    text = "\n".join([f'func.func @f({", ".join(arguments)}) -> ({out} {{te.name = "y"}}) {{', *lines, f"  return %y : {out}", "}", ""])
+        lines.append(
+            f"  %y = te.scaled_matmul %{side}a, %{side}b fast_accumulation = false : {types[0]}, {types[1]} -> {out}"
+        )
+    text = "\n".join(
+        [
+            f'func.func @f({", ".join(arguments)}) -> ({out} {{te.name = "y"}}) {{',
+            *lines,
+            f"  return %y : {out}",
+            "}",
+            "",
+        ]
+    )
     left, right = decoded
     bound = (inner + 8) * 2.0**-24 * (np.abs(left) @ np.abs(right).T)
     error = np.abs(run(text, "f", arrays)["y"] - left @ right.T)
-    expect((error <= bound).all(), f"{schemes} axis {axis} {flags} swizzled {swizzle} emulated {emulate}: the largest error is "
-           f"{np.max(error / bound):.3f} of its bound")
+    expect(
+        (error <= bound).all(),
+        f"{schemes} axis {axis} {flags} swizzled {swizzle} emulated {emulate}: the largest error is "
+        f"{np.max(error / bound):.3f} of its bound",
+    )
     expect(all((x != 0).mean() > 0.7 for x in decoded), f"{schemes} axis {axis}: most elements count")
 
 
 rng = np.random.default_rng(11)
-for schemes in (("per_tensor", "per_tensor"), ("block_1x128", "block_1x128"), ("block_1x128", "block_128x128"),
-                ("block_128x128", "block_1x128")):
+for schemes in (
+    ("per_tensor", "per_tensor"),
+    ("block_1x128", "block_1x128"),
+    ("block_1x128", "block_128x128"),
+    ("block_128x128", "block_1x128"),
+):
     product(rng, *schemes)
 for axis in (1, 0):
     for schemes in (("mx_1x32", "mx_1x32"), ("mx_1x32", "mx_32x32"), ("nv_1x16", "nv_1x16"), ("nv_1x16", "nv_16x16")):

@@ -22,7 +22,9 @@ TARGET = "target=reference"
 
 
 def per_tensor(scale_of):
-    return lambda x, format, axis: tensor_scaling.dequantize(tensor_scaling.quantize(x, format, axis, scale_of(x, format)), format, axis)
+    return lambda x, format, axis: tensor_scaling.dequantize(
+        tensor_scaling.quantize(x, format, axis, scale_of(x, format)), format, axis
+    )
 
 
 def block(x, format, axis, scheme="block_1x128"):
@@ -44,18 +46,36 @@ first_step = per_tensor(lambda x, format: np.float32(1))
 #: By recipe: (its text, what it makes of a tensor by role and axis).
 HIGH = (None, lambda x, role, axis: x)
 CURRENT = ("float8_current_scaling", lambda x, role, axis: current(x, E5M2 if role == "grad.y" else E4M3, axis))
-DELAYED = ("delayed_scaling, {amax_history_len = 3}", lambda x, role, axis: first_step(x, E5M2 if role == "grad.y" else E4M3, axis))
-BLOCK = ("float8_block_scaling", lambda x, role, axis: block(x, E4M3, axis, "block_128x128" if role == "w" else "block_1x128"))
+DELAYED = (
+    "delayed_scaling, {amax_history_len = 3}",
+    lambda x, role, axis: first_step(x, E5M2 if role == "grad.y" else E4M3, axis),
+)
+BLOCK = (
+    "float8_block_scaling",
+    lambda x, role, axis: block(x, E4M3, axis, "block_128x128" if role == "w" else "block_1x128"),
+)
 MX = ("mxfp8_block_scaling", lambda x, role, axis: mx(x, E4M3, axis))
-NV = ("nvfp4_block_scaling, {hadamard = false, stochastic_rounding = false}",
-      lambda x, role, axis: nv(x, "nv_16x16" if role == "w" else "nv_1x16", axis))
-NV_LINES = ("nvfp4_block_scaling, {hadamard = false, stochastic_rounding = false, w_2d = false}", lambda x, role, axis: nv(x, "nv_1x16", axis))
-NV_HADAMARD = ("nvfp4_block_scaling, {stochastic_rounding = false}", lambda x, role, axis: nv(nvfp4.hadamard(x), "nv_1x16", axis))
+NV = (
+    "nvfp4_block_scaling, {hadamard = false, stochastic_rounding = false}",
+    lambda x, role, axis: nv(x, "nv_16x16" if role == "w" else "nv_1x16", axis),
+)
+NV_LINES = (
+    "nvfp4_block_scaling, {hadamard = false, stochastic_rounding = false, w_2d = false}",
+    lambda x, role, axis: nv(x, "nv_1x16", axis),
+)
+NV_HADAMARD = (
+    "nvfp4_block_scaling, {stochastic_rounding = false}",
+    lambda x, role, axis: nv(nvfp4.hadamard(x), "nv_1x16", axis),
+)
 ROWS = "nvfp4_block_scaling, {hadamard = false, stochastic_rounding = false, row_scaled_activation = true"
 NV_ROWS = (ROWS + "}", lambda x, role, axis: nv(x, "nv_16x16" if role == "w" else "nv_1x16", axis, rows=role == "x"))
 
 #: (GEMM, its operands a and b as (tensor, axis it is cast for)).
-GEMMS = (("fprop", "y", ("x", 1), ("w", 1)), ("dgrad", "grad.x", ("grad.y", 1), ("w", 0)), ("wgrad", "grad.w", ("grad.y", 0), ("x", 0)))
+GEMMS = (
+    ("fprop", "y", ("x", 1), ("w", 1)),
+    ("dgrad", "grad.x", ("grad.y", 1), ("w", 0)),
+    ("wgrad", "grad.w", ("grad.y", 0), ("x", 0)),
+)
 SOURCES = {"x": "x_col_source", "w": "w_col_source", "grad.y": "grad_col_source"}
 #: The GEMM that casts the rows of a tensor.
 ROW_READER = {"x": 0, "w": 0, "grad.y": 1}
@@ -103,12 +123,20 @@ def check(title, recipes, decoded, arrays):
             continue
         # As if the source were the other one, or the cast not made.
         others = [tensors[name].astype(np.float64)]
-        if axis == 0 and recipes[ROW_READER[name]] is not HIGH and recipes[gemm] is not HIGH and recipes[gemm] is not recipes[ROW_READER[name]]:
+        if (
+            axis == 0
+            and recipes[ROW_READER[name]] is not HIGH
+            and recipes[gemm] is not HIGH
+            and recipes[gemm] is not recipes[ROW_READER[name]]
+        ):
             others.append(operand(tensors, recipes, gemm, name, axis, set(decoded) ^ {name}))
         for other in others:
             far = np.abs(got - a @ (other if axis == 1 else other.T).T) > bound
             # Powers of two times one format are one grid: there few elements differ.
-            expect(far.mean() > 0.001, f"{title}: {label} tells the sources of '{name}' apart, in {far.mean():.3f} of the elements")
+            expect(
+                far.mean() > 0.001,
+                f"{title}: {label} tells the sources of '{name}' apart, in {far.mean():.3f} of the elements",
+            )
     return found
 
 
@@ -119,27 +147,38 @@ def states(found, arrays, title):
             continue
         largest = tensor_scaling.amax(bf16_values(arrays[name]))
         history, scale = delayed.update(largest, np.zeros(3, np.float32), np.float32(1), format.max, "max")
-        expect(found[f"{slot}.scale"].tobytes() == np.asarray(scale).tobytes() and
-               found[f"{slot}.amax_history"].tobytes() == np.asarray(history).tobytes(), f"{title}: the states of '{slot}'")
+        expect(
+            found[f"{slot}.scale"].tobytes() == np.asarray(scale).tobytes()
+            and found[f"{slot}.amax_history"].tobytes() == np.asarray(history).tobytes(),
+            f"{title}: the states of '{slot}'",
+        )
 
 
 rng = np.random.default_rng(31)
-arrays = {name: bf16_bits((rng.normal(size=shape) * np.exp2(rng.integers(-3, 4, (shape[0], 1)))).astype(np.float32))
-          for name, shape in SHAPES.items()}
+arrays = {
+    name: bf16_bits((rng.normal(size=shape) * np.exp2(rng.integers(-3, 4, (shape[0], 1)))).astype(np.float32))
+    for name, shape in SHAPES.items()
+}
 for title, recipes, decoded in PRESETS:
     found = check(title, recipes, decoded, arrays)
     states(found, arrays, title)
     kept = {name for name in found if name.endswith(".scale")}
     wanted = {"delayed, current and blocks": {"w.x.scale", "w.w.scale"}}.get(
-        title, {"w.x.scale", "w.w.scale", "w.dy.scale"} if recipes[0] is DELAYED else set())
+        title, {"w.x.scale", "w.w.scale", "w.dy.scale"} if recipes[0] is DELAYED else set()
+    )
     expect(kept == wanted, f"{title}: has the states {sorted(kept)}")
 
 # What a backward override says for all backward GEMMs, a custom recipe says for each.
 results = ("y", "grad.x", "grad.w")
 for title, custom, same in (
-        ("decoded", recipe_text((MX, HIGH, HIGH), ("x", "w")), "mxfp8_block_scaling, {backward_override = dequantized}"),
-        ("high precision", recipe_text((NV_ROWS, HIGH, HIGH), ()), ROWS + ", backward_override = high_precision}"),
-        ("one recipe", recipe_text((BLOCK, BLOCK, BLOCK), ()), "float8_block_scaling")):
-    expect_same(run(MODULE.replace("RECIPE", custom), "layer", arrays, TARGET, vjp=True),
-                run(MODULE.replace("RECIPE", same), "layer", arrays, TARGET, vjp=True), results, f"custom as {title}")
+    ("decoded", recipe_text((MX, HIGH, HIGH), ("x", "w")), "mxfp8_block_scaling, {backward_override = dequantized}"),
+    ("high precision", recipe_text((NV_ROWS, HIGH, HIGH), ()), ROWS + ", backward_override = high_precision}"),
+    ("one recipe", recipe_text((BLOCK, BLOCK, BLOCK), ()), "float8_block_scaling"),
+):
+    expect_same(
+        run(MODULE.replace("RECIPE", custom), "layer", arrays, TARGET, vjp=True),
+        run(MODULE.replace("RECIPE", same), "layer", arrays, TARGET, vjp=True),
+        results,
+        f"custom as {title}",
+    )
 finish("custom-recipes")

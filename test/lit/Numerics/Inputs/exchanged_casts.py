@@ -12,10 +12,17 @@ from ranks import RANKS, later, perform_all, run_ranks, tensor
 
 EP = '#te.group<id = 0, name = "ep", axis = "ep", size = {0}>'
 #: Type, contracted axis, multiple of the rows that travel together, of all rows, columns.
-TYPES = [("f8E4M3FN", "block_1x128", 1, 1, 4, 192), ("f8E4M3FN", "block_1x128, pow2", 0, 128, 1, 48),
-         ("f8E5M2", "block_128x128", 1, 128, 1, 192), ("f8E4M3FN", "block_128x128, pow2", 0, 128, 512, 48),
-         ("f8E4M3FN", "mx_1x32", 1, 1, 1, 96), ("f8E5M2", "mx_1x32", 0, 32, 1, 96), ("f8E4M3FN", "mx_32x32", 1, 32, 1, 96),
-         ("f8E4M3FN", "mx_32x32", 0, 32, 1, 160), ("f4E2M1FN", "nv_1x16, row_scaled", 1, 16, 1, 48)]
+TYPES = [
+    ("f8E4M3FN", "block_1x128", 1, 1, 4, 192),
+    ("f8E4M3FN", "block_1x128, pow2", 0, 128, 1, 48),
+    ("f8E5M2", "block_128x128", 1, 128, 1, 192),
+    ("f8E4M3FN", "block_128x128, pow2", 0, 128, 512, 48),
+    ("f8E4M3FN", "mx_1x32", 1, 1, 1, 96),
+    ("f8E5M2", "mx_1x32", 0, 32, 1, 96),
+    ("f8E4M3FN", "mx_32x32", 1, 32, 1, 96),
+    ("f8E4M3FN", "mx_32x32", 0, 32, 1, 160),
+    ("f4E2M1FN", "nv_1x16, row_scaled", 1, 16, 1, 48),
+]
 
 
 def check(element, scheme, contract, run, multiple, columns, ranks, groups, split, concat):
@@ -47,6 +54,7 @@ def check(element, scheme, contract, run, multiple, columns, ranks, groups, spli
         if not scheme.startswith("nv"):
             return "", ""
         return f"    %{name} = te.amax_rows {value} : {flat} -> {tensor(rows, element='f32')}\n", f"amax %{name} "
+
     before, given = amax("a", "%x")
     behind, given_behind = amax("b", "%mine")
     module = f"""

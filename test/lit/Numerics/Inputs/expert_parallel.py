@@ -24,8 +24,10 @@ T, H, F, K = 96, 64, 64, 2  # tokens of a rank, columns, columns within an exper
 EP = '#te.group<id = 0, name = "ep", axis = "ep", size = {0}>'
 #: Recipes beside those of all tests, whose casts are exchanged; what a row of H elements comes to, and with which overrides.
 BLOCKS = "float8_block_scaling"
-COLUMNS_OF_ROWS = (f"custom, {{fprop = #te.recipe<{BLOCKS}>, dgrad = #te.recipe<{BLOCKS}>, wgrad = #te.recipe<{BLOCKS}>, "
-                   "x_col_source = rowwise_dequantized, grad_col_source = rowwise_dequantized}")
+COLUMNS_OF_ROWS = (
+    f"custom, {{fprop = #te.recipe<{BLOCKS}>, dgrad = #te.recipe<{BLOCKS}>, wgrad = #te.recipe<{BLOCKS}>, "
+    "x_col_source = rowwise_dequantized, grad_col_source = rowwise_dequantized}"
+)
 ROW_SCALED = "nvfp4_block_scaling, {hadamard = false, row_scaled_activation = true, stochastic_rounding = false}"
 BYTES_OF_ROW = {BLOCKS: H + 4, "mxfp8_block_scaling": H + 4, ROW_SCALED: H // 2 + 4 + 4, COLUMNS_OF_ROWS: H + 4}
 SPLIT = "te.sharding = [#te.shard<axis = 0, group = 0>]"
@@ -34,33 +36,36 @@ SPLIT = "te.sharding = [#te.shard<axis = 0, group = 0>]"
 def experts_on(rows, experts, done, written):
     """Two layers of each expert on `rows` rows, as many for each, from %mine to `done`; the sizes of groups are written here, or passed."""
     sizes = tensor(experts, element="i32")
-    return (f"\n    %sizes = arith.constant dense<{rows // experts}> : {sizes}" if written else "") + f"""
+    return (
+        (f"\n    %sizes = arith.constant dense<{rows // experts}> : {sizes}" if written else "")
+        + f"""
     %gated = te.grouped_linear %mine, %up, %sizes {{alignment = {rows // experts} : i64}}
       : {tensor(rows, H)}, {tensor(experts, 2 * F, H)}, {sizes} -> {tensor(rows, 2 * F)}
     %hidden = te.activation <swiglu> %gated : {tensor(rows, 2 * F)} -> {tensor(rows, F)}
     {done} = te.grouped_linear %hidden, %down, %sizes {{alignment = {rows // experts} : i64}}
       : {tensor(rows, F)}, {tensor(experts, H, F)}, {sizes} -> {tensor(rows, H)}"""
+    )
 
 
 def router(experts):
     logits, ids, probs = tensor(T, experts), tensor(T, K, element="i32"), tensor(T, K, element="f32")
     return f"""
     %logits = te.linear %x, %router {{te.recipe = #te.recipe<high_precision>}} : {tensor(T, H)}, {tensor(experts, H)} -> {logits}
-    %ids, %probs, %scores = te.router_topk %logits {{normalize}} : {logits} -> {ids}, {probs}, {tensor(T, experts, element='f32')}"""
+    %ids, %probs, %scores = te.router_topk %logits {{normalize}} : {logits} -> {ids}, {probs}, {tensor(T, experts, element="f32")}"""
 
 
 def permute(tokens, groups, capacity, rows):
     count = groups * capacity
     return f"""
     {rows}, %taken, %row_of, %entry_of, %dropped = te.permute %x, %ids {{alignment = {capacity} : i64, capacity = {capacity} : i64, padded}}
-      : {tensor(tokens, H)}, {tensor(tokens, K, element='i32')}
-      -> {tensor(count, H)}, {tensor(groups, element='i32')}, {tensor(tokens * K, element='i32')}, {tensor(count, element='i32')}"""
+      : {tensor(tokens, H)}, {tensor(tokens, K, element="i32")}
+      -> {tensor(count, H)}, {tensor(groups, element="i32")}, {tensor(tokens * K, element="i32")}, {tensor(count, element="i32")}"""
 
 
 def unpermute(tokens, rows):
     return f"""
-    %y = te.unpermute %back, %row_of, %entry_of probs %probs : {tensor(tokens, K, element='f32')}
-      : {tensor(rows, H)}, {tensor(tokens * K, element='i32')}, {tensor(rows, element='i32')} -> {tensor(tokens, H)}
+    %y = te.unpermute %back, %row_of, %entry_of probs %probs : {tensor(tokens, K, element="f32")}
+      : {tensor(rows, H)}, {tensor(tokens * K, element="i32")}, {tensor(rows, element="i32")} -> {tensor(tokens, H)}
     return %y : {tensor(tokens, H)}"""
 
 
@@ -78,11 +83,11 @@ module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [{EP.format(ra
                  %up: {tensor(own, 2 * F, H)} {{te.name = "up", te.weight, {SPLIT}}},
                  %down: {tensor(own, H, F)} {{te.name = "down", te.weight, {SPLIT}}}{argument_of_sizes(own, written)})
       -> ({tensor(T, H)} {{te.name = "y", {SPLIT}}}) {{{router(experts)}
-    {permute(T, experts, capacity, '%rows')}
+    {permute(T, experts, capacity, "%rows")}
     %by_expert = tensor.expand_shape %rows [[0, 1], [2]] output_shape [{experts}, {capacity}, {H}] : {flat} into {sent}
     %exchanged = te.all_to_all %by_expert group 0 split 0 concat 1 : {sent} -> {received}
     %mine = tensor.collapse_shape %exchanged [[0, 1], [2]] : {received} into {flat}
-    {experts_on(rows, own, '%done', written)}
+    {experts_on(rows, own, "%done", written)}
     %of_experts = tensor.expand_shape %done [[0, 1], [2]] output_shape [{own}, {ranks * capacity}, {H}] : {flat} into {received}
     %returned = te.all_to_all %of_experts group 0 split 1 concat 0 : {received} -> {sent}
     %back = tensor.collapse_shape %returned [[0, 1], [2]] : {sent} into {flat}
@@ -108,12 +113,12 @@ def single_module(recipe, ranks, experts, capacity, written):
     tokens, rows = ranks * T, ranks * experts * capacity
     return f"""
 module attributes {{te.recipe = #te.recipe<{recipe}>}} {{
-  func.func @moe(%x: {tensor(tokens, H)} {{te.name = "x"}}, %ids: {tensor(tokens, K, element='i32')} {{te.name = "ids"}},
-                 %probs: {tensor(tokens, K, element='f32')} {{te.name = "probs"}}, %up: {tensor(experts, 2 * F, H)} {{te.name = "up", te.weight}},
+  func.func @moe(%x: {tensor(tokens, H)} {{te.name = "x"}}, %ids: {tensor(tokens, K, element="i32")} {{te.name = "ids"}},
+                 %probs: {tensor(tokens, K, element="f32")} {{te.name = "probs"}}, %up: {tensor(experts, 2 * F, H)} {{te.name = "up", te.weight}},
                  %down: {tensor(experts, H, F)} {{te.name = "down", te.weight}}{argument_of_sizes(experts, written)})
       -> ({tensor(tokens, H)} {{te.name = "y"}}) {{
-    {permute(tokens, ranks * experts, capacity, '%mine')}
-    {experts_on(rows, experts, '%back', written)}
+    {permute(tokens, ranks * experts, capacity, "%mine")}
+    {experts_on(rows, experts, "%back", written)}
     {unpermute(tokens, rows)}
   }}
 }}"""
@@ -121,10 +126,12 @@ module attributes {{te.recipe = #te.recipe<{recipe}>}} {{
 
 def exchanged_bytes(module, pipeline):
     """What the launches of a rank's step exchange, of a launch each."""
-    path = FOLDER / f"counted{hash((module, pipeline)) & 0xffffffff}.mlir"
+    path = FOLDER / f"counted{hash((module, pipeline)) & 0xFFFFFFFF}.mlir"
     path.write_text(module)
-    launches = re.findall(r'"all_to_all" {bytes = (\d+) : i64, group_id = 0 : i32, ranks = (\d+) : i32, scale_bytes = (\d+) : i64}',
-                          compile_to(path, "schedule", pipeline))
+    launches = re.findall(
+        r'"all_to_all" {bytes = (\d+) : i64, group_id = 0 : i32, ranks = (\d+) : i32, scale_bytes = (\d+) : i64}',
+        compile_to(path, "schedule", pipeline),
+    )
     return [(int(data) + int(scales)) * int(ranks) for data, ranks, scales in launches]
 
 
@@ -154,38 +161,62 @@ def check(recipe, options, override, ranks, experts, capacity, written, vjp=True
     pipeline = f"backward-override={override} {options}"
     claim = f"{recipe} {override} {experts} experts of {capacity} rows over {ranks}, {'written' if written else 'passed'}, {'step' if vjp else 'forward'}"
 
-    inputs = [{"x": parts(x, ranks, 0)[r], "router": gate, "up": parts(up, ranks, 0)[r], "down": parts(down, ranks, 0)[r]}
-              | ({"grad.y": parts(dy, ranks, 0)[r]} if vjp else {})
-              | ({} if written else {"sizes": np.full(experts // ranks, ranks * capacity, np.int32)}) for r in range(ranks)]
+    inputs = [
+        {"x": parts(x, ranks, 0)[r], "router": gate, "up": parts(up, ranks, 0)[r], "down": parts(down, ranks, 0)[r]}
+        | ({"grad.y": parts(dy, ranks, 0)[r]} if vjp else {})
+        | ({} if written else {"sizes": np.full(experts // ranks, ranks * capacity, np.int32)})
+        for r in range(ranks)
+    ]
     module = parallel_module(recipe, ranks, experts, capacity, written)
     if BACKEND == "reference":  # te-opt is where tests are
         expect_bytes(module, recipe, pipeline, override, experts * capacity, vjp, written, claim)
     found = run_ranks(module, "moe", inputs, pipeline, vjp=vjp)
 
-    routed = [run(router_module(recipe, experts, "ids", "probs"), "router", {"x": each["x"], "router": gate}) for each in inputs]
+    routed = [
+        run(router_module(recipe, experts, "ids", "probs"), "router", {"x": each["x"], "router": gate})
+        for each in inputs
+    ]
     groups = np.concatenate([each["ids"] * ranks + r for r, each in enumerate(routed)]).astype(np.int32)
-    wanted = run(single_module(recipe, ranks, experts, capacity, written), "moe",
-                 {"x": x, "ids": groups, "probs": np.concatenate([each["probs"] for each in routed]), "up": up, "down": down}
-                 | ({"grad.y": dy} if vjp else {})
-                 | ({} if written else {"sizes": np.full(experts, ranks * capacity, np.int32)}), pipeline, vjp=vjp)
+    wanted = run(
+        single_module(recipe, ranks, experts, capacity, written),
+        "moe",
+        {"x": x, "ids": groups, "probs": np.concatenate([each["probs"] for each in routed]), "up": up, "down": down}
+        | ({"grad.y": dy} if vjp else {})
+        | ({} if written else {"sizes": np.full(experts, ranks * capacity, np.int32)}),
+        pipeline,
+        vjp=vjp,
+    )
     if not vjp:
         for r in range(ranks):
             expect(same_bytes(found[r]["y"], parts(wanted["y"], ranks, 0)[r]), f"{claim}: 'y' of rank {r}")
         return
-    behind = [run(router_module(recipe, experts, "probs"), "router",
-                  {"x": each["x"], "router": gate, "grad.probs": parts(wanted["grad.probs"], ranks, 0)[r]}, pipeline, vjp=True)
-              for r, each in enumerate(inputs)]
+    behind = [
+        run(
+            router_module(recipe, experts, "probs"),
+            "router",
+            {"x": each["x"], "router": gate, "grad.probs": parts(wanted["grad.probs"], ranks, 0)[r]},
+            pipeline,
+            vjp=True,
+        )
+        for r, each in enumerate(inputs)
+    ]
 
     chosen = np.bincount(groups.ravel() // ranks, minlength=experts)
     lost = int(np.maximum(np.bincount(groups.ravel(), minlength=experts * ranks) - capacity, 0).sum())
-    expect(chosen[0] == ranks * T and (experts == K or chosen[-1] == 0) and (lost > 0) == (capacity < T), f"{claim}: choices {chosen}, {lost} lost")
+    expect(
+        chosen[0] == ranks * T and (experts == K or chosen[-1] == 0) and (lost > 0) == (capacity < T),
+        f"{claim}: choices {chosen}, {lost} lost",
+    )
     for r in range(ranks):
         for name in ("y", "grad.up", "grad.down"):
             expect(same_bytes(found[r][name], parts(wanted[name], ranks, 0)[r]), f"{claim}: '{name}' of rank {r}")
         # x is read twice.
         dx = to_bf16(from_bf16(parts(wanted["grad.x"], ranks, 0)[r]) + from_bf16(behind[r]["grad.x"]))
         expect(same_bytes(found[r]["grad.x"], dx), f"{claim}: 'grad.x' of rank {r}")
-        expect(same_sum(found[r]["grad.router"], [each["grad.router"] for each in behind]), f"{claim}: 'grad.router' of rank {r}")
+        expect(
+            same_sum(found[r]["grad.router"], [each["grad.router"] for each in behind]),
+            f"{claim}: 'grad.router' of rank {r}",
+        )
 
 
 def named(*recipes):

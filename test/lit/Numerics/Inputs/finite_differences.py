@@ -59,16 +59,22 @@ def differences(forward, arrays, cotangents, name):
 def check(title, body, arrays, results, forward, roundings=None, slack=None):
     """`body` computes the `results` {name: type} from %name of `arrays`; `forward(v, minus)` does in float64."""
     types = {"f": "f32", "i": "i32"}
-    signature = ", ".join(f"%{k}: tensor<{''.join(f'{n}x' for n in a.shape)}{types[a.dtype.kind]}> {{te.name = \"{k}\"}}"
-                          for k, a in arrays.items())
+    signature = ", ".join(
+        f'%{k}: tensor<{"".join(f"{n}x" for n in a.shape)}{types[a.dtype.kind]}> {{te.name = "{k}"}}'
+        for k, a in arrays.items()
+    )
     returned = ", ".join(f'{type} {{te.name = "{name}"}}' for name, type in results.items())
-    text = f"func.func @f({signature}) -> ({returned}) {{\n{body}\n  return {', '.join(f'%{r}' for r in results)} : " \
-           f"{', '.join(results.values())}\n}}\n"
+    text = (
+        f"func.func @f({signature}) -> ({returned}) {{\n{body}\n  return {', '.join(f'%{r}' for r in results)} : "
+        f"{', '.join(results.values())}\n}}\n"
+    )
     plain = forward(arrays, -1.0)
     cotangents = {name: draw(*np.shape(plain[name])) for name in results}
     found = run(text, "f", arrays | {f"grad.{k}": v for k, v in cotangents.items()}, vjp=True)
     wide = {k: v.astype(np.float64) for k, v in cotangents.items()}
-    wanted_slack = slack({k: v.astype(np.float64) if v.dtype.kind == "f" else v for k, v in arrays.items()}, wide) if slack else {}
+    wanted_slack = (
+        slack({k: v.astype(np.float64) if v.dtype.kind == "f" else v for k, v in arrays.items()}, wide) if slack else {}
+    )
     worst = 0.0
     for name, array in arrays.items():
         if array.dtype.kind != "f":
@@ -85,51 +91,105 @@ def check(title, body, arrays, results, forward, roundings=None, slack=None):
         error = np.abs(found[f"grad.{name}"] - wanted)
         worst = max(worst, np.max(error / np.maximum(bound, 1e-300)))
         at = np.unravel_index(np.argmax(error - bound), error.shape)
-        expect((error <= bound).all(), f"{title}: 'grad.{name}'{list(map(int, at))} is {found[f'grad.{name}'][at]!r}, "
-                                       f"expected {wanted[at]!r} within {bound[at]:.3g}")
-        expect(np.abs(wanted).max() > 1e3 * bound.max() or not np.any(wanted), f"{title}: the bound of '{name}' says something")
+        expect(
+            (error <= bound).all(),
+            f"{title}: 'grad.{name}'{list(map(int, at))} is {found[f'grad.{name}'][at]!r}, "
+            f"expected {wanted[at]!r} within {bound[at]:.3g}",
+        )
+        expect(
+            np.abs(wanted).max() > 1e3 * bound.max() or not np.any(wanted),
+            f"{title}: the bound of '{name}' says something",
+        )
     ratios[title] = worst
 
 
 T = "tensor<5x7xf32>"
 a, b = draw(5, 7), draw(5, 7, low=0.5)
-for op, forward, roundings in (("addf", lambda v, minus: {"y": v["a"] + v["b"]}, 0),
-                               ("subf", lambda v, minus: {"y": v["a"] + minus * v["b"]}, 0),
-                               ("mulf", lambda v, minus: {"y": v["a"] * v["b"]}, 1)):
+for op, forward, roundings in (
+    ("addf", lambda v, minus: {"y": v["a"] + v["b"]}, 0),
+    ("subf", lambda v, minus: {"y": v["a"] + minus * v["b"]}, 0),
+    ("mulf", lambda v, minus: {"y": v["a"] * v["b"]}, 1),
+):
     check(op, f"  %y = arith.{op} %a, %b : {T}", {"a": a, "b": b}, {"y": T}, forward, roundings)
 # da = dy / b, db = -(dy / b) (a / b): 1 and 3 roundings of one product.
-check("divf", f"  %y = arith.divf %a, %b : {T}", {"a": a, "b": b}, {"y": T}, lambda v, minus: {"y": v["a"] / v["b"]},
-      slack=lambda v, d: {"a": np.abs(d["y"] / v["b"]), "b": 3 * np.abs(d["y"] * v["a"] / v["b"] ** 2)})
+check(
+    "divf",
+    f"  %y = arith.divf %a, %b : {T}",
+    {"a": a, "b": b},
+    {"y": T},
+    lambda v, minus: {"y": v["a"] / v["b"]},
+    slack=lambda v, d: {"a": np.abs(d["y"] / v["b"]), "b": 3 * np.abs(d["y"] * v["a"] / v["b"] ** 2)},
+)
 check("negf", f"  %y = arith.negf %a : {T}", {"a": a}, {"y": T}, lambda v, minus: {"y": minus * v["a"]}, 0)
 # dy * y: exp is within 4u, the product 1.
-check("exp", f"  %y = math.exp %a : {T}", {"a": a}, {"y": T}, lambda v, minus: {"y": np.exp(v["a"])},
-      slack=lambda v, d: {"a": 5 * np.abs(d["y"]) * np.exp(v["a"])})
+check(
+    "exp",
+    f"  %y = math.exp %a : {T}",
+    {"a": a},
+    {"y": T},
+    lambda v, minus: {"y": np.exp(v["a"])},
+    slack=lambda v, d: {"a": 5 * np.abs(d["y"]) * np.exp(v["a"])},
+)
 # dy * (1 - y * y): y within 4u, so y * y within 9; then the difference and the product.
-check("tanh", f"  %y = math.tanh %a : {T}", {"a": a}, {"y": T}, lambda v, minus: {"y": np.tanh(v["a"])},
-      slack=lambda v, d: {"a": np.abs(d["y"]) * (9 * np.tanh(v["a"]) ** 2 + 2)})
+check(
+    "tanh",
+    f"  %y = math.tanh %a : {T}",
+    {"a": a},
+    {"y": T},
+    lambda v, minus: {"y": np.tanh(v["a"])},
+    slack=lambda v, d: {"a": np.abs(d["y"]) * (9 * np.tanh(v["a"]) ** 2 + 2)},
+)
 # dy / (y + y): sqrt, a sum that is exact, a division.
-check("sqrt", f"  %y = math.sqrt %a : {T}", {"a": np.abs(b)}, {"y": T}, lambda v, minus: {"y": np.sqrt(v["a"])},
-      slack=lambda v, d: {"a": 2 * np.abs(d["y"] / (2 * np.sqrt(v["a"])))})
+check(
+    "sqrt",
+    f"  %y = math.sqrt %a : {T}",
+    {"a": np.abs(b)},
+    {"y": T},
+    lambda v, minus: {"y": np.sqrt(v["a"])},
+    slack=lambda v, d: {"a": 2 * np.abs(d["y"] / (2 * np.sqrt(v["a"])))},
+)
 
-check("reshape", """  %wide = tensor.expand_shape %x [[0, 1], [2]] output_shape [2, 3, 4] : tensor<6x4xf32> into tensor<2x3x4xf32>
+check(
+    "reshape",
+    """  %wide = tensor.expand_shape %x [[0, 1], [2]] output_shape [2, 3, 4] : tensor<6x4xf32> into tensor<2x3x4xf32>
   %y = tensor.collapse_shape %wide [[0], [1, 2]] : tensor<2x3x4xf32> into tensor<2x12xf32>""",
-      {"x": draw(6, 4)}, {"y": "tensor<2x12xf32>"}, lambda v, minus: {"y": v["x"].reshape(2, 12)}, 0)
+    {"x": draw(6, 4)},
+    {"y": "tensor<2x12xf32>"},
+    lambda v, minus: {"y": v["x"].reshape(2, 12)},
+    0,
+)
 
 # At most 2n roundings in a sum of n products, n <= 7 here.
-check("linear", "  %y = te.linear %x, %w bias %b : tensor<6xf32> : tensor<5x7xf32>, tensor<6x7xf32> -> tensor<5x6xf32>",
-      {"x": draw(5, 7), "w": draw(6, 7), "b": draw(6)}, {"y": "tensor<5x6xf32>"},
-      lambda v, minus: {"y": v["x"] @ v["w"].T + v["b"]}, 14)
+check(
+    "linear",
+    "  %y = te.linear %x, %w bias %b : tensor<6xf32> : tensor<5x7xf32>, tensor<6x7xf32> -> tensor<5x6xf32>",
+    {"x": draw(5, 7), "w": draw(6, 7), "b": draw(6)},
+    {"y": "tensor<5x6xf32>"},
+    lambda v, minus: {"y": v["x"] @ v["w"].T + v["b"]},
+    14,
+)
 
 # y is used twice and returned, x three times: up to 4 products and sums.
-check("used twice", f"""  %y = arith.mulf %x, %x : {T}
+check(
+    "used twice",
+    f"""  %y = arith.mulf %x, %x : {T}
   %t = arith.mulf %y, %x : {T}
-  %z = arith.subf %t, %y : {T}""", {"x": a}, {"y": T, "z": T},
-      lambda v, minus: {"y": v["x"] ** 2, "z": v["x"] ** 3 + minus * v["x"] ** 2}, 8)
+  %z = arith.subf %t, %y : {T}""",
+    {"x": a},
+    {"y": T, "z": T},
+    lambda v, minus: {"y": v["x"] ** 2, "z": v["x"] ** 3 + minus * v["x"] ** 2},
+    8,
+)
 # Two layers: two forward and backward sums of 2 * 6 roundings, and the sum of w's two gradients.
-check("one weight in two layers", """  %h = te.linear %x, %w : tensor<5x6xf32>, tensor<6x6xf32> -> tensor<5x6xf32>
+check(
+    "one weight in two layers",
+    """  %h = te.linear %x, %w : tensor<5x6xf32>, tensor<6x6xf32> -> tensor<5x6xf32>
   %y = te.linear %h, %w : tensor<5x6xf32>, tensor<6x6xf32> -> tensor<5x6xf32>""",
-      {"x": draw(5, 6), "w": draw(6, 6)}, {"y": "tensor<5x6xf32>"},
-      lambda v, minus: {"y": v["x"] @ v["w"].T @ v["w"].T}, 37)
+    {"x": draw(5, 6), "w": draw(6, 6)},
+    {"y": "tensor<5x6xf32>"},
+    lambda v, minus: {"y": v["x"] @ v["w"].T @ v["w"].T},
+    37,
+)
 
 # Ids repeat, and two of them are outside the table.
 ids = np.array([3, 0, 3, -1, 4, 3, 5, 0], np.int32)
@@ -140,8 +200,14 @@ def embedding(v, minus):
     return {"y": np.where(((ids >= 0) & (ids < 5))[:, None], rows, 0)}
 
 
-check("embedding", "  %y = te.embedding %ids, %table : tensor<8xi32>, tensor<5x3xf32> -> tensor<8x3xf32>",
-      {"ids": ids, "table": draw(5, 3)}, {"y": "tensor<8x3xf32>"}, embedding, 7)
+check(
+    "embedding",
+    "  %y = te.embedding %ids, %table : tensor<8xi32>, tensor<5x3xf32> -> tensor<8x3xf32>",
+    {"ids": ids, "table": draw(5, 3)},
+    {"y": "tensor<8x3xf32>"},
+    embedding,
+    7,
+)
 
 
 # Tables that are arguments count as constants; here they are.
@@ -154,10 +220,16 @@ def rope(v, minus):
 
 
 # Two products and a sum.
-check("rope", """  %cos = arith.constant dense<0.6> : tensor<3x2xf32>
+check(
+    "rope",
+    """  %cos = arith.constant dense<0.6> : tensor<3x2xf32>
   %sin = arith.constant dense<0.8> : tensor<3x2xf32>
   %y = te.rope %x, %cos, %sin {heads = 2 : i64} : tensor<6x10xf32>, tensor<3x2xf32>""",
-      {"x": draw(6, 10)}, {"y": "tensor<6x10xf32>"}, rope, 3)
+    {"x": draw(6, 10)},
+    {"y": "tensor<6x10xf32>"},
+    rope,
+    3,
+)
 
 # Attention: 2 sequences of 4 tokens, 4 heads of 3 over 2 key-value heads.
 B, S, HEADS, GROUP, D = 2, 4, 4, 2, 3
@@ -213,16 +285,19 @@ def attention_slack(v, d, causal, window, cap):
     dp, delta = dout @ w.swapaxes(2, 3), np.sum(dout * o, axis=3, keepdims=True)
     dp_error = (D + 1) * np.abs(dout) @ np.abs(w).swapaxes(2, 3)
     delta_error = (D + 1) * np.sum(np.abs(dout * o), axis=3, keepdims=True) + np.sum(
-        np.abs(dout) * o_size, axis=3, keepdims=True) * (2 * eta + 2 * terms + 2)
+        np.abs(dout) * o_size, axis=3, keepdims=True
+    ) * (2 * eta + 2 * terms + 2)
     ds = p * np.abs(dp - delta)
     ds_error = (p * (dp_error + delta_error) + ds * (rho + 2)) * slope + ds * (slope_error + slope)
     ds = ds * slope
     weight = np.exp(sink - lse)
     sink_error = weight * (delta_error + np.abs(delta) * (lse_error + np.abs(sink - lse) + 4 + 2 + B * S))
-    return {"s": sink_error.sum(axis=(0, 2, 3)),
-            "q": SCALE * matrix_of((ds_error + (S + 2) * ds) @ np.abs(k)),
-            "k": SCALE * matrix_of((ds_error + (GROUP * S + 2) * ds).swapaxes(2, 3) @ np.abs(q), GROUP),
-            "v": matrix_of((p * (rho + GROUP * S + 1)).swapaxes(2, 3) @ np.abs(dout), GROUP)}
+    return {
+        "s": sink_error.sum(axis=(0, 2, 3)),
+        "q": SCALE * matrix_of((ds_error + (S + 2) * ds) @ np.abs(k)),
+        "k": SCALE * matrix_of((ds_error + (GROUP * S + 2) * ds).swapaxes(2, 3) @ np.abs(q), GROUP),
+        "v": matrix_of((p * (rho + GROUP * S + 1)).swapaxes(2, 3) @ np.abs(dout), GROUP),
+    }
 
 
 def attention(v, causal, window, cap):
@@ -230,15 +305,23 @@ def attention(v, causal, window, cap):
     return {"y": matrix_of(np.exp(scores - lse) @ w)}
 
 
-for sinks, seen, *which in (("", "", False, S, None), ("", ", causal", True, S, None),
-                            ("", ", causal, window_size = array<i64: 1, 0>", True, 1, None),
-                            ("", ", causal, softcap = 1.5 : f32", True, S, 1.5), ("sinks %s : tensor<4xf32> ", "", False, S, None),
-                            ("sinks %s : tensor<4xf32> ", ", causal, window_size = array<i64: 1, 0>, softcap = 1.5 : f32", True, 1, 1.5)):
-    check(f"attention {sinks}{seen}",
-          f"  %y = te.attention %q, %k, %v {sinks}{{heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, scale = 0.7 : f32{seen}}}"
-          " : tensor<8x12xf32>, tensor<8x6xf32>",
-          {"q": draw(8, 12), "k": draw(8, 6), "v": draw(8, 6)} | ({"s": draw(HEADS)} if sinks else {}), {"y": "tensor<8x12xf32>"},
-          lambda v, minus, which=which: attention(v, *which), slack=lambda v, d, which=which: attention_slack(v, d, *which))
+for sinks, seen, *which in (
+    ("", "", False, S, None),
+    ("", ", causal", True, S, None),
+    ("", ", causal, window_size = array<i64: 1, 0>", True, 1, None),
+    ("", ", causal, softcap = 1.5 : f32", True, S, 1.5),
+    ("sinks %s : tensor<4xf32> ", "", False, S, None),
+    ("sinks %s : tensor<4xf32> ", ", causal, window_size = array<i64: 1, 0>, softcap = 1.5 : f32", True, 1, 1.5),
+):
+    check(
+        f"attention {sinks}{seen}",
+        f"  %y = te.attention %q, %k, %v {sinks}{{heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, scale = 0.7 : f32{seen}}}"
+        " : tensor<8x12xf32>, tensor<8x6xf32>",
+        {"q": draw(8, 12), "k": draw(8, 6), "v": draw(8, 6)} | ({"s": draw(HEADS)} if sinks else {}),
+        {"y": "tensor<8x12xf32>"},
+        lambda v, minus, which=which: attention(v, *which),
+        slack=lambda v, d, which=which: attention_slack(v, d, *which),
+    )
 
 
 def sigmoid(x):
@@ -263,8 +346,12 @@ def gelu_parts(x):
     6u, three products, the sum."""
     inner = 0.79788456 + 0.10703223 * x * x
     t = np.tanh(x * (0.79788456 + 0.03567741 * x * x))
-    return gelu(x), 0.5 * x * (1 - t * t) * inner + 0.5 * (1 + t), 6 * np.abs(x), \
-        0.5 * np.abs(x) * inner * (18 + 11 * (1 - t * t)) + 6
+    return (
+        gelu(x),
+        0.5 * x * (1 - t * t) * inner + 0.5 * (1 + t),
+        6 * np.abs(x),
+        0.5 * np.abs(x) * inner * (18 + 11 * (1 - t * t)) + 6,
+    )
 
 
 def gelu_erf_parts(x):
@@ -276,7 +363,12 @@ def gelu_erf_parts(x):
     tail = np.minimum(cdf, 1 - cdf)
     error = tail * (z + 8) + cdf
     density = 0.3989422804014327 * np.abs(x) * bell
-    return x * cdf, cdf + 0.3989422804014327 * x * bell, np.abs(x) * (error + cdf), error + density * (z + 5) + cdf + density
+    return (
+        x * cdf,
+        cdf + 0.3989422804014327 * x * bell,
+        np.abs(x) * (error + cdf),
+        error + density * (z + 5) + cdf + density,
+    )
 
 
 def sigmoid_parts(x, slope=1.0, limit=np.inf):
@@ -284,8 +376,12 @@ def sigmoid_parts(x, slope=1.0, limit=np.inf):
     z = slope * c
     size, slack = sigmoid_slopes(z)
     s = sigmoid(z)
-    return c * s, np.where(x > limit, 0, z * s * (1 - s) + s), np.abs(c) * (8 * s + np.abs(z) * s * (1 - s)), \
-        np.where(x > limit, 0, slack + size)
+    return (
+        c * s,
+        np.where(x > limit, 0, z * s * (1 - s) + s),
+        np.abs(c) * (8 * s + np.abs(z) * s * (1 - s)),
+        np.where(x > limit, 0, slack + size),
+    )
 
 
 def glu_parts(x):
@@ -304,6 +400,7 @@ def srelu_parts(x):
 def check_activation(kind, parts, gate=None, attributes=""):
     """`parts` as gelu_parts; `gate(b)` is (gate, its derivative) of a gated kind. x is kept off the kinks, which are at 0 and, of
     the clamp, at multiples of 1.25."""
+
     def kept_off(x):
         return np.where(np.abs(x / 1.25 - np.rint(x / 1.25)) < 0.01, x + 0.05, x).astype(np.float32)
 
@@ -321,8 +418,15 @@ def check_activation(kind, parts, gate=None, attributes=""):
         first, second = np.split(v["x"], 2, axis=1)
         value, slope, value_error, slope_error = parts(first)
         factor, open_ = gate(second)
-        return {"x": np.concatenate([np.abs(d["y"] * factor) * (slope_error + 3 * np.abs(slope)),
-                                     np.abs(d["y"]) * open_ * (value_error + np.abs(value))], axis=1)}
+        return {
+            "x": np.concatenate(
+                [
+                    np.abs(d["y"] * factor) * (slope_error + 3 * np.abs(slope)),
+                    np.abs(d["y"]) * open_ * (value_error + np.abs(value)),
+                ],
+                axis=1,
+            )
+        }
 
     x = kept_off(4 * rng.random((5, 8)) * np.sign(draw(5, 8)) + draw(5, 8))
     y = f"tensor<5x{8 if gate is None else 4}xf32>"
@@ -337,9 +441,22 @@ def check_activation(kind, parts, gate=None, attributes=""):
             halves = np.split(slack(together(v), d)["x"], 2, axis=1)
             return {"x": halves[0], "g": halves[1]}
 
-        check(f"{kind} of two", f"  %y = te.activation <{kind}> %x, %g{attributes} : {y}, {y} -> {y}",
-              {"x": first, "g": second}, {"y": y}, lambda v, minus: forward(together(v), minus), slack=apart_slack)
-    check(kind, f"  %y = te.activation <{kind}> %x{attributes} : tensor<5x8xf32> -> {y}", {"x": x}, {"y": y}, forward, slack=slack)
+        check(
+            f"{kind} of two",
+            f"  %y = te.activation <{kind}> %x, %g{attributes} : {y}, {y} -> {y}",
+            {"x": first, "g": second},
+            {"y": y},
+            lambda v, minus: forward(together(v), minus),
+            slack=apart_slack,
+        )
+    check(
+        kind,
+        f"  %y = te.activation <{kind}> %x{attributes} : tensor<5x8xf32> -> {y}",
+        {"x": x},
+        {"y": y},
+        forward,
+        slack=slack,
+    )
 
 
 def identity(b):
@@ -351,16 +468,25 @@ def clamp(b):
 
 
 QUICK = float(np.float32(1.702))
-for plain, gated, parts in (("gelu", "geglu", gelu_parts), ("gelu_erf", "geglu_erf", gelu_erf_parts), ("silu", "swiglu", sigmoid_parts), ("relu", "reglu", relu_parts),
-                            ("srelu", "sreglu", srelu_parts), (None, "glu", glu_parts),
-                            ("qgelu", "qgeglu", lambda x: sigmoid_parts(x, QUICK))):
+for plain, gated, parts in (
+    ("gelu", "geglu", gelu_parts),
+    ("gelu_erf", "geglu_erf", gelu_erf_parts),
+    ("silu", "swiglu", sigmoid_parts),
+    ("relu", "reglu", relu_parts),
+    ("srelu", "sreglu", srelu_parts),
+    (None, "glu", glu_parts),
+    ("qgelu", "qgeglu", lambda x: sigmoid_parts(x, QUICK)),
+):
     if plain:
         check_activation(plain, parts)
     check_activation(gated, parts, identity)
-check_activation("clamped_swiglu", lambda x: sigmoid_parts(x, QUICK, 2.5), clamp, " {limit = 2.5 : f32, offset = 0.5 : f32}")
+check_activation(
+    "clamped_swiglu", lambda x: sigmoid_parts(x, QUICK, 2.5), clamp, " {limit = 2.5 : f32, offset = 0.5 : f32}"
+)
 
 EPSILON = float(np.float32(1e-2))
 for centred in (False, True):
+
     def norm(v, minus, centred=centred):
         r = 1 / np.sqrt(np.mean(v["x"] ** 2, axis=1, keepdims=True) + EPSILON)
         return {"y": (v["gamma"] + centred) * (r * v["x"])}
@@ -373,12 +499,19 @@ for centred in (False, True):
         rho = (columns + 10) / 2 + 2
         r = 1 / np.sqrt(np.mean(x * x, axis=1, keepdims=True) + EPSILON)
         mean = np.mean(np.abs(g * dy * r * x), axis=1, keepdims=True)
-        return {"x": r * np.abs(g * dy) * (rho + 4) + r * np.abs(r * x) * mean * (3 * rho + columns + 17),
-                "gamma": (rho + rows + 3) * np.sum(np.abs(dy * r * x), axis=0)}
+        return {
+            "x": r * np.abs(g * dy) * (rho + 4) + r * np.abs(r * x) * mean * (3 * rho + columns + 17),
+            "gamma": (rho + rows + 3) * np.sum(np.abs(dy * r * x), axis=0),
+        }
 
-    check(f"rms_norm{', zero-centred gamma' * centred}",
-          f"  %y = te.rms_norm %x, %gamma {{epsilon = 1.0e-2 : f32, zero_centered_gamma = {str(centred).lower()}}} : {T}, tensor<7xf32>",
-          {"x": draw(5, 7), "gamma": draw(7)}, {"y": T}, norm, slack=norm_slack)
+    check(
+        f"rms_norm{', zero-centred gamma' * centred}",
+        f"  %y = te.rms_norm %x, %gamma {{epsilon = 1.0e-2 : f32, zero_centered_gamma = {str(centred).lower()}}} : {T}, tensor<7xf32>",
+        {"x": draw(5, 7), "gamma": draw(7)},
+        {"y": T},
+        norm,
+        slack=norm_slack,
+    )
 
     def layer_norm(v, minus, centred=centred):
         d = v["x"] - np.mean(v["x"], axis=1, keepdims=True)
@@ -406,18 +539,28 @@ for centred in (False, True):
         c2_error = (columns + 12) * mean(grad * np.abs(h)) + mean(grad * h_error)
         inner = g * dy - c1 - h * c2
         error = 3 * grad + np.abs(g * dy - c1) + c1_error + np.abs(h * c2) + h_error * np.abs(c2) + np.abs(h) * c2_error
-        return {"x": r * error + r * np.abs(inner) * (rho + 2),
-                "gamma": np.sum(np.abs(dy) * (h_error + (rows + 3) * np.abs(h)), axis=0), "beta": rows * np.sum(np.abs(dy), axis=0)}
+        return {
+            "x": r * error + r * np.abs(inner) * (rho + 2),
+            "gamma": np.sum(np.abs(dy) * (h_error + (rows + 3) * np.abs(h)), axis=0),
+            "beta": rows * np.sum(np.abs(dy), axis=0),
+        }
 
-    check(f"layer_norm{', zero-centred gamma' * centred}",
-          f"  %y = te.layer_norm %x, %gamma, %beta {{epsilon = 1.0e-2 : f32, zero_centered_gamma = {str(centred).lower()}}} : "
-          f"{T}, tensor<7xf32>", {"x": draw(5, 7) + np.float32(0.5), "gamma": draw(7), "beta": draw(7)}, {"y": T}, layer_norm,
-          slack=layer_norm_slack)
+    check(
+        f"layer_norm{', zero-centred gamma' * centred}",
+        f"  %y = te.layer_norm %x, %gamma, %beta {{epsilon = 1.0e-2 : f32, zero_centered_gamma = {str(centred).lower()}}} : "
+        f"{T}, tensor<7xf32>",
+        {"x": draw(5, 7) + np.float32(0.5), "gamma": draw(7), "beta": draw(7)},
+        {"y": T},
+        layer_norm,
+        slack=layer_norm_slack,
+    )
 
-for title, targets, attribute in (("cross_entropy", [2, 0, 6, 3, 3], ""),
-                                  ("cross_entropy, ignored", [2, -100, 6, 3, -100], ""),
-                                  ("cross_entropy, ignore_index", [2, 3, 6, 3, 0], " {ignore_index = 3 : i32}"),
-                                  ("cross_entropy, all ignored", [-100] * 5, "")):
+for title, targets, attribute in (
+    ("cross_entropy", [2, 0, 6, 3, 3], ""),
+    ("cross_entropy, ignored", [2, -100, 6, 3, -100], ""),
+    ("cross_entropy, ignore_index", [2, 3, 6, 3, 0], " {ignore_index = 3 : i32}"),
+    ("cross_entropy, all ignored", [-100] * 5, ""),
+):
     targets = np.array(targets, np.int32)
     counted = targets != (3 if attribute else -100)
 
@@ -439,18 +582,29 @@ for title, targets, attribute in (("cross_entropy", [2, 0, 6, 3, 3], ""),
         error = p * (spread + 7 + 16 + 2 * log + np.abs(lse) + np.abs(x - lse)) + 3 * np.abs(p - hot)
         return {"x": np.abs(d["y"]) / max(counted.sum(), 1) * error * counted[:, None]}
 
-    check(title, f"  %y = te.cross_entropy %x, %targets{attribute} : {T}, tensor<5xi32>",
-          {"x": 3 * draw(5, 7), "targets": targets}, {"y": "tensor<f32>"}, loss, slack=loss_slack)
+    check(
+        title,
+        f"  %y = te.cross_entropy %x, %targets{attribute} : {T}, tensor<5xi32>",
+        {"x": 3 * draw(5, 7), "targets": targets},
+        {"y": "tensor<f32>"},
+        loss,
+        slack=loss_slack,
+    )
 
 # Differences say nothing of a conversion; its gradient is the conversion of the cotangent, to the bit.
 c = draw(5, 7)
-cast = run("""func.func @f(%x: tensor<5x7xf32> {te.name = "x"}, %h: tensor<5x7xbf16> {te.name = "h"})
+cast = run(
+    """func.func @f(%x: tensor<5x7xf32> {te.name = "x"}, %h: tensor<5x7xbf16> {te.name = "h"})
     -> (tensor<5x7xbf16> {te.name = "narrow"}, tensor<5x7xf32> {te.name = "wide"}) {
   %narrow = arith.truncf %x : tensor<5x7xf32> to tensor<5x7xbf16>
   %wide = arith.extf %h : tensor<5x7xbf16> to tensor<5x7xf32>
   return %narrow, %wide : tensor<5x7xbf16>, tensor<5x7xf32>
 }
-""", "f", {"x": a, "h": to_bf16(b), "grad.narrow": to_bf16(c), "grad.wide": b}, vjp=True)
+""",
+    "f",
+    {"x": a, "h": to_bf16(b), "grad.narrow": to_bf16(c), "grad.wide": b},
+    vjp=True,
+)
 expect(cast["narrow"].tobytes() == to_bf16(a).tobytes(), "truncf rounds to nearest even")
 expect(cast["wide"].tobytes() == from_bf16(to_bf16(b)).tobytes(), "extf is exact")
 expect(cast["grad.x"].tobytes() == from_bf16(to_bf16(c)).tobytes(), "the gradient of truncf is extf of the cotangent")

@@ -21,9 +21,16 @@ def draw(*shape, scale=1.0, mean=0.0):
     return to_bf16((mean + scale * rng.normal(size=shape)).astype(np.float32))
 
 
-arrays = {"x": draw(128, 256, mean=0.25), "gamma": draw(256, scale=0.1, mean=1), "beta": draw(256, scale=0.1),
-          "w1": draw(1024, 256, scale=0.06), "b1": draw(1024, scale=0.1), "w2": draw(256, 1024, scale=0.03),
-          "b2": draw(256, scale=0.1), "grad.y": draw(128, 256)}
+arrays = {
+    "x": draw(128, 256, mean=0.25),
+    "gamma": draw(256, scale=0.1, mean=1),
+    "beta": draw(256, scale=0.1),
+    "w1": draw(1024, 256, scale=0.06),
+    "b1": draw(1024, scale=0.1),
+    "w2": draw(256, 1024, scale=0.03),
+    "b2": draw(256, scale=0.1),
+    "grad.y": draw(128, 256),
+}
 names = ["y"] + [f"grad.{name}" for name in ("x", "gamma", "beta", "w1", "b1", "w2", "b2")]
 
 
@@ -43,7 +50,9 @@ def expected(v):
         return rounded(a @ w.T + bias, error @ np.abs(w).T + (w.shape[1] + 2) * U * size)
 
     h, error = linear(n, error, v["w1"], v["b1"])
-    a, error = rounded(h * (0.5 + 0.5 * np.tanh(h * (0.79788456 + 0.03567741 * h * h))), 1.13 * error + 16 * U * np.abs(h))
+    a, error = rounded(
+        h * (0.5 + 0.5 * np.tanh(h * (0.79788456 + 0.03567741 * h * h))), 1.13 * error + 16 * U * np.abs(h)
+    )
     o, error = linear(a, error, v["w2"], v["b2"])
     return rounded(v["x"] + o, error)
 
@@ -61,9 +70,14 @@ plain = None
 for mode in ALL_MODES:
     found, unfused = (run(MODULE, "gpt_mlp", arrays, f"{mode}{more}", vjp=True) for more in ("", " fuse=false"))
     expect_same(unfused, found, names, f"{mode}: fusions change no bit")
-    expect(all(np.isfinite(from_bf16(found[name])).all() and from_bf16(found[name]).any() for name in names),
-           f"{mode}: results are numbers")
-    expect(found["grad.b2"].tobytes() == column_sum(from_bf16(arrays["grad.y"])).tobytes(), f"{mode}: the gradient of the last bias")
+    expect(
+        all(np.isfinite(from_bf16(found[name])).all() and from_bf16(found[name]).any() for name in names),
+        f"{mode}: results are numbers",
+    )
+    expect(
+        found["grad.b2"].tobytes() == column_sum(from_bf16(arrays["grad.y"])).tobytes(),
+        f"{mode}: the gradient of the last bias",
+    )
     if plain is None:
         plain = found
         y, bound = expected(wide)

@@ -6,24 +6,31 @@ block; rows of no group hold garbage, which nothing may read. States of delayed 
 """
 
 import numpy as np
-from harness import expect, finish, normal, run, same_bytes, to_bf16
+from harness import expect, finish, normal, run, same_bytes
 
 K, N, GROUPS = 160, 96, 4
 #: Recipe, its alignment, pipeline options beside the override, and the overrides it takes.
 ALL = ("none", "high_precision", "dequantized")
-CASES = [("high_precision", 16, "", ("none",)),
-         ("float8_current_scaling", 16, "", ALL),
-         ("float8_current_scaling, {fp8_format = e4m3, pow2_scales = true}", 16, "", ("none",)),
-         ("delayed_scaling", 16, "", ("none",)),
-         ("float8_block_scaling", 128, "", ALL),
-         ("float8_block_scaling, {x_block_dim = 2, w_block_dim = 1}", 128, "", ("none",)),
-         ("mxfp8_block_scaling", 32, "target=reference", ALL),
-         ("mxfp8_block_scaling", 32, "emulate=true", ("none",)),
-         # The random bits of an element depend on its place in the whole matrix.
-         ("nvfp4_block_scaling, {stochastic_rounding = false}", 32, "target=reference", ALL),
-         ("nvfp4_block_scaling, {stochastic_rounding = false}", 32, "emulate=true", ("none",)),
-         ("nvfp4_block_scaling, {hadamard = false, stochastic_rounding = false, row_scaled_activation = true, "
-          "backward_override = high_precision}", 32, "target=reference", ("high_precision", "dequantized"))]
+CASES = [
+    ("high_precision", 16, "", ("none",)),
+    ("float8_current_scaling", 16, "", ALL),
+    ("float8_current_scaling, {fp8_format = e4m3, pow2_scales = true}", 16, "", ("none",)),
+    ("delayed_scaling", 16, "", ("none",)),
+    ("float8_block_scaling", 128, "", ALL),
+    ("float8_block_scaling, {x_block_dim = 2, w_block_dim = 1}", 128, "", ("none",)),
+    ("mxfp8_block_scaling", 32, "target=reference", ALL),
+    ("mxfp8_block_scaling", 32, "emulate=true", ("none",)),
+    # The random bits of an element depend on its place in the whole matrix.
+    ("nvfp4_block_scaling, {stochastic_rounding = false}", 32, "target=reference", ALL),
+    ("nvfp4_block_scaling, {stochastic_rounding = false}", 32, "emulate=true", ("none",)),
+    (
+        "nvfp4_block_scaling, {hadamard = false, stochastic_rounding = false, row_scaled_activation = true, "
+        "backward_override = high_precision}",
+        32,
+        "target=reference",
+        ("high_precision", "dequantized"),
+    ),
+]
 
 
 def grouped(recipe, rows, alignment):
@@ -52,7 +59,7 @@ module attributes {{te.recipe = #te.recipe<{recipe}>}} {{
 
 def padded(values, height):
     result = np.zeros((height,) + values.shape[1:], values.dtype)
-    result[:len(values)] = values
+    result[: len(values)] = values
     return result
 
 
@@ -62,8 +69,13 @@ for number, (recipe, alignment, options, overrides) in enumerate(CASES):
     heights = -(-sizes // alignment) * alignment
     starts = np.concatenate([[0], np.cumsum(heights)[:-1]])
     rows = int(heights.sum()) + alignment
-    arrays = {"x": normal(rng, rows, K), "w": normal(rng, GROUPS, N, K, scale=0.08), "sizes": sizes,
-              "b": normal(rng, GROUPS, N), "grad.y": normal(rng, rows, N, scale=0.01)}
+    arrays = {
+        "x": normal(rng, rows, K),
+        "w": normal(rng, GROUPS, N, K, scale=0.08),
+        "sizes": sizes,
+        "b": normal(rng, GROUPS, N),
+        "grad.y": normal(rng, rows, N, scale=0.01),
+    }
     arrays["x"][:, 5], arrays["x"][0, :8], arrays["w"][0, :32], arrays["grad.y"][3] = 0, 0x8000, 0, 1
     states = {}
     if recipe == "delayed_scaling":
@@ -80,16 +92,25 @@ for number, (recipe, alignment, options, overrides) in enumerate(CASES):
         inside = np.zeros(rows, bool)
         for g in range(GROUPS):
             start, size, height = starts[g], sizes[g], heights[g]
-            inside[start:start + size] = True
+            inside[start : start + size] = True
             if size == 0:
-                expect(not found["grad.w"][g].any() and not found["grad.b"][g].any(), f"{claim}: no gradient of no rows")
+                expect(
+                    not found["grad.w"][g].any() and not found["grad.b"][g].any(), f"{claim}: no gradient of no rows"
+                )
                 continue
-            one = {"x": padded(arrays["x"][start:start + size], height), "w": arrays["w"][g], "b": arrays["b"][g],
-                   "grad.y": padded(arrays["grad.y"][start:start + size], height)}
+            one = {
+                "x": padded(arrays["x"][start : start + size], height),
+                "w": arrays["w"][g],
+                "b": arrays["b"][g],
+                "grad.y": padded(arrays["grad.y"][start : start + size], height),
+            }
             one |= {name: value[..., g] for name, value in states.items()}
             wanted = run(single(recipe, height), "layer", one, pipeline, vjp=True)
             for name in ("y", "grad.x"):
-                expect(same_bytes(found[name][start:start + size], wanted[name][:size]), f"{claim}: '{name}' of group {g}")
+                expect(
+                    same_bytes(found[name][start : start + size], wanted[name][:size]),
+                    f"{claim}: '{name}' of group {g}",
+                )
             for name in ("grad.w", "grad.b"):
                 expect(same_bytes(found[name][g], wanted[name]), f"{claim}: '{name}' of group {g}")
             for name in states:

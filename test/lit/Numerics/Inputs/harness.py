@@ -36,8 +36,15 @@ OVERRIDES = ("none", "high_precision", "dequantized")
 #: Pipeline options of recipes, with every override they take, that take matrices of any size a multiple of 16,
 MODES = ["recipe=high_precision"] + [f"recipe={r} backward-override={o}" for r in RECIPES for o in OVERRIDES]
 #: and of every recipe.
-ALL_MODES = MODES + ["recipe=delayed_scaling"] + [f"recipe={r}_block_scaling backward-override={o} target=reference"
-                                                  for r in ("mxfp8", "nvfp4") for o in OVERRIDES]
+ALL_MODES = (
+    MODES
+    + ["recipe=delayed_scaling"]
+    + [
+        f"recipe={r}_block_scaling backward-override={o} target=reference"
+        for r in ("mxfp8", "nvfp4")
+        for o in OVERRIDES
+    ]
+)
 
 _counts = {"claims": 0, "failed": 0, "runs": 0, "refused": 0}
 _lock = threading.Lock()  # a test may make its runs on several threads
@@ -49,7 +56,9 @@ def modes(every=ALL_MODES):
     named = [mode.replace("target=reference", "emulate=true") if BACKEND == "cuda" else mode for mode in every]
     wanted = [mode for mode in named if _given.modes in mode]
     if not wanted:
-        sys.exit(f"expected '--modes' to be in the name of a mode, but got '{_given.modes}'; modes are {', '.join(named)}")
+        sys.exit(
+            f"expected '--modes' to be in the name of a mode, but got '{_given.modes}'; modes are {', '.join(named)}"
+        )
     return wanted
 
 
@@ -88,7 +97,9 @@ def refusals(what):
             expect(False, f"{what}: {said}")
 
 
-def run(module, entry, arrays, pipeline="", vjp=False, steps=1, graph=False, summary=False, backend=BACKEND, digests=False):
+def run(
+    module, entry, arrays, pipeline="", vjp=False, steps=1, graph=False, summary=False, backend=BACKEND, digests=False
+):
     """Results of `entry` of `module` (a file, or text) by name, on the backend of the test; with `summary` also what te-run says
     of the run."""
     with _lock:
@@ -99,9 +110,18 @@ def run(module, entry, arrays, pipeline="", vjp=False, steps=1, graph=False, sum
         module.write_text(text)
     given, results, said = (FOLDER / f"{number}.{end}" for end in ("in.npz", "out.npz", "summary.json"))
     np.savez(given, **arrays)
-    command = ["te-run", str(module), f"--entry={entry}", f"--backend={backend}", f"--inputs={given}",
-               f"--outputs={results}", f"--steps={steps}", f"--pipeline={pipeline}", "--quiet",
-               f"--summary={said}"]
+    command = [
+        "te-run",
+        str(module),
+        f"--entry={entry}",
+        f"--backend={backend}",
+        f"--inputs={given}",
+        f"--outputs={results}",
+        f"--steps={steps}",
+        f"--pipeline={pipeline}",
+        "--quiet",
+        f"--summary={said}",
+    ]
     command += ["--vjp"] * vjp + ["--graph"] * graph + ["--digests"] * digests
     # Algorithms of another process, tuned between two runs of this one, would change bits.
     environment = os.environ | {"XDG_CACHE_HOME": str((FOLDER / "cache").resolve())}

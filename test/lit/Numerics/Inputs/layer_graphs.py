@@ -15,8 +15,11 @@ EXAMPLES = INPUTS.parents[3] / "docs" / "examples"
 _FUNCTION = re.compile(r"func\.func @(\w+)\((.*?)\)\s*->\s*\((.*?)\)\s*\{\n(.*?)\n\s*return (.*?) :", re.S)
 _ARGUMENT = re.compile(r'%(\w+): (tensor<[^>]*>) \{te\.name = "([\w.]+)"(, te\.weight)?\}')
 _RESULT = re.compile(r'(tensor<[^>]*>) \{te\.name = "([\w.]+)"\}')
-_LINEAR = re.compile(r"%(\w+) = te\.(grouped_)?linear %(\w+), %(\w+)(?:, %(\w+))?(?: bias %(\w+) : tensor<[^>]*>)?(.*?)"
-                     r": (tensor<[^>]*>),(.*?)-> (tensor<[^>]*>)", re.S)
+_LINEAR = re.compile(
+    r"%(\w+) = te\.(grouped_)?linear %(\w+), %(\w+)(?:, %(\w+))?(?: bias %(\w+) : tensor<[^>]*>)?(.*?)"
+    r": (tensor<[^>]*>),(.*?)-> (tensor<[^>]*>)",
+    re.S,
+)
 
 
 def shape_of(type):
@@ -57,9 +60,14 @@ def read(name, path, shrink=1, taps=False):
         text = re.sub(r"(?<=[<x])(\d+)(?=x)", lambda n: str(int(n[0]) // shrink), text)
         text = re.sub(r"(?<=sequence = )\d+", lambda n: str(int(n[0]) // shrink), text)
     _, arguments, results, body, returned = _FUNCTION.search(text).groups()
-    arguments = [(variable, type, f"{name}.{label}", bool(weight)) for variable, type, label, weight in _ARGUMENT.findall(arguments)]
-    results = [(variable, type, f"{name}.{label}") for variable, (type, label)
-               in zip(re.findall(r"%(\w+)", returned), _RESULT.findall(results))]
+    arguments = [
+        (variable, type, f"{name}.{label}", bool(weight))
+        for variable, type, label, weight in _ARGUMENT.findall(arguments)
+    ]
+    results = [
+        (variable, type, f"{name}.{label}")
+        for variable, (type, label) in zip(re.findall(r"%(\w+)", returned), _RESULT.findall(results))
+    ]
     graph, label = Graph(name, arguments, results), {variable: label for variable, _, label, _ in arguments}
 
     def tap(match):
@@ -72,8 +80,10 @@ def read(name, path, shrink=1, taps=False):
             graph.arguments.append((f"{result}_{suffix}", tapped, f"{linear.weight}.zero.{suffix}", False))
         graph.results.append((f"{result}_x", x_type, f"{linear.weight}.in"))
         own = match[0].replace(f"%{result} =", f"%{result}_y =", 1).replace(f"linear %{x}", f"linear %{result}_x", 1)
-        return (f"%{result}_x = arith.addf %{x}, %{result}_in : {x_type}\n    {own}\n"
-                f"    %{result} = arith.addf %{result}_y, %{result}_out : {type}")
+        return (
+            f"%{result}_x = arith.addf %{x}, %{result}_in : {x_type}\n    {own}\n"
+            f"    %{result} = arith.addf %{result}_y, %{result}_out : {type}"
+        )
 
     graph.body = _LINEAR.sub(tap, body)
     return graph
@@ -85,7 +95,12 @@ def module(graphs):
     for graph in graphs:
         returned = ", ".join(f"%{variable}" for variable, _, _ in graph.results)
         types = ", ".join(type for _, type, _ in graph.results)
-        lines += [f"func.func private @{graph.name}{graph.signature()} {{", graph.body, f"  return {returned} : {types}", "}"]
+        lines += [
+            f"func.func private @{graph.name}{graph.signature()} {{",
+            graph.body,
+            f"  return {returned} : {types}",
+            "}",
+        ]
     arguments, results, calls, returned = [], [], [], []
     for graph in graphs:
         given = []
@@ -94,12 +109,23 @@ def module(graphs):
             given.append(f"%{graph.name}_{variable}")
         types = [type for _, type, _ in graph.results]
         results += [f'{type} {{te.name = "{label}"}}' for _, type, label in graph.results]
-        calls.append(f"  %{graph.name}:{len(types)} = func.call @{graph.name}({', '.join(given)}) : "
-                     f"({', '.join(type for _, type, _, _ in graph.arguments)}) -> ({', '.join(types)})")
+        calls.append(
+            f"  %{graph.name}:{len(types)} = func.call @{graph.name}({', '.join(given)}) : "
+            f"({', '.join(type for _, type, _, _ in graph.arguments)}) -> ({', '.join(types)})"
+        )
         returned += [(f"%{graph.name}#{i}", type) for i, type in enumerate(types)]
     values, types = (", ".join(column) for column in zip(*returned))
-    return "\n".join([*lines, f"func.func @layers({', '.join(arguments)})", f"    -> ({', '.join(results)}) {{", *calls,
-                      f"  return {values} : {types}", "}", ""])
+    return "\n".join(
+        [
+            *lines,
+            f"func.func @layers({', '.join(arguments)})",
+            f"    -> ({', '.join(results)}) {{",
+            *calls,
+            f"  return {values} : {types}",
+            "}",
+            "",
+        ]
+    )
 
 
 def arrays(graph, seed):
@@ -122,8 +148,13 @@ def arrays(graph, seed):
             made[label][:, 5], made[label][0, :8], made[label][3], made[label][4, 9:20] = 0, 0x8000, 0, 1
     for _, type, label in graph.results:
         tapped = label.endswith(".in")
-        made[f"grad.{label}"] = np.zeros(shape_of(type), np.uint16) if tapped else \
-            np.float32(1) if type == "tensor<f32>" else normal(rng, *shape_of(type), scale=0.05)
+        made[f"grad.{label}"] = (
+            np.zeros(shape_of(type), np.uint16)
+            if tapped
+            else np.float32(1)
+            if type == "tensor<f32>"
+            else normal(rng, *shape_of(type), scale=0.05)
+        )
         if not tapped and made[f"grad.{label}"].ndim == 2:
             made[f"grad.{label}"][7], made[f"grad.{label}"][:, 2] = 0x8001, 0x8000
     return made

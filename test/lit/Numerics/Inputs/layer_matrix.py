@@ -18,20 +18,47 @@ is named and the others go on without it.
 """
 
 import numpy as np
-from harness import (BACKEND, Refused, expect, expect_same, finish, forget_last_run, from_bf16, modes, refusals, run, same_bytes,
-                     to_bf16)
+from harness import (
+    BACKEND,
+    Refused,
+    expect,
+    expect_same,
+    finish,
+    forget_last_run,
+    from_bf16,
+    modes,
+    refusals,
+    run,
+    same_bytes,
+    to_bf16,
+)
 from layer_graphs import EXAMPLES, arrays, module, read
 from linear_oracle import Recipe, column_sum, linear
 
 CUDA = BACKEND == "cuda"
 SHRINK = {"llama_layer": 2}
-LAYERS = {"linear": "linear", "awkward": "linear", "ln_linear": "layernorm_linear", "ln_mlp": "layernorm_mlp",
-          "grouped": "grouped_linear", "llama": "llama_layer", "gpt": "gpt_layer", "moe": "moe"}
+LAYERS = {
+    "linear": "linear",
+    "awkward": "linear",
+    "ln_linear": "layernorm_linear",
+    "ln_mlp": "layernorm_mlp",
+    "grouped": "grouped_linear",
+    "llama": "llama_layer",
+    "gpt": "gpt_layer",
+    "moe": "moe",
+}
 #: Beside the default, which transposes on demand and recomputes nothing. Budgets are bytes of some, not all, that is held.
-POLICIES = ["transpose-policy=cached", "transpose-policy=eager", "transpose-policy=budget transpose-budget=100000000",
-            "remat=everything", "remat=ops:activation,layer_norm,rms_norm,attention", "remat=budget:1000000",
-            "transpose-policy=eager remat=everything", "transpose-policy=cached remat=ops:linear",
-            "transpose-policy=budget transpose-budget=1000000"]
+POLICIES = [
+    "transpose-policy=cached",
+    "transpose-policy=eager",
+    "transpose-policy=budget transpose-budget=100000000",
+    "remat=everything",
+    "remat=ops:activation,layer_norm,rms_norm,attention",
+    "remat=budget:1000000",
+    "transpose-policy=eager remat=everything",
+    "transpose-policy=cached remat=ops:linear",
+    "transpose-policy=budget transpose-budget=1000000",
+]
 
 
 def layers(names, taps):
@@ -46,7 +73,11 @@ def given(graphs):
     if "awkward.x" in made:
         for row, column, bits in ((5, 3, 0x7F80), (9, 40, 0xFF80), (17, 60, 0x7FC0), (30, 3, 0x7F7F)):
             made["awkward.x"][row, column] = bits
-        made["awkward.w"][11, 90], made["grad.awkward.y"][21, 14], made["grad.awkward.y"][22, 15] = 0xFF80, 0x7FC0, 0x7F80
+        made["awkward.w"][11, 90], made["grad.awkward.y"][21, 14], made["grad.awkward.y"][22, 15] = (
+            0xFF80,
+            0x7FC0,
+            0x7F80,
+        )
     return made
 
 
@@ -100,10 +131,13 @@ def compare_policies(mode, names, graphs, base, said):
     for policy in POLICIES:
         if policy.startswith("remat"):
             expect(arena[policy] < arena[""], f"{mode} {policy}: {arena[policy]} bytes are fewer than {arena['']}")
-    if "override" not in mode or "override=none" in mode and not "mxfp8" in mode:
+    if "override" not in mode or "override=none" in mode and "mxfp8" not in mode:
         eager = arena["transpose-policy=eager"]
         # Where the peak is in the backward of a layer without transposes, what is held early need not raise it.
-        expect(mode == "recipe=high_precision" or eager != arena[""], f"{mode}: eager transposes take {eager} bytes, and others {arena['']}")
+        expect(
+            mode == "recipe=high_precision" or eager != arena[""],
+            f"{mode}: eager transposes take {eager} bytes, and others {arena['']}",
+        )
 
 
 def without_sign_of_zero(bits):
@@ -131,8 +165,14 @@ def parts(layer, found, values):
             full[:size] = from_bf16(bits[rows])
             return full
 
-        yield (padded(x), from_bf16(w[group]), None if b is None else from_bf16(b[group]), padded(dy),
-               (None if y is None else y[rows], dx[rows], dw[group], None if db is None else db[group]), slice(size))
+        yield (
+            padded(x),
+            from_bf16(w[group]),
+            None if b is None else from_bf16(b[group]),
+            padded(dy),
+            (None if y is None else y[rows], dx[rows], dw[group], None if db is None else db[group]),
+            slice(size),
+        )
 
 
 def explicit_products(mode, graphs, found, values):
@@ -150,11 +190,16 @@ def explicit_products(mode, graphs, found, values):
             if layer.is_grouped and not layer.sizes:
                 continue
             recipe = Recipe("high_precision" if layer.high_precision else name)
-            x, w, dy = (from_bf16(array) for array in (found[f"{layer.weight}.in"], values[layer.weight], found[f"grad.{layer.weight}.zero.out"]))
+            x, w, dy = (
+                from_bf16(array)
+                for array in (found[f"{layer.weight}.in"], values[layer.weight], found[f"grad.{layer.weight}.zero.out"])
+            )
             dx, dw = found[f"grad.{layer.weight}.zero.in"], found[f"grad.{layer.weight}"]
             for group, (own_x, own_w, bias, own_dy, made, rows) in enumerate(parts(layer, found, values)):
                 if bias is not None:
-                    expect(same_bytes(to_bf16(column_sum(own_dy)), made[3]), f"{mode}: {layer.weight} of group {group}, db")
+                    expect(
+                        same_bytes(to_bf16(column_sum(own_dy)), made[3]), f"{mode}: {layer.weight} of group {group}, db"
+                    )
                 if override == "dequantized" and recipe.name != "high_precision" and own_x.shape[0]:
                     start = sum(-(-size // 128) * 128 for size in values[layer.sizes][:group]) if layer.sizes else 0
                     x, w = x.copy(), w.copy()
@@ -166,12 +211,28 @@ def explicit_products(mode, graphs, found, values):
             types = {role: declare(f"{own}{role}", array) for role, array in (("x", x), ("w", w), ("dy", dy))}
             if layer.sizes:
                 sizes = declare(f"{own}sizes", values[layer.sizes], "i32")
-                products = ((f"te.grouped_matmul %{own}dy, %{own}w, %{own}sizes contract = 0 {{alignment = 128 : i64}} :", "w", "x", dx),
-                            (f"te.grouped_wgrad %{own}dy, %{own}x, %{own}sizes {{alignment = 128 : i64}} :", "x", "w", dw))
-                products = [(f"{op} {types['dy']}, {types[b]}, {sizes} -> {types[to]}", types[to], bits) for op, b, to, bits in products]
+                products = (
+                    (
+                        f"te.grouped_matmul %{own}dy, %{own}w, %{own}sizes contract = 0 {{alignment = 128 : i64}} :",
+                        "w",
+                        "x",
+                        dx,
+                    ),
+                    (f"te.grouped_wgrad %{own}dy, %{own}x, %{own}sizes {{alignment = 128 : i64}} :", "x", "w", dw),
+                )
+                products = [
+                    (f"{op} {types['dy']}, {types[b]}, {sizes} -> {types[to]}", types[to], bits)
+                    for op, b, to, bits in products
+                ]
             else:
-                products = [(f"te.matmul %{own}dy, %{own}{b} contract = [{axis}, 0] : {types['dy']}, {types[b]} -> {types[to]}", types[to], bits)
-                            for b, axis, to, bits in (("w", 1, "x", dx), ("x", 0, "w", dw))]
+                products = [
+                    (
+                        f"te.matmul %{own}dy, %{own}{b} contract = [{axis}, 0] : {types['dy']}, {types[b]} -> {types[to]}",
+                        types[to],
+                        bits,
+                    )
+                    for b, axis, to, bits in (("w", 1, "x", dx), ("x", 0, "w", dw))
+                ]
             for gradient, (op, type, bits) in zip(("dx", "dw"), products):
                 lines.append(f"  %{own}{gradient} = {op}")
                 results.append((f"{own}{gradient}", type))
@@ -179,8 +240,15 @@ def explicit_products(mode, graphs, found, values):
     if not wanted:
         return
     named = ", ".join(f'{type} {{te.name = "{name}"}}' for name, type in results)
-    text = "\n".join([f"func.func @products({', '.join(arguments)}) -> ({named}) {{", *lines,
-                      f"  return {', '.join(f'%{name}' for name, _ in results)} : {', '.join(type for _, type in results)}", "}", ""])
+    text = "\n".join(
+        [
+            f"func.func @products({', '.join(arguments)}) -> ({named}) {{",
+            *lines,
+            f"  return {', '.join(f'%{name}' for name, _ in results)} : {', '.join(type for _, type in results)}",
+            "}",
+            "",
+        ]
+    )
     products = run(text, "products", operands, "recipe=high_precision fuse=false")
     forget_last_run()
     for name, claim, bits in wanted:
@@ -197,7 +265,11 @@ def check_identities(mode, names):
     values, scales = given(graphs), {}
     if name == "delayed_scaling":
         rng = np.random.default_rng(3)
-        scales = {key: np.exp2(rng.uniform(-2, 5, np.shape(found[key]))).astype(np.float32) for key in sorted(found) if key.endswith(".scale")}
+        scales = {
+            key: np.exp2(rng.uniform(-2, 5, np.shape(found[key]))).astype(np.float32)
+            for key in sorted(found)
+            if key.endswith(".scale")
+        }
         _, found, _ = run_layers(names, mode, taps=True, **scales)
     explicit_products(f"recipe={name} override={override}", graphs, found, values)
     if CUDA:
@@ -210,11 +282,16 @@ def check_identities(mode, names):
                 continue
             for group, (x, w, bias, dy, made, rows) in enumerate(parts(layer, found, values)):
                 claim = f"{mode}: {layer.weight}{f' of group {group}' if layer.sizes else ''}"
-                own = {role: np.ravel(scales[f"{layer.weight}.{role}.scale"])[group] for role in ("x", "w", "dy")} \
-                    if scales and not layer.high_precision else None
+                own = (
+                    {role: np.ravel(scales[f"{layer.weight}.{role}.scale"])[group] for role in ("x", "w", "dy")}
+                    if scales and not layer.high_precision
+                    else None
+                )
                 recipe = Recipe("high_precision" if layer.high_precision else name, own)
                 if x.shape[0] == 0:
-                    expect(not made[2].any() and (made[3] is None or not made[3].any()), f"{claim}: no gradient of no rows")
+                    expect(
+                        not made[2].any() and (made[3] is None or not made[3].any()), f"{claim}: no gradient of no rows"
+                    )
                     continue
                 y, dx, dw, db = linear(recipe, override, x, w, bias, dy)
                 expect(same_bytes(without_sign_of_zero(dx[rows]), without_sign_of_zero(made[1])), f"{claim}: dx")
@@ -224,7 +301,11 @@ def check_identities(mode, names):
                 # Where the layer is the whole graph, its result is one.
                 if "y" in shown and len(graph.linears) == 1 and f"{graph.name}.y" in found:
                     wanted = found[f"{graph.name}.y"]
-                    wanted = wanted if not layer.sizes else wanted[int(sum(-(-n // 128) * 128 for n in values[layer.sizes][:group])):][:rows.stop]
+                    wanted = (
+                        wanted
+                        if not layer.sizes
+                        else wanted[int(sum(-(-n // 128) * 128 for n in values[layer.sizes][:group])) :][: rows.stop]
+                    )
                     expect(same_bytes(without_sign_of_zero(y[rows]), without_sign_of_zero(wanted)), f"{claim}: y")
                 expect(graph.name == "awkward" or dw.any(), f"{claim}: there is something to compare")
 

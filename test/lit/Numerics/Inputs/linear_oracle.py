@@ -74,7 +74,11 @@ class Recipe:
         """(codes, scales, factor of the tensor) of a product's operand, the first two as matrices like x; null where there is none."""
         if self.name in ("float8_current_scaling", "delayed_scaling"):
             format = E5M2 if role == "dy" else E4M3
-            scale = np.float32(self.scales[role]) if self.scales else tensor_scaling.compute_scale(tensor_scaling.amax(x), format.max)
+            scale = (
+                np.float32(self.scales[role])
+                if self.scales
+                else tensor_scaling.compute_scale(tensor_scaling.amax(x), format.max)
+            )
             q = tensor_scaling.quantize(x, format, axis, scale)
             codes = format.decode(q.data)
             return codes if axis == 1 else codes.T, None, q.scale[0]
@@ -89,7 +93,11 @@ class Recipe:
             scheme = "block_128x128" if role == "w" else "block_1x128"
             q = block_scaling.quantize(x, E4M3, scheme, axis, "bf16", pow2=True)
             codes = E4M3.decode(q.data)
-            return (codes if axis == 1 else codes.T, apart(lambda q: block_scaling.dequantize(q, E4M3, scheme, axis), q, 0x38), None)
+            return (
+                codes if axis == 1 else codes.T,
+                apart(lambda q: block_scaling.dequantize(q, E4M3, scheme, axis), q, 0x38),
+                None,
+            )
         if self.name == "mxfp8_block_scaling":
             q = mxfp8.quantize(x, E4M3, "mx_1x32", axis)
             return E4M3.decode(q.data), apart(lambda q: mxfp8.dequantize(q, E4M3, axis), q, 0x38), None
@@ -99,7 +107,11 @@ class Recipe:
         largest = tensor_scaling.amax(x).reshape(1)
         q = nvfp4.quantize(x, scheme, axis, largest)
         codes = E2M1.decode(unpack(q.data))
-        return (codes if axis == 1 else codes.T, apart(lambda q: nvfp4.dequantize(q, axis, with_amax=False), q, 0x22), largest)
+        return (
+            codes if axis == 1 else codes.T,
+            apart(lambda q: nvfp4.dequantize(q, axis, with_amax=False), q, 0x22),
+            largest,
+        )
 
     def decode(self, x, role):
         """What the forward reads of `x`, as bf16."""

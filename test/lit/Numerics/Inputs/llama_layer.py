@@ -29,11 +29,21 @@ def draw(*shape, size=1.0):
 angles = np.arange(SEQUENCE)[:, None] * 1e4 ** -(np.arange(PAIRS) / PAIRS)
 targets = rng.integers(0, VOCABULARY, TOKENS).astype(np.int32)
 targets[LAST + 1 :] = -100
-arrays = {"x": draw(TOKENS, HIDDEN), "targets": targets, "cos": np.cos(angles).astype(np.float32),
-          "sin": np.sin(angles).astype(np.float32), "attention_norm": draw(HIDDEN), "ffn_norm": draw(HIDDEN),
-          "wq": draw(256, HIDDEN, size=0.1), "wk": draw(128, HIDDEN, size=0.1), "wv": draw(128, HIDDEN, size=0.06),
-          "wo": draw(HIDDEN, 256, size=0.06), "gate_up": draw(2 * FFN, HIDDEN, size=0.06), "down": draw(HIDDEN, FFN, size=0.04),
-          "head": draw(VOCABULARY, HIDDEN, size=0.06)}
+arrays = {
+    "x": draw(TOKENS, HIDDEN),
+    "targets": targets,
+    "cos": np.cos(angles).astype(np.float32),
+    "sin": np.sin(angles).astype(np.float32),
+    "attention_norm": draw(HIDDEN),
+    "ffn_norm": draw(HIDDEN),
+    "wq": draw(256, HIDDEN, size=0.1),
+    "wk": draw(128, HIDDEN, size=0.1),
+    "wv": draw(128, HIDDEN, size=0.06),
+    "wo": draw(HIDDEN, 256, size=0.06),
+    "gate_up": draw(2 * FFN, HIDDEN, size=0.06),
+    "down": draw(HIDDEN, FFN, size=0.04),
+    "head": draw(VOCABULARY, HIDDEN, size=0.06),
+}
 later = dict(arrays, x=arrays["x"].copy())
 later["x"][LAST + 1 :] = draw(TOKENS - LAST - 1, HIDDEN)
 gradients = [name for name in arrays if name != "targets"]

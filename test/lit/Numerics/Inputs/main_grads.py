@@ -6,11 +6,10 @@ micro-batch, which must not be seen before the next group, and with one flag aft
 which must be seen: that is how captured steps of other libraries went wrong (TransformerEngine issue 3051).
 """
 
-import pathlib
 import subprocess
 
 import numpy as np
-from harness import ALL_MODES, FOLDER, INPUTS, compile_to, expect, expect_same, finish, from_bf16, run, same_bytes, to_bf16
+from harness import ALL_MODES, INPUTS, compile_to, expect, expect_same, finish, run, same_bytes, to_bf16
 
 MODULE = INPUTS.parents[3] / "docs" / "examples" / "moe.mlir"
 T, C, E = 64, 64, 8
@@ -27,17 +26,25 @@ def draw(*shape, scale=1.0):
 
 
 base = {name: draw(*shape, scale=0.15) for name, shape in EXPERTS.items()}
-feed = {"x": draw(STEPS, T, C), "grad.y": draw(STEPS, T, C, scale=0.1), "router": np.stack([draw(E, C, scale=0.5)] * STEPS)}
+feed = {
+    "x": draw(STEPS, T, C),
+    "grad.y": draw(STEPS, T, C, scale=0.1),
+    "router": np.stack([draw(E, C, scale=0.5)] * STEPS),
+}
 # By powers of two apart, so that each has scales of its own.
-moving = {name: np.where(value == 0, value, value + (np.arange(STEPS, dtype=np.uint16) << 7).reshape(-1, *[1] * value.ndim))
-          for name, value in base.items()}
+moving = {
+    name: np.where(value == 0, value, value + (np.arange(STEPS, dtype=np.uint16) << 7).reshape(-1, *[1] * value.ndim))
+    for name, value in base.items()
+}
 trained = {name: value[GROUP] for name, value in moving.items()}
 #: What was there before counts for nothing.
 GARBAGE = {f"grad.{name}": np.full(shape, np.nan, np.float32) for name, shape in (EXPERTS | {"router": (E, C)}).items()}
 
 
 def micro_batches(mode, weights, steps, graph=False, module=MODULE, vjp=True):
-    arrays = {f"{name}.steps": value[:steps] for name, value in (feed | weights | {"skip_weight_update": FLAGS}).items()}
+    arrays = {
+        f"{name}.steps": value[:steps] for name, value in (feed | weights | {"skip_weight_update": FLAGS}).items()
+    }
     return run(module, "moe", arrays | GARBAGE, mode, vjp=vjp, steps=steps, graph=graph)
 
 
@@ -57,7 +64,11 @@ def check(mode, weights, frozen, label):
     for step, results in enumerate(found):
         if "delayed" in mode:
             # What a step does depends on those before it: give it all they left, and no sum.
-            states = {name: value for name, value in found[step - 1].items() if "." in name and "grad." not in name} if step else {}
+            states = (
+                {name: value for name, value in found[step - 1].items() if "." in name and "grad." not in name}
+                if step
+                else {}
+            )
             arrays = {name: value[step] for name, value in (feed | weights | {"skip_weight_update": FLAGS}).items()}
             zeros = {name: np.zeros_like(value) for name, value in GARBAGE.items()}
             wanted = run(MODULE, "moe", arrays | states | zeros, f"{mode} cache-weights=true main-grad=true", vjp=True)
@@ -78,8 +89,13 @@ def check(mode, weights, frozen, label):
 
 def drop_flag(text, index):
     """The verified program without one of its flags."""
-    done = subprocess.run(["te-opt-test", "-", f"--pass-pipeline=builtin.module(func.func(test-drop-skip-flag{{index={index}}}))"],
-                          input=text, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["te-opt-test", "-", f"--pass-pipeline=builtin.module(func.func(test-drop-skip-flag{{index={index}}}))"],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return done.stdout
 
 
@@ -93,7 +109,10 @@ for mode in ALL_MODES:
     plain = run(MODULE, "moe", {name: value[1] for name, value in (feed | trained).items()}, mode, vjp=True)
     wide = alone(mode, trained, 1, {})
     for name in WEIGHTS:
-        expect(same_bytes(plain[f"grad.{name}"], to_bf16(wide[f"grad.{name}"])), f"{mode}: 'grad.{name}' is not rounded before it is added")
+        expect(
+            same_bytes(plain[f"grad.{name}"], to_bf16(wide[f"grad.{name}"])),
+            f"{mode}: 'grad.{name}' is not rounded before it is added",
+        )
     if mode == "recipe=high_precision" or "delayed" in mode or "=high_precision" in mode:
         continue
     good = check(mode, moving, {name: value[GROUP] for name, value in moving.items()}, "masters move")
@@ -112,7 +131,10 @@ for mode in ALL_MODES:
         # What it would do all the same.
         bad = micro_batches(f"{target} capture=false", moving, STEPS, module=broken, vjp=False, graph=True)
         wrong = [name for name in good if not same_bytes(bad[name], good[name])]
-        expect(any(name.startswith("grad.") for name in wrong), f"{mode}: without flag {index} a gradient is wrong, but only {wrong}")
+        expect(
+            any(name.startswith("grad.") for name in wrong),
+            f"{mode}: without flag {index} a gradient is wrong, but only {wrong}",
+        )
         index += 1
     expect(index > len(WEIGHTS), f"{mode}: flags of casts were dropped too, {index} of {flags}")
 finish("main-grads")

@@ -14,8 +14,10 @@ from te_model.formats import FLT_MAX, FP8, bf16_bits, bf16_values
 
 STEPS, LENGTHS = 50, (1, 8, 1024)
 #: (algorithm, margin, element) of the chains that run side by side.
-CHAINS = tuple((algorithm, margin, FP8[element])
-               for (algorithm, margin), element in itertools.product(itertools.product(("max", "most_recent"), (0, 2)), FP8))
+CHAINS = tuple(
+    (algorithm, margin, FP8[element])
+    for (algorithm, margin), element in itertools.product(itertools.product(("max", "most_recent"), (0, 2)), FP8)
+)
 SHAPE, MATRIX = (16, 16), "tensor<16x16xbf16>"
 
 
@@ -43,8 +45,10 @@ def first_history(rng, length, slots):
 
 def update_text(results, operands, chain, amax_type, history_type):
     algorithm, margin, format = chain
-    return (f"{results} = te.delayed_scaling_update {operands} for {format.name} {{algorithm = #te.amax_algorithm<{algorithm}>, "
-            f"margin = {margin} : i32}} : {amax_type}, {history_type}")
+    return (
+        f"{results} = te.delayed_scaling_update {operands} for {format.name} {{algorithm = #te.amax_algorithm<{algorithm}>, "
+        f"margin = {margin} : i32}} : {amax_type}, {history_type}"
+    )
 
 
 def check_slots(rng, length):
@@ -62,7 +66,11 @@ def check_slots(rng, length):
         for step in range(STEPS):
             history, scale = delayed.update(amaxes[step], history, scale, format.max, algorithm, margin)
             new = (f"history{c}_{step}", f"scale{c}_{step}")
-            program.op(update_text(f"%{new[0]}, %{new[1]}", f"%amax{step}, {names[0]}, {names[1]}", chain, amax_type, history_type))
+            program.op(
+                update_text(
+                    f"%{new[0]}, %{new[1]}", f"%amax{step}, {names[0]}, {names[1]}", chain, amax_type, history_type
+                )
+            )
             program.result(new[0], history_type, history)
             program.result(new[1], amax_type, scale)
             names = ("%" + new[0], "%" + new[1])
@@ -100,7 +108,11 @@ def step_text(program, c, x, scale, history, new):
     history_type = program.history_type
     type = scaled_type(SHAPE, CHAINS[c][2].name, "per_tensor", "", 1)
     program.op(f"%q{new}, %amax{new} = te.quantize {x} scale {scale} : {MATRIX} -> {type} amax tensor<f32>")
-    program.op(update_text(f"%history{new}, %scale{new}", f"%amax{new}, {history}, {scale}", CHAINS[c], "tensor<f32>", history_type))
+    program.op(
+        update_text(
+            f"%history{new}, %scale{new}", f"%amax{new}, {history}, {scale}", CHAINS[c], "tensor<f32>", history_type
+        )
+    )
     return type
 
 
@@ -120,8 +132,12 @@ def check_casts(rng, length):
             new = f"{c}_{step}"
             type = step_text(program, c, f"%x{step}", scale, history, new)
             history, scale = f"%history{new}", f"%scale{new}"
-            for name, result_type, value in (("q", type, q), ("amax", "tensor<f32>", amax), ("history", history_type, new_history),
-                                             ("scale", "tensor<f32>", new_scale)):
+            for name, result_type, value in (
+                ("q", type, q),
+                ("amax", "tensor<f32>", amax),
+                ("history", history_type, new_history),
+                ("scale", "tensor<f32>", new_scale),
+            ):
                 program.result(name + new, result_type, value)
     program.check()
 
@@ -134,8 +150,12 @@ def check_casts(rng, length):
         program.argument(f"scale{c}", "tensor<f32>", np.float32(1))
         type = step_text(program, c, "%x", f"%scale{c}", f"%history{c}", f"{c}_new")
         q, history, scale, amax = run[-1]
-        for name, result_type, value in (("q", type, q), ("amax", "tensor<f32>", amax), ("history", history_type, history),
-                                         ("scale", "tensor<f32>", scale)):
+        for name, result_type, value in (
+            ("q", type, q),
+            ("amax", "tensor<f32>", amax),
+            ("history", history_type, history),
+            ("scale", "tensor<f32>", scale),
+        ):
             program.result(f"{name}{c}", result_type, value, of=f"{name}{c}_new")
         # What is carried is written once; as another result it is written every step.
         program.result(f"seen{c}", "tensor<f32>", scale, of=f"scale{c}_new")

@@ -19,8 +19,10 @@ compared = {}
 
 def same(kind, claim, found, recorded):
     found = np.ascontiguousarray(found)
-    if not expect(found.dtype == recorded.dtype and found.shape == recorded.shape,
-                  f"{claim}: {found.dtype}{found.shape} for {recorded.dtype}{recorded.shape}"):
+    if not expect(
+        found.dtype == recorded.dtype and found.shape == recorded.shape,
+        f"{claim}: {found.dtype}{found.shape} for {recorded.dtype}{recorded.shape}",
+    ):
         return
     equal = (found == recorded) | ((found != found) & (recorded != recorded))
     compared[kind] = compared.get(kind, 0) + equal.size
@@ -42,7 +44,9 @@ def per_tensor(row, x, arrays):
 
 def block(row, x, arrays):
     scheme = "block_1x128" if row["dim"] == 1 else "block_128x128"
-    usages = {axis: block_scaling.quantize(x, FORMATS[row["dtype"]], scheme, axis, "bf16", row["pow2"]) for axis in (0, 1)}
+    usages = {
+        axis: block_scaling.quantize(x, FORMATS[row["dtype"]], scheme, axis, "bf16", row["pow2"]) for axis in (0, 1)
+    }
     pairs = [("row", usages[1]), ("col", usages[0])]
     if row["dim"] == 2:
         pairs.append(("col", block_scaling.transpose(usages[1])))
@@ -58,7 +62,10 @@ def block(row, x, arrays):
 def nv(row, x, arrays):
     mode = row["mode"]
     scheme = "nv_16x16" if mode == "2d" else "nv_1x16"
-    options = {"scale_max": 256 if mode.endswith("256") else 448, "four_over_six": "mae" if mode.startswith("4over6") else None}
+    options = {
+        "scale_max": 256 if mode.endswith("256") else 448,
+        "four_over_six": "mae" if mode.startswith("4over6") else None,
+    }
     for axis, name in ((1, "row"), (0, "col")):
         if name not in arrays:
             continue
@@ -70,7 +77,10 @@ def nv(row, x, arrays):
             rows, columns = arrays[f"{name}_scale"].shape
             yield name, q.data, arrays[name]
             yield f"{name}_scale", q.scale[:rows, :columns], arrays[f"{name}_scale"]
-            expect(not q.scale[rows:].any() and not q.scale[:, columns:].any(), f"{row['case']}: padding of {name}_scale is zero")
+            expect(
+                not q.scale[rows:].any() and not q.scale[:, columns:].any(),
+                f"{row['case']}: padding of {name}_scale is zero",
+            )
         yield f"amax_{name}", q.amax, arrays[f"amax_{name}"]
 
 
@@ -96,13 +106,19 @@ def sequences():
         # Slots x, w, output and dy, dx; nothing casts the outputs. A NaN amax of the recorder is 0 in a cast: NaN is dropped.
         for side, format, measured in (("f", E4M3, (x, w, 0)), ("b", E5M2, (dy, 0))):
             steps = len(row["mul"])
-            amaxes = np.nan_to_num(np.stack([np.broadcast_to(m, steps) for m in measured], 1), posinf=np.inf).astype(np.float32)
+            amaxes = np.nan_to_num(np.stack([np.broadcast_to(m, steps) for m in measured], 1), posinf=np.inf).astype(
+                np.float32
+            )
             history, scale = np.zeros((row["hist"], len(measured)), np.float32), np.ones(len(measured), np.float32)
             for step in range(steps):
                 history, scale = delayed.update(amaxes[step], history, scale, format.max, row["algo"])
                 for name, found in (("hist", history), ("scale", scale)):
-                    same("sequence", f"{row['case']}: {side}_{name} after step {step + 1}", found,
-                         recorded[f"{row['case']}/{side}_{name}"][step])
+                    same(
+                        "sequence",
+                        f"{row['case']}: {side}_{name} after step {step + 1}",
+                        found,
+                        recorded[f"{row['case']}/{side}_{name}"][step],
+                    )
     return len(cases)
 
 

@@ -17,7 +17,7 @@ def f32_patterns(rng, rows, columns):
     points = np.concatenate([np.concatenate([f.magnitudes, f.halfway]) for f in (E4M3, E5M2, E2M1)]).astype(np.float32)
     near = points[:, None].view(np.int32) + np.arange(-1, 2)
     some = rng.random((rows, columns)) < 0.5
-    bits[some] = (rng.choice(near.ravel(), some.sum()).astype(np.int64) % 2**32 | rng.integers(0, 2, some.sum()) << 31)
+    bits[some] = rng.choice(near.ravel(), some.sum()).astype(np.int64) % 2**32 | rng.integers(0, 2, some.sum()) << 31
     return bits.view(np.float32)
 
 

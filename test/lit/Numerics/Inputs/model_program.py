@@ -42,7 +42,7 @@ class Program:
         returned = f"  return {', '.join('%' + value for _, _, value in self.results)} : {', '.join(type for _, type, _ in self.results)}"
         text = "\n".join([f"func.func @f({', '.join(self.arguments)}) -> ({types}) {{", *self.lines, returned, "}", ""])
         found = run(text, "f", self.arrays, **options)
-        if all([same(found[name], wanted, f"{self.claim}: '{name}'") for name, wanted in self.wanted.items()]):
+        if all(same(found[name], wanted, f"{self.claim}: '{name}'") for name, wanted in self.wanted.items()):
             forget_last_run()
 
 

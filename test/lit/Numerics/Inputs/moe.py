@@ -18,13 +18,19 @@ def draw(*shape, scale=1.0):
     return to_bf16(rng.normal(0, scale, shape))
 
 
-arrays = {"x": draw(T, C), "router": draw(E, C, scale=0.5), "up": draw(E, 2 * C, C, scale=0.15),
-          "down": draw(E, C, C, scale=0.15), "shared_up": draw(2 * C, C, scale=0.15), "shared_down": draw(C, C, scale=0.15),
-          "grad.y": draw(T, C, scale=0.1)}
+arrays = {
+    "x": draw(T, C),
+    "router": draw(E, C, scale=0.5),
+    "up": draw(E, 2 * C, C, scale=0.15),
+    "down": draw(E, C, C, scale=0.15),
+    "shared_up": draw(2 * C, C, scale=0.15),
+    "shared_down": draw(C, C, scale=0.15),
+    "grad.y": draw(T, C, scale=0.1),
+}
 # Nobody chooses the last expert.
 arrays["router"][E - 1] = 0
 arrays["x"][:, 0] = to_bf16(np.float32(4))
-arrays["router"][:E - 1, 0] = to_bf16(np.float32(2))
+arrays["router"][: E - 1, 0] = to_bf16(np.float32(2))
 
 
 def sigmoid(z):
@@ -48,7 +54,7 @@ def model(values, chosen=None):
     y = swiglu(x @ values["shared_up"].T) @ values["shared_down"].T
     for j in range(K):
         hidden = swiglu(np.einsum("tc,thc->th", x, values["up"][ids[:, j]]))
-        y = y + probs[:, j:j + 1] * np.einsum("th,tch->tc", hidden, values["down"][ids[:, j]])
+        y = y + probs[:, j : j + 1] * np.einsum("th,tch->tc", hidden, values["down"][ids[:, j]])
     return y, ids
 
 
@@ -70,14 +76,16 @@ for mode in ALL_MODES:
     y = from_bf16(found["y"]).astype(np.float64)
     error = np.linalg.norm(y - wanted) / np.linalg.norm(wanted)
     # bf16 keeps 2^-9 of each of about ten roundings; 4-bit casts err by about a tenth each.
-    limit = 0.02 if "recipe=high_precision" == mode else 0.5 if "nvfp4" in mode else 0.15
+    limit = 0.02 if mode == "recipe=high_precision" else 0.5 if "nvfp4" in mode else 0.15
     expect(error < limit, f"{mode}: y errs by {error:.3g}")
     for name in ("x", "router", "up", "down", "shared_up", "shared_down"):
         gradient = from_bf16(found[f"grad.{name}"]).astype(np.float64)
         along = gradient / np.linalg.norm(gradient)
         slope, size = directional(name, along), np.linalg.norm(gradient)
-        expect(abs(slope / size - 1) < (0.03 if mode == "recipe=high_precision" else 0.6),
-               f"{mode}: the slope along grad.{name} is {slope:.4g}, its size {size:.4g}")
+        expect(
+            abs(slope / size - 1) < (0.03 if mode == "recipe=high_precision" else 0.6),
+            f"{mode}: the slope along grad.{name} is {slope:.4g}, its size {size:.4g}",
+        )
     for name in ("up", "down"):
         expect(not found[f"grad.{name}"][E - 1].any(), f"{mode}: an expert without tokens has no gradient in {name}")
     other = dict(arrays, up=arrays["up"].copy(), down=arrays["down"].copy())

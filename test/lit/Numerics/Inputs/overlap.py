@@ -31,8 +31,10 @@ def module(recipe, ranks, sequence):
     %d{i} = te.linear %a{i}, %v{i} parallel <row, group = 0{suffix}> : {h}, {tensor(K, wide)} -> {x}
     %y{i} = arith.addf %{value}, %d{i} : {x}"""
         value = f"y{i}"
-    weights = ", ".join(f'%w{i}: {tensor(wide, K)} {{te.name = "w{i}", te.weight}}, %v{i}: {tensor(K, wide)} {{te.name = "v{i}", te.weight}}'
-                        for i in (1, 2))
+    weights = ", ".join(
+        f'%w{i}: {tensor(wide, K)} {{te.name = "w{i}", te.weight}}, %v{i}: {tensor(K, wide)} {{te.name = "v{i}", te.weight}}'
+        for i in (1, 2)
+    )
     return f"""
 module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = {ranks}>]}} {{
   func.func @layers(%x: {x} {{te.name = "x"{shard}}}, %g: {tensor(K)} {{te.name = "g", te.weight}}, {weights})
@@ -47,8 +49,11 @@ def launches(text, pipeline):
     with tempfile.NamedTemporaryFile("w", suffix=".mlir") as file:
         file.write(text)
         file.flush()
-        done = subprocess.run(["te-opt", file.name, f"--te-training-pipeline=vjp=layers compile-to=schedule {pipeline}"],
-                              capture_output=True, text=True)
+        done = subprocess.run(
+            ["te-opt", file.name, f"--te-training-pipeline=vjp=layers compile-to=schedule {pipeline}"],
+            capture_output=True,
+            text=True,
+        )
     if done.returncode:
         sys.exit(done.stderr)
     lines = [line for line in done.stdout.splitlines() if "tert.launch" in line]
@@ -57,29 +62,42 @@ def launches(text, pipeline):
 
 def check(recipe, options, override, ranks, sequence, extra=""):
     rng = np.random.default_rng([ranks, sequence])
-    whole = {"x": (normal(rng, M, K), 0 if sequence else None), "g": (normal(rng, K), None), "grad.y": (normal(rng, M, K), 0 if sequence else None)}
+    whole = {
+        "x": (normal(rng, M, K), 0 if sequence else None),
+        "g": (normal(rng, K), None),
+        "grad.y": (normal(rng, M, K), 0 if sequence else None),
+    }
     for i in (1, 2):
         whole |= {f"w{i}": (normal(rng, N, K, scale=0.1), 0), f"v{i}": (normal(rng, K, N, scale=0.1), 1)}
-    inputs = [{name: array if axis is None else parts(array, ranks, axis)[rank] for name, (array, axis) in whole.items()}
-              for rank in range(ranks)]
+    inputs = [
+        {name: array if axis is None else parts(array, ranks, axis)[rank] for name, (array, axis) in whole.items()}
+        for rank in range(ranks)
+    ]
     text = module(recipe, ranks, sequence)
     pipeline = f"backward-override={override} {options}{extra}"
     claim = f"{recipe} {override}{' sequence' * sequence} over {ranks}{extra}"
 
     given, planned = (launches(text, f"{pipeline} overlap={mode}") for mode in ("never", "always"))
     expect(not any(side for _, side in given), f"{claim}: nothing is on the side stream with overlap=never")
-    expect([side for _, side in planned] == [kernel.startswith(("all_", "reduce_")) for kernel, _ in planned] and any(side for _, side in planned),
-           f"{claim}: all collectives and nothing else are on the side stream")
-    expect(sorted(kernel for kernel, _ in given) == sorted(kernel for kernel, _ in planned), f"{claim}: the same launches")
+    expect(
+        [side for _, side in planned] == [kernel.startswith(("all_", "reduce_")) for kernel, _ in planned]
+        and any(side for _, side in planned),
+        f"{claim}: all collectives and nothing else are on the side stream",
+    )
+    expect(
+        sorted(kernel for kernel, _ in given) == sorted(kernel for kernel, _ in planned), f"{claim}: the same launches"
+    )
     if sequence:
         expect([kernel for kernel, _ in given] != [kernel for kernel, _ in planned], f"{claim}: launches move")
 
     plain = run_ranks(text, "layers", inputs, f"{pipeline} overlap=never")
-    for graph in [False, True][:1 + sequence]:
+    for graph in [False, True][: 1 + sequence]:
         beside = run_ranks(text, "layers", inputs, f"{pipeline} overlap=always", more=["--graph"] * graph)
         how = f"{claim}{' captured' * graph}"
         for rank in range(ranks):
-            expect(plain[rank].keys() == beside[rank].keys() and "grad.w1" in plain[rank], f"{how}: results of rank {rank}")
+            expect(
+                plain[rank].keys() == beside[rank].keys() and "grad.w1" in plain[rank], f"{how}: results of rank {rank}"
+            )
             for name in plain[rank]:
                 expect(same_bytes(plain[rank][name], beside[rank][name]), f"{how}: '{name}' of rank {rank}")
 

@@ -11,9 +11,13 @@ from harness import OVERRIDES, expect, expect_same, finish, run, same_bytes
 from models import mlp_arrays, mlp_module
 
 #: Name in the pipeline, and sizes (tokens, columns, hidden) that its blocks divide where they must.
-RECIPES = {"float8_current_scaling": (144, 176, 160), "float8_block_scaling": (144, 176, 160), "mxfp8_block_scaling": (160, 192, 224),
-           # Where a cast stands decides its random bits; they are tested with the cast.
-           "nvfp4_block_scaling, {stochastic_rounding = false}": (160, 192, 224)}
+RECIPES = {
+    "float8_current_scaling": (144, 176, 160),
+    "float8_block_scaling": (144, 176, 160),
+    "mxfp8_block_scaling": (160, 192, 224),
+    # Where a cast stands decides its random bits; they are tested with the cast.
+    "nvfp4_block_scaling, {stochastic_rounding = false}": (160, 192, 224),
+}
 
 
 def tensor(*shape):
@@ -70,7 +74,10 @@ class Program:
             left, right = (self.scaled(v, s, axis, w, g) for (v, s, w, g), axis in zip((a, b), axes))
             fast = "true" if fast and self.kind != "float8" else "false"
             types = f"{self.types[left]}, {self.types[right]}"
-            self.op(name, f"te.scaled_matmul {left}, {right} {bias} fast_accumulation = {fast} : {types} -> {tensor(*shape)}")
+            self.op(
+                name,
+                f"te.scaled_matmul {left}, {right} {bias} fast_accumulation = {fast} : {types} -> {tensor(*shape)}",
+            )
         else:
             types = f"{tensor(*a[1])}, {tensor(*b[1])}"
             left, right = (self.held.get(v, v) for v in (a[0], b[0]))
@@ -93,16 +100,29 @@ class Program:
 
 def results(sizes):
     m, k, h = sizes
-    return {"y": (m, k), "grad.x": (m, k), "grad.gamma": (k,), "grad.w1": (2 * h, k), "grad.b1": (2 * h,), "grad.w2": (k, h)}
+    return {
+        "y": (m, k),
+        "grad.x": (m, k),
+        "grad.gamma": (k,),
+        "grad.w1": (2 * h, k),
+        "grad.b1": (2 * h,),
+        "grad.w2": (k, h),
+    }
 
 
 def explicit(recipe, override, sizes):
     p, (M, K, H) = Program(recipe), sizes
     x, gamma, h, half = tensor(M, K), tensor(K), tensor(M, 2 * H), tensor(M, H)
-    n, w1, a, w2 = ("%n", (M, K), False, False), ("%w1", (2 * H, K), True, False), \
-        ("%a", (M, H), False, False), ("%w2", (K, H), True, False)
+    n, w1, a, w2 = (
+        ("%n", (M, K), False, False),
+        ("%w1", (2 * H, K), True, False),
+        ("%a", (M, H), False, False),
+        ("%w2", (K, H), True, False),
+    )
     dy, dh = ("%dy", (M, K), False, True), ("%dh", (M, 2 * H), False, True)
-    p.lines.append(f"    %n, %rsigma = te.rms_norm %x, %gamma {{epsilon = 1.0e-5 : f32}} : {x}, {gamma} rsigma tensor<{M}xf32>")
+    p.lines.append(
+        f"    %n, %rsigma = te.rms_norm %x, %gamma {{epsilon = 1.0e-5 : f32}} : {x}, {gamma} rsigma tensor<{M}xf32>"
+    )
     p.product("%h", n, w1, (1, 1), (M, 2 * H), True, fast=True, bias=f"bias %b1 : {tensor(2 * H)}")
     p.op("%a", f"te.activation <swiglu> %h : {h} -> {half}")
     p.product("%o", a, w2, (1, 1), (M, K), True, fast=True)
@@ -130,14 +150,28 @@ def explicit(recipe, override, sizes):
     p.product("%dw1", dh, n, (0, 0), (2 * H, K), quantised)
     p.op("%dxn, %dgamma", f"te.rms_norm_backward %dn, %x, %gamma, %rsigma_r : {x}, {gamma}, tensor<{M}xf32>")
     p.op("%dx", f"arith.addf %dy, %dxn : {x}")
-    arguments = {"%x": ("x", x), "%gamma": ("gamma", gamma), "%w1": ("w1", tensor(*w1[1])), "%b1": ("b1", tensor(2 * H)),
-                 "%w2": ("w2", tensor(*w2[1])), "%dy": ("grad.y", x)}
+    arguments = {
+        "%x": ("x", x),
+        "%gamma": ("gamma", gamma),
+        "%w1": ("w1", tensor(*w1[1])),
+        "%b1": ("b1", tensor(2 * H)),
+        "%w2": ("w2", tensor(*w2[1])),
+        "%dy": ("grad.y", x),
+    }
     signature = ", ".join(f'{value}: {type} {{te.name = "{name}"}}' for value, (name, type) in arguments.items())
     made = ", ".join(f'{tensor(*shape)} {{te.name = "{name}"}}' for name, shape in results(sizes).items())
     types = ", ".join(tensor(*shape) for shape in results(sizes).values())
-    return "\n".join(["module attributes {te.recipe = #te.recipe<high_precision>} {",
-                      f"  func.func @explicit({signature}) -> ({made}) {{", *p.lines,
-                      f"    return %y, %dx, %dgamma, %dw1, %db1, %dw2 : {types}", "  }", "}", ""])
+    return "\n".join(
+        [
+            "module attributes {te.recipe = #te.recipe<high_precision>} {",
+            f"  func.func @explicit({signature}) -> ({made}) {{",
+            *p.lines,
+            f"    return %y, %dx, %dgamma, %dw1, %db1, %dw2 : {types}",
+            "  }",
+            "}",
+            "",
+        ]
+    )
 
 
 for recipe, sizes in RECIPES.items():
@@ -151,7 +185,9 @@ for recipe, sizes in RECIPES.items():
         expect_same(found[override], found["none"], ["y"], f"{mode} leaves the forward alone")
         for name in names:
             values = found[override][name].astype(np.uint32) << 16
-            expect(np.isfinite(values.view(np.float32)).all() and values.any(), f"{mode}: '{name}' is finite and not zero")
+            expect(
+                np.isfinite(values.view(np.float32)).all() and values.any(), f"{mode}: '{name}' is finite and not zero"
+            )
     for a, b in (("none", "high_precision"), ("none", "dequantized"), ("high_precision", "dequantized")):
         for name in ("grad.x", "grad.w1", "grad.w2"):
             expect(not same_bytes(found[a][name], found[b][name]), f"{recipe}: '{name}' differs between {a} and {b}")

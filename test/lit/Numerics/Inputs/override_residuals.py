@@ -16,6 +16,7 @@ OVERRIDES = ("none", "high_precision", "dequantized")
 
 def module(function="", first="", second=""):
     """The step, with the overrides of the function and of both layers."""
+
     def own(mode, before=""):
         return f' {before}{{te.backward_override = "{mode}"}}' if mode else ""
 
@@ -36,7 +37,7 @@ func.func @mlp(%x: !x {{te.name = "x"}}, %g: tensor<{K}xbf16> {{te.name = "gamma
 
 
 def form(type):
-    """"row", "col" or "bf16"."""
+    """ "row", "col" or "bf16"."""
     axis = re.search(r"contract = (\d)", type)
     return {None: "hp", "0": "col", "1": "row"}[axis and axis[1]]
 
@@ -53,7 +54,7 @@ def check(path, options, modes):
     step = compile_to(path, "quantize", f"vjp=mlp target=reference {options}").rsplit("func.func", 1)[1]
     residuals = dict(re.findall(r'te\.residual \S+ "([^"]+)" : (.*)', step))
     # Casts of the forward are made up to where they are held.
-    forward, backward = step[:step.rindex("te.residual")], step[step.rindex("te.residual"):]
+    forward, backward = step[: step.rindex("te.residual")], step[step.rindex("te.residual") :]
     expected = {"activation0.x", "rms_norm0.rsigma"}
     for layer, mode in enumerate(modes):
         x, w = held(layer, mode)
@@ -66,9 +67,17 @@ def check(path, options, modes):
     expect(set(residuals) == expected, f"{claim}: {sorted(residuals)} are held, not {sorted(expected)}")
     casts = re.findall(r"te\.quantize .*-> (.*)", backward)
     # Only a backward without override casts its gradient, for both products.
-    expect(sum(cast.count("contract =") for cast in casts) == 2 * modes.count("none"), f"{claim}: {len(casts)} casts in the backward")
-    expect(len(re.findall(r"te\.dequantize", backward)) == 2 * modes.count("dequantized"), f"{claim}: what is dequantised")
-    expect(len(re.findall(r"te\.scaled_matmul", backward)) == 2 * modes.count("none"), f"{claim}: quantised products in the backward")
+    expect(
+        sum(cast.count("contract =") for cast in casts) == 2 * modes.count("none"),
+        f"{claim}: {len(casts)} casts in the backward",
+    )
+    expect(
+        len(re.findall(r"te\.dequantize", backward)) == 2 * modes.count("dequantized"), f"{claim}: what is dequantised"
+    )
+    expect(
+        len(re.findall(r"te\.scaled_matmul", backward)) == 2 * modes.count("none"),
+        f"{claim}: quantised products in the backward",
+    )
     expect(len(re.findall(r"te\.scaled_matmul", forward)) == 2, f"{claim}: quantised products in the forward")
     rows = sum(types.count("contract = 1") for types in re.findall(r"te\.quantize .*-> (.*)", forward))
     expect(rows == 4, f"{claim}: {rows} row casts in the forward")
@@ -83,6 +92,8 @@ for recipe in RECIPES:
             check(module(first=override, second=second), f"recipe={recipe}", [override, second])
     # The layer is stronger than its function, and the option than both.
     check(module("high_precision", second="none"), f"recipe={recipe}", ["high_precision", "none"])
-    check(module("high_precision", second="none"), f"recipe={recipe} backward-override=dequantized", ["dequantized"] * 2)
+    check(
+        module("high_precision", second="none"), f"recipe={recipe} backward-override=dequantized", ["dequantized"] * 2
+    )
 check(plain, "recipe=delayed_scaling", ["none"] * 2)
 finish("override-residuals")

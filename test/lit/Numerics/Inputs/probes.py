@@ -16,8 +16,22 @@ LAYER = f"""func.func @layer(%x: tensor<{M}x{K}xbf16> {{te.name = "x"}}, %w: ten
   return %y : tensor<{M}x{N}xbf16>
 }}
 """
-FIELDS = ("amax", "amin", "mean", "std", "zeros%", "nan", "inf", "underflows%", "overflows%", "mse", "snr", "scale_inv_min",
-          "scale_inv_max", "scales_clipped")
+FIELDS = (
+    "amax",
+    "amin",
+    "mean",
+    "std",
+    "zeros%",
+    "nan",
+    "inf",
+    "underflows%",
+    "overflows%",
+    "mse",
+    "snr",
+    "scale_inv_min",
+    "scale_inv_max",
+    "scales_clipped",
+)
 E4M3, E5M2 = FP8["f8E4M3FN"], FP8["f8E5M2"]
 
 
@@ -29,7 +43,7 @@ def lane_sum(terms):
     for row in terms.reshape(-1, 256):
         lanes = lanes + row
     while lanes.size > 1:
-        lanes = lanes[: lanes.size // 2] + lanes[lanes.size // 2:]
+        lanes = lanes[: lanes.size // 2] + lanes[lanes.size // 2 :]
     return lanes[0]
 
 
@@ -42,13 +56,27 @@ def statistics(values, decoded=None, scales=None):
     mean = lane_sum(kept) / finite.sum()
     squares = lane_sum(kept * kept)
     with np.errstate(invalid="ignore"):
-        result = [np.nanmax(np.abs(x)), magnitudes.min(initial=np.inf), mean, np.sqrt(max(squares / finite.sum() - mean * mean, 0)),
-                  100 * (x == 0).sum() / size, np.isnan(x).sum(), np.isinf(x).sum()]
+        result = [
+            np.nanmax(np.abs(x)),
+            magnitudes.min(initial=np.inf),
+            mean,
+            np.sqrt(max(squares / finite.sum() - mean * mean, 0)),
+            100 * (x == 0).sum() / size,
+            np.isnan(x).sum(),
+            np.isinf(x).sum(),
+        ]
     if decoded is not None:
         d = decoded.astype(np.float64)
         noise = lane_sum(np.where(finite, (d - kept) ** 2, 0))
-        result += [100 * (finite & (x != 0) & (d == 0)).sum() / size, None, noise / finite.sum(),
-                   np.inf if noise == 0 else squares / noise, scales.min(), scales.max(), None]
+        result += [
+            100 * (finite & (x != 0) & (d == 0)).sum() / size,
+            None,
+            noise / finite.sum(),
+            np.inf if noise == 0 else squares / noise,
+            scales.min(),
+            scales.max(),
+            None,
+        ]
     return result
 
 
@@ -62,8 +90,11 @@ def check(claim, found, wanted):
 def matrices(rng):
     x = rng.normal(size=(M, K)) * np.exp2(rng.integers(-12, 3, (M, K)))
     x[rng.random(x.shape) < 0.05] = 0
-    return {"x": bf16_bits(x.astype(np.float32)), "w": bf16_bits(rng.normal(size=(N, K)).astype(np.float32)),
-            "grad.y": bf16_bits((rng.normal(size=(M, N)) * 3e-6).astype(np.float32))}
+    return {
+        "x": bf16_bits(x.astype(np.float32)),
+        "w": bf16_bits(rng.normal(size=(N, K)).astype(np.float32)),
+        "grad.y": bf16_bits((rng.normal(size=(M, N)) * 3e-6).astype(np.float32)),
+    }
 
 
 def probes(arrays, pipeline):
@@ -78,7 +109,10 @@ def probes(arrays, pipeline):
     for name, array in stats.items():
         expect(found[name + ".steps"].shape == (1, *array.shape), f"{pipeline}: '{name}' is written step by step")
         expect(same_bytes(array, checked[name]), f"{pipeline}: checks leave '{name}' alone")
-    expect(found.keys() == plain.keys() | stats.keys() | {name + ".steps" for name in stats}, f"{pipeline}: {sorted(found)}")
+    expect(
+        found.keys() == plain.keys() | stats.keys() | {name + ".steps" for name in stats},
+        f"{pipeline}: {sorted(found)}",
+    )
     expect("nonfinite" in checked and not checked["nonfinite"].any(), f"{pipeline}: everything is finite")
     return {name.removeprefix("probe.w."): array for name, array in stats.items()}
 
@@ -103,14 +137,20 @@ for recipe in ("delayed_scaling", "float8_current_scaling"):
         amax = tensor_scaling.amax(values[role])
         scale = np.float32(1) if recipe == "delayed_scaling" else np.float32(format.max) / amax
         decoded = tensor_scaling.dequantize(tensor_scaling.quantize(values[role], format, 1, scale), format, 1)
-        check(f"{recipe} {role}", array, statistics(values[role], decoded, np.float32(1) / np.array([scale], np.float32)))
+        check(
+            f"{recipe} {role}", array, statistics(values[role], decoded, np.float32(1) / np.array([scale], np.float32))
+        )
         expect(array[FIELDS.index("overflows%")] == 0, f"{recipe} {role}: nothing saturates")
     # With a scale of 1 most of dy is lost.
     lost = found["dy"][FIELDS.index("underflows%")]
     expect((lost > 50) == (recipe == "delayed_scaling"), f"{recipe}: {lost} % of dy underflows")
 
 # Recipes with blocks: the tensor's own statistics are the same in each, the casts of both axes are apart.
-for recipe, options in (("float8_block_scaling", ""), ("mxfp8_block_scaling", " emulate"), ("nvfp4_block_scaling", " emulate")):
+for recipe, options in (
+    ("float8_block_scaling", ""),
+    ("mxfp8_block_scaling", " emulate"),
+    ("nvfp4_block_scaling", " emulate"),
+):
     found = probes(arrays, f"recipe={recipe}{options}")
     expect(found.keys() >= {"x", "w", "dy", "x_columnwise", "dy_columnwise"}, f"{recipe}: {sorted(found)}")
     for role in ("x", "w", "dy"):

@@ -1,6 +1,6 @@
 """Runs modules in several processes; what the tests of groups share.
 
-    TEST.py FOLDER [RECIPE...] [--backend=cuda] [--launcher=mpirun|torchrun|srun] [--ranks=2,4] [--jobs=N]
+TEST.py FOLDER [RECIPE...] [--backend=cuda] [--launcher=mpirun|torchrun|srun] [--ranks=2,4] [--jobs=N]
 """
 
 import concurrent.futures
@@ -30,19 +30,24 @@ os.environ["XDG_CACHE_HOME"] = str((FOLDER / "cache").resolve())
 NO_RANDOM = "{stochastic_rounding = false}"
 ALL = ("none", "high_precision", "dequantized")
 #: Recipe, pipeline options, overrides it takes.
-CASES = [("high_precision", "", ("none",)),
-         ("float8_current_scaling", "", ALL),
-         ("delayed_scaling", "", ("none",)),
-         ("float8_block_scaling", "", ALL),
-         ("mxfp8_block_scaling", "target=reference", ALL),
-         (f"nvfp4_block_scaling, {NO_RANDOM}", "target=reference", ALL)]
+CASES = [
+    ("high_precision", "", ("none",)),
+    ("float8_current_scaling", "", ALL),
+    ("delayed_scaling", "", ("none",)),
+    ("float8_block_scaling", "", ALL),
+    ("mxfp8_block_scaling", "target=reference", ALL),
+    (f"nvfp4_block_scaling, {NO_RANDOM}", "target=reference", ALL),
+]
 # Arguments behind the folder name recipes, and nothing else is tried.
 NAMED = [word for word in sys.argv[2:] if not word.startswith("--")]
 CASES = [case for case in CASES if not NAMED or case[0] in NAMED]
 if BACKEND != "reference":
     # A recipe whose products Hopper lacks is emulated where it is named.
-    CASES = [(recipe, options.replace("target=reference", "emulate=true"), overrides) for recipe, options, overrides in CASES
-             if NAMED or "reference" not in options]
+    CASES = [
+        (recipe, options.replace("target=reference", "emulate=true"), overrides)
+        for recipe, options, overrides in CASES
+        if NAMED or "reference" not in options
+    ]
 _work = []
 
 
@@ -54,7 +59,10 @@ def single_module(recipe, shapes, bias):
     """A layer for each of `shapes`, (x, w), in one process."""
     arguments, body, results = [], "", []
     for i, (x, w) in enumerate(shapes):
-        arguments += [f'%x{i}: {tensor(*x)} {{te.name = "x{i}"}}', f'%w{i}: {tensor(*w)} {{te.name = "w{i}", te.weight}}']
+        arguments += [
+            f'%x{i}: {tensor(*x)} {{te.name = "x{i}"}}',
+            f'%w{i}: {tensor(*w)} {{te.name = "w{i}", te.weight}}',
+        ]
         with_bias = ""
         if bias:
             arguments.append(f'%b{i}: {tensor(w[0])} {{te.name = "b{i}"}}')
@@ -65,7 +73,7 @@ def single_module(recipe, shapes, bias):
     types = ", ".join(tensor(x[0], w[0]) for x, w in shapes)
     return f"""
 module attributes {{te.recipe = #te.recipe<{recipe}>}} {{
-  func.func @layer({', '.join(arguments)}) -> ({', '.join(results)}) {{
+  func.func @layer({", ".join(arguments)}) -> ({", ".join(results)}) {{
 {body}    return {values} : {types}
   }}
 }}"""
@@ -85,8 +93,19 @@ def run_ranks(modules, entry, inputs, pipeline, vjp=True, more=()):
         path = f"{name}.{0 if one else rank}.mlir"
         with open(path, "w") as file:
             file.write(modules if one else modules[rank])
-        commands.append(["te-run", path, f"--entry={entry}", f"--backend={BACKEND}", f"--inputs={name}.{{rank}}.in.npz",
-                         f"--outputs={name}.{{rank}}.out.npz", f"--pipeline={pipeline}", "--quiet", "--timeout=60"])
+        commands.append(
+            [
+                "te-run",
+                path,
+                f"--entry={entry}",
+                f"--backend={BACKEND}",
+                f"--inputs={name}.{{rank}}.in.npz",
+                f"--outputs={name}.{{rank}}.out.npz",
+                f"--pipeline={pipeline}",
+                "--quiet",
+                "--timeout=60",
+            ]
+        )
         commands[-1] += ["--vjp"] * vjp + list(more)
     if LAUNCHER == "mpirun":
         command = ["mpirun", "--oversubscribe", "--bind-to", "none"]

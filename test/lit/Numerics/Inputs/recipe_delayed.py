@@ -47,8 +47,11 @@ def model(inputs, length, algorithm, margin, calibrated=0):
             read[name] = (values if step < calibrated else tensor_scaling.dequantize(q, format, 1)).astype(np.float64)
             state[name] = delayed.update(tensor_scaling.amax(values), history, scale, format.max, algorithm, margin)
             wanted[f"{slot}.amax_history"], wanted[f"{slot}.scale"] = state[name]
-        for name, product in (("y", read["x"] @ read["w"].T), ("grad.x", read["grad.y"] @ read["w"]),
-                              ("grad.w", read["grad.y"].T @ read["x"])):
+        for name, product in (
+            ("y", read["x"] @ read["w"].T),
+            ("grad.x", read["grad.y"] @ read["w"]),
+            ("grad.w", read["grad.y"].T @ read["x"]),
+        ):
             expect((product == product.astype(np.float32)).all(), f"step {step}: '{name}' is exact")
             wanted[name] = bf16_bits(product.astype(np.float32))
         yield wanted

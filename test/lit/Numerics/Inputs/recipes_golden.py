@@ -55,13 +55,18 @@ def module(kind):
     if kind == "LayerNormMLP":
         y, h, a, w1, w2 = x, tensor(T, 2 * N), tensor(T, N), tensor(2 * N, K), tensor(K, N)
         arguments += [argument("fc1_weight", 2 * N, K), argument("fc2_weight", K, N)]
-        lines += [f"  %h = te.linear {layer}, %fc1_weight : {x}, {w1} -> {h}", f"  %a = te.activation <swiglu> %h : {h} -> {a}",
-                  f"  %y = te.linear %a, %fc2_weight : {a}, {w2} -> {y}"]
+        lines += [
+            f"  %h = te.linear {layer}, %fc1_weight : {x}, {w1} -> {h}",
+            f"  %a = te.activation <swiglu> %h : {h} -> {a}",
+            f"  %y = te.linear %a, %fc2_weight : {a}, {w2} -> {y}",
+        ]
     else:
         y, w = tensor(T, N), tensor(N, K)
         arguments += [argument("weight", N, K), argument("bias", N)]
         lines.append(f"  %y = te.linear {layer}, %weight bias %bias : {tensor(N)} : {x}, {w} -> {y}")
-    return "\n".join([f'func.func @f({", ".join(arguments)}) -> ({y} {{te.name = "y"}}) {{', *lines, f"  return %y : {y}", "}", ""])
+    return "\n".join(
+        [f'func.func @f({", ".join(arguments)}) -> ({y} {{te.name = "y"}}) {{', *lines, f"  return %y : {y}", "}", ""]
+    )
 
 
 def ulp(x):
@@ -153,8 +158,10 @@ def norm_backward(dn, x, gamma):
         return r * (gamma * d - h * np.mean(gamma * d * h, axis=1, keepdims=True))
 
     worst = r * (np.abs(gamma) * dn.worst + np.abs(h) * np.mean(np.abs(gamma * h) * dn.worst, axis=1, keepdims=True))
-    return (Estimate(dx(dn.value), worst, (r * gamma) ** 2 * dn.variance, dn.shift).rounded(),
-            Estimate((dn.value * h).sum(0), (dn.worst * np.abs(h)).sum(0), (dn.variance * h**2).sum(0), dn.shift).rounded())
+    return (
+        Estimate(dx(dn.value), worst, (r * gamma) ** 2 * dn.variance, dn.shift).rounded(),
+        Estimate((dn.value * h).sum(0), (dn.worst * np.abs(h)).sum(0), (dn.variance * h**2).sum(0), dn.shift).rounded(),
+    )
 
 
 def combine(value, *parts):
@@ -165,8 +172,12 @@ def combine(value, *parts):
 
 def linear_backward(recipe, dy, x, w, shift=0.0):
     options = {"backward": True}
-    dx = recipe.product(recipe.operand(dy, 1, gradient=True, **options), recipe.operand(w, 0, weight=True, **options).T, **options)
-    dw = recipe.product(recipe.operand(dy, 0, gradient=True, **options).T, recipe.operand(x, 0, shift=shift, **options).T, **options)
+    dx = recipe.product(
+        recipe.operand(dy, 1, gradient=True, **options), recipe.operand(w, 0, weight=True, **options).T, **options
+    )
+    dw = recipe.product(
+        recipe.operand(dy, 0, gradient=True, **options).T, recipe.operand(x, 0, shift=shift, **options).T, **options
+    )
     return dx, dw
 
 
@@ -194,9 +205,13 @@ def estimate(kind, recipe, golden, fused_amax=True):
         result["y"] = forward(a, w2, shift)
         da, result["grad.fc2_weight"] = linear_backward(recipe, dy, a, w2, shift)
         # |silu''| is at most 1/2.
-        first = combine(slope * g.value * da.value, (slope * g.value, da), (g.value * da.value / 2, p), (slope * da.value, g))
+        first = combine(
+            slope * g.value * da.value, (slope * g.value, da), (g.value * da.value / 2, p), (slope * da.value, g)
+        )
         second = combine(silu * da.value, (silu, da), (slope * da.value, p))
-        dh = Estimate(*(np.hstack([getattr(first, part), getattr(second, part)]) for part in ("value", "worst", "variance")))
+        dh = Estimate(
+            *(np.hstack([getattr(first, part), getattr(second, part)]) for part in ("value", "worst", "variance"))
+        )
         dn, result["grad.fc1_weight"] = linear_backward(recipe, dh, n, w1)
     else:
         w = Estimate(golden["p.weight"])
@@ -213,10 +228,17 @@ def estimate(kind, recipe, golden, fused_amax=True):
 
 def compare(claim, ours, theirs, bound):
     """Prints how many elements are the same, and the largest difference over its bound."""
-    equal, a, b = np.count_nonzero(ours == theirs), from_bf16(ours).astype(np.float64), from_bf16(theirs).astype(np.float64)
+    equal, a, b = (
+        np.count_nonzero(ours == theirs),
+        from_bf16(ours).astype(np.float64),
+        from_bf16(theirs).astype(np.float64),
+    )
     if np.isfinite(bound.worst).all():
         # In the binade above, one ulp is two of those below.
-        ratio, kind = np.max(np.abs(a - b) / (bound.worst + ulp(np.maximum(np.abs(a), np.abs(b))) - ulp(bound.value))), "element"
+        ratio, kind = (
+            np.max(np.abs(a - b) / (bound.worst + ulp(np.maximum(np.abs(a), np.abs(b))) - ulp(bound.value))),
+            "element",
+        )
     else:
         limit = 2 * np.sqrt(bound.variance.sum()) + bound.shift * np.linalg.norm(b)
         ratio, kind = np.linalg.norm(a - b) / limit, f"norm {limit / np.linalg.norm(b):.1e},"
@@ -226,7 +248,9 @@ def compare(claim, ours, theirs, bound):
 
 
 if not (GOLDEN / "modules_1.npz").exists():
-    sys.exit("recipes-golden: no golden vectors: neither TE_GOLDEN_DIR nor shared/golden beside the checkout has modules_1.npz")
+    sys.exit(
+        "recipes-golden: no golden vectors: neither TE_GOLDEN_DIR nor shared/golden beside the checkout has modules_1.npz"
+    )
 
 
 def fc2_with_their_amax(arrays):
@@ -285,10 +309,17 @@ for case in cases:
         elements += wanted.size
     if kind == "LayerNormMLP" and recipe.name == "current":
         y, fused, rounded = fc2_with_their_amax(arrays)
-        expect(abs(fused - rounded) <= 2.0**-8 * fused, f"{title}: the amax before rounding is {fused}, after it {rounded}")
+        expect(
+            abs(fused - rounded) <= 2.0**-8 * fused, f"{title}: the amax before rounding is {fused}, after it {rounded}"
+        )
         bound = estimate(kind, recipe, golden, fused_amax=False)["y"]
         same, apart = np.count_nonzero(y == bits["y"]), np.count_nonzero(found["y"] == bits["y"])
         compare(f"{title} y with an amax of {fused} for {rounded}", y, bits["y"], bound)
-        expect(same > 2 * apart, f"{title}: the amax explains most differences: {apart} elements bit-equal, {same} with theirs")
-print(f"recipes-golden: {len(cases)} modules, {equal} of {elements} elements bit-equal ({100 * equal / elements:.1f} %)")
+        expect(
+            same > 2 * apart,
+            f"{title}: the amax explains most differences: {apart} elements bit-equal, {same} with theirs",
+        )
+print(
+    f"recipes-golden: {len(cases)} modules, {equal} of {elements} elements bit-equal ({100 * equal / elements:.1f} %)"
+)
 finish("recipes-golden")

@@ -16,7 +16,6 @@ from harness import ALL_MODES, FOLDER, INPUTS, MODES, compile_to, expect, expect
 from models import mlp_arrays, train_arrays
 
 
-
 def with_one_entry(path):
     """A copy of a module whose only public function is the step."""
     copy = FOLDER / f"{path.parent.name}-{path.name}"
@@ -28,15 +27,23 @@ MLP, STEPS = INPUTS / "mlp.mlir", 3
 LLAMA = pathlib.Path(sys.argv[3])
 TRAIN, BYTE_LM = with_one_entry(INPUTS / "train.mlir"), with_one_entry(pathlib.Path(sys.argv[2]))
 #: What each policy repeats, and the most its budget lets be held of train.mlir.
-POLICIES = {"everything": {"rms_norm", "activation", "matmul"}, "ops:rms_norm,activation": {"rms_norm", "activation"},
-            "ops:linear": {"matmul"}, "budget:9000": set()}
+POLICIES = {
+    "everything": {"rms_norm", "activation", "matmul"},
+    "ops:rms_norm,activation": {"rms_norm", "activation"},
+    "ops:linear": {"matmul"},
+    "budget:9000": set(),
+}
 VARIANTS = ("fuse=false", "transpose-policy=eager")
 
 
 def plan(module, mode):
     """(arena, bytes held for the backward) of the step in `module`."""
-    report = subprocess.run(["te-opt", str(module), f"--te-training-pipeline={mode}", "--te-report=memory",
-                             "--te-report-format=json"], capture_output=True, text=True, check=True).stdout
+    report = subprocess.run(
+        ["te-opt", str(module), f"--te-training-pipeline={mode}", "--te-report=memory", "--te-report-format=json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     (step,) = json.loads(report)["memory"]
     return step["arena_bytes"], step["totals"].get("residual", 0)
 
@@ -44,8 +51,15 @@ def plan(module, mode):
 def counts(module, mode):
     """How often each kind of op is in the step after the quantise phase."""
     step = compile_to(module, "quantize", mode).rsplit("func.func", 1)[1]
-    kinds = {"matmul": r"te\.(scaled_)?matmul", "activation": r"te\.activation ", "rms_norm": r"te\.rms_norm ", "amax": r"te\.amax ",
-             "scale": r"te\.compute_scale ", "update": r"te\.delayed_scaling_update ", "rng": r"te\.rng_advance "}
+    kinds = {
+        "matmul": r"te\.(scaled_)?matmul",
+        "activation": r"te\.activation ",
+        "rms_norm": r"te\.rms_norm ",
+        "amax": r"te\.amax ",
+        "scale": r"te\.compute_scale ",
+        "update": r"te\.delayed_scaling_update ",
+        "rng": r"te\.rng_advance ",
+    }
     return {kind: len(re.findall(pattern, step)) for kind, pattern in kinds.items()}
 
 
@@ -54,13 +68,16 @@ def language_model(rng):
     text = BYTE_LM.read_text()
     arrays = {}
     types = dict(re.findall(r"^!(\w+) = tensor<([\dx]+)xf32>", text, re.M))
-    for type, name in re.findall(r"%\w+: !(\w+) \{te.name = \"([\w.]+)\"", text[text.index("@train_step"):]):
+    for type, name in re.findall(r"%\w+: !(\w+) \{te.name = \"([\w.]+)\"", text[text.index("@train_step") :]):
         shape = tuple(map(int, types[type].split("x")))
         draw = np.ones(shape) if "gamma" in name else rng.normal(0, 1 / 16, shape)
         arrays[name] = (np.zeros(shape) if name.endswith((".m", ".v")) else draw).astype(np.float32)
-    return arrays | {"context.steps": rng.integers(0, 256, (STEPS, 2048), np.int32),
-                     "targets.steps": rng.integers(0, 256, (STEPS, 256), np.int32),
-                     "lr.steps": np.full(STEPS, 0.01, np.float32), "step.steps": np.arange(1, STEPS + 1, dtype=np.float32)}
+    return arrays | {
+        "context.steps": rng.integers(0, 256, (STEPS, 2048), np.int32),
+        "targets.steps": rng.integers(0, 256, (STEPS, 256), np.int32),
+        "lr.steps": np.full(STEPS, 0.01, np.float32),
+        "step.steps": np.arange(1, STEPS + 1, dtype=np.float32),
+    }
 
 
 def decoder_layer(rng):
@@ -69,8 +86,13 @@ def decoder_layer(rng):
     arrays = {}
     for text, element, name in shapes:
         shape = tuple(map(int, text.split("x")))
-        arrays[name] = normal(rng, *shape, scale=1 / 16) if element == "bf16" else \
-            rng.integers(0, 384, shape, np.int32) if element == "i32" else rng.normal(0, 1, shape).astype(np.float32)
+        arrays[name] = (
+            normal(rng, *shape, scale=1 / 16)
+            if element == "bf16"
+            else rng.integers(0, 384, shape, np.int32)
+            if element == "i32"
+            else rng.normal(0, 1, shape).astype(np.float32)
+        )
     return arrays
 
 
@@ -89,7 +111,12 @@ for mode in ALL_MODES:
         for kind in ("amax", "scale", "update", "rng"):
             expect(has[kind] == had[kind], f"{mode}, {policy}: '{kind}' is not repeated")
         expect(plan(TRAIN, f"{mode} remat={policy}")[1] < most, f"{mode}, {policy}: less is held")
-        expect_same(run(TRAIN, "step", train, f"{mode} remat={policy}", steps=STEPS), held, sorted(held), f"{mode}, {policy}: training")
+        expect_same(
+            run(TRAIN, "step", train, f"{mode} remat={policy}", steps=STEPS),
+            held,
+            sorted(held),
+            f"{mode}, {policy}: training",
+        )
     for variant in VARIANTS:
         found = run(TRAIN, "step", train, f"{mode} {variant} remat=everything", steps=STEPS)
         expect_same(found, held, sorted(held), f"{mode}, {variant}: training")

@@ -51,8 +51,10 @@ module {{
     return %y : tensor<{M}x{C}xbf16>
   }}
 }}"""
-PROGRAMS = {"dense": (DENSE, {"up": (2 * H, C), "down": (C, H)}),
-            "experts": (EXPERTS, {"router": (E, C), "up": (E, 2 * H, C), "down": (E, C, H), "shared": (C, C)})}
+PROGRAMS = {
+    "dense": (DENSE, {"up": (2 * H, C), "down": (C, H)}),
+    "experts": (EXPERTS, {"router": (E, C), "up": (E, 2 * H, C), "down": (E, C, H), "shared": (C, C)}),
+}
 
 rng = np.random.default_rng(29)
 flags = rng.integers(0, 2, N).astype(np.float32)
@@ -77,8 +79,16 @@ def check(name, mode):
     feed = feeds[name]
 
     def steps(graph, arrays):
-        found = run(module, "step", arrays, f"{mode} cache-weights=true main-grad=true", vjp=True, steps=N, graph=graph,
-                    digests=True)
+        found = run(
+            module,
+            "step",
+            arrays,
+            f"{mode} cache-weights=true main-grad=true",
+            vjp=True,
+            steps=N,
+            graph=graph,
+            digests=True,
+        )
         forget_last_run()
         return {key.removesuffix(".digests"): value for key, value in found.items() if key.endswith(".digests")}
 
@@ -88,14 +98,19 @@ def check(name, mode):
     expect(not differ, f"{claim}: results differ, first at step {differ}")
     for key in ("y", *(f"grad.{weight}" for weight in weights)):
         expect(len(set(replayed[key])) == N, f"{claim}: '{key}' is another one in every step")
-    kept = [key for key in replayed if key.startswith(tuple(f"{w}.{usage}." for w in weights for usage in ("row", "col")))]
+    kept = [
+        key for key in replayed if key.startswith(tuple(f"{w}.{usage}." for w in weights for usage in ("row", "col")))
+    ]
     expect(bool(kept) == (mode != "recipe=high_precision"), f"{claim}: casts are kept")
     keeps = np.flatnonzero(flags == 1)
     for key in kept:
         expect((replayed[key][keeps] == replayed[key][keeps - 1]).all(), f"{claim}: '{key}' stays under the flag")
     if "delayed" in mode:
         measured = [key for key in replayed if key.startswith(tuple(f"{w}.w." for w in weights))]
-        expect(len(measured) == 2 * len({key.split(".")[0] for key in kept}), f"{claim}: what is kept has a history and a scale")
+        expect(
+            len(measured) == 2 * len({key.split(".")[0] for key in kept}),
+            f"{claim}: what is kept has a history and a scale",
+        )
         for key in measured:
             expect((replayed[key][keeps] == replayed[key][keeps - 1]).all(), f"{claim}: '{key}' stays under the flag")
             expect(len(set(replayed[key])) > 1 or key.endswith(".scale"), f"{claim}: '{key}' moves without it")

@@ -23,8 +23,10 @@ def _rows():
     for name, body in re.findall(r"TE_RT_KERNEL\((\w+),((?:[^()]|\(\w+\))*)\)", text):
         words = re.findall(r"TE_RT_(I64|I32|F32|IN_OPT|IN|OUT_OPT|OUT)\((\w+)\)", body)
         c_types = {"I64": ctypes.c_int64, "I32": ctypes.c_int32, "F32": ctypes.c_float}
-        rows[name] = ([(word, c_types[kind]) for kind, word in words if kind in c_types],
-                      [(word, kind) for kind, word in words if kind not in c_types])
+        rows[name] = (
+            [(word, c_types[kind]) for kind, word in words if kind in c_types],
+            [(word, kind) for kind, word in words if kind not in c_types],
+        )
     return rows
 
 
@@ -35,9 +37,19 @@ _STEP = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(
 
 
 class _Module(ctypes.Structure):
-    _fields_ = [("magic", ctypes.c_uint32), ("version", ctypes.c_uint32), ("arena_bytes", ctypes.c_int64),
-                ("num_plans", ctypes.c_int32), ("num_arguments", ctypes.c_int32), ("load", _LOAD), ("step", _STEP), ("origins", ctypes.c_char_p),
-                ("kernels", ctypes.c_void_p), ("num_kernels", ctypes.c_int32), ("reserved", ctypes.c_int32)]
+    _fields_ = [
+        ("magic", ctypes.c_uint32),
+        ("version", ctypes.c_uint32),
+        ("arena_bytes", ctypes.c_int64),
+        ("num_plans", ctypes.c_int32),
+        ("num_arguments", ctypes.c_int32),
+        ("load", _LOAD),
+        ("step", _STEP),
+        ("origins", ctypes.c_char_p),
+        ("kernels", ctypes.c_void_p),
+        ("num_kernels", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+    ]
 
 
 class Runtime:
@@ -68,8 +80,14 @@ class Runtime:
         device = {name: ctypes.c_void_p() for name in host}
         for name, array in host.items():
             self._do("te_rt_alloc", self.context, ctypes.c_int64(array.nbytes), ctypes.byref(device[name]))
-            self._do("te_rt_copy_to_device", self.context, device[name], ctypes.c_void_p(array.ctypes.data), ctypes.c_int64(array.nbytes))
-        pointers = (ctypes.c_void_p * len(buffers))(*(device[name] if name in device else None for name, _ in buffers))
+            self._do(
+                "te_rt_copy_to_device",
+                self.context,
+                device[name],
+                ctypes.c_void_p(array.ctypes.data),
+                ctypes.c_int64(array.nbytes),
+            )
+        pointers = (ctypes.c_void_p * len(buffers))(*(device.get(name) for name, _ in buffers))
 
         def load(instance):
             values = [c_type(parameters[name]) for name, c_type in types]
@@ -84,7 +102,13 @@ class Runtime:
         self._do("te_rt_instance_run", instance, pointers, None)
         for name in outputs:
             array = host[name]
-            self._do("te_rt_copy_to_host", self.context, ctypes.c_void_p(array.ctypes.data), device[name], ctypes.c_int64(array.nbytes))
+            self._do(
+                "te_rt_copy_to_host",
+                self.context,
+                ctypes.c_void_p(array.ctypes.data),
+                device[name],
+                ctypes.c_int64(array.nbytes),
+            )
         self.library.te_rt_instance_destroy(instance)
         for pointer in device.values():
             self._do("te_rt_free", self.context, pointer)

@@ -22,7 +22,7 @@ SPLIT = "te.sharding = [#te.shard<axis = 0, group = 0>]"
 def shards_of(whole, ranks, shard):
     """Runs of `shard` rows, zeros behind the end."""
     padded = np.zeros((ranks * shard, *whole.shape[1:]), whole.dtype)
-    padded[:len(whole)] = whole
+    padded[: len(whole)] = whole
     return parts(padded, ranks, 0)
 
 
@@ -35,11 +35,13 @@ class Layer:
         name, _, given = recipe.partition(", ")
         given = [given.strip("{}")] * bool(given) + [f"backward_override = {override}"] * (override != "none")
         self.attribute = f"te.recipe = #te.recipe<{name}{', {' + ', '.join(given) + '}' if given else ''}>"
-        self.claim = f"{recipe} {override} {rows}x{cols} in {'flat ' * flat}shards of {shard} over {ranks}{' from f32' * master}"
+        self.claim = (
+            f"{recipe} {override} {rows}x{cols} in {'flat ' * flat}shards of {shard} over {ranks}{' from f32' * master}"
+        )
         rng = np.random.default_rng([ranks, rows, cols, self.master, flat])
         w = normal(rng, rows, cols, scale=0.1)
         if self.master:  # not on the grid of bf16
-            w = (from_bf16(w) * (1 + rng.uniform(-1, 1, w.shape) * 2.0 ** -10)).astype(np.float32)
+            w = (from_bf16(w) * (1 + rng.uniform(-1, 1, w.shape) * 2.0**-10)).astype(np.float32)
         self.w = w
         self.x = [normal(rng, M, cols) for _ in range(ranks)]
         self.dy = [normal(rng, M, rows) for _ in range(ranks)]
@@ -50,15 +52,25 @@ class Layer:
     def of_rank(self, i):
         """Arguments, body and result of one rank's program, as the layer `i` of it."""
         kind, whole = "f32" if self.master else "bf16", tensor(self.rows, self.cols)
-        part = (lambda element: f"tensor<{self.shard}x{element}>") if self.flat else lambda element: tensor(self.shard, self.cols, element=element)
+        part = (
+            (lambda element: f"tensor<{self.shard}x{element}>")
+            if self.flat
+            else lambda element: tensor(self.shard, self.cols, element=element)
+        )
         run = f"tensor<{self.rows * self.cols}xbf16>" if self.flat else whole
         body = f"    %s{i} = arith.truncf %w{i} : {part('f32')} to {part('bf16')}\n" * self.master
-        body += f"    %a{i} = te.all_gather %{'s' if self.master else 'w'}{i} group 0 axis 0 : {part('bf16')} -> {run}\n"
+        body += (
+            f"    %a{i} = te.all_gather %{'s' if self.master else 'w'}{i} group 0 axis 0 : {part('bf16')} -> {run}\n"
+        )
         if self.flat:
             body += f"    %v{i} = tensor.expand_shape %a{i} [[0, 1]] output_shape [{self.rows}, {self.cols}] : {run} into {whole}\n"
         x, y = tensor(M, self.cols), tensor(M, self.rows)
-        body += f"    %y{i} = te.linear %x{i}, %{'v' if self.flat else 'a'}{i} {{{self.attribute}}} : {x}, {whole} -> {y}\n"
-        arguments = f'%x{i}: {x} {{te.name = "x{i}", {SPLIT}}}, %w{i}: {part(kind)} {{te.name = "w{i}", te.weight, {SPLIT}}}'
+        body += (
+            f"    %y{i} = te.linear %x{i}, %{'v' if self.flat else 'a'}{i} {{{self.attribute}}} : {x}, {whole} -> {y}\n"
+        )
+        arguments = (
+            f'%x{i}: {x} {{te.name = "x{i}", {SPLIT}}}, %w{i}: {part(kind)} {{te.name = "w{i}", te.weight, {SPLIT}}}'
+        )
         return arguments, body, f'{y} {{te.name = "y{i}", {SPLIT}}}', y
 
     def alone(self, i):
@@ -66,7 +78,9 @@ class Layer:
         arguments, body, results, types = [], "", [], []
         x, w, y = tensor(M, self.cols), tensor(self.rows, self.cols), tensor(M, self.rows)
         for r in range(self.ranks):
-            arguments.append(f'%x{i}_{r}: {x} {{te.name = "x{i}_{r}"}}, %w{i}_{r}: {w} {{te.name = "w{i}_{r}", te.weight}}')
+            arguments.append(
+                f'%x{i}_{r}: {x} {{te.name = "x{i}_{r}"}}, %w{i}_{r}: {w} {{te.name = "w{i}_{r}", te.weight}}'
+            )
             body += f"    %y{i}_{r} = te.linear %x{i}_{r}, %w{i}_{r} {{{self.attribute}}} : {x}, {w} -> {y}\n"
             results.append(f'{y} {{te.name = "y{i}_{r}"}}')
             types.append(y)
@@ -78,8 +92,8 @@ def program(parts, values, groups):
     arguments, bodies, results, types = zip(*parts)
     return f"""
 module{groups} {{
-  func.func @layer({', '.join(arguments)}) -> ({', '.join(results)}) {{
-{''.join(bodies)}    return {', '.join(values)} : {', '.join(types)}
+  func.func @layer({", ".join(arguments)}) -> ({", ".join(results)}) {{
+{"".join(bodies)}    return {", ".join(values)} : {", ".join(types)}
   }}
 }}"""
 
@@ -88,8 +102,11 @@ def check(layers, options, more=""):
     """All of `layers`, of as many ranks each, in one program: a process is started once for all of them."""
     ranks = layers[0].ranks
     numbered = list(enumerate(layers))
-    text = program([layer.of_rank(i) for i, layer in numbered], [f"%y{i}" for i, _ in numbered],
-                   f" attributes {{te.groups = [{DP.format(ranks)}]}}")
+    text = program(
+        [layer.of_rank(i) for i, layer in numbered],
+        [f"%y{i}" for i, _ in numbered],
+        f" attributes {{te.groups = [{DP.format(ranks)}]}}",
+    )
     inputs = [{} for _ in range(ranks)]
     given = {}
     for i, layer in numbered:
@@ -102,7 +119,9 @@ def check(layers, options, more=""):
     def alone(some, pipeline):
         own = tuple(f"{name}{i}_" for i, _ in some for name in "xw") + tuple(f"grad.y{i}_" for i, _ in some)
         text = program([layer.alone(i) for i, layer in some], [f"%y{i}_{r}" for i, _ in some for r in range(ranks)], "")
-        return run(text, "layer", {name: array for name, array in given.items() if name.startswith(own)}, pipeline, vjp=True)
+        return run(
+            text, "layer", {name: array for name, array in given.items() if name.startswith(own)}, pipeline, vjp=True
+        )
 
     wanted = alone(numbered, f"{options} expose-casts=true")
     # Of masters without rounding: as one process adds them up over micro-batches.
@@ -123,21 +142,30 @@ def check(layers, options, more=""):
         for name in found[0]:
             if name.startswith(f"w{i}.") and "amax_history" in name:
                 most = np.max([wanted[f"w{i}_{r}" + name.removeprefix(f"w{i}")] for r in range(ranks)], axis=0)
-                expect(all(same_bytes(found[r][name], most) for r in range(ranks)), f"{claim}: state '{name}' of all ranks")
+                expect(
+                    all(same_bytes(found[r][name], most) for r in range(ranks)), f"{claim}: state '{name}' of all ranks"
+                )
 
 
 def check_kept(layers, options):
     """Under the flag of micro-batches the cast of a shard stays what it was, whatever became of the master."""
     ranks = layers[0].ranks
-    text = program([layer.of_rank(i) for i, layer in enumerate(layers)], [f"%y{i}" for i in range(len(layers))],
-                   f" attributes {{te.groups = [{DP.format(ranks)}]}}")
+    text = program(
+        [layer.of_rank(i) for i, layer in enumerate(layers)],
+        [f"%y{i}" for i in range(len(layers))],
+        f" attributes {{te.groups = [{DP.format(ranks)}]}}",
+    )
     flag = "skip_weight_update"
 
     def step(skip, factor, kept):
         inputs = [{flag: np.float32(skip)} | kept[r] for r in range(ranks)]
         for i, layer in enumerate(layers):
             for r, own in enumerate(layer.shards(layer.w)):
-                inputs[r] |= {f"x{i}": layer.x[r], f"w{i}": (own * np.float32(factor)).astype(np.float32), f"grad.y{i}": layer.dy[r]}
+                inputs[r] |= {
+                    f"x{i}": layer.x[r],
+                    f"w{i}": (own * np.float32(factor)).astype(np.float32),
+                    f"grad.y{i}": layer.dy[r],
+                }
         return run_ranks(text, "layer", inputs, f"{options} cache-weights=true")
 
     def kept(found):
@@ -158,7 +186,6 @@ def check_kept(layers, options):
 def check_optimizer(recipe, options, ranks, rows, shard, update):
     """A step on f32 masters: the shard moves as its rows of the whole do, and padding stays zeros."""
     rng = np.random.default_rng(11)
-    f32 = tensor(shard, K, element="f32")
     w = (from_bf16(normal(rng, rows, K, scale=0.1)) * 1.001).astype(np.float32)
     x = [normal(rng, M, K) for _ in range(ranks)]
     target = [normal(rng, M, rows) for _ in range(ranks)]
@@ -167,18 +194,21 @@ def check_optimizer(recipe, options, ranks, rows, shard, update):
     def step(ranks, shard, gather):
         f32 = tensor(shard, K, element="f32")
         split = f", {SPLIT}" if gather else ""
-        whole = (f"%a = te.all_gather %s group 0 axis 0 : {tensor(shard, K)} -> {tensor(rows, K)}" if gather else "")
+        whole = f"%a = te.all_gather %s group 0 axis 0 : {tensor(shard, K)} -> {tensor(rows, K)}" if gather else ""
         groups = f", te.groups = [{DP.format(ranks)}]" if gather else ""
         names = "".join(f', %{n}: {f32} {{te.name = "{n}"{split}}}' for n in moments)
         types = "".join(f', {f32} {{te.name = "{n}"{split}}}' for n in moments)
-        updated = ("%p, %m1, %v1 = te.adamw %w, %g, %m, %v lr %lr step %one {weight_decay = 0.1 : f32}" if update == "adamw"
-                   else "%p, %m1 = te.sgd %w, %g buffer %m lr %lr {momentum = 0.9 : f32}")
+        updated = (
+            "%p, %m1, %v1 = te.adamw %w, %g, %m, %v lr %lr step %one {weight_decay = 0.1 : f32}"
+            if update == "adamw"
+            else "%p, %m1 = te.sgd %w, %g buffer %m lr %lr {momentum = 0.9 : f32}"
+        )
         return f"""
 module attributes {{te.recipe = #te.recipe<{recipe}>{groups}}} {{
-  func.func private @loss(%x: {tensor(M, K)}{f' {{{SPLIT}}}' if gather else ''}, %w: {f32}{f' {{{SPLIT}}}' if gather else ''}, %t: {tensor(M, rows)}{f' {{{SPLIT}}}' if gather else ''}) -> {tensor(M, rows)} {{
+  func.func private @loss(%x: {tensor(M, K)}{f" {{{SPLIT}}}" if gather else ""}, %w: {f32}{f" {{{SPLIT}}}" if gather else ""}, %t: {tensor(M, rows)}{f" {{{SPLIT}}}" if gather else ""}) -> {tensor(M, rows)} {{
     %s = arith.truncf %w : {f32} to {tensor(shard, K)}
     {whole}
-    %y = te.linear %x, {'%a' if gather else '%s'} : {tensor(M, K)}, {tensor(rows, K)} -> {tensor(M, rows)}
+    %y = te.linear %x, {"%a" if gather else "%s"} : {tensor(M, K)}, {tensor(rows, K)} -> {tensor(M, rows)}
     %e = arith.subf %y, %t : {tensor(M, rows)}
     return %e : {tensor(M, rows)}
   }}
@@ -190,29 +220,34 @@ module attributes {{te.recipe = #te.recipe<{recipe}>{groups}}} {{
     %e, %g = te.vjp @loss(%x, %w, %t) cotangents(%e0) wrt [1]
       : ({tensor(M, K)}, {f32}, {tensor(M, rows)}), ({tensor(M, rows)}) -> ({tensor(M, rows)}, {f32})
     {updated} : {f32}, {f32}
-    return %p, %g, {', '.join(f'%{n}1' for n in moments)} : {f32}, {f32}{f', {f32}' * len(moments)}
+    return %p, %g, {", ".join(f"%{n}1" for n in moments)} : {f32}, {f32}{f", {f32}" * len(moments)}
   }}
 }}"""
 
     zeros = {n: np.zeros((rows, K), np.float32) for n in moments}
-    inputs = [{"x": x[r], "w": own, "t": target[r]} | {n: shards_of(zeros[n], ranks, shard)[r] for n in moments}
-              for r, own in enumerate(shards_of(w, ranks, shard))]
+    inputs = [
+        {"x": x[r], "w": own, "t": target[r]} | {n: shards_of(zeros[n], ranks, shard)[r] for n in moments}
+        for r, own in enumerate(shards_of(w, ranks, shard))
+    ]
     found = run_ranks(step(ranks, shard, True), "step", inputs, options, vjp=False)
     claim = f"{recipe} {update}, {rows} rows in shards of {shard} over {ranks}"
     gradient = np.concatenate([found[r]["g"] for r in range(ranks)])
     expect(np.any(gradient[:rows] != 0) and not np.any(gradient[rows:]), f"{claim}: no gradient of padding")
     # The whole weight, moved by the same gradient.
-    updated = ("%p, %m1, %v1 = te.adamw %w, %g, %m, %v lr %lr step %one {weight_decay = 0.1 : f32}" if update == "adamw"
-               else "%p, %m1 = te.sgd %w, %g buffer %m lr %lr {momentum = 0.9 : f32}")
+    updated = (
+        "%p, %m1, %v1 = te.adamw %w, %g, %m, %v lr %lr step %one {weight_decay = 0.1 : f32}"
+        if update == "adamw"
+        else "%p, %m1 = te.sgd %w, %g buffer %m lr %lr {momentum = 0.9 : f32}"
+    )
     whole = tensor(rows, K, element="f32")
     text = f"""
 module {{
-  func.func @update(%w: {whole} {{te.name = "w"}}, %g: {whole} {{te.name = "g"}}{''.join(f', %{n}: {whole} {{te.name = "{n}"}}' for n in moments)})
-      -> ({whole} {{te.name = "w"}}{''.join(f', {whole} {{te.name = "{n}"}}' for n in moments)}) {{
+  func.func @update(%w: {whole} {{te.name = "w"}}, %g: {whole} {{te.name = "g"}}{"".join(f', %{n}: {whole} {{te.name = "{n}"}}' for n in moments)})
+      -> ({whole} {{te.name = "w"}}{"".join(f', {whole} {{te.name = "{n}"}}' for n in moments)}) {{
     %lr = arith.constant dense<0.01> : tensor<f32>
     %one = arith.constant dense<1.0> : tensor<f32>
     {updated} : {whole}, {whole}
-    return %p, {', '.join(f'%{n}1' for n in moments)} : {whole}{f', {whole}' * len(moments)}
+    return %p, {", ".join(f"%{n}1" for n in moments)} : {whole}{f", {whole}" * len(moments)}
   }}
 }}"""
     wanted = run(text, "update", {"w": w, "g": gradient[:rows]} | zeros)
@@ -240,7 +275,11 @@ module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [#te.group<id 
     x, dy = ([normal(rng, M, size) for _ in range(2)] for size in (K, 2 * rows))  # by dp
     w = normal(rng, 2 * rows, K, scale=0.1)
     w[rows:] = to_bf16(from_bf16(w[rows:]) * 16)
-    inputs = [{"x": x[dp], "w": parts(w, 4, 0)[2 * tp + dp], "grad.y": parts(dy[dp], 2, 1)[tp]} for tp in range(2) for dp in range(2)]
+    inputs = [
+        {"x": x[dp], "w": parts(w, 4, 0)[2 * tp + dp], "grad.y": parts(dy[dp], 2, 1)[tp]}
+        for tp in range(2)
+        for dp in range(2)
+    ]
     found = run_ranks(text, "layer", inputs, options)
     single = single_module(recipe, [((M, K), (rows, K))] * 4, False)
     given = {}
@@ -294,14 +333,20 @@ for name, options, _ in CASES:
     if name == "mxfp8_block_scaling":
         square = f"{name}, {{w_2d = true}}"
         ranks = min(MOST, 4)
-        layers.setdefault((options, "", ranks), []).append(Layer(square, "none", ranks, 160, 160 * K // ranks + 77, flat=True))
-        layers.setdefault((options, "", 2), []).append(Layer(square, "dequantized", 2, 160, 160 * 288 // 2 + 41, cols=288, flat=True))
+        layers.setdefault((options, "", ranks), []).append(
+            Layer(square, "none", ranks, 160, 160 * K // ranks + 77, flat=True)
+        )
+        layers.setdefault((options, "", 2), []).append(
+            Layer(square, "dequantized", 2, 160, 160 * 288 // 2 + 41, cols=288, flat=True)
+        )
 for (options, more, _), some in layers.items():
     later(check, some, options, more)
 kept = {}  # by the options of the pipeline
 for recipe, options, _ in CASES:
     if recipe != "high_precision":
-        kept.setdefault(options, []).append(Layer(recipe, "none", 2, 160, 160 * K // 2 + 3 + recipe.startswith("nvfp4"), flat=True))
+        kept.setdefault(options, []).append(
+            Layer(recipe, "none", 2, 160, 160 * K // 2 + 3 + recipe.startswith("nvfp4"), flat=True)
+        )
 for options, some in kept.items():
     later(check_kept, some, options)
 later(check_optimizer, *CASES[0][:2], 2, 160, 96, "sgd")

@@ -53,16 +53,24 @@ def check(recipe, options, override, ranks, mode, sequence, remat=""):
         own_x = x if column else parts(x, ranks, 1)[r]
         own_dy = parts(dy, ranks, 1)[r] if column else dy
         own_b = parts(b, ranks, 0)[r] if column else b
-        inputs.append({"x": parts(own_x, ranks, 0)[r] if column and sequence else own_x, "w": own_w, "b": own_b,
-                       "grad.y": parts(own_dy, ranks, 0)[r] if not column and sequence else own_dy})
+        inputs.append(
+            {
+                "x": parts(own_x, ranks, 0)[r] if column and sequence else own_x,
+                "w": own_w,
+                "b": own_b,
+                "grad.y": parts(own_dy, ranks, 0)[r] if not column and sequence else own_dy,
+            }
+        )
         singles |= {f"x{r}": own_x, f"w{r}": own_w, f"grad.y{r}": own_dy} | ({f"b{r}": own_b} if column else {})
         shapes.append((own_x.shape, own_w.shape))
     found = run_ranks(parallel_module(recipe, ranks, mode, sequence), "layer", inputs, f"{pipeline}{remat}")
     wanted = run(single_module(recipe, shapes, column), "layer", singles, pipeline, vjp=True)
 
     for r in range(ranks):
+
         def own_rows(array, split):
             return parts(array, ranks, 0)[r] if split else array
+
         if column:
             expect(same_bytes(found[r]["y"], wanted[f"y{r}"]), f"{claim}: 'y' of rank {r}")
         else:
@@ -75,13 +83,18 @@ def check(recipe, options, override, ranks, mode, sequence, remat=""):
         else:
             expect(same_bytes(found[r]["grad.x"], wanted[f"grad.x{r}"]), f"{claim}: 'grad.x' of rank {r}")
         # The bias of a column is a rank's own; else all have it, and one gradient.
-        expect(same_bytes(found[r]["grad.b"], wanted[f"grad.b{r}"] if column else found[0]["grad.b"]), f"{claim}: 'grad.b' of rank {r}")
+        expect(
+            same_bytes(found[r]["grad.b"], wanted[f"grad.b{r}"] if column else found[0]["grad.b"]),
+            f"{claim}: 'grad.b' of rank {r}",
+        )
         # What every rank multiplies, gathered or not.
         names = [name for name in found[r] if name.startswith("cast.")]
         expect(recipe == "high_precision" or len(names) >= 4, f"{claim}: casts of rank {r}")
         for name in names:
             part = name.rsplit(".", 2)
-            expect(same_bytes(found[r][name], wanted[f"cast.w{r}.{part[1]}.{part[2]}"]), f"{claim}: '{name}' of rank {r}")
+            expect(
+                same_bytes(found[r][name], wanted[f"cast.w{r}.{part[1]}.{part[2]}"]), f"{claim}: '{name}' of rank {r}"
+            )
     if recipe == "delayed_scaling":
         for name in found[0]:
             if "amax_history" in name or name.endswith(".scale") and not name.startswith("cast."):

@@ -5,7 +5,7 @@ carried, shows; ids, targets and learning rate change from step to step, so a st
 """
 
 import numpy as np
-from harness import INPUTS, ALL_MODES, expect, expect_same, finish, run
+from harness import ALL_MODES, INPUTS, expect, expect_same, finish, run
 from models import STEPS, train_arrays
 
 MODULE, HALF = INPUTS / "train.mlir", STEPS // 2
@@ -34,7 +34,10 @@ for mode in ALL_MODES:
     for name in state:
         expect(whole[name].tobytes() != state[name].tobytes(), f"{mode}: '{name}' moved")
     # Two batches are learnt by heart: the loss falls, whatever the recipe.
-    expect(losses[mode][-1] < 0.8 * losses[mode][0], f"{mode}: the loss falls, from {losses[mode][0]} to {losses[mode][-1]}")
+    expect(
+        losses[mode][-1] < 0.8 * losses[mode][0],
+        f"{mode}: the loss falls, from {losses[mode][0]} to {losses[mode][-1]}",
+    )
 
 
 def distinct(modes):
@@ -43,7 +46,13 @@ def distinct(modes):
 
 # Powers of two scale 32 or 128 columns alike where nothing underflows, so overrides are compared recipe by recipe.
 for recipe in {mode.split()[0] for mode in ALL_MODES}:
-    expect(distinct([mode for mode in ALL_MODES if mode.split()[0] == recipe]), f"{recipe}: every override has losses of its own")
+    expect(
+        distinct([mode for mode in ALL_MODES if mode.split()[0] == recipe]),
+        f"{recipe}: every override has losses of its own",
+    )
 # With this seed something does underflow, so mxfp8 and block scaling differ too.
-expect(distinct([mode for mode in ALL_MODES if mode.split()[1:2] in ([], ["backward-override=none"])]), "every recipe has losses of its own")
+expect(
+    distinct([mode for mode in ALL_MODES if mode.split()[1:2] in ([], ["backward-override=none"])]),
+    "every recipe has losses of its own",
+)
 finish("training")

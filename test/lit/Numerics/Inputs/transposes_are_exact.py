@@ -16,16 +16,25 @@ from models import mlp_arrays, train_arrays
 MICRO, MLP, TRAIN = (INPUTS / f"{name}.mlir" for name in ("micro_batches", "mlp", "train"))
 SGD = INPUTS.parents[3] / "docs" / "examples" / "sgd.mlir"
 # Bytes of the columns of 'up', which is the larger of the two weights, in the recipes that transpose.
-SMALLEST = {"float8_current_scaling": 128 * 96 + 4, "float8_block_scaling": 128 * 96 + 1 * 4 * 4,
-            "delayed_scaling": 128 * 96 + 4, "nvfp4_block_scaling": 128 * 96 // 2 + 128 * 8 + 4}
+SMALLEST = {
+    "float8_current_scaling": 128 * 96 + 4,
+    "float8_block_scaling": 128 * 96 + 1 * 4 * 4,
+    "delayed_scaling": 128 * 96 + 4,
+    "nvfp4_block_scaling": 128 * 96 // 2 + 128 * 8 + 4,
+}
 # Those and the columns of 'down' in any of them.
 BOTH = 2 * 128 * 96
 
 
 def micro_arrays(rng):
-    arrays = {f"x{i}": normal(rng, 64, 96) for i in range(3)} | {f"dy{i}": normal(rng, 64, 96, scale=0.01) for i in range(3)}
-    arrays |= {"gamma": normal(rng, 96), "up": rng.normal(0, 0.1, (128, 96)).astype(np.float32),
-               "down": rng.normal(0, 0.1, (96, 64)).astype(np.float32)}
+    arrays = {f"x{i}": normal(rng, 64, 96) for i in range(3)} | {
+        f"dy{i}": normal(rng, 64, 96, scale=0.01) for i in range(3)
+    }
+    arrays |= {
+        "gamma": normal(rng, 96),
+        "up": rng.normal(0, 0.1, (128, 96)).astype(np.float32),
+        "down": rng.normal(0, 0.1, (96, 64)).astype(np.float32),
+    }
     arrays["x0"][:, 5], arrays["x1"][0, :8], arrays["up"][:32, :64], arrays["dy1"][3] = 0, 0x8000, 0, 1
     return arrays
 
@@ -50,8 +59,19 @@ def compare(module, entry, arrays, mode, policies, vjp=False, steps=1):
 
 def residual_bytes(module, mode):
     """Bytes that a step holds for its backward, as its remark says."""
-    done = subprocess.run(["te-opt", str(module), f"--te-training-pipeline={mode} transpose-policy=budget transpose-budget={10**9} compile-to=quantize",
-                           "--remarks-filter=te-materialize-transposes", "-o", os.devnull], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [
+            "te-opt",
+            str(module),
+            f"--te-training-pipeline={mode} transpose-policy=budget transpose-budget={10**9} compile-to=quantize",
+            "--remarks-filter=te-materialize-transposes",
+            "-o",
+            os.devnull,
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return 10**9 - int(re.search(r"to hold, (\d+) are left", done.stdout + done.stderr)[1])
 
 

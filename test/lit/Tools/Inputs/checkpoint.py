@@ -1,8 +1,8 @@
 """Makes and checks the files of te-run-checkpoint.test.
 
-    checkpoint.py resume FILE.mlir FOLDER   one run, and the same in two parts
-    checkpoint.py types FOLDER              reads the checkpoint by itself
-    checkpoint.py damage FOLDER             wrong files, from a good one
+checkpoint.py resume FILE.mlir FOLDER   one run, and the same in two parts
+checkpoint.py types FOLDER              reads the checkpoint by itself
+checkpoint.py damage FOLDER             wrong files, from a good one
 """
 
 import json
@@ -13,22 +13,30 @@ import sys
 
 import numpy as np
 
-RECIPES = ["high_precision", "float8_current_scaling", "float8_block_scaling", "delayed_scaling",
-           "mxfp8_block_scaling", "nvfp4_block_scaling"]
+RECIPES = [
+    "high_precision",
+    "float8_current_scaling",
+    "float8_block_scaling",
+    "delayed_scaling",
+    "mxfp8_block_scaling",
+    "nvfp4_block_scaling",
+]
 # The documented state of two linear layers, beside parameters and moments.
 SLOTS = [f"{layer}.{role}" for layer in ("first", "second") for role in ("x", "w", "dy")]
-STATES = {"delayed_scaling": {f"{slot}.{part}" for slot in SLOTS for part in ("amax_history", "scale")},
-          "nvfp4_block_scaling": {"rng_state"}}
+STATES = {
+    "delayed_scaling": {f"{slot}.{part}" for slot in SLOTS for part in ("amax_history", "scale")},
+    "nvfp4_block_scaling": {"rng_state"},
+}
 COMMON = {"step", "w1", "w1.m", "w1.v", "w2", "w2.m", "w2.v"}
 
 
 def read(path):
     """The format in five lines: header, metadata, and bytes by name."""
     contents = path.read_bytes()
-    size, = struct.unpack("<Q", contents[:8])
-    header = json.loads(contents[8:8 + size])
+    (size,) = struct.unpack("<Q", contents[:8])
+    header = json.loads(contents[8 : 8 + size])
     metadata = header.pop("__metadata__")
-    data = contents[8 + size:]
+    data = contents[8 + size :]
     return header, metadata, {name: data[slice(*entry["data_offsets"])] for name, entry in header.items()}
 
 
@@ -38,9 +46,21 @@ def write(path, header, data):
 
 
 def run(mlir, folder, recipe, steps, inputs, *options):
-    subprocess.run(["te-run", mlir, "--entry=step", "--backend=reference", "--quiet", f"--steps={steps}",
-                    f"--pipeline=recipe={recipe}", f"--inputs={inputs}", f"--outputs={folder / 'out.npz'}", *options],
-                   check=True)
+    subprocess.run(
+        [
+            "te-run",
+            mlir,
+            "--entry=step",
+            "--backend=reference",
+            "--quiet",
+            f"--steps={steps}",
+            f"--pipeline=recipe={recipe}",
+            f"--inputs={inputs}",
+            f"--outputs={folder / 'out.npz'}",
+            *options,
+        ],
+        check=True,
+    )
     with np.load(folder / "out.npz") as arrays:
         return dict(arrays)
 
@@ -52,8 +72,10 @@ def resume(mlir, folder):
     x[1, 0, :] = 0
     x[2, 3, 4] = -0.0
     x[5, 0, 0] = 1e-40
-    batches = {"x.steps": (x.view(np.uint32) >> 16).astype(np.uint16),
-               "targets.steps": rng.integers(0, 64, (steps, 32)).astype(np.int32)}
+    batches = {
+        "x.steps": (x.view(np.uint32) >> 16).astype(np.uint16),
+        "targets.steps": rng.integers(0, 64, (steps, 32)).astype(np.int32),
+    }
     start = {name: rng.normal(0, 0.1, (64, 64)).astype(np.float32) for name in ("w1", "w2")}
     np.savez(folder / "all.npz", **batches, **start)
     np.savez(folder / "first.npz", **{name: array[:first] for name, array in batches.items()}, **start)
@@ -61,8 +83,15 @@ def resume(mlir, folder):
     for recipe in RECIPES:
         whole = run(mlir, folder, recipe, steps, folder / "all.npz", f"--save={folder / 'whole.safetensors'}")
         begin = run(mlir, folder, recipe, first, folder / "first.npz", f"--save={folder / 'half.safetensors'}")
-        end = run(mlir, folder, recipe, steps - first, folder / "second.npz",
-                  f"--load={folder / 'half.safetensors'}", f"--save={folder / 'end.safetensors'}")
+        end = run(
+            mlir,
+            folder,
+            recipe,
+            steps - first,
+            folder / "second.npz",
+            f"--load={folder / 'half.safetensors'}",
+            f"--save={folder / 'end.safetensors'}",
+        )
         assert (folder / "whole.safetensors").read_bytes() == (folder / "end.safetensors").read_bytes(), recipe
         losses = np.concatenate([begin["loss.steps"], end["loss.steps"]])
         assert losses.tobytes() == whole["loss.steps"].tobytes(), recipe
@@ -73,8 +102,11 @@ def resume(mlir, folder):
             assert data[name] == whole[name].tobytes(), (recipe, name)
         # What the recipe remembers counts: without it, the run goes elsewhere.
         if recipe in STATES:
-            others = {name: np.frombuffer(data, np.float32).reshape((64, 64) if len(data) > 4 else ())
-                      for name, data in read(folder / "half.safetensors")[2].items() if name in COMMON}
+            others = {
+                name: np.frombuffer(data, np.float32).reshape((64, 64) if len(data) > 4 else ())
+                for name, data in read(folder / "half.safetensors")[2].items()
+                if name in COMMON
+            }
             np.savez(folder / "forgetful.npz", **{name: array[first:] for name, array in batches.items()}, **others)
             lost = run(mlir, folder, recipe, steps - first, folder / "forgetful.npz")
             assert lost["w1"].tobytes() != end["w1"].tobytes(), recipe
@@ -83,10 +115,18 @@ def resume(mlir, folder):
 
 def types(folder):
     header, _, data = read(folder / "types.safetensors")
-    expected = {"a": ("BF16", [2, 3]), "b": ("F16", [3]), "c": ("I32", [2]),
-                "mx.data": ("F8_E4M3", [32, 64]), "mx.scale": ("F8_E8M0", [128, 4]),
-                "nv.data": ("F4", [32, 64]), "nv.scale": ("F8_E4M3", [128, 4]), "nv.amax": ("F32", [1]),
-                "pt.data": ("F8_E5M2", [32, 64]), "pt.scale": ("F32", [1])}
+    expected = {
+        "a": ("BF16", [2, 3]),
+        "b": ("F16", [3]),
+        "c": ("I32", [2]),
+        "mx.data": ("F8_E4M3", [32, 64]),
+        "mx.scale": ("F8_E8M0", [128, 4]),
+        "nv.data": ("F4", [32, 64]),
+        "nv.scale": ("F8_E4M3", [128, 4]),
+        "nv.amax": ("F32", [1]),
+        "pt.data": ("F8_E5M2", [32, 64]),
+        "pt.scale": ("F32", [1]),
+    }
     assert {name: (entry["dtype"], entry["shape"]) for name, entry in header.items()} == expected, header
     with np.load(folder / "types.npz") as arrays:
         for name in expected:
@@ -96,15 +136,15 @@ def types(folder):
 
 def damage(folder):
     good = (folder / "half.safetensors").read_bytes()
-    size, = struct.unpack("<Q", good[:8])
-    header, data = json.loads(good[8:8 + size]), good[8 + size:]
+    (size,) = struct.unpack("<Q", good[:8])
+    header, data = json.loads(good[8 : 8 + size]), good[8 + size :]
 
     def changed(name, change):
         copy = json.loads(json.dumps(header))
         write(folder / f"{name}.safetensors", copy, change(copy) or data)
 
     (folder / "truncated.safetensors").write_bytes(good[:-1])
-    write(folder / "nonsense.safetensors", b"{\"a\": \xff}", b"")
+    write(folder / "nonsense.safetensors", b'{"a": \xff}', b"")
     changed("version", lambda copy: copy["__metadata__"].update({"te.format": "2"}))
     changed("foreign", lambda copy: copy.pop("__metadata__") and None)
     changed("count", lambda copy: copy["__metadata__"].update({"te.step": "4x"}))
@@ -127,4 +167,5 @@ def damage(folder):
 
 
 {"resume": resume, "types": types, "damage": damage}[sys.argv[1]](
-    *[arg if arg.endswith(".mlir") else pathlib.Path(arg) for arg in sys.argv[2:]])
+    *[arg if arg.endswith(".mlir") else pathlib.Path(arg) for arg in sys.argv[2:]]
+)

@@ -12,23 +12,46 @@ import sys
 
 import numpy as np
 
-RECIPES = ["high_precision", "float8_current_scaling", "float8_block_scaling", "delayed_scaling",
-           "mxfp8_block_scaling", "nvfp4_block_scaling"]
+RECIPES = [
+    "high_precision",
+    "float8_current_scaling",
+    "float8_block_scaling",
+    "delayed_scaling",
+    "mxfp8_block_scaling",
+    "nvfp4_block_scaling",
+]
 STEPS = 3
 TYPES = {0: np.float32, 1: np.uint16, 2: np.uint16, 3: np.uint8, 4: np.uint8, 5: np.int32, 6: np.uint8, 7: np.uint8}
 
 
 class Argument(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("value_type", ctypes.c_char_p), ("shape", ctypes.POINTER(ctypes.c_int64)),
-                ("bytes", ctypes.c_int64), ("rank", ctypes.c_int32), ("dtype", ctypes.c_int32),
-                ("role", ctypes.c_int32), ("part", ctypes.c_int32), ("carried_input", ctypes.c_int32),
-                ("flags", ctypes.c_uint32), ("init", ctypes.c_float), ("reserved", ctypes.c_int32)]
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("value_type", ctypes.c_char_p),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("bytes", ctypes.c_int64),
+        ("rank", ctypes.c_int32),
+        ("dtype", ctypes.c_int32),
+        ("role", ctypes.c_int32),
+        ("part", ctypes.c_int32),
+        ("carried_input", ctypes.c_int32),
+        ("flags", ctypes.c_uint32),
+        ("init", ctypes.c_float),
+        ("reserved", ctypes.c_int32),
+    ]
 
 
 class Signature(ctypes.Structure):
-    _fields_ = [("magic", ctypes.c_char * 4), ("version", ctypes.c_uint32), ("entry", ctypes.c_char_p),
-                ("recipe", ctypes.c_char_p), ("pipeline", ctypes.c_char_p), ("num_arguments", ctypes.c_int32),
-                ("argument_bytes", ctypes.c_int32), ("arguments", ctypes.POINTER(Argument))]
+    _fields_ = [
+        ("magic", ctypes.c_char * 4),
+        ("version", ctypes.c_uint32),
+        ("entry", ctypes.c_char_p),
+        ("recipe", ctypes.c_char_p),
+        ("pipeline", ctypes.c_char_p),
+        ("num_arguments", ctypes.c_int32),
+        ("argument_bytes", ctypes.c_int32),
+        ("arguments", ctypes.POINTER(Argument)),
+    ]
 
 
 def check(runtime, status):
@@ -47,18 +70,22 @@ def run(runtime, path, pipeline, arrays):
     check(runtime, runtime.te_rt_context_create(b"reference", ctypes.byref(context)))
     module = ctypes.c_byte.in_dll(step, "te_module")
     check(runtime, runtime.te_rt_instance_create(context, ctypes.byref(module), ctypes.byref(instance)))
-    table = signature.arguments[:signature.num_arguments]
+    table = signature.arguments[: signature.num_arguments]
     pointers, buffers = (ctypes.c_void_p * len(table))(), []
     for index, info in enumerate(table):
-        assert info.shape[:info.rank] and TYPES[info.dtype]().itemsize * np.prod(info.shape[:info.rank]) == info.bytes \
-            or info.rank == 0 and info.bytes == 4
+        assert (
+            info.shape[: info.rank]
+            and TYPES[info.dtype]().itemsize * np.prod(info.shape[: info.rank]) == info.bytes
+            or info.rank == 0
+            and info.bytes == 4
+        )
         if info.carried_input >= 0:
             buffers.append(buffers[info.carried_input])
             assert info.role == 1 and table[info.carried_input].name == info.name
             pointers[index] = pointers[info.carried_input]
             continue
         # Aligned to 16 bytes by numpy; one element more, so that nothing is empty.
-        buffer = np.zeros(info.shape[:info.rank], TYPES[info.dtype])
+        buffer = np.zeros(info.shape[: info.rank], TYPES[info.dtype])
         if info.role == 0 and info.name.decode() in arrays:
             buffer[...] = arrays[info.name.decode()]
         elif info.flags & 2:
@@ -86,15 +113,33 @@ runtime.te_rt_instance_destroy.argtypes = runtime.te_rt_context_destroy.argtypes
 rng = np.random.default_rng(0)
 x = rng.normal(0, 3, (32, 64)).astype(np.float32)
 x[0, :], x[1, 2], x[3, 4] = 0, -0.0, 1e-40
-arrays = {"x": (x.view(np.uint32) >> 16).astype(np.uint16), "targets": rng.integers(0, 64, 32).astype(np.int32),
-          "w1": rng.normal(0, 0.1, (64, 64)).astype(np.float32), "w2": rng.normal(0, 0.1, (64, 64)).astype(np.float32)}
+arrays = {
+    "x": (x.view(np.uint32) >> 16).astype(np.uint16),
+    "targets": rng.integers(0, 64, 32).astype(np.int32),
+    "w1": rng.normal(0, 0.1, (64, 64)).astype(np.float32),
+    "w2": rng.normal(0, 0.1, (64, 64)).astype(np.float32),
+}
 for recipe in RECIPES:
     pipeline = f"recipe={recipe} target=reference emulate"
     states = {"rng_state": np.array([3, 5], np.int32)} if recipe.startswith("nvfp4") else {}
     np.savez(folder / "in.npz", **arrays, **states)
-    subprocess.run(["te-compile", mlir, "--entry=step", "-o", folder / f"{recipe}.so", f"--pipeline={pipeline}"], check=True)
-    subprocess.run(["te-run", mlir, "--entry=step", "--backend=reference", "--quiet", f"--steps={STEPS}",
-                    f"--pipeline={pipeline}", f"--inputs={folder / 'in.npz'}", f"--outputs={folder / 'out.npz'}"], check=True)
+    subprocess.run(
+        ["te-compile", mlir, "--entry=step", "-o", folder / f"{recipe}.so", f"--pipeline={pipeline}"], check=True
+    )
+    subprocess.run(
+        [
+            "te-run",
+            mlir,
+            "--entry=step",
+            "--backend=reference",
+            "--quiet",
+            f"--steps={STEPS}",
+            f"--pipeline={pipeline}",
+            f"--inputs={folder / 'in.npz'}",
+            f"--outputs={folder / 'out.npz'}",
+        ],
+        check=True,
+    )
     mine = run(runtime, folder / f"{recipe}.so", pipeline, arrays | states)
     other = run(runtime, folder / f"{recipe}.so", pipeline, arrays | states | {"targets": arrays["targets"] ^ 1})
     with np.load(folder / "out.npz") as wanted:

@@ -14,14 +14,20 @@ x = np.where(np.isnan(x), np.float32(0), x)  # 0 * inf
 x[5, 0, 0] = np.nan  # dropped by the amax
 
 if command == "make":
-    np.savez(folder / "in.npz", **{"x.steps": x, "x.amax_history": np.zeros(4, np.float32),
-                                   "x.scale": np.ones((), np.float32)})
-    np.savez(folder / "first.npz", **{"x.steps": x[:5], "x.amax_history": np.zeros(4, np.float32),
-                                      "x.scale": np.ones((), np.float32)})
+    np.savez(
+        folder / "in.npz",
+        **{"x.steps": x, "x.amax_history": np.zeros(4, np.float32), "x.scale": np.ones((), np.float32)},
+    )
+    np.savez(
+        folder / "first.npz",
+        **{"x.steps": x[:5], "x.amax_history": np.zeros(4, np.float32), "x.scale": np.ones((), np.float32)},
+    )
 elif command == "resume":
     state = np.load(folder / "half.npz")
-    np.savez(folder / "second.npz", **{"x.steps": x[5:], "x.amax_history": state["x.amax_history"],
-                                       "x.scale": state["x.scale"]})
+    np.savez(
+        folder / "second.npz",
+        **{"x.steps": x[5:], "x.amax_history": state["x.amax_history"], "x.scale": state["x.scale"]},
+    )
 elif command == "check":
     found = np.load(folder / "out.npz")
     scale, window = np.float32(1), [np.float32(0)] * 4

@@ -17,7 +17,10 @@ if command == "make":
     x = np.ones((3, 32, 16), np.float32)
     x[0, :2, 4], x[1, 7, 7], x[2, 1, 1] = 480, 600, np.inf
     w = np.ones((16, 16), np.float32)
-    np.savez(folder / "layer.npz", **{"x.steps": (x.view(np.uint32) >> 16).astype(np.uint16), "w": (w.view(np.uint32) >> 16).astype(np.uint16)})
+    np.savez(
+        folder / "layer.npz",
+        **{"x.steps": (x.view(np.uint32) >> 16).astype(np.uint16), "w": (w.view(np.uint32) >> 16).astype(np.uint16)},
+    )
 elif command == "check":
     with np.load(folder / "out.npz") as found:
         assert found["nonfinite"].shape == (3, 3) and not found["nonfinite"].any(), found["nonfinite"]

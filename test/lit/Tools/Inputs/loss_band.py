@@ -1,6 +1,6 @@
 """Checks the statistics of loss_band.py against cases done by hand.
 
-    loss_band.py EXAMPLE_FOLDER
+loss_band.py EXAMPLE_FOLDER
 """
 
 import math
@@ -9,8 +9,6 @@ import sys
 sys.path.insert(0, sys.argv[1])
 sys.dont_write_bytecode = True
 import numpy as np  # noqa: E402
-
-import loss_band  # noqa: E402
 from loss_band import T_975, WINDOW, band_of, curves_of, inside, judge, range_of  # noqa: E402
 
 

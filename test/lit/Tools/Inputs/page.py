@@ -42,9 +42,13 @@ else:
         for edge in graph["edges"]:
             assert edge["from"] < edge["to"] < len(graph["nodes"])
             assert edge["value"] < len(graph["nodes"][edge["from"]]["values"])
-    parts = [f"{graph['phase']}: {len(graph['nodes'])} nodes, "
-             f"{sum(value['usage'] != '' for node in graph['nodes'] for value in node['values'])} scaled values"
-             for graph in step["graphs"]]
-    parts.append(f"{sum(len(ledger['gemms']) for ledger in step['precision'])} gemms, "
-                 f"{len(step['launches'])} launches, {len(step['memory'])} plan")
+    parts = [
+        f"{graph['phase']}: {len(graph['nodes'])} nodes, "
+        f"{sum(value['usage'] != '' for node in graph['nodes'] for value in node['values'])} scaled values"
+        for graph in step["graphs"]
+    ]
+    parts.append(
+        f"{sum(len(ledger['gemms']) for ledger in step['precision'])} gemms, "
+        f"{len(step['launches'])} launches, {len(step['memory'])} plan"
+    )
     print("; ".join(parts))

@@ -18,8 +18,13 @@ for event in tracks["launch"]:
     arguments = event["args"]
     place = os.path.basename(arguments["location"])
     assert event["name"].startswith(arguments["kernel"] + " ")
-    print("launch", event["name"], "|", place,
-          *(f"{key}={value}" for key, value in sorted(arguments["parameters"].items()) if key in "kmn"))
+    print(
+        "launch",
+        event["name"],
+        "|",
+        place,
+        *(f"{key}={value}" for key, value in sorted(arguments["parameters"].items()) if key in "kmn"),
+    )
 step = tracks["host"][-1]
 first, last = tracks["launch"][0], tracks["launch"][-1]
 # A float of milliseconds is 1e-7 of itself off; a microsecond is plenty here.

@@ -50,7 +50,12 @@ for fault, expected in FAULTS.items():
     try:
         job = subprocess.run(
             launch.command(arguments.size, [arguments.program, fault, str(TIMEOUT_S * 1000), TOKEN]),
-            env=launch.environment(), capture_output=True, text=True, timeout=60, check=False)
+            env=launch.environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         problems.append(f"{fault}: the job did not end in a minute")
         continue

@@ -25,19 +25,35 @@ def command(size, program):
 
 def environment():
     # Processes of one host need no network: no component looks for one.
-    return {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            "OMPI_MCA_btl": "self,vader", "OMPI_MCA_pml": "ob1",
-            "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+    return {
+        **os.environ,
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "OMPI_MCA_btl": "self,vader",
+        "OMPI_MCA_pml": "ob1",
+        "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+    }
 
 
 def variables(launcher, rank, size, port, job):
     """What a launcher sets for one of the processes of this host."""
     place = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
     if launcher == "torchrun":
-        return place | {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "TORCHELASTIC_RUN_ID": job,
-                        "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_USE_AGENT_STORE": "True"}
-    return place | {"SLURM_PROCID": str(rank), "SLURM_STEP_NUM_TASKS": str(size), "SLURM_LOCALID": str(rank),
-                    "SLURM_JOB_ID": job, "SLURM_STEP_ID": "0"}
+        return place | {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(size),
+            "LOCAL_RANK": str(rank),
+            "TORCHELASTIC_RUN_ID": job,
+            "TORCHELASTIC_RESTART_COUNT": "0",
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+        }
+    return place | {
+        "SLURM_PROCID": str(rank),
+        "SLURM_STEP_NUM_TASKS": str(size),
+        "SLURM_LOCALID": str(rank),
+        "SLURM_JOB_ID": job,
+        "SLURM_STEP_ID": "0",
+    }
 
 
 def free_port():
@@ -52,9 +68,15 @@ class Job:
     def __init__(self, launcher, commands):
         name, port = f"{os.getpid()}-{next(_jobs)}", free_port()
         self.processes = [
-            subprocess.Popen(command, env=os.environ | variables(launcher, rank, len(commands), port, name),
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            for rank, command in enumerate(commands)]
+            subprocess.Popen(
+                command,
+                env=os.environ | variables(launcher, rank, len(commands), port, name),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for rank, command in enumerate(commands)
+        ]
 
     def wait(self, seconds):
         """Exit codes and outputs; what did not end in time is killed and has the code None."""
@@ -82,5 +104,4 @@ if __name__ == "__main__":
         codes, texts = Job(arguments.launcher, [arguments.program] * arguments.size).wait(600)
         sys.stdout.write("".join(texts))
         sys.exit(next((1 if code is None else code for code in codes if code != 0), 0))
-    sys.exit(subprocess.run(command(arguments.size, arguments.program), env=environment(),
-                            check=False).returncode)
+    sys.exit(subprocess.run(command(arguments.size, arguments.program), env=environment(), check=False).returncode)

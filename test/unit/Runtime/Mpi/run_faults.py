@@ -38,15 +38,24 @@ options.folder.mkdir(parents=True, exist_ok=True)
 token = f"run-faults-{os.getpid()}"
 module = options.folder / f"{token}.mlir"
 module.write_text(MODULE.format(size=options.size))
-command = ["te-run", str(module), "--entry=step", "--seed=1", f"--backend={options.backend}", "--steps=1000000000",
-           f"--timeout={TIMEOUT_S}"]
+command = [
+    "te-run",
+    str(module),
+    "--entry=step",
+    "--seed=1",
+    f"--backend={options.backend}",
+    "--steps=1000000000",
+    f"--timeout={TIMEOUT_S}",
+]
 last = options.size - 1
 
 
 def processes():
     """Numbers of the processes of te-run, by rank."""
     found = {}
-    for number in subprocess.run(["pgrep", "-f", f"^te-run .*{token}"], capture_output=True, text=True, check=False).stdout.split():
+    for number in subprocess.run(
+        ["pgrep", "-f", f"^te-run .*{token}"], capture_output=True, text=True, check=False
+    ).stdout.split():
         try:
             environment = pathlib.Path(f"/proc/{number}/environ").read_bytes().split(b"\0")
         except OSError:
@@ -54,16 +63,25 @@ def processes():
         for name in (b"OMPI_COMM_WORLD_RANK=", b"RANK="):
             for entry in environment:
                 if entry.startswith(name):
-                    found[int(entry[len(name):])] = int(number)
+                    found[int(entry[len(name) :])] = int(number)
     return found
 
 
 def start(log):
     if options.launcher == "mpirun":
-        return [subprocess.Popen(launch.command(options.size, command), env=launch.environment(), stdout=log, stderr=log)]
+        return [
+            subprocess.Popen(launch.command(options.size, command), env=launch.environment(), stdout=log, stderr=log)
+        ]
     port = launch.free_port()
-    return [subprocess.Popen(command, env=os.environ | launch.variables("torchrun", rank, options.size, port, token),
-                             stdout=log, stderr=log) for rank in range(options.size)]
+    return [
+        subprocess.Popen(
+            command,
+            env=os.environ | launch.variables("torchrun", rank, options.size, port, token),
+            stdout=log,
+            stderr=log,
+        )
+        for rank in range(options.size)
+    ]
 
 
 problems = []
@@ -102,7 +120,9 @@ for fault, number in (("killed", signal.SIGKILL), ("stopped", signal.SIGSTOP)):
             process.wait()
     said = path.read_text()
     codes = [process.returncode for process in others]
-    print(f"{options.launcher} {options.backend} {options.size} processes, one {fault}: exit codes {codes} after {seconds:.1f} s")
+    print(
+        f"{options.launcher} {options.backend} {options.size} processes, one {fault}: exit codes {codes} after {seconds:.1f} s"
+    )
     errors = sorted({line for line in said.splitlines() if "error" in line})
     print("".join(f"  {line}\n" for line in errors), end="")
     if late or seconds > TIMEOUT_S + GRACE_S:
@@ -112,11 +132,15 @@ for fault, number in (("killed", signal.SIGKILL), ("stopped", signal.SIGSTOP)):
     if left:
         problems.append(f"{fault}: processes {left} are left behind")
     # mpirun ends the job of a process that is killed, before the others can say anything.
-    if (fault, options.launcher) != ("killed", "mpirun") and not re.search(rf"rank {last} (did not come|has closed)", said):
+    if (fault, options.launcher) != ("killed", "mpirun") and not re.search(
+        rf"rank {last} (did not come|has closed)", said
+    ):
         problems.append(f"{fault}: expected 'rank {last}' to be missed in: {said}")
     # Where: the op, its place in the user's file and the group. Who dies may be missed earlier, by the launcher or where steps end.
     if fault == "stopped" and not re.search(
-            rf"all_reduce_sum \(slot 0, 'y' at {re.escape(str(module))}:4:10\): group 0 \(rank \d of {options.size}\): ", said):
+        rf"all_reduce_sum \(slot 0, 'y' at {re.escape(str(module))}:4:10\): group 0 \(rank \d of {options.size}\): ",
+        said,
+    ):
         problems.append(f"{fault}: expected the collective, its place and its group to be named in: {said}")
 for problem in problems:
     print("error: " + problem, file=sys.stderr)

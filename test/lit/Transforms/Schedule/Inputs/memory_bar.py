@@ -31,7 +31,10 @@ def arena_bytes(path, vjp, recipe, override):
         options += f" backward-override={override}"
     report = subprocess.run(
         ["te-opt", path, options, "--te-report=memory", "--te-report-format=json"],
-        check=True, capture_output=True, text=True).stdout
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
     (step,) = json.loads(report)["memory"]
     return step["arena_bytes"]
 

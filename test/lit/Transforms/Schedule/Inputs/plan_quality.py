@@ -13,18 +13,44 @@ FOLDER.mkdir(parents=True, exist_ok=True)
 LIMIT = 1.03
 OVERRIDES = ("none", "high_precision", "dequantized")
 MODES = ["recipe=high_precision", "recipe=delayed_scaling"]
-MODES += [f"recipe={recipe} backward-override={override}" for override in OVERRIDES for recipe in (
-    "float8_current_scaling", "float8_block_scaling", "mxfp8_block_scaling target=reference", "nvfp4_block_scaling target=reference")]
+MODES += [
+    f"recipe={recipe} backward-override={override}"
+    for override in OVERRIDES
+    for recipe in (
+        "float8_current_scaling",
+        "float8_block_scaling",
+        "mxfp8_block_scaling target=reference",
+        "nvfp4_block_scaling target=reference",
+    )
+]
 POLICIES = ("on-demand", "cached", "eager")
 
 stack = FOLDER / "stack.mlir"
-stack.write_text(subprocess.run(
-    [sys.executable, ROOT / "scripts" / "llama_stack.py", "--layers=4", "--micro-batches=3", "--tokens=1024", "--hidden=1024",
-     "--ffn=3584"], capture_output=True, text=True, check=True).stdout)
-PROGRAMS = [(ROOT / "docs/examples/mlp.mlir", "vjp=mlp"), (ROOT / "docs/examples/double_amax.mlir", ""),
-            (ROOT / "docs/examples/sgd.mlir", ""), (ROOT / "examples/byte_lm/train.mlir", ""),
-            (ROOT / "test/bench/llama_mlp.mlir", "vjp=mlp"), (ROOT / "test/lit/Numerics/Inputs/micro_batches.mlir", ""),
-            (stack, "")]
+stack.write_text(
+    subprocess.run(
+        [
+            sys.executable,
+            ROOT / "scripts" / "llama_stack.py",
+            "--layers=4",
+            "--micro-batches=3",
+            "--tokens=1024",
+            "--hidden=1024",
+            "--ffn=3584",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+)
+PROGRAMS = [
+    (ROOT / "docs/examples/mlp.mlir", "vjp=mlp"),
+    (ROOT / "docs/examples/double_amax.mlir", ""),
+    (ROOT / "docs/examples/sgd.mlir", ""),
+    (ROOT / "examples/byte_lm/train.mlir", ""),
+    (ROOT / "test/bench/llama_mlp.mlir", "vjp=mlp"),
+    (ROOT / "test/lit/Numerics/Inputs/micro_batches.mlir", ""),
+    (stack, ""),
+]
 
 
 def plan(program, options):

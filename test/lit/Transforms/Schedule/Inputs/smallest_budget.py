@@ -13,7 +13,11 @@ import sys
 
 SMALLEST = re.compile(r"the smallest 'budget' that works is (\d+)")
 RECIPES = ("high_precision", "float8_current_scaling", "float8_block_scaling", "mxfp8_block_scaling")
-BUDGETS = {"memory-budget": "memory-budget={}", "remat": "remat=budget:{}", "transposes": "transpose-policy=budget transpose-budget={}"}
+BUDGETS = {
+    "memory-budget": "memory-budget={}",
+    "remat": "remat=budget:{}",
+    "transposes": "transpose-policy=budget transpose-budget={}",
+}
 counts = {"claims": 0, "failed": 0, "budgets": 0}
 
 
@@ -25,7 +29,11 @@ def expect(holds, claim):
 
 
 def compile(path, options, *more):
-    return subprocess.run(["te-opt", str(path), f"--te-training-pipeline={options}", "-o", "/dev/null", *more], capture_output=True, text=True)
+    return subprocess.run(
+        ["te-opt", str(path), f"--te-training-pipeline={options}", "-o", "/dev/null", *more],
+        capture_output=True,
+        text=True,
+    )
 
 
 for path in sorted(pathlib.Path(sys.argv[1]).glob("*.mlir")):
@@ -45,9 +53,14 @@ for path in sorted(pathlib.Path(sys.argv[1]).glob("*.mlir")):
                 continue
             smallest = int(refused[1])
             counts["budgets"] += 1
-            expect(compile(path, f"{step} {option.format(smallest)}").returncode == 0, f"{path.name}, {recipe}: {kind} of {smallest} bytes")
+            expect(
+                compile(path, f"{step} {option.format(smallest)}").returncode == 0,
+                f"{path.name}, {recipe}: {kind} of {smallest} bytes",
+            )
             less = compile(path, f"{step} {option.format(smallest - 1)}")
-            expect(less.returncode == 1 and SMALLEST.search(less.stderr)[1] == str(smallest),
-                   f"{path.name}, {recipe}: {kind} of {smallest - 1} bytes is refused for {smallest}")
+            expect(
+                less.returncode == 1 and SMALLEST.search(less.stderr)[1] == str(smallest),
+                f"{path.name}, {recipe}: {kind} of {smallest - 1} bytes is refused for {smallest}",
+            )
 print(f"smallest-budget: {counts['claims']} claims, {counts['failed']} failed, {counts['budgets']} budgets")
 sys.exit(counts["failed"] != 0)
