@@ -9,7 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Kernels/Activation/kinds.cuh"
-#include "Kernels/Pointwise/elements.cuh"
+#include "Kernels/Device/elements.cuh"
 
 namespace te::rt::cuda {
 namespace {

@@ -16,6 +16,7 @@
 #define TE_RUNTIME_KERNELS_ACTIVATION_FAST_MATH_CUH
 
 #include "Core/Math.h"
+#include "Kernels/Device/reciprocal.cuh"
 
 namespace te::rt::cuda {
 
@@ -62,8 +63,7 @@ __device__ __forceinline__ void expOf(const float (&x)[N], float (&y)[N]) {
 
 /// 1.0f / y for y in [2^-125, 2^126).
 __device__ __forceinline__ float fastReciprocal(float y) {
-  float approximate;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(approximate) : "f"(y));
+  const float approximate = ptx::rcpApprox(y);
   return fmaf(approximate, fmaf(-y, approximate, 1.0f), approximate);
 }
 

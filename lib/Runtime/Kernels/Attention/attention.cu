@@ -9,8 +9,8 @@
 
 #include "Core/Formulas.h"
 #include "Kernels/Attention/attention_args.h"
+#include "Kernels/Device/elements.cuh"
 #include "Kernels/Norm/lane_sum.cuh"
-#include "Kernels/Pointwise/elements.cuh"
 
 namespace te::rt::cuda {
 namespace {

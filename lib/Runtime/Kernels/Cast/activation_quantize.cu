@@ -13,7 +13,7 @@
 
 #include "Kernels/Activation/kinds.cuh"
 #include "Kernels/Cast/slot_tiles.cuh"
-#include "Kernels/Device/async_copy.cuh"
+#include "Kernels/Device/cp_async_sm80.cuh"
 
 namespace te::rt::cuda {
 namespace {
@@ -95,12 +95,12 @@ __device__ __forceinline__ void copyTiles(const bf16 *x, const bf16 *second,
 #pragma unroll
   for (int row = 0; row < kTileRows; ++row) {
     Chunk<bf16> *slot = slots + row * kTileThreads;
-    copyAsync(slot, x, at.holds(row));
+    ptx::cpAsync16(slot, x, at.holds(row));
     if constexpr (kGated)
-      copyAsync(slot + kTwin, second + row * pitch, at.holds(row));
+      ptx::cpAsync16(slot + kTwin, second + row * pitch, at.holds(row));
     x += pitch;
     if (row % 4 == 3)
-      endCopyGroup();
+      ptx::cpAsyncCommitGroup();
   }
 }
 
@@ -130,7 +130,7 @@ public:
     if (!Activation<kKind>::kFixed || act.hasSigmoid()) {
 #pragma unroll
       for (int i = 0; i < Chunk<bf16>::kWords; ++i)
-        largest = maxAbsOrNaN(largest, x.words[i]);
+        largest = ptx::maxAbsNanBf16x2(largest, x.words[i]);
     }
   }
   __device__ __forceinline__ bool isEasy() const {
@@ -208,9 +208,9 @@ activationQuantize(const ActivationQuantizeArgs &args, const Position &at) {
       slot[0] = forward(act, a, isGatedKind(kKind) ? slot[kTwin] : a);
     }
   };
-  waitForCopyGroups<1>();
+  ptx::cpAsyncWaitGroup<1>();
   compute(0);
-  waitForCopyGroups<0>();
+  ptx::cpAsyncWaitGroup<0>();
   compute(4);
   if (!domain.isEasy())
     recompute(ForwardElement<bf16>(args, act), at, at.col(), slots());
@@ -259,9 +259,9 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args) {
         slot[kTwin] = second;
     }
   };
-  waitForCopyGroups<1>();
+  ptx::cpAsyncWaitGroup<1>();
   compute(0);
-  waitForCopyGroups<0>();
+  ptx::cpAsyncWaitGroup<0>();
   compute(4);
   if (!domain.isEasy()) {
     const BackwardElement<bf16> element(args, act);
@@ -306,11 +306,11 @@ activationBackwardQuantizeWhole(const ActivationQuantizeArgs &args) {
                           Chunk<bf16>::load(dy + args.cols)};
   const Activation<kKind> act(args.act);
   Domain<kKind> domain(act);
-  waitForCopyGroups<1>();
+  ptx::cpAsyncWaitGroup<1>();
 #pragma unroll 1
   for (int row = 0; row < kTileRows; row += 2) {
     if (row == kTileRows / 2)
-      waitForCopyGroups<0>();
+      ptx::cpAsyncWaitGroup<0>();
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
       const Chunk<bf16> g = ahead[k];

@@ -123,9 +123,9 @@ __device__ __forceinline__ void dequantizeTile(const DequantizeArgs &stack) {
       const Chunk<T> chunk = Chunk<T>::pack(values);
 #pragma unroll
       for (int w = 0; w < Chunk<T>::kWords; w += 4)
-        storeQuad(reinterpret_cast<uint32_t *>(out + i * args.cols) + w,
-                  chunk.words[w], chunk.words[w + 1], chunk.words[w + 2],
-                  chunk.words[w + 3]);
+        ptx::store16(reinterpret_cast<uint32_t *>(out + i * args.cols) + w,
+                     chunk.words[w], chunk.words[w + 1], chunk.words[w + 2],
+                     chunk.words[w + 3]);
     }
   }
 }

@@ -17,7 +17,7 @@
 #include "Kernels/Cast/cast_args.h"
 #include "Kernels/Cast/microscale_args.h"
 #include "Kernels/Device/chunk.cuh"
-#include "Kernels/Device/fp8.cuh"
+#include "Kernels/Device/fp8_sm89.cuh"
 
 namespace te::rt::cuda {
 namespace {
@@ -83,8 +83,8 @@ __device__ __forceinline__ void storeValues(T *to,
     const Chunk<T> chunk = Chunk<T>::pack(values);
 #pragma unroll
     for (int w = 0; w < Chunk<T>::kWords; w += 4)
-      storeQuad(reinterpret_cast<uint32_t *>(to) + w, chunk.words[w],
-                chunk.words[w + 1], chunk.words[w + 2], chunk.words[w + 3]);
+      ptx::store16(reinterpret_cast<uint32_t *>(to) + w, chunk.words[w],
+                   chunk.words[w + 1], chunk.words[w + 2], chunk.words[w + 3]);
   } else {
 #pragma unroll
     for (int j = 0; j < kPart; ++j)

@@ -17,7 +17,7 @@
 #include "Kernels/Cast/cast_args.h"
 #include "Kernels/Cast/microscale_args.h"
 #include "Kernels/Device/chunk.cuh"
-#include "Kernels/Device/fp8.cuh"
+#include "Kernels/Device/fp8_sm89.cuh"
 
 namespace te::rt::cuda {
 namespace {

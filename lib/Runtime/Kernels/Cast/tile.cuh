@@ -21,7 +21,7 @@
 #include "Core/Formulas.h"
 #include "Kernels/Cast/cast_args.h"
 #include "Kernels/Device/chunk.cuh"
-#include "Kernels/Device/fp8.cuh"
+#include "Kernels/Device/fp8_sm89.cuh"
 
 namespace te::rt::cuda {
 

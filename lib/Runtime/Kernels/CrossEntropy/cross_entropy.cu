@@ -13,8 +13,8 @@
 #include "Core/Formulas.h"
 #include "Kernels/Activation/fast_math.cuh"
 #include "Kernels/CrossEntropy/cross_entropy_args.h"
+#include "Kernels/Device/elements.cuh"
 #include "Kernels/Norm/lane_sum.cuh"
-#include "Kernels/Pointwise/elements.cuh"
 
 namespace te::rt::cuda {
 namespace {

@@ -10,7 +10,9 @@
 #ifndef TE_RUNTIME_KERNELS_DEVICE_CHUNK_CUH
 #define TE_RUNTIME_KERNELS_DEVICE_CHUNK_CUH
 
-#include "Kernels/Pointwise/elements.cuh"
+#include "Kernels/Device/elements.cuh"
+#include "Kernels/Device/global_memory.cuh"
+#include "Kernels/Device/packed_math_sm86.cuh"
 
 #include <cstdint>
 #include <type_traits>
@@ -45,10 +47,9 @@ template <typename T> struct alignas(16) Chunk {
     Chunk chunk;
 #pragma unroll
     for (int i = 0; i < kWords; i += 4)
-      asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(chunk.words[i]), "=r"(chunk.words[i + 1]),
-                     "=r"(chunk.words[i + 2]), "=r"(chunk.words[i + 3])
-                   : "l"(reinterpret_cast<const uint32_t *>(from) + i));
+      ptx::loadStreaming16(chunk.words[i], chunk.words[i + 1],
+                           chunk.words[i + 2], chunk.words[i + 3],
+                           reinterpret_cast<const uint32_t *>(from) + i);
     return chunk;
   }
 
@@ -56,17 +57,10 @@ template <typename T> struct alignas(16) Chunk {
   static __device__ __forceinline__ Chunk loadIf(bool inside, const T *from) {
     Chunk chunk;
 #pragma unroll
-    for (int i = 0; i < kWords; i += 4) {
-      asm volatile(
-          "{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %5, 0;\n\t"
-          "mov.u32 %0, 0;\n\tmov.u32 %1, 0;\n\t"
-          "mov.u32 %2, 0;\n\tmov.u32 %3, 0;\n\t"
-          "@p ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n\t}"
-          : "=&r"(chunk.words[i]), "=&r"(chunk.words[i + 1]),
-            "=&r"(chunk.words[i + 2]), "=&r"(chunk.words[i + 3])
-          : "l"(reinterpret_cast<const uint32_t *>(from) + i),
-            "r"(static_cast<uint32_t>(inside)));
-    }
+    for (int i = 0; i < kWords; i += 4)
+      ptx::loadStreaming16If(inside, chunk.words[i], chunk.words[i + 1],
+                             chunk.words[i + 2], chunk.words[i + 3],
+                             reinterpret_cast<const uint32_t *>(from) + i);
     return chunk;
   }
 
@@ -113,22 +107,13 @@ template <typename T> struct alignas(16) Chunk {
 /// Larger magnitude of each element of a word; signs are left undefined.
 template <typename T>
 __device__ __forceinline__ uint32_t maxAbs(uint32_t a, uint32_t b) {
-  uint32_t result;
   if constexpr (sizeof(T) == 4)
-    result = __float_as_uint(
+    return __float_as_uint(
         fmaxf(fabsf(__uint_as_float(a)), fabsf(__uint_as_float(b))));
   else if constexpr (std::is_same_v<T, bf16>)
-    asm("max.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+    return ptx::maxAbsBf16x2(a, b);
   else
-    asm("max.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
-  return result;
-}
-
-/// As maxAbs, of bf16, but NaN where either is NaN.
-__device__ __forceinline__ uint32_t maxAbsOrNaN(uint32_t a, uint32_t b) {
-  uint32_t result;
-  asm("max.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
-  return result;
+    return ptx::maxAbsF16x2(a, b);
 }
 
 /// Magnitude of one element of a word of maxima, 0 for NaN; `odd` picks the

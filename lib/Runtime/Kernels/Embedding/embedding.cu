@@ -10,8 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Kernels/Device/elements.cuh"
 #include "Kernels/Embedding/embedding_args.h"
-#include "Kernels/Pointwise/elements.cuh"
 
 namespace te::rt::cuda {
 namespace {

@@ -98,6 +98,6 @@ __device__ __forceinline__ void blockGemm(const BlockGemmArgs &args) {
   TE_BLOCK_GEMM(te_block_gemm_128x128_##types##_f32, LinesBySquares, float,    \
                 product)
 
-TE_BLOCK_GEMMS(e4m3_e4m3, productE4M3E4M3)
-TE_BLOCK_GEMMS(e5m2_e4m3, productE5M2E4M3)
-TE_BLOCK_GEMMS(e4m3_e5m2, productE4M3E5M2)
+TE_BLOCK_GEMMS(e4m3_e4m3, wgmmaE4M3E4M3)
+TE_BLOCK_GEMMS(e5m2_e4m3, wgmmaE5M2E4M3)
+TE_BLOCK_GEMMS(e4m3_e5m2, wgmmaE4M3E5M2)

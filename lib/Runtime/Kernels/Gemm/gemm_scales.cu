@@ -9,8 +9,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Core/Formulas.h"
+#include "Kernels/Device/elements.cuh"
 #include "Kernels/Gemm/gemm_scales_args.h"
-#include "Kernels/Pointwise/elements.cuh"
 
 using namespace te::rt::cuda;
 

@@ -69,6 +69,6 @@ __device__ __forceinline__ void groupedDepth(const GroupedGemmArgs &args) {
   TE_GROUPED_DEPTH(tensor, None, types, product)                               \
   TE_GROUPED_DEPTH(1x128, LinesByLines, types, product)
 
-TE_GROUPED_GEMMS(e4m3_e4m3, productE4M3E4M3)
-TE_GROUPED_GEMMS(e5m2_e4m3, productE5M2E4M3)
-TE_GROUPED_GEMMS(e4m3_e5m2, productE4M3E5M2)
+TE_GROUPED_GEMMS(e4m3_e4m3, wgmmaE4M3E4M3)
+TE_GROUPED_GEMMS(e5m2_e4m3, wgmmaE5M2E4M3)
+TE_GROUPED_GEMMS(e4m3_e5m2, wgmmaE4M3E5M2)

@@ -46,25 +46,25 @@ __device__ __forceinline__ void producePlain(const BlockGemmArgs &args,
       uint64_t *full = &shared.full[s];
       uint8_t *b = shared.bOf(s);
       const uint32_t depth = tiles.depth() + slice * kPlainDepth;
-      ptx::barrierWait(&shared.empty[s], ring.parity ^ 1);
-      ptx::barrierArriveExpect(full, (kRows + kCols) * kLine);
+      ptx::mbarrierWait(&shared.empty[s], ring.parity ^ 1);
+      ptx::mbarrierArriveExpectTx(full, (kRows + kCols) * kLine);
       // This CTA's half of A, for both.
       uint8_t *a = shared.aOf(s) + rank * (kRows / 2) * kLine;
       const uint32_t row = tiles.row + rank * (kRows / 2);
       if constexpr (kA == Axis::Inner) {
-        ptx::copyTileMulticast(a, &args.a, full, depth, row, 0b11);
+        ptx::tmaLoad2dMulticast(a, &args.a, full, depth, row, 0b11);
       } else {
 #pragma unroll
         for (int chunk = 0; chunk < kRows / 2 / kChunkLines; ++chunk)
-          ptx::copyTileMulticast(a + chunk * kChunkBytes, &args.a, full,
-                                 row + chunk * kChunkLines, depth, 0b11);
+          ptx::tmaLoad2dMulticast(a + chunk * kChunkBytes, &args.a, full,
+                                  row + chunk * kChunkLines, depth, 0b11);
       }
       if constexpr (kB == Axis::Inner) {
-        ptx::copyTile(b, &args.b, full, depth, tiles.bRow() + tiles.col);
+        ptx::tmaLoad2d(b, &args.b, full, depth, tiles.bRow() + tiles.col);
       } else {
 #pragma unroll
         for (int chunk = 0; chunk < kCols / kChunkLines; ++chunk)
-          ptx::copyTile3(b + chunk * kChunkBytes, &args.b, full,
+          ptx::tmaLoad3d(b + chunk * kChunkBytes, &args.b, full,
                          tiles.col + chunk * kChunkLines, depth,
                          tiles.bMatrix());
       }
@@ -90,14 +90,14 @@ __device__ __forceinline__ void clearPlainTail(const Shared &shared, uint32_t s,
   for (int chunk = 0; chunk < kCols / kChunkLines; ++chunk)
     clear(shared.bOf(s) + chunk * kChunkBytes);
   // Written like any memory, read by the tensor core.
-  ptx::proxyFence();
-  ptx::barrierSync<1, kConsumerWarps * 32>();
+  ptx::fenceProxyAsync();
+  ptx::namedBarrierSync<1, kConsumerWarps * 32>();
 }
 
 template <Axis kAxis>
 __device__ __forceinline__ uint64_t descriptorOf(const uint8_t *tile) {
-  return kAxis == Axis::Inner ? ptx::operandDescriptor(tile)
-                              : ptx::operandDescriptorAcross(tile, kChunkBytes);
+  return kAxis == Axis::Inner ? ptx::wgmmaDescriptor(tile)
+                              : ptx::wgmmaDescriptorMnMajor(tile, kChunkBytes);
 }
 /// What a step of 16 along the contracted axis adds to it.
 template <Axis kAxis>
@@ -107,11 +107,11 @@ template <Axis kA, Axis kB>
 __device__ __forceinline__ void multiply(float (&d)[64], uint64_t a,
                                          uint64_t b) {
   if constexpr (kA == Axis::Outer)
-    ptx::productBf16Across(d, a, b, true);
+    ptx::wgmmaBf16MnMajor(d, a, b, true);
   else if constexpr (kB == Axis::Outer)
-    ptx::productBf16BAcross(d, a, b, true);
+    ptx::wgmmaBf16MnMajorB(d, a, b, true);
   else
-    ptx::productBf16(d, a, b, true);
+    ptx::wgmmaBf16(d, a, b, true);
 }
 
 /// A slice is multiplied while the next one is waited for; its stage is left
@@ -132,7 +132,7 @@ consumePlain(const BlockGemmArgs &args, const Shared &shared, Tiles tiles) {
     const bool idle =
         __shfl_sync(~0u, tiles.hasNone(tiles.row + group * 128), 0);
     const auto arrive = [&](uint32_t slice) {
-      ptx::barrierWait(&shared.full[ring.stage], ring.parity);
+      ptx::mbarrierWait(&shared.full[ring.stage], ring.parity);
       if constexpr (Tiles::kHasTail && kA == Axis::Outer)
         if (const uint32_t left = extent - slice * kPlainDepth;
             left < kPlainDepth)
@@ -144,13 +144,13 @@ consumePlain(const BlockGemmArgs &args, const Shared &shared, Tiles tiles) {
     }
     if (!idle && slices != 0) {
       uint32_t previous = 0;
-      ptx::productPin(total[0]);
-      ptx::productPin(total[1]);
+      ptx::pinAccumulator(total[0]);
+      ptx::pinAccumulator(total[1]);
       for (uint32_t slice = 0; slice < slices; ++slice, ring.advance()) {
         const uint32_t s = ring.stage;
         arrive(slice);
         const uint64_t b = descriptorOf<kB>(shared.bOf(s));
-        ptx::productFence();
+        ptx::wgmmaFence();
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const uint64_t a = descriptorOf<kA>(shared.aOf(s) +
@@ -160,15 +160,15 @@ consumePlain(const BlockGemmArgs &args, const Shared &shared, Tiles tiles) {
             multiply<kA, kB>(total[half], a + step * kDescriptorStep<kA>,
                              b + step * kDescriptorStep<kB>);
         }
-        ptx::productCommit();
-        ptx::productWait<1>();
+        ptx::wgmmaCommitGroup();
+        ptx::wgmmaWaitGroup<1>();
         if (slice != 0)
           leave(&shared.empty[previous], lane);
         previous = s;
       }
-      ptx::productWait<0>();
-      ptx::productPin(total[0]);
-      ptx::productPin(total[1]);
+      ptx::wgmmaWaitGroup<0>();
+      ptx::pinAccumulator(total[0]);
+      ptx::pinAccumulator(total[1]);
       leave(&shared.empty[previous], lane);
       // The factor of an empty sum says nothing.
       if (args.a_scale) {

@@ -27,7 +27,12 @@
 #ifndef TE_RUNTIME_KERNELS_GEMM_PRODUCT_RING_CUH
 #define TE_RUNTIME_KERNELS_GEMM_PRODUCT_RING_CUH
 
-#include "Kernels/Device/ptx_sm90.cuh"
+#include "Kernels/Device/barrier.cuh"
+#include "Kernels/Device/cluster_sm90.cuh"
+#include "Kernels/Device/mbarrier_sm90.cuh"
+#include "Kernels/Device/setmaxnreg_sm90.cuh"
+#include "Kernels/Device/tma_sm90.cuh"
+#include "Kernels/Device/wgmma_sm90.cuh"
 #include "Kernels/Gemm/block_gemm_args.h"
 #include "Kernels/Gemm/group_tiles.h"
 
@@ -86,7 +91,7 @@ struct Ring {
 __device__ __forceinline__ void leave(uint64_t *empty, int lane) {
   __syncwarp();
   if (lane < kBlockGemmCluster)
-    ptx::barrierArriveRemote(empty, lane);
+    ptx::mbarrierArriveCluster(empty, lane);
 }
 
 /// The warpgroup of this thread. The shuffle tells the compiler that a warp
@@ -156,7 +161,7 @@ __device__ __forceinline__ void prefetchC(const BlockGemmArgs &args,
     return;
   for (int step = 0; step < kCSteps; ++step)
     forBoxesOfC(tiles, step, [&](int, uint32_t x, uint32_t y) {
-      ptx::prefetchTile(&args.cMap, x, y);
+      ptx::tmaPrefetch2d(&args.cMap, x, y);
     });
 }
 
@@ -168,11 +173,11 @@ __device__ __forceinline__ void produceC(const BlockGemmArgs &args,
                                          const Tiles &tiles, Ring &ring) {
   for (int step = 0; step < kCSteps; ++step, ring.advance()) {
     uint64_t *full = &shared.full[ring.stage];
-    ptx::barrierWait(&shared.empty[ring.stage], ring.parity ^ 1);
-    ptx::barrierArriveExpect(full, kCBoxRows * kCols * 4);
+    ptx::mbarrierWait(&shared.empty[ring.stage], ring.parity ^ 1);
+    ptx::mbarrierArriveExpectTx(full, kCBoxRows * kCols * 4);
     uint8_t *to = shared.aOf(ring.stage);
     forBoxesOfC(tiles, step, [&](int box, uint32_t x, uint32_t y) {
-      ptx::copyTile(to + box * kCBoxRows * kLine, &args.cMap, full, x, y);
+      ptx::tmaLoad2d(to + box * kCBoxRows * kLine, &args.cMap, full, x, y);
     });
   }
 }
@@ -393,7 +398,7 @@ finish(const BlockGemmArgs &args, const Shared &shared, const Tiles &tiles,
   // registers.
 #pragma unroll
   for (int step = 0; step < kCSteps; ++step, ring.advance()) {
-    ptx::barrierWait(&shared.full[ring.stage], ring.parity);
+    ptx::mbarrierWait(&shared.full[ring.stage], ring.parity);
     const bool own = step / 2 == group;
     if (own)
       addFloats(shared.aOf(ring.stage), isEmpty, total[step % 2]);
@@ -417,23 +422,23 @@ __device__ __forceinline__ void runRoles(uint8_t *raw, Prepare prepare,
                                          MakeTiles makeTiles, Produce produce,
                                          Consume consume) {
   const Shared shared = carve(raw);
-  const uint32_t rank = ptx::clusterRank();
+  const uint32_t rank = ptx::clusterCtaRank();
   if (threadIdx.x == 0) {
     for (int s = 0; s < kStages; ++s) {
-      ptx::barrierInit(&shared.full[s], 1);
-      ptx::barrierInit(&shared.empty[s], kConsumerWarps * kBlockGemmCluster);
+      ptx::mbarrierInit(&shared.full[s], 1);
+      ptx::mbarrierInit(&shared.empty[s], kConsumerWarps * kBlockGemmCluster);
     }
-    ptx::barrierInitFence();
+    ptx::mbarrierInitFence();
   }
   prepare();
   // The peer's barriers must exist before anything is counted on them.
   ptx::clusterSync();
   if (threadIdx.x >= 256) {
-    ptx::registersDecrease<40>();
+    ptx::setmaxnregDec<40>();
     if (threadIdx.x == 256)
       produce(shared, makeTiles(rank), rank);
   } else {
-    ptx::registersIncrease<232>();
+    ptx::setmaxnregInc<232>();
     // The address passes through a shuffle so that the compiler keeps it: it
     // would derive it from the CTA's rank again in every slice.
     const uint32_t base = __shfl_sync(~0u, ptx::sharedAddress(raw), 0);

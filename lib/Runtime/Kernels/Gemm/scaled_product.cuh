@@ -56,28 +56,28 @@ __device__ __forceinline__ void produce(const BlockGemmArgs &args,
       prefetchC<Out>(args, tiles, summand, slice, slices);
       const uint32_t s = ring.stage;
       uint64_t *full = &shared.full[s];
-      ptx::barrierWait(&shared.empty[s], ring.parity ^ 1);
-      ptx::barrierArriveExpect(full,
-                               (kRows + kCols) * kDepth + aBytes + bBytes);
-      ptx::copyTileMulticast(shared.a + (s * kRows + rank * kCols) * kDepth,
-                             &args.a, full, tiles.depth() + slice * kDepth,
-                             tiles.row + rank * (kRows / 2), 0b11);
-      ptx::copyTile(shared.b + s * kCols * kDepth, &args.b, full,
-                    tiles.depth() + slice * kDepth, tiles.bRow() + tiles.col);
+      ptx::mbarrierWait(&shared.empty[s], ring.parity ^ 1);
+      ptx::mbarrierArriveExpectTx(full,
+                                  (kRows + kCols) * kDepth + aBytes + bBytes);
+      ptx::tmaLoad2dMulticast(shared.a + (s * kRows + rank * kCols) * kDepth,
+                              &args.a, full, tiles.depth() + slice * kDepth,
+                              tiles.row + rank * (kRows / 2), 0b11);
+      ptx::tmaLoad2d(shared.b + s * kCols * kDepth, &args.b, full,
+                     tiles.depth() + slice * kDepth, tiles.bRow() + tiles.col);
       if (aBytes)
-        ptx::copyBytes(shared.aScale + s * kRows,
-                       args.a_scale +
-                           uint64_t(tiles.aScaleLine() + slice) *
-                               args.a_scale_stride +
-                           tiles.row,
-                       full, aBytes);
+        ptx::cpAsyncBulk(shared.aScale + s * kRows,
+                         args.a_scale +
+                             uint64_t(tiles.aScaleLine() + slice) *
+                                 args.a_scale_stride +
+                             tiles.row,
+                         full, aBytes);
       if (bBytes)
-        ptx::copyBytes(shared.bScale + s * kCols,
-                       args.b_scale +
-                           uint64_t(tiles.bScaleLine() + slice) *
-                               args.b_scale_stride +
-                           tiles.col,
-                       full, bBytes);
+        ptx::cpAsyncBulk(shared.bScale + s * kCols,
+                         args.b_scale +
+                             uint64_t(tiles.bScaleLine() + slice) *
+                                 args.b_scale_stride +
+                             tiles.col,
+                         full, bBytes);
     }
     if (bringsC<Out, Tiles>(summand))
       produceC(args, shared, tiles, ring);
@@ -105,8 +105,8 @@ __device__ __forceinline__ void clearTail(const Shared &shared, uint32_t s,
   if (threadIdx.x < kCols)
     clear(shared.b + s * kCols * kDepth, threadIdx.x);
   // Written like any memory, read by the tensor core.
-  ptx::proxyFence();
-  ptx::barrierSync<1, kConsumerWarps * 32>();
+  ptx::fenceProxyAsync();
+  ptx::namedBarrierSync<1, kConsumerWarps * 32>();
 }
 
 template <Scales kScales, typename Out, Product product, typename Tiles>
@@ -124,7 +124,7 @@ __device__ __forceinline__ void consume(const BlockGemmArgs &args,
         uint64_t(tiles.bScaleLine() + tiles.col / kCols) * args.b_scale_stride;
     const bool inside = tiles.col < args.n;
     const auto arrive = [&](uint32_t slice) {
-      ptx::barrierWait(&shared.full[ring.stage], ring.parity);
+      ptx::mbarrierWait(&shared.full[ring.stage], ring.parity);
       if constexpr (Tiles::kHasTail)
         if (const uint32_t left = extent - slice * kDepth; left < kDepth)
           clearTail(shared, ring.stage, left);
@@ -149,7 +149,7 @@ __device__ __forceinline__ void consume(const BlockGemmArgs &args,
       arrive(slice);
       const uint8_t *a = shared.a + (s * kRows + group * 128) * kDepth;
       const uint64_t bDescriptor =
-          ptx::operandDescriptor(shared.b + s * kCols * kDepth);
+          ptx::wgmmaDescriptor(shared.b + s * kCols * kDepth);
       float2 bScale[16]; // of LinesByLines: columns 8j + 2q and the next
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -158,23 +158,23 @@ __device__ __forceinline__ void consume(const BlockGemmArgs &args,
         const float sa0 = kScales == Scales::None ? 1.0f : aScale[0];
         const float sa1 = kScales == Scales::None ? 1.0f : aScale[8];
         const uint64_t aDescriptor =
-            ptx::operandDescriptor(a + half * 64 * kDepth);
+            ptx::wgmmaDescriptor(a + half * 64 * kDepth);
         float partial[64];
-        ptx::productFence();
+        ptx::wgmmaFence();
 #pragma unroll
         for (int step = 0; step < 4; ++step)
           product(partial, aDescriptor + 2 * step, bDescriptor + 2 * step,
                   step != 0);
-        ptx::productCommit();
+        ptx::wgmmaCommitGroup();
         if constexpr (kScales == Scales::None) {
-          ptx::productWait<0>();
+          ptx::wgmmaWaitGroup<0>();
           if (half == 1)
             leave(&shared.empty[s], lane);
 #pragma unroll
           for (int i = 0; i < 64; ++i)
             total[half][i] += partial[i];
         } else if constexpr (kScales == Scales::LinesBySquares) {
-          ptx::productWait<0>();
+          ptx::wgmmaWaitGroup<0>();
           if (half == 1)
             leave(&shared.empty[s], lane);
           const float f0 = sa0 * sb, f1 = sa1 * sb;
@@ -196,14 +196,14 @@ __device__ __forceinline__ void consume(const BlockGemmArgs &args,
 #pragma unroll
             for (int i = 0; i < 4; ++i)
               bScale[i] = from[4 * i];
-          ptx::productWait<0>();
+          ptx::wgmmaWaitGroup<0>();
 #pragma unroll
           for (int j = 0; j < 16; ++j) {
             if (half == 0 && j % 4 == 0 && j < 12) {
 #pragma unroll
               for (int i = j + 4; i < j + 8; ++i)
                 bScale[i] = from[4 * i];
-              asm volatile("" ::: "memory");
+              ptx::compilerMemoryFence();
             }
             const float2 pair = bScale[j];
             float *t = &total[half][4 * j], *p = &partial[4 * j];

@@ -10,10 +10,10 @@
 
 #include "Core/Formulas.h"
 #include "Core/Nvfp4.h"
-#include "Kernels/Device/fp8.cuh"
+#include "Kernels/Device/elements.cuh"
+#include "Kernels/Device/fp8_sm89.cuh"
 #include "Kernels/Grouped/group_scan.cuh"
 #include "Kernels/Grouped/grouped_args.h"
-#include "Kernels/Pointwise/elements.cuh"
 
 namespace te::rt::cuda {
 namespace {

@@ -7,10 +7,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "Core/Router.h"
+#include "Kernels/Device/elements.cuh"
 #include "Kernels/Moe/moe_args.h"
 #include "Kernels/Moe/route.cuh"
 #include "Kernels/Norm/lane_sum.cuh"
-#include "Kernels/Pointwise/elements.cuh"
 
 namespace te::rt::cuda {
 namespace {

@@ -20,9 +20,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "Core/Formulas.h"
+#include "Kernels/Device/elements.cuh"
 #include "Kernels/Norm/lane_sum.cuh"
 #include "Kernels/Norm/norm_args.h"
-#include "Kernels/Pointwise/elements.cuh"
 
 namespace te::rt::cuda {
 namespace {

@@ -18,6 +18,7 @@
 
 #include "Core/Nvfp4.h"
 #include "Kernels/Cast/tile.cuh"
+#include "Kernels/Device/packed_math_sm86.cuh"
 #include "Kernels/Nvfp4/nvfp4_args.h"
 
 namespace te::rt::cuda {
@@ -36,16 +37,10 @@ __device__ __forceinline__ uint32_t canonicalNaN(uint32_t word) {
     return (word & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : word;
   } else {
     // x * 1 + -0.
-    uint32_t result;
     if constexpr (std::is_same_v<T, bf16>)
-      asm("fma.rn.bf16x2 %0, %1, %2, %3;"
-          : "=r"(result)
-          : "r"(word), "r"(0x3f803f80u), "r"(0x80008000u));
+      return ptx::fmaBf16x2(word, 0x3f803f80u, 0x80008000u);
     else
-      asm("fma.rn.f16x2 %0, %1, %2, %3;"
-          : "=r"(result)
-          : "r"(word), "r"(0x3c003c00u), "r"(0x80008000u));
-    return result;
+      return ptx::fmaF16x2(word, 0x3c003c00u, 0x80008000u);
   }
 }
 

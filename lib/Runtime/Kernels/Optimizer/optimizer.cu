@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Core/Formulas.h"
+#include "Kernels/Device/elements.cuh"
 #include "Kernels/Optimizer/optimizer_args.h"
-#include "Kernels/Pointwise/elements.cuh"
 
 namespace te::rt::cuda {
 namespace {

@@ -12,7 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Core/Rotation.h"
-#include "Kernels/Pointwise/elements.cuh"
+#include "Kernels/Device/elements.cuh"
 #include "Kernels/Rope/rope_args.h"
 
 namespace te::rt::cuda {

@@ -11,8 +11,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TE_RUNTIME_KERNELS_POINTWISE_ELEMENTS_CUH
-#define TE_RUNTIME_KERNELS_POINTWISE_ELEMENTS_CUH
+#ifndef TE_RUNTIME_KERNELS_DEVICE_ELEMENTS_CUH
+#define TE_RUNTIME_KERNELS_DEVICE_ELEMENTS_CUH
+
+#include "Kernels/Device/global_memory.cuh"
 
 #include <cstdint>
 #include <cuda_bf16.h>
@@ -100,16 +102,6 @@ __device__ __forceinline__ void loadWords(uint32_t (&words)[kWords],
   }
 }
 
-/// One 16-byte store. NVVM takes a plain one apart where it can see the words
-/// being built, hence the instruction itself.
-__device__ __forceinline__ void storeQuad(void *to, uint32_t a, uint32_t b,
-                                          uint32_t c, uint32_t d) {
-  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(
-                   __cvta_generic_to_global(to)),
-               "r"(a), "r"(b), "r"(c), "r"(d)
-               : "memory");
-}
-
 template <int kWords>
 __device__ __forceinline__ void storeWords(void *to,
                                            const uint32_t (&words)[kWords]) {
@@ -120,8 +112,8 @@ __device__ __forceinline__ void storeWords(void *to,
   } else {
 #pragma unroll
     for (int i = 0; i < kWords / 4; ++i)
-      storeQuad(static_cast<uint4 *>(to) + i, words[4 * i], words[4 * i + 1],
-                words[4 * i + 2], words[4 * i + 3]);
+      ptx::store16(static_cast<uint4 *>(to) + i, words[4 * i], words[4 * i + 1],
+                   words[4 * i + 2], words[4 * i + 3]);
   }
 }
 
@@ -276,4 +268,4 @@ __device__ __forceinline__ void streamElements(int64_t from, int64_t count,
 
 } // namespace te::rt::cuda
 
-#endif // TE_RUNTIME_KERNELS_POINTWISE_ELEMENTS_CUH
+#endif // TE_RUNTIME_KERNELS_DEVICE_ELEMENTS_CUH

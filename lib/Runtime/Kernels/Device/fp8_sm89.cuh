@@ -1,4 +1,4 @@
-//===- fp8.cuh - conversion to and from 8-bit floats ----------------------===//
+//===- fp8_sm89.cuh - conversion to and from 8-bit floats -----------------===//
 //
 // The hardware's packed conversions: round to nearest even, saturate to the
 // largest finite value (infinities too), NaN to 0x7f. Both directions are
@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TE_RUNTIME_KERNELS_DEVICE_FP8_CUH
-#define TE_RUNTIME_KERNELS_DEVICE_FP8_CUH
+#ifndef TE_RUNTIME_KERNELS_DEVICE_FP8_SM89_CUH
+#define TE_RUNTIME_KERNELS_DEVICE_FP8_SM89_CUH
 
 #include <cstdint>
 #include <cuda_fp16.h>
@@ -17,7 +17,7 @@ namespace te::rt::cuda {
 struct E4M3 {
   static constexpr float max = 448.0f;
 
-  /// Four values to four bytes, `a` lowest.
+  /// Two cvt.rn.satfinite.e4m3x2.f32: four values to four bytes, `a` lowest.
   static __device__ __forceinline__ uint32_t pack(float a, float b, float c,
                                                   float d) {
     uint32_t bytes;
@@ -30,7 +30,7 @@ struct E4M3 {
     return bytes;
   }
 
-  /// Two bytes to two f16, exactly.
+  /// cvt.rn.f16x2.e4m3x2: two bytes to two f16, exactly.
   static __device__ __forceinline__ uint32_t toHalves(uint16_t bytes) {
     uint32_t halves;
     asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(bytes));
@@ -41,6 +41,7 @@ struct E4M3 {
 struct E5M2 {
   static constexpr float max = 57344.0f;
 
+  /// Two cvt.rn.satfinite.e5m2x2.f32: four values to four bytes, `a` lowest.
   static __device__ __forceinline__ uint32_t pack(float a, float b, float c,
                                                   float d) {
     uint32_t bytes;
@@ -53,6 +54,7 @@ struct E5M2 {
     return bytes;
   }
 
+  /// cvt.rn.f16x2.e5m2x2: two bytes to two f16, exactly.
   static __device__ __forceinline__ uint32_t toHalves(uint16_t bytes) {
     uint32_t halves;
     asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(bytes));
@@ -88,4 +90,4 @@ __device__ __forceinline__ void transposeBytes(uint32_t &a, uint32_t &b,
 
 } // namespace te::rt::cuda
 
-#endif // TE_RUNTIME_KERNELS_DEVICE_FP8_CUH
+#endif // TE_RUNTIME_KERNELS_DEVICE_FP8_SM89_CUH

@@ -1,0 +1,51 @@
+//===- global_memory.cuh - 16-byte accesses to global memory --------------===//
+//
+// Loads and stores of which the compiler would choose a different form.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TE_RUNTIME_KERNELS_DEVICE_GLOBAL_MEMORY_CUH
+#define TE_RUNTIME_KERNELS_DEVICE_GLOBAL_MEMORY_CUH
+
+#include <cstdint>
+
+namespace te::rt::cuda::ptx {
+
+/// ld.global.nc.L1::no_allocate.v4: 16 bytes of global memory that the kernel
+/// does not write and reads once.
+__device__ __forceinline__ void loadStreaming16(uint32_t &a, uint32_t &b,
+                                                uint32_t &c, uint32_t &d,
+                                                const uint32_t *from) {
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
+               : "l"(from));
+}
+
+/// A predicated ld.global.nc.L1::no_allocate.v4: as loadStreaming16 where
+/// `inside`, otherwise zeros. There is no branch.
+__device__ __forceinline__ void loadStreaming16If(bool inside, uint32_t &a,
+                                                  uint32_t &b, uint32_t &c,
+                                                  uint32_t &d,
+                                                  const uint32_t *from) {
+  asm volatile(
+      "{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %5, 0;\n\t"
+      "mov.u32 %0, 0;\n\tmov.u32 %1, 0;\n\t"
+      "mov.u32 %2, 0;\n\tmov.u32 %3, 0;\n\t"
+      "@p ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n\t}"
+      : "=&r"(a), "=&r"(b), "=&r"(c), "=&r"(d)
+      : "l"(from), "r"(static_cast<uint32_t>(inside)));
+}
+
+/// st.global.v4: one 16-byte store. NVVM splits an ordinary one where it sees
+/// how the words are computed.
+__device__ __forceinline__ void store16(void *to, uint32_t a, uint32_t b,
+                                        uint32_t c, uint32_t d) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(
+                   __cvta_generic_to_global(to)),
+               "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
+}
+
+} // namespace te::rt::cuda::ptx
+
+#endif // TE_RUNTIME_KERNELS_DEVICE_GLOBAL_MEMORY_CUH
