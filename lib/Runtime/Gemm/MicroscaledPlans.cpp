@@ -154,7 +154,7 @@ public:
     TE_RT_RETURN_IF_FAILED(multiply(operands, stream));
     return rows->launch(
         Launcher(device, stream),
-        {.product = reinterpret_cast<float *>(workspace + productOffset),
+        {.unscaled = reinterpret_cast<float *>(workspace + productOffset),
          .alpha = reinterpret_cast<float *>(workspace),
          .bias = buffers[bias],
          .c = buffers[c],

@@ -14,11 +14,11 @@ namespace te::rt::cuda::ptx {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// setmaxnreg.inc: waits until `Registers` per thread are available.
+/// setmaxnreg with .inc: waits until `Registers` per thread are available.
 template <int Registers> __device__ __forceinline__ void setmaxnregInc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
 }
-/// setmaxnreg.dec: gives up all but `Registers` per thread.
+/// setmaxnreg with .dec: gives up all but `Registers` per thread.
 template <int Registers> __device__ __forceinline__ void setmaxnregDec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }

@@ -1,8 +1,8 @@
-//===- BlockGemm.cpp - plans of the block-scaled GEMM ---------------------===//
+//===- BlockGemm.cpp - plans of the block-scaled GEMM for Hopper ----------===//
 //
-// Everything but the tensor maps is fixed while planning. A tensor map holds an
-// operand's address, so it is encoded at the first launch and again only when
-// that address changes: in a planned step, never.
+// Everything but the tensor maps is fixed while planning. A tensor map contains
+// the address of an operand, so it is encoded at the first launch and again
+// only when that address changes. In a planned step it never does.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,10 +20,12 @@ namespace te::rt::cuda {
 namespace support = te_table;
 namespace {
 
-/// A collective beside a product takes multiprocessors from it. A cluster that
-/// waits for one has a quarter of the turns, not all of them; alone on the GPU
-/// that costs nothing (an eighth costs 0.5 %).
-constexpr int64_t kWaves = 4;
+/// The grid has up to four times the clusters that run at a time, and each
+/// computes a quarter of the waves. A collective that runs beside the GEMM
+/// takes multiprocessors from it; a cluster that has to wait for one then has a
+/// quarter of the work, not all of it. Without a collective that costs nothing
+/// (eight times the clusters cost 0.5 %).
+constexpr int64_t kClusterGenerations = 4;
 
 class BlockGemmPlan final : public Plan {
 public:
@@ -33,7 +35,7 @@ public:
 
   Status launch(void *stream, void *const *buffers) override {
     using namespace scaled_matmul_buffers;
-    // The kernel copies and stores 16 bytes at a time.
+    // The kernel loads and stores 16 bytes at a time.
     for (auto [index, name] : {std::pair<int, const char *>{a, "a"},
                                {a_scale, "a_scale"},
                                {b, "b"},
@@ -49,8 +51,9 @@ public:
     TE_RT_RETURN_IF_FAILED(mapB.encode(
         device, TensorView::bytes(args.n, args.k), buffers[b], &args.b));
     if (isF32 && buffers[c])
-      TE_RT_RETURN_IF_FAILED(mapC.encode(
-          device, TensorView::summand(args.m, args.n), buffers[c], &args.cMap));
+      TE_RT_RETURN_IF_FAILED(mapC.encode(device,
+                                         TensorView::cOperand(args.m, args.n),
+                                         buffers[c], &args.cMap));
     args.a_scale = static_cast<const float *>(buffers[a_scale]);
     args.b_scale = static_cast<const float *>(buffers[b_scale]);
     args.bias = buffers[bias];
@@ -63,7 +66,7 @@ private:
   const CudaDevice &device; // outlives every plan of its backend
   LaunchConfig config;
   BlockGemmArgs args;
-  bool isF32; // the result, and c
+  bool isF32; // the type of the result and of c
   OperandMap mapA, mapB, mapC;
 };
 
@@ -75,10 +78,10 @@ TensorView TensorView::bytes(uint64_t rows, uint64_t k) {
           rows,
           k,
           0,
-          kBlockGemmCols,
-          kBlockGemmDepth};
+          kBlockGemmTileN,
+          kBlockGemmTileK};
 }
-TensorView TensorView::summand(uint64_t rows, uint64_t n) {
+TensorView TensorView::cOperand(uint64_t rows, uint64_t n) {
   return {CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, rows, n, 0, kCBoxRows, kCBoxCols};
 }
 
@@ -127,7 +130,7 @@ Status planBlockGemm(const CudaDevice &device,
   args.k = static_cast<uint32_t>(params.k);
   args.a_scale_stride = static_cast<uint32_t>(roundUp(params.m, 4));
   args.b_scale_stride = static_cast<uint32_t>(
-      squareB ? roundUp(ceilDiv(params.k, kBlockGemmDepth), 4)
+      squareB ? roundUp(ceilDiv(params.k, kBlockGemmTileK), 4)
               : roundUp(params.n, 4));
 
   LaunchConfig config;
@@ -139,13 +142,13 @@ Status planBlockGemm(const CudaDevice &device,
       kBlockGemmSharedBytes));
   config.block = kBlockGemmThreads;
   const int64_t tiles =
-      ceilDiv(params.m, kTileRows) * ceilDiv(params.n, kTileCols);
+      ceilDiv(params.m, kClusterTileM) * ceilDiv(params.n, kClusterTileN);
   args.clusters = clustersFor(device, tiles);
   args.whole_tiles = wholeTiles(static_cast<uint32_t>(tiles), args.clusters);
-  const int64_t turns = ceilDiv(2 * tiles - args.whole_tiles, args.clusters);
-  args.turns = static_cast<uint32_t>(ceilDiv(turns, kWaves));
+  const int64_t waves = ceilDiv(2 * tiles - args.whole_tiles, args.clusters);
+  args.iterations = static_cast<uint32_t>(ceilDiv(waves, kClusterGenerations));
   config.gridX = static_cast<uint32_t>(kBlockGemmCluster * args.clusters *
-                                       ceilDiv(turns, args.turns));
+                                       ceilDiv(waves, args.iterations));
   *plan = std::make_unique<BlockGemmPlan>(device, std::move(config), args,
                                           params.out_type == TE_RT_F32);
   return Status::ok();

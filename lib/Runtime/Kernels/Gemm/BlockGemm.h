@@ -1,4 +1,4 @@
-//===- BlockGemm.h - block-scaled products by the own Hopper kernel -------===//
+//===- BlockGemm.h - plans of the block-scaled GEMM for Hopper ------------===//
 
 #ifndef TE_RUNTIME_KERNELS_GEMM_BLOCKGEMM_H
 #define TE_RUNTIME_KERNELS_GEMM_BLOCKGEMM_H
@@ -8,20 +8,20 @@
 
 namespace te::rt::cuda {
 
-/// What a tensor map copies boxes of: [matrices, rows, cols] elements, rows and
-/// columns of a box being 128 bytes wide. Without `matrices` it has two axes.
+/// What a tensor map describes: [matrices, rows, cols] elements, or [rows,
+/// cols] where `matrices` is 0. A row of a box is 128 bytes.
 struct TensorView {
   CUtensorMapDataType type;
   uint64_t elementBytes, rows, cols, matrices;
   uint32_t boxRows, boxCols;
 
-  /// An operand [rows, k] of 8 bits.
+  /// An 8-bit operand [rows, k].
   static TensorView bytes(uint64_t rows, uint64_t k);
-  /// A summand [rows, n] in f32.
-  static TensorView summand(uint64_t rows, uint64_t n);
+  /// An f32 operand C [rows, n].
+  static TensorView cOperand(uint64_t rows, uint64_t n);
 };
 
-/// Writes the tensor map of a buffer unless it is the one written last.
+/// Encodes the tensor map of a buffer, unless that buffer was the last one.
 class OperandMap {
 public:
   Status encode(const CudaDevice &device, const TensorView &view, void *data,
@@ -31,12 +31,12 @@ private:
   void *encoded = nullptr;
 };
 
-/// Clusters of a launch that makes at most so many tiles: as many as the device
-/// holds, or as there are halves of tiles.
+/// Clusters that run at a time for at most `tiles` tiles: as many as the device
+/// holds, but at most one for each half of a tile.
 uint32_t clustersFor(const CudaDevice &device, int64_t tiles);
 
-/// True where planBlockGemm takes the product: on sm_90, what the support table
-/// gives to an own kernel.
+/// Whether planBlockGemm supports the matmul: on sm_90, where the support table
+/// names an own kernel.
 bool supportsBlockGemm(const CudaDevice &device,
                        const scaled_matmul_params &params);
 

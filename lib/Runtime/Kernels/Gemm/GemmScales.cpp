@@ -1,6 +1,6 @@
-//===- GemmScales.cpp - kernels before and after a library's product ------===//
+//===- GemmScales.cpp - kernels before and after a GEMM of the library ----===//
 //
-// One thread to a word of scales, or to four elements of a result.
+// One thread writes a word of scales, or four elements of a result.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,8 +1,8 @@
-//===- GroupedGemm.cpp - plans of products of groups of rows --------------===//
+//===- GroupedGemm.cpp - plans of the grouped GEMMs for Hopper ------------===//
 //
-// One persistent kernel makes the products of all groups; what the groups are,
-// it reads from device memory. The grid is for the most tiles that the shapes
-// allow.
+// One persistent kernel computes the GEMMs of all groups. It reads the sizes of
+// the groups from device memory, so the grid is for the largest number of tiles
+// that the shapes allow.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,20 +20,21 @@ namespace te::rt::cuda {
 namespace support = te_table;
 namespace {
 
-/// Buffer indices of one of the kernels; -1 where it has none. The factor of a
-/// product without scales is in the place of a's scale.
+/// The buffer indices of one of the kernels, or -1 where it has no such buffer.
+/// A kernel without scales has its factor `alpha` in the place of `aScale`.
 struct Buffers {
   int a, aScale, b, bScale, sizes, bias, c, out, keep;
 };
 
-/// What the tensor maps of a kernel show; c has one where it is f32.
+/// What the tensor maps of a kernel describe. Only an f32 c has one.
 struct Views {
   TensorView a, b;
   std::optional<TensorView> c;
 };
 
-/// What may be aligned less than the 16 bytes a kernel copies or stores at a
-/// time: the sizes, and scales that are one number for a group.
+/// Kernels load and store 16 bytes at a time, so a launch checks the alignment
+/// of its buffers, except for the sizes and for scales that are one number a
+/// group.
 class GroupedGemmPlan final : public Plan {
 public:
   GroupedGemmPlan(const CudaDevice &device, LaunchConfig config,
@@ -54,18 +55,20 @@ public:
       if (needed && !isAligned(given(i), 16))
         return {TE_RT_INVALID_ARGUMENT, std::string("expected '") + name +
                                             "' to be aligned to 16 bytes"};
-    BlockGemmArgs &p = args.product;
-    TE_RT_RETURN_IF_FAILED(mapA.encode(device, views.a, given(index.a), &p.a));
-    TE_RT_RETURN_IF_FAILED(mapB.encode(device, views.b, given(index.b), &p.b));
+    BlockGemmArgs &gemm = args.gemm;
+    TE_RT_RETURN_IF_FAILED(
+        mapA.encode(device, views.a, given(index.a), &gemm.a));
+    TE_RT_RETURN_IF_FAILED(
+        mapB.encode(device, views.b, given(index.b), &gemm.b));
     if (views.c && given(index.c))
       TE_RT_RETURN_IF_FAILED(
-          mapC.encode(device, *views.c, given(index.c), &p.cMap));
-    p.a_scale = static_cast<const float *>(given(index.aScale));
-    p.b_scale = static_cast<const float *>(given(index.bScale));
-    p.bias = given(index.bias);
-    p.c = given(index.c);
-    p.keep = static_cast<const float *>(given(index.keep));
-    p.out = given(index.out);
+          mapC.encode(device, *views.c, given(index.c), &gemm.cMap));
+    gemm.a_scale = static_cast<const float *>(given(index.aScale));
+    gemm.b_scale = static_cast<const float *>(given(index.bScale));
+    gemm.bias = given(index.bias);
+    gemm.c = given(index.c);
+    gemm.keep = static_cast<const float *>(given(index.keep));
+    gemm.out = given(index.out);
     args.sizes = static_cast<const int32_t *>(given(index.sizes));
     return Launcher(device, stream)(config, args);
   }
@@ -80,7 +83,7 @@ private:
   OperandMap mapA, mapB, mapC;
 };
 
-/// Products with an empty axis: zeros, or c where it is kept.
+/// A matmul with an empty axis: the result is zeros, or c where it is kept.
 Status planEmpty(const CudaDevice &device, int64_t bytes, Buffers index,
                  std::unique_ptr<Plan> *plan) {
   std::shared_ptr<Plan> fill;
@@ -95,7 +98,7 @@ Status planEmpty(const CudaDevice &device, int64_t bytes, Buffers index,
         std::tuple(index.bias, index.c, index.out, index.keep);
     if (bytes != 0 && bias >= 0 && buffers[bias])
       return Status(TE_RT_UNSUPPORTED,
-                    "expected 'k' to be at least 1 in a product with a bias, "
+                    "expected 'k' to be at least 1 in a matmul with a bias, "
                     "but got 0");
     if (c < 0 || !buffers[c])
       return launch.zero(buffers[out], bytes);
@@ -111,7 +114,7 @@ Status planEmpty(const CudaDevice &device, int64_t bytes, Buffers index,
   return Status::ok();
 }
 
-/// What every kernel here asks of the device and of the groups.
+/// The requirements of every kernel here on the device and the groups.
 template <typename Params>
 Status checkGroups(const char *kernel, const CudaDevice &device,
                    const Params &params,
@@ -141,8 +144,8 @@ std::pair<bool, std::string> outTypeRule(const Params &params) {
               support::typeName(params.out_type) + "'"};
 }
 
-/// Whether there is a kernel of scaled operands; `squares`: also for 128x128
-/// blocks of b.
+/// Checks that there is a kernel for these scaled operands. `squares` says
+/// whether b may have 128x128 blocks.
 template <typename Params>
 Status checkScaled(const char *kernel, const CudaDevice &device,
                    const Params &params, bool squares) {
@@ -161,8 +164,8 @@ Status checkScaled(const char *kernel, const CudaDevice &device,
        outTypeRule(params)});
 }
 
-/// Whether there is a kernel of bf16 operands, whose lines have `x` and `y`
-/// elements: they are copied and stored 16 bytes at a time.
+/// Checks that there is a kernel for these bf16 operands. Their rows have `x`
+/// and `y` elements, and kernels load and store 16 bytes at a time.
 template <typename Params>
 Status checkPlain(const char *kernel, const CudaDevice &device,
                   const Params &params, const char *xName, int64_t x,
@@ -181,32 +184,32 @@ Status checkPlain(const char *kernel, const CudaDevice &device,
        eights(yName, y)});
 }
 
-/// A product as a grid: [m, k] by [n, k], with at most so many tiles.
+/// A grouped GEMM as one: [m, k] by [n, k], with at most `tiles` tiles.
 struct Extent {
   int64_t m, n, k, tiles;
 };
 
-template <typename Params> Extent rowsExtent(const Params &params) {
-  // Each group, and the rows of none, may end with part of a tile.
+template <typename Params> Extent groupsOfRowsExtent(const Params &params) {
+  // Each group may end with a partial tile, and so may the rows of no group.
   return {params.rows, params.n, params.k,
-          (ceilDiv(params.rows, kTileRows) + params.groups + 1) *
-              ceilDiv(params.n, kTileCols)};
+          (ceilDiv(params.rows, kClusterTileM) + params.groups + 1) *
+              ceilDiv(params.n, kClusterTileN)};
 }
-template <typename Params> Extent depthExtent(const Params &params) {
+template <typename Params> Extent groupsOfKExtent(const Params &params) {
   return {params.m, params.n, params.rows,
-          ceilDiv(params.m, kTileRows) * ceilDiv(params.n, kTileCols) *
+          ceilDiv(params.m, kClusterTileM) * ceilDiv(params.n, kClusterTileN) *
               params.groups};
 }
 
-/// Sets what all kernels have in common, and plans kernel `name`.
+/// Plans kernel `name`: sets the arguments that all kernels have in common.
 template <typename Params>
 Status plan(const CudaDevice &device, const Params &params,
             const std::string &name, const Extent &extent, const Views &views,
             GroupedGemmArgs args, bool blocks, Buffers index,
             std::unique_ptr<Plan> *plan) {
-  args.product.m = static_cast<uint32_t>(extent.m);
-  args.product.n = static_cast<uint32_t>(extent.n);
-  args.product.k = static_cast<uint32_t>(extent.k);
+  args.gemm.m = static_cast<uint32_t>(extent.m);
+  args.gemm.n = static_cast<uint32_t>(extent.n);
+  args.gemm.k = static_cast<uint32_t>(extent.k);
   args.shape = {static_cast<uint32_t>(params.rows),
                 static_cast<uint32_t>(params.groups),
                 static_cast<uint32_t>(params.alignment)};
@@ -216,7 +219,7 @@ Status plan(const CudaDevice &device, const Params &params,
       groupedGemmSharedBytes(params.groups)));
   config.block = kBlockGemmThreads;
   const uint32_t clusters = clustersFor(device, extent.tiles);
-  args.product.whole_tiles =
+  args.gemm.whole_tiles =
       wholeTiles(static_cast<uint32_t>(extent.tiles), clusters);
   config.gridX = kBlockGemmCluster * clusters;
   *plan = std::make_unique<GroupedGemmPlan>(device, std::move(config), args,
@@ -224,7 +227,7 @@ Status plan(const CudaDevice &device, const Params &params,
   return Status::ok();
 }
 
-/// Tiles, and rows of any operand or result, are counted in 32 bits.
+/// Checks that tiles, and rows of any operand or result, fit in 32 bits.
 template <typename Params>
 Status checkCounts(const char *kernel, const Params &params,
                    const Extent &extent) {
@@ -239,15 +242,15 @@ Status checkCounts(const char *kernel, const Params &params,
               std::to_string(largest)};
 }
 
-/// The c of weight gradients.
+/// The tensor map of the c of a weight gradient.
 template <typename Params>
-std::optional<TensorView> gradientSummand(const Params &params) {
+std::optional<TensorView> gradientC(const Params &params) {
   if (params.out_type != TE_RT_F32)
     return std::nullopt;
-  return TensorView::summand(params.groups * params.m, params.n);
+  return TensorView::cOperand(params.groups * params.m, params.n);
 }
 
-/// The kernels of scaled operands.
+/// Plans a kernel for scaled operands.
 template <typename Params>
 Status planScaled(const CudaDevice &device, const Params &params,
                   const std::string &family, const Extent &extent,
@@ -256,9 +259,9 @@ Status planScaled(const CudaDevice &device, const Params &params,
   const bool blocks = params.a_scheme != TE_RT_PER_TENSOR;
   const bool squares = params.b_scheme == TE_RT_BLOCK_128X128;
   GroupedGemmArgs args = {};
-  args.product.a_scale_stride = static_cast<uint32_t>(roundUp(extent.m, 4));
-  args.product.b_scale_stride = static_cast<uint32_t>(
-      roundUp(squares ? ceilDiv(extent.k, kBlockGemmDepth) : extent.n, 4));
+  args.gemm.a_scale_stride = static_cast<uint32_t>(roundUp(extent.m, 4));
+  args.gemm.b_scale_stride = static_cast<uint32_t>(
+      roundUp(squares ? ceilDiv(extent.k, kBlockGemmTileK) : extent.n, 4));
   return plan(device, params,
               family +
                   (!blocks   ? "_tensor_"
@@ -268,8 +271,8 @@ Status planScaled(const CudaDevice &device, const Params &params,
               extent, views, args, blocks, index, result);
 }
 
-/// A bf16 operand [rows, cols], copied in boxes of as many rows; 0 matrices for
-/// a map of two axes.
+/// A bf16 operand [rows, cols], loaded in boxes of `boxRows` rows. `matrices`
+/// is 0 for a tensor map of two axes.
 TensorView plainView(int64_t matrices, int64_t rows, int64_t cols,
                      uint32_t boxRows) {
   return {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
@@ -278,7 +281,7 @@ TensorView plainView(int64_t matrices, int64_t rows, int64_t cols,
           static_cast<uint64_t>(cols),
           static_cast<uint64_t>(matrices),
           boxRows,
-          kPlainGemmDepth};
+          kPlainGemmTileK};
 }
 
 } // namespace
@@ -294,7 +297,7 @@ Status plan_grouped_scaled_matmul(const CudaDevice &device,
   const int64_t outBytes = params.rows * params.n * byteSize(params.out_type);
   if (outBytes == 0 || params.k == 0)
     return planEmpty(device, outBytes, index, result);
-  const Extent extent = rowsExtent(params);
+  const Extent extent = groupsOfRowsExtent(params);
   TE_RT_RETURN_IF_FAILED(checkCounts(kernel, params, extent));
   return planScaled(device, params, "te_grouped_gemm", extent,
                     {TensorView::bytes(params.rows, params.k),
@@ -315,12 +318,12 @@ Status plan_grouped_scaled_wgrad(const CudaDevice &device,
       params.groups * params.m * params.n * byteSize(params.out_type);
   if (outBytes == 0 || params.rows == 0)
     return planEmpty(device, outBytes, index, result);
-  const Extent extent = depthExtent(params);
+  const Extent extent = groupsOfKExtent(params);
   TE_RT_RETURN_IF_FAILED(checkCounts(kernel, params, extent));
   return planScaled(device, params, "te_grouped_wgrad", extent,
                     {TensorView::bytes(params.m, params.rows),
                      TensorView::bytes(params.n, params.rows),
-                     gradientSummand(params)},
+                     gradientC(params)},
                     index, result);
 }
 
@@ -336,17 +339,17 @@ Status plan_grouped_matmul(const CudaDevice &device,
   const int64_t outBytes = params.rows * params.n * byteSize(params.out_type);
   if (outBytes == 0 || params.k == 0)
     return planEmpty(device, outBytes, index, result);
-  const Extent extent = rowsExtent(params);
+  const Extent extent = groupsOfRowsExtent(params);
   TE_RT_RETURN_IF_FAILED(checkCounts(kernel, params, extent));
   return plan(
       device, params,
       params.trans_b ? "te_grouped_plain_gemm_transposed"
                      : "te_grouped_plain_gemm",
       extent,
-      {plainView(0, params.rows, params.k, kBlockGemmRows / 2),
+      {plainView(0, params.rows, params.k, kBlockGemmTileM / 2),
        params.trans_b
-           ? plainView(params.groups, params.k, params.n, kPlainGemmDepth)
-           : plainView(0, params.groups * params.n, params.k, kBlockGemmCols),
+           ? plainView(params.groups, params.k, params.n, kPlainGemmTileK)
+           : plainView(0, params.groups * params.n, params.k, kBlockGemmTileN),
        std::nullopt},
       GroupedGemmArgs{}, /*blocks=*/false, index, result);
 }
@@ -364,12 +367,12 @@ Status plan_grouped_wgrad(const CudaDevice &device,
       params.groups * params.m * params.n * byteSize(params.out_type);
   if (outBytes == 0 || params.rows == 0)
     return planEmpty(device, outBytes, index, result);
-  const Extent extent = depthExtent(params);
+  const Extent extent = groupsOfKExtent(params);
   TE_RT_RETURN_IF_FAILED(checkCounts(kernel, params, extent));
   return plan(device, params, "te_grouped_plain_wgrad", extent,
-              {plainView(0, params.rows, params.m, kPlainGemmDepth),
-               plainView(1, params.rows, params.n, kPlainGemmDepth),
-               gradientSummand(params)},
+              {plainView(0, params.rows, params.m, kPlainGemmTileK),
+               plainView(1, params.rows, params.n, kPlainGemmTileK),
+               gradientC(params)},
               GroupedGemmArgs{}, /*blocks=*/false, index, result);
 }
 

@@ -8,20 +8,20 @@
 
 namespace te::rt::cuda {
 
-/// Rows of the result one CTA makes, and its columns.
-inline constexpr int kBlockGemmRows = 256;
-inline constexpr int kBlockGemmCols = 128;
-/// Elements of k a stage holds: one scale block.
-inline constexpr int kBlockGemmDepth = 128;
-/// Elements of k a stage holds of 16-bit operands.
-inline constexpr int kPlainGemmDepth = kBlockGemmDepth / 2;
-/// CTAs of a cluster; they share the rows of `a` and sit side by side in n.
+/// Rows and columns of the result that a CTA computes at a time.
+inline constexpr int kBlockGemmTileM = 256;
+inline constexpr int kBlockGemmTileN = 128;
+/// Elements of k in a stage: one scale block.
+inline constexpr int kBlockGemmTileK = 128;
+/// Elements of k in a stage of 16-bit operands.
+inline constexpr int kPlainGemmTileK = kBlockGemmTileK / 2;
+/// CTAs of a cluster. They share the rows of `a` and have neighbouring columns.
 inline constexpr int kBlockGemmCluster = 2;
 inline constexpr int kBlockGemmStages = 4;
 /// Two consumer warpgroups and one producer warpgroup.
 inline constexpr int kBlockGemmThreads = 384;
 
-/// Boxes of c, columns of 128 bytes.
+/// The TMA boxes of c, whose rows are 128 bytes.
 inline constexpr int kCBoxRows = 64, kCBoxCols = 32;
 
 struct BlockGemmArgs {
@@ -36,16 +36,18 @@ struct BlockGemmArgs {
   const float *keep;    // unless null or 1, what c has counts as zeros
   void *out;            // [m, n]
   uint32_t m, n, k;
-  uint32_t whole_tiles;     // see wholeTiles; all, of groups of rows
-  uint32_t clusters, turns; // see firstPiece; not of groups of rows
+  uint32_t whole_tiles; // see wholeTiles; unused where groups are rows
+  // Clusters that run at a time, and pieces that each computes; see firstPiece.
+  // Only block_gemm_sm90.cu uses them.
+  uint32_t clusters, iterations;
   uint32_t a_scale_stride, b_scale_stride;
 };
 
-/// Dynamic shared memory: stages of a, b and both scales, then barriers.
+/// Dynamic shared memory: stages of a, b and both scales, then the mbarriers.
 inline constexpr int kBlockGemmSharedBytes =
     kBlockGemmStages *
-    (kBlockGemmRows * kBlockGemmDepth + kBlockGemmCols * kBlockGemmDepth +
-     (kBlockGemmRows + kBlockGemmCols) * 4 + 16);
+    (kBlockGemmTileM * kBlockGemmTileK + kBlockGemmTileN * kBlockGemmTileK +
+     (kBlockGemmTileM + kBlockGemmTileN) * 4 + 16);
 
 } // namespace te::rt::cuda
 

@@ -1,10 +1,11 @@
-//===- gemm_scales.cu - scales before a product, factors after it ---------===//
+//===- gemm_scales.cu - block scales before a GEMM, row factors after it --===//
 //
-// te_block_to_mx_scales   f32 block scales to swizzled exponents: a thread
-//                         writes one word, the four exponents of one line in
-//                         one slice of 128, which are all the same.
-// te_scale_rows_{f32,bf16}  out = alpha[row] * product + bias + c: a thread
-//                         finishes four elements.
+// te_block_to_mx_scales     converts f32 block scales to swizzled exponents. A
+//                           thread writes one word: the four exponents of one
+//                           row in one slice of 128, which are all the same.
+// te_scale_rows_{f32,bf16}  out = alpha[row] * unscaled + bias + c. A thread
+// writes
+//                           four elements.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(kGemmScalesThreads)
   const int64_t word = int64_t{blockIdx.x} * kGemmScalesThreads + threadIdx.x;
   if (word >= args.words)
     return;
-  // A tile is 128 words: word w has line w / 4 + w % 4 * 32 of the tile.
+  // A tile has 128 words: word w belongs to line w / 4 + w % 4 * 32 of it.
   const uint32_t inTile = static_cast<uint32_t>(word % 128);
   const int64_t tile = word / 128;
   const int64_t line =
@@ -46,7 +47,7 @@ __device__ __forceinline__ void scaleRows(const ScaleRowsArgs &args) {
   if (col >= args.n)
     return;
   const int64_t at = int64_t{row} * args.n + col;
-  const float4 four = *reinterpret_cast<const float4 *>(args.product + at);
+  const float4 four = *reinterpret_cast<const float4 *>(args.unscaled + at);
   const float alpha = args.alpha[row];
   float values[4] = {four.x, four.y, four.z, four.w};
   const auto *bias = static_cast<const bf16 *>(args.bias);

@@ -1,6 +1,6 @@
-//===- gemm_scales_args.h - arguments of the kernels beside a product -----===//
+//===- gemm_scales_args.h - arguments of the kernels around a GEMM --------===//
 //
-// Shared by the kernels and the glue that launches them.
+// The kernels and the host code that launches them share this header.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,7 +12,7 @@
 namespace te::rt::cuda {
 
 inline constexpr int kGemmScalesThreads = 256;
-/// Columns of a row that one block of te_scale_rows_* finishes.
+/// Columns of a row that one block of te_scale_rows_* computes.
 inline constexpr int kScaleRowsCols = 4 * kGemmScalesThreads;
 
 struct BlockToMxArgs {
@@ -20,17 +20,17 @@ struct BlockToMxArgs {
   uint32_t *mxScale;  // [up(outer, 128), up(blocks, 4)] bytes, swizzled
   int64_t outer, stride;
   int64_t words; // of mxScale
-  // Of 32 elements, and the words of a tile's row of tiles.
+  // Blocks of 32 elements in a row, and tiles of 128 words in a row of tiles.
   uint32_t blocks, tileCols;
   int32_t isSquare;
 };
 
 struct ScaleRowsArgs {
-  const float *product; // [m, n]
-  const float *alpha;   // [m]
-  const void *bias;     // bf16 [n], or null
-  const void *c;        // [m, n] of the result's type, or null; may be out
-  void *out;            // [m, n]
+  const float *unscaled; // [m, n]
+  const float *alpha;    // [m]
+  const void *bias;      // bf16 [n], or null
+  const void *c;         // [m, n] of the result's type, or null; may be out
+  void *out;             // [m, n]
   uint32_t n, rowBlocks;
 };
 

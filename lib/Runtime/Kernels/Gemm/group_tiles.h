@@ -1,18 +1,20 @@
-//===- group_tiles.h - which tiles of a grouped product exist -------------===//
+//===- group_tiles.h - which tiles of a grouped GEMM exist ----------------===//
 //
-// The sizes of the groups are known on the device only, so a kernel that makes
-// the tiles of all groups finds out by itself which those are. A table of
-// slots, one for each group, says where its rows start and how many tiles lie
-// before it; clusters then take the tiles in turn, cluster i the tiles i, i +
-// clusters, and so on. Nothing is read or written outside [0, rows), whatever
-// the sizes: a negative one counts as 0, one that does not fit as what does.
+// Only the device knows the sizes of the groups, so a kernel that computes the
+// tiles of all groups finds out by itself which tiles there are. A table of
+// slots, one for each group, says where its rows start and how many tiles come
+// before it. The clusters of the persistent kernel then share the tiles:
+// cluster i computes the tiles i, i + clusters, and so on. Nothing is read or
+// written outside [0, rows), whatever the sizes are: a negative size counts as
+// 0, and one that is too large is cut.
 //
-// How many tiles there are is known beforehand where groups are runs of the
-// contracted axis. In a last turn for less than half of the clusters two of
-// them then make a tile. (Groups of rows would need registers for it that the
-// loop of products has not: it lost 1 %.)
+// Where groups are runs of the contracted axis, the number of tiles is known on
+// the host. If the last wave then has tiles for less than half of the clusters,
+// two clusters compute one tile. (Groups of rows do not: their main loop has no
+// registers left for it, and lost 1 %.)
 //
-// Host code too: the unit test enumerates every tile of every cluster.
+// The header is host code too: the unit test enumerates every tile of every
+// cluster.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,10 +27,11 @@
 
 namespace te::rt::cuda {
 
-/// Rows and columns of a tile of a cluster; each of its two CTAs makes half of
-/// the columns.
-inline constexpr uint32_t kTileRows = 256, kTileCols = 256;
-/// Row tiles that are walked together, so that their columns are still in L2.
+/// Rows and columns of the tile of a cluster; each of its two CTAs computes
+/// half of the columns.
+inline constexpr uint32_t kClusterTileM = 256, kClusterTileN = 256;
+/// Row tiles in a band: clusters compute all columns of a band before the next
+/// band, so that the operands are still in L2.
 inline constexpr uint32_t kBandTiles = 8;
 
 struct TilePosition {
@@ -45,14 +48,15 @@ TE_HOST_DEVICE TilePosition tilePosition(uint32_t index, uint32_t rowTiles,
   return {band * kBandTiles + within % height, within / height};
 }
 
-/// What a cluster makes at a time: a tile, or the upper or lower half of one.
+/// What a cluster computes in one iteration: a tile, or the upper or lower half
+/// of one.
 struct Piece {
   uint32_t tile, firstRow, rows;
 };
 
-/// How many of `tiles`, which `clusters` take in turn, are made whole: all but
-/// those of the last turn, where half of the clusters or more would have none.
-/// Of these two clusters make one.
+/// How many of `tiles` are computed whole when `clusters` share them: all, or
+/// all but those of the last wave if it would leave half of the clusters or
+/// more without a tile. Two clusters then share each tile of that wave.
 TE_HOST_DEVICE uint32_t wholeTiles(uint32_t tiles, uint32_t clusters) {
   const uint32_t last = tiles % clusters;
   return 2 * last > clusters ? tiles : tiles - last;
@@ -62,27 +66,27 @@ TE_HOST_DEVICE uint32_t wholeTiles(uint32_t tiles, uint32_t clusters) {
 TE_HOST_DEVICE Piece pieceOf(uint32_t index, uint32_t whole) {
   const bool isHalf = index >= whole;
   const uint32_t beyond = isHalf ? index - whole : 0;
-  return {index - (beyond + 1) / 2, beyond % 2 * (kTileRows / 2),
-          isHalf ? kTileRows / 2 : kTileRows};
+  return {index - (beyond + 1) / 2, beyond % 2 * (kClusterTileM / 2),
+          isHalf ? kClusterTileM / 2 : kClusterTileM};
 }
 
-/// The first piece of a cluster. `clusters` of them run at a time and take
-/// pieces in turn, `turns` of them each; those behind them, which start as
-/// others end, go on where these stop.
+/// The first piece of a cluster. `clusters` of them run at a time and share the
+/// pieces; each computes `iterations` of them, one in every wave. The clusters
+/// after them start when these end, and continue with the next pieces.
 TE_HOST_DEVICE uint32_t firstPiece(uint32_t cluster, uint32_t clusters,
-                                   uint32_t turns) {
-  return cluster % clusters + cluster / clusters * turns * clusters;
+                                   uint32_t iterations) {
+  return cluster % clusters + cluster / clusters * iterations * clusters;
 }
 
-/// Where the rows of a piece end that starts at `row`, of rows that end at
-/// `end`; not behind `row` where it has none.
+/// The end of the rows of a piece that starts at `row`, where all rows end at
+/// `end`. It is not above `row` if the piece has no rows.
 TE_HOST_DEVICE uint32_t rowEndOf(uint32_t row, const Piece &piece,
                                  uint32_t end) {
   return row + piece.rows < end ? row + piece.rows : end;
 }
 
 //===----------------------------------------------------------------------===//
-// The table
+// The table of groups
 //===----------------------------------------------------------------------===//
 
 /// One group: its rows, and the row tiles of all groups before it.
@@ -90,10 +94,10 @@ struct GroupSlot {
   uint32_t group, start, size, firstTile;
 };
 
-/// The table is made by lanes that have a run of groups each, whose
-/// groupsExtent comes first. Second: writes the slots of groups [begin, end),
-/// which start at row `start`, with tiles counted from `begin`; returns how
-/// many there are.
+/// The lanes of a warp fill the table, each for a run of groups. The first step
+/// is groupsExtent, to find out where a run starts. This is the second: it
+/// writes the slots of groups [begin, end), which start at row `start`, with
+/// tiles counted from group `begin`, and returns the number of tiles.
 TE_HOST_DEVICE uint32_t placeGroups(const GroupShape &shape,
                                     const int32_t *sizes, uint32_t begin,
                                     uint32_t end, uint32_t start,
@@ -104,29 +108,29 @@ TE_HOST_DEVICE uint32_t placeGroups(const GroupShape &shape,
         groupRows(start, sizes[g], shape.rows, shape.alignment);
     slots[g] = {g, start, static_cast<uint32_t>(rows.end - rows.begin), tiles};
     const auto extent = static_cast<uint32_t>(rows.next - rows.begin);
-    tiles += (extent + kTileRows - 1) / kTileRows;
+    tiles += (extent + kClusterTileM - 1) / kClusterTileM;
     start += extent;
   }
   return tiles;
 }
 
-/// Third: `before` tiles lie before those of group `begin`.
+/// The third step: `before` tiles come before those of group `begin`.
 TE_HOST_DEVICE void numberTiles(uint32_t begin, uint32_t end, uint32_t before,
                                 GroupSlot *slots) {
   for (uint32_t g = begin; g < end; ++g)
     slots[g].firstTile += before;
 }
 
-/// Last, once: the rows from `end` on belong to no group; they are the slot
-/// after the last group. One more slot ends the table.
+/// The last step, by one lane: the rows from `end` on belong to no group and
+/// get the slot after the last group. One more slot ends the table.
 TE_HOST_DEVICE void endGroups(const GroupShape &shape, uint32_t end,
                               uint32_t tiles, GroupSlot *slots) {
-  const uint32_t rest = (shape.rows - end + kTileRows - 1) / kTileRows;
+  const uint32_t rest = (shape.rows - end + kClusterTileM - 1) / kClusterTileM;
   slots[shape.groups] = {shape.groups, end, 0, tiles};
   slots[shape.groups + 1] = {shape.groups + 1, shape.rows, 0, tiles + rest};
 }
 
-/// Where the slot of group `g` belongs among those in order of falling size.
+/// The position of group `g` when the slots are sorted by decreasing size.
 TE_HOST_DEVICE uint32_t sizeRank(const GroupSlot *slots, uint32_t groups,
                                  uint32_t g) {
   uint32_t rank = 0;
@@ -140,14 +144,15 @@ TE_HOST_DEVICE uint32_t sizeRank(const GroupSlot *slots, uint32_t groups,
 // Walking
 //===----------------------------------------------------------------------===//
 
-/// Tiles of a product whose groups are runs of rows of the result, and of the
-/// rows that belong to none.
+/// The tiles of a cluster where groups are runs of rows of the result,
+/// including those of the rows that belong to no group.
 class GroupRowWalk {
 public:
   TE_HOST_DEVICE GroupRowWalk(const GroupSlot *slots, uint32_t groups,
                               uint32_t n, uint32_t cluster, uint32_t clusters)
-      : slots(slots), groups(groups), colTiles((n + kTileCols - 1) / kTileCols),
-        next(cluster), clusters(clusters) {}
+      : slots(slots), groups(groups),
+        colTiles((n + kClusterTileN - 1) / kClusterTileN), next(cluster),
+        clusters(clusters) {}
 
   /// Moves to the next tile; false when there is none.
   TE_HOST_DEVICE bool advance() {
@@ -160,18 +165,18 @@ public:
         tilePosition(next - slot.firstTile * colTiles,
                      following.firstTile - slot.firstTile, colTiles);
     group = slot.group;
-    row = slot.start + tile.row * kTileRows;
-    col = tile.col * kTileCols;
+    row = slot.start + tile.row * kClusterTileM;
+    col = tile.col * kClusterTileN;
     dataEnd = slot.start + slot.size;
     rowEnd = following.start;
     next += clusters;
     return true;
   }
 
-  /// The tile: of a group, or of none where `group` is `groups`.
+  /// The tile. It belongs to no group if `group` equals the number of groups.
   uint32_t group = 0, row = 0, col = 0;
-  /// Rows from dataEnd to rowEnd are padding, rows from there on another
-  /// tile's.
+  /// Rows from dataEnd to rowEnd are padding; rows from there on belong to
+  /// another tile.
   uint32_t dataEnd = 0, rowEnd = 0;
 
 private:
@@ -179,19 +184,19 @@ private:
   uint32_t groups, colTiles, next, clusters, at = 0;
 };
 
-/// Tiles of a product whose groups are runs of the contracted axis: each group
-/// has a result of its own. Slots are in order of falling size: then no cluster
-/// is left with a long tile at the end, and the work of two clusters differs by
-/// no more than one tile of the largest group.
-class GroupDepthWalk {
+/// The tiles of a cluster where groups are runs of the contracted axis: each
+/// group has its own result. Slots are sorted by decreasing size: then no
+/// cluster computes a long tile at the end, and the work of two clusters
+/// differs by at most one tile of the largest group.
+class GroupKWalk {
 public:
-  /// The first `whole` of all tiles are made whole (wholeTiles).
-  TE_HOST_DEVICE GroupDepthWalk(const GroupSlot *slots, uint32_t groups,
-                                uint32_t m, uint32_t n, uint32_t whole,
-                                uint32_t cluster, uint32_t clusters)
+  /// The first `whole` of all tiles are computed whole (see wholeTiles).
+  TE_HOST_DEVICE GroupKWalk(const GroupSlot *slots, uint32_t groups, uint32_t m,
+                            uint32_t n, uint32_t whole, uint32_t cluster,
+                            uint32_t clusters)
       : slots(slots), groups(groups), m(m), whole(whole),
-        rowTiles((m + kTileRows - 1) / kTileRows),
-        colTiles((n + kTileCols - 1) / kTileCols), next(cluster),
+        rowTiles((m + kClusterTileM - 1) / kClusterTileM),
+        colTiles((n + kClusterTileN - 1) / kClusterTileN), next(cluster),
         clusters(clusters) {}
 
   /// Moves to the next piece; false when there is none.
@@ -206,16 +211,16 @@ public:
     group = slots[at].group;
     start = slots[at].start;
     size = slots[at].size;
-    row = tile.row * kTileRows + piece.firstRow;
-    col = tile.col * kTileCols;
+    row = tile.row * kClusterTileM + piece.firstRow;
+    col = tile.col * kClusterTileN;
     rowEnd = rowEndOf(row, piece, m);
     next += clusters;
     return true;
   }
 
-  /// Rows from rowEnd on are another piece's, or none; a piece may have none.
+  /// Rows from rowEnd on do not belong to this piece; a piece may have no rows.
   uint32_t group = 0, row = 0, col = 0, rowEnd = 0;
-  /// Of the contracted axis.
+  /// The group's run of the contracted axis.
   uint32_t start = 0, size = 0;
 
 private:

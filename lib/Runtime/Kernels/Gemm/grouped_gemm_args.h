@@ -8,25 +8,25 @@
 
 namespace te::rt::cuda {
 
-/// Of a product whose groups are runs of rows of a and out, `product` has:
+/// The shapes in `gemm` where groups are runs of rows of a and out:
 ///   a [rows, k], b [groups * n, k], out [rows, n], bias [groups, n], m = rows.
-/// Of one whose groups are runs of the contracted axis:
+/// Where groups are runs of the contracted axis:
 ///   a [m, rows], b [n, rows], out and c [groups, m, n], k = rows.
-/// Scales are those of these matrices; b's of each [n, k] come one after
-/// another. Without block scales there is one for each group.
+/// Scales belong to these matrices; those of each [n, k] of b follow one
+/// another. Without block scales there is one scale for each group.
 struct GroupedGemmArgs {
-  BlockGemmArgs product;
+  BlockGemmArgs gemm;
   GroupShape shape;
   const int32_t *sizes; // [groups]
 };
 
-/// The stages of a product, then the table of groups, twice.
+/// The stages of the pipeline, then the table of groups, twice.
 constexpr int groupedGemmSharedBytes(int64_t groups) {
   return kBlockGemmSharedBytes +
          static_cast<int>(2 * groups + 2) * static_cast<int>(sizeof(GroupSlot));
 }
 
-/// What fits in the 227 KiB a CTA may have.
+/// The largest number of groups whose tables fit in the 227 KiB of a CTA.
 inline constexpr int64_t kMaxGroups =
     (227 * 1024 - kBlockGemmSharedBytes) / sizeof(GroupSlot) / 2 - 1;
 

@@ -1,8 +1,9 @@
-//===- GroupTilesTest.cpp - the tiles of grouped products, enumerated -----===//
+//===- GroupTilesTest.cpp - the tiles of grouped GEMMs, enumerated --------===//
 //
-// The table of groups and the walks over it are host code too: here every tile
-// of every cluster is enumerated, for random sizes with empty groups, negative
-// ones and ones that do not fit, and compared with a plain walk over the rows.
+// The table of groups and the walks over it are host code too. The tests
+// enumerate every tile of every cluster, for random sizes with empty groups,
+// negative sizes and sizes that are too large, and compare them with a simple
+// walk over the rows.
 //
 //===----------------------------------------------------------------------===//
 
@@ -102,7 +103,7 @@ TEST(GroupTiles, RowsAreCoveredOnce) {
     for (uint32_t n : {8u, 264u, 1536u})
       for (uint32_t clusters : {1u, 66u}) {
         const std::vector<GroupSlot> slots = makeSlots(p.shape, p.sizes);
-        const uint32_t colTiles = (n + kTileCols - 1) / kTileCols;
+        const uint32_t colTiles = (n + kClusterTileN - 1) / kClusterTileN;
         // What each row of each column tile was made as: -1 for a zero.
         std::vector<int> made(size_t{p.shape.rows} * colTiles, -2);
         for (uint32_t cluster = 0; cluster < clusters; ++cluster) {
@@ -111,8 +112,8 @@ TEST(GroupTiles, RowsAreCoveredOnce) {
             ASSERT_LT(walk.col, n);
             ASSERT_LE(walk.rowEnd, p.shape.rows);
             for (uint32_t r = walk.row;
-                 r < std::min(walk.row + kTileRows, walk.rowEnd); ++r) {
-              int &at = made[size_t{r} * colTiles + walk.col / kTileCols];
+                 r < std::min(walk.row + kClusterTileM, walk.rowEnd); ++r) {
+              int &at = made[size_t{r} * colTiles + walk.col / kClusterTileN];
               ASSERT_EQ(at, -2) << "row " << r << " twice";
               at = r < walk.dataEnd ? static_cast<int>(walk.group) : -1;
             }
@@ -133,14 +134,14 @@ TEST(GroupTiles, EachGroupHasEveryTileOfItsResult) {
         const std::vector<GroupSlot> slots =
             bySize(makeSlots(p.shape, p.sizes), p.shape.groups);
         const uint32_t tiles = p.shape.groups *
-                               ((m + kTileRows - 1) / kTileRows) *
-                               ((n + kTileCols - 1) / kTileCols);
+                               ((m + kClusterTileM - 1) / kClusterTileM) *
+                               ((n + kClusterTileN - 1) / kClusterTileN);
         // Where the rows of each piece end.
         std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> made;
         uint64_t least = UINT64_MAX, most = 0;
         for (uint32_t cluster = 0; cluster < clusters; ++cluster) {
-          GroupDepthWalk walk(slots.data(), p.shape.groups, m, n,
-                              wholeTiles(tiles, clusters), cluster, clusters);
+          GroupKWalk walk(slots.data(), p.shape.groups, m, n,
+                          wholeTiles(tiles, clusters), cluster, clusters);
           uint64_t work = 0;
           while (walk.advance()) {
             if (walk.row >= walk.rowEnd)
@@ -171,13 +172,14 @@ TEST(GroupTiles, EachGroupHasEveryTileOfItsResult) {
         for (const auto &[piece, rowEnd] : made)
           columns.insert({std::get<0>(piece), std::get<1>(piece)});
         ASSERT_EQ(columns.size(),
-                  uint64_t{p.shape.groups} * ((n + kTileCols - 1) / kTileCols));
+                  uint64_t{p.shape.groups} *
+                      ((n + kClusterTileN - 1) / kClusterTileN));
         // No cluster has more than one tile of the largest group to spare.
         ASSERT_LE(most - least, slots[0].size);
       }
 }
 
-TEST(GroupTiles, LastTurnIsMadeInHalves) {
+TEST(GroupTiles, LastWaveIsComputedInHalves) {
   // What is left for each cluster, in rows of tiles.
   const auto busiest = [](uint32_t tiles, uint32_t clusters) {
     const uint32_t whole = wholeTiles(tiles, clusters);
@@ -195,32 +197,33 @@ TEST(GroupTiles, LastTurnIsMadeInHalves) {
       most = std::max(most, work);
     }
     for (uint32_t made : rows)
-      EXPECT_EQ(made, kTileRows);
+      EXPECT_EQ(made, kClusterTileM);
     return most;
   };
-  // 54 turns and 20 tiles; 31 and 2; all of the last turn; more than half.
-  EXPECT_EQ(busiest(3584, 66), 54 * kTileRows + kTileRows / 2);
-  EXPECT_EQ(busiest(2048, 66), 31 * kTileRows + kTileRows / 2);
-  EXPECT_EQ(busiest(132, 66), 2 * kTileRows);
-  EXPECT_EQ(busiest(100, 66), 2 * kTileRows);
-  EXPECT_EQ(busiest(33, 66), kTileRows / 2);
-  EXPECT_EQ(busiest(34, 66), kTileRows);
-  EXPECT_EQ(busiest(1, 2), kTileRows / 2);
-  EXPECT_EQ(busiest(1, 1), kTileRows);
+  // 54 waves and 20 tiles; 31 and 2; a full last wave; more than half of one.
+  EXPECT_EQ(busiest(3584, 66), 54 * kClusterTileM + kClusterTileM / 2);
+  EXPECT_EQ(busiest(2048, 66), 31 * kClusterTileM + kClusterTileM / 2);
+  EXPECT_EQ(busiest(132, 66), 2 * kClusterTileM);
+  EXPECT_EQ(busiest(100, 66), 2 * kClusterTileM);
+  EXPECT_EQ(busiest(33, 66), kClusterTileM / 2);
+  EXPECT_EQ(busiest(34, 66), kClusterTileM);
+  EXPECT_EQ(busiest(1, 2), kClusterTileM / 2);
+  EXPECT_EQ(busiest(1, 1), kClusterTileM);
 }
 
-TEST(GroupTiles, WavesMakeEachPieceOnce) {
+TEST(GroupTiles, IterationsCoverEachPieceOnce) {
   for (uint32_t clusters : {1u, 2u, 66u})
     for (uint32_t pieces : {1u, 2u, 65u, 66u, 67u, 132u, 330u, 331u, 3600u})
-      for (uint32_t turns : {1u, 2u, 3u, 14u, 60u}) {
-        const uint32_t inAll = (pieces + clusters - 1) / clusters;
-        const uint32_t waves = (inAll + turns - 1) / turns;
+      for (uint32_t iterations : {1u, 2u, 3u, 14u, 60u}) {
+        const uint32_t waves = (pieces + clusters - 1) / clusters;
+        const uint32_t generations = (waves + iterations - 1) / iterations;
         std::vector<uint32_t> made(pieces);
-        for (uint32_t cluster = 0; cluster < waves * clusters; ++cluster) {
-          uint32_t next = firstPiece(cluster, clusters, turns);
-          // Those that run together have pieces beside each other.
+        for (uint32_t cluster = 0; cluster < generations * clusters;
+             ++cluster) {
+          uint32_t next = firstPiece(cluster, clusters, iterations);
+          // Clusters that run together compute neighbouring pieces.
           ASSERT_EQ(next % clusters, cluster % clusters);
-          for (uint32_t left = turns; left > 0 && next < pieces; --left) {
+          for (uint32_t left = iterations; left > 0 && next < pieces; --left) {
             ++made[next];
             next += clusters;
           }

@@ -1,15 +1,16 @@
-//===- grouped_tiles.cuh - the tiles of a grouped product, for kernels ----===//
+//===- grouped_tiles_sm90.cuh - the tiles of a grouped GEMM in a kernel ---===//
 //
-// group_tiles.h finds the tiles; here a CTA makes the table of groups and walks
-// its own half of each tile of its cluster.
+// group_tiles.h says which tiles there are. Here a CTA fills the table of
+// groups in shared memory and walks over its own half of each tile of its
+// cluster.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TE_RUNTIME_KERNELS_GEMM_GROUPED_TILES_CUH
-#define TE_RUNTIME_KERNELS_GEMM_GROUPED_TILES_CUH
+#ifndef TE_RUNTIME_KERNELS_GEMM_GROUPED_TILES_SM90_CUH
+#define TE_RUNTIME_KERNELS_GEMM_GROUPED_TILES_SM90_CUH
 
 #include "Kernels/Gemm/grouped_gemm_args.h"
-#include "Kernels/Gemm/scaled_product.cuh"
+#include "Kernels/Gemm/scaled_gemm_sm90.cuh"
 #include "Kernels/Grouped/group_scan.cuh"
 
 namespace te::rt::cuda {
@@ -17,7 +18,7 @@ namespace {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// Fills the table; by one whole warp.
+/// Fills the table of groups. One whole warp calls it.
 __device__ __forceinline__ void makeSlots(const GroupedGemmArgs &args,
                                           GroupSlot *slots) {
   const GroupShape &shape = args.shape;
@@ -36,58 +37,59 @@ __device__ __forceinline__ void makeSlots(const GroupedGemmArgs &args,
     endGroups(shape, addExtents(start, extent, shape), before + tiles, slots);
 }
 
-/// Groups are runs of rows.
-template <Scales kScales> class RowTiles {
+/// Tiles where groups are runs of rows.
+template <Scales kScales> class GroupedRowTiles {
 public:
   static constexpr bool kHasTail = false, kHasC = false;
 
-  __device__ __forceinline__ RowTiles(const GroupedGemmArgs &args,
-                                      const GroupSlot *slots, uint32_t rank)
+  __device__ __forceinline__ GroupedRowTiles(const GroupedGemmArgs &args,
+                                             const GroupSlot *slots,
+                                             uint32_t rank)
       : args(args), rank(rank),
-        walk(slots, args.shape.groups, args.product.n,
+        walk(slots, args.shape.groups, args.gemm.n,
              blockIdx.x / kBlockGemmCluster, gridDim.x / kBlockGemmCluster) {}
 
   __device__ __forceinline__ bool advance() {
     if (!walk.advance())
       return false;
     row = walk.row;
-    col = walk.col + rank * kCols;
+    col = walk.col + rank * kTileN;
     return true;
   }
 
   __device__ __forceinline__ uint32_t group() const { return walk.group; }
-  /// Elements of the contracted axis; rows of no group are an empty sum.
+  /// Elements of K; for rows that belong to no group the sum is empty.
   __device__ __forceinline__ uint32_t extent() const {
-    return walk.group < args.shape.groups ? args.product.k : 0;
+    return walk.group < args.shape.groups ? args.gemm.k : 0;
   }
-  __device__ __forceinline__ uint32_t depth() const { return 0; }
-  /// Where the operand of the group starts: its row in all of b, or which
-  /// matrix of b it is.
+  __device__ __forceinline__ uint32_t firstK() const { return 0; }
+  /// Where the B of the group starts: its row in all of b, or the number of its
+  /// matrix.
   __device__ __forceinline__ uint32_t bRow() const {
-    return walk.group * args.product.n;
+    return walk.group * args.gemm.n;
   }
   __device__ __forceinline__ uint32_t bMatrix() const { return walk.group; }
-  __device__ __forceinline__ uint32_t aScaleLine() const { return 0; }
-  __device__ __forceinline__ uint32_t bScaleLine() const {
-    return walk.group * slicesOf(kScales == Scales::LinesBySquares
-                                     ? args.product.n
-                                     : args.product.k);
+  __device__ __forceinline__ uint32_t aScaleRow() const { return 0; }
+  __device__ __forceinline__ uint32_t bScaleRow() const {
+    return walk.group * slicesOf(kScales == Scales::Block1x128By128x128
+                                     ? args.gemm.n
+                                     : args.gemm.k);
   }
   __device__ __forceinline__ float factor() const {
-    return args.product.a_scale[walk.group] * args.product.b_scale[walk.group];
+    return args.gemm.a_scale[walk.group] * args.gemm.b_scale[walk.group];
   }
   __device__ __forceinline__ uint32_t rowEnd() const { return walk.rowEnd; }
   __device__ __forceinline__ bool isPadding(uint32_t r) const {
     return r >= walk.dataEnd;
   }
-  /// Whether no row from `r` on is data.
-  __device__ __forceinline__ bool hasNone(uint32_t r) const {
+  /// Whether there is no row of data from `r` on.
+  __device__ __forceinline__ bool isEmptyFrom(uint32_t r) const {
     return isPadding(r);
   }
   __device__ __forceinline__ uint32_t outRow() const { return 0; }
   __device__ __forceinline__ uint64_t outOffset() const { return 0; }
   __device__ __forceinline__ uint64_t biasOffset() const {
-    return uint64_t(walk.group) * args.product.n;
+    return uint64_t(walk.group) * args.gemm.n;
   }
 
   uint32_t row = 0, col = 0;
@@ -98,57 +100,58 @@ private:
   GroupRowWalk walk;
 };
 
-/// Groups are runs of the contracted axis.
-template <Scales kScales> class DepthTiles {
+/// Tiles where groups are runs of the contracted axis K.
+template <Scales kScales> class GroupedKTiles {
 public:
-  /// Groups with block scales start at whole blocks, and the rest of their last
-  /// block is zero.
+  /// With block scales no tail has to be zeroed: groups start at whole blocks,
+  /// and the rest of their last block is zero in memory.
   static constexpr bool kHasTail = kScales == Scales::None;
   static constexpr bool kHasC = true;
 
-  __device__ __forceinline__ DepthTiles(const GroupedGemmArgs &args,
-                                        const GroupSlot *slots, uint32_t rank)
+  __device__ __forceinline__ GroupedKTiles(const GroupedGemmArgs &args,
+                                           const GroupSlot *slots,
+                                           uint32_t rank)
       : args(args), rank(rank),
-        walk(slots, args.shape.groups, args.product.m, args.product.n,
-             args.product.whole_tiles, blockIdx.x / kBlockGemmCluster,
+        walk(slots, args.shape.groups, args.gemm.m, args.gemm.n,
+             args.gemm.whole_tiles, blockIdx.x / kBlockGemmCluster,
              gridDim.x / kBlockGemmCluster) {}
 
-  /// Empty groups are the last ones, and what they are added to in place stays
-  /// as it is.
+  /// Empty groups come last. Where C is updated in place there is nothing to do
+  /// for them.
   __device__ __forceinline__ bool advance() {
     if (!walk.advance() ||
-        (walk.size == 0 && args.product.c == args.product.out &&
-         summandOf<DepthTiles>(args.product) == Summand::C))
+        (walk.size == 0 && args.gemm.c == args.gemm.out &&
+         cOperandOf<GroupedKTiles>(args.gemm) == COperand::Tensor))
       return false;
     row = walk.row;
-    col = walk.col + rank * kCols;
+    col = walk.col + rank * kTileN;
     return true;
   }
 
   __device__ __forceinline__ uint32_t group() const { return walk.group; }
   __device__ __forceinline__ uint32_t extent() const { return walk.size; }
-  __device__ __forceinline__ uint32_t depth() const { return walk.start; }
+  __device__ __forceinline__ uint32_t firstK() const { return walk.start; }
   __device__ __forceinline__ uint32_t bRow() const { return 0; }
   __device__ __forceinline__ uint32_t bMatrix() const { return 0; }
-  __device__ __forceinline__ uint32_t aScaleLine() const {
-    return walk.start / kDepth;
+  __device__ __forceinline__ uint32_t aScaleRow() const {
+    return walk.start / kTileK;
   }
-  __device__ __forceinline__ uint32_t bScaleLine() const {
-    return walk.start / kDepth;
+  __device__ __forceinline__ uint32_t bScaleRow() const {
+    return walk.start / kTileK;
   }
   __device__ __forceinline__ float factor() const {
-    return args.product.a_scale[walk.group] * args.product.b_scale[walk.group];
+    return args.gemm.a_scale[walk.group] * args.gemm.b_scale[walk.group];
   }
   __device__ __forceinline__ uint32_t rowEnd() const { return walk.rowEnd; }
   __device__ __forceinline__ bool isPadding(uint32_t) const { return false; }
-  __device__ __forceinline__ bool hasNone(uint32_t r) const {
+  __device__ __forceinline__ bool isEmptyFrom(uint32_t r) const {
     return r >= walk.rowEnd;
   }
   __device__ __forceinline__ uint32_t outRow() const {
-    return walk.group * args.product.m;
+    return walk.group * args.gemm.m;
   }
   __device__ __forceinline__ uint64_t outOffset() const {
-    return uint64_t(outRow()) * args.product.n;
+    return uint64_t(outRow()) * args.gemm.n;
   }
   __device__ __forceinline__ uint64_t biasOffset() const { return 0; }
 
@@ -157,18 +160,19 @@ public:
 private:
   const GroupedGemmArgs &args;
   uint32_t rank;
-  GroupDepthWalk walk;
+  GroupKWalk walk;
 };
 
 //===----------------------------------------------------------------------===//
-// Kernels over them
+// Kernels over these tiles
 //===----------------------------------------------------------------------===//
 
-/// Calls run(raw, prepare, makeTiles), of which a product is made by runRoles:
-/// over groups of rows, and over groups of the contracted axis.
+/// Calls run(raw, prepare, makeTiles) for groups of rows; a GEMM passes these
+/// to runWarpSpecialized.
 template <Scales kScales, typename Run>
-__device__ __forceinline__ void overRows(const GroupedGemmArgs &args, Run run) {
-  // Swizzled tiles repeat every 1024 bytes, so they start on such a boundary.
+__device__ __forceinline__ void withRowGroups(const GroupedGemmArgs &args,
+                                              Run run) {
+  // The swizzle repeats every 1024 bytes, so tiles are aligned to that.
   extern __shared__ __align__(1024) uint8_t raw[];
   auto *slots = reinterpret_cast<GroupSlot *>(raw + kBlockGemmSharedBytes);
   run(
@@ -177,12 +181,15 @@ __device__ __forceinline__ void overRows(const GroupedGemmArgs &args, Run run) {
         if (threadIdx.x < 32)
           makeSlots(args, slots);
       },
-      [&](uint32_t rank) { return RowTiles<kScales>(args, slots, rank); });
+      [&](uint32_t rank) {
+        return GroupedRowTiles<kScales>(args, slots, rank);
+      });
 }
 
+/// The same for groups of the contracted axis.
 template <Scales kScales, typename Run>
-__device__ __forceinline__ void overDepth(const GroupedGemmArgs &args,
-                                          Run run) {
+__device__ __forceinline__ void withKGroups(const GroupedGemmArgs &args,
+                                            Run run) {
   extern __shared__ __align__(1024) uint8_t raw[];
   const uint32_t groups = args.shape.groups;
   auto *slots = reinterpret_cast<GroupSlot *>(raw + kBlockGemmSharedBytes);
@@ -196,7 +203,9 @@ __device__ __forceinline__ void overDepth(const GroupedGemmArgs &args,
         for (uint32_t g = threadIdx.x; g < groups; g += blockDim.x)
           ordered[sizeRank(slots, groups, g)] = slots[g];
       },
-      [&](uint32_t rank) { return DepthTiles<kScales>(args, ordered, rank); });
+      [&](uint32_t rank) {
+        return GroupedKTiles<kScales>(args, ordered, rank);
+      });
 }
 
 #endif // __CUDA_ARCH_FEAT_SM90_ALL
@@ -204,4 +213,4 @@ __device__ __forceinline__ void overDepth(const GroupedGemmArgs &args,
 } // namespace
 } // namespace te::rt::cuda
 
-#endif // TE_RUNTIME_KERNELS_GEMM_GROUPED_TILES_CUH
+#endif // TE_RUNTIME_KERNELS_GEMM_GROUPED_TILES_SM90_CUH
