@@ -4,7 +4,8 @@
 lib/Runtime and the runtime's headers know no compiler; lib/Support knows
 nobody; lib/Analysis knows no pass; phases of lib/Transforms share what is in
 lib/Analysis and in their Utils, and do not include each other's headers; device
-headers (.cuh) include no host headers; nothing of the product includes tests.
+headers (.cuh) include no host headers, and those of Kernels/Device only each
+other; inline PTX is in Kernels/Device; nothing of the product includes tests.
 """
 
 import re
@@ -17,6 +18,12 @@ for path in tracked("*.h", "*.cpp", "*.cu", "*.cuh", "*.inc", "*.c"):
     name = path.relative_to(ROOT).as_posix()
     includes = re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', read(path), re.M)
     count += len(includes)
+    if (
+        name.startswith("lib/Runtime/Kernels/")
+        and "/Kernels/Device/" not in name
+        and re.search(r"\basm\b\s*(volatile)?\s*\(", read(path))
+    ):
+        problems.append(f"{name}: has inline PTX; expected that in lib/Runtime/Kernels/Device only")
     phase = re.match(r"(?:lib|include/TEDialect)/Transforms/(\w+)/", name)
     for include in includes:
 
@@ -47,6 +54,8 @@ for path in tracked("*.h", "*.cpp", "*.cu", "*.cuh", "*.inc", "*.c"):
             problem("phases do not include each other's headers")
         if name.endswith(".cuh") and include in ("vector", "string", "memory", "map", "functional", "iostream"):
             problem("device headers include no host headers")
+        if "/Kernels/Device/" in name and include.startswith("Kernels/") and not include.startswith("Kernels/Device/"):
+            problem("headers of Kernels/Device include no kernels")
         if not name.startswith("test/") and (include.startswith(("gtest", "gmock")) or "test/" in include):
             problem("nothing outside test/ includes tests")
 sys.exit(finish(problems, count, "includes keep the layers"))

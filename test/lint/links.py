@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every relative link of a Markdown page leads to a file of the repository, and so does every path of a page in a source."""
+"""Every link of a Markdown page leads to a file of the repository, and so does every
+path of a page in a source and every file that a comment of the runtime names."""
 
 import re
 import sys
@@ -24,4 +25,16 @@ for source in tracked("*.py", "*.cpp", "*.h", "*.td", "*.cu", "*.cuh", "*.sh", "
             count += 1
             if ROOT / target not in files:
                 problems.append(f"{source.relative_to(ROOT)}:{number}: no such page: {target}")
+
+names = {"/" + path.relative_to(ROOT).as_posix() for path in tracked()}
+for path in tracked("*.h", "*.cpp", "*.cu", "*.cuh", "*.inc"):
+    source = path.relative_to(ROOT).as_posix()
+    if "/Runtime/" not in source:
+        continue
+    for number, line in enumerate(read(path).splitlines(), 1):
+        comment = line[line.find("//") :] if "//" in line else ""
+        for name in re.findall(r"(?<![<\w./])[\w/]*\w\.(?:cuh?|cpp|h|inc|td|py)\b", comment):
+            count += 1
+            if not any(known.endswith("/" + name) for known in names):
+                problems.append(f"{source}:{number}: a comment names a file that does not exist: {name}")
 sys.exit(finish(problems, count, "links lead to files"))
