@@ -1,7 +1,7 @@
-//===- Activation.cpp - plan the activations ------------------------------===//
+//===- Activation.cpp - plans of the activations --------------------------===//
 //
-// Shapes and kernels are fixed while planning; a launch decides only whether
-// its buffers allow vector accesses.
+// Shapes and kernels are fixed while planning. A launch only decides whether
+// its buffers are aligned for vector accesses.
 //
 //===----------------------------------------------------------------------===//
 
@@ -62,7 +62,7 @@ Status enqueue(const Launcher &launch, const LaunchConfig &config,
   args.runs = 0;
   args.runsPerRow = 0;
   const bool rowsAligned = args.gap == 0 || shape.cols % length == 0;
-  // Gated kernels divide run numbers by runsPerRow in 32 bits.
+  // Gated kernels divide indices of runs by runsPerRow in 32 bits.
   const bool small = args.count / length <= 0xffffffff;
   if (rowsAligned && small &&
       areAligned({args.dy, args.x, args.second, args.out, args.outSecond})) {
@@ -75,12 +75,12 @@ Status enqueue(const Launcher &launch, const LaunchConfig &config,
   return launch(config, args);
 }
 
-/// The second half of packed rows of `shape`, the first of which is `first`.
+/// The second half of packed rows of `shape`, whose first half is at `first`.
 const void *secondHalf(const Shape &shape, const void *first) {
   return static_cast<const char *>(first) + shape.cols * byteSize(shape.type);
 }
 
-/// Halves that lie in the rows of x, and of `out` where that is dx.
+/// The halves are in the rows of x, and of `out` where that is dx.
 void setPacked(const Shape &shape, bool backward, ActivationArgs &args) {
   if (!isGated(shape.act.kind))
     return;

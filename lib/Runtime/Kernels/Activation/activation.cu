@@ -1,10 +1,10 @@
-//===- activation.cu - activations, gated and not, and their gradients ----===//
+//===- activation.cu - activations, gated or not, and their gradients -----===//
 //
 // te_activation_<kind>_<type> and te_activation_backward_<kind>_<type>, where
-// <kind> may be "plain" or "gated" for those without a kernel of their own. One
-// thread does runs of 16 bytes; a run goes the short way of fast_math.cuh where
-// every x of it allows that, which is nearly always, and through
-// Core/Formulas.h otherwise: the same bits either way.
+// <kind> may be "plain" or "gated" for the activations without a kernel of
+// their own. A thread computes runs of 16 bytes. A run uses the short formulas
+// of fast_math.cuh if every x of it is in their domain, which is nearly always
+// so, and otherwise those of Core/Formulas.h. The bits are the same either way.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,11 +14,11 @@
 namespace te::rt::cuda {
 namespace {
 
-/// Where run `i` of y finds its halves in x and in `second`.
+/// The offset of the two halves of run `i` of y in x and in `second`.
 template <int N>
 __device__ __forceinline__ int64_t placeOfHalf(const ActivationArgs &args,
                                                int64_t i) {
-  // A vector grid is small enough for a 32-bit division (the glue sees to it).
+  // The host code uses vectors only where a 32-bit division is enough.
   const int64_t row =
       N == 1 ? i / args.cols : static_cast<uint32_t>(i) / args.runsPerRow;
   return i * N + row * args.gap;

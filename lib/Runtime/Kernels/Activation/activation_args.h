@@ -1,6 +1,6 @@
 //===- activation_args.h - arguments of the activation kernels ------------===//
 //
-// Shared by the kernels and the glue that launches them.
+// The kernels and the host code that launches them share this header.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,7 @@ struct ActivationArgs {
   void *outSecond;     // backward of gated kinds, laid out as `second`
   float *amax;         // [1] or null; zero before the launch
   float *amaxSecond;   // of outSecond, likewise
-  bool isAmaxOfBoth;   // *amax is of out and outSecond
+  bool isAmaxOfBoth;   // *amax covers out and outSecond
   int64_t cols;        // of y
   int64_t gap;         // gated kinds: from the end of a half's row to the next
   int64_t count;       // of y
@@ -34,7 +34,7 @@ struct ActivationArgs {
 };
 
 inline constexpr int kActivationBlock = 256;
-/// Elements of y one thread does, forward and backward.
+/// Elements of y that one thread computes, forward and backward.
 inline constexpr int kActivationElements = 16;
 inline constexpr int kActivationBackwardElements = 8;
 

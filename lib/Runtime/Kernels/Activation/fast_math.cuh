@@ -1,14 +1,14 @@
 //===- fast_math.cuh - Core/Math.h in fewer instructions, same bits -------===//
 //
-// Device forms of Core/Math.h on a restricted domain, where its special cases
-// cannot occur. Each returns the very bits of its twin:
+// Device versions of Core/Math.h on a restricted domain, where its special
+// cases cannot occur. Each returns exactly the bits of the general function:
 //
 //   * rint(x * log2 e) is a rounded add of 1.5 * 2^23, whose low mantissa bits
 //     are then the integer, so no conversion is needed;
 //   * scaling by 2^n is an addition to the exponent, exact where p * 2^n is
 //     normal;
-//   * 1 / y is one corrected step from the hardware's approximation, which is
-//     what a correctly rounded reciprocal of an unexceptional y consists of.
+//   * 1 / y is one correction step from the hardware's approximation, which is
+//     how a correctly rounded reciprocal of an unexceptional y is computed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@
 
 namespace te::rt::cuda {
 
-/// Where fastExp, fastSigmoid and what they are part of may be used.
+/// The domain of fastExp, fastSigmoid and the functions that use them.
 __device__ __forceinline__ bool isFastExpArgument(float x) {
   return fabsf(x) < 87.0f;
 }
@@ -39,11 +39,11 @@ __device__ __forceinline__ float fastExp(float x) {
   p = fmaf(p, r, 1.6666665459e-1f);
   p = fmaf(p, r, 5.0000001201e-1f);
   p = __fadd_rn(fmaf(p, __fmul_rn(r, r), r), 1.0f);
-  // The bits of `shift` leave at the top; n, in two's complement, remains.
+  // The shift drops the upper bits of `shift`; n, in two's complement, remains.
   return __uint_as_float(__float_as_uint(p) + (__float_as_uint(shifted) << 23));
 }
 
-/// y = math::exp(x); the general form only where an x needs it.
+/// y = math::exp(x). The general form is used only where an x needs it.
 template <int N>
 __device__ __forceinline__ void expOf(const float (&x)[N], float (&y)[N]) {
   bool fast = true;
@@ -72,7 +72,7 @@ __device__ __forceinline__ float fastSigmoid(float x) {
   return fastReciprocal(__fadd_rn(1.0f, fastExp(-x)));
 }
 
-/// math::tanh(x); anything for NaN.
+/// math::tanh(x). The result for NaN is unspecified.
 __device__ __forceinline__ float fastTanhOfNumber(float x) {
   const float z = __fmul_rn(x, x);
   float p = -5.70498872745e-3f;
@@ -81,17 +81,18 @@ __device__ __forceinline__ float fastTanhOfNumber(float x) {
   p = fmaf(p, z, 1.33314422036e-1f);
   p = fmaf(p, z, -3.33332819422e-1f);
   const float small = fmaf(__fmul_rn(p, z), x, x);
-  // From 9.1 on the result is 1, so 10 may stand for everything above.
+  // The result is 1 from 9.1 on, so 10 gives the right result for larger |x|.
   const float a = fminf(fabsf(x), 10.0f);
   const float y = __fadd_rn(fastExp(__fadd_rn(a, a)), 1.0f);
   const float large = fmaf(-2.0f, fastReciprocal(y), 1.0f);
   return fabsf(x) < 0.625f ? small : copysignf(large, x);
 }
 
-/// math::gelu and math::geluGrad. A NaN x meets the result in a product.
+/// math::gelu and math::geluGrad. The result is multiplied by x, so a NaN x
+/// gives NaN.
 __device__ __forceinline__ float fastGelu(float x) {
   const float t = fastTanhOfNumber(x * (0.79788456f + 0.03567741f * x * x));
-  // 0.5 * t is exact wherever adding it to 0.5 can tell.
+  // 0.5 * t is exact wherever a rounding could change its sum with 0.5.
   return x * fmaf(0.5f, t, 0.5f);
 }
 __device__ __forceinline__ float fastGeluGrad(float x) {
@@ -104,7 +105,8 @@ __device__ __forceinline__ float fastGeluGrad(float x) {
 /// math::normal(x).
 __device__ __forceinline__ math::NormalAt fastNormal(float x) {
   const float a = fabsf(x);
-  // Arguments of exp from -84.5 on, and of the reciprocal from 1 to 4.6.
+  // The argument of exp is at least -84.5; that of the reciprocal is in
+  // [1, 4.6].
   const float near = fminf(a, 13.0f);
   const math::NormalAt at = math::normalOf(
       x, math::normalTailRatio(fastReciprocal(fmaf(0.27f, near, 1.0f))),

@@ -1,11 +1,12 @@
-//===- kinds.cuh - the activations of a kernel, some elements at a time ---===//
+//===- kinds.cuh - the activation of a kernel -----------------------------===//
 //
-// A kernel is made for one te_rt_activation, which then folds away, or for all
-// that have none of their own, with or without a gate: those read the kind from
-// their arguments, and every thread takes the same branches.
+// A kernel is instantiated for one te_rt_activation, which is then a constant,
+// or for all kinds that have no kernel of their own, with or without a gate.
+// Those read the kind from their arguments, and all threads take the same
+// branches.
 //
-// The short formulas of fast_math.cuh serve wherever they hold: always but for
-// the arguments of a sigmoid, which have to be seen first.
+// The short formulas of fast_math.cuh are used wherever they are valid: always,
+// except that the arguments of a sigmoid have to be checked first.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +19,7 @@
 
 namespace te::rt::cuda {
 
-/// What stands for the kinds without a kernel of their own.
+/// These stand for the kinds without a kernel of their own.
 inline constexpr int kPlainKinds = TE_RT_SWIGLU - 1;
 inline constexpr int kGatedKinds = 0x7fffffff;
 
@@ -26,7 +27,7 @@ __device__ __forceinline__ constexpr bool isGatedKind(int kind) {
   return kind >= TE_RT_SWIGLU;
 }
 
-/// One te_rt_activation. `kKind` is that, kPlainKinds or kGatedKinds.
+/// One te_rt_activation. `kKind` is its value, or kPlainKinds or kGatedKinds.
 template <int kKind> struct Activation {
   static constexpr bool kGated = isGatedKind(kKind);
   static constexpr bool kFixed = kKind != kPlainKinds && kKind != kGatedKinds;
@@ -38,12 +39,12 @@ template <int kKind> struct Activation {
   __device__ __forceinline__ bool hasSigmoid() const {
     return !isGelu() && !isGeluErf() && !isRelu() && !isSrelu();
   }
-  /// Whether the short formulas hold for all |x| <= `largest`.
+  /// Whether the short formulas are valid for all |x| <= `largest`.
   __device__ __forceinline__ bool isEasy(float largest) const {
     return !hasSigmoid() || isFastExpArgument(form.slope * largest);
   }
 
-  /// y = act(x). With `kEasy` the caller answers for every x.
+  /// y = act(x). With `kEasy` the caller has checked every x with isEasy.
   template <bool kEasy, int N>
   __device__ __forceinline__ void apply(const float (&x)[N],
                                         float (&y)[N]) const {

@@ -1,7 +1,8 @@
-//===- Attention.cpp - plan the gradient of the sinks of attention --------===//
+//===- Attention.cpp - plan of the gradient of attention sinks ------------===//
 //
-// Attention itself is cuDNN's (Attention/AttentionPlans.cpp). Its gradient of
-// sinks is a sum in whatever order; this one is reference's.
+// cuDNN computes attention itself (Attention/AttentionPlans.cpp). It sums the
+// gradient of the sinks in an unspecified order; this kernel uses the order of
+// the reference backend.
 //
 //===----------------------------------------------------------------------===//
 

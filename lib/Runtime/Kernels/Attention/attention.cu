@@ -1,9 +1,10 @@
-//===- attention.cu - gradient of the sinks of attention ------------------===//
+//===- attention.cu - gradient of attention sinks -------------------------===//
 //
-// te_attention_sink_grad_<type>: one block a chunk of 128 tokens and head. A
-// warp makes the products of every eighth token, four of them in flight, and a
-// thread the term of each, as only there a division and an exponential are
-// cheap; the first thread adds them in order. te_chunk_sum adds the chunks.
+// te_attention_sink_grad_<type>: a block computes one chunk of 128 tokens of
+// one head. A warp computes the dot product of every eighth token, four at a
+// time. Then each thread computes the term of one token, because a division and
+// an exponential are only cheap when all threads do one, and the first thread
+// adds the terms in order. te_chunk_sum adds the chunks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,7 +16,7 @@
 namespace te::rt::cuda {
 namespace {
 
-/// A lane sum of products; `at` is the first element of the head.
+/// A lane sum of products. `at` is the first element of the head.
 template <typename T>
 __device__ __forceinline__ float product(const AttentionSinkGradArgs &args,
                                          int64_t at) {

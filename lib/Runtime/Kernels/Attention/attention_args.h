@@ -1,6 +1,6 @@
 //===- attention_args.h - arguments of the gradient of sinks --------------===//
 //
-// Shared by the kernel and the glue that launches it.
+// The kernel and the host code that launches it share this header.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,8 +1,9 @@
 //===- Cast.cpp - plans of the quantisation kernels -----------------------===//
 //
-// A plan finds the fast form of its kernel and the general one. Which of them
-// runs is decided at launch, where the pointers are known: the fast form needs
-// rows and columns that divide into whole vectors, and aligned pointers.
+// A plan has the fast version of its kernel and the general one. The launch
+// decides which of them runs, because only it knows the pointers: the fast
+// kernel needs rows and columns that divide into whole vectors, and aligned
+// pointers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +23,8 @@
 namespace te::rt::cuda {
 namespace {
 
-/// The two forms of a tile kernel, on the same grid unless said otherwise.
+/// The fast and the general kernel, which have the same grid unless
+/// fastColTiles and generalColTiles differ.
 struct TileKernels {
   LaunchConfig fast, general;
   bool hasFast = true;
@@ -39,8 +41,8 @@ struct TileKernels {
     return general.find(device, generalName, generalShared);
   }
 
-  /// One block for each tile of [rows, cols] in the fast form and of
-  /// [rows, generalCols] in the general one.
+  /// Sets one block for each tile of [rows, cols] for the fast kernel, and of
+  /// [rows, generalCols] for the general one.
   Status setGrid(int64_t rows, int64_t cols, int64_t generalCols) {
     TE_RT_RETURN_IF_FAILED(setGrid(fast, rows, cols));
     TE_RT_RETURN_IF_FAILED(setGrid(general, rows, generalCols));
@@ -49,12 +51,12 @@ struct TileKernels {
     return Status::ok();
   }
 
-  /// As many rows of blocks as there are matrices.
+  /// Sets as many rows of blocks as there are matrices.
   void setStack(int64_t matrices) {
     fast.gridY = general.gridY = static_cast<unsigned>(matrices);
   }
 
-  /// Launches the form that `isFast` asks for.
+  /// Launches the fast kernel if `isFast` and there is one.
   template <typename Args>
   Status launch(const Launcher &launch, bool isFast, Args &args) const {
     isFast &= hasFast;
@@ -76,7 +78,7 @@ private:
   }
 };
 
-/// Whether the row and column stores of tile.cuh may be vectors.
+/// Whether the row and column stores of tile.cuh may use vectors.
 bool storesVectors(const QuantizeOutputs &out, int64_t rows, int64_t cols) {
   return cols % 8 == 0 && isAligned(out.row, 8) &&
          (!out.col || (rows % 16 == 0 && isAligned(out.col, 16)));
@@ -87,7 +89,7 @@ bool isComplete(const QuantizeOutputs &out) {
   return out.row && out.rowScale && out.col && out.colScale;
 }
 
-/// The four outputs every quantising kernel ends its buffers with.
+/// The four outputs that are the last buffers of every quantisation kernel.
 QuantizeOutputs quantizeOutputs(void *const *buffers) {
   return {.row = static_cast<uint8_t *>(buffers[0]),
           .rowScale = static_cast<float *>(buffers[1]),
@@ -118,7 +120,7 @@ const char *activationName(int32_t kind) {
   }
 }
 
-/// `prefix` names the direction. Only bf16 has fast forms.
+/// `prefix` names the direction. Only bf16 has fast kernels.
 Status findActivationQuantize(const CudaDevice &device,
                               const std::string &prefix, int32_t kind,
                               int32_t type, int32_t fp8Type, int fastShared,
@@ -130,15 +132,16 @@ Status findActivationQuantize(const CudaDevice &device,
       generalSharedBytes(static_cast<int>(byteSize(type))));
 }
 
-/// The first of `count` slots of device memory for a plan that measures
-/// (finishAmax in quantize.cu). They come round again only after kAmaxSlots of
-/// them, and matter only while running.
+/// The first of `count` slots of device memory for a plan that computes an amax
+/// (finishAmax in quantize.cu). A slot is used again after kAmaxSlots others;
+/// its content matters only while a kernel runs.
 uint32_t takeAmaxSlots(int64_t count) {
   static std::atomic<uint32_t> next = 0;
   return next.fetch_add(static_cast<uint32_t>(count)) % kAmaxSlots;
 }
 
-/// The bytes from a matrix to the next of the four outputs from `row` on.
+/// The bytes from one matrix to the next of x and of the four outputs from
+/// `row` on.
 template <typename Strides>
 QuantizeStrides quantizeStrides(const Strides &strides, int x, int row) {
   return {.x = strides[x],
@@ -156,7 +159,8 @@ Status plan_amax(const CudaDevice &device, const amax_params &params,
   TE_RT_RETURN_IF_FAILED(config.find(device, std::string("te_amax_") +
                                                  inputTypeName(params.type)));
   config.block = kTileThreads;
-  // All blocks resident at once; fewer where a thread would get under 8 chunks.
+  // All blocks are resident at once. There are fewer where a thread would
+  // otherwise get fewer than 8 chunks.
   config.gridX = static_cast<unsigned>(std::clamp<int64_t>(
       ceilDiv(params.count, kTileThreads * 64), 1, device.multiprocessors * 8));
   *plan =
@@ -234,7 +238,7 @@ Status plan_quantize_tensor(const CudaDevice &device,
       findQuantize(device, "tensor", params.type, params.fp8_type, plain));
   TE_RT_RETURN_IF_FAILED(findQuantize(device, "tensor_amax", params.type,
                                       params.fp8_type, measuring));
-  // An empty value has a scale and an amax too: one block writes them.
+  // An empty value has a scale and an amax too, which one block writes.
   const int64_t rows = std::max<int64_t>(params.rows, 1);
   const int64_t cols = std::max<int64_t>(params.cols, 1);
   TE_RT_RETURN_IF_FAILED(plain.setGrid(rows, cols, cols));
@@ -295,8 +299,8 @@ Status plan_quantize_block(const CudaDevice &device,
 }
 
 namespace {
-/// Both forms of the forward; `place` fills in where the halves and the outputs
-/// are.
+/// Plans both kernels of the forward. `place` sets the pointers of the halves
+/// and the outputs.
 template <typename Params, typename Place>
 Status planActivationQuantize(const CudaDevice &device, const Params &params,
                               Place place, std::unique_ptr<Plan> *plan) {
@@ -316,7 +320,7 @@ Status planActivationQuantize(const CudaDevice &device, const Params &params,
     args.pow2 = params.pow2_scales;
     args.epsilon = params.amax_epsilon;
     args.act = {params.kind, params.limit, params.alpha, params.offset};
-    // Packed second halves are aligned where columns come in eights.
+    // Packed second halves are aligned if cols is a multiple of eight.
     return kernels.launch(
         launch,
         isAligned(args.x, 16) &&
@@ -368,11 +372,11 @@ Status plan_activation_backward_quantize_block(
   TE_RT_RETURN_IF_FAILED(findActivationQuantize(
       device, "te_activation_backward_quantize_", params.kind, params.type,
       params.fp8_type, activationSharedBytes(gated ? 2 : 1), kernels));
-  // The fast form of a gated kind does both halves of dx from one block.
+  // A block of the fast kernel of a gated kind computes both halves of dx.
   const int64_t outCols = gated ? 2 * params.cols : params.cols;
   TE_RT_RETURN_IF_FAILED(kernels.setGrid(params.rows, params.cols, outCols));
   kernels.hasFast &= !gated || params.cols % kTile == 0;
-  // Whole tiles have a form of their own, for both usages.
+  // There is a separate kernel for whole tiles and both usages.
   const bool isWhole =
       kernels.hasFast && params.rows % kTile == 0 && params.cols % kTile == 0;
   LaunchConfig whole = kernels.fast;
@@ -449,7 +453,7 @@ Status plan_transpose_scaled(const CudaDevice &device,
   TE_RT_RETURN_IF_FAILED(
       kernels.find(device, "te_transpose_scaled", kTileSharedBytes,
                    "te_transpose_scaled_general", kTileSharedBytes));
-  // An empty per-tensor value has a scale too: one block copies it.
+  // An empty per-tensor value has a scale too, which one block copies.
   const int64_t least = params.scheme == TE_RT_PER_TENSOR ? 1 : 0;
   const int64_t cols = std::max(params.cols, least);
   TE_RT_RETURN_IF_FAILED(

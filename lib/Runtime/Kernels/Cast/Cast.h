@@ -11,11 +11,11 @@
 
 namespace te::rt::cuda {
 
-/// Whether the rows are few and long: those of a stack of weights, not those of
+/// Whether the rows are few and long, as for a stack of weights, and not as in
 /// a matrix.
 bool hasLongRows(const amax_rows_params &params);
 
-/// amax_rows with many blocks to a row, for rows that are long.
+/// Plans amax_rows with many blocks for each row, for long rows.
 Status planAmaxOfLongRows(const CudaDevice &device,
                           const amax_rows_params &params,
                           std::unique_ptr<Plan> *plan);

@@ -1,7 +1,7 @@
 //===- Microscale.cpp - plans of mx and nv values -------------------------===//
 //
-// Sizes are whole blocks, so only the pointers decide at launch between the
-// fast form of a kernel and the one for any alignment.
+// Sizes are whole blocks, so at launch only the pointers decide between the
+// fast kernel and the one for any alignment.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@
 namespace te::rt::cuda {
 namespace {
 
-/// Both forms of a kernel, on one grid.
+/// The fast and the general version of a kernel, with the same grid.
 struct Forms {
   LaunchConfig fast, general;
 
@@ -131,7 +131,7 @@ Status planMicroscaledTranspose(const CudaDevice &device,
   Forms forms;
   TE_RT_RETURN_IF_FAILED(forms.find(
       device, isNv(params.scheme) ? "te_transpose_nv" : "te_transpose_mx"));
-  // An empty nv value has an amax too: one block copies it.
+  // An empty nv value has an amax too, which one block copies.
   const int64_t least = isNv(params.scheme) ? 1 : 0;
   const int64_t colTiles = std::max(tiles(params.cols), least);
   TE_RT_RETURN_IF_FAILED(forms.setGrid(

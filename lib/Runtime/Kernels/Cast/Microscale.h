@@ -1,6 +1,7 @@
 //===- Microscale.h - plans of mx and nv values ---------------------------===//
 //
-// Kernels whose rows serve every scheme hand their mx and nv values over here.
+// Plans of kernels that serve every scheme pass their mx and nv values on to
+// these.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,7 +14,8 @@
 
 namespace te::rt::cuda {
 
-/// plan_dequantize and plan_transpose_scaled where isMx or isNv holds.
+/// Implement plan_dequantize and plan_transpose_scaled where isMx or isNv is
+/// true.
 Status planMicroscaledDequantize(const CudaDevice &device,
                                  const dequantize_params &params,
                                  std::unique_ptr<Plan> *plan);

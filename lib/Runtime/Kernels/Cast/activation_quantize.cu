@@ -1,13 +1,14 @@
-//===- activation_quantize.cu - activations straight into 1x128 blocks ----===//
+//===- activation_quantize.cu - activations quantised to 1x128 blocks -----===//
 //
 // te_activation[_backward]_quantize_<kind>_<fp8> compute a tile of the result
-// in bf16 registers, the very bits the activation kernels would store, and
-// quantise it there (tile.cuh). <kind> is as in activation.cu. Forms ending in
-// _<type>_<fp8>_general take any kind, shape and alignment.
+// as bf16 in registers, with the same bits that the activation kernels store,
+// and quantise it there (tile.cuh). <kind> is the same as in activation.cu.
+// Kernels whose name ends in _<type>_<fp8>_general take any kind, shape and
+// alignment.
 //
-// The fast forms use the short formulas of fast_math.cuh. A thread that meets
-// an argument outside their domain (rare: a sigmoid's of 87 or more, or NaN)
-// does its part again with those of Core/Formulas.h.
+// The fast kernels use the short formulas of fast_math.cuh. A thread that meets
+// an argument outside their domain (a sigmoid of 87 or more, or NaN, which is
+// rare) computes its part again with the formulas of Core/Formulas.h.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +23,7 @@ namespace {
 // One element, by Core/Formulas.h
 //===----------------------------------------------------------------------===//
 
-/// Element of y. `cols` are those of y.
+/// An element of y. `cols` is the number of columns of y.
 template <typename T> struct ForwardElement {
   const T *x, *second;
   int64_t pitch;
@@ -45,7 +46,7 @@ template <typename T> struct ForwardElement {
   }
 };
 
-/// Element of dx, which has 2 * cols columns for gated kinds.
+/// An element of dx, which has 2 * cols columns for gated kinds.
 template <typename T> struct BackwardElement {
   const T *dy, *x;
   int64_t cols;
@@ -77,17 +78,17 @@ template <typename T> struct BackwardElement {
   }
 };
 
-/// The thread's own eight chunks of a tile, in shared memory from where the
-/// stage starts: chunk i is [i * kTileThreads], and a second tile follows. The
-/// inputs arrive here, all in flight together at no cost in registers, and
-/// results take their places. The stage comes into use only behind a barrier
-/// after every thread has taken its part of the first tile back.
+/// The thread's own eight chunks of a tile in shared memory, which start where
+/// the stage starts: chunk i is [i * kTileThreads], and a second tile follows.
+/// cp.async writes the inputs here, all of them in flight without using
+/// registers, and the results overwrite them. The stage is used only after a
+/// barrier before which every thread has read its part of the first tile.
 __device__ __forceinline__ Chunk<bf16> *slots() {
   return reinterpret_cast<Chunk<bf16> *>(tileShared().stage) + threadIdx.x;
 }
 
-/// Copies the thread's rows of x into slots, four rows to a group; the second
-/// half of gated inputs goes to the second tile.
+/// Starts to copy the thread's rows of x into its slots, four rows to a
+/// cp.async group. The second half of a gated input goes to the second tile.
 template <bool kGated, typename Position>
 __device__ __forceinline__ void copyTiles(const bf16 *x, const bf16 *second,
                                           int64_t pitch, const Position &at,
@@ -104,7 +105,7 @@ __device__ __forceinline__ void copyTiles(const bf16 *x, const bf16 *second,
   }
 }
 
-/// Fills slots, for columns from `col`, element by element.
+/// Computes the thread's slots element by element, for columns from `col` on.
 template <typename Element, typename Position>
 __device__ __forceinline__ void recompute(const Element &element,
                                           const Position &at, int64_t col,
@@ -120,8 +121,8 @@ __device__ __forceinline__ void recompute(const Element &element,
 // Eight elements, by fast_math.cuh
 //===----------------------------------------------------------------------===//
 
-/// Collects the largest |x| met, to tell in the end whether the short formulas
-/// held for every one.
+/// Collects the largest |x|, to find out in the end whether the short formulas
+/// were valid for all of them.
 template <int kKind> class Domain {
 public:
   __device__ __forceinline__ explicit Domain(const Activation<kKind> &act)
@@ -160,7 +161,8 @@ __device__ __forceinline__ Chunk<bf16> forward(const Activation<kKind> &act,
   return Chunk<bf16>::pack(y);
 }
 
-/// dx; for gated kinds its first half, and the second in `second`.
+/// Returns dx. For gated kinds it returns the first half, and writes the other
+/// to `second`.
 template <int kKind>
 __device__ __forceinline__ Chunk<bf16>
 backward(const Activation<kKind> &act, const Chunk<bf16> &dy,
@@ -197,7 +199,7 @@ activationQuantize(const ActivationQuantizeArgs &args, const Position &at) {
   const bf16 *second = static_cast<const bf16 *>(args.second) + from;
   const Activation<kKind> act(args.act);
   Domain<kKind> domain(act);
-  // What lies outside arrives as zero and gives zero.
+  // Elements outside the matrix are loaded as zero, and the result is zero.
   copyTiles<isGatedKind(kKind)>(x, second, args.pitch, at, slots());
   const auto compute = [&](int begin) {
 #pragma unroll 1
@@ -222,13 +224,13 @@ activationQuantize(const ActivationQuantizeArgs &args, const Position &at) {
                                     tileShared());
 }
 
-/// Gated kinds need cols to be a multiple of kTile, so that a tile of the first
-/// half of dx and its twin of the second come from the same inputs.
+/// For gated kinds, cols is a multiple of kTile, so that a tile of the first
+/// half of dx and one of the second half are computed from the same inputs.
 template <typename F8, int kKind>
 __device__ __forceinline__ void
 activationBackwardQuantize(const ActivationQuantizeArgs &args) {
-  // Whole tiles are not told apart: it would cost more registers than it saves
-  // instructions.
+  // There is no separate path for whole tiles: it would cost more in registers
+  // than it saves in instructions.
   const uint32_t rowTile = blockIdx.x / args.colTiles;
   const uint32_t colTile = blockIdx.x % args.colTiles;
   const TilePosition<false> from(rowTile, colTile, args.rows, args.cols);
@@ -241,7 +243,7 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args) {
   const Activation<kKind> act(args.act);
   Domain<kKind> domain(act);
   copyTiles<kGated>(x, x + args.cols, pitch, from, slots());
-  // dy comes one row ahead through registers.
+  // dy is loaded into registers one row ahead.
   Chunk<bf16> next = Chunk<bf16>::loadIf(from.holds(0), dy);
   const auto compute = [&](int begin) {
 #pragma unroll 1
@@ -282,8 +284,7 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args) {
   }
 }
 
-/// As activationBackwardQuantize where every tile is whole and both usages are
-/// wanted.
+/// activationBackwardQuantize for whole tiles, where both usages are wanted.
 template <typename F8, int kKind>
 __device__ __forceinline__ void
 activationBackwardQuantizeWhole(const ActivationQuantizeArgs &args) {
@@ -301,7 +302,7 @@ activationBackwardQuantizeWhole(const ActivationQuantizeArgs &args) {
       reinterpret_cast<Chunk<bf16> *>(dynamicShared + sizeof(SlotScratch));
   Chunk<bf16> *slots = tiles + threadIdx.x;
   copyTiles<kGated>(x, x + args.cols, pitch, from, slots);
-  // dy comes two rows ahead through registers.
+  // dy is loaded into registers two rows ahead.
   Chunk<bf16> ahead[2] = {Chunk<bf16>::load(dy),
                           Chunk<bf16>::load(dy + args.cols)};
   const Activation<kKind> act(args.act);
@@ -336,7 +337,7 @@ activationBackwardQuantizeWhole(const ActivationQuantizeArgs &args) {
       args.colTiles, args.rows, pitch, args.out, args.pow2, args.epsilon);
 }
 
-/// The general forms: tiles of y, or of the whole dx, element by element.
+/// The general kernels compute tiles of y, or of all of dx, element by element.
 template <typename T, typename F8, typename Element>
 __device__ __forceinline__ void
 activationQuantizeGeneral(const ActivationQuantizeArgs &args,

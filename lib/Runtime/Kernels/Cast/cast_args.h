@@ -1,6 +1,6 @@
 //===- cast_args.h - arguments of the quantisation kernels ----------------===//
 //
-// Shared by the kernels and the glue that launches them.
+// The kernels and the host code that launches them share this header.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,16 +13,15 @@
 
 namespace te::rt::cuda {
 
-/// Every kernel here works on tiles of kTile x kTile elements, one to a block
-/// of kTileThreads, numbered along the columns first.
+/// A block of kTileThreads threads computes a tile of kTile x kTile elements.
+/// Tiles are numbered along the columns first.
 inline constexpr int kTile = 128;
 inline constexpr int kTileThreads = 256;
 
-// A stack of matrices has one row of blocks, blockIdx.y, for each. `strides`
-// are bytes from a matrix to the next; per-tensor scales and amaxes lie side by
-// side.
+// blockIdx.y is the matrix of a stack. `strides` are the bytes from one matrix
+// to the next; per-tensor scales and amaxes are consecutive.
 
-/// Where a quantised [rows, cols] value goes. Any pointer may be null.
+/// The outputs of a quantised [rows, cols] value. Any pointer may be null.
 struct QuantizeOutputs {
   uint8_t *row;    // [rows, cols]
   float *rowScale; // layout of the scheme
@@ -61,7 +60,7 @@ struct ActivationQuantizeArgs {
   ActivationKind act;
 };
 
-/// One amax for each row of blocks.
+/// Computes one amax for each matrix.
 struct AmaxArgs {
   const void *x;
   float *amax;
@@ -104,9 +103,9 @@ struct TransposeArgs {
   int32_t scheme;
 };
 
-/// Dynamic shared memory: of every tile kernel; of the general form of one,
-/// which also stages its input; of the fast activations, which keep one tile of
-/// bf16, or two of gated kinds, from where the stage starts.
+/// Dynamic shared memory of every tile kernel, of general kernels, which also
+/// stage their input, and of the fast activation kernels, which have one tile
+/// of bf16, or two for gated kinds, where the stage starts.
 inline constexpr int kTileScratchBytes =
     2 * kTile * 4 + (kTileThreads / 32) * kTile * 4;
 inline constexpr int kTileSharedBytes = kTileScratchBytes + kTile * kTile;
@@ -116,7 +115,7 @@ constexpr int generalSharedBytes(int elementBytes) {
 constexpr int activationSharedBytes(int tiles) {
   return kTileScratchBytes + tiles * kTile * kTile * 2;
 }
-/// The form that knows only whole tiles (slot_tiles.cuh).
+/// Dynamic shared memory of the kernels for whole tiles (slot_tiles.cuh).
 inline constexpr int kSlotScratchBytes =
     4 * kTile * 4 + (kTileThreads / 32) * kTile * 4;
 constexpr int slotSharedBytes(int tiles) {

@@ -1,8 +1,8 @@
-//===- layout.cu - dequantise, and the other usage of a scaled value ------===//
+//===- layout.cu - dequantise, and transpose scaled values ----------------===//
 //
 // te_dequantize_axis<axis>_<fp8>_<type> and te_transpose_scaled work on tiles
-// as tile.cuh does; the forms ending in _general do one element a thread and
-// take any shape and alignment.
+// as tile.cuh does. The kernels whose name ends in _general compute one element
+// a thread and take any shape and alignment.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@ __device__ __forceinline__ int64_t tiles(int64_t n) {
   return (n + kTile - 1) / kTile;
 }
 
-/// Scale of the block that (outer, contraction) is in, of an [outers,
+/// The scale of the block that has element (outer, contraction) of an [outers,
 /// contractions] operand.
 __device__ __forceinline__ float scaleAt(const float *scales, int32_t scheme,
                                          int64_t outer, int64_t contraction,
@@ -35,7 +35,7 @@ __device__ __forceinline__ float scaleAt(const float *scales, int32_t scheme,
   }
 }
 
-/// As of a launch for the block's matrix alone.
+/// The arguments of the matrix of this block.
 __device__ __forceinline__ DequantizeArgs
 matrixOf(const DequantizeArgs &stack) {
   DequantizeArgs args = stack;
@@ -65,8 +65,8 @@ __device__ __forceinline__ void dequantizeGeneral(const DequantizeArgs &stack) {
   }
 }
 
-/// `data` is 8-byte aligned, `out` 16-byte aligned, rows and cols multiples of
-/// 8.
+/// `data` is 8-byte aligned and `out` 16-byte aligned; rows and cols are
+/// multiples of 8.
 template <typename F8, typename T, int kAxis>
 __device__ __forceinline__ void dequantizeTile(const DequantizeArgs &stack) {
   const DequantizeArgs args = matrixOf(stack);
@@ -88,7 +88,7 @@ __device__ __forceinline__ void dequantizeTile(const DequantizeArgs &stack) {
                             : 0.0f;
     }
   } else {
-    // Loads with the roles of the axes exchanged, then turns the tile.
+    // Loads with the axes exchanged, then transposes the tile.
     const int64_t row = at.row0 + tx * kChunk, col = at.col0 + ty * kTileRows;
     const uint8_t *data = args.data + col * args.rows + row;
 #pragma unroll
@@ -134,8 +134,8 @@ __device__ __forceinline__ void dequantizeTile(const DequantizeArgs &stack) {
 // Transpose
 //===----------------------------------------------------------------------===//
 
-/// The scales of a tile, written by the block that has it: the block scheme's
-/// square, with the padding after the last, or the one of the tensor.
+/// The block that has a tile writes its scales: those of the 128x128 block,
+/// with the padding after the last one, or the scale of the tensor.
 __device__ __forceinline__ void
 transposeScale(const TransposeArgs &args, int64_t rowTile, int64_t colTile) {
   if (args.scheme == TE_RT_PER_TENSOR) {
@@ -152,14 +152,15 @@ transposeScale(const TransposeArgs &args, int64_t rowTile, int64_t colTile) {
       to[i] = 0.0f;
 }
 
-/// Byte (col, row) of the transposed tile, by units of 16: a thread writes four
-/// rows of a column at once, a warp 16 rows of 8 columns 16 apart.
+/// The offset of byte (col, row) of the transposed tile, which is swizzled in
+/// units of 16 bytes: a thread writes four rows of a column at once, and a warp
+/// 16 rows of 8 columns that are 16 apart.
 __device__ __forceinline__ int wideStageOffset(int col, int row) {
   return col * kTile + (((row >> 4) ^ (col >> 4)) << 4) + (row & 15);
 }
 
-/// 16-byte aligned pointers, rows and cols multiples of 16. Thread (tid / 8,
-/// tid % 8) has 4 rows of 16 columns.
+/// Pointers are 16-byte aligned; rows and cols are multiples of 16. Thread
+/// (tid / 8, tid % 8) has 4 rows of 16 columns.
 __device__ __forceinline__ void
 transposeTile(const TransposeArgs &args, int64_t rowTile, int64_t colTile) {
   const int tx = threadIdx.x % 8, ty = threadIdx.x / 8;

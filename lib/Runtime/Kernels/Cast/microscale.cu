@@ -1,15 +1,16 @@
-//===- microscale.cu - mx and nv values: read back, turn, swizzle ---------===//
+//===- microscale.cu - mx and nv values: dequantise, transpose, swizzle ---===//
 //
 // te_dequantize_{mx,nv}_axis<axis>_..., te_transpose_{mx,nv},
 // te_swizzle_scales. A block of threads has a tile of 128 x 128 elements as in
-// tile.cuh: thread (ty, tx) = (tid / 16, tid % 16) has an 8 x 8 part of it,
-// which is in the matrix as a whole or not at all. Eight f4E2M1FN are one word.
+// tile.cuh: thread (ty, tx) = (tid / 16, tid % 16) has an 8 x 8 part of it, and
+// either the whole part is in the matrix or none of it. Eight f4E2M1FN are one
+// word.
 //
 // nv tiles that change their order pass through shared memory as 128 lines of
-// 16 words; word w of line l lies at w ^ (l / 8), so that neither whole lines
-// nor 16 threads with eight lines each meet a bank more than twice.
+// 16 words. Word w of line l is stored at w ^ (l / 8), so that neither whole
+// lines nor 16 threads with eight lines each use a bank more than twice.
 //
-// The form ending in _general takes any alignment.
+// The kernel whose name ends in _general takes any alignment.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,10 +23,11 @@
 namespace te::rt::cuda {
 namespace {
 
-constexpr int kPart = 8; // rows and columns of one thread
+/// Rows and columns of one thread.
+constexpr int kPart = 8;
 constexpr int kLineWords = kTile / 8;
 
-/// The thread's part of the tile of its block.
+/// The position of the thread's part in the tile of its block.
 template <typename Args> struct Position {
   int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
   int64_t row0, col0; // of the tile
@@ -58,7 +60,7 @@ __device__ __forceinline__ void storeWord(uint8_t *to, uint32_t word) {
   }
 }
 
-/// Eight bytes; aligned is 8-byte aligned.
+/// Loads eight bytes, which are 8-byte aligned with `kAligned`.
 template <bool kAligned>
 __device__ __forceinline__ uint2 loadPair(const uint8_t *from) {
   if constexpr (kAligned)
@@ -92,13 +94,13 @@ __device__ __forceinline__ void storeValues(T *to,
   }
 }
 
-/// Word `w` of line `line` of a staged tile.
+/// Word `w` of line `line` of a tile in shared memory.
 __device__ __forceinline__ int stageIndex(int line, int w) {
   return line * kLineWords + (w ^ (line >> 3));
 }
 
-/// Calls body(line, word) for the words of the tile a thread moves when 16
-/// threads take a line.
+/// Calls body(line, word) for the words of the tile that a thread moves, where
+/// 16 threads move a line.
 template <typename Body>
 __device__ __forceinline__ void forEachWord(const Body &body) {
 #pragma unroll
@@ -111,7 +113,7 @@ __device__ __forceinline__ void forEachWord(const Body &body) {
 // Dequantise
 //===----------------------------------------------------------------------===//
 
-/// As of a launch for the block's matrix alone.
+/// The arguments for the matrix of this block.
 __device__ __forceinline__ MicroscaleDequantizeArgs
 matrixOf(const MicroscaleDequantizeArgs &stack) {
   MicroscaleDequantizeArgs args = stack;
@@ -122,8 +124,8 @@ matrixOf(const MicroscaleDequantizeArgs &stack) {
   return args;
 }
 
-/// The scale of the thread's part does not change along its eight columns
-/// (axis 1) or its eight rows (axis 0).
+/// The scale is constant along the eight columns (axis 1) or the eight rows
+/// (axis 0) of the thread's part.
 template <typename F8, typename T, int kAxis, bool kAligned>
 __device__ __forceinline__ void
 dequantizeMx(const MicroscaleDequantizeArgs &stack) {
@@ -224,7 +226,7 @@ dequantizeNv(const MicroscaleDequantizeArgs &stack) {
 // Transpose
 //===----------------------------------------------------------------------===//
 
-/// As of a launch for the block's matrix alone.
+/// The arguments for the matrix of this block.
 __device__ __forceinline__ MicroscaleTransposeArgs
 matrixOf(const MicroscaleTransposeArgs &stack) {
   MicroscaleTransposeArgs args = stack;
@@ -237,7 +239,8 @@ matrixOf(const MicroscaleTransposeArgs &stack) {
   return args;
 }
 
-/// The data stays; a block's exponent moves from its 32 rows to its 32 columns.
+/// The data does not change; the exponent of a block moves from its 32 rows to
+/// its 32 columns.
 template <bool kAligned>
 __device__ __forceinline__ void
 transposeMx(const MicroscaleTransposeArgs &stack) {
@@ -255,7 +258,7 @@ transposeMx(const MicroscaleTransposeArgs &stack) {
   }
   if (threadIdx.x >= kTile)
     return;
-  // A warp has a line of the tile's output scales, four columns a thread.
+  // A warp writes a line of the tile's output scales, four columns a thread.
   const int line = threadIdx.x / 32, four = threadIdx.x % 32 * 4;
   const int64_t row = at.row0 + line * 32, col = at.col0 + four;
   const uint32_t code = row < args.rows && col < args.cols
@@ -265,7 +268,8 @@ transposeMx(const MicroscaleTransposeArgs &stack) {
                       code * 0x01010101u);
 }
 
-/// Exchanges the nibbles `mask` of b with those `shift` bits above in a.
+/// Exchanges the nibbles `mask` of b with the nibbles of a that are `shift`
+/// bits higher.
 __device__ __forceinline__ void exchangeBits(uint32_t &a, uint32_t &b,
                                              int shift, uint32_t mask) {
   const uint32_t difference = ((a >> shift) ^ b) & mask;
@@ -273,7 +277,7 @@ __device__ __forceinline__ void exchangeBits(uint32_t &a, uint32_t &b,
   b ^= difference;
 }
 
-/// In place: nibble j of word i becomes nibble i of word j.
+/// Transposes in place: nibble j of word i becomes nibble i of word j.
 __device__ __forceinline__ void transposeNibbles(uint32_t (&words)[kPart]) {
 #pragma unroll
   for (int i = 0; i < kPart; i += 2)
@@ -315,7 +319,7 @@ transposeNv(const MicroscaleTransposeArgs &stack) {
       storeWord<kAligned>(args.outData + (col * args.rows + row) / 2,
                           stage[stageIndex(line, w)]);
   });
-  // Two threads have a line of the tile's output scales, four blocks each.
+  // Two threads write a line of the tile's output scales, four blocks each.
   const int64_t col = at.col0 + threadIdx.x / 2;
   const int64_t block = at.row0 / 16 + threadIdx.x % 2 * 4;
   if (block >= args.outPitch || args.cols == 0)
@@ -335,7 +339,7 @@ transposeNv(const MicroscaleTransposeArgs &stack) {
 // Swizzle
 //===----------------------------------------------------------------------===//
 
-/// One thread writes the four blocks of one outer index.
+/// A thread writes the scales of four blocks of one outer index.
 template <bool kAligned>
 __device__ __forceinline__ void swizzle(const SwizzleArgs &args) {
   const int64_t index =

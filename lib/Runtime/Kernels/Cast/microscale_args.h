@@ -1,6 +1,6 @@
 //===- microscale_args.h - arguments of the mx and nv kernels -------------===//
 //
-// Shared by the kernels and the glue that launches them.
+// The kernels and the host code that launches them share this header.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,13 +11,13 @@
 
 namespace te::rt::cuda {
 
-// Tiles as in cast_args.h. A tile has 128 x 4 (32-blocks) or 128 x 8
-// (16-blocks) scales, so tiles cover the padded scales exactly, except that the
-// last tile of 16-blocks may have 4 only. `strides` as in cast_args.h.
+// Tiles and `strides` are as in cast_args.h. A tile has 128 x 4 scales (blocks
+// of 32) or 128 x 8 (blocks of 16), so tiles cover the padded scales exactly,
+// except that the last tile with blocks of 16 may have 128 x 4.
 
 struct QuantizeMxArgs {
   const void *x; // [rows, cols]
-  // Where the usages go; any may be null.
+  // The outputs. Any may be null.
   uint8_t *row;      // [rows, cols]
   uint8_t *rowScale; // [up(rows, 128), up(cols / 32, 4)]
   uint8_t *col;      // [rows, cols]

@@ -1,9 +1,10 @@
 //===- quantize.cu - amax, scales, and quantisation of plain tensors ------===//
 //
-// te_amax_<type>, te_compute_scale, te_quantize_{tensor,tensor_amax,
-// block_1x128,block_128x128}_<type>_<fp8>. A quantisation kernel reads a tile
-// once, as fast as the chip copies, and writes both usages from registers
-// (tile.cuh). The form ending in _general takes any shape and any alignment.
+// te_amax_<type>, te_compute_scale,
+// te_quantize_{tensor,tensor_amax,block_1x128, block_128x128}_<type>_<fp8>. A
+// quantisation kernel reads a tile once, at the speed of a copy, and writes
+// both usages from registers (tile.cuh). The kernels whose name ends in
+// _general take any shape and any alignment.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,19 +13,20 @@
 namespace te::rt::cuda {
 namespace {
 
-/// The running maximum and the blocks done of every plan; both are back at
-/// zero when a launch ends, so no launch has to clear anything first.
+/// The running maximum and the number of finished blocks of every plan. Both
+/// are zero again when a launch ends, so no launch has to clear them first.
 __device__ uint32_t amaxBits[kAmaxSlots];
 __device__ uint32_t amaxBlocksDone[kAmaxSlots];
 
-/// Called by one thread of every block, with the block's maximum: `amax` gets
-/// that of the row of blocks.
+/// One thread of every block calls it with the maximum of the block. `amax`
+/// gets the maximum of the row of blocks.
 __device__ __forceinline__ void finishAmax(float blockAmax, uint32_t slot,
                                            float *amax) {
   slot = (slot + blockIdx.y) % kAmaxSlots;
   amax += blockIdx.y;
-  // Magnitudes order like their bits. The block whose count completes the grid
-  // sees every other block's maximum: each came before that block's fence.
+  // The bits of magnitudes have the same order as the magnitudes. The block
+  // whose count completes the grid sees the maximum of every other block,
+  // because each block wrote it before its fence.
   atomicMax(&amaxBits[slot], __float_as_uint(blockAmax));
   __threadfence();
   if (atomicInc(&amaxBlocksDone[slot], gridDim.x - 1) == gridDim.x - 1) {
@@ -84,7 +86,7 @@ __device__ __forceinline__ void amax(const AmaxArgs &args) {
   finishAmax(result, args.slot, args.amax);
 }
 
-/// Element of a plain tensor.
+/// An element of a plain tensor.
 template <typename T> struct PlainElement {
   const T *x;
   int64_t cols;
@@ -93,7 +95,7 @@ template <typename T> struct PlainElement {
   }
 };
 
-/// Those of the block's matrix.
+/// The outputs of the matrix of this block.
 __device__ __forceinline__ QuantizeOutputs outputs(const QuantizeArgs &args) {
   return {.row = ofMatrix(args.out.row, args.strides.row),
           .rowScale = ofMatrix(args.out.rowScale, args.strides.rowScale),
@@ -127,7 +129,7 @@ struct QuantizeTensorBody {
       if (out.colScale)
         *out.colScale = __frcp_rn(scale);
     }
-    // What lies outside the matrix was loaded as zero.
+    // Elements outside the matrix were loaded as zero.
     if constexpr (kMeasures) {
       const float amax = tileAmax(tile, at, tileShared());
       if (threadIdx.x == 0)
@@ -153,8 +155,8 @@ template <typename T, typename F8, bool kAligned> struct QuantizeBlock1x128 {
   }
 };
 
-/// Entry (i, j) of a [., up(count, 4)] scale tensor; the last j also writes the
-/// padding.
+/// Stores entry (i, j) of a [., up(count, 4)] scale tensor. The last j also
+/// writes the padding.
 __device__ __forceinline__ void storeSquareScale(float *scales, int64_t i,
                                                  int64_t j, int64_t count,
                                                  float inverse) {
@@ -190,7 +192,8 @@ template <typename T, typename F8, bool kAligned> struct QuantizeBlock128x128 {
   }
 };
 
-/// Runs one of the above. The general forms do not tell whole tiles apart.
+/// Runs one of the above. The general kernels have no separate path for whole
+/// tiles.
 template <typename T, typename F8, bool kAligned,
           template <typename, typename, bool> typename Body>
 __device__ __forceinline__ void quantize(const QuantizeArgs &args) {

@@ -1,15 +1,17 @@
 //===- quantize_mx.cu - MXFP8 quantisation --------------------------------===//
 //
 // te_quantize_mx_{1x32,32x32}_<type>_<fp8>. A block of threads has a tile of
-// 128 x 128 elements, each of its eight warps 32 rows of 64 columns of it, each
-// thread eight rows of one chunk (8 columns). An mx block of either usage then
-// lies in four lanes of one warp: amaxes meet in shuffles, and both usages are
-// written row by row from registers, since mx data is never transposed.
+// 128 x 128 elements, each of its eight warps 32 rows of 64 columns of it, and
+// each thread eight rows of one chunk (8 columns). Four lanes of one warp then
+// have an mx block of either usage: amaxes are computed with shuffles, and both
+// usages are stored row by row from registers, since mx data is never
+// transposed.
 //
-// The scales of a tile are 512 bytes per usage. What lies outside the matrix is
-// loaded as zero, whose exponent is 0, which is what the padding has to be.
+// The scales of a tile are 512 bytes for each usage. Elements outside the
+// matrix are loaded as zero, whose exponent is 0, which is the value of the
+// padding.
 //
-// The form ending in _general takes any alignment.
+// The kernel whose name ends in _general takes any alignment.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,15 +24,16 @@
 namespace te::rt::cuda {
 namespace {
 
-constexpr int kRows = 8; // of one thread
+/// Rows of one thread.
+constexpr int kRows = 8;
 constexpr int kMxBlock = 32;
 constexpr int kTileBlocks = kTile / kMxBlock;
 
-/// Where a thread's part of the tile is; row and col count from the tile's
-/// first element.
+/// The position of a thread's part of the tile; row and col count from the
+/// first element of the tile.
 struct Position {
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  /// Of the thread in its warp: 4 rows of 8 threads.
+  /// The position of the thread in its warp: 4 rows of 8 threads.
   int tx = lane % 8, ty = lane / 8;
   int row = warp / 2 * 32 + ty * kRows;
   int col = warp % 2 * 64 + tx * kChunk;
@@ -62,15 +65,15 @@ __device__ __forceinline__ void storeBytes(uint8_t *to, uint2 bytes) {
   }
 }
 
-/// Every lane gets the maximum over the lanes that differ from it in the bits
-/// of kMasks.
+/// Every lane gets the maximum over the lanes that differ from it only in the
+/// bits of kMasks.
 template <typename T, int... kMasks>
 __device__ __forceinline__ uint32_t lanesMax(uint32_t word) {
   ((word = maxAbs<T>(word, __shfl_xor_sync(~0u, word, kMasks))), ...);
   return word;
 }
 
-/// Largest of each column over the thread's rows, as words of a chunk.
+/// The maximum of each column over the thread's rows, as words of a chunk.
 template <typename T>
 __device__ __forceinline__ uint32_t columnWord(const Chunk<T> (&tile)[kRows],
                                                int w) {
@@ -81,7 +84,7 @@ __device__ __forceinline__ uint32_t columnWord(const Chunk<T> (&tile)[kRows],
   return word;
 }
 
-/// Codes of the blocks of the thread's rows, 1x32.
+/// The scale codes of the 1x32 blocks of the thread's rows.
 template <typename T, typename F8>
 __device__ __forceinline__ void rowCodes(const Chunk<T> (&tile)[kRows],
                                          uint8_t (&codes)[kRows]) {
@@ -91,7 +94,7 @@ __device__ __forceinline__ void rowCodes(const Chunk<T> (&tile)[kRows],
       codes[i] = math::mxExponent(amaxOf<T>(lanesMax<T, 1, 2>(maxAbs(tile[i]))),
                                   F8::max);
   } else {
-    // Two rows to a word.
+    // A word has the maxima of two rows.
 #pragma unroll
     for (int i = 0; i < kRows; i += 2) {
       const uint32_t a = maxAbs(tile[i]), b = maxAbs(tile[i + 1]);
@@ -103,7 +106,7 @@ __device__ __forceinline__ void rowCodes(const Chunk<T> (&tile)[kRows],
   }
 }
 
-/// Codes of the blocks of the thread's columns, 32x1.
+/// The scale codes of the 32x1 blocks of the thread's columns.
 template <typename T, typename F8>
 __device__ __forceinline__ void colCodes(const Chunk<T> (&tile)[kRows],
                                          uint8_t (&codes)[kChunk]) {
@@ -118,7 +121,7 @@ __device__ __forceinline__ void colCodes(const Chunk<T> (&tile)[kRows],
   }
 }
 
-/// The code of the 32x32 block the thread is in.
+/// The scale code of the 32x32 block of the thread.
 template <typename T, typename F8>
 __device__ __forceinline__ uint8_t squareCode(const Chunk<T> (&tile)[kRows]) {
   uint32_t word = maxAbs(tile[0]);
@@ -150,7 +153,7 @@ __device__ __forceinline__ uint2 pack(const float (&x)[kChunk], float factor) {
       F8::pack(x[4] * factor, x[5] * factor, x[6] * factor, x[7] * factor));
 }
 
-/// Writes the row scales of the tile, four bytes a row, through shared memory.
+/// Stores the row scales of the tile, four bytes a row, through shared memory.
 /// Every thread calls it.
 template <bool kAligned>
 __device__ __forceinline__ void
@@ -180,8 +183,8 @@ storeRowScales(const QuantizeMxArgs &args, const Position &at, int64_t rowTile,
   }
 }
 
-/// Aligned: x is 16-byte aligned, data and column scales 8-byte, row scales
-/// 4-byte.
+/// With `kAligned`, x is 16-byte aligned, data and column scales are 8-byte
+/// aligned, and row scales 4-byte aligned.
 template <typename T, typename F8, bool kSquare, bool kAligned>
 __device__ __forceinline__ void quantizeMx(const QuantizeMxArgs &stack) {
   if (isSkipped(stack.skip))
@@ -197,7 +200,8 @@ __device__ __forceinline__ void quantizeMx(const QuantizeMxArgs &stack) {
   const Position at;
   const int64_t row = rowTile * kTile + at.row, col = colTile * kTile + at.col;
   const int64_t offset = row * args.cols + col;
-  // rows and cols are multiples of 32: a thread is inside as a whole, or not.
+  // rows and cols are multiples of 32, so either all elements of a thread are
+  // inside the matrix or none.
   const bool inside = row < args.rows && col < args.cols;
   const T *x = static_cast<const T *>(args.x) + offset;
   Chunk<T> tile[kRows];
@@ -252,7 +256,7 @@ __device__ __forceinline__ void quantizeMx(const QuantizeMxArgs &stack) {
   }
 }
 
-/// Resident blocks asked of the compiler; f32 holds a tile in twice the
+/// The resident blocks for __launch_bounds__. An f32 tile needs twice the
 /// registers.
 template <typename T> constexpr int blocksPerSm = sizeof(T) == 4 ? 2 : 3;
 

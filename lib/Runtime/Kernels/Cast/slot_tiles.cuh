@@ -1,9 +1,9 @@
 //===- slot_tiles.cuh - whole tiles from shared memory to 1x128 blocks ----===//
 //
-// One or two 128 x 128 tiles of bf16 lie in shared memory, each thread's eight
-// chunks in slots of its own: no barrier between who computes them and who
-// quantises them. Both usages are wanted and the tiles lie in the matrix as a
-// whole, so nothing is tested; and two tiles share their three barriers.
+// One or two 128 x 128 tiles of bf16 are in shared memory. Each thread has its
+// eight chunks in slots of its own, so no barrier is needed between computing
+// and quantising them. Both usages are wanted and the whole tiles are inside
+// the matrix, so nothing is tested. Two tiles share the three barriers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,8 +14,8 @@
 
 namespace te::rt::cuda {
 
-/// In front of the slots. The transposed stages take the place of the first
-/// tile's slots.
+/// The shared memory before the slots. The transposed stages reuse the slots of
+/// the first tile.
 struct SlotScratch {
   alignas(16) float rowScale[2][kTile];
   alignas(16) float colScale[2][kTile];
@@ -23,7 +23,7 @@ struct SlotScratch {
 };
 static_assert(sizeof(SlotScratch) == kSlotScratchBytes);
 
-/// From a thread's slot to that of the second tile.
+/// The distance from a thread's slot to the same slot of the second tile.
 inline constexpr int kTwin = kTileRows * kTileThreads;
 
 __device__ __forceinline__ void loadSlots(const Chunk<bf16> *slots,
@@ -33,16 +33,16 @@ __device__ __forceinline__ void loadSlots(const Chunk<bf16> *slots,
     tile[i] = slots[i * kTileThreads];
 }
 
-/// Quantises the thread's part of a tile: rows to `row`, `pitch` bytes apart,
-/// and columns into the transposed stage. The scales are those of its rows and
-/// columns.
+/// Quantises the thread's part of a tile with the given scales of its rows and
+/// columns. Rows are stored to `row`, `pitch` bytes apart, and columns to the
+/// transposed stage.
 template <typename F8>
 __device__ __forceinline__ void convertTile(const Tile<bf16> &tile,
                                             const float *rowScale,
                                             const float *colScale, uint8_t *row,
                                             int64_t pitch, uint8_t *stage) {
-  // By blocks of 4 x 4, each unpacked once for both usages; the left half of
-  // the rows' bytes waits for the right one.
+  // Blocks of 4 x 4 are unpacked once for both usages. The left half of the
+  // bytes of the rows is kept until the right half is there.
   uint32_t left[kTileRows];
 #pragma unroll
   for (int j = 0; j < kChunk; j += 4) {
@@ -81,7 +81,7 @@ __device__ __forceinline__ void convertTile(const Tile<bf16> &tile,
 }
 
 /// Quantises tile (rowTile, colTile) of a matrix of whole tiles from the
-/// thread's `slots`, and, of two, its twin `tileStep` tiles to the right.
+/// thread's `slots`. The second of two tiles is `tileStep` tiles to the right.
 template <typename F8, int kTiles>
 __device__ __forceinline__ void
 quantizeSlots(Chunk<bf16> *slots, SlotScratch &scratch, uint8_t *stages,
@@ -102,7 +102,8 @@ quantizeSlots(Chunk<bf16> *slots, SlotScratch &scratch, uint8_t *stages,
 #pragma unroll 1
   for (int t = 0; t < kTiles; ++t) {
     const int64_t twin = static_cast<int64_t>(t) * tileStep;
-    // Half of the threads finish a row each, the others a column.
+    // Half of the threads compute the scale of a row each, the others of a
+    // column.
     const bool isRow = threadIdx.x < kTile;
     const float amax = isRow ? scratch.rowScale[t][index]
                              : colAmax<bf16>(index, scratch.partial[t]);
@@ -114,7 +115,8 @@ quantizeSlots(Chunk<bf16> *slots, SlotScratch &scratch, uint8_t *stages,
     (isRow ? out.rowScale : out.colScale)[entry] = __frcp_rn(scale);
   }
   loadSlots(slots, tile);
-  // 2: every scale is complete, and the first tile's slots are free.
+  // 2: every scale is complete, and every thread has read its slots of the
+  // first tile.
   __syncthreads();
   uint8_t *row = out.row + at.row() * cols + at.col();
   uint8_t *stage = stages + stageOffset(at.tx * kChunk, at.ty * kTileRows);

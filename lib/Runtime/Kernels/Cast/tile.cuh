@@ -1,17 +1,18 @@
-//===- tile.cuh - one 128 x 128 tile from registers to quantised bytes ----===//
+//===- tile.cuh - one 128 x 128 tile from registers to FP8 ----------------===//
 //
-// 256 threads hold the tile, eight rows of one chunk (8 columns) each: thread
-// (ty, tx) = (tid / 16, tid % 16) has rows 8 ty .. 8 ty + 7 and columns 8 tx ..
-// 8 tx + 7. A load or store of a row by 16 lanes is then one run of 256 or 128
-// bytes, a row's maximum lives in half a warp, and a thread's eight rows of one
-// column make eight consecutive bytes of the transposed output.
+// 256 threads have the tile in registers, each eight rows of one chunk of 8
+// columns: thread (ty, tx) = (tid / 16, tid % 16) has rows 8 ty to 8 ty + 7 and
+// columns 8 tx to 8 tx + 7. The 16 lanes that load or store a row then access
+// 256 or 128 consecutive bytes, the maximum of a row is computed within half a
+// warp, and the eight rows of a thread in one column are eight consecutive
+// bytes of the transposed output.
 //
-// The transposed bytes pass through shared memory, as units of 8 bytes; unit u
-// of column c lies at u ^ (c / 8 % 16), so that neither the writes (16 columns,
-// 8 apart) nor the reads (whole columns) meet a bank twice.
+// The transposed bytes pass through shared memory in units of 8 bytes. Unit u
+// of column c is stored at u ^ (c / 8 % 16), so that neither the writes (16
+// columns, 8 apart) nor the reads (whole columns) have bank conflicts.
 //
-// Barriers are numbered in quantizeTile1x128; it may be called again for
-// another tile with no barrier in between.
+// The barriers are numbered in quantizeTile1x128, which may be called again for
+// another tile without a barrier in between.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,7 +26,8 @@
 
 namespace te::rt::cuda {
 
-inline constexpr int kTileRows = 8; // of one thread
+/// Rows of the tile in one thread.
+inline constexpr int kTileRows = 8;
 inline constexpr int kTileWarps = kTileThreads / 32;
 
 struct TileShared {
@@ -40,15 +42,15 @@ extern __shared__ __align__(16) uint8_t dynamicShared[];
 __device__ __forceinline__ TileShared &tileShared() {
   return *reinterpret_cast<TileShared *>(dynamicShared);
 }
-/// What follows TileShared.
+/// The shared memory after TileShared.
 __device__ __forceinline__ uint8_t *extraShared() {
   return dynamicShared + sizeof(TileShared);
 }
 
 template <typename T> using Tile = Chunk<T>[kTileRows];
 
-/// Where a tile, and a thread's part of it, is. `kWhole` when the tile lies in
-/// the matrix as a whole, which saves every test against the edges.
+/// The position of a tile and of a thread's part of it. `kWhole` says that the
+/// whole tile is inside the matrix, which saves every test against the edges.
 template <bool kWhole> struct TilePosition {
   int64_t row0, col0;     // of the tile
   int64_t rows, cols;     // of the matrix
@@ -66,7 +68,7 @@ template <bool kWhole> struct TilePosition {
   /// The thread's first element.
   __device__ int64_t row() const { return row0 + ty * kTileRows; }
   __device__ int64_t col() const { return col0 + tx * kChunk; }
-  /// Whether the thread's chunk `i` is in the matrix, of whole chunks.
+  /// Whether the thread's chunk `i` is in the matrix, which has whole chunks.
   __device__ bool holds(int i) const {
     return kWhole || (tx * kChunk < tileCols && ty * kTileRows + i < tileRows);
   }
@@ -94,8 +96,8 @@ __device__ __forceinline__ void withTile(uint32_t colTiles, int64_t rows,
 
 __device__ __forceinline__ int64_t up4(int64_t n) { return (n + 3) & ~3ll; }
 
-/// Byte of (column, row) of the tile in the transposed stage. Eight rows from
-/// a multiple of 8 are consecutive.
+/// The offset of (column, row) of the tile in the transposed stage. Eight rows
+/// are consecutive if the first is a multiple of 8.
 __device__ __forceinline__ int stageOffset(int col, int row) {
   return col * kTile + (((row >> 3) ^ (col >> 3)) << 3) + (row & 7);
 }
@@ -104,7 +106,7 @@ __device__ __forceinline__ int stageOffset(int col, int row) {
 // Loading
 //===----------------------------------------------------------------------===//
 
-/// x is 16-byte aligned and `cols` a multiple of 8.
+/// Loads the thread's part. x is 16-byte aligned and `cols` a multiple of 8.
 template <typename T, typename Position>
 __device__ __forceinline__ void loadTile(const T *x, const Position &at,
                                          Tile<T> &tile) {
@@ -114,7 +116,8 @@ __device__ __forceinline__ void loadTile(const T *x, const Position &at,
     tile[i] = Chunk<T>::loadIf(at.holds(i), x + i * at.cols);
 }
 
-/// Any shape and alignment: `element(row, col)` is staged one by one.
+/// The same for any shape and alignment: passes each `element(row, col)`
+/// through shared memory.
 template <typename T, typename Element, typename Position>
 __device__ __forceinline__ void
 loadTileGeneral(const Element &element, const Position &at, Tile<T> &tile) {
@@ -136,7 +139,8 @@ loadTileGeneral(const Element &element, const Position &at, Tile<T> &tile) {
 // Storing
 //===----------------------------------------------------------------------===//
 
-/// Row `i` of the thread. `row` is 8-byte aligned and `cols` a multiple of 8.
+/// Stores row `i` of the thread. `row` is 8-byte aligned and `cols` a multiple
+/// of 8.
 template <typename Position>
 __device__ __forceinline__ void storeRow(uint8_t *row, int i, uint2 bytes,
                                          const Position &at) {
@@ -145,8 +149,9 @@ __device__ __forceinline__ void storeRow(uint8_t *row, int i, uint2 bytes,
         bytes;
 }
 
-/// All of the thread's rows, aligned as for storeRow. Not aligned: the stage is
-/// free to use until the return.
+/// Stores all rows of the thread. With `kAligned` the alignment is that of
+/// storeRow; without it the rows pass through the stage, which nobody else uses
+/// until the return.
 template <bool kAligned, typename Position>
 __device__ __forceinline__ void
 storeRows(uint8_t *row, const uint2 (&bytes)[kTileRows], const Position &at,
@@ -172,13 +177,13 @@ storeRows(uint8_t *row, const uint2 (&bytes)[kTileRows], const Position &at,
   }
 }
 
-/// The staged transposed tile, after a barrier. Aligned: `col` is 16-byte
-/// aligned and `rows` a multiple of 16.
+/// Stores the transposed tile from the stage, after a barrier. With `kAligned`,
+/// `col` is 16-byte aligned and `rows` a multiple of 16.
 template <bool kAligned, typename Position>
 __device__ __forceinline__ void storeStage(uint8_t *col, const Position &at,
                                            const uint8_t *stage) {
   if constexpr (kAligned) {
-    // 8 lanes take the 128 bytes of a column, 16 each; the swizzle exchanges
+    // 8 lanes store the 128 bytes of a column, 16 each. The swizzle exchanges
     // 16-byte pairs of units, and the units of a pair where c / 8 is odd.
     const int pair = threadIdx.x % 8;
     col += (at.col0 + threadIdx.x / 8) * at.rows + at.row0 + pair * 16;
@@ -204,7 +209,7 @@ __device__ __forceinline__ void storeStage(uint8_t *col, const Position &at,
   }
 }
 
-/// Puts the thread's bytes, eight rows of eight, into the transposed stage.
+/// Writes the thread's bytes, eight rows of eight, to the transposed stage.
 template <typename Position>
 __device__ __forceinline__ void stageTransposed(uint2 (&bytes)[kTileRows],
                                                 const Position &at,
@@ -224,8 +229,8 @@ __device__ __forceinline__ void stageTransposed(uint2 (&bytes)[kTileRows],
   }
 }
 
-/// Inverse scale of one 1x128 block: entry `index` of `line` of a scale
-/// tensor [lines, up(count, 4)].
+/// Stores the inverse scale of one 1x128 block as entry `index` of `line` of a
+/// scale tensor [lines, up(count, 4)], and 0 as its padding.
 __device__ __forceinline__ void storeLineScale(float *scales, int64_t line,
                                                int64_t index, int64_t count,
                                                float scale) {
@@ -237,8 +242,8 @@ __device__ __forceinline__ void storeLineScale(float *scales, int64_t line,
 // 1x128 blocks
 //===----------------------------------------------------------------------===//
 
-/// Maximum over the 16 lanes of each half warp, of N words a lane. Lanes share
-/// the work: each ends with the maximum of word (lane % 16) * N / 16.
+/// The maximum over the 16 lanes of each half warp, for N words a lane. The
+/// lanes share the work: each returns the maximum of word (lane % 16) * N / 16.
 template <typename T, int N>
 __device__ __forceinline__ uint32_t halfWarpMax(uint32_t (&words)[N],
                                                 int lane) {
@@ -262,7 +267,8 @@ __device__ __forceinline__ uint32_t halfWarpMax(uint32_t (&words)[N],
   return words[0];
 }
 
-/// Leaves the amax of the warp's sixteen rows in `amax`, of the tile's rows.
+/// Writes the amaxes of the warp's sixteen rows to `amax`, which has one for
+/// each row of the tile.
 template <typename T, typename Position>
 __device__ __forceinline__ void storeRowAmax(const Tile<T> &tile,
                                              const Position &at, float *amax) {
@@ -276,7 +282,7 @@ __device__ __forceinline__ void storeRowAmax(const Tile<T> &tile,
     if (!(at.lane & 1))
       amax[(at.lane >> 1) % 8] = amaxOf<T>(word, false);
   } else {
-    // Two rows to a word from here on.
+    // From here on a word has the maxima of two rows.
     uint32_t words[kTileRows / 2];
 #pragma unroll
     for (int i = 0; i < kTileRows / 2; ++i) {
@@ -291,7 +297,7 @@ __device__ __forceinline__ void storeRowAmax(const Tile<T> &tile,
   }
 }
 
-/// Leaves the column maxima of the warp's sixteen rows in `partial`.
+/// Writes the column maxima of the warp's sixteen rows to `partial`.
 template <typename T, typename Position>
 __device__ __forceinline__ void
 storeColPartial(const Tile<T> &tile, const Position &at, uint32_t *partial) {
@@ -304,7 +310,7 @@ storeColPartial(const Tile<T> &tile, const Position &at, uint32_t *partial) {
     for (int i = 2; i < kTileRows; ++i)
       words[w] = maxAbs<T>(words[w], tile[i].words[w]);
   }
-  // The two half warps hold the same columns; each finishes half of them.
+  // The two half warps have the same columns; each finishes half of them.
   const bool upper = at.lane & 16;
   partial +=
       at.warp * (16 * kWords) + at.tx * kWords + (upper ? kWords / 2 : 0);
@@ -322,7 +328,7 @@ storeColPartial(const Tile<T> &tile, const Position &at, uint32_t *partial) {
         make_uint4(kept[0], kept[1], kept[2], kept[3]);
 }
 
-/// The amax of column `col` of the tile from what storeColPartial left.
+/// The amax of column `col` of the tile, from what storeColPartial wrote.
 template <typename T>
 __device__ __forceinline__ float colAmax(int col, const uint32_t *partial) {
   constexpr int kPerWord = 4 / sizeof(T);
@@ -335,7 +341,7 @@ __device__ __forceinline__ float colAmax(int col, const uint32_t *partial) {
   return amaxOf<T>(word, col % kPerWord != 0);
 }
 
-/// Four floats, 16-byte aligned.
+/// Loads four floats from a 16-byte aligned address.
 __device__ __forceinline__ void loadFour(const float *from, float (&to)[4]) {
   const float4 quad = *reinterpret_cast<const float4 *>(from);
   to[0] = quad.x, to[1] = quad.y, to[2] = quad.z, to[3] = quad.w;
@@ -359,8 +365,8 @@ __device__ __forceinline__ float blockScale(float amax, bool pow2,
                             math::maxFinite(InputType<T>::value));
 }
 
-/// Quantises with block_1x128 scales: rows by blocks along the columns, columns
-/// by blocks along the rows.
+/// Quantises with block_1x128 scales: the row usage has blocks along the
+/// columns, the column usage blocks along the rows.
 template <typename T, typename F8, bool kAligned, typename Position>
 __device__ __forceinline__ void
 quantizeTile1x128(const Tile<T> &tile, const Position &at,
@@ -368,16 +374,19 @@ quantizeTile1x128(const Tile<T> &tile, const Position &at,
                   TileShared &shared) {
   const bool wantRow = out.row || out.rowScale;
   const bool wantCol = out.col || out.colScale;
-  // A former call without columns may still be reading the warp's row scales.
+  // In an earlier call without columns, other lanes may still be reading the
+  // row scales of the warp.
   __syncwarp();
   if (wantRow)
     storeRowAmax(tile, at, shared.rowScale);
   if (wantCol)
     storeColPartial(tile, at, shared.partial);
-  // 1: every amax is complete (and a former call's stage and column scales were
-  // read before its threads came here).
+  // 1: every amax is complete. (The stage and the column scales of an earlier
+  // call have been read, because its threads read them before they arrive
+  // here.)
   __syncthreads();
-  // Half of the threads finish a row each, the others a column.
+  // Half of the threads compute the scale of a row each, the others of a
+  // column.
   const int index = threadIdx.x % kTile;
   const bool isRow = threadIdx.x < kTile;
   if (isRow ? wantRow : wantCol) {
@@ -390,9 +399,9 @@ quantizeTile1x128(const Tile<T> &tile, const Position &at,
                      (isRow ? at.row0 : at.col0) + index,
                      isRow ? at.rows : at.cols, scale);
   }
-  // 2: every scale is complete, and everyone is done with partial.
+  // 2: every scale is complete, and every thread has read `partial`.
   __syncthreads();
-  // By blocks of 4 x 4, each unpacked once for both usages.
+  // Blocks of 4 x 4 are unpacked once for both usages.
   uint2 rowBytes[kTileRows];
   uint32_t colWords[kChunk][2];
 #pragma unroll
@@ -447,7 +456,7 @@ quantizeTile1x128(const Tile<T> &tile, const Position &at,
 // One scale for the tile, or for each row
 //===----------------------------------------------------------------------===//
 
-/// The amax of the whole tile, in every thread. Contains a barrier.
+/// Returns the amax of the whole tile in every thread. Contains a barrier.
 template <typename T, typename Position>
 __device__ __forceinline__ float
 tileAmax(const Tile<T> &tile, const Position &at, TileShared &shared) {
@@ -467,14 +476,14 @@ tileAmax(const Tile<T> &tile, const Position &at, TileShared &shared) {
   return result;
 }
 
-/// How a row is quantised: the scale, and the bits that stay of its bytes.
+/// How a row is quantised: its scale, and a mask for its bytes.
 struct RowCast {
   float scale;
   uint32_t kept;
 };
 
-/// Quantises the thread's row i as rowCast(i) says; the column bytes are the
-/// row bytes, transposed.
+/// Quantises the thread's row i as rowCast(i) says. The bytes of the column
+/// usage are those of the row usage, transposed.
 template <typename T, typename F8, bool kAligned, typename Position,
           typename GetRowCast>
 __device__ __forceinline__ void
@@ -501,7 +510,7 @@ quantizeTileByRows(const Tile<T> &tile, const Position &at,
   storeStage<kAligned>(out.col, at, shared.stage);
 }
 
-/// Quantises with one scale.
+/// Quantises the tile with one scale.
 template <typename T, typename F8, bool kAligned, typename Position>
 __device__ __forceinline__ void
 quantizeTileUniform(const Tile<T> &tile, const Position &at,
@@ -511,8 +520,8 @@ quantizeTileUniform(const Tile<T> &tile, const Position &at,
       tile, at, out, [=](int) { return RowCast{scale, ~0u}; }, shared);
 }
 
-/// Resident blocks asked of the compiler: four of 64 registers a thread, but
-/// f32 holds a tile in twice the registers.
+/// The resident blocks for __launch_bounds__: four with 64 registers a thread.
+/// An f32 tile needs twice the registers.
 template <typename T>
 inline constexpr int kTileBlocksPerSm = sizeof(T) == 4 ? 2 : 4;
 

@@ -1,9 +1,10 @@
-//===- Collective.cpp - plan the collectives ------------------------------===//
+//===- Collective.cpp - plans of the collectives --------------------------===//
 //
 // A group of more than one rank is an NCCL communicator, which was connected
-// when the group was bound: a launch only enqueues, and may be captured. It
-// says where the stream is before, for whoever waits in vain. Over a group of
-// one, or in a process by itself, a collective is a copy.
+// when the group was bound: a launch only enqueues, and may be captured. Before
+// that, it records which collective the stream has reached, for the message if
+// the collective times out. Over a group of one rank, or in a process without a
+// group, a collective is a copy.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,8 +28,8 @@ static NcclDataType ncclType(int32_t type) {
 
 namespace {
 
-/// `enqueue(group, buffers, stream)`. Every collective's buffers begin with x,
-/// y.
+/// A launch calls `enqueue(group, buffers, stream)`. The first buffers of every
+/// collective are x and y.
 template <typename Enqueue> class CollectivePlan final : public Plan {
 public:
   CollectivePlan(const CudaDevice &device, NcclGroup &group, Enqueue enqueue)
@@ -51,8 +52,8 @@ private:
 
 } // namespace
 
-/// A plan of `enqueue(group, x, y, stream)`, or of a copy of `bytes` where
-/// there is nobody to talk to or nothing to say.
+/// Plans `enqueue(group, x, y, stream)`. Where the group has one rank it plans
+/// a copy of `bytes` instead, and nothing where there are no elements.
 template <typename Enqueue>
 static Status planCollective(const CudaDevice &device, int32_t number,
                              int64_t bytes, Enqueue enqueue,

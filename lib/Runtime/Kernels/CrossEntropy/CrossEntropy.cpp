@@ -1,7 +1,7 @@
-//===- CrossEntropy.cpp - plan cross entropy ------------------------------===//
+//===- CrossEntropy.cpp - plans of cross entropy --------------------------===//
 //
-// Forward: log-sum-exp of the rows, then the mean. Backward: dloss / count into
-// the workspace, then the logits' gradients.
+// Forward: the log-sum-exp of each row, then the mean. Backward: dloss / count
+// in the workspace, then the gradient of the logits.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,12 +1,12 @@
-//===- cross_entropy.cu - softmax cross entropy, and its gradient ---------===//
+//===- cross_entropy.cu - softmax cross entropy and its gradient ----------===//
 //
-// te_cross_entropy_lse_<type>: a block does a row, each thread two of the 256
-// lanes of a row sum (Kernels.td), in a pass for the maximum and
-// one for the sum. te_cross_entropy_mean_<type>: one block, a lane a thread.
-// The only step that may differ from the reference is the logarithm.
+// te_cross_entropy_lse_<type>: a block computes a row, and each thread two of
+// the 256 lanes of a row sum (Kernels.td), in one pass for the
+// maximum and one for the sum. te_cross_entropy_mean_<type>: one block, a lane
+// a thread. Only the logarithm may differ from the reference backend.
 //
-// te_cross_entropy_scale: dloss / count, then
-// te_cross_entropy_backward_<type>: elementwise.
+// te_cross_entropy_scale computes dloss / count;
+// te_cross_entropy_backward_<type> is elementwise.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,8 @@ __device__ __forceinline__ bool counts(const CrossEntropyArgs &args,
   return target != args.ignoreIndex && target >= 0 && target < args.vocab;
 }
 
-/// The tree over 256 lanes in shared memory, by warp 0, which gets the sum.
+/// Warp 0 reduces the 256 lanes in shared memory as a tree, and returns the
+/// sum.
 __device__ __forceinline__ float treeSum(const float *lanes) {
   LaneSum<1> sum;
 #pragma unroll
@@ -36,9 +37,10 @@ __device__ __forceinline__ float treeSum(const float *lanes) {
 /// Elements of a row that a thread loads before it uses any.
 constexpr int kBatch = 16;
 
-/// visit(values) for the elements of this thread's two lanes, in order and by
-/// turns; past the end of the row they are -inf. V elements lie together: lane
-/// V * thread + j % 2 for V = 2, thread + 128 * (j % 2) for V = 1.
+/// Calls visit(values) for the elements of this thread's two lanes, in order
+/// and alternately; after the end of the row they are -inf. V elements are
+/// consecutive: the lanes are V * thread + j % 2 for V = 2, and
+/// thread + 128 * (j % 2) for V = 1.
 template <typename T, int V, typename Visit>
 __device__ __forceinline__ void forBatches(const T *row, int64_t vocab,
                                            Visit visit) {
@@ -98,7 +100,7 @@ __device__ __forceinline__ void logSumExp(const CrossEntropyArgs &args) {
     for (int j = 0; j < kBatch; ++j)
       x[j] = x[j] - max;
     expOf(x, x);
-    // Past the end, exp(-inf) adds nothing.
+    // After the end of the row, exp(-inf) adds nothing.
 #pragma unroll
     for (int j = 0; j < kBatch; ++j)
       sum[j % 2] = sum[j % 2] + x[j];
@@ -122,7 +124,7 @@ __device__ __forceinline__ void logSumExp(const CrossEntropyArgs &args) {
     logSumExp<T, 1>(args);
 }
 
-/// How many of this thread's tokens count, summed over the block.
+/// The number of tokens that count, over all threads of the block.
 __device__ __forceinline__ int64_t countTokens(const CrossEntropyArgs &args) {
   __shared__ unsigned long long total;
   if (threadIdx.x == 0)
@@ -158,12 +160,12 @@ __device__ __forceinline__ void meanLoss(const CrossEntropyArgs &args) {
   }
 }
 
-/// N logits of a counted token from `v`.
+/// N logits, from `v` on, of a token that counts.
 template <typename T, int N>
 __device__ __forceinline__ void logitGrad(const Run<T, N> &logits, int64_t v,
                                           int32_t target, float lse,
                                           float scale, T *to) {
-  // Column numbers fit in 32 bits where a target can name them.
+  // A target is 32 bits, so the columns that it can name are, too.
   const int32_t hit = static_cast<int32_t>(target - v);
   float x[N];
   logits.unpack(x);

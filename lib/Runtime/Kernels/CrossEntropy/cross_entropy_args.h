@@ -1,6 +1,6 @@
 //===- cross_entropy_args.h - arguments of the cross entropy kernels ------===//
 //
-// Shared by the kernels and the glue that launches them.
+// The kernels and the host code that launches them share this header.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,7 @@ struct CrossEntropyArgs {
 inline constexpr int kLseBlock = 128;
 inline constexpr int kMeanBlock = 256;
 inline constexpr int kLogitGradBlock = 256;
-/// Elements one thread of the backward does.
+/// Elements that one thread of the backward computes.
 inline constexpr int kLogitGradElements = 16;
 
 } // namespace te::rt::cuda

@@ -1,6 +1,6 @@
-//===- DelayedScaling.cpp - plan the scale update -------------------------===//
+//===- DelayedScaling.cpp - plan of the scale update ----------------------===//
 //
-// One block to a slot.
+// One block updates one slot.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,6 +1,6 @@
 //===- delayed_scaling_args.h - arguments of the scale update -------------===//
 //
-// Shared by the kernel and the glue that launches it.
+// The kernel and the host code that launches it share this header.
 //
 //===----------------------------------------------------------------------===//
 

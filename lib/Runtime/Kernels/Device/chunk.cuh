@@ -1,9 +1,10 @@
 //===- chunk.cuh - eight consecutive elements in registers ----------------===//
 //
-// The unit every quantisation kernel works in. bf16 and f16 stay packed, two
-// to a word, until they are scaled: a maximum of magnitudes is then one
-// instruction for two elements. `maxAbs` drops NaN where the other operand is a
-// number, so a maximum must end in `amaxOf`, which starts from zero.
+// A chunk is the unit of every quantisation kernel. bf16 and f16 stay packed,
+// two to a word, until they are scaled, so that one instruction computes the
+// maximum magnitudes of two elements. `maxAbs` drops NaN where the other
+// operand is a number, so a maximum must end in `amaxOf`, which starts from
+// zero.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,8 +22,8 @@ namespace te::rt::cuda {
 
 inline constexpr int kChunk = 8;
 
-/// Where `pointer`, or null, is for the matrix of this block: the stack's next
-/// one starts `stride` bytes later.
+/// `pointer`, which may be null, for the matrix of this block: each matrix of a
+/// stack starts `stride` bytes after the one before it.
 template <typename T>
 __device__ __forceinline__ T *ofMatrix(T *pointer, int64_t stride) {
   return pointer ? reinterpret_cast<T *>(reinterpret_cast<uintptr_t>(pointer) +
@@ -30,7 +31,7 @@ __device__ __forceinline__ T *ofMatrix(T *pointer, int64_t stride) {
                  : nullptr;
 }
 
-/// Whether a launch with this `skip` leaves its outputs as they are.
+/// Whether a launch with this `skip` does not write its outputs.
 __device__ __forceinline__ bool isSkipped(const float *skip) {
   return skip && *skip == 1.0f;
 }
@@ -41,8 +42,8 @@ template <typename T> struct alignas(16) Chunk {
 
   static __device__ __forceinline__ Chunk zero() { return Chunk{}; }
 
-  /// From 16-byte aligned global memory that this kernel does not write. Read
-  /// once, so it does not stay in L1.
+  /// Loads from 16-byte aligned global memory that this kernel does not write
+  /// and reads once, so it is not kept in L1.
   static __device__ __forceinline__ Chunk load(const T *from) {
     Chunk chunk;
 #pragma unroll
@@ -53,7 +54,7 @@ template <typename T> struct alignas(16) Chunk {
     return chunk;
   }
 
-  /// As load, or zeros; never a branch.
+  /// Loads if `inside`, otherwise returns zeros. There is no branch.
   static __device__ __forceinline__ Chunk loadIf(bool inside, const T *from) {
     Chunk chunk;
 #pragma unroll
@@ -104,7 +105,7 @@ template <typename T> struct alignas(16) Chunk {
   }
 };
 
-/// Larger magnitude of each element of a word; signs are left undefined.
+/// The larger magnitude of each element of a word. The signs are undefined.
 template <typename T>
 __device__ __forceinline__ uint32_t maxAbs(uint32_t a, uint32_t b) {
   if constexpr (sizeof(T) == 4)
@@ -116,8 +117,8 @@ __device__ __forceinline__ uint32_t maxAbs(uint32_t a, uint32_t b) {
     return ptx::maxAbsF16x2(a, b);
 }
 
-/// Magnitude of one element of a word of maxima, 0 for NaN; `odd` picks the
-/// upper of two.
+/// The magnitude of one element of a word of maxima, or 0 for NaN. `odd`
+/// selects the upper of two.
 template <typename T>
 __device__ __forceinline__ float amaxOf(uint32_t word, bool odd) {
   float low, high;
@@ -128,13 +129,13 @@ __device__ __forceinline__ float amaxOf(uint32_t word, bool odd) {
   return fmaxf(fabsf(odd ? high : low), 0.0f);
 }
 
-/// Magnitude of the largest element of a word of maxima.
+/// The magnitude of the largest element of a word of maxima.
 template <typename T> __device__ __forceinline__ float amaxOf(uint32_t word) {
   const float low = amaxOf<T>(word, false);
   return sizeof(T) == 4 ? low : fmaxf(low, amaxOf<T>(word, true));
 }
 
-/// maxAbs over the words of a chunk.
+/// The maximum of the words of a chunk.
 template <typename T>
 __device__ __forceinline__ uint32_t maxAbs(const Chunk<T> &chunk) {
   uint32_t result = maxAbs<T>(chunk.words[0], chunk.words[1]);
@@ -144,7 +145,7 @@ __device__ __forceinline__ uint32_t maxAbs(const Chunk<T> &chunk) {
   return result;
 }
 
-/// Maximum of non-negative floats over the warp.
+/// The maximum of non-negative floats over the warp.
 __device__ __forceinline__ float warpMax(float value) {
   return __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(value)));
 }

@@ -1,13 +1,14 @@
 //===- elements.cuh - short runs of elements, and streaming over them -----===//
 //
-// `Run<T, N>` is N consecutive values of a tensor as they lie in memory, moved
-// by one access of N * sizeof(T) bytes (two where that is 32). Arithmetic is on
-// float; packing rounds to nearest even, once.
+// `Run<T, N>` is N consecutive values of a tensor in their memory format,
+// loaded or stored by one access of N * sizeof(T) bytes (two accesses where
+// that is 32). Arithmetic is in f32; packing rounds once, to nearest even.
 //
-// Elementwise kernels are a `Body<N>` with `load(i)` and `finish(i, loaded)`
+// An elementwise kernel is a `Body<N>` with `load(i)` and `finish(i, loaded)`
 // for the i-th run. `streamRuns` loads several runs before it finishes the
-// first, so that enough bytes are in flight; the same body with N = 1 serves
-// the elements left over, or everything when a pointer is not aligned.
+// first, so that enough bytes are in flight. The same body with N = 1 handles
+// the elements that are left over, or all elements when a pointer is not
+// aligned.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,7 +39,7 @@ template <> __device__ __forceinline__ f16 fromFloat(float x) {
   return __float2half_rn(x);
 }
 
-/// The two halves of a word of 16-bit values, and back.
+/// Converts the two halves of a word of 16-bit values, and back (packWord).
 template <typename T>
 __device__ __forceinline__ void unpackWord(uint32_t word, float &low,
                                            float &high);
@@ -68,7 +69,7 @@ __device__ __forceinline__ uint32_t packWord<f16>(float low, float high) {
   return *reinterpret_cast<const uint32_t *>(&pair);
 }
 
-/// max per half of a word, of non-negative values; NaN is dropped.
+/// The maximum of each half of a word of non-negative values. NaN is dropped.
 template <typename T>
 __device__ __forceinline__ uint32_t maxWord(uint32_t a, uint32_t b);
 template <>
@@ -118,7 +119,7 @@ __device__ __forceinline__ void storeWords(void *to,
 }
 
 /// N consecutive elements in registers, in their memory format. `load` and
-/// `store` want N * sizeof(T) alignment (16 where that is 32).
+/// `store` need an alignment of N * sizeof(T), but no more than 16.
 template <typename T, int N> struct Run {
   uint32_t words[N * sizeof(T) / 4];
 
@@ -168,7 +169,7 @@ template <typename T> struct Run<T, 1> {
   }
 };
 
-/// Running max|x| of one thread over stored values; NaN is dropped.
+/// The maximum of |x| over the values that a thread stores. NaN is dropped.
 template <typename T> class AbsMax {
 public:
   template <int N> __device__ __forceinline__ void add(const Run<T, N> &run) {
@@ -200,29 +201,29 @@ private:
 };
 
 /// Raises *amax to the largest `value` (>= 0) of the block. Every thread of the
-/// block calls it, once for each amax; *amax was zeroed before this kernel
-/// began.
+/// block calls it once for each amax. *amax is zero before the kernel starts.
 __device__ __forceinline__ void raiseToBlockMax(float *amax, float value) {
   __shared__ unsigned blockMax;
   if (threadIdx.x == 0)
     blockMax = 0;
   __syncthreads();
-  // The bits of non-negative floats are ordered as the floats are.
+  // The bits of non-negative floats have the same order as the floats.
   const unsigned warpMax = __reduce_max_sync(~0u, __float_as_uint(value));
   if (threadIdx.x % 32 == 0)
     atomicMax(&blockMax, warpMax);
   __syncthreads();
-  // *amax only grows, so a stale value read here costs an atomic, no more.
+  // *amax only grows, so a stale value read here costs at most an atomic.
   unsigned *global = reinterpret_cast<unsigned *>(amax);
   if (threadIdx.x == 0 && blockMax > *static_cast<volatile unsigned *>(global))
     atomicMax(global, blockMax);
 }
 
-/// Elements a run of the vector path holds when `Widest` is the widest type.
+/// Elements in a run of the vector path, where `Widest` is the widest type.
 template <typename Widest>
 inline constexpr int runLength = 16 / static_cast<int>(sizeof(Widest));
 
-/// The runs of one thread: kUnroll of [0, runs), a block's lying together.
+/// The runs of one thread: kUnroll of [0, runs). Those of a block are
+/// consecutive.
 template <int kUnroll, typename Body> class RunStream {
 public:
   __device__ __forceinline__ explicit RunStream(int64_t runs)
@@ -255,7 +256,7 @@ __device__ __forceinline__ void streamRuns(int64_t runs, Body &body) {
   stream.finish(body);
 }
 
-/// Elements [from, count) of `body`, one by one, over the whole grid.
+/// Applies `body` to elements [from, count), one by one, with the whole grid.
 template <typename Body>
 __device__ __forceinline__ void streamElements(int64_t from, int64_t count,
                                                Body &body) {

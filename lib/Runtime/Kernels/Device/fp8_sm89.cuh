@@ -1,8 +1,8 @@
 //===- fp8_sm89.cuh - conversion to and from 8-bit floats -----------------===//
 //
-// The hardware's packed conversions: round to nearest even, saturate to the
-// largest finite value (infinities too), NaN to 0x7f. Both directions are
-// exact statements of numerics the reference backend spells out bit by bit.
+// The packed conversions of the hardware round to nearest even, saturate to the
+// largest finite value (infinities too), and convert NaN to 0x7f. The reference
+// backend computes the same bits in software.
 //
 //===----------------------------------------------------------------------===//
 
@@ -62,7 +62,7 @@ struct E5M2 {
   }
 };
 
-/// Four bytes to four f32, exactly.
+/// Converts four bytes to four f32, exactly.
 template <typename F8>
 __device__ __forceinline__ void unpackBytes(uint32_t bytes, float *values) {
   const uint32_t low = F8::toHalves(static_cast<uint16_t>(bytes));
@@ -75,7 +75,7 @@ __device__ __forceinline__ void unpackBytes(uint32_t bytes, float *values) {
   values[3] = b.y;
 }
 
-/// In place: byte j of word i becomes byte i of word j.
+/// Transposes in place: byte j of word i becomes byte i of word j.
 __device__ __forceinline__ void transposeBytes(uint32_t &a, uint32_t &b,
                                                uint32_t &c, uint32_t &d) {
   const uint32_t ab01 = __byte_perm(a, b, 0x5140); // a0 b0 a1 b1

@@ -1,7 +1,7 @@
-//===- Embedding.cpp - plan the embedding ---------------------------------===//
+//===- Embedding.cpp - plans of the embedding -----------------------------===//
 //
-// The gather copies rows in the widest unit that they and the launch's buffers
-// allow. The gradient counts ids first, in its workspace.
+// The gather copies rows in the widest unit that their size and the buffers of
+// the launch allow. The gradient first counts ids in its workspace.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,7 +15,7 @@ namespace te::rt::cuda {
 
 namespace {
 
-/// Finds te_embedding_<unit>; its grid covers tokens rows of rowBytes.
+/// Finds te_embedding_<unit>, and sets a grid for `tokens` rows of `rowBytes`.
 Status findGather(const CudaDevice &device, const char *kernel, int64_t unit,
                   int64_t tokens, int64_t rowBytes, LaunchConfig *config) {
   TE_RT_RETURN_IF_FAILED(config->find(device, kernel));

@@ -1,12 +1,13 @@
-//===- embedding.cu - row gather, and its gradient ------------------------===//
+//===- embedding.cu - row gather and its gradient -------------------------===//
 //
 // te_embedding_<bytes of a unit>: rows are copied as bytes, whatever their
 // type.
 //
-// te_embedding_backward_<type> adds the rows of dy that share an id in token
-// order, so it does not scatter: every row of dtable has one owner, which finds
-// its tokens by reading `ids`. Most rows of a large vocabulary have none; a
-// count per id, made first, tells, and also when to stop looking.
+// te_embedding_backward_<type> adds the rows of dy that have the same id in
+// token order, so it does not scatter: each row of dtable belongs to one block,
+// which finds its tokens by reading `ids`. Most rows of a large vocabulary have
+// none. A count for each id, computed before, shows this, and when the search
+// may stop.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,7 +39,7 @@ __device__ __forceinline__ void embedding(const EmbeddingArgs &args) {
       to[first + u * kEmbeddingBlock] = units[u];
 }
 
-/// Tokens looked at between two barriers: 32 words of match bits.
+/// Tokens examined between two barriers: 32 words of match bits.
 constexpr int kScan = 1024;
 
 /// Finds the tokens of one id, kScan at a time, for the whole block.
@@ -51,8 +52,9 @@ public:
   };
   __device__ TokenScan(Storage &storage) : storage(storage) {}
 
-  /// Tokens base + storage.found[0 ... result) have `id`, in rising order. The
-  /// whole block calls it; the list holds until the next call.
+  /// Finds the tokens base + storage.found[0 ... result) that have `id`, in
+  /// increasing order. The whole block calls it; the list is valid until the
+  /// next call.
   __device__ __forceinline__ int scan(const EmbeddingBackwardArgs &args,
                                       int64_t base, int32_t id) {
     const int warp = static_cast<int>(threadIdx.x / 32);
@@ -67,7 +69,8 @@ public:
         storage.matches[k * (kEmbeddingBlock / 32) + warp] = bits;
       any |= match;
     }
-    // Also orders this call's list after the last one's readers.
+    // This barrier also keeps this call from overwriting the list of the last
+    // one while it is read.
     if (!__syncthreads_or(any))
       return 0;
     if (warp == 0) {
@@ -93,7 +96,7 @@ private:
 };
 
 /// The sum of one row of dtable at N columns from `col`. The whole block calls
-/// it; threads with no column (`active` false) help to look.
+/// it; threads without a column (`active` is false) help to find the tokens.
 template <typename T, int N>
 __device__ __forceinline__ void
 embeddingBackwardRow(const EmbeddingBackwardArgs &args,

@@ -1,6 +1,6 @@
 //===- embedding_args.h - arguments of the embedding kernels --------------===//
 //
-// Shared by the kernels and the glue that launches them.
+// The kernels and the host code that launches them share this header.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,9 +40,9 @@ struct EmbeddingBackwardArgs {
 };
 
 inline constexpr int kEmbeddingBlock = 256;
-/// Units of a row one thread copies.
+/// Units of a row that one thread copies.
 inline constexpr int kEmbeddingUnroll = 2;
-/// Rows of dtable one block writes, one after another.
+/// Rows of dtable that one block writes, one after another.
 inline constexpr int kEmbeddingRowsPerBlock = 8;
 
 } // namespace te::rt::cuda

@@ -1,7 +1,7 @@
-//===- Grouped.cpp - plan the casts and sums of groups of rows ------------===//
+//===- Grouped.cpp - plans of the casts and sums of row groups ------------===//
 //
-// Grids are for all rows that the groups may have: their sizes are in device
-// memory, where only kernels read them.
+// Grids are for all rows that the groups may have: only kernels read the sizes
+// of the groups, from device memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,7 @@ GroupedRows layoutOf(const Params &p, const void *sizes) {
           p.cols};
 }
 
-/// Rows are counted in 32 bits.
+/// Checks that the number of rows fits in 32 bits.
 template <typename Params>
 Status checkRows(const char *kernel, const Params &p) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
@@ -36,7 +36,7 @@ Status checkRows(const char *kernel, const Params &p) {
               std::to_string(p.rows) + " and " + std::to_string(p.groups)};
 }
 
-/// `blocks` blocks for each group.
+/// Sets a grid of `blocks` blocks for each group.
 template <typename Params>
 Status setGroupGrid(const Params &p, int64_t blocks, LaunchConfig *config) {
   config->block = kGroupedBlock;
@@ -49,7 +49,7 @@ Status setGroupGrid(const Params &p, int64_t blocks, LaunchConfig *config) {
   return setGrid(blocks, config);
 }
 
-/// A warp for each `span` elements.
+/// Sets a grid of a warp for each `span` elements.
 template <typename Params>
 Status setSpanGrid(const Params &p, int64_t span, LaunchConfig *config) {
   config->block = kGroupedBlock;
@@ -147,7 +147,7 @@ plan_grouped_quantize_tensor(const CudaDevice &device,
   TE_RT_RETURN_IF_FAILED(general.find(
       device, name + "_general",
       generalSharedBytes(static_cast<int>(byteSize(params.type)))));
-  // One block at least: the scales do not depend on the shape.
+  // At least one block, because scales are written for any shape.
   for (LaunchConfig *config : {&fast, &general}) {
     config->block = kTileThreads;
     TE_RT_RETURN_IF_FAILED(setGrid(
@@ -163,7 +163,7 @@ plan_grouped_quantize_tensor(const CudaDevice &device,
     args.col = as<uint8_t>(buffers[b::col]);
     args.colScale = as<float>(buffers[b::col_scale]);
     args.colTiles = static_cast<uint32_t>(std::max<int64_t>(colTiles, 1));
-    // As the stores and loads of tile.cuh want it.
+    // The alignment that the loads and stores of tile.cuh need.
     const bool isFast =
         params.cols % 8 == 0 && isAligned(args.x, 16) &&
         isAligned(args.row, 8) &&

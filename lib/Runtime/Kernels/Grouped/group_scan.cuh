@@ -1,8 +1,9 @@
-//===- group_scan.cuh - a warp finds where groups lie ---------------------===//
+//===- group_scan.cuh - a warp finds the rows of the groups ---------------===//
 //
-// Where a group starts is the sum of all before it. A warp takes 32 groups at a
-// time, one for each lane, and adds their extents up in five steps; what does
-// not fit is cut as in Core/GroupLayout.h, whose formulas these are.
+// The start of a group is the sum of the extents of all groups before it. A
+// warp takes 32 groups at a time, one a lane, and adds their extents in five
+// steps. What does not fit is cut as in Core/GroupLayout.h, whose formulas
+// these are.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,7 +14,7 @@
 
 namespace te::rt::cuda {
 
-/// Combination of `value` over the lanes below this one, 0 for the first.
+/// Combines `value` over the lanes below this one; 0 for the first lane.
 template <typename Combine>
 __device__ __forceinline__ uint32_t scanLanes(uint32_t value, Combine combine) {
   const uint32_t lane = threadIdx.x % 32;
@@ -27,7 +28,7 @@ __device__ __forceinline__ uint32_t scanLanes(uint32_t value, Combine combine) {
   return lane == 0 ? 0 : below;
 }
 
-/// The groups in order, 32 at a time. Every call is made by a whole warp.
+/// The groups in order, 32 at a time. A whole warp makes every call.
 class GroupScan {
 public:
   __device__ __forceinline__ GroupScan(const GroupShape &shape,
@@ -52,8 +53,8 @@ public:
     return true;
   }
 
-  /// Calls visit(group, begin, end), the same in every lane, for those of the
-  /// 32 that have rows of [from, to).
+  /// Calls visit(group, begin, end), with the same arguments in every lane, for
+  /// those of the 32 groups that have rows in [from, to).
   template <typename Visit>
   __device__ __forceinline__ void forOverlaps(uint32_t from, uint32_t to,
                                               Visit visit) const {
@@ -65,7 +66,7 @@ public:
     }
   }
 
-  /// Whether all groups after these start at `row` or behind it.
+  /// Whether all groups after these start at `row` or after it.
   __device__ __forceinline__ bool reaches(uint32_t row) const {
     return start >= row;
   }
@@ -84,8 +85,8 @@ private:
   int32_t ahead; // the size of the lane's next group
 };
 
-/// Calls visit(group, begin, end), the same in every lane of the warp, for all
-/// groups that have rows of [from, to).
+/// Calls visit(group, begin, end), with the same arguments in every lane of the
+/// warp, for all groups that have rows in [from, to).
 template <typename Visit>
 __device__ __forceinline__ void forGroupsOf(const GroupShape &shape,
                                             const int32_t *sizes, uint32_t from,

@@ -1,10 +1,10 @@
-//===- grouped.cu - casts and sums of groups of rows ----------------------===//
+//===- grouped.cu - casts and sums of row groups --------------------------===//
 //
 // te_grouped_{bias_grad,quantize_nvfp4}_<type>, te_grouped_{dequantize,
-// round_sizes}; grouped_cast.cu has the others. Where the groups lie is read
-// from their sizes on the device: a kernel is launched for all rows that there
-// may be, and a warp finds the group of its row. Element formulas are those of
-// the kernels for one matrix.
+// round_sizes}; the others are in grouped_cast.cu. The device computes the rows
+// of a group from the sizes: a kernel is launched for all rows that there may
+// be, and a warp finds the group of its row. The formulas for an element are
+// those of the kernels for one matrix.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,7 @@
 namespace te::rt::cuda {
 namespace {
 
-/// The group that has `row`, the same in the whole warp, or -1 for padding.
+/// The group that has `row`, or -1 for padding; the same in the whole warp.
 __device__ __forceinline__ int64_t groupOf(const GroupedRows &layout,
                                            uint32_t row) {
   int64_t found = -1;
@@ -41,7 +41,7 @@ __device__ __forceinline__ void storeAs(void *out, int64_t i, float value,
     static_cast<float *>(out)[i] = value;
 }
 
-/// A thread has one column of one group, so chunks are added in order.
+/// A thread sums one column of one group, so chunks are added in order.
 template <typename T>
 __device__ __forceinline__ void biasGrad(const GroupedBiasGradArgs &args) {
   const int64_t col = blockIdx.x * int64_t{kGroupedBlock} + threadIdx.x;
@@ -70,7 +70,7 @@ __device__ __forceinline__ float fromE4M3(uint8_t code) {
   return __half22float2(reinterpret_cast<const __half2 &>(halves)).x;
 }
 
-/// Error of a block of 16 with this scale, as 4over6 measures it.
+/// The error of a block of 16 with this scale, as 4over6 measures it.
 __device__ __forceinline__ float nvError(const GroupedQuantizeNvfp4Args &args,
                                          const float (&x)[kNvBlock],
                                          math::NvTensorScale tensor,
@@ -88,7 +88,7 @@ __device__ __forceinline__ float nvError(const GroupedQuantizeNvfp4Args &args,
   return sum;
 }
 
-/// A thread has one block of 16 elements of one usage.
+/// A thread quantises one block of 16 elements of one usage.
 template <typename T>
 __device__ __forceinline__ void
 quantizeNvfp4(const GroupedQuantizeNvfp4Args &args) {
@@ -110,7 +110,7 @@ quantizeNvfp4(const GroupedQuantizeNvfp4Args &args) {
   float amax = 0.0f;
   int64_t group = -1;
   const GroupRows rows = [&] {
-    // The rows of a block lie in one group and its padding.
+    // All rows of a block belong to one group or its padding.
     const int64_t first = alongCols ? o : block * kNvBlock;
     int64_t begin = 0;
     GroupRows found{0, 0, 0};
@@ -172,7 +172,7 @@ quantizeNvfp4(const GroupedQuantizeNvfp4Args &args) {
       make_uint2(words[0], words[1]);
 }
 
-/// A thread has one element of the result, a block those of one row.
+/// A thread computes one element of the result; a block those of one row.
 __device__ __forceinline__ void dequantize(const GroupedDequantizeArgs &args) {
   const GroupedRows &layout = args.layout;
   const uint32_t row = blockIdx.x / args.rowBlocks;

@@ -1,4 +1,4 @@
-//===- grouped_args.h - arguments of the kernels of groups of rows --------===//
+//===- grouped_args.h - arguments of the kernels of row groups ------------===//
 
 #ifndef TE_RUNTIME_KERNELS_GROUPED_GROUPED_ARGS_H
 #define TE_RUNTIME_KERNELS_GROUPED_GROUPED_ARGS_H
@@ -77,10 +77,10 @@ struct GroupedDequantizeArgs {
 };
 
 inline constexpr int kGroupedBlock = 256;
-/// Elements of a warp that has elements in a row.
+/// Consecutive elements that a warp computes.
 inline constexpr int kGroupedSpan = 2048;
-/// The same where a warp only reads them: finding the groups costs as much as
-/// reading some hundred elements.
+/// The same where a warp only reads: finding the groups costs as much as
+/// reading several hundred elements.
 inline constexpr int kGroupedAmaxSpan = 8192;
 
 } // namespace te::rt::cuda

@@ -1,11 +1,11 @@
-//===- grouped_cast.cu - amaxes and per-tensor casts of groups of rows ----===//
+//===- grouped_cast.cu - amaxes and per-tensor casts of row groups --------===//
 //
 // te_grouped_{amax,zero_padding}_<type>, te_grouped_quantize_<type>_<fp8>, and
-// te_grouped_dequantize_rows of per-tensor scales and aligned rows. All read
-// the whole matrix as if there were no groups, and find out meanwhile which
-// rows are whose (group_scan.cuh): a cast in the tiles of one matrix
-// (Cast/tile.cuh), with a scale for each row. The form ending in _general takes
-// any shape and any alignment.
+// te_grouped_dequantize_rows for per-tensor scales and aligned rows. All of
+// them read the whole matrix as if there were no groups, and meanwhile find the
+// rows of each group (group_scan.cuh). The cast works on the tiles of one
+// matrix (Cast/tile.cuh), with a scale for each row. The kernel whose name ends
+// in _general takes any shape and any alignment.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,18 +18,18 @@
 namespace te::rt::cuda {
 namespace {
 
-/// Raises *amax, which only grows, so that a stale value read here costs an
-/// atomic and no more.
+/// Raises *amax. It only grows, so a stale value read here costs at most an
+/// atomic.
 __device__ __forceinline__ void raise(float *amax, float value) {
   auto *bits = reinterpret_cast<unsigned *>(amax);
   if (__float_as_uint(value) > *static_cast<volatile unsigned *>(bits))
     atomicMax(bits, __float_as_uint(value));
 }
 
-/// The elements of a warp: kElements in a row, mostly of one group.
+/// The elements of a warp: kElements consecutive ones, mostly of one group.
 template <int kElements = kGroupedSpan> struct WarpSpan {
   int64_t first, cols;
-  int count; // less where the matrix ends, none behind it
+  int count; // fewer at the end of the matrix, none after it
   int lane = threadIdx.x % 32;
 
   __device__ __forceinline__ explicit WarpSpan(const GroupedRows &layout)
@@ -39,7 +39,7 @@ template <int kElements = kGroupedSpan> struct WarpSpan {
         count(static_cast<int>(min(layout.shape.rows * layout.cols - first,
                                    int64_t{kElements}))) {}
 
-  /// Whether it is chunks of aligned matrices.
+  /// Whether the elements are whole chunks of aligned matrices.
   __device__ __forceinline__ bool
   isWhole(std::initializer_list<const void *> matrices) const {
     bool whole = count == kElements;
@@ -47,12 +47,12 @@ template <int kElements = kGroupedSpan> struct WarpSpan {
       whole &= reinterpret_cast<uintptr_t>(matrix) % 16 == 0;
     return whole;
   }
-  /// Where the lane's chunk `c` starts.
+  /// The first element of the lane's chunk `c`.
   __device__ __forceinline__ int chunk(int c) const {
     return (c * 32 + lane) * kChunk;
   }
-  /// Calls visit(group, from, to) in order for the elements [from, to) of each
-  /// group that has some.
+  /// Calls visit(group, from, to) in order, for each group that has elements
+  /// here, which are [from, to).
   template <typename Visit>
   __device__ __forceinline__ void forGroups(const GroupedRows &layout,
                                             Visit visit) const {
@@ -114,7 +114,7 @@ zeroPadding(const GroupedZeroPaddingArgs &args) {
   const T *x = static_cast<const T *>(args.x) + span.first;
   T *y = static_cast<T *>(args.y) + span.first;
   const bool inPlace = args.x == args.y;
-  // No chunk then has both data and padding.
+  // Then no chunk has both data and padding.
   if (span.isWhole({args.x, args.y}) && args.layout.cols % kChunk == 0) {
     Chunk<T> chunk[kSpanChunks];
 #pragma unroll
@@ -158,7 +158,7 @@ dequantizeRows(const GroupedDequantizeArgs &args) {
     return;
   const uint8_t *data = args.data + span.first;
   T *out = static_cast<T *>(args.out) + span.first;
-  // A chunk is in the matrix, and in a group, as a whole.
+  // A whole chunk is in the matrix or not, and in a group or not.
   uint2 codes[kSpanChunks];
   float scale[kSpanChunks] = {};
 #pragma unroll
@@ -200,8 +200,8 @@ dequantizeRowsOf(const GroupedDequantizeArgs &args) {
     dequantizeRows<F8, float>(args);
 }
 
-/// By one warp: how each of the kTile rows from `row0` on is quantised. Nothing
-/// stays of rows of no group.
+/// One warp computes how each of the kTile rows from `row0` on is quantised.
+/// Rows that belong to no group become zeros.
 __device__ __forceinline__ void findRowCasts(const GroupedQuantizeArgs &args,
                                              uint32_t row0, RowCast *rows) {
   const uint32_t lane = threadIdx.x % 32;
@@ -231,7 +231,7 @@ template <typename T, typename F8, bool kAligned> struct GroupedCast {
       loadTileGeneral<T>(
           [x, &at](int64_t row, int64_t col) { return x[row * at.cols + col]; },
           at, tile);
-    // In the place of column maxima, which this cast has not.
+    // In the place of the column maxima, which this cast does not need.
     TileShared &shared = tileShared();
     auto *rows = reinterpret_cast<RowCast *>(shared.partial);
     static_assert(sizeof(shared.partial) >= kTile * sizeof(RowCast));

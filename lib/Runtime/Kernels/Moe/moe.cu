@@ -1,8 +1,9 @@
-//===- moe.cu - routing tokens to experts ---------------------------------===//
+//===- moe.cu - routing of tokens to experts ------------------------------===//
 //
 // te_router_topk_<type>, te_router_topk_backward_<type>, te_moe_route,
-// te_moe_{permute,prob_grad,unpermute}_<type>. Everything has one owner and a
-// fixed order, nothing is added atomically: the same bits every time.
+// te_moe_{permute,prob_grad,unpermute}_<type>. Each result has one owner and a
+// fixed order of summation, and nothing is added with atomics, so the bits are
+// the same every time.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +21,7 @@ __device__ __forceinline__ float at(const void *x, int64_t i) {
   return toFloat(static_cast<const T *>(x)[i]);
 }
 
-/// A thread has a token. Its logits, as f32, take the place of the scores.
+/// A thread routes a token. It stores its logits, as f32, where the scores go.
 template <typename T>
 __device__ __forceinline__ void router(const RouterArgs &args) {
   const int64_t t = blockIdx.x * int64_t{kRouterBlock} + threadIdx.x;
@@ -48,14 +49,14 @@ __device__ __forceinline__ void routerBackward(const RouterBackwardArgs &args) {
         fromFloat<T>(grad.dlogit(e));
 }
 
-/// Whether runs of 8 elements of every row of `cols` may be moved at once.
+/// Whether runs of 8 elements are aligned in every row of `cols`.
 __device__ __forceinline__ bool areRuns(const void *x, const void *y,
                                         int64_t cols) {
   return cols % 8 == 0 && reinterpret_cast<uintptr_t>(x) % 16 == 0 &&
          reinterpret_cast<uintptr_t>(y) % 16 == 0;
 }
 
-/// A block has a row.
+/// A block copies a row.
 template <typename T, int N>
 __device__ __forceinline__ void permuteRuns(const MoePermuteArgs &args) {
   const int64_t row = blockIdx.x, entry = args.entryOf[row];
@@ -84,7 +85,7 @@ __device__ __forceinline__ void permute(const MoePermuteArgs &args) {
     permuteRuns<T, 1>(args);
 }
 
-/// A warp has an entry.
+/// A warp computes an entry.
 template <typename T>
 __device__ __forceinline__ void probGrad(const MoeProbGradArgs &args) {
   const int64_t entry = (blockIdx.x * int64_t{kMoeBlock} + threadIdx.x) / 32;
@@ -109,7 +110,7 @@ __device__ __forceinline__ void probGrad(const MoeProbGradArgs &args) {
     args.dprobs[entry] = taken ? total : 0.0f;
 }
 
-/// A block has a token.
+/// A block computes a token.
 template <typename T, int N>
 __device__ __forceinline__ void unpermuteRuns(const MoeUnpermuteArgs &args) {
   const int64_t t = blockIdx.x;

@@ -62,13 +62,13 @@ struct MoeUnpermuteArgs {
 };
 
 inline constexpr int kMoeBlock = 256;
-/// Of the router, whose threads have a token each: small, so that a few
-/// thousand tokens are on all multiprocessors.
+/// Threads of a block of the router, with a token each: few, so that some
+/// thousand tokens occupy all multiprocessors.
 inline constexpr int kRouterBlock = 32;
-/// One block routes.
+/// Threads of the one block that routes.
 inline constexpr int kMoeRouteBlock = 1024;
-/// Its dynamic shared memory: where each group starts, and how many entries it
-/// has in each segment.
+/// Dynamic shared memory of that block: the start of each group, and the number
+/// of its entries in each segment.
 constexpr int64_t routeSharedBytes(int64_t groups, int64_t segments) {
   return (segments + 1) * groups * 4;
 }

@@ -1,10 +1,10 @@
-//===- route.cuh - one block gives every entry its row --------------------===//
+//===- route.cuh - one block computes the row of every entry --------------===//
 //
-// A stable counting sort. Each warp has a segment of the entries: it counts
-// those of each group, learns how many of them lie in the segments before its
-// own, and walks its segment once more to place them in order. Within 32
-// entries a lane asks which others have its group. Integers only, so that any
-// order of execution gives the same rows.
+// A stable counting sort. Each warp has a segment of the entries. It counts
+// those of each group, adds up how many of them are in the segments before its
+// own, and walks over its segment again to place them in order. Within 32
+// entries, a lane finds out which other lanes have its group. Only integers are
+// added, so that any order of execution gives the same rows.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,8 +17,8 @@
 namespace te::rt::cuda {
 
 /// Calls visit(entry, group, peers) for the entries of a segment, 32 at a time
-/// and in order: by every lane, also of entries that go nowhere, whose group is
-/// ~0. `peers` are the lanes with the same group.
+/// and in order. Every lane calls it; the group is ~0 for entries that go
+/// nowhere. `peers` are the lanes with the same group.
 template <typename Visit>
 __device__ __forceinline__ void walkSegment(const MoeRouteArgs &args,
                                             uint32_t segment, Visit visit) {
@@ -42,7 +42,7 @@ __device__ __forceinline__ void walkSegment(const MoeRouteArgs &args,
   }
 }
 
-/// `shared` has routeSharedBytes.
+/// `shared` has routeSharedBytes bytes.
 __device__ __forceinline__ void route(const MoeRouteArgs &args,
                                       uint32_t *shared) {
   const auto groups = static_cast<uint32_t>(args.groups);
@@ -77,7 +77,7 @@ __device__ __forceinline__ void route(const MoeRouteArgs &args,
   }
   __syncthreads();
 
-  // What a group takes depends on where it starts, hence on those before it.
+  // The extent of a group depends on its start, and so on the groups before it.
   if (warp == 0) {
     uint32_t taken = 0;
     GroupScan scan({static_cast<uint32_t>(args.rows), groups,

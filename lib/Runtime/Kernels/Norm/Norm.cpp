@@ -1,7 +1,8 @@
-//===- Norm.cpp - plan normalisation and column sums ----------------------===//
+//===- Norm.cpp - plans of normalisation and column sums ------------------===//
 //
-// Rows that fit in registers have their own kernels; which one runs depends on
-// the alignment of the launch's buffers, so a plan holds all it may need.
+// Rows that fit in registers have their own kernels. The alignment of the
+// buffers of a launch decides which kernel runs, so a plan has all that it may
+// need.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +17,8 @@ namespace te::rt::cuda {
 
 namespace {
 
-/// The kernels of one norm; literals, which messages keep.
+/// The names of the kernels of one norm. They are literals, because messages
+/// keep pointers to them.
 struct NormKernels {
   const char *family, *shortRows, *longRows, *anyRows;
   const char *backwardShortRows, *backwardAnyRows;
@@ -28,7 +30,7 @@ constexpr NormKernels kRmsNorm = TE_NORM_KERNELS("te_rms_norm");
 constexpr NormKernels kLayerNorm = TE_NORM_KERNELS("te_layer_norm");
 #undef TE_NORM_KERNELS
 
-/// Column numbers are 32-bit in the kernels, with room to step past the end.
+/// Kernels count columns in 32 bits, and step past the end of a row.
 Status checkCols(const char *kernel, int64_t cols) {
   constexpr int64_t limit = int64_t{1} << 30;
   if (cols <= limit)
@@ -50,14 +52,14 @@ unsigned columnBlocks(int64_t cols, bool vectors) {
       ceilDiv(cols, kNormBlock * (vectors ? kColumnsPerThread : 1)));
 }
 
-/// Rows of this size have kernels that keep them in registers.
+/// Whether there is a kernel that keeps rows of this size in registers.
 const char *keptKernel(const NormKernels &names, int64_t rowBytes) {
   if (rowBytes <= kNormShortRuns * kNormRunBytes)
     return names.shortRows;
   return rowBytes <= kNormLongRuns * kNormRunBytes ? names.longRows : nullptr;
 }
 
-/// `read(buffers)` gives the arguments that are buffers.
+/// `read(buffers)` returns arguments with the buffers of a launch.
 template <typename Params, typename Read>
 Status planNorm(const CudaDevice &device, const NormKernels &names,
                 const Params &params, Read read, std::unique_ptr<Plan> *plan) {

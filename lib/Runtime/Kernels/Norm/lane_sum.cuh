@@ -1,7 +1,7 @@
-//===- lane_sum.cuh - the row sum of Kernels.td, in a warp ----------------===//
+//===- lane_sum.cuh - the row sum of Kernels.td in a warp -----------------===//
 //
-// Lane i of 256 accumulates elements i, i + 256, ... in order; then a halving
-// tree. Eight lanes are one thread's.
+// Lane i of 256 adds elements i, i + 256, ... in order; then a halving tree
+// adds the lanes. A thread has eight lanes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -10,12 +10,13 @@
 
 namespace te::rt::cuda {
 
-/// The 8 of 256 lanes that one thread of a warp owns: acc[k] is lane
+/// The 8 of 256 lanes that one thread of a warp sums: acc[k] is lane
 /// (k / V) * 32 V + thread * V + k % V.
 template <int V> struct LaneSum {
   float acc[8] = {};
 
-  /// The tree. Every thread of the warp calls it and gets the sum.
+  /// Reduces the lanes as a tree. Every thread of the warp calls it and gets
+  /// the sum.
   __device__ __forceinline__ float total() {
 #pragma unroll
     for (int stride = 128; stride >= 1; stride /= 2) {

@@ -1,21 +1,23 @@
 //===- norm.cu - RMS and layer norm, their gradients, and column sums -----===//
 //
-// A warp does a row. The order of a row sum is fixed (256 lanes, see
-// Kernels.td) and made to fit: with V elements in 16 bytes, thread
-// j loads elements V j ... V j + V - 1 of each 32 V, which are 8 lanes of the
-// 256 and always the same ones, so every lane is summed in order by one thread,
+// A warp computes a row. The order of a row sum is fixed (256 lanes, see
+// Kernels.td), and loads are arranged to fit it: with V elements in
+// 16 bytes, thread j loads elements V j ... V j + V - 1 of each 32 V. These are
+// always the same 8 of the 256 lanes, so one thread sums each lane in order,
 // and the upper strides of the tree are shuffles. Rows of up to 8 KiB (16 KiB
-// forward) stay in registers between the sum and its use; longer ones are read
-// again, and anything not aligned goes element by element (V = 1).
+// forward) stay in registers between the sum and its use; longer rows are read
+// again, and rows that are not aligned are read element by element (V = 1).
 //
-// Column sums are in two stages: chunks or strips of rows into a workspace,
-// then those in order. The backward needs dy and x twice, along rows for dx and
-// along columns for dgamma. One launch does both, the blocks of a strip's
-// dgamma next to those of its dx: whichever comes second finds the strip in L2,
-// and HBM sees one read. The two norms share their code: `kCentred` marks what
-// layer_norm has and rms_norm has not, the mean. Blocks of one read what blocks
-// of the other would overwrite, were dx to lie in the memory of dy or x: it may
-// not.
+// Column sums have two stages: the sums of chunks or strips of rows in a
+// workspace, then the sum of those in order. The backward needs dy and x twice,
+// along rows for dx and along columns for dgamma. One launch computes both,
+// with the blocks for dgamma of a strip next to those for its dx: whichever
+// comes second finds the strip in L2, and it is read from HBM once. Therefore
+// dx must not overlap dy or x: a block would overwrite what another one still
+// reads.
+//
+// The two norms share their code: `kCentred` marks what layer_norm has and
+// rms_norm does not have, the mean.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,7 +42,7 @@ __device__ __forceinline__ void forRuns(int begin, int cols, Visit visit) {
   }
 }
 
-/// Gamma of the elements from `i` on, plus 1 where it is zero-centred.
+/// The gamma of the elements from `i` on, plus 1 where it is zero-centred.
 template <typename T, int V>
 __device__ __forceinline__ void gammaOf(const void *gamma, bool zeroCentered,
                                         int i, float (&g)[V]) {
@@ -96,7 +98,7 @@ normalise(const NormArgs &args, const Run<T, V> &run, int i, T *y, float mu,
   packed.store(y + i);
 }
 
-/// kRuns == 0: a row of any length, read anew for each pass.
+/// kRuns == 0: a row of any length, which is read again for each pass.
 template <typename T, int V, int kRuns, bool kCentred>
 __device__ __forceinline__ void normRow(const NormArgs &args, int64_t row,
                                         AbsMax<T> &amax) {
@@ -156,8 +158,8 @@ __device__ __forceinline__ void norm(const NormArgs &args) {
 // Column sums
 //===----------------------------------------------------------------------===//
 
-/// Rows [begin, end) of `body` at C columns from `col`, in order, kUnroll rows
-/// loaded at a time. A body may have several sums.
+/// Sums rows [begin, end) of `body` at C columns from `col`, in order, and
+/// loads kUnroll rows at a time. A body may have several sums.
 template <int C, int kUnroll, typename Body>
 __device__ __forceinline__ void sumRows(const Body &body, int64_t begin,
                                         int64_t end,
@@ -216,7 +218,7 @@ template <typename T, int C> struct BiasGradBody {
   }
 };
 
-/// dgamma, and dbeta behind it.
+/// dgamma, and dbeta after it.
 template <typename T, int C, bool kCentred> struct ParameterGradBody {
   struct Loaded {
     Run<T, C> dy, x;
@@ -325,7 +327,7 @@ __device__ __forceinline__ void stripSum(const StripSumArgs &args) {
 // Backward
 //===----------------------------------------------------------------------===//
 
-/// What a row of dx needs to know of the row.
+/// The statistics of a row that its dx depends on.
 struct RowStatistics {
   float mu, rsigma;
   float meanOfGrad; // of g dy
@@ -369,7 +371,7 @@ inputGrad(const void *gamma, bool zeroCentered, const Run<T, V> &dyRun,
   Run<T, V>::pack(out).store(dx + i);
 }
 
-/// kRuns == 0: a row of any length, read twice.
+/// kRuns == 0: a row of any length, which is read twice.
 template <typename T, int V, int kRuns, bool kCentred>
 __device__ __forceinline__ void inputGradRow(const NormBackwardArgs &args,
                                              int64_t row) {
@@ -443,8 +445,8 @@ __device__ __forceinline__ void normBackward(const NormBackwardArgs &args) {
 
 using namespace te::rt::cuda;
 
-// Blocks per multiprocessor are named where ptxas would otherwise give up loads
-// in flight to save registers for more of them.
+// The blocks per multiprocessor are given where ptxas would otherwise use fewer
+// registers, and have fewer loads in flight, to fit more blocks.
 #define TE_NORM(name, type, T, centred, GradBody)                              \
   extern "C" __global__ void __launch_bounds__(kNormBlock)                     \
       te_##name##_short_##type(const __grid_constant__ NormArgs args) {        \

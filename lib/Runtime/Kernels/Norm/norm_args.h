@@ -1,6 +1,6 @@
 //===- norm_args.h - arguments of the normalisation kernels ---------------===//
 //
-// Shared by the kernels and the glue that launches them.
+// The kernels and the host code that launches them share this header.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,7 +11,7 @@
 
 namespace te::rt::cuda {
 
-/// Of rms_norm, which has neither beta nor mu, and of layer_norm.
+/// For rms_norm, which has neither beta nor mu, and layer_norm.
 struct NormArgs {
   const void *x;     // [rows, cols]
   const void *gamma; // [cols]
@@ -34,7 +34,7 @@ struct NormBackwardArgs {
   const float *mu;     // [rows], layer_norm only
   const float *rsigma; // [rows]
   void *dx;            // [rows, cols]
-  // The strips of dgamma, [strips, cols]; of layer_norm those of dgamma and
+  // The strips of dgamma, [strips, cols]; for layer_norm those of dgamma and
   // dbeta, [strips, 2, cols].
   float *partial;
   int64_t rows;
@@ -68,18 +68,18 @@ struct StripSumArgs {
   int32_t cols;
 };
 
-/// One warp a row.
+/// A warp computes a row.
 inline constexpr int kNormBlock = 128;
 inline constexpr int kNormRowsPerBlock = kNormBlock / 32;
 /// 16-byte runs of a row that one thread can keep in registers; longer rows are
-/// read twice. A warp's worth of runs is 512 bytes of a row.
+/// read twice. One run for each lane of a warp is 512 bytes of a row.
 inline constexpr int kNormShortRuns = 16;
 inline constexpr int kNormLongRuns = 32;
 inline constexpr int kNormRunBytes = 512;
-/// The second stage of a strip sum: columns of a block, and runs it sums at a
-/// time.
+/// The second stage of a strip sum: columns of a block, and runs that it sums
+/// at a time.
 inline constexpr int kStripColumns = 32, kStripRuns = 16;
-/// Columns a thread of a column sum owns where accesses are aligned.
+/// Columns that a thread of a column sum has where accesses are aligned.
 inline constexpr int kColumnsPerThread = 4;
 
 } // namespace te::rt::cuda

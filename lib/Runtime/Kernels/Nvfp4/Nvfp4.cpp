@@ -1,7 +1,8 @@
 //===- Nvfp4.cpp - plans of the 4-bit kernels -----------------------------===//
 //
-// A quantising plan is one kernel, chosen by scheme, rounding and input type;
-// whether it may use vectors is a flag, known at launch with the pointers.
+// A plan of a quantisation is one kernel, chosen by scheme, rounding and input
+// type. Whether it may use vectors is a flag that is set at launch, where the
+// pointers are known.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +20,7 @@
 namespace te::rt::cuda {
 namespace {
 
-/// Sets a grid of one dimension.
+/// Sets a one-dimensional grid.
 Status setGrid(LaunchConfig &config, int64_t blocks) {
   if (blocks > std::numeric_limits<int32_t>::max())
     return {TE_RT_UNSUPPORTED, "expected at most 2147483647 blocks, but got " +
@@ -45,7 +46,7 @@ Status plan_quantize_nvfp4(const CudaDevice &device,
       device, std::string("te_quantize_nvfp4_") + scheme + "_" +
                   modeName(params) + "_" + inputTypeName(params.type)));
   config.block = kTileThreads;
-  // An empty value has an amax too: one block copies it.
+  // An empty value has an amax too, which one block copies.
   const int64_t rowTiles = std::max<int64_t>(ceilDiv(params.rows, kTile), 1);
   const int64_t colTiles = std::max<int64_t>(ceilDiv(params.cols, kTile), 1);
   TE_RT_RETURN_IF_FAILED(setGrid(config, rowTiles * colTiles));

@@ -1,12 +1,13 @@
-//===- nvfp4.cu - 4-bit quantisation and what goes with it ----------------===//
+//===- nvfp4.cu - 4-bit quantisation and its helpers ----------------------===//
 //
-// te_quantize_nvfp4_{1x16,16x16}_{nearest,4over6,stochastic}_<type>: one block
-// to a tile of 128 x 128, read once for both usages (nvfp4.cuh). Row codes are
-// stored from registers, column codes pass through shared memory, where word ty
-// of column c (the thread row's eight elements) lies at ty ^ c / 8 % 16.
+// te_quantize_nvfp4_{1x16,16x16}_{nearest,4over6,stochastic}_<type>: a block
+// quantises a tile of 128 x 128, which it reads once for both usages
+// (nvfp4.cuh). Row codes are stored from registers. Column codes pass through
+// shared memory, where word ty of column c (the eight elements of thread row
+// ty) is stored at ty ^ c / 8 % 16.
 //
-// te_amax_rows_<type>, one warp to a row; te_hadamard[_general], one thread to
-// 16 rows of two columns (one); te_nvfp4_alpha; te_rng_advance.
+// te_amax_rows_<type>: a warp a row. te_hadamard[_general]: a thread has 16
+// rows of two columns (or one). te_nvfp4_alpha. te_rng_advance.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +24,8 @@ struct NvShared {
   alignas(16) uint8_t colScale[kTile * kNvGroups];
 };
 
-/// The thread's elements, or zeros outside the matrix; never a wild pointer.
+/// Loads the thread's elements, or zeros outside the matrix. Pointers are
+/// always inside it.
 template <typename T>
 __device__ __forceinline__ void load(const QuantizeNvfp4Args &args,
                                      const Position &at, Tile<T> &tile) {
@@ -79,7 +81,8 @@ __device__ __forceinline__ void stageCols(const Position &at,
     stage[i * 16] = words[i];
 }
 
-/// The staged columns, after a barrier: 8 lanes take the 64 bytes of one.
+/// Stores the staged columns, after a barrier: 8 lanes store the 64 bytes of
+/// one.
 __device__ __forceinline__ void storeCols(const QuantizeNvfp4Args &args,
                                           const Position &at,
                                           const NvShared &shared) {
@@ -91,7 +94,8 @@ __device__ __forceinline__ void storeCols(const QuantizeNvfp4Args &args,
     const int c = i * (kTileThreads / 8) + threadIdx.x / 8;
     if (c >= at.tileCols)
       return;
-    // The key exchanges pairs, and the words of a pair where it is odd.
+    // The key exchanges pairs of words, and the words of a pair where it is
+    // odd.
     const int key = c >> 3;
     uint2 words = *reinterpret_cast<const uint2 *>(shared.stage + c * 16 +
                                                    (pair * 2 ^ (key & ~1)));
@@ -107,8 +111,8 @@ __device__ __forceinline__ void storeCols(const QuantizeNvfp4Args &args,
   }
 }
 
-/// The staged scales of line `index` of the tile, after a barrier, with the
-/// padding: lines to a multiple of 128, groups to one of 4.
+/// Stores the staged scales of line `index` of the tile, after a barrier, with
+/// their padding: lines to a multiple of 128, groups to a multiple of 4.
 __device__ __forceinline__ void storeScales(const QuantizeNvfp4Args &args,
                                             uint8_t *scales,
                                             const uint8_t *staged, int64_t line,
@@ -127,7 +131,7 @@ __device__ __forceinline__ void storeScales(const QuantizeNvfp4Args &args,
   }
 }
 
-/// Hands the amax on.
+/// Copies the amax to the outputs.
 __device__ __forceinline__ void copyAmax(const QuantizeNvfp4Args &args,
                                          const Position &at) {
   if (args.rowScaled) {
@@ -165,8 +169,7 @@ __device__ __forceinline__ void quantize(const QuantizeNvfp4Args &stack) {
   load<T>(args, at, tile);
   const RowLines<T> rows{tile};
   const ColLines<T> cols{tile};
-  // Threads outside the matrix have no amax of their own, nor any zeros to
-  // scale by it.
+  // Threads outside the matrix have no amax and do not need one.
   const float *lines =
       args.rowScaled && at.holds(0) ? args.amax + at.row() : nullptr;
   const TensorScale tensor(args.rowScaled ? 0.0f : *args.amax, lines, args);
@@ -208,7 +211,7 @@ __device__ __forceinline__ void quantize(const QuantizeNvfp4Args &stack) {
     if (args.row)
       storeRows(args, at, words);
     if (args.col) {
-      // Without random bits the columns hold the codes of the rows.
+      // Without random bits the column usage has the codes of the row usage.
       if constexpr (kMode == NvMode::Stochastic)
         encode<kMode>(cols, inverse, colRandom, words);
       else
@@ -248,7 +251,7 @@ __device__ __forceinline__ void quantize(const QuantizeNvfp4Args &stack) {
 }
 
 //===----------------------------------------------------------------------===//
-// The small ones
+// Smaller kernels
 //===----------------------------------------------------------------------===//
 
 template <typename T>
@@ -280,7 +283,7 @@ __device__ __forceinline__ void amaxRows(const AmaxRowsArgs &args) {
     args.amax[row] = result;
 }
 
-/// kCols columns to a thread; two are one word.
+/// A thread transforms kCols columns; two columns are one word.
 template <int kCols>
 __device__ __forceinline__ void hadamard(const HadamardArgs &args) {
   const int64_t run = blockIdx.x / args.colBlocks;
@@ -315,7 +318,7 @@ __device__ __forceinline__ void hadamard(const HadamardArgs &args) {
   }
 }
 
-/// Resident blocks asked of the compiler; f32 holds a tile in twice the
+/// The resident blocks for __launch_bounds__. An f32 tile needs twice the
 /// registers.
 template <typename T> constexpr int blocksPerSm = sizeof(T) == 4 ? 2 : 3;
 

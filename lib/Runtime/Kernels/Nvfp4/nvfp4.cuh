@@ -1,15 +1,16 @@
-//===- nvfp4.cuh - the lines of a tile to 4-bit groups --------------------===//
+//===- nvfp4.cuh - from the lines of a tile to 4-bit groups ---------------===//
 //
-// A thread has 8 x 8 elements of a tile (tile.cuh), which are eight lines of
-// each usage: its rows, and its columns. A group of 16 elements of a line lies
-// in two threads of one warp, that differ in one bit of the lane: 1 for rows,
-// 16 for columns. The one with the bit clear has the first half of the group.
-// So every reduction is a shuffle, and what belongs to a group rather than to
-// an element (scale, inverse, random words) is worked out by one thread of the
-// two: the lower for lines 0 to 3, the upper for lines 4 to 7.
+// A thread has 8 x 8 elements of a tile (tile.cuh): eight lines of the row
+// usage, which are its rows, and eight lines of the column usage, which are its
+// columns. Two threads of a warp have a group of 16 elements of a line. Their
+// lanes differ in one bit: 1 for rows, 16 for columns. The thread where the bit
+// is 0 has the first half of the group. So every reduction is a shuffle, and
+// one thread of the two computes what belongs to a group rather than to an
+// element (scale, inverse, random words): the lower thread for lines 0 to 3,
+// the upper one for lines 4 to 7.
 //
-// Shuffles take the whole warp: threads outside the matrix hold zeros and come
-// along.
+// The whole warp takes part in a shuffle, so threads outside the matrix have
+// zeros and continue.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,11 +27,12 @@ namespace te::rt::cuda {
 enum class NvMode { Nearest, FourOverSix, Stochastic };
 
 inline constexpr int kNvLines = 8;
-/// Groups of a tile in one direction: bytes between the scales of two lines.
+/// Groups of a tile in one direction, which is also the number of bytes between
+/// the scales of two lines.
 inline constexpr int kNvGroups = kTile / kNvBlock;
 
-/// A NaN becomes the canonical positive one, which is what makes its sign bit
-/// that of +6; all else stays, -0 too.
+/// Replaces NaN with the canonical positive NaN, so that its sign bit is that
+/// of +6. Other values do not change, not even -0.
 template <typename T>
 __device__ __forceinline__ uint32_t canonicalNaN(uint32_t word) {
   if constexpr (sizeof(T) == 4) {
@@ -44,7 +46,7 @@ __device__ __forceinline__ uint32_t canonicalNaN(uint32_t word) {
   }
 }
 
-/// Element `j` of a chunk, known at compile time.
+/// Element `j` of a chunk. `j` is known at compile time.
 template <typename T>
 __device__ __forceinline__ float elementOf(const Chunk<T> &chunk, int j) {
   if constexpr (sizeof(T) == 4) {
@@ -56,19 +58,19 @@ __device__ __forceinline__ float elementOf(const Chunk<T> &chunk, int j) {
   }
 }
 
-/// Bit 3 of each nibble, from the sign bits of the bytes of `even` (elements
+/// Bit 3 of each nibble from the sign bits of the bytes of `even` (elements
 /// 0, 2, 4, 6) and `odd` (1, 3, 5, 7).
 __device__ __forceinline__ uint32_t nibbleSigns(uint32_t even, uint32_t odd) {
   return (even >> 4 & 0x08080808u) | (odd & 0x80808080u);
 }
 
-/// Top bytes of four words.
+/// The top bytes of four words.
 __device__ __forceinline__ uint32_t topBytes(uint32_t a, uint32_t b, uint32_t c,
                                              uint32_t d) {
   return __byte_perm(__byte_perm(a, b, 0x0073), __byte_perm(c, d, 0x0073),
                      0x5410);
 }
-/// Top bytes of the halves of four words: of the low halves, or of the high.
+/// The top bytes of the low or of the high halves of four words.
 __device__ __forceinline__ uint32_t halfTopBytes(uint32_t a, uint32_t b,
                                                  uint32_t c, uint32_t d,
                                                  bool high) {
@@ -80,7 +82,7 @@ __device__ __forceinline__ uint32_t halfTopBytes(uint32_t a, uint32_t b,
 // Lines
 //===----------------------------------------------------------------------===//
 
-/// The thread's rows. `maxima` packs lines as a chunk packs elements.
+/// The thread's rows as lines. `maxima` packs lines as a chunk packs elements.
 template <typename T> struct RowLines {
   static constexpr int kMask = 1;
   const Tile<T> &tile;
@@ -114,7 +116,7 @@ template <typename T> struct RowLines {
   }
 };
 
-/// The thread's columns.
+/// The thread's columns as lines.
 template <typename T> struct ColLines {
   static constexpr int kMask = 16;
   const Tile<T> &tile;
@@ -168,8 +170,8 @@ __device__ __forceinline__ float lineAmax(const uint32_t *words, int i) {
 // Scales
 //===----------------------------------------------------------------------===//
 
-/// What the scales of the thread's lines follow from: one amax, or one for
-/// each line.
+/// The tensor scale of the thread's lines, from one amax or from one for each
+/// line.
 struct TensorScale {
   float amax;
   math::NvTensorScale scale;
@@ -201,7 +203,8 @@ struct BlockScale {
   }
 };
 
-/// Sum of the errors of a line's 16 elements in order, in both threads.
+/// Returns the sum of the errors of a line's 16 elements, in order, in both
+/// threads.
 template <typename Lines>
 __device__ __forceinline__ float lineError(const Lines &lines, int line,
                                            const BlockScale &block,
@@ -215,7 +218,7 @@ __device__ __forceinline__ float lineError(const Lines &lines, int line,
     const float q = math::e2m1ToFloat(math::e2m1Code(x * block.inverse));
     errors[j] = math::nvError(tensor.measure, q, block.value, amax, reach, x);
   }
-  // The lower thread's sum goes on in the upper thread.
+  // The upper thread continues the sum of the lower thread.
   float sum = 0.0f;
 #pragma unroll
   for (int j = 0; j < kChunk; ++j)
@@ -228,8 +231,8 @@ __device__ __forceinline__ float lineError(const Lines &lines, int line,
   return isUpper<Lines>() ? sum : other;
 }
 
-/// Of 1x16 blocks: puts the scale of line i at scales[i * kNvGroups] and its
-/// inverse into `inverse`.
+/// Computes the scales of 1x16 blocks: stores that of line i to
+/// scales[i * kNvGroups], and its inverse to `inverse`.
 template <typename T, NvMode kMode, typename Lines>
 __device__ __forceinline__ void
 findScales(const Lines &lines, const TensorScale &tensor, uint8_t *scales,
@@ -257,7 +260,7 @@ findScales(const Lines &lines, const TensorScale &tensor, uint8_t *scales,
       inverse[i] = pick ? four.inverse : six.inverse;
     }
   } else {
-    // Each thread goes on with four of the lines.
+    // Each thread continues with four of the lines.
     const int first = upper ? kNvLines / 2 : 0;
 #pragma unroll
     for (int w = 0; w < kWords / 2; ++w) {
@@ -283,7 +286,8 @@ findScales(const Lines &lines, const TensorScale &tensor, uint8_t *scales,
   }
 }
 
-/// Of a 16x16 block, whose quarters four threads have: the scale, in all four.
+/// Returns the scale of a 16x16 block in all four threads that have a quarter
+/// of it.
 template <typename T, NvMode kMode>
 __device__ __forceinline__ BlockScale
 findSquareScale(const Tile<T> &tile, const TensorScale &tensor) {
@@ -301,7 +305,8 @@ findSquareScale(const Tile<T> &tile, const TensorScale &tensor) {
     const BlockScale four(math::nvBlockScale46(amax, tensor.scale, true),
                           tensor.scale);
     auto error = [&](const BlockScale &block) {
-      // Rows i and i + 8, then the tree over the eight sums, equal in all four.
+      // Adds rows i and i + 8, then the eight sums as a tree: the same in all
+      // four threads.
       float sums[kNvLines];
 #pragma unroll
       for (int i = 0; i < kNvLines; ++i) {
@@ -326,14 +331,13 @@ findSquareScale(const Tile<T> &tile, const TensorScale &tensor) {
 // Codes
 //===----------------------------------------------------------------------===//
 
-/// Where the random words of the thread's groups come from: line i has group
-/// first + i * step.
+/// The random words of the thread's groups: line i has group first + i * step.
 struct RandomGroups {
   int64_t first, step;
   uint32_t usage, seed, offset, stream;
 };
 
-/// Line `line`, rounded to nearest.
+/// The codes of line `line`, rounded to nearest.
 template <typename Lines>
 __device__ __forceinline__ uint32_t encodeNearest(const Lines &lines, int line,
                                                   float inverse) {
@@ -347,7 +351,8 @@ __device__ __forceinline__ uint32_t encodeNearest(const Lines &lines, int line,
   return (word - 0xfb000000u) | lines.signs(line);
 }
 
-/// As encodeNearest, with the thread's half of the group's random words.
+/// The codes of a line, rounded with the thread's half of the random words of
+/// the group.
 template <typename Lines>
 __device__ __forceinline__ uint32_t encodeStochastic(const Lines &lines,
                                                      int line, float inverse,
@@ -363,7 +368,8 @@ __device__ __forceinline__ uint32_t encodeStochastic(const Lines &lines,
   return word | lines.signs(line);
 }
 
-/// All lines: the thread's half of each group, element 0 in the lowest nibble.
+/// The codes of all lines: the thread's half of each group, with element 0 in
+/// the lowest nibble.
 template <NvMode kMode, typename Lines>
 __device__ __forceinline__ void
 encode(const Lines &lines, const float (&inverse)[kNvLines],
@@ -393,7 +399,7 @@ encode(const Lines &lines, const float (&inverse)[kNvLines],
   }
 }
 
-/// In place: nibble j of word i becomes nibble i of word j.
+/// Transposes in place: nibble j of word i becomes nibble i of word j.
 __device__ __forceinline__ void transposeNibbles(uint32_t (&words)[8]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {

@@ -1,6 +1,6 @@
 //===- nvfp4_args.h - arguments of the 4-bit kernels ----------------------===//
 //
-// Shared by the kernels and the glue that launches them.
+// The kernels and the host code that launches them share this header.
 //
 //===----------------------------------------------------------------------===//
 

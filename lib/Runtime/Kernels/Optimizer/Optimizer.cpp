@@ -1,6 +1,7 @@
-//===- Optimizer.cpp - plan the optimizers --------------------------------===//
+//===- Optimizer.cpp - plans of the optimizers ----------------------------===//
 //
-// One kernel a launch; buffers that are not aligned go element by element.
+// A launch is one kernel. Buffers that are not aligned are updated element by
+// element.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,7 +1,7 @@
 //===- optimizer.cu - AdamW and SGD ---------------------------------------===//
 //
 // te_adamw_<param>_<grad> and te_sgd_<param>_<grad>: one pass over all state.
-// The expressions are those of Core/Formulas.h; these kernels only move data.
+// The formulas are in Core/Formulas.h; these kernels only load and store.
 //
 //===----------------------------------------------------------------------===//
 
@@ -56,7 +56,7 @@ __device__ __forceinline__ void adamw(const AdamwArgs &args) {
   AdamwBody<Param, Grad, kOptimizerRun> runs{args};
   RunStream<kOptimizerUnroll, decltype(runs)> stream(args.runs);
   stream.load(runs);
-  // While the loads are under way, a warp for each loop in f64.
+  // While the loads are in flight, one warp runs each of the loops in f64.
   __shared__ float corrections[2];
   if (threadIdx.x == 0)
     corrections[0] = math::adamwBiasCorrection(args.beta1, step);

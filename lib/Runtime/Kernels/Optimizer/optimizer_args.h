@@ -1,6 +1,6 @@
 //===- optimizer_args.h - arguments of the optimizer kernels --------------===//
 //
-// Shared by the kernels and the glue that launches them.
+// The kernels and the host code that launches them share this header.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,7 +40,7 @@ struct SgdArgs {
 };
 
 inline constexpr int kOptimizerBlock = 256;
-/// Elements of a vector access, and how many of them one thread does.
+/// Elements of a vector access, and vector accesses of one thread.
 inline constexpr int kOptimizerRun = 4;
 inline constexpr int kOptimizerUnroll = 2;
 

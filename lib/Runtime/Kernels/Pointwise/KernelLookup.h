@@ -1,7 +1,7 @@
 //===- KernelLookup.h - names, types and grids of kernel families ---------===//
 //
-// What the plan makers of the families that work on plain floats share: a
-// kernel's name is its family and one infix per type.
+// The plans of the families that work on plain floats share this: a kernel's
+// name is its family with one infix for each type.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,8 +16,8 @@
 
 namespace te::rt::cuda {
 
-/// Finds `<family>_<type>...`. `family` is a literal: messages keep it. A type
-/// that is not a plain float is the caller's mistake.
+/// Finds `<family>_<type>...`. `family` is a literal, because messages keep a
+/// pointer to it. The caller has checked that every type is a plain float.
 inline Status findTyped(const CudaDevice &device, const char *family,
                         std::initializer_list<int32_t> types,
                         LaunchConfig *config) {
@@ -36,7 +36,7 @@ inline Status findTyped(const CudaDevice &device, const char *family,
   return Status::ok();
 }
 
-/// Sets a one-dimensional grid of `blocks`.
+/// Sets a one-dimensional grid of `blocks` blocks.
 inline Status setGrid(int64_t blocks, LaunchConfig *config) {
   if (blocks > std::numeric_limits<int32_t>::max())
     return {TE_RT_UNSUPPORTED,

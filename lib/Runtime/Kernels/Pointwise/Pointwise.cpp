@@ -1,6 +1,6 @@
-//===- Pointwise.cpp - plan elementwise kernels ---------------------------===//
+//===- Pointwise.cpp - plans of elementwise kernels -----------------------===//
 //
-// All but copy, which is the driver's, are kernels.
+// All of them are kernels, except for copy, which the driver does.
 //
 //===----------------------------------------------------------------------===//
 
@@ -107,8 +107,8 @@ Status plan_copy_strided(const CudaDevice &device,
                          const copy_strided_params &params,
                          std::unique_ptr<Plan> *plan) {
   namespace b = copy_strided_buffers;
-  // Buffers start at multiples of 256 bytes unless they are slices, which a
-  // launch sees; so there is a plan for either.
+  // Buffers start at multiples of 256 bytes unless they are slices, which only
+  // a launch sees. So there is a plan for either case.
   auto widest = [&](int64_t width) {
     for (int64_t size : {params.bytes, params.x_part, params.x_row,
                          params.y_part, params.y_row})

@@ -1,7 +1,7 @@
 //===- pointwise.cu - one elementwise operator, and fill ------------------===//
 //
 // te_pointwise_<type>_<out_type> and te_fill_<bytes of one element>. The
-// operator is an argument: the branch on it is uniform and paid once a run.
+// operator is an argument: the branch on it is uniform and taken once a run.
 //
 //===----------------------------------------------------------------------===//
 
@@ -58,7 +58,7 @@ template <typename In, typename Out, int N> struct PointwiseBody {
   __device__ __forceinline__ Loaded load(int64_t i) const {
     Loaded loaded;
     loaded.a = Run<In, N>::load(static_cast<const In *>(args.a) + i * N);
-    // Unary operators have no b; a second look at a is free.
+    // Unary operators have no b; reading a again costs nothing.
     loaded.b = args.op < TE_RT_CAST
                    ? Run<In, N>::load(static_cast<const In *>(args.b) + i * N)
                    : loaded.a;
@@ -95,7 +95,7 @@ __device__ __forceinline__ void biasAdd(const BiasAddArgs &args) {
                                         toFloat(bias[i % args.cols])));
 }
 
-/// T is as wide as one access.
+/// T has the size of one access.
 template <typename T>
 __device__ __forceinline__ void copyStrided(const CopyStridedArgs &args) {
   const auto *x = static_cast<const T *>(args.x);

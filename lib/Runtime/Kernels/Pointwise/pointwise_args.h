@@ -1,6 +1,6 @@
 //===- pointwise_args.h - arguments of the pointwise kernels --------------===//
 //
-// Shared by the kernels and the glue that launches them.
+// The kernels and the host code that launches them share this header.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,7 +36,7 @@ struct BiasAddArgs {
   int64_t cols;
 };
 
-/// All sizes in units of what one access moves.
+/// All sizes are in units of one access.
 struct CopyStridedArgs {
   const void *x;
   void *y;
@@ -46,9 +46,9 @@ struct CopyStridedArgs {
 };
 
 inline constexpr int kPointwiseBlock = 256;
-/// Elements one thread does.
+/// Elements that one thread computes.
 inline constexpr int kPointwiseElements = 16;
-/// Runs of 16 bytes one thread of a fill writes.
+/// Runs of 16 bytes that one thread of a fill writes.
 inline constexpr int kFillRuns = 2;
 
 } // namespace te::rt::cuda

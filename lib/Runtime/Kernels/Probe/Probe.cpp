@@ -1,6 +1,6 @@
-//===- Probe.cpp - plan the probes ----------------------------------------===//
+//===- Probe.cpp - plans of the probes ------------------------------------===//
 //
-// Statistics take two launches: a block to each run, then one block that
+// Statistics need two launches: one block for each run, then one block that
 // combines the runs in order.
 //
 //===----------------------------------------------------------------------===//
@@ -24,7 +24,8 @@ Status plan_count_nonfinite(const CudaDevice &device,
   TE_RT_RETURN_IF_FAILED(
       findTyped(device, "te_count_nonfinite", {params.type}, &config));
   config.block = kProbeBlock;
-  // All blocks resident at once; fewer where a thread would get under 8 chunks.
+  // All blocks are resident at once. There are fewer where a thread would
+  // otherwise get fewer than 8 chunks.
   config.gridX = static_cast<unsigned>(
       std::min<int64_t>(ceilDiv(params.count, kProbeBlock * 64),
                         device.multiprocessors * int64_t{8}));

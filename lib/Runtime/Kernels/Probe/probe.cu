@@ -1,8 +1,8 @@
 //===- probe.cu - statistics and NaN of tensors ---------------------------===//
 //
-// te_count_nonfinite_<type> reads x once and touches its counters only where it
-// found something. te_tensor_stats_<type> gathers one run in one block, a lane
-// to a thread; te_tensor_stats_finish combines the runs.
+// te_count_nonfinite_<type> reads x once, and writes its counters only where it
+// found something. te_tensor_stats_<type> computes one run in one block, a lane
+// a thread; te_tensor_stats_finish combines the runs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -86,7 +86,7 @@ using namespace te::rt::cuda;
 
 extern "C" __global__ void __launch_bounds__(kProbeBlock)
     te_tensor_stats_finish(const __grid_constant__ TensorStatsFinishArgs args) {
-  // Loads go side by side; each sum is one thread's, in order.
+  // Loads are issued together; each thread adds its own sum, in order.
   constexpr int kRuns = 64;
   __shared__ double loaded[kRuns * kProbeFields];
   __shared__ double total[kProbeFields];

@@ -1,6 +1,6 @@
 //===- probe_args.h - arguments of the probes -----------------------------===//
 //
-// Shared by the kernels and the glue that launches them.
+// The kernels and the host code that launches them share this header.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,7 +13,7 @@
 
 namespace te::rt::cuda {
 
-/// Of every kernel here; a thread is a lane of a run sum.
+/// Threads of every kernel here; a thread is a lane of a run sum.
 inline constexpr int kProbeBlock = kLanes;
 
 struct CountNonfiniteArgs {

@@ -1,7 +1,7 @@
-//===- Rope.cpp - plan the rotary embedding -------------------------------===//
+//===- Rope.cpp - plans of the rotary embedding ---------------------------===//
 //
-// Shapes decide whether there is a form with vector accesses; the alignment of
-// a launch's buffers decides whether it runs.
+// Shapes decide whether there is a kernel with vector accesses; the alignment
+// of the buffers of a launch decides whether it runs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,7 +14,7 @@ namespace te::rt::cuda {
 
 namespace {
 
-/// A kernel and its numbers.
+/// A kernel and its arguments that do not change.
 struct RopeForm {
   LaunchConfig config;
   int32_t itemsPerHead = 0, tokensPerBlock = 0;
@@ -30,7 +30,7 @@ struct RopeForm {
   }
 };
 
-/// Token and column numbers are 32-bit in the kernels.
+/// Kernels count tokens and columns in 32 bits.
 Status checkSize(const char *name, int64_t size) {
   constexpr int64_t limit = int64_t{1} << 30;
   if (size <= limit)

@@ -1,13 +1,14 @@
 //===- rope.cu - rotary position embedding --------------------------------===//
 //
-// te_rope_<form>_<type>. A head is cut in items: first those that turn pairs,
-// then those that copy what lies behind the rotary part. An item of the forms
-// `half` and `interleaved` is one run of N pairs or elements; of the form
-// `any`, which serves both styles without alignment, it is one pair or element.
-// A block takes whole tokens, so that its heads share the tables in the cache.
+// te_rope_<form>_<type>. A head is divided into items: first items that rotate
+// pairs, then items that copy the elements after the rotary part. An item of
+// the forms `half` and `interleaved` is one run of N pairs or elements. An item
+// of the form `any`, which serves both styles without alignment, is one pair or
+// element. A block has whole tokens, so that its heads share the tables in the
+// cache.
 //
-// An item reads all it needs before it writes, and nothing else is read: y may
-// be x.
+// An item reads all that it needs before it writes, and nothing else is read,
+// so y may be x.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,8 +44,8 @@ __device__ __forceinline__ float sineOf(const RopeArgs &args, float sine) {
   return args.inverse ? -sine : sine;
 }
 
-/// N pairs whose first elements are a run at `at`, and whose second a run at
-/// `other`.
+/// N pairs whose first elements are a run at `at`, and whose second elements
+/// are a run at `other`.
 template <typename T, int N>
 __device__ __forceinline__ void turnRuns(const RopeArgs &args, int64_t at,
                                          int64_t other, int64_t angle) {

@@ -1,6 +1,6 @@
 //===- rope_args.h - arguments of the rotary embedding --------------------===//
 //
-// Shared by the kernel and the glue that launches it.
+// The kernel and the host code that launches it share this header.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,7 +1,7 @@
 //===- Shard.cpp - plans of the kernels of flat shards --------------------===//
 //
-// Where the shard begins is known once the group is bound, which is before a
-// step is loaded.
+// The first element of the shard is known once the group is bound, which is
+// before a step is loaded.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,7 @@
 
 namespace te::rt::cuda {
 
-/// The shard of this rank, but for its pointer.
+/// The shard of this rank without its pointer.
 template <typename Params>
 static Shard shardOf(const CudaDevice &device, const Params &params) {
   const NcclGroup *const group = device.nccl->find(params.rank_of);
@@ -36,7 +36,7 @@ Status plan_partial_amax(const CudaDevice &device,
       device, "te_partial_amax_" + std::to_string(params.block_rows) + "x" +
                   std::to_string(params.block_cols) + "_" +
                   inputTypeName(params.type)));
-  // Blocks of 128x128 have a block of threads each, all others lie in tiles of
+  // A block of threads has a 128x128 block. All other blocks are in tiles of
   // 32x32, one for each warp.
   const bool isLarge = params.block_rows == kShardBlock;
   const int64_t side = isLarge ? kShardBlock : kShardTile;
@@ -68,8 +68,8 @@ Status plan_partial_amax(const CudaDevice &device,
   return Status::ok();
 }
 
-/// Blocks for the chunks of a shard: all resident at once, and fewer where a
-/// thread would get none.
+/// The number of blocks for the chunks of a shard: all are resident at once,
+/// and every thread has a chunk.
 static unsigned blocksFor(const CudaDevice &device, int64_t count) {
   return static_cast<unsigned>(std::clamp<int64_t>(
       ceilDiv(count, kShardThreads * 8), 1, device.multiprocessors * 8));
@@ -97,7 +97,8 @@ Status plan_quantize_nvfp4_shard(const CudaDevice &device,
   args.pitch = layout.pitch;
   args.blockRows = log2Of(block.rows);
   args.scaleMax = params.scale_max;
-  // A skipped cast leaves out_amax alone, so the largest is found elsewhere.
+  // A skipped cast does not write out_amax, so the largest amax is computed
+  // elsewhere.
   std::unique_ptr<Plan> largest;
   TE_RT_RETURN_IF_FAILED(plan_amax(
       device,
@@ -141,7 +142,7 @@ Status plan_quantize_shard(const CudaDevice &device,
   args.shard = shardOf(device, params);
   const BlockShape block(params.scheme, params.axis);
   args.colBlocks = ceilDiv(params.cols, block.cols);
-  // A square mx block has its scale once for each of its lines.
+  // The scale of a square mx block is stored once for each of its lines.
   const int64_t rowsOfScale = mx && params.axis == 1 ? 1 : block.rows,
                 colsOfScale = mx && params.axis == 0 ? 1 : block.cols;
   if (mx) {

@@ -1,9 +1,9 @@
 //===- nvfp4_shard.cu - 4-bit casts of flat shards ------------------------===//
 //
-// te_quantize_nvfp4_shard_<type>: a thread goes along the shard in chunks of
-// eight elements, four bytes of codes, as it lies in memory. Rows are multiples
-// of 16 elements, so groups of 16 follow each other across rows, too: a chunk
-// is of one or two of them, and a byte of one.
+// te_quantize_nvfp4_shard_<type>: a thread walks over the shard in chunks of
+// eight elements, which are four bytes of codes, in memory order. Rows are
+// multiples of 16 elements, so groups of 16 follow one another across rows,
+// too: a chunk belongs to one or two of them, and a byte to one.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,8 +20,8 @@ __device__ __forceinline__ float blockAmax(const QuantizeNvfp4ShardArgs &args,
   return args.blockAmax[(row >> args.blockRows) * args.colBlocks + group];
 }
 
-/// What the elements of group `group` of the matrix, counted over all rows, are
-/// multiplied by; 0 of padding.
+/// The factor of the elements of group `group` of the matrix, counted over all
+/// rows; 0 for padding.
 __device__ __forceinline__ float inverseOf(const QuantizeNvfp4ShardArgs &args,
                                            int64_t group,
                                            math::NvTensorScale tensor) {
@@ -32,7 +32,7 @@ __device__ __forceinline__ float inverseOf(const QuantizeNvfp4ShardArgs &args,
   return BlockScale(math::nvBlockScale(amax, tensor), tensor).inverse;
 }
 
-/// All scales of the matrix, four groups of a row to a word.
+/// Stores all scales of the matrix, four groups of a row in a word.
 __device__ __forceinline__ void storeScales(const QuantizeNvfp4ShardArgs &args,
                                             math::NvTensorScale tensor,
                                             int64_t thread, int64_t threads) {
@@ -87,7 +87,7 @@ quantizeNvfp4Shard(const QuantizeNvfp4ShardArgs &args) {
           values[k] = toFloat(x[first + k]);
     }
     const int64_t begin = shard.begin + first;
-    // Rounded down, in front of the matrix too.
+    // Rounded down, also before the start of the matrix.
     const int64_t group = begin >> 4, last = (begin + kChunk - 1) >> 4;
     const float inverse = inverseOf(args, group, tensor);
     const float next = last == group ? inverse : inverseOf(args, last, tensor);

@@ -1,11 +1,11 @@
 //===- shard.cu - casts of flat shards ------------------------------------===//
 //
 // te_partial_amax_128x128_<type> has a block of threads for each block of the
-// matrix, and reads what the shard has of it, row by row. All other forms
-// have a warp for each 32x32 elements, a lane for each column.
-// te_quantize_shard_{block,mx}_<type>_<fp8> goes along the shard in chunks, as
-// it lies in memory: the blocks that a chunk is of are found from its first
-// element, the scale from the block's amax.
+// matrix, and reads the shard's part of it row by row. All other amax kernels
+// have a warp for each 32x32 elements, and a lane for each column.
+// te_quantize_shard_{block,mx}_<type>_<fp8> walks over the shard in chunks, in
+// memory order: it finds the blocks of a chunk from its first element, and the
+// scale from the amax of the block.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,7 +34,7 @@ __device__ __forceinline__ void partialAmax(const PartialAmaxArgs &args) {
   float result = 0.0f;
 #pragma unroll 4
   for (int r = warp; r < kShardBlock; r += kWarps) {
-    // Where the first column of the row's part is in the shard.
+    // The index in the shard of the first column of the row's part.
     const int64_t from = (row0 + r) * shard.cols + col0 - shard.begin;
 #pragma unroll
     for (int k = 0; k < kShardBlock / 32; ++k) {
@@ -67,7 +67,7 @@ template <typename T> struct TileColumn {
         col(static_cast<int64_t>(colTile) * kShardTile + threadIdx.x % 32),
         isRead(!isSkipped(args.skip) && col < shard.cols) {}
 
-  /// The magnitude in row `r` of the tile, 0 of NaN and of what is not there.
+  /// The magnitude in row `r` of the tile, or 0 for NaN and outside the shard.
   __device__ __forceinline__ float magnitude(int r) const {
     const int64_t at = (row0 + r) * shard.cols + col - shard.begin;
     const bool isHere =
@@ -84,8 +84,8 @@ template <typename T> struct TileColumn {
   const bool isRead;
 };
 
-/// Of blocks of kRows x 16 in the warp's tile: each half of the warp has 16
-/// columns, and its lanes what is of rows i and i + 16, or of all 16 rows.
+/// The amaxes of blocks of kRows x 16 in the warp's tile: each half of the warp
+/// has 16 columns, and a lane of it has rows i and i + 16, or all 16 rows.
 template <typename T, int kRows>
 __device__ __forceinline__ void
 partialAmaxOfSixteens(const PartialAmaxArgs &args, uint32_t tile) {
@@ -118,8 +118,8 @@ partialAmaxOfSixteens(const PartialAmaxArgs &args, uint32_t tile) {
   }
 }
 
-/// Of blocks of 1x32, 32x1 or 32x32 in the warp's tile: the maximum of the
-/// lane's row or column, or of all.
+/// The amaxes of blocks of 1x32, 32x1 or 32x32 in the warp's tile: the maximum
+/// of the lane's row or column, or of the tile.
 template <typename T, int kRows, int kCols>
 __device__ __forceinline__ void
 partialAmaxOfThirtyTwos(const PartialAmaxArgs &args, uint32_t tile) {
@@ -162,13 +162,13 @@ __device__ __forceinline__ void partialAmaxOfTile(const PartialAmaxArgs &args) {
     partialAmaxOfThirtyTwos<T, kRows, kCols>(args, tile);
 }
 
-/// The block of element (row, col).
+/// The block that has element (row, col).
 __device__ __forceinline__ int64_t blockOf(const QuantizeShardArgs &args,
                                            int64_t row, int64_t col) {
   return (row >> args.blockRows) * args.colBlocks + (col >> args.blockCols);
 }
 
-/// Walks along the elements of a matrix, row by row.
+/// Walks over the elements of a matrix, row by row.
 class Walk {
 public:
   __device__ Walk(int64_t element, const QuantizeShardArgs &args)
@@ -187,7 +187,7 @@ private:
   int64_t row, col;
 };
 
-/// What a cast multiplies by, and what is stored of it.
+/// The factor of a cast, and the scale that is stored.
 template <typename T, typename F8> struct BlockScale {
   using Stored = float;
   static __device__ float factor(const QuantizeShardArgs &args, float amax) {
@@ -207,8 +207,8 @@ template <typename F8> struct MxScale {
   }
 };
 
-/// The codes of the eight elements from `first` on, of which the matrix has
-/// those that it has.
+/// The codes of the eight elements from `first` on, some of which may be
+/// outside the matrix.
 template <typename F8, typename Scale>
 __device__ __forceinline__ uint2 quantizeChunk(const QuantizeShardArgs &args,
                                                int64_t first,

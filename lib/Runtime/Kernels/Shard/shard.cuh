@@ -1,4 +1,4 @@
-//===- shard.cuh - what the kernels of flat shards share ------------------===//
+//===- shard.cuh - code that the kernels of flat shards share -------------===//
 
 #ifndef TE_RUNTIME_KERNELS_SHARD_SHARD_CUH
 #define TE_RUNTIME_KERNELS_SHARD_SHARD_CUH
@@ -7,7 +7,7 @@
 
 namespace te::rt::cuda {
 
-/// a / b of numbers that are not negative. Few matrices need the long division.
+/// a / b of non-negative numbers. Few matrices need a 64-bit division.
 __device__ __forceinline__ int64_t divide(int64_t a, int64_t b) {
   return (a | b) >> 32 == 0
              ? static_cast<uint32_t>(a) / static_cast<uint32_t>(b)

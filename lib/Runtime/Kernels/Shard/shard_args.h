@@ -1,6 +1,6 @@
 //===- shard_args.h - arguments of the kernels of flat shards -------------===//
 //
-// Shared by the kernels and the glue that launches them.
+// The kernels and the host code that launches them share this header.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,7 +12,8 @@
 namespace te::rt::cuda {
 
 inline constexpr int kShardThreads = 256;
-/// Rows and columns of what a block of threads, or a warp, takes the amaxes of.
+/// Rows and columns of the part whose amaxes a block of threads, or a warp,
+/// computes.
 inline constexpr int kShardBlock = 128, kShardTile = 32;
 
 /// x[i] is element begin + i of a matrix [rows, cols], or padding.
@@ -25,7 +26,7 @@ struct PartialAmaxArgs {
   Shard shard;
   float *amax;       // one of each block, row by row
   const float *skip; // [1], or null
-  /// Blocks, or tiles, that a row has, and all of them.
+  /// Blocks or tiles in a row, and in all.
   uint32_t colTiles, tiles;
 };
 
@@ -36,14 +37,14 @@ struct QuantizeShardArgs {
   void *scale;       // [scaleRows, scaleCols], f32 or E8M0
   const float *skip; // [1], or null
   int64_t colBlocks, scaleRows, scaleCols;
-  /// Rows and columns of a block, and those that an entry of scale is of, as
-  /// powers of two.
+  /// Rows and columns of a block, and of one entry of `scale`, as powers of
+  /// two.
   int32_t blockRows, blockCols, rowsOfScale, colsOfScale;
   int32_t pow2;
   float epsilon;
 };
 
-/// rows, cols, count and begin as the kernel list asks.
+/// rows, cols, count and begin as Kernels.td requires.
 struct QuantizeNvfp4ShardArgs {
   Shard shard;
   const float *blockAmax; // [., cols / 16]
