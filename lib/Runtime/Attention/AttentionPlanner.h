@@ -12,7 +12,7 @@ class AttentionPlanner {
 public:
   explicit AttentionPlanner(LibraryPaths paths) : paths(std::move(paths)) {}
 
-  /// The planner outlives the graph.
+  /// The planner must outlive the graph.
   Status plan(const AttentionProblem &problem,
               std::unique_ptr<CudnnGraph> *graph);
 

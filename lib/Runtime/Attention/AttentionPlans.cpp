@@ -1,7 +1,7 @@
 //===- AttentionPlans.cpp - plans of attention and its backward -----------===//
 //
-// A plan is one graph of cuDNN and copies the buffers of a launch to where they
-// belong. Its scratch memory is known when it is made.
+// A plan is one cuDNN graph. A launch passes the buffers of the kernel to it.
+// The size of its scratch memory is known when the plan is made.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,14 +22,14 @@ Status AttentionPlanner::plan(const AttentionProblem &problem,
 
 namespace {
 
-/// `bind` gives the pointers of a launch.
+/// `bind` returns the pointers of a launch.
 template <typename Params, typename Bind>
 Status planGraph(const CudaDevice &device, const Params &params, Bind bind,
                  std::unique_ptr<Plan> *plan) {
   if (params.type != TE_RT_BF16 && params.type != TE_RT_F16)
-    return {TE_RT_UNSUPPORTED, "expected 'type' to be bf16 or f16, which the "
-                               "attention of the cuda backend takes, but got "
-                               "f32"};
+    return {TE_RT_UNSUPPORTED, "expected 'type' to be 'bf16' or 'f16' for "
+                               "attention on the cuda backend, but got "
+                               "'f32'"};
   if (params.tokens == 0) {
     *plan =
         makePlan(device, [](Launcher, void *const *) { return Status::ok(); });

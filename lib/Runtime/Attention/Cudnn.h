@@ -1,8 +1,8 @@
 //===- Cudnn.h - attention graphs of cuDNN --------------------------------===//
 //
-// cuDNN is loaded when the first attention is planned: a program without one
-// runs on a machine without it. Its graphs are made through NVIDIA's
-// header-only frontend, which CudnnGraph.cpp alone includes.
+// cuDNN is loaded when the first attention is planned, so a program without
+// attention runs on a machine without cuDNN. Graphs are built with NVIDIA's
+// header-only frontend, which only CudnnGraph.cpp includes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,27 +17,28 @@
 
 namespace te::rt::cuda {
 
-/// What decides a graph: the parameters of the kernels `attention` and
+/// What a graph depends on: the parameters of the kernels `attention` and
 /// `attention_backward`.
 struct AttentionProblem {
   int64_t batch = 0, sequence = 0, heads = 0, kvHeads = 0, headDim = 0;
   int32_t type = 0;
   float scale = 0.0f;
-  /// What scores are bounded by; 0: nothing.
+  /// The bound of the scores (soft cap), or 0 for none.
   float softcap = 0.0f;
   bool causal = false, backward = false;
-  /// Of a forward: a score of each head beside those of keys.
+  /// Whether the forward has an extra logit for each head in the softmax
+  /// denominator.
   bool hasSinks = false;
-  /// Of causal attention: how many positions before itself one sees, fewer than
-  /// there are; -1: all of them.
+  /// For causal attention: the number of earlier positions that a position
+  /// attends to, or -1 for all of them.
   int64_t windowLeft = -1;
-  /// Of a backward: the same bits every time.
+  /// Whether the backward gives the same bits every time.
   bool deterministic = true;
 };
 
-/// Device pointers of one launch, of what its graph has. The forward reads
-/// sinks and writes o and lse; the backward reads these and dout, and writes
-/// the gradients.
+/// Device pointers of one launch, for the tensors of its graph. The forward
+/// reads sinks and writes o and lse; the backward reads these and dout, and
+/// writes the gradients.
 struct AttentionBuffers {
   void *q = nullptr, *k = nullptr, *v = nullptr, *o = nullptr, *lse = nullptr;
   void *sinks = nullptr;
@@ -49,7 +50,7 @@ class CudnnGraph {
 public:
   virtual ~CudnnGraph() = default;
   virtual int64_t workspaceBytes() const = 0;
-  /// Enqueues the graph; allocates nothing and may be captured.
+  /// Enqueues the graph. It allocates nothing and may be captured.
   virtual Status launch(const AttentionBuffers &buffers, void *workspace,
                         void *stream) = 0;
 };
@@ -59,13 +60,13 @@ class Cudnn {
 public:
   virtual ~Cudnn() = default;
 
-  /// Loads cuDNN and, with it, the CUDA runtime that the frontend asks for the
-  /// device. TE_RT_UNSUPPORTED says what is missing. The device's context is
-  /// current, here and below.
+  /// Loads cuDNN and the CUDA runtime, which the frontend needs to query the
+  /// device. TE_RT_UNSUPPORTED says what is missing. The device's context must
+  /// be current, here and below.
   static Status load(const LibraryPaths &paths, std::unique_ptr<Cudnn> *cudnn);
 
-  /// TE_RT_UNSUPPORTED where cuDNN has no engine for the problem, in its words.
-  /// The graph does not outlive this object.
+  /// Returns TE_RT_UNSUPPORTED, with cuDNN's message, where cuDNN has no engine
+  /// for the problem. The graph must not outlive this object.
   virtual Status plan(const AttentionProblem &problem,
                       std::unique_ptr<CudnnGraph> *graph) = 0;
 };

@@ -1,13 +1,13 @@
 //===- CudnnGraph.cpp - attention graphs through cuDNN's frontend ---------===//
 //
-// The only file that sees the frontend, which throws: no exception leaves a
-// function that the rest of the runtime calls.
+// Only this file includes the frontend, which throws exceptions. No exception
+// leaves a function that the rest of the runtime calls.
 //
 // Matrices of heads are [batch, heads, sequence, head_dim] tensors with the
-// strides of [batch * sequence, heads * head_dim] ones, so nothing is copied.
-// Graphs are built with the first engine that cuDNN's heuristics offer. Its
-// deterministic backward keeps the gradients of all scores of a step in scratch
-// memory (on Hopper); the other adds rows of dq with atomics.
+// strides of [batch * sequence, heads * head_dim] matrices, so nothing is
+// copied. Graphs are built with the first engine that cuDNN's heuristics
+// return. Its deterministic backward stores the gradients of all scores in
+// scratch memory (on Hopper); the other backward adds rows of dq with atomics.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,8 +24,8 @@
 #include <unordered_map>
 
 namespace cudnn_frontend {
-/// Where the frontend looks for cuDNN's symbols; it declares this for the
-/// program to define.
+/// The library in which the frontend looks for cuDNN's symbols. It declares
+/// this variable, and the program must define it.
 void *cudnn_dlhandle = nullptr;
 } // namespace cudnn_frontend
 
@@ -45,7 +45,7 @@ const char *const cudartRemedy =
 /// Names of the tensors of a graph.
 enum Uid : int64_t { Q = 1, K, V, O, Lse, Sinks, Dout, Dq, Dk, Dv };
 
-/// Calls `body`, which gives a Status; an exception becomes one.
+/// Calls `body`, which returns a Status, and converts an exception to one.
 template <typename Body> Status guarded(Body body) {
   try {
     return body();
@@ -111,7 +111,7 @@ public:
 private:
   using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-  /// `tensor` as the heads of a matrix of tokens.
+  /// Sets the shape and strides of `tensor` to the heads of a matrix of tokens.
   template <typename T>
   static T &asHeads(T &tensor, Uid uid, const AttentionProblem &p,
                     int64_t heads) {
@@ -138,8 +138,8 @@ private:
     asHeads(*tensor, uid, p, heads).set_output(true);
   }
 
-  /// What is masked, as the frontend has it: its left bound counts the position
-  /// itself, keys `j > i - bound`.
+  /// Sets the mask in the terms of the frontend: its left bound includes the
+  /// position itself, that is keys `j > i - bound`.
   struct Mask {
     explicit Mask(const AttentionProblem &p) {
       if (p.causal)
@@ -150,10 +150,10 @@ private:
     std::optional<int64_t> left, right;
   };
 
-  /// Masks the scores and, before that, caps them. Beside a modifier of scores
-  /// the frontend takes no masks of its own, so the modifier masks, too. The
-  /// backward's undoes the cap alone: at masked scores, whose weight is 0, the
-  /// gradient that it gets is 0, and it looks at scores that are not masked.
+  /// Caps the scores and then masks them. With a score modifier the frontend
+  /// does not accept its own masks, so the modifier masks, too. The modifier of
+  /// the backward only differentiates the cap: masked scores have weight 0, so
+  /// the gradient that it gets for them is 0.
   template <typename Options>
   static void setScores(Options &options, const AttentionProblem &p) {
     const Mask mask(p);
@@ -200,8 +200,8 @@ private:
     lse->set_output(true);
   }
 
-  /// The same with sinks: lse has them. Their own gradient is no part of it
-  /// (plan_attention_sink_grad).
+  /// Sinks do not change the backward, because lse includes them. A separate
+  /// kernel computes their own gradient (plan_attention_sink_grad).
   void addBackward(const AttentionProblem &p) {
     auto options = fe::graph::SDPA_backward_attributes()
                        .set_name("attention_backward")
@@ -235,7 +235,7 @@ public:
 
   Status initialize() {
     return guarded([&]() -> Status {
-      // For older ones the frontend copies from the host in every launch.
+      // With older versions the frontend copies from the host in every launch.
       constexpr size_t oldest = 91600;
       if (const size_t version = fe::detail::get_backend_version();
           version < oldest)
@@ -265,8 +265,8 @@ private:
 Status Cudnn::load(const LibraryPaths &paths, std::unique_ptr<Cudnn> *cudnn) {
   Library library, cudart;
   TE_RT_RETURN_IF_FAILED(Library::open(paths.cudnn, cudnnRemedy, &library));
-  // The frontend opens the CUDA runtime by its bare name, which finds one that
-  // is open already.
+  // The frontend opens the CUDA runtime by its name only, which finds the one
+  // that is already open.
   TE_RT_RETURN_IF_FAILED(Library::open(paths.cudart, cudartRemedy, &cudart));
   fe::cudnn_dlhandle = library.rawHandle();
   auto loaded = std::make_unique<LoadedCudnn>();

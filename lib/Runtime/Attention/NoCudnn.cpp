@@ -1,4 +1,4 @@
-//===- NoCudnn.cpp - the answer of a build without cuDNN's headers --------===//
+//===- NoCudnn.cpp - attention in a build without cuDNN's headers ---------===//
 
 #include "Attention/Cudnn.h"
 

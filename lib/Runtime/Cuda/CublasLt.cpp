@@ -1,6 +1,6 @@
 //===- CublasLt.cpp - cuBLASLt's error codes as Status --------------------===//
 //
-// The one place that knows what a cublasStatus_t means to a caller.
+// This is the only place that maps a cublasStatus_t to a status of the runtime.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,7 +1,7 @@
 //===- CublasLt.h - cuBLASLt's entry points and its one handle ------------===//
 //
-// The table of entry points (filled at run time: the library links no CUDA) and
-// the only place where a cublasStatus_t becomes a Status.
+// The table of entry points is filled at run time, because the library does not
+// link CUDA. A cublasStatus_t becomes a Status only here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,8 @@ struct CublasLt {
 
   cublasLtHandle_t handle = nullptr;
 
-  /// `result` as a Status that names the library's error and `what` was tried.
+  /// Converts `result` to a Status that names the library's error and the
+  /// operation `what`.
   Status check(cublasStatus_t result, const char *what) const;
 };
 

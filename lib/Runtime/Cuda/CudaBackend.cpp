@@ -1,14 +1,14 @@
 //===- CudaBackend.cpp - context, memory, streams and graphs on one GPU ---===//
 //
-// A backend owns a share of its device's primary context, one non-blocking
-// stream, another where a step asks for a side stream, two timer events, the
+// A backend has a reference to its device's primary context, one non-blocking
+// stream, another one where a step needs a side stream, two timer events, the
 // kernel modules, a cuBLASLt handle and the communicators of its groups. They
-// are made in that order and released in the reverse one, also when creation
-// stops half way: the destructor releases whatever is there.
+// are created in that order and released in the reverse order, also when
+// creation fails: the destructor releases whatever exists.
 //
-// The driver wants the context current in the calling thread. Every function
-// here sees to that itself; launches do not, their caller calls enterThread()
-// once per step.
+// The driver needs the context to be current in the calling thread. Every
+// function here makes it current, except for launches, whose caller calls
+// enterThread() once a step.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,7 +45,8 @@ public:
     (void)device.driver->cuGraphExecDestroy(executable);
   }
 
-  /// Whether it now is `captured`; if not, it can only be destroyed.
+  /// Updates the graph to `captured`. After it returns false, the graph can
+  /// only be destroyed.
   bool update(CUgraph captured) {
     CUgraphExecUpdateResultInfo info = {};
     return device.driver->cuGraphExecUpdate(executable, captured, &info) ==
@@ -67,7 +68,7 @@ class CudaEvent final : public Backend::Event {
 public:
   CudaEvent(const CudaDevice &device, CUevent event)
       : device(device), event(event) {}
-  // Also while it is pending: the driver keeps what others wait for.
+  // Also while it is pending: the driver keeps an event that others wait for.
   ~CudaEvent() override {
     (void)device.driver->cuCtxSetCurrent(device.context);
     (void)device.driver->cuEventDestroy(event);
@@ -132,7 +133,8 @@ public:
 
 private:
   Status waitForDefaultStream();
-  /// Before a call in which the driver itself waits for the default stream.
+  /// Called before a call in which the driver itself waits for the default
+  /// stream.
   Status waitForGroups();
   Status loadLibraries(const LibraryPaths &paths);
   Status findDevice(int32_t ordinal);
@@ -180,8 +182,8 @@ static std::string versionText(int version, int perMajor, int perMinor) {
          std::to_string(version % perMajor / perMinor);
 }
 
-/// The device of that number; for kAnyDevice, that of the caller's current
-/// context, else device 0.
+/// The device with that number. For kAnyDevice, the device of the caller's
+/// current context, otherwise device 0.
 Status CudaBackend::findDevice(int32_t ordinal) {
   const CUresult initialized = driver.cuInit(0);
   if (initialized == CUDA_ERROR_NO_DEVICE)
@@ -300,8 +302,8 @@ Status CudaBackend::initialize(const LibraryPaths &paths, int32_t ordinal) {
   return Status::ok();
 }
 
-// Errors are not reported: the driver repeats earlier ones here, and nothing
-// can be done about them.
+// Errors are not reported: the driver returns earlier errors here again, and
+// nothing can be done about them.
 CudaBackend::~CudaBackend() {
   if (!device.context)
     return;
@@ -435,7 +437,7 @@ Status CudaBackend::bindNccl(int32_t group, void *comm, int32_t size,
 //===----------------------------------------------------------------------===//
 
 Status CudaBackend::waitForDefaultStream() {
-  // Other ranks may not come; the driver would wait for ever.
+  // Other ranks may never arrive, and the driver would wait forever.
   if (nccl && !nccl->empty())
     return nccl->wait(device.stream);
   return device.check(driver.cuStreamSynchronize(device.stream),
@@ -451,9 +453,9 @@ Status CudaBackend::synchronize() {
   return waitForDefaultStream();
 }
 
-// Of the highest priority: what it runs, collectives, takes few of the
-// multiprocessors and is waited for by other GPUs, so it does not queue behind
-// the blocks of a product that was launched first.
+// The side stream has the highest priority: it runs collectives, which use few
+// multiprocessors and for which other GPUs wait, so they must not queue behind
+// the blocks of a GEMM that was launched before.
 Status CudaBackend::sideStream(void **stream) {
   if (!side) {
     TE_RT_RETURN_IF_FAILED(enterThread());
@@ -502,8 +504,8 @@ Status CudaBackend::timerElapsed(float *milliseconds) {
       "cuEventElapsedTime");
 }
 
-// Thread-local mode: what other threads of the program do meanwhile (allocate,
-// say) does not break the capture.
+// The capture mode is thread-local: what other threads of the program do
+// meanwhile, for example allocate, does not end the capture.
 Status CudaBackend::checkStream(void *stream) {
   CUdevice of = device.device;
   TE_RT_RETURN_IF_FAILED(
@@ -525,22 +527,24 @@ Status CudaBackend::beginCapture(void *stream) {
       "cuStreamBeginCapture");
 }
 
-// Ends on the thread that began it, so the context is current; nothing may come
-// before cuStreamEndCapture that could leave the stream capturing.
+// A capture ends on the thread that began it, so the context is current.
+// Nothing that could fail may come before cuStreamEndCapture, because the
+// stream would remain in capture mode.
 Status CudaBackend::endCapture(void *stream, std::unique_ptr<Graph> *graph) {
   CUgraph captured = nullptr;
   TE_RT_RETURN_IF_FAILED(device.check(
       driver.cuStreamEndCapture(static_cast<CUstream>(stream), &captured),
       "cuStreamEndCapture"));
-  // Cheaper than a new one, and where it is not possible, no more than that.
+  // An update is cheaper than a new graph. Where it is not possible, a new one
+  // is made.
   if (*graph && static_cast<CudaGraph &>(**graph).update(captured)) {
     (void)driver.cuGraphDestroy(captured);
     return Status::ok();
   }
   graph->reset();
   CUgraphExec executable = nullptr;
-  // Nodes keep the priorities of the streams they come from: those of the side
-  // stream go first.
+  // Nodes have the priorities of the streams from which they were captured, so
+  // those of the side stream run first.
   Status status = device.check(
       driver.cuGraphInstantiate(&executable, captured,
                                 CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY),

@@ -1,7 +1,7 @@
 //===- CudaBackend.h - the cuda backend on given libraries ----------------===//
 //
-// What the tests need beyond Core/Backend.h: the same backend, with the vendor
-// libraries taken from given paths.
+// What the tests need beyond Core/Backend.h: the same backend with the vendor
+// libraries at given paths.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,7 +15,7 @@
 
 namespace te::rt::cuda {
 
-/// As te::rt::createCudaBackend, with the libraries of `paths`.
+/// Like te::rt::createCudaBackend, with the libraries at `paths`.
 Status createBackend(const LibraryPaths &paths,
                      std::unique_ptr<Backend> *backend,
                      int32_t device = kAnyDevice);

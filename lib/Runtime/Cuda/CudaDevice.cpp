@@ -1,6 +1,6 @@
 //===- CudaDevice.cpp - kernels by name, driver errors as Status ----------===//
 //
-// The one place that knows what a CUresult means to a caller.
+// This is the only place that maps a CUresult to a status of the runtime.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +28,7 @@ static te_rt_status statusOf(CUresult result) {
 Status CudaDevice::check(CUresult result, const char *what) const {
   if (result == CUDA_SUCCESS)
     return Status::ok();
-  // Both lookups leave null for a code newer than the driver.
+  // Both lookups set null for an error code that is newer than the driver.
   const char *name = nullptr, *text = nullptr;
   (void)driver->cuGetErrorName(result, &name);
   (void)driver->cuGetErrorString(result, &text);
@@ -43,7 +43,7 @@ Status CudaDevice::addModule(CUmodule module) {
   unsigned count = 0;
   TE_RT_RETURN_IF_FAILED(check(driver->cuModuleGetFunctionCount(&count, module),
                                "cuModuleGetFunctionCount"));
-  // Only their names are kept: under lazy loading these handles are of
+  // Only the names are stored: with lazy loading, these are handles of
   // functions that are not loaded yet.
   std::vector<CUfunction> functions(count);
   TE_RT_RETURN_IF_FAILED(
@@ -60,8 +60,8 @@ Status CudaDevice::addModule(CUmodule module) {
 
 Status CudaDevice::function(const char *name, CUfunction *function,
                             int sharedBytes) const {
-  // Asking every module would work too, but failing calls of the driver drown
-  // everything else under compute-sanitizer.
+  // Asking every module would work too, but compute-sanitizer reports every
+  // failed call of the driver.
   const auto found = kernels.find(name);
   if (found == kernels.end())
     return {TE_RT_INTERNAL,

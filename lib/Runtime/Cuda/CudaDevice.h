@@ -1,9 +1,9 @@
 //===- CudaDevice.h - one GPU as plan makers see it -----------------------===//
 //
 // What the plan functions of lib/Runtime/Kernels need from the backend: the
-// driver's entry points (a table filled at run time: the library links no
-// CUDA), the device's limits and the embedded kernels by name. Everything here
-// is used while planning; a launch only calls cuLaunchKernel.
+// driver's entry points (a table that is filled at run time, because the
+// library does not link CUDA), the device's limits, and the embedded kernels by
+// name. All of it is used while planning; a launch only calls cuLaunchKernel.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,27 +39,29 @@ public:
   NcclGroups *nccl = nullptr;
   CUdevice device = 0;
   CUcontext context = nullptr;
-  /// The context's own stream: copies, timers and tuning run on it.
+  /// The context's own stream, which runs copies, timers and tuning.
   CUstream stream = nullptr;
   std::string name;
-  /// As 13000 for CUDA 13.0.
+  /// The version of the driver, for example 13000 for CUDA 13.0.
   int driverVersion = 0;
   int computeMajor = 0, computeMinor = 0;
   int multiprocessors = 0;
   int l2Bytes = 0;
   std::vector<CUmodule> modules;
 
-  /// Makes the kernels of `module` known by name. `modules` has it also after a
-  /// failure, so that whoever unloads those unloads it.
+  /// Makes the kernels of `module` known by name. After a failure it is in
+  /// `modules` too, so that it is unloaded with them.
   Status addModule(CUmodule module);
 
-  /// Finds an embedded kernel; TE_RT_INTERNAL when no module holds it. With
-  /// `sharedBytes` above 48 KiB, raises the kernel's dynamic limit, which never
-  /// falls: plans that asked for more may still be launched.
+  /// Finds an embedded kernel, or returns TE_RT_INTERNAL if no module has it.
+  /// Raises the kernel's limit of dynamic shared memory if `sharedBytes` is
+  /// above 48 KiB. The limit never falls, because plans that need more may
+  /// still be launched.
   Status function(const char *name, CUfunction *function,
                   int sharedBytes = 0) const;
 
-  /// `result` as a Status that names the driver's error and `what` was tried.
+  /// Converts `result` to a Status that names the driver's error and the
+  /// operation `what`.
   Status check(CUresult result, const char *what) const;
 
 private:
@@ -68,7 +70,7 @@ private:
     /// Dynamic shared bytes that a launch may ask for.
     int sharedLimit = 48 * 1024;
   };
-  /// By name.
+  /// The kernels by name.
   mutable std::unordered_map<std::string, Kernel> kernels;
 };
 

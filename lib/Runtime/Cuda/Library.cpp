@@ -1,6 +1,7 @@
 //===- Library.cpp - shared libraries loaded at run time ------------------===//
 //
-// Thin layer over dlopen and dlsym with error texts a user can act on.
+// A thin layer over dlopen and dlsym with error messages that a user can act
+// on.
 //
 //===----------------------------------------------------------------------===//
 

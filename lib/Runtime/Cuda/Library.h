@@ -1,8 +1,8 @@
 //===- Library.h - shared libraries loaded at run time --------------------===//
 //
-// The vendor libraries are found when a context is created, so a program built
-// with this runtime starts on a machine that has none of them. A library once
-// opened stays open: vendor libraries leave threads and exit handlers behind.
+// The vendor libraries are loaded when a context is created, so a program built
+// with this runtime starts on a machine that has none of them. A library is
+// never closed: vendor libraries leave threads and exit handlers behind.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,19 +16,19 @@
 
 namespace te::rt::cuda {
 
-/// Where to look for the vendor libraries, best first. Names without a slash
-/// go through the loader's own search (LD_LIBRARY_PATH, ld.so.cache).
+/// Where to look for the vendor libraries, in order of preference. The loader
+/// searches for names without a slash (LD_LIBRARY_PATH, ld.so.cache).
 struct LibraryPaths {
   std::vector<std::string> driver;
   std::vector<std::string> cublasLt;
   std::vector<std::string> nccl;
   std::vector<std::string> cudnn;
-  /// The CUDA runtime, which only cuDNN's frontend needs.
+  /// The CUDA runtime. Only cuDNN's frontend needs it.
   std::vector<std::string> cudart;
 
-  /// The loader's search, then the folder of this library, the place where
-  /// NVIDIA's Python wheels put theirs as seen from a wheel beside them, and
-  /// the toolkit's default folder.
+  /// The loader's search, then the folder of this library, the folder of
+  /// NVIDIA's Python wheels if this library is in a wheel beside them, and the
+  /// default folder of the toolkit.
   static LibraryPaths standard();
 };
 
@@ -49,7 +49,7 @@ public:
     return Status::ok();
   }
 
-  /// What dlopen gave.
+  /// The handle that dlopen returned.
   void *rawHandle() const { return handle; }
 
 private:

@@ -1,7 +1,8 @@
 //===- Nccl.cpp - communicators over NCCL ---------------------------------===//
 //
-// Whatever can fail on this rank alone is done before the first call that waits
-// for the others: a rank that stops half way leaves them waiting.
+// Everything that can fail on this rank only is done before the first call that
+// waits for the other ranks: a rank that stopped later would leave them
+// waiting.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,9 +24,9 @@ static const char *const ncclRemedy =
 
 Status Nccl::load(const std::vector<std::string> &paths, Nccl *nccl) {
   // NCCL reads its environment once, when it is first used. A multicast object
-  // is a resource of the whole host, and an amax is a few bytes: nothing to
-  // gain. Setting a variable races with threads that read the environment, so
-  // one that is there is left alone.
+  // is a resource of the whole host, and gains nothing for an amax of a few
+  // bytes. Setting a variable races with threads that read the environment, so
+  // a variable that is already set is not changed.
   if (!std::getenv("NCCL_NVLS_ENABLE"))
     setenv("NCCL_NVLS_ENABLE", "0", 0);
 
@@ -42,7 +43,8 @@ Status Nccl::check(NcclResult result, const char *what) const {
   if (result == NcclResult::success)
     return Status::ok();
   std::string text = std::string(what) + ": " + ncclGetErrorString(result);
-  // The library's last error in more words; it asks no communicator for it.
+  // The library's last error in more detail. It does not depend on a
+  // communicator.
   const char *const details = ncclGetLastError(nullptr);
   if (details && *details)
     text += std::string(" (") + details + ")";
@@ -65,13 +67,13 @@ Status createGroupId(const std::vector<std::string> &paths, char *id) {
 
 namespace {
 
-/// Asks again and again, first often, until the time is over.
+/// Paces polling until a timeout: often at first, then less often.
 class Patience {
 public:
   explicit Patience(int64_t milliseconds)
       : end(begin + std::chrono::milliseconds(milliseconds)) {}
 
-  /// False when the time is over.
+  /// Waits a little. Returns false when the time is over.
   bool pause() const {
     const auto now = Clock::now();
     if (now - begin < std::chrono::milliseconds(1))
@@ -87,7 +89,7 @@ private:
   const Clock::time_point end;
 };
 
-/// `waiting` names who waits, and in what.
+/// `waiting` names the group that waits, and its collective.
 Status timedOut(const std::string &waiting, int64_t timeout) {
   return {TE_RT_TIMED_OUT, waiting + ": other ranks did not come in time (" +
                                std::to_string(timeout) + " ms)"};
@@ -152,7 +154,7 @@ Status NcclGroup::connect(const CudaDevice &device, const Nccl &nccl,
   const char *const call = "ncclCommInitRankConfig";
   const NcclResult result =
       nccl.ncclCommInitRankConfig(&comm, place.size, id, place.rank, &config);
-  // With an error NCCL has freed what it made.
+  // After an error NCCL has freed the communicator.
   Status status;
   if (result != NcclResult::success && result != NcclResult::inProgress) {
     status = nccl.check(result, call);
@@ -169,7 +171,7 @@ Status NcclGroup::connect(const CudaDevice &device, const Nccl &nccl,
   return status;
 }
 
-/// Each rank sends its number; the largest has to come back.
+/// Each rank contributes its number, and the largest must be the result.
 Status NcclGroup::greet(CUdeviceptr memory) {
   const Driver &driver = *device.driver;
   const float sent = static_cast<float>(place.rank);
@@ -181,7 +183,8 @@ Status NcclGroup::greet(CUdeviceptr memory) {
     void *const pointer = reinterpret_cast<void *>(memory);
     TE_RT_RETURN_IF_FAILED(allReduce(pointer, pointer, 1, NcclDataType::float32,
                                      NcclReduction::max, device.stream));
-    // A copy to pageable memory would wait inside the driver.
+    // Wait here first: a copy to pageable memory would wait inside the driver,
+    // without a timeout.
     TE_RT_RETURN_IF_FAILED(
         waitForStream(device, device.stream, {this}, nullptr, timeout));
     TE_RT_RETURN_IF_FAILED(
@@ -222,7 +225,7 @@ Status NcclGroup::adopt(const CudaDevice &device, const Nccl &nccl,
 NcclGroup::~NcclGroup() {
   if (!owned)
     return;
-  // Waits until all ranks are here; what is left then is local.
+  // Waits until all ranks are here. What remains after that is local.
   if (!failure.failed())
     (void)finished(nccl.ncclCommFinalize(comm), "ncclCommFinalize");
   if (failure.failed())
@@ -234,12 +237,12 @@ NcclGroup::~NcclGroup() {
 void NcclGroup::abort() {
   if (!failure.failed())
     failure = {TE_RT_DEVICE_ERROR,
-               name() + " was given up after an error elsewhere"};
+               name() + " was aborted after an error in another group"};
   if (!owned || !comm)
     return;
-  // NCCL stops what runs on the device at once, but then waits until no
-  // captured step has the communicator any more; and those are destroyed after
-  // this.
+  // NCCL stops its kernels on the device at once. Then it waits until no
+  // captured step uses the communicator any more, and those are destroyed
+  // later.
   aborting = std::async(std::launch::async, [this, aborted = comm] {
     (void)device.driver->cuCtxSetCurrent(device.context);
     (void)nccl.ncclCommAbort(aborted);
@@ -323,7 +326,7 @@ Status NcclGroup::allToAll(const std::array<Exchange, 2> &all,
     for (const Exchange &each : all)
       if (each.bytes != 0 && isFine(result))
         exchange(each, rank);
-  // What was begun has to be ended, whatever happened in between.
+  // A group call that was begun must be ended, whatever happened in between.
   const NcclResult ended = nccl.ncclGroupEnd();
   if (!isFine(result))
     return finished(result, call);

@@ -1,20 +1,21 @@
 //===- Nccl.h - NCCL's entry points and the groups of one context ---------===//
 //
-// The table of entry points (filled when a group first needs it: a program of
-// one process runs without NCCL), the only place where an NcclResult becomes a
-// Status, and the communicators.
+// The table of entry points, which is filled when a group first needs it, so a
+// program of one process runs without NCCL; the only place where an NcclResult
+// becomes a Status; and the communicators.
 //
 // Communicators are non-blocking: a call that has to wait for other ranks says
-// so and is asked again, until the time limit. One that reported an error or
-// ran out of time cannot be closed in an orderly way, as that waits for the
-// other ranks; it is aborted, which also ends what it has on the device. NCCL
-// makes ncclCommDestroy and ncclCommAbort block in either mode.
+// so and is polled until the timeout. A communicator that reported an error or
+// timed out cannot be closed normally, because that waits for the other ranks.
+// It is aborted, which also stops its kernels on the device. NCCL makes
+// ncclCommDestroy and ncclCommAbort block in either mode.
 //
-// In this mode NCCL launches from a thread of its own, which also holds for a
-// stream that is being captured: enqueueing on it from another thread is
-// allowed, the capture is this thread's, and `finished` waits until NCCL's has
-// ended before the capture goes on. NCCL_COMM_BLOCKING=1 in the environment
-// makes communicators blocking, which then launch on this thread.
+// In this mode NCCL launches from a thread of its own, also to a stream that is
+// being captured. That is allowed: enqueueing on a capturing stream from
+// another thread is possible, the capture belongs to this thread, and
+// `finished` waits for NCCL's thread before the capture continues.
+// NCCL_COMM_BLOCKING=1 in the environment makes communicators blocking, which
+// then launch on this thread.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,7 +37,7 @@
 
 namespace te::rt::cuda {
 
-// What NCCL 2 fixes about its ABI, under our names.
+// The parts of the ABI of NCCL 2 that do not change, under our names.
 using NcclComm = struct NcclCommBody *;
 struct NcclUniqueId {
   char bytes[TE_RT_GROUP_ID_BYTES];
@@ -49,8 +50,8 @@ enum class NcclDataType : int {
   bfloat16 = 9
 };
 enum class NcclReduction : int { sum = 0, max = 2 };
-/// The part of ncclConfig_t that NCCL 2.14 knows. `version` says so, and NCCL
-/// takes its defaults for all that came later.
+/// The part of ncclConfig_t that NCCL 2.14 has. `version` says so, and NCCL
+/// uses its defaults for all later fields.
 struct NcclConfig {
   size_t size = offsetof(NcclConfig, blocking) + sizeof(int);
   unsigned magic = 0xcafebeef;
@@ -64,53 +65,55 @@ struct Nccl {
 #include "Cuda/NcclSymbols.inc"
 #undef TE_NCCL_SYMBOL
 
-  /// Fills the table from the first of `paths` that loads. NVLink multicast is
-  /// switched off for the process unless the environment speaks of it: sets
+  /// Fills the table from the first of `paths` that loads. Turns NVLink
+  /// multicast off for the process, unless the environment sets it: sets
   /// NCCL_NVLS_ENABLE=0 where the variable is unset.
   static Status load(const std::vector<std::string> &paths, Nccl *nccl);
 
-  /// `result` as a Status that names the library's error and `what` was tried.
+  /// Converts `result` to a Status that names the library's error and the
+  /// operation `what`.
   Status check(NcclResult result, const char *what) const;
 };
 
-/// An id for a new group, written to `id` (TE_RT_GROUP_ID_BYTES).
+/// Writes the id of a new group to `id` (TE_RT_GROUP_ID_BYTES).
 Status createGroupId(const std::vector<std::string> &paths, char *id);
 
 /// This rank's end of one communicator.
 class NcclGroup {
 public:
-  /// Where the group is, for messages.
+  /// The number, rank and size of the group, for messages.
   struct Place {
     int32_t number;
     int size, rank;
   };
 
   /// Connects to the other ranks and exchanges a first value with them, so that
-  /// nothing is left to be set up in a step. Waits until all ranks called it,
-  /// or for `timeout` milliseconds. The device's context is current. `timeout`
+  /// a step has nothing to set up. Waits until all ranks have called it, or for
+  /// `timeout` milliseconds. The device's context must be current. `timeout`
   /// may change later.
   static Status connect(const CudaDevice &device, const Nccl &nccl,
                         const NcclUniqueId &id, const Place &place,
                         const int64_t &timeout,
                         std::unique_ptr<NcclGroup> *group);
-  /// On a communicator of the host program, which is not closed in the end.
+  /// Uses a communicator of the host program, and does not close it.
   static Status adopt(const CudaDevice &device, const Nccl &nccl, NcclComm comm,
                       const Place &place, const int64_t &timeout,
                       std::unique_ptr<NcclGroup> *group);
   ~NcclGroup();
   NcclGroup(const NcclGroup &) = delete;
 
-  /// What all ranks exchange: the r-th `bytes` of x go to rank r, and what
-  /// comes from there is the r-th of y.
+  /// The exchange of all ranks: the r-th `bytes` of x go to rank r, and the
+  /// r-th of y come from there.
   struct Exchange {
     const void *x;
     void *y;
     int64_t bytes;
   };
 
-  /// Enqueue what their names say; `count` elements are those of all_reduce's x
-  /// and y, of all_gather's x and of reduce_scatter's y. All that allToAll
-  /// exchanges is in one operation. Over y = x only all_reduce.
+  /// Each enqueues the collective of its name. `count` is the number of
+  /// elements of x and y of all_reduce, of x of all_gather, and of y of
+  /// reduce_scatter. allToAll exchanges everything in one operation. Only
+  /// all_reduce may have y = x.
   Status allReduce(const void *x, void *y, int64_t count, NcclDataType type,
                    NcclReduction reduction, CUstream stream);
   Status allGather(const void *x, void *y, int64_t bytes, CUstream stream);
@@ -118,9 +121,11 @@ public:
   Status reduceScatterSum(const void *x, void *y, int64_t count,
                           NcclDataType type, CUstream stream);
 
-  /// An error that the communicator found by itself; the group is lost then.
+  /// An error that the communicator reports asynchronously. The group is
+  /// unusable after it.
   Status poll();
-  /// Ends what the group has on the device, and the communicator if it is ours.
+  /// Stops the group's kernels on the device, and aborts the communicator if it
+  /// is ours.
   void abort();
 
   std::string name() const;
@@ -132,7 +137,7 @@ private:
       : device(device), nccl(nccl), place(place), timeout(timeout),
         owned(owned), comm(comm) {}
   Status greet(CUdeviceptr memory);
-  /// The end of a call that returned `result`: waits while it is in progress.
+  /// Finishes a call that returned `result`: waits while it is in progress.
   Status finished(NcclResult result, const char *call);
   Status lose(Status status);
 
@@ -142,20 +147,20 @@ private:
   const int64_t &timeout;
   const bool owned;
   NcclComm comm; // null once aborted
-  /// Why the group is lost.
+  /// The error after which the group is unusable.
   Status failure;
-  /// Of abort; its end is waited for by the destructor.
+  /// The running abort. The destructor waits for its end.
   std::future<void> aborting;
 };
 
-/// Waits for `stream`, on which collectives of `groups` may be. After `timeout`
-/// milliseconds, or when a group reports an error, all of them are aborted; the
-/// message names the collectives of `progress`, which may be null.
+/// Waits for `stream`, which may run collectives of `groups`. After `timeout`
+/// milliseconds, or when a group reports an error, all of them are aborted. The
+/// message names the collectives in `progress`, which may be null.
 Status waitForStream(const CudaDevice &device, CUstream stream,
                      const std::vector<NcclGroup *> &groups,
                      const Progress *progress, int64_t timeout);
 
-/// The groups of more than one rank that a context is bound to.
+/// The groups of more than one rank to which a context is bound.
 class NcclGroups {
 public:
   /// `timeout`, in milliseconds, may change later.
@@ -166,13 +171,13 @@ public:
 
   Status bind(int32_t number, const char *id, int size, int rank);
   Status adopt(int32_t number, NcclComm comm, int size, int rank);
-  /// Null for a group of one rank, or of a process by itself.
+  /// Null for a group of one rank, or in a process without groups.
   NcclGroup *find(int32_t number) const;
   bool empty() const { return groups.empty(); }
   Status wait(CUstream stream) const;
   void abort();
 
-  /// Of all groups; collectives have to tell it where they are.
+  /// The progress of all groups. Collectives record their start here.
   Progress progress;
 
 private:

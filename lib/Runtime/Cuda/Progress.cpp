@@ -1,4 +1,4 @@
-//===- Progress.cpp - which collective each stream has come to ------------===//
+//===- Progress.cpp - which collective each stream has reached ------------===//
 //
 // See Progress.h.
 //
@@ -39,7 +39,7 @@ uint32_t Progress::add(const Plan &plan, const NcclGroup &group) {
 Status Progress::reach(uint32_t number, CUstream stream) {
   const size_t place =
       places.try_emplace(stream, places.size() % kWords).first->second;
-  // Addresses are the same on host and device.
+  // The memory has the same address on host and device.
   return device.check(
       device.driver->cuMemsetD32Async(
           reinterpret_cast<CUdeviceptr>(words + place), number, 1, stream),

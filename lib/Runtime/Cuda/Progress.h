@@ -1,9 +1,9 @@
-//===- Progress.h - which collective each stream has come to --------------===//
+//===- Progress.h - which collective each stream has reached --------------===//
 //
-// NCCL does not say what it waits for, and a stream cannot be asked. So it
-// writes, before each collective, the number of the plan to host memory, where
-// it can be read whatever the device waits for. That is four bytes that a
-// captured step writes too.
+// NCCL does not say what it waits for, and a stream cannot be asked. So the
+// stream writes the number of the plan to host memory before each collective,
+// where the host can read it while the device waits. A captured step contains
+// this write of four bytes, too.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,19 +25,19 @@ public:
   ~Progress();
   Progress(const Progress &) = delete;
 
-  /// Makes the memory; before the first collective.
+  /// Allocates the memory, before the first collective.
   Status allocate();
 
-  /// A number for `plan`, a collective of `group`.
+  /// Returns a number for `plan`, which is a collective of `group`.
   uint32_t add(const Plan &plan, const NcclGroup &group);
   void remove(uint32_t number) { collectives.erase(number); }
 
-  /// Enqueues that `stream` has come to collective `number`.
+  /// Enqueues a write that `stream` has reached collective `number`.
   Status reach(uint32_t number, CUstream stream);
 
-  /// What streams have come to last, as "all_reduce_sum (slot 3): group 0 (rank
-  /// 1 of 4)", joined by "or": of one stream it is the one that waits. Empty
-  /// where there was none.
+  /// The collectives that the streams reached last, such as "all_reduce_sum
+  /// (slot 3): group 0 (rank 1 of 4)", joined by "or". For one stream it is the
+  /// collective that waits. Empty where there was none.
   std::string describe() const;
 
 private:
@@ -48,7 +48,7 @@ private:
   };
 
   const CudaDevice &device;
-  /// One for each stream; zero until it came to a collective.
+  /// One number for each stream, zero until it reaches a collective.
   volatile uint32_t *words = nullptr;
   std::map<CUstream, size_t> places;
   std::map<uint32_t, Collective> collectives;

@@ -1,6 +1,6 @@
-//===- AlgorithmCache.cpp - tuned algorithms, kept on disk ----------------===//
+//===- AlgorithmCache.cpp - tuned algorithms, stored on disk --------------===//
 //
-// File format, one record a line, fields separated by tabs:
+// The file has one record a line, with fields separated by tabs:
 //   te-mlir-gemm-1 <tab> machine
 //   problem <tab> order <tab> workspace bytes <tab> algorithm (hex) <tab> sum
 // where `sum` is a hash of the line up to its last tab.
@@ -164,7 +164,7 @@ std::optional<GemmAlgorithm> AlgorithmCache::find(const GemmProblem &problem) {
 void AlgorithmCache::insert(const GemmProblem &problem,
                             const GemmAlgorithm &algorithm) {
   table[problem.text()] = algorithm;
-  // Other processes may have added lines since the file was read.
+  // Other processes may have added lines after the file was read.
   table.merge(read());
   loaded = true;
   write(table);

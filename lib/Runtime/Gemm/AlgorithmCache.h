@@ -1,10 +1,11 @@
-//===- AlgorithmCache.h - tuned algorithms, kept on disk ------------------===//
+//===- AlgorithmCache.h - tuned algorithms, stored on disk ----------------===//
 //
-// Tuning takes milliseconds per shape, so its results are kept: one text file
-// per GPU, driver and library version, one line per problem. Reading and
-// writing never fail a plan. A file that is not exactly what this code writes
-// (truncated, edited, other machine) counts as empty; files are replaced by
-// renaming a complete one, so readers see the old or the new.
+// Tuning takes milliseconds for each shape, so its results are stored: one text
+// file for each GPU, driver and library version, one line for each problem.
+// Reading and writing never make a plan fail. A file that is not exactly what
+// this code writes (truncated, edited, from another machine) counts as empty. A
+// file is replaced by renaming a complete one, so readers see the old file or
+// the new one.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,16 +22,16 @@ namespace te::rt::cuda {
 
 class AlgorithmCache {
 public:
-  /// `machine` names everything the algorithms depend on besides the problem;
-  /// one line.
+  /// `machine` is one line that names everything that the algorithms depend on
+  /// besides the problem.
   explicit AlgorithmCache(std::string machine);
 
   std::optional<GemmAlgorithm> find(const GemmProblem &problem);
 
-  /// Remembers `algorithm`, on disk too where that is possible.
+  /// Stores `algorithm`, on disk too where that is possible.
   void insert(const GemmProblem &problem, const GemmAlgorithm &algorithm);
 
-  /// The file in use; empty where no cache folder is known.
+  /// The file in use, or empty where no cache folder is known.
   const std::string &file() const { return path; }
 
 private:

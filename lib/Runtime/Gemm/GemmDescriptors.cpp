@@ -1,8 +1,8 @@
-//===- GemmDescriptors.cpp - a matrix product as cuBLASLt sees it ---------===//
+//===- GemmDescriptors.cpp - a GEMM as cuBLASLt sees it -------------------===//
 //
-// Creation order is operation, layouts; release is the reverse. Every product
-// accumulates and scales in f32. beta is 0 or 1; alpha is 1 on the host, or
-// whatever the device computed.
+// The operation is created before the layouts, and released after them. Every
+// GEMM accumulates and scales in f32. beta is 0 or 1; alpha is 1 on the host,
+// or a value in device memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,11 +13,11 @@
 namespace te::rt::cuda {
 namespace {
 
-/// Scratch memory any algorithm may ask for.
+/// The most scratch memory that an algorithm may need.
 constexpr uint64_t maxWorkspaceBytes = 32 << 20;
 
-/// What the planner tells the library about addresses it does not know yet;
-/// launches refuse less.
+/// The alignment of addresses that the planner assumes; a launch refuses
+/// pointers that are less aligned.
 constexpr uint32_t pointerAlignment = 16;
 
 cudaDataType dataType(int32_t type) {
@@ -43,7 +43,7 @@ cublasLtMatmulMatrixScale_t scaleMode(int32_t scheme) {
     return CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
   case TE_RT_BLOCK_128X128:
     return CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
-  // The scale of a square is stored for each of its lines.
+  // The scale of a square block is stored for each of its lines.
   case TE_RT_MX_1X32:
   case TE_RT_MX_32X32:
     return CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0;
@@ -69,8 +69,8 @@ public:
                       "cublasLtMatmulPreferenceCreate"));
     TE_RT_RETURN_IF_FAILED(
         set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, maxWorkspaceBytes));
-    // Partial sums of a split k may only be added in f32 and in a fixed order:
-    // results do not depend on timing.
+    // Partial sums of a split k may only be added in f32 and in a fixed order,
+    // so that results do not depend on timing.
     TE_RT_RETURN_IF_FAILED(
         set<uint32_t>(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                       CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
@@ -142,8 +142,8 @@ Status GemmDescriptors::initialize(const GemmProblem &problem) {
   TE_RT_RETURN_IF_FAILED(set(CUBLASLT_MATMUL_DESC_TRANSB,
                              two.transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
 
-  // Stands for pointers that are known at launch: the library reads their
-  // alignment while it looks for algorithms.
+  // A placeholder for pointers that are known at launch: the library reads
+  // their alignment when it searches for algorithms.
   void *const unknown = reinterpret_cast<void *>(uintptr_t{pointerAlignment});
   if (one.scheme != GemmOperand::unscaled) {
     TE_RT_RETURN_IF_FAILED(
@@ -249,13 +249,13 @@ Status GemmDescriptors::launch(const GemmAlgorithm &algorithm,
   const auto address = [](void *pointer) {
     return reinterpret_cast<uintptr_t>(pointer);
   };
-  // Scales are not checked: a per-tensor one may lie at any f32, and block
+  // Scales are not checked: a per-tensor scale may be at any f32, and block
   // scales come from kernels that write whole aligned buffers.
   if ((address(buffers.a) | address(buffers.b) | address(buffers.bias) |
        address(buffers.c) | address(buffers.out)) %
       pointerAlignment)
     return {TE_RT_INVALID_ARGUMENT,
-            "expected every matrix of a product to start at a multiple of 16 "
+            "expected every matrix of a matmul to start at a multiple of 16 "
             "bytes"};
   TE_RT_RETURN_IF_FAILED(setPointer(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
                                     aFirst ? buffers.aScale : buffers.bScale,

@@ -1,10 +1,9 @@
-//===- GemmDescriptors.h - a matrix product as cuBLASLt sees it -----------===//
+//===- GemmDescriptors.h - a GEMM as cuBLASLt sees it ---------------------===//
 //
-// cuBLASLt thinks in columns. Our row-major out[m, n] is either its
-// column-major [n, m] product with B as first operand, or, asking for row order
-// of the output, its [m, n] product with A as first operand. Both read the same
-// bytes. Its bias runs along the rows of the product, so only the first form
-// can add a bias[n].
+// cuBLASLt is column-major. Our row-major out[m, n] is either its column-major
+// [n, m] result with B as first operand, or, with row order of the output, its
+// [m, n] result with A as first operand. Both read the same bytes. Its bias
+// runs along the rows of the result, so only the first form can add a bias[n].
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,18 +27,19 @@ struct GemmAlgorithm {
   cublasLtMatmulAlgo_t algo = {};
 };
 
-/// Device pointers of one launch; `alpha`, `bias` and `c` may be null, the
+/// Device pointers of one launch. `alpha`, `bias` and `c` may be null; the
 /// scales are null for unscaled operands.
 struct GemmBuffers {
   void *a = nullptr, *aScale = nullptr, *b = nullptr, *bScale = nullptr;
   void *alpha = nullptr, *bias = nullptr, *c = nullptr, *out = nullptr;
 };
 
-/// What a product may do beside multiplying, fixed in its descriptors.
+/// What a GEMM does beside multiplying. Its descriptors depend on it.
 struct GemmExtras {
   bool bias = false;
-  /// alpha is a device f32. cuBLASLt then wants beta on the device too:
-  /// `zeroAndOne` points to the device's {0, 1}. Null: alpha is 1.
+  /// If not null, alpha is an f32 in device memory. cuBLASLt then needs beta
+  /// there too: `zeroAndOne` points to {0, 1} in device memory. If null, alpha
+  /// is 1.
   const float *zeroAndOne = nullptr;
 };
 
@@ -57,11 +57,12 @@ public:
   /// library does not support the problem.
   Status suggest(int count, std::vector<GemmAlgorithm> *algorithms) const;
 
-  /// Whether `algorithm` fits these descriptors; corrects its workspace.
+  /// Whether the library accepts `algorithm` for these descriptors. Sets its
+  /// workspace size.
   bool accepts(GemmAlgorithm *algorithm) const;
 
-  /// One cublasLtMatmul, after handing over those pointers of scales and bias
-  /// that differ from the last launch's.
+  /// One cublasLtMatmul, after setting the pointers of scales and bias that
+  /// differ from those of the last launch.
   Status launch(const GemmAlgorithm &algorithm, const GemmBuffers &buffers,
                 void *workspace, void *stream);
 

@@ -1,9 +1,10 @@
 //===- GemmPlanner.cpp - cuBLASLt plans with tuned algorithms -------------===//
 //
-// How an algorithm is chosen: a cached one if the library still accepts it,
-// else the fastest of the library's candidates, else (small problem, one
-// candidate, no memory to measure in) its first guess. The variants with a bias
-// or a factor take the same algorithm where that is possible.
+// The algorithm is a cached one if the library still accepts it, otherwise the
+// fastest of the library's candidates. The library's first guess is used if the
+// problem is small, there is only one candidate, or there is no memory to
+// measure in. The variants with a bias or a factor use the same algorithm where
+// that is possible.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +22,7 @@ namespace {
 
 constexpr int maxCandidates = 16;
 
-/// Products with fewer multiplications are limited by their launch.
+/// The time of a GEMM with fewer multiplications is that of its launch.
 constexpr double minTunedWork = 1 << 27;
 
 std::string operandText(const GemmOperand &operand) {
@@ -31,9 +32,9 @@ std::string operandText(const GemmOperand &operand) {
   return text + (operand.transposed ? "/t" : "");
 }
 
-/// Forms worth trying, preferred one first. Only a pair of different block
-/// shapes gains from the other form, and only there do both give the same
-/// bits: with two 1x128 operands the forms apply the two scales in different
+/// The forms to try, the preferred one first. Only a pair of different block
+/// shapes can be faster in the other form, and only there both forms give the
+/// same bits: with two 1x128 operands they apply the two scales in different
 /// orders.
 std::vector<GemmOrder> orders(const GemmProblem &problem) {
   if (problem.a.scheme == TE_RT_BLOCK_1X128 &&
@@ -94,7 +95,7 @@ Status GemmPlanner::zeroAndOne(const float **pointer) {
 }
 
 Status GemmPlanner::choosePlain(const GemmProblem &problem, GemmExtras extras,
-                                GemmProduct::Variant *chosen) {
+                                PlannedGemm::Variant *chosen) {
   const bool tune =
       static_cast<double>(problem.m) * problem.n * problem.k >= minTunedWork;
   std::vector<std::unique_ptr<GemmDescriptors>> forms;
@@ -118,7 +119,7 @@ Status GemmPlanner::choosePlain(const GemmProblem &problem, GemmExtras extras,
 
   std::vector<GemmCandidate> candidates;
   for (std::unique_ptr<GemmDescriptors> &form : forms) {
-    // Without measuring, the first algorithm of the preferred form is it.
+    // Without measuring, the first algorithm of the preferred form is chosen.
     if (!tune && !candidates.empty())
       break;
     std::vector<GemmAlgorithm> algorithms;
@@ -153,9 +154,9 @@ Status GemmPlanner::choosePlain(const GemmProblem &problem, GemmExtras extras,
 
 Status GemmPlanner::chooseLike(const GemmAlgorithm &preferred,
                                const GemmProblem &problem, GemmExtras extras,
-                               GemmProduct::Variant *chosen) {
-  // A high-precision product adds a bias of its own type to a result of that
-  // type, and nothing else (Kernels.td).
+                               PlannedGemm::Variant *chosen) {
+  // A high-precision GEMM can only add a bias of its own type to a result of
+  // that type (Kernels.td).
   if (extras.bias && problem.a.scheme == GemmOperand::unscaled &&
       problem.biasType != problem.outType)
     return Status::ok();
@@ -173,15 +174,15 @@ Status GemmPlanner::chooseLike(const GemmAlgorithm &preferred,
 }
 
 Status GemmPlanner::plan(const GemmProblem &problem,
-                         std::unique_ptr<GemmProduct> *product) {
-  auto made = std::make_unique<GemmProduct>();
+                         std::unique_ptr<PlannedGemm> *gemm) {
+  auto made = std::make_unique<PlannedGemm>();
   const bool withAlpha = problem.alpha == GemmAlpha::present;
   GemmExtras extras;
   if (withAlpha)
     TE_RT_RETURN_IF_FAILED(zeroAndOne(&extras.zeroAndOne));
   TE_RT_RETURN_IF_FAILED(
       choosePlain(problem, extras, &made->variant(withAlpha, false)));
-  // Copied: the other variants correct its scratch size for themselves.
+  // A copy, because each of the other variants corrects the scratch size.
   const GemmAlgorithm plain = made->variant(withAlpha, false).algorithm;
   extras.bias = true;
   TE_RT_RETURN_IF_FAILED(
@@ -194,7 +195,7 @@ Status GemmPlanner::plan(const GemmProblem &problem,
           chooseLike(plain, problem, extras, &made->variant(true, bias)));
     }
   }
-  *product = std::move(made);
+  *gemm = std::move(made);
   return Status::ok();
 }
 
@@ -202,7 +203,7 @@ Status GemmPlanner::plan(const GemmProblem &problem,
 // Launching
 //===----------------------------------------------------------------------===//
 
-int64_t GemmProduct::workspaceBytes() const {
+int64_t PlannedGemm::workspaceBytes() const {
   int64_t bytes = 0;
   for (const auto &withSameAlpha : variants)
     for (const Variant &variant : withSameAlpha)
@@ -210,7 +211,7 @@ int64_t GemmProduct::workspaceBytes() const {
   return bytes;
 }
 
-Status GemmProduct::launch(const GemmBuffers &buffers, void *workspace,
+Status PlannedGemm::launch(const GemmBuffers &buffers, void *workspace,
                            void *stream) {
   Variant &chosen = variant(buffers.alpha, buffers.bias);
   if (chosen.descriptors)
@@ -218,10 +219,10 @@ Status GemmProduct::launch(const GemmBuffers &buffers, void *workspace,
                                       stream);
   if (!buffers.bias)
     return {TE_RT_UNSUPPORTED,
-            "cuBLASLt has no algorithm that takes the 'alpha' of this product "
+            "cuBLASLt has no algorithm that takes the 'alpha' of this matmul "
             "from the device; scale it with a 'pointwise' kernel"};
   return {TE_RT_UNSUPPORTED,
-          "cuBLASLt has no algorithm that adds a bias to this product; add it "
+          "cuBLASLt has no algorithm that adds a bias to this matmul; add it "
           "with a 'pointwise' kernel"};
 }
 

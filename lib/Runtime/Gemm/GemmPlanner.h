@@ -1,7 +1,7 @@
 //===- GemmPlanner.h - cuBLASLt plans with tuned algorithms ---------------===//
 //
-// What the plans of `matmul` and `scaled_matmul` (MatmulPlans.cpp) are made of.
-// Everything is decided here: descriptors, form, algorithm, scratch memory. A
+// MatmulPlans.cpp makes the plans of `matmul` and `scaled_matmul` from these.
+// Planning decides everything: descriptors, form, algorithm, scratch memory. A
 // launch is one cublasLtMatmul.
 //
 //===----------------------------------------------------------------------===//
@@ -19,12 +19,12 @@
 
 namespace te::rt::cuda {
 
-/// A planned product. Bias, c, and alpha where the problem says so, may be
-/// present or absent in each launch.
-class GemmProduct {
+/// A planned GEMM. Each launch may have a bias and c or not, and alpha where
+/// the problem says so.
+class PlannedGemm {
 public:
-  /// One problem in one form, ready to launch; without descriptors where the
-  /// library cannot do it.
+  /// One problem in one form, ready to launch. It has no descriptors if the
+  /// library does not support it.
   struct Variant {
     std::unique_ptr<GemmDescriptors> descriptors;
     GemmAlgorithm algorithm;
@@ -50,17 +50,16 @@ public:
   const CublasLt &cublasLt() const { return library; }
 
   /// m, n and k are positive.
-  Status plan(const GemmProblem &problem,
-              std::unique_ptr<GemmProduct> *product);
+  Status plan(const GemmProblem &problem, std::unique_ptr<PlannedGemm> *gemm);
 
-  /// The device's {0, 1}, made by the first call.
+  /// {0, 1} in device memory; the first call allocates it.
   Status zeroAndOne(const float **constants);
 
 private:
   Status choosePlain(const GemmProblem &problem, GemmExtras extras,
-                     GemmProduct::Variant *chosen);
+                     PlannedGemm::Variant *chosen);
   Status chooseLike(const GemmAlgorithm &preferred, const GemmProblem &problem,
-                    GemmExtras extras, GemmProduct::Variant *chosen);
+                    GemmExtras extras, PlannedGemm::Variant *chosen);
 
   const CudaDevice &device;
   const CublasLt &library;

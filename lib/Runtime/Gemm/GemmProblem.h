@@ -1,7 +1,7 @@
-//===- GemmProblem.h - what decides a matrix product's algorithm ----------===//
+//===- GemmProblem.h - what the algorithm of a GEMM depends on ------------===//
 //
-// out[m, n] = sum_k A[m, k] B[n, k], reduced to the facts an algorithm depends
-// on. Two problems with equal text() share their tuned algorithm.
+// out[m, n] = sum_k A[m, k] B[n, k], reduced to the facts that an algorithm
+// depends on. Two problems with equal text() share their tuned algorithm.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,7 @@ struct GemmOperand {
   bool transposed = false;
 };
 
-/// Whether launches give a factor of the sum, a pointer to a device f32.
+/// Whether launches have a factor of the sum, as a pointer to a device f32.
 enum class GemmAlpha { absent, optional, present };
 
 struct GemmProblem {
@@ -33,7 +33,7 @@ struct GemmProblem {
   int32_t biasType = TE_RT_BF16;
   int32_t outType = TE_RT_BF16;
   bool fastAccumulation = false;
-  /// Not part of text(): it changes no algorithm's speed.
+  /// Not part of text(), because it does not change the speed of an algorithm.
   GemmAlpha alpha = GemmAlpha::absent;
 
   /// One line without tabs, such as "m=64 n=32 k=128 a=bf16 b=bf16t out=f32".

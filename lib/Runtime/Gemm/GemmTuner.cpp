@@ -1,7 +1,8 @@
-//===- GemmTuner.cpp - measures algorithms of one problem -----------------===//
+//===- GemmTuner.cpp - measures the algorithms of one problem -------------===//
 //
-// One warm-up launch and five timed ones for each candidate, between two events
-// on the context's own stream. All scratch is one allocation, freed at the end.
+// Each candidate has one warm-up launch and five timed launches, between two
+// events on the context's own stream. All scratch memory is one allocation,
+// which is freed at the end.
 //
 //===----------------------------------------------------------------------===//
 
@@ -58,7 +59,7 @@ int64_t scaleBytes(const GemmOperand &operand, int64_t outer, int64_t k) {
 }
 
 /// `size` bytes (a multiple of 4) of random values of `type` with either sign
-/// and magnitudes around one: the power a product draws, and so its speed,
+/// and magnitudes around one. The power that a GEMM draws, and so its speed,
 /// depends on the bits that toggle.
 std::vector<unsigned char> randomPattern(int32_t type, int64_t size) {
   std::mt19937 generator(1);
@@ -114,7 +115,7 @@ public:
   }
   ~Tuner();
 
-  /// Leaves `*ready` false where memory does not suffice.
+  /// Leaves `*ready` false where there is not enough memory.
   Status prepare(int64_t workspaceBytes, bool *ready);
   Status measure(const GemmCandidate &candidate, float *milliseconds);
 
@@ -131,7 +132,7 @@ private:
 };
 
 Tuner::~Tuner() {
-  // Launches of a candidate that failed half way may still use the memory.
+  // Launches of a candidate that failed may still use the memory.
   if (memory) {
     (void)driver.cuStreamSynchronize(device.stream);
     (void)driver.cuMemFree(memory);
@@ -193,7 +194,7 @@ Status Tuner::fill(CUdeviceptr to, int64_t bytes, int32_t type) {
       driver.cuMemcpyHtoDAsync(to, pattern.data(), static_cast<size_t>(done),
                                device.stream),
       "cuMemcpyHtoDAsync"));
-  // Whole periods, doubled.
+  // Copies whole periods, and doubles them each time.
   while (done < bytes) {
     const int64_t step = std::min(done, bytes - done);
     TE_RT_RETURN_IF_FAILED(device.check(
@@ -202,7 +203,7 @@ Status Tuner::fill(CUdeviceptr to, int64_t bytes, int32_t type) {
         "cuMemcpyDtoDAsync"));
     done += step;
   }
-  // The pattern must outlive its copy.
+  // The pattern must not be destroyed before it is copied.
   return device.check(driver.cuStreamSynchronize(device.stream),
                       "cuStreamSynchronize");
 }

@@ -1,8 +1,8 @@
-//===- GemmTuner.h - measures algorithms of one problem -------------------===//
+//===- GemmTuner.h - measures the algorithms of one problem ---------------===//
 //
 // The library's first guess is often not its fastest algorithm (up to 26 %
-// slower for block-scaled products), so candidates are timed on the device, on
-// scratch memory filled with random finite values.
+// slower for block-scaled GEMMs), so candidates are timed on the device, with
+// scratch memory of random finite values.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,7 +25,7 @@ struct GemmCandidate {
 
 /// Sets `*fastest` to the index of the candidate with the shortest launch, or
 /// to nothing where there is no memory to measure in. Candidates that do not
-/// launch are passed over. `extras` is what the candidates were made with.
+/// launch are skipped. The candidates were created with `extras`.
 Status findFastest(const CudaDevice &device, const GemmProblem &problem,
                    GemmExtras extras,
                    const std::vector<GemmCandidate> &candidates,

@@ -1,7 +1,7 @@
 //===- MatmulPlans.cpp - plans of matmul and scaled_matmul ----------------===//
 //
-// A plan is one planned product of the library and copies the buffers of a
-// launch to where they belong.
+// A plan is one GEMM of the library. A launch passes the buffers of the kernel
+// to it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,14 +19,14 @@ namespace {
 
 class GemmPlan : public Plan {
 public:
-  explicit GemmPlan(std::unique_ptr<GemmProduct> product)
-      : product(std::move(product)) {}
+  explicit GemmPlan(std::unique_ptr<PlannedGemm> gemm)
+      : gemm(std::move(gemm)) {}
 
-  int64_t workspaceBytes() const override { return product->workspaceBytes(); }
+  int64_t workspaceBytes() const override { return gemm->workspaceBytes(); }
   void setWorkspace(void *pointer) override { workspace = pointer; }
 
 protected:
-  std::unique_ptr<GemmProduct> product;
+  std::unique_ptr<PlannedGemm> gemm;
   void *workspace = nullptr;
 };
 
@@ -43,7 +43,7 @@ public:
     given.bias = buffers[bias];
     given.c = buffers[c];
     given.out = buffers[out];
-    return product->launch(given, workspace, stream);
+    return gemm->launch(given, workspace, stream);
   }
 };
 
@@ -53,22 +53,22 @@ public:
 
   Status launch(void *stream, void *const *buffers) override {
     using namespace scaled_matmul_buffers;
-    return product->launch({.a = buffers[a],
-                            .aScale = buffers[a_scale],
-                            .b = buffers[b],
-                            .bScale = buffers[b_scale],
-                            .bias = buffers[bias],
-                            .c = buffers[c],
-                            .out = buffers[out]},
-                           workspace, stream);
+    return gemm->launch({.a = buffers[a],
+                         .aScale = buffers[a_scale],
+                         .b = buffers[b],
+                         .bScale = buffers[b_scale],
+                         .bias = buffers[bias],
+                         .c = buffers[c],
+                         .out = buffers[out]},
+                        workspace, stream);
   }
 };
 
-/// A product over an empty axis: nothing to write, or an empty sum.
-class EmptyProductPlan final : public Plan {
+/// A matmul with an empty axis: there is nothing to write, or the sum is empty.
+class EmptyMatmulPlan final : public Plan {
 public:
-  EmptyProductPlan(const CudaDevice &device, int64_t outBytes, int bias, int c,
-                   int out)
+  EmptyMatmulPlan(const CudaDevice &device, int64_t outBytes, int bias, int c,
+                  int out)
       : device(device), outBytes(outBytes), bias(bias), c(c), out(out) {}
 
   Status launch(void *stream, void *const *buffers) override {
@@ -76,7 +76,7 @@ public:
       return Status::ok();
     if (buffers[bias])
       return {TE_RT_UNSUPPORTED,
-              "expected 'k' to be at least 1 in a product with a bias, but got "
+              "expected 'k' to be at least 1 in a matmul with a bias, but got "
               "0"};
     const Driver &driver = *device.driver;
     const auto address = [&](int index) {
@@ -101,19 +101,19 @@ private:
   const int bias, c, out;
 };
 
-/// `bias`, `c` and `out` are the kernel's buffer indices.
+/// `bias`, `c` and `out` are the buffer indices of the kernel.
 template <typename KernelPlan>
-Status planProduct(const CudaDevice &device, const GemmProblem &problem,
-                   int bias, int c, int out, std::unique_ptr<Plan> *plan) {
+Status planGemm(const CudaDevice &device, const GemmProblem &problem, int bias,
+                int c, int out, std::unique_ptr<Plan> *plan) {
   if (problem.m == 0 || problem.n == 0 || problem.k == 0) {
-    *plan = std::make_unique<EmptyProductPlan>(
+    *plan = std::make_unique<EmptyMatmulPlan>(
         device, problem.m * problem.n * byteSize(problem.outType), bias, c,
         out);
     return Status::ok();
   }
-  std::unique_ptr<GemmProduct> product;
-  TE_RT_RETURN_IF_FAILED(device.gemm->plan(problem, &product));
-  *plan = std::make_unique<KernelPlan>(std::move(product));
+  std::unique_ptr<PlannedGemm> gemm;
+  TE_RT_RETURN_IF_FAILED(device.gemm->plan(problem, &gemm));
+  *plan = std::make_unique<KernelPlan>(std::move(gemm));
   return Status::ok();
 }
 
@@ -131,11 +131,11 @@ Status plan_matmul(const CudaDevice &device, const matmul_params &params,
   problem.biasType = params.type;
   problem.outType = params.out_type;
   problem.alpha = GemmAlpha::optional;
-  return planProduct<MatmulPlan>(device, problem, bias, c, out, plan);
+  return planGemm<MatmulPlan>(device, problem, bias, c, out, plan);
 }
 
-/// What the support table says of this product on this device. GPUs without a
-/// column there are left to cuBLASLt's judgement.
+/// Refuses what the support table excludes on this device. For GPUs without a
+/// column in the table, cuBLASLt decides.
 static Status checkTarget(const CudaDevice &device, const CublasLt &library,
                           const scaled_matmul_params &params) {
   const std::optional<support::Target> target =
@@ -144,7 +144,7 @@ static Status checkTarget(const CudaDevice &device, const CublasLt &library,
                                   : std::nullopt;
   if (!target)
     return Status::ok();
-  // Whether scales are powers of two was the compiler's to check.
+  // The compiler has checked that scales are powers of two where they must be.
   std::string refusal = support::refusePair(params.a_scheme, params.b_scheme);
   if (refusal.empty())
     refusal = support::refuseTarget(params.a_scheme, params.b_scheme, *target,
@@ -178,8 +178,8 @@ Status plan_scaled_matmul(const CudaDevice &device,
   problem.b = {params.b_type, params.b_scheme, perTensor && params.b_axis == 0};
   if ((problem.a.transposed || problem.b.transposed) && !readsAnyLayout(device))
     return {TE_RT_UNSUPPORTED,
-            "expected the operands of a per_tensor product to be made for the "
-            "axis it contracts, but got 'a_axis' " +
+            "expected the operands of a per_tensor matmul to be quantised for "
+            "the axis that it contracts, but got 'a_axis' " +
                 std::to_string(params.a_axis) + " and 'b_axis' " +
                 std::to_string(params.b_axis) + " on compute capability " +
                 std::to_string(device.computeMajor) + "." +
@@ -191,7 +191,7 @@ Status plan_scaled_matmul(const CudaDevice &device,
   const bool isEmpty = params.m == 0 || params.n == 0 || params.k == 0;
   if (!isEmpty && isMicroscaled(device, params))
     return planMicroscaled(device, params, problem, plan);
-  return planProduct<ScaledMatmulPlan>(device, problem, bias, c, out, plan);
+  return planGemm<ScaledMatmulPlan>(device, problem, bias, c, out, plan);
 }
 
 } // namespace te::rt::cuda

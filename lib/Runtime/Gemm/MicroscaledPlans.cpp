@@ -1,18 +1,20 @@
-//===- MicroscaledPlans.cpp - products with 8-bit block scales ------------===//
+//===- MicroscaledPlans.cpp - GEMMs with 8-bit block scales ---------------===//
 //
 // The tensor cores of compute capability 10 read a scale for each 32 elements
-// of an mx operand or 16 of an nv one, in the order of swizzle_scales. On it,
+// of an mx operand, or 16 of an nv operand, in the order of swizzle_scales.
+// There,
 //
-//   mx           is one product;
-//   nv           computes alpha from both amaxes, and the product reads it;
-//   nv, rows     that have a factor each: an f32 product without a factor, then
+//   mx           is one GEMM;
+//   nv           computes alpha from both amaxes, and the GEMM reads it;
+//   nv rows      with a factor each: an f32 GEMM without a factor, then
 //                te_scale_rows, since cuBLASLt takes one factor for all rows;
-//   block        has its power-of-two scales reduced to exponents, four for
-//                each, and is an mx product then. An operand c is added to the
-//                rounded product, as the row of scaled_matmul says.
+//   block        converts its power-of-two scales to exponents, four for each,
+//   and
+//                is an mx GEMM then. An operand c is added to the rounded
+//                result, as Kernels.td says for scaled_matmul.
 //
-// What a plan computes beside the product lies in its scratch memory, before
-// that of the product.
+// What a plan computes beside the GEMM is in its scratch memory, before the
+// scratch memory of the GEMM.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,7 +33,7 @@ namespace te::rt::cuda {
 namespace support = te_table;
 namespace {
 
-/// Hands out a plan's scratch memory in aligned pieces.
+/// Divides a plan's scratch memory into aligned pieces.
 class Scratch {
 public:
   /// Offset of a new piece.
@@ -46,15 +48,15 @@ private:
   int64_t bytes = 0;
 };
 
-/// A product with pieces of scratch memory before its own.
-class ProductPlan : public Plan {
+/// A GEMM of the library, with pieces of scratch memory before its own.
+class MicroscaledPlan : public Plan {
 public:
-  ProductPlan(const CudaDevice &device, std::unique_ptr<GemmProduct> product,
-              Scratch scratch)
-      : device(device), product(std::move(product)), scratch(scratch) {}
+  MicroscaledPlan(const CudaDevice &device, std::unique_ptr<PlannedGemm> gemm,
+                  Scratch scratch)
+      : device(device), gemm(std::move(gemm)), scratch(scratch) {}
 
   int64_t workspaceBytes() const override {
-    return scratch.size() + product->workspaceBytes();
+    return scratch.size() + gemm->workspaceBytes();
   }
   void setWorkspace(void *pointer) override {
     workspace = static_cast<char *>(pointer);
@@ -73,35 +75,36 @@ protected:
             .out = buffers[out]};
   }
   Status multiply(const GemmBuffers &buffers, void *stream) {
-    return product->launch(buffers, workspace + scratch.size(), stream);
+    return gemm->launch(buffers, workspace + scratch.size(), stream);
   }
 
   const CudaDevice &device; // outlives every plan of its backend
-  std::unique_ptr<GemmProduct> product;
+  std::unique_ptr<PlannedGemm> gemm;
   const Scratch scratch;
   char *workspace = nullptr;
 };
 
-class MxPlan final : public ProductPlan {
+class MxPlan final : public MicroscaledPlan {
 public:
-  using ProductPlan::ProductPlan;
+  using MicroscaledPlan::MicroscaledPlan;
 
   Status launch(void *stream, void *const *buffers) override {
     return multiply(given(buffers), stream);
   }
 };
 
-class BlockAsMxPlan final : public ProductPlan {
+class BlockAsMxPlan final : public MicroscaledPlan {
 public:
-  /// The scales of `a` come first. `add` adds c to the rounded product that
-  /// lies at `rounded`; null where rounding changes nothing.
+  /// The scales of `a` come first in the scratch memory. `add` adds c to the
+  /// rounded result of the GEMM at `rounded`; it is null where rounding changes
+  /// nothing.
   struct Offsets {
     int64_t bScale = 0, rounded = 0;
   };
-  BlockAsMxPlan(const CudaDevice &device, std::unique_ptr<GemmProduct> product,
+  BlockAsMxPlan(const CudaDevice &device, std::unique_ptr<PlannedGemm> gemm,
                 Scratch scratch, Offsets offsets, std::unique_ptr<Plan> aScales,
                 std::unique_ptr<Plan> bScales, std::unique_ptr<Plan> add)
-      : ProductPlan(device, std::move(product), scratch), offsets(offsets),
+      : MicroscaledPlan(device, std::move(gemm), scratch), offsets(offsets),
         aScales(std::move(aScales)), bScales(std::move(bScales)),
         add(std::move(add)) {}
 
@@ -127,17 +130,17 @@ private:
   std::unique_ptr<Plan> aScales, bScales, add;
 };
 
-class NvPlan final : public ProductPlan {
+class NvPlan final : public MicroscaledPlan {
 public:
-  /// The factors lie at the start of the scratch memory. `rows` finishes the
-  /// product that lies at `productOffset`, where there is one.
-  NvPlan(const CudaDevice &device, std::unique_ptr<GemmProduct> product,
+  /// The factors are at the start of the scratch memory. `rows`, where there is
+  /// one, scales the rows of the f32 result at `gemmOffset`.
+  NvPlan(const CudaDevice &device, std::unique_ptr<PlannedGemm> gemm,
          Scratch scratch, const scaled_matmul_params &params,
          std::unique_ptr<Plan> alpha, std::optional<ScaleRows> rows,
-         int64_t productOffset)
-      : ProductPlan(device, std::move(product), scratch), params(params),
-        alpha(std::move(alpha)), rows(std::move(rows)),
-        productOffset(productOffset) {}
+         int64_t gemmOffset)
+      : MicroscaledPlan(device, std::move(gemm), scratch), params(params),
+        alpha(std::move(alpha)), rows(std::move(rows)), gemmOffset(gemmOffset) {
+  }
 
   Status launch(void *stream, void *const *buffers) override {
     using namespace scaled_matmul_buffers;
@@ -150,11 +153,11 @@ public:
       return multiply(operands, stream);
     }
     operands.bias = operands.c = nullptr;
-    operands.out = workspace + productOffset;
+    operands.out = workspace + gemmOffset;
     TE_RT_RETURN_IF_FAILED(multiply(operands, stream));
     return rows->launch(
         Launcher(device, stream),
-        {.unscaled = reinterpret_cast<float *>(workspace + productOffset),
+        {.unscaled = reinterpret_cast<float *>(workspace + gemmOffset),
          .alpha = reinterpret_cast<float *>(workspace),
          .bias = buffers[bias],
          .c = buffers[c],
@@ -167,7 +170,7 @@ private:
   const scaled_matmul_params params;
   std::unique_ptr<Plan> alpha;
   std::optional<ScaleRows> rows;
-  const int64_t productOffset;
+  const int64_t gemmOffset;
 };
 
 Status planBlockAsMx(const CudaDevice &device,
@@ -190,9 +193,9 @@ Status planBlockAsMx(const CudaDevice &device,
     offsets.rounded = scratch.add(count * byteSize(params.out_type));
   }
   problem.a.scheme = problem.b.scheme = TE_RT_MX_1X32;
-  std::unique_ptr<GemmProduct> product;
-  TE_RT_RETURN_IF_FAILED(device.gemm->plan(problem, &product));
-  *plan = std::make_unique<BlockAsMxPlan>(device, std::move(product), scratch,
+  std::unique_ptr<PlannedGemm> gemm;
+  TE_RT_RETURN_IF_FAILED(device.gemm->plan(problem, &gemm));
+  *plan = std::make_unique<BlockAsMxPlan>(device, std::move(gemm), scratch,
                                           offsets, std::move(aScales),
                                           std::move(bScales), std::move(add));
   return Status::ok();
@@ -208,21 +211,21 @@ Status planNv(const CudaDevice &device, const scaled_matmul_params &params,
   Scratch scratch;
   scratch.add(numFactors * 4);
   std::optional<ScaleRows> rows;
-  int64_t productOffset = 0;
+  int64_t gemmOffset = 0;
   if (byRow) {
     rows.emplace();
     TE_RT_RETURN_IF_FAILED(
         rows->plan(device, params.m, params.n, params.out_type));
-    productOffset = scratch.add(params.m * params.n * 4);
+    gemmOffset = scratch.add(params.m * params.n * 4);
     problem.outType = TE_RT_F32;
   } else {
     problem.alpha = GemmAlpha::present;
   }
-  std::unique_ptr<GemmProduct> product;
-  TE_RT_RETURN_IF_FAILED(device.gemm->plan(problem, &product));
-  *plan = std::make_unique<NvPlan>(device, std::move(product), scratch, params,
-                                   std::move(alpha), std::move(rows),
-                                   productOffset);
+  std::unique_ptr<PlannedGemm> gemm;
+  TE_RT_RETURN_IF_FAILED(device.gemm->plan(problem, &gemm));
+  *plan =
+      std::make_unique<NvPlan>(device, std::move(gemm), scratch, params,
+                               std::move(alpha), std::move(rows), gemmOffset);
   return Status::ok();
 }
 
@@ -247,16 +250,16 @@ Status planMicroscaled(const CudaDevice &device,
     return {TE_RT_UNSUPPORTED,
             "expected 'swizzled' to be 1 (cuBLASLt reads mx and nv scales in "
             "the order of 'swizzle_scales' only), but got 0"};
-  // The tensor core has one accumulator for these.
+  // The tensor core has only one accumulation mode for these.
   GemmProblem exact = problem;
   exact.fastAccumulation = false;
   if (isNv(params.a_scheme))
     return planNv(device, params, exact, plan);
   exact.a.transposed = params.a_axis == 0;
   exact.b.transposed = params.b_axis == 0;
-  std::unique_ptr<GemmProduct> product;
-  TE_RT_RETURN_IF_FAILED(device.gemm->plan(exact, &product));
-  *plan = std::make_unique<MxPlan>(device, std::move(product), Scratch());
+  std::unique_ptr<PlannedGemm> gemm;
+  TE_RT_RETURN_IF_FAILED(device.gemm->plan(exact, &gemm));
+  *plan = std::make_unique<MxPlan>(device, std::move(gemm), Scratch());
   return Status::ok();
 }
 

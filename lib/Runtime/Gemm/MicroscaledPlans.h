@@ -1,4 +1,4 @@
-//===- MicroscaledPlans.h - products with 8-bit block scales --------------===//
+//===- MicroscaledPlans.h - GEMMs with 8-bit block scales -----------------===//
 
 #ifndef TE_RUNTIME_GEMM_MICROSCALEDPLANS_H
 #define TE_RUNTIME_GEMM_MICROSCALEDPLANS_H
@@ -9,12 +9,12 @@
 
 namespace te::rt::cuda {
 
-/// Whether planMicroscaled makes the plan: of mx and nv operands everywhere, of
-/// block ones where they are multiplied as mx ones.
+/// Whether planMicroscaled makes the plan: for mx and nv operands always, and
+/// for block-scaled operands where they are multiplied as mx operands.
 bool isMicroscaled(const CudaDevice &device,
                    const scaled_matmul_params &params);
 
-/// m, n and k are positive; `problem` is that of `params`.
+/// m, n and k are positive. `problem` describes the GEMM of `params`.
 Status planMicroscaled(const CudaDevice &device,
                        const scaled_matmul_params &params,
                        const GemmProblem &problem, std::unique_ptr<Plan> *plan);

@@ -75,7 +75,7 @@ TEST_F(CudaBackend, AttentionOfNothingNeedsNoLibrary) {
                 "cuDNN");
   params.type = TE_RT_F32;
   EXPECT_STATUS(backend->plan_attention(params, &plan), TE_RT_UNSUPPORTED,
-                "expected 'type' to be bf16 or f16");
+                "expected 'type' to be 'bf16' or 'f16'");
   EXPECT_EQ(plan, nullptr);
   params.type = TE_RT_F16;
   params.tokens = 0;

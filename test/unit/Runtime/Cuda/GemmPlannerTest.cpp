@@ -220,7 +220,7 @@ TEST_F(GemmPlanner, EmptyProducts) {
   EXPECT_EQ(out[31], 0.0f);
   buffers[matmul_buffers::bias] = buffers[0];
   EXPECT_STATUS(product->launch(stream, buffers), TE_RT_UNSUPPORTED,
-                "'k' to be at least 1 in a product with a bias");
+                "'k' to be at least 1 in a matmul with a bias");
 }
 
 TEST_F(GemmPlanner, NamesTheProductWithoutAlgorithm) {

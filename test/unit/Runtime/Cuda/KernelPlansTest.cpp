@@ -166,8 +166,8 @@ bool isNotThere(const Status &planned) {
   return planned.code == TE_RT_UNSUPPORTED &&
          (planned.message.starts_with("expected a product that 'sm_90' has") ||
           planned.message.starts_with("expected the operands of a per_tensor "
-                                      "product to be made for the axis") ||
-          planned.message.find("attention of the cuda backend takes") !=
+                                      "matmul to be quantised for the axis") ||
+          planned.message.find("for attention on the cuda backend") !=
               std::string::npos ||
           planned.message.find("cuDNN") != std::string::npos);
 }
