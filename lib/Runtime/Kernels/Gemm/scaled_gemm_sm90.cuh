@@ -110,6 +110,19 @@ __device__ __forceinline__ void zeroTail(const SharedStorage &shared,
   ptx::namedBarrierSync<1, kConsumerWarps * 32>();
 }
 
+/// Adds `partial`, whose two rows in a thread have the factors f0 and f1.
+__device__ __forceinline__ void addRowScaled(float (&total)[64],
+                                             const float (&partial)[64],
+                                             float f0, float f1) {
+#pragma unroll
+  for (int j = 0; j < 16; ++j) {
+    float *t = &total[4 * j];
+    const float *p = &partial[4 * j];
+    t[0] = fmaf(p[0], f0, t[0]), t[1] = fmaf(p[1], f0, t[1]);
+    t[2] = fmaf(p[2], f1, t[2]), t[3] = fmaf(p[3], f1, t[3]);
+  }
+}
+
 template <Scales kScales, typename Out, Wgmma wgmma, typename Tiles>
 __device__ __forceinline__ void runConsumer(const BlockGemmArgs &args,
                                             const SharedStorage &shared,
@@ -181,13 +194,7 @@ __device__ __forceinline__ void runConsumer(const BlockGemmArgs &args,
           ptx::wgmmaWaitGroup<0>();
           if (half == 1)
             releaseStage(&shared.empty[s], lane);
-          const float f0 = sa0 * sb, f1 = sa1 * sb;
-#pragma unroll
-          for (int j = 0; j < 16; ++j) {
-            float *t = &total[half][4 * j], *p = &partial[4 * j];
-            t[0] = fmaf(p[0], f0, t[0]), t[1] = fmaf(p[1], f0, t[1]);
-            t[2] = fmaf(p[2], f1, t[2]), t[3] = fmaf(p[3], f1, t[3]);
-          }
+          addRowScaled(total[half], partial, sa0 * sb, sa1 * sb);
         } else {
           // The scales of B are read for the first half, four pairs ahead of
           // their use, and kept for the second. Reading all of them during the
