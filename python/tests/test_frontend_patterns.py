@@ -106,6 +106,10 @@ def layer_norm(f, h, g, b):
     return centred * f.rsqrt(f.mean(centred * centred) + 1e-5) * g + b
 
 
+def itself(x):
+    return x * x
+
+
 def turned_halves(f, h):
     x = h.reshape(2, 8, 8, 8)
     cos, sin = (f.joined(t, t)[None, :, None, :] for t in tables(f))
@@ -139,7 +143,7 @@ def tables(f):
 PATTERNS = {
     "relu": (lambda f, h, g, b: f.relu(h), "te.activation <relu>"),
     "square of relu": (lambda f, h, g, b: f.relu(h) ** 2, "te.activation <srelu>"),
-    "relu times itself": (lambda f, h, g, b: (lambda r: r * r)(f.relu(h)), "te.activation <srelu>"),
+    "relu times itself": (lambda f, h, g, b: itself(f.relu(h)), "te.activation <srelu>"),
     "square of relu times another": (lambda f, h, g, b: f.relu(h) ** 2 * (h + h), "te.activation <sreglu>"),
     "silu": (lambda f, h, g, b: h * f.sigmoid(h), "te.activation <silu>"),
     "silu times another": (lambda f, h, g, b: f.sigmoid(h) * h * (h + h), "te.activation <swiglu>"),

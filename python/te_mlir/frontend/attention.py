@@ -281,7 +281,7 @@ class Attentions(Emission):
             return inner
         if node.name == "add":
             # What is no float, such as a mask of truth values, is added as numbers.
-            is_mask = lambda v: isinstance(v, Var) and v.floating and self.is_given(v)  # noqa: E731
+            is_mask = lambda v: isinstance(v, Var) and v.floating and self.is_given(v)
             given = [(v, w) for v, w in pairs(x, "add") if is_mask(v) and w.shape == x.shape]
             given.sort(key=lambda pair: self.is_given(pair[1]))
             if given and scale == 1 and tuple(axes) == tuple(range(len(axes))):

@@ -173,9 +173,9 @@ def _one_hot(hot: Atom) -> Atom | None:
         if not isinstance(found, Var) or not isinstance(classes, Const) or not found.dtype.startswith(("int", "uint")):
             continue
         last = len(hot.shape) - 1
-        if len(classes.shape) == last + 1 and (*found.shape, classes.shape[last]) == hot.shape:
-            if counts_along(classes, last):
-                return found
+        fits = len(classes.shape) == last + 1 and (*found.shape, classes.shape[last]) == hot.shape
+        if fits and counts_along(classes, last):
+            return found
     return None
 
 

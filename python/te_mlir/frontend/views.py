@@ -8,7 +8,9 @@ from te_mlir.frontend.graph import Atom, Node, Var
 from te_mlir.layout import Dim, Layout, row_major
 
 #: Operations that `viewed` follows, beside casts.
-VIEWS = frozenset("reshape squeeze expand_dims copy transpose broadcast_in_dim slice split as_strided".split())
+VIEWS = frozenset(
+    ["reshape", "squeeze", "expand_dims", "copy", "transpose", "broadcast_in_dim", "slice", "split", "as_strided"]
+)
 
 #: Of these, those that give a part, and those that give each element once.
 PARTS = ("slice", "split")

@@ -34,7 +34,21 @@ class Feed(NamedTuple):
 
 #: Operations that move elements without changing them, and casts: cheap to do in JAX.
 _VIEWS = frozenset(
-    "reshape transpose squeeze expand_dims broadcast_in_dim slice split convert_element_type copy rev concatenate stack pad".split()
+    [
+        "reshape",
+        "transpose",
+        "squeeze",
+        "expand_dims",
+        "broadcast_in_dim",
+        "slice",
+        "split",
+        "convert_element_type",
+        "copy",
+        "rev",
+        "concatenate",
+        "stack",
+        "pad",
+    ]
 )
 
 

@@ -30,8 +30,48 @@ _CUSTOM = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
 
 #: Primitives that work on arrays with size 1 where others have more.
 _ELEMENTWISE = frozenset(
-    "abs add and ceil convert_element_type copy cos div eq erf exp floor ge gt integer_pow is_finite le log logistic "
-    "lt max min mul ne neg not or pow rem round rsqrt select_n sign sin sqrt square stop_gradient sub tanh xor".split()
+    [
+        "abs",
+        "add",
+        "and",
+        "ceil",
+        "convert_element_type",
+        "copy",
+        "cos",
+        "div",
+        "eq",
+        "erf",
+        "exp",
+        "floor",
+        "ge",
+        "gt",
+        "integer_pow",
+        "is_finite",
+        "le",
+        "log",
+        "logistic",
+        "lt",
+        "max",
+        "min",
+        "mul",
+        "ne",
+        "neg",
+        "not",
+        "or",
+        "pow",
+        "rem",
+        "round",
+        "rsqrt",
+        "select_n",
+        "sign",
+        "sin",
+        "sqrt",
+        "square",
+        "stop_gradient",
+        "sub",
+        "tanh",
+        "xor",
+    ]
 )
 
 
@@ -49,7 +89,7 @@ def where(node: Node) -> str:
             from jax._src import source_info_util
 
             line = str(source_info_util.summarize(equation.source_info)).split(" (")[0]
-        except Exception:  # Where JAX keeps it is no promise of JAX's.
+        except Exception:  # noqa: BLE001, S112 - where JAX keeps it is no promise of JAX's.
             continue
         if line.strip(":"):
             return line
@@ -145,7 +185,10 @@ def _unroll(graph: Graph, equation: Any, inputs: Sequence[Atom], calls: tuple[An
     shared, carry, over = list(inputs[:first]), list(inputs[first:last]), inputs[last:]
     rows: list[list[Atom]] = []
     for step in reversed(range(length)) if params["reverse"] else range(length):
-        slices = [apply(graph, lambda a: jax.lax.index_in_dim(a, step, keepdims=False), [a], inside)[0] for a in over]
+        slices = [
+            apply(graph, lambda a, step=step: jax.lax.index_in_dim(a, step, keepdims=False), [a], inside)[0]
+            for a in over
+        ]
         outputs = _inline(graph, body.jaxpr, body.consts, [*shared, *carry, *slices], inside)
         carry = outputs[: len(carry)]
         rows.append(outputs[len(carry) :])

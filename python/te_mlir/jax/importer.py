@@ -91,7 +91,7 @@ class Importer(Products):
         self.exits[current] = self._result_of(current)
         return self.exits[current]
 
-    def _result_of(self, var: Var) -> "Exit":
+    def _result_of(self, var: Var) -> Exit:
         value = self.value(var)
         if not value.layout.is_whole(value.elements):
             raise Unsupported(var.node, "what JAX computes of it needs a part of a compiled value")
@@ -166,7 +166,7 @@ class Importer(Products):
         targets = self.feed(places, "targets", make, (rows,), "int32", False, user, how)
         if not found.summed:
             return targets, None
-        number = lambda t: jnp.sum((t >= 0) & (t < classes)).astype(jnp.float32)  # noqa: E731
+        number = lambda t: jnp.sum((t >= 0) & (t < classes)).astype(jnp.float32)
         return targets, self.feed(places, "count", number, (), "float32", False, user, (classes,))
 
     def _op_gather(self, var: Var, node: Node) -> Value:

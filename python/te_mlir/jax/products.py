@@ -198,7 +198,7 @@ class Products(Arguments):
         shape = math.prod(atom.shape[a] for a in free), math.prod(atom.shape[a] for a in axes)
         # What is looked at must not be fed yet: an argument that nobody reads would be left.
         if self.is_light(atom) and not self.is_stored(atom, order):
-            make = lambda a: jnp.transpose(a, order).reshape(shape)  # noqa: E731
+            make = lambda a: jnp.transpose(a, order).reshape(shape)
             return self.feed(atom, key, make, shape, user=node, how=tuple(order))
         value = self.value(atom, node)
         if not value.layout.permute(order).is_row_major(value.elements):

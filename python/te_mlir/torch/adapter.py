@@ -401,8 +401,37 @@ _OPS: dict[str, Make] = {
 
 #: ATen ops that are emitted, of some of their calls at least: those that torch.autocast casts operands of.
 _IMPORTED = frozenset(
-    "linear mm matmul addmm embedding rms_norm layer_norm scaled_dot_product_attention cross_entropy_loss silu relu gelu "
-    "neg exp tanh sqrt square pow add sub rsub mul div to _to_copy type_as float cat dropout".split()
+    [
+        "linear",
+        "mm",
+        "matmul",
+        "addmm",
+        "embedding",
+        "rms_norm",
+        "layer_norm",
+        "scaled_dot_product_attention",
+        "cross_entropy_loss",
+        "silu",
+        "relu",
+        "gelu",
+        "neg",
+        "exp",
+        "tanh",
+        "sqrt",
+        "square",
+        "pow",
+        "add",
+        "sub",
+        "rsub",
+        "mul",
+        "div",
+        "to",
+        "_to_copy",
+        "type_as",
+        "float",
+        "cat",
+        "dropout",
+    ]
 )
 
 

@@ -175,7 +175,7 @@ class Importer(Arguments):
             raise Unsupported(user, f"its tables are {list(fake(source).shape)}; expected {wanted}")
         shape = (b * sequence, width // 2)
         if of == rotary.HALF:
-            half = lambda t: t.reshape(-1, width // 2).to(torch.float32).contiguous()  # noqa: E731
+            half = lambda t: t.reshape(-1, width // 2).to(torch.float32).contiguous()
             return self.feed(source, of, half, shape, torch.float32)
         if self.masks.get(source.name) == OTHER:
             raise OtherTable(user, source.name, of)
@@ -248,7 +248,7 @@ class Importer(Arguments):
             ids = self.feed(origin, f"shifted_{length}_{ignored}", shifted, (rows,), torch.int32)
         if not found.summed:
             return ids, None
-        number = lambda t: (t != ignored).sum(dtype=torch.float32)  # noqa: E731
+        number = lambda t: (t != ignored).sum(dtype=torch.float32)
         return ids, self.feed(origin, f"count_{ignored}", number, (), torch.float32)
 
     # Elementwise
@@ -266,7 +266,7 @@ class Importer(Arguments):
             return super().number(atom, x, user)
         # Elementwise ops have operands of one shape; what comes of buffers alone is made once.
         of: torch.dtype = fake(user.origin).dtype
-        make = lambda t: t.to(of).expand(x.shape).contiguous()  # noqa: E731
+        make = lambda t: t.to(of).expand(x.shape).contiguous()
         return self.feed(atom.origin, f"{x.dtype} {list(x.shape)}", make, x.shape, of)
 
     def operand(self, atom: Atom, user: Node) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import NamedTuple
 
 from torch.fx import Node
 
@@ -14,22 +14,22 @@ from te_mlir.torch import adapter, patterns
 from te_mlir.torch.adapter import SPLITS, Adapter
 
 
-def source_of(node: Node) -> Optional[Node]:
+def source_of(node: Node) -> Node | None:
     """What `node` views, one of several views of it perhaps; None where it is no view that is followed."""
     steps = _steps(node)
     return steps[0][1].inputs[0].origin if steps else None
 
 
-def layout_of(node: Node, source: Layout) -> Optional[Layout]:
+def layout_of(node: Node, source: Layout) -> Layout | None:
     """How `node` lies where what it views lies as `source`; None where that is not followed."""
-    found: Optional[Layout] = source
+    found: Layout | None = source
     for var, made in _steps(node):
         found = viewed(var, made, found) if found is not None else None
     shape = tuple(node.meta["val"].shape)
     return found if found is not None and found.shape == shape else None
 
 
-def _steps(node: Node) -> List[Tuple[Var, Operation]]:
+def _steps(node: Node) -> list[tuple[Var, Operation]]:
     """The views that `node` is of another, the first first; none where it is no view that is followed."""
     var, steps = Adapter().var(node), []
     while True:
@@ -63,7 +63,7 @@ class Part(NamedTuple):
     layout: Layout
 
     @staticmethod
-    def of(node: Node, layout: Layout, rows: int, columns: int) -> "Optional[Part]":
+    def of(node: Node, layout: Layout, rows: int, columns: int) -> Part | None:
         """The part that `layout` is of a matrix; None where it is other than some columns of every row."""
         atoms = [atom for dim in layout.dims for atom in dim]
         across = sorted((stride, size) for size, stride in atoms if stride < columns)
@@ -81,7 +81,7 @@ class Part(NamedTuple):
         return Part(node, layout.offset, layout.offset + width, Layout(dims))
 
 
-def _run(atoms: List[Tuple[int, int]], unit: int) -> Optional[int]:
+def _run(atoms: list[tuple[int, int]], unit: int) -> int | None:
     """Where atoms (stride, size) end that follow one another, the first with stride `unit`."""
     for stride, size in atoms:
         if stride != unit:
@@ -90,9 +90,9 @@ def _run(atoms: List[Tuple[int, int]], unit: int) -> Optional[int]:
     return unit
 
 
-def parts(node: Node, rows: int, columns: int) -> Optional[List[Part]]:
+def parts(node: Node, rows: int, columns: int) -> list[Part] | None:
     """All parts of columns that are used of a matrix, which `node` is; None where it is used otherwise too."""
-    found: List[Part] = []
+    found: list[Part] = []
     pending = [(node, row_major(tuple(node.meta["val"].shape)))]
     while pending:
         current, layout = pending.pop()
