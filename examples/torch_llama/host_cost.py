@@ -37,8 +37,12 @@ import te_mlir.torch
 import torch
 from te_mlir import arrays
 from te_mlir.runtime import Instance
-from te_mlir.torch.backend import Graph, _Before, _Feeder
-from te_mlir.torch.runner import Loaded, Region, _Call
+from te_mlir.torch.autograd import Call
+from te_mlir.torch.backend import Graph
+from te_mlir.torch.eager import Before, Feeder
+from te_mlir.torch.main_grad import MainGrads
+from te_mlir.torch.runner import Loaded, Region
+from te_mlir.torch.signature import Guard
 from transformers import LlamaConfig, LlamaForCausalLM
 
 CONFIG = dict(
@@ -51,15 +55,15 @@ CONFIG = dict(
 )
 LARGE = {**CONFIG, "vocab_size": 1024, "hidden_size": 1024, "intermediate_size": 2048}
 PARTS = {
-    "before": (_Before, "__call__"),
-    "arguments": (_Feeder, "__call__"),
-    "checks": (Region, "check"),
-    "main_grads": (Region, "main_grads"),
+    "before": (Before, "__call__"),
+    "arguments": (Feeder, "__call__"),
+    "checks": (Guard, "check"),
+    "main_grads": (MainGrads, "of_call"),
     "forward": (Loaded, "run_forward"),
     "backward": (Loaded, "run_backward"),
     "new tensors": (arrays.TorchMaker, "unsorted"),
     "region": (Region, "__call__"),
-    "node": (_Call, "backward"),
+    "node": (Call, "backward"),
     "graph": (Graph, "__call__"),
 }
 #: So often a step is made and measured.
@@ -280,20 +284,22 @@ def measure_torch(device, repeats, ids, config=CONFIG, **options):
     result["allocates"] = None if before is None else after != before
     result.update(without(call, repeats, device))
     result["parts_us"] = parts(call, repeats, device, PARTS)
-    result["launches"] = compiled.te.graphs[0].region.load(True).end
+    result["launches"] = compiled.te.graphs[0].region.load(True).places.end
     return result, compiled.te.graphs[0].region
 
 
 def measure_step(device, repeats, region, moved=False, **options):
     """The same program as a Step, called with tensors by name."""
-    step = te_mlir.compile(region.text(True), "step", context=region.context, **region.options_for(True), **options)
-    weights = {spec.name for spec in region.inputs if spec.weight}
+    step = te_mlir.compile(
+        region.compilation.text(True), "step", context=region.context, **region.compilation.options_for(True), **options
+    )
+    weights = {spec.name for spec in region.signature.inputs if spec.weight}
     given = {
         spec.name: torch.ones(spec.shape, device=device).to(spec.dtype) * 0.02
-        for spec in region.inputs
+        for spec in region.signature.inputs
         if spec.dtype.is_floating_point
     }
-    for spec in region.inputs:
+    for spec in region.signature.inputs:
         if not spec.dtype.is_floating_point:
             given[spec.name] = torch.zeros(spec.shape, dtype=spec.dtype, device=device)
     for name in step.inputs:

@@ -601,7 +601,7 @@ def test_integer_results_are_listed_and_compute_no_layer_again():
     compiled = te_mlir.torch.jit(Two(hits))
     with pytest.warns(UserWarning, match="aten.argmax"):
         compiled(X)
-    rest = [str(n.target) for n in compiled.te.graphs[0].rest.__self__.graph.nodes if n.op == "call_function"]
+    rest = [str(n.target) for n in compiled.te.graphs[0].built.rest.__self__.graph.nodes if n.op == "call_function"]
     assert rest == ["aten.argmax.default"]
     assert "aten.argmax" in strict_error(Two(hits), X)
 
@@ -784,7 +784,7 @@ def test_shifted_labels_are_made_in_place(shift, fill, change):
         labels = labels.flip(0)
     assert torch.allclose(model.l1.weight.grad, wanted.l1.weight.grad, atol=1e-6)
     # A write to what was padded is not forgotten; without one PyTorch computes nothing before.
-    assert (compiled.te.graphs[0].before.each is None) is not change
+    assert (compiled.te.graphs[0].built.before.each is None) is not change
 
 
 def test_buffers_written_through_data_are_seen():

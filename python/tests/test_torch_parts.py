@@ -355,7 +355,7 @@ def test_values_that_the_forward_computes_in_the_memory_of_gradients():
         mine = compiled(model, strict=True, **options)
         for _ in range(3):
             assert_same(gradients(mine, *inputs), wanted)
-        assert mine.te.graphs[0].region.load(True).is_early
+        assert mine.te.graphs[0].region.load(True).places.is_early
 
 
 def test_parts_and_graphs_are_on_one_page():

@@ -43,7 +43,7 @@ def run(model, inputs):
 def assert_imported_whole(compiled):
     (graph,) = compiled.te.graphs
     assert not graph.reasons
-    left = [n for n in graph.rest.__self__.graph.nodes if n.op == "call_function"]
+    left = [n for n in graph.built.rest.__self__.graph.nodes if n.op == "call_function"]
     assert not [n for n in left if "linear" in str(n.target) or "loss" in str(n.target)]
 
 
@@ -172,7 +172,7 @@ def test_every_linear_layer_is_fp8_and_casts_are_shared():
     assert len(rows) == 3 * (2 * 7 + 1)
     assert all("f8E4M3FN" in row for row in rows)
     region = compiled.te.graphs[0].region
-    graph = te_mlir.lower(region.text(True), "step", "fuse", **region.options_for(True))
+    graph = te_mlir.lower(region.compilation.text(True), "step", "fuse", **region.compilation.options_for(True))
     # In each layer one for q, k and v, one for o, one for gate and up, one for down; 7 weights; 7 gradients. The head.
     assert sum("te.quantize" in line for line in graph.splitlines()) == 2 * (4 + 7 + 7) + 3
 

@@ -181,7 +181,7 @@ def test_recorded_steps_read_where_columns_lie_in_each_call():
                     parameter -= (parameter.main_grad * 2.0**-8).to(parameter.dtype)
         found.append({"y": torch.stack(outputs), **parameters(model)})
         recorded = [loaded for graph in model.te.graphs for loaded in graph.region._loaded.values()]
-        copies = [i for i, spec in enumerate(model.te.graphs[0].region.inputs) if spec.is_copy]
+        copies = [i for i, spec in enumerate(model.te.graphs[0].region.signature.inputs) if spec.is_copy]
         assert len(copies) == 3 and not any(loaded.fixed[i] for loaded in recorded for i in copies)
     assert_same(*found, turned=False)
 

@@ -16,8 +16,8 @@ from te_mlir.frontend.looking import node_of
 from te_mlir.layout import row_major
 from te_mlir.torch.adapter import Adapter
 from te_mlir.torch.masks import Kind
-from te_mlir.torch.runner import dense, dtype_name, torch_to_te
 from te_mlir.torch.states import Part
+from te_mlir.torch.tensors import dense, dtype_name, torch_to_te
 
 #: The key of a parameter as an argument that has no gradient.
 FIXED = "fixed"

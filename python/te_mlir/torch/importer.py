@@ -26,8 +26,8 @@ from te_mlir.layout import row_major
 from te_mlir.torch.arguments import FIXED, Arguments, fake
 from te_mlir.torch.indices import Indices
 from te_mlir.torch.masks import CAUSAL, OPEN, OTHER, OtherMask, OtherTable, is_kind, kind_of
-from te_mlir.torch.runner import dense, dtype_name
 from te_mlir.torch.states import Part, layer_of
+from te_mlir.torch.tensors import dense, dtype_name
 
 
 class Importer(Arguments):

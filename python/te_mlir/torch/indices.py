@@ -15,7 +15,7 @@ from torch.fx import Graph, Node
 
 from te_mlir import arrays
 from te_mlir.torch import graph as capture
-from te_mlir.torch.runner import dense
+from te_mlir.torch.tensors import dense
 
 _LOWEST, _HIGHEST = -(2**31), 2**31 - 1
 _part = arrays.torch_part()

@@ -23,8 +23,10 @@ from te_mlir import build
 from te_mlir.errors import ArgumentError
 from te_mlir.recipes import Recipe
 from te_mlir.torch import casts
-from te_mlir.torch.runner import Options, Region, Spec, dense, dtype_name, torch_to_te
+from te_mlir.torch.runner import Region
+from te_mlir.torch.signature import Options
 from te_mlir.torch.states import States, WithStates
+from te_mlir.torch.tensors import Spec, dense, dtype_name, torch_to_te
 
 _options: "contextvars.ContextVar[Options]" = contextvars.ContextVar("te_mlir_options", default=Options())
 

@@ -1,0 +1,171 @@
+"""A region's forward and backward as one node of autograd."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+
+from te_mlir.errors import ArgumentError
+from te_mlir.torch.arena import Arena, Pool
+from te_mlir.torch.main_grad import Begin, MainGrads
+from te_mlir.torch.places import Places
+from te_mlir.torch.scales import Lease, Scales
+from te_mlir.torch.signature import Signature
+from te_mlir.torch.tensors import dense
+
+
+class Runs(Protocol):
+    """A program in two parts: `runner.Loaded`."""
+
+    places: Places
+    pool: Pool
+    scales: Scales
+
+    def later(self) -> bool: ...
+
+    def run_forward(
+        self,
+        arena: Arena,
+        tensors: Sequence[torch.Tensor],
+        addresses: list[int],
+        later: bool,
+        mains: list[int] | None = None,
+        end: int | None = None,
+    ) -> list[torch.Tensor]: ...
+
+    def run_backward(
+        self, arena: Arena, later: bool, saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor]: ...
+
+
+class Differentiated(Protocol):
+    """What a node of autograd is a call of: `runner.Region`."""
+
+    signature: Signature
+    main_grads: MainGrads
+    anchor: torch.Tensor
+    is_first_microbatch: bool | None
+
+    def load(self, training: bool) -> Runs: ...
+
+
+class Call(torch.autograd.Function):
+    """A call of a region that is differentiated; the tensors that want gradients come last."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, region: Differentiated, tensors: tuple[torch.Tensor, ...], addresses: list[int], *_: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        loaded, sums, first = region.load(True), region.main_grads, region.is_first_microbatch
+        mains, where = sums.of_call(tensors)
+        ctx.shared = [(own.main_grad, sums.of(i, tensors[i])) for i, own in sums.shared.items()]
+        later = loaded.later()
+        arena = loaded.pool.take()
+        ctx.lease = Lease(loaded.pool, loaded.scales, arena)
+        results = loaded.run_forward(arena, tensors, addresses, later, where)
+        if first:
+            for index in sums.begun:
+                sums.of_owner(index, tensors[index]).zero_()
+        spans = [(where[place], where[place] + size) for place, size in sums.alone]
+        ctx.begin = None
+        late = [k for k, (place, _) in enumerate(sums.alone) if place in loaded.places.begun_late]
+        if first and late:
+            ctx.begin = Begin([mains[sums.alone[k][0]] for k in late], [spans[k] for k in late])
+        # Where parts are shared, or columns, all of the parameter's, which is begun before.
+        whole = [sums.of_owner(i, tensors[i]) for i in sums.shared]
+        ctx.written = spans + [(grad.data_ptr(), grad.data_ptr() + 4 * grad.numel()) for grad in whole]
+        ctx.owners = [tensors[i] for _, i in sums.whole]
+        ctx.sums = [mains[k] for k, _ in sums.whole]
+        ctx.set_materialize_grads(False)
+        ctx.region, ctx.loaded, ctx.later, ctx.mains = region, loaded, later, mains
+        # Kept alive, and distinguished from what was changed since.
+        places = loaded.places
+        ctx.save_for_backward(*[tensors[i] for i in places.saved_inputs], *[results[i] for i in places.saved_outputs])
+        discrete = region.signature.discrete
+        if discrete:
+            ctx.mark_non_differentiable(*[results[i] for i in discrete])
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
+        region = ctx.region
+        # Raises where a tensor was changed in place since the forward.
+        saved = ctx.saved_tensors
+        given = _cotangents(region, cotangents)
+        now = [getattr(owner, "main_grad", None) for owner in ctx.owners]
+        if any(map(operator.is_not, now, ctx.sums)):
+            places = (i for (_, i), a, b in zip(region.main_grads.whole, now, ctx.sums) if a is not b)
+            raise ArgumentError(
+                f"argument '{region.signature.inputs[next(places)].name}.main_grad': expected the tensor of the "
+                "forward, but there is another before its backward; set it to zero in place"
+            )
+        for own, _ in ctx.shared:
+            own.zero_()
+        arena = ctx.lease.end()
+        if arena is None:
+            raise ArgumentError(
+                "expected one backward for each forward, but got a second; what the forward saved is gone "
+                "after the first, so call the forward again (retain_graph has no effect here)"
+            )
+        begun = ctx.begin.end() if ctx.begin else ()
+        if ctx.later and ctx.written:
+            Begin.clear(ctx.written)
+        try:
+            gradients = ctx.loaded.run_backward(arena, ctx.later, saved, given)
+        finally:
+            ctx.loaded.pool.free.append(arena)
+        for part, main in (*ctx.shared, *begun):
+            main.add_(part)
+        Begin.report(ctx.written)
+        # With create_graph.
+        if torch.is_grad_enabled():
+            gradients = _Once.apply(region.anchor, *gradients)
+        return (None, None, None, *([None] if region.signature.mains else []), *gradients)
+
+
+def _cotangents(region: Differentiated, cotangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
+    """Those that the backward takes, as it takes them; raises ArgumentError for others."""
+    signature = region.signature
+    for index, cotangent in enumerate(cotangents):
+        if cotangent is not None and index not in signature.through:
+            raise ArgumentError(
+                f"result '{signature.outputs[index].name}': expected no gradient, but got one; compile with "
+                "differentiate_outputs='all'"
+            )
+    given = []
+    for index in signature.through:
+        spec, cotangent = signature.outputs[index], cotangents[index]
+        if cotangent is None:
+            cotangent = torch.zeros(spec.shape, dtype=spec.dtype, device=signature.device)
+        if torch._C._functorch.is_batchedtensor(cotangent) or torch._C._functorch.is_legacy_batchedtensor(cotangent):
+            raise ArgumentError(
+                f"result '{spec.name}': expected one gradient of {list(spec.shape)}, but got several at once "
+                "(is_grads_batched, vmap); call the backward for each"
+            )
+        given.append(dense(cotangent.to(spec.dtype)))
+    return given
+
+
+_quick_apply = super(torch.autograd.Function, Call).apply
+
+
+def apply(*arguments: Any) -> Any:
+    """Call.apply; without functorch, that does nothing but look for its tensors, which costs 1 us each."""
+    return (Call.apply if torch._C._are_functorch_transforms_active() else _quick_apply)(*arguments)
+
+
+class _Once(torch.autograd.Function):
+    """Gradients as they are, which have none of their own."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: torch.Tensor, *gradients: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(gradient.detach() for gradient in gradients)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise ArgumentError(
+            "expected a gradient of results, but got one of a gradient (create_graph=True); te has no second derivatives"
+        )

@@ -1,0 +1,78 @@
+"""A graph of torch.compile as ATen ops, and what of it may be compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.fx import GraphModule, Node
+
+from te_mlir.torch import casts, patterns
+from te_mlir.torch import graph as graphs
+from te_mlir.torch.adapter import imports
+from te_mlir.torch.partition import (
+    Schedule,
+    dependents,
+    frozen_nodes,
+    refusal,
+    same_tensors,
+    wanting,
+    written_nodes,
+)
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A graph that can be planned.
+
+    flat: the graph. names: of its arguments. schedule: what runs where. gradients: the
+    nodes that have gradients. devices: of its arguments.
+    """
+
+    flat: GraphModule
+    names: dict[Node, str]
+    schedule: Schedule
+    gradients: set[Node]
+    devices: frozenset[torch.device]
+
+    @property
+    def arguments(self) -> list[Node]:
+        return [node for node in self.flat.graph.nodes if node.op == "placeholder"]
+
+
+def capture(module: GraphModule, examples: Sequence[torch.Tensor], names: Sequence[str]) -> Captured | str:
+    """The graph, of arguments of these names; or why it is left to PyTorch as it is."""
+    try:
+        flat = graphs.flatten(module, examples)
+    except Exception as error:  # Whatever tracing does not take, PyTorch does.
+        reason = str(error)
+        return f"the graph cannot be traced: {reason.splitlines()[0] if reason else type(error)}"
+    refused = refusal(module, flat)
+    if refused is not None:
+        return refused
+    casts.without_idle_blocks(flat.graph)
+    same_tensors(flat.graph)
+    placeholders = [n for n in flat.graph.nodes if n.op == "placeholder"]
+    parameters = {
+        node
+        for node, example in zip(placeholders, examples)
+        if isinstance(example, torch.nn.Parameter) and example.is_contiguous() and not example.data_ptr() % 16
+    }
+    leaves = {n for n, e in zip(placeholders, examples) if e.is_leaf and e.requires_grad and not e._is_view()}
+    casts.insert_casts(flat.graph, imports, leaves)
+    wanted = {node for node, example in zip(placeholders, examples) if example.requires_grad}
+    roots = parameters | wanted
+    patterns.set_apart(frozen_nodes(flat.graph) & dependents(flat.graph, wanted))
+    written = written_nodes(flat.graph, examples)
+    graphs.products_to_linears(flat.graph, parameters, written)
+    graphs.cut_linears(flat.graph, parameters, written)
+    graphs.merge_equal(flat.graph, dependents(flat.graph, roots))
+    schedule = Schedule(flat.graph, roots, parameters, examples)
+    return Captured(
+        flat,
+        dict(zip(placeholders, names)),
+        schedule,
+        wanting(flat.graph, schedule.frozen, wanted),
+        frozenset(example.device for example in examples),
+    )

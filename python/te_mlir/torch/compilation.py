@@ -1,0 +1,109 @@
+"""The programs of a region: one for training, whose forward saves what its backward reads, and one without gradients."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from te_mlir import build
+from te_mlir.errors import CompileError
+from te_mlir.program import Program, pipeline_text
+from te_mlir.recipes import HighPrecision
+from te_mlir.torch.signature import Options, Signature
+
+
+class Compilation:
+    """Compiles a function; layers whose sizes the recipe does not take stay in high precision.
+
+    function: its arguments are the inputs of `signature`, its results the outputs, in
+    order, of the same number of elements each. backend: of the runtime that it is for.
+    """
+
+    def __init__(self, function: build.Function, signature: Signature, options: Options, backend: str) -> None:
+        self.function, self.signature = function, signature
+        function.private = True
+        #: Options of te_mlir.compile, target included.
+        self.options: dict[str, Any] = {
+            "recipe": options.recipe,
+            "backward_override": options.backward_override,
+            "target": options.target or ("reference" if backend == "reference" else None),
+            "strict": options.strict,
+            "cache_weights": options.cache_weights,
+            "main_grad": options.main_grad,
+            **dict(options.pipeline),
+        }
+        # Whether activations are computed again in the backward, where nobody says what is.
+        # One of two operands saves only these anyway; its cast is not to be made twice.
+        plain = any(op.name == "te.activation" and len(op.operands) == 1 for op in function.ops)
+        self._remakes = "remat" not in self.options and plain
+        self._programs: dict[bool, Program] = {}
+        #: Layers that stay in high precision as their sizes do not fit, with the reasons.
+        self.kept: dict[str, str] = {}
+        #: Of a number of layers, None where so many more may, or why others do already.
+        self.refuse: Callable[[int], list[str] | None] = lambda count: []
+
+    def options_for(self, training: bool) -> dict[str, Any]:
+        """The options of one of the two programs: only training saves something for a backward."""
+        options = dict(self.options)
+        if not training:
+            options.pop("remat", None)
+        elif "remat" not in options and self._remakes:
+            options["remat"] = "ops:te.activation"
+        if not training or not self.signature.mains:
+            options.pop("main_grad", None)
+        return options
+
+    def text(self, training: bool) -> str:
+        """The module that is compiled."""
+        module, signature = build.Module(), self.signature
+        step = build.Function(module, "step")
+        operands = [
+            step.argument(spec.name, value.shape, value.dtype, weight=spec.weight)
+            for spec, (value, _) in zip(signature.inputs, self.function.arguments)
+        ]
+        names = [spec.name for spec in signature.outputs]
+        if training:
+            cotangents = []
+            for index, (spec, (value, _)) in enumerate(zip(signature.outputs, self.function.results)):
+                if index in signature.through:
+                    cotangents.append(step.argument(f"grad.{spec.name}", value.shape, value.dtype))
+                else:
+                    cotangents.append(step.constant(0.0, value.shape, value.dtype))
+            values = step.vjp(self.function, operands, cotangents, signature.wrt)
+            names += [f"grad.{signature.inputs[i].name}" for i in signature.wrt]
+        else:
+            values = step.call(self.function, operands)
+        for name, value in zip(names, values):
+            step.result(name, value)
+        module.functions = [self.function, step]
+        return module.to_mlir()
+
+    def program(self, training: bool) -> Program:
+        """One of the two programs; compiled once."""
+        while training not in self._programs:
+            try:
+                pipeline = pipeline_text(**self.options_for(training))
+                self._programs[training] = Program(self.text(training), "step", pipeline)
+            except CompileError as error:
+                # No backward reads what an activation makes.
+                if training and self._remakes and any(said.code == "remat-unknown" for said in error.diagnostics):
+                    self._remakes = False
+                else:
+                    self._keep(error)
+        return self._programs[training]
+
+    def _keep(self, error: CompileError) -> None:
+        """Leaves the layers in high precision whose sizes do not fit; raises where there is no other, or none."""
+        layers = [op.layer for op in self.function.layers() if op.layer]
+        found = {said.layer: str(said) for said in error.diagnostics if said.code == "size-multiple"}
+        unfit = {layer: text for layer, text in found.items() if layer in layers and layer not in self.kept}
+        others = self.refuse(sum(layer in unfit for layer in layers))
+        if not unfit or self.options["strict"]:
+            raise error
+        if others is not None:
+            raise CompileError("\n".join([*others, str(error)]), error.diagnostics) from None
+        self.kept.update(unfit)
+        for layer in unfit:
+            self.function.set_recipe(layer, HighPrecision())
+        warnings.warn("te: layers stay in high precision:\n  " + "\n  ".join(unfit.values()), stacklevel=2)

@@ -1,0 +1,209 @@
+"""What of a captured graph runs in PyTorch: before the compiled regions, between them, and behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from te_mlir.torch import casts
+from te_mlir.torch import graph as graphs
+from te_mlir.torch.arguments import Feed
+from te_mlir.torch.masks import COMPARED
+from te_mlir.torch.partition import Schedule, is_grad_mode
+from te_mlir.torch.plan import Plan
+
+
+def needed_by(nodes: Sequence[Node], known: set[Node]) -> set[Node]:
+    """The nodes that `nodes` depend on, and these, as far as they are not known."""
+    found: set[Node] = set()
+    pending = [n for n in nodes if n not in known]
+    while pending:
+        current = pending.pop()
+        if current not in found:
+            found.add(current)
+            pending.extend(n for n in current.all_input_nodes if n not in known)
+    return found
+
+
+def function_of(
+    flat: GraphModule, nodes: Sequence[Node], given: Sequence[Node], results: Any
+) -> Callable[..., Sequence[torch.Tensor]]:
+    """`nodes` as a function of the graph's arguments, then of the values of `given`."""
+    part = torch.fx.Graph()
+    copies: dict[Node, Node] = {n: part.node_copy(n) for n in flat.graph.nodes if n.op == "placeholder"}
+    for index, node in enumerate(given):
+        copies[node] = part.placeholder(f"given{index}")
+        copies[node].meta.update(node.meta)
+    blocks = casts.blocks_of(flat.graph, nodes)
+    if blocks:
+        nodes = [n for n in flat.graph.nodes if n in blocks or n in set(nodes)]
+    for node in nodes:
+        copies[node] = part.node_copy(node, copies.__getitem__)
+    part.output(torch.fx.node.map_arg(results, copies.__getitem__))
+    graphs.simplify(part)
+    return GraphModule(flat, part).forward
+
+
+class Before:
+    """Computes what comes before a region, once for each call, and keeps what did not change.
+
+    wanted: the nodes whose values are given, in order.
+    """
+
+    def __init__(self, flat: GraphModule, schedule: Schedule, wanted: Sequence[Node], state: Sequence[bool]) -> None:
+        graph, effects = flat.graph, schedule.effects
+        self.wanted = list(wanted)
+        nodes = [n for n in graph.nodes if n.op != "placeholder" and (schedule.is_before(n) or n in schedule.free)]
+        needed = needed_by([*wanted, *(n for n in nodes if n.is_impure() or n in effects.writes)], set())
+        placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+        # Only what comes of buffers is kept; an input may change unseen.
+        self.kept = {node for node, is_state in zip(placeholders, state) if is_state}
+        self.kept -= {node for node in self.kept if any(effects.users_of_memory(key) for key in effects.own(node))}
+        for node in nodes:
+            quiet = node not in effects.writes and not any(effects.users_of_memory(k) for k in effects.own(node))
+            if quiet and not node.is_impure() and all(n in self.kept for n in node.all_input_nodes):
+                self.kept.add(node)
+        fresh = [n for n in nodes if n in needed and n not in self.kept]
+        held = [n for n in nodes if n in needed and n in self.kept]
+        used = {source for n in fresh for source in n.all_input_nodes} | set(wanted)
+        self.held = [n for n in held if n in used]
+        self.fresh = [n for n in wanted if n not in self.kept]
+        self.once = function_of(flat, held, [], self.held) if self.held else None
+        self.each = function_of(flat, fresh, self.held, self.fresh) if fresh else None
+        self.watched = [i for i, p in enumerate(placeholders) if p in self.kept and p in needed_by(self.held, set())]
+        self._versions: list[Any] = []
+        self._values: Sequence[torch.Tensor] | None = None
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> tuple[bool, dict[Node, torch.Tensor]]:
+        """Whether what is kept was made anew, and the values of the wanted nodes."""
+        renewed = False
+        if self.once is not None:
+            versions = [(tensors[i], tensors[i]._version) for i in self.watched]
+            if self._values is None or any(
+                t is not was or version != before or copy is not None and not torch.equal(t, copy)
+                for (t, version), (was, before, copy) in zip(versions, self._versions)
+            ):
+                with torch.no_grad():
+                    # On a CPU also what no version counts, a write through `data`, is seen; a GPU would have to wait.
+                    self._versions = [(t, v, t.clone() if t.device.type == "cpu" else None) for t, v in versions]
+                    self._values, renewed = self.once(*tensors), True
+        held = self._values or ()
+        values = dict(zip(self.held, held))
+        if self.each is not None:
+            with torch.no_grad():
+                values.update(zip(self.fresh, self.each(*tensors, *held)))
+        return renewed, values
+
+
+class Feeder:
+    """Makes the arguments of a region of what came before it; makes again only what changed."""
+
+    def __init__(self, flat: GraphModule, feeds: Sequence[Feed], before: Before) -> None:
+        places = {n: i for i, n in enumerate(n for n in flat.graph.nodes if n.op == "placeholder")}
+        #: Which of the graph's arguments each is, if it is one as it lies.
+        self.sources = [places.get(f.node, -1) if f.make is None else -1 for f in feeds]
+        #: The others: (place, feed, the graph's argument or -1, whether it is kept).
+        self.made = [
+            (i, f, places.get(f.node, -1), f.node.op != "placeholder" and f.node in before.kept)
+            for i, f in enumerate(feeds)
+            if self.sources[i] < 0
+        ]
+        self._held: dict[int, torch.Tensor] = {}
+        self._parts = [m for m in self.made if m[1].part is not None]
+        #: Of `made`, masks and tables: a call that has others than its graph is begun again, so they are seen before
+        #: anything runs.
+        self._compared = [m for m in self.made if m[1].key in COMPARED]
+        self._seen: set[int] = set()
+
+    def owners(self, tensors: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
+        """The parameters that arguments are parts of."""
+        return {index: tensors[source] for index, feed, source, _ in self._parts}
+
+    def look(self, tensors: Sequence[torch.Tensor], renewed: bool, values: dict[Node, torch.Tensor]) -> None:
+        """Raises OtherMask for a mask, or a table of a rotation, that is there before the first region."""
+        for index, feed, source, kept in self._compared:
+            if (source >= 0 or feed.node in values) and (not kept or renewed or index not in self._held):
+                assert feed.make is not None
+                with torch.no_grad():
+                    self._held[index] = feed.make(tensors[source] if source >= 0 else values[feed.node])
+                self._seen.add(index)
+
+    def __call__(
+        self, tensors: Sequence[torch.Tensor], renewed: bool, values: dict[Node, torch.Tensor]
+    ) -> list[torch.Tensor]:
+        arguments = [tensors[source] for source in self.sources]
+        for index, feed, source, kept in self.made:
+            if kept and not renewed and index in self._held:
+                arguments[index] = self._held[index]
+                continue
+            if index in self._seen:
+                self._seen.discard(index)
+                arguments[index] = self._held[index] if kept else self._held.pop(index)
+                continue
+            tensor = tensors[source] if source >= 0 else values[feed.node]
+            if feed.make is None:
+                pass
+            elif kept:
+                with torch.no_grad():
+                    tensor = self._held[index] = feed.make(tensor)
+            else:
+                # Not below no_grad: it may want a gradient.
+                tensor = feed.make(tensor)
+            arguments[index] = tensor
+        return arguments
+
+
+class Eager:
+    """What runs in PyTorch before the first region, or after one.
+
+    nodes: what it computes. exits: nodes that leave the region. given: what else it needs, beside the
+    graph's arguments. made: the nodes that it gives, or None for the results of the graph.
+    """
+
+    def __init__(
+        self, flat: GraphModule, nodes: Sequence[Node], exits: list[Node], given: list[Node], made: list[Node] | None
+    ) -> None:
+        self.nodes, self.exits, self.given, self.made = nodes, exits, given, made or []
+        output = next(n for n in flat.graph.nodes if n.op == "output")
+        self.run = function_of(flat, nodes, [*exits, *given], output.args[0] if made is None else made)
+        self._idle = not nodes
+
+    def into(self, values: dict[Node, torch.Tensor], tensors: Sequence[torch.Tensor]) -> None:
+        """Adds what it makes to the values of nodes."""
+        if not self._idle:
+            values.update(zip(self.made, self.run(*tensors, *(values[node] for node in (*self.exits, *self.given)))))
+
+
+def eager_of(
+    flat: GraphModule, schedule: Schedule, plans: Sequence[Plan], feeds: Sequence[Sequence[Feed]]
+) -> list[Eager]:
+    """What runs in PyTorch before the first region and after each."""
+    graph = flat.graph
+    times = [-1] + [plan.time + 1 for plan in plans]
+    exits = {exit.node for plan in plans for exit in plan.exits}
+    effects = [n for n in graph.nodes if n.op == "call_function" and (n.is_impure() or n in schedule.effects.writes)]
+    fed = [{f.node for f in own if f.node.op != "placeholder"} for own in feeds]
+    found: list[Eager] = []
+    #: What later programs and regions need of earlier ones.
+    needed: set[Node] = set()
+    for index in reversed(range(len(times))):
+        end = times[index + 1] if index + 1 < len(times) else schedule.end
+        here = {n for n in graph.nodes if schedule.is_between(n, times[index], end)}
+        elsewhere = {n for n in graph.nodes if schedule.is_staying(n)} - here
+        known = {n for n in graph.nodes if n in exits or n in elsewhere or schedule.is_before(n)}
+        targets: list[Node] = [n for n in graph.nodes if n.op == "output"]
+        if index < len(plans):
+            needed |= fed[index]
+            # Also the views of arguments of a region that the next one begins with.
+            targets = [n for n in graph.nodes if n in needed and (n in here or n in fed[index] - known)]
+        within = needed_by([*targets, *(n for n in effects if n in here)], known)
+        own = [exit.node for exit in plans[index - 1].exits] if index else []
+        given = [n for n in graph.nodes if n in known and n not in own and any(user in within for user in n.users)]
+        modes = any(n in schedule.frozen for n in within)
+        nodes = [n for n in graph.nodes if n.op == "call_function" and n in within or modes and is_grad_mode(n)]
+        found.insert(0, Eager(flat, nodes, own, given, targets if index < len(plans) else None))
+        needed |= set(given)
+    return found
