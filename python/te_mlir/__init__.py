@@ -15,7 +15,7 @@ Importing this package loads no framework and no GPU library.
 """
 
 from te_mlir.errors import ArgumentError, CompileError, Diagnostic, RuntimeFailure, TEError
-from te_mlir.program import Argument, Program, Step, compile, lower, picture, report
+from te_mlir.program import Argument, Program, lower, picture, report
 from te_mlir.recipes import (
     CustomRecipe,
     DelayedScaling,
@@ -29,6 +29,7 @@ from te_mlir.recipes import (
     Recipe,
 )
 from te_mlir.runtime import Context, Tensor, context, group_unique_id
+from te_mlir.step import Step, compile
 
 __version__ = "0.2.0"
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import te_mlir
-from te_mlir import arrays, build, program, progress
+from te_mlir import arrays, build, devices, progress
 
 bf16 = ml_dtypes.bfloat16
 
@@ -374,11 +374,11 @@ def test_streams_of_other_devices_are_told(step):
     with pytest.raises(te_mlir.ArgumentError, match="argument 'stream': expected none for the CPU, but got 4096"):
         step(draw((32, 64)), draw((48, 64), 1), stream=4096)
     with pytest.raises(te_mlir.ArgumentError) as caught:
-        program.stream_handle(Stream(1), (arrays.CUDA, 0))
+        devices.stream_handle(Stream(1), (arrays.CUDA, 0))
     assert str(caught.value) == "argument 'stream': expected a stream of CUDA device 0, but got one of CUDA device 1"
-    assert program.stream_handle(Stream(1), (arrays.CUDA, 1)) == 4096
+    assert devices.stream_handle(Stream(1), (arrays.CUDA, 1)) == 4096
     with pytest.raises(te_mlir.ArgumentError, match="expected a CUDA stream or its address, but got 'main'"):
-        program.stream_handle("main", (arrays.CUDA, 0))
+        devices.stream_handle("main", (arrays.CUDA, 0))
 
 
 def test_a_state_without_a_value_is_told(reference):
@@ -550,7 +550,7 @@ def test_new_results_share_memory_and_nothing_else(reference, monkeypatch):
         assert len({t.untyped_storage().data_ptr() for t in first.values()}) == blocks
         for name, result in first.items():
             assert result.is_contiguous() and not result.requires_grad and not result._is_view()
-            assert tuple(result.shape) == step._result[name].shape and result.data_ptr() % 64 == 0
+            assert tuple(result.shape) == step.interface.results[name].shape and result.data_ptr() % 64 == 0
             assert torch.equal(result, second[name]) and result.data_ptr() != second[name].data_ptr()
         # A write to one is none to the others, nor counted as one; each keeps the memory.
         first["grad.x"].fill_(7)

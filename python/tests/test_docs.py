@@ -27,7 +27,7 @@ def test_page_runs(page, monkeypatch, reference):
     monkeypatch.chdir(ROOT / "examples" / "byte_lm")
     if page == "get_started/tutorial.md":
         pytest.importorskip("transformers").logging.set_verbosity_error()
-    monkeypatch.setattr("te_mlir.program.context_of", lambda *_: reference)
+    monkeypatch.setattr("te_mlir.step.context_of", lambda *_: reference)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)
     assert blocks
     names = {"__name__": page}

@@ -1,0 +1,85 @@
+"""Devices, streams and arrays of a call, and what is wrong with them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from te_mlir import arrays
+from te_mlir.dtypes import DType, matches
+from te_mlir.errors import ArgumentError
+
+_DEVICES = {arrays.CPU: "the CPU", arrays.CUDA: "CUDA device", arrays.CUDA_HOST: "pinned memory"}
+
+
+def device_text(device: tuple[int, int]) -> str:
+    text = _DEVICES.get(device[0], f"device type {device[0]}")
+    return f"{text} {device[1]}" if device[0] == arrays.CUDA else text
+
+
+def current_stream(device: tuple[int, int]) -> int:
+    """The stream that PyTorch or CuPy works on there; 0, the context's own, without them.
+
+    The legacy default stream of CUDA is 1.
+    """
+    if device[0] != arrays.CUDA:
+        return 0
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return arrays.torch_stream(device)()
+    cupy = sys.modules.get("cupy")
+    if cupy is not None:
+        return cupy.cuda.get_current_stream().ptr or 1
+    return 0
+
+
+def stream_handle(stream: Any, device: tuple[int, int]) -> int:
+    """The CUstream of PyTorch's or CuPy's stream, or of a number, for work on `device`; raises ArgumentError.
+
+    A number is taken as it is; the runtime says what is wrong with it.
+    """
+    if device[0] != arrays.CUDA:
+        if stream == 0:
+            return 0
+        raise ArgumentError(f"argument 'stream': expected none for {device_text(device)}, but got {stream!r}")
+    if isinstance(stream, int):
+        return stream
+    handle = getattr(stream, "cuda_stream", getattr(stream, "ptr", None))
+    if handle is None:
+        raise ArgumentError(f"argument 'stream': expected a CUDA stream or its address, but got {stream!r}")
+    place = getattr(stream, "device", None)
+    index = getattr(stream, "device_id", -1) if place is None else getattr(place, "index", place)
+    if index not in (-1, None, device[1]):
+        raise ArgumentError(
+            f"argument 'stream': expected a stream of {device_text(device)}, but got one of CUDA device {index}"
+        )
+    return handle or 1
+
+
+def check_view(
+    name: str,
+    dtype: DType,
+    shape: tuple[int, ...],
+    view: arrays.View,
+    device: tuple[int, int],
+    what: str = "argument",
+) -> None:
+    """Raises ArgumentError, naming the argument, unless `view` is such an array."""
+    if not matches(dtype, view.dtype):
+        raise ArgumentError(f"{what} '{name}': expected elements of {dtype.name}, but got {view.dtype}")
+    if view.shape != shape:
+        raise ArgumentError(f"{what} '{name}': expected shape {list(shape)}, but got {list(view.shape)}")
+    if view.device != device:
+        # Pinned and managed memory is the host's and the device's.
+        host = view.device[0] in (arrays.CUDA_HOST, arrays.CUDA_MANAGED)
+        if not host:
+            raise ArgumentError(
+                f"{what} '{name}': expected memory of {device_text(device)}, but got {device_text(view.device)}"
+            )
+    if not view.contiguous:
+        raise ArgumentError(
+            f"{what} '{name}': expected a row-major array without gaps, but got strides; "
+            "call .contiguous() (torch) or ascontiguousarray (NumPy)"
+        )
+    if view.pointer % 16:
+        raise ArgumentError(f"{what} '{name}': expected memory aligned to 16 bytes, but got address {view.pointer:#x}")
