@@ -59,7 +59,7 @@ def doctor() -> int:
     return int(failed)
 
 
-def main(arguments: "list[str]") -> int:
+def main(arguments: list[str]) -> int:
     """The command line."""
     usage = "usage: python3 -m te_mlir doctor    (prints what is installed and found, and whether it works)"
     if arguments == ["doctor"]:

@@ -143,7 +143,7 @@ _COMPILER = {
     "te_program_ir": (c_char_p, [c_void_p]),
 }
 
-_loaded: "dict[str, ctypes.CDLL]" = {}
+_loaded: dict[str, ctypes.CDLL] = {}
 
 
 def library_folder() -> str:
@@ -153,13 +153,12 @@ def library_folder() -> str:
 
 
 def _remedy() -> str:
-    return (
-        "; install the wheel, or set TE_MLIR_LIBRARY_PATH to the 'lib' of a build of this checkout"
-        + (" (it is set)" if os.environ.get("TE_MLIR_LIBRARY_PATH") else "")
+    return "; install the wheel, or set TE_MLIR_LIBRARY_PATH to the 'lib' of a build of this checkout" + (
+        " (it is set)" if os.environ.get("TE_MLIR_LIBRARY_PATH") else ""
     )
 
 
-def _load(name: str, functions: "dict[str, tuple]") -> ctypes.CDLL:
+def _load(name: str, functions: dict[str, tuple]) -> ctypes.CDLL:
     path = os.path.join(library_folder(), name)
     if not os.path.exists(path):
         raise TEError(f"expected '{name}' in '{library_folder()}', but it is not there{_remedy()}")

@@ -13,7 +13,8 @@ import math
 import operator
 import struct
 import sys
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from te_mlir.dtypes import BY_NAME, DLPACK_NAMES, DType
 from te_mlir.errors import ArgumentError
@@ -30,9 +31,9 @@ class View(NamedTuple):
 
     pointer: int
     dtype: str
-    shape: Tuple[int, ...]
+    shape: tuple[int, ...]
     contiguous: bool
-    device: Tuple[int, int]
+    device: tuple[int, int]
     owner: Any
     readonly: bool = False
 
@@ -92,7 +93,7 @@ _api.PyCapsule_New.restype = ctypes.py_object
 _api.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 
-def _is_contiguous(shape: Tuple[int, ...], strides: Optional[Tuple[int, ...]]) -> bool:
+def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> bool:
     if strides is None or 0 in shape:
         return True
     wanted = 1
@@ -150,12 +151,12 @@ class _Block:
     """
 
     def __init__(
-        self, dtype: Any, members: "Sequence[Tuple[Any, List[int]]]", kinds: Any, places: Sequence[int]
+        self, dtype: Any, members: Sequence[tuple[Any, list[int]]], kinds: Any, places: Sequence[int]
     ) -> None:
         self.dtype = dtype
-        self.groups: "List[Tuple[Any, Any, int, List[int]]]" = []
-        self.single: "List[Tuple[Any, Any, int]]" = []
-        starts: "Dict[int, int]" = {}
+        self.groups: list[tuple[Any, Any, int, list[int]]] = []
+        self.single: list[tuple[Any, Any, int]] = []
+        starts: dict[int, int] = {}
         end = 0
         for rows, group in members:
             begin = end
@@ -171,21 +172,21 @@ class _Block:
                 self.groups.append((size, _strides(size), begin // dtype.itemsize, counts))
         # Never empty, so that each has an address.
         elements = max(end, _ALIGNMENT) // dtype.itemsize
-        self.size: "Tuple[int, ...]" = (elements,)
+        self.size: tuple[int, ...] = (elements,)
         if self.groups:
             (count, *rows), _, _, counts = self.groups[0]
             self.size = (-(-elements // math.prod(rows)), *rows)
             self.groups[0] = None, None, 0, [*counts, self.size[0] - count]
         self.strides = _strides(self.size)
-        self.runs: "List[Tuple[int, int, List[int]]]" = []
+        self.runs: list[tuple[int, int, list[int]]] = []
         for place, start in sorted((places[kind], start) for kind, start in starts.items()) if places else ():
             if self.runs and self.runs[-1][1] == place:
                 first, _, before = self.runs[-1]
                 self.runs[-1] = first, place + 1, [*before, start]
             else:
                 self.runs.append((place, place + 1, [start]))
-        self.written: "Dict[int, List[Tuple[int, bytes]]]" = {}
-        self.seen: "Tuple[Any, int]" = (None, 0)
+        self.written: dict[int, list[tuple[int, bytes]]] = {}
+        self.seen: tuple[Any, int] = (None, 0)
 
     def point(self, pointers: Any, address: int) -> None:
         """Writes where the tensors lie in a block at `address`; pointers: an array of ctypes."""
@@ -220,9 +221,9 @@ class _Slots:
         self._step = _SLOT_BYTES // dtype.itemsize
         self._recording = torch_recording(device)
         #: Memory, its storage, the stream, and slots that are left: at once, as several threads may take one.
-        self._left: "Tuple[Any, Any, int, List[int]]" = (None, (), 0, [])
+        self._left: tuple[Any, Any, int, list[int]] = (None, (), 0, [])
 
-    def take(self, stream: int) -> "Tuple[Any, int]":
+    def take(self, stream: int) -> tuple[Any, int]:
         """A tensor, and the first element of the slot in it, for work on this stream."""
         memory, storage, before, slots = self._left
         if self._recording():
@@ -251,7 +252,7 @@ class TorchMaker:
 
     def __init__(
         self,
-        kinds: "Sequence[Tuple[Tuple[int, ...], Any, bool]]",
+        kinds: Sequence[tuple[tuple[int, ...], Any, bool]],
         device: Any,
         places: Sequence[int] = (),
         null: int = 0,
@@ -262,22 +263,22 @@ class TorchMaker:
         self._slow = lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device=device)
         # What torch.compile's own code calls: it neither parses arguments nor dispatches, and takes the current device.
         self._quick = getattr(guards, f"_empty_strided_{device.type}", self._slow)
-        self._current: "Optional[Callable[[], int]]" = None
+        self._current: Callable[[], int] | None = None
         if device.type == "cuda":
             self._current = getattr(torch._C, "_cuda_getDevice", lambda: -1)
         self._stream = torch_stream_of(device)
         self._view: Any = getattr(guards, "_reinterpret_tensor", None)
         self._split = torch.unsafe_split_with_sizes
         kinds = [(tuple(shape), dtype, shares) for shape, dtype, shares in kinds]
-        shared: "Dict[Any, Dict[Any, List[int]]]" = {}
+        shared: dict[Any, dict[Any, list[int]]] = {}
         for kind, (shape, dtype, shares) in enumerate(kinds):
             size = math.prod(shape) * dtype.itemsize
             if shares and self._view is not None and size <= SHARED_BYTES:
                 # Tensors whose rows are alike, and fill their places, are taken apart by one call.
                 rows = shape[1:] if shape and size and size % _ALIGNMENT == 0 else None
                 shared.setdefault(dtype, {}).setdefault(rows, []).append(kind)
-        self._blocks: List[_Block] = []
-        order: List[int] = []
+        self._blocks: list[_Block] = []
+        order: list[int] = []
         for dtype, groups in shared.items():
             if sum(map(len, groups.values())) == 1:
                 continue
@@ -301,7 +302,7 @@ class TorchMaker:
         back = sorted(range(len(order)), key=order.__getitem__)
         self._sort = None if back == sorted(back) else operator.itemgetter(*back)
 
-    def __call__(self, pointers: Any = None, stream: Optional[int] = None) -> "List[Any]":
+    def __call__(self, pointers: Any = None, stream: int | None = None) -> list[Any]:
         """The tensors, in the order of `kinds`; their addresses go to `pointers`, at `places`.
 
         stream: that they are for, if it is not the current one.
@@ -309,12 +310,12 @@ class TorchMaker:
         made = self.unsorted(pointers, self._stream() if stream is None else stream)
         return made if self._sort is None else list(self._sort(made))
 
-    def unsorted(self, pointers: Any, stream: int) -> "List[Any]":
+    def unsorted(self, pointers: Any, stream: int) -> list[Any]:
         """As a call, in the order of `order`."""
         empty: Any = self._quick
         if self._current is not None and self._current() != self._index:
             empty = self._slow
-        made: List[Any] = []
+        made: list[Any] = []
         view, split = self._view, self._split
         for block in self._blocks:
             memory = empty(block.size, block.strides, block.dtype)
@@ -341,7 +342,7 @@ class TorchMaker:
         return made
 
 
-def torch_part() -> "Callable[..., Any]":
+def torch_part() -> Callable[..., Any]:
     """A function (tensor, sizes, strides, first element) to a tensor in its memory; quick, where PyTorch has one."""
     guards = sys.modules["torch"]._C._dynamo.guards
 
@@ -351,11 +352,11 @@ def torch_part() -> "Callable[..., Any]":
     return getattr(guards, "_reinterpret_tensor", part)
 
 
-def _strides(shape: Sequence[int]) -> Tuple[int, ...]:
+def _strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(max(extent, 1) for extent in shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def torch_guard(tensors: "tuple[Any, ...]") -> "Optional[Callable[..., bool]]":
+def torch_guard(tensors: tuple[Any, ...]) -> Callable[..., bool] | None:
     """Whether other tensors are like these, in one call: class, elements, sizes, strides, device, negative bit.
 
     None where this PyTorch cannot tell, or where there are none. It says nothing of memory.
@@ -370,18 +371,18 @@ def torch_guard(tensors: "tuple[Any, ...]") -> "Optional[Callable[..., bool]]":
         return None
 
 
-def torch_addresses() -> "Callable[[Iterable[Any]], List[int]]":
+def torch_addresses() -> Callable[[Iterable[Any]], list[int]]:
     """A function from tensors to where they lie: 0.1 us each, as calls without Python between."""
     address = sys.modules["torch"].Tensor.data_ptr
     return lambda tensors: list(map(address, tensors))
 
 
-def changed(before: Sequence[Any], now: Sequence[Any]) -> "List[int]":
+def changed(before: Sequence[Any], now: Sequence[Any]) -> list[int]:
     """Places of what is not as before."""
     return list(itertools.compress(itertools.count(), map(operator.ne, before, now)))
 
 
-def torch_stream(device: Tuple[int, int]) -> "Callable[[], int]":
+def torch_stream(device: tuple[int, int]) -> Callable[[], int]:
     """A function to the stream that PyTorch works on there, once it has begun to; 0 on a CPU."""
     torch: Any = sys.modules["torch"]
     if device[0] != CUDA:
@@ -392,19 +393,19 @@ def torch_stream(device: Tuple[int, int]) -> "Callable[[], int]":
     return lambda: raw(index) or 1
 
 
-def torch_stream_of(device: Any) -> "Callable[[], int]":
+def torch_stream_of(device: Any) -> Callable[[], int]:
     """As torch_stream, of PyTorch's device."""
     return torch_stream((CUDA if device.type == "cuda" else CPU, device.index or 0))
 
 
-def torch_recording(device: Any) -> "Callable[[], bool]":
+def torch_recording(device: Any) -> Callable[[], bool]:
     """A function to whether PyTorch records a CUDA graph on the current stream, which has memory of its own."""
     if device.type != "cuda":
         return bool
     return getattr(sys.modules["torch"]._C, "_cuda_isCurrentStreamCapturing", lambda: True)
 
 
-def _dlpack_tensor(array: Any, options: "dict[str, Any]") -> "Tuple[Any, _DLTensor, bool]":
+def _dlpack_tensor(array: Any, options: dict[str, Any]) -> tuple[Any, _DLTensor, bool]:
     """A capsule, the tensor in it, and whether that may not be written."""
     try:
         capsule = array.__dlpack__(max_version=(1, 0), **options)
@@ -425,7 +426,7 @@ def _dlpack_tensor(array: Any, options: "dict[str, Any]") -> "Tuple[Any, _DLTens
     return capsule, new.dl_tensor, bool(new.flags & _READ_ONLY_OR_COPIED)
 
 
-def _dlpack_view(array: Any, stream: Optional[int]) -> View:
+def _dlpack_view(array: Any, stream: int | None) -> View:
     kind, index = array.__dlpack_device__()
     device = (int(kind), int(index))
     capsule, tensor, readonly = _dlpack_tensor(array, {} if device[0] == CPU else {"stream": stream})
@@ -444,7 +445,7 @@ def _dlpack_view(array: Any, stream: Optional[int]) -> View:
     )
 
 
-def view(array: Any, stream: Optional[int] = None) -> View:
+def view(array: Any, stream: int | None = None) -> View:
     """Where `array` lies; raises ArgumentError where it is no array in memory.
 
     stream: the CUDA stream that will read it, for arrays that come by DLPack.
@@ -488,10 +489,10 @@ def numpy_dtype(dtype: DType) -> Any:
 
 
 #: Makes new arrays of these (shape, elements, whether it may share memory).
-Maker = Callable[[Sequence[Tuple[Tuple[int, ...], DType, bool]]], Sequence[Any]]
+Maker = Callable[[Sequence[tuple[tuple[int, ...], DType, bool]]], Sequence[Any]]
 
 
-def maker_like(arrays: "list[Any]", context: Any) -> Maker:
+def maker_like(arrays: list[Any], context: Any) -> Maker:
     """What makes results: arrays of the library of the first of `arrays` that is known.
 
     PyTorch's and NumPy's where such an array is given; else te_mlir.Tensor, which
@@ -507,7 +508,7 @@ def maker_like(arrays: "list[Any]", context: Any) -> Maker:
     return lambda kinds: [context.empty(shape, dtype.name) for shape, dtype, _ in kinds]
 
 
-def _aligned(numpy: Any, shape: Tuple[int, ...], dtype: DType) -> Any:
+def _aligned(numpy: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     """A NumPy array whose memory is aligned to 64 bytes; NumPy itself promises 16."""
     kind = numpy_dtype(dtype)
     count = 1
@@ -520,7 +521,7 @@ def _aligned(numpy: Any, shape: Tuple[int, ...], dtype: DType) -> Any:
 
 # Export: a managed tensor lives in `_exported` until its consumer's deleter runs. Consumers may go after this module
 # when Python ends, so what they call is never freed and has no names to look up.
-_exported: "dict[int, Any]" = {}
+_exported: dict[int, Any] = {}
 
 
 @_Deleter
@@ -548,7 +549,7 @@ for _callback in (_release, _drop_capsule):
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(_callback))
 
 
-def export(pointer: int, dtype: DType, shape: Tuple[int, ...], device: Tuple[int, int], owner: Any) -> Any:
+def export(pointer: int, dtype: DType, shape: tuple[int, ...], device: tuple[int, int], owner: Any) -> Any:
     """A DLPack capsule of memory that `owner` keeps."""
     managed = _DLManagedTensor()
     extents = (ctypes.c_int64 * max(len(shape), 1))(*shape)

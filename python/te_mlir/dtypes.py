@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Tuple
+from typing import NamedTuple
 
 
 class DType(NamedTuple):
@@ -17,7 +17,7 @@ class DType(NamedTuple):
     name: str
     mlir: str
     bytes: int
-    dlpack: Tuple[int, int]
+    dlpack: tuple[int, int]
 
 
 DTYPES = (
@@ -31,8 +31,8 @@ DTYPES = (
     DType(7, "float8_e8m0fnu", "f8E8M0FNU", 1, (14, 8)),
 )
 
-BY_NAME: Dict[str, DType] = {dtype.name: dtype for dtype in DTYPES}
-BY_MLIR: Dict[str, DType] = {dtype.mlir: dtype for dtype in DTYPES}
+BY_NAME: dict[str, DType] = {dtype.name: dtype for dtype in DTYPES}
+BY_MLIR: dict[str, DType] = {dtype.mlir: dtype for dtype in DTYPES}
 
 #: DLPack's (type code, bits) to a name, for messages also of types we lack.
 DLPACK_NAMES = {

@@ -9,27 +9,28 @@ heads of grouped-query attention repeated, stays a view here.
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-Atom = Tuple[int, int]
-Dim = Tuple[Atom, ...]
+Atom = tuple[int, int]
+Dim = tuple[Atom, ...]
 
 
 class Layout(NamedTuple):
     """dims: each dimension's atoms, none of size 1; offset: of the first element."""
 
-    dims: Tuple[Dim, ...]
+    dims: tuple[Dim, ...]
     offset: int = 0
 
     @property
-    def shape(self) -> Tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
         """Sizes, as the program has them."""
         return tuple(_size(dim) for dim in self.dims)
 
     @property
-    def atoms(self) -> List[Atom]:
+    def atoms(self) -> list[Atom]:
         """All atoms, outermost first, neighbours that are one run joined."""
-        joined: List[Atom] = []
+        joined: list[Atom] = []
         for size, stride in (atom for dim in self.dims for atom in dim):
             if joined and joined[-1][1] == size * stride and stride:
                 joined[-1] = (joined[-1][0] * size, stride)
@@ -50,7 +51,7 @@ class Layout(NamedTuple):
             wanted *= size
         return self.offset == 0 and wanted == count
 
-    def reshape(self, shape: Sequence[int]) -> "Optional[Layout]":
+    def reshape(self, shape: Sequence[int]) -> Layout | None:
         """The same elements in other dimensions, or None where these cut an atom unevenly."""
         sizes = list(shape)
         if -1 in sizes:
@@ -78,14 +79,14 @@ class Layout(NamedTuple):
             dims.append(tuple(dim))
         return None if pending else Layout(tuple(dims), self.offset)
 
-    def permute(self, order: Sequence[int]) -> "Layout":
+    def permute(self, order: Sequence[int]) -> Layout:
         """Dimension i is what `order[i]` was."""
         return Layout(tuple(self.dims[axis] for axis in order), self.offset)
 
-    def expand(self, shape: Sequence[int]) -> "Optional[Layout]":
+    def expand(self, shape: Sequence[int]) -> Layout | None:
         """Dimensions of size 1, and new ones in front, repeated; None where sizes differ."""
         new = len(shape) - len(self.dims)
-        dims: List[Dim] = []
+        dims: list[Dim] = []
         for axis, size in enumerate(shape):
             dim = self.dims[axis - new] if axis >= new else ()
             have = _size(dim)
@@ -97,7 +98,7 @@ class Layout(NamedTuple):
                 return None
         return Layout(tuple(dims), self.offset)
 
-    def narrow(self, axis: int, start: int, end: int) -> "Optional[Layout]":
+    def narrow(self, axis: int, start: int, end: int) -> Layout | None:
         """Elements `start` to `end` - 1 of a dimension; None where that is not one atom."""
         dim = self.dims[axis]
         if start == 0 and end == _size(dim):
@@ -119,7 +120,7 @@ def _size(dim: Dim) -> int:
 
 def row_major(shape: Sequence[int]) -> Layout:
     """The whole matrix in order, as a tensor of `shape`."""
-    dims: List[Dim] = []
+    dims: list[Dim] = []
     stride = 1
     for size in reversed(shape):
         dims.append(((size, stride),) if size != 1 else ())

@@ -10,7 +10,7 @@ import contextlib
 import sys
 import threading
 import time
-from typing import Iterator
+from collections.abc import Iterator
 
 #: Seconds after which the line appears, and after which it changes.
 DELAY, INTERVAL = 2.0, 0.25

@@ -15,7 +15,7 @@ import enum
 import os
 import warnings
 from dataclasses import dataclass, field
-from typing import Any, Dict, Optional
+from typing import Any
 
 from te_mlir.dtypes import float_text
 
@@ -42,7 +42,7 @@ class MMParams:
     use_split_accumulator: bool = True
 
 
-def _default_override() -> Optional[str]:
+def _default_override() -> str | None:
     """NVTE_BACKWARD_OVERRIDE, with a warning the first time that it is used."""
     global _said
     if _ENVIRONMENT_OVERRIDE is not None and not _said:
@@ -92,7 +92,7 @@ class Recipe:
         """The dialect's name of the recipe."""
         raise NotImplementedError
 
-    def options(self) -> Dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         """The dialect's options that this recipe sets."""
         return {}
 
@@ -105,7 +105,7 @@ class Recipe:
         """The attribute, as MLIR writes it."""
         return f"#te.recipe<{self.spelling()}>"
 
-    def _checked_override(self) -> Dict[str, Any]:
+    def _checked_override(self) -> dict[str, Any]:
         override = getattr(self, "backward_override", None)
         return {} if override is None else {"backward_override": override}
 
@@ -138,7 +138,7 @@ class DelayedScaling(Recipe):
     reduce_amax: bool = True
     fp8_dpa: bool = False
     fp8_mha: bool = False
-    backward_override: Optional[str] = field(default_factory=_default_override)
+    backward_override: str | None = field(default_factory=_default_override)
 
     def __post_init__(self) -> None:
         _one_of(self, "amax_compute_algo", ("max", "most_recent"))
@@ -149,7 +149,7 @@ class DelayedScaling(Recipe):
     def kind(self) -> str:
         return "delayed_scaling"
 
-    def options(self) -> Dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {
             "fp8_format": self.fp8_format,
             "margin": self.margin,
@@ -175,7 +175,7 @@ class Float8CurrentScaling(Recipe):
     fp8_gemm_wgrad: MMParams = MMParams(use_split_accumulator=True)
     fp8_dpa: bool = False
     fp8_mha: bool = False
-    backward_override: Optional[str] = field(default_factory=_default_override)
+    backward_override: str | None = field(default_factory=_default_override)
 
     def __post_init__(self) -> None:
         _one_of(self, "fp8_format", tuple(Format))
@@ -185,7 +185,7 @@ class Float8CurrentScaling(Recipe):
     def kind(self) -> str:
         return "float8_current_scaling"
 
-    def options(self) -> Dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {
             "fp8_format": self.fp8_format,
             "pow2_scales": self.use_power_2_scales,
@@ -216,7 +216,7 @@ class Float8BlockScaling(Recipe):
     fp8_gemm_wgrad: MMParams = MMParams()
     fp8_dpa: bool = False
     fp8_mha: bool = False
-    backward_override: Optional[str] = field(default_factory=_default_override)
+    backward_override: str | None = field(default_factory=_default_override)
 
     def __post_init__(self) -> None:
         _one_of(self, "fp8_format", tuple(Format))
@@ -241,7 +241,7 @@ class Float8BlockScaling(Recipe):
     def kind(self) -> str:
         return "float8_block_scaling"
 
-    def options(self) -> Dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {
             "fp8_format": self.fp8_format,
             "pow2_scales": not self.use_f32_scales,
@@ -262,7 +262,7 @@ class MXFP8BlockScaling(Recipe):
     enable_2d_quantization: bool = False
     fp8_dpa: bool = False
     fp8_mha: bool = False
-    backward_override: Optional[str] = field(default_factory=_default_override)
+    backward_override: str | None = field(default_factory=_default_override)
 
     def __post_init__(self) -> None:
         _one_of(self, "fp8_format", tuple(Format))
@@ -272,7 +272,7 @@ class MXFP8BlockScaling(Recipe):
     def kind(self) -> str:
         return "mxfp8_block_scaling"
 
-    def options(self) -> Dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {
             "fp8_format": self.fp8_format,
             "w_2d": self.enable_2d_quantization,
@@ -293,7 +293,7 @@ class NVFP4BlockScaling(Recipe):
     nvfp4_4over6_err_mode: str = "MAE"
     fp8_dpa: bool = False
     fp8_mha: bool = False
-    backward_override: Optional[str] = field(default_factory=_default_override)
+    backward_override: str | None = field(default_factory=_default_override)
 
     def __post_init__(self) -> None:
         tensors = ("none", "weights", "activations", "all")
@@ -306,7 +306,7 @@ class NVFP4BlockScaling(Recipe):
     def kind(self) -> str:
         return "nvfp4_block_scaling"
 
-    def options(self) -> Dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {
             "w_2d": not self.disable_2d_quantization,
             "hadamard": not self.disable_rht,
@@ -334,7 +334,7 @@ class CustomRecipe(Recipe):
     x_col_source: str = "original"
     w_col_source: str = "original"
     grad_col_source: str = "original"
-    backward_override: Optional[str] = field(default_factory=_default_override)
+    backward_override: str | None = field(default_factory=_default_override)
 
     def __post_init__(self) -> None:
         for name in ("fprop", "dgrad", "wgrad"):
@@ -350,7 +350,7 @@ class CustomRecipe(Recipe):
     def kind(self) -> str:
         return "custom"
 
-    def options(self) -> Dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {
             "fprop": self.fprop,
             "dgrad": self.dgrad,

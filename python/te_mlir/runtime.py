@@ -11,7 +11,8 @@ import ctypes
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from te_mlir import _capi, arrays
 from te_mlir.dtypes import DType
@@ -47,8 +48,8 @@ class Context:
         #: "reference" or "cuda".
         self.backend: str = library.te_rt_context_backend(handle).decode()
         #: DLPack's (type, index) of its memory.
-        self.device: Tuple[int, int] = (arrays.CPU, 0) if self.backend == "reference" else (arrays.CUDA, device)
-        self._exchanges: List[Any] = []
+        self.device: tuple[int, int] = (arrays.CPU, 0) if self.backend == "reference" else (arrays.CUDA, device)
+        self._exchanges: list[Any] = []
         # At exit Python may have unloaded what a finalizer needs; the process's
         # end frees the memory anyway.
         finalizer = weakref.finalize(self, library.te_rt_context_destroy, handle)
@@ -58,12 +59,12 @@ class Context:
         # The process's own for this device, which knows no groups but those that are bound to it.
         return context, (self.device,)
 
-    def __deepcopy__(self, memo: Any) -> "Context":
+    def __deepcopy__(self, memo: Any) -> Context:
         return self
 
     # Groups of ranks: bound before a step is compiled on this context, for as long as it lives.
 
-    def bind_group(self, group_id: int, unique_id: Optional[bytes], size: int, rank: int) -> None:
+    def bind_group(self, group_id: int, unique_id: bytes | None, size: int, rank: int) -> None:
         """Binds the group `group_id` of programs to `size` processes, with a new NCCL communicator; this one is `rank`.
 
         unique_id: from `group_unique_id`, the same on every rank; None for a single rank.
@@ -121,11 +122,11 @@ class Context:
         """Waits for all work on the context's own stream, and raises its errors."""
         _capi.check(_capi.runtime().te_rt_synchronize(self.handle))
 
-    def empty(self, shape: Sequence[int], dtype: str = "float32") -> "Tensor":
+    def empty(self, shape: Sequence[int], dtype: str = "float32") -> Tensor:
         """A tensor of `shape` and `dtype` with undefined content."""
         return Tensor(self, tuple(shape), arrays.named(dtype))
 
-    def full(self, shape: Sequence[int], dtype: str, value: float) -> "Tensor":
+    def full(self, shape: Sequence[int], dtype: str, value: float) -> Tensor:
         """A tensor of `shape` and `dtype` in which every element is `value`, or NaN if the type cannot represent it."""
         tensor = self.empty(shape, dtype)
         tensor.copy_bytes(_splat(tensor.dtype_info, value) * tensor.size)
@@ -159,7 +160,7 @@ class Tensor:
     the host and needs only NumPy.
     """
 
-    def __init__(self, context: Context, shape: Tuple[int, ...], dtype: DType) -> None:
+    def __init__(self, context: Context, shape: tuple[int, ...], dtype: DType) -> None:
         self.context = context
         self.shape = shape
         self.dtype_info = dtype
@@ -183,7 +184,7 @@ class Tensor:
     def dtype(self) -> str:
         return self.dtype_info.name
 
-    def __dlpack_device__(self) -> Tuple[int, int]:
+    def __dlpack_device__(self) -> tuple[int, int]:
         return self.context.device
 
     def __dlpack__(self, *, stream: Any = None, **_: Any) -> Any:
@@ -219,17 +220,17 @@ class Tensor:
         return f"te_mlir.Tensor({self.dtype} {list(self.shape)} on {self.context.backend})"
 
 
-def _tensor_of(context: Context, shape: Tuple[int, ...], dtype: str, data: bytes) -> Tensor:
+def _tensor_of(context: Context, shape: tuple[int, ...], dtype: str, data: bytes) -> Tensor:
     tensor = context.empty(shape, dtype)
     tensor.copy_bytes(data)
     return tensor
 
 
-_contexts: "Dict[Tuple[int, int], Context]" = {}
+_contexts: dict[tuple[int, int], Context] = {}
 _lock = threading.Lock()
 
 
-def context(device: Optional[Tuple[int, int]] = None) -> Context:
+def context(device: tuple[int, int] | None = None) -> Context:
     """The context of this process for a DLPack device; by default for a GPU if there is one, else for the CPU."""
     with _lock:
         if device is None:

@@ -104,9 +104,7 @@ def test_a_layer_gets_a_recipe_of_its_own():
         module.functions[0].set_recipe(layer, te_mlir.HighPrecision())
     assert module.to_mlir().count("te.recipe = #te.recipe<high_precision>") == 2
     assert module.to_mlir().replace(" {te.recipe = #te.recipe<high_precision>}", "") == text
-    step = te_mlir.compile(
-        module, "mlp", recipe=te_mlir.Float8CurrentScaling(), context=te_mlir.Context("reference")
-    )
+    step = te_mlir.compile(module, "mlp", recipe=te_mlir.Float8CurrentScaling(), context=te_mlir.Context("reference"))
     assert step.inputs == ["x", "w0", "w1"]
 
 

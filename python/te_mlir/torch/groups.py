@@ -10,7 +10,8 @@ from __future__ import annotations
 import datetime
 import sys
 import time
-from typing import Any, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,7 +21,7 @@ from te_mlir.errors import ArgumentError
 from te_mlir.runtime import Context
 
 
-def bind_group(context: Context, group_id: int, group: Optional["dist.ProcessGroup"] = None) -> None:
+def bind_group(context: Context, group_id: int, group: dist.ProcessGroup | None = None) -> None:
     """Binds `group` (by default all processes) to the number `group_id` of programs on `context`.
 
     Every process of the group calls this, before a program is compiled on the context.

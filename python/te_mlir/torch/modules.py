@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 
@@ -28,12 +29,12 @@ from te_mlir.torch.signature import Options
 from te_mlir.torch.states import States, WithStates
 from te_mlir.torch.tensors import Spec, dense, dtype_name, torch_to_te
 
-_options: "contextvars.ContextVar[Options]" = contextvars.ContextVar("te_mlir_options", default=Options())
+_options: contextvars.ContextVar[Options] = contextvars.ContextVar("te_mlir_options", default=Options())
 
 
 @contextlib.contextmanager
 def autocast(
-    enabled: bool = True, recipe: Optional[Recipe] = None, target: Optional[str] = None, **pipeline: Any
+    enabled: bool = True, recipe: Recipe | None = None, target: str | None = None, **pipeline: Any
 ) -> Iterator[None]:
     """Modules that are called in its block quantise as `recipe` says; nested ones replace it.
 
@@ -50,7 +51,7 @@ def autocast(
 class _Module(WithStates, torch.nn.Module):
     """What the modules share: parameters, and regions by shape and recipe."""
 
-    def __init__(self, params_dtype: Optional[torch.dtype], device: Any, main_grad: bool, **refused: Any) -> None:
+    def __init__(self, params_dtype: torch.dtype | None, device: Any, main_grad: bool, **refused: Any) -> None:
         super().__init__()
         self.fuse_wgrad_accumulation = main_grad
         for name, value in refused.items():
@@ -63,18 +64,18 @@ class _Module(WithStates, torch.nn.Module):
         if torch_to_te(self._dtype) is None:
             raise ValueError(f"expected 'params_dtype' to be a floating type of te, but got {self._dtype}")
         self._device = device
-        self._regions: Dict[Any, Region] = {}
+        self._regions: dict[Any, Region] = {}
         self._states = States(self)
 
-    def __getstate__(self) -> Dict[str, Any]:
+    def __getstate__(self) -> dict[str, Any]:
         # What is compiled is compiled again where a copy is called.
         return {**self.__dict__, "_regions": {}}
 
-    def __setstate__(self, state: Dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._states.belong_to(self)
 
-    def _parameter(self, name: str, shape: Sequence[int], start: "float | None" = None) -> None:
+    def _parameter(self, name: str, shape: Sequence[int], start: float | None = None) -> None:
         """A parameter, each element `start`, or drawn normal(0, 0.023) as TransformerEngine's are."""
         data = torch.empty(tuple(shape), dtype=self._dtype, device=self._device)
         with torch.no_grad():
@@ -84,18 +85,18 @@ class _Module(WithStates, torch.nn.Module):
                 data.fill_(start)
         self.register_parameter(name, torch.nn.Parameter(data))
 
-    def _emit(self, f: build.Function, x: build.Value, values: Dict[str, build.Value]) -> build.Value:
+    def _emit(self, f: build.Function, x: build.Value, values: dict[str, build.Value]) -> build.Value:
         raise NotImplementedError
 
-    def _inputs(self, x: torch.Tensor) -> "List[Tuple[str, torch.Tensor]]":
+    def _inputs(self, x: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
         """Further inputs by name; the parameters follow."""
         return []
 
     def _run(
         self,
         x: torch.Tensor,
-        is_first_microbatch: Optional[bool],
-        extra: "Sequence[Tuple[str, torch.Tensor]]" = (),
+        is_first_microbatch: bool | None,
+        extra: Sequence[tuple[str, torch.Tensor]] = (),
     ) -> torch.Tensor:
         options = _options.get()
         if options.recipe is not None:
@@ -114,7 +115,7 @@ class _Module(WithStates, torch.nn.Module):
             x = x.to(torch.get_autocast_dtype(x.device.type))
         lead, columns = x.shape[:-1], x.shape[-1]
         rows = dense(x.reshape(-1, columns))
-        parameters: List[Tuple[str, torch.Tensor]] = list(self.named_parameters(recurse=False))
+        parameters: list[tuple[str, torch.Tensor]] = list(self.named_parameters(recurse=False))
         kinds = [(p.dtype, p.requires_grad) for _, p in parameters]
         key = (tuple(x.shape), x.dtype, x.device, options, x.requires_grad, *kinds)
         region = self._regions.get(key)
@@ -129,8 +130,8 @@ class _Module(WithStates, torch.nn.Module):
         self,
         x: torch.Tensor,
         lead: Sequence[int],
-        extra: "List[Tuple[str, torch.Tensor]]",
-        parameters: "List[Tuple[str, torch.Tensor]]",
+        extra: list[tuple[str, torch.Tensor]],
+        parameters: list[tuple[str, torch.Tensor]],
         options: Options,
     ) -> Region:
         function = build.Function(build.Module(), type(self).__name__.lower(), private=True)
@@ -158,9 +159,9 @@ class Linear(_Module):
         in_features: int,
         out_features: int,
         bias: bool = True,
-        params_dtype: Optional[torch.dtype] = None,
+        params_dtype: torch.dtype | None = None,
         device: Any = "cpu",
-        parallel_mode: Optional[str] = None,
+        parallel_mode: str | None = None,
         sequence_parallel: bool = False,
         fuse_wgrad_accumulation: bool = False,
         return_bias: bool = False,
@@ -178,10 +179,10 @@ class Linear(_Module):
         if bias:
             self._parameter("bias", (out_features,), 0.0)
 
-    def _emit(self, f: build.Function, x: build.Value, values: Dict[str, build.Value]) -> build.Value:
+    def _emit(self, f: build.Function, x: build.Value, values: dict[str, build.Value]) -> build.Value:
         return f.linear(x, values["weight"], values.get("bias"))
 
-    def forward(self, x: torch.Tensor, is_first_microbatch: Optional[bool] = None) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, is_first_microbatch: bool | None = None) -> torch.Tensor:
         """x [..., in_features] gives [..., out_features] of the same element type."""
         return self._run(x, is_first_microbatch)
 
@@ -196,10 +197,10 @@ class LayerNormLinear(_Module):
         eps: float = 1e-5,
         bias: bool = True,
         normalization: str = "LayerNorm",
-        params_dtype: Optional[torch.dtype] = None,
+        params_dtype: torch.dtype | None = None,
         zero_centered_gamma: bool = False,
         device: Any = "cpu",
-        parallel_mode: Optional[str] = None,
+        parallel_mode: str | None = None,
         sequence_parallel: bool = False,
         fuse_wgrad_accumulation: bool = False,
         return_layernorm_output: bool = False,
@@ -231,16 +232,16 @@ class LayerNormLinear(_Module):
         if normalization == "LayerNorm":
             self._parameter("layer_norm_bias", (width,), 0.0)
 
-    def _norm(self, f: build.Function, x: build.Value, values: Dict[str, build.Value]) -> build.Value:
+    def _norm(self, f: build.Function, x: build.Value, values: dict[str, build.Value]) -> build.Value:
         gamma = values["layer_norm_weight"]
         if self.normalization == "RMSNorm":
             return f.rms_norm(x, gamma, self.eps, self.zero_centered_gamma)
         return f.layer_norm(x, gamma, values["layer_norm_bias"], self.eps, self.zero_centered_gamma)
 
-    def _emit(self, f: build.Function, x: build.Value, values: Dict[str, build.Value]) -> build.Value:
+    def _emit(self, f: build.Function, x: build.Value, values: dict[str, build.Value]) -> build.Value:
         return f.linear(self._norm(f, x, values), values["weight"], values.get("bias"))
 
-    def forward(self, x: torch.Tensor, is_first_microbatch: Optional[bool] = None) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, is_first_microbatch: bool | None = None) -> torch.Tensor:
         """x [..., in_features] gives [..., out_features] of the same element type."""
         return self._run(x, is_first_microbatch)
 
@@ -260,7 +261,7 @@ class LayerNormMLP(LayerNormLinear):
         bias: bool = True,
         normalization: str = "LayerNorm",
         activation: str = "gelu",
-        params_dtype: Optional[torch.dtype] = None,
+        params_dtype: torch.dtype | None = None,
         zero_centered_gamma: bool = False,
         device: Any = "cpu",
         set_parallel_mode: bool = False,
@@ -294,7 +295,7 @@ class LayerNormMLP(LayerNormLinear):
         if bias:
             self._parameter("fc2_bias", (hidden_size,), 0.0)
 
-    def _emit(self, f: build.Function, x: build.Value, values: Dict[str, build.Value]) -> build.Value:
+    def _emit(self, f: build.Function, x: build.Value, values: dict[str, build.Value]) -> build.Value:
         h = f.linear(self._norm(f, x, values), values["fc1_weight"], values.get("fc1_bias"))
         return f.linear(f.activation(self.activation, h), values["fc2_weight"], values.get("fc2_bias"))
 
@@ -314,9 +315,9 @@ class GroupedLinear(_Module):
         in_features: int,
         out_features: int,
         bias: bool = True,
-        params_dtype: Optional[torch.dtype] = None,
+        params_dtype: torch.dtype | None = None,
         device: Any = "cpu",
-        parallel_mode: Optional[str] = None,
+        parallel_mode: str | None = None,
         sequence_parallel: bool = False,
         fuse_wgrad_accumulation: bool = False,
         alignment: int = 128,
@@ -333,10 +334,10 @@ class GroupedLinear(_Module):
         if bias:
             self._parameter("bias", (num_gemms, out_features), 0.0)
 
-    def _emit(self, f: build.Function, x: build.Value, values: Dict[str, build.Value]) -> build.Value:
+    def _emit(self, f: build.Function, x: build.Value, values: dict[str, build.Value]) -> build.Value:
         return f.grouped_linear(x, values["weight"], values["m_splits"], values.get("bias"), self.alignment)
 
-    def forward(self, x: torch.Tensor, m_splits: Any, is_first_microbatch: Optional[bool] = None) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, m_splits: Any, is_first_microbatch: bool | None = None) -> torch.Tensor:
         """x [rows, in_features]; m_splits: rows of each group, a list or an int32 tensor [num_gemms].
 
         A tensor is not looked at: rows that it does not count give zeros.

@@ -9,7 +9,8 @@ the same in each, and graphs that several layers share keep them apart.
 from __future__ import annotations
 
 import weakref
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
@@ -37,7 +38,7 @@ class Part(NamedTuple):
     end: int
 
     @staticmethod
-    def in_name(name: str) -> "Optional[Part]":
+    def in_name(name: str) -> Part | None:
         """The part that `name` is of, as `name` of it writes that."""
         for piece in name.split("[")[1:]:
             inside, closed, _ = piece.partition("]")
@@ -55,7 +56,7 @@ class Part(NamedTuple):
 
     def name(self, weight: str) -> str:
         """`qkv[0:64].weight` of `qkv.weight`."""
-        return f"{layer_of(weight)}{self}{weight[len(layer_of(weight)):]}"
+        return f"{layer_of(weight)}{self}{weight[len(layer_of(weight)) :]}"
 
     def owner(self, name: str) -> str:
         """The weight that `name` is of."""
@@ -65,7 +66,7 @@ class Part(NamedTuple):
         """Whether a parameter of these sizes has it."""
         return self.axis < len(shape) and self.first < self.end <= shape[self.axis]
 
-    def meets(self, other: "Part") -> bool:
+    def meets(self, other: Part) -> bool:
         """Whether two parts of a parameter have elements in common."""
         return self.axis != other.axis or (self.first < other.end and other.first < self.end)
 
@@ -124,29 +125,29 @@ class States:
     module: what names its parameters; without one, graphs do.
     """
 
-    def __init__(self, module: Optional[torch.nn.Module] = None) -> None:
-        self._tensors: Dict[str, Tensor] = {}
+    def __init__(self, module: torch.nn.Module | None = None) -> None:
+        self._tensors: dict[str, Tensor] = {}
         # Casts of weights, of a recipe and a name, and those of them that a first micro-batch made.
-        self._casts: Dict[Tuple[str, str], Tensor] = {}
-        self.made: Set[Tuple[str, str]] = set()
+        self._casts: dict[tuple[str, str], Tensor] = {}
+        self.made: set[tuple[str, str]] = set()
         # Loaded before a graph needs them.
-        self._waiting: Dict[str, torch.Tensor] = {}
+        self._waiting: dict[str, torch.Tensor] = {}
         #: The loaded programs that read them, and how many there ever were.
-        self.users: "weakref.WeakSet[Any]" = weakref.WeakSet()
+        self.users: weakref.WeakSet[Any] = weakref.WeakSet()
         self.uses = 0
         #: Something to keep as long as these states.
         self.key: Any = None
         self.belong_to(module)
 
-    def belong_to(self, module: Optional[torch.nn.Module]) -> None:
+    def belong_to(self, module: torch.nn.Module | None) -> None:
         """From now on parameters are named as in `module`."""
         self._module = weakref.ref(module) if module is not None else None
         self._names = WeakIdKeyDictionary()
 
-    def __getstate__(self) -> Dict[str, Dict[str, torch.Tensor]]:
+    def __getstate__(self) -> dict[str, dict[str, torch.Tensor]]:
         return {"values": self.values()}
 
-    def __setstate__(self, state: Dict[str, Dict[str, torch.Tensor]]) -> None:
+    def __setstate__(self, state: dict[str, dict[str, torch.Tensor]]) -> None:
         self.__init__()  # type: ignore[misc]
         self._waiting = state["values"]
 
@@ -191,7 +192,7 @@ class States:
         _check_same(name, self._casts[key], argument)
         return self._casts[key]
 
-    def values(self, casts: bool = False) -> Dict[str, torch.Tensor]:
+    def values(self, casts: bool = False) -> dict[str, torch.Tensor]:
         """Copies by name."""
         found = {name: torch.from_dlpack(tensor).clone() for name, tensor in self._tensors.items()}
         waiting = (name for name in self._waiting if casts or not is_cast(name))
@@ -200,7 +201,7 @@ class States:
             found.update((name, torch.from_dlpack(tensor).clone()) for (_, name), tensor in self._casts.items())
         return found
 
-    def load(self, values: Mapping[str, torch.Tensor], strict: bool = True) -> Tuple[List[str], List[str]]:
+    def load(self, values: Mapping[str, torch.Tensor], strict: bool = True) -> tuple[list[str], list[str]]:
         """Makes `values` the states; what no graph has yet waits until one has.
 
         Names that are missing, and those that can be no state of this model; with
@@ -241,7 +242,7 @@ class States:
 
     # What a torch.nn.Module that has states does in state_dict and load_state_dict.
 
-    def save_to(self, destination: Dict[str, Any], prefix: str) -> None:
+    def save_to(self, destination: dict[str, Any], prefix: str) -> None:
         for name, value in self.values().items():
             destination[prefix + PREFIX + name] = value
 
@@ -250,10 +251,10 @@ class States:
         state_dict: Mapping[str, Any],
         prefix: str,
         strict: bool,
-        missing_keys: List[str],
-        unexpected_keys: List[str],
-        error_msgs: List[str],
-    ) -> Dict[str, Any]:
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> dict[str, Any]:
         """Loads what is of these states; the rest is PyTorch's."""
         head = prefix + PREFIX
         mine = {key[len(head) :]: value for key, value in state_dict.items() if key.startswith(head)}
@@ -303,9 +304,9 @@ class WithStates:
         prefix: str,
         local_metadata: Any,
         strict: bool,
-        missing_keys: List[str],
-        unexpected_keys: List[str],
-        error_msgs: List[str],
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
     ) -> None:
         rest = self._states.load_from(state_dict, prefix, strict, missing_keys, unexpected_keys, error_msgs)
         super()._load_from_state_dict(  # type: ignore[misc]
