@@ -5,9 +5,10 @@ Each row of te_runtime_kernels.inc has a reference implementation, a plan of the
 cuda backend and a case of the conformance suite. A kernel may change at any
 time: compiled modules name the kernels they use with the hashes of their rows.
 A change of the calling convention, which is the shared structs and the functions
-that are no kernels, must raise TE_RT_VERSION: abi.lock has the digest of one
-version, and the enumerators, which are only ever added. `abi.py --update` writes
-it.
+that are not kernels, must raise TE_RT_VERSION: abi.lock has the digest of one
+version, and the enumerators, which are only ever added. kernels.lock has a digest
+of each kernel's description beside its hash, so that a changed description asks
+whether the kernel's meaning changed. `abi.py --update` writes both.
 """
 
 import hashlib
@@ -18,6 +19,7 @@ from lint import ROOT, finish, read
 
 RUNTIME = ROOT / "include/TEDialect/Runtime"
 LOCK = ROOT / "test/lint/abi.lock"
+DESCRIPTIONS = ROOT / "test/lint/kernels.lock"
 
 
 def without_comments(text):
@@ -50,10 +52,29 @@ enumerators = [
 ]
 convention = re.sub(r"enum \w+ \{.*?\}", "enum", types.replace(f"TE_RT_VERSION {version}", ""), flags=re.S)
 convention += without_comments(read(RUNTIME / "te_runtime_compiled.h"))
-digest = hashlib.sha256(" ".join(convention.split()).encode()).hexdigest()[:16]
+
+
+def digest_of(text):
+    return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()[:16]
+
+
+def described():
+    """The sections of the page of kernels: {name: (hash of the row, digest of its description)}; conventions have no hash."""
+    found = {}
+    for section in re.split(r"^##(?=#? )", read(ROOT / "docs/generated/kernels.md"), flags=re.M)[1:]:
+        title, _, text = section.lstrip("# ").partition("\n")
+        row = re.search(r"Hash of the row: `(\w+)`", text)
+        if text.strip() and title.replace(" ", "-") not in found:  # A family may be called like a convention.
+            found[title.replace(" ", "-")] = (row[1] if row else "-", digest_of(text.split("\n| parameter |")[0]))
+    return found
+
+
+digest = digest_of(convention)
+descriptions = described()
 lock = "\n".join([f"{version} {digest}", *enumerators]) + "\n"
 if "--update" in sys.argv[1:]:
     LOCK.write_text(lock)
+    DESCRIPTIONS.write_text("".join(f"{name} {row} {text}\n" for name, (row, text) in descriptions.items()))
 else:
     locked, *known = LOCK.read_text().splitlines()
     if locked.split()[0] == version and locked != f"{version} {digest}":
@@ -67,4 +88,15 @@ else:
         for each in known
         if each not in enumerators
     ]
+    before = {name: (row, text) for name, row, text in map(str.split, read(DESCRIPTIONS).splitlines())}
+    for name, (row, text) in descriptions.items():
+        if before.get(name) == (row, text):
+            continue
+        if name in before and before[name][0] == row:
+            problems.append(
+                f"{name}: its description changed and its hash did not. If a launch computes something else than before, "
+                "raise 'Meaning' of every kernel that this concerns; then run abi.py --update"
+            )
+        else:
+            problems.append(f"{name}: kernels.lock is out of date: run abi.py --update")
 sys.exit(finish(problems, len(rows), "kernels: on both backends, in the conformance suite"))

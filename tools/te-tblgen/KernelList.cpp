@@ -86,9 +86,17 @@ std::string KernelRow::contract() const {
   for (const Named &buffer : buffers) {
     text += buffer.type->getValueAsBit("IsOutput") ? " out" : " in";
     text += buffer.type->getValueAsBit("IsOptional") ? "? " : " ";
-    text += (buffer.name + ",").str();
+    text += buffer.name.str() + " [";
+    for (StringRef size : buffer.type->getValueAsListOfStrings("Shape"))
+      text += (size + ",").str();
+    text += ("] " + buffer.type->getValueAsString("Type") + ",").str();
   }
-  return text + ") meaning " + std::to_string(record->getValueAsInt("Meaning"));
+  text += ") reuses";
+  for (auto [output, input] : reuses)
+    text += " " + std::to_string(output) + ":" + std::to_string(input);
+  if (record->getValueAsBit("IsCollective"))
+    text += " collective";
+  return text + " meaning " + std::to_string(record->getValueAsInt("Meaning"));
 }
 
 uint64_t KernelRow::hash() const {

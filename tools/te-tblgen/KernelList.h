@@ -27,8 +27,9 @@ struct KernelRow {
   /// Places of buffers: an output and the input whose memory it may be.
   llvm::SmallVector<std::pair<unsigned, unsigned>> reuses;
 
-  /// What a call of the kernel depends on: its name, its parameters, its
-  /// buffers and what it means.
+  /// What a compiled module depends on: the name, the parameters, the buffers
+  /// with their sizes and element types, which of them may share memory,
+  /// whether other ranks take part, and what the call means.
   std::string contract() const;
   /// FNV-1a of the contract.
   uint64_t hash() const;

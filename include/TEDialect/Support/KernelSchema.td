@@ -144,8 +144,9 @@ class Kernel<Family family> {
   string Workspace = "";
   /// Whether it works together with other ranks.
   bit IsCollective = 0;
-  /// Raised where the same call means something else than before: a module that
-  /// was compiled for the old meaning is refused then.
+  /// To be raised when the same call computes something else than before, in a
+  /// single bit: a runtime refuses modules that were compiled for the old meaning.
+  /// test/lint/abi.py asks for it when the description changes.
   int Meaning = 1;
 }
 

@@ -26,8 +26,10 @@ Status checkKernels(const te_rt_module &module,
     return {TE_RT_INVALID_ARGUMENT,
             "expected the module's 'num_kernels' to be zero or more, but got " +
                 std::to_string(module.num_kernels)};
-  if (!module.kernels)
-    return Status::ok();
+  if (module.num_kernels > 0 && !module.kernels)
+    return {TE_RT_INVALID_ARGUMENT, "expected the module to name its " +
+                                        std::to_string(module.num_kernels) +
+                                        " kernels, but 'kernels' is null"};
   for (int32_t i = 0; i < module.num_kernels; ++i) {
     const te_rt_kernel_use &use = module.kernels[i];
     const std::string_view name = use.name ? use.name : "";
