@@ -5,7 +5,6 @@
 #include "TEDialect/IR/Support.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 #include <numeric>
 
@@ -29,79 +28,32 @@ AxisGroups::AxisGroups(ModuleOp module) : module(module) {
 }
 
 void AxisGroups::tie(Operation *op) {
-  llvm::TypeSwitch<Operation *>(op)
-      .Case([&](LinearOp op) {
-        const unsigned n = op.getTransposedWeight() ? 1 : 0;
-        tie({op.getX(), 0}, {op.getY(), 0});
-        tie({op.getX(), 1}, {op.getW(), 1 - n});
-        tie({op.getW(), n}, {op.getY(), 1});
-        if (op.getBias())
-          tie({op.getBias(), 0}, {op.getW(), n});
-      })
-      .Case([&](LinearDgradOp op) {
-        const unsigned n = op.getTransposedWeight() ? 1 : 0;
-        tie({op.getDy(), 0}, {op.getDx(), 0});
-        tie({op.getDy(), 1}, {op.getW(), n});
-        tie({op.getW(), 1 - n}, {op.getDx(), 1});
-      })
-      .Case([&](LinearWgradOp op) {
-        const unsigned n = op.getTransposedWeight() ? 1 : 0;
-        tie({op.getDy(), 0}, {op.getX(), 0});
-        tie({op.getDy(), 1}, {op.getDw(), n});
-        tie({op.getX(), 1}, {op.getDw(), 1 - n});
-      })
-      .Case([&](GroupedLinearOp op) {
-        tie({op.getX(), 0}, {op.getY(), 0});
-        tie({op.getX(), 1}, {op.getW(), 2});
-        tie({op.getW(), 1}, {op.getY(), 1});
-        if (op.getBias())
-          tie({op.getBias(), 1}, {op.getW(), 1});
-      })
-      .Case([&](GroupedLinearDgradOp op) {
-        tie({op.getDy(), 0}, {op.getDx(), 0});
-        tie({op.getDy(), 1}, {op.getW(), 1});
-        tie({op.getW(), 2}, {op.getDx(), 1});
-      })
-      .Case([&](GroupedLinearWgradOp op) {
-        tie({op.getDy(), 0}, {op.getX(), 0});
-        tie({op.getDy(), 1}, {op.getDw(), 1});
-        tie({op.getX(), 1}, {op.getDw(), 2});
-      })
-      .Case([&](EmbeddingOp op) {
-        tie({op.getIds(), 0}, {op.getY(), 0});
-        tie({op.getTable(), 1}, {op.getY(), 1});
-      })
-      .Case([&](AttentionOp op) {
-        tieMatrices({op.getQ(), op.getO()});
-        tieMatrices({op.getK(), op.getV()});
-        tie({op.getQ(), 0}, {op.getK(), 0});
-      })
-      .Case([&](AttentionBackwardOp op) {
-        tieMatrices({op.getDout(), op.getQ(), op.getO(), op.getDq()});
-        tieMatrices({op.getK(), op.getV(), op.getDk(), op.getDv()});
-        tie({op.getQ(), 0}, {op.getK(), 0});
-      })
-      .Case([&](AttentionSinkGradOp op) {
-        tieMatrices({op.getDout(), op.getO()});
-      })
-      .Case([&](RopeOp op) { tieMatrices({op.getX(), op.getY()}); })
-      .Case([&](VjpOp op) { tieCall(op); })
-      .Case([&](RmsNormOp op) {
-        tieShapes(op);
-        tie({op.getGamma(), 0}, {op.getX(), 1});
-      })
-      .Case([&](LayerNormOp op) {
-        tieShapes(op);
-        tie({op.getGamma(), 0}, {op.getX(), 1});
-        tie({op.getBeta(), 0}, {op.getX(), 1});
-      })
-      .Case<RmsNormBackwardOp, LayerNormBackwardOp, ActivationOp,
-            ActivationBackwardOp, ResidualOp, CrossEntropyBackwardOp>(
-          [&](Operation *op) { tieShapes(op); })
-      .Default([&](Operation *op) {
-        if (op->hasTrait<OpTrait::Elementwise>())
-          tieShapes(op);
-      });
+  if (auto vjp = dyn_cast<VjpOp>(op))
+    return tieCall(vjp);
+  auto rule = dyn_cast<AxisRelationOpInterface>(op);
+  if (!rule)
+    return;
+  // The first axis that is once, and twice, the size of a factor.
+  AxisRelation relation = rule.getAxisRelation();
+  SmallVector<std::optional<TensorAxis>> single(relation.getNumFactors()),
+      twice(relation.getNumFactors());
+  auto add = [&](const AxisRelation::Entry &entry) {
+    for (auto [i, axis] : llvm::enumerate(entry.axes)) {
+      if (axis.factor == AxisRelation::kNone || axis.times == 0)
+        continue;
+      TensorAxis member{entry.value, static_cast<unsigned>(i)};
+      auto &first = (axis.times == 1 ? single : twice)[axis.factor];
+      if (first)
+        tie(*first, member);
+      else
+        first = member;
+    }
+  };
+  llvm::for_each(relation.getOperands(), add);
+  llvm::for_each(relation.getResults(), add);
+  for (auto [half, whole] : llvm::zip(single, twice))
+    if (half && whole)
+      doubles.push_back({idOf(*whole), idOf(*half)});
 }
 
 /// Operands are the callee's arguments; results are its results, then the
@@ -125,38 +77,6 @@ void AxisGroups::tieCall(VjpOp op) {
   for (auto [gradient, index] :
        llvm::zip(op.getOutputs().drop_front(results.size()), op.getWrt()))
     tieAll(gradient, callee.getArgument(index));
-}
-
-/// Matrices of one shape.
-void AxisGroups::tieMatrices(std::initializer_list<Value> matrices) {
-  for (Value value : llvm::drop_begin(matrices))
-    for (unsigned axis : {0u, 1u})
-      tie({*matrices.begin(), axis}, {value, axis});
-}
-
-/// Equal sizes in one place are one axis; of a gated activation's columns, one
-/// may be twice the other.
-void AxisGroups::tieShapes(Operation *op) {
-  SmallVector<Value> matrices;
-  for (Value value : llvm::concat<Value>(SmallVector<Value>(op->getOperands()),
-                                         SmallVector<Value>(op->getResults())))
-    if (rankOf(value) == 2)
-      matrices.push_back(value);
-  if (matrices.empty())
-    return;
-  for (Value value : llvm::drop_begin(matrices))
-    for (unsigned axis : {0u, 1u}) {
-      TensorAxis first{matrices.front(), axis}, other{value, axis};
-      if (first.size() == other.size())
-        tie(first, other);
-      else if (ShapedType::isDynamic(first.size()) ||
-               ShapedType::isDynamic(other.size()))
-        continue;
-      else if (first.size() == 2 * other.size())
-        doubles.push_back({idOf(first), idOf(other)});
-      else if (other.size() == 2 * first.size())
-        doubles.push_back({idOf(other), idOf(first)});
-    }
 }
 
 unsigned AxisGroups::idOf(TensorAxis axis) {

@@ -8,7 +8,6 @@
 
 #include "TEDialect/Analysis/GemmOrigin.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -53,18 +52,17 @@ std::optional<GemmOrigin> GemmOrigin::find(Location loc) {
   return origin;
 }
 
-/// True where the result of `op` is its first operand in another form.
-static bool isUsageOf(Operation *op) {
-  return isa<ResidualOp, QuantizeOpInterface, HadamardOp, ZeroPaddingOp,
-             TransposeOp, SwizzleScalesOp, DequantizeOp, arith::TruncFOp,
-             arith::ExtFOp>(op);
+/// The value that the result of `op` is another form of, or null.
+static Value storedValue(Operation *op) {
+  auto form = dyn_cast<StoredFormOpInterface>(op);
+  return form ? form.getStoredValue() : Value();
 }
 
 BlockArgument mlir::te::traceToArgument(Value value) {
   while (Operation *op = value.getDefiningOp()) {
-    if (!isUsageOf(op))
+    value = storedValue(op);
+    if (!value)
       return {};
-    value = op->getOperand(0);
   }
   return cast<BlockArgument>(value);
 }
@@ -93,8 +91,8 @@ BlockArgument mlir::te::findWeight(Value value) {
         return {};
       if (!weight)
         weight = argument;
-    } else if (isUsageOf(op)) {
-      left.push_back(op->getOperand(0));
+    } else if (Value stored = storedValue(op)) {
+      left.push_back(stored);
     } else if (op->getNumRegions() == 0 && isMemoryEffectFree(op) &&
                (op->getNumOperands() != 0 ||
                 op->hasTrait<OpTrait::ConstantLike>())) {
@@ -143,7 +141,7 @@ std::string mlir::te::describeValue(Value value) {
     if (std::string name = innermostName(op->getLoc()); !name.empty())
       return name;
     // Flat shards are gathered and viewed as a matrix.
-    if (!isUsageOf(op) && !isa<AllGatherOp, tensor::ExpandShapeOp>(op))
+    if (!isa<StoredFormOpInterface, AllGatherOp, tensor::ExpandShapeOp>(op))
       return op->getName().stripDialect().str();
     current = op->getOperand(0);
   }

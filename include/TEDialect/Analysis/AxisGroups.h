@@ -6,8 +6,8 @@
 // The multiple of a group is the least common one of all demands on its
 // members, so padding every group to it fixes the whole step at once.
 //
-// Axes are tied along linear layers, te.vjp and the ops that keep a shape.
-// Behind any other op an axis counts as one of its own.
+// Which axes an op ties is its AxisRelationOpInterface's to say. An axis that
+// it relates to none counts as one of its own.
 //
 //===----------------------------------------------------------------------===//
 
@@ -54,8 +54,6 @@ public:
 private:
   void tie(Operation *op);
   void tie(TensorAxis a, TensorAxis b);
-  void tieMatrices(std::initializer_list<Value> matrices);
-  void tieShapes(Operation *op);
   void tieCall(VjpOp op);
 
   unsigned idOf(TensorAxis axis);

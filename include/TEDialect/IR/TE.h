@@ -4,6 +4,7 @@
 #define TEDIALECT_IR_TE_H
 
 #include "TEDialect/IR/Differentiation.h"
+#include "TEDialect/IR/OpMeaning.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/Builders.h"
@@ -37,6 +38,12 @@ struct CastArgs {
   int32_t stream = 0;
   FourOverSix fourOverSix = FourOverSix::Off;
 };
+
+/// Kinds from swiglu on read [first | second].
+inline bool isGated(ActivationKind kind) {
+  return kind >= ActivationKind::Swiglu;
+}
+
 } // namespace mlir::te
 
 #include "TEDialect/IR/TEInterfaces.h.inc"
@@ -68,11 +75,6 @@ GroupAttr lookupGroup(Operation *op, int64_t id);
 
 /// Ranks of the mesh that the groups in force at `op` are of; 1 without groups.
 int64_t getNumRanks(Operation *op);
-
-/// Kinds from swiglu on read [first | second].
-inline bool isGated(ActivationKind kind) {
-  return kind >= ActivationKind::Swiglu;
-}
 
 /// Where to report what is wrong with a module as a whole. A module that the
 /// file does not spell out is at line 0, which no editor shows: then its first

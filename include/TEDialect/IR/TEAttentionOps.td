@@ -6,8 +6,11 @@
 include "TEDialect/IR/TEConstraints.td"
 
 def TE_RopeOp
-    : TE_PureOp<"rope", [AllTypesMatch<["x", "y"]>, AllTypesMatch<["cos", "sin"]>,
-        DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+    : TE_PureOp<"rope",
+        TE_Axes<(axes "t c":$x), (axes "t c":$y)>,
+        [AllTypesMatch<["x", "y"]>, AllTypesMatch<["cos", "sin"]>,
+        DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
+         TE_Saves<["cos", "sin"], "getInverse()">]> {
   let summary = "rotate pairs of elements by the position of their token";
   let description = [{
     Rotary position embedding. `x` is `[tokens, heads * head_dim]`, `cos` and
@@ -44,8 +47,34 @@ def TE_RopeOp
   let hasVerifier = 1;
 }
 
+/// The attributes of attention, which its backward has, too.
+defvar TE_AttentionAttrs = (ins
+  I64Attr:$heads,
+  I64Attr:$kv_heads,
+  I64Attr:$sequence,
+  UnitAttr:$causal,
+  OptionalAttr<DenseI64ArrayAttr>:$window_size,
+  OptionalAttr<F32Attr>:$scale,
+  OptionalAttr<F32Attr>:$softcap,
+  DefaultValuedAttr<BoolAttr, "true">:$deterministic);
+
+defvar TE_AttentionMethods = [{
+    /// `scale`, or its default.
+    ::llvm::APFloat getScaleOrDefault();
+    /// How many positions before itself one sees; -1: all of them.
+    int64_t getWindowLeft() {
+      return getWindowSize() ? (*getWindowSize())[0] : -1;
+    }
+    /// `softcap`; 0: none.
+    ::llvm::APFloat getSoftcapOrZero() {
+      return getSoftcap().value_or(::llvm::APFloat(0.0f));
+    }
+  }];
+
 def TE_AttentionOp
-    : TE_PureOp<"attention", [AllTypesMatch<["q", "o"]>, AllTypesMatch<["k", "v"]>,
+    : TE_PureOp<"attention",
+        TE_Axes<(axes "t c":$q, "t d":$k, "t d":$v), (axes "t c":$o)>,
+        [AllTypesMatch<["q", "o"]>, AllTypesMatch<["k", "v"]>,
         DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "softmax attention of every head over its sequence";
   let description = [{
@@ -96,42 +125,26 @@ def TE_AttentionOp
       : tensor<256x512xbf16>, tensor<256x128xbf16>
     ```
   }];
-  let arguments = (ins
+  let arguments = !con((ins
     Arg<TE_HPMatrix, "[tokens, heads * head_dim]">:$q,
     Arg<TE_HPMatrix, "[tokens, kv_heads * head_dim]">:$k,
     Arg<TE_HPMatrix, "[tokens, kv_heads * head_dim]">:$v,
-    Arg<Optional<TE_F32Vector>, "a score of each head beside those of keys">:$sinks,
-    I64Attr:$heads,
-    I64Attr:$kv_heads,
-    I64Attr:$sequence,
-    UnitAttr:$causal,
-    OptionalAttr<DenseI64ArrayAttr>:$window_size,
-    OptionalAttr<F32Attr>:$scale,
-    OptionalAttr<F32Attr>:$softcap,
-    DefaultValuedAttr<BoolAttr, "true">:$deterministic);
+    Arg<Optional<TE_F32Vector>, "a score of each head beside those of keys">:$sinks), TE_AttentionAttrs);
   let results = (outs Res<TE_HPMatrix, "type of q">:$o,
                       Res<Optional<TE_F32Vector>, "[tokens * heads]">:$lse);
   let assemblyFormat = [{
     $q `,` $k `,` $v (`sinks` $sinks^ `:` type($sinks))? attr-dict
     `:` type($q) `,` type($k) (`lse` type($lse)^)?
   }];
-  let extraClassDeclaration = [{
-    /// `scale`, or its default.
-    ::llvm::APFloat getScaleOrDefault();
-    /// How many positions before itself one sees; -1: all of them.
-    int64_t getWindowLeft() {
-      return getWindowSize() ? (*getWindowSize())[0] : -1;
-    }
-    /// `softcap`; 0: none.
-    ::llvm::APFloat getSoftcapOrZero() {
-      return getSoftcap().value_or(::llvm::APFloat(0.0f));
-    }
-  }];
+  let extraClassDeclaration = TE_AttentionMethods;
   let hasVerifier = 1;
 }
 
 def TE_AttentionBackwardOp
-    : TE_PureOp<"attention_backward", [AllTypesMatch<["dout", "q", "o", "dq"]>,
+    : TE_BackwardOp<"attention_backward",
+        TE_Axes<(axes "t c":$dout, "t c":$q, "t d":$k, "t d":$v, "t c":$o), (axes "t c":$dq, "t d":$dk, "t d":$dv)>,
+        /*saved=*/["q", "k", "v", "o", "lse"],
+        [AllTypesMatch<["dout", "q", "o", "dq"]>,
                                        AllTypesMatch<["k", "v", "dk", "dv"]>]> {
   let summary = "gradients of attention";
   let description = [{
@@ -158,21 +171,13 @@ def TE_AttentionBackwardOp
       : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
     ```
   }];
-  let arguments = (ins
+  let arguments = !con((ins
     Arg<TE_HPMatrix, "cotangent of o">:$dout,
     Arg<TE_HPMatrix, "[tokens, heads * head_dim]">:$q,
     Arg<TE_HPMatrix, "[tokens, kv_heads * head_dim]">:$k,
     Arg<TE_HPMatrix, "[tokens, kv_heads * head_dim]">:$v,
     Arg<TE_HPMatrix, "result of the forward">:$o,
-    Arg<TE_F32Vector, "[tokens * heads]">:$lse,
-    I64Attr:$heads,
-    I64Attr:$kv_heads,
-    I64Attr:$sequence,
-    UnitAttr:$causal,
-    OptionalAttr<DenseI64ArrayAttr>:$window_size,
-    OptionalAttr<F32Attr>:$scale,
-    OptionalAttr<F32Attr>:$softcap,
-    DefaultValuedAttr<BoolAttr, "true">:$deterministic);
+    Arg<TE_F32Vector, "[tokens * heads]">:$lse), TE_AttentionAttrs);
   let results = (outs Res<TE_HPMatrix, "type of q">:$dq,
                       Res<TE_HPMatrix, "type of k">:$dk,
                       Res<TE_HPMatrix, "type of v">:$dv);
@@ -180,23 +185,15 @@ def TE_AttentionBackwardOp
     $dout `,` $q `,` $k `,` $v `,` $o `,` $lse attr-dict
     `:` type($q) `,` type($k) `,` type($lse)
   }];
-  let extraClassDeclaration = [{
-    /// `scale`, or its default.
-    ::llvm::APFloat getScaleOrDefault();
-    /// How many positions before itself one sees; -1: all of them.
-    int64_t getWindowLeft() {
-      return getWindowSize() ? (*getWindowSize())[0] : -1;
-    }
-    /// `softcap`; 0: none.
-    ::llvm::APFloat getSoftcapOrZero() {
-      return getSoftcap().value_or(::llvm::APFloat(0.0f));
-    }
-  }];
+  let extraClassDeclaration = TE_AttentionMethods;
   let hasVerifier = 1;
 }
 
 def TE_AttentionSinkGradOp
-    : TE_PureOp<"attention_sink_grad", [AllTypesMatch<["dout", "o"]>,
+    : TE_BackwardOp<"attention_sink_grad",
+        TE_Axes<(axes "t c":$dout, "t c":$o), (axes "_":$dsinks), sums = ["t"]>,
+        /*saved=*/["o", "lse", "sinks"],
+        [AllTypesMatch<["dout", "o"]>,
                                         AllTypesMatch<["sinks", "dsinks"]>]> {
   let summary = "gradient of the sinks of attention";
   let description = [{

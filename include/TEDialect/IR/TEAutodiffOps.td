@@ -7,7 +7,9 @@ include "TEDialect/IR/TEConstraints.td"
 include "mlir/IR/SymbolInterfaces.td"
 
 def TE_VjpOp
-    : TE_PureOp<"vjp", [AttrSizedOperandSegments,
+    : TE_PureOp<"vjp",
+        TE_NoAxes,
+        [AttrSizedOperandSegments,
         DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "call a function and pull cotangents back through it";
   let description = [{
@@ -40,7 +42,11 @@ def TE_VjpOp
   }];
 }
 
-def TE_ResidualOp : TE_PureOp<"residual", [SameOperandsAndResultType]> {
+def TE_ResidualOp
+    : TE_PureOp<"residual",
+        TE_Axes<(axes "...":$value), (axes "...":$held)>,
+        [SameOperandsAndResultType,
+         TE_StoredFormOpInterface]> {
   let summary = "hold a forward value for the backward";
   let description = [{
     The identity. It marks the boundary of forward and backward, and is the only

@@ -6,7 +6,10 @@
 include "TEDialect/IR/TEConstraints.td"
 include "mlir/IR/OpAsmInterface.td"
 
-def TE_AmaxOp : TE_PureOp<"amax", [TE_SkippableOpInterface]> {
+def TE_AmaxOp
+    : TE_PureOp<"amax",
+        TE_Axes<(axes "...":$x), (axes "":$amax)>,
+        [TE_SkippableOpInterface]> {
   let summary = "compute the largest magnitude of a tensor";
   let description = [{
     `amax = max |x|` in f32. NaN elements are dropped, infinities kept; an empty
@@ -28,7 +31,10 @@ def TE_AmaxOp : TE_PureOp<"amax", [TE_SkippableOpInterface]> {
   let assemblyFormat = "$x (`unless` $skip^)? attr-dict `:` type($x)";
 }
 
-def TE_AmaxRowsOp : TE_PureOp<"amax_rows", [TE_SkippableOpInterface]> {
+def TE_AmaxRowsOp
+    : TE_PureOp<"amax_rows",
+        TE_Axes<(axes "r c":$x), (axes "r":$amax)>,
+        [TE_SkippableOpInterface]> {
   let summary = "compute the largest magnitude of each row of a matrix";
   let description = [{
     `amax[r] = max |x[r, :]|` in f32, of each row as te.amax of it, `skip`
@@ -57,7 +63,9 @@ def TE_AmaxRowsOp : TE_PureOp<"amax_rows", [TE_SkippableOpInterface]> {
 }
 
 def TE_PartialAmaxOp
-    : TE_PureOp<"partial_amax", [TE_SkippableOpInterface]> {
+    : TE_PureOp<"partial_amax",
+        TE_Axes<(axes "_":$x), (axes "_ _":$amax)>,
+        [TE_SkippableOpInterface]> {
   let summary = "compute what one rank's shard has of the amaxes of blocks";
   let description = [{
     `x` is this rank's flat run of a matrix of `shape`: the elements, row by row,
@@ -98,7 +106,11 @@ def TE_PartialAmaxOp
   let hasVerifier = 1;
 }
 
-def TE_HadamardOp : TE_PureOp<"hadamard", [AllTypesMatch<["x", "y"]>]> {
+def TE_HadamardOp
+    : TE_PureOp<"hadamard",
+        TE_Axes<(axes "m n":$x), (axes "m n":$y)>,
+        [AllTypesMatch<["x", "y"]>,
+         TE_StoredFormOpInterface]> {
   let summary = "rotate runs of 16 rows by a random Hadamard matrix";
   let description = [{
     Every run of 16 rows of a column becomes its product with
@@ -122,7 +134,9 @@ def TE_HadamardOp : TE_PureOp<"hadamard", [AllTypesMatch<["x", "y"]>]> {
   let hasVerifier = 1;
 }
 
-def TE_RngAdvanceOp : TE_PureOp<"rng_advance"> {
+def TE_RngAdvanceOp
+    : TE_PureOp<"rng_advance",
+        TE_NoAxes> {
   let summary = "advance the state of a random generator";
   let description = [{
     Adds `count` to the offset, modulo 2^32. The state is the seed and the
@@ -141,7 +155,10 @@ def TE_RngAdvanceOp : TE_PureOp<"rng_advance"> {
   let assemblyFormat = "$state attr-dict";
 }
 
-def TE_AmaxReduceOp : TE_PureOp<"amax_reduce"> {
+def TE_AmaxReduceOp
+    : TE_PureOp<"amax_reduce",
+        TE_NoAxes,
+        [DeclareOpInterfaceMethods<TE_CollectiveOpInterface>]> {
   let summary = "reduce amaxes over a process group";
   let description = [{
     Maximum of each of `amaxes` over the ranks of `group_id`, all in one
@@ -174,7 +191,9 @@ def TE_AmaxReduceOp : TE_PureOp<"amax_reduce"> {
 }
 
 def TE_ComputeScaleOp
-    : TE_PureOp<"compute_scale", [AllTypesMatch<["amax", "scale"]>]> {
+    : TE_PureOp<"compute_scale",
+        TE_Axes<(axes "...":$amax), (axes "...":$scale)>,
+        [AllTypesMatch<["amax", "scale"]>]> {
   let summary = "derive a quantisation scale from an amax";
   let description = [{
     `scale = max_finite(element_type) / max(amax, amax_epsilon)` in f32; 1 when
@@ -206,7 +225,9 @@ def TE_ComputeScaleOp
 }
 
 def TE_DelayedScalingUpdateOp
-    : TE_PureOp<"delayed_scaling_update", [AllTypesMatch<["amax", "scale", "new_scale"]>,
+    : TE_PureOp<"delayed_scaling_update",
+        TE_NoAxes,
+        [AllTypesMatch<["amax", "scale", "new_scale"]>,
                                            AllTypesMatch<["history", "new_history"]>]> {
   let summary = "derive the next scale from a history of amaxes";
   let description = [{
@@ -253,7 +274,11 @@ def TE_DelayedScalingUpdateOp
   let hasVerifier = 1;
 }
 
-def TE_DequantizeOp : TE_PureOp<"dequantize"> {
+def TE_DequantizeOp
+    : TE_PureOp<"dequantize",
+        TE_Axes<(axes "...":$q), (axes "...":$x)>,
+        [TE_StoredFormOpInterface,
+         TE_PadsWithZeros]> {
   let summary = "restore a high-precision matrix";
   let description = [{
     `x = round(float(q) * scale_inv)`: the product is rounded to f32, then to the
@@ -294,7 +319,10 @@ def TE_DequantizeOp : TE_PureOp<"dequantize"> {
 }
 
 def TE_TransposeOp
-    : TE_PureOp<"transpose", [AttrSizedOperandSegments, TE_SkippableOpInterface]> {
+    : TE_PureOp<"transpose",
+        TE_Axes<(axes "...":$q), (axes "...":$transposed)>,
+        [AttrSizedOperandSegments, TE_SkippableOpInterface,
+         TE_StoredFormOpInterface]> {
   let summary = "derive the other usage of a scaled value";
   let description = [{
     Makes the value for the other contraction axis by moving bytes and scales;
@@ -337,7 +365,10 @@ def TE_TransposeOp
   let hasVerifier = 1;
 }
 
-def TE_SwizzleScalesOp : TE_PureOp<"swizzle_scales"> {
+def TE_SwizzleScalesOp
+    : TE_PureOp<"swizzle_scales",
+        TE_Axes<(axes "...":$q), (axes "...":$swizzled)>,
+        [TE_StoredFormOpInterface]> {
   let summary = "put block scales in the order of the tensor core";
   let description = [{
     Permutes the scales of an mx or nv value within tiles of 128 by 4, the order
@@ -363,7 +394,9 @@ def TE_SwizzleScalesOp : TE_PureOp<"swizzle_scales"> {
 }
 
 def TE_NvFp4AlphaOp
-    : TE_PureOp<"nvfp4_alpha", [DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+    : TE_PureOp<"nvfp4_alpha",
+        TE_NoAxes,
+        [DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
   let summary = "derive the factor of a product of two NVFP4 values";
   let description = [{
     `alpha = (amax(a) * amax(b)) * (1 / (36 * scale_max(a) * scale_max(b)))` in

@@ -6,8 +6,11 @@
 include "TEDialect/IR/TEConstraints.td"
 
 def TE_AllReduceOp
-    : TE_PureOp<"all_reduce", [AllTypesMatch<["x", "y"]>,
-        DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+    : TE_PureOp<"all_reduce",
+        TE_Axes<(axes "...":$x), (axes "...":$y)>,
+        [AllTypesMatch<["x", "y"]>,
+        DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
+         DeclareOpInterfaceMethods<TE_CollectiveOpInterface>]> {
   let summary = "sum a tensor over the ranks of a group";
   let description = [{
     `y = sum over ranks of x`, accumulated in f32 in the order of the ranks and
@@ -32,7 +35,9 @@ def TE_AllReduceOp
 
 def TE_AllGatherOp
     : TE_PureOp<"all_gather",
-                [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+        TE_NoAxes,
+        [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
+         DeclareOpInterfaceMethods<TE_CollectiveOpInterface>]> {
   let summary = "put the parts of all ranks of a group together";
   let description = [{
     `y` is the `x` of every rank, concatenated along `axis` and cut to the size of
@@ -88,7 +93,9 @@ def TE_AllGatherOp
 
 def TE_ReduceScatterOp
     : TE_PureOp<"reduce_scatter",
-                [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+        TE_NoAxes,
+        [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
+         DeclareOpInterfaceMethods<TE_CollectiveOpInterface>]> {
   let summary = "sum a tensor over a group and give each rank a part";
   let description = [{
     Computes the sum of `x` over the ranks, as te.all_reduce does, and gives each
@@ -118,7 +125,9 @@ def TE_ReduceScatterOp
 
 def TE_AllToAllOp
     : TE_PureOp<"all_to_all",
-                [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+        TE_NoAxes,
+        [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
+         DeclareOpInterfaceMethods<TE_CollectiveOpInterface>]> {
   let summary = "exchange parts of a tensor between the ranks of a group";
   let description = [{
     Every rank cuts its `x` along axis `split` into as many equal parts as the
@@ -180,7 +189,10 @@ def TE_AllToAllOp
   }];
 }
 
-def TE_RankOp : TE_PureOp<"rank"> {
+def TE_RankOp
+    : TE_PureOp<"rank",
+        TE_NoAxes,
+        [DeclareOpInterfaceMethods<TE_CollectiveOpInterface>]> {
   let summary = "number of this rank in a group";
   let description = [{
     From 0 to one less than the number of ranks of the group. The op is for
@@ -203,7 +215,9 @@ def TE_RankOp : TE_PureOp<"rank"> {
 }
 
 def TE_BiasAddOp
-    : TE_PureOp<"bias_add", [AllTypesMatch<["x", "y"]>,
+    : TE_PureOp<"bias_add",
+        TE_Axes<(axes "m n":$x, "n":$bias), (axes "m n":$y)>,
+        [AllTypesMatch<["x", "y"]>,
         DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "add a vector to each row";
   let description = [{

@@ -64,8 +64,13 @@ def TE_GroupSizes
 class TE_Op<string mnemonic, list<Trait> traits = []>
     : Op<TE_Dialect, mnemonic, traits>;
 
-/// An op without side effects.
-class TE_PureOp<string mnemonic, list<Trait> traits = []>
-    : TE_Op<mnemonic, [Pure] # traits>;
+/// An op without side effects. `axes` is its TE_Axes, or TE_NoAxes.
+class TE_PureOp<string mnemonic, Trait axes, list<Trait> traits = []>
+    : TE_Op<mnemonic, [Pure, axes] # traits>;
+
+/// An op of the backward, which reads the operands `saved` of the forward.
+class TE_BackwardOp<string mnemonic, Trait axes, list<string> saved,
+                    list<Trait> traits = []>
+    : TE_PureOp<mnemonic, axes, [TE_Saves<saved>] # traits>;
 
 #endif // TEDIALECT_IR_TECONSTRAINTS_TD

@@ -53,6 +53,10 @@ def TE_Dialect : Dialect {
     8. (sharding-c2) its groups are declared, each named once at most, and its axes are those of the type.
     9. (ranks-c1) `te.ranks` is on a module, an array of different ranks of the mesh.
   }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+    "::mlir::tensor::TensorDialect"
+  ];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
   let hasOperationAttrVerify = 1;

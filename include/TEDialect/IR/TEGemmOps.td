@@ -6,7 +6,9 @@
 include "TEDialect/IR/TEConstraints.td"
 
 def TE_ScaledMatmulOp
-    : TE_PureOp<"scaled_matmul", [AttrSizedOperandSegments]> {
+    : TE_PureOp<"scaled_matmul",
+        TE_Axes<(axes "n":$bias, "m n":$accumulate), (axes "m n":$out)>,
+        [AttrSizedOperandSegments]> {
   let summary = "multiply two scaled matrices along their contraction axes";
   let description = [{
     `out[i, j] = sum_k A[i, k] B[j, k] (+ bias[j]) (+ accumulate[i, j])`, where
@@ -72,7 +74,10 @@ def TE_ScaledMatmulOp
   let hasVerifier = 1;
 }
 
-def TE_MatmulOp : TE_PureOp<"matmul", [AttrSizedOperandSegments]> {
+def TE_MatmulOp
+    : TE_PureOp<"matmul",
+        TE_AxesInCpp,
+        [AttrSizedOperandSegments]> {
   let summary = "multiply two high-precision matrices";
   let description = [{
     `out[i, j] = (alpha *) sum_k A[i, k] B[j, k] (+ bias[j])
@@ -118,7 +123,12 @@ def TE_MatmulOp : TE_PureOp<"matmul", [AttrSizedOperandSegments]> {
 }
 
 def TE_LinearOp
-    : TE_PureOp<"linear", [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+    : TE_PureOp<"linear",
+        TE_AxesIf<"getTransposedWeight()",
+        (axes "m k":$x, "k n":$w, "n":$bias), (axes "m n":$y),
+        (axes "m k":$x, "n k":$w, "n":$bias), (axes "m n":$y)>,
+        [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
+         DeclareOpInterfaceMethods<TE_CollectiveOpInterface>]> {
   let summary = "apply a linear layer";
   let description = [{
     `y = x wᵀ (+ bias)`. With `parallel`, shapes are those of one rank, and `y` is this
@@ -167,7 +177,13 @@ def TE_LinearOp
   let hasVerifier = 1;
 }
 
-def TE_LinearDgradOp : TE_PureOp<"linear_dgrad"> {
+def TE_LinearDgradOp
+    : TE_BackwardOp<"linear_dgrad",
+        TE_AxesIf<"getTransposedWeight()",
+        (axes "m n":$dy, "k n":$w), (axes "m k":$dx),
+        (axes "m n":$dy, "n k":$w), (axes "m k":$dx)>,
+        /*saved=*/["w"],
+        [DeclareOpInterfaceMethods<TE_CollectiveOpInterface>]> {
   let summary = "gradient of a linear layer with respect to its input";
   let description = [{
     `dx = dy w`, or `dy wᵀ` with `transposed_weight`. Made by
@@ -197,7 +213,13 @@ def TE_LinearDgradOp : TE_PureOp<"linear_dgrad"> {
   let hasVerifier = 1;
 }
 
-def TE_LinearWgradOp : TE_PureOp<"linear_wgrad"> {
+def TE_LinearWgradOp
+    : TE_BackwardOp<"linear_wgrad",
+        TE_AxesIf<"getTransposedWeight()",
+        (axes "m n":$dy, "m k":$x, "k n":$accumulate), (axes "k n":$dw),
+        (axes "m n":$dy, "m k":$x, "n k":$accumulate), (axes "n k":$dw), sums = ["m"]>,
+        /*saved=*/["x"],
+        [DeclareOpInterfaceMethods<TE_CollectiveOpInterface>]> {
   let summary = "gradient of a linear layer with respect to its weight";
   let description = [{
     `dw = dyᵀ x (+ accumulate)`, or `xᵀ dy` with `transposed_weight`, added in
@@ -237,7 +259,10 @@ def TE_LinearWgradOp : TE_PureOp<"linear_wgrad"> {
   let hasVerifier = 1;
 }
 
-def TE_BiasGradOp : TE_PureOp<"bias_grad"> {
+def TE_BiasGradOp
+    : TE_BackwardOp<"bias_grad",
+        TE_Axes<(axes "m n":$dy), (axes "n":$db), sums = ["m"]>,
+        /*saved=*/[]> {
   let summary = "sum a gradient over its rows";
   let description = [{
     `db[j] = sum_i dy[i, j]`, accumulated in f32, rounded once.

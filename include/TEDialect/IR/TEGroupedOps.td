@@ -5,7 +5,9 @@
 
 include "TEDialect/IR/TEConstraints.td"
 
-def TE_GroupedAmaxOp : TE_PureOp<"grouped_amax"> {
+def TE_GroupedAmaxOp
+    : TE_PureOp<"grouped_amax",
+        TE_Axes<(axes "m n":$x, "g":$group_sizes), (axes "g":$amax)>> {
   let summary = "compute the largest magnitude of each group of rows";
   let description = [{
     `amax[g] = max |x|` over the rows of group `g`, as te.amax gives it. Group
@@ -36,7 +38,12 @@ def TE_GroupedAmaxOp : TE_PureOp<"grouped_amax"> {
   let hasVerifier = 1;
 }
 
-def TE_ZeroPaddingOp : TE_PureOp<"zero_padding", [AllTypesMatch<["x", "y"]>]> {
+def TE_ZeroPaddingOp
+    : TE_PureOp<"zero_padding",
+        TE_Axes<(axes "m n":$x, "g":$group_sizes), (axes "m n":$y)>,
+        [AllTypesMatch<["x", "y"]>,
+         TE_StoredFormOpInterface,
+         TE_PadsWithZeros]> {
   let summary = "set the rows of no group to zero";
   let description = [{
     `y = x` in the rows of the groups, 0 elsewhere. `te-insert-casts` puts it
@@ -61,7 +68,9 @@ def TE_ZeroPaddingOp : TE_PureOp<"zero_padding", [AllTypesMatch<["x", "y"]>]> {
 }
 
 def TE_RoundGroupSizesOp
-    : TE_PureOp<"round_group_sizes", [AllTypesMatch<["group_sizes", "rounded"]>]> {
+    : TE_PureOp<"round_group_sizes",
+        TE_Axes<(axes "g":$group_sizes), (axes "g":$rounded)>,
+        [AllTypesMatch<["group_sizes", "rounded"]>]> {
   let summary = "round the sizes of groups up";
   let description = [{
     `rounded[g]` is the smallest multiple of `multiple` that is not below
@@ -84,7 +93,10 @@ def TE_RoundGroupSizesOp
   let hasVerifier = 1;
 }
 
-def TE_GroupedScaledMatmulOp : TE_PureOp<"grouped_scaled_matmul"> {
+def TE_GroupedScaledMatmulOp
+    : TE_PureOp<"grouped_scaled_matmul",
+        TE_Axes<(axes "g":$group_sizes, "g n":$bias), (axes "m n":$out)>,
+        [TE_PadsWithZeros]> {
   let summary = "multiply groups of scaled rows with a weight each";
   let description = [{
     For each group, its rows of `out` are te.scaled_matmul of its rows of `a` and
@@ -123,7 +135,9 @@ def TE_GroupedScaledMatmulOp : TE_PureOp<"grouped_scaled_matmul"> {
   let hasVerifier = 1;
 }
 
-def TE_GroupedScaledWgradOp : TE_PureOp<"grouped_scaled_wgrad"> {
+def TE_GroupedScaledWgradOp
+    : TE_PureOp<"grouped_scaled_wgrad",
+        TE_Axes<(axes "g":$group_sizes, "g n k":$accumulate), (axes "g n k":$out)>> {
   let summary = "multiply two scaled matrices over the rows of each group";
   let description = [{
     `out[g] = te.scaled_matmul` of the rows of group `g`, which it contracts
@@ -161,7 +175,12 @@ def TE_GroupedScaledWgradOp : TE_PureOp<"grouped_scaled_wgrad"> {
 }
 
 def TE_GroupedMatmulOp
-    : TE_PureOp<"grouped_matmul", [AttrSizedOperandSegments]> {
+    : TE_PureOp<"grouped_matmul",
+        TE_AxesIf<"getContract() == 0",
+        (axes "m k":$a, "g k n":$b, "g":$group_sizes, "g":$alpha, "g n":$bias), (axes "m n":$out),
+        (axes "m k":$a, "g n k":$b, "g":$group_sizes, "g":$alpha, "g n":$bias), (axes "m n":$out)>,
+        [AttrSizedOperandSegments,
+         TE_PadsWithZeros]> {
   let summary = "multiply groups of high-precision rows with a weight each";
   let description = [{
     For each group, its rows of `out` are te.matmul of its rows of `a`,
@@ -199,7 +218,9 @@ def TE_GroupedMatmulOp
 }
 
 def TE_GroupedWgradOp
-    : TE_PureOp<"grouped_wgrad", [AttrSizedOperandSegments]> {
+    : TE_PureOp<"grouped_wgrad",
+        TE_Axes<(axes "m n":$a, "m k":$b, "g":$group_sizes, "g":$alpha, "g n k":$accumulate), (axes "g n k":$out), sums = ["m"]>,
+        [AttrSizedOperandSegments]> {
   let summary = "multiply two high-precision matrices over the rows of each group";
   let description = [{
     `out[g]` is te.matmul of the rows of group `g`, which it contracts, with
@@ -235,7 +256,10 @@ def TE_GroupedWgradOp
   let hasVerifier = 1;
 }
 
-def TE_GroupedBiasGradOp : TE_PureOp<"grouped_bias_grad"> {
+def TE_GroupedBiasGradOp
+    : TE_BackwardOp<"grouped_bias_grad",
+        TE_Axes<(axes "m n":$dy, "g":$group_sizes), (axes "g n":$db), sums = ["m"]>,
+        /*saved=*/["group_sizes"]> {
   let summary = "sum a gradient over the rows of each group";
   let description = [{
     `db[g]` is te.bias_grad of the rows of group `g`; zeros for an empty one.
@@ -263,7 +287,9 @@ def TE_GroupedBiasGradOp : TE_PureOp<"grouped_bias_grad"> {
 }
 
 def TE_GroupedLinearOp
-    : TE_PureOp<"grouped_linear", [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+    : TE_PureOp<"grouped_linear",
+        TE_Axes<(axes "m k":$x, "g n k":$w, "g":$group_sizes, "g n":$bias), (axes "m n":$y)>,
+        [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "apply a linear layer of its own to each group of rows";
   let description = [{
     For each group (expert), its rows of `y` are te.linear of its rows of `x` and
@@ -304,7 +330,10 @@ def TE_GroupedLinearOp
   let hasVerifier = 1;
 }
 
-def TE_GroupedLinearDgradOp : TE_PureOp<"grouped_linear_dgrad"> {
+def TE_GroupedLinearDgradOp
+    : TE_BackwardOp<"grouped_linear_dgrad",
+        TE_Axes<(axes "m n":$dy, "g n k":$w, "g":$group_sizes), (axes "m k":$dx)>,
+        /*saved=*/["w", "group_sizes"]> {
   let summary = "gradient of grouped linear layers with respect to their input";
   let description = [{
     te.linear_dgrad of each group. Made by `te-differentiate`, replaced in the
@@ -334,7 +363,10 @@ def TE_GroupedLinearDgradOp : TE_PureOp<"grouped_linear_dgrad"> {
   let hasVerifier = 1;
 }
 
-def TE_GroupedLinearWgradOp : TE_PureOp<"grouped_linear_wgrad"> {
+def TE_GroupedLinearWgradOp
+    : TE_BackwardOp<"grouped_linear_wgrad",
+        TE_Axes<(axes "m n":$dy, "m k":$x, "g":$group_sizes, "g n k":$accumulate), (axes "g n k":$dw), sums = ["m"]>,
+        /*saved=*/["x", "group_sizes"]> {
   let summary = "gradients of grouped linear layers with respect to their weights";
   let description = [{
     te.linear_wgrad of each group; zeros, or `accumulate[g]`, for an empty one.

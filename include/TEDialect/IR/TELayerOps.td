@@ -6,8 +6,11 @@
 include "TEDialect/IR/TEConstraints.td"
 
 def TE_RmsNormOp
-    : TE_PureOp<"rms_norm", [AttrSizedResultSegments, AllTypesMatch<["x", "y"]>,
-        DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+    : TE_PureOp<"rms_norm",
+        TE_Axes<(axes "m n":$x, "n":$gamma), (axes "m n":$y, "m":$rsigma, "":$amax), whole = ["n"]>,
+        [AttrSizedResultSegments, AllTypesMatch<["x", "y"]>,
+        DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
+         TE_MeasuresAmax<[[0, 2]]>]> {
   let summary = "normalise each row by its root mean square";
   let description = [{
     `y = gamma * (rsigma * x)`, `rsigma = 1 / sqrt(mean(x²) + epsilon)` per row,
@@ -43,7 +46,10 @@ def TE_RmsNormOp
 }
 
 def TE_RmsNormBackwardOp
-    : TE_PureOp<"rms_norm_backward", [AllTypesMatch<["dy", "x", "dx"]>,
+    : TE_BackwardOp<"rms_norm_backward",
+        TE_Axes<(axes "m n":$dy, "m n":$x, "n":$gamma, "m":$rsigma), (axes "m n":$dx, "n":$dgamma), sums = ["m"], whole = ["n"]>,
+        /*saved=*/["x", "gamma", "rsigma"],
+        [AllTypesMatch<["dy", "x", "dx"]>,
                                       AllTypesMatch<["gamma", "dgamma"]>]> {
   let summary = "gradients of rms_norm";
   let description = [{
@@ -77,9 +83,12 @@ def TE_RmsNormBackwardOp
 }
 
 def TE_LayerNormOp
-    : TE_PureOp<"layer_norm", [AttrSizedResultSegments,
+    : TE_PureOp<"layer_norm",
+        TE_Axes<(axes "m n":$x, "n":$gamma, "n":$beta), (axes "m n":$y, "m":$mu, "m":$rsigma, "":$amax), whole = ["n"]>,
+        [AttrSizedResultSegments,
         AllTypesMatch<["x", "y"]>, AllTypesMatch<["gamma", "beta"]>,
-        DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+        DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
+         TE_MeasuresAmax<[[0, 3]]>]> {
   let summary = "normalise each row by its mean and standard deviation";
   let description = [{
     `y = gamma * (rsigma * (x - mu)) + beta`, `mu = mean(x)`,
@@ -118,8 +127,10 @@ def TE_LayerNormOp
 }
 
 def TE_LayerNormBackwardOp
-    : TE_PureOp<"layer_norm_backward",
-                [AllTypesMatch<["dy", "x", "dx"]>,
+    : TE_BackwardOp<"layer_norm_backward",
+        TE_Axes<(axes "m n":$dy, "m n":$x, "n":$gamma, "m":$mu, "m":$rsigma), (axes "m n":$dx, "n":$dgamma, "n":$dbeta), sums = ["m"], whole = ["n"]>,
+        /*saved=*/["x", "gamma", "mu", "rsigma"],
+        [AllTypesMatch<["dy", "x", "dx"]>,
                  AllTypesMatch<["gamma", "dgamma", "dbeta"]>,
                  AllTypesMatch<["mu", "rsigma"]>]> {
   let summary = "gradients of layer_norm";
@@ -163,8 +174,12 @@ defvar TE_ClampAttrs = (ins
   DefaultValuedAttr<F32Attr, "1.0f">:$offset);
 
 def TE_ActivationOp
-    : TE_PureOp<"activation", [
-        DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+    : TE_PureOp<"activation",
+        TE_AxesIf<"isGated(getKind()) && !getGate()",
+        (axes "m 2n":$x), (axes "m n":$y),
+        (axes "m n":$x, "m n":$gate), (axes "m n":$y), keepsZeros = 1>,
+        [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
+         TE_MeasuresAmax<[[0, 1]]>]> {
   let summary = "apply an activation function";
   let description = [{
     `y = act(x)` in f32, rounded once. Gated kinds read `x` as
@@ -212,8 +227,14 @@ def TE_ActivationOp
 }
 
 def TE_ActivationBackwardOp
-    : TE_PureOp<"activation_backward", [AttrSizedResultSegments,
-                                        AllTypesMatch<["x", "dx"]>]> {
+    : TE_BackwardOp<"activation_backward",
+        TE_AxesIf<"isGated(getKind()) && !getGate()",
+        (axes "m n":$dy, "m 2n":$x), (axes "m 2n":$dx),
+        (axes "m n":$dy, "m n":$x, "m n":$gate), (axes "m n":$dx, "m n":$dgate), keepsZeros = 1>,
+        /*saved=*/["x", "gate"],
+        [AttrSizedResultSegments,
+                                        AllTypesMatch<["x", "dx"]>,
+         TE_MeasuresAmax<[[0, 2], [1, 3]]>]> {
   let summary = "gradient of an activation function";
   let description = [{
     `dx = dy * act'(x)` in f32, rounded once; for gated kinds with
@@ -251,7 +272,9 @@ def TE_ActivationBackwardOp
   let hasVerifier = 1;
 }
 
-def TE_ActivationQuantizeOp : TE_PureOp<"activation_quantize"> {
+def TE_ActivationQuantizeOp
+    : TE_PureOp<"activation_quantize",
+        TE_NoAxes> {
   let summary = "apply an activation function and quantise the result";
   let description = [{
     `te.activation` followed by `te.quantize` with 1x128 blocks, without the
@@ -286,7 +309,8 @@ def TE_ActivationQuantizeOp : TE_PureOp<"activation_quantize"> {
 }
 
 def TE_ActivationBackwardQuantizeOp
-    : TE_PureOp<"activation_backward_quantize"> {
+    : TE_PureOp<"activation_backward_quantize",
+        TE_NoAxes> {
   let summary = "gradient of an activation function, quantised";
   let description = [{
     `te.activation_backward` followed by `te.quantize` with 1x128 blocks,
@@ -321,6 +345,7 @@ def TE_ActivationBackwardQuantizeOp
 
 def TE_EmbeddingOp
     : TE_PureOp<"embedding",
+        TE_Axes<(axes "t":$ids, "_ h":$table), (axes "t h":$y)>,
         [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "look up rows of a table";
   let description = [{
@@ -343,7 +368,10 @@ def TE_EmbeddingOp
   let hasVerifier = 1;
 }
 
-def TE_EmbeddingBackwardOp : TE_PureOp<"embedding_backward"> {
+def TE_EmbeddingBackwardOp
+    : TE_BackwardOp<"embedding_backward",
+        TE_Axes<(axes "t":$ids, "t h":$dy), (axes "_ h":$dtable), sums = ["t"]>,
+        /*saved=*/["ids"]> {
   let summary = "gradient of an embedding with respect to its table";
   let description = [{
     `dtable[v, :] = sum over t with ids[t] = v of dy[t, :]`, in token order, in
@@ -368,6 +396,7 @@ def TE_EmbeddingBackwardOp : TE_PureOp<"embedding_backward"> {
 
 def TE_CrossEntropyOp
     : TE_PureOp<"cross_entropy",
+        TE_Axes<(axes "t v":$logits), (axes "":$loss, "t":$lse), whole = ["v"]>,
         [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "mean softmax cross-entropy over tokens";
   let description = [{
@@ -398,8 +427,10 @@ def TE_CrossEntropyOp
 }
 
 def TE_CrossEntropyBackwardOp
-    : TE_PureOp<"cross_entropy_backward",
-                [AllTypesMatch<["logits", "dlogits"]>]> {
+    : TE_BackwardOp<"cross_entropy_backward",
+        TE_Axes<(axes "t v":$logits, "t":$lse), (axes "t v":$dlogits), whole = ["v"]>,
+        /*saved=*/["logits", "targets", "lse"],
+        [AllTypesMatch<["logits", "dlogits"]>]> {
   let summary = "gradient of cross_entropy with respect to its logits";
   let description = [{
     `dlogits[t, v] = dloss / counted * (exp(logits[t, v] - lse[t]) - [v = targets[t]])`,

@@ -13,7 +13,9 @@ def TE_I32Scalar
           "::mlir::RankedTensorType::get({}, $_builder.getI32Type())">;
 
 def TE_RouterTopKOp
-    : TE_PureOp<"router_topk", [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+    : TE_PureOp<"router_topk",
+        TE_Axes<(axes "t e":$logits), (axes "t k":$ids, "t k":$probs, "t e":$scores), whole = ["e"]>,
+        [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "choose the experts of each token";
   let description = [{
     `scores` is the softmax of each row of `logits`, or with `sigmoid` the sigmoid
@@ -46,7 +48,10 @@ def TE_RouterTopKOp
 }
 
 def TE_RouterTopKBackwardOp
-    : TE_PureOp<"router_topk_backward", [AllTypesMatch<["dprobs", "probs"]>]> {
+    : TE_BackwardOp<"router_topk_backward",
+        TE_Axes<(axes "t k":$dprobs, "t k":$ids, "t k":$probs, "t e":$scores), (axes "t e":$dlogits), whole = ["e"]>,
+        /*saved=*/["ids", "probs", "scores"],
+        [AllTypesMatch<["dprobs", "probs"]>]> {
   let summary = "gradient of the choice of experts";
   let description = [{
     `dlogits` from the gradient of the probabilities; the choice of experts has no
@@ -76,7 +81,10 @@ def TE_RouterTopKBackwardOp
 }
 
 def TE_PermuteOp
-    : TE_PureOp<"permute", [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+    : TE_PureOp<"permute",
+        TE_Axes<(axes "t c":$x, "t k":$ids), (axes "~t c":$y)>,
+        [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>,
+         DeclareOpInterfaceMethods<TE_ZeroPaddedOpInterface>]> {
   let summary = "bring the rows of each expert together";
   let description = [{
     Entry `i = token * k + slot` is one choice of a token. The rows of the entries
@@ -125,7 +133,9 @@ def TE_PermuteOp
 }
 
 def TE_UnpermuteOp
-    : TE_PureOp<"unpermute", [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+    : TE_PureOp<"unpermute",
+        TE_Axes<(axes "~t c":$y, "t k":$probs), (axes "t c":$out)>,
+        [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "sum the rows of each token";
   let description = [{
     `out[t] = sum_j probs[t, j] * y[row_of[t * k + j]]` in f32, in order of the
@@ -155,7 +165,11 @@ def TE_UnpermuteOp
   let hasVerifier = 1;
 }
 
-def TE_UnpermuteBackwardOp : TE_PureOp<"unpermute_backward"> {
+def TE_UnpermuteBackwardOp
+    : TE_BackwardOp<"unpermute_backward",
+        TE_Axes<(axes "t c":$dout, "t k":$probs), (axes "~t c":$dy)>,
+        /*saved=*/["entry_of", "probs"],
+        [DeclareOpInterfaceMethods<TE_ZeroPaddedOpInterface>]> {
   let summary = "gradient of the sum of each token's rows";
   let description = [{
     `dy[r] = dout[entry_of[r] / k] * probs[entry_of[r]]`, rounded once, zeros for
@@ -184,7 +198,10 @@ def TE_UnpermuteBackwardOp : TE_PureOp<"unpermute_backward"> {
   let hasVerifier = 1;
 }
 
-def TE_ProbGradOp : TE_PureOp<"prob_grad"> {
+def TE_ProbGradOp
+    : TE_BackwardOp<"prob_grad",
+        TE_Axes<(axes "t c":$dout, "~t c":$y), (axes "t k":$dprobs)>,
+        /*saved=*/["y", "row_of"]> {
   let summary = "gradient of the weights of te.unpermute";
   let description = [{
     `dprobs[t, j] = sum over columns of dout[t] * y[row_of[t * k + j]]` in f32; 0

@@ -5,7 +5,9 @@
 
 include "TEDialect/IR/TEConstraints.td"
 
-def TE_AdamWOp : TE_PureOp<"adamw"> {
+def TE_AdamWOp
+    : TE_PureOp<"adamw",
+        TE_Axes<(axes "...":$param, "...":$grad, "...":$m, "...":$v), (axes "...":$new_param, "...":$new_m, "...":$new_v)>> {
   let summary = "update a parameter with AdamW";
   let description = [{
     Adam with decoupled weight decay, in f32:
@@ -45,7 +47,9 @@ def TE_AdamWOp : TE_PureOp<"adamw"> {
   let hasVerifier = 1;
 }
 
-def TE_SgdOp : TE_PureOp<"sgd"> {
+def TE_SgdOp
+    : TE_PureOp<"sgd",
+        TE_Axes<(axes "...":$param, "...":$grad, "...":$buffer), (axes "...":$new_param, "...":$new_buffer)>> {
   let summary = "update a parameter with stochastic gradient descent";
   let description = [{
     `u = momentum buffer + g + weight_decay p`, `p' = p - lr u`, in f32. With a
@@ -78,7 +82,8 @@ def TE_SgdOp : TE_PureOp<"sgd"> {
 
 def TE_ZeroUnlessOp
     : TE_PureOp<"zero_unless",
-                [AllTypesMatch<["x", "y"]>, TE_SkippableOpInterface]> {
+        TE_Axes<(axes "...":$x), (axes "...":$y)>,
+        [AllTypesMatch<["x", "y"]>, TE_SkippableOpInterface]> {
   let summary = "start a sum anew, unless a flag says to go on";
   let description = [{
     `y = x` where `skip` is exactly 1.0, and zeros otherwise, whatever `x` holds.

@@ -6,7 +6,9 @@
 include "TEDialect/IR/TEConstraints.td"
 
 def TE_CountNonfiniteOp
-    : TE_PureOp<"count_nonfinite", [DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+    : TE_PureOp<"count_nonfinite",
+        TE_Axes<(axes "n k":$counts), (axes "n k":$new_counts)>,
+        [DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
   let summary = "count the NaN and infinite elements of a tensor";
   let description = [{
     Adds to row `index` of `counts` how many elements of `x` are NaN, how many
@@ -43,7 +45,9 @@ def TE_CountNonfiniteOp
   let hasVerifier = 1;
 }
 
-def TE_TensorStatsOp : TE_PureOp<"tensor_stats"> {
+def TE_TensorStatsOp
+    : TE_PureOp<"tensor_stats",
+        TE_NoAxes> {
   let summary = "gather statistics of a tensor and of its cast";
   let description = [{
     The entries of `te_rt_stat` as f32, in this order: of `x` amax, amin (the

@@ -15,7 +15,9 @@ include "mlir/IR/OpAsmInterface.td"
 /// A cast. Its results are usages of one tensor, and what it measures, if the
 /// op can.
 class TE_CastOp<string mnemonic, list<Trait> traits = []>
-    : TE_PureOp<mnemonic, [TE_QuantizeOpInterface] # traits> {
+    : TE_PureOp<mnemonic,
+        TE_Axes<(axes "...":$x), (axes "...":$usages)>,
+        [TE_QuantizeOpInterface, TE_StoredFormOpInterface] # traits> {
   code castDeclarations = [{
     ::mlir::te::QuantizeOpInterface
     withResults(::mlir::OpBuilder &builder, ::mlir::TypeRange usages,

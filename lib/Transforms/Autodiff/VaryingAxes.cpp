@@ -3,7 +3,6 @@
 #include "VaryingAxes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mlir::te;
@@ -50,40 +49,17 @@ void VaryingAxes::visitArguments(func::FuncOp function) {
   });
 }
 
-VaryingAxes::Bits VaryingAxes::visitLayer(ParallelAttr parallel, Bits operands,
-                                          bool reduces) const {
-  const Bits axis = axisOf(parallel.getGroup());
-  if (reduces && !parallel.getSequence())
-    return operands & ~axis;
-  return operands | axis;
-}
-
 void VaryingAxes::visit(Operation *op) {
   if (groups.empty())
     return;
   Bits all = 0;
   for (Value operand : op->getOperands())
     all |= get(operand);
-  auto layer = [&](auto layer, bool reduces) {
-    if (ParallelAttr parallel = layer.getParallelAttr())
-      all = visitLayer(parallel, all, reduces);
-  };
-  llvm::TypeSwitch<Operation *>(op)
-      .Case([&](AllReduceOp reduce) { all &= ~axisOf(reduce.getGroup()); })
-      .Case([&](AllGatherOp gather) { all &= ~axisOf(gather.getGroup()); })
-      .Case([&](AmaxReduceOp reduce) { all &= ~axisOf(reduce.getGroupId()); })
-      .Case([&](ReduceScatterOp scatter) { all |= axisOf(scatter.getGroup()); })
-      .Case([&](AllToAllOp exchange) { all |= axisOf(exchange.getGroup()); })
-      .Case([&](RankOp rank) { all |= axisOf(rank.getGroup()); })
-      .Case([&](LinearOp linear) {
-        ParallelAttr parallel = linear.getParallelAttr();
-        layer(linear, parallel && parallel.isRow());
-      })
-      .Case([&](LinearDgradOp dgrad) {
-        ParallelAttr parallel = dgrad.getParallelAttr();
-        layer(dgrad, parallel && parallel.isColumn());
-      })
-      .Case([&](LinearWgradOp wgrad) { layer(wgrad, false); });
+  if (auto collective = dyn_cast<CollectiveOpInterface>(op))
+    if (std::optional<GroupEffect> effect = collective.getGroupEffect()) {
+      const Bits axis = axisOf(effect->group);
+      all = effect->varies ? all | axis : all & ~axis;
+    }
   for (Value result : op->getResults())
     bits[result] = all;
 }

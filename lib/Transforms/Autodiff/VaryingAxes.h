@@ -39,9 +39,6 @@ public:
   ArrayRef<GroupAttr> getGroups() const { return groups; }
 
 private:
-  /// Of the result of a layer, which it may sum over its group.
-  Bits visitLayer(ParallelAttr parallel, Bits operands, bool reduces) const;
-
   SmallVector<GroupAttr> groups;
   SmallVector<GroupAttr> declared;
   DenseMap<Value, Bits> bits;

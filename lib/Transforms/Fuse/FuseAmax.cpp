@@ -10,7 +10,6 @@
 #include "TEDialect/Transforms/Fuse/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::te {
 #define GEN_PASS_DEF_FUSEAMAXPASS
@@ -19,97 +18,6 @@ namespace mlir::te {
 
 using namespace mlir;
 using namespace mlir::te;
-
-/// Replaces `op` by itself with an amax result of type `scalar`; returns that
-/// result.
-static Value withAmax(RmsNormOp op, Type scalar) {
-  OpBuilder builder(op);
-  auto fused = RmsNormOp::create(
-      builder, op.getLoc(), op.getY().getType(),
-      op.getRsigma() ? op.getRsigma().getType() : Type(), scalar, op.getX(),
-      op.getGamma(), op.getEpsilonAttr(), op.getZeroCenteredGammaAttr());
-  fused->setDiscardableAttrs(op->getDiscardableAttrDictionary());
-  op.getY().replaceAllUsesWith(fused.getY());
-  if (op.getRsigma())
-    op.getRsigma().replaceAllUsesWith(fused.getRsigma());
-  op.erase();
-  return fused.getAmax();
-}
-
-static Value withAmax(LayerNormOp op, Type scalar) {
-  OpBuilder builder(op);
-  Type statistics = op.getMu() ? op.getMu().getType() : Type();
-  auto fused = LayerNormOp::create(
-      builder, op.getLoc(), op.getY().getType(), statistics, statistics, scalar,
-      op.getX(), op.getGamma(), op.getBeta(), op.getEpsilonAttr(),
-      op.getZeroCenteredGammaAttr());
-  fused->setDiscardableAttrs(op->getDiscardableAttrDictionary());
-  op.getY().replaceAllUsesWith(fused.getY());
-  if (statistics) {
-    op.getMu().replaceAllUsesWith(fused.getMu());
-    op.getRsigma().replaceAllUsesWith(fused.getRsigma());
-  }
-  op.erase();
-  return fused.getAmax();
-}
-
-static Value withAmax(ActivationOp op, Type scalar) {
-  OpBuilder builder(op);
-  auto fused = ActivationOp::create(builder, op.getLoc(), op.getY().getType(),
-                                    scalar, op.getKindAttr(), op.getX(),
-                                    op.getGate(), op.getLimitAttr(),
-                                    op.getAlphaAttr(), op.getOffsetAttr());
-  fused->setDiscardableAttrs(op->getDiscardableAttrDictionary());
-  op.getY().replaceAllUsesWith(fused.getY());
-  op.erase();
-  return fused.getAmax();
-}
-
-/// With the amax of dx, or of dgate, beside those that it has.
-static Value withAmax(ActivationBackwardOp op, bool ofGate, Type scalar) {
-  OpBuilder builder(op);
-  const bool ofX = !ofGate || op.getAmax();
-  const bool ofBoth = ofGate || op.getDgateAmax();
-  auto fused = ActivationBackwardOp::create(
-      builder, op.getLoc(), op.getDx().getType(),
-      op.getDgate() ? op.getDgate().getType() : Type(), ofX ? scalar : Type(),
-      ofBoth ? scalar : Type(), op.getKindAttr(), op.getDy(), op.getX(),
-      op.getGate(), op.getLimitAttr(), op.getAlphaAttr(), op.getOffsetAttr());
-  fused->setDiscardableAttrs(op->getDiscardableAttrDictionary());
-  for (auto [before, after] :
-       {std::pair(Value(op.getDx()), Value(fused.getDx())),
-        std::pair(Value(op.getDgate()), Value(fused.getDgate())),
-        std::pair(Value(op.getAmax()), Value(fused.getAmax())),
-        std::pair(Value(op.getDgateAmax()), Value(fused.getDgateAmax()))})
-    if (before)
-      before.replaceAllUsesWith(after);
-  op.erase();
-  return ofGate ? fused.getDgateAmax() : fused.getAmax();
-}
-
-/// The amax of `value` from the op that makes it, or null when that op cannot.
-static Value producedAmax(Value value, Type scalar) {
-  auto amaxOf = [&](auto op, Value rounded) -> Value {
-    if (value != rounded)
-      return {};
-    return op.getAmax() ? Value(op.getAmax()) : withAmax(op, scalar);
-  };
-  Operation *producer = value.getDefiningOp();
-  if (!producer)
-    return {};
-  return llvm::TypeSwitch<Operation *, Value>(producer)
-      .Case([&](RmsNormOp op) { return amaxOf(op, op.getY()); })
-      .Case([&](LayerNormOp op) { return amaxOf(op, op.getY()); })
-      .Case([&](ActivationOp op) { return amaxOf(op, op.getY()); })
-      .Case([&](ActivationBackwardOp op) -> Value {
-        const bool ofGate = value == op.getDgate();
-        if (!ofGate && value != op.getDx())
-          return {};
-        Value amax = ofGate ? op.getDgateAmax() : op.getAmax();
-        return amax ? amax : withAmax(op, ofGate, scalar);
-      })
-      .Default([](Operation *) { return Value(); });
-}
 
 static bool isScalar(Value value) {
   return cast<ShapedType>(value.getType()).getRank() == 0;
@@ -160,9 +68,11 @@ struct FuseAmax final : te::impl::FuseAmaxPassBase<FuseAmax> {
     getOperation().walk([&](AmaxOp op) { amaxes.push_back(op); });
     for (AmaxOp op : amaxes) {
       // A producer measures in every step.
-      Value fused = op.getSkip()
-                        ? Value()
-                        : producedAmax(op.getX(), op.getAmax().getType());
+      auto producer = op.getX().getDefiningOp<AmaxProducerOpInterface>();
+      Value fused =
+          producer && !op.getSkip()
+              ? producer.requireAmax(op.getX(), op.getAmax().getType())
+              : Value();
       if (!fused)
         fused = measuredAmax(op);
       if (!fused)

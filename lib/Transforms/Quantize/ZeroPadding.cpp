@@ -8,11 +8,8 @@
 #include "ZeroPadding.h"
 
 #include "TEDialect/IR/TE.h"
-#include "TEDialect/IR/TEMoe.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mlir::te;
@@ -45,33 +42,15 @@ bool te::hasZeroPadding(Value value, Value groupSizes, int64_t alignment) {
   Operation *op = value.getDefiningOp();
   if (!op)
     return false;
-  auto isOfGroups = [&](Value sizes, uint64_t itsAlignment) {
-    return sizes && behindResiduals(sizes) == behindResiduals(groupSizes) &&
-           itsAlignment == static_cast<uint64_t>(alignment);
-  };
-  auto keepsZeros = [&] {
-    return llvm::all_of(op->getOperands(), [&](Value operand) {
-      return hasZeroPadding(operand, groupSizes, alignment);
-    });
-  };
-  return llvm::TypeSwitch<Operation *, bool>(op)
-      .Case<ZeroPaddingOp, GroupedScaledMatmulOp, GroupedMatmulOp,
-            DequantizeOp>([&](auto made) {
-        return isOfGroups(made.getGroupSizes(), made.getAlignment());
-      })
-      .Case([&](PermuteOp made) {
-        return isOfGroups(made.getGroupSizes(), made.getAlignment()) &&
-               value == made.getY();
-      })
-      // Its rows without an entry are those of no group of te.permute.
-      .Case([&](UnpermuteBackwardOp made) {
-        auto route =
-            behindResiduals(made.getEntryOf()).getDefiningOp<PermuteOp>();
-        return route && isOfGroups(route.getGroupSizes(), route.getAlignment());
-      })
-      // Every activation is 0 at 0.
-      .Case<ActivationOp, ActivationBackwardOp, arith::AddFOp, arith::SubFOp,
-            arith::MulFOp, arith::ExtFOp, arith::TruncFOp>(
-          [&](auto) { return keepsZeros(); })
-      .Default([](Operation *) { return false; });
+  if (auto padded = dyn_cast<ZeroPaddedOpInterface>(op)) {
+    std::optional<RowGroups> groups = padded.getZeroPaddedGroups(value);
+    return groups && groups->sizes &&
+           behindResiduals(groups->sizes) == behindResiduals(groupSizes) &&
+           groups->alignment == alignment;
+  }
+  auto rule = dyn_cast<AxisRelationOpInterface>(op);
+  return rule && rule.getAxisRelation().keepsZeros &&
+         llvm::all_of(op->getOperands(), [&](Value operand) {
+           return hasZeroPadding(operand, groupSizes, alignment);
+         });
 }

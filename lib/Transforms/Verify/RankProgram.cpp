@@ -39,42 +39,13 @@ std::string CollectiveEvent::describe() const {
 
 /// The collective that `op` is or stands for, if any.
 static std::optional<CollectiveEvent> asCollective(Operation *op) {
-  auto event = [&](int64_t group, Value payload, Attribute how = {}) {
-    return CollectiveEvent{op, lookupGroup(op, group), payload.getType(),
-                           op->getResult(0).getType(), how};
-  };
-  if (auto reduce = dyn_cast<AmaxReduceOp>(op)) {
-    if (reduce.getAmaxes().size() == 1)
-      return event(reduce.getGroupId(), reduce.getAmaxes().front());
-    // One collective for all: ranks must agree on how many.
-    auto all = TupleType::get(op->getContext(), reduce.getAmaxes().getTypes());
-    return CollectiveEvent{
-        op, lookupGroup(op, reduce.getGroupId()), all, all, {}};
-  }
-  if (auto reduce = dyn_cast<AllReduceOp>(op))
-    return event(reduce.getGroup(), reduce.getX());
-  if (auto gather = dyn_cast<AllGatherOp>(op))
-    return event(gather.getGroup(), gather.getX(), gather.getAxisAttr());
-  if (auto scatter = dyn_cast<ReduceScatterOp>(op))
-    return event(scatter.getGroup(), scatter.getX(), scatter.getAxisAttr());
-  if (auto exchange = dyn_cast<AllToAllOp>(op))
-    return event(exchange.getGroup(), exchange.getX(),
-                 ArrayAttr::get(op->getContext(), {exchange.getSplitAttr(),
-                                                   exchange.getConcatAttr()}));
-  // What te-insert-collectives will make of a layer.
-  if (auto linear = dyn_cast<LinearOp>(op))
-    if (ParallelAttr parallel = linear.getParallelAttr();
-        parallel && (parallel.isRow() || parallel.getSequence()))
-      return event(parallel.getGroup(), linear.getY(), parallel);
-  if (auto dgrad = dyn_cast<LinearDgradOp>(op))
-    if (ParallelAttr parallel = dgrad.getParallelAttr();
-        parallel && (parallel.isColumn() || parallel.getSequence()))
-      return event(parallel.getGroup(), dgrad.getDx(), parallel);
-  if (auto wgrad = dyn_cast<LinearWgradOp>(op))
-    if (ParallelAttr parallel = wgrad.getParallelAttr();
-        parallel && parallel.getSequence())
-      return event(parallel.getGroup(), wgrad.getX(), parallel);
-  return std::nullopt;
+  auto collective = dyn_cast<CollectiveOpInterface>(op);
+  std::optional<CollectiveCall> call =
+      collective ? collective.getCollectiveCall() : std::nullopt;
+  if (!call)
+    return std::nullopt;
+  return CollectiveEvent{op, lookupGroup(op, call->group), call->payload,
+                         call->result, call->how};
 }
 
 static bool hasCollective(Region &region) {

@@ -14,9 +14,7 @@
 #include "Shardings.h"
 
 #include "TEDialect/IR/TE.h"
-#include "TEDialect/IR/TEMoe.h"
 
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -91,26 +89,23 @@ private:
     failedAny = true;
   }
 
-  /// Reports `value` where its last dimension is split over whatever.
-  void expectWholeRows(Operation *op, StringRef operand, Value value) {
-    for (auto &[axis, split] : splits.lookup(value)) {
-      if (split.dim != lastDim(value))
-        continue;
-      InFlightDiagnostic diagnostic =
-          op->emitError() << "expected '" << operand
-                          << "' to have whole rows on each rank, but along "
-                             "axis "
-                          << split.dim << " it is split over '" << axis << "'";
-      diagnostic.attachNote(split.since) << "it is split here";
-      failedAny = true;
-      return;
-    }
-  }
-
-  /// Rows of `y` are those of `x`, and each has what `x` has there.
-  void pass(Value x, Value y) {
-    Splits same = splits.lookup(x);
-    splits[y] = std::move(same);
+  /// Reports operands of which a rank has a part along an axis that `op` needs
+  /// as a whole.
+  void expectWhole(Operation *op, const AxisRelation &relation) {
+    for (const AxisRelation::Entry &operand : relation.getOperands())
+      for (auto &[axis, split] : splits.lookup(operand.value)) {
+        if (!relation.needsWhole(operand.axes[split.dim].factor))
+          continue;
+        InFlightDiagnostic diagnostic =
+            op->emitError()
+            << "expected '" << operand.name
+            << "' to have whole rows on each rank, but along "
+               "axis "
+            << split.dim << " it is split over '" << axis << "'";
+        diagnostic.attachNote(split.since) << "it is split here";
+        failedAny = true;
+        break;
+      }
   }
 
   void visitLayer(LinearOp layer) {
@@ -138,25 +133,47 @@ private:
     splits[layer.getY()] = std::move(out);
   }
 
-  /// What of each operand is split in one way is so in the results.
-  void visitElementwise(Operation *op) {
+  /// The group over which a parallel layer communicates by itself.
+  static GroupAttr ownGroup(Operation *op) {
+    auto layer = dyn_cast<CollectiveOpInterface>(op);
+    std::optional<GroupEffect> effect =
+        layer ? layer.getGroupEffect() : std::nullopt;
+    return effect ? lookupGroup(op, effect->group) : GroupAttr();
+  }
+
+  /// A result is split as the operands that have its first factor are. How
+  /// weights are split is for layers to say.
+  void passSplits(Operation *op, const AxisRelation &relation) {
+    for (const AxisRelation::Entry &result : relation.getResults())
+      if (!result.axes.empty())
+        splits[result.value] = splitsOf(op, relation, result);
+  }
+
+  Splits splitsOf(Operation *op, const AxisRelation &relation,
+                  const AxisRelation::Entry &result) {
+    GroupAttr own = ownGroup(op);
     Splits out;
-    for (Value operand : op->getOperands()) {
-      for (auto &[axis, split] : splits.lookup(operand)) {
-        auto [other, isNew] = out.insert({axis, split});
-        if (isNew || other->second.dim == split.dim)
+    for (const AxisRelation::Entry &operand : relation.getOperands()) {
+      if (!operand.has(result.axes.front().factor))
+        continue;
+      for (auto &[axis, split] : splits.lookup(operand.value)) {
+        const std::optional<int64_t> dim =
+            result.find(operand.axes[split.dim].factor);
+        if (!dim || (own && own.getAxis() == axis))
+          continue;
+        auto [other, isNew] = out.insert({axis, Split{*dim, split.since}});
+        if (isNew || other->second.dim == *dim)
           continue;
         InFlightDiagnostic diagnostic =
             op->emitError() << "expected operands to be split over '" << axis
                             << "' along one axis, but got axis "
-                            << other->second.dim << " and axis " << split.dim;
+                            << other->second.dim << " and axis " << *dim;
         diagnostic.attachNote(other->second.since) << "one is split here";
         diagnostic.attachNote(split.since) << "another is split here";
         failedAny = true;
       }
     }
-    for (Value result : op->getResults())
-      splits[result] = out;
+    return out;
   }
 
   /// Results of `op` are summands over what its operands are.
@@ -170,16 +187,30 @@ private:
         summands[result] = all;
   }
 
-  /// `sums` of `op` are over the rows of `operands`.
-  void visitRowSum(Operation *op, ValueRange sums, ArrayRef<Value> operands,
-                   ParallelAttr parallel = {}) {
-    GroupAttr own =
-        parallel ? lookupGroup(op, parallel.getGroup()) : GroupAttr();
-    for (Value operand : operands)
-      for (auto &[axis, split] : splits.lookup(operand))
-        if (split.dim == 0 && !(own && own.getAxis() == axis))
-          for (Value sum : sums)
-            summands[sum].insert({axis, op});
+  /// Results that are sums over a factor are summands over what that factor is
+  /// split over.
+  void visitSums(Operation *op, const AxisRelation &relation) {
+    GroupAttr own = ownGroup(op);
+    for (int factor : relation.getSummed())
+      for (const AxisRelation::Entry &operand : relation.getOperands())
+        for (auto &[axis, split] : splits.lookup(operand.value))
+          if (operand.axes[split.dim].factor == factor &&
+              !(own && own.getAxis() == axis))
+            for (const AxisRelation::Entry &result : relation.getResults())
+              if (!result.find(factor))
+                summands[result.value].insert({axis, op});
+  }
+
+  void visitRelation(Operation *op) {
+    auto rule = dyn_cast<AxisRelationOpInterface>(op);
+    if (!rule)
+      return;
+    AxisRelation relation = rule.getAxisRelation();
+    expectWhole(op, relation);
+    passSplits(op, relation);
+    visitSums(op, relation);
+    if (relation.isPointwise() || relation.movesElements)
+      passSummands(op);
   }
 
   void visitCollective(Operation *op, Value x, Value y, int64_t id,
@@ -267,20 +298,6 @@ private:
   void visit(Operation *op) {
     llvm::TypeSwitch<Operation *>(op)
         .Case([&](LinearOp layer) { visitLayer(layer); })
-        .Case([&](RmsNormOp norm) {
-          expectWholeRows(norm, "x", norm.getX());
-          pass(norm.getX(), norm.getY());
-        })
-        .Case([&](LayerNormOp norm) {
-          expectWholeRows(norm, "x", norm.getX());
-          pass(norm.getX(), norm.getY());
-        })
-        .Case([&](CrossEntropyOp loss) {
-          expectWholeRows(loss, "logits", loss.getLogits());
-        })
-        .Case([&](ActivationOp activation) {
-          pass(activation->getOperand(0), activation->getResult(0));
-        })
         .Case([&](AllReduceOp reduce) {
           visitCollective(reduce, reduce.getX(), reduce.getY(),
                           reduce.getGroup(), std::nullopt);
@@ -293,53 +310,8 @@ private:
           visitCollective(scatter, scatter.getX(), scatter.getY(),
                           scatter.getGroup(), scatter.getAxis());
         })
-        .Case([&](LinearWgradOp wgrad) {
-          visitRowSum(wgrad, wgrad->getResults(), {wgrad.getDy(), wgrad.getX()},
-                      wgrad.getParallelAttr());
-        })
-        // Rows by expert are rows of this rank, too.
-        .Case([&](PermuteOp permute) { pass(permute.getX(), permute.getY()); })
-        .Case([&](GroupedLinearOp layer) {
-          Splits out = splits.lookup(layer.getX());
-          out.remove_if([](auto &each) { return each.second.dim != 0; });
-          splits[layer.getY()] = std::move(out);
-        })
-        .Case([&](GroupedLinearWgradOp wgrad) {
-          visitRowSum(wgrad, wgrad->getResults(),
-                      {wgrad.getDy(), wgrad.getX()});
-        })
-        .Case([&](GroupedWgradOp wgrad) {
-          visitRowSum(wgrad, wgrad->getResults(), {wgrad.getA(), wgrad.getB()});
-        })
-        .Case([&](AttentionSinkGradOp grad) {
-          visitRowSum(grad, grad->getResults(), {grad.getDout(), grad.getO()});
-        })
-        .Case<BiasGradOp, GroupedBiasGradOp>([&](auto grad) {
-          visitRowSum(grad, grad->getResults(), {grad.getDy()});
-        })
-        .Case<RmsNormBackwardOp, LayerNormBackwardOp>([&](auto norm) {
-          pass(norm.getX(), norm.getDx());
-          visitRowSum(norm, norm->getResults().drop_front(),
-                      {norm.getDy(), norm.getX()});
-        })
-        .Case([&](EmbeddingBackwardOp grad) {
-          visitRowSum(grad, grad->getResults(), {grad.getIds(), grad.getDy()});
-        })
-        .Case([&](MatmulOp product) {
-          if (llvm::all_equal({product.getContract()[0],
-                               product.getContract()[1], int64_t(0)}))
-            visitRowSum(product, product->getResults(),
-                        {product.getA(), product.getB()});
-        })
-        .Case<AdamWOp, SgdOp, ZeroUnlessOp, tensor::CollapseShapeOp,
-              tensor::ExpandShapeOp>([&](auto op) { passSummands(op); })
         .Case([&](func::ReturnOp end) { visitReturn(end); })
-        .Default([&](Operation *other) {
-          if (!other->hasTrait<OpTrait::Elementwise>())
-            return;
-          visitElementwise(other);
-          passSummands(other);
-        });
+        .Default([&](Operation *other) { visitRelation(other); });
   }
 
   func::FuncOp function;

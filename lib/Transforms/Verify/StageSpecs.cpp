@@ -8,7 +8,7 @@
 
 #include "StageSpecs.h"
 
-#include "TEDialect/IR/TEMoe.h"
+#include "TEDialect/IR/TE.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -81,52 +81,9 @@ bool mayCross(Value value) {
   return shaped && shaped.hasRank() && shaped.getRank() == 0;
 }
 
-/// The operands of a te backward op that are values of the forward.
-SmallVector<Value> getSavedOperands(Operation *op) {
-  if (auto dgrad = dyn_cast<LinearDgradOp>(op))
-    return {dgrad.getW()};
-  if (auto wgrad = dyn_cast<LinearWgradOp>(op))
-    return {wgrad.getX()};
-  if (auto dgrad = dyn_cast<GroupedLinearDgradOp>(op))
-    return {dgrad.getW(), dgrad.getGroupSizes()};
-  if (auto wgrad = dyn_cast<GroupedLinearWgradOp>(op))
-    return {wgrad.getX(), wgrad.getGroupSizes()};
-  if (auto router = dyn_cast<RouterTopKBackwardOp>(op))
-    return {router.getIds(), router.getProbs(), router.getScores()};
-  if (auto backward = dyn_cast<UnpermuteBackwardOp>(op)) {
-    SmallVector<Value> saved = {backward.getEntryOf()};
-    if (backward.getProbs())
-      saved.push_back(backward.getProbs());
-    return saved;
-  }
-  if (auto probs = dyn_cast<ProbGradOp>(op))
-    return {probs.getY(), probs.getRowOf()};
-  if (auto norm = dyn_cast<RmsNormBackwardOp>(op))
-    return {norm.getX(), norm.getGamma(), norm.getRsigma()};
-  if (auto norm = dyn_cast<LayerNormBackwardOp>(op))
-    return {norm.getX(), norm.getGamma(), norm.getMu(), norm.getRsigma()};
-  if (auto activation = dyn_cast<ActivationBackwardOp>(op)) {
-    SmallVector<Value> saved = {activation.getX()};
-    if (activation.getGate())
-      saved.push_back(activation.getGate());
-    return saved;
-  }
-  if (auto embedding = dyn_cast<EmbeddingBackwardOp>(op))
-    return {embedding.getIds()};
-  if (auto loss = dyn_cast<CrossEntropyBackwardOp>(op))
-    return {loss.getLogits(), loss.getTargets(), loss.getLse()};
-  if (auto attention = dyn_cast<AttentionBackwardOp>(op))
-    return {attention.getQ(), attention.getK(), attention.getV(),
-            attention.getO(), attention.getLse()};
-  if (auto sinks = dyn_cast<AttentionSinkGradOp>(op))
-    return {sinks.getO(), sinks.getLse(), sinks.getSinks()};
-  if (auto rope = dyn_cast<RopeOp>(op); rope && rope.getInverse())
-    return {rope.getCos(), rope.getSin()};
-  return {};
-}
-
 bool readsUnsavedOperand(Operation *op, BlockFacts &) {
-  return !llvm::all_of(getSavedOperands(op), mayCross);
+  auto backward = dyn_cast<SavedOperandsOpInterface>(op);
+  return backward && !llvm::all_of(backward.getSavedOperands(), mayCross);
 }
 
 /// True when `op` stands after the block's first residual, depends on one, and

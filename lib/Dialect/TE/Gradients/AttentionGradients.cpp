@@ -17,18 +17,10 @@ using namespace mlir::te;
 static Value requireLse(AttentionOp op) {
   if (op.getLse())
     return op.getLse();
-  OpBuilder b(op);
   int64_t rows = op.getQ().getType().getDimSize(0);
   auto lse = RankedTensorType::get({rows * static_cast<int64_t>(op.getHeads())},
-                                   b.getF32Type());
-  auto attention = AttentionOp::create(
-      b, op.getLoc(), op.getO().getType(), lse, op.getQ(), op.getK(), op.getV(),
-      op.getSinks(), op.getHeadsAttr(), op.getKvHeadsAttr(),
-      op.getSequenceAttr(), op.getCausalAttr(), op.getWindowSizeAttr(),
-      op.getScaleAttr(), op.getSoftcapAttr(), op.getDeterministicAttr());
-  attention->setDiscardableAttrs(op->getDiscardableAttrDictionary());
-  op.getO().replaceAllUsesWith(attention.getO());
-  return attention.getLse();
+                                   Float32Type::get(op.getContext()));
+  return addResults(op, /*lse*/ 1, lse).getLse();
 }
 
 LogicalResult AttentionOp::differentiate(OpBuilder &b,
@@ -47,10 +39,10 @@ LogicalResult AttentionOp::differentiate(OpBuilder &b,
   o = adjoints.residual(o, "o");
   lse = adjoints.residual(lse, "lse");
   auto backward = AttentionBackwardOp::create(
-      b, getLoc(), getQ().getType(), getK().getType(), getV().getType(), dout,
-      q, k, v, o, lse, getHeadsAttr(), getKvHeadsAttr(), getSequenceAttr(),
-      getCausalAttr(), getWindowSizeAttr(), getScaleAttr(), getSoftcapAttr(),
-      getDeterministicAttr());
+      b, getLoc(),
+      TypeRange{getQ().getType(), getK().getType(), getV().getType()},
+      ValueRange{dout, q, k, v, o, lse},
+      sharedAttributes<AttentionBackwardOp>(*this));
   for (auto [operand, gradient] :
        {std::pair<Value, Value>(getQ(), backward.getDq()),
         {getK(), backward.getDk()},

@@ -60,22 +60,16 @@ LogicalResult LinearOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
   return success();
 }
 
-/// The op's `rsigma`; makes the op produce it if it does not yet.
-static Value requireRsigma(RmsNormOp op) {
-  if (op.getRsigma())
-    return op.getRsigma();
-  OpBuilder b(op);
-  Type amax = op.getAmax() ? op.getAmax().getType() : Type();
-  auto rsigma = RankedTensorType::get({op.getX().getType().getDimSize(0)},
-                                      b.getF32Type());
-  auto norm = RmsNormOp::create(
-      b, op.getLoc(), op.getY().getType(), rsigma, amax, op.getX(),
-      op.getGamma(), op.getEpsilonAttr(), op.getZeroCenteredGammaAttr());
-  norm->setDiscardableAttrs(op->getDiscardableAttrDictionary());
-  op.getY().replaceAllUsesWith(norm.getY());
-  if (op.getAmax())
-    op.getAmax().replaceAllUsesWith(norm.getAmax());
-  return norm.getRsigma();
+/// The op itself if it gives its statistics of each row of its first operand,
+/// the optional results `indices`; else one that does in its place.
+template <typename Op>
+static Op requireStatistics(Op op, ArrayRef<unsigned> indices) {
+  if (!op.getODSResults(indices.front()).empty())
+    return op;
+  auto x = cast<RankedTensorType>(op->getOperand(0).getType());
+  return addResults(op, indices,
+                    RankedTensorType::get({x.getDimSize(0)},
+                                          Float32Type::get(op.getContext())));
 }
 
 LogicalResult RmsNormOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
@@ -85,7 +79,8 @@ LogicalResult RmsNormOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
   Value dy = adjoints.get(getY());
   Value x = adjoints.residual(getX(), "x");
   Value gamma = adjoints.residual(getGamma(), "gamma");
-  Value rsigma = adjoints.residual(requireRsigma(*this), "rsigma");
+  Value rsigma = adjoints.residual(
+      requireStatistics(*this, /*rsigma*/ 1).getRsigma(), "rsigma");
   auto backward = RmsNormBackwardOp::create(b, getLoc(), getX().getType(),
                                             getGamma().getType(), dy, x, gamma,
                                             rsigma, getZeroCenteredGammaAttr());
@@ -94,25 +89,6 @@ LogicalResult RmsNormOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
   if (adjoints.wants(getGamma()))
     adjoints.add(getGamma(), backward.getDgamma());
   return success();
-}
-
-/// The op itself if it gives mu and rsigma; else one that does in its place.
-static LayerNormOp requireStatistics(LayerNormOp op) {
-  if (op.getMu())
-    return op;
-  OpBuilder b(op);
-  Type amax = op.getAmax() ? op.getAmax().getType() : Type();
-  auto statistics = RankedTensorType::get({op.getX().getType().getDimSize(0)},
-                                          b.getF32Type());
-  auto norm = LayerNormOp::create(
-      b, op.getLoc(), op.getY().getType(), statistics, statistics, amax,
-      op.getX(), op.getGamma(), op.getBeta(), op.getEpsilonAttr(),
-      op.getZeroCenteredGammaAttr());
-  norm->setDiscardableAttrs(op->getDiscardableAttrDictionary());
-  op.getY().replaceAllUsesWith(norm.getY());
-  if (op.getAmax())
-    op.getAmax().replaceAllUsesWith(norm.getAmax());
-  return norm;
 }
 
 LogicalResult LayerNormOp::differentiate(OpBuilder &b,
@@ -124,7 +100,7 @@ LogicalResult LayerNormOp::differentiate(OpBuilder &b,
   Value dy = adjoints.get(getY());
   Value x = adjoints.residual(getX(), "x");
   Value gamma = adjoints.residual(getGamma(), "gamma");
-  LayerNormOp norm = requireStatistics(*this);
+  LayerNormOp norm = requireStatistics(*this, {/*mu*/ 1, /*rsigma*/ 2});
   Value mu = adjoints.residual(norm.getMu(), "mu");
   Value rsigma = adjoints.residual(norm.getRsigma(), "rsigma");
   auto backward = LayerNormBackwardOp::create(
@@ -165,21 +141,6 @@ LogicalResult EmbeddingOp::differentiate(OpBuilder &b,
   return success();
 }
 
-/// The op's `lse`; makes the op produce it if it does not yet.
-static Value requireLse(CrossEntropyOp op) {
-  if (op.getLse())
-    return op.getLse();
-  OpBuilder b(op);
-  auto lse = RankedTensorType::get({op.getLogits().getType().getDimSize(0)},
-                                   b.getF32Type());
-  auto loss = CrossEntropyOp::create(b, op.getLoc(), op.getLoss().getType(),
-                                     lse, op.getLogits(), op.getTargets(),
-                                     op.getIgnoreIndexAttr());
-  loss->setDiscardableAttrs(op->getDiscardableAttrDictionary());
-  op.getLoss().replaceAllUsesWith(loss.getLoss());
-  return loss.getLse();
-}
-
 LogicalResult CrossEntropyOp::differentiate(OpBuilder &b,
                                             AdjointContext &adjoints) {
   if (failed(expectNoCotangent(*this, adjoints, getLse(), "lse")))
@@ -187,7 +148,8 @@ LogicalResult CrossEntropyOp::differentiate(OpBuilder &b,
   Value dloss = adjoints.get(getLoss());
   Value logits = adjoints.residual(getLogits(), "logits");
   Value targets = adjoints.residual(getTargets(), "targets");
-  Value lse = adjoints.residual(requireLse(*this), "lse");
+  Value lse =
+      adjoints.residual(requireStatistics(*this, /*lse*/ 1).getLse(), "lse");
   auto backward = CrossEntropyBackwardOp::create(
       b, getLoc(), getLogits().getType(), dloss, logits, targets, lse,
       getIgnoreIndexAttr());

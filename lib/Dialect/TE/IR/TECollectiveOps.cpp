@@ -370,3 +370,73 @@ LogicalResult BiasAddOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
                  BiasGradOp::create(b, getLoc(), getBias().getType(), dy));
   return success();
 }
+
+//===----------------------------------------------------------------------===//
+// What ranks have to agree on
+//===----------------------------------------------------------------------===//
+
+std::optional<CollectiveCall> AmaxReduceOp::getCollectiveCall() {
+  auto group = static_cast<int64_t>(getGroupId());
+  if (getAmaxes().size() == 1)
+    return CollectiveCall{group,
+                          getAmaxes().front().getType(),
+                          getReduced().front().getType(),
+                          {}};
+  // One collective for all: ranks must agree on how many.
+  auto all = TupleType::get(getContext(), getAmaxes().getTypes());
+  return CollectiveCall{group, all, all, {}};
+}
+
+std::optional<GroupEffect> AmaxReduceOp::getGroupEffect() {
+  return GroupEffect{static_cast<int64_t>(getGroupId()), /*varies=*/false};
+}
+
+/// The collective that makes `y` of `x` over `group`.
+static CollectiveCall callOf(Value x, Value y, uint64_t group,
+                             Attribute how = {}) {
+  return {static_cast<int64_t>(group), x.getType(), y.getType(), how};
+}
+
+std::optional<CollectiveCall> AllReduceOp::getCollectiveCall() {
+  return callOf(getX(), getY(), getGroup());
+}
+
+std::optional<GroupEffect> AllReduceOp::getGroupEffect() {
+  return GroupEffect{static_cast<int64_t>(getGroup()), /*varies=*/false};
+}
+
+std::optional<CollectiveCall> AllGatherOp::getCollectiveCall() {
+  return callOf(getX(), getY(), getGroup(), getAxisAttr());
+}
+
+std::optional<GroupEffect> AllGatherOp::getGroupEffect() {
+  return GroupEffect{static_cast<int64_t>(getGroup()), /*varies=*/false};
+}
+
+std::optional<CollectiveCall> ReduceScatterOp::getCollectiveCall() {
+  return callOf(getX(), getY(), getGroup(), getAxisAttr());
+}
+
+std::optional<GroupEffect> ReduceScatterOp::getGroupEffect() {
+  return GroupEffect{static_cast<int64_t>(getGroup()), /*varies=*/true,
+                     static_cast<int64_t>(getAxis())};
+}
+
+std::optional<CollectiveCall> AllToAllOp::getCollectiveCall() {
+  return callOf(
+      getX(), getY(), getGroup(),
+      ArrayAttr::get(getContext(), {getSplitAttr(), getConcatAttr()}));
+}
+
+std::optional<GroupEffect> AllToAllOp::getGroupEffect() {
+  return GroupEffect{static_cast<int64_t>(getGroup()), /*varies=*/true};
+}
+
+/// It asks for a number, which differs, and nobody else.
+std::optional<CollectiveCall> RankOp::getCollectiveCall() {
+  return std::nullopt;
+}
+
+std::optional<GroupEffect> RankOp::getGroupEffect() {
+  return GroupEffect{static_cast<int64_t>(getGroup()), /*varies=*/true};
+}

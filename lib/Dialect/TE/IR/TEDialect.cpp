@@ -6,6 +6,9 @@
 
 #include "TEDialect/IR/BackwardOverride.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Transforms/InliningUtils.h"
@@ -218,6 +221,8 @@ void TEDialect::initialize() {
 #include "TEDialect/IR/TEMoeOps.cpp.inc"
       >();
   addInterfaces<TEInlinerInterface>();
+  attachMeaningOfOtherDialects(getContext());
+  requireMeaning(getContext(), getDialectNamespace());
 }
 
 LogicalResult TEDialect::verifyOperationAttribute(Operation *op,

@@ -275,3 +275,75 @@ LogicalResult BiasGradOp::verify() {
   return verifyShape(*this, "db", getDb().getType(),
                      {shapeOf(getDy().getType())[1]});
 }
+
+AxisRelation MatmulOp::getAxisRelation() {
+  AxisRelation relation(*this);
+  auto axes = [&](unsigned operand, StringRef outer) {
+    const bool isLast = getContract()[operand] == 1;
+    return isLast ? (outer + " k").str() : ("k " + outer).str();
+  };
+  relation.operands("a", getA(), axes(0, "m"));
+  relation.operands("b", getB(), axes(1, "n"));
+  if (getBias())
+    relation.operands("bias", getBias(), "n");
+  if (getAccumulate())
+    relation.operands("accumulate", getAccumulate(), "m n");
+  relation.results("out", getOut(), "m n");
+  // Over rows, it is the gradient of a weight.
+  if (llvm::all_equal({getContract()[0], getContract()[1], int64_t(0)}))
+    relation.sum("k");
+  return relation;
+}
+
+//===----------------------------------------------------------------------===//
+// Parallel layers
+//===----------------------------------------------------------------------===//
+
+/// What te-insert-collectives will make of a layer that is split as `parallel`
+/// says, where it communicates `value`.
+static std::optional<CollectiveCall> callOfLayer(Operation *op,
+                                                 ParallelAttr parallel,
+                                                 bool communicates,
+                                                 Value value) {
+  if (!parallel || !(communicates || parallel.getSequence()))
+    return std::nullopt;
+  return CollectiveCall{parallel.getGroup(), value.getType(),
+                        op->getResult(0).getType(), parallel};
+}
+
+/// A layer sums its result over the group where it `reduces`.
+static std::optional<GroupEffect> effectOfLayer(ParallelAttr parallel,
+                                                bool reduces) {
+  if (!parallel)
+    return std::nullopt;
+  return GroupEffect{parallel.getGroup(),
+                     /*varies=*/!reduces || parallel.getSequence()};
+}
+
+std::optional<CollectiveCall> LinearOp::getCollectiveCall() {
+  ParallelAttr parallel = getParallelAttr();
+  return callOfLayer(*this, parallel, parallel && parallel.isRow(), getY());
+}
+
+std::optional<GroupEffect> LinearOp::getGroupEffect() {
+  ParallelAttr parallel = getParallelAttr();
+  return effectOfLayer(parallel, parallel && parallel.isRow());
+}
+
+std::optional<CollectiveCall> LinearDgradOp::getCollectiveCall() {
+  ParallelAttr parallel = getParallelAttr();
+  return callOfLayer(*this, parallel, parallel && parallel.isColumn(), getDx());
+}
+
+std::optional<GroupEffect> LinearDgradOp::getGroupEffect() {
+  ParallelAttr parallel = getParallelAttr();
+  return effectOfLayer(parallel, parallel && parallel.isColumn());
+}
+
+std::optional<CollectiveCall> LinearWgradOp::getCollectiveCall() {
+  return callOfLayer(*this, getParallelAttr(), /*communicates=*/false, getX());
+}
+
+std::optional<GroupEffect> LinearWgradOp::getGroupEffect() {
+  return effectOfLayer(getParallelAttr(), /*reduces=*/false);
+}

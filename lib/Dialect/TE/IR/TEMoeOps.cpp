@@ -187,3 +187,22 @@ LogicalResult UnpermuteOp::differentiate(OpBuilder &b,
   }
   return success();
 }
+
+//===----------------------------------------------------------------------===//
+// Rows of no group
+//===----------------------------------------------------------------------===//
+
+std::optional<RowGroups> PermuteOp::getZeroPaddedGroups(Value result) {
+  if (result != getY())
+    return std::nullopt;
+  return RowGroups{getGroupSizes(), static_cast<int64_t>(getAlignment())};
+}
+
+/// Its rows without an entry are those of no group of te.permute.
+std::optional<RowGroups> UnpermuteBackwardOp::getZeroPaddedGroups(Value) {
+  Value entries = getEntryOf();
+  while (auto residual = entries.getDefiningOp<ResidualOp>())
+    entries = residual.getValue();
+  auto route = entries.getDefiningOp<PermuteOp>();
+  return route ? route.getZeroPaddedGroups(route.getY()) : std::nullopt;
+}
