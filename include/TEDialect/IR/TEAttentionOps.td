@@ -65,10 +65,6 @@ defvar TE_AttentionMethods = [{
     int64_t getWindowLeft() {
       return getWindowSize() ? (*getWindowSize())[0] : -1;
     }
-    /// `softcap`; 0: none.
-    ::llvm::APFloat getSoftcapOrZero() {
-      return getSoftcap().value_or(::llvm::APFloat(0.0f));
-    }
   }];
 
 def TE_AttentionOp

@@ -13,15 +13,11 @@ using namespace mlir::te;
 template <typename Op>
 static LaunchCall &attentionCall(LaunchCall &&call, Op op) {
   return call.i64("tokens", dim(op.getQ(), 0))
-      .i64("sequence", op.getSequence())
-      .i64("heads", op.getHeads())
-      .i64("kv_heads", op.getKvHeads())
       .i64("head_dim", dim(op.getQ(), 1) / op.getHeads())
       .type("type", elementType(op.getQ()))
-      .i32("causal", op.getCausal())
       .i64("window_left", op.getWindowLeft())
       .f32("scale", op.getScaleOrDefault())
-      .f32("softcap", op.getSoftcapOrZero());
+      .attributes();
 }
 
 template <>
@@ -40,7 +36,6 @@ LogicalResult te::emitLaunches(AttentionOp op, LaunchEmitter &emitter) {
 template <>
 LogicalResult te::emitLaunches(AttentionBackwardOp op, LaunchEmitter &emitter) {
   return attentionCall(LaunchCall(emitter, op, "attention_backward"), op)
-      .i32("deterministic", op.getDeterministic())
       .in(op.getDout())
       .in(op.getQ())
       .in(op.getK())

@@ -89,6 +89,36 @@ public:
         .f32("offset", op.getOffset());
   }
 
+  /// Every parameter that was not given, by the attribute of the op that has
+  /// its name; 0 where an optional one is absent.
+  LaunchCall &attributes() {
+    for (const tert::KernelParameter &each : kernel.parameters) {
+      ArrayRef<StringAttr> known = op->getRegisteredInfo()->getAttributeNames();
+      const bool isGiven =
+          llvm::any_of(parameters, [&](NamedAttribute parameter) {
+            return parameter.getName() == each.name;
+          });
+      if (isGiven || !llvm::is_contained(known, each.name))
+        continue;
+      Attribute value = op->getAttr(each.name);
+      if (each.type == tert::KernelParameter::F32) {
+        auto number = dyn_cast_if_present<FloatAttr>(value);
+        f32(each.name, number ? number.getValue() : APFloat(0.0f));
+        continue;
+      }
+      auto integer = dyn_cast_if_present<IntegerAttr>(value);
+      const int64_t number = integer ? integer.getValue().getSExtValue() : 0;
+      // A flag is a unit or a bool.
+      const bool isFlag = isa_and_present<UnitAttr>(value) ||
+                          (integer && integer.getType().isInteger(1));
+      if (each.type == tert::KernelParameter::I64)
+        i64(each.name, number);
+      else
+        i32(each.name, isFlag ? isa<UnitAttr>(value) || number != 0 : number);
+    }
+    return *this;
+  }
+
   /// Where the groups are in `rows` rows.
   template <typename GroupedOp> LaunchCall &groups(GroupedOp op, int64_t rows) {
     return i64("rows", rows)
