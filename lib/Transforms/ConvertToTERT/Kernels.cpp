@@ -35,9 +35,9 @@ template <typename... Ops> void attachReplaced(MLIRContext *context) {
 } // namespace
 
 static void requireKernels(MLIRContext *context) {
-  for (RegisteredOperationName op : context->getRegisteredOperationsByDialect(
-           TEDialect::getDialectNamespace()))
-    if (!op.hasInterface<KernelOpInterface>())
+  for (RegisteredOperationName op : context->getRegisteredOperations())
+    if (isa<TEDialect>(op.getDialect()) &&
+        !op.hasInterface<KernelOpInterface>())
       llvm::report_fatal_error(
           "op '" + op.getStringRef() +
           "' does not implement KernelOpInterface; add its launches to the "

@@ -43,13 +43,17 @@ TEST_F(OpMeaningTest, AnOpWithoutAxesIsNamedWhenItsDialectIsLoaded) {
 }
 
 TEST_F(OpMeaningTest, EveryBackwardOpSaysWhatIsSaved) {
-  for (RegisteredOperationName op :
-       context.getRegisteredOperationsByDialect("te")) {
+  unsigned count = 0;
+  for (RegisteredOperationName op : context.getRegisteredOperations()) {
     StringRef name = op.getStringRef();
+    if (!name.starts_with("te."))
+      continue;
+    ++count;
     if (name.ends_with("_backward") || name.ends_with("_grad") ||
         name.ends_with("linear_dgrad") || name.ends_with("linear_wgrad"))
       EXPECT_TRUE(op.hasInterface<SavedOperandsOpInterface>()) << name.str();
   }
+  EXPECT_GT(count, 60u);
 }
 
 TEST_F(OpMeaningTest, LinearContractsColumns) {

@@ -141,13 +141,11 @@ void te::attachMeaningOfOtherDialects(MLIRContext *context) {
          arith::ExtFOp, arith::TruncFOp>(context);
   attach<ReshapeAxes, tensor::CollapseShapeOp, tensor::ExpandShapeOp>(context);
   attach<StoredForm, arith::ExtFOp, arith::TruncFOp>(context);
-  for (StringRef dialect : {arith::ArithDialect::getDialectNamespace(),
-                            math::MathDialect::getDialectNamespace()})
-    for (RegisteredOperationName op :
-         context->getRegisteredOperationsByDialect(dialect))
-      if (op.hasTrait<OpTrait::Elementwise>() &&
-          !op.hasInterface<AxisRelationOpInterface>())
-        op.attachInterface<PointwiseAxes>();
+  for (RegisteredOperationName op : context->getRegisteredOperations())
+    if (isa<arith::ArithDialect, math::MathDialect>(op.getDialect()) &&
+        op.hasTrait<OpTrait::Elementwise>() &&
+        !op.hasInterface<AxisRelationOpInterface>())
+      op.attachInterface<PointwiseAxes>();
 }
 
 //===----------------------------------------------------------------------===//
@@ -157,9 +155,9 @@ void te::attachMeaningOfOtherDialects(MLIRContext *context) {
 SmallVector<StringRef> te::findOpsWithoutMeaning(MLIRContext *context,
                                                  StringRef dialect) {
   SmallVector<StringRef> names;
-  for (RegisteredOperationName op :
-       context->getRegisteredOperationsByDialect(dialect))
-    if (!op.hasInterface<AxisRelationOpInterface>())
+  for (RegisteredOperationName op : context->getRegisteredOperations())
+    if (op.getDialectNamespace() == dialect &&
+        !op.hasInterface<AxisRelationOpInterface>())
       names.push_back(op.getStringRef());
   return names;
 }
