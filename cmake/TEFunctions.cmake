@@ -55,7 +55,8 @@ function(te_add_compiler_library name)
   target_compile_options(${name} PRIVATE ${TE_WARNINGS} -fno-rtti -fno-exceptions
                          -ffunction-sections -fdata-sections)
   if(TE_PRECOMPILED_HEADERS)
-    target_compile_options(${name} PRIVATE -Xclang -fno-pch-timestamp)
+    target_compile_options(${name} PRIVATE
+                           $<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>)
     if(NOT name STREQUAL TEMLIRHeaders)
       target_precompile_headers(${name} REUSE_FROM TEMLIRHeaders)
     endif()

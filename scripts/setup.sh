@@ -26,7 +26,11 @@ for argument in "$@"; do
     *) echo "setup.sh: expected 'build', 'cuda', 'example', 'test' or '--cuda', but got '$argument'" >&2; exit 2 ;;
   esac
 done
-[ "$groups" != " " ] || groups=" build cuda example test "
+if [ "$groups" = " " ]; then
+  groups=" build cuda example test "
+elif ((with_cuda)); then
+  groups+="cuda "
+fi
 wants() { [[ $groups == *" $1 "* ]]; }
 
 # say TEXT: one line of progress, with the seconds since the start.

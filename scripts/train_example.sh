@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 # that already has them.
 groups=(build example)
 options=()
-if [ -e /dev/nvidiactl ] || grep -qs "^TE_CUDA:STRING=AUTO" build/dev/CMakeCache.txt; then
+if [ -e /dev/nvidiactl ] || grep -Eqs "^TE_CUDA:STRING=(AUTO|ON)" build/dev/CMakeCache.txt; then
   groups+=(cuda)
 else
   options=(-DTE_CUDA=OFF)

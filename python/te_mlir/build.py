@@ -182,10 +182,15 @@ class Function:
         return [op for op in self.ops if op.name == "te.linear"]
 
     def set_recipe(self, layer: str, recipe: Recipe) -> None:
-        """Sets the recipe of the linear layers with this name."""
+        """Sets the recipe of the linear layers with this name.
+
+        Raises ValueError for a layer that was added as text (`op`), whose attributes are not known.
+        """
         own = {"te.recipe": recipe.to_mlir()}
         for index, op in enumerate(self.ops):
             if op.name == "te.linear" and op.layer == layer:
+                if not op.types:
+                    raise ValueError(f"expected the layer '{layer}' to be added by 'linear', but it was added as text by 'op'")
                 self.ops[index] = replace(op, attributes={**op.attributes, **own})
 
     # Layers. x is [rows, columns] unless said otherwise.

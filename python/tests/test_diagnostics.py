@@ -114,3 +114,12 @@ def test_an_op_by_text_is_a_record_with_its_name():
         (y,) = f.op(f"math.exp {x.name} : {x.type}", [((4, 8), "float32")], layer="the layer")
     assert f.ops[0].name == "math.exp" and f.ops[0].results == (y,)
     assert str(f.ops[0]) == '%0 = math.exp %arg0 : tensor<4x8xf32> loc("the layer")'
+
+
+def test_a_layer_added_as_text_takes_no_recipe():
+    with build.Module().function("f") as f:
+        x = f.argument("x", (4, 8), "float32")
+        w = f.argument("w", (8, 8), "float32", weight=True)
+        f.op(f"te.linear {x.name}, {w.name} : {x.type}, {w.type} -> {x.type}", [((4, 8), "float32")], layer="a")
+    with pytest.raises(ValueError, match="added as text by 'op'"):
+        f.set_recipe("a", te_mlir.HighPrecision())
