@@ -24,10 +24,11 @@ class Torch:
         self.log_softmax = lambda x: torch.log_softmax(x, -1)
         self.logsumexp = lambda x: torch.logsumexp(x, -1)
         self.picked = lambda x, places: torch.gather(x, -1, places[:, None])[:, 0]
+        self.cast = lambda x, dtype: x.to(getattr(torch, dtype))
         self.torch = torch
 
-    def run(self, function, *others):
-        """The program of `function` of a layer; its results and gradients are those of PyTorch."""
+    def model(self, function, *others):
+        """A layer and `function` of it; and the same compiled."""
         import te_mlir.torch
 
         torch = self.torch
@@ -41,8 +42,23 @@ class Torch:
                 return function(x @ self.w, self.g, self.b, *others)
 
         torch._dynamo.reset()
-        model, x = Model(), torch.tensor(H)
-        compiled = te_mlir.torch.jit(model, strict=True)
+        model = Model()
+        return model, te_mlir.torch.jit(model, strict=True, differentiate_outputs="all")
+
+    def text(self, compiled):
+        (graph,) = compiled.te.graphs
+        return "".join(region.function.to_mlir() for region in graph.regions)
+
+    def call(self, function):
+        """Results of `function` of a layer in f32, those of PyTorch, and the program."""
+        model, compiled = self.model(function)
+        found = [[y.detach().float().numpy() for y in run(self.torch.tensor(H))] for run in (compiled, model)]
+        return *found, self.text(compiled)
+
+    def run(self, function, *others):
+        """The program of `function` of a layer; its results and gradients are those of PyTorch."""
+        torch = self.torch
+        (model, compiled), x = self.model(function, *others), torch.tensor(H)
         got, wanted = [], []
         for run, found in ((compiled, got), (model, wanted)):
             y = run(x)
@@ -52,8 +68,7 @@ class Torch:
             found += [y, *(gradient for gradient in used if gradient is not None)]
         assert len(got) == len(wanted) > 1
         assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(got, wanted))
-        (graph,) = compiled.te.graphs
-        return "".join(region.function.to_mlir() for region in graph.regions)
+        return self.text(compiled)
 
 
 class Jax:
@@ -71,7 +86,20 @@ class Jax:
         self.log_softmax = lambda x: jax.nn.log_softmax(x, -1)
         self.logsumexp = lambda x: jax.nn.logsumexp(x, -1)
         self.picked = lambda x, places: jnp.take_along_axis(x, places[:, None], -1)[:, 0]
+        self.cast = lambda x, dtype: x.astype(dtype)
         self.jax, self.jnp = jax, jnp
+
+    def call(self, function):
+        """Results of `function` of a layer in f32, those of JAX, and the program."""
+        import te_mlir.jax
+
+        def model(x, w, g, b):
+            return function(x @ w, g, b)
+
+        arguments = [self.jnp.asarray(a) for a in (H, W, G, B)]
+        compiled = te_mlir.jax.jit(model)
+        found = [[np.asarray(y, np.float32) for y in run(*arguments)] for run in (compiled, model)]
+        return *found, compiled.lower(*arguments).text()
 
     def run(self, function, *others):
         """The program of `function` of a layer; its results and gradients are those of JAX."""
@@ -218,3 +246,94 @@ def test_the_loss_of_each_row_is_no_cross_entropy_of_te(framework):
     labels = framework.array(LABELS)
     with pytest.raises(Exception, match="has no counterpart in te"):
         framework.run(lambda h, g, b, labels: framework.logsumexp(h) - framework.picked(h, labels), labels)
+
+
+def over_root(f, h):
+    return h * f.rsqrt(f.mean(h * h) + 1e-5)
+
+
+ROUNDED = {
+    "gelu by a logistic": (lambda f, h, g: h * f.sigmoid(1.702 * h), "te.activation <qgelu>"),
+    "square of relu": (lambda f, h, g: f.relu(h) ** 2, "te.activation <srelu>"),
+    "silu": (lambda f, h, g: h * f.sigmoid(h), "te.activation <silu>"),
+    "rms norm": (
+        lambda f, h, g: f.cast(over_root(f, f.cast(h, "float32")), str(h.dtype).split(".")[-1]) * g,
+        "te.rms_norm",
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("name", ROUNDED)
+def test_what_a_program_rounds_and_widens_is_rounded(framework, name, both, dtype):
+    function, op = ROUNDED[name]
+
+    def widened(h, g, b):
+        y = function(framework, framework.cast(h, dtype), framework.cast(g, dtype))
+        return (y, framework.cast(y, "float32")) if both else (framework.cast(y, "float32") + h,)
+
+    got, wanted, text = framework.call(widened)
+    bound = 1e-5 if dtype == "float32" else 3e-2
+    assert all(np.allclose(a, b, rtol=bound, atol=bound) for a, b in zip(got, wanted))
+    # It is computed once, in its own type.
+    (line,) = [line for line in text.splitlines() if op in line]
+    assert ("bf16" in line) == (dtype == "bfloat16") and ("f32>" in line) == (dtype == "float32"), line
+    assert not both or (got[0] == got[1]).all()
+
+
+@pytest.mark.parametrize("name", ["rms_norm", "layer_norm"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_the_vectors_of_a_norm_are_not_rounded(framework, name, dtype):
+    def norm(h, g, b):
+        x = framework.cast(framework.cast(h, dtype), "float32")
+        y = over_root(framework, x) * g if name == "rms_norm" else layer_norm(framework, x, g, b)
+        return (framework.cast(y, dtype),)
+
+    got, wanted, text = framework.call(norm)
+    bound = 1e-5 if dtype == "float32" else 3e-2
+    assert np.allclose(got, wanted, rtol=bound, atol=bound)
+    assert f"te.{name}" in text and "tensor<64xbf16>" not in text, text
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_a_vector_that_a_program_rounds_is_added_rounded(framework, dtype):
+    def added(h, g, b):
+        return (h + framework.cast(framework.cast(1 * b, dtype), "float32"),)
+
+    got, wanted, text = framework.call(added)
+    assert np.allclose(got, wanted, rtol=1e-6, atol=1e-6), text
+
+
+@pytest.mark.parametrize("x, b", [("bfloat16", "float32"), ("float16", "bfloat16"), ("float32", "bfloat16")])
+def test_a_vector_is_added_in_the_type_of_the_sum(x, b):
+    pytest.importorskip("torch")
+    f = Torch()
+    got, wanted, text = f.call(lambda h, g, v: (f.cast(h, x) + f.cast(v, b),))
+    (line,) = [line for line in text.splitlines() if "te.bias_add" in line]
+    assert "tensor<16x64xf32>, tensor<64xf32>" in line, line
+    bound = 1e-5 if x == "float32" else 1e-2
+    assert np.allclose(got, wanted, rtol=bound, atol=bound)
+
+
+def test_a_norm_of_rounded_elements_has_their_variance(framework):
+    def norm(h, g, b):
+        x = framework.cast(framework.cast(h, "bfloat16"), "float32")
+        return (x * framework.rsqrt(framework.mean(h * h) + 1e-5) * g,)
+
+    with pytest.raises(Exception, match="has no counterpart in te"):
+        framework.call(norm)
+
+
+def test_a_norm_in_f64_is_not_computed_in_f32():
+    torch = pytest.importorskip("torch")
+    f = Torch()
+    with pytest.raises(Exception, match="its result has elements of f64"):
+        f.call(lambda h, g, b: ((over_root(f, h.double()) * g.double()).to(torch.float32),))
+
+
+def test_numbers_that_no_type_rounds_are_what_they_are():
+    from te_mlir.frontend.graph import Const
+    from te_mlir.frontend.looking import is_about
+
+    assert is_about(Const(np.int32(2), ()), 2) and not is_about(Const(np.int32(2), ()), 1.702)

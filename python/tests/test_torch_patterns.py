@@ -204,3 +204,34 @@ def test_memory_may_begin_anywhere(offset):
         assert torch.allclose(y, wanted, rtol=1e-5, atol=1e-5)
         grads = (torch.autograd.grad(out.square().sum(), list(model.parameters())) for out in (y, wanted))
         assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-4) for a, b in zip(*grads))
+
+
+def attention_of_shared_keys(self, x):
+    """Axes of batches are aligned from the right: these keys are one for each head."""
+    q = self.l1(x).view(2, 8, 2, 16).transpose(1, 2)
+    k, v = (t.view(2, 8, 16) for t in (self.l2(x[0]), self.l2(x[1])))
+    return torch.softmax(q @ k.transpose(-1, -2) / 4, -1) @ v
+
+
+def learned_queries(self, x):
+    k = self.l1(x)
+    return torch.softmax(self.l2.weight[:8] @ k.transpose(-1, -2) / 4, -1) @ k
+
+
+def keys_of_the_first_batch(self, x):
+    q, k = (layer(x).view(2, 8, 2, 16).transpose(1, 2) for layer in (self.l1, self.l2))
+    return torch.softmax(q @ k[:1].transpose(-1, -2) / 4, -1) @ k[:1]
+
+
+@pytest.mark.parametrize("function", [attention_of_shared_keys, learned_queries, keys_of_the_first_batch])
+def test_products_of_other_batches_are_no_attention(function):
+    x = torch.linspace(-3, 4, 512).sin().view(2, 8, 32)
+    assert compare(Two(function), x)
+
+
+def test_keys_of_one_head_are_those_of_all():
+    def function(self, x):
+        q, k = (t.view(2, 8, -1, 8).transpose(1, 2) for t in (self.l1(x), self.one(x)))
+        return torch.softmax(q @ k.transpose(-1, -2) / 4, -1) @ k
+
+    assert not compare(Two(function, one=nn.Linear(32, 8)), torch.linspace(-3, 4, 512).sin().view(2, 8, 32))

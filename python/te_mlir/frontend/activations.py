@@ -8,7 +8,18 @@ from typing import NamedTuple
 from te_mlir import build
 from te_mlir.frontend.base import Emission, Value
 from te_mlir.frontend.graph import Atom, Const, Node, Var, ancestors
-from te_mlir.frontend.looking import factors_of, is_about, is_same, leaf, node_of, pairs, rounding, scalar, uncast
+from te_mlir.frontend.looking import (
+    factors_of,
+    is_about,
+    is_same,
+    is_widened,
+    leaf,
+    node_of,
+    pairs,
+    rounding,
+    scalar,
+    uncast,
+)
 from te_mlir.frontend.views import base_of
 from te_mlir.layout import row_major, same
 
@@ -175,6 +186,8 @@ class Activations(Emission):
     def gated(self, var: Var, node: Node, a: Atom, b: Atom) -> Value | None:
         """`act(a) * b` as one op, where nothing else needs act(a): rounded once, as TransformerEngine's are."""
         if not isinstance(a, Var) or not isinstance(b, Var) or a.uses != 1 or self.is_made(a) or not self.is_inside(a):
+            return None
+        if is_widened(a):
             return None
         found = match_activation(a)
         kind = GATED.get(found.kind) if found is not None else None

@@ -320,6 +320,8 @@ class Attentions(Emission):
             summed = {int(x) for x in (*contracted[side], *batch[side])}
             free = [a for a in range(len(product.inputs[side].shape)) if a not in summed]
             origin += [(a, None) if side == 0 else (None, a) for a in free]
+        if len(origin) != len(product.output.shape):
+            raise Unsupported(node, "its queries and keys have other numbers of dimensions")
         k_side = 0 if origin[key][0] is not None else 1
         if key < count or len(contracted[0]) != 1:
             raise Unsupported(node, "its product is not one of queries and keys")
@@ -366,6 +368,10 @@ class Attentions(Emission):
             raise Unsupported(node, "its queries are not stored as [batch, sequence, heads, width]")
         if key_length != sequence:
             raise Unsupported(node, f"its queries and keys have sequences of {sequence} and {key_length}")
+        for operand, of in ((k, found.k_of), (v, found.v_of)):
+            # PyTorch repeats what is of one batch.
+            if any(operand.shape[of[n]] != q.shape[q_of[n]] for n in before if n in of):
+                raise Unsupported(node, "its keys or values are not of as many batches as its queries")
         matrices = [self.function.reshape(a.matrix, (batches * sequence, heads * width))]
         kv_heads = 0
         for operand, of, last in ((k, found.k_of, found.widths[1]), (v, found.v_of, found.widths[2])):

@@ -34,8 +34,8 @@ class Elementwise(Activations):
         for x, shift in (node.inputs, node.inputs[::-1]):
             bias = vector(shift, var.shape[-1]) if len(var.shape) > 1 else None
             if bias is not None and x.shape == var.shape:
-                matrix = self.rows(x, node)
-                added = self.vector(bias, node, matrix.dtype)
+                matrix = self.function.cast(self.rows(x, node), var.dtype)
+                added = self.vector(bias, node, var.dtype)
                 result, types = (matrix.shape, matrix.dtype), f"{matrix.type}, {added.type}"
                 return self.dense(var, self.function.append("te.bias_add", (matrix, added), [result], types)[0])
         return self.binary(var, node, "add")

@@ -13,6 +13,7 @@ from te_mlir.frontend.base import FLOATS, Unsupported, Value, te_name
 from te_mlir.frontend.cross_entropy import Losses
 from te_mlir.frontend.elementwise import Elementwise
 from te_mlir.frontend.graph import Node, Var
+from te_mlir.frontend.looking import is_widened
 from te_mlir.frontend.losses import match_cross_entropy
 from te_mlir.frontend.norms import Norms, match_layer_norm, match_rms_norm
 from te_mlir.frontend.rotary import Rotations, match_rope
@@ -23,6 +24,9 @@ class Emitter(Elementwise, Norms, Rotations, Attentions, Losses):
 
     def matched(self, var: Var, node: Node) -> Value | None:
         """The value as what a pattern found in it; None where none is found."""
+        if is_widened(var):
+            # By itself: what is below is rounded first, and is emitted once for all that read it.
+            return None
         loss = match_cross_entropy(var)
         if loss is not None:
             return self.cross_entropy(var, node, loss)

@@ -1,8 +1,9 @@
 """Looking through a graph: below casts, broadcasts and views, and at the operands of an operation in any order.
 
-Casts between floats are followed wherever they are: te computes the groups of operations
-that patterns find in f32 and rounds once. Broadcasts are followed where they say along
-which axis a vector is repeated.
+Casts between floats of at most 32 bits are followed inside of a group of operations: te
+computes the groups that patterns find in f32 and rounds once. A value that goes into a
+group, and one that comes out of it, is rounded where the program rounds it. Broadcasts
+are followed where they say along which axis a vector is repeated.
 """
 
 from __future__ import annotations
@@ -25,13 +26,28 @@ def node_of(value: Atom, *names: str) -> Node | None:
 
 
 def uncast(value: Atom) -> Atom:
-    """What casts between floats, and copies, are of; not those to a type of one byte, which are quantisation."""
+    """What casts between floats, and copies, are of.
+
+    Casts to a type of one byte, which are quantisation, and casts of float64, in which te does not compute, stay.
+    """
     while True:
         node = node_of(value, "convert_element_type", "copy", "reduce_precision")
         if node is None or not node.output.floating or not isinstance(node.inputs[0], Var):
             return value
-        if not node.inputs[0].floating or width(node.inputs[0].dtype) < 2 or width(value.dtype) < 2:
+        if not node.inputs[0].floating or any(width(v.dtype) not in (2, 4) for v in (node.inputs[0], value)):
             return value
+        value = node.inputs[0]
+
+
+def is_widened(value: Atom) -> bool:
+    """Whether a value was rounded to another type than its own, of at most its width: a pattern would not round there."""
+    while True:
+        node = node_of(value, "convert_element_type", "copy")
+        if node is None or not isinstance(node.inputs[0], Var) or not node.inputs[0].floating:
+            return False
+        before, after = node.inputs[0].dtype, value.dtype
+        if before != after and width(before) <= width(after):
+            return True
         value = node.inputs[0]
 
 
@@ -41,7 +57,8 @@ def narrowest(value: Atom) -> Atom:
         node = node_of(value, "convert_element_type", "copy")
         if node is None or not isinstance(node.inputs[0], Var) or not node.inputs[0].floating:
             return value
-        if width(node.inputs[0].dtype) > width(value.dtype):
+        before, after = node.inputs[0].dtype, value.dtype
+        if before != after and width(before) >= width(after):
             return value
         value = node.inputs[0]
 
@@ -53,8 +70,15 @@ def leaf(value: Atom) -> Var:
 
 
 def is_same(a: Atom, b: Atom) -> bool:
-    """Whether two values are one, perhaps cast."""
-    return uncast(a) is uncast(b)
+    """Whether two values are one, perhaps cast to wider types, and rounded alike."""
+    while True:
+        a, b = narrowest(a), narrowest(b)
+        if a is b:
+            return True
+        x, y = (node_of(v, "convert_element_type", "reduce_precision") for v in (a, b))
+        if x is None or y is None or a.dtype != b.dtype or (x.name, x.params) != (y.name, y.params):
+            return False
+        a, b = x.inputs[0], y.inputs[0]
 
 
 def scalar(value: Atom) -> float | None:
@@ -96,7 +120,9 @@ def rounding(value: Atom) -> float:
     """
     if isinstance(value, Const) and value.exact:
         return 2.0**-30
-    return float(max(2.0 ** -_SIGNIFICANDS.get(value.dtype, 0), 2.0**-18))
+    # Integers are what is meant; types of one byte are in no pattern.
+    bits = _SIGNIFICANDS.get(value.dtype)
+    return max(2.0**-bits, 2.0**-18) if bits is not None else 0.0
 
 
 def of_rows(value: Atom) -> Atom:
@@ -126,9 +152,9 @@ def _without_last_one(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def vector(value: Atom, size: int) -> Var | None:
-    """The vector of `size` that is repeated along the last axis of a value."""
+    """The vector of `size` that is repeated along the last axis of a value, rounded as it is there."""
     while True:
-        value = uncast(value)
+        value = narrowest(value)
         if isinstance(value, Const) or not value.shape or value.shape[-1] != size:
             return None
         if value.shape == (size,):
@@ -175,7 +201,7 @@ def row_mean(value: Atom) -> Var | None:
 
 def part_of(value: Atom) -> tuple[Var, int, int, int] | None:
     """(x, first, end, step) of a slice of the last axis of x, all of the others."""
-    value = uncast(value)
+    value = narrowest(value)
     node = node_of(value, "slice", "split")
     if node is None or not isinstance(node.inputs[0], Var):
         return None

@@ -159,27 +159,30 @@ class Norms(Emission):
             return self.rows(x, user), value.layout
         return self.function.reshape(value.matrix, (value.elements // columns, columns)), value.layout
 
+    def _in_one_type(self, x: build.Value, vectors: list[Var], user: Node) -> tuple[build.Value, list[build.Value]]:
+        """The operands of a norm in the type of all, or in f32, so that none of them is rounded."""
+        dtype = x.dtype if {v.dtype for v in vectors} <= {x.dtype} else "float32"
+        return self.function.cast(x, dtype), [self.gain(v, user, dtype) for v in vectors]
+
     def rms_norm(self, var: Var, node: Node, found: RmsNorm) -> Value:
         matrix, layout = self._norm_operand(found.x, node)
-        x = self.wide(matrix, var)
-        gamma = self.gain(found.gamma, node, x.dtype)
+        x, (gamma,) = self._in_one_type(self.wide(matrix, var), [found.gamma], node)
         made = self.function.rms_norm(x, gamma, found.epsilon, found.zero_centered)
         return Value(self.function.cast(made, var.dtype), layout)
 
     def layer_norm(self, var: Var, node: Node, found: LayerNorm) -> Value:
         matrix, layout = self._norm_operand(found.x, node)
-        x = self.wide(matrix, var)
-        gamma, beta = (self.gain(v, node, x.dtype) for v in (found.gamma, found.beta))
+        x, (gamma, beta) = self._in_one_type(self.wide(matrix, var), [found.gamma, found.beta], node)
         return Value(self.function.cast(self.function.layer_norm(x, gamma, beta, found.epsilon), var.dtype), layout)
 
     def _own_norm(self, node: Node) -> tuple[build.Value, list[build.Value | None], Layout]:
         """The operands of a framework's own norm in the widest of their types; and where the rows are."""
         x, *vectors = node.inputs
         matrix, layout = self._norm_operand(x, node)
-        types = {v.dtype for v in (x, *vectors) if v is not None}
-        dtype = matrix.dtype if types == {matrix.dtype} else "float32"
-        gains = [None if v is None else self.gain(v, node, dtype) for v in vectors]
-        return self.function.cast(matrix, dtype), gains, layout
+        given = [v for v in vectors if v is not None]
+        matrix, gains = self._in_one_type(matrix, given, node)
+        found = iter(gains)
+        return matrix, [None if v is None else next(found) for v in vectors], layout
 
     def _op_rms_norm(self, var: Var, node: Node) -> Value:
         x, (gamma,), layout = self._own_norm(node)

@@ -232,13 +232,15 @@ def _linear(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
 
 def _product(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
     x, w = adapter.var(given["self"]), adapter.var(given["mat2" if "mat2" in given else "other"])
-    return adapter.op(node, "dot_general", [x, w], dimension_numbers=_contracted(x, w))
-
-
-def _contracted(x: Var, w: Var) -> Any:
-    """Of a product of matrices, or of batches of them."""
-    batches = tuple(range(len(w.shape) - 2))
-    return ((max(len(x.shape) - 1, 0),), (max(len(w.shape) - 2, 0),)), (batches, batches)
+    rank = len(w.shape)
+    if rank > 2 and len(x.shape) != rank:
+        return adapter.lacking(node, "its operands have other numbers of dimensions")
+    # Those that repeat are the heads of keys and values.
+    if any(b not in (1, a) for a, b in zip(x.shape[:-2], w.shape[:-2] if rank > 2 else ())):
+        return adapter.lacking(node, "its operands are of other batches")
+    batches = tuple(range(rank - 2))
+    contracted = (max(len(x.shape) - 1, 0),), (max(rank - 2, 0),)
+    return adapter.op(node, "dot_general", [x, w], dimension_numbers=(contracted, (batches, batches)))
 
 
 def _addmm(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
@@ -359,23 +361,16 @@ def _strided(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node:
     return adapter.op(node, "as_strided", [source], **params)
 
 
-_OPS: dict[str, Make] = {
-    **{name: _unary(name) for name in ("neg", "exp", "log", "tanh", "sqrt", "rsqrt", "abs", "erf", "erfc")},
-    **{name: _unary(name) for name in ("relu", "silu", "square")},
+#: Ops that are emitted by themselves, of some of their calls at least.
+_EMITTED: dict[str, Make] = {
+    **{name: _unary(name) for name in ("neg", "exp", "tanh", "sqrt", "relu", "silu", "square")},
     **{name: _binary(name) for name in ("add", "sub", "mul", "div")},
     "rsub": _binary("sub", swap=True),
     "sigmoid": _unary("logistic"),
     "pow": _pow,
     "gelu": _gelu,
-    "mean": _over_axes("mean"),
-    "sum": _over_axes("reduce_sum"),
-    "amax": _over_axes("reduce_max"),
-    "softmax": _along_axis("softmax"),
-    "log_softmax": _along_axis("log_softmax"),
-    "logsumexp": _over_axes("logsumexp"),
     **dict.fromkeys(("to", "_to_copy", "type_as", "float"), _cast),
     "cat": _cat,
-    "stack": _stack,
     "dropout": _dropout,
     "linear": _linear,
     **dict.fromkeys(("mm", "matmul"), _product),
@@ -384,8 +379,23 @@ _OPS: dict[str, Make] = {
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,
     "scaled_dot_product_attention": _attention,
-    **dict.fromkeys(("cross_entropy_loss", "nll_loss", "nll_loss_nd"), _cross_entropy),
+    "cross_entropy_loss": _cross_entropy,
+}
+
+_OPS: dict[str, Make] = {
+    **_EMITTED,
+    # Parts of patterns.
+    **{name: _unary(name) for name in ("log", "rsqrt", "abs", "erf", "erfc")},
+    "mean": _over_axes("mean"),
+    "sum": _over_axes("reduce_sum"),
+    "amax": _over_axes("reduce_max"),
+    "softmax": _along_axis("softmax"),
+    "log_softmax": _along_axis("log_softmax"),
+    "logsumexp": _over_axes("logsumexp"),
+    "stack": _stack,
+    **dict.fromkeys(("nll_loss", "nll_loss_nd"), _cross_entropy),
     "gather": _gather,
+    # Views.
     **dict.fromkeys(("contiguous", "clone", "alias"), _view(_same)),
     **dict.fromkeys(
         ("view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze"), _view(_reshaped)
@@ -399,42 +409,7 @@ _OPS: dict[str, Make] = {
     "as_strided": _view(_strided),
 }
 
-#: ATen ops that are emitted, of some of their calls at least: those that torch.autocast casts operands of.
-_IMPORTED = frozenset(
-    [
-        "linear",
-        "mm",
-        "matmul",
-        "addmm",
-        "embedding",
-        "rms_norm",
-        "layer_norm",
-        "scaled_dot_product_attention",
-        "cross_entropy_loss",
-        "silu",
-        "relu",
-        "gelu",
-        "neg",
-        "exp",
-        "tanh",
-        "sqrt",
-        "square",
-        "pow",
-        "add",
-        "sub",
-        "rsub",
-        "mul",
-        "div",
-        "to",
-        "_to_copy",
-        "type_as",
-        "float",
-        "cat",
-        "dropout",
-    ]
-)
-
 
 def imports(node: Origin) -> bool:
     """Whether there is an import of the op of a node, of some of its calls at least."""
-    return name_of(node) in _IMPORTED
+    return name_of(node) in _EMITTED

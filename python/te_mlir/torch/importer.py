@@ -277,14 +277,6 @@ class Importer(Arguments):
         matrix = self.feed(atom.origin, dtype_name(dtype), lambda t: t.to(dtype).contiguous(), dtype=dtype)
         return Value(matrix, row_major(atom.shape))
 
-    def _op_convert_element_type(self, var: Var, node: Node) -> Value:
-        x = node.inputs[0]
-        rope = rotary.match_rope(x) if self.is_inside(x) and not self.is_made(x) else None
-        if rope is not None and rope.x.dtype == var.dtype:
-            # It is computed in f32 and rounded once, whichever of the two rounds.
-            return self.rope(var, node, rope)
-        return super()._op_convert_element_type(var, node)
-
 
 def _transpose_of(value: Atom) -> Atom | None:
     """What a matrix is the transpose of."""
