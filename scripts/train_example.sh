@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds te-run, and trains the byte-level language
-# model under every recipe. On two cores the first run takes about ten minutes.
-# Arguments go to examples/byte_lm/train.py:
+# model under every recipe. The first run compiles for about 7 minutes of processor
+# time. Arguments go to examples/byte_lm/train.py:
 #   scripts/train_example.sh [--recipe=NAME] [--steps=N] [--backend=auto|reference|cuda] [--text=FILE] [--output=FOLDER]
 set -euo pipefail
 case " $* " in *" --help "*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
@@ -18,6 +18,6 @@ else
 fi
 scripts/setup.sh "${groups[@]}"
 scripts/configure.sh dev "${options[@]}"
-echo "train_example: building te-run (the first time, about six minutes on two cores)"
+echo "train_example: building te-run (the first time, about 7 minutes of processor time)"
 cmake --build --preset dev --target te-run
 exec .venv/bin/python examples/byte_lm/train.py --te-run build/dev/bin/te-run "$@"
