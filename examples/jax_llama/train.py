@@ -16,9 +16,10 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
+from model import init, loss
+
 import te_mlir
 import te_mlir.jax
-from model import init, loss
 
 RECIPES = {
     "high_precision": te_mlir.HighPrecision(),

@@ -10,10 +10,11 @@ bits, on a CPU. The output is a sum over ranks, which rounds one more time.
 import argparse
 import os
 
-import te_mlir
-import te_mlir.torch
 import torch
 import torch.distributed as dist
+
+import te_mlir
+import te_mlir.torch
 
 TOKENS, WIDTH, HIDDEN = 256, 256, 1024
 

@@ -21,13 +21,14 @@ import pathlib
 import statistics
 import time
 
-import te_mlir
-import te_mlir.torch
 import torch
 import transformers
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+import te_mlir
+import te_mlir.torch
 
 SIZES = {
     False: dict(

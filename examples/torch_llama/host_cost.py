@@ -32,9 +32,11 @@ import pathlib
 import statistics
 import time
 
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
 import te_mlir
 import te_mlir.torch
-import torch
 from te_mlir import arrays
 from te_mlir.runtime import Instance
 from te_mlir.torch.autograd import Call
@@ -43,7 +45,6 @@ from te_mlir.torch.eager import Before, Feeder
 from te_mlir.torch.main_grad import MainGrads
 from te_mlir.torch.runner import Loaded, Region
 from te_mlir.torch.signature import Guard
-from transformers import LlamaConfig, LlamaForCausalLM
 
 CONFIG = dict(
     vocab_size=512,

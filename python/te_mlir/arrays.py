@@ -150,9 +150,7 @@ class _Block:
     as allocators give few addresses in turn. seen: the pointers that were written last, and for which address.
     """
 
-    def __init__(
-        self, dtype: Any, members: Sequence[tuple[Any, list[int]]], kinds: Any, places: Sequence[int]
-    ) -> None:
+    def __init__(self, dtype: Any, members: Sequence[tuple[Any, list[int]]], kinds: Any, places: Sequence[int]) -> None:
         self.dtype = dtype
         self.groups: list[tuple[Any, Any, int, list[int]]] = []
         self.single: list[tuple[Any, Any, int]] = []

@@ -190,7 +190,9 @@ class Function:
         for index, op in enumerate(self.ops):
             if op.name == "te.linear" and op.layer == layer:
                 if not op.types:
-                    raise ValueError(f"expected the layer '{layer}' to be added by 'linear', but it was added as text by 'op'")
+                    raise ValueError(
+                        f"expected the layer '{layer}' to be added by 'linear', but it was added as text by 'op'"
+                    )
                 self.ops[index] = replace(op, attributes={**op.attributes, **own})
 
     # Layers. x is [rows, columns] unless said otherwise.

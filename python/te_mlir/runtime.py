@@ -104,9 +104,7 @@ class Context:
         communicator = _capi.Communicator(size, rank, None, _capi.EXCHANGE(call))
         # The runtime keeps the pointer.
         self._exchanges.append(communicator)
-        _capi.check(
-            _capi.runtime().te_rt_context_bind_communicator(self.handle, group_id, ctypes.byref(communicator))
-        )
+        _capi.check(_capi.runtime().te_rt_context_bind_communicator(self.handle, group_id, ctypes.byref(communicator)))
 
     def set_group_timeout(self, seconds: float) -> None:
         """Limits waits for other ranks (ten minutes by default); a call that waits longer raises RuntimeFailure."""

@@ -184,9 +184,9 @@ class Step:
             tensors = tuple(named.values())
             if args or out:
                 tensors = (*args, *tensors, *(out or {}).values())
-            if quick.outs == (tuple(out) if out else ()) and quick.guard(*tensors):
-                if not quick.storages or quick.where_kept() == quick.kept:
-                    return self._again(quick, tensors, stream)
+            same = quick.outs == (tuple(out) if out else ()) and quick.guard(*tensors)
+            if same and (not quick.storages or quick.where_kept() == quick.kept):
+                return self._again(quick, tensors, stream)
         return self._checked(args, named, stream, out)
 
     def _again(self, quick: Quick, tensors: tuple[Any, ...], given: int | None) -> dict[str, Any]:

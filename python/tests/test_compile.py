@@ -145,7 +145,6 @@ def test_states_have_the_name_of_a_parameter_that_is_rounded(reference):
     assert [n for n in step.state_names if n.endswith("scale")] == ["w.x.scale", "w.w.scale", "w.dy.scale"]
 
 
-
 def test_vjp_gives_gradients_by_name(reference):
     step = te_mlir.compile(linear(), "linear", vjp=True, context=reference)
     assert step.inputs == ["x", "w", "grad.y"] and step.results == ["y", "grad.x", "grad.w"]
@@ -156,7 +155,9 @@ def test_vjp_gives_gradients_by_name(reference):
 def test_sources_are_text_bytes_or_builders(reference):
     for source in (linear(), linear().to_mlir(), linear().to_mlir().encode()):
         assert te_mlir.compile(source, "linear", context=reference).inputs == ["x", "w"]
-    with pytest.raises(te_mlir.CompileError, match="expected MLIR text or bytecode, or the path of a file, but got int"):
+    with pytest.raises(
+        te_mlir.CompileError, match="expected MLIR text or bytecode, or the path of a file, but got int"
+    ):
         te_mlir.compile(3, "linear", context=reference)
 
 
@@ -457,13 +458,14 @@ def test_micro_batches_add_in_main_grad_and_keep_casts(reference, cuda_graph):
     for _ in range(2):
         main = torch.full((48, 64), float("nan"))
         step.set_state({"grad.w": main})
+        total = torch.zeros_like(main)
         for given, weights, first in ((tensors, tensors, True), (changed, tensors, False), (changed, changed, True)):
             with step.microbatch(first=first):
                 mine = step(**given)
             theirs = plain(**{**given, "w": weights["w"]})
             assert torch.equal(mine["y"], theirs["y"]) and torch.equal(mine["grad.x"], theirs["grad.x"])
             wide = theirs["grad.w"].float()
-            total = total + wide if not first else wide
+            total = wide if first else total + wide
             # theirs is rounded to bf16 once, for each micro-batch.
             assert (main - total).abs().max() <= 2 * 2.0**-8 * total.abs().max()
             assert first or (main - wide).abs().max() > 0.1
@@ -606,8 +608,7 @@ def test_new_tensors_are_what_empty_makes():
     for number, tensor in enumerate(made):
         assert (tensor.view(torch.uint8) == number + 1).all() if tensor.dim() else tensor == 2
     assert [t.untyped_storage().data_ptr() == made[0].untyped_storage().data_ptr() for t in made] == [
-        t.dtype is torch.float32 and t.nbytes <= arrays.SHARED_BYTES and shares
-        for t, (*_, shares) in zip(made, kinds)
+        t.dtype is torch.float32 and t.nbytes <= arrays.SHARED_BYTES and shares for t, (*_, shares) in zip(made, kinds)
     ]
 
 
@@ -658,7 +659,9 @@ def test_losses_of_several_calls_share_memory_and_nothing_else():
     number = make(pointers)[0]
     assert number.data_ptr() and number.fill_(3) == 3
     other, again = make(pointers, 7)[0], make(pointers, 7)[0]
-    assert other.untyped_storage().data_ptr() == again.untyped_storage().data_ptr() != number.untyped_storage().data_ptr()
+    assert (
+        other.untyped_storage().data_ptr() == again.untyped_storage().data_ptr() != number.untyped_storage().data_ptr()
+    )
     # A CUDA graph that PyTorch records has memory of its own.
     slots = make._alone[0][-1]
     slots._recording = lambda: True

@@ -21,7 +21,9 @@ PAGES = [
 
 @pytest.mark.parametrize("page", PAGES)
 def test_page_runs(page, monkeypatch, reference):
-    needed = {page: "ml_dtypes" for page in ("get_started/first_model.md", "guides/python.md", "guides/reinforcement_learning.md")}
+    needed = dict.fromkeys(
+        ("get_started/first_model.md", "guides/python.md", "guides/reinforcement_learning.md"), "ml_dtypes"
+    )
     needed["guides/jax.md"] = "jax"
     pytest.importorskip(needed.get(page, "torch"))
     monkeypatch.chdir(ROOT / "examples" / "byte_lm")

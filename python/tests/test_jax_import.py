@@ -558,7 +558,10 @@ def test_defaults_that_are_no_arrays():
 def test_compiled_functions_inside_of_others_are_told():
     x, w = jnp.ones((16, 32)), jax.random.normal(jax.random.key(0), (32, 16))
     product = te_mlir.jax.jit(_product)
-    compiled, both = te_mlir.jax.compile(_product, (x, w)), te_mlir.jax.value_and_grad(lambda x, w: _product(x, w).sum())
+    compiled, both = (
+        te_mlir.jax.compile(_product, (x, w)),
+        te_mlir.jax.value_and_grad(lambda x, w: _product(x, w).sum()),
+    )
     for inner in (product, compiled, both):
         with pytest.raises(ArgumentError, match="expected no function that te compiles inside of another"):
             te_mlir.jax.jit(lambda x, w: inner(x, w))(x, w)  # noqa: B023
@@ -704,7 +707,12 @@ def _flat(params, x):
 
 @pytest.mark.parametrize(
     "recipe",
-    [te_mlir.HighPrecision(), te_mlir.Float8CurrentScaling(), te_mlir.Float8BlockScaling(), te_mlir.MXFP8BlockScaling()],
+    [
+        te_mlir.HighPrecision(),
+        te_mlir.Float8CurrentScaling(),
+        te_mlir.Float8BlockScaling(),
+        te_mlir.MXFP8BlockScaling(),
+    ],
     ids=lambda recipe: recipe.kind(),
 )
 def test_weights_in_out_are_not_transposed(recipe):

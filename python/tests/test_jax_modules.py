@@ -192,9 +192,11 @@ def test_masks_of_several_sequences():
 def moved(tree):
     """Parameters beside the zeros and ones that they begin with."""
     return jax.tree.map(
-        lambda a: a + 0.1 * jax.random.normal(jax.random.key(a.size), a.shape).astype(a.dtype)
-        if hasattr(a, "dtype") and jnp.issubdtype(a.dtype, jnp.floating)
-        else a,
+        lambda a: (
+            a + 0.1 * jax.random.normal(jax.random.key(a.size), a.shape).astype(a.dtype)
+            if hasattr(a, "dtype") and jnp.issubdtype(a.dtype, jnp.floating)
+            else a
+        ),
         tree,
     )
 

@@ -99,9 +99,7 @@ WHOLE = {
 APART = {
     "second-first": gated(jax.nn.silu, 1),
     "glu": lambda x, w, down: jax.nn.glu(x @ w) @ down,
-    "pairs": lambda x, w, down: (
-        (lambda h: jax.nn.silu(h[..., 0]) * h[..., 1])((x @ w).reshape(2, 16, 64, 2)) @ down
-    ),
+    "pairs": lambda x, w, down: (lambda h: jax.nn.silu(h[..., 0]) * h[..., 1])((x @ w).reshape(2, 16, 64, 2)) @ down,
     "used-again": lambda x, w, down: (lambda a, b: jax.nn.silu(a) * b @ down + b)(*jnp.split(x @ w, 2, -1)),
     "overlapping": lambda x, w, down: (lambda h: jax.nn.silu(h[..., :64]) * h[..., 32:96])(x @ w) @ down,
     "reversed-overlap": lambda x, w, down: (lambda h: jax.nn.silu(h[..., 64:]) * h[..., 63:127])(x @ w) @ down,

@@ -57,7 +57,10 @@ def top(logits, axis=-1):
     return jnp.max(logits, axis, keepdims=True)
 
 
-def gelu(h, half=0.5, slope=math.sqrt(2 / math.pi), cubic=0.044715):
+GELU_SLOPE = math.sqrt(2 / math.pi)
+
+
+def gelu(h, half=0.5, slope=GELU_SLOPE, cubic=0.044715):
     return half * h * (1 + jnp.tanh(slope * (h + cubic * h**3)))
 
 

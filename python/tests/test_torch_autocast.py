@@ -13,12 +13,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import te_mlir  # noqa: E402
-import te_mlir.torch as te  # noqa: E402
-from te_mlir.torch import casts  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+import te_mlir  # noqa: E402
+import te_mlir.torch as te  # noqa: E402
+from te_mlir.torch import casts  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = [torch.bfloat16, torch.float16]
@@ -276,7 +277,7 @@ def test_micro_batches_under_autocast(cuda_graph):
     options = dict(recipe=te_mlir.Float8CurrentScaling(), strict=True)
     plain = te.jit(copy.deepcopy(model), **options)
     kept = te.jit(model, **options, main_grad=True, cache_weights=True, cuda_graph=cuda_graph)
-    for step in range(2):
+    for _ in range(2):
         for micro in range(2):
             x = X + micro
             with torch.autocast(DEVICE, dtype=torch.bfloat16):

@@ -3,21 +3,22 @@
 Each is as in PyTorch, compiled or not; what is not compiled is listed.
 """
 
-import ctypes
 import contextlib
 import copy
+import ctypes
 import warnings
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-import te_mlir.torch  # noqa: E402
-from te_mlir.errors import ImportFailure  # noqa: E402
-from te_mlir.torch import indices  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+import te_mlir.torch  # noqa: E402
+from te_mlir.errors import ImportFailure  # noqa: E402
+from te_mlir.torch import indices  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -627,7 +628,9 @@ def test_a_mask_is_causal_only_where_it_hides():
     for wrong in (-hidden, torch.eye(16), -1e9 * hidden + 0.5 * torch.eye(16)):
         torch._dynamo.reset()
         assert compare(Attention(), X[None], wrong)
-        assert "its mask is neither causal, with a window or without, nor all ones" in strict_error(Attention(), X[None], wrong)
+        assert "its mask is neither causal, with a window or without, nor all ones" in strict_error(
+            Attention(), X[None], wrong
+        )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -858,7 +861,7 @@ def test_losses_of_the_same_labels_ignore_their_own(reduction):
 
 def test_integers_are_numbers_of_each_type():
     """257 is none of bf16."""
-    model = Two(lambda self, x, n: ((self.l1(x).bfloat16() * n).float() + self.l2(x) * n))
+    model = Two(lambda self, x, n: (self.l1(x).bfloat16() * n).float() + self.l2(x) * n)
     x, n = torch.randn(4, 32), torch.full((4, 32), 257)
     with torch.no_grad():
         wanted = model(x, n)
@@ -942,5 +945,7 @@ def test_a_write_is_seen_through_each_view():
 
 
 def test_a_layer_without_columns_stays_in_pytorch():
-    reasons = compare(Two(lambda self, x: self.l1(self.up(self.down(x))), down=nn.Linear(32, 0), up=nn.Linear(0, 32)), X)
+    reasons = compare(
+        Two(lambda self, x: self.l1(self.up(self.down(x))), down=nn.Linear(32, 0), up=nn.Linear(0, 32)), X
+    )
     assert any("no columns" in reason for reason in reasons)

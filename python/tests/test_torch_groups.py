@@ -44,12 +44,16 @@ def launch(code, ranks=2):
     for rank in range(ranks):
         place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         environment = os.environ | {name: str(value) for name, value in place.items()} | {"OMP_NUM_THREADS": "1"}
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment))
+        started.append(
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+        )
     return [(process.communicate(timeout=300)[0], process.returncode) for process in started]
 
 
 def test_exchange_and_sum():
-    ends = launch(BEGIN + """
+    ends = launch(
+        BEGIN
+        + """
 te_mlir.torch.bind_group(context, 5)
 step = te_mlir.compile(TEXT, "step", context=context)
 for _ in range(3):
@@ -57,13 +61,16 @@ for _ in range(3):
 both = [torch.arange(12.0).reshape(4, 3) + 100 * r for r in range(2)]
 assert torch.equal(found["y"], torch.cat([each[2 * rank : 2 * rank + 2] for each in both], 1)), found
 assert torch.equal(found["s"], both[0] + both[1]), found
-""")
+"""
+    )
     assert [code for _, code in ends] == [0, 0], ends
 
 
 # The group of two is ranks 1 and 2 of three: places in the group are not those in the job.
 def test_part_of_the_processes():
-    ends = launch(BEGIN + """
+    ends = launch(
+        BEGIN
+        + """
 group = dist.new_group([1, 2])
 if rank == 0:
     try:
@@ -79,12 +86,16 @@ else:
     both = [torch.arange(12.0).reshape(4, 3) + 100 * dist.get_global_rank(group, r) for r in range(2)]
     assert torch.equal(found["y"], torch.cat([each[2 * place : 2 * place + 2] for each in both], 1)), found
 dist.barrier()
-""", ranks=3)
+""",
+        ranks=3,
+    )
     assert [code for _, code in ends] == [0, 0, 0], ends
 
 
 def test_missing_rank_is_named():
-    ends = launch(BEGIN + """
+    ends = launch(
+        BEGIN
+        + """
 te_mlir.torch.bind_group(context, 5)
 context.set_group_timeout(1.5)
 step = te_mlir.compile(TEXT, "step", context=context, source_name="step.mlir")
@@ -99,9 +110,11 @@ else:
 import os
 sys.stdout.flush()
 os._exit(0)
-""")
+"""
+    )
     assert re.search(
-        r"all_to_all \(slot 0, '[^']+' at step.mlir:3:10\): group 5 \(rank 0 of 2\): rank 1 did not come in time \(1500 ms\)", ends[0][0]
+        r"all_to_all \(slot 0, '[^']+' at step.mlir:3:10\): group 5 \(rank 0 of 2\): rank 1 did not come in time \(1500 ms\)",
+        ends[0][0],
     ), ends
 
 

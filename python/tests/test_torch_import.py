@@ -67,7 +67,9 @@ def test_llama_gradients_are_autograds(options, call):
     assert_close({name.removeprefix("_orig_mod."): g for name, g in mine.items()}, theirs)
     graph = compiled.te.graphs[0]
     assert not graph.reasons
-    assert not [n for n in graph.built.rest.__self__.graph.nodes if n.op == "call_function" and "linear" in str(n.target)]
+    assert not [
+        n for n in graph.built.rest.__self__.graph.nodes if n.op == "call_function" and "linear" in str(n.target)
+    ]
 
 
 def test_gpt_gradients_are_autograds():
@@ -535,8 +537,14 @@ def after(joined):
 SINKS = {
     "as gpt-oss": (lambda s, m, n: after(unshifted(joined(s, m, n))), True),
     "as they are": (lambda s, m, n: after(joined(s, m, n)), True),
-    "an amax": (lambda s, m, n: (lambda c: after(c - c.amax(-1, keepdim=True)))(torch.cat([s + m, spread(n)], 3)), True),
-    "the largest of all": (lambda s, m, n: (lambda c: after(c - c.amax((-2, -1), keepdim=True)))(joined(s, m, n)), True),
+    "an amax": (
+        lambda s, m, n: (lambda c: after(c - c.amax(-1, keepdim=True)))(torch.cat([s + m, spread(n)], 3)),
+        True,
+    ),
+    "the largest of all": (
+        lambda s, m, n: (lambda c: after(c - c.amax((-2, -1), keepdim=True)))(joined(s, m, n)),
+        True,
+    ),
     "capped": (lambda s, m, n: after(torch.cat([m + torch.tanh(s / 0.5) * 0.5, spread(n)], -1)), True),
     "of three dimensions": (lambda s, m, n: after(torch.cat([s + m, n[0].expand(2, -1, 16, 1)], -1)), True),
     "off by one": (lambda s, m, n: after(torch.cat([s + m, s.new_zeros(2, 4, 16, 1)], -1)), False),

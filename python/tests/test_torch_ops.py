@@ -191,14 +191,19 @@ OPS = [
     op("attention-causal", lambda m, *qkv: attend(*map(heads, qkv), is_causal=True, scale=0.5), 3),
     op(
         "attention-groups",
-        lambda m, q, x: attend(heads(q), repeat_kv(heads(m.k(x), 2), 2), repeat_kv(heads(m.v(x), 2), 2), is_causal=True),
+        lambda m, q, x: attend(
+            heads(q), repeat_kv(heads(m.k(x), 2), 2), repeat_kv(heads(m.v(x), 2), 2), is_causal=True
+        ),
         2,
         k=lambda: nn.Linear(WIDTH, WIDTH // 2, bias=False),
         v=lambda: nn.Linear(WIDTH, WIDTH // 2, bias=False),
     ),
     op("cross_entropy", lambda m, x: F.cross_entropy(x.view(-1, WIDTH), m.ids.view(-1)), ids=ids),
-    op("cross_entropy-shifted",
-       lambda m, x: F.cross_entropy(x[:, :-1].reshape(-1, WIDTH), m.ids[:, 1:].reshape(-1)), ids=ids),
+    op(
+        "cross_entropy-shifted",
+        lambda m, x: F.cross_entropy(x[:, :-1].reshape(-1, WIDTH), m.ids[:, 1:].reshape(-1)),
+        ids=ids,
+    ),
     op("add", lambda m, x, y: x + y, 2),
     op("sub", lambda m, x, y: x - y, 2),
     op("mul", lambda m, x, y: x * y, 2),
@@ -232,7 +237,9 @@ def test_gradients_are_autograds(make):
     found = torch.autograd.grad(mine, leaves, cotangent)
     assert (mine - theirs).norm() <= 1e-5 * theirs.norm()
     graph = compiled.te.graphs[0]
-    assert not graph.reasons and not [n for n in graph.built.rest.__self__.graph.nodes if "aten.linear" in str(n.target)]
+    assert not graph.reasons and not [
+        n for n in graph.built.rest.__self__.graph.nodes if "aten.linear" in str(n.target)
+    ]
     for name, one, other in zip(["x", *dict(model.named_parameters())], found, wanted):
         assert other.norm() > 0 and (one - other).norm() <= 1e-5 * other.norm(), name
 

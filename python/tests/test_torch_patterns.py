@@ -10,10 +10,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import te_mlir.torch  # noqa: E402
 from test_torch_effects import Two, X, compare, fresh, strict_error  # noqa: E402, F401
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
+
+import te_mlir.torch  # noqa: E402
 
 
 def frozen_transpose(self, x):
@@ -64,7 +65,9 @@ def test_no_pattern_takes_in_what_stops_gradients(function):
     strict_error(Two(function), X)
 
 
-@pytest.mark.parametrize("look", [torch.Tensor.float, torch.Tensor.contiguous, lambda t: t.type_as(X), lambda t: t.add_(1)])
+@pytest.mark.parametrize(
+    "look", [torch.Tensor.float, torch.Tensor.contiguous, lambda t: t.type_as(X), lambda t: t.add_(1)]
+)
 def test_what_gives_its_operand_back_stops_no_gradient(look):
     """A cast to the type that a tensor has is that tensor, below torch.no_grad, too."""
 
@@ -126,7 +129,14 @@ def test_a_write_to_a_part_of_one_sequence(batch):
 
 
 @pytest.mark.parametrize(
-    "same", [lambda x: x * 1.0, lambda x: x / 1, lambda x: x - 0, lambda x: -(-x), lambda x: 1 * (x * 1.0)]
+    "same",
+    [
+        lambda x: x * 1.0,
+        lambda x: x / 1,
+        lambda x: x - 0,
+        lambda x: -(-x),  # noqa: B002, a double negation is meant
+        lambda x: 1 * (x * 1.0),
+    ],
 )
 @pytest.mark.parametrize("wants", [False, True])
 def test_a_result_that_is_an_input(same, wants):

@@ -105,8 +105,14 @@ def test_options_of_the_model(options):
 
 
 def test_other_models():
-    from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM
-    from transformers import Qwen3Config, Qwen3ForCausalLM
+    from transformers import (
+        MistralConfig,
+        MistralForCausalLM,
+        Qwen2Config,
+        Qwen2ForCausalLM,
+        Qwen3Config,
+        Qwen3ForCausalLM,
+    )
 
     sizes = dict(vocab_size=64, hidden_size=64, intermediate_size=128, num_attention_heads=4, num_key_value_heads=2)
     ids, labels = tokens()
@@ -384,7 +390,9 @@ class GptOssAttentions(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        sizes = dict(GROUPED, num_hidden_layers=2, head_dim=16, sliding_window=7, layer_types=MIXED, attention_bias=True)
+        sizes = dict(
+            GROUPED, num_hidden_layers=2, head_dim=16, sliding_window=7, layer_types=MIXED, attention_bias=True
+        )
         self.config = transformers.GptOssConfig(**sizes, attn_implementation="eager")
         self.layers = torch.nn.ModuleList(gpt_oss.GptOssAttention(self.config, index) for index in range(2))
         self.norms = torch.nn.ModuleList(gpt_oss.GptOssRMSNorm(64) for _ in range(2))

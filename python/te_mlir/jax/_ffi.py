@@ -11,8 +11,9 @@ import ctypes
 import functools
 import threading
 import weakref
+from collections.abc import Sequence
 from ctypes import POINTER, c_char_p, c_int32, c_int64, c_size_t, c_void_p
-from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Tuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -57,7 +58,7 @@ class _CallRequest(ctypes.Structure):
     ]
 
 
-_XLA: Dict[str, Tuple[Any, List[Any]]] = {
+_XLA: dict[str, tuple[Any, list[Any]]] = {
     "te_xla_runtime_version": (c_int32, []),
     "te_xla_last_error": (c_char_p, []),
     "te_xla_program_create": (
@@ -69,7 +70,7 @@ _XLA: Dict[str, Tuple[Any, List[Any]]] = {
     "te_xla_program_counts": (c_int32, [c_int64, POINTER(c_int64), POINTER(c_int64)]),
 }
 
-_library: Optional[ctypes.CDLL] = None
+_library: ctypes.CDLL | None = None
 _lock = threading.Lock()
 
 
@@ -135,7 +136,7 @@ class Loaded:
         )
         finalizer.atexit = False
 
-    def counts(self) -> Tuple[int, int]:
+    def counts(self) -> tuple[int, int]:
         """How often calls of it have run, and how many instances it has."""
         runs, instances = c_int64(), c_int64()
         _check(library().te_xla_program_counts(self.number, ctypes.byref(runs), ctypes.byref(instances)))
@@ -150,13 +151,13 @@ class Loaded:
         return jax.ShapeDtypeStruct(argument.shape, jax_dtype(argument.dtype))
 
 
-def varying_axes(arrays: Sequence[Any]) -> "FrozenSet[Any]":
+def varying_axes(arrays: Sequence[Any]) -> frozenset[Any]:
     """The axes of a jax.shard_map around along which any of the arrays differs; none where that is not followed."""
     manual = (getattr(jax.typeof(array), "mat", None) for array in arrays)
     return frozenset(axis for kind in manual for axis in getattr(kind, "varying", ()))
 
 
-def vary(arrays: Sequence[Any]) -> List[Any]:
+def vary(arrays: Sequence[Any]) -> list[Any]:
     """The arrays, all varying along the axes along which one of them does.
 
     So JAX adds up gradients of those that are the same on all devices, as it does for its own operations.
@@ -175,7 +176,7 @@ class Call:
     """
 
     def __init__(
-        self, loaded: Loaded, inputs: Sequence[int], results: Sequence[int], begin: int = 0, end: Optional[int] = None
+        self, loaded: Loaded, inputs: Sequence[int], results: Sequence[int], begin: int = 0, end: int | None = None
     ) -> None:
         if loaded.arena is None:
             inputs, results = ([p for p in places if p != ARENA] for places in (inputs, results))
@@ -203,7 +204,7 @@ class Call:
         self._call = self._make(self._types)
         self._number = np.int64(number.value)
 
-    def __call__(self, *arrays: Any) -> "List[Any]":
+    def __call__(self, *arrays: Any) -> list[Any]:
         call, axes = self._call, varying_axes(arrays)
         if axes:
             mesh = next(jax.typeof(array).sharding.mesh for array in arrays if varying_axes([array]))

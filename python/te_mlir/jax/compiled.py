@@ -11,7 +11,8 @@ import functools
 import inspect
 import re
 import threading
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +31,7 @@ from te_mlir.program import report
 from te_mlir.recipes import Recipe
 
 
-def _leaf_names(function: Callable[..., Any], args: Sequence[Any]) -> List[str]:
+def _leaf_names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
     """`params.layers.0.w` for each leaf of the arguments."""
     try:
         parameters = list(inspect.signature(function).parameters)
@@ -92,7 +93,7 @@ def _refuse_inside(function: Callable[..., Any], leaves: Sequence[Any]) -> None:
         )
 
 
-def _by_position(function: Callable[..., Any], args: Tuple[Any, ...], named: Mapping[str, Any]) -> Tuple[Any, ...]:
+def _by_position(function: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
     """All arguments of a call by position; raises TypeError where `function` cannot be called so."""
     if not named:
         return args
@@ -108,7 +109,7 @@ def _by_position(function: Callable[..., Any], args: Tuple[Any, ...], named: Map
     return bound.args
 
 
-def _other_products(graph: Graph) -> List[str]:
+def _other_products(graph: Graph) -> list[str]:
     """Why products of a function are not imported that are of no floating-point type."""
     nodes = {node for output in graph.outputs if isinstance(output, Var) for node in ancestors(output)}
     return [
@@ -130,7 +131,7 @@ class Compiled:
         function: Callable[..., Any],
         args: Sequence[Any],
         options: Options,
-        platform: Optional[str] = None,
+        platform: str | None = None,
         differentiate_outputs: str = "loss",
     ) -> None:
         if differentiate_outputs not in ("loss", "all"):
@@ -141,7 +142,7 @@ class Compiled:
         self._wrapped = function
         leaves, self.tree = jax.tree_util.tree_flatten(tuple(args))
         self.names = _leaf_names(function, args)
-        self.types: List[jax.ShapeDtypeStruct] = []
+        self.types: list[jax.ShapeDtypeStruct] = []
         for name, leaf in zip(self.names, leaves):
             try:
                 dtype = _canonical(leaf.dtype)
@@ -188,7 +189,7 @@ class Compiled:
             lambda wrt: (self.text(wrt), False), "step", options, name, device, "<jax>", inputs, outputs
         )
 
-    def text(self, wrt: Optional[Sequence[int]] = None) -> str:
+    def text(self, wrt: Sequence[int] | None = None) -> str:
         """The program that is compiled; wrt: with gradients of these arguments of it."""
         region, module = self.importer.function, build.Module()
         step = build.Function(module, "step")
@@ -229,7 +230,7 @@ class Compiled:
 
     # Calls
 
-    def _leaves(self, args: Sequence[Any]) -> List[Any]:
+    def _leaves(self, args: Sequence[Any]) -> list[Any]:
         leaves, tree = jax.tree_util.tree_flatten(tuple(args))
         _refuse_inside(self._wrapped, leaves)
         if tree != self.tree:
@@ -255,7 +256,7 @@ class Compiled:
         parts += [f"{_some(new)}, which they have not"] if new else []
         return ", and ".join(parts) or str(jax.tree_util.tree_structure(tuple(args)))
 
-    def _feeds(self, leaves: Sequence[Any]) -> List[Any]:
+    def _feeds(self, leaves: Sequence[Any]) -> list[Any]:
         evaluate = Evaluator(dict(zip(self.graph.inputs, leaves)))
         values = []
         for feed in self.importer.feeds:
@@ -265,13 +266,13 @@ class Compiled:
         return vary(values)
 
     def _finish(self, leaves: Sequence[Any], results: Sequence[Any]) -> Any:
-        known: Dict[Var, Any] = dict(zip(self.graph.inputs, leaves))
+        known: dict[Var, Any] = dict(zip(self.graph.inputs, leaves))
         for var, found in self.importer.exits.items():
             known[var] = found.restore(results[found.place])
         evaluate = Evaluator(known)
         return jax.tree_util.tree_unflatten(self.out_tree, [evaluate(output) for output in self.graph.outputs])
 
-    def __call__(self, *args: Any, state: Optional[Mapping[str, Any]] = None, **named: Any) -> Any:
+    def __call__(self, *args: Any, state: Mapping[str, Any] | None = None, **named: Any) -> Any:
         leaves = self._leaves(_by_position(self._wrapped, args, named))
         made = self.function(*self._feeds(leaves), state=state)
         stateful = isinstance(made, tuple)
@@ -281,7 +282,7 @@ class Compiled:
 
     # Gradients in the same call
 
-    def _wrt(self, argnums: Sequence[int]) -> Tuple[List[int], List[int]]:
+    def _wrt(self, argnums: Sequence[int]) -> tuple[list[int], list[int]]:
         """(numbers of leaves, numbers of the step's arguments that are made of them)."""
         counts = [child.num_leaves for child in self.tree.children()]
         leaves = []
@@ -308,15 +309,13 @@ class Compiled:
                 feeds.append(n)
         return leaves, feeds
 
-    def init_state(self, argnums: Optional[Sequence[int]] = None) -> State:
+    def init_state(self, argnums: Sequence[int] | None = None) -> State:
         """The states at the beginning; argnums: those of `value_and_grad` of these arguments."""
         if argnums is None:
             return self.function.init_state()
         return self.function.init_state([self.function.inputs[n].name for n in self._wrt(argnums)[1]])
 
-    def value_and_grad(
-        self, *args: Any, argnums: Sequence[int] = (0,), state: Optional[Mapping[str, Any]] = None
-    ) -> Any:
+    def value_and_grad(self, *args: Any, argnums: Sequence[int] = (0,), state: Mapping[str, Any] | None = None) -> Any:
         """(result, gradients of the arguments `argnums`), and the next state where there are states.
 
         The function's result is a scalar loss, or has one alone.
@@ -329,7 +328,7 @@ class Compiled:
                 f"expected a function with one scalar result, but got {len(losses)}; jax.vjp takes cotangents of others"
             )
 
-        def feeds_of(*chosen: Any) -> List[Any]:
+        def feeds_of(*chosen: Any) -> list[Any]:
             given = list(leaves)
             for number, value in zip(numbers, chosen):
                 given[number] = value
@@ -360,7 +359,7 @@ class Jitted:
     """A JAX function that is compiled for each shape of its arguments, when it is first called so."""
 
     def __init__(
-        self, function: Callable[..., Any], options: Options, platform: Optional[str], differentiate_outputs: str
+        self, function: Callable[..., Any], options: Options, platform: str | None, differentiate_outputs: str
     ) -> None:
         if not callable(function):
             raise ArgumentError(f"expected a function of JAX arrays, but got {type(function).__name__}")
@@ -368,7 +367,7 @@ class Jitted:
         self.function, self.options, self.platform = function, options, platform
         self.differentiate_outputs = differentiate_outputs
         #: What was compiled, by the types of the arguments.
-        self.compiled: Dict[Any, Compiled] = {}
+        self.compiled: dict[Any, Compiled] = {}
         self._lock = threading.RLock()
 
     def lower(self, *args: Any) -> Compiled:
@@ -384,7 +383,7 @@ class Jitted:
                 )
             return self.compiled[key]
 
-    def __call__(self, *args: Any, state: Optional[Mapping[str, Any]] = None, **named: Any) -> Any:
+    def __call__(self, *args: Any, state: Mapping[str, Any] | None = None, **named: Any) -> Any:
         args = _by_position(self.function, args, named)
         return self.lower(*args)(*args, state=state)
 
@@ -396,13 +395,13 @@ class Jitted:
 class ValueAndGrad:
     """A function that gives (result, gradients), and the next state where the recipe has states."""
 
-    def __init__(self, function: Jitted, argnums: "int | Sequence[int]") -> None:
+    def __init__(self, function: Jitted, argnums: int | Sequence[int]) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.argnums = (argnums,) if isinstance(argnums, (int, str)) else tuple(argnums)
         self._single = isinstance(argnums, int)
 
-    def __call__(self, *args: Any, state: Optional[Mapping[str, Any]] = None, **named: Any) -> Any:
+    def __call__(self, *args: Any, state: Mapping[str, Any] | None = None, **named: Any) -> Any:
         args = _by_position(self.function.function, args, named)
         made = self.function.lower(*args).value_and_grad(*args, argnums=self.argnums, state=state)
         return (made[0], made[1][0], *made[2:]) if self._single else made
@@ -415,11 +414,11 @@ class ValueAndGrad:
 def jit(
     function: Callable[..., Any],
     *,
-    recipe: "Recipe | str | None" = None,
-    backward_override: Optional[str] = None,
-    target: Optional[str] = None,
+    recipe: Recipe | str | None = None,
+    backward_override: str | None = None,
+    target: str | None = None,
     strict: bool = False,
-    platform: Optional[str] = None,
+    platform: str | None = None,
     differentiate_outputs: str = "loss",
     **options: Any,
 ) -> Jitted:
@@ -447,7 +446,7 @@ def compile(function: Callable[..., Any], example_args: Sequence[Any], **options
     return jit(function, **options).lower(*example_args)
 
 
-def value_and_grad(function: Callable[..., Any], argnums: "int | Sequence[int]" = 0, **options: Any) -> ValueAndGrad:
+def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, **options: Any) -> ValueAndGrad:
     """(result, gradients) of a loss in one call; with states, (result, gradients, next state).
 
     The forward leaves nothing behind, and states that the backward changes are returned. Options

@@ -10,7 +10,8 @@ again in any order, on any device of its platform.
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ from te_mlir.jax.graph import is_tracing
 from te_mlir.program import Argument, Program, pipeline_text
 from te_mlir.recipes import Recipe
 
-State = Dict[str, Any]
+State = dict[str, Any]
 
 
 class Spec(NamedTuple):
@@ -34,20 +35,20 @@ class Spec(NamedTuple):
     """
 
     name: str
-    shape: Tuple[int, ...]
+    shape: tuple[int, ...]
     dtype: str
-    init: Optional[float] = None
+    init: float | None = None
     differentiable: bool = True
 
 
 class Options(NamedTuple):
     """Options of te_mlir.compile."""
 
-    recipe: "Recipe | str | None" = None
-    backward_override: Optional[str] = None
-    target: Optional[str] = None
+    recipe: Recipe | str | None = None
+    backward_override: str | None = None
+    target: str | None = None
     strict: bool = False
-    pipeline: Tuple[Tuple[str, Any], ...] = ()
+    pipeline: tuple[tuple[str, Any], ...] = ()
 
     def text(self, platform: str) -> str:
         """The option string of the pipeline, on a platform."""
@@ -57,10 +58,10 @@ class Options(NamedTuple):
 
 #: Makes the source that is compiled: without derivatives (None), or with those of the
 #: inputs whose numbers are given. The flag says whether the compiler differentiates it.
-Source = Callable[[Optional[Tuple[int, ...]]], Tuple[Any, bool]]
+Source = Callable[[tuple[int, ...] | None], tuple[Any, bool]]
 
 
-def platform_of(values: Sequence[Any], platform: Optional[str] = None) -> Tuple[str, int]:
+def platform_of(values: Sequence[Any], platform: str | None = None) -> tuple[str, int]:
     """("cpu" or "cuda", number of the device) that `values` are on, or JAX's default."""
     devices = set()
     for value in values:
@@ -95,7 +96,7 @@ def check(spec: Spec, value: Any, what: str = "argument") -> None:
 class _Binary:
     """One compiled program: the places of its states, and how its arguments go by name."""
 
-    def __init__(self, function: "Function", wrt: Optional[Tuple[int, ...]]) -> None:
+    def __init__(self, function: Function, wrt: tuple[int, ...] | None) -> None:
         source, vjp = function.source(wrt)
         backend = "reference" if function.platform == "cpu" else "cuda"
         options = function.options.text(function.platform)
@@ -115,7 +116,7 @@ class _Binary:
 class _Training(_Binary):
     """A program with derivatives, and its cut into a forward and a backward."""
 
-    def __init__(self, function: "Function", wrt: Tuple[int, ...]) -> None:
+    def __init__(self, function: Function, wrt: tuple[int, ...]) -> None:
         super().__init__(function, wrt)
         arguments = self.program.arguments
         outputs = [self.results[spec.name] for spec in function.outputs]
@@ -172,14 +173,14 @@ class Function:
         platform: str,
         device: int,
         source_name: str = "<text>",
-        inputs: Optional[Sequence[Spec]] = None,
-        outputs: Optional[Sequence[Spec]] = None,
+        inputs: Sequence[Spec] | None = None,
+        outputs: Sequence[Spec] | None = None,
     ) -> None:
         self.source, self.entry, self.options = source, entry, options
         self.platform, self.device, self.source_name = platform, device, source_name
         self._lock = threading.RLock()
-        self._training: Dict[Tuple[int, ...], _Training] = {}
-        self._inference: Optional[_Binary] = None
+        self._training: dict[tuple[int, ...], _Training] = {}
+        self._inference: _Binary | None = None
         if inputs is None or outputs is None:
             binary = self._forward()
             arguments = binary.program.arguments
@@ -191,7 +192,7 @@ class Function:
             outputs = [Spec(a.name, a.shape, a.dtype.name) for a in arguments if a.name in binary.results]
             outputs = [spec for spec in outputs if spec.name in binary.results]
         self.inputs, self.outputs = list(inputs), list(outputs)
-        self._call: Optional[Call] = None
+        self._call: Call | None = None
         self._differentiable = self._make_differentiable()
 
     # Programs
@@ -216,7 +217,7 @@ class Function:
 
     # States
 
-    def init_state(self, wrt: Optional[Sequence[str]] = None) -> State:
+    def init_state(self, wrt: Sequence[str] | None = None) -> State:
         """The initial states by name, as 'te.init' says.
 
         wrt: those of `value_and_grad` with this `wrt`, which also has states for
@@ -231,7 +232,7 @@ class Function:
             state[name] = jnp.full(argument.shape, argument.init, jax_dtype(argument.dtype))
         return state
 
-    def _states(self, binary: _Binary, state: Optional[Mapping[str, Any]]) -> List[Any]:
+    def _states(self, binary: _Binary, state: Mapping[str, Any] | None) -> list[Any]:
         if state is not None and not isinstance(state, Mapping):
             raise ArgumentError(f"state: expected a dict of arrays, but got {type(state).__name__}")
         given = dict(state or {})
@@ -252,7 +253,7 @@ class Function:
 
     # Calls
 
-    def _positional(self, args: Sequence[Any], named: Mapping[str, Any]) -> List[Any]:
+    def _positional(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         if len(args) > len(self.inputs):
             raise ArgumentError(
                 f"expected at most {len(self.inputs)} arguments ({_names(s.name for s in self.inputs)}), "
@@ -292,7 +293,7 @@ class Function:
                     f"compiled for, but got '{device}'"
                 )
 
-    def __call__(self, *args: Any, state: Optional[Mapping[str, Any]] = None, **named: Any) -> Any:
+    def __call__(self, *args: Any, state: Mapping[str, Any] | None = None, **named: Any) -> Any:
         """Results by name; with states, (results, next state)."""
         values = self._positional(args, named)
         binary = self._forward()
@@ -303,14 +304,14 @@ class Function:
         results, after = _call_with_states(self, tuple(self._states(binary, state)), tuple(values))
         return self._dict(results), {**(state or {}), **dict(zip(binary.states, after))}
 
-    def _dict(self, results: Sequence[Any]) -> Dict[str, Any]:
+    def _dict(self, results: Sequence[Any]) -> dict[str, Any]:
         return {spec.name: value for spec, value in zip(self.outputs, results)}
 
-    def flat(self, values: Sequence[Any]) -> List[Any]:
+    def flat(self, values: Sequence[Any]) -> list[Any]:
         """Results in order, of checked arguments in order, of a function without states."""
         return list(self._differentiable(*values))
 
-    def _run_forward(self, states: Sequence[Any], values: Sequence[Any]) -> Tuple[List[Any], List[Any]]:
+    def _run_forward(self, states: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """(results, next states) of the program without derivatives."""
         binary = self._forward()
         with self._lock:
@@ -378,7 +379,7 @@ class Function:
         dtype = jax_dtype(BY_NAME[spec.dtype])
         return jnp.zeros(spec.shape, dtype) if _is_zero(value) else jnp.asarray(value, dtype)
 
-    def _numbers(self, wrt: Optional[Sequence[str]]) -> List[int]:
+    def _numbers(self, wrt: Sequence[str] | None) -> list[int]:
         names = [spec.name for spec in self.inputs if spec.differentiable]
         for name in wrt or ():
             if name not in names:
@@ -389,9 +390,9 @@ class Function:
     def value_and_grad(
         self,
         *args: Any,
-        wrt: Optional[Sequence[str]] = None,
-        cotangents: Optional[Mapping[str, Any]] = None,
-        state: Optional[Mapping[str, Any]] = None,
+        wrt: Sequence[str] | None = None,
+        cotangents: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
         **named: Any,
     ) -> Any:
         """(results, gradients), both by name, of one forward and backward in one call.
@@ -429,7 +430,7 @@ class Function:
 
     def flat_value_and_grad(
         self, training: _Training, states: Sequence[Any], values: Sequence[Any], cotangents: Sequence[Any]
-    ) -> Tuple[List[Any], List[Any], List[Any]]:
+    ) -> tuple[list[Any], list[Any], list[Any]]:
         """(results, gradients of training.wrt, next states), all in order."""
         made = training.both(*states, *values, *cotangents)
         a, b = len(training.states), len(training.states) + len(self.outputs)
@@ -440,7 +441,7 @@ class Function:
 class _Key:
     """Which program a residual is of: part of its type, not of its values."""
 
-    def __init__(self, wrt: Tuple[int, ...]) -> None:
+    def __init__(self, wrt: tuple[int, ...]) -> None:
         self.wrt = wrt
 
     def __hash__(self) -> int:
@@ -456,9 +457,9 @@ _NO_STATES = (
 )
 
 
-def _call_with_states(function: Function, states: Tuple[Any, ...], values: Tuple[Any, ...]) -> Any:
+def _call_with_states(function: Function, states: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
     @jax.custom_vjp
-    def call(states: Tuple[Any, ...], values: Tuple[Any, ...]) -> Any:
+    def call(states: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
         return function._run_forward(states, values)
 
     def forward(states: Any, values: Any) -> Any:
@@ -480,11 +481,11 @@ def load(
     source: Any,
     entry: str,
     *,
-    recipe: "Recipe | str | None" = None,
-    backward_override: Optional[str] = None,
-    target: Optional[str] = None,
+    recipe: Recipe | str | None = None,
+    backward_override: str | None = None,
+    target: str | None = None,
     strict: bool = False,
-    platform: Optional[str] = None,
+    platform: str | None = None,
     source_name: str = "<text>",
     **options: Any,
 ) -> Function:

@@ -10,7 +10,8 @@ it is in, where casts that are made already change nothing.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch.fx import Node
@@ -22,7 +23,7 @@ _KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA", "xpu": "AutocastXPU"}
 class Mode(NamedTuple):
     """What autocast does on a type of device: casts to `dtype`, or nothing."""
 
-    dtype: Optional[torch.dtype] = None
+    dtype: torch.dtype | None = None
     cache: bool = False
 
 
@@ -61,8 +62,8 @@ def _is_exit(node: Node) -> bool:
 
 
 def _block(
-    device: str, dtype: Optional[torch.dtype] = None, on: bool = True, cache: Optional[bool] = None
-) -> Tuple[str, Mode]:
+    device: str, dtype: torch.dtype | None = None, on: bool = True, cache: bool | None = None
+) -> tuple[str, Mode]:
     """What the arguments of a beginning mean."""
     cache = torch.is_autocast_cache_enabled() if cache is None else cache
     return device, Mode(dtype or torch.get_autocast_dtype(device), cache) if on else Mode()
@@ -72,8 +73,8 @@ class _Modes:
     """The mode at each place of a graph, as its nodes are gone through."""
 
     def __init__(self) -> None:
-        self._now: Dict[str, Mode] = {}
-        self._before: Dict[Node, Tuple[str, Mode]] = {}
+        self._now: dict[str, Mode] = {}
+        self._before: dict[Node, tuple[str, Mode]] = {}
 
     def of(self, device: str) -> Mode:
         if device not in self._now:
@@ -115,11 +116,11 @@ def without_idle_blocks(graph: torch.fx.Graph) -> None:
         graph.erase_node(node)
 
 
-def blocks_of(graph: torch.fx.Graph, nodes: Sequence[Node]) -> Set[Node]:
+def blocks_of(graph: torch.fx.Graph, nodes: Sequence[Node]) -> set[Node]:
     """What begins and ends the torch.autocast blocks that some of `nodes` are in."""
     wanted = set(nodes)
-    open_blocks: List[Node] = []
-    found: Set[Node] = set()
+    open_blocks: list[Node] = []
+    found: set[Node] = set()
     for node in graph.nodes:
         if not is_mode(node):
             if node in wanted:
@@ -133,13 +134,13 @@ def blocks_of(graph: torch.fx.Graph, nodes: Sequence[Node]) -> Set[Node]:
     return found
 
 
-def insert_casts(graph: torch.fx.Graph, known: Callable[[Node], bool], leaves: Set[Node]) -> None:
+def insert_casts(graph: torch.fx.Graph, known: Callable[[Node], bool], leaves: set[Node]) -> None:
     """Casts the operands of the `known` nodes as torch.autocast does.
 
     leaves: parameters and others whose casts PyTorch keeps, so that all users have one.
     """
     modes = _Modes()
-    kept: Dict[Any, Node] = {}
+    kept: dict[Any, Node] = {}
     grad = torch.is_grad_enabled()
     for node in list(graph.nodes):
         if is_mode(node):

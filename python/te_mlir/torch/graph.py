@@ -8,7 +8,8 @@ any decomposition, so that `linear`, `rms_norm`, `scaled_dot_product_attention` 
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -64,11 +65,11 @@ def writes(graph: torch.fx.Graph) -> bool:
     return any(isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable for target in called)
 
 
-def merge_equal(graph: torch.fx.Graph, except_for: Set[Node]) -> None:
+def merge_equal(graph: torch.fx.Graph, except_for: set[Node]) -> None:
     """Computes once what several nodes compute alike, such as the tables that each layer unsqueezes."""
     if writes(graph):
         return
-    seen: Dict[Any, Node] = {}
+    seen: dict[Any, Node] = {}
     for node in list(graph.nodes):
         if node.op != "call_function" or node in except_for or not isinstance(node.target, torch._ops.OpOverload):
             continue
@@ -107,7 +108,7 @@ def simplify(graph: torch.fx.Graph) -> None:
     graph.eliminate_dead_code()
 
 
-def shift_of(node: Node) -> "Optional[Tuple[Node, int, Any]]":
+def shift_of(node: Node) -> tuple[Node, int, Any] | None:
     """(inner, k, fill) where `node` is `inner` without the first k of its last dimension, and k times `fill` behind."""
     source = node.args[0] if node.args else None
     if str(node.target) != "aten.slice.Tensor" or not isinstance(source, Node):
@@ -127,7 +128,7 @@ def shift_of(node: Node) -> "Optional[Tuple[Node, int, Any]]":
     return inner, k, mode[1] if len(mode) > 1 and mode[1] is not None else 0
 
 
-def products_to_linears(graph: torch.fx.Graph, parameters: Set[Node], written: Set[Node]) -> None:
+def products_to_linears(graph: torch.fx.Graph, parameters: set[Node], written: set[Node]) -> None:
     """Makes linear layers of products with a parameter or its transpose, as models with [in, out] weights have them."""
     for node in list(graph.nodes):
         name = next((n for n in ("addmm", "mm", "matmul") if patterns.is_op(node, n)), None)
@@ -153,7 +154,7 @@ def products_to_linears(graph: torch.fx.Graph, parameters: Set[Node], written: S
     graph.eliminate_dead_code()
 
 
-def cut_linears(graph: torch.fx.Graph, parameters: Set[Node], written: Set[Node]) -> None:
+def cut_linears(graph: torch.fx.Graph, parameters: set[Node], written: set[Node]) -> None:
     """Makes a linear layer of each part of one whose columns are only ever used in parts: q, k and v, gate and up.
 
     Products of rows of the weight, which lie where they are, for views of columns that
@@ -172,7 +173,7 @@ def cut_linears(graph: torch.fx.Graph, parameters: Set[Node], written: Set[Node]
         # Sizes that every recipe takes, which makes the rows' addresses multiples of 16.
         if any((part.end - part.first) % 32 or part.first % 32 for part in parts):
             continue
-        made: Dict[Any, Node] = {}
+        made: dict[Any, Node] = {}
         for part in sorted(parts, key=lambda p: (p.first, p.end)):
             place = part.first, part.end
             if place not in made:
@@ -210,9 +211,9 @@ def _rows(graph: torch.fx.Graph, vector: Node, first: int, end: int) -> Node:
 _PARTS = re.compile(r"\['([^']+)'\]|\[(\d+)\]|\.([A-Za-z_]\w*)")
 
 
-def argument_names(module: torch.fx.GraphModule) -> List[str]:
+def argument_names(module: torch.fx.GraphModule) -> list[str]:
     """What to call the arguments: `layers.0.q_proj.weight` for parameters, else their own names."""
-    names: List[str] = []
+    names: list[str] = []
     for node in module.graph.nodes:
         if node.op != "placeholder":
             continue
@@ -225,7 +226,7 @@ def argument_names(module: torch.fx.GraphModule) -> List[str]:
     return names
 
 
-def buffers(module: torch.fx.GraphModule) -> List[bool]:
+def buffers(module: torch.fx.GraphModule) -> list[bool]:
     """Which arguments are buffers of a module, rather than parameters or inputs of a call."""
     found = []
     for node in module.graph.nodes:

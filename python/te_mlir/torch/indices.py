@@ -8,7 +8,7 @@ written to their place at once.
 from __future__ import annotations
 
 import sys
-from typing import Any, Optional, Tuple
+from typing import Any
 
 import torch
 from torch.fx import Graph, Node
@@ -45,7 +45,7 @@ class Indices:
         self._key: Any = None
         #: Its storage, and how many had these when nobody else did.
         self._storage: Any = None
-        self._counts: Tuple[int, ...] = ()
+        self._counts: tuple[int, ...] = ()
 
     def _plan(self, given: torch.Tensor) -> None:
         """Notes what is the same for all tensors like `given`."""
@@ -64,7 +64,7 @@ class Indices:
         # As tensors: with bounds that are numbers, clamp writes to no other type than it reads.
         self._bounds = tuple(torch.tensor(bound, device=given.device) for bound in (_LOWEST, _HIGHEST))
 
-    def _holders(self, made: Any) -> Tuple[int, ...]:
+    def _holders(self, made: Any) -> tuple[int, ...]:
         """How many have the tensor and its storage, in Python and below."""
         storage = self._storage
         return sys.getrefcount(made), made._use_count(), sys.getrefcount(storage), _holders(storage._cdata)
@@ -93,7 +93,7 @@ class Indices:
         return made
 
 
-def source_of(node: Node, graph: Graph) -> "Optional[Tuple[Node, Indices]]":
+def source_of(node: Node, graph: Graph) -> tuple[Node, Indices] | None:
     """An argument, and what makes the indices of a node of it, where the node is that argument shifted."""
     if capture.writes(graph):
         return None

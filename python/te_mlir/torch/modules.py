@@ -29,7 +29,7 @@ from te_mlir.torch.signature import Options
 from te_mlir.torch.states import States, WithStates
 from te_mlir.torch.tensors import Spec, dense, dtype_name, torch_to_te
 
-_options: contextvars.ContextVar[Options] = contextvars.ContextVar("te_mlir_options", default=Options())
+_options: contextvars.ContextVar[Options] = contextvars.ContextVar("te_mlir_options", default=Options())  # noqa: B039, Options are immutable
 
 
 @contextlib.contextmanager

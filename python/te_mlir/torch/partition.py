@@ -12,7 +12,8 @@ from __future__ import annotations
 import operator
 import os
 import re
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -27,7 +28,7 @@ _RANDOM = "random"
 _HIDDEN_WRITES = {"batch_norm": ((3, 4), 5), "instance_norm": ((3, 4), 5)}
 
 #: In-place ops that are the same as others where nobody looks at the tensor by its old names.
-_PLAIN = frozenset("add sub mul div relu silu gelu neg exp tanh sqrt pow".split())
+_PLAIN = frozenset(["add", "sub", "mul", "div", "relu", "silu", "gelu", "neg", "exp", "tanh", "sqrt", "pow"])
 
 #: Higher-order ops that are what is in them: the compiler itself chooses what to compute again.
 _INLINED = frozenset(("tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap", "invoke_subgraph"))
@@ -41,7 +42,7 @@ _GRADIENT_METHODS = frozenset(
 )
 
 
-def storages(value: Any) -> Set[Any]:
+def storages(value: Any) -> set[Any]:
     """Ids of the memory behind a value that tracing left on a node."""
     if isinstance(value, torch.Tensor):
         return {value.untyped_storage()._cdata}
@@ -50,7 +51,7 @@ def storages(value: Any) -> Set[Any]:
     return set()
 
 
-def refusal(module: GraphModule, flat: GraphModule) -> Optional[str]:
+def refusal(module: GraphModule, flat: GraphModule) -> str | None:
     """Why no part of a captured graph may be compiled: what it does that tracing it to ATen would lose."""
     kept = {str(n.target) for n in flat.graph.nodes if n.op == "call_function"}
     for part in module.modules():
@@ -63,9 +64,9 @@ def refusal(module: GraphModule, flat: GraphModule) -> Optional[str]:
         if node.op == "get_attr" and isinstance(getattr(flat, str(node.target), None), FakeTensor):
             return "a tensor is used that tracing does not follow, such as 'Tensor.data'; use 'detach()'"
         known = isinstance(node.target, (torch._ops.OpOverload, torch._ops.HigherOrderOperator))
-        if node.op == "call_function" and not known and node.target not in (operator.getitem, set_grad_enabled):
-            if not casts.is_mode(node):
-                return f"'{_name(node)}' is not known here"
+        known = known or node.target in (operator.getitem, set_grad_enabled)
+        if node.op == "call_function" and not known and not casts.is_mode(node):
+            return f"'{_name(node)}' is not known here"
         if str(node.target).startswith("aten.as_strided") and node.all_input_nodes[0].op != "placeholder":
             return "'Tensor.as_strided' names places in memory, where results of compiled code may lie otherwise"
     if not torch.is_grad_enabled() and any(is_grad_mode(n) and n.args[0] for n in flat.graph.nodes):
@@ -79,7 +80,7 @@ def _where(node: Node) -> str:
     return f"{os.path.basename(found[-1][0])}:{found[-1][1]}" if found else ""
 
 
-def _lost(node: Node, kept: Set[str]) -> Optional[str]:
+def _lost(node: Node, kept: set[str]) -> str | None:
     if node.op == "call_method" and str(node.target) in _GRADIENT_METHODS:
         return f"'Tensor.{node.target}' is not imported"
     if node.op != "call_function":
@@ -125,10 +126,10 @@ def is_mode(node: Node) -> bool:
     return is_grad_mode(node) or casts.is_mode(node)
 
 
-def frozen_nodes(graph: torch.fx.Graph) -> Set[Node]:
+def frozen_nodes(graph: torch.fx.Graph) -> set[Node]:
     """Nodes that no gradient goes through: those below torch.no_grad, and `detach`."""
     enabled = torch.is_grad_enabled()
-    found: Set[Node] = set()
+    found: set[Node] = set()
     for node in graph.nodes:
         if is_grad_mode(node):
             enabled = bool(node.args[0])
@@ -173,40 +174,40 @@ class Effects:
 
     def __init__(self, graph: torch.fx.Graph, examples: Sequence[torch.Tensor]) -> None:
         self.order = {node: index for index, node in enumerate(graph.nodes)}
-        self._of: Dict[Any, Any] = {}
-        owners: Dict[Any, Any] = {}
+        self._of: dict[Any, Any] = {}
+        owners: dict[Any, Any] = {}
         for node, example in zip((n for n in graph.nodes if n.op == "placeholder"), examples):
             for key in storages(node.meta.get("val")):
                 self._of[key] = owners.setdefault(_memory(example, node), key)
         #: Memory of arguments, and of tensors that the graph holds.
-        self.outer: Set[Any] = set()
+        self.outer: set[Any] = set()
         for node in graph.nodes:
             if node.op in ("placeholder", "get_attr"):
                 self.outer |= self.own(node)
-        self.writes: Dict[Node, Set[Any]] = {}
+        self.writes: dict[Node, set[Any]] = {}
         for node in graph.nodes:
             written = self._written(node)
             if written:
                 self.writes[node] = written
-        self._touching: Dict[Any, List[Node]] = {}
+        self._touching: dict[Any, list[Node]] = {}
         hot = set().union(*self.writes.values()) if self.writes else set()
         for node in graph.nodes if hot else ():
             if node.op == "call_function":
                 for key in (self.touched(node) | self.writes.get(node, set())) & hot:
                     self._touching.setdefault(key, []).append(node)
 
-    def own(self, node: Node) -> Set[Any]:
+    def own(self, node: Node) -> set[Any]:
         """The memory that the node's value lies in."""
         return {self._of.get(key, key) for key in storages(node.meta.get("val"))}
 
-    def touched(self, node: Node) -> Set[Any]:
+    def touched(self, node: Node) -> set[Any]:
         """The memory that the node reads or names."""
         return self.own(node).union(*(self.own(n) for n in node.all_input_nodes))
 
-    def _written(self, node: Node) -> Set[Any]:
+    def _written(self, node: Node) -> set[Any]:
         if node.op != "call_function" or is_grad_mode(node):
             return set()
-        written: Set[Any] = set()
+        written: set[Any] = set()
         target = node.target
         if isinstance(target, torch._ops.HigherOrderOperator):
             return set().union(*(self.own(n) for n in node.all_input_nodes)) if node.all_input_nodes else set()
@@ -226,7 +227,7 @@ class Effects:
     def users_of_memory(self, key: Any) -> Sequence[Node]:
         return self._touching.get(key, ())
 
-    def read_before_writes(self) -> Set[Node]:
+    def read_before_writes(self) -> set[Node]:
         """The nodes that touch memory that another writes to after them."""
         return {
             node
@@ -236,10 +237,10 @@ class Effects:
             if self.order[node] < self.order[writer]
         }
 
-    def neighbours(self) -> Tuple[Dict[Node, List[Node]], Dict[Node, List[Node]]]:
+    def neighbours(self) -> tuple[dict[Node, list[Node]], dict[Node, list[Node]]]:
         """Of each node those that come before it, and after it, because one of the two writes what both touch."""
-        before: Dict[Node, List[Node]] = {}
-        after: Dict[Node, List[Node]] = {}
+        before: dict[Node, list[Node]] = {}
+        after: dict[Node, list[Node]] = {}
         for writer, written in self.writes.items():
             for key in written:
                 for other in self.users_of_memory(key):
@@ -250,10 +251,10 @@ class Effects:
         return before, after
 
 
-def written_nodes(graph: torch.fx.Graph, examples: Sequence[torch.Tensor]) -> Set[Node]:
+def written_nodes(graph: torch.fx.Graph, examples: Sequence[torch.Tensor]) -> set[Node]:
     """The nodes whose memory is written to in place, by whatever name."""
     effects = Effects(graph, examples)
-    memory: Set[Any] = set().union(*effects.writes.values(), set())
+    memory: set[Any] = set().union(*effects.writes.values(), set())
     return {node for node in graph.nodes if memory & effects.own(node)} if memory else set()
 
 
@@ -265,8 +266,8 @@ def _memory(example: torch.Tensor, node: Node) -> Any:
         return node
 
 
-def _nodes(value: Any) -> List[Node]:
-    found: List[Node] = []
+def _nodes(value: Any) -> list[Node]:
+    found: list[Node] = []
     torch.fx.node.map_arg(value, found.append)
     return found
 
@@ -324,7 +325,7 @@ class Schedule:
     """
 
     def __init__(
-        self, graph: torch.fx.Graph, roots: Set[Node], parameters: Set[Node], examples: Sequence[torch.Tensor]
+        self, graph: torch.fx.Graph, roots: set[Node], parameters: set[Node], examples: Sequence[torch.Tensor]
     ) -> None:
         self.graph, self.roots, self.parameters = graph, roots, parameters
         self.effects = Effects(graph, examples)
@@ -337,16 +338,16 @@ class Schedule:
         self.dependent = dependents(graph, roots)
         self._nodes = [n for n in graph.nodes if n.op in ("call_function", "get_attr") and not is_mode(n)]
         self._earlier, self._later = self.effects.neighbours()
-        self.left: Set[Node] = set()
-        self._idle: Set[Node] = set()
-        self.time: Dict[Node, int] = {}
-        self.free: Set[Node] = set()
+        self.left: set[Node] = set()
+        self._idle: set[Node] = set()
+        self.time: dict[Node, int] = {}
+        self.free: set[Node] = set()
         self._arrange()
 
-    def without_gradients(self) -> List[Node]:
+    def without_gradients(self) -> list[Node]:
         """Where values that depend on a root begin to stop gradients."""
         firsts = []
-        stopped: Set[Node] = set()
+        stopped: set[Node] = set()
         for node in self.graph.nodes:
             if any(n in stopped for n in node.all_input_nodes):
                 stopped.add(node)
@@ -359,7 +360,7 @@ class Schedule:
         """Whether arguments, or what the graph holds, are written to."""
         return any(written & self.effects.outer for written in self.effects.writes.values())
 
-    def refused(self) -> List[Tuple[Node, str]]:
+    def refused(self) -> list[tuple[Node, str]]:
         """What depends on a root and is PyTorch's whatever it computes, with reasons."""
         found = []
         for node in self._nodes:
@@ -372,7 +373,7 @@ class Schedule:
                 found.append((node, f"'{node.target}' has no counterpart in te"))
         return found
 
-    def leave(self, node: Node, inside: Set[Node]) -> bool:
+    def leave(self, node: Node, inside: set[Node]) -> bool:
         """Leaves a node in PyTorch, or where it is none of `inside` its users; says whether there was one to leave."""
         found = {node} & inside or {n for n in node.users if n in inside}
         # What gives several tensors goes with each of them.
@@ -383,7 +384,7 @@ class Schedule:
             self._arrange()
         return bool(found)
 
-    def regions(self) -> List[int]:
+    def regions(self) -> list[int]:
         """The times of regions, in order."""
         return sorted({t for t in self.time.values() if t >= 0 and t % 2 == 0})
 
@@ -404,11 +405,11 @@ class Schedule:
         """Whether a node runs in PyTorch from `time` on and before `end`."""
         return self.is_staying(node) and time <= self.time[node] < end
 
-    def inside(self, time: int) -> Set[Node]:
+    def inside(self, time: int) -> set[Node]:
         """The nodes of the region of a time, and what they may begin with."""
         return {n for n in self._nodes if self.time[n] == time} | self.free | self.roots
 
-    def written_after(self, time: int) -> Set[Any]:
+    def written_after(self, time: int) -> set[Any]:
         """The memory that is written to after the region of a time."""
         writes = self.effects.writes
         return set().union(*(writes[n] for n in writes if self.time.get(n, BEFORE) > time), set())
@@ -437,10 +438,10 @@ class Schedule:
 
     def _arrange_once(self) -> None:
         time = {n: BEFORE for n in self.graph.nodes if n.op == "placeholder"}
-        flexible: List[Node] = []
-        free: Set[Node] = set()
+        flexible: list[Node] = []
+        free: set[Node] = set()
         moving = set(self.roots)
-        self._staying: Set[Node] = set()
+        self._staying: set[Node] = set()
         for node in self._nodes:
             above = node.all_input_nodes
             earliest = max((time[n] for n in (*above, *self._earlier.get(node, ())) if n in time), default=BEFORE)
@@ -487,23 +488,24 @@ def _is_floating(node: Node) -> bool:
     return bool(tensors) and all(tensor.is_floating_point() for tensor in tensors)
 
 
-def wanting(graph: torch.fx.Graph, frozen: Set[Node], leaves: Set[Node]) -> Set[Node]:
+def wanting(graph: torch.fx.Graph, frozen: set[Node], leaves: set[Node]) -> set[Node]:
     """The nodes that have gradients, where `leaves` want them."""
     found = set(leaves)
     for node in graph.nodes:
-        if node.op == "call_function" and node not in frozen and any(n in found for n in node.all_input_nodes):
-            if any(t.is_floating_point() or t.is_complex() for t in _tensors(node.meta.get("val"))):
-                found.add(node)
+        if node.op != "call_function" or node in frozen or not any(n in found for n in node.all_input_nodes):
+            continue
+        if any(t.is_floating_point() or t.is_complex() for t in _tensors(node.meta.get("val"))):
+            found.add(node)
     return found
 
 
-def _tensors(value: Any) -> List[torch.Tensor]:
+def _tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, (list, tuple)):
         return [tensor for part in value for tensor in _tensors(part)]
     return [value] if isinstance(value, torch.Tensor) else []
 
 
-def dependents(graph: torch.fx.Graph, roots: Set[Node]) -> Set[Node]:
+def dependents(graph: torch.fx.Graph, roots: set[Node]) -> set[Node]:
     """The nodes that depend on `roots`, and these."""
     found = set(roots)
     for node in graph.nodes:
