@@ -87,15 +87,24 @@ function(te_add_runtime_library name kind)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/lib/Runtime)
 endfunction()
 
-# te_add_unit_test(name LABEL area sources... LINK libraries...): one gtest
-# binary, registered with ctest under its area's label.
+# te_add_unit_test(name sources... LABELS areas... LINK libraries...): one gtest
+# binary, registered with ctest under the labels of its areas.
 function(te_add_unit_test name)
-  cmake_parse_arguments(ARG "" "LABEL" "LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LABELS;LINK" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_compile_options(${name} PRIVATE ${TE_WARNINGS})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/lib/Runtime
                              ${PROJECT_SOURCE_DIR}/test/unit)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
+endfunction()
+
+# te_label(label tests...): adds a label to those of the tests that this build has.
+function(te_label label)
+  foreach(test IN LISTS ARGN)
+    if(TEST ${test})
+      set_property(TEST ${test} APPEND PROPERTY LABELS ${label})
+    endif()
+  endforeach()
 endfunction()
