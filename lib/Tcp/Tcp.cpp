@@ -51,6 +51,10 @@ struct Hello {
     return std::memcmp(magic, other.magic, sizeof(magic)) == 0 &&
            job == other.job;
   }
+  /// Whether it is what `process` of the same job says.
+  bool isOf(const Hello &other, int process) const {
+    return isOf(other) && rank == process;
+  }
 };
 
 /// Where a process listens, as process 0 sees it; an empty host is process 0's.
@@ -145,11 +149,15 @@ private:
   }
 
   Error listen(tcp::acceptor &acceptor, int port);
-  /// One process that says a fitting Hello, or none by the deadline.
+  /// One process that says a fitting Hello and has a higher rank than this one,
+  /// or none by the deadline. One that comes again replaces its first
+  /// connection.
   Error accept(tcp::acceptor &acceptor, Clock::time_point deadline,
                Hello &hello);
-  /// Connects and exchanges Hellos.
-  std::unique_ptr<tcp::socket> dial(const std::string &host, int port,
+  /// Connects to process `peer` and exchanges Hellos; null if somebody else
+  /// answers. On the loopback device that can be this process itself, when
+  /// nobody listens yet.
+  std::unique_ptr<tcp::socket> dial(const std::string &host, int port, int peer,
                                     Clock::time_point deadline);
   std::vector<int> absent() const {
     std::vector<int> ranks;
@@ -199,7 +207,7 @@ Error te_tcp::accept(tcp::acceptor &acceptor, Clock::time_point deadline,
     const auto soon =
         std::min(deadline, Clock::now() + std::chrono::seconds(2));
     if (read(*socket, asio::buffer(&hello, sizeof(hello)), soon) ||
-        !hello.isOf(self) || hello.rank < 0 || hello.rank >= size ||
+        !hello.isOf(self) || hello.rank <= rank || hello.rank >= size ||
         write(*socket, asio::buffer(&self, sizeof(self)), soon))
       continue;
     Error ignored;
@@ -210,6 +218,7 @@ Error te_tcp::accept(tcp::acceptor &acceptor, Clock::time_point deadline,
 }
 
 std::unique_ptr<tcp::socket> te_tcp::dial(const std::string &host, int port,
+                                          int peer,
                                           Clock::time_point deadline) {
   tcp::resolver resolver(io);
   Error error;
@@ -231,7 +240,7 @@ std::unique_ptr<tcp::socket> te_tcp::dial(const std::string &host, int port,
   if (write(*socket, asio::buffer(&self, sizeof(self)), deadline) ||
       read(*socket, asio::buffer(&hello, sizeof(hello)),
            std::min(deadline, Clock::now() + std::chrono::seconds(10))) ||
-      !hello.isOf(self))
+      !hello.isOf(self, peer))
     return nullptr;
   socket->set_option(tcp::no_delay(true), error);
   return socket;
@@ -280,7 +289,7 @@ te_rt_status te_tcp::connect(const te_tcp_options &options, char *message) {
   const auto table =
       asio::buffer(addresses.data(), addresses.size() * sizeof(Address));
   if (rank == 0) {
-    for (int joined = 1; joined < size; ++joined) {
+    while (!absent().empty()) {
       Hello hello;
       if (accept(acceptor, deadline, hello))
         return late(listOf(absent()) + " of " + std::to_string(size) +
@@ -312,7 +321,7 @@ te_rt_status te_tcp::connect(const te_tcp_options &options, char *message) {
   }
 
   for (int i = 0; !peers[0]; i = (i + 1) % options.num_ports) {
-    peers[0] = dial(options.host, options.port + i, deadline);
+    peers[0] = dial(options.host, options.port + i, /*peer=*/0, deadline);
     if (!peers[0] && Clock::now() >= deadline)
       return late("process 0 was not found at " + std::string(options.host) +
                   ", port " + range + ",");
@@ -325,12 +334,12 @@ te_rt_status te_tcp::connect(const te_tcp_options &options, char *message) {
     const Address &address = addresses[static_cast<size_t>(r)];
     const std::string host = address.host[0] ? address.host : options.host;
     std::unique_ptr<tcp::socket> &peer = peers[static_cast<size_t>(r)];
-    while (!(peer = dial(host, address.port, deadline)))
+    while (!(peer = dial(host, address.port, r, deadline)))
       if (Clock::now() >= deadline)
         return late("rank " + std::to_string(r) + " was not found at " + host +
                     ", port " + std::to_string(address.port) + ",");
   }
-  for (int r = rank + 1; r < size; ++r) {
+  while (!absent().empty()) {
     Hello hello;
     if (accept(acceptor, deadline, hello))
       return late(listOf(absent()) + " did not connect");

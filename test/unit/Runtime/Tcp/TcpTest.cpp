@@ -279,6 +279,81 @@ TEST(Tcp, DifferentCollectivesAreAnError) {
 }
 
 // A port may be another program's, or another job's: the next one is taken.
+/// Somebody at a port who is no process of the job.
+class Stranger {
+public:
+  explicit Stranger(int32_t port)
+      : acceptor(io, {asio::ip::tcp::v4(),
+                      static_cast<asio::ip::port_type>(port)}) {}
+
+  /// Reads the first message of whoever comes and sends it back.
+  Bytes echo() {
+    asio::ip::tcp::socket socket(io);
+    acceptor.accept(socket);
+    Bytes hello(kHelloBytes);
+    asio::read(socket, asio::buffer(hello));
+    asio::write(socket, asio::buffer(hello));
+    return hello;
+  }
+
+  static constexpr size_t kHelloBytes = 32;
+  asio::io_context io;
+  asio::ip::tcp::acceptor acceptor;
+};
+
+// An echo of its own message is not process 0, neither of a service nor of a
+// connection to itself.
+TEST(Tcp, AnEchoIsNotProcess0) {
+  const int32_t port = freePort();
+  Stranger stranger(port);
+  std::thread server([&] { stranger.echo(); });
+  Process process(1, 2, port);
+  process.options.num_ports = 1;
+  process.options.timeout_ms = 500;
+  EXPECT_EQ(process.join(), TE_RT_TIMED_OUT);
+  server.join();
+  EXPECT_NE(std::string(process.message).find("process 0 was not found"),
+            std::string::npos)
+      << process.message;
+}
+
+// Ranks are counted, and not connections.
+TEST(Tcp, OneRankTwiceIsOneRank) {
+  int32_t port = freePort();
+  Bytes hello;
+  {
+    Stranger stranger(port);
+    Process process(1, 3, port);
+    process.options.timeout_ms = 500;
+    std::thread server([&] { hello = stranger.echo(); });
+    (void)process.join();
+    server.join();
+  }
+  port = freePort();
+  Process process(0, 3, port);
+  process.options.num_ports = 1;
+  process.options.timeout_ms = 2000;
+  std::thread twice([&] {
+    asio::io_context io;
+    std::vector<asio::ip::tcp::socket> sockets;
+    for (int i = 0; i < 2; ++i) {
+      sockets.emplace_back(io);
+      asio::error_code error;
+      const asio::ip::tcp::endpoint there(
+          asio::ip::make_address("127.0.0.1"),
+          static_cast<asio::ip::port_type>(port));
+      while (sockets.back().connect(there, error), error)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      asio::write(sockets.back(), asio::buffer(hello));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  });
+  EXPECT_EQ(process.join(), TE_RT_TIMED_OUT);
+  twice.join();
+  EXPECT_NE(std::string(process.message).find("rank 2 of 3"), std::string::npos)
+      << process.message;
+}
+
 TEST(Tcp, PortsOfOthersArePassedBy) {
   asio::io_context io;
   asio::ip::tcp::acceptor taken(io, {asio::ip::tcp::v6(), 0});
