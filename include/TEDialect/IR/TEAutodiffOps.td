@@ -47,11 +47,11 @@ def TE_ResidualOp
         TE_Axes<(axes "...":$value), (axes "...":$held)>,
         [SameOperandsAndResultType,
          TE_StoredFormOpInterface]> {
-  let summary = "hold a forward value for the backward";
+  let summary = "save a forward value for the backward";
   let description = [{
-    The identity. It marks the boundary of forward and backward, and is the only
-    way in which a value computed in the forward reaches the backward: the
-    residuals of a function are what is saved. Reports use `name`.
+    The identity. It marks the boundary of forward and backward, and only
+    through it can the backward read a value that is computed in the forward:
+    the residuals of a function are what is saved. Reports use `name`.
 
     Constraints:
     1. (residual-c1) `name` is not empty.

@@ -12,9 +12,9 @@ def TE_AmaxOp
         [TE_SkippableOpInterface]> {
   let summary = "compute the largest magnitude of a tensor";
   let description = [{
-    `amax = max |x|` in f32. NaN elements are dropped, infinities kept; an empty
-    tensor gives 0. Where `skip` is 1.0 the tensor is not read and the amax is 0,
-    as delayed scaling expects of a step without a cast.
+    `amax = max |x|` in f32. NaN elements are ignored and infinities are not;
+    the amax of an empty tensor is 0. If `skip` is 1.0, the tensor is not read
+    and the amax is 0, as delayed scaling expects of a step without a cast.
 
     Example:
 
@@ -37,9 +37,9 @@ def TE_AmaxRowsOp
         [TE_SkippableOpInterface]> {
   let summary = "compute the largest magnitude of each row of a matrix";
   let description = [{
-    `amax[r] = max |x[r, :]|` in f32, of each row as te.amax of it, `skip`
-    included. The amaxes of a stack of weights are those of rows that hold one
-    matrix each.
+    `amax[r] = max |x[r, :]|` in f32, computed for each row as te.amax does,
+    including `skip`. The amaxes of a stack of weights are those of a matrix
+    whose rows are one weight each.
 
     Constraints:
     1. (amax_rows-c1) the result is `[rows of x]`.
@@ -66,14 +66,15 @@ def TE_PartialAmaxOp
     : TE_PureOp<"partial_amax",
         TE_Axes<(axes "_":$x), (axes "_ _":$amax)>,
         [TE_SkippableOpInterface]> {
-  let summary = "compute what one rank's shard has of the amaxes of blocks";
+  let summary = "compute the amaxes of blocks over one rank's shard";
   let description = [{
-    `x` is this rank's flat run of a matrix of `shape`: the elements, row by row,
-    from its number in the group times the size of `x` on, and padding behind the
-    last of them. `amax[i, j]` is `max |x|` in f32 over what it has of the block
-    of `blocks` rows and columns with that number, as te.amax gives it; 0 where it
-    has nothing. A block that is cut has its amax only after te.amax_reduce.
-    `skip` is that of te.amax.
+    `x` is this rank's flat shard of a matrix of `shape`. The elements of the
+    matrix, counted row by row, are divided into runs of the size of `x`; rank r
+    of the group has run r, and padding follows the last element. `amax[i, j]`
+    is `max |x|` in f32, as te.amax computes it, over the elements of the shard
+    in block (i, j) of `blocks` rows and columns; 0 if there are none. A block
+    that is split between ranks has its amax only after te.amax_reduce. `skip`
+    is that of te.amax.
 
     Constraints:
     1. (partial_amax-c1) `te.groups` declares `group`.
@@ -113,11 +114,11 @@ def TE_HadamardOp
          TE_StoredFormOpInterface]> {
   let summary = "rotate runs of 16 rows by a random Hadamard matrix";
   let description = [{
-    Every run of 16 rows of a column becomes its product with
-    `T = diag(signs) H16 / 4`, whose signs are fixed; computed in f32, rounded
-    once. `T` is orthogonal, so a product that contracts the rows of two
-    transformed matrices is that of the matrices. What is cast from the result
-    for axis 0 has a type with the keyword `hadamard`.
+    Every run of 16 rows of a column, as a row vector, is multiplied by
+    `T = diag(signs) H16 / 4`, whose signs are fixed. The result is computed in
+    f32 and rounded once. `T` is orthogonal, so a GEMM that contracts the rows
+    of two transformed matrices computes the product of the original matrices. A
+    cast of the result for axis 0 has a type with the keyword `hadamard`.
 
     Constraints:
     1. (hadamard-c1) the rows are a multiple of 16.
@@ -140,8 +141,8 @@ def TE_RngAdvanceOp
   let summary = "advance the state of a random generator";
   let description = [{
     Adds `count` to the offset, modulo 2^32. The state is the seed and the
-    offset; a step takes it as an argument and returns the next one, so no step
-    rounds with the bits of another.
+    offset. A step takes it as an argument and returns the next one, so that no
+    two steps round with the same bits.
 
     Example:
 
@@ -161,9 +162,9 @@ def TE_AmaxReduceOp
         [DeclareOpInterfaceMethods<TE_CollectiveOpInterface>]> {
   let summary = "reduce amaxes over a process group";
   let description = [{
-    Maximum of each of `amaxes` over the ranks of `group_id`, all in one
-    collective (`te-batch-reductions` makes one of many). Every rank of the group
-    must run it equally often; there is no default group.
+    Computes the maximum of each of `amaxes` over the ranks of `group_id`, all
+    in one collective (`te-batch-reductions` merges several ops). Every rank of
+    the group must run it equally often; there is no default group.
 
     Constraints:
     1. (amax_reduce-c1) `te.groups` declares `group_id`.
@@ -196,10 +197,10 @@ def TE_ComputeScaleOp
         [AllTypesMatch<["amax", "scale"]>]> {
   let summary = "derive a quantisation scale from an amax";
   let description = [{
-    `scale = max_finite(element_type) / max(amax, amax_epsilon)` in f32; 1 when
-    amax is 0, infinite or NaN; the largest finite f32 when the quotient
-    overflows; rounded down to a power of two with `pow2_scales`. Of several
-    amaxes, one for each group, each has its own scale.
+    `scale = max_finite(element_type) / max(amax, amax_epsilon)` in f32. It is 1
+    if amax is 0, infinite or NaN, and the largest finite f32 if the quotient
+    overflows. With `pow2_scales` it is rounded down to a power of two. If there
+    are several amaxes, one for each group, each has its own scale.
 
     Constraints:
     1. (compute_scale-c1) `element_type` is `f8E4M3FN` or `f8E5M2`.
@@ -231,19 +232,20 @@ def TE_DelayedScalingUpdateOp
                                            AllTypesMatch<["history", "new_history"]>]> {
   let summary = "derive the next scale from a history of amaxes";
   let description = [{
-    The step of delayed scaling: a cast uses the scale that former steps left,
-    and measures the amax for later ones. The state is a value, so a step takes
-    `history` and `scale` as arguments and returns their next values under the
-    same names. Every element of `amax` is a slot with its own history, a
-    column of `history`.
+    Computes the next states of delayed scaling: a cast uses the scale that
+    earlier steps computed, and measures the amax for later ones. The states are
+    values: a step takes `history` and `scale` as arguments and returns their
+    next values under the same names. Every element of `amax` is a slot with its
+    own history, a column of `history`.
 
-    Row 0 of a history is the place of an amax that is not counted yet. With
-    `last = amax`, or `history[0]` where `amax` is 0: where `last` is 0, nothing
-    changes. Else the window `history[1], ..., last` becomes the new history,
-    but for row 0, which is 0. The amax to scale for is the window's largest
-    (NaN dropped), or `last` with `algorithm = most_recent`; where it is finite
-    and not 0, `scale = max_finite(element_type) * 2^-margin / amax` in f32, at
-    most the largest finite f32. An infinite amax so keeps the scale until it
+    Row 0 of a history is for an amax that is not counted yet. Let `last` be
+    `amax`, or `history[0]` if `amax` is 0. If `last` is 0, nothing changes.
+    Otherwise, the window `history[1], ..., last` becomes the new history,
+    except that its row 0 is set to 0. The scale is computed from the largest
+    amax of the window (NaN is ignored), or from `last` if `algorithm` is
+    `most_recent`. If that amax is finite and not 0,
+    `scale = max_finite(element_type) * 2^-margin / amax` in f32, at most the
+    largest finite f32. An infinite amax therefore keeps the scale until it
     leaves the window.
 
     Constraints:
@@ -259,14 +261,14 @@ def TE_DelayedScalingUpdateOp
     ```
   }];
   let arguments = (ins
-    Arg<TE_F32Tensor, "what this step's casts measured">:$amax,
+    Arg<TE_F32Tensor, "the amaxes that this step's casts measured">:$amax,
     Arg<TE_F32Tensor, "[length] and the shape of amax">:$history,
-    Arg<TE_F32Tensor, "what this step's casts used">:$scale,
+    Arg<TE_F32Tensor, "the scales that this step's casts used">:$scale,
     TypeAttr:$element_type,
     DefaultValuedAttr<TE_AmaxAlgorithmAttr, "::mlir::te::AmaxAlgorithm::Max">:$algorithm,
     DefaultValuedAttr<I32Attr, "0">:$margin);
-  let results = (outs Res<TE_F32Tensor, "the next step's">:$new_history,
-                      Res<TE_F32Tensor, "the next step's">:$new_scale);
+  let results = (outs Res<TE_F32Tensor, "history for the next step">:$new_history,
+                      Res<TE_F32Tensor, "scale for the next step">:$new_scale);
   let assemblyFormat = [{
     $amax `,` $history `,` $scale `for` $element_type attr-dict `:` type($amax)
     `,` type($history)
@@ -281,12 +283,12 @@ def TE_DequantizeOp
          TE_PadsWithZeros]> {
   let summary = "restore a high-precision matrix";
   let description = [{
-    `x = round(float(q) * scale_inv)`: the product is rounded to f32, then to the
-    result's type. Elements of an nv scheme also have the factor
-    `amax / (6 * 448)` (256 where the type says so), which `without_amax` leaves
-    out: what remains is exact in bf16, and te.nvfp4_alpha is the factor of a
-    product of two such matrices. A value with `groups` comes with their sizes
-    and alignment; rows of no group are zeros.
+    `x = round(float(q) * scale_inv)`: the product is rounded to f32, then to
+    the result's type. Elements of an nv scheme also have the factor
+    `amax / (6 * 448)` (or 256, depending on the type). `without_amax` leaves
+    this factor out: the result is then exact in bf16, and te.nvfp4_alpha is the
+    factor of a GEMM of two such matrices. A value with `groups` needs their
+    sizes and alignment; rows of no group are zeros.
 
     Constraints:
     1. (dequantize-c1) the result has the logical shape of `q`.
@@ -325,15 +327,16 @@ def TE_TransposeOp
          TE_StoredFormOpInterface]> {
   let summary = "derive the other usage of a scaled value";
   let description = [{
-    Makes the value for the other contraction axis by moving bytes and scales;
-    no element is rounded again. Only legal where that equals quantising for
-    the other axis bit for bit, and only from `contract = 1`. `into` and `skip`
-    are those of te.quantize: a transpose that is kept with its cached cast.
+    Computes the value for the other contraction axis by moving bytes and
+    scales; no element is rounded again. It is only legal if the result equals
+    quantising for the other axis bit for bit, and only from `contract = 1`.
+    `into` and `skip` are those of te.quantize, for a transpose that is cached
+    together with its cast.
 
     Constraints:
     1. (transpose-c1) a scheme with an exact transpose ([what runs where](support.md)).
-    2. (transpose-c2) the result is the operand's type made for the other axis.
-    3. (transpose-c3) the operand is made for axis 1.
+    2. (transpose-c2) the result is the operand's type for the other axis.
+    3. (transpose-c3) the operand is cast for axis 1.
     4. (transpose-c4) the operand is not `swizzled`.
     5. (transpose-c5) the operand has no `groups`; a stack is transposed matrix by matrix.
     6. (transpose-c6) `into` is given exactly with `skip`, and has the type of the result.
@@ -348,7 +351,7 @@ def TE_TransposeOp
   }];
   let arguments = (ins Arg<TE_WholeScaled, "usage to start from">:$q,
                        Arg<Optional<TE_WholeScaled>, "cached usage">:$into,
-                       Arg<Optional<TE_F32Scalar>, "1.0 keeps it">:$skip);
+                       Arg<Optional<TE_F32Scalar>, "1.0 keeps the cached usage">:$skip);
   let results = (outs Res<TE_WholeScaled, "the other usage">:$transposed);
   let builders = [OpBuilder<(ins "::mlir::Type":$transposed,
                                  "::mlir::Value":$q), [{
@@ -371,9 +374,10 @@ def TE_SwizzleScalesOp
         [TE_StoredFormOpInterface]> {
   let summary = "put block scales in the order of the tensor core";
   let description = [{
-    Permutes the scales of an mx or nv value within tiles of 128 by 4, the order
-    the block-scaled tensor core of sm_100 reads. Elements and amax stay as they
-    are; the lowering copies them, as every value has its own buffers.
+    Permutes the scales of an mx or nv value within tiles of 128 by 4, which is
+    the order that the block-scaled tensor core of sm_100 reads. Elements and
+    amax do not change; the lowering copies them, because every value has its
+    own buffers.
 
     Constraints:
     1. (swizzle_scales-c1) the operand has an mx or nv scheme and is not `swizzled`.
@@ -397,11 +401,12 @@ def TE_NvFp4AlphaOp
     : TE_PureOp<"nvfp4_alpha",
         TE_NoAxes,
         [DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
-  let summary = "derive the factor of a product of two NVFP4 values";
+  let summary = "derive the factor of a GEMM of two NVFP4 values";
   let description = [{
     `alpha = (amax(a) * amax(b)) * (1 / (36 * scale_max(a) * scale_max(b)))` in
-    f32, each operation rounded, for each group where there are groups. It is what te.scaled_matmul applies itself, and
-    the `alpha` of a te.matmul of the two values dequantised `without_amax`.
+    f32, with each operation rounded; one factor for each group if there are
+    groups. te.scaled_matmul applies this factor itself. A te.matmul of the two
+    values dequantised `without_amax` takes it as `alpha`.
 
     Constraints:
     1. (nvfp4_alpha-c1) both operands have nv schemes.
@@ -418,7 +423,7 @@ def TE_NvFp4AlphaOp
   }];
   let arguments = (ins Arg<TE_WholeScaled, "either usage">:$a,
                        Arg<TE_WholeScaled, "either usage">:$b);
-  let results = (outs Res<TE_F32Tensor, "factor of the product, [groups] or a scalar">:$alpha);
+  let results = (outs Res<TE_F32Tensor, "factor of the GEMM, [groups] or a scalar">:$alpha);
   let assemblyFormat = "$a `,` $b attr-dict `:` type($a) `,` type($b)";
   let hasVerifier = 1;
 }

@@ -120,7 +120,7 @@ def TE_RecipeKind : TE_I32Enum<"RecipeKind", "quantisation recipe", [
   I32EnumAttrCase<"Float8CurrentScaling", 1, "float8_current_scaling">,
   // FP8 with one scale per 1x128 or 128x128 block.
   I32EnumAttrCase<"Float8BlockScaling", 2, "float8_block_scaling">,
-  // Per-tensor FP8; every scale from the amaxes of former steps.
+  // Per-tensor FP8; every scale from the amaxes of earlier steps.
   I32EnumAttrCase<"DelayedScaling", 3, "delayed_scaling">,
   // FP8 with one E8M0 scale per 1x32 or 32x32 block.
   I32EnumAttrCase<"MxFp8BlockScaling", 4, "mxfp8_block_scaling">,

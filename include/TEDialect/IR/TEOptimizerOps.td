@@ -14,8 +14,8 @@ def TE_AdamWOp
     `m' = beta1 m + (1 - beta1) g`, `v' = beta2 v + (1 - beta2) g²`,
     `p' = p - lr (m̂ / (sqrt(v̂) + epsilon) + weight_decay p)` with
     `m̂ = m' / (1 - beta1^step)`, `v̂ = v' / (1 - beta2^step)`; `step` is 1 at
-    the first update. A gradient that was only widened to f32 is read as it was
-    before: widening is exact.
+    the first update. The update reads a gradient that was only widened to f32
+    in its original type, because widening is exact.
 
     Constraints:
     1. (adamw-c1) `param` and its result have one type; `grad`, `m`, `v` have its shape; `m` and `v` are f32.
@@ -53,8 +53,8 @@ def TE_SgdOp
   let summary = "update a parameter with stochastic gradient descent";
   let description = [{
     `u = momentum buffer + g + weight_decay p`, `p' = p - lr u`, in f32. With a
-    momentum buffer, `u` is also its next value. Gradients are read as by
-    `te.adamw`.
+    momentum buffer, `u` is also the buffer's next value. Gradients are read as
+    by `te.adamw`.
 
     Constraints:
     1. (sgd-c1) `param` and its result have one type; `grad` has its shape; `buffer` and its result are f32 of that shape.
@@ -84,12 +84,13 @@ def TE_ZeroUnlessOp
     : TE_PureOp<"zero_unless",
         TE_Axes<(axes "...":$x), (axes "...":$y)>,
         [AllTypesMatch<["x", "y"]>, TE_SkippableOpInterface]> {
-  let summary = "start a sum anew, unless a flag says to go on";
+  let summary = "clear an accumulator unless a flag is set";
   let description = [{
-    `y = x` where `skip` is exactly 1.0, and zeros otherwise, whatever `x` holds.
-    The flag is read on the device. `te-accumulate-main-grads` puts it before the
-    first product that adds to a gradient kept over micro-batches; as the next
-    state of `x`, `y` is written in its place.
+    If `skip` is exactly 1.0, `y = x`; otherwise `y` is zeros, whatever values
+    `x` has. The flag is read on the device. `te-accumulate-main-grads` inserts
+    the op before the first GEMM that adds to a gradient which is accumulated
+    over micro-batches. There `y` is the next state of `x`, so it is written in
+    place.
 
     Example:
 
@@ -98,8 +99,8 @@ def TE_ZeroUnlessOp
     ```
   }];
   let arguments = (ins Arg<TE_HPTensor, "the sum so far">:$x,
-                       Arg<TE_F32Scalar, "1.0 keeps it">:$skip);
-  let results = (outs Res<TE_HPTensor, "where the sum goes on">:$y);
+                       Arg<TE_F32Scalar, "1.0 keeps the sum">:$skip);
+  let results = (outs Res<TE_HPTensor, "the sum or zeros">:$y);
   let assemblyFormat = "$x `,` $skip attr-dict `:` type($x)";
 }
 

@@ -1,8 +1,8 @@
 //===- TEQuantizeOps.td - casts of matrices, shards and groups ------------===//
 //
-// One op for each kind of tensor, since each takes other things beside it: a
-// matrix or a stack of them, the flat run of a matrix that one rank has, rows in
-// groups. TE_QuantizeOpInterface is what passes ask of all three.
+// There is one op for each kind of tensor, because their other operands differ:
+// matrices and stacks of matrices, the flat shard of a matrix that one rank
+// has, and rows in groups. Passes use all three through TE_QuantizeOpInterface.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,8 +12,8 @@
 include "TEDialect/IR/TEConstraints.td"
 include "mlir/IR/OpAsmInterface.td"
 
-/// A cast. Its results are usages of one tensor, and what it measures, if the
-/// op can.
+/// A cast. Its results are the usages of one tensor and, if the op can measure
+/// it, the amax.
 class TE_CastOp<string mnemonic, list<Trait> traits = []>
     : TE_PureOp<mnemonic,
         TE_Axes<(axes "...":$x), (axes "...":$usages)>,
@@ -33,29 +33,29 @@ def TE_QuantizeOp
         DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "quantise a matrix for one or both contraction axes";
   let description = [{
-    `q = saturate(round(x * scale))`, round to nearest even. A `per_tensor`
-    result takes its scale as an operand; block and mx results compute one scale
-    per block from the block's own amax; nv results from the block's amax and
-    from `given_amax`, that of te.amax or, for `row_scaled`, of te.amax_rows.
-    Two results are the two usages of one tensor, made in one pass. `amax` is
-    `max |x|` as te.amax gives it, measured in the same pass, for
-    te.delayed_scaling_update. A stack of weights `[groups, rows, columns]` is
-    cast matrix by matrix.
+    `q = saturate(round(x * scale))`, rounded to nearest even. The scale of a
+    `per_tensor` result is an operand. Block and mx results compute one scale
+    per block from the amax of the block. nv results compute it from the amax of
+    the block and from `given_amax`, which is the result of te.amax or, for
+    `row_scaled`, of te.amax_rows. Two results are the two usages of one tensor
+    and are computed in one pass. `amax` is `max |x|` as te.amax defines it,
+    measured in the same pass, for te.delayed_scaling_update. In a stack of
+    weights `[groups, rows, columns]` each matrix is cast by itself.
 
-    With `rng` the elements of nv results are rounded stochastically: the random
-    bits are a function of the state, `stream`, the axis and the place of the
+    With `rng` the elements of nv results are rounded stochastically. The random
+    bits are a function of the state, `stream`, the axis and the position of the
     element, so two casts with one state and different streams round
-    independently. `four_over_six` lets each block of an nv result map its amax
-    to 4 where that errs less.
+    independently. With `four_over_six` each block of an nv result maps its amax
+    to 4 if that has the smaller error.
 
-    With `into` and `skip` the cast is a cached one: where `skip` is exactly 1.0
-    the results are the values of `into`, bytes and scales untouched, and `amax`
-    is 0; any other `skip` casts `x`. The flag is read on the device, so a
-    captured step can be replayed with another one. A cached cast is the last
-    reader of its `into`, whose memory it takes over.
+    With `into` and `skip` the cast is cached. If `skip` is exactly 1.0, the
+    results are the values of `into`, with bytes and scales unchanged, and
+    `amax` is 0. With any other `skip`, `x` is cast. The flag is read on the
+    device, so a captured step can be replayed with another value. A cached cast
+    is the last reader of its `into`, because its results reuse that memory.
 
-    te.quantize_shard casts one rank's part of a matrix, te.grouped_quantize rows
-    in groups.
+    te.quantize_shard casts one rank's part of a matrix, and te.grouped_quantize
+    casts rows in groups.
 
     Constraints:
     1. (quantize-c1) one or two results.
@@ -66,7 +66,7 @@ def TE_QuantizeOp
     6. (quantize-c6) `amax` is only given for `per_tensor` results of one matrix.
     7. (quantize-c7) `given_amax` is given exactly for nv schemes.
     8. (quantize-c8) `rng` and `four_over_six` are only given for nv schemes, `stream` only with `rng`, `rng` neither with `four_over_six` nor for `row_scaled`.
-    9. (quantize-c9) no result is `swizzled`; te.swizzle_scales makes those.
+    9. (quantize-c9) no result is `swizzled`; only te.swizzle_scales has swizzled results.
     10. (quantize-c10) `scale` and `given_amax` are scalars, or `[groups]` for a stack; `given_amax` for `row_scaled` is `[rows]`.
     11. (quantize-c11) `into` is given exactly with `skip`: one value for each result, of its type.
 
@@ -99,7 +99,7 @@ def TE_QuantizeOp
                        Arg<Optional<TE_F32Tensor>, "amax of an nv cast">:$given_amax,
                        Arg<Optional<TE_RngState>, "state to round with">:$rng,
                        Arg<Variadic<TE_MatrixScaled>, "cached usages">:$into,
-                       Arg<Optional<TE_F32Scalar>, "1.0 keeps them">:$skip,
+                       Arg<Optional<TE_F32Scalar>, "1.0 keeps the cached usages">:$skip,
                        DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon,
                        DefaultValuedAttr<I32Attr, "0">:$stream,
                        DefaultValuedAttr<TE_FourOverSixAttr, "::mlir::te::FourOverSix::Off">:$four_over_six);
@@ -115,7 +115,7 @@ def TE_QuantizeOp
     (`amax` type($amax)^)?
   }];
   let builders = [
-    // A cast that is neither cached nor measures.
+    // A cast that is not cached and has no `amax` result.
     OpBuilder<(ins "::mlir::TypeRange":$usages, "::mlir::Value":$x,
                    "const ::mlir::te::CastArgs &":$args)>
   ];
@@ -128,17 +128,18 @@ def TE_QuantizeShardOp
     : TE_CastOp<"quantize_shard", [AttrSizedOperandSegments,
         TE_SkippableOpInterface,
         DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
-  let summary = "quantise one rank's flat run of a matrix";
+  let summary = "quantise one rank's flat shard of a matrix";
   let description = [{
-    `x` is this rank's part of a matrix that is cut anywhere, as te.partial_amax
-    describes it; the result is what te.quantize of the whole would make of these
-    elements, so the parts of all ranks, gathered, are the bits of that cast.
+    `x` is this rank's part of a matrix that is cut at any element, as
+    te.partial_amax describes it. The result is what te.quantize of the whole
+    matrix computes for these elements, so the gathered parts of all ranks have
+    the bits of that cast.
 
-    A `per_tensor` result takes the scale of the whole, and may measure the
-    `amax` of this part. Of other schemes a block may be cut: they take the amaxes
-    of all blocks of the matrix, te.partial_amax of `group` reduced over it. The
-    largest of them is the amax of an nv value. `into` and `skip` are those of
-    te.quantize.
+    A `per_tensor` result takes the scale of the whole matrix, and may measure
+    the `amax` of this part. The other schemes may have blocks that are cut
+    between ranks. They take the amaxes of all blocks of the matrix:
+    te.partial_amax, reduced over `group`. The largest of them is the amax of an
+    nv value. `into` and `skip` are those of te.quantize.
 
     Constraints:
     1. (quantize_shard-c1) `x` has as many elements as `shard` of the result says.
@@ -162,10 +163,10 @@ def TE_QuantizeShardOp
     ```
   }];
   let arguments = (ins Arg<TE_HPVector, "shard to quantise">:$x,
-                       Arg<Optional<TE_F32Scalar>, "scale of the whole">:$scale,
+                       Arg<Optional<TE_F32Scalar>, "scale of the whole matrix">:$scale,
                        Arg<Optional<TE_F32Matrix>, "amaxes of all blocks">:$given_amax,
                        Arg<Optional<TE_ShardScaled>, "cached shard">:$into,
-                       Arg<Optional<TE_F32Scalar>, "1.0 keeps it">:$skip,
+                       Arg<Optional<TE_F32Scalar>, "1.0 keeps the cached shard">:$skip,
                        DefaultValuedAttr<F32Attr, "0.0f">:$amax_epsilon,
                        OptionalAttr<I64Attr>:$group);
   let results = (outs Res<TE_ShardScaled, "the shard, quantised">:$usage,
@@ -178,7 +179,8 @@ def TE_QuantizeShardOp
     (`amax` type($amax)^)?
   }];
   let builders = [
-    // A cast that is neither cached nor measures; `group` where blocks are cut.
+    // A cast that is not cached and has no `amax` result; `group` is needed if
+    // blocks may be cut.
     OpBuilder<(ins "::mlir::Type":$usage, "::mlir::Value":$x,
                    "::mlir::IntegerAttr":$group,
                    "const ::mlir::te::CastArgs &":$args)>
@@ -195,10 +197,11 @@ def TE_GroupedQuantizeOp
     : TE_CastOp<"grouped_quantize", [AttrSizedOperandSegments]> {
   let summary = "quantise groups of rows for one or both contraction axes";
   let description = [{
-    As te.quantize, of rows in groups: `group_sizes` and `alignment` say where
-    the groups lie, as for te.grouped_amax. A `per_tensor` or nv result has a
-    scale or an amax for each group. Rows of no group become zeros; block and mx
-    casts expect them to be zeros, as te.zero_padding makes them.
+    Casts rows in groups as te.quantize does. `group_sizes` and `alignment` say
+    which rows belong to which group, as for te.grouped_amax. A `per_tensor`
+    result has one scale for each group, and an nv result one amax. Per-tensor
+    and nv casts write zeros to the rows of no group. Block and mx casts require
+    those rows to be zeros, which te.zero_padding ensures.
 
     Constraints:
     1. (grouped_quantize-c1) one or two results.
