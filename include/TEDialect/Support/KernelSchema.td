@@ -21,9 +21,9 @@ def buffers;
 
 /// `c` is how the parameter is passed: I64, I32 or F32. `takes` completes "takes
 /// ..." on the page. `check` is the member of Checks (lib/Runtime/Core/Checks.h)
-/// that every value must pass, and `arguments` what it is given after the name
-/// and the value; "" where any value is allowed, or only a rule of the row can
-/// tell.
+/// that every value must pass, and `arguments` are its arguments after the name and
+/// the value. `check` is "" if any value is allowed, or if only a rule of the row
+/// can check the value.
 class ParameterType<string c, string takes, string check = "", string arguments = ""> {
   string C = c;
   string Takes = takes;
@@ -34,7 +34,7 @@ class ParameterType<string c, string takes, string check = "", string arguments 
 def Dim : ParameterType<"I64", "zero or more", "size">;
 def Count : ParameterType<"I64", "one or more", "positive">;
 def Matrices : ParameterType<"I64", "1 to 4096", "range", "1, 4096">;
-/// Where a shard begins; leaves room for the shards before it.
+/// Where a shard begins; the limits leave room for the shards before it.
 def ShardStart : ParameterType<"I64", "-2^60 to 2^60", "shardStart">;
 def AnyInt64 : ParameterType<"I64", "a number">;
 
@@ -56,7 +56,7 @@ def FourOverSix
     : ParameterType<"I32", "off (0), mae (1) or mse (2)", "choice", "3, \"off (0), mae (1) or mse (2)\"">;
 /// The largest block scale of an nv value.
 def ScaleMax : ParameterType<"I32", "448 or 256", "scaleMax">;
-/// Then fp8_max * 2^-margin is exact.
+/// In this range, fp8_max * 2^-margin is exact.
 def Margin : ParameterType<"I32", "-100 to 100", "range", "-100, 100">;
 def Ranks : ParameterType<"I32", "one or more, the size of the group", "positive">;
 /// The number that the context knows a group of ranks by.
@@ -72,10 +72,10 @@ def AnyFloat : ParameterType<"F32", "a number">;
 // Buffers: the pointers of one launch
 //===----------------------------------------------------------------------===//
 
-/// Expressions are those of C++ over the parameters, with the functions and
-/// constants of KernelRows.h and schemes by name. `shape` multiplied is the number
-/// of elements. `type` is a parameter, an element type by name, "byte", or an
-/// expression.
+/// Expressions are C++ expressions of the parameters, the functions and constants
+/// of KernelRows.h, and the names of schemes. The number of elements is the
+/// product of `shape`. `type` is a parameter, the name of an element type, "byte",
+/// or an expression.
 class Buffer<list<string> shape, string type, bit isOutput, bit isOptional> {
   list<string> Shape = shape;
   string Type = type;
@@ -99,12 +99,13 @@ class MayReuse<string output, string input> {
 // Rules over several parameters that many rows share
 //===----------------------------------------------------------------------===//
 
-/// A call of a member of Checks, made where every parameter before it is well.
+/// A call of a member of Checks, made if all parameters before it are valid.
 class Relation<string check, list<string> arguments> {
   string Check = check;
   list<string> Arguments = arguments;
 }
-/// Two factors whose product, in elements, fits in memory; `what` names them.
+/// Two sizes whose product, a number of elements, fits in memory; `what` names
+/// the sizes.
 class FitsText<string what, string a, string b>
     : Relation<"area", ["\"" # what # "\"", a, b]>;
 class Fits<string a, string b> : FitsText<"'" # a # "' and '" # b # "'", a, b>;
@@ -128,25 +129,25 @@ class Family<string title, int place> {
 /// One kernel; the record's name is its name.
 class Kernel<Family family> {
   Family Of = family;
-  /// What it computes: formula, roundings, the order of sums, and what becomes of
-  /// NaN, empty and out-of-range input.
+  /// What it computes: the formula, roundings, the order of sums, and the results
+  /// for NaN, empty and out-of-range input.
   string Description;
   dag Parameters;
   /// In the order of a launch.
   dag Buffers;
   list<Relation> Relations = [];
-  /// Whether Capabilities.cpp has a `checkRule` of it: what ties several of its
-  /// parameters together in a way of its own.
+  /// Whether Capabilities.cpp has a `checkRule` for it, which checks relations
+  /// between parameters that no Relation expresses.
   bit HasRule = 0;
   list<MayReuse> Reuses = [];
-  /// Most bytes of scratch memory that the cuda backend takes for a launch; ""
+  /// The most bytes of scratch memory that the cuda backend uses for a launch; ""
   /// for none.
   string Workspace = "";
   /// Whether it works together with other ranks.
   bit IsCollective = 0;
-  /// To be raised when the same call computes something else than before, in a
-  /// single bit: a runtime refuses modules that were compiled for the old meaning.
-  /// test/lint/abi.py asks for it when the description changes.
+  /// To be raised if the same call computes something else than before, even in a
+  /// single bit. A runtime refuses modules that were compiled for another meaning.
+  /// test/lint/abi.py asks about it when the description changes.
   int Meaning = 1;
 }
 

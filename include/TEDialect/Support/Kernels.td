@@ -1,11 +1,10 @@
 //===- Kernels.td - every kernel that compiled code may plan --------------===//
 //
-// The one place that says which kernels there are: what each computes, which
-// parameters it is planned with, which buffers a launch has, what it needs and
-// what it allows. Compiler, runtime, benchmark and the page
-// docs/generated/kernels.md come from these rows; nothing restates them.
+// This is the only place that lists the kernels: what each computes, its parameters, the
+// buffers of a launch, and its limits. The compiler, the runtime, the benchmark and the
+// page docs/generated/kernels.md are generated from these rows.
 //
-// After a change: scripts/gen_docs.sh.
+// Run scripts/gen_docs.sh after a change.
 //
 //===----------------------------------------------------------------------===//
 
@@ -75,27 +74,27 @@ def GroupLayouts : Convention<"Groups of rows", 3> {
     what does fit; the reference backend refuses both.
 
     Weights of groups are [groups, n, k]. Scaled, they are the `groups` values of shape
-    [n, k] one after another, in data, scales and amaxes each. A row with `matrices` does
-    to each matrix of such a stack what it says of one: every buffer holds those of all
-    matrices one after another, except for skip and rng.
+    [n, k] one after another, in each of data, scales and amaxes. A kernel with the parameter
+    `matrices` does to each matrix of such a stack what its description says of one matrix.
+    Every buffer has the data of all matrices one after another, except for skip and rng.
   }];
 }
 
 def SkippedCasts : Convention<"Casts that may be skipped", 4> {
   let Text = [{
-    `skip` is f32[1] on the device, the last buffer of the casts of weights. A launch that
-    finds exactly 1 there leaves its outputs as they are, except for amaxes, which become
-    0; any other value counts as absent.
+    `skip` is f32[1] on the device, the last buffer of the casts of weights. If it is
+    exactly 1, a launch does not change its outputs, except for amaxes, which become 0. With
+    any other value, the launch runs as if `skip` were absent.
   }];
 }
 
 def GroupsOfRanks : Convention<"Groups of ranks", 5> {
   let Text = [{
-    Collectives are launched by every rank of the group bound to `group_id`, equally
-    often, in one order and with the same parameters. In a context without any group a
-    process is by itself: every group is that one rank, over which a collective is a copy.
-    Once there are groups, an unbound one is an error at load; so is one of another size
-    than `ranks`, for which the step was compiled.
+    Every rank of the group bound to `group_id` must launch the same collectives equally
+    often, in one order and with the same parameters. In a context without any group, every
+    group consists of this process, and a collective is a copy. In a context with groups, an
+    unbound group is an error when the module is loaded, and so is a group whose size is not
+    `ranks`, for which the step was compiled.
   }];
 }
 

@@ -233,7 +233,7 @@ inline std::string refuseTranspose(int32_t scheme) {
          quoted(schemeName(scheme)) + ": " + rule;
 }
 
-/// What is multiplied, but for the sizes.
+/// The operands and the result of a GEMM, without their sizes.
 struct Product {
   int32_t aScheme, aType, bScheme, bType, resultType;
   bool fastAccumulation, bias;

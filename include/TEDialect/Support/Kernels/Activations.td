@@ -4,15 +4,14 @@ def Activations : Family<"Activations", 1>;
 
 def activation : Kernel<Activations> {
   let Description = [{
-    y = act(x) in f32, rounded once; gated kinds read x as [rows, 2*cols] = [a | b]
-    and give act(a) * gate(b). `amax`, when present, is max|y| over the stored
-    (rounded) values. act is math::activation, gate(b) is b except for
-    clamped_swiglu:
+    y = act(x) in f32, rounded once. Gated kinds read x as [rows, 2*cols] = [a | b] and
+    compute act(a) * gate(b). `amax`, when present, is max|y| over the stored (rounded)
+    values. act is math::activation; gate(b) is b except for clamped_swiglu:
       gelu, geglu      the tanh form            silu, swiglu   a * sigmoid(a)
       qgelu, qgeglu    a * sigmoid(1.702 a)     glu            sigmoid(a)
       relu, reglu      max(a, 0)                srelu, sreglu  max(a, 0)^2
       gelu_erf, geglu_erf   a * Phi(a), Phi(a) = (1 + erf(a / sqrt 2)) / 2, and 0
-                       where a <= -13
+                       for a <= -13
       clamped_swiglu   c * sigmoid(alpha c), c = min(a, limit); the gate is
                        min(max(b, -limit), limit) + offset
     Only clamped_swiglu reads `limit`, `alpha` and `offset`. NaN passes through.
@@ -27,9 +26,9 @@ def activation : Kernel<Activations> {
 def activation_backward : Kernel<Activations> {
   let Description = [{
     dx = dy * act'(x); for gated kinds dx is [(act'(a) * dy) * gate(b) | act(a) * dy].
-    Where clamped_swiglu clamps, a > limit or |b| > limit, act' is 0 and so is the
-    gradient of b. The derivatives of relu and srelu are 0 at 0 and at NaN.
-    `amax`, when present, is max|dx| over the stored values.
+    If clamped_swiglu clamps (a > limit or |b| > limit), act' is 0 and so is the
+    gradient of b. The derivatives of relu and srelu are 0 at 0 and at NaN. `amax`, when
+    present, is max|dx| over the stored values.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, Activation:$kind,
                                NonNegative:$limit, Finite:$alpha, Finite:$offset);
@@ -42,8 +41,8 @@ def activation_backward : Kernel<Activations> {
 
 def activation_backward_quantize_block : Kernel<Activations> {
   let Description = [{
-    activation_backward rounded to `type`, then quantize_block with
-    block_1x128 scales, without the rounded dx in memory.
+    The result of activation_backward, rounded to `type`, is quantised as by
+    quantize_block with block_1x128 scales. The rounded dx is not stored in memory.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, Activation:$kind,
                                NonNegative:$limit, Finite:$alpha, Finite:$offset,
@@ -59,8 +58,8 @@ def activation_backward_quantize_block : Kernel<Activations> {
 
 def activation_quantize_block : Kernel<Activations> {
   let Description = [{
-    activation rounded to `type`, then quantize_block with block_1x128 scales,
-    without the rounded y in memory.
+    The result of activation, rounded to `type`, is quantised as by quantize_block with
+    block_1x128 scales. The rounded y is not stored in memory.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, Activation:$kind,
                                NonNegative:$limit, Finite:$alpha, Finite:$offset,
@@ -75,8 +74,8 @@ def activation_quantize_block : Kernel<Activations> {
 
 def gated_activation : Kernel<Activations> {
   let Description = [{
-    As activation of a gated kind, with the two halves in buffers of their own, each
-    [rows, cols].
+    Computes what activation does for a gated kind, with the two halves in separate
+    buffers, each [rows, cols].
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, GatedActivation:$kind,
                                NonNegative:$limit, Finite:$alpha, Finite:$offset);
@@ -87,7 +86,7 @@ def gated_activation : Kernel<Activations> {
 
 def gated_activation_backward : Kernel<Activations> {
   let Description = [{
-    The gradients of gated_activation, as activation_backward gives them, with an amax
+    Computes the gradients of gated_activation as activation_backward does, with an amax
     of each.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, GatedActivation:$kind,
@@ -101,8 +100,8 @@ def gated_activation_backward : Kernel<Activations> {
 
 def gated_activation_quantize_block : Kernel<Activations> {
   let Description = [{
-    gated_activation rounded to `type`, then quantize_block with block_1x128 scales,
-    without the rounded y in memory.
+    The result of gated_activation, rounded to `type`, is quantised as by quantize_block
+    with block_1x128 scales. The rounded y is not stored in memory.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, GatedActivation:$kind,
                                NonNegative:$limit, Finite:$alpha, Finite:$offset,

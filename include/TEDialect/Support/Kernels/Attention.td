@@ -4,21 +4,21 @@ def Attention : Family<"Attention", 2>;
 
 def attention : Kernel<Attention> {
   let Description = [{
-    Softmax attention of q[tokens, heads * head_dim] over k and v [tokens, kv_heads
-    * head_dim]; tokens are whole sequences, head h reads key-value head
-    h / (heads / kv_heads). Of one head, over all j of the sequence or, causal,
-    j <= i, of which i - window_left <= j unless window_left is -1, where nothing
-    else is read:
-      s[i, j] = scale * sum_d q[i, d] k[j, d], of which, unless softcap is 0,
+    Softmax attention of q[tokens, heads * head_dim] over k and v [tokens, kv_heads *
+    head_dim]. The tokens are whole sequences, and head h reads key-value head
+    h / (heads / kv_heads). For one head, the sums are over all j of the sequence. When
+    causal, they are over j <= i, and unless window_left is -1, over i - window_left <=
+    j <= i; nothing else is read. With
+      s[i, j] = scale * sum_d q[i, d] k[j, d], replaced, unless softcap is 0, with
       s = softcap * tanh(s / softcap),  m = max_j s,
       l = sum_j exp(s - m),  lse[i] = m + log(l),
       o[i, d] = sum_j exp(s - m) v[j, d] / l
-    and, where `has_sinks`, m is max(m, sinks[h]) and exp(sinks[h] - m) the last
-    term of l, sinks f32[heads]; in f32, sums in order, o rounded once. lse is
-    f32[tokens / sequence, heads, sequence]. The cuda backend sums in another order and rounds exp(s - m) to the
-    type before the product with v (docs/how_it_works/numerics.md has the bound), with the tanh
-    of its own; it takes bf16 and f16, and may read masked elements: a NaN there
-    can reach o.
+    all arithmetic is in f32, sums are in order, and o is rounded once. With `has_sinks`, m
+    is max(m, sinks[h]), and exp(sinks[h] - m) is the last term of l; sinks is
+    f32[heads]. lse is f32[tokens / sequence, heads, sequence]. The cuda backend sums in
+    another order, uses a tanh of its own, and rounds exp(s - m) to the type before it
+    multiplies by v (docs/how_it_works/numerics.md has the bound). It supports bf16 and
+    f16, and may read masked elements: a NaN there can reach o.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$sequence, Count:$heads, Count:$kv_heads,
                                Count:$head_dim, WideType:$type, Flag:$causal,
@@ -41,13 +41,14 @@ def attention_backward : Kernel<Attention> {
   let Description = [{
     Gradients of attention. With p[i, j] = exp(s[i, j] - lse[i]) and delta[i] =
     sum_d do[i, d] o[i, d]:
-      ds[i, j] = p[i, j] * (sum_d do[i, d] v[j, d] - delta[i]), of which, unless
-      softcap is 0, ds = ds * (1 - t²), t the tanh of s,
+      ds[i, j] = p[i, j] * (sum_d do[i, d] v[j, d] - delta[i]), replaced, unless
+      softcap is 0, with ds = ds * (1 - t²), where t is the tanh of s,
       dq[i] = scale * sum_j ds[i, j] k[j],
       dk[j] = scale * sum_h sum_i ds[i, j] q[i],  dv[j] = sum_h sum_i p[i, j] do[i]
-    in f32, sums in order (h: the heads of the key-value head), each rounded once.
-    The cuda backend differs as above; with `deterministic` it gives the same bits
-    every time, from scratch memory of heads * tokens * sequence elements.
+    in f32, with sums in order (h runs over the heads of the key-value head), each
+    rounded once. The cuda backend differs as described for attention. With
+    `deterministic` it gives the same bits every time, and uses scratch memory of
+    heads * tokens * sequence elements.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$sequence, Count:$heads, Count:$kv_heads,
                                Count:$head_dim, WideType:$type, Flag:$causal,
@@ -72,8 +73,8 @@ def attention_backward : Kernel<Attention> {
 
 def attention_sink_grad : Kernel<Attention> {
   let Description = [{
-    Gradient of the sinks of attention, f32[heads]: with delta[t] of head h a lane
-    sum of fused products do[t, d] o[t, d], and lse where token t has it,
+    The gradient of the sinks of attention, f32[heads]. For head h, delta[t] is a lane
+    sum of fused multiply-adds of do[t, d] and o[t, d], and lse[t] is the lse of token t:
       dsinks[h] = a chunk sum over tokens of -(exp(sinks[h] - lse[t]) * delta[t]).
   }];
   let Parameters = (parameters Dim:$tokens, Count:$sequence, Count:$heads, Count:$head_dim,
@@ -91,11 +92,11 @@ def attention_sink_grad : Kernel<Attention> {
 def rope : Kernel<Attention> {
   let Description = [{
     Rotary position embedding of x[tokens, heads * head_dim]. cos and sin are
-    f32[sequence, rotary_dim / 2], of which token t takes row t mod sequence. Pair
-    i < rotary_dim / 2 of each head is its elements (i, i + rotary_dim / 2), or
-    (2i, 2i + 1) when interleaved. With s = sin, or -sin for the inverse:
+    f32[sequence, rotary_dim / 2]; token t uses row t mod sequence. Pair i < rotary_dim
+    / 2 of each head is its elements (i, i + rotary_dim / 2), or (2i, 2i + 1) when
+    interleaved. With s = sin, or -sin for the inverse:
       (a, b) -> (rn32(rn32(a * cos) - rn32(b * s)), rn32(rn32(b * cos) + rn32(a * s)))
-    rounded to the type; elements from rotary_dim on are copied.
+    rounded to the type. Elements from rotary_dim on are copied.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$heads, Count:$head_dim, Count:$sequence,
                                Dim:$rotary_dim, WideType:$type, Flag:$interleaved, Flag:$inverse);

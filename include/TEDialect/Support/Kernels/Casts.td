@@ -4,7 +4,7 @@ def Casts : Family<"Casts", 4>;
 
 def amax : Kernel<Casts> {
   let Description = [{
-    amax = max|x| as f32; NaN is dropped, inf is kept, 0 for an empty x.
+    amax = max|x| as f32. NaN is ignored, inf is not, and the amax of an empty x is 0.
   }];
   let Parameters = (parameters Dim:$count, WideType:$type);
   let Buffers = (buffers In<["count"], "type">:$x, Out<["1"], "f32">:$amax,
@@ -13,7 +13,7 @@ def amax : Kernel<Casts> {
 
 def amax_rows : Kernel<Casts> {
   let Description = [{
-    amax of each row: amax[r] = max|x[r, :]|, as the kernel amax gives it.
+    The amax of each row: amax[r] = max|x[r, :]|, as the kernel amax computes it.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type);
   let Buffers = (buffers In<["rows", "cols"], "type">:$x, Out<["rows"], "f32">:$amax,
@@ -48,14 +48,14 @@ def compute_scale : Kernel<Casts> {
 
 def delayed_scaling_update : Kernel<Casts> {
   let Description = [{
-    The step of delayed scaling, for each slot (column) apart. amax[slots] is what
-    the slot's casts measured in this step; history is [history_length, slots],
-    row 0 the place of a measurement that was not counted yet. With last = amax,
-    or history[0] where amax is 0: where last is 0 nothing moves; else the window
-    W = history[1 ...], last becomes the history, except that row 0 is set to 0.
-    `algorithm` picks max W (NaN dropped) or last. Where that is finite and above
-    0, scale = rn32(fp8_max * 2^-margin / it), an infinite scale being the largest
-    finite f32; else the scale stays.
+    Updates the history and the scale of delayed scaling, for each slot (column) by
+    itself. amax[slots] is what the casts of the slot measured in this step. history is
+    [history_length, slots]; its row 0 is for a measurement that is not counted yet. Let
+    last be amax, or history[0] if amax is 0. If last is 0, nothing changes. Otherwise,
+    the window is W = (history[1], history[2], ..., last), and W becomes the history,
+    except that row 0 is set to 0. `algorithm` selects max W (NaN is ignored) or last.
+    If that value is finite and above 0, scale = rn32(fp8_max * 2^-margin / value), or
+    the largest finite f32 instead of infinity. Otherwise, the scale does not change.
   }];
   let Parameters = (parameters Dim:$slots, Count:$history_length, AmaxAlgorithm:$algorithm,
                                Fp8Max:$fp8_max, Margin:$margin);
@@ -70,11 +70,11 @@ def delayed_scaling_update : Kernel<Casts> {
 
 def dequantize : Kernel<Casts> {
   let Description = [{
-    out[rows, cols] = round(float(q) * factor), from either storage axis. factor
-    is scale_inv; for mx 2^(e - 127), NaN for e = 255; for nv, with the scale s,
-    rn32(rn32(s * amax) * rn32(1 / (6 * scale_max))), or s where there is no amax.
-    Each product is one f32 rounding. `fp8_type` is f4E2M1FN for nv, and
-    `scale_max` 448 or 256; both nv parameters are 0 for other schemes.
+    out[rows, cols] = round(float(q) * factor), from either storage axis. factor is
+    scale_inv. For mx it is 2^(e - 127), and NaN for e = 255. For nv, with the scale s,
+    it is rn32(rn32(s * amax) * rn32(1 / (6 * scale_max))), or s if there is no amax.
+    Each multiplication is one f32 rounding. For nv, `fp8_type` is f4E2M1FN and
+    `scale_max` 448 or 256; for other schemes `row_scaled` and `scale_max` are 0.
   }];
   let Parameters = (parameters Matrices:$matrices, Dim:$rows, Dim:$cols, AnyType:$fp8_type,
                                AnyScheme:$scheme, Flag:$axis, Flag:$row_scaled,
@@ -92,11 +92,11 @@ def dequantize : Kernel<Casts> {
 
 def hadamard : Kernel<Casts> {
   let Description = [{
-    The transform that spreads outliers before nv quantisation for contraction along
-    the rows: each run of 16 rows of a column, as a row vector, is multiplied by T =
-    diag(s) H / 4. H is the Sylvester matrix of order 16, s = (+ + + - + - - - - - - +
-    - + - -). Input and output are bf16; f32 sums are in the order of
-    math::hadamard16 and are rounded once.
+    The transform that spreads outliers before nv quantisation for contraction along the
+    rows: each run of 16 rows of a column, as a row vector, is multiplied by
+    T = diag(s) H / 4. H is the Sylvester matrix of order 16, and
+    s = (+ + + - + - - - - - - + - + - -). Input and output are bf16. f32 sums are in
+    the order of math::hadamard16 and are rounded once.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols);
   let Buffers = (buffers In<["rows", "cols"], "bf16">:$x, Out<["rows", "cols"], "bf16">:$y);
@@ -105,9 +105,9 @@ def hadamard : Kernel<Casts> {
 
 def nvfp4_alpha : Kernel<Casts> {
   let Description = [{
-    The factor of a GEMM of nv operands, one for each row of the result:
-    alpha[r] = rn32(rn32(a_amax[r] * b_amax) * rn32(1 / (36 a_scale_max b_scale_max))).
-    rows is 1 where a has one amax for all of its rows.
+    The factor of a GEMM of nv operands, one for each row of the result: alpha[r] =
+    rn32(rn32(a_amax[r] * b_amax) * rn32(1 / (36 a_scale_max b_scale_max))). rows is 1
+    if a has one amax for all of its rows.
   }];
   let Parameters = (parameters Matrices:$matrices, Dim:$rows, ScaleMax:$a_scale_max,
                                ScaleMax:$b_scale_max);
@@ -120,8 +120,8 @@ def quantize_block : Kernel<Casts> {
   let Description = [{
     Block quantisation of x[rows, cols] for contraction along the columns (`row` and
     `row_scale`), along the rows (`col` and `col_scale`), or both. The scale of each
-    block is computed from the amax of that block; elements that a partial block lacks
-    count as zero.
+    block is computed from the amax of that block. The missing elements of a partial
+    block count as zero.
   }];
   let Parameters = (parameters Matrices:$matrices, Dim:$rows, Dim:$cols, WideType:$type,
                                Fp8Type:$fp8_type, SchemeFrom<Block1x128, Block128x128>:$scheme,
@@ -138,10 +138,10 @@ def quantize_block : Kernel<Casts> {
 
 def quantize_mx : Kernel<Casts> {
   let Description = [{
-    MX quantisation of x[rows, cols] for contraction along the columns (`row`), along the
-    rows (`col`), or both. The exponent of a block is the least power of two not below
-    rn32(amax * rn32(1 / max of the type)), by bits: math::mxExponent. q is
-    rn32(x * 2^(127 - e)) rounded to nearest even, saturating.
+    MX quantisation of x[rows, cols] for contraction along the columns (`row`), along
+    the rows (`col`), or both. The exponent of a block is that of the least power of two
+    not below rn32(amax * rn32(1 / max of the type)), which math::mxExponent computes
+    from the bits. q is rn32(x * 2^(127 - e)), rounded to nearest even and saturated.
   }];
   let Parameters = (parameters Matrices:$matrices, Dim:$rows, Dim:$cols, WideType:$type,
                                Fp8Type:$fp8_type, SchemeFrom<MX1x32, MX32x32>:$scheme);
@@ -159,31 +159,30 @@ def quantize_mx : Kernel<Casts> {
 
 def quantize_nvfp4 : Kernel<Casts> {
   let Description = [{
-    Two-level quantisation of x[rows, cols] to e2m1, `scheme` nv_1x16 or nv_16x16,
-    rows and cols multiples of 16. Every operation is f32, rounded once:
-      S = min((6 scale_max) / amax, FLT_MAX), 1 where amax or S is 0
+    Two-level quantisation of x[rows, cols] to e2m1. `scheme` is nv_1x16 or nv_16x16,
+    and rows and cols are multiples of 16. Every operation is in f32 and rounded once:
+      S = min((6 scale_max) / amax, FLT_MAX), or 1 if amax or S is 0
       scale = e4m3(min(block_amax * (S * rn32(1/6)), FLT_MAX))
       inverse = min(1 / (float(scale) * (1 / S)), FLT_MAX)
       q = e2m1(x * inverse)
-    e4m3 and e2m1 round to nearest even and saturate; the sign of 0 stays, NaN
-    becomes +6 (code 7) and does not enter block_amax. `amax` is f32[1], max|x|
-    as the kernel amax computes it, or f32[rows] with row_scaled, where each row has
-    its own S; then `col` and its scales are not written.
-    The given amax is copied to each *_amax.
+    e4m3 and e2m1 round to nearest even and saturate. The sign of 0 is kept. NaN becomes
+    +6 (code 7) and is ignored in block_amax. `amax` is f32[1], max|x| as the kernel
+    amax computes it. With row_scaled it is f32[rows], and each row has its own S; then
+    `col` and its scales are not written. `amax` is copied to each *_amax.
 
-    four_over_six: with b = (block_amax / 6) * S, a block takes the scale
-    e4m3(min(1.5 b, 448)) instead of e4m3(min(b, 448)) where the error is
-    smaller. The error of a row of a block is the sum in order, from 0, of
-    |d| (1) or d * d (2), d = ((q * scale) * amax) / (6 scale_max) - x. That of a
-    16x16 block is the tree acc[i] += acc[i + s], s = 8, 4, 2, 1, over its 16
-    rows in x, for `row` and `col`.
+    four_over_six: with b = (block_amax / 6) * S, a block has the scale e4m3(min(1.5 b,
+    448)) instead of e4m3(min(b, 448)) if its error is then smaller. The error of a row
+    of a block is the sum in order, from 0, of |d| (1) or d * d (2), where d = ((q *
+    scale) * amax) / (6 scale_max) - x. The error of a 16x16 block is the tree sum of
+    the errors of its 16 rows, acc[i] += acc[i + s] for s = 8, 4, 2, 1. The rows are
+    those of x, for `row` and for `col`.
 
-    stochastic: with v = |x * inverse| between the neighbours lo <= v < hi of
-    e2m1, hi is taken where floor(256 (v - lo) / (hi - lo)) + byte >= 256. The
-    bytes of a group of 16 elements are byte j % 4 of word j / 4, for element j, of
-    Philox4x32-10 with key (seed, stream) and counter (g mod 2^32, g / 2^32,
-    offset, 0 for row or 1 for col); g counts groups in storage order. `rng` is
-    i32[2] = (seed, offset), taken as (0, 0) where absent.
+    stochastic: with v = |x * inverse| between the neighbours lo <= v < hi of e2m1, the
+    result is hi if floor(256 (v - lo) / (hi - lo)) + byte >= 256, and lo otherwise. The
+    byte of element j of a group of 16 elements is byte j % 4 of word j / 4 of
+    Philox4x32-10 with key (seed, stream) and counter (g mod 2^32, g / 2^32, offset, 0
+    for row or 1 for col); g counts groups in storage order. `rng` is i32[2] = (seed,
+    offset), or (0, 0) if it is absent.
   }];
   let Parameters = (parameters Matrices:$matrices, Dim:$rows, Dim:$cols, WideType:$type,
                                SchemeFrom<NV1x16, NV16x16>:$scheme, Flag:$row_scaled,
@@ -225,11 +224,11 @@ def quantize_tensor : Kernel<Casts> {
 
 def swizzle_scales : Kernel<Casts> {
   let Description = [{
-    The mx or nv scales of a [rows, cols] value in the order of the block-scaled
+    Writes the mx or nv scales of a [rows, cols] value in the order of the block-scaled
     tensor core: entry (i, j) of the [I, J] scales goes to byte
       (i / 128 * (J / 4) + j / 4) * 512 + i % 32 * 16 + i / 32 % 4 * 4 + j % 4.
-    The [up(rows/32, 4), up(cols, 128)] scales of an mx value of axis 0 are taken
-    as their transpose, so j always runs along the contraction axis.
+    The [up(rows/32, 4), up(cols, 128)] scales of an mx value of axis 0 are read
+    transposed, so j always runs along the contraction axis.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, SchemeFrom<MX1x32, NV16x16>:$scheme,
                                Flag:$axis);
@@ -242,10 +241,10 @@ def swizzle_scales : Kernel<Casts> {
 
 def transpose_scaled : Kernel<Casts> {
   let Description = [{
-    Makes from a scaled value of logical shape [rows, cols] and axis 1 the same value
-    stored for axis 0, exactly, for per_tensor, block_128x128, mx_32x32 and nv_16x16. The
-    data of mx_32x32 stays as it is. The amax of nv_16x16 is copied where both
-    buffers are given; other schemes do not touch them.
+    Converts a scaled value of logical shape [rows, cols] and axis 1 to the same value
+    stored for axis 0, exactly, for per_tensor, block_128x128, mx_32x32 and nv_16x16.
+    The data of mx_32x32 does not change. The amax of nv_16x16 is copied if both amax
+    buffers are given; other schemes do not use them.
   }];
   let Parameters = (parameters Matrices:$matrices, Dim:$rows, Dim:$cols, AnyScheme:$scheme);
   let Buffers = (buffers In<["matrices", "rows", "cols"], "dataType(scheme)">:$data,

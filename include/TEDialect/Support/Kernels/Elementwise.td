@@ -12,9 +12,9 @@ def copy : Kernel<Elementwise> {
 
 def copy_strided : Kernel<Elementwise> {
   let Description = [{
-    y[p * y_part + r * y_row + b] = x[p * x_part + r * x_row + b] for every part p,
-    row r and byte b < `bytes`; nothing else of y is written. It places the parts that
-    ranks gather along another axis than the first, or with padding.
+    y[p * y_part + r * y_row + b] = x[p * x_part + r * x_row + b] for every part p, row
+    r and byte b < `bytes`. Nothing else of y is written. The kernel places the parts
+    that ranks gather along an axis other than the first, or with padding.
   }];
   let Parameters = (parameters Dim:$parts, Dim:$rows, Dim:$bytes, Dim:$x_part, Dim:$x_row,
                                Dim:$y_part, Dim:$y_row);
@@ -36,8 +36,8 @@ def fill : Kernel<Elementwise> {
 
 def pointwise : Kernel<Elementwise> {
   let Description = [{
-    One elementwise te_rt_pointwise_op; `b` only for binary operators. Computed
-    in f32, rounded once to out_type.
+    One elementwise te_rt_pointwise_op, computed in f32 and rounded once to out_type.
+    Only binary operators have `b`.
   }];
   let Parameters = (parameters Dim:$count, PointwiseOp:$op, WideType:$type, WideType:$out_type);
   let Buffers = (buffers In<["count"], "type">:$a, InOpt<["count"], "type">:$b,

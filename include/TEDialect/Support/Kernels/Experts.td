@@ -4,9 +4,10 @@ def Experts : Family<"Experts", 8>;
 
 def moe_permute : Kernel<Experts> {
   let Description = [{
-    y[r, :] = x[entry_of[r] / k, :] (* probs[entry_of[r]], f32[tokens * k], the
-    product rounded once); zeros for padding. In this row and the two like it,
-    what is in no range of a map counts as -1.
+    y[r, :] = x[entry_of[r] / k, :] (* probs[entry_of[r]], f32[tokens * k], rounded once
+    after the multiplication); padding is zeros. Here and in the two kernels that read
+    the maps, moe_unpermute and moe_prob_grad, an entry of a map that is out of range
+    counts as -1.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$k, Dim:$rows, Dim:$cols, WideType:$type);
   let Buffers = (buffers In<["tokens", "cols"], "type">:$x, In<["rows"], "i32">:$entry_of,
@@ -16,7 +17,7 @@ def moe_permute : Kernel<Experts> {
 
 def moe_prob_grad : Kernel<Experts> {
   let Description = [{
-    dprobs[i] = the lane sum of dout[i / k, :] * y[row_of[i], :], each product
+    dprobs[i] = the lane sum of dout[i / k, :] * y[row_of[i], :], where each product is
     rounded; 0 for an entry without a row.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$k, Dim:$rows, Dim:$cols, WideType:$type);
@@ -27,14 +28,14 @@ def moe_prob_grad : Kernel<Experts> {
 
 def moe_route : Kernel<Experts> {
   let Description = [{
-    Where the rows of a [tokens * k] list of expert ids go, in group layout: entry
-    i = token * k + slot becomes a row of group ids[i], in order of i. Of an
-    expert at most `capacity` entries (0: any number) are taken, and no more than
-    fit in `rows`; an id outside [0, groups) is not taken either. row_of[i] is the
-    row of an entry, -1 where it is not taken; entry_of[r] the entry of a row, -1
-    for padding; dropped counts the entries that were not taken. With `padded`
-    every group has `capacity` rows, and sizes say so: rows are groups * capacity,
-    and a capacity is a multiple of the alignment.
+    Assigns the entries of a [tokens * k] list of expert ids to rows in group layout:
+    entry i = token * k + slot becomes a row of group ids[i], in order of i. At most
+    `capacity` entries of one expert (0: any number), and no more than fit in `rows`,
+    get a row. An entry with an id outside [0, groups) gets none. row_of[i] is the row
+    of an entry, or -1 if it has none. entry_of[r] is the entry of a row, or -1 for
+    padding. dropped counts the entries without a row. With `padded`, every group has
+    `capacity` rows and every group_sizes[g] is `capacity`: rows is groups * capacity,
+    and capacity is a multiple of the alignment.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$k, Count:$groups, Dim:$rows, Count:$alignment,
                                Dim:$capacity, Flag:$padded);
@@ -47,9 +48,9 @@ def moe_route : Kernel<Experts> {
 
 def moe_unpermute : Kernel<Experts> {
   let Description = [{
-    out[t, :] = sum over the slots j of token t, in order from 0, of
-    y[row_of[t * k + j], :] (* probs[t * k + j]) in f32, rounded once; an entry
-    without a row adds nothing.
+    out[t, :] = sum over the slots j of token t, in order from 0, of y[row_of[t * k +
+    j], :] (* probs[t * k + j]) in f32, rounded once. An entry without a row adds
+    nothing.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$k, Dim:$rows, Dim:$cols, WideType:$type);
   let Buffers = (buffers In<["rows", "cols"], "type">:$y, In<["tokens", "k"], "i32">:$row_of,
@@ -60,11 +61,11 @@ def moe_unpermute : Kernel<Experts> {
 
 def router_topk : Kernel<Experts> {
   let Description = [{
-    The k experts of each token. scores are softmax (0) or sigmoid (1) of a row of
-    logits, in f32: exp(x - max) over their sum in order, or 1 / (1 + exp(-x)). ids
-    are the k largest scores, in falling order, the lower index first among equal
-    ones (a NaN is below every number). probs are their scores, when `normalize`
-    divided by (their sum in that order, plus 1e-20).
+    Selects k experts for each token. scores are the softmax (0) or the sigmoid (1) of a
+    row of logits, in f32: exp(x - max) divided by their sum in order, or 1 / (1 +
+    exp(-x)). ids are the k largest scores, in descending order; of equal ones the lower
+    index comes first (a NaN is below every number). probs are their scores, divided by
+    (their sum in that order, plus 1e-20) if `normalize`.
   }];
   let Parameters = (parameters Dim:$tokens, Dim:$experts, Count:$k, WideType:$type, Flag:$score,
                                Flag:$normalize);
@@ -77,12 +78,12 @@ def router_topk : Kernel<Experts> {
 
 def router_topk_backward : Kernel<Experts> {
   let Description = [{
-    dlogits of router_topk. With S the sum of the chosen scores plus 1e-20 and D
-    the sum of dprobs * probs, both in order of the slots: the score of slot j has
-    the gradient (dprobs[j] - D) / S, or dprobs[j] without `normalize`, and a score
-    that was not chosen 0. Through softmax, dlogits = s * (ds - sum of ds * s over
-    the slots); through sigmoid, ds * (s * (1 - s)). A slot whose id is none of
-    [0, experts) counts for nothing.
+    dlogits of router_topk. Let S be the sum of the selected scores plus 1e-20, and D
+    the sum of dprobs * probs, both in order of the slots. The score of slot j has the
+    gradient (dprobs[j] - D) / S, or dprobs[j] without `normalize`; a score that was not
+    selected has the gradient 0. Through softmax, dlogits = s * (ds - sum of ds * s over
+    the slots); through sigmoid, ds * (s * (1 - s)). A slot whose id is outside [0,
+    experts) is ignored.
   }];
   let Parameters = (parameters Dim:$tokens, Dim:$experts, Count:$k, WideType:$type, Flag:$score,
                                Flag:$normalize);

@@ -16,7 +16,7 @@ def grouped_amax : Kernel<Groups> {
 
 def grouped_bias_grad : Kernel<Groups> {
   let Description = [{
-    db[g, :] = bias_grad of the rows of group g; 0 for an empty group.
+    db[g, :] = bias_grad of the rows of group g, or 0 for an empty group.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, Count:$groups, Count:$alignment,
                                WideType:$type, WideType:$out_type);
@@ -27,9 +27,10 @@ def grouped_bias_grad : Kernel<Groups> {
 
 def grouped_dequantize : Kernel<Groups> {
   let Description = [{
-    dequantize of the rows of each group, of a per_tensor or nv value: the scale of
-    per_tensor is f32[groups], the amax of nv too, or f32[rows] when row_scaled.
-    (For other schemes the kernel of the whole matrix serves.)
+    dequantize of the rows of each group, for a per_tensor or nv value. The scale of
+    per_tensor is f32[groups], and so is the amax of nv, which is f32[rows] when
+    row_scaled. (Values of other schemes are dequantised by the kernel for whole
+    matrices.)
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, Count:$groups, Count:$alignment,
                                AnyType:$fp8_type, AnyScheme:$scheme, Flag:$axis, Flag:$row_scaled,
@@ -48,10 +49,11 @@ def grouped_dequantize : Kernel<Groups> {
 
 def grouped_quantize_nvfp4 : Kernel<Groups> {
   let Description = [{
-    quantize_nvfp4, nv_1x16, of a matrix in group layout: `amax` is f32[groups],
-    one of each group as grouped_amax computes it, and is copied to each *_amax.
-    (With row scales the kernel of the whole matrix serves.) Random groups of 16 are
-    counted over the whole value. `alignment` is a multiple of 16.
+    quantize_nvfp4, nv_1x16, of a matrix in group layout. `amax` is f32[groups], the
+    amax of each group as grouped_amax computes it, and is copied to each *_amax.
+    (Row-scaled values are cast by the kernel for whole matrices.) The groups of 16
+    elements of the random bits are counted over the whole value. `alignment` is a
+    multiple of 16.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, Count:$groups, Count:$alignment,
                                WideType:$type, ScaleMax:$scale_max, FourOverSix:$four_over_six,
@@ -74,8 +76,8 @@ def grouped_quantize_nvfp4 : Kernel<Groups> {
 
 def grouped_quantize_tensor : Kernel<Groups> {
   let Description = [{
-    quantize_tensor of the rows of each group with scale[g]; each written *_scale
-    is f32[groups], rn32(1/scale[g]). Padding is code 0.
+    quantize_tensor of the rows of each group with scale[g]. Each *_scale that is
+    written is f32[groups], rn32(1/scale[g]). Padding is code 0.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, Count:$groups, Count:$alignment,
                                WideType:$type, Fp8Type:$fp8_type);

@@ -4,7 +4,8 @@ def Layers : Family<"Norms, biases, embeddings and losses", 3>;
 
 def bias_add : Kernel<Layers> {
   let Description = [{
-    y[r, c] = x[r, c] + bias[c], in f32 and rounded once, as pointwise adds.
+    y[r, c] = x[r, c] + bias[c], in f32 and rounded once, like the addition of
+    pointwise.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type);
   let Buffers = (buffers In<["rows", "cols"], "type">:$x, In<["cols"], "type">:$bias,
@@ -25,11 +26,11 @@ def bias_grad : Kernel<Layers> {
 
 def cross_entropy : Kernel<Layers> {
   let Description = [{
-    loss = mean over counted tokens of lse - logits[t, target]; tokens whose
-    target is `ignore_index` do not count (no counted token: loss 0).
-    A target outside [0, vocab) counts as ignored. lse is f32[tokens], saved
-    for the backward: max + log(lane sum of exp(x - max)). The mean is a lane sum
-    over all tokens (ignored ones add 0) divided by the count.
+    loss = the mean over counted tokens of lse - logits[t, target]. Tokens whose target
+    is `ignore_index` or outside [0, vocab) are ignored and not counted; if no token is
+    counted, the loss is 0. lse is f32[tokens], saved for the backward: max + log(lane
+    sum of exp(x - max)). The mean is a lane sum over all tokens (ignored ones add 0)
+    divided by the count.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$vocab, WideType:$type, AnyInt32:$ignore_index);
   let Buffers = (buffers In<["tokens", "vocab"], "type">:$logits, In<["tokens"], "i32">:$targets,
@@ -39,8 +40,8 @@ def cross_entropy : Kernel<Layers> {
 
 def cross_entropy_backward : Kernel<Layers> {
   let Description = [{
-    dlogits = (exp(x - lse) - (v == target ? 1 : 0)) * (dloss / count), 0 for
-    ignored tokens.
+    dlogits = (exp(x - lse) - (v == target ? 1 : 0)) * (dloss / count), or 0 for ignored
+    tokens.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$vocab, WideType:$type, AnyInt32:$ignore_index);
   let Buffers = (buffers In<["1"], "f32">:$dloss, In<["tokens", "vocab"], "type">:$logits,
@@ -53,8 +54,8 @@ def cross_entropy_backward : Kernel<Layers> {
 
 def embedding : Kernel<Layers> {
   let Description = [{
-    y[t, :] = table[ids[t], :]; ids are i32 (an id outside [0, vocab) gives a
-    row of zeros on both backends; it never reads outside the table).
+    y[t, :] = table[ids[t], :]. ids are i32. An id outside [0, vocab) gives a row of
+    zeros on both backends; the kernel never reads outside the table.
   }];
   let Parameters = (parameters Dim:$tokens, Dim:$vocab, Dim:$hidden, WideType:$type);
   let Buffers = (buffers In<["tokens"], "i32">:$ids, In<["vocab", "hidden"], "type">:$table,
@@ -75,10 +76,10 @@ def embedding_backward : Kernel<Layers> {
 
 def layer_norm : Kernel<Layers> {
   let Description = [{
-    y = gamma * (rsigma * (x - mu)) + beta in f32, rounded once; gamma + 1 when
-    zero_centered. mu = lane sum of x (acc = acc + x) / cols; rsigma =
-    1 / sqrt(sum / cols + epsilon) with sum the lane sum of d = x - mu, acc =
-    fmaf(d, d, acc). mu and rsigma are f32[rows]. `amax` as in rms_norm.
+    y = gamma * (rsigma * (x - mu)) + beta in f32, rounded once; with zero_centered,
+    gamma is replaced by gamma + 1. mu = lane sum of x (acc = acc + x) / cols. rsigma =
+    1 / sqrt(sum / cols + epsilon), where sum is the lane sum of d = x - mu with acc =
+    fmaf(d, d, acc). mu and rsigma are f32[rows]. `amax` is that of rms_norm.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, NonNegative:$epsilon,
                                Flag:$zero_centered);
@@ -91,11 +92,13 @@ def layer_norm : Kernel<Layers> {
 
 def layer_norm_backward : Kernel<Layers> {
   let Description = [{
-    dx, dgamma and dbeta of layer_norm, accumulated in f32, each rounded once.
-    With g = gamma (+ 1) and h = rsigma * (x - mu): c1 = (lane sum, acc = acc + g *
-    dy) / cols, c2 = (lane sum, acc = fmaf(g * dy, h, acc)) / cols, dx = rsigma *
-    ((g * dy - c1) - h * c2); dgamma is a strip sum with acc = fmaf(dy, h, acc),
-    dbeta one with acc = acc + dy.
+    dx, dgamma and dbeta of layer_norm, accumulated in f32, each rounded once. With
+    g = gamma (+ 1) and h = rsigma * (x - mu):
+      c1 = (lane sum, acc = acc + g * dy) / cols
+      c2 = (lane sum, acc = fmaf(g * dy, h, acc)) / cols
+      dx = rsigma * ((g * dy - c1) - h * c2)
+    dgamma is a strip sum with acc = fmaf(dy, h, acc), and dbeta one with
+    acc = acc + dy.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, Flag:$zero_centered);
   let Buffers = (buffers In<["rows", "cols"], "type">:$dy, In<["rows", "cols"], "type">:$x,
@@ -108,10 +111,10 @@ def layer_norm_backward : Kernel<Layers> {
 
 def rms_norm : Kernel<Layers> {
   let Description = [{
-    y = gamma * (rsigma * x), rsigma = rsqrt(mean(x^2) + epsilon), in f32,
-    rounded once; gamma + 1 when zero_centered. rsigma is f32[rows]. `amax` is
-    max|y| over the stored (rounded) values. The sum of squares is a lane sum
-    with acc = fmaf(x, x, acc); rsigma = 1 / sqrt(sum / cols + epsilon).
+    y = gamma * (rsigma * x), rsigma = 1 / sqrt(sum / cols + epsilon), in f32, rounded
+    once; with zero_centered, gamma is replaced by gamma + 1. sum is the lane sum of
+    squares with acc = fmaf(x, x, acc). rsigma is f32[rows]. `amax` is max|y| over the
+    stored (rounded) values.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, NonNegative:$epsilon,
                                Flag:$zero_centered);
@@ -123,10 +126,11 @@ def rms_norm : Kernel<Layers> {
 
 def rms_norm_backward : Kernel<Layers> {
   let Description = [{
-    dx and dgamma of rms_norm, accumulated in f32, each rounded once. With g =
-    gamma (+ 1): mean = (lane sum, acc = fmaf(g * dy, rsigma * x, acc)) / cols,
-    dx = rsigma * (g * dy - (rsigma * x) * mean); dgamma is a strip sum with
-    acc = fmaf(dy, rsigma * x, acc).
+    dx and dgamma of rms_norm, accumulated in f32, each rounded once. With
+    g = gamma (+ 1):
+      mean = (lane sum, acc = fmaf(g * dy, rsigma * x, acc)) / cols
+      dx = rsigma * (g * dy - (rsigma * x) * mean)
+    dgamma is a strip sum with acc = fmaf(dy, rsigma * x, acc).
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, Flag:$zero_centered);
   let Buffers = (buffers In<["rows", "cols"], "type">:$dy, In<["rows", "cols"], "type">:$x,

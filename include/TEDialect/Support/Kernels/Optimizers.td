@@ -4,9 +4,8 @@ def Optimizers : Family<"Optimizers", 10>;
 
 def adamw : Kernel<Optimizers> {
   let Description = [{
-    AdamW with decoupled weight decay, all arithmetic in f32. `lr` and `step`
-    (1 for the first step) are f32[1]. The
-    expressions are math::adamw.
+    AdamW with decoupled weight decay, with all arithmetic in f32. `lr` and `step` (1
+    for the first step) are f32[1]. math::adamw has the expressions.
   }];
   let Parameters = (parameters Dim:$count, WideType:$param_type, WideType:$grad_type,
                                AnyFloat:$beta1, AnyFloat:$beta2, AnyFloat:$epsilon,
@@ -20,9 +19,9 @@ def adamw : Kernel<Optimizers> {
 
 def sgd : Kernel<Optimizers> {
   let Description = [{
-    SGD with optional momentum buffer: u = momentum * buf + grad (+ decay *
-    param); new_param = param - lr * u. Arithmetic in f32, as math::sgd; absent
-    buf counts as 0.
+    SGD with an optional momentum buffer: u = momentum * buf + grad (+ decay * param);
+    new_param = param - lr * u. Arithmetic is in f32, as in math::sgd. An absent buf
+    counts as 0.
   }];
   let Parameters = (parameters Dim:$count, WideType:$param_type, WideType:$grad_type,
                                AnyFloat:$momentum, AnyFloat:$weight_decay);

@@ -4,10 +4,11 @@ def Probes : Family<"Statistics of tensors", 12>;
 
 def count_nonfinite : Kernel<Probes> {
   let Description = [{
-    How many elements of x are NaN, infinite, and lost by a cast to 8 bits: finite
-    with |x * scale| above `limit`, which is half a step over the largest value of
-    the type; none is lost where there is no `scale`, f32[1]. The three are added,
-    modulo 2^32, to row `index` of counts, i32[entries, 3]; other rows are copied.
+    Counts how many elements of x are NaN, how many are infinite, and how many a cast to
+    8 bits loses. An element is lost if it is finite and |x * scale| is above `limit`,
+    which is half a step above the largest value of the type; without `scale`, f32[1],
+    none is lost. The three counts are added, modulo 2^32, to row `index` of counts,
+    i32[entries, 3]; other rows are copied.
   }];
   let Parameters = (parameters Dim:$count, WideType:$type, Count:$entries, Dim:$index,
                                NonNegative:$limit);
@@ -21,31 +22,31 @@ def count_nonfinite : Kernel<Probes> {
 
 def tensor_stats : Kernel<Probes> {
   let Description = [{
-    Statistics of x[rows, cols], f32[te_rt_stat], and of what a cast of x made of
-    it where `data` and `scale` are given (nv: `amax` too): f32[14], else f32[7].
-    Parameters of the cast are those of dequantize; its value is what dequantize
-    gives in f32. A mean is over finite elements, a percentage over all; both are 0
-    of none. Everything is gathered in f64 and rounded to f32 once:
-      amax, amin    the largest |x|, as the kernel amax gives it, and the smallest
+    Statistics of x[rows, cols] and, if `data` and `scale` (nv: also `amax`) are given,
+    of a cast of x. The result is f32[te_rt_stat]: f32[14] with a cast, else f32[7]. The
+    parameters of the cast are those of dequantize; its value is what dequantize
+    computes in f32. A mean is over finite elements and a percentage over all elements;
+    both are 0 if there are none. All sums are computed in f64 and rounded to f32 once:
+      amax, amin    the largest |x|, as the kernel amax computes it, and the smallest
                     finite one above 0 (0 if there is none)
       mean, std     sum / n and sqrt(max(sum of squares / n - mean * mean, 0))
       zeros         percentage of elements that are 0
-      nan, inf      how many elements are
+      nan, inf      how many elements are NaN, and how many are infinite
       underflows    percentage that is finite and not 0, but 0 in the cast
       overflows     percentage that is finite, whose code is the largest, and above
                     the cast's value times 29/28 (E4M3), 15/14 (E5M2) or 7/6 (e2m1)
                     in f32, that is above the rounding range of the largest code
       mse           mean of d * d, d = value - x in f64
-      snr           sum of x * x / sum of d * d, infinite where the latter is 0
+      snr           sum of x * x / sum of d * d, infinite if the latter is 0
       scale_inv_min, scale_inv_max
                     the least and largest factor an element is dequantised with
-                    (NaN dropped)
+                    (NaN is ignored)
       scales_clipped
                     how many blocks that are not all zero have a scale at an end of
                     its type: f32 not normal; f8E8M0FNU 2^-127, 2^127 or NaN;
                     f8E4M3FN 0 or NaN (448 is meant for the largest block)
-    Sums are *run sums*: elements, row by row, are cut in runs of 32768, each is a
-    lane sum in f64 of `acc + term`, and the runs are added in order to 0.
+    Sums are *run sums*: the elements, row by row, are divided into runs of 32768. Each
+    is a lane sum in f64 with `acc + term`, and the runs are added in order to 0.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$cols, WideType:$type, AnyType:$fp8_type,
                                AnyScheme:$scheme, Flag:$axis, Flag:$row_scaled,

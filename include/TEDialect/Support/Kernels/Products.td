@@ -1,12 +1,12 @@
 //===- Products.td - GEMMs and products of groups -------------------------===//
 
-def Products : Family<"Products", 6>;
+def Products : Family<"GEMMs", 6>;
 
 def grouped_matmul : Kernel<Products> {
   let Description = [{
-    For each group, the rows of out are matmul of its rows of a [rows, k] and of
-    b[g], stored [n, k], or [k, n] when trans_b; bias is [groups, n], alpha
-    f32[groups].
+    For each group, the rows of out are the matmul of the group's rows of a [rows, k]
+    and b[g], which is stored as [n, k], or as [k, n] when trans_b. bias is [groups, n],
+    and alpha is f32[groups].
   }];
   let Parameters = (parameters Dim:$rows, Dim:$n, Dim:$k, Count:$groups, Count:$alignment,
                                Flag:$trans_b, WideType:$type, AnyType:$out_type);
@@ -23,11 +23,11 @@ def grouped_matmul : Kernel<Products> {
 
 def grouped_scaled_matmul : Kernel<Products> {
   let Description = [{
-    For each group, the rows of out [rows, n] are scaled_matmul of its rows of a
-    (group layout, contraction k, axis 1) and of b[g] (an [n, k] value made for k;
-    of mx schemes a [k, n] one where b_axis is 0). Scales and amaxes of a are stored
-    as for grouped_dequantize; bias is bf16 [groups, n]. A partial block at the
-    end of a group is read whole: its padding holds zeros. The alignment is a
+    For each group, the rows of out [rows, n] are the scaled_matmul of the group's rows
+    of a (group layout, contraction k, axis 1) and b[g], an [n, k] value of axis 1, or,
+    for mx schemes with b_axis 0, a [k, n] value of axis 0. Scales and amaxes of a are
+    stored as for grouped_dequantize. bias is bf16 [groups, n]. A partial block at the
+    end of a group is read whole, so its padding must be zeros. The alignment is a
     multiple of the rows of a block (128 of block, 32 of mx, 16 of nv schemes).
   }];
   let Parameters = (parameters Dim:$rows, Dim:$n, Dim:$k, Count:$groups, Count:$alignment,
@@ -49,11 +49,11 @@ def grouped_scaled_matmul : Kernel<Products> {
 
 def grouped_scaled_wgrad : Kernel<Products> {
   let Description = [{
-    out[g] = scaled_matmul of a and b over the rows of group g (+ c[g]), [groups,
-    m, n]: a is a [rows, m] value in group layout made for axis 0 (so stored
-    [m, rows], except for mx), b a [rows, n] one. An empty group gives zeros, or c.
-    `keep` is f32[1] on the device: where it is given and anything
-    but exactly 1, zeros are added and c is not read. The alignment is as that of
+    out[g] = scaled_matmul of a and b over the rows of group g (+ c[g]), [groups, m, n].
+    a is a [rows, m] value and b a [rows, n] value, in group layout and cast for axis 0
+    (so they are stored as [m, rows] and [n, rows], except for mx). An empty group gives
+    zeros, or c. `keep` is f32[1] on the device. If it is given and is not exactly 1,
+    zeros are added and c is not read. The rule for the alignment is that of
     grouped_scaled_matmul.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$m, Dim:$n, Count:$groups, Count:$alignment,
@@ -74,9 +74,9 @@ def grouped_scaled_wgrad : Kernel<Products> {
 
 def grouped_wgrad : Kernel<Products> {
   let Description = [{
-    out[g] = matmul of a [rows, m] and b [rows, n], both transposed, over the rows
-    of group g (+ c[g]), [groups, m, n]; alpha is f32[groups]. keep
-    is that of grouped_scaled_wgrad.
+    out[g] = matmul of a [rows, m] and b [rows, n], both transposed, over the rows of
+    group g (+ c[g]), [groups, m, n]. alpha is f32[groups]. keep is that of
+    grouped_scaled_wgrad.
   }];
   let Parameters = (parameters Dim:$rows, Dim:$m, Dim:$n, Count:$groups, Count:$alignment,
                                WideType:$type, AnyType:$out_type);
@@ -94,11 +94,11 @@ def grouped_wgrad : Kernel<Products> {
 
 def matmul : Kernel<Products> {
   let Description = [{
-    out[m, n] = alpha * sum_k A[m, k] B[n, k] (+ bias[n]) (+ c[m, n]), f32
-    accumulation; `alpha` is f32[1], 1 where it is absent, and multiplies the f32
-    sum. A is stored [m, k], or [k, m] when trans_a; B is stored [n, k], or [k, n]
-    when trans_b. a, b and bias have `type`; out and c have `out_type`, which is
-    `type` where there is a bias.
+    out[m, n] = alpha * sum_k A[m, k] B[n, k] (+ bias[n]) (+ c[m, n]), accumulated in
+    f32. `alpha` is f32[1], or 1 if it is absent, and multiplies the f32 sum. A is
+    stored as [m, k], or as [k, m] when trans_a; B is stored as [n, k], or as [k, n]
+    when trans_b. a, b and bias have `type`. out and c have `out_type`, which is `type`
+    if there is a bias.
   }];
   let Parameters = (parameters Dim:$m, Dim:$n, Dim:$k, Flag:$trans_a, Flag:$trans_b,
                                WideType:$type, AnyType:$out_type);
@@ -112,28 +112,27 @@ def matmul : Kernel<Products> {
 
 def scaled_matmul : Kernel<Products> {
   let Description = [{
-    out[m, n] = sum_k A[m, k] B[n, k] over dequantised operands (+ bias[n])
-    (+ c[m, n]), where the schemes are both per_tensor, block, mx or nv. bias has
-    bf16 type; c has out_type.
+    out[m, n] = sum_k A[m, k] B[n, k] over dequantised operands (+ bias[n]) (+ c[m, n]).
+    The schemes are both per_tensor, block, mx or nv. bias is bf16, and c has out_type.
       per_tensor  the sum is multiplied by rn32(a_scale * b_scale).
-      block       each slice of 128 along k is summed apart as P and added as
-                  acc = fma(rn32(P * scale of a), scale of b, acc); where a is
+      block       each slice of 128 along k is summed by itself as P and added as
+                  acc = fma(rn32(P * scale of a), scale of b, acc); if a is
                   128x128, b's scale comes first.
-      mx, nv      each slice of 32 or 16 is summed apart as P and added as
+      mx, nv      each slice of 32 or 16 is summed by itself as P and added as
                   acc = acc + rn32(P * scale of a * scale of b).
       nv          then acc is multiplied by alpha = rn32(rn32(a_amax * b_amax) *
-                  rn32(1 / (36 * a_scale_max * b_scale_max))), whose a_amax is
+                  rn32(1 / (36 * a_scale_max * b_scale_max))), where a_amax is
                   that of the row when `a_row_scaled`. Both amaxes are needed.
-    The c operand of a block matmul is added after rounding to out_type, any
-    other in f32. Operands are stored [m, k] and [n, k], except for per_tensor and mx
-    ones of axis 0 (`a_axis`, `b_axis`; other schemes ignore them), which are
-    [k, m] and [k, n]; of per_tensor ones m and n are multiples of 16 then, and
-    compute capabilities 9.x and 12.x have no such product. `swizzled` says that
-    mx and nv scales are in the order of swizzle_scales; the cuda backend reads no
-    other. `a_scale_max` and `b_scale_max` are 448 or 256 for nv, else 0.
-    fast_accumulation 1 allows the tensor core's shorter accumulator, if it has
-    one (per_tensor). For mx, m, n and k are multiples of 32; for nv, m and n
-    are of 16 and k of 32.
+    The c operand of a block matmul is added after rounding to out_type; other schemes
+    add it in f32. Operands are stored as [m, k] and [n, k], except for per_tensor and
+    mx operands of axis 0 (`a_axis`, `b_axis`; other schemes ignore them), which are
+    stored as [k, m] and [k, n]. For per_tensor operands of axis 0, m and n are
+    multiples of 16, and compute capabilities 9.x and 12.x have no such GEMM. `swizzled`
+    says that mx and nv scales are in the order of swizzle_scales; the cuda backend
+    reads no other order. `a_scale_max` and `b_scale_max` are 448 or 256 for nv, else 0.
+    fast_accumulation 1 allows the tensor core's shorter accumulator, if it has one
+    (per_tensor). For mx, m, n and k are multiples of 32; for nv, m and n are multiples
+    of 16 and k is a multiple of 32.
   }];
   let Parameters = (parameters Dim:$m, Dim:$n, Dim:$k, AnyType:$a_type, AnyScheme:$a_scheme,
                                AnyType:$b_type, AnyScheme:$b_scheme, WideType:$out_type,
