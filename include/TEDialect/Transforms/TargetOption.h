@@ -9,7 +9,8 @@
 
 namespace mlir::te {
 
-/// Fails, at no location, unless `target` is one; the error lists them.
+/// Fails, without a location, unless `target` is known; the error lists the
+/// targets.
 inline LogicalResult checkTargetOption(MLIRContext *context,
                                        llvm::StringRef pass,
                                        llvm::StringRef target) {

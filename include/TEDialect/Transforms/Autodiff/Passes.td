@@ -36,7 +36,7 @@ def DifferentiatePass : Pass<"te-differentiate", "ModuleOp"> {
                            "::mlir::tensor::TensorDialect"];
   let statistics = [
     Statistic<"numVjps", "num-vjps", "Number of te.vjp replaced">,
-    Statistic<"numResiduals", "num-residuals", "Number of te.residual made">
+    Statistic<"numResiduals", "num-residuals", "Number of te.residual created">
   ];
 }
 

@@ -26,8 +26,8 @@ def TE_KernelOpInterface : OpInterface<"KernelOpInterface"> {
       "::mlir::Value", "getViewedOperand", (ins), "",
       "return {};">,
     InterfaceMethod<[{
-        Why the memory of the results is needed, where neither their type nor
-        their place in the step says it.
+        Why the memory of the results is needed, if neither the type of the
+        results nor their position in the step determines it.
       }],
       "::std::optional<::mlir::tert::Cause>", "getBufferCause", (ins), "",
       "return ::std::nullopt;">

@@ -7,9 +7,9 @@ namespace mlir {
 class DialectRegistry;
 namespace te {
 
-/// Gives the ops of te, and those of arith, math and tensor that the runtime
-/// computes, their `KernelOpInterface` when those dialects are loaded. A te op
-/// without one is a fatal error then.
+/// Attaches `KernelOpInterface` to the ops of te, and to the ops of arith, math
+/// and tensor that the runtime computes, when those dialects are loaded. A te
+/// op without a model is then a fatal error.
 void registerTEKernels(DialectRegistry &registry);
 
 } // namespace te

@@ -1,4 +1,4 @@
-//===- Passes.h - ops on tensors as launches on buffers -------------------===//
+//===- Passes.h - from ops on tensors to launches on buffers --------------===//
 
 #ifndef TEDIALECT_TRANSFORMS_CONVERTTOTERT_PASSES_H
 #define TEDIALECT_TRANSFORMS_CONVERTTOTERT_PASSES_H

@@ -1,4 +1,4 @@
-//===- Passes.td - ops on tensors as launches on buffers ------------------===//
+//===- Passes.td - from ops on tensors to launches on buffers -------------===//
 
 #ifndef TEDIALECT_TRANSFORMS_CONVERTTOTERT_PASSES
 #define TEDIALECT_TRANSFORMS_CONVERTTOTERT_PASSES
@@ -8,17 +8,19 @@ include "mlir/Pass/PassBase.td"
 def ConvertToTERTPass : Pass<"te-convert-to-tert", "ModuleOp"> {
   let summary = "replace tensors by buffers and ops by kernel launches";
   let description = [{
-    Every function becomes one straight line of `tert.launch` on buffers:
-    arguments, then results, then temporaries. Views (`te.residual`, reshapes)
-    are the buffer they look at; a splat is filled right before its first use.
-    A result named as an argument is written into that argument's buffer, by
-    its producer where every other access of the old value comes earlier (or
-    the kernel reads each element before it writes it), else by a copy at the
-    end of the step. Private functions that nothing calls are erased.
+    Every function becomes a straight line of `tert.launch` ops on buffers:
+    arguments first, then results, then temporaries. A view (`te.residual`, a
+    reshape) becomes the buffer of its operand. A splat is filled directly
+    before its first use. A result with the name of an argument is written to
+    that argument's buffer. Its producer writes it if all other accesses of the
+    old value come earlier, or if the kernel reads each element before it writes
+    it; otherwise, a copy at the end of the step does. Private functions that
+    are not called are erased.
 
-    Needs calls inlined and layers replaced by casts and products; leaves no op
-    and no type of `te` but in `tert.signature`. It runs last before planning,
-    because order is memory from here on.
+    The pass needs calls to be inlined and layers to be replaced by casts and
+    GEMMs. It leaves no op of `te`, and no type of `te` except in
+    `tert.signature`. It is the last pass before memory is planned, because from
+    here on the order of launches decides how much memory is used.
 
     ```mlir
     func.func @f(%x: tensor<64xf32> {te.name = "x"}) -> (tensor<64xf32> {te.name = "x"}) {
@@ -34,31 +36,35 @@ def ConvertToTERTPass : Pass<"te-convert-to-tert", "ModuleOp"> {
   }];
   let dependentDialects = ["::mlir::tert::TERTDialect"];
   let statistics = [
-    Statistic<"numLaunches", "num-launches", "launches made">,
+    Statistic<"numLaunches", "num-launches", "launches created">,
     Statistic<"numInPlace", "num-in-place", "results written by their producer">,
     Statistic<"numCopies", "num-copies", "results that needed a copy">
   ];
 }
 
 def HoistSumsPass : Pass<"te-hoist-sums", "func::FuncOp"> {
-  let summary = "add and update as soon as that frees memory";
+  let summary = "hoist additions and updates if that frees memory";
   let description = [{
-    An elementwise op whose operands end in it, and that are larger than its
-    result together, moves up to where the last of them is made. A step over
-    several micro-batches that adds its gradients at the end then holds one sum,
-    not every summand. So does the update that is the only reader of a gradient
-    (`te.adamw`, `te.sgd`), behind every other reader of what it overwrites, or
-    where it is if one of them stands below it: a step that updates at its end
-    then does not hold all gradients. Updates by a gradient that a collective
-    makes, with elementwise ops between or not, stay where they are, as products
-    run beside collectives. Values are the same, since order means nothing before
-    `te-convert-to-tert`. Runs right before that pass: fusions place ops
-    themselves.
+    An elementwise op moves up to the last of its operands' producers if it is
+    the last use of operands that together are larger than its result. A step
+    over several micro-batches that adds its gradients at the end then keeps one
+    sum alive instead of every summand.
+
+    An optimizer update (`te.adamw`, `te.sgd`) that is the only reader of a
+    gradient moves up in the same way, but not above other readers of what it
+    overwrites; if one of those is below the update, the update does not move. A
+    step with its updates at the end then does not keep all gradients alive. An
+    update whose gradient comes from a collective, directly or through
+    elementwise ops, does not move, so that GEMMs can run beside the collective.
+
+    The values do not change, because the order of ops has no effect before
+    `te-convert-to-tert`. The pass runs directly before that pass, because
+    fusions choose the places of ops themselves.
 
     ```mlir
     %a = te.matmul ...
     %b = te.matmul ...
-    %sum = arith.addf %a, %b : tensor<4096x4096xbf16>   // moved here, from the end
+    %sum = arith.addf %a, %b : tensor<4096x4096xbf16>   // moved here from the end
     ```
   }];
   let dependentDialects = ["::mlir::te::TEDialect"];

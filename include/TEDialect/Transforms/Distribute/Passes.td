@@ -42,7 +42,7 @@ def InsertCollectivesPass : Pass<"te-insert-collectives", "func::FuncOp"> {
   let dependentDialects = ["::mlir::te::TEDialect"];
   let statistics = [
     Statistic<"numCollectives", "num-collectives", "collectives inserted">,
-    Statistic<"numWidened", "num-widened", "sums over ranks made in f32">
+    Statistic<"numWidened", "num-widened", "sums over ranks computed in f32">
   ];
 }
 

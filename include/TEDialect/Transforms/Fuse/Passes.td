@@ -8,14 +8,14 @@ include "mlir/Pass/PassBase.td"
 def FuseAmaxPass : Pass<"te-fuse-amax", "func::FuncOp"> {
   let summary = "take an amax from an op that has the tensor";
   let description = [{
-    `te.amax` of the result of `te.rms_norm`, `te.layer_norm`, `te.activation` or
-    `te.activation_backward` becomes that op's amax result; of any other tensor
-    it becomes the amax that a per-tensor `te.quantize` of it measures, if that cast
-    comes before every reader of the amax. That is so with delayed scaling, and
-    not where the scale comes from the amax itself. The fusion saves reading the
-    tensor a second time. It is bit-identical: the result is defined as the amax
-    of the rounded values. It runs after the quantise phase, which makes the
-    `te.amax`, and can be skipped.
+    `te.amax` of the result of `te.rms_norm`, `te.layer_norm`, `te.activation`
+    or `te.activation_backward` becomes that op's amax result; of any other
+    tensor it becomes the amax that a per-tensor `te.quantize` of it measures,
+    if that cast comes before every reader of the amax. This is the case with
+    delayed scaling, but not if the scale is computed from the amax itself. The
+    fusion saves reading the tensor a second time. It is bit-identical: the
+    result is defined as the amax of the rounded values. The pass runs after the
+    quantise phase, which inserts the `te.amax`, and can be skipped.
 
     ```mlir
     %y, %amax = te.activation <silu> %x : tensor<256x512xbf16> -> tensor<256x512xbf16> amax tensor<f32>
@@ -32,7 +32,7 @@ def FuseActivationQuantizePass
   let summary = "quantise an activation without storing it";
   let description = [{
     A `te.activation` or `te.activation_backward` whose result is read by one
-    1x128-block `te.quantize` and nothing else becomes
+    1x128-block `te.quantize` and by nothing else becomes
     `te.activation_quantize` or `te.activation_backward_quantize`. The fusion is
     bit-identical: the fused op rounds the activated value to the element type of
     its input before it quantises. It declines, with a remark, if the result has
@@ -57,10 +57,10 @@ def FuseResidualAddPass : Pass<"te-fuse-residual-add", "func::FuncOp"> {
   let description = [{
     `arith.addf` of the result of a block-scaled `te.scaled_matmul` and another
     tensor becomes the matmul's `accumulate` operand, which saves writing and
-    reading the product. The fusion is bit-identical: a block-scaled matmul rounds
-    the product to the result's type before it adds. It declines, with a remark,
-    for per-tensor operands (whose product is not rounded before the addition)
-    and if the product has other uses. It runs in the fuse phase, and can be
+    reading the matrix product. The fusion is bit-identical: a block-scaled matmul
+    rounds the matrix product to the result's type before it adds. It declines,
+    with a remark, for per-tensor operands (whose matrix product is not rounded
+    before the addition) and if the matrix product has other uses. It runs in the fuse phase, and can be
     skipped.
 
     ```mlir

@@ -1,4 +1,4 @@
-//===- Passes.h - ops that look at the values of a step -------------------===//
+//===- Passes.h - ops that inspect the values of a step -------------------===//
 
 #ifndef TEDIALECT_TRANSFORMS_INSTRUMENT_PASSES_H
 #define TEDIALECT_TRANSFORMS_INSTRUMENT_PASSES_H

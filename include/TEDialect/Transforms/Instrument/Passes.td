@@ -1,4 +1,4 @@
-//===- Passes.td - ops that look at the values of a step ------------------===//
+//===- Passes.td - ops that inspect the values of a step ------------------===//
 
 #ifndef TEDIALECT_TRANSFORMS_INSTRUMENT_PASSES
 #define TEDIALECT_TRANSFORMS_INSTRUMENT_PASSES
@@ -45,8 +45,8 @@ def InsertProbesPass : Pass<"te-insert-probes", "func::FuncOp"> {
     blocks along one axis, is probed for each:
     `probe.<layer>.<role>_columnwise` is the cast for axis 0. A value that several
     GEMMs read in one form is probed once, directly after its cast. A cast that is
-    exchanged between ranks is probed as this rank made it; a cast of a flat run
-    of a matrix is not probed.
+    exchanged between ranks is probed as this rank computed it; a cast of a flat
+    shard is not probed.
 
     `patterns` select from the names `<layer>.<role>` with `*` and `?`; a pattern
     that selects nothing in a function with GEMMs is an error. The pass runs after

@@ -6,44 +6,48 @@
 include "mlir/Pass/PassBase.td"
 
 def InsertCastsPass : Pass<"te-insert-casts", "func::FuncOp"> {
-  let summary = "replace linear layers by casts and matrix products";
+  let summary = "replace linear layers with casts and GEMMs";
   let description = [{
     Rewrites `te.linear`, `te.linear_dgrad` and `te.linear_wgrad` into
-    `te.quantize` + `te.scaled_matmul`, or `te.matmul`, as the recipe in force
-    at each op says (`te.quantize_shard` of a gathered flat shard, and
-    `te.grouped_quantize` + `te.grouped_scaled_matmul` of groups). Runs after `te-differentiate`, so that the backward's casts
-    of forward tensors can be made in the forward and what is held is exactly
-    what the backward override needs:
+    `te.quantize` + `te.scaled_matmul`, or into `te.matmul`, as the recipe in
+    force at each op requires. A gathered flat shard is cast by
+    `te.quantize_shard`; layers of groups become `te.grouped_quantize` +
+    `te.grouped_scaled_matmul`. The pass runs after `te-differentiate`, so that
+    the backward's casts of forward tensors can run in the forward, and so
+    that exactly what the backward override needs is saved:
 
-    | `backward_override` | dgrad | wgrad | held for x, w |
+    | `backward_override` | dgrad | wgrad | saved of x, w |
     |---|---|---|---|
     | `none` | row(dy), col(w) | col(dy), col(x) | col(x), col(w) |
     | `high_precision` | dy, w | dy, x | x, w |
     | `dequantized` | dy, dequantize(row(w)) | dy, dequantize(row(x)) | row(x), row(w) |
 
-    ("row": made for axis 1; "col": for axis 0.) A GEMM whose sizes the
-    quantised kernels do not take becomes `te.matmul` with a remark, or an
-    error with `strict`. Casts are created at every use; `cse` merges them and
-    `te-pair-cast-layouts` joins the two usages of one tensor. Each GEMM's
-    location records what it came from, for `te-report-precision`.
+    "row" is a cast for axis 1 and "col" a cast for axis 0. If the quantised
+    kernels do not support the sizes of a GEMM, it becomes `te.matmul` with a
+    remark, or an error with `strict`. A cast is created at every use; `cse`
+    merges equal casts and `te-pair-cast-layouts` joins the two usages of one
+    tensor. The location of each GEMM records the layer that it came from, for
+    `te-report-precision`.
 
-    Where the `target` contracts 8-bit operands along any axis (sm_100), a
-    per-tensor operand has no columns: products contract its rows' other axis
-    (`contract` of te.scaled_matmul), and the rows are what is held. Left as they
-    are: groups, rows of a size that no product can be stored by, and custom
-    recipes whose casts of one tensor differ.
+    If the `target` contracts 8-bit operands along any axis (sm_100), a
+    per-tensor operand has no column usage: GEMMs contract the other axis of the
+    row usage (`contract` of te.scaled_matmul), and the row usage is what is
+    saved. This does not apply to groups, to tensors whose rows have a size that
+    such a GEMM does not support, and to custom recipes whose casts of one
+    tensor differ.
 
-    Under `delayed_scaling` the scales are states of the step: each tensor that
-    is cast adds the arguments `<layer>.<x|w|dy>.amax_history` and `....scale`
-    behind the others, with `te.init`, and results of the same names, which a
-    `te.delayed_scaling_update` at the end makes from the `te.amax` of the
-    tensor. So a function that calls another, or asks for its derivative, is an
-    error: the import and autodiff phases inline and differentiate both.
+    Under `delayed_scaling` the scales are states of the step. For each tensor
+    that is cast, the pass appends the arguments `<layer>.<x|w|dy>.amax_history`
+    and `<layer>.<x|w|dy>.scale`, with `te.init`, and results of the same names,
+    which a `te.delayed_scaling_update` at the end computes from the `te.amax`
+    of the tensor. A function that calls another one, or that asks for its
+    derivative, is therefore an error: the import phase inlines calls, and the
+    autodiff phase expands derivatives.
 
-    With `calibrate` nothing is cast: every GEMM that would be quantised is a
-    `te.matmul` of the tensors themselves. The states of `delayed_scaling` are
-    there under the same names and move as they would have, so what a
-    calibration leaves is what a quantised step starts from.
+    With `calibrate` nothing is cast: every GEMM that would be quantised becomes
+    a `te.matmul` of the tensors themselves. The states of `delayed_scaling`
+    have the same names and are updated in the same way, so that a quantised
+    step can start from the states that a calibration returns.
 
     ```mlir
     // #te.recipe<float8_block_scaling>: te.linear %x, %w becomes
@@ -56,11 +60,11 @@ def InsertCastsPass : Pass<"te-insert-casts", "func::FuncOp"> {
   }];
   let options = [
     Option<"strict", "strict", "bool", "false",
-           "fail where a quantised recipe ends in a high-precision GEMM without an override">,
+           "fail if a quantised recipe results in a high-precision GEMM without an override">,
     Option<"calibrate", "calibrate", "bool", "false",
-           "measure what would be cast, and compute in high precision">,
+           "measure the tensors that would be cast, and compute in high precision">,
     Option<"target", "target", "std::string", "\"sm_90\"",
-           "machine whose products are made: sm_90, sm_100 or reference">
+           "machine to choose GEMMs for: sm_90, sm_100 or reference">
   ];
   let dependentDialects = ["::mlir::te::TEDialect", "::mlir::arith::ArithDialect"];
   let statistics = [
@@ -72,40 +76,42 @@ def InsertCastsPass : Pass<"te-insert-casts", "func::FuncOp"> {
 
 def CastBeforeExchangePass
     : Pass<"te-cast-before-exchange", "func::FuncOp"> {
-  let summary = "exchange casts of a tensor in place of the tensor";
+  let summary = "exchange casts of a tensor instead of the tensor";
   let description = [{
-    A te.all_to_all of a tensor whose only readers are casts becomes the casts of
-    what is sent, and an exchange of each, where that gives the same bits and
-    moves fewer bytes. No bit changes:
+    If all readers of a te.all_to_all are casts, the pass casts the tensor
+    before the exchange and exchanges each cast, if that gives the same bits and
+    moves fewer bytes. The same bits require the following:
 
-    * Blocks of elements have to end with the rows that travel together: casts of
-      rows always do, those of columns where the rows of each rank for one expert are
-      a multiple of 128 (`block_1x128`), 32 or 16, square ones as well.
-    * A scale or amax of the whole tensor, or of one group, is of rows of all ranks,
-      which the sender does not have: such casts, and stochastic ones, whose random
-      bits belong to a place, stay behind the exchange.
-    * Rows between groups are zeros in a cast, so the sizes of the groups have to be
-      a constant that leaves none.
+    * Blocks end with the rows that travel together. This is always so for casts
+      of rows. For casts of columns, the rows of each rank for one expert must
+      be a multiple of 128 (`block_1x128`) or 32 or 16, as for square blocks.
+    * A scale or amax of the whole tensor or of one group covers rows of all
+      ranks, which the sender does not have. Such casts stay after the exchange,
+      and so do stochastic casts, whose random bits depend on the position of an
+      element.
+    * Rows between groups are zeros in a cast, so the sizes of the groups must
+      be a constant that leaves no such rows.
 
-    A row-wise cast to 8 bits is half the bytes of bf16, but a layer whose gradient
-    of the weight reads a second, column-wise cast would have to exchange both,
-    which together are more than the tensor. So it depends on what a backward reads:
+    A row-wise cast to 8 bits has half the bytes of bf16. If the weight gradient
+    of the layer reads a second, column-wise cast, both casts would be
+    exchanged, which together have more bytes than the tensor. What the backward
+    reads therefore decides:
 
     | step | x | dy |
     |---|---|---|
     | inference, or weights without gradients | casts | casts |
-    | `backward_override = dequantized` | casts: the backward reads them, too | bf16 |
+    | `backward_override = dequantized` | casts: the backward reads them too | bf16 |
     | custom recipe with `x_col_source` (`grad_col_source`) `rowwise_dequantized` | casts | casts |
-    | no override | bf16: both casts are read | bf16 |
-    | `backward_override = high_precision` | bf16: it is read itself | bf16 |
+    | no override | bf16: the backward reads both casts | bf16 |
+    | `backward_override = high_precision` | bf16: the backward reads the tensor itself | bf16 |
 
-    What is summed by token after the second exchange is read by no cast, and stays
-    as it is. A remark names each exchange, what it was decided by, and the bytes of
-    both ways. Runs after `te-insert-casts` and `cse`, which leave one cast of each
-    kind.
+    The tensor that is summed by token after the second exchange is not read by
+    a cast, so that exchange does not change. A remark for each exchange gives
+    the decision, its reason, and the bytes of both choices. The pass runs after
+    `te-insert-casts` and `cse`, which leave one cast of each kind.
 
     ```mlir
-    // %y of te.all_to_all %x, read by te.quantize alone, becomes
+    // te.all_to_all %x, whose result only te.quantize reads, becomes
     %xq = te.quantize %x : tensor<512x128xbf16> -> !te.scaled<512x128xf8E4M3FN, block_1x128, pow2, contract = 1>
     %yq = te.all_to_all %xq group 0 split 0 concat 1
       : !te.scaled<512x128xf8E4M3FN, block_1x128, pow2, contract = 1> -> !te.scaled<512x128xf8E4M3FN, block_1x128, pow2, contract = 1, groups = 4>
@@ -114,17 +120,18 @@ def CastBeforeExchangePass
   let dependentDialects = ["::mlir::te::TEDialect", "::mlir::tensor::TensorDialect"];
   let statistics = [
     Statistic<"numMoved", "num-moved", "exchanges of casts">,
-    Statistic<"bytesSaved", "bytes-saved", "bytes of a rank that are exchanged no more">
+    Statistic<"bytesSaved", "bytes-saved", "bytes that a rank no longer exchanges">
   ];
 }
 
 def PairCastLayoutsPass : Pass<"te-pair-cast-layouts", "func::FuncOp"> {
-  let summary = "make both usages of a tensor in one cast";
+  let summary = "compute both usages of a tensor in one cast";
   let description = [{
-    `te.quantize` or `te.grouped_quantize` ops of one block with the same source,
-    scale and format are usages of one tensor: they become one op with two results
-    at the place of the first, which reads the source once. Runs after `cse`, which merges equal
-    usages, and after `te-materialize-transposes`, which removes some.
+    `te.quantize` or `te.grouped_quantize` ops of one block with the same
+    source, scale and format are usages of one tensor. They become one op with
+    two results at the place of the first op, which reads the source once. The
+    pass runs after `cse`, which merges equal usages, and after
+    `te-materialize-transposes`, which removes some.
 
     ```mlir
     %row, %col = te.quantize %x : tensor<256x512xbf16>
@@ -134,25 +141,25 @@ def PairCastLayoutsPass : Pass<"te-pair-cast-layouts", "func::FuncOp"> {
   }];
   let dependentDialects = ["::mlir::te::TEDialect"];
   let statistics = [
-    Statistic<"numPairs", "num-pairs", "casts that now make two usages">
+    Statistic<"numPairs", "num-pairs", "casts that now have two usages">
   ];
 }
 
 def ExposeCastsPass : Pass<"te-expose-casts", "func::FuncOp"> {
   let summary = "return the casts of the forward by name";
   let description = [{
-    For looking at quantised values, and for `te-run --compare`: each forward
-    product of a linear layer returns its operands as two more results of the
-    function, `cast.<layer>.x` and `cast.<layer>.w`. Where layers share a name the
-    second is `cast.<layer>.1`, and so on, in program order. No arithmetic
-    changes; the values live until the end of the step.
+    This is for inspecting quantised values, and for `te-run --compare`. The
+    function returns the operands of each forward GEMM of a linear layer as two
+    more results, `cast.<layer>.x` and `cast.<layer>.w`. If several layers have
+    one name, the second is `cast.<layer>.1`, and so on in program order. No
+    arithmetic changes, but the casts stay alive until the end of the step.
 
-    Runs after the casts are paired and before products are emulated or given
-    swizzled scales, while each has its casts as operands. Calls were inlined
-    before, so nobody calls the function.
+    The pass runs after the casts are paired and before GEMMs are emulated or
+    get swizzled scales, while the casts are still the operands of the GEMMs.
+    Calls have been inlined by then, so the function has no callers.
 
     ```mlir
-    // of a layer called "up"
+    // the end of a function with a layer called "up"
     return %y, %xq, %wq : tensor<256x1024xbf16>,
       !te.scaled<256x512xf8E4M3FN, block_1x128, pow2, contract = 1>,
       !te.scaled<1024x512xf8E4M3FN, block_128x128, pow2, contract = 1>
@@ -163,23 +170,24 @@ def ExposeCastsPass : Pass<"te-expose-casts", "func::FuncOp"> {
 }
 
 def InsertSkipFlagsPass : Pass<"te-insert-skip-flags", "func::FuncOp"> {
-  let summary = "keep the casts of weights over micro-batches";
+  let summary = "cache the casts of weights over micro-batches";
   let description = [{
     A step that runs once for each micro-batch needs the casts of its weights
-    once. Every `te.quantize` and `te.quantize_shard` of a weight becomes a cached
-    one: its usages are states of the step, the arguments and results `<weight>.row` and
-    `<weight>.col`, and it casts unless the argument `skip_weight_update`
-    (`tensor<f32>`, 0.0 where a run gives none) is exactly 1.0. The flag is read
-    on the device, so one captured step serves the first micro-batch and all
-    later ones, and no cast can be left out. A value that is computed from
-    weights alone is cast as the first of them. What measures a weight, or each
-    matrix of a stack, is skipped with it: under delayed scaling its amax is 0
-    then, and its history and scale stay. States start as NaN, so a first step
-    that skips shows.
+    only once. Every `te.quantize` and `te.quantize_shard` of a weight becomes
+    cached: its usages become states of the step, the arguments and results
+    `<weight>.row` and `<weight>.col`, and it casts unless the argument
+    `skip_weight_update` (`tensor<f32>`, 0.0 if it is not given) is exactly 1.0.
+    The flag is read on the device, so one captured step serves the first
+    micro-batch and all later ones, and none of the casts can be left out. The
+    cast of a value that is computed only from weights is named after the first
+    of them. Ops that measure a weight, or each matrix of a stack, are skipped
+    with its cast: under delayed scaling its amax is then 0, and its history and
+    scale do not change. States start as NaN, so a first step that skips is
+    noticed.
 
-    With `transposes`, te.transpose of a weight is kept in the same way, as
-    `<weight>.col`; without, it is made anew in every step, and no memory holds
-    it in between.
+    With `transposes`, te.transpose of a weight is cached in the same way, as
+    `<weight>.col`. Otherwise, the transpose is computed in every step and takes
+    no memory between steps.
 
     ```mlir
     func.func @step(%x: tensor<256x512xbf16>, %w: tensor<1024x512xbf16> {te.name = "w", te.weight},
@@ -194,27 +202,28 @@ def InsertSkipFlagsPass : Pass<"te-insert-skip-flags", "func::FuncOp"> {
   }];
   let options = [
     Option<"transposes", "transposes", "bool", "false",
-           "keep transposes of weights too">
+           "cache transposes of weights too">
   ];
   let dependentDialects = ["::mlir::te::TEDialect"];
   let statistics = [
-    Statistic<"numCached", "num-cached", "Number of casts and transposes that are kept">
+    Statistic<"numCached", "num-cached", "Number of casts and transposes that are cached">
   ];
 }
 
 def EmulateProductsPass : Pass<"te-emulate-products", "func::FuncOp"> {
-  let summary = "run products of MXFP8 and NVFP4 in high precision";
+  let summary = "run GEMMs of MXFP8 and NVFP4 operands in high precision";
   let description = [{
-    For targets without MXFP8 or NVFP4 products: each te.scaled_matmul of such
-    operands becomes a te.matmul of what they dequantise to, in bf16, which
-    holds every MXFP8 value of 2^-133 and more exactly, and every FP4 value times
-    its block's scale; the amaxes of NVFP4 become the product's alpha. Where a
-    bias meets an f32 result, or rows have their own amax, the product is one of
-    f32 operands. Casts stay as they are, so
-    only the order of the sum differs from the native product. The precision
-    report says `emulated`.
+    For targets without MXFP8 or NVFP4 GEMMs, each te.scaled_matmul of such
+    operands becomes a te.matmul of the dequantised operands in bf16. bf16
+    represents every MXFP8 value of 2^-133 and more exactly, and every FP4 value
+    times the scale of its block. The amaxes of NVFP4 become the alpha of the
+    matmul. If the matmul has a bias and an f32 result, or rows with their own
+    amaxes, its operands are dequantised to f32 instead. Casts do not change, so
+    only the order of the sum differs from the native GEMM. The precision report
+    says `emulated`.
 
-    Runs after the casts are paired; leaves no product of mx or nv operands.
+    The pass runs after the casts are paired, and leaves no te.scaled_matmul of
+    mx or nv operands.
 
     ```mlir
     // %y = te.scaled_matmul %a, %b fast_accumulation = false : ...mx_1x32...
@@ -224,17 +233,18 @@ def EmulateProductsPass : Pass<"te-emulate-products", "func::FuncOp"> {
     ```
   }];
   let dependentDialects = ["::mlir::te::TEDialect", "::mlir::arith::ArithDialect"];
-  let statistics = [Statistic<"numEmulated", "emulated", "Products emulated">];
+  let statistics = [Statistic<"numEmulated", "emulated", "GEMMs emulated">];
 }
 
 def SwizzleScalesPass : Pass<"te-swizzle-scales", "func::FuncOp"> {
-  let summary = "give products scales in the order of the tensor core";
+  let summary = "reorder scales of GEMM operands for the tensor core";
   let description = [{
-    For sm_100, whose tensor core reads the scales of MXFP8 and NVFP4 operands
-    in tiles of 128 by 4: inserts a te.swizzle_scales for each such operand of a
-    te.scaled_matmul, right before it.
+    The tensor core of sm_100 reads the scales of MXFP8 and NVFP4 operands in
+    tiles of 128 by 4. The pass inserts a te.swizzle_scales directly before each
+    te.scaled_matmul for each of these operands.
 
-    Runs last of the quantise phase; leaves no product of plain mx or nv values.
+    The pass is the last one of the quantise phase, and leaves no
+    te.scaled_matmul of mx or nv operands that are not swizzled.
 
     ```mlir
     %s = te.swizzle_scales %a : !te.scaled<128x128xf8E4M3FN, mx_1x32, contract = 1> -> !te.scaled<128x128xf8E4M3FN, mx_1x32, swizzled, contract = 1>

@@ -1,7 +1,7 @@
-//===- HtmlPage.h - pages that need no other file -------------------------===//
+//===- HtmlPage.h - single-file HTML pages --------------------------------===//
 //
-// What every page of this project is made of: a head with the style, tables,
-// and text that is only text. Pages have no scripts and load nothing.
+// Every page of this project has these parts: a head with the style, tables,
+// and escaped text. Pages have no scripts and load no other files.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +23,7 @@ std::string escapeHtml(llvm::StringRef text);
 /// Begins a page called `title` and prints the title as its heading.
 void openPage(llvm::StringRef title, llvm::raw_ostream &os);
 
-/// A table; cells are text. Numbers are set to the right.
+/// Prints a table. Cells are text; numbers are aligned to the right.
 void printHtmlTable(llvm::ArrayRef<llvm::StringRef> header,
                     llvm::ArrayRef<std::vector<std::string>> rows,
                     llvm::raw_ostream &os);

@@ -1,6 +1,6 @@
-//===- MemoryPicture.h - the memory of a step, to look at -----------------===//
+//===- MemoryPicture.h - a picture of the memory of a step ----------------===//
 //
-// What the memory report knows of a planned step, and a picture of it.
+// The data of the memory report of a planned step, and a picture of it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,8 +19,8 @@
 
 namespace mlir::te {
 
-/// One buffer, alive from launch `first` to `last`; `offset` is its place in
-/// the arena, -1 for the caller's.
+/// One buffer, alive from launch `first` to `last`. `offset` is its offset in
+/// the arena, or -1 for buffers of the caller.
 struct MemoryBuffer {
   std::string name, owner, cause;
   int64_t bytes, offset;
@@ -33,7 +33,7 @@ struct RematRow {
   int64_t freed, held, traffic, flops;
 };
 
-/// What te-rematerialize decided.
+/// The decisions of te-rematerialize.
 struct Remat {
   std::string policy;
   int64_t heldBefore, heldAfter;
@@ -44,8 +44,9 @@ struct MemoryReport {
   std::string function;
   int64_t arenaBytes = 0, maxLiveBytes = 0, argumentBytes = 0;
   std::vector<MemoryBuffer> buffers, arguments;
-  /// What launches take outside the arena, of one region of this many bytes;
-  /// one row for each kernel of a layer. Null where that is not planned.
+  /// The size of the region of scratch memory outside the arena, and what the
+  /// launches use of it, with one row for each kernel of a layer. Null if it is
+  /// not planned.
   std::optional<int64_t> workspaceBytes;
   std::vector<MemoryBuffer> workspaces;
   /// Bytes of temporaries by cause.
@@ -59,18 +60,18 @@ struct MemoryReport {
   std::optional<Remat> remat;
 };
 
-/// Reads the plan of `function`, which te-plan-memory made.
+/// Reads the plan that te-plan-memory made for `function`.
 MemoryReport collectMemoryReport(func::FuncOp function);
 
 /// Fills `peak` and `alive` from `buffers`.
 void findPeak(MemoryReport &report);
 
-/// The part of a page about memory: bytes alive over launches, stacked by
-/// cause, above every buffer as a rectangle of its lifetime and its place in
-/// the arena. Titles say what one points at.
+/// Prints the picture of a page: bytes alive at each launch, stacked by cause,
+/// and below it every buffer as a rectangle of its lifetime and its place in
+/// the arena. Tooltips describe the element under the pointer.
 void printMemoryPicture(const MemoryReport &report, llvm::raw_ostream &os);
 
-/// A page of that alone.
+/// Prints a page with only this picture.
 void printMemoryPage(const MemoryReport &report, llvm::raw_ostream &os);
 
 } // namespace mlir::te

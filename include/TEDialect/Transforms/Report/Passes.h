@@ -1,4 +1,4 @@
-//===- Passes.h - what a compiled step does, printed ---------------------===//
+//===- Passes.h - reports about a compiled step ---------------------------===//
 
 #ifndef TEDIALECT_TRANSFORMS_REPORT_PASSES_H
 #define TEDIALECT_TRANSFORMS_REPORT_PASSES_H

@@ -1,4 +1,4 @@
-//===- Passes.td - what a compiled step does, printed ---------------------===//
+//===- Passes.td - reports about a compiled step --------------------------===//
 
 #ifndef TEDIALECT_TRANSFORMS_REPORT_PASSES
 #define TEDIALECT_TRANSFORMS_REPORT_PASSES
@@ -8,11 +8,11 @@ include "mlir/Pass/PassBase.td"
 def ReportPrecisionPass : Pass<"te-report-precision", "ModuleOp"> {
   let summary = "print the precision of every GEMM and cast";
   let description = [{
-    One row for each GEMM (operand formats, accumulation, result type, kernel,
-    and why it runs in that precision) and one for each cast and transpose
-    (bytes read and written). Reads the origin that `te-insert-casts` left in
-    the locations of its GEMMs, so run it after `te-fuse-*`, in the same
-    process. Changes nothing.
+    Prints one row for each GEMM (operand formats, accumulation, result type,
+    kernel, and why it runs in that precision) and one for each cast and
+    transpose (bytes read and written). The pass reads the origin that
+    `te-insert-casts` recorded in the locations of its GEMMs, so it must run
+    after `te-fuse-*` and in the same process. It changes nothing.
 
     ```mlir
     // %y = te.scaled_matmul %x, %w ... is printed as
@@ -56,7 +56,7 @@ def ReportConstraintsPass : Pass<"te-report-constraints", "ModuleOp"> {
     Option<"target", "target", "std::string", "\"sm_90\"",
            "sm_90, sm_100 or reference">,
     Option<"emulate", "emulate", "bool", "false",
-           "Count products that the target emulates in bf16">
+           "Count GEMMs that the target emulates in bf16">
   ];
   let statistics = [
     Statistic<"numRules", "num-rules", "rules in the report">
@@ -64,7 +64,7 @@ def ReportConstraintsPass : Pass<"te-report-constraints", "ModuleOp"> {
 }
 
 def ReportCapturePass : Pass<"te-report-capture", "ModuleOp"> {
-  let summary = "print what a captured step carries and what it is given";
+  let summary = "print the states and the inputs of a captured step";
   let description = [{
     Prints two tables for every function: the arguments whose next value the step
     returns, with what decides whether a replay changes them (a skip flag that it
@@ -89,14 +89,14 @@ def ReportCapturePass : Pass<"te-report-capture", "ModuleOp"> {
 def ReportMemoryPass : Pass<"te-report-memory", "ModuleOp"> {
   let summary = "print where the bytes of a planned step are";
   let description = [{
-    The arena next to its lower bound (the most bytes alive at one launch), the
-    bytes of arguments, the bytes of temporaries by cause, the largest buffers
-    at the peak, and one row for each buffer: the layer it belongs to, cause,
-    size, offset, first and last launch. Arguments and results, which belong to
-    the caller, follow with their purpose: weight, optimizer_state,
-    quantiser_state, main_grad, gradient, input or output. `html` is a page
-    without scripts or other files. The pass needs `te-plan-memory`, skips
-    functions without a plan, and changes nothing.
+    Prints the size of the arena and its lower bound (the most bytes alive at
+    one launch), the bytes of arguments, the bytes of temporaries by cause, the
+    largest buffers at the peak, and one row for each buffer: the layer it
+    belongs to, cause, size, offset, first and last launch. Arguments and
+    results, which belong to the caller, follow with their purpose: weight,
+    optimizer_state, quantiser_state, main_grad, gradient, input or output.
+    `html` is a single page without scripts. The pass needs `te-plan-memory`,
+    skips functions without a plan, and changes nothing.
 
     ```mlir
     // %h = tert.alloc "w1.out" residual offset 4096 : !tert.buffer<2097152>
@@ -114,7 +114,7 @@ def ReportMemoryPass : Pass<"te-report-memory", "ModuleOp"> {
 }
 
 def ReportSchedulePass : Pass<"te-report-schedule", "ModuleOp"> {
-  let summary = "print which launch runs on which stream, and beside what";
+  let summary = "print the stream of each launch and what may run beside it";
   let description = [{
     Prints one row for each launch of a step, in order: its stream, its kernel,
     the layer and GEMM or the buffer it is for, the launch of the other stream

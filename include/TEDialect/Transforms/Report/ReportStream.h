@@ -1,7 +1,7 @@
 //===- ReportStream.h - where reports are printed -------------------------===//
 //
-// Reports go to the standard output, as tools want them, unless a program that
-// has the compiler as a library catches those of its own thread.
+// Reports go to the standard output, as tools need it. A program that uses the
+// compiler as a library can capture the reports of its own thread.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,10 +12,10 @@
 
 namespace mlir::te {
 
-/// What the reports of this thread are printed to.
+/// The stream that the reports of this thread are printed to.
 llvm::raw_ostream &reportStream();
 
-/// Sends the reports of this thread to `stream` for as long as it lives.
+/// Sends the reports of this thread to `stream` during its lifetime.
 class ReportCapture {
 public:
   explicit ReportCapture(llvm::raw_ostream &stream);

@@ -1,4 +1,4 @@
-//===- Passes.h - what a step saves, and where it adds gradients up -------===//
+//===- Passes.h - what a step saves, and where it sums gradients ----------===//
 
 #ifndef TEDIALECT_TRANSFORMS_RESIDUALS_PASSES_H
 #define TEDIALECT_TRANSFORMS_RESIDUALS_PASSES_H

@@ -1,4 +1,4 @@
-//===- Passes.td - what a step saves, and where it adds gradients up ------===//
+//===- Passes.td - what a step saves, and where it sums gradients ---------===//
 
 #ifndef TEDIALECT_TRANSFORMS_RESIDUALS_PASSES
 #define TEDIALECT_TRANSFORMS_RESIDUALS_PASSES
@@ -7,37 +7,40 @@ include "mlir/Pass/PassBase.td"
 
 def AccumulateMainGradsPass
     : Pass<"te-accumulate-main-grads", "func::FuncOp"> {
-  let summary = "add gradients of weights to f32 states, over micro-batches";
+  let summary = "accumulate gradients of weights in f32 states over micro-batches";
   let description = [{
-    A result `grad.<weight>`, of an argument with `te.weight`, becomes a state in
-    f32 of that name, as an argument too, to which the step adds its gradient:
+    A result `grad.<weight>` of an argument with `te.weight` becomes an f32
+    state (an argument and a result) of that name, to which the step adds its
+    gradient:
 
-    * Where the argument `skip_weight_update` (`tensor<f32>`, 0.0 where a run
-      gives none) is exactly 1.0, what the state held is added to; anything else
-      overwrites it. The flag is that of the cached casts, read on the device, so
-      a step captured once serves the first micro-batch and all later ones, and
-      both do the same of every op. A caller for whom every micro-batch adds
-      gives 1.0, and a state of zeros at first.
-    * A wgrad, of one matrix or of groups, adds in its product, which then is f32
-      and is never rounded to the type of the weight. Gradients that `arith.addf`
-      adds up, of several uses of a weight or several `te.vjp`s of a step, are
-      added to the state one after another.
+    * If the argument `skip_weight_update` (`tensor<f32>`, 0.0 if it is not
+      given) is exactly 1.0, the gradient is added to the value of the state;
+      otherwise, it overwrites the state. The cached casts use the same flag. It
+      is read on the device, so one captured step serves the first micro-batch
+      and all later ones. A caller that adds in every micro-batch passes 1.0,
+      and a state of zeros at first.
+    * A wgrad, of one matrix or of groups, adds in the epilogue of its GEMM,
+      whose result is then f32 and never rounded to the type of the weight. If
+      `arith.addf` sums several gradients, because a weight has several uses or
+      a step several `te.vjp`s, they are added to the state one after another.
     * Any other gradient (of an embedding, or a norm) is widened and added.
     * The gradient of a weight with `te.overwrite_main_grad` is written in every
-      micro-batch, whatever the flag says, and neither starts from zeros nor
-      reads what the state held.
+      micro-batch, regardless of the flag. The old value of the state is not
+      read, and no zeros are written first.
 
-    Overwriting is a te.zero_unless before the first addition; a sum of -0 alone
-    becomes +0. The products of groups take its flag themselves: a first
-    micro-batch neither writes zeros nor reads what the state held. For other
-    products it is one launch, which returns at once in later micro-batches, and
-    in the first one costs writing zeros and reading them again: libraries take no
-    `beta` that the device decides beside scales that the host does not know.
+    To overwrite, the pass inserts a te.zero_unless before the first addition; a
+    sum of nothing but -0 becomes +0. A grouped GEMM takes the flag itself: in
+    the first micro-batch it neither writes zeros nor reads the old value. For
+    other GEMMs, te.zero_unless is one launch. It returns at once in later
+    micro-batches; in the first one, zeros are written and read again, because
+    libraries do not support a `beta` in device memory together with scales that
+    the host does not know.
 
-    A program without such a result is an error, as is one whose `grad.<weight>`
-    has another shape than the weight, or whose product makes the gradient of an
-    argument that is not marked `te.weight`. Runs before `te-insert-casts`, after which
-    the product of a gradient may be several ops.
+    A program without such a result is an error. It is also an error if
+    `grad.<weight>` does not have the shape of the weight, or if a GEMM computes
+    the gradient of an argument that is not marked `te.weight`. The pass runs
+    before `te-insert-casts`, which may replace the GEMM of a gradient with
+    several ops.
 
     ```mlir
     // of te.linear_wgrad %dy, %x : ... -> tensor<1024x512xbf16>
@@ -48,53 +51,56 @@ def AccumulateMainGradsPass
   }];
   let dependentDialects = ["::mlir::te::TEDialect", "::mlir::arith::ArithDialect"];
   let statistics = [
-    Statistic<"numInProducts", "num-in-products", "gradients added by their product">,
+    Statistic<"numInProducts", "num-in-products", "gradients added by their GEMM">,
     Statistic<"numAdded", "num-added", "gradients added by an addition">
   ];
 }
 
 def MaterializeTransposesPass
     : Pass<"te-materialize-transposes", "func::FuncOp"> {
-  let summary = "decide when the second usage of a weight is made";
+  let summary = "decide when the column usage of a weight is computed";
   let description = [{
-    A weight's column usage (contracted by dgrad) can be derived from its row
-    usage bit for bit when its scheme is per-tensor or 128x128, and others that
-    [the support table](support.md) names. A column cast with a row cast beside
-    it becomes what `policy` says; results are the same to the last bit:
+    A weight's column usage, which dgrad contracts, can be computed from its row
+    usage bit for bit if its scheme is per-tensor, 128x128, or another one that
+    [the support table](support.md) names. If a column cast has a row cast
+    beside it, `policy` decides how the columns are computed. The results have
+    the same bits with every policy:
 
-    | `policy` | columns are made | held | bytes moved for `n` uses of `b` bytes |
+    | `policy` | columns are computed | in memory | bytes moved for `n` uses of `b` bytes |
     |---|---|---|---|
     | `on-demand` | by a `te.transpose` right before each use | during the use | `2 n b` |
     | `cached` | by a `te.transpose` before the first use | until the last use | `2 b` |
     | `eager` | by the cast of the forward | from there to the last use | `b` |
-    | `budget` | any of these, by gap between uses | as long as it fits | what the choice comes to |
+    | `budget` | in any of these ways, for each gap between uses | as long as they fit | depends on the choice |
 
-    A step of one micro-batch uses a weight's columns once; one of several
+    A step of one micro-batch uses a weight's columns once. A step of several
     (more than one `te.vjp` over the same weights, whose casts `cse` merges)
-    once for each. `budget` has one limit, `transpose-budget`, for all that is
-    held for a backward: residuals and columns. The step holds its residuals
-    first, as far as they fit: `te-rematerialize` runs with the same limit, and
-    gives up what is above it. What is left is for columns: they are kept over
-    gaps where all together never take more, those first that save most bytes
-    moved for each byte held and op it is held. That is a rule and no search: a
-    column costs two bytes moved for each of its own, and most values that an op
-    makes again cost more, but where a small residual stands in the way of a
-    large column, giving it up could move less. Remarks say what was left, and
-    what became of each weight.
+    uses them once for each.
 
-    Activations always have both usages cast at once. Runs between
-    `te-insert-casts` + `cse` and `te-pair-cast-layouts`; no later `cse` may
-    run, which would merge the transposes again.
+    `budget` has one limit, `transpose-budget`, for all memory that is saved for
+    a backward: residuals and columns. Residuals come first: `te-rematerialize`
+    runs with the same limit and recomputes residuals that do not fit. Columns
+    use the rest: they are kept over gaps if all of them together never exceed
+    it. The columns that save most bytes moved, for each byte of memory and each
+    op that they are kept over, come first. This is a rule and not a search. A
+    column costs two bytes moved for each of its own, and most values that are
+    recomputed cost more. But if a small residual leaves no room for a large
+    column, recomputing the residual could move fewer bytes. Remarks say how
+    much memory was left, and what was decided for each weight.
 
-    A weight is a function argument marked `te.weight`, also through precision
-    casts. Storage of a usage is contiguous along its contraction axis, on every
-    target; where one reads 8-bit operands in any layout, `te-insert-casts` made
-    no per-tensor columns.
+    Both usages of an activation are always cast at once. The pass runs after
+    `te-insert-casts` and `cse`, and before `te-pair-cast-layouts`. No `cse` may
+    run later, because it would merge the transposes again.
+
+    A weight is a function argument marked `te.weight`, or a precision cast of
+    one. A usage is stored contiguously along its contraction axis on every
+    target; for targets that read 8-bit operands in any layout,
+    `te-insert-casts` creates no per-tensor columns.
 
     ```mlir
     // on-demand: the backward part of a layer
-    %held = te.residual %row "w1" : !te.scaled<1024x512xf8E4M3FN, block_128x128, pow2, contract = 1>
-    %col = te.transpose %held : !te.scaled<1024x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+    %saved = te.residual %row "w1" : !te.scaled<1024x512xf8E4M3FN, block_128x128, pow2, contract = 1>
+    %col = te.transpose %saved : !te.scaled<1024x512xf8E4M3FN, block_128x128, pow2, contract = 1>
       -> !te.scaled<1024x512xf8E4M3FN, block_128x128, pow2, contract = 0>
     ```
   }];
@@ -102,55 +108,56 @@ def MaterializeTransposesPass
     Option<"policy", "policy", "std::string", "\"on-demand\"",
            "on-demand, cached, budget or eager">,
     Option<"transposeBudget", "transpose-budget", "int64_t", "-1",
-           "most bytes held by residuals and columns of weights, with policy budget">,
+           "most bytes saved in residuals and columns of weights, with policy budget">,
     Option<"target", "target", "std::string", "\"sm_90\"",
            "sm_90, sm_100 or reference">
   ];
   let dependentDialects = ["::mlir::te::TEDialect"];
   let statistics = [
-    Statistic<"numTransposes", "num-transposes", "transposes made">
+    Statistic<"numTransposes", "num-transposes", "transposes created">
   ];
 }
 
 def RematerializePass : Pass<"te-rematerialize", "ModuleOp"> {
-  let summary = "compute forward values again instead of holding them";
+  let summary = "recompute forward values instead of saving them";
   let description = [{
-    A value that a `te.residual` holds is given up where the policy says so: the
-    ops it comes from are repeated, each right before its first reader in the
-    backward, from values that are held or always there. Repeated ops read
-    function arguments and held values through a `te.residual`, so that `cse`
-    cannot merge them with the ops they repeat, and scalars as they are: a cast
-    that is repeated has the scale, the amax, the random state and the stream of
-    the first one and records no amax again. No policy changes a bit of any
-    result.
+    If the policy says so, a value that a `te.residual` saves is recomputed
+    instead: the ops that compute it are repeated, each directly before its
+    first reader in the backward, from values that are saved or always
+    available. Repeated ops read function arguments and saved values through a
+    `te.residual`, so that `cse` cannot merge them with the original ops. They
+    read scalars directly: a cast that is repeated has the scale, the amax, the
+    random state and the stream of the original cast, and does not record an
+    amax again. No policy changes a bit of any result.
 
     | `policy` | recomputed |
     |---|---|
     | `nothing` | nothing |
-    | `everything` | all but arguments and layer inputs, matrix products too |
-    | `ops:<name>,...` | what ops of these mnemonics, or layers of these names, make |
-    | `budget:<bytes>` | what frees the most bytes for its cost, until at most `<bytes>` are held; an error where `everything` holds more |
+    | `everything` | everything except arguments and layer inputs; GEMMs too |
+    | `ops:<name>,...` | the results of ops with these mnemonics and of layers with these names |
+    | `budget:<bytes>` | the values that free the most bytes for their cost, until at most `<bytes>` are saved; an error if `everything` saves more |
 
-    A layer input is a value that is alone alive at some point of the forward
-    and that two ops read, as the input of a residual block is. `linear` names
-    the matrix products of the forward with the casts they read; a layer has the
+    A layer input is a value that at some point of the forward is the only one
+    alive and that two ops read, such as the input of a residual block. `linear`
+    names the GEMMs of the forward with the casts they read. A layer has the
     name that the precision report gives it, or its mnemonic and number as in
-    the names of residuals. Casts are repeated with what they cast. The cost of
-    an op is the bytes it moves, and a byte for every 256 operations of a matrix
-    product. An op is held, and a remark says so, where its operands would take
-    as many bytes. A name that nothing has is an error.
+    the names of residuals. A cast is repeated together with the op whose result
+    it casts. The cost of an op is the bytes it moves, plus one byte for every
+    256 operations of a GEMM. The results of an op are saved, and a remark says
+    so, if its operands would take as many bytes. A name without an op or a
+    layer is an error.
 
-    Runs after `te-materialize-transposes`, when what is held is final, and
-    before `te-pair-cast-layouts`, so that a cast whose columns only the backward
-    reads makes each usage where it is read. Leaves its decisions in
-    `tert.remat`, for the memory report.
+    The pass runs after `te-materialize-transposes`, which decides what is
+    saved, and before `te-pair-cast-layouts`, so that if only the backward reads
+    the columns of a cast, each usage is computed where it is read. It records
+    its decisions in `tert.remat`, for the memory report.
 
     ```mlir
-    // policy = "ops:rms_norm": instead of a residual of %n
+    // policy = "ops:rms_norm": the backward recomputes %n instead of reading a residual
     %n = te.rms_norm %x, %gamma : tensor<256x512xbf16>, tensor<512xbf16>
-    %x_held = te.residual %x "x" : tensor<256x512xbf16>
-    %gamma_held = te.residual %gamma "gamma" : tensor<512xbf16>
-    %again = te.rms_norm %x_held, %gamma_held : tensor<256x512xbf16>, tensor<512xbf16>
+    %x_saved = te.residual %x "x" : tensor<256x512xbf16>
+    %gamma_saved = te.residual %gamma "gamma" : tensor<512xbf16>
+    %again = te.rms_norm %x_saved, %gamma_saved : tensor<256x512xbf16>, tensor<512xbf16>
     ```
   }];
   let options = [
@@ -159,7 +166,7 @@ def RematerializePass : Pass<"te-rematerialize", "ModuleOp"> {
   ];
   let dependentDialects = ["::mlir::te::TEDialect"];
   let statistics = [
-    Statistic<"numGivenUp", "num-given-up", "ops whose results are held no more">,
+    Statistic<"numGivenUp", "num-given-up", "ops whose results are no longer saved">,
     Statistic<"numRepeated", "num-repeated", "ops repeated in the backward">
   ];
 }

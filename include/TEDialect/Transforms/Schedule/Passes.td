@@ -6,27 +6,30 @@
 include "mlir/Pass/PassBase.td"
 
 def OverlapCommunicationPass : Pass<"te-overlap-communication", "ModuleOp"> {
-  let summary = "run collectives beside what does not need them";
+  let summary = "run collectives beside launches that do not need them";
   let description = [{
     Marks every collective of a function `side`: it runs on a second stream, and
-    the first launch that needs it waits (Streams.h). Launches are moved so that
-    there is something to run meanwhile: a gather goes up over a product, and
-    where the step would wait, a launch from below goes first. In the backward
-    of a column-parallel layer the gather of x so runs beside the product of dx,
-    and the sum of dx beside that of dw.
+    the first launch that needs its result waits for it (Streams.h). Launches
+    are moved so that other work can run meanwhile: a gather moves up above a
+    GEMM, and if the step would wait, a launch from below moves up. In the
+    backward of a column-parallel layer, the gather of x then runs beside the
+    GEMM that computes dx, and the sum of dx beside the GEMM that computes dw.
 
-    Moves are kept where a simulation of both streams, with times expected of
-    each launch, gets shorter. A function that is not expected to gain 10
-    microseconds stays as it is, on one stream; with `always` none does.
+    A move is kept if it makes a simulation of both streams shorter, which uses
+    the expected time of each launch. A function that is expected to gain less
+    than 10 microseconds does not change and uses one stream, unless `always` is
+    set.
 
-    A launch never passes one it shares a buffer with, unless both only read it,
-    so no bit changes. Nothing passes the first launch that reads a cotangent,
-    where host programs cut a step in two. The order is a function of the
-    program alone: all ranks that run it have the same. Where ranks run programs
-    of their own (`te.ranks`), collectives do not pass one another either.
+    A launch never moves across one that shares a buffer with it, unless both
+    only read the buffer, so no bit changes. Nothing moves across the first
+    launch that reads a cotangent, because host programs split a step there. The
+    order depends only on the program, so all ranks that run one program have
+    the same order. If ranks run programs of their own (`te.ranks`), collectives
+    do not move across one another either.
 
-    Needs launches; runs before `te-plan-memory`, for what a launch on the side
-    stream uses lives until somebody has waited for it.
+    The pass needs launches. It runs before `te-plan-memory`, because what a
+    launch of the side stream uses is alive until another launch has waited for
+    it.
 
     ```mlir
     tert.launch "matmul" {...} (%dy, %w, ..., %partial) : ...
@@ -42,9 +45,9 @@ def OverlapCommunicationPass : Pass<"te-overlap-communication", "ModuleOp"> {
   }];
   let options = [
     Option<"always", "always", "bool", "false",
-           "use two streams whatever is expected of them">,
+           "use two streams even if no gain is expected">,
     Option<"target", "target", "std::string", "\"sm_90\"",
-           "machine whose times are expected: sm_90, sm_100 or reference, which counts as sm_90">
+           "machine to expect times of: sm_90, sm_100 or reference, which counts as sm_90">
   ];
   let dependentDialects = ["::mlir::tert::TERTDialect"];
   let statistics = [
@@ -58,17 +61,18 @@ def PlanMemoryPass : Pass<"te-plan-memory", "ModuleOp"> {
   let summary = "place every temporary buffer in one arena";
   let description = [{
     Sets `offset` on every `tert.alloc`, and `tert.arena_bytes` and
-    `tert.max_live_bytes` on the function. A buffer lives from its first to its
-    last launch; a kernel that may share an input with an output does so when
-    the input dies there. The policy is MemoryPlanner. With `budget`, an arena
-    above it is an error that says what the step needs and which buffers are
-    live at its peak.
+    `tert.max_live_bytes` on the function. A buffer is alive from its first to
+    its last launch. If a kernel may write an output to the memory of an input,
+    the two share memory, provided that no later launch reads the input.
+    MemoryPlanner.h describes the placement. With `budget`, a larger arena is an
+    error that gives the bytes that the step needs and the buffers that are
+    alive at its peak.
 
-    Scratch memory of kernels is no part of the arena: the runtime takes one
-    region for all launches when it loads the step. For a `target` that is a
-    GPU, `tert.workspace_bytes` says how large that is at most: what the kernels
-    of the runtime take, 32 MiB for a product of a library, and what the
-    algorithm of attention keeps (Workspaces.h).
+    Scratch memory of kernels is not a part of the arena: the runtime allocates
+    one region for all launches when it loads the step. For a `target` that is a
+    GPU, `tert.workspace_bytes` is an upper bound of its size: the scratch
+    memory of the runtime's kernels, 32 MiB for a GEMM of a library, and what
+    the attention algorithm keeps (Workspaces.h).
 
     ```mlir
     %h = tert.alloc "h" activation : !tert.buffer<2097152>
@@ -85,7 +89,7 @@ def PlanMemoryPass : Pass<"te-plan-memory", "ModuleOp"> {
   let dependentDialects = ["::mlir::tert::TERTDialect"];
   let statistics = [
     Statistic<"numBuffers", "num-buffers", "temporaries placed">,
-    Statistic<"numShared", "num-shared", "temporaries that took over a dying input">
+    Statistic<"numShared", "num-shared", "temporaries that reuse the memory of an input">
   ];
 }
 

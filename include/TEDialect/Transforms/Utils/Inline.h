@@ -1,4 +1,4 @@
-//===- Inline.h - what inlining must not lose -----------------------------===//
+//===- Inline.h - keeps recipes when calls are inlined --------------------===//
 
 #ifndef TEDIALECT_TRANSFORMS_UTILS_INLINE_H
 #define TEDIALECT_TRANSFORMS_UTILS_INLINE_H
@@ -7,9 +7,9 @@
 
 namespace mlir::te {
 
-/// Writes the recipe in force in `function` onto the linear layers of `copy`, a
-/// copy of it, unless it is in force at `destination` as well. Without this,
-/// inlining would silently change how those layers are quantised.
+/// Sets the recipe in force in `function` on the linear layers of `copy`, which
+/// is a copy of it, unless the same recipe is in force at `destination`.
+/// Without this, inlining would silently change how those layers are quantised.
 void pinRecipes(func::FuncOp copy, func::FuncOp function,
                 Operation *destination);
 

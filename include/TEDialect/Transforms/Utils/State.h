@@ -1,12 +1,12 @@
-//===- State.h - values that a step carries to its next run ---------------===//
+//===- State.h - values that a step carries to the next one ---------------===//
 //
-// What a recipe remembers between steps is a value: an argument of the function
-// and a result of the same `te.name`. A StateThreading adds such pairs to a
-// function that nobody calls. Arguments of its block are there at once, behind
-// the others; the function's type, their attributes and the results when it
-// finishes, all in one step: a type of n arguments is n entries that the
-// context keeps, so one step for each state would take memory quadratic in
-// states.
+// A state of a recipe is a value that a step passes to the next one: an
+// argument of the function and a result of the same `te.name`. A StateThreading
+// adds such pairs to a function without callers. It adds the arguments of the
+// block at once, after the others. The function's type, the attributes and the
+// results follow together in finish(): the context keeps every function type,
+// with n entries for n arguments, so changing the type for each state would
+// take memory quadratic in the number of states.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,35 +21,35 @@
 
 namespace mlir::te {
 
-/// The argument `skip_weight_update` of `function`, a `tensor<f32>` that is 1.0
-/// in every micro-batch but the first, added where it has none; null, with an
-/// error, where it is something else.
+/// Returns the argument `skip_weight_update` of `function`, a `tensor<f32>`
+/// that is 1.0 in every micro-batch except the first. It is added if there is
+/// none. If it has another type, the result is null and an error is reported.
 Value getSkipFlag(func::FuncOp function);
 
-/// Fails, with an error at the call, where `function` calls another or asks for
-/// its derivative: `pass` changes the arguments of functions, which callers do
-/// not know, so the phases before it have to leave none.
+/// Fails, with an error at the call, if `function` calls another function or
+/// asks for its derivative. `pass` changes the arguments of functions, which
+/// callers would not know, so earlier phases must leave no calls.
 LogicalResult checkNoCalls(func::FuncOp function, StringRef pass);
 
 class StateThreading {
 public:
   explicit StateThreading(func::FuncOp function);
 
-  /// `base`, or `base.<n>`, such that no argument and no result is called that
-  /// followed by one of `suffixes`.
+  /// Returns `base`, or `base.<n>`, so that no argument and no result has that
+  /// name followed by one of `suffixes`.
   std::string uniqueBase(StringRef base, ArrayRef<StringRef> suffixes) const;
 
-  /// A new state that starts as `init` in every element. Preconditions: the
-  /// function is one block, and `name` is of no argument and no result. Until
-  /// finish() the new argument has no attributes to ask for.
+  /// Adds a state that starts as `init` in every element. Preconditions: the
+  /// function is one block, and no argument or result has the name `name`.
+  /// Until finish(), the new argument has no attributes.
   Value addState(StringRef name, Type type, double init);
 
-  /// Makes `value` the state `name` of the next step. A state that is never set
-  /// stays as it is.
+  /// Sets the value of the state `name` for the next step. A state that is
+  /// never set does not change.
   void setNext(StringRef name, Value value);
 
-  /// Adds the states to the function's type, and returns the next ones behind
-  /// the other results; call it once.
+  /// Adds the states to the function's type, and returns their next values
+  /// after the other results. Call it once.
   void finish();
 
 private:
@@ -59,7 +59,7 @@ private:
     DictionaryAttr attributes;
     Value next;
   };
-  /// By name, in the order of their arguments.
+  /// The added states by name, in the order of their arguments.
   llvm::MapVector<StringAttr, State> added;
 };
 
