@@ -221,7 +221,7 @@ static te_compile_status compile(const te_compile_request &request,
     return TE_COMPILE_OK;
   case CompileOutcome::Diagnosed:
     if (program.diagnostics.empty())
-      return fail({}, "internal", "a pass failed without saying why",
+      return fail({}, "internal", "a pass failed without an error message",
                   TE_COMPILE_INTERNAL);
     lastDiagnostics = std::move(program.said);
     return refuse(trimmed(program.diagnostics), TE_COMPILE_DIAGNOSTICS);

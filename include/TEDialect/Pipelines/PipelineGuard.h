@@ -2,10 +2,10 @@
 //
 // A tool that runs passes can fail for three reasons, which its exit code tells
 // apart: the program (a diagnostic says what), the command line, or a defect of
-// this project. A defect is a crash, a pass that fails without saying why, or a
-// program that no longer verifies after a pass. For a defect, the guard writes
-// the program as it was before the first pass, with the pipeline, to a file
-// that `te-opt --run-reproducer` runs again.
+// this project. A defect is a crash, a pass that fails without an error
+// message, or a program that no longer verifies after a pass. For a defect, the
+// guard writes the program as it was before the first pass, with the pipeline,
+// to a file that `te-opt --run-reproducer` runs again.
 //
 //===----------------------------------------------------------------------===//
 

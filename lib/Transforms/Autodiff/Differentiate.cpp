@@ -1,17 +1,17 @@
 //===- Differentiate.cpp - te-differentiate -------------------------------===//
 //
-// Reverse mode on a straight line of ops. The callee of a te.vjp is copied
-// aside; there its block arguments are distinct values even when the te.vjp is
-// given one value twice. In the copy the return stands between the forward
-// (with the residuals at its end) and the backward; then everything but the
-// return moves to where the te.vjp was.
+// The pass implements reverse mode on a straight line of ops. It works on a
+// copy of the callee of a te.vjp, where block arguments are distinct values
+// even if the te.vjp passes one value twice. In the copy, the return separates
+// the forward (with the residuals at its end) from the backward. At the end,
+// everything except the return moves to the place of the te.vjp.
 //
-// Which ops are asked for a derivative: those between an argument in `wrt` and
-// a result. What each derivative is, is the ops' business.
+// Only ops between an argument in `wrt` and a result are asked for a
+// derivative. The ops implement their derivatives themselves.
 //
-// What is the same on all ranks of a group, but meets values that are not, has
-// a summand of its gradient on each rank: gradients of such arguments are
-// summed over the group.
+// If a value that is the same on all ranks of a group is used together with
+// values that differ between ranks, each rank computes one summand of its
+// gradient. Gradients of such arguments are summed over the group.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,9 +38,9 @@ using namespace mlir::te;
 
 namespace {
 
-/// Names of residuals in one function: "<layer>.<role>", where the layer is
-/// the name in the op's location, else its mnemonic and how many of its kind
-/// came before.
+/// Names of residuals in one function: "<layer>.<role>". The layer is the name
+/// in the op's location or, without one, the op's mnemonic and the number of
+/// earlier ops of its kind.
 class ResidualNames {
 public:
   /// Numbers the ops of a forward. Called once per forward, in program order.
@@ -93,7 +93,7 @@ bool isFloatTensor(Value value) {
          isa<FloatType>(getElementTypeOrSelf(value));
 }
 
-/// Needs no residual: it is there in the backward anyway.
+/// Whether the backward can read `value` without a residual.
 bool isAlwaysThere(Value value) {
   return isa<BlockArgument>(value) || matchPattern(value, m_Constant());
 }
@@ -147,14 +147,15 @@ public:
   }
 
   Value residual(Value primal, StringRef role) override {
-    // A flat shard is gathered flat and viewed as a matrix.
+    // A flat shard is gathered as a vector and viewed as a matrix.
     auto view = primal.getDefiningOp<tensor::ExpandShapeOp>();
     auto gather = (view ? view.getSrc() : primal).getDefiningOp<AllGatherOp>();
     if (!gather)
       return hold(resolve(primal), current->getLoc(),
                   [&] { return names.get(current, role); });
-    // A rank's own part is held, behind a residual even where it is there
-    // anyway: else cse would hold what the forward gathered of it.
+    // Save only this rank's part. An argument gets a residual too, although the
+    // backward could read it directly: otherwise, cse would merge the gathers
+    // of forward and backward and thereby save the gathered tensor.
     Value part = resolve(gather.getX());
     Value &held = residuals[part];
     if (!held) {
@@ -175,7 +176,8 @@ public:
   }
 
 private:
-  /// The name of the argument that `value` is, or is rounded from; or "".
+  /// The name of the argument that `value` is, or that it is rounded from; else
+  /// "".
   static std::string argumentName(Value value) {
     if (auto rounded = value.getDefiningOp<arith::TruncFOp>())
       value = rounded.getIn();
@@ -189,7 +191,7 @@ private:
     return name ? name.str() : "";
   }
 
-  /// What a parameter of the callee is in the function of the te.vjp.
+  /// The value of a parameter of the callee in the function with the te.vjp.
   Value resolve(Value value) {
     auto parameter = dyn_cast<BlockArgument>(value);
     if (parameter && parameter.getOwner() == block)
@@ -217,7 +219,7 @@ private:
             llvm::make_filter_range(op->getResults(), isFloatTensor));
   }
 
-  /// Every op between `wrt` and a result has a derivative.
+  /// Checks that every op between `wrt` and a result has a derivative.
   LogicalResult checkDerivatives() {
     DenseSet<Value> reached(boundary->operand_begin(), boundary->operand_end());
     LogicalResult result = success();
@@ -243,7 +245,7 @@ private:
     for (auto [i, pair] : llvm::enumerate(
              llvm::zip(boundary->getOperands(), vjp.getCotangents()))) {
       auto [result, cotangent] = pair;
-      // A result that the caller says nobody uses: no zeros are carried along.
+      // The caller does not use this result, so no zeros are propagated.
       if (!wants(result) || matchPattern(cotangent, m_AnyZeroFloat()))
         continue;
       current = vjp;
@@ -253,14 +255,14 @@ private:
     }
   }
 
-  /// True when a result has a cotangent and some operand wants one.
+  /// True if a result has a cotangent and an operand needs one.
   bool isVisited(Operation *op) {
     return llvm::any_of(op->getResults(), [&](Value v) { return get(v); }) &&
            llvm::any_of(op->getOperands(), [&](Value v) { return wants(v); });
   }
 
-  /// Marks what differs between ranks, and sums over the group the cotangents
-  /// that row-parallel layers take to be the same on all ranks.
+  /// Finds the values that differ between ranks, and sums over the group the
+  /// cotangents that row-parallel layers expect to be the same on all ranks.
   VaryingAxes findVarying() {
     VaryingAxes varying(vjp);
     if (varying.empty())
@@ -310,7 +312,8 @@ private:
     return gradient;
   }
 
-  /// Moves the code in, connects it, and drops forward ops nobody reads.
+  /// Moves the code to the place of the te.vjp, replaces the te.vjp's results,
+  /// and erases forward ops without uses.
   void replaceVjp() {
     SmallVector<Value> outputs(boundary->getOperands());
     const VaryingAxes varying = findVarying();
@@ -342,7 +345,7 @@ private:
   VjpOp vjp;
   func::FuncOp copy;
   Block *block;
-  /// The copy's return: residuals before it, backward after it.
+  /// The copy's return: residuals are before it and the backward is after it.
   Operation *boundary;
   ResidualNames &names;
   OpBuilder residualBuilder, backward;

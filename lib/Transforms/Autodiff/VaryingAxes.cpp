@@ -33,7 +33,7 @@ void VaryingAxes::visitArguments(func::FuncOp function) {
     if (!parallel)
       return;
     auto imply = [&](Value value) {
-      // Of a sharded weight the layer reads what is gathered, or rounded.
+      // A layer with a sharded weight reads the weight gathered or rounded.
       while (value &&
              isa_and_present<AllGatherOp, arith::TruncFOp, arith::ExtFOp>(
                  value.getDefiningOp()))

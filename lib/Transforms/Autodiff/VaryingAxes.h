@@ -1,8 +1,9 @@
 //===- VaryingAxes.h - over which axes of the mesh a value varies ---------===//
 //
-// A value is the same on all ranks along an axis of the mesh, or it is not: a
-// part of something, or a summand. Gradients of what is the same are not: each
-// rank has a summand, and te-differentiate adds them.
+// Along an axis of the mesh, a value is either the same on all ranks, or it
+// varies because each rank has a part of it or a summand. The gradient of a
+// value that is the same on all ranks does vary: each rank has a summand, and
+// te-differentiate adds them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,22 +21,22 @@ public:
   /// A bit for each axis, in the order of the groups that name them.
   using Bits = uint64_t;
 
-  /// Of the groups in force at `op`; those of one rank have no axis.
+  /// Uses the groups in force at `op`. Groups of one rank have no axis.
   explicit VaryingAxes(Operation *op);
 
   bool empty() const { return groups.empty(); }
   Bits get(Value value) const { return bits.lookup(value); }
   void set(Value value, Bits axes) { bits[value] = axes; }
 
-  /// What the sharding of the arguments of `function` says, and what the
-  /// parallel layers that read them imply.
+  /// Sets the arguments of `function` from their sharding and from the parallel
+  /// layers that read them.
   void visitArguments(func::FuncOp function);
-  /// Sets the results of `op` by its operands.
+  /// Sets the results of `op` from its operands.
   void visit(Operation *op);
-  /// The axis of group `id`; 0 where it has one rank.
+  /// The axis of group `id`; 0 if the group has one rank.
   Bits axisOf(int64_t id) const;
 
-  /// A group along each axis.
+  /// One group for each axis.
   ArrayRef<GroupAttr> getGroups() const { return groups; }
 
 private:

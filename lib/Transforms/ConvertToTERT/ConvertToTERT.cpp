@@ -1,12 +1,12 @@
-//===- ConvertToTERT.cpp - replace tensors by buffers ---------------------===//
+//===- ConvertToTERT.cpp - replace tensors with buffers -------------------===//
 //
-// Three steps for every function. Emit: ops become launches on fresh
-// temporaries, in program order (LaunchEmitter). Return: every result is copied
-// from wherever it is into its place, old values of arguments being read before
-// any of them is overwritten. Elide: where the producer of a copied temporary
-// can write the destination itself, the copy and the temporary go. Only the
-// last step knows about writing in place, and it only looks at launches, so it
-// cannot be wrong about what an op means.
+// The conversion of a function has three steps. Emit: ops become launches on
+// new temporaries, in program order (LaunchEmitter). Return: every result is
+// copied to its destination; old values of arguments are read before any of
+// them is overwritten. Elide: if the producer of a copied temporary can write
+// to the destination directly, the copy and the temporary are erased. Only the
+// last step deals with writing in place. It looks only at launches and does not
+// depend on the meaning of ops.
 //
 //===----------------------------------------------------------------------===//
 
@@ -62,17 +62,19 @@ private:
   OpBuilder builder;
   LaunchEmitter emitter;
   SmallVector<Attribute> signature;
-  /// First buffer of the argument of a name, counted in the new signature.
+  /// Index in the new signature of the first buffer of the argument with a
+  /// name.
   llvm::StringMap<unsigned> argumentBuffers;
-  /// Where each result belongs.
+  /// The buffers that each result is written to.
   SmallVector<Buffers> destinations;
-  /// Arguments of the old signature, buffers of arguments in the new one.
+  /// Number of arguments in the old signature, and of their buffers in the new
+  /// one.
   unsigned numOldArguments = 0, numArgumentBuffers = 0;
 };
 
 } // namespace
 
-/// `te.init` as one f32.
+/// The value of `te.init` as an f32.
 static FloatAttr initAsF32(Builder &builder, Attribute init) {
   if (auto splat = dyn_cast<SplatElementsAttr>(init))
     init = splat.getSplatValue<Attribute>();
@@ -191,16 +193,16 @@ LogicalResult FunctionConversion::returnResults() {
       bool isCotangent = tert::isCotangent(
           cast<DictionaryAttr>(signature[number - numOldArguments]));
       if (!isCarried && !isCotangent) {
-        // A result of the forward, whatever backward follows: nothing comes
-        // before it.
+        // A result that is an argument of the forward. Copy it first, because
+        // host programs may split the step before a backward.
         OpBuilder::InsertionGuard guard(builder);
         builder.setInsertionPointToStart(&block);
         emitter.copy(loc, from, to);
         ++numCopies;
         continue;
       }
-      // The old value of an argument. Its own next state may be written below,
-      // and so may the argument it goes to.
+      // This is the old value of an argument. The copies below may overwrite
+      // it, or the argument that it is copied to.
       Value staged = to;
       if (isCarried) {
         staged = emitter.alloc(loc, "carried", tert::Cause::Activation,
@@ -221,15 +223,15 @@ LogicalResult FunctionConversion::returnResults() {
   return success();
 }
 
-/// True when `producer`, which writes `alloc` first, and everything up to `end`
-/// may find `alloc` in the place of `destination`: nobody looks at the old
-/// value there in between, but an input that the kernel may overwrite.
+/// True if `producer`, which writes `alloc` first, and all ops up to `end` may
+/// use `destination` as the memory of `alloc`: in between, nothing reads the
+/// old value of `destination` except an input that the kernel may overwrite.
 static bool mayTakePlace(AllocOp alloc, Value destination, LaunchOp producer,
                          Operation *end) {
   const tert::KernelInfo *kernel = tert::lookupKernel(producer.getKernel());
   for (OpOperand &use : destination.getUses()) {
     Operation *user = use.getOwner();
-    // Parts are used where the op that makes them does not say.
+    // A slice of the buffer may be used by later ops that are not visible here.
     if (!isa<LaunchOp>(user))
       return false;
     if (user == end || user->isBeforeInBlock(producer) ||
@@ -245,8 +247,8 @@ static bool mayTakePlace(AllocOp alloc, Value destination, LaunchOp producer,
   return true;
 }
 
-/// The first and the last launch on `alloc`; nulls where it is made part by
-/// part.
+/// The first and the last launch that use `alloc`; nulls if a slice of it is
+/// used.
 static std::pair<LaunchOp, LaunchOp> findEnds(AllocOp alloc) {
   if (!llvm::all_of(alloc->getUsers(), llvm::IsaPred<LaunchOp>))
     return {};
@@ -260,9 +262,10 @@ static std::pair<LaunchOp, LaunchOp> findEnds(AllocOp alloc) {
   return {cast<LaunchOp>(first), cast<LaunchOp>(last)};
 }
 
-/// The launch that fills `alloc` with what a cached cast may keep, when that is
-/// the old value of `destination`, which nobody but `end` uses from then on; or
-/// null. In its own place the value is there already.
+/// Returns the launch that fills `alloc` with the old value of `destination`,
+/// which a cached cast may keep, provided that only `end` uses `destination`
+/// afterwards; else null. If `alloc` becomes `destination`, the value is there
+/// already.
 static LaunchOp findRefill(AllocOp alloc, Value destination, LaunchOp end) {
   LaunchOp refill;
   for (Operation *user : alloc->getUsers())
@@ -279,8 +282,8 @@ static LaunchOp findRefill(AllocOp alloc, Value destination, LaunchOp end) {
   return isFree ? refill : LaunchOp();
 }
 
-/// Lets whoever first writes the source of `copy` write its destination, where
-/// nothing else looks at the destination from then on.
+/// Lets the first writer of the source of `copy` write to its destination, if
+/// nothing else uses the destination from then on.
 bool FunctionConversion::elideCopy(LaunchOp copy) {
   auto alloc = copy.getBuffers()[0].getDefiningOp<AllocOp>();
   if (!alloc)
@@ -296,7 +299,7 @@ bool FunctionConversion::elideCopy(LaunchOp copy) {
   LaunchOp producer = findEnds(alloc).first;
   if (!producer)
     return false;
-  // Whoever uses the destination after the copy stands in its way, too.
+  // Uses of the destination after the copy prevent this too.
   if (llvm::any_of(destination.getUsers(),
                    [&](Operation *user) {
                      return user != copy && copy->isBeforeInBlock(user);
@@ -310,9 +313,9 @@ bool FunctionConversion::elideCopy(LaunchOp copy) {
   return true;
 }
 
-/// `launch` writes `destination`. Where it adds to a temporary that ends here,
-/// and may do so in place, that temporary becomes `destination`, and so on back
-/// to where the sum starts.
+/// `launch` writes `destination`. If it adds to a temporary whose last use this
+/// is, and may do so in place, that temporary becomes `destination`. This is
+/// repeated back to the first summand.
 void FunctionConversion::accumulateInPlace(LaunchOp launch, Value destination) {
   for (bool isSum = true; isSum;) {
     isSum = false;
@@ -346,8 +349,8 @@ void FunctionConversion::accumulateInPlace(LaunchOp launch, Value destination) {
   }
 }
 
-/// Says of each argument that is sizes of groups what they have to fit, so that
-/// a host program can check them.
+/// Records for each argument that has sizes of groups the number of rows and
+/// the alignment that they must fit, so that a host program can check them.
 void FunctionConversion::describeGroupSizes() {
   for (auto [index, entry] : llvm::enumerate(signature))
     for (OpOperand &use :
@@ -376,7 +379,8 @@ void FunctionConversion::finish() {
     if (&op != terminator && !isa<tert::TERTDialect>(op.getDialect()))
       op.erase();
   block.eraseArguments(0, numOldArguments);
-  // Temporaries nothing is launched on, e.g. of constants that were elided.
+  // Erase temporaries without launches, for example of constants that were
+  // elided.
   for (auto alloc : llvm::make_early_inc_range(block.getOps<AllocOp>()))
     if (alloc->use_empty())
       alloc.erase();
@@ -396,7 +400,7 @@ LogicalResult FunctionConversion::run() {
   if (failed(declareResults()))
     return failure();
 
-  // Launches are appended behind the ops they come from.
+  // Launches are appended after the ops they come from.
   LogicalResult result = success();
   SmallVector<Operation *> ops;
   for (Operation &op : block.without_terminator())
@@ -447,7 +451,8 @@ public:
   }
 
 private:
-  /// What tools without this dialect can read of the groups.
+  /// Describes the groups in attributes that tools without this dialect can
+  /// read.
   void describeGroups() {
     Builder b(&getContext());
     SmallVector<Attribute> entries;
@@ -462,7 +467,7 @@ private:
     getOperation()->removeAttr(kGroupsAttr);
   }
 
-  /// After inlining a private function is called by nobody; its layers may not
+  /// Private functions have no callers after inlining, and their layers may not
   /// have been replaced.
   void eraseUnusedFunctions() {
     SymbolTableCollection tables;

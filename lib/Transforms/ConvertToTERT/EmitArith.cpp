@@ -1,7 +1,7 @@
 //===- EmitArith.cpp - launches of ops of other dialects ------------------===//
 //
-// Constants, the elementwise ops of arith and math, one kernel for all of them,
-// and the reshapes of tensor, which are views.
+// This covers constants, the elementwise ops of arith and math, which share one
+// kernel, and the reshapes of tensor, which are views.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,12 +17,12 @@
 using namespace mlir;
 using namespace mlir::te;
 
-/// Sizes that are a constant: runs of equal ones are filled with the f32 that
-/// has their bits.
+/// Emits constant sizes of groups: a run of equal sizes is filled with the f32
+/// that has the same bits.
 static LogicalResult emitGroupSizes(LaunchEmitter &emitter, Operation *op,
                                     DenseElementsAttr sizes) {
   SmallVector<APInt> values(sizes.getValues<APInt>());
-  // Above are the bits of NaNs, which have no f32 to be filled with.
+  // Larger values have the bits of NaNs, which a fill does not preserve.
   constexpr uint64_t kLargest = 0x7f7fffff;
   for (const APInt &value : values)
     if (value.ugt(kLargest))
@@ -58,7 +58,7 @@ template <>
 LogicalResult te::emitLaunches(arith::ConstantOp op, LaunchEmitter &emitter) {
   DenseElementsAttr value;
   Value result = op.getResult();
-  // Zero has the same bits in f32, which the kernel knows, and in i32.
+  // Zero has the same bits in i32 and in f32, which the kernel supports.
   if (elementType(result).isInteger(32) &&
       matchPattern(op.getResult(), m_Zero()))
     return LaunchCall(emitter, op, "fill")
@@ -110,8 +110,8 @@ LogicalResult te::emitLaunches(arith::TruncFOp op, LaunchEmitter &emitter) {
   if (op.getRoundingmode().value_or(arith::RoundingMode::to_nearest_even) !=
       arith::RoundingMode::to_nearest_even)
     return op.emitError() << "expected 'roundingmode' to be "
-                             "to_nearest_even, which is all the runtime "
-                             "has";
+                             "to_nearest_even, the only one that the runtime "
+                             "supports";
   return emitPointwise(op, emitter, TE_RT_CAST);
 }
 
@@ -131,8 +131,8 @@ struct PointwiseKernel : KernelOpInterface::FallbackModel<PointwiseKernel> {
 
 } // namespace
 
-/// Gives the ops of `dialect` that are pointwise, but for `ownModels`, their
-/// kernel.
+/// Attaches the kernel to the pointwise ops of `dialect`, except for those in
+/// `ownModels`.
 static void attachPointwiseKernels(MLIRContext *context, StringRef dialect,
                                    ArrayRef<StringRef> ownModels = {}) {
   for (const tert::PointwiseOp &op : tert::getPointwiseOps())

@@ -1,6 +1,6 @@
 //===- EmitAttention.cpp - launches of rotary embedding and attention -----===//
 //
-// The size of a head is the columns over the number of heads.
+// The size of a head is the number of columns divided by the number of heads.
 //
 //===----------------------------------------------------------------------===//
 

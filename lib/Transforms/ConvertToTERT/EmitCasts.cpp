@@ -1,7 +1,7 @@
 //===- EmitCasts.cpp - launches of casts ----------------------------------===//
 //
-// Everything that changes how numbers are stored: scales, casts and their
-// inverses.
+// This covers everything that changes how numbers are stored: scales, casts and
+// their inverses.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,15 +18,15 @@ static StringRef quantizeKernel(ScaledType type) {
   return type.isNv() ? "quantize_nvfp4" : "quantize_block";
 }
 
-/// A divisor of `count`: of the rows in which a run is cast, which the kernel
-/// takes in tiles of 128 x 128.
+/// A divisor of `count` to use as the number of columns of a flat shard, which
+/// the kernel casts in tiles of 128 x 128.
 static int64_t columnsOfRun(int64_t count) {
   const int64_t power = count & -count;
   return power < 128 ? count : std::min<int64_t>(power, 4096);
 }
 
-/// `usage` of the cast `op`, on what it has cached; `parts` absent buffers
-/// where it is null.
+/// Adds the buffers of `usage` of the cast `op`, with its cached value, or
+/// `parts` absent buffers if `usage` is null.
 static void addUsage(LaunchCall &call, Operation *op, Value usage,
                      unsigned parts) {
   auto cached = dyn_cast<SkippableOpInterface>(op);
@@ -37,7 +37,8 @@ static void addUsage(LaunchCall &call, Operation *op, Value usage,
     call.out(usage, parts);
 }
 
-/// Whether casts to `type`, in group layout, take something of each group.
+/// Whether casts to `type` in group layout have a scale or an amax for each
+/// group.
 static bool hasScaleOfGroup(ScaledType type) {
   return type.getScheme() == Scheme::PerTensor ||
          (type.isNv() && !type.is(ScaleVariant::RowScaled));
@@ -87,8 +88,8 @@ static LogicalResult emitGroupedDequantize(DequantizeOp op,
       .emit();
 }
 
-/// A cast of matrices: of a te.quantize, or of groups whose scales are those of
-/// the matrix that the groups are in.
+/// Emits a cast of matrices: a te.quantize, or a grouped cast whose scales are
+/// those of the whole matrix.
 template <typename CastOp>
 static LogicalResult emitQuantize(CastOp op, LaunchEmitter &emitter) {
   ScaledType type = op.getUsageType();
@@ -142,7 +143,7 @@ template <>
 LogicalResult te::emitLaunches(QuantizeShardOp op, LaunchEmitter &emitter) {
   ScaledType type = op.getUsageType();
   if (op.getScale()) {
-    // With one scale it is a cast of any matrix of its elements.
+    // With one scale, the elements can be cast as a matrix of any shape.
     const int64_t cols = columnsOfRun(type.getShard());
     LaunchCall call(emitter, op, "quantize_tensor");
     call.i64("matrices", 1)
@@ -213,7 +214,7 @@ LogicalResult te::emitLaunches(SwizzleScalesOp op, LaunchEmitter &emitter) {
     to.push_back(emitter.alloc(op.getLoc(), base + "." + part.part.str(),
                                emitter.causeOf(op, op.getSwizzled()),
                                part.bytes));
-    // The kernel has the scales; data and amax only change hands.
+    // The kernel writes the scales; data and amax are copied.
     if (part.part != "scale")
       emitter.copy(op.getLoc(), source, to.back());
   }
@@ -318,7 +319,7 @@ LogicalResult te::emitLaunches(RngAdvanceOp op, LaunchEmitter &emitter) {
 
 template <>
 LogicalResult te::emitLaunches(NvFp4AlphaOp op, LaunchEmitter &emitter) {
-  // One amax for each group on either side.
+  // Both operands have one amax for each group.
   return LaunchCall(emitter, op, "nvfp4_alpha")
       .i64("matrices", op.getA().getType().getNumGroups())
       .i64("rows", 1)

@@ -1,7 +1,7 @@
 //===- EmitGrouped.cpp - launches of ops on groups of rows ----------------===//
 //
-// Casts whose scales belong to a group, and products and layers of groups. The
-// sizes of the groups are a buffer like any other.
+// This covers casts with a scale for each group, and GEMMs and layers of
+// groups. The sizes of the groups are a buffer like any other.
 //
 //===----------------------------------------------------------------------===//
 

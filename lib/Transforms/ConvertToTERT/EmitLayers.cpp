@@ -1,6 +1,6 @@
 //===- EmitLayers.cpp - launches of layers and optimizers -----------------===//
 //
-// Norms, activations, embedding, loss and the updates of parameters.
+// This covers norms, activations, embedding, loss and optimizer updates.
 //
 //===----------------------------------------------------------------------===//
 

@@ -7,7 +7,7 @@
 using namespace mlir;
 using namespace mlir::te;
 
-/// te.permute is two kernels: where rows go, and their way there.
+/// te.permute is two kernels: one computes where rows go, one moves them.
 template <>
 LogicalResult te::emitLaunches(PermuteOp permute, LaunchEmitter &emitter) {
   int64_t k = dim(permute.getIds(), 1), tokens = dim(permute.getX(), 0);

@@ -1,4 +1,4 @@
-//===- EmitProbes.cpp - launches of the ops that look at values -----------===//
+//===- EmitProbes.cpp - launches of the ops that inspect values -----------===//
 
 #include "LaunchCall.h"
 
@@ -24,7 +24,7 @@ LogicalResult te::emitLaunches(CountNonfiniteOp op, LaunchEmitter &emitter) {
       .in(op.getX())
       .in(op.getScale())
       .in(op.getCounts());
-  // A chain counts in one buffer: nobody reads what it was.
+  // A chain of counts uses one buffer, because its old values are not read.
   FailureOr<Buffers> counts = emitter.lookup(op.getCounts());
   if (failed(counts) || !op.getCounts().hasOneUse() ||
       isa<BlockArgument>(counts->front()))

@@ -1,6 +1,6 @@
-//===- EmitProducts.cpp - launches of matrix products ---------------------===//
+//===- EmitProducts.cpp - launches of GEMMs -------------------------------===//
 //
-// Products of plain and of scaled matrices, and the bias gradient beside them.
+// This covers GEMMs of plain and of scaled matrices, and the bias gradient.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +32,7 @@ LogicalResult te::emitLaunches(MatmulOp op, LaunchEmitter &emitter) {
 template <>
 LogicalResult te::emitLaunches(ScaledMatmulOp op, LaunchEmitter &emitter) {
   ScaledType a = op.getA().getType(), b = op.getB().getType();
-  // 0 where the other axis is contiguous.
+  // 0 if the operand is contiguous along the axis that is not contracted.
   auto axis = [&](unsigned operand, ScaledType type) -> int32_t {
     return type.getScheme() == Scheme::PerTensor
                ? op.getContractedAxis(operand) == type.getContract()

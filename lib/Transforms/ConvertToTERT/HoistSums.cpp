@@ -1,13 +1,13 @@
-//===- HoistSums.cpp - add and update as soon as that frees memory --------===//
+//===- HoistSums.cpp - hoist additions if that frees memory ---------------===//
 //
-// Gradients of micro-batches are summed where the program says so, which is
-// often its end: every summand is then held until there. A sum is half as large
-// as what it adds, so it belongs where its last summand is made. So does the
-// update that is the only reader of a gradient: it is written in place, once
-// nobody else reads what was there. Updates by gradients that collectives make
-// stay where they are, so that launches run beside those. Positions are those
-// of the program before anything moves, refined by the order of moves: asking
-// the block would number it again after every move.
+// Programs often sum the gradients of micro-batches at their end, so that every
+// summand is alive until then. A sum has half the bytes of its two summands, so
+// it should directly follow its last summand. The same holds for an update that
+// is the only reader of a gradient: it is written in place, once no other op
+// reads the old values. Updates whose gradients come from collectives do not
+// move, so that launches can run beside the collectives. Positions are those of
+// the program before anything moves, refined by the order of moves:
+// isBeforeInBlock would renumber the block after every move.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,7 +45,7 @@ static Value gradientOf(Operation *op) {
   return {};
 }
 
-/// Operands whose memory the results of an update take.
+/// The operands that the results of an update overwrite.
 static SmallVector<Value> writtenInPlace(Operation *op) {
   if (auto adamw = dyn_cast<AdamWOp>(op))
     return {adamw.getParam(), adamw.getM(), adamw.getV()};
@@ -55,8 +55,9 @@ static SmallVector<Value> writtenInPlace(Operation *op) {
   return {};
 }
 
-/// True for a gradient of several ranks, perhaps divided by how many they are:
-/// its update would wait for them, and what stands behind the update, too.
+/// True for a gradient that is summed over ranks, directly or before
+/// elementwise ops such as a division: the update and all ops after it would
+/// wait for the collective.
 static bool waitsForOthers(Value gradient) {
   llvm::SmallSetVector<Operation *, 8> makers;
   makers.insert(lookThroughViews(gradient).getDefiningOp());
@@ -71,7 +72,7 @@ static bool waitsForOthers(Value gradient) {
   return false;
 }
 
-/// All that read the memory of `value`, or of a view of it.
+/// Appends all ops that read the memory of `value` or of a view of it.
 static void findReaders(Value value, SmallVectorImpl<Operation *> &readers) {
   for (Operation *user : value.getUsers()) {
     readers.push_back(user);
@@ -81,8 +82,8 @@ static void findReaders(Value value, SmallVectorImpl<Operation *> &readers) {
   }
 }
 
-/// True when `op` leaves fewer bytes alive than before it: its only reader is
-/// here for operands that are larger than what it makes.
+/// True if fewer bytes are alive after `op` than before it: it is the only
+/// reader of operands that are larger than its result.
 static bool freesMemory(Operation *op) {
   if (Value gradient = gradientOf(op))
     return gradient.getDefiningOp() && gradient.hasOneUse() &&
@@ -113,7 +114,7 @@ struct HoistSums final : te::impl::HoistSumsPassBase<HoistSums> {
     DenseMap<Operation *, unsigned> positions;
     for (Operation &op : block)
       positions.try_emplace(&op, positions.size());
-    // The last op that stands behind an op because it was moved there.
+    // The last of the ops that were moved directly after the op at a position.
     DenseMap<unsigned, Operation *> lastAt;
     for (Operation &op : llvm::make_early_inc_range(block)) {
       if (!freesMemory(&op))
@@ -129,7 +130,7 @@ struct HoistSums final : te::impl::HoistSumsPassBase<HoistSums> {
           *llvm::max_element(before, [&](Operation *a, Operation *b) {
             return positions[a] < positions[b];
           });
-      // Who reads the old value below the update has a copy of it anyway.
+      // A reader of the old value is below the update: do not move the update.
       if (positions[last] > positions[&op])
         continue;
       unsigned position = positions[last];

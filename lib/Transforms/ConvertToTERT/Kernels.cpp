@@ -1,8 +1,8 @@
 //===- Kernels.cpp - which kernels compute the ops of a step --------------===//
 //
-// Every te op has a model of KernelOpInterface, from the file of its family or,
-// where it has no kernel, from here. One that was forgotten is found when the
-// dialect is loaded.
+// Every te op has a model of KernelOpInterface, attached in the file of its
+// family or, for ops without a kernel, here. A missing model is an error when
+// the dialect is loaded.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,9 +1,9 @@
-//===- LaunchCall.h - one launch being put together -----------------------===//
+//===- LaunchCall.h - builds one launch -----------------------------------===//
 //
-// What the files that emit launches share. One line per kernel: which
-// parameters, which buffers, in the order of its row in
-// te_runtime_kernels.inc. The verifier of tert.launch checks the parameters
-// and the number of buffers against the row.
+// The files that emit launches share this builder. They list the parameters and
+// the buffers of a kernel in the order of its row in te_runtime_kernels.inc.
+// The verifier of tert.launch checks the parameters and the number of buffers
+// against the row.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,7 @@ inline int64_t count(Value value) {
   return mlir::cast<ShapedType>(value.getType()).getNumElements();
 }
 
-/// The largest block scale of an nv value, 0 for the kernels of others.
+/// The largest block scale of an nv value; 0 for other values.
 inline int32_t scaleMax(ScaledType type) {
   return type.isNv() ? type.getScaleMax() : 0;
 }
@@ -42,8 +42,9 @@ inline Value findUsage(ResultRange usages, unsigned axis) {
   return {};
 }
 
-/// The op that decides whether `accumulate`, of a gradient of groups, starts
-/// anew, where that product's kernel does so itself; or null.
+/// The te.zero_unless that decides whether `accumulate`, a gradient of groups,
+/// starts again from zeros, if the kernel of the GEMM does that itself; else
+/// null.
 inline ZeroUnlessOp summandStart(Value accumulate) {
   auto start = accumulate ? accumulate.getDefiningOp<ZeroUnlessOp>() : nullptr;
   if (!start || !accumulate.hasOneUse())
@@ -57,7 +58,7 @@ inline ZeroUnlessOp summandStart(Value accumulate) {
              : ZeroUnlessOp();
 }
 
-/// A launch being put together: parameters by name, buffers in row order.
+/// Builds a launch: parameters by name, and buffers in the order of the row.
 class LaunchCall {
 public:
   LaunchCall(LaunchEmitter &emitter, Operation *op, StringRef kernel)
@@ -80,7 +81,7 @@ public:
     return i32(name, runtimeType.value_or(-1));
   }
 
-  /// The kind of an op that has one, with its parameters.
+  /// Adds the kind of activation of an op and the parameters of that kind.
   template <typename ActivationLikeOp>
   LaunchCall &activation(ActivationLikeOp op) {
     return i32("kind", static_cast<int32_t>(op.getKind()))
@@ -89,8 +90,8 @@ public:
         .f32("offset", op.getOffset());
   }
 
-  /// Every parameter that was not given, by the attribute of the op that has
-  /// its name; 0 where an optional one is absent.
+  /// Adds every parameter that was not given, from the attribute of the op with
+  /// its name; 0 if an optional attribute is absent.
   LaunchCall &attributes() {
     for (const tert::KernelParameter &each : kernel.parameters) {
       ArrayRef<StringAttr> known = op->getRegisteredInfo()->getAttributeNames();
@@ -108,7 +109,7 @@ public:
       }
       auto integer = dyn_cast_if_present<IntegerAttr>(value);
       const int64_t number = integer ? integer.getValue().getSExtValue() : 0;
-      // A flag is a unit or a bool.
+      // A flag is a unit attribute or a bool.
       const bool isFlag = isa_and_present<UnitAttr>(value) ||
                           (integer && integer.getType().isInteger(1));
       if (each.type == tert::KernelParameter::I64)
@@ -119,7 +120,7 @@ public:
     return *this;
   }
 
-  /// Where the groups are in `rows` rows.
+  /// Adds the layout of the groups in `rows` rows.
   template <typename GroupedOp> LaunchCall &groups(GroupedOp op, int64_t rows) {
     return i64("rows", rows)
         .i64("groups", dim(op.getGroupSizes(), 0))
@@ -137,8 +138,9 @@ public:
     return *this;
   }
 
-  /// As `in`, for a scaled operand of a kernel that takes an amax of some: a
-  /// null for the amax of one that has none or is `withoutAmax`.
+  /// Does what `in` does, for a scaled operand of a kernel whose row has an
+  /// amax. A null stands for the amax if the operand has none or `withoutAmax`
+  /// is set.
   LaunchCall &inScaled(Value value, bool withoutAmax = false) {
     in(value);
     if (!cast<ScaledType>(value.getType()).isNv())
@@ -150,8 +152,8 @@ public:
     return *this;
   }
 
-  /// Appends what a gradient of groups is added to, or a null, after which
-  /// `keep` appends the flag that keeps it.
+  /// Appends the summand of a gradient of groups, or a null. `keep` must append
+  /// the flag for the summand later.
   LaunchCall &inSummand(Value accumulate) {
     ZeroUnlessOp start = summandStart(accumulate);
     return in(start ? start.getX() : accumulate);
@@ -161,7 +163,8 @@ public:
     return in(start ? start.getSkip() : Value());
   }
 
-  /// Appends only the last buffer of an operand, the amax of an nv value.
+  /// Appends only the last buffer of an operand, which is the amax of an nv
+  /// value.
   LaunchCall &inAmax(Value value) {
     FailureOr<Buffers> found = emitter.lookup(value);
     isValid &= succeeded(found);
@@ -193,8 +196,9 @@ public:
     return *this;
   }
 
-  /// As `out`, on a copy of `cached`, which the launch may leave as it is. The
-  /// copy goes where the result becomes the next state of `cached`.
+  /// Does what `out` does, and fills the result with a copy of `cached`, which
+  /// the launch may leave unchanged. The copy is elided if the result becomes
+  /// the next state of `cached`.
   LaunchCall &outOn(Value result, Value cached) {
     out(result);
     FailureOr<Buffers> old = emitter.lookup(cached),
@@ -206,14 +210,14 @@ public:
     return *this;
   }
 
-  /// As `out`, or `outOn` what is `cached`, for a scaled result of a kernel
-  /// that writes an amax of some.
+  /// Does what `out` does, or `outOn` if there is a `cached` value, for a
+  /// scaled result of a kernel whose row has an amax.
   LaunchCall &outScaled(Value result, Value cached = {}) {
     cached ? outOn(result, cached) : out(result);
     return cast<ScaledType>(result.getType()).isNv() ? *this : none(1);
   }
 
-  /// As `out`, for `count` f32 the kernel always writes.
+  /// Does what `out` does, for `count` f32 that the kernel always writes.
   LaunchCall &outOrScratch(Value result, int64_t count) {
     if (result)
       return out(result);
@@ -242,7 +246,7 @@ public:
   }
 
   LogicalResult emit() {
-    // Whatever is wrong was said where the operand or result has no buffer.
+    // An error was reported for the operand or result without a buffer.
     if (!isValid)
       return failure();
     tert::LaunchOp::create(emitter.getBuilder(), op->getLoc(), kernel.name,
@@ -269,7 +273,7 @@ private:
   bool isValid = true;
 };
 
-/// The launches of an op of one kind; each kind has a specialisation, in the
+/// Emits the launches of an op. Each kind of op has a specialisation, in the
 /// file of its family.
 template <typename Op>
 LogicalResult emitLaunches(Op op, LaunchEmitter &emitter);
@@ -281,7 +285,7 @@ struct KernelModel : KernelOpInterface::ExternalModel<KernelModel<Op>, Op> {
   }
 };
 
-/// As `KernelModel`, for results whose memory is needed for another `cause`.
+/// A `KernelModel` for results whose memory has another `cause`.
 template <typename Op, tert::Cause cause>
 struct KernelModelOf
     : KernelOpInterface::ExternalModel<KernelModelOf<Op, cause>, Op> {
@@ -313,7 +317,7 @@ template <typename... Ops> void attachViews(MLIRContext *context) {
   (Ops::template attachInterface<ViewModel<Ops>>(*context), ...);
 }
 
-// One for each family, in its file.
+// There is one function for each family, in the file of the family.
 void attachArithKernels(MLIRContext *context);
 void attachAttentionKernels(MLIRContext *context);
 void attachCastKernels(MLIRContext *context);

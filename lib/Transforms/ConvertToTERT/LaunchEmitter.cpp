@@ -1,7 +1,7 @@
 //===- LaunchEmitter.cpp - te ops as kernel launches ----------------------===//
 //
-// Where values are, what buffers are called and what they are for. Which kernel
-// computes an op is in the Emit file of its family.
+// This file assigns buffers to values, and names and causes to buffers. Which
+// kernel computes an op is in the Emit file of its family.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@ using tert::LaunchOp;
 
 #include "TEDialect/Transforms/ConvertToTERT/KernelOpInterface.cpp.inc"
 
-/// The operand that `op` only looks at, or null.
+/// The operand that the result of `op` is a view of, or null.
 static Value viewedOperand(Operation *op) {
   auto kernel = dyn_cast_if_present<KernelOpInterface>(op);
   return kernel ? kernel.getViewedOperand() : Value();
@@ -165,13 +165,14 @@ LaunchOp LaunchEmitter::copy(Location loc, Value from, Value to) {
 LogicalResult te::refuseLaunch(Operation *op) {
   return withData(op->emitError(), {code::kNoKernel})
          << "the runtime has no kernel for '" << op->getName()
-         << "'; expected layers to be replaced by casts and products before";
+         << "'; expected layers to be replaced with casts and GEMMs before";
 }
 
 LogicalResult LaunchEmitter::emit(Operation *op) {
-  // The backward starts where the forward hands over its residuals.
+  // The residuals separate the forward from the backward.
   inBackward |= isa<ResidualOp>(op);
-  // Constants wait for their first use, which keeps their buffers short-lived.
+  // Constants are filled at their first use, so that their buffers are not
+  // alive before it.
   if (viewedOperand(op) || isa<arith::ConstantOp>(op))
     return success();
   for (Type type : op->getResultTypes())

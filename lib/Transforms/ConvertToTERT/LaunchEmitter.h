@@ -1,8 +1,8 @@
 //===- LaunchEmitter.h - te ops as kernel launches ------------------------===//
 //
-// Visits ops in program order and appends launches at the builder's position;
-// every result gets a fresh temporary. Which kernel computes an op is said by
-// its KernelOpInterface.
+// The emitter visits ops in program order and appends launches at the builder's
+// position; every result gets a new temporary. The KernelOpInterface of an op
+// decides which kernel computes it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,28 +30,29 @@ public:
   /// `block` is read once for the names of residuals.
   LaunchEmitter(OpBuilder &builder, Block &block);
 
-  /// Says where a value is.
+  /// Sets the buffers of a value.
   void bind(Value value, Buffers buffers);
 
-  /// Where `value` is. A constant is filled at the builder's position the
-  /// first time it is asked for.
+  /// Returns the buffers of `value`. A constant is filled at the builder's
+  /// position at its first lookup.
   FailureOr<Buffers> lookup(Value value);
 
   /// Appends the launches of `op` and binds its results.
   LogicalResult emit(Operation *op);
 
-  // What the models of KernelOpInterface use; most of it through LaunchCall.
+  // The models of KernelOpInterface use the following, mostly through
+  // LaunchCall.
 
   /// Appends a copy between buffers of equal size.
   tert::LaunchOp copy(Location loc, Value from, Value to);
-  /// A temporary that names itself after `name`.
+  /// Allocates a temporary with a unique name that starts with `name`.
   Value alloc(Location loc, StringRef name, tert::Cause cause, int64_t bytes);
-  /// `bytes` of `buffer` from `offset` on.
+  /// Returns `bytes` of `buffer`, starting at `offset`.
   Value slice(Location loc, Value buffer, int64_t offset, int64_t bytes);
   /// The buffer that stands for an absent one.
   Value getNull(Location loc);
 
-  /// "<layer>.<kind of op>", which the names of temporaries of `op` start with.
+  /// "<layer>.<kind of op>", the start of the names of temporaries of `op`.
   std::string baseName(Operation *op);
   /// The name of the residual that saves `value`, or else `baseName` of `op`.
   std::string baseName(Operation *op, Value value);
@@ -61,9 +62,11 @@ public:
   }
   tert::Cause causeOf(Operation *op, Value result) const;
 
-  /// Where `amax` goes, if it is reduced together with others; else null.
+  /// The buffer that `amax` must be written to if it is reduced together with
+  /// others; else null.
   Value placeOf(Location loc, Value amax);
-  /// The amaxes that `reduce` reduces together, if one was made; else null.
+  /// The buffer of all amaxes that `reduce` reduces together, if one of them
+  /// was computed; else null.
   Value getPacked(AmaxReduceOp reduce) const { return packed.lookup(reduce); }
 
   OpBuilder &getBuilder() { return builder; }
@@ -73,13 +76,13 @@ private:
 
   OpBuilder &builder;
   DenseMap<Value, Buffers> bindings;
-  /// Name of the te.residual that saves a value, keyed by the value behind
-  /// views.
+  /// Name of the te.residual that saves a value. The key is the value that
+  /// views look at.
   DenseMap<Value, StringRef> residualNames;
-  /// By amax: the te.amax_reduce of several that reads it first, and at which
-  /// byte.
+  /// For each amax, the first te.amax_reduce of several amaxes that reads it,
+  /// and the byte offset of the amax there.
   DenseMap<Value, std::pair<AmaxReduceOp, int64_t>> places;
-  /// The amaxes of such an op, once one was made.
+  /// The buffer of the amaxes of such an op, once one of them was computed.
   DenseMap<Operation *, Value> packed;
   llvm::StringMap<unsigned> nameCounts;
   Value null;
@@ -89,8 +92,8 @@ private:
 /// Reports that `op` should have been replaced before launches are emitted.
 LogicalResult refuseLaunch(Operation *op);
 
-/// The value that `value` is a view of: itself, or what te.residual and
-/// reshapes look at.
+/// The value that `value` is a view of, through te.residual and reshapes;
+/// `value` itself if it is not a view.
 Value lookThroughViews(Value value);
 
 } // namespace mlir::te

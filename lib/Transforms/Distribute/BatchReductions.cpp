@@ -1,12 +1,12 @@
 //===- BatchReductions.cpp - te-batch-reductions --------------------------===//
 //
-// Each reduction has a range of places, from what measures its amaxes to the
-// first reader of a result. The fewest places that hit every range are found
-// from the front: where the range that ends first ends, take all that have
-// begun. What moves up out of the way of that is cheap to hold: an amax, or the
-// rotated tensor that the second amax of an NVFP4 cast is of. Amaxes of blocks,
-// and masters that are rounded before they are measured, are not so small that
-// those of any step may wait for each other: a reduction takes so many bytes.
+// Each reduction has a range of places, from the ops that measure its amaxes to
+// the first reader of a result. The fewest places that hit every range are
+// found from the front: at the end of the range that ends first, take all
+// reductions whose range has begun. Most values that move up for this are
+// small: an amax, or the rotated tensor of the second amax of an NVFP4 cast.
+// Amaxes of blocks, and master weights that are rounded before they are
+// measured, are larger, so a reduction takes at most a given number of bytes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,7 +27,7 @@ using namespace mlir::te;
 
 namespace {
 
-/// Whether `value` is there at `place`, or may be made there.
+/// Whether `value` is available at `place`, or can be computed there.
 bool mayBeAt(Value value, Operation *place) {
   Operation *op = value.getDefiningOp();
   if (!op || op->getBlock() != place->getBlock() || op->isBeforeInBlock(place))
@@ -37,7 +37,7 @@ bool mayBeAt(Value value, Operation *place) {
                       [&](Value operand) { return mayBeAt(operand, place); });
 }
 
-/// Moves what makes `value` before `place`, where `mayBeAt` says so.
+/// Moves the ops that compute `value` before `place`. Precondition: `mayBeAt`.
 void moveTo(Value value, Operation *place) {
   Operation *op = value.getDefiningOp();
   if (!op || op->getBlock() != place->getBlock() || op->isBeforeInBlock(place))
@@ -52,7 +52,7 @@ int64_t bytesOf(Value value) {
   return type.getNumElements() * type.getElementTypeBitWidth() / 8;
 }
 
-/// What waits where the amaxes of `reduce` are reduced.
+/// Bytes of the values that are alive until the amaxes of `reduce` are reduced.
 int64_t heldBytes(AmaxReduceOp reduce) {
   int64_t bytes = 0;
   for (Value amax : reduce.getAmaxes()) {
@@ -80,7 +80,7 @@ public:
   Batcher(Block &block, int64_t mostBytes)
       : block(block), mostBytes(mostBytes) {}
 
-  /// Merges all it can; true if that changed anything.
+  /// Merges all reductions it can; true if that changed anything.
   bool run() {
     llvm::MapVector<int64_t, SmallVector<AmaxReduceOp>> byGroup;
     for (auto reduce : block.getOps<AmaxReduceOp>())
@@ -108,7 +108,7 @@ private:
         const bool fits = batch.empty() || bytes + own <= mostBytes;
         const bool isThere =
             fits && llvm::all_of(reduce.getAmaxes(), [&](Value amax) {
-              // Not what one of them makes.
+              // Exclude the results of other reductions.
               auto before = amax.getDefiningOp<AmaxReduceOp>();
               return mayBeAt(amax, place) &&
                      (!before || before.getGroupId() != reduce.getGroupId());
@@ -140,7 +140,7 @@ private:
     for (auto &[amax, results] : reduced)
       amaxes.push_back(amax);
     OpBuilder builder(place);
-    // te-verify-collectives asks for the recipe of what is no amax of blocks.
+    // te-verify-collectives looks up the recipe of amaxes of whole tensors.
     const auto *ofTensor = llvm::find_if(batch, [](AmaxReduceOp reduce) {
       return llvm::any_of(reduce.getAmaxes(), [](Value amax) {
         return !amax.getDefiningOp<PartialAmaxOp>();
@@ -175,8 +175,8 @@ struct BatchReductions final
     numBefore += count();
     for (Block &block : getOperation().getBody()) {
       Batcher batcher(block, mostBytes);
-      // What is reduced over two groups, one after the other, is together for
-      // the second once it is for the first.
+      // Amaxes that are reduced over two groups, one after the other, can be
+      // merged for the second group once they are merged for the first.
       while (batcher.run())
         ;
     }

@@ -1,9 +1,9 @@
 //===- InsertCollectives.cpp - te-insert-collectives ----------------------===//
 //
-// A parallel layer is a layer on what its ranks have together. What that takes
-// is written down here once, for the forward and both gradients, in high
-// precision: te-insert-casts moves casts before gathers where that is exact,
-// so no recipe is asked here.
+// A parallel layer is a layer on the tensors of all its ranks. This file alone
+// defines the collectives that this takes, for the forward and both gradients,
+// in high precision. It does not depend on the recipe, because te-insert-casts
+// moves casts before gathers if that is exact.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,7 +36,7 @@ public:
 
   void split(LinearOp linear) {
     Value x = gathersX() ? gather(linear.getX()) : linear.getX();
-    // The bias is of the sum, not of each summand.
+    // The bias is added to the sum and not to each summand.
     Value bias = parallel.isRow() && ranks > 1 ? Value() : linear.getBias();
     auto local = LinearOp::create(
         builder, op->getLoc(), rowsOf(linear.getY().getType(), rows(x)), x,
@@ -88,7 +88,7 @@ private:
                                parallel.getGroup(), /*axis=*/0);
   }
 
-  /// The sum over the group: a part of its rows, or all.
+  /// The sum over the group, or this rank's part of its rows.
   Value reduce(Value summand) {
     if (ranks == 1)
       return summand;
@@ -113,7 +113,7 @@ private:
   int64_t ranks;
 };
 
-/// `value` in f32, by its own op where nobody else reads it.
+/// `value` in f32. If it has no other reader, its own op computes it in f32.
 Value widen(OpBuilder &builder, Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   auto wide = type.clone(builder.getF32Type());
@@ -130,7 +130,7 @@ Value widen(OpBuilder &builder, Value value) {
     wgrad.getDw().setType(wide);
     return value;
   }
-  // The gradient of a flat shard, of which the product is a view.
+  // The gradient of a flat shard is a view of the result of the GEMM.
   if (auto flat = dyn_cast_or_null<tensor::CollapseShapeOp>(made);
       flat && value.hasOneUse()) {
     builder.setInsertionPoint(flat);
@@ -143,8 +143,8 @@ Value widen(OpBuilder &builder, Value value) {
   return arith::ExtFOp::create(builder, value.getLoc(), wide, value);
 }
 
-/// A sum over ranks that is then widened is made in f32 from the start: the
-/// gradient of a master weight is rounded nowhere.
+/// Computes a sum over ranks in f32 if the sum is widened afterwards, so that
+/// the gradient of a master weight is never rounded.
 template <typename SumOp, typename CreateFn>
 bool widenSum(arith::ExtFOp widened, CreateFn create) {
   auto sum = widened.getIn().getDefiningOp<SumOp>();
@@ -158,7 +158,7 @@ bool widenSum(arith::ExtFOp widened, CreateFn create) {
   widened.erase();
   Operation *made = sum.getX().getDefiningOp();
   sum.erase();
-  // A view of what is f32 now.
+  // A view of the op that now has an f32 result.
   if (made && isOpTriviallyDead(made))
     made->erase();
   return true;

@@ -1,8 +1,8 @@
 //===- FuseActivationQuantize.cpp - quantise without storing --------------===//
 //
-// Legal only when the cast is the single reader: with any other the
-// high-precision result must be stored anyway, and computing it twice would
-// cost more than the read that is saved.
+// The fusion is legal only if the cast is the single reader. With another
+// reader, the high-precision result must be stored anyway, and computing it
+// twice would cost more than the saved read.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,8 +20,8 @@ namespace mlir::te {
 using namespace mlir;
 using namespace mlir::te;
 
-/// The 1x128-block cast that is the only reader of `value`; else null, with
-/// `why` set when some cast reads it.
+/// The 1x128-block cast that is the only reader of `value`; else null, and
+/// `why` is set if a cast reads `value`.
 static QuantizeOpInterface soleCast(Value value, std::string &why) {
   QuantizeOpInterface cast;
   for (Operation *user : value.getUsers())
@@ -35,7 +35,7 @@ static QuantizeOpInterface soleCast(Value value, std::string &why) {
     return {};
   }
   if (cast.getSkip()) {
-    why = "it is kept over micro-batches, unless its flag says otherwise";
+    why = "it is cached over micro-batches";
     return {};
   }
   for (Operation *user : value.getUsers())

@@ -1,8 +1,8 @@
 //===- FuseAmax.cpp - take an amax from an op that has the tensor ---------===//
 //
-// The ops that can compute the amax of their result, or of what they cast,
-// define it as the amax of the rounded values, so this changes no bit. An op
-// that makes the tensor comes first: it is there whatever becomes of the cast.
+// The ops that can compute the amax of their result or of the tensor they cast
+// define it as the amax of the rounded values, so this changes no bit. The op
+// that produces the tensor is tried first, because a cast may be removed later.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,8 +23,8 @@ static bool isScalar(Value value) {
   return cast<ShapedType>(value.getType()).getRank() == 0;
 }
 
-/// A per-tensor cast of `op`'s tensor before everything that reads `op`, hence
-/// with a scale that does not come from it; null where there is none.
+/// A per-tensor cast of `op`'s tensor before all readers of `op`, so that its
+/// scale does not depend on `op`; null if there is none.
 static QuantizeOpInterface findCast(AmaxOp op) {
   Block *block = op->getBlock();
   auto precedesReaders = [&](QuantizeOpInterface cast) {
@@ -45,7 +45,7 @@ static QuantizeOpInterface findCast(AmaxOp op) {
   return first;
 }
 
-/// The amax of `op`'s tensor from a cast that reads it, or null.
+/// The amax of `op`'s tensor that a cast of the tensor measures, or null.
 static Value measuredAmax(AmaxOp op) {
   QuantizeOpInterface cast = findCast(op);
   if (!cast || cast.getAmax())
@@ -67,7 +67,7 @@ struct FuseAmax final : te::impl::FuseAmaxPassBase<FuseAmax> {
     SmallVector<AmaxOp> amaxes;
     getOperation().walk([&](AmaxOp op) { amaxes.push_back(op); });
     for (AmaxOp op : amaxes) {
-      // A producer measures in every step.
+      // A producer measures in every step, also when a cast is skipped.
       auto producer = op.getX().getDefiningOp<AmaxProducerOpInterface>();
       Value fused =
           producer && !op.getSkip()

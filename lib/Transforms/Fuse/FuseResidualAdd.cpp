@@ -1,8 +1,8 @@
 //===- FuseResidualAdd.cpp - residuals in the matmul's epilogue -----------===//
 //
-// A block-scaled matmul is defined to round its product before it adds
-// `accumulate`, which is what a separate addition of the rounded product does.
-// A per-tensor matmul adds in f32 and rounds once, so it is left alone.
+// A block-scaled matmul is defined to round its result before it adds
+// `accumulate`, which is what a separate addition of the rounded result does. A
+// per-tensor matmul adds in f32 and rounds once, so it is not fused.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,19 +21,20 @@ namespace mlir::te {
 using namespace mlir;
 using namespace mlir::te;
 
-/// Why `product` cannot take an addition into its epilogue; empty if it can.
+/// Why an addition cannot be fused into the epilogue of `product`; empty if it
+/// can.
 static StringRef whyNot(ScaledMatmulOp product) {
   auto scheme = cast<ScaledType>(product.getA().getType()).getScheme();
   if (scheme == Scheme::PerTensor)
-    return "a per-tensor product is not rounded before the addition";
+    return "a per-tensor matmul does not round before the addition";
   if (scheme != Scheme::Block1x128)
-    return "only products whose 'a' has 1x128 blocks round before they add";
+    return "only matmuls whose 'a' has 1x128 blocks round before they add";
   if (product.getOut().getType().getElementType().isF16())
-    return "an f16 product is not rounded before the addition on every target";
+    return "an f16 matmul does not round before the addition on every target";
   if (!product->hasOneUse())
-    return "the product has other uses";
+    return "the result of the matmul has other uses";
   if (product.getAccumulate() || product.getBias())
-    return "the product has an epilogue already";
+    return "the matmul has an epilogue already";
   return {};
 }
 
@@ -48,7 +49,8 @@ struct FuseResidualAdd final
     for (arith::AddFOp add : additions) {
       std::pair inOrder{add.getLhs(), add.getRhs()};
       std::pair swapped{add.getRhs(), add.getLhs()};
-      // Of two products the later one adds, which moves neither.
+      // If both summands are matmuls, the later one adds, so that neither
+      // moves.
       if (isLater(add.getRhs(), add.getLhs()))
         std::swap(inOrder, swapped);
       for (auto [mine, other] : {inOrder, swapped}) {
@@ -59,7 +61,7 @@ struct FuseResidualAdd final
     }
   }
 
-  /// True when both are made in one block, and `a` after `b`.
+  /// True if both are computed in one block, and `a` after `b`.
   static bool isLater(Value a, Value b) {
     Operation *aMaker = a.getDefiningOp(), *bMaker = b.getDefiningOp();
     return aMaker && bMaker && aMaker != bMaker &&
@@ -74,7 +76,8 @@ struct FuseResidualAdd final
           << reason;
       return false;
     }
-    // As early as may be: what the product reads is held for no longer.
+    // Place the matmul as early as possible, so that its operands are not alive
+    // for longer than before.
     OpBuilder builder(product);
     if (Operation *maker = other.getDefiningOp();
         maker && isLater(other, product.getOut()))

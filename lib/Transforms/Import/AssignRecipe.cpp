@@ -1,9 +1,9 @@
 //===- AssignRecipe.cpp - recipes from pipeline options -------------------===//
 //
-// An option is an explicit wish, so one that cannot be granted is an error and
-// never dropped: an unknown name, or a backward override that reaches no
-// quantised recipe. Options are parsed with the attribute's own parser, so both
-// spell recipes the same way.
+// A user sets an option explicitly, so an option that has no effect is an
+// error: an unknown name, or a backward override that reaches no quantised
+// recipe. Options are parsed with the attribute's own parser, so both spell
+// recipes in the same way.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,8 +23,8 @@ namespace mlir::te {
 using namespace mlir;
 using namespace mlir::te;
 
-/// The recipe that `text` spells between `<` and `>`; what is wrong with it
-/// becomes an error at no location, as it is not the program's fault.
+/// The recipe that `text` spells between `<` and `>`. Errors have no location,
+/// because the program does not cause them.
 static RecipeAttr parseRecipe(MLIRContext *context, StringRef text) {
   std::string problem;
   Attribute parsed;
@@ -40,7 +40,7 @@ static RecipeAttr parseRecipe(MLIRContext *context, StringRef text) {
   if (!attribute) {
     InFlightDiagnostic error = emitError(UnknownLoc::get(context));
     error << "option 'recipe' of 'te-assign-recipe': " << problem;
-    // The parser says what it expects, and not always where.
+    // The parser's message does not always contain the text that it got.
     if (!StringRef(problem).contains("but got"))
       error << ", but got '" << text << "'";
     if (!text.starts_with("{") && text.contains(','))
@@ -91,10 +91,10 @@ struct AssignRecipe final : te::impl::AssignRecipePassBase<AssignRecipe> {
     return success();
   }
 
-  /// Replaces every te.backward_override by the recipe it means.
+  /// Replaces every te.backward_override with the recipe that it results in.
   LogicalResult resolveOverrides() {
     bool refused = false;
-    // Outside in, because an op builds on what its function says.
+    // From the outside in, because an op inherits the recipe of its function.
     getOperation().walk<WalkOrder::PreOrder>([&](Operation *op) {
       auto own = op->getAttrOfType<StringAttr>(kBackwardOverrideAttr);
       if (!own)
@@ -158,7 +158,7 @@ struct AssignRecipe final : te::impl::AssignRecipePassBase<AssignRecipe> {
   }
 
 private:
-  /// The options; null and absent where they are not given.
+  /// The options; null or absent if they are not given.
   RecipeAttr parsedRecipe;
   std::optional<BackwardOverride> mode;
 };

@@ -1,7 +1,7 @@
 //===- CheckConstraints.cpp - every violation of a step at once -----------===//
 //
-// All violations are reported before anything is cast, each with what removes
-// it, so that one run shows all that must change.
+// All violations are reported before anything is cast, each with a change that
+// fixes it, so that one run shows everything that must change.
 //
 //===----------------------------------------------------------------------===//
 
@@ -63,7 +63,8 @@ static void describe(Diagnostic &out, const StepRefusal &refusal) {
            "is";
 }
 
-/// Sizes of groups that are a constant and do not fit in `rows` rows.
+/// An error message if the sizes of groups are a constant and do not fit in
+/// `rows` rows; else "".
 static std::string refuseGroupSizes(Value groupSizes, int64_t rows,
                                     int64_t alignment) {
   DenseIntElementsAttr sizes;
@@ -81,7 +82,7 @@ static std::string refuseGroupSizes(Value groupSizes, int64_t rows,
   return "";
 }
 
-/// The sizes of the groups of all layers of `module`.
+/// Checks the sizes of the groups of all layers of `module`.
 static unsigned reportGroupSizes(ModuleOp module, bool asWarnings) {
   unsigned violations = 0;
   module.walk([&](GroupedLinearOp op) {

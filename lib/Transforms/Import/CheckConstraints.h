@@ -7,13 +7,14 @@
 
 namespace mlir::te {
 
-/// Reports, each at its layer, whatever the recipes' kernels cannot take on
-/// `target`. Returns how much that is. Layers of dynamic shape are skipped.
+/// Reports every constraint of the recipes' kernels on `target` that a layer
+/// violates, at that layer. Returns the number of violations. Layers of dynamic
+/// shape are skipped.
 unsigned reportConstraintViolations(ModuleOp module, StepTarget target,
                                     bool asWarnings);
 
-/// The options `target` and `emulate` of `pass`; an error that lists the known
-/// targets.
+/// Parses the options `target` and `emulate` of `pass`; the error lists the
+/// known targets.
 FailureOr<StepTarget> parseStepTarget(MLIRContext *context, StringRef pass,
                                       StringRef target, bool emulate);
 

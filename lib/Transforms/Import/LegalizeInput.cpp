@@ -1,9 +1,10 @@
 //===- LegalizeInput.cpp - te-legalize-input ------------------------------===//
 //
-// The gate of the compiler. Calls are inlined first, then every rule is checked
-// on every op, so that a frontend sees all it has to change in one run. What is
-// checked here is not checked again by later passes. A failure ends the
-// pipeline before te-check-constraints, so what that would say is said here.
+// This pass decides which programs the compiler accepts. Calls are inlined
+// first. Then every rule is checked on every op, so that a frontend gets all
+// errors in one run. Later passes do not repeat the checks. A failure ends the
+// pipeline before te-check-constraints, so this pass reports the errors of that
+// pass too.
 //
 //===----------------------------------------------------------------------===//
 
@@ -103,11 +104,12 @@ private:
   unsigned numInlined = 0;
 };
 
-/// More than any device has, and small enough that no sum of sizes overflows.
+/// More bytes than any device has, and few enough that no sum of sizes
+/// overflows.
 constexpr uint64_t kMaxBytes = uint64_t(1) << 40;
 
-/// Bytes of `shape`, or the largest number. A size of 0 counts as 1: buffers
-/// beside the tensor may have its other sizes only.
+/// Bytes of `shape`, saturated to the largest number. A size of 0 counts as 1,
+/// because buffers beside the tensor may have only its other sizes.
 uint64_t saturatingBytes(ArrayRef<int64_t> shape, Type element) {
   uint64_t bytes = element.getIntOrFloatBitWidth() / 8;
   for (int64_t size : shape)
@@ -115,7 +117,7 @@ uint64_t saturatingBytes(ArrayRef<int64_t> shape, Type element) {
   return bytes;
 }
 
-/// Checks every rule on everything in a module; `failed()` once one is broken.
+/// Checks every rule on every op of a module; `failed()` if one is violated.
 class InputChecker {
 public:
   void check(ModuleOp module) {
@@ -177,13 +179,13 @@ private:
   }
 
   void checkOp(Operation *op) {
-    // A call that is left could not be inlined, which was said.
+    // An error was reported for a call that could not be inlined.
     if (isa<func::ReturnOp, func::CallOp, tensor::CollapseShapeOp,
             tensor::ExpandShapeOp>(op))
       return;
     if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
       auto elements = dyn_cast<DenseElementsAttr>(constant.getValue());
-      // Of i32 are sizes of groups.
+      // Sizes of groups are i32.
       if (isa<TensorType>(constant.getType()) &&
           !(elements && (elements.getElementType().isSignlessInteger(32) ||
                          (elements.isSplat() &&
@@ -246,7 +248,8 @@ private:
     diagnostic << element.getIntOrFloatBitWidth() / 8;
   }
 
-  /// Names are given once per side; one on both sides is a state.
+  /// A name is unique among arguments and among results; an argument and a
+  /// result with one name are a state.
   void checkNames(func::FuncOp function) {
     llvm::StringMap<unsigned> arguments, results;
     for (unsigned i = 0, e = function.getNumArguments(); i < e; ++i) {

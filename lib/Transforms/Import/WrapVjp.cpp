@@ -1,8 +1,8 @@
 //===- WrapVjp.cpp - te-wrap-vjp ------------------------------------------===//
 //
-// Gives a forward function the signature of its own derivative. The function
-// itself stays as it is, private, as the callee of one te.vjp; all the
-// mathematics is te-differentiate's.
+// The pass gives a forward function the signature of its own derivative. The
+// function becomes private and is otherwise unchanged; it is the callee of one
+// te.vjp, which te-differentiate expands.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,7 @@ using namespace mlir::te;
 
 namespace {
 
-/// `te.name` in `attributes`, else `fallback` and the number.
+/// `te.name` in `attributes`, else `fallback` followed by the number.
 std::string nameOf(DictionaryAttr attributes, StringRef fallback,
                    unsigned number) {
   if (attributes)
@@ -41,7 +41,7 @@ bool isFloatTensor(Type type) {
          isa<FloatType>(getElementTypeOrSelf(type));
 }
 
-/// Inputs and outputs of the new function, one entry per value.
+/// Inputs and outputs of the new function, with one entry for each value.
 struct Signature {
   SmallVector<Type> inputs, results;
   SmallVector<DictionaryAttr> inputAttrs, resultAttrs;
@@ -118,7 +118,8 @@ private:
         return primal.emitError()
                << "expected every result to be a floating-point tensor, but '"
                << name << "' is " << type;
-      // Else grad.<name> would be both a cotangent and its own next state.
+      // Otherwise, grad.<name> would be both a cotangent and its own next
+      // state.
       if (names.contains(name))
         return primal.emitError() << "expected no result to be the next state "
                                      "of an argument, but '"
@@ -145,7 +146,7 @@ private:
     wrapper.setAllArgAttrs(signature.inputAttrs);
     wrapper.setAllResultAttrs(signature.resultAttrs);
 
-    // Other callers keep calling the function they meant.
+    // Other callers still call the original function.
     std::string primalName = (name.getValue() + "_primal").str();
     for (unsigned i = 1; symbols.lookup(primalName); ++i)
       primalName = (name.getValue() + "_primal" + Twine(i)).str();

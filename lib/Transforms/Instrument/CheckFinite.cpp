@@ -1,8 +1,8 @@
 //===- CheckFinite.cpp - count NaN and infinities of every value ----------===//
 //
-// First the list of everything to look at, in program order; then the chain of
-// counts through it. A description is made while the values are as the user
-// wrote them or as quantisation left them, so it speaks of their ops.
+// The pass first lists all values to check, in program order, and then inserts
+// the chain of counts. Descriptions are built while the values are as the user
+// wrote them or as quantisation left them, so that they name those ops.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,24 +24,25 @@ using namespace mlir;
 using namespace mlir::te;
 
 namespace {
-/// A tensor to look at behind `after`, or at the start of the function.
+/// A tensor to check after `after`, or at the start of the function.
 struct Check {
   Operation *after;
   Value x;
-  /// Of the per-tensor cast that this is of.
+  /// The per-tensor cast of the tensor, if this check is of a cast.
   QuantizeOpInterface cast;
   Attribute description;
 };
 } // namespace
 
-/// Of a static shape: others do not reach the instruments, and have no count.
+/// Whether `type` is a float tensor of static shape. Other tensors do not reach
+/// this pass.
 static bool isFloat(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   return tensor && tensor.hasStaticShape() &&
          isa<Float32Type, BFloat16Type, Float16Type>(tensor.getElementType());
 }
 
-/// Whether nothing can become NaN or infinite in `op`.
+/// Whether `op` cannot compute NaN or infinity from finite operands.
 static bool keepsFinite(Operation *op) {
   return isa<arith::ConstantOp, ResidualOp, tensor::CollapseShapeOp,
              tensor::ExpandShapeOp, AmaxOp, AmaxRowsOp, PartialAmaxOp,
@@ -49,7 +50,7 @@ static bool keepsFinite(Operation *op) {
              TensorStatsOp>(op);
 }
 
-/// What te-run says about a row of counts.
+/// The description of a row of counts, which te-run prints.
 static DictionaryAttr describe(StringRef kind, StringRef name, Value tensor,
                                Location loc, ArrayRef<Attribute> inputs) {
   Builder b(loc.getContext());
@@ -93,7 +94,7 @@ static std::vector<Check> collectChecks(Block &block) {
   for (Operation &op : block.without_terminator()) {
     if (keepsFinite(&op))
       continue;
-    // Scales of groups are not looked at.
+    // Casts with a scale for each group are not checked.
     if (auto cast = dyn_cast<QuantizeOpInterface>(op);
         cast && cast.getScale() &&
         mlir::cast<ShapedType>(cast.getScale().getType()).getRank() == 0) {
@@ -131,7 +132,7 @@ struct CheckFinite final : te::impl::CheckFinitePassBase<CheckFinite> {
     SmallVector<Attribute> rows;
     Operation *last = nullptr;
     for (auto [index, check] : llvm::enumerate(checks)) {
-      // The counts of one op lie one behind another.
+      // The counts of one op follow one another.
       if (check.after != last)
         builder.setInsertionPointAfter(last = check.after);
       Location loc = check.after ? check.after->getLoc() : check.x.getLoc();

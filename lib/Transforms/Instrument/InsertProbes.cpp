@@ -1,8 +1,8 @@
 //===- InsertProbes.cpp - statistics of the operands of GEMMs -------------===//
 //
-// From each operand back to its cast, through residuals, transposes and
-// dequantisation, and from there to the tensor that was cast first. What is
-// found this way twice, in the same form, is one probe.
+// From each operand, the pass goes back to its cast, through residuals,
+// transposes and dequantisation, and from there to the tensor that was cast
+// first. A tensor that is found twice in the same form has one probe.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +24,7 @@ namespace mlir::te {
 using namespace mlir;
 using namespace mlir::te;
 
-/// In the order of te_rt_stat.
+/// The names of statistics, in the order of te_rt_stat.
 static constexpr StringLiteral statNames[] = {
     "amax", "amin",          "mean",          "std",           "zeros%",
     "nan",  "inf",           "underflows%",   "overflows%",    "mse",
@@ -32,7 +32,7 @@ static constexpr StringLiteral statNames[] = {
 static_assert(std::size(statNames) == TE_RT_STAT_SCALES_CLIPPED + 1);
 
 namespace {
-/// A tensor and, where it was cast, what is left of it.
+/// A tensor and, if it was cast, its cast.
 struct Probe {
   Value x, q;
   std::string name;
@@ -40,24 +40,23 @@ struct Probe {
 
 class ProbeCollector {
 public:
-  /// Adds the operands of `op`, where it is the GEMM of a layer.
+  /// Adds the operands of `op` if it is the GEMM of a layer.
   void add(Operation *op);
 
   std::vector<Probe> probes;
 
 private:
   void add(const GemmOrigin &origin, StringRef role, Value operand);
-  /// `<layer>.<role>`, of this tensor alone.
+  /// `<layer>.<role>`, made unique for this tensor.
   std::string baseName(StringRef name, Value x);
 
-  /// The tensors that have one name, in order; those after the first get a
-  /// number.
+  /// The tensors with a name, in order; those after the first get a number.
   llvm::StringMap<SmallVector<Value>> tensors;
 };
 } // namespace
 
 /// Whether `op` only moves a value. A cast that is exchanged between ranks is
-/// looked at where this rank made it.
+/// probed where this rank computed it.
 static bool isMove(Operation *op) {
   if (isa_and_present<ResidualOp, TransposeOp, SwizzleScalesOp, DequantizeOp>(
           op))
@@ -66,7 +65,7 @@ static bool isMove(Operation *op) {
          isa<ScaledType>(op->getOperand(0).getType());
 }
 
-/// The value that a GEMM's operand was made from by moves alone.
+/// The value that a GEMM's operand comes from through nothing but moves.
 static Value lookThroughMoves(Value value) {
   while (isMove(value.getDefiningOp()))
     value = value.getDefiningOp()->getOperand(0);
@@ -97,16 +96,16 @@ std::string ProbeCollector::baseName(StringRef name, Value x) {
 void ProbeCollector::add(const GemmOrigin &origin, StringRef role,
                          Value operand) {
   Value x = lookThroughMoves(operand), q;
-  // The second cast of a tensor may read what the first made of it.
+  // The second cast of a tensor may read the result of the first.
   while (auto cast = x.getDefiningOp<QuantizeOpInterface>()) {
     q = q ? q : x;
     x = lookThroughMoves(cast.getX());
   }
-  // Statistics are of matrices; a flat run of one is none.
+  // Statistics are of matrices, and a flat shard is not a matrix.
   auto tensor = dyn_cast<RankedTensorType>(x.getType());
   if (!tensor || tensor.getRank() != 2)
     return;
-  // It is the same tensor before the rotation.
+  // The tensor before the rotation has the name.
   auto rotation = x.getDefiningOp<HadamardOp>();
   std::string name = baseName(origin.layer + "." + role.str(),
                               rotation ? lookThroughMoves(rotation.getX()) : x);
@@ -116,7 +115,7 @@ void ProbeCollector::add(const GemmOrigin &origin, StringRef role,
   for (const Probe &known : probes) {
     if (known.name != name)
       continue;
-    // In high precision, or in this very form, it was looked at.
+    // The tensor has a probe in high precision or in the same form.
     auto knownType =
         known.q ? cast<ScaledType>(known.q.getType()) : ScaledType();
     if (!q || (knownType && knownType.getScheme() == type.getScheme() &&
@@ -149,7 +148,7 @@ struct InsertProbes final : te::impl::InsertProbesPassBase<InsertProbes> {
   }
 
 private:
-  /// Keeps what the patterns select.
+  /// Keeps the probes that the patterns select.
   LogicalResult select(std::vector<Probe> &probes) {
     std::vector<bool> isWanted(probes.size());
     for (const std::string &text : patterns) {

@@ -32,7 +32,7 @@ std::string mlir::te::uniqueName(func::FuncOp function, StringRef base) {
 void mlir::te::addResult(func::FuncOp function, StringRef name, Value value,
                          ArrayAttr probe) {
   Builder b(function.getContext());
-  // Fails only where the type of the function cannot be changed.
+  // This fails only if the type of the function cannot be changed.
   (void)function.insertResult(
       function.getNumResults(), value.getType(),
       b.getDictionaryAttr({b.getNamedAttr(kNameAttr, b.getStringAttr(name)),

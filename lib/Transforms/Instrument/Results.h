@@ -10,15 +10,15 @@
 namespace mlir::te {
 
 /// Whether a step runs `function`: it has a body of one block and is not
-/// private, as what was inlined everywhere is.
+/// private. Functions that were inlined everywhere are private.
 bool isStep(func::FuncOp function);
 
-/// `base`, or `base.<n>`, such that no argument and no result of `function` is
-/// called that.
+/// Returns `base`, or `base.<n>`, so that no argument and no result of
+/// `function` has that name.
 std::string uniqueName(func::FuncOp function, StringRef base);
 
-/// Returns `value` behind the other results, called `name`; `probe` says what
-/// its elements, or rows, are.
+/// Adds `value` as the last result, called `name`. `probe` describes its
+/// elements or rows.
 void addResult(func::FuncOp function, StringRef name, Value value,
                ArrayAttr probe);
 

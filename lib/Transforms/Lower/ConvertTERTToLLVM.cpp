@@ -1,12 +1,13 @@
 //===- ConvertTERTToLLVM.cpp - launches as calls of the runtime -----------===//
 //
-// Every launch has a plan of its own, also where parameters are equal: a plan
-// may keep what it derives from the buffers it saw last (a tensor map, a scale
-// pointer), and in a planned step each launch always sees the same ones. The
-// step is straight-line code: it fills one array of pointers, calls
-// te_rt_launch, and so on; errors are sticky in the runtime, so nothing
-// branches. A long one is cut into functions of some hundred launches: the
-// register allocator visits, at every call, all values of the block before it.
+// Every launch has a plan of its own, even if parameters are equal, because a
+// plan may cache what it derives from the buffers of the last call (a tensor
+// map, a scale pointer), and in a planned step a launch always has the same
+// buffers. The step is straight-line code: it fills one array of pointers,
+// calls te_rt_launch, and so on. Errors are sticky in the runtime, so there are
+// no branches. A long step is split into functions of some hundred launches,
+// because at every call the register allocator visits all values of the block
+// before the call.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,21 +44,22 @@ public:
         ptr(LLVM::LLVMPointerType::get(context)), i32(builder.getI32Type()),
         i64(builder.getI64Type()) {}
 
-  /// Adds te_module_load, te_module_step and te_module behind the function.
+  /// Adds te_module_load, te_module_step and te_module after the function.
   void run();
 
-  /// One dictionary per slot: what it runs, for whom, from which source line.
+  /// One dictionary for each slot: its kernel, the layer or buffer it is for,
+  /// and its source line.
   ArrayAttr getDescriptions() const { return descriptions; }
 
-  /// For each argument, the slots of the first and the last launch that has it
-  /// as a buffer; -1 twice where none has.
+  /// For each argument, the slots of the first and the last launch that use it
+  /// as a buffer; -1 twice if there is none.
   ArrayAttr describeUses();
 
   unsigned numLaunches() const { return launches.size(); }
 
 private:
-  /// Of the launches from slot `begin` to before slot `end`, with the builder
-  /// at the end of `function`'s body, return included.
+  /// Emits the launches from slot `begin` to before slot `end`, and the return,
+  /// with the builder at the end of `function`'s body.
   using EmitBody = void (ModuleLowering::*)(LLVM::LLVMFuncOp function,
                                             size_t begin, size_t end);
   void emitFunction(StringRef name, Type result, ArrayRef<Type> inputs,
@@ -79,7 +81,7 @@ private:
   MLIRContext *context;
   OpBuilder builder;
   Type ptr, i32, i64;
-  /// In order; a launch's position is the slot of its plan.
+  /// The launches in order; the position of a launch is the slot of its plan.
   SmallVector<LaunchOp> launches;
   std::optional<tert::StreamOrder> order;
   ArrayAttr descriptions;
@@ -88,7 +90,7 @@ private:
 
 } // namespace
 
-/// The runtime function `name`, declared once per module.
+/// Returns the runtime function `name`, which is declared once in a module.
 LLVM::LLVMFuncOp ModuleLowering::declare(StringRef name, Type result,
                                          ArrayRef<Type> inputs) {
   LLVM::LLVMFuncOp &declared = declarations[name];
@@ -101,7 +103,7 @@ LLVM::LLVMFuncOp ModuleLowering::declare(StringRef name, Type result,
              LLVM::LLVMFunctionType::get(result, inputs));
 }
 
-/// A new function, with the builder at the start of its body.
+/// Creates a function and moves the builder to the start of its body.
 LLVM::LLVMFuncOp ModuleLowering::define(StringRef name, Type result,
                                         ArrayRef<Type> inputs) {
   builder.setInsertionPoint(function);
@@ -112,8 +114,9 @@ LLVM::LLVMFuncOp ModuleLowering::define(StringRef name, Type result,
   return defined;
 }
 
-/// Function `name` with `emitBody` of all launches, in parts that it calls in
-/// order where they are many; the result is the last one's.
+/// Creates function `name` with `emitBody` of all launches. If there are many,
+/// it calls functions with parts of them in order and returns the result of the
+/// last.
 void ModuleLowering::emitFunction(StringRef name, Type result,
                                   ArrayRef<Type> inputs, EmitBody emitBody) {
   LLVM::LLVMFuncOp whole = define(name, result, inputs);
@@ -208,7 +211,7 @@ void ModuleLowering::emitLaunches(LLVM::LLVMFuncOp step, size_t begin,
     return pointer;
   };
 
-  // A slice is a place in the buffer it is of.
+  // The address of a slice is an offset in its buffer.
   auto placeOf = [&](Value buffer) -> Value {
     auto slice = buffer.getDefiningOp<tert::SliceOp>();
     Value pointer = pointerOf(tert::lookThroughSlice(buffer));
@@ -237,8 +240,7 @@ void ModuleLowering::emitLaunches(LLVM::LLVMFuncOp step, size_t begin,
   LLVM::ReturnOp::create(builder, loc, ValueRange());
 }
 
-/// The texts of te_rt_module's `origins`, with the builder where their address
-/// is wanted.
+/// Emits the texts of te_rt_module's `origins` and returns their address.
 Value ModuleLowering::emitOrigins() {
   Location loc = function.getLoc();
   if (descriptions.empty())
@@ -266,8 +268,8 @@ Value ModuleLowering::emitOrigins() {
   return LLVM::AddressOfOp::create(builder, loc, global);
 }
 
-/// The table of te_rt_module's `kernels`, with the builder where its address is
-/// wanted, and its length.
+/// Emits the table of te_rt_module's `kernels` and returns its address and
+/// length.
 std::pair<Value, int32_t> ModuleLowering::emitKernels() {
   Location loc = function.getLoc();
   SmallVector<const tert::KernelInfo *> kernels;
@@ -349,7 +351,7 @@ void ModuleLowering::emitModule() {
   LLVM::ReturnOp::create(builder, loc, value);
 }
 
-/// The name of a buffer in reports: of the argument, or of the temporary.
+/// The name of a buffer in reports, from the argument or the temporary.
 static std::string nameOf(Value buffer, ArrayAttr signature) {
   buffer = tert::lookThroughSlice(buffer);
   if (auto alloc = buffer.getDefiningOp<tert::AllocOp>())
@@ -442,7 +444,7 @@ public:
   }
 
 private:
-  /// The one function of the module, planned.
+  /// Finds the only function of the module, whose memory must be planned.
   FailureOr<func::FuncOp> findStep() {
     ModuleOp module = getOperation();
     SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());

@@ -1,11 +1,11 @@
 //===- PipelineGuard.cpp - exit codes of tools that run passes ------------===//
 //
-// Who is at fault is read off the order of events of one pass: errors reported
-// while its body runs are about the program, errors between that and the
-// pass's end come from the verifier, and a failure without either is silent.
-// Errors before the first pass are about options. The end of the body is seen
-// by an action handler, because no instrumentation stands between the body and
-// the verifier.
+// The order of events of a pass decides who caused a failure. Errors reported
+// while the body of the pass runs are about the program. Errors between the end
+// of the body and the end of the pass come from the verifier. A failure without
+// either is silent. Errors before the first pass are about options. An action
+// handler sees the end of the body, because there is no instrumentation between
+// the body and the verifier.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,18 +28,19 @@
 using namespace mlir;
 using namespace mlir::te;
 
-/// What the guard and the observers of its pass managers know together.
+/// The state that the guard and the observers of its pass managers share.
 struct PipelineGuard::State {
   std::string tool, prefix;
   bool usage = false, internal = false;
-  /// Of the pass manager that is watched now, or null.
+  /// The observer of the current pass manager, or null.
   Observer *observer = nullptr;
 
   void reportUsage(const Twine &message);
   void reportInternal(const Twine &what);
 };
 
-/// Watches one pass manager. Owned by it, so it ends before the context.
+/// Observes one pass manager, which owns it, so it is destroyed before the
+/// context.
 class PipelineGuard::Observer final : public PassInstrumentation {
 public:
   Observer(std::shared_ptr<State> state, PassManager &manager);
@@ -55,7 +56,7 @@ public:
   bool hasBegun() { return bool(original); }
   StringRef runningPass() const { return running->getArgument(); }
 
-  /// Writes the reproducer; returns what to say about it.
+  /// Writes the reproducer; returns the message about it.
   std::string writeReproducer();
 
 private:
@@ -68,11 +69,12 @@ private:
   OwningOpRef<Operation *> original;
   Pass *running = nullptr;
   DiagnosticEngine::HandlerID handler;
-  /// Whether the end of bodies is seen: not where a debugger looks at them.
+  /// Whether the end of bodies is seen; it is not if a debugger observes
+  /// actions.
   bool seesBodies;
   bool hasFailed = false;
-  /// Errors reported so far, and how many of them before and after the body
-  /// that ended last.
+  /// Number of errors reported so far, and before and after the last body that
+  /// ended.
   unsigned errors = 0, errorsBefore = 0, errorsAfter = 0;
 };
 
@@ -118,7 +120,7 @@ LogicalResult PipelineGuard::Observer::handle(Diagnostic &diagnostic) {
 }
 
 void PipelineGuard::Observer::runAfterPassFailed(Pass *pass, Operation *) {
-  // The passes around the one that failed fail too.
+  // The passes that contain the failed pass fail too.
   if (std::exchange(hasFailed, true) || !seesBodies)
     return;
   if (errors > errorsAfter)
@@ -126,19 +128,18 @@ void PipelineGuard::Observer::runAfterPassFailed(Pass *pass, Operation *) {
                           pass->getArgument() + "'");
   else if (errors == errorsBefore)
     state->reportInternal("'" + pass->getArgument() +
-                          "' failed without saying why");
+                          "' failed without an error message");
 }
 
 std::string PipelineGuard::Observer::writeReproducer() {
   SmallString<128> path;
   if (std::error_code error = llvm::sys::fs::createUniqueFile(
           state->tool + "-reproducer-%%%%%%.mlir", path))
-    return "there is no reproducer, as none can be written here: " +
-           error.message();
+    return "no reproducer could be written: " + error.message();
   (void)makeReproducer(manager.getOpAnchorName(), manager.getPasses(),
                        original.get(), path, /*disableThreads=*/true,
                        /*verifyPasses=*/true);
-  return ("'te-opt --run-reproducer " + path + "' does it again").str();
+  return ("'te-opt --run-reproducer " + path + "' reproduces it").str();
 }
 
 //===----------------------------------------------------------------------===//
@@ -152,14 +153,14 @@ void PipelineGuard::State::reportUsage(const Twine &message) {
 
 void PipelineGuard::State::reportInternal(const Twine &what) {
   internal = true;
-  // In two parts: after a crash, the second may not be reached.
+  // The message has two parts, because after a crash the second may be missing.
   errorOf(tool) << "internal error: " << what;
   if (observer && observer->hasBegun())
     llvm::errs() << "; " << observer->writeReproducer();
   llvm::errs() << "\n";
 }
 
-/// Of the living guard.
+/// The current guard.
 static std::atomic<PipelineGuard *> guarded = nullptr;
 
 PipelineGuard::PipelineGuard(StringRef tool, StringRef option)
@@ -186,9 +187,9 @@ void PipelineGuard::watch(PassManager &manager) {
   manager.addInstrumentation(std::make_unique<Observer>(state, manager));
 }
 
-// Runs in the handler of the signal, on top of what crashed: everything it made
-// is still there, which it is not after a jump out of the handler. If this
-// crashes too, the signal ends the process.
+// This runs in the signal handler, above the stack of the code that crashed, so
+// all objects still exist; after a jump out of the handler, they would not. If
+// this crashes too, the signal ends the process.
 void PipelineGuard::exitCrashed() {
   if (state->observer && state->observer->hasBegun())
     state->reportInternal("'" + state->observer->runningPass() + "' crashed");

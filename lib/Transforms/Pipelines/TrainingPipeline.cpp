@@ -1,7 +1,7 @@
 //===- TrainingPipeline.cpp - the compiler's table of contents ------------===//
 //
-// One function per phase, each ending in the check of what may still exist.
-// Every addPass line says why the pass stands where it does.
+// Each phase is a function that ends with the check of what may still exist
+// after it. A comment says why each pass runs at its place.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,23 +43,24 @@ bool reports(const TrainingPipelineOptions &options, StringRef what) {
 
 void populateImport(OpPassManager &manager,
                     const TrainingPipelineOptions &options) {
-  // First, because everything after it asks for the recipe.
+  // First, because all later passes look up the recipe.
   manager.addPass(
       createAssignRecipePass({options.recipe, options.backwardOverride}));
-  // Ranks that would wait for each other for ever, in the user's words.
+  // On the user's program, so that errors about ranks that would wait forever
+  // name the user's ops.
   manager.addPass(createVerifyCollectivesPass());
   // Before inlining, so that the user's function is what is differentiated.
   if (!options.vjp.empty())
     manager.addPass(createWrapVjpPass({options.vjp}));
-  // Calls inlined: every later pass sees one straight line per function.
-  // Modules of several functions can be looked at, but not compiled.
+  // Inlines calls: every later pass sees one straight line per function. Only
+  // modules with a single entry can be compiled to the end.
   manager.addPass(createLegalizeInputPass(
       {options.compileTo == "lower", options.target, options.emulate}));
-  // Reported before it is enforced, so that the report shows all of it.
+  // Before the check, so that the report is printed also if the check fails.
   if (reports(options, "constraints"))
     manager.addPass(createReportConstraintsPass(
         {options.reportFormat, options.target, options.emulate}));
-  // Before anything is rewritten, so that messages speak of the user's ops.
+  // Before anything is rewritten, so that messages name the user's ops.
   manager.addPass(createCheckConstraintsPass(
       {/*warnOnly=*/false, options.target, options.emulate}));
 }
@@ -71,58 +72,58 @@ void populateAutodiff(OpPassManager &manager, const TrainingPipelineOptions &) {
 void populateQuantize(OpPassManager &manager,
                       const TrainingPipelineOptions &options) {
   OpPassManager &casts = manager.nest<func::FuncOp>();
-  // While the product of a gradient is one op, whatever the recipe makes of it.
+  // While the GEMM of a gradient is one op, before the recipe may change that.
   if (options.mainGrad)
     casts.addPass(createAccumulateMainGradsPass());
-  // Before casts, which go before gathers where that changes no bit.
+  // Before casts, which are placed before gathers if that changes no bit.
   casts.addPass(createInsertCollectivesPass());
   casts.addPass(createInsertCastsPass(
       {/*strict=*/false, options.calibrate, options.target}));
   // Merges the casts that consumers of one tensor share.
   casts.addPass(createCSEPass());
-  // Once all readers of what is exchanged are known, each of them once.
+  // After cse, so that every reader of an exchanged tensor is there once.
   casts.addPass(createCastBeforeExchangePass());
-  // Before pairing, which would tie a weight's transpose to its forward cast.
-  // No cse from here on: it would merge what is made again for each use.
+  // Before pairing, which would compute a weight's columns in its forward cast.
+  // No cse runs from here on: it would merge ops that are repeated on purpose.
   casts.addPass(createMaterializeTransposesPass(
       {options.transposePolicy, options.transposeBudget, options.target}));
-  // Once what is held is final, and before usages of forward and backward pair.
-  // With one budget it is also that of the columns, which took what is left.
+  // After the pass that decides what is saved, and before usages of forward and
+  // backward are paired. The columns used only what this budget leaves.
   manager.addPass(createRematerializePass(
       {options.transposePolicy == "budget"
            ? "budget:" + std::to_string(options.transposeBudget)
            : options.remat.getValue()}));
   OpPassManager &function = manager.nest<func::FuncOp>();
   function.addPass(createPairCastLayoutsPass());
-  // While each product has its casts as operands.
+  // While the casts are still the operands of the GEMMs.
   if (options.exposeCasts)
     function.addPass(createExposeCastsPass());
-  // After the casts are final: it decides by their types alone.
+  // After the casts are final, because their types decide what is emulated.
   if (options.emulate)
     function.addPass(createEmulateProductsPass());
-  // Only here: elsewhere scales stay in the order that casts write.
+  // Late, so that no other pass needs to know the order of swizzled scales.
   if (options.target == "sm_100")
     function.addPass(createSwizzleScalesPass());
-  // Drops casts nobody uses: the residual set is exactly what the mode needs.
+  // Erases unused casts, so that exactly what the backward needs is saved.
   function.addPass(createCanonicalizerPass());
-  // Last, so that no cast can be added or merged behind it.
+  // Last, so that no cast is added or merged afterwards.
   if (options.cacheWeights)
     function.addPass(
         createInsertSkipFlagsPass({options.transposePolicy == "cached"}));
   if (options.cacheWeights || options.capture)
     function.addPass(
         createVerifyCapturePass({/*freshCasts=*/!options.cacheWeights}));
-  // Where states, and the flags that keep them, are still values.
+  // While states and the flags that keep them are still values.
   if (reports(options, "capture"))
     manager.addPass(createReportCapturePass({options.reportFormat}));
-  // After every cast is there, and before fusions give amaxes to other ops.
+  // After all casts are inserted, and before fusions move amaxes to other ops.
   manager.addPass(createVerifyCollectivesPass());
 }
 
 void populateFuse(OpPassManager &manager,
                   const TrainingPipelineOptions &options) {
   OpPassManager &function = manager.nest<func::FuncOp>();
-  // Before the fusions, while every value is there to be looked at.
+  // Before the fusions, while every value exists.
   if (options.checkFinite)
     function.addPass(createCheckFinitePass());
   if (!options.probes.empty())
@@ -134,9 +135,9 @@ void populateFuse(OpPassManager &manager,
     function.addPass(createFuseAmaxPass());
     function.addPass(createFuseResidualAddPass());
   }
-  // Once it is known which op measures what.
+  // After the fusions decided which op measures which amax.
   function.addPass(createBatchReductionsPass());
-  // Last point at which every GEMM and cast is one op.
+  // The last point at which every GEMM and cast is one op.
   if (reports(options, "precision") || options.strict)
     manager.addPass(createReportPrecisionPass(
         {options.reportFormat, options.strict, !reports(options, "precision"),
@@ -145,10 +146,10 @@ void populateFuse(OpPassManager &manager,
 
 void populateSchedule(OpPassManager &manager,
                       const TrainingPipelineOptions &options) {
-  // Before order is memory, and after the last pass that places ops.
+  // Before order decides memory, and after the last pass that places ops.
   manager.addNestedPass<func::FuncOp>(createHoistSumsPass());
   manager.addPass(createConvertToTERTPass());
-  // Once the order is that of launches, and before memory depends on it.
+  // After ops became launches, and before memory depends on their order.
   if (options.overlap != "never")
     manager.addPass(createOverlapCommunicationPass(
         {options.overlap == "always", options.target}));
@@ -172,7 +173,7 @@ constexpr PhaseInfo phases[] = {
     {Phase::Lower, "lower", populateLower},
 };
 
-/// `value` is one of `accepted`, else an error that lists them.
+/// Checks that `value` is one of `accepted`; the error lists them.
 LogicalResult checkOption(StringRef name, StringRef value,
                           ArrayRef<StringRef> accepted,
                           function_ref<InFlightDiagnostic()> emitError) {
@@ -216,7 +217,7 @@ std::string te::findMisplacedOption(ArrayRef<char *> commandLine,
   return "";
 }
 
-/// What to say of an option that does not exist: the nearest one, or all.
+/// The message for an unknown option: it names the nearest option, or all.
 static std::string unknownOption(StringRef name, ArrayRef<StringRef> known) {
   std::string text =
       ("expected an option of the pipeline, but got '" + name + "'; ").str();
@@ -244,7 +245,7 @@ LogicalResult te::parseTrainingPipeline(StringRef text,
     error = unknownOption(said, options.names());
     return failure();
   }
-  // LLVM has printed what is wrong with a value, and gives no text.
+  // LLVM has printed the error of a value, and returns no text.
   error = said.empty() ? ("cannot read '" + text + "'").str() : said.str();
   return failure();
 }
@@ -280,7 +281,7 @@ te::populateTETrainingPipeline(OpPassManager &manager,
   if (options.transposePolicy == "budget" && options.remat != "nothing")
     return emitError() << "expected 'remat' to be nothing with "
                           "'transpose-policy=budget', whose 'transpose-budget' "
-                          "decides what is recomputed, too, but got '"
+                          "decides what is recomputed, but got '"
                        << options.remat.getValue() << "'";
   for (const auto *option : {&options.recipe, &options.backwardOverride,
                              &options.vjp, &options.remat})
@@ -307,8 +308,9 @@ namespace {
 struct DerivativeOptions : PassPipelineOptions<DerivativeOptions> {
   Option<std::string> vjp{
       *this, "vjp",
-      llvm::cl::desc("A function of every module with 'te.ranks', of which the "
-                     "derivative is looked at too"),
+      llvm::cl::desc(
+          "A function of every module with 'te.ranks' whose derivative "
+          "is checked too"),
       llvm::cl::init("")};
 };
 } // namespace
@@ -319,13 +321,13 @@ void te::registerTEVerifyDerivatives() {
       "Run te-verify-collectives on programs as they are written and on their "
       "derivatives",
       [](OpPassManager &manager, const DerivativeOptions &options) {
-        // In the user's words where they are enough.
+        // First on the user's program, so that messages name the user's ops.
         manager.addPass(createVerifyCollectivesPass());
         OpPassManager &ofRanks = manager.nest<ModuleOp>();
         if (!options.vjp.empty())
           ofRanks.addPass(createWrapVjpPass({options.vjp}));
         ofRanks.addPass(createDifferentiatePass());
-        // Of one program for all ranks.
+        // The derivatives of a program that all ranks share.
         manager.addPass(createDifferentiatePass());
         manager.addPass(createVerifyCollectivesPass());
       });

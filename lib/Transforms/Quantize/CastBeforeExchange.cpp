@@ -1,8 +1,8 @@
 //===- CastBeforeExchange.cpp - te-cast-before-exchange -------------------===//
 //
-// An exchange moves rows and changes none, so a cast of it whose scales belong
-// to rows that stay together is the exchange of a cast. Whether it is cheaper
-// is a matter of bytes: of all casts that are read against the tensor.
+// An exchange moves rows and does not change them, so a cast after it whose
+// scales belong to rows that stay together is the exchange of a cast. It is
+// cheaper if all casts that are read together have fewer bytes than the tensor.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,13 +38,13 @@ static int64_t bytesOf(ScaledType type) {
 
 namespace {
 
-/// An exchange of rows, and what reads the matrix that it makes.
+/// An exchange of rows, and the readers of the resulting matrix.
 class Exchange {
 public:
   explicit Exchange(AllToAllOp op) : op(op) {}
 
-  /// Finds the readers. Why they are no casts that could be made before, or
-  /// nothing.
+  /// Finds the readers. Returns the reason why one of them is not a cast that
+  /// can be moved before the exchange, or "".
   std::string findCasts() {
     ArrayRef<int64_t> shape = typeOf(op.getY()).getShape();
     matrix = op.getY();
@@ -83,7 +83,7 @@ public:
     return sum;
   }
 
-  /// Puts the casts before the exchange.
+  /// Moves the casts before the exchange.
   void move() {
     OpBuilder builder(op);
     Value sent = rowsSent(builder);
@@ -123,7 +123,7 @@ public:
   }
 
 private:
-  /// Whether `user` makes amaxes of rows, for nothing but casts.
+  /// Whether `user` computes amaxes of rows that only casts read.
   bool isRowAmax(Operation *user) {
     return isa<AmaxRowsOp>(user) &&
            llvm::all_of(user->getUsers(), [&](Operation *reader) {
@@ -136,13 +136,13 @@ private:
     if (Value given = quantize.getGivenAmax()) {
       auto amax = given.getDefiningOp<AmaxRowsOp>();
       if (!amax || amax.getX() != matrix)
-        return "a cast takes an amax of something else";
+        return "a cast reads the amax of another tensor";
     }
     for (Value usage : quantize.getUsages()) {
       auto type = cast<ScaledType>(usage.getType());
       if (type.getScheme() == Scheme::PerTensor ||
           (type.isNv() && !type.is(ScaleVariant::RowScaled)))
-        return llvm::formatv("a scale of '{0}' is of rows of all ranks",
+        return llvm::formatv("a scale of '{0}' depends on rows of all ranks",
                              stringifyScheme(type.getScheme()));
       if (type.isGrouped() && typeOf(op.getX()).getRank() == 2)
         return "the exchange has no groups, but a cast has";
@@ -151,7 +151,7 @@ private:
                              groupsReceived(), type.getGroups());
       if (!type.isGrouped() && !isOneRun())
         return "rows of several groups are received, but a cast has none";
-      // As the exchange of the cast will ask.
+      // The exchange of the cast will check the same.
       if (std::string refusal =
               AllToAllOp::refuseRuns(type.getInGroups(0), runRows());
           !refusal.empty())
@@ -164,7 +164,7 @@ private:
 
   int64_t ranks() { return lookupGroup(op, op.getGroup()).getSize(); }
   int64_t groupsReceived() { return typeOf(op.getY()).getDimSize(0); }
-  /// Whether what goes to, and comes from, a rank is one run of rows.
+  /// Whether the data sent to, and received from, each rank is one run of rows.
   bool isOneRun() {
     auto firstSize = [](Value tensor) {
       auto type = typeOf(tensor);
@@ -184,7 +184,7 @@ private:
     return op.getSplit() == 1 ? rows / ranks() : rows;
   }
 
-  /// What is sent, as a matrix.
+  /// The tensor that is sent, as a matrix.
   Value rowsSent(OpBuilder &builder) {
     Value x = op.getX();
     if (typeOf(x).getRank() == 2)
@@ -232,7 +232,7 @@ struct CastBeforeExchange final
         remark::missed(loc, options)
             << remark::add("'{0}' is exchanged in high precision, {1} bytes",
                            name, before)
-            << remark::reason("its casts together are {0} bytes", after);
+            << remark::reason("its casts together have {0} bytes", after);
         continue;
       }
       exchange.move();

@@ -12,7 +12,7 @@ using namespace mlir::te;
 bool te::readsRowsAsColumns(const Operand &operand, const QuantPolicy &policy) {
   if (operand.contract == 1 || operand.hasGroups())
     return false;
-  // A custom recipe may give the two products of a tensor casts that differ.
+  // A custom recipe may cast a tensor in different ways for its two GEMMs.
   if (policy.recipeOf(readerOf(operand.role, 0)) !=
           policy.recipeOf(readerOf(operand.role, 1)) ||
       policy.columnSource(operand.role) == CastSource::RowwiseDequantized)
@@ -72,7 +72,7 @@ Value CastPlacement::castPartFor(Operation *user, const Operand &operand,
 
 Value CastPlacement::dequantizedFor(Operation *user, const Operand &operand,
                                     const Layer &layer) {
-  // The forward's own cast, whatever axis this GEMM contracts.
+  // The cast of the forward, regardless of the axis that this GEMM contracts.
   Operand forward = operand;
   forward.contract = operand.firstAxis();
   forward =
@@ -93,7 +93,7 @@ void CastPlacement::measureFor(Operation *user, const Operand &operand,
     return;
   OpBuilder builder(user);
   Operand measured = operand;
-  // In the forward, as the cast would be.
+  // Measure in the forward, where the cast would be.
   if (auto residual = operand.value.getDefiningOp<ResidualOp>()) {
     builder.setInsertionPoint(residual);
     measured.value = residual.getValue();

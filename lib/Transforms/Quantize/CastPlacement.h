@@ -1,11 +1,12 @@
 //===- CastPlacement.h - where the casts of operands go -------------------===//
 //
-// What the backward needs of a forward tensor is made in the forward and passes
-// through a te.residual, so that exactly that is saved: where the layer read a
-// residual of the tensor, the cast goes right before that residual; where it
-// read a value directly (function arguments need no residual), next to the
-// forward layer that reads the same value. Other casts go before their reader.
-// Every cast is created where it is needed, however often; cse merges them.
+// The casts of forward tensors that the backward needs are computed in the
+// forward and pass through a te.residual, so that exactly these casts are
+// saved. If the layer read a residual of the tensor, the cast goes directly
+// before that residual. If it read a value directly (function arguments need no
+// residual), the cast goes next to the forward layer that reads the same value.
+// Other casts go before their reader. A cast is created at every use; cse
+// merges equal casts.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,33 +20,34 @@
 
 namespace mlir::te {
 
-/// Whether a product takes the rows of `operand`, of which it contracts
-/// columns, as they are. Precondition: the target contracts 8-bit operands
+/// Whether a GEMM reads the row usage of `operand` directly, although it
+/// contracts the columns. Precondition: the target contracts 8-bit operands
 /// along any axis.
 bool readsRowsAsColumns(const Operand &operand, const QuantPolicy &policy);
 
 class CastPlacement {
 public:
-  /// Layers of `function` are replaced in the order of the program, those of
-  /// the forward first. With `anyLayout` products contract 8-bit operands along
-  /// any axis.
+  /// Layers of `function` must be replaced in the order of the program, those
+  /// of the forward first. With `anyLayout`, GEMMs contract 8-bit operands
+  /// along any axis.
   CastPlacement(func::FuncOp function, OperandCasts &casts, DelayedSlots &slots,
                 bool anyLayout)
       : casts(casts), slots(slots), boundary(function), anyLayout(anyLayout) {}
 
-  /// `operand` cast for the layer `user`: in the forward and saved when it is a
-  /// forward tensor, else at `user`; gathered at `user`.
+  /// Casts `operand` for the layer `user`. A forward tensor is cast in the
+  /// forward and saved, others are cast at `user`. Casts are gathered at
+  /// `user`.
   Value castFor(Operation *user, const Operand &operand, const Layer &layer);
 
-  /// `operand`, dequantised from the cast that the forward reads, for `user`.
+  /// Dequantises the cast of `operand` that the forward reads, for `user`.
   Value dequantizedFor(Operation *user, const Operand &operand,
                        const Layer &layer);
 
-  /// Gives `operand` the slot of delayed scaling that its cast for `user` would
-  /// have, where it would have one.
+  /// Creates the slot of delayed scaling that the cast of `operand` for `user`
+  /// would have, if any.
   void measureFor(Operation *user, const Operand &operand, const Layer &layer);
 
-  /// Remembers that the forward layer `gemm` became `product`, before the layer
+  /// Records that the forward layer `gemm` became `product`, before the layer
   /// is erased.
   void replacedForward(const LayerGemm &gemm, Operation *product);
 
@@ -53,13 +55,13 @@ public:
   void eraseUnusedResiduals();
 
 private:
-  /// As `castFor`, of this rank's part only.
+  /// Does what `castFor` does, for this rank's part only.
   Value castPartFor(Operation *user, const Operand &operand,
                     const Layer &layer);
 
   struct Reader {
     Operation *op = nullptr;
-    /// Of the layer that it replaced.
+    /// The number of the layer that `op` replaced.
     unsigned number = 0;
   };
 
@@ -67,7 +69,7 @@ private:
   DelayedSlots &slots;
   PassBoundary boundary;
   bool anyLayout;
-  /// The first forward GEMM that reads a value in groups of some sizes.
+  /// The first forward GEMM that reads a value with given group sizes.
   DenseMap<std::pair<Value, Value>, Reader> forwardReaders;
   llvm::SetVector<Operation *> replacedResiduals;
 };

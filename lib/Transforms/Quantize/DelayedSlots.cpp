@@ -29,7 +29,7 @@ DelayedSlots::Key DelayedSlots::keyOf(const Operand &operand,
   Value tensor = operand.value;
   while (auto residual = tensor.getDefiningOp<ResidualOp>())
     tensor = residual.getValue();
-  // What several calls round of one weight is one tensor, as cse will find.
+  // Several roundings of one weight are one tensor, because cse merges them.
   if (auto rounded = tensor.getDefiningOp<arith::TruncFOp>())
     tensor = roundings.try_emplace({rounded.getIn(), rounded.getType()}, tensor)
                  .first->second;
@@ -56,7 +56,7 @@ Value DelayedSlots::scaleFor(OpBuilder &builder, const Operand &operand,
                                 {kHistory, kScale});
   slot.history = states.addState(slot.name + kHistory.str(), history, 0.0);
   slot.scale = states.addState(slot.name + kScale.str(), scaleType, 1.0);
-  // Of this rank's part only: all amaxes are reduced together in update().
+  // Measure this rank's part only; update() reduces all amaxes together.
   Operand measured = operand;
   measured.gather = {};
   measured.view = {};
@@ -68,7 +68,7 @@ Value DelayedSlots::scaleFor(OpBuilder &builder, const Operand &operand,
 
 Value DelayedSlots::reduceOverAll(OpBuilder &builder, Value amax,
                                   RecipeAttr recipe) {
-  // Amaxes of groups of rows are those of layers that are not split.
+  // Layers with groups of rows are not split over ranks.
   if (cast<RankedTensorType>(amax.getType()).getRank() != 0)
     return amax;
   llvm::StringSet<> axes;

@@ -1,10 +1,10 @@
 //===- DelayedSlots.h - the scales that delayed scaling carries -----------===//
 //
-// A cast of delayed scaling takes its scale from a state of the step. There is
-// one slot for each tensor that is cast, however many GEMMs read it: its
-// history of amaxes and its scale are arguments of the function, its amax is
-// taken where its first cast is, and the next history and scale are results.
-// A calibration has the same slots and amaxes, and no casts.
+// A cast of delayed scaling reads its scale from a state of the step. Each
+// tensor that is cast has one slot, regardless of how many GEMMs read it: its
+// amax history and its scale are arguments of the function, its amax is
+// measured at its first cast, and the next history and scale are results. A
+// calibration has the same slots and amaxes, but no casts.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,27 +24,27 @@ public:
   DelayedSlots(func::FuncOp function, StateThreading &states)
       : function(function), states(states) {}
 
-  /// The scale that former steps left for `operand` of `layer`. A tensor that
-  /// has no slot yet gets one, and its amax is taken at the builder's position.
-  /// Precondition: the function is one block.
+  /// Returns the scale that earlier steps computed for `operand` of `layer`. A
+  /// tensor without a slot gets one, and its amax is measured at the builder's
+  /// position. Precondition: the function is one block.
   Value scaleFor(OpBuilder &builder, const Operand &operand,
                  const Layer &layer);
 
-  /// Makes the next states of all slots, at the builder's position, which is
-  /// behind all amaxes. All ranks take the maximum over all ranks, so that all
-  /// have one state.
+  /// Computes the next states of all slots at the builder's position, which is
+  /// after all amaxes. Every rank uses the maximum over all ranks, so that all
+  /// ranks have the same state.
   void update(OpBuilder &builder);
 
 private:
-  /// Tensor, role, sizes of groups (one for equal constants), their alignment,
-  /// and recipe of the reader: one tensor may be read in two formats, and in
-  /// groups of two sizes.
+  /// Tensor, role, sizes of groups (one key for equal constants), their
+  /// alignment, and the recipe of the reader, because one tensor may be read in
+  /// two formats, and in groups of two sizes.
   using Key = std::tuple<Value, unsigned, const void *, int64_t, RecipeAttr>;
   struct Slot {
-    /// Of its states, before their suffixes.
+    /// The name of its states without their suffixes.
     std::string name;
     Value history, scale;
-    /// Of this step.
+    /// The amax of this step.
     Value amax;
     Type elementType;
   };

@@ -1,8 +1,8 @@
-//===- EmulateProducts.cpp - MX and FP4 products in high precision --------===//
+//===- EmulateProducts.cpp - MX and FP4 GEMMs in high precision -----------===//
 //
-// The operands are decoded and multiplied as any other matrices. Elements times
-// block scales of FP4 are exact in bf16, so its amaxes become a factor of the
-// sum. The origin of the product stays on its location, with a word that it is
+// The operands are dequantised and multiplied like other matrices. The product
+// of an FP4 element and its block scale is exact in bf16, so the amaxes become
+// a factor of the sum. The location of the GEMM keeps its origin, marked as
 // emulated.
 //
 //===----------------------------------------------------------------------===//
@@ -31,12 +31,12 @@ static Location emulated(Location loc) {
   return origin->attach(loc);
 }
 
-/// What products of one block share: an operand, its decoded element type,
-/// whether its amax is left out, and the sizes of its groups.
+/// The dequantised operands that the GEMMs of one block share, by operand,
+/// element type, whether the amax is left out, and sizes of groups.
 using Decoded =
     DenseMap<std::tuple<Block *, Value, Type, unsigned, Value>, Value>;
 
-/// `scaled` in high precision; a value with groups comes with their sizes.
+/// Dequantises `scaled`; `groupSizes` are the sizes of its groups, if any.
 static Value decode(OpBuilder &builder, TypedValue<ScaledType> scaled,
                     Type element, bool withoutAmax, Decoded &decoded,
                     Value groupSizes = {}, IntegerAttr alignment = {}) {
@@ -52,17 +52,18 @@ static Value decode(OpBuilder &builder, TypedValue<ScaledType> scaled,
              withoutAmax ? builder.getUnitAttr() : UnitAttr());
 }
 
-/// How a product is emulated: what its operands are decoded to, and the type of
-/// its sums.
+/// How a GEMM is emulated: the type of its dequantised operands and of its
+/// sums.
 struct Emulation {
   explicit Emulation(Type a, RankedTensorType result, bool hasBias) {
     auto scaled = cast<ScaledType>(a);
     Builder builder(a.getContext());
-    // A factor for each row cannot leave the sum: decode all of it, into f32.
+    // One factor for each row cannot be alpha, so the operand includes it, in
+    // f32.
     const bool rowScaled = scaled.is(ScaleVariant::RowScaled);
     withoutAmax = scaled.isNv() && !rowScaled;
-    // te.matmul gives its operands' type or f32, and with a bias only the
-    // first.
+    // The result of te.matmul has the type of its operands or is f32; with a
+    // bias, it has the type of its operands.
     wide = rowScaled || (hasBias && !result.getElementType().isBF16());
     operand = wide ? Type(builder.getF32Type()) : builder.getBF16Type();
     sum = !wide && result.getElementType().isBF16()
@@ -70,7 +71,7 @@ struct Emulation {
               : result.clone(builder.getF32Type());
   }
 
-  /// `accumulate`, if there is one, as something to add to the sum.
+  /// `accumulate` in the type of the sum, or null.
   Value addend(OpBuilder &builder, Location loc, Value accumulate) const {
     return accumulate && accumulate.getType() != sum
                ? arith::ExtFOp::create(builder, loc, sum, accumulate)
@@ -89,7 +90,7 @@ static Value inF32(OpBuilder &builder, Location loc, Value value) {
       value);
 }
 
-/// Puts `sum`, rounded to the type of `product`'s result, in its place.
+/// Replaces `product` with `sum`, rounded to the type of `product`'s result.
 static void replace(OpBuilder &builder, Location loc, Operation *product,
                     Value sum) {
   Type type = product->getResult(0).getType();

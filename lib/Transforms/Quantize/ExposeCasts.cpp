@@ -1,9 +1,9 @@
 //===- ExposeCasts.cpp - the casts of the forward as results --------------===//
 //
-// A forward product has the casts of its layer's input and weight as operands,
-// and its layer's name on its location. So the two are what it returns them as,
-// whatever else the step is: the forward of a training step and of an inference
-// give them the same names, in the same order.
+// The operands of a forward GEMM are the casts of its layer's input and weight,
+// and its location has the layer's name. The names of the results depend only
+// on these, so the forward of a training step and of an inference step return
+// the same names in the same order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -63,7 +63,7 @@ struct ExposeCasts final : te::impl::ExposeCastsPassBase<ExposeCasts> {
   void addResult(const Twine &name, Value value) {
     func::FuncOp function = getOperation();
     Builder b(&getContext());
-    // Fails only where the type of the function cannot be changed.
+    // This fails only if the type of the function cannot be changed.
     (void)function.insertResult(
         function.getNumResults(), value.getType(),
         b.getDictionaryAttr(b.getNamedAttr(kNameAttr, b.getStringAttr(name))));

@@ -55,7 +55,7 @@ Operand te::keepExactGather(const Operand &operand, const QuantPolicy &policy,
 }
 
 bool te::gathersRowsOnly(const Operand &operand, const QuantPolicy &policy) {
-  // A custom recipe may cast the rows and the columns in different ways.
+  // A custom recipe may cast rows and columns in different ways.
   return operand.gather && operand.contract == 0 &&
          policy.getRecipe().getKind() != RecipeKind::Custom &&
          castTypeOf(operand, policy).getScheme() == Scheme::PerTensor;

@@ -1,10 +1,10 @@
 //===- GatheredOperands.h - casts of parts, before they are gathered ------===//
 //
 // A tensor that is gathered from the ranks of a process group is cast before it
-// is gathered, with one amax over the group, where that gives the bits of a
-// cast of the gathered tensor: fewer bytes are sent, and only this rank's part
+// is gathered, with one amax over the group, if that gives the bits of a cast
+// of the gathered tensor. Fewer bytes are then sent, and only this rank's part
 // is saved for the backward. The same holds for the flat shard of a weight,
-// which is cut within rows and blocks.
+// which may begin and end within rows and blocks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,21 +15,21 @@
 
 namespace mlir::te {
 
-/// Why a cast of the parts of `operand` is not the cast of the gathered tensor,
-/// or empty where it is. Precondition: `operand` is gathered.
+/// Returns why the casts of the parts of `operand` are not the cast of the
+/// gathered tensor, or "" if they are. Precondition: `operand` is gathered.
 std::string refuseCastOfParts(const Operand &operand,
                               const QuantPolicy &policy);
 
-/// `operand`, or where its parts cannot be cast by themselves the gathered
-/// tensor in its place. A remark in `function` says which and why.
+/// Returns `operand`, or the gathered tensor if its parts cannot be cast by
+/// themselves. A remark in `function` gives the choice and the reason.
 Operand keepExactGather(const Operand &operand, const QuantPolicy &policy,
                         StringRef function);
 
-/// Whether the columns of `operand` are made by transposing gathered rows, so
-/// that only rows are gathered.
+/// Whether the columns of `operand` are computed by transposing gathered rows,
+/// so that only rows are gathered.
 bool gathersRowsOnly(const Operand &operand, const QuantPolicy &policy);
 
-/// The parts `local` of all ranks of `gather`, put together, at the builder's
+/// Gathers the parts `local` of all ranks as `gather` does, at the builder's
 /// position.
 Value gatherParts(OpBuilder &builder, Value local, AllGatherOp gather);
 

@@ -1,18 +1,19 @@
-//===- InsertCasts.cpp - linear layers into casts and products ------------===//
+//===- InsertCasts.cpp - linear layers into casts and GEMMs ---------------===//
 //
-// Linear layers, then their backward GEMMs, are replaced one at a time, in the
-// order of the program. The policy says what each one reads; the parts of the
-// work are elsewhere:
+// Linear layers, and then their backward GEMMs, are replaced one at a time, in
+// the order of the program. The policy decides what each of them reads. The
+// parts of the work are in other files:
 //
-//   LayerGemms        what a layer's GEMM is, and the product in its place
+//   LayerGemms        describes the GEMM of a layer and builds its replacement
 //   CastPlacement     where the casts of its operands go
 //   OperandCasts      the ops of one cast
 //   DelayedSlots      the scales that delayed scaling carries between steps
 //   GatheredOperands  which parts of a tensor are cast before they are gathered
 //
 // A weight [K, N] is contracted along the other axes, and the operands of its
-// wgrad change places: the casts and sums are those of a weight [N, K]. Layers
-// of groups go the same way, with a scale, an amax or a state for each group.
+// wgrad are exchanged: the casts and sums are those of a weight [N, K]. Layers
+// of groups are replaced in the same way, with a scale, an amax or a state for
+// each group.
 //
 //===----------------------------------------------------------------------===//
 
@@ -49,7 +50,7 @@ static StringRef stringifyMode(OperandMode mode) {
 }
 
 namespace {
-/// What becomes of one GEMM, and why.
+/// How one GEMM is computed, and why.
 struct Decision {
   OperandMode mode;
   GemmOrigin origin;
@@ -79,14 +80,14 @@ private:
 
   func::FuncOp function;
   bool strict;
-  /// Whether what would be quantised is only measured.
+  /// Whether tensors that would be quantised are only measured.
   bool calibrate;
   StateThreading states;
   DelayedSlots slots;
   OperandCasts casts;
   CastPlacement placement;
-  /// The names of forward layers by location: a backward GEMM has the location
-  /// of its layer. Empty where two layers have one location.
+  /// The names of forward layers by location, because a backward GEMM has the
+  /// location of its layer. Empty if two layers have one location.
   DenseMap<Location, std::string> layerAt;
 };
 } // namespace
@@ -94,7 +95,7 @@ private:
 std::string CastInserter::layerName(const LayerGemm &gemm) {
   if (gemm.gemm != Gemm::Wgrad)
     return describeLayer(gemm.op->getLoc(), gemm.b.value);
-  // A wgrad does not read the weight that the layer is called by.
+  // A wgrad does not read the weight that the layer is named after.
   auto found = layerAt.find(gemm.op->getLoc());
   return found != layerAt.end() && !found->second.empty()
              ? found->second
@@ -159,7 +160,7 @@ void CastInserter::emitRemark(Location loc, const Decision &decision) {
                        stringifyMode(decision.mode))
         << remark::reason("{0}", origin.reason);
   };
-  // Only what the recipe wanted and did not get is a missed remark.
+  // A remark is 'missed' only if the recipe asked for another precision.
   if (origin.fallback)
     emit(remark::missed(loc, options));
   else if (decision.mode == OperandMode::Quantized)
@@ -187,7 +188,7 @@ LogicalResult CastInserter::rewrite(LayerGemm gemm) {
   emitRemark(op->getLoc(), *decision);
   if (gemm.gemm == Gemm::Fprop) {
     placement.replacedForward(gemm, product);
-    // Two layers at one place cannot be told apart in the backward.
+    // The backward cannot distinguish two layers with one location.
     auto [entry, isNew] = layerAt.try_emplace(op->getLoc(), layer.name);
     if (!isNew && entry->second != layer.name)
       entry->second.clear();

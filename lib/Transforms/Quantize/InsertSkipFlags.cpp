@@ -1,7 +1,8 @@
-//===- InsertSkipFlags.cpp - keep casts over micro-batches ----------------===//
+//===- InsertSkipFlags.cpp - cache casts over micro-batches ---------------===//
 //
-// Walks all casts of weights, so none can be forgotten: what is kept becomes a
-// state of the step like any other (State.h), and the flag is an operand.
+// The pass visits all casts of weights, so none can be forgotten. A cached
+// value is a state of the step like any other (State.h), and the flag is an
+// operand.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,7 +40,7 @@ struct InsertSkipFlags final
         if (!cast<SkippableOpInterface>(op).getSkip() &&
             findWeight(op->getOperand(0)))
           kept.push_back(op);
-      // Of one matrix, or of each in a stack.
+      // An amax of one matrix, or of each matrix of a stack.
       if (measuresWeight(op) && op->getNumOperands() == 1)
         amaxes.push_back(op);
     });
@@ -64,7 +65,7 @@ struct InsertSkipFlags final
     states.finish();
   }
 
-  /// Makes `usages` of `op` states, which it keeps while `flag` is 1.0.
+  /// Makes the `usages` of `op` states that `op` keeps while `flag` is 1.0.
   template <typename CachedOp>
   static void cache(StateThreading &states, CachedOp op, ValueRange usages,
                     Value flag) {

@@ -1,8 +1,8 @@
-//===- LayerGemms.cpp - the GEMMs of linear layers and what they read -----===//
+//===- LayerGemms.cpp - the GEMMs of linear layers and their operands -----===//
 //
-// The sizes of groups are those that the forward computed: a backward GEMM
-// reads them through te.residual, which is only the identity, and both have to
-// name one value.
+// The sizes of groups are those that the forward computed. A backward GEMM
+// reads them through te.residual, which is the identity, and both must have the
+// same value.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,7 +32,8 @@ SmallVector<int64_t, 1> Operand::perGroup() const {
   return {isStack() ? shape()[0] : shapeOf(groupSizes)[0]};
 }
 
-/// `value` as an operand of a GEMM: the part, where it is gathered.
+/// Describes `value` as an operand of a GEMM; if it is gathered, the operand is
+/// this rank's part.
 static Operand describeOperand(Value value, TensorRole role,
                                unsigned contract) {
   auto view = value.getDefiningOp<tensor::ExpandShapeOp>();
@@ -46,7 +47,8 @@ static Operand describeOperand(Value value, TensorRole role,
   return operand;
 }
 
-/// A weight, contracted along `axis`, or along the other one if transposed.
+/// Describes a weight that is contracted along `axis`, or along the other axis
+/// if it is transposed.
 static Operand describeWeight(Value value, bool isTransposed, unsigned axis) {
   Operand operand =
       describeOperand(value, TensorRole::W, isTransposed ? 1 - axis : axis);
@@ -54,7 +56,7 @@ static Operand describeWeight(Value value, bool isTransposed, unsigned axis) {
   return operand;
 }
 
-/// Rows in groups, contracted along axis `contract`.
+/// Describes rows in groups that are contracted along axis `contract`.
 template <typename GroupedOp>
 static Operand describeRows(GroupedOp op, Value rows, TensorRole role,
                             unsigned contract) {
@@ -174,7 +176,7 @@ std::string te::refuseMode(const LayerGemm &gemm, const QuantPolicy &policy,
                         static_cast<bool>(gemm.bias), gemm.isTransposed);
 }
 
-/// `bias`, of f32 or bf16 or null, in the bf16 that quantised GEMMs add.
+/// `bias`, which is f32, bf16 or null, in bf16, as quantised GEMMs need it.
 static Value biasInBF16(OpBuilder &builder, Value bias) {
   if (!bias)
     return bias;
@@ -208,7 +210,7 @@ Operation *te::createScaledGemm(OpBuilder &builder, Location loc,
     return GroupedScaledMatmulOp::create(
         builder, loc, type, a, b, gemm.groupSizes, bias, fast, alignment);
   Value sizes = gemm.groupSizes;
-  // The transform filled the last run of 16 rows of each group.
+  // The transform fills up the last run of 16 rows of each group.
   if (cast<ScaledType>(a.getType()).is(ScaleVariant::Hadamard))
     sizes = RoundGroupSizesOp::create(builder, loc, sizes.getType(), sizes,
                                       builder.getI64IntegerAttr(16));

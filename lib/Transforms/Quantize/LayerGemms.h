@@ -1,9 +1,10 @@
-//===- LayerGemms.h - the GEMMs of linear layers and what they read -------===//
+//===- LayerGemms.h - the GEMMs of linear layers and their operands -------===//
 //
 // A linear layer, its dgrad and its wgrad, of matrices or of groups of rows,
-// are one GEMM each. describeLayerGemm gives all of them one form: two operands
-// with a role and a contracted axis, a bias, sizes. It only reads the program.
-// The two functions below it build the product that replaces such a GEMM.
+// are one GEMM each. describeLayerGemm describes all of them in one form: two
+// operands with a role and a contracted axis, a bias, and sizes. It does not
+// change the program. The two functions after it build the op that replaces
+// such a GEMM.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,19 +17,18 @@
 
 namespace mlir::te {
 
-/// A tensor that a GEMM reads and the usage it reads it in. A tensor in group
-/// layout has the sizes of its groups, as the forward made them; a stack of
-/// weights has three axes.
+/// A tensor that a GEMM reads, and the usage in which it reads it. A tensor in
+/// group layout has the sizes of its groups, as the forward computed them; a
+/// stack of weights has three axes.
 struct Operand {
   Value value;
   TensorRole role;
   unsigned contract;
   Value groupSizes = {};
   int64_t alignment = 0;
-  /// Where `value` is this rank's part: the op that gathers the parts.
+  /// If `value` is this rank's part: the op that gathers the parts.
   AllGatherOp gather = {};
-  /// Where the part is a flat shard: the view that makes a matrix of the
-  /// gathered parts.
+  /// If the part is a flat shard: the view of the gathered parts as a matrix.
   tensor::ExpandShapeOp view = {};
   /// Whether it is a weight that is stored as [K, N], and not as [N, K].
   bool isTransposed = false;
@@ -42,12 +42,13 @@ struct Operand {
   Gemm reader() const {
     return readerOf(role, contract == firstAxis() ? 1 : 0);
   }
-  /// What the GEMM reads, in high precision.
+  /// The whole tensor that the GEMM reads, in high precision.
   Value whole() const;
 
   bool isStack() const { return shape().size() == 3; }
   bool hasGroups() const { return groupSizes || isStack(); }
-  /// The shape of what there is one of for each group; empty without groups.
+  /// The shape of a value with one element for each group; empty without
+  /// groups.
   SmallVector<int64_t, 1> perGroup() const;
 };
 
@@ -59,21 +60,21 @@ struct LayerGemm {
   Value bias;
   /// With groups, M is the alignment: all their sizes are multiples of it.
   LinearSizes sizes;
-  /// The operand of the product itself; null where there are no groups.
+  /// The sizes that the GEMM reads; null without groups.
   Value groupSizes = {};
-  /// What a wgrad is added to, or null.
+  /// The tensor that a wgrad is added to, or null.
   Value accumulate = {};
   /// Whether the weight is stored as [K, N]: then a wgrad is of x and dy.
   bool isTransposed = false;
 
   int64_t alignment() const { return sizes.m; }
-  /// The operand that the forward reads, too.
+  /// The operand that the forward reads as well.
   const Operand &ofForward() const {
     return isTransposed && gemm == Gemm::Wgrad ? a : b;
   }
 };
 
-/// A linear layer as reports call it, and what its recipe asks for.
+/// The name of a linear layer in reports, and the policy of its recipe.
 struct Layer {
   std::string name;
   QuantPolicy policy;
@@ -83,23 +84,23 @@ struct Layer {
 bool isForwardLayer(Operation *op);
 bool isBackwardLayer(Operation *op);
 
-/// The GEMM that `op` is. Precondition: one of the above.
+/// Describes the GEMM `op`. Precondition: `op` is a forward or backward layer.
 LayerGemm describeLayerGemm(Operation *op);
 
-/// Why `gemm` cannot run in `mode` as `policy` asks, or empty: a size that a
-/// quantised kernel does not take, an alignment of groups, or types. With
-/// dequantised operands the sizes are those of the forward, whose casts are
-/// read.
+/// Returns why `gemm` cannot run in `mode` under `policy`, or "". The reason is
+/// a size that a quantised kernel does not support, an alignment of groups, or
+/// types. With dequantised operands, the sizes of the forward count, because
+/// its casts are read.
 std::string refuseMode(const LayerGemm &gemm, const QuantPolicy &policy,
                        OperandMode mode);
 
-/// The product of the casts `a` and `b` in place of `gemm`, at the builder's
-/// position.
+/// Creates the GEMM of the casts `a` and `b` that replaces `gemm`, at the
+/// builder's position.
 Operation *createScaledGemm(OpBuilder &builder, Location loc,
                             const LayerGemm &gemm, Value a, Value b,
                             bool fastAccumulation);
 
-/// The product of `a` and `b` in high precision in place of `gemm`.
+/// Creates the GEMM of `a` and `b` in high precision that replaces `gemm`.
 Operation *createPlainGemm(OpBuilder &builder, Location loc,
                            const LayerGemm &gemm, Value a, Value b);
 

@@ -1,4 +1,4 @@
-//===- OperandAmax.cpp - the largest magnitude of what a GEMM reads -------===//
+//===- OperandAmax.cpp - the amax of an operand of a GEMM -----------------===//
 
 #include "OperandAmax.h"
 
@@ -10,7 +10,7 @@ Value te::reduceAmax(OpBuilder &builder, Value amax, int64_t group,
   auto reduce =
       AmaxReduceOp::create(builder, amax.getLoc(), TypeRange(amax.getType()),
                            amax, static_cast<int32_t>(group));
-  // te-verify-collectives asks whether the recipe has reductions.
+  // te-verify-collectives checks whether the recipe has reductions.
   if (RecipeAttr::lookup(reduce) != recipe)
     reduce->setDiscardableAttr(kRecipeAttr, recipe);
   return reduce.getReduced().front();
@@ -24,7 +24,7 @@ Value te::createAmax(OpBuilder &builder, Value source, const Operand &operand,
     return GroupedAmaxOp::create(builder, loc, type, source, operand.groupSizes,
                                  builder.getI64IntegerAttr(operand.alignment));
   if (operand.isStack()) {
-    // The amax of a matrix is that of a row which has all its elements.
+    // The amax of a matrix is that of a row with all elements of the matrix.
     Value rows = tensor::CollapseShapeOp::create(
         builder, loc, source, ArrayRef<ReassociationIndices>{{0}, {1, 2}});
     return AmaxRowsOp::create(builder, loc, type, rows);

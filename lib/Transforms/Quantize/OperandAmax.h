@@ -1,4 +1,4 @@
-//===- OperandAmax.h - the largest magnitude of what a GEMM reads ---------===//
+//===- OperandAmax.h - the amax of an operand of a GEMM -------------------===//
 
 #ifndef TE_TRANSFORMS_QUANTIZE_OPERANDAMAX_H
 #define TE_TRANSFORMS_QUANTIZE_OPERANDAMAX_H
@@ -7,12 +7,13 @@
 
 namespace mlir::te {
 
-/// max |x| of `source`, in place of the operand's value, for each group; over
-/// all parts of a gathered operand. `recipe` is the recipe of the layer.
+/// Creates max |x| of `source`, which replaces the operand's value: one amax
+/// for each group, over all parts of a gathered operand. `recipe` is the recipe
+/// of the layer.
 Value createAmax(OpBuilder &builder, Value source, const Operand &operand,
                  RecipeAttr recipe);
 
-/// The maximum of `amax` over the process group `group`, for a layer of
+/// Creates the maximum of `amax` over the process group `group`, for a layer of
 /// `recipe`.
 Value reduceAmax(OpBuilder &builder, Value amax, int64_t group,
                  RecipeAttr recipe);

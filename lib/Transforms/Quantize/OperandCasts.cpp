@@ -14,7 +14,7 @@ ScaledType te::castTypeOf(const Operand &operand, const QuantPolicy &policy) {
     auto whole = cast<ShapedType>(operand.whole().getType()).getShape();
     ScaledType type = policy.castType(operand.role, operand.reader(), whole,
                                       operand.contract);
-    if (!type.isMx()) // then columns are the rows, transposed
+    if (!type.isMx()) // the columns are the rows, transposed
       type = policy.castType(TensorRole::W, Gemm::Fprop, type.getShape(), 1);
     return type.getShardOf(operand.shape()[0]);
   }
@@ -23,8 +23,8 @@ ScaledType te::castTypeOf(const Operand &operand, const QuantPolicy &policy) {
   return operand.groupSizes ? type.getInGroups(operand.perGroup()[0]) : type;
 }
 
-/// `operand` as a cast to `type` reads it, with zeros between the groups where
-/// it reads those.
+/// `operand` as a cast to `type` reads it: the padding between the groups is
+/// set to zeros if the cast reads it.
 static Operand prepare(OpBuilder &builder, Value source, const Operand &operand,
                        ScaledType type) {
   Operand result = operand;
@@ -40,7 +40,7 @@ static Operand prepare(OpBuilder &builder, Value source, const Operand &operand,
     result.value = ZeroPaddingOp::create(
         builder, operand.value.getLoc(), source.getType(), source,
         operand.groupSizes, builder.getI64IntegerAttr(operand.alignment));
-  // The transform fills its last run of 16 rows.
+  // The transform fills up the last run of 16 rows of each group.
   if (type.is(ScaleVariant::Hadamard))
     result.groupSizes = RoundGroupSizesOp::create(
         builder, operand.value.getLoc(), operand.groupSizes.getType(),
@@ -48,7 +48,7 @@ static Operand prepare(OpBuilder &builder, Value source, const Operand &operand,
   return result;
 }
 
-/// The cast of `read`, a matrix, a stack or groups of rows, to `type`.
+/// Creates the cast of `read`, a matrix, a stack or groups of rows, to `type`.
 static Value createCast(OpBuilder &builder, Location loc, ScaledType type,
                         const Operand &read, const CastArgs &args) {
   if (read.groupSizes)
@@ -61,8 +61,8 @@ static Value createCast(OpBuilder &builder, Location loc, ScaledType type,
       .front();
 }
 
-/// The cast of the shard `source` to `type`. Blocks that are cut have amaxes of
-/// several ranks.
+/// Creates the cast of the shard `source` to `type`. Blocks that are split
+/// between ranks have the maximum of the amaxes of several ranks.
 static Value createShardCast(OpBuilder &builder, Location loc, ScaledType type,
                              Value source, const Operand &operand,
                              CastArgs args, RecipeAttr recipe) {
@@ -141,7 +141,7 @@ Value OperandCasts::quantizeToFP4(OpBuilder &builder, Value source,
   args.fourOverSix = layer.policy.fourOverSix(operand.role, gemm);
   if (layer.policy.stochasticRounding(operand.role, gemm)) {
     args.rng = randomState(builder);
-    // Equal casts draw equal bits, so that cse may merge them; others do not.
+    // Equal casts have one stream, so that cse may merge them; others differ.
     args.stream = streams
                       .try_emplace({operand.value, operand.contract},
                                    static_cast<int32_t>(streams.size()))
@@ -169,7 +169,7 @@ Value OperandCasts::quantize(OpBuilder &builder, Value source,
                                TypeAttr::get(type.getElementType()),
                                builder.getBoolAttr(type.getPow2()),
                                builder.getF32FloatAttr(args.amaxEpsilon));
-    // The cast itself uses no epsilon: it is in the scale.
+    // The scale contains the epsilon, so the cast must not use it again.
     args.amaxEpsilon = 0.0f;
   }
   if (type.isShard())

@@ -1,7 +1,8 @@
 //===- PairCastLayouts.cpp - both usages of a tensor in one cast ----------===//
 //
-// Casts are pure, so one may move up to another that reads the same operands:
-// those dominate the first of a group, hence its position is legal for all.
+// Casts are pure, so a cast may move up to another one that reads the same
+// operands: the operands dominate the first cast of a group, so its position is
+// legal for all.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +23,7 @@ namespace mlir::te {
 using namespace mlir;
 using namespace mlir::te;
 
-/// `type` made for `contract`.
+/// The usage of `type` for `contract`.
 static ScaledType usageFor(ScaledType type, unsigned contract) {
   return type.getContract() == contract ? type : type.getTransposedUsage();
 }
@@ -38,7 +39,8 @@ static DictionaryAttr settingsOf(Operation *op) {
   return settings.getDictionary(op->getContext());
 }
 
-/// Replaces `casts` (equal but for `contract`, in program order) by one op.
+/// Replaces `casts`, which differ only in `contract` and are in program order,
+/// with one op.
 static void merge(ArrayRef<QuantizeOpInterface> casts) {
   std::array<SmallVector<Value>, 2> readers;
   SmallVector<Value> amaxes;
@@ -52,7 +54,7 @@ static void merge(ArrayRef<QuantizeOpInterface> casts) {
 
   QuantizeOpInterface first = casts.front();
   ScaledType type = first.getUsageType();
-  // Rows first, as everywhere.
+  // Rows come first, as in all casts.
   SmallVector<Type> types;
   for (unsigned contract : {1u, 0u})
     if (!readers[contract].empty())
@@ -64,7 +66,7 @@ static void merge(ArrayRef<QuantizeOpInterface> casts) {
   for (Value usage : paired.getUsages())
     for (Value old : readers[cast<ScaledType>(usage.getType()).getContract()])
       old.replaceAllUsesWith(usage);
-  // Casts of one tensor measure the same.
+  // Casts of one tensor measure the same amax.
   for (Value amax : amaxes)
     amax.replaceAllUsesWith(paired.getAmax());
   for (QuantizeOpInterface cast : casts)
@@ -77,17 +79,19 @@ struct PairCastLayouts final
   using Base::Base;
 
   void runOnOperation() override {
-    // What two usages of one tensor share; all values but x may be null.
+    // What two usages of one tensor have in common; all values except x may be
+    // null.
     using Key = std::tuple<Block *, Value, Value, Value, Value, Value,
                            DictionaryAttr, Type>;
     llvm::MapVector<Key, SmallVector<QuantizeOpInterface>> groups;
     getOperation().walk([&](QuantizeOpInterface cast) {
       ScaledType type = cast.getUsageType();
-      // Each usage is cast by itself, or its whole is transposed. A cast under
-      // a flag is the program's own, and other casts are not under its flag.
+      // Shards are not paired: each usage is cast by itself, or its whole is
+      // transposed. Casts with a flag are not paired either, because the
+      // program wrote them, and other casts do not depend on the flag.
       if (type.isShard() || cast.getSkip())
         return;
-      // A row-scaled value has no column usage to be paired with.
+      // A row-scaled value has no column usage.
       Type row = type.is(ScaleVariant::RowScaled) ? type : usageFor(type, 1);
       groups[{cast->getBlock(), cast.getX(), cast.getScale(),
               cast.getGivenAmax(), cast.getRng(), cast.getGroupSizes(),

@@ -29,7 +29,7 @@ Value PassBoundary::save(Value value, unsigned forward, Operation *backward,
   OpBuilder builder(backward);
   if (known.number > forward)
     builder.setInsertionPointAfter(known.residual);
-  else // nothing is saved between the two yet
+  else // no residual is between the two yet
     known.number = place.number;
   known.residual = ResidualOp::create(builder, backward->getLoc(),
                                       value.getType(), value, name);

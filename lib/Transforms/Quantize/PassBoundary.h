@@ -1,13 +1,13 @@
 //===- PassBoundary.h - where values cross into the backward --------------===//
 //
 // A value of the forward that the backward reads passes through a te.residual.
-// All residuals of one backward stand together, before its first op. A new one
-// goes behind the last residual that stands between the two ops it connects.
+// All residuals of one backward are together, before its first op. A new
+// residual goes after the last residual between the two ops that it connects.
 //
 // Layers and residuals are numbered in one walk, and the last residual is
-// remembered, so finding the place takes constant time: a search from each
-// backward op would take time quadratic in layers, as would asking MLIR for the
-// order of ops while ops are inserted.
+// remembered, so that finding the place takes constant time. A search from each
+// backward op would take time quadratic in the number of layers, and so would
+// asking MLIR for the order of ops while ops are inserted.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,16 +22,16 @@ namespace mlir::te {
 
 class PassBoundary {
 public:
-  /// Numbers the layers of `function`, which are to be replaced in the order of
+  /// Numbers the layers of `function`, which must be replaced in the order of
   /// the program.
   explicit PassBoundary(FunctionOpInterface function);
 
-  /// The number of the layer `op`, one of those that were there at first.
+  /// The number of the layer `op`, which was in the function at first.
   unsigned numberOf(Operation *op) const { return places.at(op).number; }
 
-  /// Saves `value`, computed by the layer of number `forward`, for the layer
-  /// `backward` of the same block under `name`. Preconditions: the forward
-  /// layer stands before the backward one; calls are in program order of
+  /// Saves `value`, which the layer with the number `forward` computed, for the
+  /// layer `backward` of the same block under `name`. Preconditions: the
+  /// forward layer is before the backward one; calls are in program order of
   /// `backward`.
   Value save(Value value, unsigned forward, Operation *backward,
              StringAttr name);
@@ -49,7 +49,7 @@ private:
   };
 
   DenseMap<Operation *, Place> places;
-  /// The last residual so far in each block, with those that save() added.
+  /// The last residual so far in each block, including those that save() added.
   DenseMap<Block *, Last> last;
 };
 

@@ -1,7 +1,7 @@
 //===- SwizzleScales.cpp - scales in the order of the tensor core ---------===//
 //
-// A product's operands get swizzled copies right before it. Everything else
-// keeps reading the plain values, so no other pass need know the order.
+// The operands of a GEMM get swizzled copies directly before it. All other ops
+// read the plain values, so no other pass depends on the order of scales.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,7 +23,7 @@ struct SwizzleScales final : te::impl::SwizzleScalesPassBase<SwizzleScales> {
   using Base::Base;
 
   void runOnOperation() override {
-    // Products of one block share the copy of an operand.
+    // GEMMs of one block share the copy of an operand.
     DenseMap<std::pair<Block *, Value>, Value> swizzled;
     getOperation().walk([&](ScaledMatmulOp product) {
       OpBuilder builder(product);

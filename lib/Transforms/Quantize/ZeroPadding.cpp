@@ -1,7 +1,7 @@
-//===- ZeroPadding.cpp - what is known of rows between groups -------------===//
+//===- ZeroPadding.cpp - rows between groups that are zeros ---------------===//
 //
-// Follows a value back to the ops of groups, through what keeps zeros. Unknown
-// is no: then te.zero_padding makes them.
+// The search goes from a value back to the ops of groups, through ops that keep
+// zeros. If the result is unknown, the caller inserts a te.zero_padding.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@ Value te::behindResiduals(Value value) {
   return value;
 }
 
-/// Whether groups of `groupSizes` leave none of `rows` between or behind them.
+/// Whether groups of `groupSizes` fill all `rows`, so that there is no padding.
 static bool fillRows(Value groupSizes, int64_t alignment, int64_t rows) {
   DenseElementsAttr sizes;
   if (!matchPattern(behindResiduals(groupSizes), m_Constant(&sizes)))

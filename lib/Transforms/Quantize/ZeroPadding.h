@@ -1,4 +1,4 @@
-//===- ZeroPadding.h - what is known of rows between groups ---------------===//
+//===- ZeroPadding.h - rows between groups that are zeros -----------------===//
 
 #ifndef TE_TRANSFORMS_QUANTIZE_ZEROPADDING_H
 #define TE_TRANSFORMS_QUANTIZE_ZEROPADDING_H
@@ -7,11 +7,11 @@
 
 namespace mlir::te {
 
-/// The forward's value behind te.residual, which is only the identity.
+/// The value of the forward that te.residual, an identity, saves.
 Value behindResiduals(Value value);
 
 /// Whether the rows of `value` outside the groups are known to be zeros: the
-/// ops of groups write them, and many ops keep them.
+/// ops of groups write zeros there, and many ops keep them.
 bool hasZeroPadding(Value value, Value groupSizes, int64_t alignment);
 
 } // namespace mlir::te

@@ -1,4 +1,4 @@
-//===- HtmlPage.cpp - pages that need no other file -----------------------===//
+//===- HtmlPage.cpp - single-file HTML pages ------------------------------===//
 
 #include "TEDialect/Transforms/Report/HtmlPage.h"
 

@@ -1,4 +1,4 @@
-//===- MemoryPicture.cpp - the memory of a step, to look at ---------------===//
+//===- MemoryPicture.cpp - a picture of the memory of a step --------------===//
 
 #include "TEDialect/Transforms/Report/MemoryPicture.h"
 #include "TEDialect/Transforms/Report/HtmlPage.h"
@@ -29,7 +29,7 @@ void mlir::te::findPeak(MemoryReport &report) {
   for (auto [index, buffer] : llvm::enumerate(report.buffers))
     if (buffer.first <= report.peak && report.peak <= buffer.last)
       report.alive.push_back(index);
-  // Ties in the order of birth.
+  // Of equal sizes, the buffer that is written first comes first.
   llvm::sort(report.alive, [&](unsigned a, unsigned b) {
     return std::tuple(-report.buffers[a].bytes, a) <
            std::tuple(-report.buffers[b].bytes, b);

@@ -1,9 +1,10 @@
-//===- ReportCapture.cpp - what replays of a step change and keep ---------===//
+//===- ReportCapture.cpp - states and inputs of a captured step -----------===//
 //
-// Two tables of the arguments of a step: what one replay leaves to the next,
-// and which flag, read on the device, decides whether it stays; and what may be
-// another value in every replay. Read off the ops, like te-verify-capture's
-// rules, which say what a step must not do.
+// The report has two tables of arguments of a step: those whose value one
+// replay passes to the next, with the flag on the device that decides whether
+// it changes; and those that may have another value in every replay. The tables
+// are read from the ops, like the rules of te-verify-capture, which reports
+// what a step must not do.
 //
 //===----------------------------------------------------------------------===//
 
@@ -49,13 +50,13 @@ static int64_t bytesOf(Type type) {
              : 0;
 }
 
-/// The flag under which `op` does not do what it does, or null.
+/// The flag that makes `op` skip its work, or null.
 static Value skipFlagOf(Operation *op) {
   auto skippable = dyn_cast<SkippableOpInterface>(op);
   return skippable ? skippable.getSkip() : Value();
 }
 
-/// Under which flag the state `argument` stays as it is, or null.
+/// The flag that keeps the state `argument` unchanged, or null.
 static Value keptBy(BlockArgument argument) {
   for (Operation *user : argument.getUsers()) {
     Value skip = skipFlagOf(user);
@@ -63,7 +64,7 @@ static Value keptBy(BlockArgument argument) {
       return skip;
     if (isa<ZeroUnlessOp>(user) && skip != argument)
       return skip;
-    // A history moves by what is measured.
+    // A history does not change if its amax is not measured.
     auto update = dyn_cast<DelayedScalingUpdateOp>(user);
     Operation *measured = update ? update.getAmax().getDefiningOp() : nullptr;
     if (measured && skipFlagOf(measured))

@@ -1,7 +1,7 @@
-//===- ReportConstraints.cpp - demands of the step, printed ---------------===//
+//===- ReportConstraints.cpp - prints the constraints of a step -----------===//
 //
-// The rows that te-check-constraints judges, all of them; the axes to pad, each
-// once; and what the recipes ask for that is not there.
+// The report has all rows that te-check-constraints checks, the axes to pad,
+// and the GEMMs that the recipes ask for and the target does not have.
 //
 //===----------------------------------------------------------------------===//
 
@@ -82,7 +82,7 @@ static void printText(const StepConstraints &constraints, raw_ostream &os) {
     groups.print(os);
   }
   if (!constraints.refusals.empty()) {
-    os << "products that are not there\n";
+    os << "GEMMs that the target does not have\n";
     Table refusals({"layer", "gemm", "why"});
     for (const StepRefusal &refusal : constraints.refusals)
       refusals.addRow({refusal.layer, describeGemms(refusal), refusal.reason});

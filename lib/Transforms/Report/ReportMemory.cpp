@@ -1,12 +1,13 @@
 //===- ReportMemory.cpp - where the bytes of a step are -------------------===//
 //
-// Reads the plan back from the IR: offsets from the allocs, lifetimes from the
-// order of launches, owners from the layers that te-insert-casts noted on the
-// locations of products. Arguments and results are the caller's, alive all the
-// time and outside the arena; what they are follows from who uses them. Scratch
-// memory of launches is one region, which the runtime takes when it loads a
-// step: what each launch needs of it at most is listed, and no sum of it means
-// anything. What is recomputed comes from tert.remat.
+// The report reads the plan from the IR: offsets from the allocs, lifetimes
+// from the order of launches, and owners from the layers that te-insert-casts
+// recorded in the locations of GEMMs. Arguments and results belong to the
+// caller. They are alive all the time and outside the arena; their purpose
+// follows from the launches that use them. Scratch memory is one region for all
+// launches, which the runtime allocates when it loads a step. The report lists
+// the upper bound of each launch and no sum, because launches share the region.
+// The recomputed values come from tert.remat.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,7 +36,7 @@ namespace mlir::te {
 using namespace mlir;
 using namespace mlir::te;
 
-/// The kernel and the row's name of the buffer, where `buffer` is an operand.
+/// The name of a buffer operand in the row of the launch's kernel.
 static StringRef parameterName(tert::LaunchOp launch, unsigned index) {
   return tert::lookupKernel(launch.getKernel())->buffers[index].name;
 }
@@ -45,7 +46,7 @@ static bool isGradient(StringRef parameter) {
          !parameter.starts_with("data");
 }
 
-/// What the caller's buffer of this signature entry is for.
+/// The purpose of the caller's buffer with this signature entry.
 static StringRef causeOfArgument(DictionaryAttr entry, Value buffer) {
   bool isResult =
       entry && entry.getAs<StringAttr>("role").getValue() == "result";
@@ -79,8 +80,8 @@ static StringRef causeOfArgument(DictionaryAttr entry, Value buffer) {
   return isResult ? "output" : "input";
 }
 
-/// The layer of the first product that touches `buffer`, else of `name` what
-/// stands before its last part.
+/// The layer of the first GEMM that uses `buffer`; without one, `name` without
+/// its last part.
 static std::string ownerOf(Value buffer, StringRef name) {
   std::optional<GemmOrigin> first;
   Operation *at = nullptr;
@@ -93,7 +94,7 @@ static std::string ownerOf(Value buffer, StringRef name) {
   return first ? first->layer : name.rsplit('.').first.str();
 }
 
-/// The decisions at `function`, if there are any.
+/// The decisions recorded on `function`, if there are any.
 static std::optional<Remat> collectRemat(func::FuncOp function) {
   auto entries = function->getAttrOfType<DictionaryAttr>(tert::kRematAttr);
   if (!entries)
@@ -162,7 +163,7 @@ MemoryReport te::collectMemoryReport(func::FuncOp function) {
   unsigned last = report.launches.empty() ? 0 : report.launches.size() - 1;
   auto signature = function->getAttrOfType<ArrayAttr>(tert::kSignatureAttr);
   for (auto [index, argument] : llvm::enumerate(function.getArguments())) {
-    // A carried result has no memory of its own.
+    // A result that is the next value of an argument has no memory of its own.
     auto entry = signature && index < signature.size()
                      ? dyn_cast<DictionaryAttr>(signature[index])
                      : DictionaryAttr();
@@ -208,11 +209,11 @@ static void addRow(Table &table, const MemoryBuffer &row) {
 }
 
 static void printRemat(const Remat &remat, raw_ostream &os) {
-  os << "\nremat '" << remat.policy << "' holds " << remat.heldAfter
+  os << "\nremat '" << remat.policy << "' saves " << remat.heldAfter
      << " bytes of " << remat.heldBefore << " for the backward\n";
   if (remat.rows.empty())
     return;
-  Table table({"recomputed", "layer", "bytes freed", "held instead",
+  Table table({"recomputed", "layer", "bytes freed", "saved instead",
                "bytes moved", "operations"});
   for (const RematRow &row : remat.rows)
     table.addRow({row.op, row.layer, std::to_string(row.freed),

@@ -1,8 +1,9 @@
-//===- ReportPrecision.cpp - the precision ledger -------------------------===//
+//===- ReportPrecision.cpp - prints the precision of a step ---------------===//
 //
-// The ledger is read off the ops, not off the recipe: what it says is what will
-// run. Only the reason comes from elsewhere, the origin in a GEMM's location.
-// Bytes are those of operands and results, scales with their padding included.
+// The report is read from the ops and not from the recipe, so it describes what
+// will run. Only the reason comes from elsewhere: the origin in the GEMM's
+// location. Bytes are those of operands and results, including scales with
+// their padding.
 //
 //===----------------------------------------------------------------------===//
 
@@ -42,7 +43,8 @@ struct CastRow {
 /// Collectives of one kind over one group.
 struct CollectiveRow {
   std::string op, group;
-  /// Launches, tensors or amaxes they move, bytes that a rank brings.
+  /// The number of launches, of tensors or amaxes that they move, and of bytes
+  /// that one rank contributes.
   int64_t count, values, bytes;
 };
 } // namespace
@@ -79,7 +81,7 @@ static int64_t bytesOf(TypeRange types) {
   return bytes;
 }
 
-/// The family of kernels that runs `a` times `b` into `out` on `target`.
+/// The family of kernels that computes `out` from `a` and `b` on `target`.
 static std::string kernelFor(Type a, Type b, Type out, support::Target target) {
   bool onHost = target == support::Target::Reference;
   auto scaledA = dyn_cast<ScaledType>(a), scaledB = dyn_cast<ScaledType>(b);
@@ -95,7 +97,7 @@ static std::string kernelFor(Type a, Type b, Type out, support::Target target) {
                                                       : "cublaslt";
   if (scaledA.getScheme() == Scheme::PerTensor)
     return by + " fp8 tensorwise";
-  // "block_1x128" is "fp8 blocks 1x128".
+  // "block_1x128" is printed as "fp8 blocks 1x128".
   auto [family, blockA] = stringifyScheme(scaledA.getScheme()).split('_');
   StringRef blockB = stringifyScheme(scaledB.getScheme()).split('_').second;
   return llvm::formatv("{0} fp{1} {2} {3} * {4}", by,
@@ -128,7 +130,7 @@ static GemmRow describeGemm(Operation *op, std::string accumulation,
   return row;
 }
 
-/// "quantize row+col" and the like.
+/// For example, "quantize row+col".
 static std::string describeUsages(StringRef name, TypeRange usages) {
   std::string text = name.str();
   const char *separator = " ";
@@ -143,7 +145,7 @@ static std::string describeUsages(StringRef name, TypeRange usages) {
   return text;
 }
 
-/// Adds `op`, over the group `id`, to what is like it.
+/// Adds `op`, over the group `id`, to the row of collectives of its kind.
 static void addCollective(Operation *op, int64_t id, int64_t values,
                           SmallVectorImpl<CollectiveRow> &collectives) {
   GroupAttr group = lookupGroup(op, id);
@@ -157,13 +159,13 @@ static void addCollective(Operation *op, int64_t id, int64_t values,
   }
   ++row->count;
   row->values += values;
-  // Of a flat shard the scales are there.
+  // The ranks exchange only the data of a flat shard: all have all scales.
   auto scaled = dyn_cast<ScaledType>(op->getOperand(0).getType());
   row->bytes += scaled && scaled.isShard() ? scaled.getDataBytes()
                                            : bytesOf(op->getOperandTypes());
 }
 
-/// The ledger of one function.
+/// Collects the rows of one function.
 static void collect(func::FuncOp function, support::Target target,
                     std::vector<GemmRow> &gemms,
                     SmallVectorImpl<CastRow> &casts,
@@ -199,7 +201,7 @@ static void collect(func::FuncOp function, support::Target target,
               ? op->getOperand(0).getType()
               : op->getResult(0).getType();
       Value tensor = op->getOperand(0);
-      // A fused op casts what it computes, so that is what it is called.
+      // A fused op casts its own result, so the row is named after the op.
       bool isFused =
           isa<ActivationQuantizeOp, ActivationBackwardQuantizeOp>(op);
       casts.push_back(

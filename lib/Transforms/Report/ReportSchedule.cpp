@@ -1,7 +1,7 @@
-//===- ReportSchedule.cpp - what runs where and beside what ---------------===//
+//===- ReportSchedule.cpp - prints the streams of a step ------------------===//
 //
-// Reads streams, waits and windows off the launches (Streams.h), as the
-// lowering does, so that the report cannot disagree with what runs.
+// Streams, waits and windows are computed from the launches (Streams.h) in the
+// same way as in the lowering, so that the report agrees with what runs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,16 +31,17 @@ namespace {
 struct Row {
   std::string kernel, name;
   bool side;
-  /// -1: for no launch of the other stream.
+  /// The launch of the other stream that this one waits for, or -1.
   int wait;
-  /// Of a launch of the side stream: those of the other that may run meanwhile.
+  /// For a launch of the side stream: the launches of the main stream that may
+  /// run at the same time.
   SmallVector<unsigned> beside;
 };
 
 } // namespace
 
-/// Layer and product of a GEMM, else the first temporary that is written, else
-/// the argument.
+/// The layer and the kind of a GEMM; for other launches, the first temporary
+/// that is written, or else the argument.
 static std::string nameOf(tert::LaunchOp launch, ArrayAttr signature) {
   if (auto origin = GemmOrigin::find(launch.getLoc()))
     return origin->layer + " " + origin->gemm;
@@ -81,7 +82,7 @@ static SmallVector<Row> collect(func::FuncOp function) {
   return rows;
 }
 
-/// Products and attention by name, others by their number.
+/// GEMMs and attention are listed by name; the others are counted.
 static std::string describeBeside(ArrayRef<Row> rows, const Row &row) {
   std::string text;
   unsigned others = 0;

@@ -6,7 +6,7 @@
 
 using namespace mlir::te;
 
-/// Null where reports go to the standard output.
+/// Null if reports go to the standard output.
 static thread_local llvm::raw_ostream *captured = nullptr;
 
 llvm::raw_ostream &mlir::te::reportStream() {

@@ -1,7 +1,8 @@
 //===- Table.h - aligned text tables --------------------------------------===//
 //
-// Reports collect rows of strings; columns are as wide as their widest cell,
-// and nothing trails a row. Also the check of the `format` option they share.
+// Reports collect rows of strings. Columns are as wide as their widest cell,
+// and rows have no trailing spaces. This file also checks the option `format`,
+// which the reports share.
 //
 //===----------------------------------------------------------------------===//
 

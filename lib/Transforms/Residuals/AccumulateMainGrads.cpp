@@ -1,9 +1,9 @@
 //===- AccumulateMainGrads.cpp - gradients as f32 states ------------------===//
 //
-// A gradient is a tree of additions over products and other ops. It is taken
-// apart from its root: a branch nobody else reads adds itself to the sum so
-// far, in the product where it is one. So each gradient is in the program once,
-// and what decides between first and later micro-batches is one op at the leaf.
+// A gradient is a tree of additions over GEMMs and other ops. The pass splits
+// it from the root: a branch without other readers is added to the sum so far,
+// in the GEMM if it is one. Each gradient is therefore in the program once, and
+// one op at the leaf distinguishes the first micro-batch from later ones.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,7 +40,8 @@ public:
       if (!isWeight && function.getArgAttr(index, kOverwriteAttr)) {
         emitError(argument.getLoc())
             << "expected '" << kOverwriteAttr << "' on an argument with '"
-            << kWeightAttr << "', which argument " << index << " has not";
+            << kWeightAttr << "', but argument " << index
+            << " does not have it";
         return signalPassFailure();
       }
       if (auto name = function.getArgAttrOfType<StringAttr>(index, kNameAttr);
@@ -97,8 +98,9 @@ private:
     return success();
   }
 
-  /// What a weight's product gives is added up for weights only: an argument
-  /// whose mark was forgotten is not passed by.
+  /// Reports a gradient of a layer's weight whose argument is not marked as a
+  /// weight: only gradients of weights are accumulated, and a forgotten mark
+  /// would be silent.
   LogicalResult checkNoProduct(unsigned index, StringRef argument) {
     func::FuncOp function = getOperation();
     Operation *made = function.getBody()
@@ -114,8 +116,8 @@ private:
            << kWeightAttr << "' for 'main-grad'";
   }
 
-  /// Makes result `index` a state that its gradient is added to, or written to
-  /// in every step where it `overwrites`.
+  /// Makes result `index` a state that its gradient is added to or, with
+  /// `overwrites`, that its gradient is written to in every step.
   void accumulate(unsigned index, bool overwrites, Value flag) {
     func::FuncOp function = getOperation();
     Builder b(&getContext());
@@ -125,7 +127,7 @@ private:
         {b.getNamedAttr(kNameAttr, function.getResultAttr(index, kNameAttr)),
          b.getNamedAttr(kInitAttr, b.getF32FloatAttr(0.0f))});
     unsigned argument = function.getNumArguments();
-    // Fails only where the type of the function cannot be changed.
+    // This fails only if the type of the function cannot be changed.
     (void)function.insertArgument(argument, type, attributes,
                                   function.getLoc());
     Operation *end = function.getBody().front().getTerminator();
@@ -147,11 +149,11 @@ private:
     replaced.clear();
   }
 
-  /// The sum so far, made at a builder's position; null where there is none.
+  /// Creates the sum so far at a builder's position; null if there is none.
   using SumBefore = function_ref<Value(OpBuilder &, Location)>;
 
-  /// The value of `use`, added in f32 to `before`. Who reads it elsewhere keeps
-  /// what it read.
+  /// Adds the value of `use` to `before` in f32. Other readers of the value
+  /// still read the value itself.
   Value add(OpOperand &use, SumBefore before) {
     Value value = use.get();
     Operation *made = value.getDefiningOp();
@@ -159,7 +161,7 @@ private:
       if (auto widened = dyn_cast<arith::ExtFOp>(made))
         return addOperand(made, widened->getOpOperand(0), before);
       if (auto sum = dyn_cast<arith::AddFOp>(made)) {
-        // The one that is there first is added first, which moves neither.
+        // The earlier summand is added first, so that neither moves.
         unsigned first = isLater(sum.getLhs(), sum.getRhs()) ? 1 : 0;
         auto half = [&](OpBuilder &, Location) {
           return add(sum->getOpOperand(first), before);
@@ -185,13 +187,14 @@ private:
     Value sum = before(builder, loc);
     if (!sum)
       return value;
-    // What is added before may be made behind the value.
+    // The sum so far may be computed after the value.
     if (isLater(sum, value))
       builder.setInsertionPointAfter(sum.getDefiningOp());
     return arith::AddFOp::create(builder, loc, sum, value);
   }
 
-  /// As `add`, of an operand of `op`, which goes once nobody reads it.
+  /// Does what `add` does for an operand of `op`, which is erased if it has no
+  /// more readers.
   Value addOperand(Operation *op, OpOperand &operand, SumBefore before) {
     Value sum = add(operand, before);
     replaced.push_back(op);
@@ -212,14 +215,14 @@ private:
     return wgrad.getDw();
   }
 
-  /// True when both are made in one block, and `a` after `b`.
+  /// True if both are computed in one block, and `a` after `b`.
   static bool isLater(Value a, Value b) {
     Operation *aMaker = a.getDefiningOp(), *bMaker = b.getDefiningOp();
     return aMaker && bMaker && aMaker->getBlock() == bMaker->getBlock() &&
            bMaker->isBeforeInBlock(aMaker);
   }
 
-  /// Additions and casts that are no more, outermost last.
+  /// Additions and casts to erase, outermost last.
   SmallVector<Operation *> replaced;
 };
 

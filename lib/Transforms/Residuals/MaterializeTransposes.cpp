@@ -1,10 +1,11 @@
-//===- MaterializeTransposes.cpp - when a weight's columns are made -------===//
+//===- MaterializeTransposes.cpp - when to compute a weight's columns -----===//
 //
-// The column usage of a weight is a permutation of its row usage wherever the
-// type says so. Holding rows and permuting them for dgrad trades a pass over
-// the bytes for not holding them twice; bits are the same. Which columns are
-// kept for which uses is TransposePolicy; here uses are found and rewritten.
-// All positions are taken before anything moves.
+// If its type allows it, the column usage of a weight is a permutation of its
+// row usage. Keeping only the rows and permuting them for dgrad costs a pass
+// over the bytes and saves the memory of the columns; the bits are the same.
+// TransposePolicy decides which columns are kept for which uses; this file
+// finds and rewrites the uses. All positions are determined before anything
+// moves.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,15 +33,15 @@ using namespace mlir::te;
 
 namespace {
 
-/// One op that reads columns, through a residual or not.
+/// One op that reads columns, directly or through a residual.
 struct ColumnReader {
   Operation *op;
-  /// The last residual on the way, or null.
+  /// The last residual between the columns and the op, or null.
   ResidualOp residual;
 };
 
-/// The column cast of a weight, the row cast it could be derived from, and who
-/// reads the columns, in program order.
+/// The column cast of a weight, the row cast that it could be derived from, and
+/// the readers of the columns, in program order.
 struct Column {
   QuantizeOp cast, rows;
   SmallVector<ColumnReader> readers;
@@ -49,8 +50,8 @@ struct Column {
 } // namespace
 
 /// True for the column cast of a weight whose columns follow from its rows. A
-/// cast that also measures is needed anyway, and one that rounds stochastically
-/// has its own random bits.
+/// cast that also measures is needed anyway, and a cast that rounds
+/// stochastically has random bits of its own.
 static bool isDerivable(QuantizeOp cast) {
   auto type = mlir::cast<ScaledType>(cast.getUsages()[0].getType());
   return cast.getUsages().size() == 1 && !cast.getAmax() && !cast.getRng() &&
@@ -63,7 +64,8 @@ static int64_t bytesOf(ScaledType type) {
          type.getNumAmaxes() * static_cast<int64_t>(sizeof(float));
 }
 
-/// The cast beside `column` whose result is the row usage, or null.
+/// The cast of the same tensor as `column` whose result is the row usage, or
+/// null.
 static QuantizeOp findRowCast(QuantizeOp column) {
   auto type =
       cast<ScaledType>(column.getUsages()[0].getType()).getTransposedUsage();
@@ -81,7 +83,7 @@ static QuantizeOp findRowCast(QuantizeOp column) {
   return {};
 }
 
-/// Appends who reads `columns`, or fails where one is in another block.
+/// Appends the readers of `columns`; fails if one is in another block.
 static LogicalResult collectReaders(Value columns, ResidualOp residual,
                                     SmallVector<ColumnReader> &readers) {
   for (Operation *user : columns.getUsers()) {
@@ -100,7 +102,7 @@ static LogicalResult collectReaders(Value columns, ResidualOp residual,
   return success();
 }
 
-/// Every column cast whose transposes are the policy's choice.
+/// Every column cast for which the policy decides when it is transposed.
 static SmallVector<Column> collectColumns(func::FuncOp function) {
   SmallVector<Column> columns;
   function.walk([&](QuantizeOp cast) {
@@ -109,7 +111,7 @@ static SmallVector<Column> collectColumns(func::FuncOp function) {
         failed(collectReaders(cast.getUsages()[0], {}, column.readers)) ||
         column.readers.empty())
       return;
-    // Where nobody needs the rows, the columns are the least there is.
+    // If nothing reads the rows, only the columns are needed.
     column.rows = findRowCast(cast);
     if (!column.rows)
       return;
@@ -134,8 +136,8 @@ struct MaterializeTransposes final
              << policy.getValue() << "'";
     if ((policy == "budget") != (transposeBudget >= 0))
       return emitError(loc)
-             << "expected a 'transpose-budget' with transpose policy 'budget' "
-                "and with no other, but got "
+             << "expected a 'transpose-budget' exactly with transpose policy "
+                "'budget', but got "
              << (transposeBudget >= 0 ? Twine(transposeBudget) : Twine("none"))
              << " with '" << policy.getValue() << "'";
     return checkTargetOption(context, getArgument(), target.getValue());
@@ -170,17 +172,17 @@ struct MaterializeTransposes final
     });
   }
 
-  /// What of the budget residuals leave for columns. A column is the cheapest
-  /// value there is to make again (it moves twice its bytes, a repeated op
-  /// reads what it needs and writes no less than it frees), so residuals come
-  /// first.
+  /// The part of the budget that residuals leave for columns. Residuals come
+  /// first, because a column is cheaper to compute again than other values: it
+  /// moves twice its bytes, while another repeated op reads all its operands
+  /// and writes no less than it frees.
   int64_t bytesLeft() {
     int64_t left = transposeBudget;
     for (Block &block : getOperation().getBody())
       if (!block.getOps<ResidualOp>().empty())
         left -= RematPlan(block).getHeldBytes();
     remark::analysis(getOperation().getLoc(), remarkOptions()) << remark::add(
-        "of {0} bytes to hold, {1} are left for columns of weights",
+        "of {0} bytes to save, {1} are left for columns of weights",
         transposeBudget.getValue(), std::max<int64_t>(left, 0));
     return left;
   }
@@ -197,7 +199,7 @@ struct MaterializeTransposes final
                                              : keepWithin(uses, left);
   }
 
-  /// Gives every reader that does not keep what was there a transpose.
+  /// Creates a transpose for every reader that does not use kept columns.
   void materialize(Column &column, ArrayRef<bool> kept) {
     if (llvm::all_of(kept, [](bool keep) { return keep; }))
       return;
@@ -207,7 +209,7 @@ struct MaterializeTransposes final
     for (auto [reader, keep] : llvm::zip_equal(column.readers, kept)) {
       Value columns = reader.residual ? reader.residual.getHeld()
                                       : column.cast.getUsages()[0];
-      // The cast's own value: nothing to change.
+      // The reader uses the result of the cast already.
       if (keep && !current)
         continue;
       if (!keep) {
@@ -224,7 +226,7 @@ struct MaterializeTransposes final
     eraseUnused(column.cast);
   }
 
-  /// `row` where `residual` holds its columns.
+  /// Saves `row` in a residual before `residual`, which saves its columns.
   Value holdRow(Value row, ResidualOp residual,
                 DenseMap<Operation *, Value> &heldRows) {
     Value &held = heldRows[residual];
@@ -236,7 +238,7 @@ struct MaterializeTransposes final
     return held;
   }
 
-  /// Erases `op` and the residuals behind it, where nobody reads them.
+  /// Erases `op` and the residuals that read it, if they have no uses.
   static void eraseUnused(Operation *op) {
     for (Operation *user : llvm::make_early_inc_range(op->getUsers()))
       eraseUnused(user);
@@ -244,15 +246,15 @@ struct MaterializeTransposes final
       op->erase();
   }
 
-  /// What becomes of one weight, in the words of `kept`.
+  /// Describes when the columns of one weight are computed.
   static std::string describe(ArrayRef<bool> kept) {
     size_t numMade = llvm::count(kept, false), numUses = kept.size();
     if (numMade == 0)
-      return "in the forward and held";
+      return "in the forward and saved";
     if (numUses == 1)
-      return "right before their use";
+      return "directly before their use";
     if (numMade == numUses)
-      return llvm::formatv("right before each of their {0} uses", numUses);
+      return llvm::formatv("directly before each of their {0} uses", numUses);
     if (numMade == 1 && !kept.front())
       return llvm::formatv("before the first of their {0} uses and kept",
                            numUses);
@@ -272,12 +274,12 @@ struct MaterializeTransposes final
     Location loc = column.cast.getLoc();
     remark::RemarkOpts options = remarkOptions();
     remark::passed(loc, options)
-        << remark::add("columns of '{0}' are made {1}, moving {2} bytes", name,
-                       describe(kept), bytesMoved(uses, kept));
+        << remark::add("columns of '{0}' are computed {1}, moving {2} bytes",
+                       name, describe(kept), bytesMoved(uses, kept));
     auto type = mlir::cast<ScaledType>(column.cast.getUsages()[0].getType());
     if (target == "sm_100" && type.getScheme() == Scheme::PerTensor)
       remark::missed(loc, options)
-          << remark::add("columns of '{0}' are made although sm_100 could "
+          << remark::add("columns of '{0}' are computed although sm_100 could "
                          "contract the rows",
                          name);
   }

@@ -1,4 +1,4 @@
-//===- RematPlan.cpp - what the backward computes again -------------------===//
+//===- RematPlan.cpp - which values the backward recomputes ---------------===//
 
 #include "RematPlan.h"
 
@@ -77,7 +77,7 @@ bool te::isAlwaysThere(Value value) {
 }
 
 bool te::isScalar(Value value) {
-  // One for each group of rows, or block, is as cheap.
+  // One value for each group of rows or block counts as a scalar.
   if (isa_and_present<GroupedAmaxOp, ComputeScaleOp, PartialAmaxOp,
                       AmaxReduceOp>(value.getDefiningOp()))
     return true;
@@ -89,8 +89,8 @@ bool te::isFree(Value value) {
   Value amax = value;
   if (auto reduce = amax.getDefiningOp<AmaxReduceOp>())
     amax = reduce.getAmaxes()[cast<OpResult>(value).getResultNumber()];
-  // Amaxes of 1x32 blocks have an eighth of the bytes of the cast, those of
-  // 1x16 half.
+  // Amaxes of 1x32 blocks have an eighth of the bytes of the cast, and those of
+  // 1x16 blocks have half.
   auto partial = amax.getDefiningOp<PartialAmaxOp>();
   return isScalar(value) &&
          !(partial && partial.getBlocks()[0] * partial.getBlocks()[1] <= 32);
@@ -119,8 +119,8 @@ static int64_t trafficOf(Operation *op) {
   return bytes;
 }
 
-/// Multiplications and additions of a product; other ops are bound by the bytes
-/// they move.
+/// Number of multiplications and additions of a GEMM; 0 for other ops, whose
+/// time depends on the bytes they move.
 static int64_t flopsOf(Operation *op) {
   if (!isa<MatmulOp, ScaledMatmulOp, GroupedMatmulOp, GroupedScaledMatmulOp>(
           op))
@@ -185,12 +185,13 @@ void RematPlan::nameForward() {
 }
 
 void RematPlan::findLayerInputs() {
-  // Neither scalars nor what comes from arguments by casts and elementwise ops.
+  // Scalars, and values that casts and elementwise ops compute from arguments,
+  // do not count.
   DenseSet<Value> cheap;
   auto counts = [&](Value value) {
     return !isScalar(value) && !isAlwaysThere(value) && !cheap.contains(value);
   };
-  // Casts that only the backward reads take no part in the forward.
+  // Casts that only the backward reads are not part of the forward.
   DenseSet<Operation *> heldOnly;
   for (Operation &op : llvm::reverse(block))
     if ((castOperand(&op) ||
@@ -218,7 +219,7 @@ void RematPlan::findLayerInputs() {
       if (use == uses.end())
         continue;
       use->second.last = position;
-      // All that cast a value are one reader.
+      // All casts of a value count as one reader.
       const bool isCast =
           castOperand(op) || isa<AmaxOp, AmaxRowsOp, PartialAmaxOp>(op);
       use->second.numReaders += !isCast || !use->second.isCast;
@@ -237,8 +238,8 @@ void RematPlan::findLayerInputs() {
     }
   }
 
-  // How many values are alive behind each op, and, as the sum of their numbers,
-  // which one it is where it is one.
+  // Count the values that are alive after each op. The sum of their numbers
+  // identifies the value if there is only one.
   struct Alive {
     int64_t count = 0, sum = 0;
   };
@@ -336,8 +337,8 @@ bool RematPlan::mayRepeat(Operation *op) const {
   if (!op || !inForward.contains(op) || readsHeld.contains(op) ||
       op->getNumRegions() != 0 || !isMemoryEffectFree(op))
     return false;
-  // An op of scalars and constants alone reads nothing that cse could not find
-  // in the forward too.
+  // The operands of an op of only scalars and constants have no residuals, so
+  // cse would merge the repeated op with the original.
   if (llvm::all_of(op->getOperands(), [](Value operand) {
         return isFree(operand) || matchPattern(operand, m_Constant());
       }))
@@ -380,7 +381,7 @@ RematPlan::Chain RematPlan::estimate(Unit &unit) const {
   llvm::for_each(unit.residuals, go);
   for (unsigned i = 0; i < chain.going.size(); ++i) {
     require(chain.going[i], chain);
-    // Casts of what is held instead follow from it.
+    // Casts of a newly saved value can be computed from it.
     for (Value newlyHeld : chain.newlyHeld) {
       Operation *op = newlyHeld.getDefiningOp();
       auto other = unitOf.find(op->getResult(0));
@@ -444,7 +445,7 @@ LogicalResult RematPlan::giveUpUntil(int64_t budget) {
   auto gain = [](const Unit &unit) {
     return double(unit.freed - unit.added) / (1.0 + double(unit.cost()));
   };
-  // Ties in program order.
+  // Of equal gains, the first in program order is given up first.
   std::priority_queue<std::pair<double, int64_t>> queue;
   for (auto [index, unit] : llvm::enumerate(units)) {
     estimate(unit);

@@ -1,16 +1,17 @@
-//===- RematPlan.h - what the backward computes again ---------------------===//
+//===- RematPlan.h - which values the backward recomputes -----------------===//
 //
-// The decisions of te-rematerialize, free of any rewriting. What is held is a
-// set of values of the forward; a *unit* is one op of the forward (or one
-// function argument) with all held values that are it or casts of it. A unit is
-// given up as a whole: its values are then computed again, from what is held
-// still or always there.
+// This file makes the decisions of te-rematerialize without changing the
+// program. The saved values are a set of values of the forward. A *unit* is one
+// op of the forward (or one function argument) with all saved values that are
+// its results or casts of them. A unit is given up as a whole: its values are
+// then recomputed from values that are still saved or always available.
 //
-// Where a whole forward is computed again it must not be so from its first op,
-// or all of it would be alive at once. Layer inputs stay held: the values that
-// are alone alive at some point of the forward and that two ops read, which is
-// what the input of a residual block is. Casts and elementwise ops on arguments
-// do not count as alive: they can be had anywhere.
+// If a whole forward is recomputed, the recomputation must not start at its
+// first op, because all of the forward would then be alive at once. Layer
+// inputs are therefore always saved: a layer input is a value that at some
+// point of the forward is the only one alive and that two ops read, such as the
+// input of a residual block. Casts and elementwise ops on arguments do not
+// count as alive, because they can be recomputed anywhere.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,29 +33,29 @@ struct RematPolicy {
   /// Bytes of `budget:`.
   int64_t budget = 0;
 
-  /// Reads "nothing", "everything", "ops:<name>,..." or "budget:<bytes>"; says
-  /// in `error` what is wrong with another text.
+  /// Parses "nothing", "everything", "ops:<name>,..." or "budget:<bytes>";
+  /// `error` is the message for any other text.
   static FailureOr<RematPolicy> parse(StringRef text, std::string &error);
 };
 
-/// The operand that `op` only casts, decodes or gives another shape, or null.
+/// The operand that `op` only casts, dequantises or reshapes, or null.
 Value castOperand(Operation *op);
 
 /// The value that `value` is a cast of.
 Value sourceOf(Value value);
 
-/// `value` without changes of shape, which are the same memory.
+/// `value` before reshapes, which share its memory.
 Value storageOf(Value value);
 
-/// True for what the backward has without holding it.
+/// True for a value that the backward can read without saving it.
 bool isAlwaysThere(Value value);
 
-/// True for a scale, an amax and the like, which takes no part in what is alive
-/// between layers.
+/// True for a scale, an amax or a similar value, which does not count among the
+/// values alive between layers.
 bool isScalar(Value value);
 
-/// True for what costs nothing to hold: a scalar, or one of each group or large
-/// block.
+/// True for a value that costs nothing to save: a scalar, or one element for
+/// each group or large block.
 bool isFree(Value value);
 
 class RematPlan {
@@ -63,54 +64,56 @@ public:
   static constexpr int64_t kFlopsPerByte = 256;
 
   struct Unit {
-    /// Makes the values before casts; null for a function argument.
+    /// The op that computes the value before casts; null for a function
+    /// argument.
     Operation *op = nullptr;
-    /// "linear" for the product of a forward layer, else the op's name; the
-    /// layer is what reports call it.
+    /// The mnemonic is "linear" for the GEMM of a forward layer, else the op's
+    /// name; the layer has its name in reports.
     std::string mnemonic, layer;
     SmallVector<ResidualOp> residuals;
 
-    /// What giving it up frees and takes: bytes held no more, bytes held
-    /// instead, bytes moved and operations done to compute the values again.
-    /// All zero where that was not looked at.
+    /// The effect of giving it up: bytes no longer saved, bytes saved instead,
+    /// and bytes moved and operations done to recompute the values. All are
+    /// zero if that was not estimated.
     bool isGivenUp = false;
     int64_t freed = 0, added = 0, traffic = 0, flops = 0;
 
     int64_t cost() const { return traffic + flops / kFlopsPerByte; }
   };
 
-  /// Reads what the residuals of `block` hold.
+  /// Collects the values that the residuals of `block` save.
   explicit RematPlan(Block &block);
 
-  /// True when `name` is an op or a layer of the forward.
+  /// True if `name` is an op or a layer of the forward.
   bool isKnown(StringRef name) const;
-  /// The ops of the forward that have a name of their own, sorted.
+  /// The mnemonics of the ops of the forward, sorted.
   SmallVector<StringRef> getMnemonics() const;
 
-  /// Gives up all but layer inputs.
+  /// Gives up all values except layer inputs.
   void giveUpEverything();
-  /// Gives up what ops and layers of these names make.
+  /// Gives up the results of ops and layers with these names.
   void giveUp(ArrayRef<std::string> names);
-  /// Gives up what frees the most for its cost until at most `budget` bytes are
-  /// held. Fails when all but layer inputs is not enough.
+  /// Gives up the units that free the most bytes for their cost until at most
+  /// `budget` bytes are saved. Fails if giving up all values except layer
+  /// inputs is not enough.
   LogicalResult giveUpUntil(int64_t budget);
 
   Block &getBlock() const { return block; }
   ArrayRef<Unit> getUnits() const { return units; }
-  /// Up to `count` of the values held, with their bytes, largest first.
+  /// Up to `count` of the saved values, with their bytes, largest first.
   SmallVector<std::pair<int64_t, ResidualOp>>
   getLargestHeld(unsigned count) const;
-  /// Bytes of all values that are held.
+  /// Bytes of all saved values.
   int64_t getHeldBytes() const { return bytesHeld; }
-  /// The memory of `value` is held, by a residual that is there or to be made.
+  /// Whether `value` is saved, by a residual that exists or will be created.
   bool isHeld(Value value) const { return held.contains(storageOf(value)); }
 
 private:
-  /// What computing some values again takes.
+  /// The ops and values that recomputing some values requires.
   struct Chain {
     llvm::SetVector<Operation *> ops;
     llvm::SetVector<Value> newlyHeld;
-    /// What is held no more.
+    /// Values that are no longer saved.
     llvm::SetVector<Value> going;
   };
 
@@ -119,34 +122,34 @@ private:
   void findLayerInputs();
   void makeUnits();
   bool isNamed(Operation *op, StringRef name) const;
-  /// True when `op` computes the same again in the backward, and the policy
-  /// wants it to.
+  /// True if `op` computes the same in the backward, and the policy allows to
+  /// repeat it.
   bool mayRepeat(Operation *op) const;
   bool mustHold(Value storage) const;
-  /// Adds to `chain` what `value` takes.
+  /// Adds to `chain` what recomputing `value` requires.
   void require(Value value, Chain &chain) const;
-  /// What giving up `unit` takes; sets its figures.
+  /// Returns what giving up `unit` requires, and sets its figures.
   Chain estimate(Unit &unit) const;
   /// Gives up `unit` if that frees bytes.
   bool tryGiveUp(Unit &unit);
 
   Block &block;
   SmallVector<ResidualOp> residuals;
-  /// What some residual depends on, in program order.
+  /// The ops that any residual depends on, in program order.
   SmallVector<Operation *> forward;
-  /// What depends on some residual.
+  /// The ops that depend on any residual.
   DenseSet<Operation *> readsHeld;
-  /// Mnemonic, layer and layer by number of ops of `forward`.
+  /// Mnemonic, layer, and numbered mnemonic of the ops of `forward`.
   struct Names {
     std::string mnemonic, layer, numbered;
   };
   DenseMap<Operation *, Names> names;
   DenseSet<Value> layerInputs, held;
   DenseSet<Operation *> inForward;
-  /// Ops that are repeated once for all their readers: not casts of arguments,
-  /// which are repeated for each.
+  /// Ops that are repeated once for all their readers. Casts of arguments are
+  /// not among them, because they are repeated for each reader.
   DenseSet<Operation *> repeated;
-  /// The ops that may be repeated beside casts, under `ops:`.
+  /// The ops that `ops:` allows to repeat, besides casts.
   std::optional<DenseSet<Operation *>> selected;
   SmallVector<Unit, 0> units;
   /// The unit of the value before casts.

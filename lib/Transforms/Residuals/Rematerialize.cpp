@@ -1,12 +1,13 @@
-//===- Rematerialize.cpp - compute forward values again in the backward ---===//
+//===- Rematerialize.cpp - recompute forward values in the backward -------===//
 //
-// What goes is decided by RematPlan; here it is cloned, op by op, each right
-// before its first reader in the backward. A clone reads nothing of the forward
-// but through a te.residual, function arguments included: that names what is
-// held, and it keeps cse and te-pair-cast-layouts from merging the clone with
-// the op it repeats, because the two have different operands. Scalars cross as
-// they are, so a cast that is repeated has the scale, the amax and the random
-// state of the first one, and measures nothing.
+// RematPlan decides which values are given up. This file clones the ops that
+// compute them, each directly before its first reader in the backward. A clone
+// reads values of the forward, including function arguments, only through a
+// te.residual. The residual names what is saved, and it keeps cse and
+// te-pair-cast-layouts from merging the clone with the original op, because the
+// two have different operands. Scalars are read directly, so a repeated cast
+// has the scale, the amax and the random state of the original, and measures
+// nothing.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,29 +36,30 @@ using namespace mlir::te;
 
 namespace {
 
-/// Rewrites one block as its plan says.
+/// Rewrites one block according to its plan.
 class Rematerializer {
 public:
   Rematerializer(Block &block, const RematPlan &plan)
       : block(block), plan(plan), builder(block.getParentOp()->getContext()) {}
 
-  /// Returns how many ops are repeated.
+  /// Returns the number of repeated ops.
   unsigned run();
 
 private:
   bool isGivenUp(Operation *op) const;
-  /// `value` of the forward, as `reader` may read it.
+  /// Returns the value that `reader` must read instead of `value`, a value of
+  /// the forward.
   Value get(Value value, Operation *reader);
-  /// `value` behind a new residual.
+  /// Saves `value` in a new residual.
   Value hold(Value value);
   Operation *repeat(Operation *op, Operation *reader);
 
   Block &block;
   const RematPlan &plan;
   OpBuilder builder;
-  /// What the backward at hand has; a step may have several.
+  /// The values available in the current backward; a step may have several.
   DenseMap<Value, Value> available;
-  /// The last residual before the backward at hand.
+  /// The last residual before the current backward.
   ResidualOp boundary;
   SmallVector<Operation *> clones;
   llvm::StringSet<> taken;
@@ -81,7 +83,7 @@ Value Rematerializer::hold(Value value) {
   return boundary.getHeld();
 }
 
-/// `op`'s location, saying that it is a repetition.
+/// The location of `op`, marked as recomputed.
 static Location repeatedLoc(Operation *op) {
   Location loc = NameLoc::get(StringAttr::get(op->getContext(), "recomputed"),
                               op->getLoc());
@@ -109,8 +111,9 @@ Value Rematerializer::get(Value value, Operation *reader) {
   if (Value known = available.lookup(value))
     return known;
   Operation *op = value.getDefiningOp();
-  // Kept for later readers, but for a cast of a weight: it is cheaper to repeat
-  // than to keep, so even the argument is held by another name.
+  // The value is reused by later readers, except for a cast of a weight:
+  // repeating the cast is cheaper than keeping it, so each reader gets a
+  // residual of the argument with its own name.
   const bool isKept = !isAlwaysThere(sourceOf(value));
   if (!op || isa<ResidualOp>(op) || plan.isHeld(value)) {
     Value held = hold(value);
@@ -124,8 +127,8 @@ Value Rematerializer::get(Value value, Operation *reader) {
   return available[value];
 }
 
-/// Makes `cast` give only what is read: of two usages the backward may read
-/// one, and the amax was taken in the forward.
+/// Removes unused results of `cast`: the backward may read only one of two
+/// usages, and the amax was measured in the forward.
 static void dropUnusedResults(QuantizeOpInterface cast) {
   SmallVector<Value> used;
   SmallVector<Type> types;
@@ -149,7 +152,7 @@ static void dropUnusedResults(QuantizeOpInterface cast) {
   cast->erase();
 }
 
-/// Makes columns at once where `cast` is only transposed, exactly.
+/// If `cast` is only transposed, and exactly, casts for the other axis instead.
 static void castToTransposed(QuantizeOpInterface cast) {
   if (cast.getUsages().size() != 1 || cast.getRng())
     return;
@@ -165,7 +168,7 @@ static void castToTransposed(QuantizeOpInterface cast) {
   }
 }
 
-/// Erases what `value` alone was computed for.
+/// Erases ops whose results were needed only for `value`.
 static void eraseDead(Value value) {
   llvm::SetVector<Operation *> worklist;
   worklist.insert(value.getDefiningOp());
@@ -198,7 +201,8 @@ unsigned Rematerializer::run() {
     auto residual = dyn_cast<ResidualOp>(op);
     if (!residual)
       continue;
-    // The next backward computes its own, or they would live until then.
+    // The next backward recomputes its values; otherwise, they would be alive
+    // until then.
     if (clones.size() != numCloned)
       available.clear();
     numCloned = clones.size();
@@ -222,7 +226,7 @@ unsigned Rematerializer::run() {
   return numRepeated;
 }
 
-/// What the memory report says of the decisions.
+/// The decisions, as the memory report reads them.
 static DictionaryAttr describe(Builder &b, StringRef policy,
                                const RematPlan &plan, int64_t before) {
   SmallVector<Attribute> rows;
@@ -245,7 +249,7 @@ static DictionaryAttr describe(Builder &b, StringRef policy,
 }
 
 static void emitRemark(func::FuncOp function, const RematPlan::Unit &unit) {
-  // Nobody asked for it.
+  // The policy did not consider this unit.
   if (!unit.isGivenUp && unit.freed == 0)
     return;
   Location loc = unit.op ? unit.op->getLoc() : function.getLoc();
@@ -254,18 +258,18 @@ static void emitRemark(func::FuncOp function, const RematPlan::Unit &unit) {
                      .function(function.getName());
   if (unit.isGivenUp)
     remark::passed(loc, options)
-        << remark::add("'{0}' of '{1}' is recomputed: holds {2} bytes less, "
+        << remark::add("'{0}' of '{1}' is recomputed: frees {2} bytes, "
                        "moves {3} bytes and does {4} operations",
                        unit.mnemonic, unit.layer, unit.freed - unit.added,
                        unit.traffic, unit.flops);
   else if (unit.freed <= unit.added)
     remark::missed(loc, options)
-        << remark::add("'{0}' of '{1}' is not recomputed: that would hold {2} "
-                       "bytes for {3}",
+        << remark::add("'{0}' of '{1}' is not recomputed: that would save {2} "
+                       "other bytes to free {3}",
                        unit.mnemonic, unit.layer, unit.added, unit.freed);
   else
     remark::analysis(loc, options)
-        << remark::add("'{0}' of '{1}' is held: the budget is met without it",
+        << remark::add("'{0}' of '{1}' is saved: the budget is met",
                        unit.mnemonic, unit.layer);
 }
 
@@ -299,7 +303,7 @@ struct Rematerialize final : te::impl::RematerializePassBase<Rematerialize> {
   }
 
 private:
-  /// Every name of the policy is one of some function.
+  /// Checks that every name of the policy is in a function.
   template <typename Plans> LogicalResult checkNames(const Plans &plans) {
     LogicalResult result = success();
     for (const std::string &name : settled.names) {
@@ -352,14 +356,14 @@ private:
     InFlightDiagnostic diagnostic =
         withData(function.emitError(), {code::kMemoryBudget})
         << "expected the values that '" << function.getName()
-        << "' holds for its backward to fit in " << settled.budget
+        << "' saves for its backward to fit in " << settled.budget
         << " bytes, but they need " << plan.getHeldBytes();
     diagnostic.attachNote()
         << "the smallest 'budget' that works is " << plan.getHeldBytes();
     for (auto [bytes, residual] : plan.getLargestHeld(5))
       diagnostic.attachNote(residual->getLoc())
           << "'" << residual.getName() << "' (" << bytes
-          << " bytes) is held still";
+          << " bytes) is still saved";
     return diagnostic;
   }
 

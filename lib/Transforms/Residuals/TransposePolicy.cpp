@@ -34,7 +34,7 @@ mlir::te::keepOnDemand(llvm::ArrayRef<ColumnUses> columns) {
   return keepAll(columns, false, false);
 }
 
-/// Bytes of columns that must be there at each event, whatever is kept.
+/// Bytes of columns that are needed at each event, whichever gaps are kept.
 static std::vector<int64_t> bytesRead(llvm::ArrayRef<ColumnUses> columns) {
   std::vector<int64_t> bytes;
   for (const ColumnUses &column : columns)
@@ -61,20 +61,20 @@ llvm::SmallVector<KeptUses>
 mlir::te::keepWithin(llvm::ArrayRef<ColumnUses> columns, int64_t budget) {
   struct Gap {
     size_t column, use;
-    /// The events at which nobody reads, but the columns are held.
+    /// The events at which the columns are kept but not read.
     unsigned begin, end;
-    /// Bytes saved for each byte held, and event.
+    /// Bytes not moved for each byte kept, and event.
     double worth;
   };
   std::vector<Gap> gaps;
   for (auto [index, column] : llvm::enumerate(columns))
     for (auto [use, event] : llvm::enumerate(column.uses)) {
-      // A cast writes what a transpose would read and write.
+      // A cast writes the bytes that a transpose would read and write.
       unsigned begin = use == 0 ? column.cast : column.uses[use - 1] + 1;
       gaps.push_back({index, use, begin, event,
                       (use == 0 ? 1.0 : 2.0) / (event - begin + 1)});
     }
-  // Ties in program order.
+  // Of equal worth, the first in program order comes first.
   llvm::sort(gaps, [](const Gap &a, const Gap &b) {
     return std::tuple(-a.worth, a.begin, a.column) <
            std::tuple(-b.worth, b.begin, b.column);

@@ -1,9 +1,9 @@
 //===- LaunchCosts.cpp - how long a launch is expected to take ------------===//
 //
-// The rates of sm_90 are those of a Llama-8B layer on H200s
-// (docs/performance/tables.md): what its products, its casts and its
-// collectives over two and four GPUs reached, not what the machine can. Those
-// of sm_100 are scaled by the peaks, and measured on nothing.
+// The rates of sm_90 are those that the GEMMs, the casts and the collectives
+// over two and four GPUs of a Llama-8B layer reached on H200s
+// (docs/performance/tables.md), and not the peaks of the machine. The rates of
+// sm_100 are scaled by the ratio of the peaks and were not measured.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,14 +17,15 @@ using namespace mlir::te;
 
 namespace {
 
-/// Operations, or bytes, in a microsecond.
+/// Operations, or bytes, per microsecond.
 struct Rates {
   double product8, product16, product32, attention, memory, link;
 };
 constexpr Rates kSm90 = {1.1e9, 0.6e9, 0.03e9, 0.4e9, 3.3e6, 0.25e6};
 constexpr Rates kSm100 = {2.4e9, 1.2e9, 0.06e9, 0.8e9, 5.5e6, 0.5e6};
 
-/// From one launch to the next; and until all ranks of a group are there.
+/// The time from one launch to the next, and until all ranks of a group arrive,
+/// in microseconds.
 constexpr double kLaunch = 2, kMeeting = 12;
 
 class Cost {
@@ -45,7 +46,7 @@ public:
   }
 
 private:
-  /// A parameter of the kernel, or `otherwise` where it has none of the name.
+  /// The parameter `name`, or `otherwise` if the kernel has no such parameter.
   double get(StringRef name, double otherwise) {
     auto value = launch.getParameters().getAs<IntegerAttr>(name);
     return value ? double(value.getInt()) : otherwise;
@@ -58,7 +59,8 @@ private:
     return sum;
   }
 
-  /// Of a product, m x n x k; of groups, all their rows are one of them.
+  /// The operations of a GEMM, from m x n x k. In a grouped GEMM, the rows of
+  /// all groups are one of the three sizes.
   double product() {
     return 2 * get("rows", 1) * get("m", 1) * get("n", 1) * get("k", 1);
   }
@@ -70,8 +72,9 @@ private:
   }
 
   double attention() {
-    // Of each position; causal ones see half of them, and those of a window
-    // its length but for the first, which see half of that.
+    // The number of keys that a position reads on average. A causal position
+    // reads half of the sequence. With a window, a position reads the length of
+    // the window, except that the first ones read half of that.
     const double sequence = get("sequence", 1);
     double keys = sequence;
     if (get("causal", 0) != 0) {
@@ -84,8 +87,9 @@ private:
     return launch.getKernel() == "attention" ? forward : 2.5 * forward;
   }
 
-  /// A rank has one of as many parts; the buffers say how large the whole is. A
-  /// sum that all ranks get is scattered and gathered.
+  /// Bytes that a rank receives. The largest buffer is the whole tensor, of
+  /// which a rank has one part. A sum that all ranks get is scattered and
+  /// gathered.
   double received() {
     double whole = 0;
     for (Value buffer : launch.getBuffers())

@@ -7,10 +7,11 @@
 
 namespace mlir::te {
 
-/// Microseconds, from rates that were measured once (LaunchCosts.cpp) and the
-/// launch's sizes: products and attention by their operations, all others by
-/// the bytes of their buffers, collectives by the bytes that a rank receives.
-/// For comparing launches with one another. `target` as of the pipeline;
+/// The expected time of a launch in microseconds, from rates that were measured
+/// once (LaunchCosts.cpp) and the launch's sizes. GEMMs and attention count
+/// their operations, collectives the bytes that a rank receives, and all other
+/// launches the bytes of their buffers. The times are meant for comparing
+/// launches with one another. `target` is the option of the pipeline;
 /// "reference" counts as sm_90, so that a program has one schedule on both.
 double expectedMicroseconds(tert::LaunchOp launch, StringRef target);
 

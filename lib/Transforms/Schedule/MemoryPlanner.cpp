@@ -1,9 +1,9 @@
 //===- MemoryPlanner.cpp - place buffers in one arena ---------------------===//
 //
-// A slot is placed by the bytes that are taken while it lives, and by nothing
-// else of those alive together with it. A deep model has ever more of them, but
-// they lie side by side, so a placement costs O(r log n) for the r ranges that
-// they make up in a segment tree over events.
+// A slot is placed by the bytes that are taken while it is alive, and not by
+// the slots that are alive at the same time. A deep model has many of those,
+// but they are adjacent to each other. A placement costs O(r log n) for the r
+// ranges that they form in a segment tree over events.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,21 +21,22 @@
 
 using namespace mlir::te;
 
-/// The search ends within 1 / kClose of what no arena can beat, and the part of
-/// it that costs most is for arenas that are not within 1 / kNear.
+/// The search ends if the arena is within 1 / kClose of the lower bound. The
+/// most expensive part of the search runs only if the arena is not within 1 /
+/// kNear.
 static constexpr int64_t kClose = 500, kNear = 100;
-/// Rounds of the first part; of the second, slots looked at, which bounds the
-/// time.
+/// The number of rounds of the first part, and the number of slots that the
+/// second part visits, which bounds its time.
 static constexpr int kRounds = 20;
 static constexpr size_t kWork = 300'000'000;
 
 namespace {
 
-/// Which bytes are taken at which events. A segment tree over events; a node
-/// keeps what is taken during all of its events, and what at any of them, as
-/// ascending ranges of bytes that do not touch. In a well packed arena they are
-/// few, so what is taken during some events costs O(log n) nodes and not the
-/// slots alive then.
+/// The bytes that are taken at each event, as a segment tree over events. A
+/// node stores the bytes that are taken during all of its events, and those
+/// that are taken at any of them, as ascending ranges that do not touch. A well
+/// packed arena has few ranges, so a query visits O(log n) nodes instead of all
+/// slots that are alive.
 class TakenBytes {
 public:
   struct Range {
@@ -57,8 +58,8 @@ public:
         });
   }
 
-  /// Appends ranges that together are what is taken at some event from `first`
-  /// to `last`.
+  /// Appends ranges whose union is what is taken at any event from `first` to
+  /// `last`.
   void collect(unsigned first, unsigned last,
                llvm::SmallVectorImpl<Range> &ranges) const {
     visit(
@@ -70,8 +71,8 @@ public:
 private:
   using Ranges = llvm::SmallVector<Range, 2>;
 
-  /// Calls `inside` for the nodes that make up [first, last], `above` for those
-  /// over them.
+  /// Calls `inside` for the nodes that form [first, last], and `above` for
+  /// their ancestors.
   template <typename Above, typename Inside>
   static void visit(unsigned node, unsigned begin, unsigned end, unsigned first,
                     unsigned last, Above above, Inside inside) {
@@ -107,7 +108,7 @@ private:
 
 unsigned MemoryPlanner::add(int64_t bytes, unsigned first, unsigned last) {
   buffers.push_back({static_cast<unsigned>(slots.size())});
-  // An empty buffer still gets an address of its own while it lives.
+  // An empty buffer has an address of its own while it is alive, too.
   slots.push_back(
       {std::max(alignment, int64_t(llvm::alignTo(bytes, alignment))), first,
        last});
@@ -123,7 +124,7 @@ bool MemoryPlanner::share(unsigned buffer, unsigned successor) {
   if (slot.last != taken.first || slot.bytes != taken.bytes)
     return false;
   slot.last = taken.last;
-  // The emptied slot stays, without bytes, and is never placed.
+  // The slot that became empty is never placed.
   taken.bytes = 0;
   to.slot = from.slot;
   from.hasSuccessor = to.isSuccessor = true;
@@ -131,7 +132,8 @@ bool MemoryPlanner::share(unsigned buffer, unsigned successor) {
 }
 
 void MemoryPlanner::measure() {
-  // Bytes born at, minus bytes that died before, every event.
+  // For every event, the bytes whose lifetime starts minus those whose lifetime
+  // ended before.
   std::vector<int64_t> change;
   for (const Slot &slot : slots) {
     if (change.size() < slot.last + 2u)
@@ -149,8 +151,8 @@ void MemoryPlanner::measure() {
   }
 }
 
-/// The smallest gap between `taken`, in ascending order, that has `bytes`, else
-/// above them.
+/// The offset of the smallest gap between `taken`, which is in ascending order,
+/// that has `bytes`; the end of `taken` if there is none.
 static int64_t findOffset(int64_t bytes,
                           llvm::ArrayRef<TakenBytes::Range> taken) {
   int64_t end = 0, best = -1, bestGap = 0;
@@ -206,7 +208,8 @@ void MemoryPlanner::tryOrder(llvm::ArrayRef<unsigned> order) {
   keepIfBest(size);
 }
 
-/// Keeps the offsets of an arena of `size` bytes, if none before was smaller.
+/// Keeps the offsets of an arena of `size` bytes if no earlier one was as
+/// small.
 void MemoryPlanner::keepIfBest(int64_t size) {
   if (!best.empty() && size >= arena)
     return;
@@ -232,7 +235,7 @@ void MemoryPlanner::plan() {
   }
   slots = best;
   for (int round = 0; !isWithin(kClose) && round < kRounds; ++round) {
-    // Whatever ends above the lower bound was placed too late.
+    // A slot that ends above the lower bound was placed too late.
     llvm::SmallVector<unsigned> late, others;
     for (unsigned index : order)
       (slots[index].offset + slots[index].bytes > maxLive ? late : others)
@@ -245,9 +248,10 @@ void MemoryPlanner::plan() {
   slots = std::move(best);
 }
 
-/// Fills the arena from below: at the lowest stretch of events, of the slots
-/// that live inside it, the one of the highest priority is placed; where there
-/// is none the stretch rises to its lower neighbour. Returns the size.
+/// Fills the arena from below. At the lowest stretch of events, the slot with
+/// the highest priority is placed, out of those that are alive only within the
+/// stretch. If there is none, the stretch rises to its lower neighbour. Returns
+/// the size.
 int64_t MemoryPlanner::trySkyline(llvm::ArrayRef<double> priorities) {
   struct Stretch {
     unsigned begin, end;
@@ -283,7 +287,7 @@ int64_t MemoryPlanner::trySkyline(llvm::ArrayRef<double> priorities) {
       *chosen = left.back();
       left.pop_back();
     } else {
-      // Every slot lives inside all events, so there is a neighbour.
+      // A stretch of all events would have a slot, so there is a neighbour.
       int64_t height = std::numeric_limits<int64_t>::max();
       if (lowest != skyline.begin())
         height = std::min(height, std::prev(lowest)->height);
@@ -292,7 +296,7 @@ int64_t MemoryPlanner::trySkyline(llvm::ArrayRef<double> priorities) {
       next.push_back({lowest->begin, lowest->end, height});
     }
     next.append(std::next(lowest), skyline.end());
-    // Without empty stretches, and none beside one of its height.
+    // Drop empty stretches, and merge neighbours of equal height.
     skyline.clear();
     for (const Stretch &stretch : next)
       if (stretch.begin == stretch.end)
@@ -306,17 +310,18 @@ int64_t MemoryPlanner::trySkyline(llvm::ArrayRef<double> priorities) {
   return size;
 }
 
-/// Skylines by area, then by priorities that change at random: every change
-/// that does not enlarge the arena is kept, and after many that gain nothing
-/// all priorities are drawn again.
+/// Tries skylines with the areas as priorities, and then with priorities that
+/// change at random. Every change that does not enlarge the arena is kept.
+/// After many changes without a gain, all priorities are drawn again.
 void MemoryPlanner::improve() {
-  // One skyline looks at every pair of slots, which is too much for large ones.
+  // A skyline visits every pair of slots, which takes too long for many slots.
   if (slots.size() * slots.size() > kWork / 20)
     return;
   llvm::SmallVector<double> areas;
   for (const Slot &slot : slots)
     areas.push_back(double(slot.bytes) * (slot.last - slot.first + 1));
-  // The same everywhere, which the distributions of the library are not.
+  // The results are the same with every standard library, which is not so for
+  // its distributions.
   std::minstd_rand random(1);
   constexpr double factors[] = {0.3, 0.6, 0.8, 1.2, 1.5, 3.0};
   constexpr int kPatience = 300;

@@ -1,16 +1,15 @@
 //===- MemoryPlanner.h - place buffers in one arena -----------------------===//
 //
-// Dynamic storage allocation with known lifetimes. Buffers are placed one after
-// another, each in the smallest gap it fits among the placed buffers it is
-// alive together with (best fit), else above them. The order decides the
-// quality: from the largest, from the largest area (size times lifetime), from
-// the longest life are tried. Then, from the best of them, the buffers that
-// stick out at the top of the arena go first in another round. Where that is
-// not near the lower bound and the buffers are not too many, the arena is
-// filled from below instead, with priorities that change at random as long as a
-// fixed amount of work lasts. The smallest arena is kept; coming within 0.2 %
-// of the lower bound ends the search. The same input always gives the same
-// plan.
+// This is dynamic storage allocation with known lifetimes. Buffers are placed
+// one after another, each in the smallest gap that it fits in, among the placed
+// buffers that are alive at the same time (best fit), or else above them. The
+// order decides the quality. Three orders are tried: by size, by area (size
+// times lifetime) and by lifetime, all from the largest. From the best of them,
+// further rounds place the buffers at the top of the arena first. If the arena
+// is not near the lower bound and there are not too many buffers, the arena is
+// also filled from below, with priorities that change at random, for a fixed
+// amount of work. The smallest arena is kept; coming within 0.2 % of the lower
+// bound ends the search. The same input always gives the same plan.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,14 +27,14 @@ class MemoryPlanner {
 public:
   explicit MemoryPlanner(int64_t alignment) : alignment(alignment) {}
 
-  /// Adds a buffer that is alive from event `first` to event `last`, both
-  /// included. Returns its number.
+  /// Adds a buffer that is alive from event `first` to event `last`, inclusive.
+  /// Returns its number.
   unsigned add(int64_t bytes, unsigned first, unsigned last);
 
-  /// Says that `successor`, which is born at the event at which `buffer` dies,
-  /// takes over its memory. Returns false, and changes nothing, where that does
-  /// not hold, the sizes differ, or either was part of such a pair in this role
-  /// before. Call it in the order of events.
+  /// Lets `successor`, whose lifetime starts at the last event of `buffer`,
+  /// reuse its memory. Returns false, and changes nothing, if the lifetimes do
+  /// not meet, the sizes differ, or either already has this role in a pair.
+  /// Call it in the order of events.
   bool share(unsigned buffer, unsigned successor);
 
   /// Places every buffer. Call once, after the last `add` and `share`.
@@ -50,7 +49,7 @@ public:
   unsigned peakEvent() const { return peak; }
 
 private:
-  /// Buffers that are one piece of memory.
+  /// Buffers that share one piece of memory.
   struct Slot {
     int64_t bytes;
     unsigned first, last;
@@ -61,7 +60,7 @@ private:
 
   void measure();
   llvm::SmallVector<unsigned> sorted(Order order) const;
-  /// Within 1 / `part` of what no arena can beat.
+  /// Whether the arena is within 1 / `part` of the lower bound.
   bool isWithin(int64_t part) const;
   void improve();
   int64_t trySkyline(llvm::ArrayRef<double> priorities);
@@ -78,7 +77,7 @@ private:
   llvm::SmallVector<Buffer> buffers;
   int64_t arena = 0, maxLive = 0;
   unsigned peak = 0;
-  /// Slots and ranges looked at so far.
+  /// Number of slots and ranges visited so far.
   size_t work = 0;
 };
 

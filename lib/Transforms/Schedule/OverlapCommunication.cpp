@@ -1,11 +1,11 @@
-//===- OverlapCommunication.cpp - collectives beside products -------------===//
+//===- OverlapCommunication.cpp - collectives beside GEMMs ----------------===//
 //
-// Launches become what OverlapPlanner knows: a time and what has to end before.
-// Then they are put in the order it found, and all collectives on the side
-// stream, so that those of one communicator stay in one order and none waits
-// behind another rank's product. Whatever order it is, a launch still follows
-// all those of the given program that it shares a buffer with, unless both only
-// read it: the same bits come out.
+// The pass describes launches for OverlapPlanner by their time and by the
+// launches that must end before. Then it puts them in the planned order, with
+// all collectives on the side stream, so that those of one communicator stay in
+// order and none waits behind a GEMM of another rank. In every order, a launch
+// follows all launches of the original program that share a buffer with it,
+// unless both only read it, so the bits do not change.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,14 +32,16 @@ using namespace mlir;
 using namespace mlir::te;
 using tert::LaunchOp;
 
-/// What a step has to gain: below that, what is not in the model decides.
+/// The least gain of a step in microseconds. Smaller gains are below the
+/// accuracy of the model.
 static constexpr double kLeastGain = 10;
 
 static bool isCollective(LaunchOp launch) {
   return tert::lookupKernel(launch.getKernel())->isCollective();
 }
 
-/// Whether `launch` has other ranks to talk to, as far as is known.
+/// Whether `launch` communicates with other ranks; true if the group is
+/// unknown.
 static bool hasPeers(LaunchOp launch) {
   auto id = launch.getParameters().getAs<IntegerAttr>("group_id");
   auto groups = launch->getParentOfType<ModuleOp>()->getAttrOfType<ArrayAttr>(
@@ -51,8 +53,8 @@ static bool hasPeers(LaunchOp launch) {
   return true;
 }
 
-/// The first launch that reads a cotangent. Host programs run a step in two
-/// parts, cut there: the results of a forward are there before.
+/// The first launch that reads a cotangent. Host programs split a step there,
+/// and the results of the forward exist before it.
 static size_t findCut(func::FuncOp function, ArrayRef<LaunchOp> launches) {
   auto signature = function->getAttrOfType<ArrayAttr>(tert::kSignatureAttr);
   auto isCotangent = [&](Value buffer) {
@@ -69,7 +71,7 @@ static size_t findCut(func::FuncOp function, ArrayRef<LaunchOp> launches) {
          launches.begin();
 }
 
-/// The launches as the planner sees them.
+/// Describes the launches for the planner.
 static SmallVector<OverlapPlanner::Launch>
 describe(func::FuncOp function, ArrayRef<LaunchOp> launches, StringRef target) {
   struct LastUses {
@@ -87,8 +89,8 @@ describe(func::FuncOp function, ArrayRef<LaunchOp> launches, StringRef target) {
                                     unsigned(number >= cut),
                                     {}};
     auto rows = tert::lookupKernel(launch.getKernel())->buffers;
-    // Buffers by whether the launch writes them; what is absent is shared by
-    // nobody.
+    // Each buffer, and whether the launch writes it. Absent buffers are shared
+    // by no launches.
     SmallVector<std::pair<Value, bool>> buffers;
     for (auto [row, part] : llvm::zip(rows, launch.getBuffers()))
       if (!part.getDefiningOp<tert::NullOp>())
@@ -113,7 +115,7 @@ describe(func::FuncOp function, ArrayRef<LaunchOp> launches, StringRef target) {
   return described;
 }
 
-/// Puts the launches in `order`, and before each what it names.
+/// Puts the launches in `order`, with their operands before each.
 static void reorder(Block &block, ArrayRef<LaunchOp> launches,
                     ArrayRef<unsigned> order) {
   Operation *end = block.getTerminator();
@@ -144,8 +146,8 @@ public:
   }
 
   void runOnOperation() override {
-    // Where ranks run programs of their own, all keep the order in which they
-    // were found to meet.
+    // If ranks run programs of their own, all keep the order of collectives
+    // that te-verify-collectives checked.
     bool isOneProgram = true;
     for (Operation *op = getOperation(); op; op = op->getParentOp())
       isOneProgram &= !op->hasAttr(kRanksAttr);
@@ -175,8 +177,8 @@ private:
       remark::missed(function.getLoc(), options)
           << remark::add("the collectives of '{0}' stay on one stream",
                          function.getName())
-          << remark::reason("{0} of {1} microseconds would be gained, and {2} "
-                            "are wanted",
+          << remark::reason("{0} of {1} microseconds would be gained, but {2} "
+                            "are required",
                             int64_t(before - after), int64_t(before),
                             int64_t(kLeastGain));
       return;

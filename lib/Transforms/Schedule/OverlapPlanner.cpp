@@ -1,7 +1,7 @@
-//===- OverlapPlanner.cpp - an order in which collectives hide ------------===//
+//===- OverlapPlanner.cpp - an order that hides collectives ---------------===//
 //
-// A move is judged by the launches around it, so that the time of planning
-// grows with the number of collectives and not with its square.
+// Only the launches around a move are simulated, so that the time of planning
+// is linear in the number of collectives and not quadratic.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,16 +15,17 @@
 
 using namespace mlir::te;
 
-/// From the end of a launch to the start of one of the other stream that waits
-/// for it; and how much longer what runs beside a collective takes, of the time
-/// that both run.
+/// kHop is the time from the end of a launch to the start of one on the other
+/// stream that waits for it. kContention is how much longer a launch takes
+/// while a collective runs, relative to the time that both run.
 static constexpr double kHop = 3, kContention = 0.15;
-/// What a move has to gain to be kept.
+/// The least gain of a move in microseconds.
 static constexpr double kGain = 1;
-/// How far a launch may move, how many collectives may do so together, and how
-/// many launches around a move are looked at.
+/// The distance that a launch may move, the number of collectives that may move
+/// together, and the number of launches around a move that are simulated.
 static constexpr size_t kReach = 48, kRun = 4, kAround = 96;
-/// How much longer than a collective what it passes may take, together.
+/// A collective moves across launches that together take at most this many
+/// times as long as the collective.
 static constexpr double kEnough = 1.5;
 
 OverlapPlanner::OverlapPlanner(llvm::ArrayRef<Launch> launches, bool mayReorder)
@@ -43,7 +44,7 @@ double OverlapPlanner::simulate(llvm::ArrayRef<unsigned> order, size_t begin,
                                 size_t end) const {
   double free[2] = {0, 0};
   llvm::SmallDenseMap<unsigned, double, 256> ends;
-  // When collectives ran, in order.
+  // The times at which collectives ran, in order.
   llvm::SmallVector<std::pair<double, double>> busy;
   for (unsigned number : order.slice(begin, end - begin)) {
     const Launch &launch = launches[number];
@@ -74,7 +75,7 @@ bool OverlapPlanner::needs(unsigned launch, unsigned other) const {
   return llvm::binary_search(launches[launch].needs, other);
 }
 
-/// Whether `below` may go above `above`, which is next to it.
+/// Whether `below` may move across `above`, which is directly before it.
 bool OverlapPlanner::mayPass(unsigned below, unsigned above) const {
   return launches[below].segment == launches[above].segment &&
          !needs(below, above) &&
@@ -91,7 +92,7 @@ bool OverlapPlanner::keepIfShorter(Order &changed, size_t position) {
   return true;
 }
 
-/// Moves the collective at `position`, and as many that follow as it takes, up.
+/// Moves the collective at `position` up, and following collectives if needed.
 void OverlapPlanner::hoist(size_t position) {
   llvm::SmallVector<size_t> run;
   for (size_t next = position;
@@ -100,7 +101,7 @@ void OverlapPlanner::hoist(size_t position) {
     if (!launches[order[next]].isCollective)
       continue;
     run.push_back(next);
-    // From the bottom up: where the run stands, then above each launch.
+    // Try targets from the bottom up, each above one more launch.
     double passed = 0, wanted = 0;
     for (size_t each : run)
       wanted += launches[order[each]].microseconds;
@@ -114,7 +115,7 @@ void OverlapPlanner::hoist(size_t position) {
       if (launches[above].isCollective)
         continue;
       passed += launches[above].microseconds;
-      // Only what takes its time hides anything.
+      // A short launch hides nothing.
       if (launches[above].microseconds < kHop && passed < kEnough * wanted)
         continue;
       Order changed = order;
@@ -137,8 +138,8 @@ void OverlapPlanner::hoist(size_t position) {
   }
 }
 
-/// Puts launches from below before the first that needs the collective at
-/// `position`.
+/// Moves launches from below before the first launch that needs the collective
+/// at `position`.
 void OverlapPlanner::fill(size_t position) {
   const unsigned collective = order[position];
   size_t waiting = position + 1;

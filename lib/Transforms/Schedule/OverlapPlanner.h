@@ -1,19 +1,19 @@
-//===- OverlapPlanner.h - an order in which collectives hide --------------===//
+//===- OverlapPlanner.h - an order that hides collectives -----------------===//
 //
-// What is known of a launch is how long it takes, and which launches above it
-// have to end before. Two streams are simulated: collectives run on one, all
-// others on the other, each in order, and a launch starts when its stream is
-// free and what it needs has ended. Two kinds of moves are tried for each
-// collective, and kept where the simulated step gets shorter:
+// The planner knows how long each launch takes, and which earlier launches must
+// end before it. It simulates two streams: one for collectives and one for all
+// other launches. Each stream runs in order, and a launch starts when its
+// stream is free and the launches that it needs have ended. Two kinds of moves
+// are tried for each collective, and kept if the simulated step gets shorter:
 //
-//   * a collective, or a run of them, goes up over launches that it does not
+//   * a collective, or a run of them, moves up across launches that it does not
 //     need, so that it runs beside them;
-//   * where the main stream would wait for it, a launch from below that does
-//     not need it goes first.
+//   * if the main stream would wait for it, a launch from below that does not
+//     need it moves before the wait.
 //
-// Everything is a function of the given program, so that ranks which run the
-// same program run the same order. Launches stay in their segment, and
-// collectives in their order unless that may change.
+// The result depends only on the given program, so ranks that run the same
+// program have the same order. Launches stay in their segment, and collectives
+// keep their order unless reordering them is allowed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,39 +30,39 @@ public:
   struct Launch {
     double microseconds;
     bool isCollective;
-    /// Launches of one segment stay between those of the others. Ascending.
+    /// Launches do not leave their segment. Segments are ascending.
     unsigned segment;
-    /// Launches above that have to end before, ascending.
+    /// Earlier launches that must end before this one, ascending.
     llvm::SmallVector<unsigned> needs;
   };
 
-  /// `mayReorder`: collectives may pass one another.
+  /// With `mayReorder`, collectives may move across one another.
   OverlapPlanner(llvm::ArrayRef<Launch> launches, bool mayReorder);
 
-  /// Moves what makes the step shorter. Call once.
+  /// Makes all moves that shorten the step. Call once.
   void plan();
 
   /// The launches, by their numbers, in the planned order.
   llvm::ArrayRef<unsigned> getOrder() const { return order; }
   unsigned numMoved() const { return moved; }
 
-  /// What the step is expected to take on one stream, as given, and on two, as
-  /// planned.
+  /// The expected time of the step on one stream in the given order, and on two
+  /// streams in the planned order.
   double serialMicroseconds() const;
   double microseconds() const { return simulate(order, 0, order.size()); }
 
 private:
   using Order = llvm::SmallVector<unsigned>;
 
-  /// When the order's launches from `begin` to `end` are done, if both streams
-  /// begin with them.
+  /// The time at which the launches of `order` from `begin` to `end` are done,
+  /// if both streams start with them.
   double simulate(llvm::ArrayRef<unsigned> order, size_t begin,
                   size_t end) const;
   void hoist(size_t position);
   void fill(size_t position);
   bool needs(unsigned launch, unsigned other) const;
   bool mayPass(unsigned below, unsigned above) const;
-  /// Takes `changed` where what is around `position` gets shorter by it.
+  /// Uses the order `changed` if it shortens the launches around `position`.
   bool keepIfShorter(Order &changed, size_t position);
 
   llvm::ArrayRef<Launch> launches;

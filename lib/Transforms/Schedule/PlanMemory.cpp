@@ -1,7 +1,7 @@
 //===- PlanMemory.cpp - place temporaries in one arena --------------------===//
 //
-// Lifetimes from the order of launches, sharing from the kernel table, places
-// from MemoryPlanner. What was planned for two streams is proved afterwards, by
+// Lifetimes come from the order of launches, sharing from the kernel table, and
+// offsets from MemoryPlanner. A plan for two streams is checked afterwards by
 // bytes and not by lifetimes.
 //
 //===----------------------------------------------------------------------===//
@@ -42,7 +42,7 @@ public:
   }
 
   void runOnOperation() override {
-    // A function of tensors has no buffers to place.
+    // A function with tensors is not lowered and has no buffers to place.
     auto isLowered = llvm::IsaPred<tert::BufferType>;
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function.isExternal() &&
@@ -61,8 +61,8 @@ private:
 
 } // namespace
 
-/// True when `launch` reads the buffer of `input` nowhere but where `output`
-/// may take its place.
+/// True if `launch` reads the buffer of `input` only as inputs whose memory
+/// `output` may reuse.
 static bool isReadOnlyAs(const tert::KernelInfo &kernel, LaunchOp launch,
                          unsigned input, unsigned output) {
   for (auto [index, buffer] : llvm::enumerate(launch.getBuffers()))
@@ -71,8 +71,8 @@ static bool isReadOnlyAs(const tert::KernelInfo &kernel, LaunchOp launch,
   return true;
 }
 
-/// True when all other launches on `buffer` have ended when `launch` starts:
-/// only what both streams read can still be in use.
+/// True if all other launches that use `buffer` have ended when `launch`
+/// starts. Launches of both streams may still read a buffer at that time.
 static bool isLastOn(const tert::StreamOrder &order,
                      const DenseMap<Operation *, unsigned> &positions,
                      Value buffer, LaunchOp launch) {
@@ -107,8 +107,9 @@ LogicalResult PlanMemory::plan(func::FuncOp function) {
     for (auto [output, written] : llvm::enumerate(launch.getBuffers()))
       for (auto [input, read] : llvm::enumerate(launch.getBuffers())) {
         auto from = numbers.find(read), to = numbers.find(written);
-        // Of one size to the byte: a wider element would be written over the
-        // next that is read, and the planner sees sizes rounded up.
+        // The sizes must be equal to the byte, because a wider element would
+        // overwrite the next one that is read; the planner compares rounded
+        // sizes.
         if (from != numbers.end() && to != numbers.end() &&
             read.getType() == written.getType() &&
             kernel->mayShare(input, output) &&
@@ -145,7 +146,7 @@ LogicalResult PlanMemory::plan(func::FuncOp function) {
   return success();
 }
 
-/// No sum of the planner may overflow, whatever it adds up.
+/// Checks that no sum of the planner can overflow.
 LogicalResult PlanMemory::checkSum(func::FuncOp function,
                                    ArrayRef<tert::BufferLifetime> lifetimes) {
   int64_t sum = 0;
@@ -182,8 +183,8 @@ PlanMemory::checkBudget(func::FuncOp function, const MemoryPlanner &planner,
   if (llvm::any_of(function.getOps<LaunchOp>(),
                    [](LaunchOp launch) { return launch.getSide(); }))
     diagnostic.attachNote()
-        << "buffers of collectives beside others live longer; with "
-           "'overlap=never' none is";
+        << "buffers of overlapped collectives are alive for longer; "
+           "'overlap=never' avoids this";
   // Negative sizes, so that sorting puts the largest first and keeps ties in
   // program order.
   SmallVector<std::pair<int64_t, size_t>> atPeak;

@@ -1,4 +1,4 @@
-//===- Inline.cpp - what inlining must not lose ---------------------------===//
+//===- Inline.cpp - keeps recipes when calls are inlined ------------------===//
 
 #include "TEDialect/Transforms/Utils/Inline.h"
 #include "TEDialect/IR/TE.h"

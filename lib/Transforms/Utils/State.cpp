@@ -1,4 +1,4 @@
-//===- State.cpp - values that a step carries to its next run -------------===//
+//===- State.cpp - values that a step carries to the next one -------------===//
 
 #include "TEDialect/Transforms/Utils/State.h"
 
@@ -29,7 +29,7 @@ Value te::getSkipFlag(func::FuncOp function) {
   auto attributes =
       b.getDictionaryAttr({b.getNamedAttr(kNameAttr, b.getStringAttr(kSkip)),
                            b.getNamedAttr(kInitAttr, b.getF32FloatAttr(0.0f))});
-  // Fails only where the type of the function cannot be changed.
+  // This fails only if the type of the function cannot be changed.
   (void)function.insertArgument(index, type, attributes, function.getLoc());
   return function.getArgument(index);
 }

@@ -1,7 +1,7 @@
 //===- RankProgram.cpp - the collectives of one rank, in order ------------===//
 //
-// A small interpreter: only integers that come from constants and te.rank have
-// values, by the folders of their ops.
+// This is a small interpreter. Only integers that are computed from constants
+// and te.rank have values, which the folders of their ops compute.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,7 +13,7 @@
 using namespace mlir;
 using namespace mlir::te;
 
-/// Loops longer than that are refused, not followed.
+/// More collectives, and deeper calls, are an error.
 static constexpr size_t kMaxEvents = 1 << 20;
 static constexpr unsigned kMaxDepth = 64;
 
@@ -37,7 +37,8 @@ std::string CollectiveEvent::describe() const {
   return text;
 }
 
-/// The collective that `op` is or stands for, if any.
+/// The collective that `op` is, or that it contains as a parallel layer; if
+/// any.
 static std::optional<CollectiveEvent> asCollective(Operation *op) {
   auto collective = dyn_cast<CollectiveOpInterface>(op);
   std::optional<CollectiveCall> call =
@@ -68,8 +69,8 @@ public:
   LogicalResult walk(func::FuncOp function, unsigned depth) {
     if (!function.getBody().hasOneBlock() && hasCollective(function.getBody()))
       return function.emitError()
-             << "expected collectives only behind 'scf.if', 'scf.for' and "
-                "calls, but '"
+             << "expected collectives in no control flow except 'scf.if', "
+                "'scf.for' and calls, but '"
              << function.getName() << "' has them and branches of its own";
     return walk(function.getBody().front(), depth);
   }
@@ -115,14 +116,14 @@ private:
     for (Region &region : op->getRegions())
       if (hasCollective(region))
         return op->emitError()
-               << "expected collectives only behind 'scf.if', 'scf.for' and "
-                  "calls, but got them in '"
+               << "expected collectives in no control flow except 'scf.if', "
+                  "'scf.for' and calls, but got them in '"
                << op->getName() << "'";
     fold(op);
     return success();
   }
 
-  /// Number of this rank along the axis of `group`.
+  /// The number of this rank along the axis of `group`.
   int64_t numberIn(int64_t group) const {
     GroupAttr wanted = lookupGroup(mesh, group);
     SmallVector<GroupAttr> axes;
@@ -171,7 +172,7 @@ private:
         constants[result] = constants.lookup(yielded);
       return success();
     }
-    // Not known here, so maybe not the same on every rank.
+    // The condition is unknown, so it may differ between ranks.
     const size_t begin = program.events.size();
     if (failed(walk(branch.getThenRegion().front(), depth)))
       return failure();

@@ -16,8 +16,8 @@ namespace mlir::te {
 struct CollectiveEvent {
   Operation *op;
   GroupAttr group;
-  /// What all ranks must agree on: what they give and get, and the axis, or how
-  /// a layer is split.
+  /// What all ranks must agree on: the types of the operand and the result, and
+  /// the axis, or how a layer is split.
   Type payload, result;
   Attribute how;
 
@@ -28,16 +28,16 @@ struct CollectiveEvent {
 
 struct RankProgram {
   std::vector<CollectiveEvent> events;
-  /// Where it ends.
+  /// The location of its end.
   Location end;
-  /// Whether another rank may have another program in the same module.
+  /// Whether ranks may have different programs in this module.
   bool asksForRank = false;
 };
 
-/// Walks the public functions of modules as a rank would: branches and loops
-/// are followed where integers decide them that come from constants and
-/// te.rank. A collective behind any other branch is an error, unless both sides
-/// have the same.
+/// Walks the public functions of modules as a rank would run them. Branches and
+/// loops are followed if they depend only on constants and te.rank. A
+/// collective in any other branch is an error, unless both sides have the same
+/// collectives.
 class RankProgramBuilder {
 public:
   explicit RankProgramBuilder(ModuleOp mesh);
@@ -48,7 +48,7 @@ public:
 
 private:
   ModuleOp mesh;
-  /// Of modules whose program is that of any rank.
+  /// The programs of modules in which all ranks have the same program.
   std::map<Operation *, const RankProgram *> shared;
   std::vector<std::unique_ptr<RankProgram>> programs;
 };

@@ -1,13 +1,14 @@
-//===- Shardings.cpp - is what is split what a layer takes to be split? ---===//
+//===- Shardings.cpp - checks how values are split over ranks -------------===//
 //
-// For each value and each axis of the mesh one of three things is known: it is
-// split along a dimension, it is whole, or nothing. Of an argument without
-// te.sharding nothing is known, so that only contradictions are errors: what
-// one op splits, and the next takes to be whole or split elsewhere.
+// For each value and each axis of the mesh, the checker knows that the value is
+// split along a dimension, or that it is whole, or nothing. Nothing is known
+// about an argument without te.sharding, so that only contradictions are
+// errors: one op splits a value, and the next one expects it whole or split
+// elsewhere.
 //
-// A sum over rows that are split is a summand, until it is summed over the
-// group. What a step keeps for the next one is on every rank the same, or a
-// part of its own; a summand is neither, but in the gradient that is added up.
+// A sum over rows that are split is one rank's summand until it is summed over
+// the group. A state must be the same on all ranks or be split. A summand is
+// neither; only a gradient that is accumulated in a state may be a summand.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,16 +24,17 @@ using namespace mlir::te;
 
 namespace {
 
-/// Along which dimension a value is split, and since where.
+/// The dimension along which a value is split, and the place that split it.
 struct Split {
   int64_t dim;
   Location since;
 };
 
-/// Of one value, by axis of the mesh.
+/// The splits of one value, by axis of the mesh.
 using Splits = llvm::MapVector<StringRef, Split>;
 
-/// Over which axes of the mesh a value is one rank's summand, since which op.
+/// The axes of the mesh over which a value is one rank's summand, and the ops
+/// that computed the summand.
 using Summands = llvm::MapVector<StringRef, Operation *>;
 
 class Checker {
@@ -56,7 +58,7 @@ private:
          sharding ? sharding.getValue() : ArrayRef<Attribute>()) {
       auto shard = cast<ShardAttr>(each);
       GroupAttr group = lookupGroup(function, shard.getGroup());
-      // Two groups along one axis of a tensor are told apart by no layer.
+      // No layer distinguishes two groups along one axis of a tensor.
       if (group && group.getSize() > 1)
         found.insert({group.getAxis(), Split{shard.getAxis(), loc}});
     }
@@ -67,8 +69,8 @@ private:
     return cast<ShapedType>(value.getType()).getRank() - 1;
   }
 
-  /// Reports `value`, an operand of `op`, where it is split over `group`, but
-  /// not along `dim`; without a `dim`, where it is split at all.
+  /// Reports `value`, an operand of `op`, if it is split over `group`, but not
+  /// along `dim`; without a `dim`, if it is split at all.
   void expectSplit(Operation *op, StringRef operand, Value value,
                    GroupAttr group, std::optional<int64_t> dim) {
     if (!value)
@@ -89,8 +91,7 @@ private:
     failedAny = true;
   }
 
-  /// Reports operands of which a rank has a part along an axis that `op` needs
-  /// as a whole.
+  /// Reports operands that are split along an axis that `op` needs whole.
   void expectWhole(Operation *op, const AxisRelation &relation) {
     for (const AxisRelation::Entry &operand : relation.getOperands())
       for (auto &[axis, split] : splits.lookup(operand.value)) {
@@ -127,13 +128,13 @@ private:
         out.insert(
             {group.getAxis(), Split{column ? depth : 0, layer.getLoc()}});
     } else {
-      // Whether a sum over parts is meant is for who wrote it to say.
+      // The user may want a sum over parts, so nothing is known of the result.
       out.remove_if([&](auto &each) { return each.second.dim == depth; });
     }
     splits[layer.getY()] = std::move(out);
   }
 
-  /// The group over which a parallel layer communicates by itself.
+  /// The group over which a collective or parallel layer communicates.
   static GroupAttr ownGroup(Operation *op) {
     auto layer = dyn_cast<CollectiveOpInterface>(op);
     std::optional<GroupEffect> effect =
@@ -141,8 +142,8 @@ private:
     return effect ? lookupGroup(op, effect->group) : GroupAttr();
   }
 
-  /// A result is split as the operands that have its first factor are. How
-  /// weights are split is for layers to say.
+  /// A result is split like the operands that have its first factor. Layers
+  /// define how weights are split.
   void passSplits(Operation *op, const AxisRelation &relation) {
     for (const AxisRelation::Entry &result : relation.getResults())
       if (!result.axes.empty())
@@ -176,7 +177,7 @@ private:
     return out;
   }
 
-  /// Results of `op` are summands over what its operands are.
+  /// Results of `op` are summands over the same axes as its operands.
   void passSummands(Operation *op) {
     Summands all;
     for (Value operand : op->getOperands())
@@ -187,8 +188,8 @@ private:
         summands[result] = all;
   }
 
-  /// Results that are sums over a factor are summands over what that factor is
-  /// split over.
+  /// Results that are sums over a factor are summands over the axes that the
+  /// factor is split over.
   void visitSums(Operation *op, const AxisRelation &relation) {
     GroupAttr own = ownGroup(op);
     for (int factor : relation.getSummed())
@@ -228,7 +229,7 @@ private:
     splits[y] = std::move(out);
   }
 
-  /// Whether a step adds up in the state `name` the gradient of a weight.
+  /// Whether a step accumulates the gradient of a weight in the state `name`.
   bool isGradientSum(StringRef name) {
     return name.consume_front("grad.") &&
            llvm::any_of(function.getArguments(), [&](BlockArgument argument) {
@@ -238,7 +239,7 @@ private:
            });
   }
 
-  /// Reports a summand that goes on as a state, which is whole over the axis.
+  /// Reports a summand that is returned as a state that is whole over the axis.
   void expectSummed(func::ReturnOp end, OpOperand &result, StringAttr name) {
     const auto *state =
         llvm::find_if(function.getArguments(), [&](BlockArgument argument) {
@@ -254,9 +255,9 @@ private:
       InFlightDiagnostic diagnostic =
           end.emitError() << "expected state '" << name.getValue()
                           << "' to be the same on all ranks of '" << axis
-                          << "', over which it has no 'te.sharding', but what "
-                             "is returned holds a sum over the rows of this "
-                             "rank alone (te.all_reduce)";
+                          << "', over which it has no 'te.sharding', but the "
+                             "returned value contains a sum over only the rows "
+                             "of this rank (te.all_reduce)";
       diagnostic.attachNote(since->getLoc())
           << "'" << since->getName() << "' sums over rows that are split here";
       failedAny = true;
@@ -272,7 +273,7 @@ private:
       Splits wanted = declared(
           function.getResultAttrOfType<ArrayAttr>(number, kShardingAttr),
           function.getLoc());
-      // A state goes on as the argument that it is next.
+      // A state must be split like its argument in the next step.
       for (BlockArgument argument : function.getArguments())
         if (name && wanted.empty() &&
             function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),

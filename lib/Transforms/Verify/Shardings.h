@@ -1,4 +1,4 @@
-//===- Shardings.h - is what is split what a layer takes to be split? -----===//
+//===- Shardings.h - checks how values are split over ranks ---------------===//
 
 #ifndef TE_TRANSFORMS_VERIFY_SHARDINGS_H
 #define TE_TRANSFORMS_VERIFY_SHARDINGS_H
@@ -7,9 +7,9 @@
 
 namespace mlir::te {
 
-/// Follows what is split over ranks, from the arguments' `te.sharding` and from
-/// parallel layers, and reports layers, results and states that take it to be
-/// split otherwise, or not at all.
+/// Follows how values are split over ranks, from the arguments' `te.sharding`
+/// and from parallel layers, and reports layers, results and states that expect
+/// a value to be whole or to be split along another axis.
 LogicalResult checkShardings(func::FuncOp function);
 
 } // namespace mlir::te

@@ -1,8 +1,8 @@
 //===- StageSpecs.cpp - what may exist after each stage -------------------===//
 //
-// The contract between stages, as data: a row is a fact that holds from the end
+// The contract between stages is data: a row is a fact that holds from the end
 // of one stage to the end of another. A pass may rely on every row of the
-// stages before it, and nothing else.
+// stages before it, and on nothing else.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +28,7 @@ bool isStructure(Operation *op) {
   return isa<ModuleOp, func::FuncOp, func::ReturnOp>(op);
 }
 
-/// True when a type of `op`'s operands, results, blocks or signature satisfies
+/// True if a type of `op`'s operands, results, blocks or signature satisfies
 /// `predicate`.
 bool hasType(Operation *op, function_ref<bool(Type)> predicate) {
   if (llvm::any_of(op->getOperandTypes(), predicate) ||
@@ -67,9 +67,9 @@ bool isLinear(Operation *op, BlockFacts &) {
              GroupedLinearDgradOp, GroupedLinearWgradOp>(op);
 }
 
-/// Crosses from forward to backward without being saved: an argument or a
-/// constant is there anyway, and a scalar costs nothing to hold. What is
-/// gathered again is there where its part is.
+/// Whether `value` may be read in the backward without being saved: an argument
+/// or a constant is available anyway, a scalar costs nothing to save, and a
+/// gathered value is available if its part is.
 bool mayCross(Value value) {
   if (Operation *op = value.getDefiningOp();
       isa_and_present<AllGatherOp, tensor::ExpandShapeOp>(op))
@@ -86,9 +86,9 @@ bool readsUnsavedOperand(Operation *op, BlockFacts &) {
   return backward && !llvm::all_of(backward.getSavedOperands(), mayCross);
 }
 
-/// True when `op` stands after the block's first residual, depends on one, and
-/// reads a value from before it. Returns and parameter updates are no part of
-/// the backward.
+/// True if `op` is after the block's first residual, depends on a residual, and
+/// reads a value from before the first residual. Returns and parameter updates
+/// are not part of the backward.
 bool readsAcrossBoundary(Operation *op, BlockFacts &facts) {
   if (isStructure(op) || isa<ResidualOp, AdamWOp, SgdOp>(op))
     return false;
@@ -99,15 +99,15 @@ bool readsAcrossBoundary(Operation *op, BlockFacts &facts) {
         return producer && !producer->isBeforeInBlock(first);
       }))
     return false;
-  // Asked first, because it is cheap and hardly ever so.
+  // This is checked first because it is cheap and rarely true.
   if (llvm::none_of(op->getOperands(), [&](Value value) {
         Operation *producer = value.getDefiningOp();
         return producer && producer->isBeforeInBlock(first) && !mayCross(value);
       }))
     return false;
 
-  // Does a residual reach `op`? A second forward behind the first boundary
-  // is none of its business.
+  // Check whether `op` depends on a residual. A second forward after the first
+  // residual may read any value from before it.
   SmallVector<Operation *> worklist = {op};
   SmallPtrSet<Operation *, 16> seen;
   bool inBackward = false;
@@ -159,11 +159,11 @@ constexpr StageRule rules[] = {
      "through te.residual",
      readsAcrossBoundary},
     {Stage::Quantize, Stage::Fuse, "no-linear",
-     "every te.linear, te.linear_dgrad and te.linear_wgrad is casts and a "
-     "matrix product",
+     "every te.linear, te.linear_dgrad and te.linear_wgrad is replaced with "
+     "casts and a GEMM",
      isLinear},
     {Stage::Schedule, Stage::Schedule, "launches-only",
-     "functions hold tert ops and a return, nothing else", isNotLaunchCode},
+     "functions contain only tert ops and a return", isNotLaunchCode},
     {Stage::Schedule, Stage::Lower, "no-tensors", "every value is a buffer",
      hasTensor},
     {Stage::Lower, Stage::Lower, "llvm-only", "every op is of the llvm dialect",

@@ -17,7 +17,7 @@ StringRef stringifyStage(Stage stage);
 /// The stage called `name`, if there is one.
 std::optional<Stage> symbolizeStage(StringRef name);
 
-/// What rules ask of the block of an op, looked up once.
+/// Facts about the block of an op that rules need, computed once.
 class BlockFacts {
 public:
   /// The first te.residual of `block`, or null.
@@ -33,9 +33,9 @@ struct StageRule {
   Stage from, to;
   /// A stable name for messages and tests.
   StringLiteral name;
-  /// One sentence, in the words of the user of the IR.
+  /// One sentence, in terms that a user of the IR knows.
   StringLiteral sentence;
-  /// True when `op` breaks the rule.
+  /// True if `op` breaks the rule.
   bool (*isBroken)(Operation *op, BlockFacts &facts);
 };
 

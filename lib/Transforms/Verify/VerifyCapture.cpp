@@ -1,10 +1,10 @@
-//===- VerifyCapture.cpp - what a captured step may hold ------------------===//
+//===- VerifyCapture.cpp - checks that a step can be captured -------------===//
 //
-// One predicate for each way in which a replay could differ from a run, with
-// the sentence that says so. Ops outside this project's dialects are judged by
-// their interfaces, so an unknown one is refused and not trusted. What is kept
-// from replay to replay is followed from the result that returns it back to the
-// argument that holds it: every link of that chain has a flag.
+// There is one check, with its message, for each way in which a replay could
+// differ from a run. Ops outside this project's dialects are checked by their
+// interfaces, so an unknown op is refused and not trusted. A value that is kept
+// from replay to replay is followed from the result that returns it back to its
+// argument: every link of that chain must have a flag.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,8 +26,8 @@ namespace mlir::te {
 using namespace mlir;
 using namespace mlir::te;
 
-/// What the step returns as the next value of `argument`: the result of its
-/// name, or null.
+/// The value that the step returns as the next value of `argument`: the result
+/// with its name, or null.
 static Value nextValue(func::FuncOp function, BlockArgument argument) {
   auto name =
       function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kNameAttr);
@@ -47,7 +47,7 @@ static BlockArgument asStepArgument(Value value) {
              : BlockArgument();
 }
 
-/// Goes from `state` back over what advances it. Returns by how much.
+/// Follows `state` back through the ops that advance it. Returns by how much.
 static uint32_t followAdvances(Value &state) {
   uint32_t count = 0;
   while (auto advance = state.getDefiningOp<RngAdvanceOp>()) {
@@ -57,7 +57,7 @@ static uint32_t followAdvances(Value &state) {
   return count;
 }
 
-/// The state that `rng` is, when the step takes it and returns it advanced.
+/// Whether `rng` comes from a state that the step takes and returns advanced.
 static bool isAdvancedState(Value rng) {
   followAdvances(rng);
   BlockArgument state = asStepArgument(rng);
@@ -68,20 +68,20 @@ static bool isAdvancedState(Value rng) {
   return next && followAdvances(next) != 0 && next == state;
 }
 
-/// The flag of an op that has one where a replay may skip it.
+/// The flag of an op that a replay may skip, or null.
 static Value skipFlagOf(Operation *op) {
   auto skippable = dyn_cast<SkippableOpInterface>(op);
   return skippable ? skippable.getSkip() : Value();
 }
 
-/// `value`, or what it is held from.
+/// `value`, or the value that a te.residual saves.
 static Value throughResiduals(Value value) {
   while (auto residual = value.getDefiningOp<ResidualOp>())
     value = residual.getValue();
   return value;
 }
 
-/// What the cached result `value` is where its flag is 1.0, or null.
+/// The value of the cached result `value` if its flag is 1.0, or null.
 static Value cachedBefore(Value value) {
   auto op = value.getDefiningOp<SkippableOpInterface>();
   if (!op)
@@ -90,8 +90,8 @@ static Value cachedBefore(Value value) {
   return index < op.getCached().size() ? op.getCached()[index] : Value();
 }
 
-/// The argument that forward product `op` reads as its weight and that is not
-/// marked as one, or null.
+/// The argument that the forward GEMM `op` reads as its weight, if it is not
+/// marked as one; else null.
 static BlockArgument unmarkedWeight(Operation *op) {
   if (!isa<ScaledMatmulOp, GroupedScaledMatmulOp>(op))
     return {};
@@ -102,7 +102,7 @@ static BlockArgument unmarkedWeight(Operation *op) {
   return argument && !isWeight(argument) ? argument : BlockArgument();
 }
 
-/// Whether the step adds up a weight's gradient in `argument`.
+/// Whether the step accumulates a weight's gradient in `argument`.
 static bool isGradientSum(BlockArgument argument) {
   auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
   const auto nameOf = [&](BlockArgument of) {
@@ -117,8 +117,8 @@ static bool isGradientSum(BlockArgument argument) {
          });
 }
 
-/// What a replay of `op` would do wrong, or empty. With `freshCasts` weights
-/// may be cast in every step.
+/// Why a replay of `op` would be wrong, or "". With `freshCasts`, weights may
+/// be cast in every step.
 static std::string refuseCapture(Operation *op, bool freshCasts) {
   Value skip = skipFlagOf(op);
   if (skip && !asStepArgument(skip))
@@ -139,18 +139,18 @@ static std::string refuseCapture(Operation *op, bool freshCasts) {
            "' to have a skip flag (te-insert-skip-flags)";
   if (BlockArgument weight = unmarkedWeight(op); weight && !freshCasts)
     return "argument '" + describeValue(weight) +
-           "', the weight of this product, to have 'te.weight'";
+           "', the weight of this GEMM, to have 'te.weight'";
   if (isa<tensor::ExtractOp>(op))
     return "no read of a single element, which waits for the device";
   if (isa<CallOpInterface>(op))
     return "no call, which may allocate or wait; inline it";
   if (isa<BranchOpInterface, RegionBranchOpInterface>(op))
-    return "no branch, which the host would take once for all replays";
+    return "no branch, which the host would decide once for all replays";
   if (op->hasTrait<OpTrait::IsTerminator>() || isMemoryEffectFree(op))
     return {};
   return hasEffect<MemoryEffects::Allocate>(op)
              ? "no allocation; the arena is planned before"
-             : "no op with effects on memory that are not known";
+             : "no op with unknown effects on memory";
 }
 
 namespace {
@@ -187,7 +187,7 @@ public:
   }
 
 private:
-  /// Says once of `op` what it should be.
+  /// Reports `op` once, with what was expected instead.
   void refuse(Operation *op, const Twine &wanted) {
     if (!refused.insert(op).second)
       return;
@@ -196,7 +196,7 @@ private:
     signalPassFailure();
   }
 
-  /// Where the step returns a next value of `state`, a flag keeps the old one.
+  /// Checks that a flag can keep the value of `state`, if the step returns it.
   void checkKept(BlockArgument state) {
     Value value = nextValue(getOperation(), state);
     while (value && (value = throughResiduals(value)) != state) {
@@ -208,45 +208,45 @@ private:
       }
       broken.insert(state);
       if (Operation *op = value.getDefiningOp())
-        return refuse(op, "what is carried in '" + describeValue(state) +
+        return refuse(op, "the value of state '" + describeValue(state) +
                               "' to be kept by a skip flag");
       emitError(state.getLoc())
-          << "expected in a captured step what is carried in '"
+          << "expected in a captured step the value of state '"
           << describeValue(state) << "' to be kept by a skip flag, but got '"
           << describeValue(value) << "'";
       return signalPassFailure();
     }
   }
 
-  /// Whether what `sum` holds is added to or overwritten is for a flag to say.
+  /// Checks that a flag decides whether `sum` is added to or overwritten.
   void checkStartsAnew(BlockArgument sum) {
     for (OpOperand &use : sum.getUses()) {
       auto anew = dyn_cast<ZeroUnlessOp>(use.getOwner());
       if (!anew || use.get() != anew.getX())
-        refuse(use.getOwner(), "what is added up in '" + describeValue(sum) +
+        refuse(use.getOwner(), "the sum in '" + describeValue(sum) +
                                    "' to go through te.zero_unless");
     }
   }
 
-  /// Where the chain of cached casts that ends in `value` begins.
+  /// The start of the chain of cached casts that ends in `value`.
   static Value start(Value value) {
     while (Value before = cachedBefore(value = throughResiduals(value)))
       value = before;
     return value;
   }
 
-  /// What a flag keeps is there for the next replay.
+  /// Checks that a value that a flag keeps is available in the next replay.
   void checkCarried() {
     getOperation().walk([&](Operation *op) {
       for (Value result : op->getResults())
         if (Value kept = cachedBefore(result);
             kept && !carried.contains(result) && !broken.contains(start(kept)))
-          refuse(op, "what the skip flag keeps to be returned, named like the "
-                     "argument it was");
+          refuse(op, "the value that the skip flag keeps to be returned under "
+                     "the name of its argument");
     });
   }
 
-  /// What is made of a weight is all of one micro-batch.
+  /// Checks that all casts of a weight are of the same micro-batch.
   void checkOneFlagPerWeight() {
     DenseMap<Value, Operation *> flagged;
     getOperation().walk([&](Operation *op) {
@@ -258,15 +258,15 @@ private:
         return;
       Operation *first = flagged.try_emplace(weight, op).first->second;
       if (skipFlagOf(first) != skip)
-        refuse(op, "one skip flag for all of weight '" + describeValue(weight) +
-                       "'");
+        refuse(op, "one skip flag for all casts of weight '" +
+                       describeValue(weight) + "'");
     });
   }
 
   llvm::SmallPtrSet<Operation *, 4> refused;
-  /// Results that a later step gets back.
+  /// Results that are arguments of a later step.
   DenseSet<Value> carried;
-  /// States whose next values something else makes.
+  /// States whose next values do not come from cached ops.
   DenseSet<Value> broken;
 };
 } // namespace

@@ -1,12 +1,13 @@
 //===- VerifyCollectives.cpp - te-verify-collectives ----------------------===//
 //
-// Three questions. Of layers: is what is split what they take to be (see
-// Shardings.cpp)? Of values: is a scale or amax that stands for the parts of
-// all ranks the same on each? It is followed back to where it comes from. Of
-// programs: do all ranks meet? Each rank's collectives are listed by walking
-// its program with what is known of its number, then all ranks run against each
-// other: a rank stops at each collective until the others of the group are
-// there. What stops for ever, or meets something else, is the error.
+// The pass checks three things. Shardings.cpp checks that layers agree on how
+// values are split. For values, it checks that a scale or amax that belongs to
+// the parts of all ranks is the same on each, by following it back to its
+// origin. For programs, it checks that all ranks meet: it lists each rank's
+// collectives by walking its program with the rank's number, and runs all ranks
+// against each other. A rank stops at each collective until the other ranks of
+// the group arrive there. A rank that waits forever, or that meets another
+// collective, is an error.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,7 +32,7 @@ using namespace mlir::te;
 namespace {
 
 //===----------------------------------------------------------------------===//
-// Values that all ranks of a group must have
+// Values that must be the same on all ranks of a group
 //===----------------------------------------------------------------------===//
 
 /// Why a value may differ between the ranks of a group.
@@ -44,7 +45,7 @@ class ReplicationCheck {
 public:
   explicit ReplicationCheck(GroupAttr group) : group(group) {}
 
-  /// Where `value` gets what may differ on another rank; none if nowhere.
+  /// The place that makes `value` differ between ranks, if there is one.
   std::optional<Difference> find(Value value) {
     if (!seen.insert(value).second)
       return std::nullopt;
@@ -81,7 +82,7 @@ private:
                 .getAxis() == group.getAxis())
           return Difference{argument.getLoc(),
                             "an argument that is split over the group is here"};
-    // A state is what the last step made of it.
+    // The value of a state is the result of the last step.
     auto name = function.getArgAttrOfType<StringAttr>(number, kNameAttr);
     Operation *end = argument.getOwner()->getTerminator();
     for (OpOperand &result : end->getOpOperands())
@@ -95,11 +96,11 @@ private:
   DenseSet<Value> seen;
 };
 
-/// The scale or amax that stands for all of `scaled`; null where it has none,
-/// or comes in as a value.
+/// The scale or amax that belongs to all of `scaled`; null if it has none, or
+/// if `scaled` is an argument.
 Value sharedFactor(Value scaled) {
   auto type = cast<ScaledType>(scaled.getType());
-  // Of blocks that are cut, too.
+  // The blocks of a shard may be split between ranks.
   if (type.getScheme() != Scheme::PerTensor && !type.isShard() &&
       (!type.isNv() || type.is(ScaleVariant::RowScaled)))
     return {};
@@ -113,7 +114,8 @@ Value sharedFactor(Value scaled) {
   return {};
 }
 
-/// Of a gather or an exchange, which is `what` it says.
+/// Checks the scale of a gather or an exchange; `what` is "gathered" or
+/// "exchanged".
 template <typename CollectiveOp>
 LogicalResult checkMovedScale(CollectiveOp op, StringRef what) {
   if (!isa<ScaledType>(op.getX().getType()))
@@ -127,14 +129,14 @@ LogicalResult checkMovedScale(CollectiveOp op, StringRef what) {
     return success();
   InFlightDiagnostic diagnostic =
       op.emitError() << "expected all ranks of group " << group.getId() << " ('"
-                     << group.getName() << "') to cast what is " << what
-                     << " with one scale, but it is of an amax "
+                     << group.getName() << "') to cast the " << what
+                     << " tensor with one scale, but it comes from an amax "
                         "that is not reduced over the group (te.amax_reduce)";
   diagnostic.attachNote(difference->loc) << difference->text;
   return diagnostic;
 }
 
-/// Whether some GEMM of `recipe` takes an amax of a whole tensor.
+/// Whether a GEMM of `recipe` uses an amax of a whole tensor.
 bool hasTensorAmax(RecipeAttr recipe) {
   const RecipeOptions options = recipe.getOptions();
   switch (recipe.getKind()) {
@@ -165,10 +167,10 @@ bool hasRecipe(Operation *op) {
 
 LogicalResult checkReduce(AmaxReduceOp reduce) {
   RecipeAttr recipe = RecipeAttr::lookup(reduce);
-  // Casts without any recipe are as they are written.
+  // Casts without a recipe were written by the user.
   if (hasTensorAmax(recipe) || !hasRecipe(reduce))
     return success();
-  // Blocks that are cut have amaxes of several ranks under any recipe.
+  // Blocks that are split between ranks have several amaxes under any recipe.
   if (llvm::all_of(reduce.getAmaxes(), [](Value amax) {
         return amax.getDefiningOp<PartialAmaxOp>() != nullptr;
       }))
@@ -179,7 +181,7 @@ LogicalResult checkReduce(AmaxReduceOp reduce) {
 }
 
 //===----------------------------------------------------------------------===//
-// Programs of all ranks against each other
+// Running the programs of all ranks against each other
 //===----------------------------------------------------------------------===//
 
 /// The mesh of ranks, the last axis fastest.
@@ -190,8 +192,8 @@ public:
       axes.insert({group.getAxis(), group.getSize()});
   }
 
-  /// The first rank of the ranks that `rank` meets in `group`, and how far
-  /// apart they are.
+  /// The first of the ranks that `rank` meets in `group`, and the distance
+  /// between two of them.
   std::pair<int64_t, int64_t> members(int64_t rank, GroupAttr group) const {
     int64_t stride = 1;
     for (auto &[axis, size] : llvm::reverse(axes)) {
@@ -209,7 +211,7 @@ private:
   llvm::MapVector<StringRef, int64_t> axes;
 };
 
-/// More are not run against each other.
+/// More ranks are not run against each other.
 constexpr int64_t kMaxRanks = 1 << 16;
 
 class Simulation {
@@ -221,7 +223,7 @@ public:
   LogicalResult run() {
     std::vector<int64_t> ready(programs.size());
     for (size_t rank = 0; rank < ready.size(); ++rank)
-      // From the back, the lowest rank first.
+      // Ranks are taken from the back, so the lowest comes first.
       ready[ready.size() - 1 - rank] = rank;
     while (!ready.empty()) {
       const int64_t rank = ready.back();
@@ -266,7 +268,7 @@ private:
     return diagnostic;
   }
 
-  /// Says who waits for whom, if anyone does.
+  /// Reports which rank waits for which other rank, if any.
   LogicalResult reportWaiting() const {
     for (auto &[key, arrived] : meetings) {
       if (arrived.empty())
@@ -299,7 +301,7 @@ private:
   Mesh mesh;
   std::vector<const RankProgram *> programs;
   std::vector<size_t> position;
-  /// Who waits, by group and the first rank of those that meet.
+  /// The waiting ranks, by group and the first rank of those that meet.
   llvm::MapVector<std::pair<int64_t, int64_t>, SmallVector<int64_t, 1>>
       meetings;
 };
@@ -337,16 +339,16 @@ private:
     if (stages.empty() &&
         !module.walk([](RankOp) { return WalkResult::interrupt(); })
              .wasInterrupted()) {
-      // One program for all, however many they are.
+      // All ranks have one program, and there may be any number of them.
       return failure(failed(RankProgramBuilder(module).get(module, 0)));
     }
     const int64_t numRanks = getNumRanks(module);
     if (numRanks > kMaxRanks)
       return module.emitError()
              << "expected at most " << kMaxRanks
-             << " ranks where their programs differ, but the groups make "
+             << " ranks if their programs differ, but the groups have "
              << numRanks;
-    // Whose module each rank runs.
+    // The module that each rank runs.
     std::vector<ModuleOp> modules(numRanks);
     for (auto own : module.getOps<ModuleOp>())
       if (auto ranks = own->getAttrOfType<DenseI64ArrayAttr>(kRanksAttr))
@@ -373,7 +375,7 @@ private:
         own = module;
     }
 
-    // Ranks with one module share a program unless it asks for its number.
+    // Ranks with one module share a program unless it depends on the rank.
     RankProgramBuilder builder(module);
     std::vector<const RankProgram *> programs(numRanks);
     for (int64_t rank = 0; rank < numRanks; ++rank) {

@@ -1,6 +1,7 @@
 //===- VerifyStage.cpp - te-verify-stage ----------------------------------===//
 //
-// Applies the rows of StageSpecs.cpp that hold after a stage to every op.
+// The pass applies the rows of StageSpecs.cpp that hold after a stage to every
+// op.
 //
 //===----------------------------------------------------------------------===//
 

@@ -122,7 +122,7 @@ module attributes {{te.recipe = #te.recipe<{recipe}>, te.groups = [#te.group<id 
             ["te-opt", "--te-verify-collectives", "-o", "/dev/null"], input=without, capture_output=True, text=True
         )
         expect(
-            done.returncode == 1 and "of an amax that is not reduced over the group" in done.stderr,
+            done.returncode == 1 and "from an amax that is not reduced over the group" in done.stderr,
             f"{recipe} {options}: an error without {found[0].strip()}",
         )
 

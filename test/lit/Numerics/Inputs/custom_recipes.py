@@ -89,7 +89,7 @@ PRESETS = (
     ("row-scaled forward, MXFP8 backward", (NV_ROWS, MX, MX), ("x",)),
     ("row-scaled forward, bf16 backward", (NV_ROWS, HIGH, HIGH), ()),
     ("delayed, current and blocks", (DELAYED, CURRENT, BLOCK), ("x",)),
-    ("delayed but for wgrad", (DELAYED, DELAYED, MX), ("grad.y",)),
+    ("delayed except wgrad", (DELAYED, DELAYED, MX), ("grad.y",)),
     ("delayed in all", (DELAYED, DELAYED, DELAYED), ()),
 )
 

@@ -1,7 +1,7 @@
 """Example layers as one module: a function that calls each of them, so that one process runs them all.
 
 Names of a layer's arguments and results get its name in front: "gpt.wq". With `taps` every linear layer adds zeros that are
-arguments to its input and to its result: their gradients are the layer's own dx and dy, whoever else reads the tensors. Its input
+arguments to its input and to its result: their gradients are the layer's own dx and dy, even if others read the tensors. Its input
 is then a result, too.
 """
 

@@ -58,7 +58,7 @@ def compare(module, entry, arrays, mode, policies, vjp=False, steps=1):
 
 
 def residual_bytes(module, mode):
-    """Bytes that a step holds for its backward, as its remark says."""
+    """Bytes that a step saves for its backward, as its remark says."""
     done = subprocess.run(
         [
             "te-opt",
@@ -72,7 +72,7 @@ def residual_bytes(module, mode):
         text=True,
         check=True,
     )
-    return 10**9 - int(re.search(r"to hold, (\d+) are left", done.stdout + done.stderr)[1])
+    return 10**9 - int(re.search(r"to save, (\d+) are left", done.stdout + done.stderr)[1])
 
 
 rng = np.random.default_rng(11)

@@ -7,7 +7,7 @@
 // REMARK-DAG: [Missed] activation-quantize{{.*}}Function=result_has_another_reader{{.*}}Reason="'te.residual' reads the result too"
 // REMARK-DAG: [Missed] activation-quantize{{.*}}Function=per_tensor_needs_the_amax_first{{.*}}Reason="its scheme is 'per_tensor'"
 // REMARK-DAG: [Missed] activation-quantize{{.*}}Function=amax_is_read{{.*}}Reason="its amax is read too"
-// REMARK-DAG: [Missed] activation-quantize{{.*}}Function=cast_is_kept{{.*}}Reason="it is kept over micro-batches, unless its flag says otherwise"
+// REMARK-DAG: [Missed] activation-quantize{{.*}}Function=cast_is_kept{{.*}}Reason="it is cached over micro-batches"
 
 // CHECK-LABEL: func.func @pair
 // CHECK-NEXT: %[[Q:.*]]:2 = te.activation_quantize <swiglu> %{{.*}} {amax_epsilon = 1.000000e-03 : f32} : tensor<32x256xbf16> -> !te.scaled<32x128xf8E4M3FN, block_1x128, pow2, contract = 1>, !te.scaled<32x128xf8E4M3FN, block_1x128, pow2, contract = 0>

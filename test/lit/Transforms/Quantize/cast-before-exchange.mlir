@@ -26,7 +26,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
 // Both usages of FP8 are more bytes than bf16; of f32 they are fewer, and columns are cast where a rank has whole blocks of rows.
 // CHECK-LABEL: func.func @both
 // CHECK: te.all_to_all %{{.*}} : tensor<8x128x256xbf16>
-// REMARK: [Missed] exchange-precision | {{.*}} | Reason="its casts together are 540672 bytes", Remark="'arg0' is exchanged in high precision, 524288 bytes"
+// REMARK: [Missed] exchange-precision | {{.*}} | Reason="its casts together have 540672 bytes", Remark="'arg0' is exchanged in high precision, 524288 bytes"
 // CHECK-LABEL: func.func @both_of_f32
 // CHECK: %[[Q:.*]]:2 = te.quantize
 // CHECK: te.all_to_all %[[Q]]#0 group 0 split 0 concat 1
@@ -73,7 +73,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
 // CHECK-NOT: te.amax_rows
 // CHECK-LABEL: func.func @one_scale
 // CHECK: te.all_to_all %{{.*}} : tensor<64x96xbf16>
-// REMARK: Reason="a scale of 'per_tensor' is of rows of all ranks"
+// REMARK: Reason="a scale of 'per_tensor' depends on rows of all ranks"
 // CHECK-LABEL: func.func @read_itself
 // CHECK: te.all_to_all %{{.*}} : tensor<64x96xbf16>
 // REMARK: Reason="'te.activation' reads it"
@@ -81,8 +81,8 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
 // CHECK: te.all_to_all %{{.*}} : tensor<64x96xbf16>
 // REMARK: Reason="it is not a matrix of rows"
 // An amax of other rows, or one that is given, stays the cast's.
-// REMARK: Reason="a cast takes an amax of something else"
-// REMARK: Reason="a cast takes an amax of something else"
+// REMARK: Reason="a cast reads the amax of another tensor"
+// REMARK: Reason="a cast reads the amax of another tensor"
 module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size = 2>]} {
   func.func @matrix(%x: tensor<64x96xbf16>) -> !te.scaled<64x96xf8E4M3FN, mx_1x32, contract = 0> {
     %y = te.all_to_all %x group 0 split 0 concat 0 : tensor<64x96xbf16> -> tensor<64x96xbf16>

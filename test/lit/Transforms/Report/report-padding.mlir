@@ -25,7 +25,7 @@
 // TEXT-NEXT:  24    16           32         columns of w2
 //  TEXT-NOT:{{.+}}
 
-// REFUSED: products that are not there
+// REFUSED: GEMMs that the target does not have
 // REFUSED-NEXT: layer gemm why
 // REFUSED-NEXT: w1 fprop expected a product that 'sm_100' has, but got 'block_1x128' and 'block_128x128': {{.*}}; the nearest supported is 'pow2_scales = true'
 // REFUSED-NEXT: w1 wgrad expected a product that 'sm_100' has, but got 'block_1x128' and 'block_1x128': {{.*}}

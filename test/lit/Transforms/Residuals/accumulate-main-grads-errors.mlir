@@ -39,7 +39,7 @@ func.func @unmarked(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %w: tensor
 
 // -----
 
-// expected-error @below {{expected 'te.overwrite_main_grad' on an argument with 'te.weight', which argument 0 has not}}
+// expected-error @below {{expected 'te.overwrite_main_grad' on an argument with 'te.weight', but argument 0 does not have it}}
 func.func @no_weight(%x: tensor<8xbf16> {te.name = "x", te.overwrite_main_grad}) -> (tensor<8xbf16> {te.name = "grad.x"}) {
   return %x : tensor<8xbf16>
 }

@@ -8,12 +8,12 @@
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-materialize-transposes{policy=budget transpose-budget=8200}))' | FileCheck %s --check-prefix=KEPT
 
 // POLICY: expected option 'policy' of 'te-materialize-transposes' to be 'on-demand', 'cached', 'budget' or 'eager', but got 'always'
-// NO-BUDGET: expected a 'transpose-budget' with transpose policy 'budget' and with no other, but got none with 'budget'
-// NO-POLICY: expected a 'transpose-budget' with transpose policy 'budget' and with no other, but got 64 with 'on-demand'
+// NO-BUDGET: expected a 'transpose-budget' exactly with transpose policy 'budget', but got none with 'budget'
+// NO-POLICY: expected a 'transpose-budget' exactly with transpose policy 'budget', but got 64 with 'on-demand'
 // TARGET: te-materialize-transposes: expected 'target' to be one of sm_90, sm_100, reference, but got 'sm_80'
 // PIPELINE: expected 'transpose-budget' with 'transpose-policy=budget' and with no other, but 'transpose-policy' is 'budget' and 'transpose-budget' -1
 
-// REMAT: expected 'remat' to be nothing with 'transpose-policy=budget', whose 'transpose-budget' decides what is recomputed, too, but got 'everything'
+// REMAT: expected 'remat' to be nothing with 'transpose-policy=budget', whose 'transpose-budget' decides what is recomputed, but got 'everything'
 
 // Two columns that one op reads, 2 * (64 * 64 + 4) bytes: with fewer left, none is kept.
 // DEMAND-COUNT-2: te.transpose

@@ -5,8 +5,8 @@
 // RUN: te-opt %s --pass-pipeline='builtin.module(func.func(te-insert-casts,cse,te-materialize-transposes{policy=budget transpose-budget=12152}))' --remarks-filter='.*' 2>%t.remarks | FileCheck %s --check-prefix=BUDGET
 // RUN: FileCheck %s --check-prefix=BUDGET-REMARK --input-file=%t.remarks
 
-// REMARK-DAG: [Passed] weight-transpose{{.*}}columns of 'w' are made right before their use, moving {{[0-9]+}} bytes
-// REMARK-DAG: [Missed] weight-transpose{{.*}}columns of 'v' are made although sm_100 could contract the rows
+// REMARK-DAG: [Passed] weight-transpose{{.*}}columns of 'w' are computed directly before their use, moving {{[0-9]+}} bytes
+// REMARK-DAG: [Missed] weight-transpose{{.*}}columns of 'v' are computed although sm_100 could contract the rows
 
 // The row usage, which the forward needs anyway, is what is held.
 // DEMAND-LABEL: func.func @block_weight
@@ -96,9 +96,9 @@ func.func @activations_do_not_transpose(%x: tensor<32x64xbf16>, %w: tensor<64x64
 // BUDGET-NEXT: te.scaled_matmul %{{.*}}, %[[COL1]]
 // BUDGET-NOT: te.transpose %{{.*}} : <64x64x
 // BUDGET: te.scaled_matmul %{{.*}}, %[[COL1]]
-// BUDGET-REMARK-DAG: of 12152 bytes to hold, 6000 are left for columns of weights
-// BUDGET-REMARK-DAG: columns of 'w' are made in the forward and before 1 of their 3 uses, moving 12300 bytes
-// BUDGET-REMARK-DAG: columns of 'v' are made right before each of their 2 uses, moving 8208 bytes
+// BUDGET-REMARK-DAG: of 12152 bytes to save, 6000 are left for columns of weights
+// BUDGET-REMARK-DAG: columns of 'w' are computed in the forward and before 1 of their 3 uses, moving 12300 bytes
+// BUDGET-REMARK-DAG: columns of 'v' are computed directly before each of their 2 uses, moving 8208 bytes
 func.func @three_backwards(%x: tensor<32x64xbf16> {te.name = "x"}, %w: tensor<64x64xbf16> {te.name = "w", te.weight},
                            %v: tensor<32x64xbf16> {te.name = "v", te.weight}, %dy: tensor<32x64xbf16>, %dz: tensor<32x32xbf16>)
     -> (tensor<32x64xbf16>, tensor<32x32xbf16>, tensor<32x64xbf16>, tensor<32x64xbf16>, tensor<32x64xbf16>, tensor<32x64xbf16>, tensor<32x64xbf16>)

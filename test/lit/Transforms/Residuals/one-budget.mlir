@@ -4,14 +4,14 @@
 // RUN: te-opt %S/../../Numerics/Inputs/micro_batches.mlir --te-training-pipeline="recipe=float8_block_scaling transpose-policy=budget transpose-budget=100 compile-to=quantize" 2>&1 | FileCheck %s --check-prefix=LEAST
 
 // Too little for the residuals: nothing is left for columns, and values are computed again.
-// LITTLE-DAG: of 40000 bytes to hold, 0 are left for columns of weights
-// LITTLE-DAG: columns of 'up' are made right before each of their 3 uses
-// LITTLE-DAG: is recomputed: holds
+// LITTLE-DAG: of 40000 bytes to save, 0 are left for columns of weights
+// LITTLE-DAG: columns of 'up' are computed directly before each of their 3 uses
+// LITTLE-DAG: is recomputed: frees
 // LITTLE: policy = "budget:40000"
 
 // More than enough: nothing is computed again.
-// MUCH: of 1000000 bytes to hold, 898976 are left for columns of weights
-// MUCH: columns of 'up' are made in the forward and held
+// MUCH: of 1000000 bytes to save, 898976 are left for columns of weights
+// MUCH: columns of 'up' are computed in the forward and saved
 // MUCH-NOT: is recomputed
 // MUCH: recomputed = []
 // MUCH-NOT: te.transpose

@@ -16,16 +16,16 @@
 // NAME: error: {{.*}} nothing is called 'attention'
 
 // The layer input %e cannot go.
-// BUDGET: [[@LINE+13]]:3: error: expected the values that 'step' holds for its backward to fit in 4095 bytes, but they need 4096
+// BUDGET: [[@LINE+13]]:3: error: expected the values that 'step' saves for its backward to fit in 4095 bytes, but they need 4096
 // BUDGET: note: the smallest 'budget' that works is 4096
-// BUDGET: [[@LINE+16]]:{{.*}}: note: 'e' (4096 bytes) is held still
-// BUDGET-NOT: is held still
+// BUDGET: [[@LINE+16]]:{{.*}}: note: 'e' (4096 bytes) is still saved
+// BUDGET-NOT: is still saved
 // SMALLEST: held_after = 4096 : i64, held_before = 8192 : i64
-// ENOUGH: [Analysis] rematerialize{{.*}}'tanh' of 'tanh0' is held: the budget is met without it
+// ENOUGH: [Analysis] rematerialize{{.*}}'tanh' of 'tanh0' is saved: the budget is met
 // ENOUGH: held_after = 8192 : i64, held_before = 8192 : i64, policy = "budget:8192", recomputed = []
 
 // The sine would have to be held in its place.
-// MISSED: [Missed] rematerialize{{.*}}'tanh' of 'tanh0' is not recomputed: that would hold 4096 bytes for 4096
+// MISSED: [Missed] rematerialize{{.*}}'tanh' of 'tanh0' is not recomputed: that would save 4096 other bytes to free 4096
 // MISSED: recomputed = []
 
 module {

@@ -13,7 +13,7 @@
 !y = tensor<32x48xbf16>
 
 // NOTHING-NOT: tert.remat
-// REMARK: [Passed] rematerialize{{.*}}'rms_norm' of 'rms_norm0' is recomputed: holds 2180 bytes less, moves {{[0-9]+}} bytes and does 0 operations
+// REMARK: [Passed] rematerialize{{.*}}'rms_norm' of 'rms_norm0' is recomputed: frees 2180 bytes, moves {{[0-9]+}} bytes and does 0 operations
 
 // A cast is repeated with the scale of the first one, and measures nothing: its
 // state counts the amax once, and both the cast and the norm read arguments

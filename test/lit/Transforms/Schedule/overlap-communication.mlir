@@ -33,7 +33,7 @@ func.func @column_backward(%part: !tert.buffer<16777216>, %dy: !tert.buffer<1174
 
 // What needs a collective at once, and all that follows needs: nothing is gained, and it stays as it is. With 'always' it is on the
 // side stream none the less; nothing moves, and the copy of x, which only the gather's result does not need, does.
-// REMARK: remark: [Missed] overlap {{.*}}microseconds would be gained, and 10 are wanted{{.*}}the collectives of 'nothing_beside' stay on one stream
+// REMARK: remark: [Missed] overlap {{.*}}microseconds would be gained, but 10 are required{{.*}}the collectives of 'nothing_beside' stay on one stream
 // CHECK-LABEL: func.func @nothing_beside
 // CHECK-NOT: side
 // CHECK: return

@@ -3,7 +3,7 @@
 
 // expected-error @below {{expected the temporaries of 'step' to fit in 512 bytes, but they need 768}}
 // expected-note @below {{the smallest 'budget' that works is 768}}
-// expected-note @below {{buffers of collectives beside others live longer; with 'overlap=never' none is}}
+// expected-note @below {{buffers of overlapped collectives are alive for longer; 'overlap=never' avoids this}}
 func.func @step(%x: !tert.buffer<256>, %y: !tert.buffer<256>, %z: !tert.buffer<256>) {
   // expected-note @below {{'summand' (gradient, 256 bytes) is live at the peak}}
   %summand = tert.alloc "summand" gradient : !tert.buffer<256>

@@ -5,7 +5,7 @@
 // CAPTURE: error: expected in a captured step a skip flag that is an argument of the step, which a replay can give another value, but got 'te.quantize'
 // CAPTURE-NOT: error:
 // RUN: not te-opt %s --te-training-pipeline="recipe=float8_current_scaling compile-to=quantize cache-weights=true" --split-input-file 2>&1 | FileCheck %s --check-prefix=KEPT
-// KEPT: error: expected in a captured step argument 'v', the weight of this product, to have 'te.weight', but got 'te.scaled_matmul'
+// KEPT: error: expected in a captured step argument 'v', the weight of this GEMM, to have 'te.weight', but got 'te.scaled_matmul'
 // KEPT: error: expected in a captured step a skip flag that is an argument of the step, which a replay can give another value, but got 'te.quantize'
 
 func.func @unmarked(%x: tensor<32x64xbf16> {te.name = "x"}, %v: tensor<128x64xbf16> {te.name = "v"}) -> (tensor<32x128xbf16> {te.name = "y"}) {

@@ -27,7 +27,7 @@ func.func @same_bits(%dy: tensor<256x512xbf16>, %amax: tensor<f32>, %rng: tensor
 
 // expected-error @below {{expected in a captured step arguments on the device, but got 'arg0' of type 'i1', whose value the capture would keep}}
 func.func @branch(%host: i1, %a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @below {{expected in a captured step no branch, which the host would take once for all replays, but got 'llvm.cond_br'}}
+  // expected-error @below {{expected in a captured step no branch, which the host would decide once for all replays, but got 'llvm.cond_br'}}
   llvm.cond_br %host, ^left, ^right
 ^left:
   return %a : tensor<4xf32>
@@ -55,7 +55,7 @@ func.func @call(%loss: tensor<f32>) {
 // -----
 
 func.func @unknown() -> tensor<f32> {
-  // expected-error @below {{expected in a captured step no op with effects on memory that are not known, but got 'clock.now'}}
+  // expected-error @below {{expected in a captured step no op with unknown effects on memory, but got 'clock.now'}}
   %now = "clock.now"() : () -> tensor<f32>
   return %now : tensor<f32>
 }
@@ -101,7 +101,7 @@ func.func @measured(%w: tensor<4x32x64xbf16> {te.name = "w", te.weight}) -> tens
 
 // Nothing says that 'm' is a weight, but what is carried is cast in every step.
 func.func @carried(%m: tensor<256x512xbf16>, %old: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "kept"}) -> (!te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "kept"}) {
-  // expected-error @below {{expected in a captured step what is carried in 'kept' to be kept by a skip flag, but got 'te.quantize'}}
+  // expected-error @below {{expected in a captured step the value of state 'kept' to be kept by a skip flag, but got 'te.quantize'}}
   %q = te.quantize %m : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
   return %q : !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
 }
@@ -112,7 +112,7 @@ func.func @chosen(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %skip: te
   // expected-error @below {{expected in a captured step no read of a single element, which waits for the device, but got 'tensor.extract'}}
   %bit = tensor.extract %host[] : tensor<i1>
   %q = te.quantize %w into %old unless %skip : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
-  // expected-error @below {{expected in a captured step what is carried in 'kept' to be kept by a skip flag, but got 'arith.select'}}
+  // expected-error @below {{expected in a captured step the value of state 'kept' to be kept by a skip flag, but got 'arith.select'}}
   %next = arith.select %bit, %q, %old : !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
   return %next : !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
 }
@@ -120,9 +120,9 @@ func.func @chosen(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %skip: te
 // -----
 
 func.func @exchanged(
-    // expected-error @below {{expected in a captured step what is carried in 'a' to be kept by a skip flag, but got 'b'}}
+    // expected-error @below {{expected in a captured step the value of state 'a' to be kept by a skip flag, but got 'b'}}
     %a: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "a"},
-    // expected-error @below {{expected in a captured step what is carried in 'b' to be kept by a skip flag, but got 'a'}}
+    // expected-error @below {{expected in a captured step the value of state 'b' to be kept by a skip flag, but got 'a'}}
     %b: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "b"}) -> (!te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "a"}, !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "b"}) {
   return %b, %a : !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>, !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
 }
@@ -132,7 +132,7 @@ func.func @exchanged(
 func.func @columns(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %scale: tensor<f32>, %skip: tensor<f32>, %row: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1> {te.name = "w.row"}, %col: !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0> {te.name = "w.col"})
     -> (!te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1> {te.name = "w.row"}, !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0> {te.name = "w.col"}) {
   %q = te.quantize %w scale %scale into %row unless %skip : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>
-  // expected-error @below {{expected in a captured step what is carried in 'w.col' to be kept by a skip flag, but got 'te.transpose'}}
+  // expected-error @below {{expected in a captured step the value of state 'w.col' to be kept by a skip flag, but got 'te.transpose'}}
   %t = te.transpose %q : !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0>
   return %q, %t : !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 1>, !te.scaled<256x512xf8E4M3FN, per_tensor, contract = 0>
 }
@@ -141,7 +141,7 @@ func.func @columns(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %scale: 
 
 // The next replay would find what this one was given.
 func.func @forgotten(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %skip: tensor<f32>, %old: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "w.row"}) {
-  // expected-error @below {{expected in a captured step what the skip flag keeps to be returned, named like the argument it was, but got 'te.quantize'}}
+  // expected-error @below {{expected in a captured step the value that the skip flag keeps to be returned under the name of its argument, but got 'te.quantize'}}
   %q = te.quantize %w into %old unless %skip : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
   return
 }
@@ -161,7 +161,7 @@ func.func @constant_flag(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %o
 func.func @two_flags(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %forward: tensor<f32>, %backward: tensor<f32>, %row: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "w.row"},
     %col: !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 0> {te.name = "w.col"}) -> (!te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1> {te.name = "w.row"}, !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 0> {te.name = "w.col"}) {
   %r = te.quantize %w into %row unless %forward : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>
-  // expected-error @below {{expected in a captured step one skip flag for all of weight 'w', but got 'te.quantize'}}
+  // expected-error @below {{expected in a captured step one skip flag for all casts of weight 'w', but got 'te.quantize'}}
   %c = te.quantize %w into %col unless %backward : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 0>
   return %r, %c : !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>, !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 0>
 }
@@ -171,7 +171,7 @@ func.func @two_flags(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %forwa
 // Without te.zero_unless, what the last batch added up would be added to; what is added up for no weight is its maker's.
 func.func @never_anew(%dy: tensor<32x128xbf16>, %x: tensor<32x64xbf16>, %w: tensor<128x64xbf16> {te.name = "w", te.weight}, %skip: tensor<f32> {te.name = "skip_weight_update"},
     %sum: tensor<128x64xf32> {te.name = "grad.w"}, %own: tensor<128x64xf32> {te.name = "grad.other"}) -> (tensor<128x64xf32> {te.name = "grad.w"}, tensor<128x64xf32> {te.name = "grad.other"}) {
-  // expected-error @below {{expected in a captured step what is added up in 'grad.w' to go through te.zero_unless, but got 'te.linear_wgrad'}}
+  // expected-error @below {{expected in a captured step the sum in 'grad.w' to go through te.zero_unless, but got 'te.linear_wgrad'}}
   %dw = te.linear_wgrad %dy, %x accumulate %sum : tensor<128x64xf32> : tensor<32x128xbf16>, tensor<32x64xbf16> -> tensor<128x64xf32>
   %other = te.linear_wgrad %dy, %x accumulate %own : tensor<128x64xf32> : tensor<32x128xbf16>, tensor<32x64xbf16> -> tensor<128x64xf32>
   return %dw, %other : tensor<128x64xf32>, tensor<128x64xf32>
@@ -202,7 +202,7 @@ func.func @host_scalar(%lr: f32 {te.name = "lr"}) {
 
 // expected-error @below {{expected in a captured step arguments on the device, but got 'arg1' of type 'i1', whose value the capture would keep}}
 func.func @conditional(%w: tensor<256x512xbf16> {te.name = "w", te.weight}, %host: i1) -> tensor<256x512xbf16> {
-  // expected-error @below {{expected in a captured step no branch, which the host would take once for all replays, but got 'scf.if'}}
+  // expected-error @below {{expected in a captured step no branch, which the host would decide once for all replays, but got 'scf.if'}}
   %r = scf.if %host -> tensor<256x512xbf16> {
     // expected-error @below {{expected in a captured step the cast of weight 'w' to have a skip flag (te-insert-skip-flags), but got 'te.quantize'}}
     %q = te.quantize %w : tensor<256x512xbf16> -> !te.scaled<256x512xf8E4M3FN, block_128x128, pow2, contract = 1>

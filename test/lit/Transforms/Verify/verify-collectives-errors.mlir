@@ -6,7 +6,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
     %amax = te.amax %x : tensor<64x64xbf16>
     %scale = te.compute_scale %amax for f8E4M3FN
     %xq = te.quantize %x scale %scale : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>
-    // expected-error @below {{expected all ranks of group 0 ('tp') to cast what is gathered with one scale, but it is of an amax that is not reduced over the group (te.amax_reduce)}}
+    // expected-error @below {{expected all ranks of group 0 ('tp') to cast the gathered tensor with one scale, but it comes from an amax that is not reduced over the group (te.amax_reduce)}}
     %y = te.all_gather %xq group 0 axis 0 : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1>
     return %y : !te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1>
   }
@@ -21,7 +21,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "ep", axis = "ep", size
     %amax = te.amax %x : tensor<64x64xbf16>
     %scale = te.compute_scale %amax for f8E4M3FN
     %xq = te.quantize %x scale %scale : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>
-    // expected-error @below {{expected all ranks of group 0 ('ep') to cast what is exchanged with one scale, but it is of an amax that is not reduced over the group (te.amax_reduce)}}
+    // expected-error @below {{expected all ranks of group 0 ('ep') to cast the exchanged tensor with one scale, but it comes from an amax that is not reduced over the group (te.amax_reduce)}}
     %y = te.all_to_all %xq group 0 split 0 concat 0 : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>
     return %y : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>
   }
@@ -35,7 +35,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
     // expected-note @below {{'te.partial_amax' of this rank's part is here}}
     %amax = te.partial_amax %x group 0 of [160, 128] blocks [128, 128] : tensor<5197xbf16> -> tensor<2x1xf32>
     %q = te.quantize_shard %x amax %amax group 0 : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197>
-    // expected-error @below {{expected all ranks of group 0 ('dp') to cast what is gathered with one scale, but it is of an amax that is not reduced over the group (te.amax_reduce)}}
+    // expected-error @below {{expected all ranks of group 0 ('dp') to cast the gathered tensor with one scale, but it comes from an amax that is not reduced over the group (te.amax_reduce)}}
     %y = te.all_gather %q group 0 axis 0 : !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1, shard = 5197> -> !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1>
     return %y : !te.scaled<160x128xf8E4M3FN, block_128x128, pow2, contract = 1>
   }
@@ -50,7 +50,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
     %amax = te.amax %x : tensor<5197xbf16>
     %scale = te.compute_scale %amax for f8E4M3FN
     %q = te.quantize_shard %x scale %scale : tensor<5197xbf16> -> !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197>
-    // expected-error @below {{expected all ranks of group 0 ('dp') to cast what is gathered with one scale}}
+    // expected-error @below {{expected all ranks of group 0 ('dp') to cast the gathered tensor with one scale}}
     %y = te.all_gather %q group 0 axis 0 : !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1, shard = 5197> -> !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1>
     return %y : !te.scaled<160x128xf8E4M3FN, per_tensor, contract = 1>
   }
@@ -65,7 +65,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
     %amax = te.amax %x : tensor<64x64xbf16>
     %dp = te.amax_reduce %amax group 1
     %xq = te.quantize %x amax %dp : tensor<64x64xbf16> -> !te.scaled<64x64xf4E2M1FN, nv_1x16, contract = 1>
-    // expected-error @below {{expected all ranks of group 0 ('tp') to cast what is gathered with one scale}}
+    // expected-error @below {{expected all ranks of group 0 ('tp') to cast the gathered tensor with one scale}}
     %y = te.all_gather %xq group 0 axis 0 : !te.scaled<64x64xf4E2M1FN, nv_1x16, contract = 1> -> !te.scaled<256x64xf4E2M1FN, nv_1x16, contract = 1>
     return %y : !te.scaled<256x64xf4E2M1FN, nv_1x16, contract = 1>
   }
@@ -78,7 +78,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
   func.func @partial_state(%x: tensor<64x64xbf16>, %h: tensor<16xf32> {te.name = "h"}, %s: tensor<f32> {te.name = "s"})
       -> (!te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1>, tensor<16xf32> {te.name = "h"}, tensor<f32> {te.name = "s"}) {
     %xq = te.quantize %x scale %s : tensor<64x64xbf16> -> !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1>
-    // expected-error @below {{expected all ranks of group 0 ('tp') to cast what is gathered with one scale}}
+    // expected-error @below {{expected all ranks of group 0 ('tp') to cast the gathered tensor with one scale}}
     %y = te.all_gather %xq group 0 axis 0 : !te.scaled<64x64xf8E4M3FN, per_tensor, contract = 1> -> !te.scaled<256x64xf8E4M3FN, per_tensor, contract = 1>
     // expected-note @below {{'te.amax' of this rank's part is here}}
     %amax = te.amax %x : tensor<64x64xbf16>
@@ -315,7 +315,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size
 
 // What branches of a function do is not followed.
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 2>]} {
-  // expected-error @below {{expected collectives only behind 'scf.if', 'scf.for' and calls, but 'blocks' has them and branches of its own}}
+  // expected-error @below {{expected collectives in no control flow except 'scf.if', 'scf.for' and calls, but 'blocks' has them and branches of its own}}
   func.func @blocks(%x: tensor<8xf32>, %flag: i1) -> tensor<8xf32> {
     cf.cond_br %flag, ^sum, ^end(%x : tensor<8xf32>)
   ^sum:
@@ -340,7 +340,7 @@ module attributes {te.recipe = #te.recipe<high_precision>, te.groups = [#te.grou
 // -----
 
 // Ranks beyond any machine are not run one by one.
-// expected-error @below {{expected at most 65536 ranks where their programs differ, but the groups make 1099511627776}}
+// expected-error @below {{expected at most 65536 ranks if their programs differ, but the groups have 1099511627776}}
 module attributes {te.groups = [#te.group<id = 0, name = "tp", axis = "tp", size = 1048576>, #te.group<id = 1, name = "dp", axis = "dp", size = 1048576>]} {
   func.func @asks() -> index {
     %r = te.rank group 0

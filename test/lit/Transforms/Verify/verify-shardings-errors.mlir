@@ -122,7 +122,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
     // expected-note @below {{'te.linear_wgrad' sums over rows that are split here}}
     %d = te.linear_wgrad %dy, %x : tensor<128x256xbf16>, tensor<128x256xbf16> -> tensor<256x256xbf16>
     %n = arith.subf %w, %d : tensor<256x256xbf16>
-    // expected-error @below {{expected state 'w' to be the same on all ranks of 'dp', over which it has no 'te.sharding', but what is returned holds a sum over the rows of this rank alone (te.all_reduce)}}
+    // expected-error @below {{expected state 'w' to be the same on all ranks of 'dp', over which it has no 'te.sharding', but the returned value contains a sum over only the rows of this rank (te.all_reduce)}}
     return %n : tensor<256x256xbf16>
   }
 }
@@ -191,7 +191,7 @@ module attributes {te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size
     %u = arith.subf %up, %d0 : tensor<4x48x64xbf16>
     %v = arith.subf %down, %d1 : tensor<4x32x48xbf16>
     %b = arith.subf %bias, %d2 : tensor<4x48xbf16>
-    // expected-error @+3 {{expected state 'up' to be the same on all ranks of 'dp', over which it has no 'te.sharding', but what is returned holds a sum over the rows of this rank alone (te.all_reduce)}}
+    // expected-error @+3 {{expected state 'up' to be the same on all ranks of 'dp', over which it has no 'te.sharding', but the returned value contains a sum over only the rows of this rank (te.all_reduce)}}
     // expected-error @+2 {{expected state 'down' to be the same on all ranks of 'dp'}}
     // expected-error @below {{expected state 'bias' to be the same on all ranks of 'dp'}}
     return %u, %v, %b : tensor<4x48x64xbf16>, tensor<4x32x48xbf16>, tensor<4x48xbf16>

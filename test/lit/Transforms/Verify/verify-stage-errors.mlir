@@ -65,7 +65,7 @@ func.func @crosses(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 //--- quantize.mlir
 func.func @linear(%x: tensor<16x16xf32>) {
-  // expected-error @below {{every te.linear, te.linear_dgrad and te.linear_wgrad is casts and a matrix product (no-linear), but got 'te.linear'}}
+  // expected-error @below {{every te.linear, te.linear_dgrad and te.linear_wgrad is replaced with casts and a GEMM (no-linear), but got 'te.linear'}}
   %y = te.linear %x, %x : tensor<16x16xf32>, tensor<16x16xf32> -> tensor<16x16xf32>
   // expected-error @below {{(no-linear), but got 'te.linear_dgrad'}}
   %a = te.linear_dgrad %x, %x : tensor<16x16xf32>, tensor<16x16xf32> -> tensor<16x16xf32>
@@ -77,7 +77,7 @@ func.func @linear(%x: tensor<16x16xf32>) {
 //--- schedule.mlir
 // expected-error @below {{every value is a buffer (no-tensors), but got 'func.func'}}
 func.func @tensors(%x: tensor<4xf32>) {
-  // expected-error @+2 {{functions hold tert ops and a return, nothing else (launches-only), but got 'arith.negf'}}
+  // expected-error @+2 {{functions contain only tert ops and a return (launches-only), but got 'arith.negf'}}
   // expected-error @below {{(no-tensors), but got 'arith.negf'}}
   %y = arith.negf %x : tensor<4xf32>
   return

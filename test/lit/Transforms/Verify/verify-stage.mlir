@@ -11,8 +11,8 @@
 // TABLE-NEXT: after autodiff until fuse: no-vjp: every te.vjp is replaced by its forward and backward
 // TABLE-NEXT: after autodiff: saved-operands: te backward ops read the forward through te.residual, arguments or constants
 // TABLE-NEXT: after autodiff: residual-boundary: a tensor from before the first te.residual reaches the backward only through te.residual
-// TABLE-NEXT: after quantize until fuse: no-linear: every te.linear, te.linear_dgrad and te.linear_wgrad is casts and a matrix product
-// TABLE-NEXT: after schedule: launches-only: functions hold tert ops and a return, nothing else
+// TABLE-NEXT: after quantize until fuse: no-linear: every te.linear, te.linear_dgrad and te.linear_wgrad is replaced with casts and a GEMM
+// TABLE-NEXT: after schedule: launches-only: functions contain only tert ops and a return
 // TABLE-NEXT: after schedule until lower: no-tensors: every value is a buffer
 // TABLE-NEXT: after lower: llvm-only: every op is of the llvm dialect
 
