@@ -1,4 +1,4 @@
-//===- CublasLt.h - cuBLASLt's entry points and its one handle ------------===//
+//===- CublasLt.h - cuBLASLt's entry points and its handle ----------------===//
 //
 // The table of entry points is filled at run time, because the library does not
 // link CUDA. A cublasStatus_t becomes a Status only here.

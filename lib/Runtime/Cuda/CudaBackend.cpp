@@ -1,7 +1,7 @@
 //===- CudaBackend.cpp - context, memory, streams and graphs on one GPU ---===//
 //
 // A backend has a reference to its device's primary context, one non-blocking
-// stream, another one where a step needs a side stream, two timer events, the
+// stream, another one if a step needs a side stream, two timer events, the
 // kernel modules, a cuBLASLt handle and the communicators of its groups. They
 // are created in that order and released in the reverse order, also when
 // creation fails: the destructor releases whatever exists.
@@ -68,7 +68,7 @@ class CudaEvent final : public Backend::Event {
 public:
   CudaEvent(const CudaDevice &device, CUevent event)
       : device(device), event(event) {}
-  // Also while it is pending: the driver keeps an event that others wait for.
+  // It may be pending: the driver keeps an event while streams wait for it.
   ~CudaEvent() override {
     (void)device.driver->cuCtxSetCurrent(device.context);
     (void)device.driver->cuEventDestroy(event);
@@ -535,8 +535,8 @@ Status CudaBackend::endCapture(void *stream, std::unique_ptr<Graph> *graph) {
   TE_RT_RETURN_IF_FAILED(device.check(
       driver.cuStreamEndCapture(static_cast<CUstream>(stream), &captured),
       "cuStreamEndCapture"));
-  // An update is cheaper than a new graph. Where it is not possible, a new one
-  // is made.
+  // An update is cheaper than a new graph, which is created if the update is
+  // not possible.
   if (*graph && static_cast<CudaGraph &>(**graph).update(captured)) {
     (void)driver.cuGraphDestroy(captured);
     return Status::ok();

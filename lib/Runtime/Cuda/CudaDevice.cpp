@@ -60,7 +60,7 @@ Status CudaDevice::addModule(CUmodule module) {
 
 Status CudaDevice::function(const char *name, CUfunction *function,
                             int sharedBytes) const {
-  // Asking every module would work too, but compute-sanitizer reports every
+  // Searching every module would work too, but compute-sanitizer reports every
   // failed call of the driver.
   const auto found = kernels.find(name);
   if (found == kernels.end())

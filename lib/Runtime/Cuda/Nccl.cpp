@@ -67,13 +67,13 @@ Status createGroupId(const std::vector<std::string> &paths, char *id) {
 
 namespace {
 
-/// Paces polling until a timeout: often at first, then less often.
+/// Polls until a timeout, often at first and then less often.
 class Patience {
 public:
   explicit Patience(int64_t milliseconds)
       : end(begin + std::chrono::milliseconds(milliseconds)) {}
 
-  /// Waits a little. Returns false when the time is over.
+  /// Waits for a short time. Returns false after the timeout.
   bool pause() const {
     const auto now = Clock::now();
     if (now - begin < std::chrono::milliseconds(1))
@@ -225,7 +225,7 @@ Status NcclGroup::adopt(const CudaDevice &device, const Nccl &nccl,
 NcclGroup::~NcclGroup() {
   if (!owned)
     return;
-  // Waits until all ranks are here. What remains after that is local.
+  // This waits until all ranks arrive. All later work is local.
   if (!failure.failed())
     (void)finished(nccl.ncclCommFinalize(comm), "ncclCommFinalize");
   if (failure.failed())
@@ -326,7 +326,7 @@ Status NcclGroup::allToAll(const std::array<Exchange, 2> &all,
     for (const Exchange &each : all)
       if (each.bytes != 0 && isFine(result))
         exchange(each, rank);
-  // A group call that was begun must be ended, whatever happened in between.
+  // A group call that was started must be ended, even after an error.
   const NcclResult ended = nccl.ncclGroupEnd();
   if (!isFine(result))
     return finished(result, call);

@@ -1,14 +1,14 @@
 //===- Nccl.h - NCCL's entry points and the groups of one context ---------===//
 //
-// The table of entry points, which is filled when a group first needs it, so a
-// program of one process runs without NCCL; the only place where an NcclResult
-// becomes a Status; and the communicators.
+// This file has the table of entry points, which is filled when a group first
+// needs it, so that a program of one process runs without NCCL; the only place
+// where an NcclResult becomes a Status; and the communicators.
 //
-// Communicators are non-blocking: a call that has to wait for other ranks says
-// so and is polled until the timeout. A communicator that reported an error or
-// timed out cannot be closed normally, because that waits for the other ranks.
-// It is aborted, which also stops its kernels on the device. NCCL makes
-// ncclCommDestroy and ncclCommAbort block in either mode.
+// Communicators are non-blocking: a call that has to wait for other ranks
+// returns "in progress" and is polled until the timeout. A communicator that
+// reported an error or timed out cannot be closed normally, because that waits
+// for the other ranks. It is aborted, which also stops its kernels on the
+// device. NCCL makes ncclCommDestroy and ncclCommAbort block in either mode.
 //
 // In this mode NCCL launches from a thread of its own, also to a stream that is
 // being captured. That is allowed: enqueueing on a capturing stream from
@@ -50,8 +50,8 @@ enum class NcclDataType : int {
   bfloat16 = 9
 };
 enum class NcclReduction : int { sum = 0, max = 2 };
-/// The part of ncclConfig_t that NCCL 2.14 has. `version` says so, and NCCL
-/// uses its defaults for all later fields.
+/// The part of ncclConfig_t that NCCL 2.14 has. Because of `version`, NCCL uses
+/// its defaults for all later fields.
 struct NcclConfig {
   size_t size = offsetof(NcclConfig, blocking) + sizeof(int);
   unsigned magic = 0xcafebeef;
@@ -67,7 +67,7 @@ struct Nccl {
 
   /// Fills the table from the first of `paths` that loads. Turns NVLink
   /// multicast off for the process, unless the environment sets it: sets
-  /// NCCL_NVLS_ENABLE=0 where the variable is unset.
+  /// NCCL_NVLS_ENABLE=0 if the variable is unset.
   static Status load(const std::vector<std::string> &paths, Nccl *nccl);
 
   /// Converts `result` to a Status that names the library's error and the
@@ -146,7 +146,7 @@ private:
   const Place place;
   const int64_t &timeout;
   const bool owned;
-  NcclComm comm; // null once aborted
+  NcclComm comm; // null after an abort
   /// The error after which the group is unusable.
   Status failure;
   /// The running abort. The destructor waits for its end.

@@ -1,9 +1,9 @@
 //===- Progress.h - which collective each stream has reached --------------===//
 //
-// NCCL does not say what it waits for, and a stream cannot be asked. So the
-// stream writes the number of the plan to host memory before each collective,
-// where the host can read it while the device waits. A captured step contains
-// this write of four bytes, too.
+// NCCL does not report what it waits for, and neither does a stream. Before
+// each collective, the stream therefore writes the number of the plan to host
+// memory, where the host can read it while the device waits. A captured step
+// contains this write of four bytes too.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,7 +37,7 @@ public:
 
   /// The collectives that the streams reached last, such as "all_reduce_sum
   /// (slot 3): group 0 (rank 1 of 4)", joined by "or". For one stream it is the
-  /// collective that waits. Empty where there was none.
+  /// collective that waits. Empty if there was none.
   std::string describe() const;
 
 private:

@@ -34,7 +34,7 @@
 
 namespace te::rt::cuda {
 
-/// Everything cuLaunchKernel wants besides the argument. An empty grid (any
+/// The parameters of cuLaunchKernel besides the argument. An empty grid (any
 /// dimension 0) launches nothing.
 struct LaunchConfig {
   CUfunction function = nullptr;
@@ -51,7 +51,7 @@ struct LaunchConfig {
   }
 };
 
-/// Puts kernels on one stream.
+/// Enqueues kernels on one stream.
 class Launcher {
 public:
   Launcher(const CudaDevice &device, void *stream)
@@ -121,7 +121,7 @@ std::unique_ptr<Plan> makePlan(const CudaDevice &device, Body body) {
   return std::make_unique<FunctionPlan<Body>>(device, std::move(body));
 }
 
-/// As FunctionPlan, with scratch memory: `body(Launcher, buffers, workspace)`.
+/// A FunctionPlan with scratch memory: `body(Launcher, buffers, workspace)`.
 template <typename Body> class WorkspacePlan final : public Plan {
 public:
   WorkspacePlan(const CudaDevice &device, int64_t bytes, Body body)

@@ -80,7 +80,7 @@ const void *secondHalf(const Shape &shape, const void *first) {
   return static_cast<const char *>(first) + shape.cols * byteSize(shape.type);
 }
 
-/// The halves are in the rows of x, and of `out` where that is dx.
+/// Sets the halves of packed rows of x and, in a backward, of dx.
 void setPacked(const Shape &shape, bool backward, ActivationArgs &args) {
   if (!isGated(shape.act.kind))
     return;

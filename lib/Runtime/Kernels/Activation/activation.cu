@@ -18,7 +18,7 @@ namespace {
 template <int N>
 __device__ __forceinline__ int64_t placeOfHalf(const ActivationArgs &args,
                                                int64_t i) {
-  // The host code uses vectors only where a 32-bit division is enough.
+  // The host code uses vectors only if a 32-bit division is enough.
   const int64_t row =
       N == 1 ? i / args.cols : static_cast<uint32_t>(i) / args.runsPerRow;
   return i * N + row * args.gap;

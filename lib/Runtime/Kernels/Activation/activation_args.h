@@ -28,7 +28,7 @@ struct ActivationArgs {
   int64_t cols;        // of y
   int64_t gap;         // gated kinds: from the end of a half's row to the next
   int64_t count;       // of y
-  int64_t runs;        // leading runs done by vectors; 0 where not aligned
+  int64_t runs;        // leading runs with vector accesses; 0 if not aligned
   uint32_t runsPerRow; // gated kinds with runs > 0
   ActivationKind act;
 };

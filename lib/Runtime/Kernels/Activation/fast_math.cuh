@@ -5,7 +5,7 @@
 //
 //   * rint(x * log2 e) is a rounded add of 1.5 * 2^23, whose low mantissa bits
 //     are then the integer, so no conversion is needed;
-//   * scaling by 2^n is an addition to the exponent, exact where p * 2^n is
+//   * scaling by 2^n is an addition to the exponent, exact if p * 2^n is
 //     normal;
 //   * 1 / y is one correction step from the hardware's approximation, which is
 //     how a correctly rounded reciprocal of an unexceptional y is computed.
@@ -43,7 +43,7 @@ __device__ __forceinline__ float fastExp(float x) {
   return __uint_as_float(__float_as_uint(p) + (__float_as_uint(shifted) << 23));
 }
 
-/// y = math::exp(x). The general form is used only where an x needs it.
+/// y = math::exp(x). The general form is used only if an x needs it.
 template <int N>
 __device__ __forceinline__ void expOf(const float (&x)[N], float (&y)[N]) {
   bool fast = true;
@@ -92,7 +92,7 @@ __device__ __forceinline__ float fastTanhOfNumber(float x) {
 /// gives NaN.
 __device__ __forceinline__ float fastGelu(float x) {
   const float t = fastTanhOfNumber(x * (0.79788456f + 0.03567741f * x * x));
-  // 0.5 * t is exact wherever a rounding could change its sum with 0.5.
+  // 0.5 * t is exact whenever a rounding could change its sum with 0.5.
   return x * fmaf(0.5f, t, 0.5f);
 }
 __device__ __forceinline__ float fastGeluGrad(float x) {

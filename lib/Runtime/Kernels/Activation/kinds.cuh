@@ -5,8 +5,8 @@
 // Those read the kind from their arguments, and all threads take the same
 // branches.
 //
-// The short formulas of fast_math.cuh are used wherever they are valid: always,
-// except that the arguments of a sigmoid have to be checked first.
+// The short formulas of fast_math.cuh are used whenever they are valid, which
+// is always so except that the arguments of a sigmoid have to be checked first.
 //
 //===----------------------------------------------------------------------===//
 

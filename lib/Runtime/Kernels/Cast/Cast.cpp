@@ -84,7 +84,7 @@ bool storesVectors(const QuantizeOutputs &out, int64_t rows, int64_t cols) {
          (!out.col || (rows % 16 == 0 && isAligned(out.col, 16)));
 }
 
-/// Whether both usages are wanted, with their scales.
+/// Whether both usages are computed, with their scales.
 bool isComplete(const QuantizeOutputs &out) {
   return out.row && out.rowScale && out.col && out.colScale;
 }
@@ -159,7 +159,7 @@ Status plan_amax(const CudaDevice &device, const amax_params &params,
   TE_RT_RETURN_IF_FAILED(config.find(device, std::string("te_amax_") +
                                                  inputTypeName(params.type)));
   config.block = kTileThreads;
-  // All blocks are resident at once. There are fewer where a thread would
+  // All blocks are resident at once. There are fewer if a thread would
   // otherwise get fewer than 8 chunks.
   config.gridX = static_cast<unsigned>(std::clamp<int64_t>(
       ceilDiv(params.count, kTileThreads * 64), 1, device.multiprocessors * 8));

@@ -14,7 +14,7 @@
 
 namespace te::rt::cuda {
 
-/// Implement plan_dequantize and plan_transpose_scaled where isMx or isNv is
+/// Implement plan_dequantize and plan_transpose_scaled if isMx or isNv is
 /// true.
 Status planMicroscaledDequantize(const CudaDevice &device,
                                  const dequantize_params &params,

@@ -121,8 +121,8 @@ __device__ __forceinline__ void recompute(const Element &element,
 // Eight elements, by fast_math.cuh
 //===----------------------------------------------------------------------===//
 
-/// Collects the largest |x|, to find out in the end whether the short formulas
-/// were valid for all of them.
+/// Collects the largest |x|, so that the caller can check at the end whether
+/// the short formulas were valid for all of them.
 template <int kKind> class Domain {
 public:
   __device__ __forceinline__ explicit Domain(const Activation<kKind> &act)
@@ -284,7 +284,7 @@ activationBackwardQuantize(const ActivationQuantizeArgs &args) {
   }
 }
 
-/// activationBackwardQuantize for whole tiles, where both usages are wanted.
+/// activationBackwardQuantize for whole tiles and both usages.
 template <typename F8, int kKind>
 __device__ __forceinline__ void
 activationBackwardQuantizeWhole(const ActivationQuantizeArgs &args) {

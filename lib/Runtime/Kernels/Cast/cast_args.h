@@ -96,7 +96,7 @@ struct TransposeArgs {
   float *outScale;
   const float *skip; // [1], or null
   struct {
-    int64_t data, scale, outScale; // the outData is as long as the data
+    int64_t data, scale, outScale; // outData is as long as data
   } strides;
   int64_t rows, cols;
   uint32_t colTiles;

@@ -2,7 +2,7 @@
 //
 // te_dequantize_axis<axis>_<fp8>_<type> and te_transpose_scaled work on tiles
 // as tile.cuh does. The kernels whose name ends in _general compute one element
-// a thread and take any shape and alignment.
+// per thread and support any shape and alignment.
 //
 //===----------------------------------------------------------------------===//
 

@@ -52,7 +52,7 @@ struct MicroscaleTransposeArgs {
   float *outAmax;
   const float *skip; // [1], or null
   struct {
-    int64_t data, scale, outScale; // the outData is as long as the data
+    int64_t data, scale, outScale; // outData is as long as data
   } strides;
   int64_t rows, cols, pitch, outPitch;
   uint32_t colTiles;

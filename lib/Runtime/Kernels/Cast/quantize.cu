@@ -1,10 +1,10 @@
 //===- quantize.cu - amax, scales, and quantisation of plain tensors ------===//
 //
-// te_amax_<type>, te_compute_scale,
-// te_quantize_{tensor,tensor_amax,block_1x128, block_128x128}_<type>_<fp8>. A
+// te_amax_<type>, te_compute_scale, and
+// te_quantize_{tensor,tensor_amax,block_1x128,block_128x128}_<type>_<fp8>. A
 // quantisation kernel reads a tile once, at the speed of a copy, and writes
 // both usages from registers (tile.cuh). The kernels whose name ends in
-// _general take any shape and any alignment.
+// _general support any shape and any alignment.
 //
 //===----------------------------------------------------------------------===//
 

@@ -2,8 +2,8 @@
 //
 // One or two 128 x 128 tiles of bf16 are in shared memory. Each thread has its
 // eight chunks in slots of its own, so no barrier is needed between computing
-// and quantising them. Both usages are wanted and the whole tiles are inside
-// the matrix, so nothing is tested. Two tiles share the three barriers.
+// and quantising them. Both usages are computed and the whole tiles are inside
+// the matrix, so no bounds are tested. Two tiles share the three barriers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -42,7 +42,7 @@ __device__ __forceinline__ void convertTile(const Tile<bf16> &tile,
                                             const float *colScale, uint8_t *row,
                                             int64_t pitch, uint8_t *stage) {
   // Blocks of 4 x 4 are unpacked once for both usages. The left half of the
-  // bytes of the rows is kept until the right half is there.
+  // bytes of the rows is kept until the right half is complete.
   uint32_t left[kTileRows];
 #pragma unroll
   for (int j = 0; j < kChunk; j += 4) {

@@ -150,8 +150,8 @@ __device__ __forceinline__ void storeRow(uint8_t *row, int i, uint2 bytes,
 }
 
 /// Stores all rows of the thread. With `kAligned` the alignment is that of
-/// storeRow; without it the rows pass through the stage, which nobody else uses
-/// until the return.
+/// storeRow; without it the rows pass through the stage, which no other code
+/// may use until the return.
 template <bool kAligned, typename Position>
 __device__ __forceinline__ void
 storeRows(uint8_t *row, const uint2 (&bytes)[kTileRows], const Position &at,
@@ -184,7 +184,7 @@ __device__ __forceinline__ void storeStage(uint8_t *col, const Position &at,
                                            const uint8_t *stage) {
   if constexpr (kAligned) {
     // 8 lanes store the 128 bytes of a column, 16 each. The swizzle exchanges
-    // 16-byte pairs of units, and the units of a pair where c / 8 is odd.
+    // 16-byte pairs of units, and the units of a pair if c / 8 is odd.
     const int pair = threadIdx.x % 8;
     col += (at.col0 + threadIdx.x / 8) * at.rows + at.row0 + pair * 16;
 #pragma unroll
@@ -482,7 +482,7 @@ struct RowCast {
   uint32_t kept;
 };
 
-/// Quantises the thread's row i as rowCast(i) says. The bytes of the column
+/// Quantises the thread's row i with rowCast(i). The bytes of the column
 /// usage are those of the row usage, transposed.
 template <typename T, typename F8, bool kAligned, typename Position,
           typename GetRowCast>

@@ -44,7 +44,7 @@ public:
   }
 
 private:
-  Progress &progress; // of the backend, as the group
+  Progress &progress; // belongs to the backend, as the group does
   NcclGroup &group;
   Enqueue enqueue;
   const uint32_t number;
@@ -52,8 +52,8 @@ private:
 
 } // namespace
 
-/// Plans `enqueue(group, x, y, stream)`. Where the group has one rank it plans
-/// a copy of `bytes` instead, and nothing where there are no elements.
+/// Plans `enqueue(group, x, y, stream)`. If the group has one rank, it plans a
+/// copy of `bytes` instead; if there are no elements, it plans nothing.
 template <typename Enqueue>
 static Status planCollective(const CudaDevice &device, int32_t number,
                              int64_t bytes, Enqueue enqueue,

@@ -1,9 +1,9 @@
 //===- cross_entropy.cu - softmax cross entropy and its gradient ----------===//
 //
 // te_cross_entropy_lse_<type>: a block computes a row, and each thread two of
-// the 256 lanes of a row sum (Kernels.td), in one pass for the
-// maximum and one for the sum. te_cross_entropy_mean_<type>: one block, a lane
-// a thread. Only the logarithm may differ from the reference backend.
+// the 256 lanes of a row sum (Kernels.td), in one pass for the maximum and one
+// for the sum. te_cross_entropy_mean_<type>: one block, with one lane per
+// thread. Only the logarithm may differ from the reference backend.
 //
 // te_cross_entropy_scale computes dloss / count;
 // te_cross_entropy_backward_<type> is elementwise.
@@ -165,7 +165,7 @@ template <typename T, int N>
 __device__ __forceinline__ void logitGrad(const Run<T, N> &logits, int64_t v,
                                           int32_t target, float lse,
                                           float scale, T *to) {
-  // A target is 32 bits, so the columns that it can name are, too.
+  // A target has 32 bits, so the columns that it can name have 32 bits too.
   const int32_t hit = static_cast<int32_t>(target - v);
   float x[N];
   logits.unpack(x);

@@ -40,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(kDelayedScalingBlock)
           fmaxf(partial[threadIdx.x], partial[threadIdx.x + s]);
   }
   if (threadIdx.x == 0) {
-    // A slot that is not updated keeps its scale, whatever its history is.
+    // A slot that is not updated keeps its scale, regardless of its history.
     amax = moves && args.algorithm == TE_RT_AMAX_MAX ? partial[0] : last;
     args.newScale[slot] =
         te::rt::math::delayedScale(amax, args.scaledMax, args.scale[slot]);

@@ -19,7 +19,7 @@ __device__ __forceinline__ void namedBarrierSync() {
   asm volatile("bar.sync %0, %1;" ::"n"(Barrier), "n"(Threads) : "memory");
 }
 
-/// No instruction. The compiler moves no memory access across it.
+/// Emits no instruction. The compiler moves no memory access across it.
 __device__ __forceinline__ void compilerMemoryFence() {
   asm volatile("" ::: "memory");
 }

@@ -2,9 +2,8 @@
 //
 // A chunk is the unit of every quantisation kernel. bf16 and f16 stay packed,
 // two to a word, until they are scaled, so that one instruction computes the
-// maximum magnitudes of two elements. `maxAbs` drops NaN where the other
-// operand is a number, so a maximum must end in `amaxOf`, which starts from
-// zero.
+// maximum magnitudes of two elements. `maxAbs` drops NaN if the other operand
+// is a number, so a maximum must end in `amaxOf`, which starts from zero.
 //
 //===----------------------------------------------------------------------===//
 

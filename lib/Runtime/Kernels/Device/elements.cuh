@@ -1,8 +1,8 @@
 //===- elements.cuh - short runs of elements, and streaming over them -----===//
 //
 // `Run<T, N>` is N consecutive values of a tensor in their memory format,
-// loaded or stored by one access of N * sizeof(T) bytes (two accesses where
-// that is 32). Arithmetic is in f32; packing rounds once, to nearest even.
+// loaded or stored by one access of N * sizeof(T) bytes (two accesses if that
+// is 32). Arithmetic is in f32; packing rounds once, to nearest even.
 //
 // An elementwise kernel is a `Body<N>` with `load(i)` and `finish(i, loaded)`
 // for the i-th run. `streamRuns` loads several runs before it finishes the

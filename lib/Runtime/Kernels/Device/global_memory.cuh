@@ -1,6 +1,6 @@
 //===- global_memory.cuh - 16-byte accesses to global memory --------------===//
 //
-// Loads and stores of which the compiler would choose a different form.
+// These are loads and stores for which the compiler would choose another form.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,7 +21,7 @@ __device__ __forceinline__ void loadStreaming16(uint32_t &a, uint32_t &b,
                : "l"(from));
 }
 
-/// A predicated ld.global.nc.L1::no_allocate.v4: as loadStreaming16 where
+/// A predicated ld.global.nc.L1::no_allocate.v4: as loadStreaming16 if
 /// `inside`, otherwise zeros. There is no branch.
 __device__ __forceinline__ void loadStreaming16If(bool inside, uint32_t &a,
                                                   uint32_t &b, uint32_t &c,
@@ -36,7 +36,7 @@ __device__ __forceinline__ void loadStreaming16If(bool inside, uint32_t &a,
       : "l"(from), "r"(static_cast<uint32_t>(inside)));
 }
 
-/// st.global.v4: one 16-byte store. NVVM splits an ordinary one where it sees
+/// st.global.v4: one 16-byte store. NVVM splits an ordinary one if it sees
 /// how the words are computed.
 __device__ __forceinline__ void store16(void *to, uint32_t a, uint32_t b,
                                         uint32_t c, uint32_t d) {

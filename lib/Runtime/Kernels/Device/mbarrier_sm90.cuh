@@ -42,8 +42,8 @@ __device__ __forceinline__ void mbarrierArriveExpectTx(uint64_t *barrier,
 }
 
 /// mapa and mbarrier.arrive: one arrival on the same mbarrier of CTA `rank` of
-/// the cluster. It says only that this thread has read, not that it has
-/// written: a release at cluster scope would cost a device-wide fence.
+/// the cluster. It only orders reads of this thread, and not its writes: a
+/// release at cluster scope would cost a device-wide fence.
 __device__ __forceinline__ void mbarrierArriveCluster(uint64_t *barrier,
                                                       uint32_t rank) {
   asm volatile("{\n"

@@ -12,7 +12,7 @@
 namespace te::rt::cuda::ptx {
 
 /// max.xorsign.abs.bf16x2: the larger magnitude of each half; a NaN is dropped
-/// where the other operand is a number. The sign is that of the product.
+/// if the other operand is a number. The sign is that of the product.
 __device__ __forceinline__ uint32_t maxAbsBf16x2(uint32_t a, uint32_t b) {
   uint32_t result;
   asm("max.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
@@ -26,7 +26,7 @@ __device__ __forceinline__ uint32_t maxAbsF16x2(uint32_t a, uint32_t b) {
   return result;
 }
 
-/// max.NaN.xorsign.abs.bf16x2: as maxAbsBf16x2, but NaN where either is NaN.
+/// max.NaN.xorsign.abs.bf16x2: as maxAbsBf16x2, but NaN if either is NaN.
 __device__ __forceinline__ uint32_t maxAbsNanBf16x2(uint32_t a, uint32_t b) {
   uint32_t result;
   asm("max.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));

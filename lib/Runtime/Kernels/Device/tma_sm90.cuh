@@ -1,7 +1,8 @@
 //===- tma_sm90.cuh - TMA and bulk copies to shared memory ----------------===//
 //
 // Each wrapper is one PTX instruction. A copy completes on an mbarrier, which
-// counts its bytes; whoever waits for that mbarrier sees the data. One thread
+// counts its bytes; a thread that waits for that mbarrier sees the data. One
+// thread
 // starts a copy. Compiled for sm_90a only, as are the kernels that use it.
 //
 //===----------------------------------------------------------------------===//

@@ -54,7 +54,7 @@ template <int Pending> __device__ __forceinline__ void wgmmaWaitGroup() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 
-/// No instruction. The compiler may neither move uses of d above it nor
+/// Emits no instruction. The compiler may neither move uses of d above it nor
 /// definitions of d below it: wgmma writes d after the instruction that starts
 /// it.
 __device__ __forceinline__ void pinAccumulator(float (&d)[64]) {
@@ -64,10 +64,10 @@ __device__ __forceinline__ void pinAccumulator(float (&d)[64]) {
 }
 
 /// wgmma.mma_async.m64n128: d[64 x 128] = a[64 x K] b[128 x K]^T (+ d), where K
-/// is 32 for 8-bit operands and 16 for bf16. `majors` says which operands are
-/// MN-major. With w = t / 32 and l = t % 32, thread t of the warpgroup has in
-/// d[4j + 2h + e] the element of row 16w + l / 4 + 8h and column
-/// 8j + 2 (l % 4) + e.
+/// is 32 for 8-bit operands and 16 for bf16. `majors` selects which operands
+/// are MN-major. With w = t / 32 and l = t % 32, thread t of the warpgroup has
+/// in d[4j + 2h + e] the element of row 16w + l / 4 + 8h and column 8j + 2 (l %
+/// 4) + e.
 #define TE_WGMMA_M64N128(name, types, majors)                                  \
   __device__ __forceinline__ void name(float (&d)[64], uint64_t a, uint64_t b, \
                                        bool accumulate) {                      \

@@ -1,13 +1,12 @@
 //===- embedding.cu - row gather and its gradient -------------------------===//
 //
-// te_embedding_<bytes of a unit>: rows are copied as bytes, whatever their
-// type.
+// te_embedding_<bytes of a unit>: rows of every type are copied as bytes.
 //
 // te_embedding_backward_<type> adds the rows of dy that have the same id in
 // token order, so it does not scatter: each row of dtable belongs to one block,
 // which finds its tokens by reading `ids`. Most rows of a large vocabulary have
-// none. A count for each id, computed before, shows this, and when the search
-// may stop.
+// none. A count for each id, which is computed before, tells the block whether
+// and for how long it has to search.
 //
 //===----------------------------------------------------------------------===//
 

@@ -1,8 +1,8 @@
 //===- BlockGemm.cpp - plans of the block-scaled GEMM for Hopper ----------===//
 //
-// Everything but the tensor maps is fixed while planning. A tensor map contains
-// the address of an operand, so it is encoded at the first launch and again
-// only when that address changes. In a planned step it never does.
+// Everything except the tensor maps is fixed while planning. A tensor map
+// contains the address of an operand, so it is encoded at the first launch and
+// again only when that address changes. In a planned step it never does.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,8 +22,8 @@ namespace {
 
 /// The grid has up to four times the clusters that run at a time, and each
 /// computes a quarter of the waves. A collective that runs beside the GEMM
-/// takes multiprocessors from it; a cluster that has to wait for one then has a
-/// quarter of the work, not all of it. Without a collective that costs nothing
+/// takes multiprocessors from it; a cluster that has to wait for one then has
+/// only a quarter of the work. Without a collective that costs nothing
 /// (eight times the clusters cost 0.5 %).
 constexpr int64_t kClusterGenerations = 4;
 

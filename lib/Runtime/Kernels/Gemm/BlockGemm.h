@@ -9,7 +9,7 @@
 namespace te::rt::cuda {
 
 /// What a tensor map describes: [matrices, rows, cols] elements, or [rows,
-/// cols] where `matrices` is 0. A row of a box is 128 bytes.
+/// cols] if `matrices` is 0. A row of a box is 128 bytes.
 struct TensorView {
   CUtensorMapDataType type;
   uint64_t elementBytes, rows, cols, matrices;
@@ -35,8 +35,8 @@ private:
 /// holds, but at most one for each half of a tile.
 uint32_t clustersFor(const CudaDevice &device, int64_t tiles);
 
-/// Whether planBlockGemm supports the matmul: on sm_90, where the support table
-/// names an own kernel.
+/// Whether planBlockGemm supports the matmul: on sm_90, if the support table
+/// names a kernel of this library.
 bool supportsBlockGemm(const CudaDevice &device,
                        const scaled_matmul_params &params);
 

@@ -20,8 +20,8 @@ namespace te::rt::cuda {
 namespace support = te_table;
 namespace {
 
-/// The buffer indices of one of the kernels, or -1 where it has no such buffer.
-/// A kernel without scales has its factor `alpha` in the place of `aScale`.
+/// The buffer indices of one of the kernels, or -1 if it has no such buffer. A
+/// kernel without scales has its factor `alpha` in the place of `aScale`.
 struct Buffers {
   int a, aScale, b, bScale, sizes, bias, c, out, keep;
 };
@@ -83,7 +83,7 @@ private:
   OperandMap mapA, mapB, mapC;
 };
 
-/// A matmul with an empty axis: the result is zeros, or c where it is kept.
+/// Plans a matmul with an empty axis: the result is zeros, or c if it is kept.
 Status planEmpty(const CudaDevice &device, int64_t bytes, Buffers index,
                  std::unique_ptr<Plan> *plan) {
   std::shared_ptr<Plan> fill;
@@ -114,7 +114,7 @@ Status planEmpty(const CudaDevice &device, int64_t bytes, Buffers index,
   return Status::ok();
 }
 
-/// The requirements of every kernel here on the device and the groups.
+/// Checks the requirements of every kernel here on the device and the groups.
 template <typename Params>
 Status checkGroups(const char *kernel, const CudaDevice &device,
                    const Params &params,
@@ -184,7 +184,7 @@ Status checkPlain(const char *kernel, const CudaDevice &device,
        eights(yName, y)});
 }
 
-/// A grouped GEMM as one: [m, k] by [n, k], with at most `tiles` tiles.
+/// A grouped GEMM as one GEMM: [m, k] by [n, k], with at most `tiles` tiles.
 struct Extent {
   int64_t m, n, k, tiles;
 };

@@ -27,16 +27,16 @@ inline constexpr int kCBoxRows = 64, kCBoxCols = 32;
 struct BlockGemmArgs {
   CUtensorMap a;        // [m, k] bytes, boxes of 128 x 128
   CUtensorMap b;        // [n, k] bytes, boxes of 128 x 128
-  CUtensorMap cMap;     // [m, n] f32, only where c is given and f32
+  CUtensorMap cMap;     // [m, n] f32, only if c is given and f32
   const float *a_scale; // [ceil(k/128), a_scale_stride]
   const float *b_scale; // 1x128: [ceil(k/128), b_scale_stride]
                         // 128x128: [ceil(n/128), b_scale_stride]
   const void *bias;     // bf16 [n] or null
   const void *c;        // [m, n] of the result's type or null
-  const float *keep;    // unless null or 1, what c has counts as zeros
+  const float *keep;    // unless null or 1, c counts as zeros
   void *out;            // [m, n]
   uint32_t m, n, k;
-  uint32_t whole_tiles; // see wholeTiles; unused where groups are rows
+  uint32_t whole_tiles; // see wholeTiles; unused if groups are rows
   // Clusters that run at a time, and pieces that each computes; see firstPiece.
   // Only block_gemm_sm90.cu uses them.
   uint32_t clusters, iterations;

@@ -21,7 +21,7 @@ namespace {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 /// Adds one stage of an f32 C to 64 rows, from the 128-byte swizzle that TMA
-/// wrote. Where the GEMM is an empty sum, the result is C itself.
+/// wrote. If the GEMM is an empty sum, the result is C itself.
 __device__ __forceinline__ void addCStage(const uint8_t *tile, bool isEmpty,
                                           float (&total)[64]) {
   const int q = threadIdx.x % 4;
@@ -77,7 +77,7 @@ __device__ __forceinline__ uint32_t addBf16(uint32_t x, uint32_t y) {
 
 /// Adds 64 rows of a bf16 C, or zeros, before rounding. All loads are written
 /// before any store: C may be the output, so the compiler could not move them
-/// there. Where the GEMM is an empty sum, the result is C itself.
+/// there. If the GEMM is an empty sum, the result is C itself.
 template <typename Tiles>
 __device__ __forceinline__ void
 addCBf16(const BlockGemmArgs &args, const Tiles &tiles, bool reads,
@@ -204,8 +204,8 @@ storeBf16(const BlockGemmArgs &args, const Tiles &tiles, COperand cOperand,
 }
 
 /// Adds bias and C to the accumulators of the warpgroup's two halves, and
-/// stores them. Takes the stages of C from the pipeline where it passes through
-/// it.
+/// stores them. If C passes through the pipeline, its stages are taken from
+/// there.
 template <typename Out, bool kRoundFirst, typename Tiles>
 __device__ __forceinline__ void
 epilogue(const BlockGemmArgs &args, const SharedStorage &shared,
@@ -213,8 +213,8 @@ epilogue(const BlockGemmArgs &args, const SharedStorage &shared,
          bool isEmpty, float (&total)[2][64]) {
   const int group = warpgroupIndex();
   const uint32_t row = tiles.row + group * 128;
-  // Where there may be a bias, only rows that belong to no group are an empty
-  // sum. They get no bias.
+  // In a GEMM with a bias, only rows that belong to no group are an empty sum.
+  // They get no bias.
   if (args.bias && !isEmpty)
     addBias(args, tiles, total);
   const auto store = [&](int half) {

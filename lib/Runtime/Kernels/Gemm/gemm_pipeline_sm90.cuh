@@ -7,9 +7,10 @@
 // Two CTAs form a cluster and share the 256 rows of A: each multicasts one half
 // of A to both, so that L2 serves A once for two tiles.
 //
-// The template parameter `Tiles` says which tiles there are: those of one GEMM
-// (block_gemm_sm90.cu) or of the GEMMs of many groups (grouped_tiles_sm90.cuh).
-// The main loops are in scaled_gemm_sm90.cuh and grouped_plain_gemm_sm90.cu.
+// The template parameter `Tiles` defines which tiles there are: those of one
+// GEMM (block_gemm_sm90.cu) or of the GEMMs of many groups
+// (grouped_tiles_sm90.cuh). The main loops are in scaled_gemm_sm90.cuh and
+// grouped_plain_gemm_sm90.cu.
 //
 // Who waits for whom: the consumers wait for `full[s]`, which completes when
 // the producer has arrived and all bytes of stage s are there; half of the
@@ -17,12 +18,12 @@
 // `empty[s]`, which completes when the eight consumer warps of *both* CTAs have
 // released stage s, because a producer also writes to the stage of its peer.
 //
-// Where the tile adds an f32 C, it passes through the same pipeline, in four
-// stages after the last operands, so its loads are in flight during the last
-// wgmmas. The first two stages are those of the first warpgroup, which is then
-// done while the other one still stores, and multiplies the next tile
-// meanwhile. (An atomic addition in the store, red or cp.reduce.async.bulk,
-// would save the loads, but it flushes subnormal numbers in global memory.)
+// If the tile adds an f32 C, C passes through the same pipeline, in four stages
+// after the last operands, so its loads are in flight during the last wgmmas.
+// The first two stages belong to the first warpgroup, which is then done while
+// the other one still stores, and starts to multiply the next tile. (An atomic
+// addition in the store, red or cp.reduce.async.bulk, would save the loads, but
+// it flushes subnormal numbers in global memory.)
 //
 //===----------------------------------------------------------------------===//
 
@@ -113,8 +114,8 @@ __device__ __forceinline__ uint32_t accumulatorRow(int half) {
 // The operand C
 //===----------------------------------------------------------------------===//
 
-/// What is added to the GEMM. Zeros stand for a C that is given but not kept: a
-/// sum of -0 becomes +0.
+/// The tensor that is added to the GEMM. Zeros stand for a C that is given but
+/// not kept, which makes a sum of -0 become +0.
 enum class COperand { None, Zeros, Tensor };
 
 template <typename Tiles>
@@ -170,7 +171,7 @@ __device__ __forceinline__ void prefetchC(const BlockGemmArgs &args,
 }
 
 /// The producer loads C. It may load rows and columns that do not belong to the
-/// tile; nobody uses them.
+/// tile, which are not used.
 template <typename Tiles>
 __device__ __forceinline__ void loadC(const BlockGemmArgs &args,
                                       const SharedStorage &shared,
@@ -191,8 +192,8 @@ __device__ __forceinline__ void loadC(const BlockGemmArgs &args,
 // Producer and consumers
 //===----------------------------------------------------------------------===//
 
-/// The whole kernel. All threads call `prepare` first. What it writes to shared
-/// memory is visible in makeTiles(rank), which every thread that walks tiles
+/// The whole kernel. All threads call `prepare` first. Its writes to shared
+/// memory are visible in makeTiles(rank), which every thread that walks tiles
 /// calls: the one thread of runProducer(shared, tiles, rank), and those of
 /// runConsumer(shared, tiles).
 template <typename Prepare, typename MakeTiles, typename Produce,
@@ -210,7 +211,7 @@ runWarpSpecialized(uint8_t *raw, Prepare prepare, MakeTiles makeTiles,
     ptx::mbarrierInitFence();
   }
   prepare();
-  // The peer's mbarriers must be initialised before anyone arrives on them.
+  // The peer's mbarriers must be initialised before a thread arrives on them.
   ptx::clusterSync();
   if (threadIdx.x >= 256) {
     ptx::setmaxnregDec<40>();

@@ -3,9 +3,8 @@
 // te_block_to_mx_scales     converts f32 block scales to swizzled exponents. A
 //                           thread writes one word: the four exponents of one
 //                           row in one slice of 128, which are all the same.
-// te_scale_rows_{f32,bf16}  out = alpha[row] * unscaled + bias + c. A thread
-// writes
-//                           four elements.
+// te_scale_rows_{f32,bf16}  computes out = alpha[row] * unscaled + bias + c. A
+//                           thread writes four elements.
 //
 //===----------------------------------------------------------------------===//
 

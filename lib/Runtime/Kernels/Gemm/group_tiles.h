@@ -1,14 +1,14 @@
 //===- group_tiles.h - which tiles of a grouped GEMM exist ----------------===//
 //
 // Only the device knows the sizes of the groups, so a kernel that computes the
-// tiles of all groups finds out by itself which tiles there are. A table of
-// slots, one for each group, says where its rows start and how many tiles come
+// tiles of all groups computes by itself which tiles there are. A table of
+// slots, one for each group, has the start of its rows and the number of tiles
 // before it. The clusters of the persistent kernel then share the tiles:
 // cluster i computes the tiles i, i + clusters, and so on. Nothing is read or
-// written outside [0, rows), whatever the sizes are: a negative size counts as
-// 0, and one that is too large is cut.
+// written outside [0, rows), regardless of the sizes: a negative size counts as
+// 0, and one that is too large is reduced.
 //
-// Where groups are runs of the contracted axis, the number of tiles is known on
+// If groups are runs of the contracted axis, the number of tiles is known on
 // the host. If the last wave then has tiles for less than half of the clusters,
 // two clusters compute one tile. (Groups of rows do not: their main loop has no
 // registers left for it, and lost 1 %.)
@@ -78,7 +78,7 @@ TE_HOST_DEVICE uint32_t firstPiece(uint32_t cluster, uint32_t clusters,
   return cluster % clusters + cluster / clusters * iterations * clusters;
 }
 
-/// The end of the rows of a piece that starts at `row`, where all rows end at
+/// The end of the rows of a piece that starts at `row`, if all rows end at
 /// `end`. It is not above `row` if the piece has no rows.
 TE_HOST_DEVICE uint32_t rowEndOf(uint32_t row, const Piece &piece,
                                  uint32_t end) {
@@ -95,7 +95,7 @@ struct GroupSlot {
 };
 
 /// The lanes of a warp fill the table, each for a run of groups. The first step
-/// is groupsExtent, to find out where a run starts. This is the second: it
+/// is groupsExtent, which finds the start of a run. This is the second step: it
 /// writes the slots of groups [begin, end), which start at row `start`, with
 /// tiles counted from group `begin`, and returns the number of tiles.
 TE_HOST_DEVICE uint32_t placeGroups(const GroupShape &shape,
@@ -144,8 +144,8 @@ TE_HOST_DEVICE uint32_t sizeRank(const GroupSlot *slots, uint32_t groups,
 // Walking
 //===----------------------------------------------------------------------===//
 
-/// The tiles of a cluster where groups are runs of rows of the result,
-/// including those of the rows that belong to no group.
+/// The tiles of a cluster if groups are runs of rows of the result, including
+/// those of the rows that belong to no group.
 class GroupRowWalk {
 public:
   TE_HOST_DEVICE GroupRowWalk(const GroupSlot *slots, uint32_t groups,
@@ -184,8 +184,8 @@ private:
   uint32_t groups, colTiles, next, clusters, at = 0;
 };
 
-/// The tiles of a cluster where groups are runs of the contracted axis: each
-/// group has its own result. Slots are sorted by decreasing size: then no
+/// The tiles of a cluster if groups are runs of the contracted axis: each group
+/// has its own result. Slots are sorted by decreasing size: then no
 /// cluster computes a long tile at the end, and the work of two clusters
 /// differs by at most one tile of the largest group.
 class GroupKWalk {

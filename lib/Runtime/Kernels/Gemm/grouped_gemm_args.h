@@ -8,9 +8,9 @@
 
 namespace te::rt::cuda {
 
-/// The shapes in `gemm` where groups are runs of rows of a and out:
+/// The shapes in `gemm` if groups are runs of rows of a and out:
 ///   a [rows, k], b [groups * n, k], out [rows, n], bias [groups, n], m = rows.
-/// Where groups are runs of the contracted axis:
+/// The shapes if groups are runs of the contracted axis:
 ///   a [m, rows], b [n, rows], out and c [groups, m, n], k = rows.
 /// Scales belong to these matrices; those of each [n, k] of b follow one
 /// another. Without block scales there is one scale for each group.

@@ -90,7 +90,7 @@ __device__ __forceinline__ void zeroPlainTail(const SharedStorage &shared,
     clear(shared.stageA(s) + chunk * kChunkBytes);
   for (int chunk = 0; chunk < kTileN / kChunkElements; ++chunk)
     clear(shared.stageB(s) + chunk * kChunkBytes);
-  // Written by ordinary stores, read by wgmma through the async proxy.
+  // Ordinary stores wrote it, and wgmma reads it through the async proxy.
   ptx::fenceProxyAsync();
   ptx::namedBarrierSync<1, kConsumerWarps * 32>();
 }
@@ -173,7 +173,7 @@ __device__ __forceinline__ void runPlainConsumer(const BlockGemmArgs &args,
       ptx::pinAccumulator(total[0]);
       ptx::pinAccumulator(total[1]);
       releaseStage(&shared.empty[previous], lane);
-      // An empty sum is 0 whatever the factor is, so the factor is not read.
+      // An empty sum is 0 for every factor, so the factor is not read.
       if (args.a_scale) {
         const float factor = args.a_scale[tiles.group()];
 #pragma unroll

@@ -1,6 +1,6 @@
 //===- grouped_tiles_sm90.cuh - the tiles of a grouped GEMM in a kernel ---===//
 //
-// group_tiles.h says which tiles there are. Here a CTA fills the table of
+// group_tiles.h computes which tiles there are. Here a CTA fills the table of
 // groups in shared memory and walks over its own half of each tile of its
 // cluster.
 //
@@ -37,7 +37,7 @@ __device__ __forceinline__ void makeSlots(const GroupedGemmArgs &args,
     endGroups(shape, addExtents(start, extent, shape), before + tiles, slots);
 }
 
-/// Tiles where groups are runs of rows.
+/// Tiles if groups are runs of rows.
 template <Scales kScales> class GroupedRowTiles {
 public:
   static constexpr bool kHasTail = false, kHasC = false;
@@ -63,7 +63,7 @@ public:
     return walk.group < args.shape.groups ? args.gemm.k : 0;
   }
   __device__ __forceinline__ uint32_t firstK() const { return 0; }
-  /// Where the B of the group starts: its row in all of b, or the number of its
+  /// The start of the group's B: its row in all of b, or the number of its
   /// matrix.
   __device__ __forceinline__ uint32_t bRow() const {
     return walk.group * args.gemm.n;
@@ -100,7 +100,7 @@ private:
   GroupRowWalk walk;
 };
 
-/// Tiles where groups are runs of the contracted axis K.
+/// Tiles if groups are runs of the contracted axis K.
 template <Scales kScales> class GroupedKTiles {
 public:
   /// With block scales no tail has to be zeroed: groups start at whole blocks,
@@ -116,7 +116,7 @@ public:
              args.gemm.whole_tiles, blockIdx.x / kBlockGemmCluster,
              gridDim.x / kBlockGemmCluster) {}
 
-  /// Empty groups come last. Where C is updated in place there is nothing to do
+  /// Empty groups come last. If C is updated in place, there is nothing to do
   /// for them.
   __device__ __forceinline__ bool advance() {
     if (!walk.advance() ||

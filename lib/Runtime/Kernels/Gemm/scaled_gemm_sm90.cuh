@@ -10,7 +10,7 @@
 // Accumulation has two levels. The tensor core accumulates one slice (four
 // wgmmas of depth 32) in `partial`, which is then scaled and added to `total`
 // in f32 arithmetic: the scales require that, and it also keeps the sum exact
-// where the accumulator of the tensor core is short. A warpgroup does so for
+// if the accumulator of the tensor core is short. A warpgroup does so for
 // its two halves of 64 rows, one after the other; while it scales one half, the
 // other warpgroup uses the tensor core. (Handing the tensor core over with
 // named barriers, so that the two never run in step, measured 1-2 % slower.)
@@ -32,7 +32,7 @@ constexpr int kTileK = kBlockGemmTileK;
 /// The block shapes of the scales of A and B.
 enum class Scales { Block1x128By128x128, Block1x128, None };
 
-/// The number of slices of kTileK that k elements make.
+/// The number of slices of kTileK in k elements.
 __device__ __forceinline__ uint32_t slicesOf(uint32_t k) {
   return (k + kTileK - 1) / kTileK;
 }
@@ -93,7 +93,7 @@ __device__ __forceinline__ void zeroTail(const SharedStorage &shared,
                                          uint32_t s, uint32_t depth) {
   auto clear = [&](uint8_t *tile, uint32_t row) {
     for (uint32_t chunk = depth / 16; chunk < kTileK / 16; ++chunk) {
-      // Where the 128-byte swizzle puts the chunk.
+      // The place of the chunk in the 128-byte swizzle.
       uint8_t *at = tile + row * kTileK + (chunk ^ row % 8) * 16;
       if (chunk * 16 >= depth)
         *reinterpret_cast<uint4 *>(at) = make_uint4(0, 0, 0, 0);
@@ -105,7 +105,7 @@ __device__ __forceinline__ void zeroTail(const SharedStorage &shared,
   clear(shared.a + s * kTileM * kTileK, threadIdx.x);
   if (threadIdx.x < kTileN)
     clear(shared.b + s * kTileN * kTileK, threadIdx.x);
-  // Written by ordinary stores, read by wgmma through the async proxy.
+  // Ordinary stores wrote it, and wgmma reads it through the async proxy.
   ptx::fenceProxyAsync();
   ptx::namedBarrierSync<1, kConsumerWarps * 32>();
 }
@@ -230,7 +230,7 @@ __device__ __forceinline__ void runConsumer(const BlockGemmArgs &args,
       }
     }
     if constexpr (kScales == Scales::None) {
-      // An empty sum is 0 whatever the factor is, so the factor is not read.
+      // An empty sum is 0 for every factor, so the factor is not read.
       if (slices != 0) {
         const float factor = tiles.factor();
 #pragma unroll

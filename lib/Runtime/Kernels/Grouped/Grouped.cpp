@@ -1,7 +1,7 @@
 //===- Grouped.cpp - plans of the casts and sums of row groups ------------===//
 //
-// Grids are for all rows that the groups may have: only kernels read the sizes
-// of the groups, from device memory.
+// Grids are for all rows that the groups may have, because only kernels read
+// the sizes of the groups, from device memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -49,7 +49,7 @@ Status setGroupGrid(const Params &p, int64_t blocks, LaunchConfig *config) {
   return setGrid(blocks, config);
 }
 
-/// Sets a grid of a warp for each `span` elements.
+/// Sets a grid with one warp for each `span` elements.
 template <typename Params>
 Status setSpanGrid(const Params &p, int64_t span, LaunchConfig *config) {
   config->block = kGroupedBlock;

@@ -1,9 +1,8 @@
 //===- group_scan.cuh - a warp finds the rows of the groups ---------------===//
 //
 // The start of a group is the sum of the extents of all groups before it. A
-// warp takes 32 groups at a time, one a lane, and adds their extents in five
-// steps. What does not fit is cut as in Core/GroupLayout.h, whose formulas
-// these are.
+// warp takes 32 groups at a time, one per lane, and adds their extents in five
+// steps. Groups that do not fit are cut by the formulas of Core/GroupLayout.h.
 //
 //===----------------------------------------------------------------------===//
 

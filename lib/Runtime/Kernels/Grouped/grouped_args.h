@@ -79,7 +79,7 @@ struct GroupedDequantizeArgs {
 inline constexpr int kGroupedBlock = 256;
 /// Consecutive elements that a warp computes.
 inline constexpr int kGroupedSpan = 2048;
-/// The same where a warp only reads: finding the groups costs as much as
+/// The same if a warp only reads: finding the groups costs as much as
 /// reading several hundred elements.
 inline constexpr int kGroupedAmaxSpan = 8192;
 

@@ -5,7 +5,7 @@
 // them read the whole matrix as if there were no groups, and meanwhile find the
 // rows of each group (group_scan.cuh). The cast works on the tiles of one
 // matrix (Cast/tile.cuh), with a scale for each row. The kernel whose name ends
-// in _general takes any shape and any alignment.
+// in _general supports any shape and any alignment.
 //
 //===----------------------------------------------------------------------===//
 
@@ -114,7 +114,7 @@ zeroPadding(const GroupedZeroPaddingArgs &args) {
   const T *x = static_cast<const T *>(args.x) + span.first;
   T *y = static_cast<T *>(args.y) + span.first;
   const bool inPlace = args.x == args.y;
-  // Then no chunk has both data and padding.
+  // In this case, no chunk has both data and padding.
   if (span.isWhole({args.x, args.y}) && args.layout.cols % kChunk == 0) {
     Chunk<T> chunk[kSpanChunks];
 #pragma unroll
@@ -231,7 +231,7 @@ template <typename T, typename F8, bool kAligned> struct GroupedCast {
       loadTileGeneral<T>(
           [x, &at](int64_t row, int64_t col) { return x[row * at.cols + col]; },
           at, tile);
-    // In the place of the column maxima, which this cast does not need.
+    // This uses the memory of the column maxima, which the cast does not need.
     TileShared &shared = tileShared();
     auto *rows = reinterpret_cast<RowCast *>(shared.partial);
     static_assert(sizeof(shared.partial) >= kTile * sizeof(RowCast));

@@ -1,7 +1,7 @@
 //===- Moe.cpp - plans of the kernels that route tokens -------------------===//
 //
-// One block routes, so its time grows with the number of entries. All other
-// kernels have a block or a warp for each row, token or entry.
+// One block does the routing, so its time grows with the number of entries. All
+// other kernels have a block or a warp for each row, token or entry.
 //
 //===----------------------------------------------------------------------===//
 
@@ -68,7 +68,7 @@ Status plan_router_topk_backward(const CudaDevice &device,
 Status plan_moe_route(const CudaDevice &device, const moe_route_params &params,
                       std::unique_ptr<Plan> *plan) {
   namespace b = moe_route_buffers;
-  // As many warps as there is shared memory to count in.
+  // Shared memory for the counts limits the number of warps.
   const int64_t segments = std::min<int64_t>(
       kMostRouteSharedBytes / 4 / params.groups - 1, kMoeRouteBlock / 32);
   if (segments < 1)

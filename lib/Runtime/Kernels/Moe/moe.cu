@@ -21,7 +21,8 @@ __device__ __forceinline__ float at(const void *x, int64_t i) {
   return toFloat(static_cast<const T *>(x)[i]);
 }
 
-/// A thread routes a token. It stores its logits, as f32, where the scores go.
+/// A thread routes a token. It stores its logits, as f32, in the memory of the
+/// scores.
 template <typename T>
 __device__ __forceinline__ void router(const RouterArgs &args) {
   const int64_t t = blockIdx.x * int64_t{kRouterBlock} + threadIdx.x;

@@ -1,9 +1,10 @@
 //===- route.cuh - one block computes the row of every entry --------------===//
 //
-// A stable counting sort. Each warp has a segment of the entries. It counts
+// This is a stable counting sort. Each warp has a segment of the entries. It
+// counts
 // those of each group, adds up how many of them are in the segments before its
 // own, and walks over its segment again to place them in order. Within 32
-// entries, a lane finds out which other lanes have its group. Only integers are
+// entries, a lane finds the other lanes with its group. Only integers are
 // added, so that any order of execution gives the same rows.
 //
 //===----------------------------------------------------------------------===//
@@ -22,7 +23,7 @@ namespace te::rt::cuda {
 template <typename Visit>
 __device__ __forceinline__ void walkSegment(const MoeRouteArgs &args,
                                             uint32_t segment, Visit visit) {
-  constexpr int kBatch = 8; // loads under way
+  constexpr int kBatch = 8; // loads in flight
   const uint32_t lane = threadIdx.x % 32;
   const int64_t length = (args.entries + args.segments * (32 * kBatch) - 1) /
                          (args.segments * (32 * kBatch)) * (32 * kBatch);

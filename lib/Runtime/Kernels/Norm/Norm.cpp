@@ -1,8 +1,8 @@
 //===- Norm.cpp - plans of normalisation and column sums ------------------===//
 //
 // Rows that fit in registers have their own kernels. The alignment of the
-// buffers of a launch decides which kernel runs, so a plan has all that it may
-// need.
+// buffers of a launch decides which kernel runs, so a plan has all kernels that
+// a launch may need.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,7 +30,8 @@ constexpr NormKernels kRmsNorm = TE_NORM_KERNELS("te_rms_norm");
 constexpr NormKernels kLayerNorm = TE_NORM_KERNELS("te_layer_norm");
 #undef TE_NORM_KERNELS
 
-/// Kernels count columns in 32 bits, and step past the end of a row.
+/// Checks the number of columns: kernels count them in 32 bits, and step past
+/// the end of a row.
 Status checkCols(const char *kernel, int64_t cols) {
   constexpr int64_t limit = int64_t{1} << 30;
   if (cols <= limit)

@@ -42,7 +42,7 @@ __device__ __forceinline__ void forRuns(int begin, int cols, Visit visit) {
   }
 }
 
-/// The gamma of the elements from `i` on, plus 1 where it is zero-centred.
+/// The gamma of the elements from `i` on, plus 1 if it is zero-centred.
 template <typename T, int V>
 __device__ __forceinline__ void gammaOf(const void *gamma, bool zeroCentered,
                                         int i, float (&g)[V]) {
@@ -445,7 +445,7 @@ __device__ __forceinline__ void normBackward(const NormBackwardArgs &args) {
 
 using namespace te::rt::cuda;
 
-// The blocks per multiprocessor are given where ptxas would otherwise use fewer
+// The blocks per multiprocessor are given if ptxas would otherwise use fewer
 // registers, and have fewer loads in flight, to fit more blocks.
 #define TE_NORM(name, type, T, centred, GradBody)                              \
   extern "C" __global__ void __launch_bounds__(kNormBlock)                     \

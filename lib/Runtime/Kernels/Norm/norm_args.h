@@ -63,7 +63,7 @@ struct ChunkSumArgs {
 struct StripSumArgs {
   const float *partial; // [strips, cols], or [strips, 2, cols]
   void *out;            // [cols]
-  void *second;         // [cols], or null where there is one sum
+  void *second;         // [cols], or null if there is one sum
   int64_t strips;
   int32_t cols;
 };
@@ -79,7 +79,7 @@ inline constexpr int kNormRunBytes = 512;
 /// The second stage of a strip sum: columns of a block, and runs that it sums
 /// at a time.
 inline constexpr int kStripColumns = 32, kStripRuns = 16;
-/// Columns that a thread of a column sum has where accesses are aligned.
+/// Columns that a thread of a column sum has if accesses are aligned.
 inline constexpr int kColumnsPerThread = 4;
 
 } // namespace te::rt::cuda

@@ -94,8 +94,7 @@ __device__ __forceinline__ void storeCols(const QuantizeNvfp4Args &args,
     const int c = i * (kTileThreads / 8) + threadIdx.x / 8;
     if (c >= at.tileCols)
       return;
-    // The key exchanges pairs of words, and the words of a pair where it is
-    // odd.
+    // The key exchanges pairs of words, and the words of a pair if it is odd.
     const int key = c >> 3;
     uint2 words = *reinterpret_cast<const uint2 *>(shared.stage + c * 16 +
                                                    (pair * 2 ^ (key & ~1)));

@@ -3,8 +3,8 @@
 // A thread has 8 x 8 elements of a tile (tile.cuh): eight lines of the row
 // usage, which are its rows, and eight lines of the column usage, which are its
 // columns. Two threads of a warp have a group of 16 elements of a line. Their
-// lanes differ in one bit: 1 for rows, 16 for columns. The thread where the bit
-// is 0 has the first half of the group. So every reduction is a shuffle, and
+// lanes differ in one bit: 1 for rows, 16 for columns. The thread whose bit is
+// 0 has the first half of the group. So every reduction is a shuffle, and
 // one thread of the two computes what belongs to a group rather than to an
 // element (scale, inverse, random words): the lower thread for lines 0 to 3,
 // the upper one for lines 4 to 7.
@@ -342,7 +342,7 @@ template <typename Lines>
 __device__ __forceinline__ uint32_t encodeNearest(const Lines &lines, int line,
                                                   float inverse) {
   // The codes count up from the bits of kCodeBase, 0x4b000000. Shifted and
-  // added, those of all eight make 0xfb000000 modulo 2^32.
+  // added, those of all eight are 0xfb000000 modulo 2^32.
   uint32_t word = 0;
 #pragma unroll
   for (int j = kChunk - 1; j >= 0; --j)

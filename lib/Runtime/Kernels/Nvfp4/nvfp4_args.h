@@ -17,7 +17,7 @@ inline constexpr int kNvThreads = 256;
 /// Any of the outputs may be null. rows and cols are multiples of 16.
 struct QuantizeNvfp4Args {
   const void *x;       // [rows, cols]
-  const float *amax;   // [1], or [rows] where rowScaled
+  const float *amax;   // [1], or [rows] if rowScaled
   const uint32_t *rng; // [2] (seed, offset), or null for zeros
   uint8_t *row;        // [rows, cols / 2]
   uint8_t *rowScale;   // [up(rows, 128), up(cols / 16, 4)]

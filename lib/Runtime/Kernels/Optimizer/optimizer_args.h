@@ -23,7 +23,7 @@ struct AdamwArgs {
   float *newM;
   float *newV;
   int64_t count;
-  int64_t runs; // leading runs of 4 done by vectors; 0 where not aligned
+  int64_t runs; // leading runs of 4 with vector accesses; 0 if not aligned
   float beta1, beta2, epsilon, weightDecay;
 };
 

@@ -1,6 +1,6 @@
 //===- Pointwise.cpp - plans of elementwise kernels -----------------------===//
 //
-// All of them are kernels, except for copy, which the driver does.
+// Every plan launches a kernel, except for copy, which is a copy of the driver.
 //
 //===----------------------------------------------------------------------===//
 

@@ -16,13 +16,13 @@ struct PointwiseArgs {
   const void *b; // [count], binary operators only
   void *out;     // [count]
   int64_t count;
-  int64_t runs; // leading runs done by vectors; 0 where not aligned
+  int64_t runs; // leading runs with vector accesses; 0 if not aligned
   int32_t op;   // te_rt_pointwise_op
 };
 
 struct FillArgs {
   void *y;           // [count]
-  const float *skip; // null, or 1 where nothing is written
+  const float *skip; // null, or 1 if nothing is written
   int64_t count;
   int64_t runs;  // as above
   uint32_t word; // the value, repeated to four bytes

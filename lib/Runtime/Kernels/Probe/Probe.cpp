@@ -24,7 +24,7 @@ Status plan_count_nonfinite(const CudaDevice &device,
   TE_RT_RETURN_IF_FAILED(
       findTyped(device, "te_count_nonfinite", {params.type}, &config));
   config.block = kProbeBlock;
-  // All blocks are resident at once. There are fewer where a thread would
+  // All blocks are resident at once. There are fewer if a thread would
   // otherwise get fewer than 8 chunks.
   config.gridX = static_cast<unsigned>(
       std::min<int64_t>(ceilDiv(params.count, kProbeBlock * 64),

@@ -1,8 +1,8 @@
 //===- probe.cu - statistics and NaN of tensors ---------------------------===//
 //
-// te_count_nonfinite_<type> reads x once, and writes its counters only where it
-// found something. te_tensor_stats_<type> computes one run in one block, a lane
-// a thread; te_tensor_stats_finish combines the runs.
+// te_count_nonfinite_<type> reads x once, and writes its counters only if it
+// found something. te_tensor_stats_<type> computes one run in one block, with
+// one lane per thread; te_tensor_stats_finish combines the runs.
 //
 //===----------------------------------------------------------------------===//
 

@@ -20,7 +20,7 @@ struct RopeArgs {
   int64_t sequence;
   int32_t heads, headDim;
   int32_t pairs;        // rotary_dim / 2
-  int32_t itemsPerHead; // see rope.cu; of the kernel that is launched
+  int32_t itemsPerHead; // of the kernel that is launched; see rope.cu
   int32_t tokensPerBlock;
   bool inverse;
 };
