@@ -66,7 +66,7 @@ public:
 
   RecipeAttr getRecipe() const { return recipe; }
 
-  /// Whether `gemm` casts with scales that former steps left.
+  /// Whether `gemm` casts with scales from earlier steps.
   bool isDelayed(Gemm gemm) const {
     return recipeOf(gemm).getKind() == RecipeKind::DelayedScaling;
   }

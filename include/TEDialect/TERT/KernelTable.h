@@ -1,7 +1,7 @@
 //===- KernelTable.h - the kernel list as data ----------------------------===//
 //
-// The rows of the kernel list, for whoever reasons about launches: the
-// verifier of tert.launch, the conversion that makes launches, the memory
+// The rows of the kernel list, for code that reasons about launches: the
+// verifier of tert.launch, the conversion that creates launches, the memory
 // planner, and the lowering to calls.
 //
 //===----------------------------------------------------------------------===//

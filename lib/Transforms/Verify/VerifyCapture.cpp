@@ -221,8 +221,8 @@ private:
   /// Checks that a flag decides whether `sum` is added to or overwritten.
   void checkStartsAnew(BlockArgument sum) {
     for (OpOperand &use : sum.getUses()) {
-      auto anew = dyn_cast<ZeroUnlessOp>(use.getOwner());
-      if (!anew || use.get() != anew.getX())
+      auto start = dyn_cast<ZeroUnlessOp>(use.getOwner());
+      if (!start || use.get() != start.getX())
         refuse(use.getOwner(), "the sum in '" + describeValue(sum) +
                                    "' to go through te.zero_unless");
     }

@@ -219,7 +219,7 @@ TEST(Compiler, DiagnosticsAreData) {
   EXPECT_EQ(Program(requestOf(kDouble, "double")).status, TE_COMPILE_OK);
   EXPECT_EQ(te_compiler_num_diagnostics(), 1);
 
-  // An older host's struct is shorter; what lies behind it is left alone.
+  // An older host's struct is shorter; the memory after it does not change.
   te_diagnostic shorter = {};
   shorter.struct_size = offsetof(te_diagnostic, size);
   shorter.size = -1;

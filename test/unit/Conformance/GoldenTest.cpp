@@ -1,10 +1,11 @@
 //===- GoldenTest.cpp - TransformerEngine's own outputs, bit for bit ------===//
 //
-// The vectors lie beside the checkout, or where TE_GOLDEN_DIR (environment)
-// says; without them the test is skipped with a message. Every current_*,
-// delayed_*, block1d_*, block2d_* and nvfp4_* case is run, and every sequence
-// of delayed scaling: data, scales and histories must have zero mismatches.
-// Scale padding is undefined in the vectors, or absent, and not compared.
+// The vectors are beside the checkout, or in the folder TE_GOLDEN_DIR
+// (environment); without them the test is skipped with a message. Every
+// current_*, delayed_*, block1d_*, block2d_* and nvfp4_* case is run, and every
+// sequence of delayed scaling: data, scales and histories must have zero
+// mismatches. Scale padding is undefined in the vectors, or absent, and not
+// compared.
 //
 //===----------------------------------------------------------------------===//
 

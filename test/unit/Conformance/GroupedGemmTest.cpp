@@ -156,7 +156,7 @@ protected:
           type, scheme, 1, outer, rows, count, seed,
           [&](int64_t, int64_t, int64_t row) { return groupOf[row]; });
       // Where padding shares a block with data, it is zero; elsewhere, and with
-      // other schemes, nobody reads it.
+      // other schemes, it is not read.
       for (int64_t row = 0; row < rows; ++row)
         if (groupOf[row] < 0) {
           const bool shared =

@@ -9,8 +9,8 @@
 //
 // Outputs are filled with a poison byte before the launch, so that what a
 // kernel forgets to write is seen, and guarded behind their end, so that what
-// it writes too much is seen. Inputs must come back unchanged, but for those an
-// output was put on.
+// it writes too much is seen. Inputs must come back unchanged, except for those
+// whose memory is also an output's.
 //
 //===----------------------------------------------------------------------===//
 

@@ -67,7 +67,7 @@ struct Operand {
     const uint8_t bits = codes[o * k + i];
     return isMx(scheme) ? decode(type, bits) : decodeE2M1(bits);
   }
-  /// [outer, k], but for the factor of amaxes.
+  /// [outer, k], without the factor of amaxes.
   std::vector<double> values() const {
     std::vector<double> result(codes.size());
     for (int64_t o = 0; o < outer; ++o)
@@ -406,7 +406,7 @@ TEST_P(MicroscaledGemm, ReferenceOrder) {
 class BlockToMxScales : public BackendTest {};
 
 TEST_P(BlockToMxScales, Exponents) {
-  // Codes of 2^(code - 127), and what is no power of two.
+  // Codes of 2^(code - 127), and values that are not powers of two.
   std::vector<std::pair<float, int>> known;
   for (int code = 0; code < 255; ++code)
     known.push_back({std::ldexp(1.0f, code - 127), code});

@@ -286,8 +286,8 @@ TEST_P(Nvfp4Cast, FourOverSixTakesTheSmallerError) {
   EXPECT_GT(better, rows * cols / 160);
 }
 
-// Where the errors of both maps are equal but for their roundings, the order of
-// the sums decides. In a block with scales 1 and 1.5, 0.5 + t is t from a value
+// If the errors of both maps differ only in their roundings, the order of the
+// sums decides. In a block with scales 1 and 1.5, 0.5 + t is t from a value
 // of map 6 and 0.25 - t from one of map 4; 0.75 + t the other way round.
 TEST_P(Nvfp4Cast, FourOverSixSumsInOrder) {
   const int64_t rows = 160, cols = 272;

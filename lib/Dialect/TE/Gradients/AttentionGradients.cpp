@@ -58,7 +58,7 @@ LogicalResult AttentionOp::differentiate(OpBuilder &b,
 }
 
 LogicalResult RopeOp::differentiate(OpBuilder &b, AdjointContext &adjoints) {
-  // The tables are constants, whoever asks for their gradient.
+  // The tables are treated as constants and have no gradient.
   if (!adjoints.wants(getX()))
     return success();
   Value cos = adjoints.residual(getCos(), "cos");

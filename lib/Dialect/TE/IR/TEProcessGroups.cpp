@@ -1,7 +1,7 @@
 //===- TEProcessGroups.cpp - groups of ranks, and what is split over them -===//
 //
-// Groups are data of a module: `te.groups`. Whoever needs one looks it up by
-// its id in the innermost module that declares groups; there is no default.
+// Groups are data of a module: `te.groups`. A group is looked up by its id in
+// the innermost module that declares groups; there is no default.
 //
 //===----------------------------------------------------------------------===//
 

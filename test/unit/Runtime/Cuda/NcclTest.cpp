@@ -105,8 +105,8 @@ TEST_F(NcclGroups, CallsInOrder) {
                "ncclGroupStart", "ncclSend", "ncclRecv", "ncclSend", "ncclRecv",
                "ncclGroupEnd", "ncclAllReduce", "ncclAllReduce",
                "ncclCommFinalize", "ncclCommDestroy"}));
-  // The last one was captured and replayed once. Each says where it is, but for
-  // the group's first value.
+  // The last one was captured and replayed once. Each reports where it is,
+  // except for the group's first value.
   EXPECT_EQ(book().executed,
             Strings({"ncclAllReduce", "cuMemsetD32Async", "ncclAllReduce",
                      "cuMemsetD32Async", "ncclAllGather", "cuMemsetD32Async",
@@ -297,7 +297,7 @@ TEST_F(NcclGroups, MissingRanksAreTimedOutInABind) {
   }
 }
 
-// In a step: enqueued at once, and found by whoever waits for the stream first.
+// In a step: enqueued at once, and found by the first wait for the stream.
 TEST_F(NcclGroups, MissingRanksAreTimedOutInAStep) {
   for (const char *how : {"synchronize", "copyToHost", "copyToDevice", "timer",
                           "destroy", "launch"}) {

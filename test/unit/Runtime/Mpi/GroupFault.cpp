@@ -2,7 +2,7 @@
 //
 // te-group-fault FAULT TIMEOUT_MS [TOKEN], started by faults.py under mpirun.
 // After one good collective the last rank does what FAULT says, and the others
-// go on to the next one. Whoever gets an error prints it and ends the job.
+// go on to the next one. A rank that gets an error prints it and ends the job.
 //
 //===----------------------------------------------------------------------===//
 

@@ -67,7 +67,7 @@ Step gatherStep(int64_t bytes) {
           }};
 }
 
-/// Scales lie behind the data.
+/// Scales are stored after the data.
 Step exchangeStep(int64_t bytes, int64_t scaleBytes) {
   return {
       1, 2, 0,

@@ -101,7 +101,7 @@ TEST(Tcp, GathersAndExchanges) {
         all.push_back(r);
       ASSERT_OK(process.group(3, all));
       EXPECT_EQ(process.members.rank, process.rank);
-      // More than the system keeps of what nobody reads yet.
+      // More than the system buffers of data that is not read yet.
       for (size_t count : {0u, 1u, 1000u, 3u << 20}) {
         Bytes sent, gathered, exchanged;
         for (int r = 0; r < size; ++r) {
