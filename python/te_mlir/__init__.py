@@ -1,11 +1,11 @@
-"""Quantised training steps, compiled: the Python front of te-mlir.
+"""Compiles quantised training steps: the Python package of te-mlir.
 
 A program is MLIR text of the `te` dialect (written by hand, by `te_mlir.build`,
 or imported from PyTorch by `te_mlir.torch`). `compile` runs the pipeline on it
-and gives a `Step`: a callable that takes arrays by name and returns arrays by
-name, on the reference backend (CPU) or on a GPU. Arrays are anything with
-DLPack, NumPy's included; none is copied. How linear layers are quantised is a
-recipe, a frozen dataclass with TransformerEngine's names and defaults.
+and returns a `Step`: a callable that takes arrays by name and returns arrays by
+name, on the reference backend (CPU) or on a GPU. Arrays are objects that support
+DLPack, such as NumPy's arrays; none is copied. A recipe, a frozen dataclass with
+TransformerEngine's names and defaults, decides how linear layers are quantised.
 
     import te_mlir
     step = te_mlir.compile(text, "mlp", recipe=te_mlir.Float8BlockScaling())

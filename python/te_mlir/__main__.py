@@ -1,4 +1,4 @@
-"""`python -m te_mlir doctor`: what is installed, found, and works."""
+"""`python -m te_mlir doctor` prints what is installed and found, and whether it works."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 
 def doctor() -> int:
-    """Prints one line per thing; returns 0 where a step can be compiled and run."""
+    """Prints one line for each check; returns 0 if a step can be compiled and run."""
     import te_mlir
     from te_mlir import _capi
 
@@ -32,8 +32,8 @@ def doctor() -> int:
         try:
             line(backend, te_mlir.Context(backend).description)
         except te_mlir.TEError as error:
-            # A machine without a GPU is sound.
-            line(backend, f"not here: {error}", backend == "cuda")
+            # A machine without a GPU is not an error.
+            line(backend, f"not available: {error}", backend == "cuda")
     for package in ("numpy", "ml_dtypes", "torch", "jax", "cupy"):
         try:
             module = __import__(package)
@@ -60,7 +60,7 @@ def doctor() -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """The command line."""
+    """Runs the command line."""
     usage = "usage: python3 -m te_mlir doctor    (prints what is installed and found, and whether it works)"
     if arguments == ["doctor"]:
         return doctor()

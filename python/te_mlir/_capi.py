@@ -1,6 +1,6 @@
 """The two C libraries through ctypes: declarations, loading, and errors as exceptions.
 
-Both are loaded on first use. They lie beside this file in a wheel; the
+Both are loaded at their first use. In a wheel they are beside this file; the
 environment variable TE_MLIR_LIBRARY_PATH names another folder, such as the `lib`
 of a build tree.
 """
@@ -14,7 +14,7 @@ from ctypes import POINTER, c_char_p, c_float, c_int32, c_int64, c_size_t, c_uin
 
 from te_mlir.errors import CompileError, Diagnostic, RuntimeFailure, TEError
 
-#: TE_RT_VERSION that this package's structs are of.
+#: The TE_RT_VERSION of this package's structs.
 ABI_VERSION = 14
 
 
@@ -76,11 +76,11 @@ class DiagnosticInfo(ctypes.Structure):
 #: te_severity, by number.
 SEVERITIES = ("note", "remark", "warning", "error")
 
-#: int exchange(user, send, stride, receive, bytes, timeout_ms, message): te_rt_communicator's.
+#: int exchange(user, send, stride, receive, bytes, timeout_ms, message), a field of te_rt_communicator.
 EXCHANGE = ctypes.CFUNCTYPE(c_int32, c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_void_p)
-#: Room for the text of its error.
+#: The size of the buffer for its error message.
 MESSAGE_BYTES = 512
-#: Bytes of the id of a group.
+#: The size of the id of a group.
 GROUP_ID_BYTES = 128
 
 
@@ -161,7 +161,7 @@ def _remedy() -> str:
 def _load(name: str, functions: dict[str, tuple]) -> ctypes.CDLL:
     path = os.path.join(library_folder(), name)
     if not os.path.exists(path):
-        raise TEError(f"expected '{name}' in '{library_folder()}', but it is not there{_remedy()}")
+        raise TEError(f"expected '{name}' in '{library_folder()}', but it does not exist{_remedy()}")
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
@@ -170,7 +170,7 @@ def _load(name: str, functions: dict[str, tuple]) -> ctypes.CDLL:
         try:
             prototype = getattr(library, function)
         except AttributeError:
-            raise TEError(f"'{path}' has no function '{function}': it is of another release") from None
+            raise TEError(f"'{path}' has no function '{function}': it belongs to another release") from None
         prototype.restype, prototype.argtypes = result, arguments
     return library
 
@@ -191,20 +191,20 @@ def runtime() -> ctypes.CDLL:
 def compiler() -> ctypes.CDLL:
     """libte_compiler, loaded once."""
     if "compiler" not in _loaded:
-        # First, so that the compiler's own need for it is met by the same file.
+        # The runtime is loaded first, so that the compiler uses the same file.
         runtime()
         _loaded["compiler"] = _load("libte_compiler.so.0", _COMPILER)
     return _loaded["compiler"]
 
 
 def check(status: int) -> None:
-    """Raises RuntimeFailure where a call of the runtime failed."""
+    """Raises RuntimeFailure if a call of the runtime failed."""
     if status:
         raise RuntimeFailure(runtime().te_rt_last_error().decode())
 
 
 def _diagnostics(count: int, read: Callable[[int, object], int]) -> tuple[Diagnostic, ...]:
-    """What `read` fills in for each index below `count`."""
+    """The diagnostics that `read` fills in for each index below `count`."""
     found = []
     for index in range(count):
         info = DiagnosticInfo(struct_size=ctypes.sizeof(DiagnosticInfo))
@@ -226,13 +226,13 @@ def program_diagnostics(program: int) -> tuple[Diagnostic, ...]:
 
 
 def check_compiler(status: int) -> None:
-    """Raises CompileError where a call of the compiler, other than te_compile, failed."""
+    """Raises CompileError if a call of the compiler, other than te_compile, failed."""
     if status:
         raise CompileError(compiler().te_compiler_last_error().decode())
 
 
 def check_compiled(status: int) -> None:
-    """Raises CompileError, with its diagnostics, where te_compile failed."""
+    """Raises CompileError, with its diagnostics, if te_compile failed."""
     if status:
         library = compiler()
         message = library.te_compiler_last_error().decode()

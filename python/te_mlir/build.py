@@ -7,8 +7,8 @@
         f.result("y", f.linear(x, w))
     step = te_mlir.compile(m, "mlp", vjp=True)
 
-Types follow from the operands. The compiler reports shapes that do not fit, with the
-op. `op` adds any op of the dialect that has no method.
+Types follow from the operands. The compiler reports shapes that do not fit, and names
+the op. `op` adds any op of the dialect that has no method.
 
 A function is a list of records, `Function.ops`, which can be read and changed; `to_mlir`
 writes them as text.
@@ -60,10 +60,10 @@ def _attributes(attributes: Mapping[str, str]) -> str:
 class Op:
     """One operation of a function.
 
-    name: "te.linear". syntax: what is written between the name and the attributes: the
-    operands, and the words of this op between them. types: what is written behind the
-    colon. attributes: by name, as MLIR writes them; "" for a unit attribute. layer: what
-    reports and diagnostics call its place.
+    name: such as "te.linear". syntax: the text between the name and the attributes: the
+    operands, and the keywords of this op between them. types: the text after the colon.
+    attributes: by name, as MLIR writes them; "" for a unit attribute. layer: the name of its
+    place in reports and diagnostics.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Function:
         self.module, self.name, self.private = module, name, private
         self.arguments: list[tuple[Value, dict[str, str]]] = []
         self.results: list[tuple[Value, dict[str, str]]] = []
-        #: What it computes, in order.
+        #: Its operations, in order.
         self.ops: list[Op] = []
         self._count = 0
 
@@ -195,7 +195,7 @@ class Function:
                     )
                 self.ops[index] = replace(op, attributes={**op.attributes, **own})
 
-    # Layers. x is [rows, columns] unless said otherwise.
+    # Layers. x is [rows, columns] unless the method states another shape.
 
     def linear(
         self,
@@ -293,8 +293,8 @@ class Function:
     ) -> Value:
         """Softmax attention; q [tokens, heads * d], k and v [tokens, kv_heads * d].
 
-        deterministic: gradients have the same bits every time, which needs memory on a GPU.
-        window_left: how many earlier positions a position sees (causal attention); None: all.
+        deterministic: gradients have the same bits every time, which needs more memory on a GPU.
+        window_left: the number of earlier positions that a position reads (causal attention); None: all.
         softcap: scores become softcap * tanh(score / softcap) before they are masked; finite, greater than 0.
         sinks: f32 [heads], an extra logit of each head in the softmax denominator, without a value row.
         """
@@ -319,7 +319,7 @@ class Function:
         operands = [logits, targets]
         return self.append("te.cross_entropy", operands, [((), "float32")], _types(operands), attributes=attributes)[0]
 
-    # Elementwise, of operands of one type.
+    # Elementwise ops on operands of one type.
 
     def _binary(self, op: str, a: Value, b: Value) -> Value:
         return self.append(f"arith.{op}", [a, b], [(a.shape, a.dtype)], a.type)[0]
@@ -360,7 +360,7 @@ class Function:
         return self.append(f"arith.{op}", [x], [(x.shape, dtype)], f"{x.type} to {type_text(x.shape, dtype)}")[0]
 
     def reshape(self, x: Value, shape: Sequence[int]) -> Value:
-        """x with other sizes, in row-major order; it costs nothing."""
+        """x with other sizes, in row-major order. Nothing is copied."""
         shape = tuple(shape)
         if shape == x.shape:
             return x
@@ -407,7 +407,7 @@ def _types(values: Sequence[Value]) -> str:
 
 
 def _term(word: str, value: Value | None) -> str:
-    """An operand that an op may have, behind its word."""
+    """The text of an optional operand, after its keyword."""
     return f" {word} {value.name} : {value.type}" if value else ""
 
 

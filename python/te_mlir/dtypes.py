@@ -1,4 +1,4 @@
-"""Element types: the runtime's numbers, ml_dtypes' names, DLPack's codes."""
+"""Element types, with the numbers of the runtime, the names of ml_dtypes and the codes of DLPack."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import NamedTuple
 class DType(NamedTuple):
     """One element type of the runtime.
 
-    code: te_rt_dtype. name: as NumPy with ml_dtypes calls it. mlir: as MLIR does.
-    bytes: of one stored element; two FP4 elements share one. dlpack: (type code,
-    bits) of DLPack.
+    code: its te_rt_dtype. name: its name in NumPy with ml_dtypes. mlir: its name in MLIR.
+    bytes: the size of one stored element; two FP4 elements share one byte. dlpack: its
+    (type code, bits) in DLPack.
     """
 
     code: int
@@ -34,7 +34,7 @@ DTYPES = (
 BY_NAME: dict[str, DType] = {dtype.name: dtype for dtype in DTYPES}
 BY_MLIR: dict[str, DType] = {dtype.mlir: dtype for dtype in DTYPES}
 
-#: DLPack's (type code, bits) to a name, for messages also of types we lack.
+#: The names of DLPack's (type code, bits), for messages; some of them are not supported.
 DLPACK_NAMES = {
     **{dtype.dlpack: dtype.name for dtype in DTYPES if dtype.name != "float4_e2m1fn"},
     (0, 8): "int8",
@@ -50,12 +50,12 @@ DLPACK_NAMES = {
 
 
 def matches(dtype: DType, name: str) -> bool:
-    """Whether an array of elements `name` holds `dtype`; 8-bit floats and FP4 may be raw bytes."""
+    """Whether elements `name` of an array can be `dtype`; 8-bit floats and FP4 may be raw bytes."""
     return name == dtype.name or (name == "uint8" and dtype.bytes == 1)
 
 
 def float_text(value: float) -> str:
-    """A float literal that MLIR reads back as the nearest of its type."""
+    """A float literal that MLIR rounds to the nearest value of its type."""
     text = repr(float(value))
     return text.replace("e", ".0e") if "e" in text and "." not in text else text
 
@@ -69,7 +69,7 @@ _BEYOND = {
 
 
 def constant_text(value: float, dtype: str) -> str:
-    """As float_text, also of what a type has no decimal literal for: infinities and NaN."""
+    """Like float_text, but also for infinities and NaN, which have no decimal literal."""
     infinity, nan, least = _BEYOND.get(dtype, (0, 0, float("inf")))
     if dtype not in _BEYOND or abs(value) < least:
         return float_text(value)

@@ -1,4 +1,4 @@
-"""The exceptions of te_mlir. Each message says what was expected and what was given."""
+"""The exceptions of te_mlir. Each message gives the expected and the actual value."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Diagnostic:
     """One diagnostic of the compiler, as data.
 
     * severity: "error", "warning", "remark" or "note"; a note belongs to the diagnostic before it.
-    * code: its kind, in words that do not change between releases and that te_compiler.h
-      lists: "size-multiple", "group-sizes", "no-kernel", "fallback", "remat-unknown",
+    * code: its kind, a name that does not change between releases; te_compiler.h lists them:
+      "size-multiple", "group-sizes", "no-kernel", "fallback", "remat-unknown",
       "memory-budget", "not-differentiable", "entry", "pipeline", "request" or "internal";
       "" for every other kind.
     * message: the text for people, which may change.
     * location: the place in the source, "file:line:column", or "".
-    * layer: the layer, or the name that the program gave the place, or "".
+    * layer: the layer, or another name of the place in the program, or "".
     * axis, size, multiple: for "size-multiple", the axis of the layer's tensor ("rows" or
       "columns"), its size, and the number of which the recipe needs a multiple; otherwise
       "" and 0.
@@ -37,7 +37,7 @@ class Diagnostic:
     multiple: int = 0
 
     def __str__(self) -> str:
-        """The text as in an error, without the line of the source."""
+        """The text of an error message, without the line of the source."""
         place = self.location or self.layer
         return f"{place}: {self.severity}: {self.message}" if place else f"{self.severity}: {self.message}"
 
@@ -72,7 +72,7 @@ class ImportFailure(TEError):
     def __init__(self, reasons: list[str]) -> None:
         self.reasons = list(reasons)
         super().__init__(
-            "expected a graph that te can compile whole, but got "
+            "expected a graph that te can compile as a whole, but got "
             + str(len(self.reasons))
             + " that it cannot:\n  "
             + "\n  ".join(self.reasons)

@@ -1,4 +1,4 @@
-"""What a step takes and gives, as places among its pointers."""
+"""The arguments and results of a step, as indices of its pointers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from te_mlir.program import FLAG, Argument
 
 @dataclass(frozen=True)
 class Interface:
-    """The pointers of a step, by name and by place.
+    """The pointers of a step, by name and by index.
 
-    arguments: all of them. index: places of what it reads, by name. states: names of those
-    that are states. inputs: names of what a call needs, in order. results: what a call
-    returns, in order; states are not among them. flag: the place of the micro-batch's, or
-    -1. bytes: of each pointer. watched: those in memory that a caller may have given.
-    written: those that the step writes. unmade: states that hold nothing until a first call
-    makes them (te.init is NaN): casts of weights.
+    arguments: all pointers. index: indices of the pointers that the step reads, by name.
+    states: names of the states. inputs: names of the arguments that a call needs, in order.
+    results: what a call returns, by name and in order, without states. flag: the index of
+    the micro-batch flag, or -1. bytes: the size of each buffer. watched: pointers
+    to memory that may come from a caller. written: pointers that the step writes. unmade:
+    states without a value until a first call computes them (te.init is NaN): casts of weights.
     """
 
     arguments: list[Argument]
@@ -53,12 +53,16 @@ class Interface:
         )
 
     def kind_of(self, name: str) -> tuple[tuple[int, ...], DType, bool]:
-        """What a result is made like; gradients share memory, but others do not, as some are kept for long: losses."""
+        """The shape and type of a result, and whether it may share memory.
+
+        Gradients share memory. Other results, such as losses, do not, because callers may
+        keep some of them for a long time.
+        """
         argument = self.results[name]
         return argument.shape, argument.dtype, name.startswith("grad.")
 
     def role(self, index: int) -> str:
-        """What messages call a pointer."""
+        """The name of a pointer in messages."""
         argument = self.arguments[index]
         kind = "result" if argument.is_result else "state" if argument.name in self.states else "argument"
         return f"{kind} '{argument.name}'"

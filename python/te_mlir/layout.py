@@ -1,10 +1,10 @@
-"""How the elements of a tensor lie in the row-major matrix that holds them.
+"""How the elements of a tensor are stored in a row-major matrix.
 
-Programs view, transpose, expand and slice; the dialect has matrices. A
-`Layout` is such a view of a matrix without moving anything: every dimension is a
+Programs view, transpose, expand and slice tensors; the dialect has matrices. A
+`Layout` is a view of a matrix that does not move elements: every dimension is a
 list of (size, stride) atoms, outermost first, where stride 0 repeats. Reshapes
-regroup atoms and split them, so that also what a framework would copy, such as the
-heads of grouped-query attention repeated, stays a view here.
+regroup and split atoms. So also tensors that a framework would copy, such as the
+repeated heads of grouped-query attention, are views here.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ Dim = tuple[Atom, ...]
 
 
 class Layout(NamedTuple):
-    """dims: each dimension's atoms, none of size 1; offset: of the first element."""
+    """dims: the atoms of each dimension, none of size 1. offset: the offset of the first element."""
 
     dims: tuple[Dim, ...]
     offset: int = 0
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Sizes, as the program has them."""
+        """The sizes of the tensor in the program."""
         return tuple(_size(dim) for dim in self.dims)
 
     @property
     def atoms(self) -> list[Atom]:
-        """All atoms, outermost first, neighbours that are one run joined."""
+        """All atoms, outermost first. Neighbours that form one run are joined."""
         joined: list[Atom] = []
         for size, stride in (atom for dim in self.dims for atom in dim):
             if joined and joined[-1][1] == size * stride and stride:
@@ -39,11 +39,11 @@ class Layout(NamedTuple):
         return joined
 
     def is_row_major(self, count: int) -> bool:
-        """Whether it is all `count` elements of the matrix, in order."""
+        """Whether the layout has all `count` elements of the matrix, in order."""
         return self.offset == 0 and (self.atoms == [(count, 1)] or (count == 1 and not self.atoms))
 
     def is_whole(self, count: int) -> bool:
-        """Whether it is each of the `count` elements once, in any order."""
+        """Whether the layout has each of the `count` elements once, in any order."""
         wanted = 1
         for size, stride in sorted((a for d in self.dims for a in d), key=lambda a: a[1]):
             if stride != wanted:
@@ -52,7 +52,7 @@ class Layout(NamedTuple):
         return self.offset == 0 and wanted == count
 
     def reshape(self, shape: Sequence[int]) -> Layout | None:
-        """The same elements in other dimensions, or None where these cut an atom unevenly."""
+        """The same elements in other dimensions, or None if these split an atom unevenly."""
         sizes = list(shape)
         if -1 in sizes:
             known = 1
@@ -80,11 +80,11 @@ class Layout(NamedTuple):
         return None if pending else Layout(tuple(dims), self.offset)
 
     def permute(self, order: Sequence[int]) -> Layout:
-        """Dimension i is what `order[i]` was."""
+        """The layout whose dimension i is dimension `order[i]` of this one."""
         return Layout(tuple(self.dims[axis] for axis in order), self.offset)
 
     def expand(self, shape: Sequence[int]) -> Layout | None:
-        """Dimensions of size 1, and new ones in front, repeated; None where sizes differ."""
+        """The layout with dimensions of size 1 repeated and new ones in front; None if sizes do not fit."""
         new = len(shape) - len(self.dims)
         dims: list[Dim] = []
         for axis, size in enumerate(shape):
@@ -99,7 +99,7 @@ class Layout(NamedTuple):
         return Layout(tuple(dims), self.offset)
 
     def narrow(self, axis: int, start: int, end: int) -> Layout | None:
-        """Elements `start` to `end` - 1 of a dimension; None where that is not one atom."""
+        """Elements `start` to `end` - 1 of a dimension; None if that is not one atom."""
         dim = self.dims[axis]
         if start == 0 and end == _size(dim):
             return self
@@ -119,7 +119,7 @@ def _size(dim: Dim) -> int:
 
 
 def row_major(shape: Sequence[int]) -> Layout:
-    """The whole matrix in order, as a tensor of `shape`."""
+    """The layout of the whole matrix in order, as a tensor of `shape`."""
     dims: list[Dim] = []
     stride = 1
     for size in reversed(shape):
@@ -129,13 +129,13 @@ def row_major(shape: Sequence[int]) -> Layout:
 
 
 def heads_first(batch: int, heads: int, sequence: int, width: int, repeat: int = 1) -> Layout:
-    """[batch, heads * repeat, sequence, width] of a matrix [batch * sequence, heads * width]."""
+    """The layout [batch, heads * repeat, sequence, width] of a matrix [batch * sequence, heads * width]."""
     layout = row_major((batch, sequence, heads, width)).permute((0, 2, 1, 3))
     if repeat == 1:
         return layout
     spread = Layout(layout.dims[:2] + ((),) + layout.dims[2:])
     expanded = spread.expand((batch, heads, repeat, sequence, width))
-    assert expanded is not None, "a dimension of size 1 was just put there"
+    assert expanded is not None, "the dimension was just inserted with size 1"
     regrouped = expanded.reshape((batch, heads * repeat, sequence, width))
     assert regrouped is not None, "whole dimensions are joined"
     return regrouped

@@ -1,4 +1,4 @@
-"""Whether memory that a step writes is nobody else's."""
+"""Checks that memory which a step writes does not overlap other arguments."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from te_mlir.interface import Interface
 
 
 class Overlaps:
-    """Looks for memory that a step writes and that is another argument's too. pointers: those of the step."""
+    """Finds memory that a step writes and that another argument uses too. pointers: the pointers of the step."""
 
     def __init__(self, interface: Interface, pointers: ctypes.Array[ctypes.c_void_p]) -> None:
         self.interface, self._pointers = interface, pointers
 
     def check(self, watched: Sequence[int]) -> None:
-        """Raises ArgumentError where memory that the step writes is another argument's too."""
+        """Raises ArgumentError if another argument uses memory that the step writes."""
         written = self.interface.written
         spans = sorted((self._pointers[i] or 0, i) for i in watched)
-        # Of those before, in order: the furthest, and the furthest that is written.
+        # The largest end of all earlier pointers, and of those that are written.
         end = written_end = 0
         last = last_written = -1
         for begin, index in spans:
@@ -40,7 +40,7 @@ class Overlaps:
                 written_end, last_written = mine, index
 
     def spans(self, places: list[int]) -> tuple[list[int], list[int], list[int]]:
-        """Where memory of these pointers begins, in order; where that of all so far ends, and of those written."""
+        """The starts of the memory of these pointers, in order, and the largest ends up to each: of all, and of written."""
         sizes, writes = self.interface.bytes, self.interface.written
         spans = sorted((self._pointers[i] or 0, i) for i in places)
         ends = [begin + sizes[i] for begin, i in spans]
@@ -49,22 +49,22 @@ class Overlaps:
         return begins, list(itertools.accumulate(ends, max)), list(itertools.accumulate(written, max))
 
     def starts(self, index: int) -> int:
-        """Where the memory of a pointer begins."""
+        """The start of the memory of a pointer."""
         return self._pointers[index] or 0
 
 
 class Watch:
-    """Pointers whose memory must be apart in each call, of which most do not move between calls."""
+    """Pointers whose memory must not overlap in any call. Most of them do not move between calls."""
 
     def __init__(self, overlaps: Overlaps, watched: list[int]) -> None:
         self._overlaps, self._watched = overlaps, watched
-        #: Those that moved since.
+        #: The pointers that moved since then.
         self._loose: set[int] = set()
-        #: Of those watched, the loose ones, and where the others are.
+        #: The loose pointers among those watched, and the places of the others.
         self._still: tuple[list[int], list[int], list[int], list[int]] | None = None
 
     def check(self, moved: set[int]) -> None:
-        """As Overlaps.check of all, where those that did not move since are apart; raises ArgumentError."""
+        """Does what Overlaps.check does for all pointers, given that those that did not move do not overlap."""
         overlaps = self._overlaps
         sizes, written = overlaps.interface.bytes, overlaps.interface.written
         if moved <= self._loose:

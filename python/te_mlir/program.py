@@ -1,6 +1,6 @@
-"""From text to machine code, and a description of every pointer that it takes.
+"""Compiles text to machine code, and describes every pointer that the code takes.
 
-`Program` is what the compiler made; `te_mlir.step.Step` is a program on a device.
+`Program` is a compiled program; `te_mlir.step.Step` is a program on a device.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from te_mlir.runtime import Context, Instance
 
 TARGETS = ("sm_90", "sm_100", "reference")
 
-#: The argument of programs with `cache_weights` or `main_grad` that says which micro-batch a call is of.
+#: The argument of programs with `cache_weights` or `main_grad` that distinguishes the first micro-batch.
 FLAG = "skip_weight_update"
 
 
@@ -28,11 +28,11 @@ class Argument(NamedTuple):
     """One pointer of a step.
 
     name: `te.name`, with ".data", ".scale" or ".amax" for a part of a scaled value.
-    dtype, shape: of the buffer. value_type: of the whole value, as MLIR writes it.
-    is_result: written rather than read. is_weight: a parameter (`te.weight`).
-    carried_input: of a result that is an argument's next state, that argument's
-    place in the list; else -1. init: what the argument's elements are where nobody
-    gives it (`te.init`), or None. first_launch, last_launch: -1 where none has it.
+    dtype, shape: element type and sizes of the buffer. value_type: the type of the whole
+    value, as MLIR writes it. is_result: whether it is written rather than read. is_weight:
+    whether it is a parameter (`te.weight`). carried_input: if it is the next state of an
+    argument, the index of that argument; else -1. init: the value of the argument's elements
+    if it is not given (`te.init`), or None. first_launch, last_launch: -1 if no launch uses it.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Argument(NamedTuple):
 
 
 class Program:
-    """A compiled program; see `compile`, which also binds it to a device."""
+    """A compiled program. `compile` also binds it to a device."""
 
     def __init__(
         self,
@@ -74,20 +74,20 @@ class Program:
         self.entry, self.pipeline = entry, pipeline
         #: The recipe in force, as MLIR writes it.
         self.recipe: str = library.te_program_recipe(handle).decode()
-        #: What reports the pipeline asked for.
+        #: The text of the reports that the pipeline asked for.
         self.report_text: str = library.te_program_report(handle).decode()
         #: Warnings and remarks.
         self.diagnostics: str = library.te_program_diagnostics(handle).decode()
-        #: The same as data.
+        #: Warnings and remarks as data.
         self.warnings = _capi.program_diagnostics(handle)
         self.num_launches: int = library.te_program_num_launches(handle)
 
     def __reduce__(self) -> Any:
-        # Where it is loaded again it is compiled again.
+        # Loading it compiles it again.
         return Program, self._request
 
     def __deepcopy__(self, memo: Any) -> Program:
-        # Nothing of it ever changes.
+        # It is immutable.
         return self
 
     def _read_arguments(self) -> Iterator[Argument]:
@@ -115,7 +115,7 @@ class Program:
         return Instance(self, context, module)
 
     def launches(self) -> list[tuple[str, str, str]]:
-        """(kernel, layer and product or buffer, place in the source) by slot."""
+        """(kernel, layer and GEMM or buffer, place in the source) of each slot."""
         library, rows = _capi.compiler(), []
         for slot in range(self.num_launches):
             info = _capi.LaunchInfo(struct_size=ctypes.sizeof(_capi.LaunchInfo))
@@ -125,7 +125,7 @@ class Program:
 
 
 def _content(source: Any) -> tuple[bytes, str | None]:
-    """What is compiled, and the name of the file that it is from."""
+    """The bytes to compile, and the name of their file."""
     if hasattr(source, "to_mlir"):
         source = source.to_mlir()
     if isinstance(source, os.PathLike):
@@ -183,8 +183,8 @@ def pipeline_text(
     """The option string of the training pipeline.
 
     Further options are those of `te-opt --te-training-pipeline`, with underscores:
-    `transpose_policy="cached"`, `memory_budget=2**30`. Raises ValueError where one
-    has a value that is not accepted.
+    `transpose_policy="cached"`, `memory_budget=2**30`. Raises ValueError if a value
+    is not accepted.
     """
     parts = []
     if not isinstance(recipe, (Recipe, str, type(None))):
@@ -227,13 +227,13 @@ def report(
     vjp: bool = False,
     **options: Any,
 ) -> str:
-    """What the compiler decided: reports `what`, as "text" or "json", or all that there is on one page, as "html".
+    """The reports `what` about the decisions of the compiler, as "text" or "json", or all of them on a page, as "html".
 
     Other options are those of `compile`. Several JSON reports follow each other. The
-    page is that of `picture`. Raises CompileError for a report that there is not.
+    page is that of `picture`. Raises CompileError for an unknown report.
     """
     if format == "html":
-        # The page takes no names of reports; the compiler says of an empty program which it does not know.
+        # The page has all reports; compiling an empty program reports unknown names.
         lower("func.func @empty() { return }", "empty", "import", report=what)
         return picture(source, entry, "html", vjp, **options)
     pipeline = pipeline_text(**options, report=what, report_format=format)
@@ -244,12 +244,12 @@ def report(
 
 
 def picture(source: Any, entry: str, format: str = "html", vjp: bool = False, **options: Any) -> str:
-    """A step and what the compiler made of it, for people.
+    """A readable page about a step and its compiled form.
 
-    The graph as written and as it runs with types, usages and bytes, the precision
-    ledger, memory over launches, and the launches. "html" is one page without
-    scripts or other files, "dot" the graphs for Graphviz, "json" all of it. Other
-    options are those of `compile`.
+    It has the graph as written and as it runs, with types, usages and bytes, the precision
+    report, memory over launches, and the launches. "html" is one page without scripts or
+    other files, "dot" has the graphs for Graphviz, and "json" has everything. Other options
+    are those of `compile`.
 
         pathlib.Path("step.html").write_text(te_mlir.picture(text, "step", recipe=...))
     """
@@ -262,7 +262,7 @@ def picture(source: Any, entry: str, format: str = "html", vjp: bool = False, **
 
 
 def one_page(pages: Mapping[str, str], notes: Sequence[str] = ()) -> str:
-    """Pages of `picture`, one or more, as one page: below the notes each follows under its title."""
+    """Joins pages of `picture` to one page: first the notes, then each page under its title."""
     head = next(iter(pages.values())).partition("<h1>")[0]
     listed = "".join(f"<li>{html.escape(note)}\n" for note in notes)
     parts = [head, f"<ul>\n{listed}</ul>\n" if notes else ""]

@@ -1,7 +1,7 @@
-"""A line on a terminal while a compilation takes long.
+"""Shows a line on a terminal while a long compilation runs.
 
-The compiler runs outside of Python's lock and does not say how far it is, so the line
-has the seconds that went by. Nothing is written where stderr is no terminal.
+The compiler runs outside of Python's lock and does not report its progress, so the line
+shows the elapsed seconds. Nothing is written if stderr is not a terminal.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import threading
 import time
 from collections.abc import Iterator
 
-#: Seconds after which the line appears, and after which it changes.
+#: Seconds until the line appears, and between its updates.
 DELAY, INTERVAL = 2.0, 0.25
 _BAR = 20
 
 
 @contextlib.contextmanager
 def shown(what: str) -> Iterator[None]:
-    """Shows `what` with a moving bar and the seconds, from DELAY on until its block ends."""
+    """Shows `what` with a moving bar and the elapsed seconds, from DELAY until the end of the block."""
     stream = sys.stderr
     if stream is None or not stream.isatty():
         yield

@@ -1,8 +1,8 @@
 """Recipes: which tensors are quantised, and how.
 
 Frozen dataclasses with the names and defaults of TransformerEngine's recipes.
-Each prints itself as the dialect's attribute (`to_mlir`). An option that exists
-there and not here is refused when the object is made, and never ignored.
+`to_mlir` prints a recipe as the dialect's attribute. An option of TransformerEngine that
+is not supported is an error when the object is created, and never ignored.
 `backward_override` is None (the backward multiplies quantised values),
 "high_precision" or "dequantized". Its default is the value that
 NVTE_BACKWARD_OVERRIDE had when this module was imported; the first recipe that
@@ -43,7 +43,7 @@ class MMParams:
 
 
 def _default_override() -> str | None:
-    """NVTE_BACKWARD_OVERRIDE, with a warning the first time that it is used."""
+    """The value of NVTE_BACKWARD_OVERRIDE, with a warning at its first use."""
     global _said
     if _ENVIRONMENT_OVERRIDE is not None and not _said:
         _said = True
@@ -122,10 +122,10 @@ class HighPrecision(Recipe):
 class DelayedScaling(Recipe):
     """One scale for each tensor, from the maxima of earlier steps.
 
-    * margin: scales leave room for a factor of 2**margin.
-    * amax_history_len: how many steps a scale looks back.
+    * margin: scales leave headroom for a factor of 2**margin.
+    * amax_history_len: the number of steps in the history of a scale.
     * amax_compute_algo: "max" or "most_recent" of these steps.
-    * reduce_amax: TransformerEngine's option, without effect here: a reduction over
+    * reduce_amax: TransformerEngine's option, which has no effect here: a reduction over
       ranks is an op of the program, `te.amax_reduce`, which parallel layers insert.
     * backward_override: must be None.
     """
@@ -202,7 +202,7 @@ class Float8BlockScaling(Recipe):
     """One f32 scale for each block of 1x128 or 128x128; powers of two unless use_f32_scales.
 
     x_block_scaling_dim, w_block_scaling_dim, grad_block_scaling_dim: 1 for blocks of
-    1x128, 2 for 128x128. No GEMM takes two operands with blocks of 128x128.
+    1x128, 2 for 128x128. No GEMM has two operands with blocks of 128x128.
     """
 
     use_f32_scales: bool = False
@@ -225,8 +225,8 @@ class Float8BlockScaling(Recipe):
         dims = (self.x_block_scaling_dim, self.w_block_scaling_dim, self.grad_block_scaling_dim)
         if dims.count(2) > 1:
             raise ValueError(
-                "Float8BlockScaling: expected at most one block dimension to be 2, as no product "
-                f"takes two operands of 128x128 blocks, but got {dims}"
+                "Float8BlockScaling: expected at most one block dimension to be 2, as no GEMM "
+                f"has two operands with 128x128 blocks, but got {dims}"
             )
         _unsupported(
             self,
@@ -255,7 +255,7 @@ class Float8BlockScaling(Recipe):
 
 @dataclass(frozen=True)
 class MXFP8BlockScaling(Recipe):
-    """E8M0 scales for blocks of 1x32; of 32x32 for weights with enable_2d_quantization."""
+    """E8M0 scales for blocks of 1x32, or of 32x32 for weights with enable_2d_quantization."""
 
     margin: int = 0
     fp8_format: Format = Format.E4M3

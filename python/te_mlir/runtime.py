@@ -1,8 +1,8 @@
-"""The runtime's objects: a context on a device, its memory, instances of a step.
+"""The objects of the runtime: a context on a device, its memory, and instances of a step.
 
 A `Context` is a device with its library handles; `context()` keeps one for each
 device of the process. An `Instance` is a loaded step with its own arena. A
-`Tensor` is memory of a context; every DLPack library takes it without a copy.
+`Tensor` is memory of a context, which every library with DLPack can use without a copy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEVICE_ERROR, _TIMED_OUT = 4, 6
 
 
 def group_unique_id() -> bytes:
-    """The id of a new group, for Context.bind_group. One rank makes it and sends it to the others. Needs NCCL."""
+    """The id of a new group, for Context.bind_group. One rank creates it and sends it to the others. Needs NCCL."""
     buffer = ctypes.create_string_buffer(_capi.GROUP_ID_BYTES)
     _capi.check(_capi.runtime().te_rt_group_unique_id(buffer))
     return buffer.raw
@@ -34,7 +34,7 @@ def group_unique_id() -> bytes:
 class Context:
     """A device: backend "reference" (CPU), or "cuda" and the number of the GPU.
 
-    Raises RuntimeFailure if the machine does not have it.
+    Raises RuntimeFailure if the machine does not have that device.
     """
 
     def __init__(self, backend: str = "auto", device: int = 0) -> None:
@@ -56,13 +56,13 @@ class Context:
         finalizer.atexit = False
 
     def __reduce__(self) -> Any:
-        # The process's own for this device, which knows no groups but those that are bound to it.
+        # The context of this process for the device; its groups have to be bound again.
         return context, (self.device,)
 
     def __deepcopy__(self, memo: Any) -> Context:
         return self
 
-    # Groups of ranks: bound before a step is compiled on this context, for as long as it lives.
+    # Groups of ranks are bound before a step is compiled on this context, and for its lifetime.
 
     def bind_group(self, group_id: int, unique_id: bytes | None, size: int, rank: int) -> None:
         """Binds the group `group_id` of programs to `size` processes, with a new NCCL communicator; this one is `rank`.
@@ -82,7 +82,7 @@ class Context:
 
         exchange(send, receive, seconds): sends the bytes `send[r]` to rank r and receives
         those of rank r in `receive[r]`. All have one size, also those of this rank. It
-        returns when that is done, or raises; TimeoutError after that many seconds.
+        returns when that is done, or raises; after that many seconds it raises TimeoutError.
         """
 
         def call(_: Any, send: int, stride: int, receive: int, count: int, timeout: int, message: int) -> int:
@@ -132,7 +132,7 @@ class Context:
 
 
 def _splat(dtype: DType, value: float) -> bytes:
-    """The bytes of one element that is `value`, which is exact in every type used here."""
+    """The bytes of one element of `value`, which every supported type represents exactly."""
     import struct
 
     if dtype.name == "float32":
@@ -153,9 +153,9 @@ def _splat(dtype: DType, value: float) -> bytes:
 class Tensor:
     """Memory of a context: row-major elements of one type.
 
-    shape: sizes. dtype: name of the element type ("bfloat16"). Any DLPack library
-    takes it: `torch.from_dlpack(t)`, `numpy.from_dlpack(t)`. `t.numpy()` copies to
-    the host and needs only NumPy.
+    shape: sizes. dtype: name of the element type ("bfloat16"). Libraries with DLPack can
+    use it: `torch.from_dlpack(t)`, `numpy.from_dlpack(t)`. `t.numpy()` copies to the host
+    and needs only NumPy.
     """
 
     def __init__(self, context: Context, shape: tuple[int, ...], dtype: DType) -> None:
@@ -165,7 +165,7 @@ class Tensor:
         size = 1
         for extent in shape:
             size *= extent
-        #: Elements in all.
+        #: The number of elements.
         self.size = size
         self.nbytes = size * dtype.bytes
         library = _capi.runtime()
@@ -190,13 +190,13 @@ class Tensor:
         return arrays.export(self.pointer, self.dtype_info, self.shape, self.context.device, self)
 
     def copy_bytes(self, data: bytes) -> None:
-        """Copies `data`, which has to be `nbytes` bytes, into the tensor."""
+        """Copies `data`, which must have `nbytes` bytes, into the tensor."""
         if len(data) != self.nbytes:
             raise ArgumentError(f"expected {self.nbytes} bytes, but got {len(data)}")
         _capi.check(_capi.runtime().te_rt_copy_to_device(self.context.handle, self.pointer, data, self.nbytes))
 
     def tobytes(self) -> bytes:
-        """The content, after all work on the context's own stream."""
+        """A copy of the content, after all work on the context's own stream."""
         buffer = ctypes.create_string_buffer(self.nbytes)
         _capi.check(_capi.runtime().te_rt_copy_to_host(self.context.handle, buffer, self.pointer, self.nbytes))
         return buffer.raw
@@ -232,7 +232,7 @@ def context(device: tuple[int, int] | None = None) -> Context:
     """The context of this process for a DLPack device; by default for a GPU if there is one, else for the CPU."""
     with _lock:
         if device is None:
-            # A GPU, where a context finds one.
+            # Use a GPU if a context finds one.
             made = next((c for c in _contexts.values() if c.backend == "cuda"), None) or Context()
             return _contexts.setdefault(made.device, made)
         if device not in _contexts:
@@ -256,7 +256,7 @@ class Instance:
         self._run = library.te_rt_instance_run
         self._run_part = library.te_rt_instance_run_part
         self._replay = library.te_rt_instance_run_part_graph
-        # `owner` has the code and the context: it goes after the instance.
+        # `owner` has the code and the context, so it must outlive the instance.
         finalizer = weakref.finalize(
             self, lambda owner, context, handle: library.te_rt_instance_destroy(handle), owner, context, self.handle
         )
@@ -275,16 +275,16 @@ class Instance:
             _capi.check(status)
 
     def replay(self, pointers: Any, stream: int, begin: int, end: int) -> None:
-        """As run_part, recorded the first time (on a GPU as a CUDA graph) and whenever a pointer changed."""
+        """Like run_part, but recorded at the first call (on a GPU as a CUDA graph) and whenever a pointer changed."""
         status = self._replay(self.handle, pointers, stream, begin, end)
         if status:
             _capi.check(status)
 
 
 class MicrobatchFlag:
-    """The number that a step reads on its device: 1 in later micro-batches, 0 in the first.
+    """The number that a step reads on its device: 0 in the first micro-batch and 1 in later ones.
 
-    In later ones casts of weights are used again and gradients are added to.
+    In later micro-batches, the casts of weights are reused and gradients are accumulated.
     """
 
     def __init__(self, context: Context) -> None:
@@ -299,10 +299,10 @@ class MicrobatchFlag:
         return self._constants[later].pointer
 
     def written(self, later: bool, stream: int) -> int:
-        """A pointer that stays the same, for recorded steps; what is there is 0 or 1 for what `stream` does next."""
+        """A pointer that does not change, for recorded steps, to the 0 or 1 that the next work on `stream` reads."""
         torch: Any = sys.modules.get("torch")
         if self.context.device[0] != arrays.CPU and stream and torch is None:
-            # Nobody here can write on that stream: the step is recorded again.
+            # Without a way to write on that stream, the step is recorded again.
             return self.constant(later)
         if later is not self._value:
             if self.context.device[0] == arrays.CPU or not stream:

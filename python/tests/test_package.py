@@ -29,7 +29,7 @@ def test_doctor_says_what_is_missing():
     run = subprocess.run([sys.executable, "-m", "te_mlir", "doctor"], capture_output=True, text=True, env=environment)
     assert run.returncode == 1
     here = os.path.dirname(os.path.abspath(__file__))
-    assert f"expected 'libte_runtime.so.0' in '{here}', but it is not there" in run.stdout
+    assert f"expected 'libte_runtime.so.0' in '{here}', but it does not exist" in run.stdout
     assert "set TE_MLIR_LIBRARY_PATH to the 'lib' of a build of this checkout (it is set)" in run.stdout
 
 
