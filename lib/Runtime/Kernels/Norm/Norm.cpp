@@ -30,17 +30,6 @@ constexpr NormKernels kRmsNorm = TE_NORM_KERNELS("te_rms_norm");
 constexpr NormKernels kLayerNorm = TE_NORM_KERNELS("te_layer_norm");
 #undef TE_NORM_KERNELS
 
-/// Checks the number of columns: kernels count them in 32 bits, and step past
-/// the end of a row.
-Status checkCols(const char *kernel, int64_t cols) {
-  constexpr int64_t limit = int64_t{1} << 30;
-  if (cols <= limit)
-    return Status::ok();
-  return {TE_RT_UNSUPPORTED,
-          std::string(kernel) + ": expected 'cols' to be at most " +
-              std::to_string(limit) + ", but got " + std::to_string(cols)};
-}
-
 Status findNorm(const CudaDevice &device, const char *family, int32_t type,
                 int64_t blocks, LaunchConfig *config) {
   TE_RT_RETURN_IF_FAILED(findTyped(device, family, {type}, config));

@@ -41,6 +41,21 @@ template <int V> struct LaneSum {
   }
 };
 
+/// Calls visit(slot, first element) for those of the next `kRuns` runs of V
+/// elements, from `begin` on, that are this thread's and in a row of `cols`, in
+/// order. Element k of a run belongs to `acc[(slot * V + k) % 8]` of a
+/// LaneSum<V>; slot * V % 8 is a constant after unrolling.
+template <int V, int kRuns, typename Visit>
+__device__ __forceinline__ void forRuns(int begin, int cols, Visit visit) {
+  const int thread = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+  for (int r = 0; r < kRuns; ++r) {
+    const int i = begin + (r * 32 + thread) * V;
+    if (i < cols)
+      visit(r, i);
+  }
+}
+
 } // namespace te::rt::cuda
 
 #endif // TE_RUNTIME_KERNELS_NORM_LANE_SUM_CUH

@@ -29,19 +29,6 @@
 namespace te::rt::cuda {
 namespace {
 
-/// Calls visit(slot, first element) for the runs of this thread in a row of
-/// `cols`, in order; `slot` % (8 / V) is a constant after unrolling.
-template <int V, int kRuns, typename Visit>
-__device__ __forceinline__ void forRuns(int begin, int cols, Visit visit) {
-  const int thread = static_cast<int>(threadIdx.x % 32);
-#pragma unroll
-  for (int r = 0; r < kRuns; ++r) {
-    const int i = begin + (r * 32 + thread) * V;
-    if (i < cols)
-      visit(r, i);
-  }
-}
-
 /// The gamma of the elements from `i` on, plus 1 if it is zero-centred.
 template <typename T, int V>
 __device__ __forceinline__ void gammaOf(const void *gamma, bool zeroCentered,

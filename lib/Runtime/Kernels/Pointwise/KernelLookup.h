@@ -46,6 +46,17 @@ inline Status setGrid(int64_t blocks, LaunchConfig *config) {
   return Status::ok();
 }
 
+/// Checks the number of columns: kernels of rows count them in 32 bits, and
+/// step past the end of a row.
+inline Status checkCols(const char *kernel, int64_t cols) {
+  constexpr int64_t limit = int64_t{1} << 30;
+  if (cols <= limit)
+    return Status::ok();
+  return {TE_RT_UNSUPPORTED,
+          std::string(kernel) + ": expected 'cols' to be at most " +
+              std::to_string(limit) + ", but got " + std::to_string(cols)};
+}
+
 /// Whether every pointer (null counts) is a multiple of 16.
 inline bool areAligned(std::initializer_list<const void *> pointers) {
   for (const void *pointer : pointers)
