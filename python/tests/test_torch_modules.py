@@ -210,7 +210,7 @@ def test_tensors_that_hold_others_are_told():
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         assert torch.equal(te.jit(layer)(x), layer(x))
-    assert any("weight' is a Wrapped, no tensor in memory" in str(w.message) for w in found)
+    assert any("weight' is a Wrapped, not a tensor in memory" in str(w.message) for w in found)
     with pytest.raises(te_mlir.ArgumentError, match="argument 'x': expected a tensor in memory, but got a Wrapped"):
         te.Linear(64, 48)(Wrapped(x))
 

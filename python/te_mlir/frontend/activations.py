@@ -1,4 +1,4 @@
-"""Activations, as operations of a framework or spelled out, alone or times another value."""
+"""Activations, as operations of a framework or written as formulas, also multiplied by another value."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from te_mlir.frontend.looking import (
 from te_mlir.frontend.views import base_of
 from te_mlir.layout import row_major, same
 
-#: What multiplies by an activation.
+#: The gated kinds that multiply by an activation.
 GATED = {"silu": "swiglu", "gelu": "geglu", "gelu_erf": "geglu_erf", "relu": "reglu", "srelu": "sreglu"}
 
 
 class Activation(NamedTuple):
-    """A function of single elements that te has: silu, gelu by tanh, erf or a logistic, relu and its square."""
+    """An elementwise function that te has: silu, gelu by tanh, erf or a logistic, relu and its square."""
 
     kind: str
     x: Var
 
 
 def kind_of(node: Node) -> str:
-    """What te calls the activation that a framework has as one operation."""
+    """The name in te of an activation that is one operation of a framework."""
     return node.name if node.params.get("approximate", True) else "gelu_erf"
 
 
 def match_activation(value: Var) -> Activation | None:
-    """An activation that a framework has, or relu as `max(x, 0)`, silu as `x * logistic(x)`, gelu by tanh, erf or erfc.
+    """An activation of a framework, or relu as `max(x, 0)`, silu as `x * logistic(x)`, or gelu by tanh, erf or erfc.
 
-    Gelu also as `x * logistic(1.702 * x)`, and the square of relu.
+    Gelu may also be `x * logistic(1.702 * x)`, and relu may be squared.
     """
     named = node_of(value, "relu", "silu", "gelu")
     if named is not None and isinstance(named.inputs[0], Var):
@@ -149,7 +149,7 @@ class Activations(Emission):
     """Emits activations."""
 
     def halves(self, first: Var, second: Var, gated: Var) -> build.Value | None:
-        """The matrix [rows, 2 n] whose rows two values are the halves of, in order, where only `gated` needs them."""
+        """The matrix [rows, 2 n] whose rows consist of two values, in order, if only `gated` reads them."""
         (base, layout), (other, beside) = base_of(first), base_of(second)
         if layout is None or beside is None or base is not other or not isinstance(base, Var) or not first.shape:
             return None
@@ -178,13 +178,13 @@ class Activations(Emission):
         return Value(self.function.cast(made, var.dtype), value.layout)
 
     def _op_relu(self, var: Var, node: Node) -> Value:
-        # Where no pattern takes it in.
+        # No pattern contains it.
         return self.activation(var, node, Activation(kind_of(node), node.inputs[0]))
 
     _op_silu = _op_gelu = _op_relu
 
     def gated(self, var: Var, node: Node, a: Atom, b: Atom) -> Value | None:
-        """`act(a) * b` as one op, where nothing else needs act(a): rounded once, as TransformerEngine's are."""
+        """`act(a) * b` as one op, if nothing else reads act(a). It is rounded once, as in TransformerEngine."""
         if not isinstance(a, Var) or not isinstance(b, Var) or a.uses != 1 or self.is_made(a) or not self.is_inside(a):
             return None
         if is_widened(a):

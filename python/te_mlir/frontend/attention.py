@@ -1,9 +1,8 @@
-"""Softmax attention, from the product of probabilities and values down to q, k and v.
+"""Finds softmax attention, from the product of probabilities and values back to q, k and v.
 
-Programs write it with their axes in any order. Each axis gets a label where it begins, in
-the product of queries and keys, and labels are followed through scaling, mask, softmax and
-transposes. Which axis is the sequence and which the heads is then seen by where the elements
-of q are in memory: [batch, sequence, heads, width].
+Programs may have the axes in any order. Each axis gets a label in the product of queries and keys,
+and labels are followed through scaling, mask, softmax and transposes. The order of the elements of q
+in memory, [batch, sequence, heads, width], then decides which axis is the sequence and which the heads.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from te_mlir.frontend.looking import node_of, pairs, uncast
 from te_mlir.frontend.softmax import Softmax, match_softmax
 from te_mlir.layout import Layout, row_major, same
 
-#: In the axes of a result: the width of the values.
+#: The label of the width of the values in the axes of a result.
 WIDTH = -1
 
 
 class _Scores(NamedTuple):
-    """The product below a softmax. order: the axis of the product that each axis of the softmax is.
+    """The product that a softmax is computed from. order: for each axis of the softmax, the axis of the product.
 
-    scale: None where the framework has it. softcap: None where there is none. masks: constants, the axes of the
-    softmax there, and whether what is true is seen. outside: masks that each call has.
+    scale: None if the framework's own scale is used. softcap: None if there is none. masks: constants, with their
+    axes as axes of the softmax, and whether true means visible. outside: masks that are passed in each call.
     """
 
     node: Node
@@ -41,10 +40,11 @@ class _Scores(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """Softmax attention. Axes have labels; `q_of`, `k_of` and `v_of` say which axis of an operand each label is.
+    """Softmax attention. Axes have labels; `q_of`, `k_of` and `v_of` give the axis of an operand for each label.
 
-    batches: labels below are of both queries and keys. key: the label that is summed over. widths: of each operand,
-    the axis of its rows' elements. out: the labels of the result's axes, or WIDTH. causal: where no mask says more.
+    batches: labels below this number are axes of both queries and keys. key: the label that is summed over. widths:
+    the axis of each operand that has the elements of a row. out: the labels of the result's axes, or WIDTH. causal:
+    whether it is causal without a mask.
     """
 
     q: Atom
@@ -64,7 +64,7 @@ class Attention(NamedTuple):
 
 
 def _beside_sinks(value: Atom) -> tuple[Softmax, Atom] | None:
-    """(softmax, sinks) of `softmax(concatenate([scores, sinks], axis), axis)` without its last place."""
+    """(softmax, sinks) of `softmax(concatenate([scores, sinks], axis), axis)` without its last element."""
     part = node_of(value, "slice")
     found = match_softmax(part.inputs[0]) if part is not None else None
     joined = node_of(uncast(found.x), "concatenate") if found is not None else None
@@ -82,7 +82,7 @@ def _beside_sinks(value: Atom) -> tuple[Softmax, Atom] | None:
 
 
 def _softmax_below(value: Atom) -> tuple[Softmax | None, list[int], Atom | None]:
-    """The softmax that a value is a cast or transposed, its axis that each axis of the value is, and its sinks."""
+    """The softmax before casts and transposes of a value, the softmax's axis for each axis of the value, and its sinks."""
     axes = list(range(len(value.shape)))
     while True:
         value = uncast(value)
@@ -101,7 +101,7 @@ def _softmax_below(value: Atom) -> tuple[Softmax | None, list[int], Atom | None]
 
 
 def _capped(tanh: Atom, cap: float | None) -> Atom | None:
-    """x of `tanh(x / cap)`."""
+    """x if the value is `tanh(x / cap)`."""
     curve = node_of(uncast(tanh), "tanh")
     quotient = node_of(uncast(curve.inputs[0]), "div") if curve is not None else None
     if quotient is None or cap is None or not 0 < cap < math.inf or not isinstance(quotient.inputs[1], Const):
@@ -110,9 +110,9 @@ def _capped(tanh: Atom, cap: float | None) -> Atom | None:
 
 
 def _mask_axes(scores: _Scores, axes: Sequence[int]) -> list[int]:
-    """The product's axis that each axis of a mask is; `axes` was recorded where the mask is."""
-    # Recorded on the way down: axes[n] is, of softmax axis n, the axis at the mask. What is
-    # still transposed below the mask is in `order`: softmax axis n is the product's order[n].
+    """The axis of the product for each axis of a mask; `axes` was recorded at the mask."""
+    # axes[n] is the axis at the mask for axis n of the softmax. `order` also has the transposes between the mask
+    # and the product: axis n of the softmax is axis order[n] of the product.
     product = [0] * len(axes)
     for softmax_axis, mask_axis in enumerate(axes):
         product[mask_axis] = scores.order[softmax_axis]
@@ -120,7 +120,7 @@ def _mask_axes(scores: _Scores, axes: Sequence[int]) -> list[int]:
 
 
 def _causal_window(scores: _Scores, query: int, key: int, user: Node) -> tuple[bool, int | None]:
-    """Whether the masks together are causal, False where there are none; and how many keys before its own a query sees."""
+    """Whether the masks together are causal, False without masks; and the number of earlier keys a query attends to."""
     seen: Any | None = None
     rank = len(scores.order)
     for mask, axes, keeps in scores.masks:
@@ -147,7 +147,7 @@ def _causal_window(scores: _Scores, query: int, key: int, user: Node) -> tuple[b
 
 
 def _axes_on(origin: Sequence[tuple[int | None, int | None]], side: int) -> dict[int, int]:
-    """The operand's axis that each axis of a product comes from, of those that come from it."""
+    """For the axes of a product that come from an operand, the axis of the operand."""
     found = {}
     for n, axes in enumerate(origin):
         axis = axes[side]
@@ -157,7 +157,7 @@ def _axes_on(origin: Sequence[tuple[int | None, int | None]], side: int) -> dict
 
 
 def _repeated(shape: Sequence[int], kv_heads: int, repeat: int, axis: int) -> Layout | None:
-    """[..., heads, width] where each of kv_heads is repeated; the heads are one axis."""
+    """The layout [..., heads, width] in which each of kv_heads is repeated; the heads are one axis."""
     if len(shape) != axis + 2 or shape[axis] != kv_heads * repeat:
         return None
     once = row_major([*shape[:axis], kv_heads, 1, shape[-1]])
@@ -166,7 +166,7 @@ def _repeated(shape: Sequence[int], kv_heads: int, repeat: int, axis: int) -> La
 
 
 def _outer(q: Atom, layout: Layout, found: Attention, user: Node) -> tuple[list[int], int, list[int], list[int]]:
-    """The labels of q's axes as they are in memory: batches, the sequence, heads, and those of size 1."""
+    """The labels of q's axes in the order of memory: batches, the sequence, heads, and axes of size 1."""
     q_of, count = found.q_of, found.batches
     sized = [n for n in q_of if q.shape[q_of[n]] != 1]
     outer = sorted(sized, key=lambda n: -layout.dims[q_of[n]][0][1])
@@ -185,7 +185,7 @@ class Attentions(Emission):
     """Emits attention."""
 
     def outside_mask(self, user: Node, mask: Atom, sequence: int) -> tuple[bool, int | None]:
-        """Whether a mask that each call has is causal, and with a window of how many keys before a query's own."""
+        """Whether a mask that is passed in each call is causal, and the number of earlier keys in its window."""
         raise NotImplementedError
 
     def is_deterministic(self) -> bool:
@@ -198,7 +198,7 @@ class Attentions(Emission):
         return self.matmul(var, node)
 
     def matmul(self, var: Var, node: Node) -> Value:
-        """A product that is not one of batches."""
+        """A product without batch axes."""
         raise NotImplementedError
 
     def _op_attention(self, var: Var, node: Node) -> Value:
@@ -211,7 +211,7 @@ class Attentions(Emission):
         return self.attention(var, node, found)
 
     def _scores(self, x: Atom, user: Node) -> _Scores:
-        """The product that x is scaled, capped, masked, cast and transposed from."""
+        """The product that x is computed from by scaling, capping, masking, casting and transposing."""
         axes = list(range(len(x.shape)))
         scale, softcap = 1.0, None
         masks: list[tuple[Const, tuple[int, ...], bool]] = []
@@ -222,7 +222,7 @@ class Attentions(Emission):
             if node is None or node.apart:
                 raise Unsupported(user, "its softmax is not of a product of queries and keys")
             if node.name == "dot_general":
-                # As f32 has it, and its inverse.
+                # The scale and its inverse must be normal numbers of f32.
                 if not 2.0**-126 <= abs(scale) <= 2.0**126:
                     raise Unsupported(user, f"its scores are scaled by {scale:g}")
                 return _Scores(node, tuple(axes), scale, softcap, masks, outside)
@@ -259,7 +259,7 @@ class Attentions(Emission):
         masks: list[tuple[Const, tuple[int, ...], bool]],
         outside: list[Atom],
     ) -> Atom:
-        """The scores that a mask is put on, which joins the others."""
+        """The scores that a mask is applied to; the mask is added to the others."""
         if node.name == "select_n" and isinstance(node.inputs[0], Const) and len(node.inputs) == 3:
             taken = [n for n in (1, 2) if isinstance(node.inputs[n], Var)]
             if len(taken) != 1:
@@ -267,7 +267,7 @@ class Attentions(Emission):
             fill = node.inputs[3 - taken[0]].scalar
             if fill is None:
                 raise Unsupported(user, "its mask puts several numbers where nothing is seen")
-            # What scales above the mask scales what it puts in, and the scores beside that.
+            # A scale that is applied after the mask also scales the number that the mask puts in.
             if not (fill <= -1e4 and fill * scale <= -1e4):
                 raise Unsupported(user, f"its mask puts {fill * min(scale, 1):g} where nothing is seen")
             masks.append((node.inputs[0], tuple(axes), taken[0] == 2))
@@ -276,11 +276,11 @@ class Attentions(Emission):
             bias, inner = next((v, w) for v, w in pairs(x, "add") if isinstance(v, Const))
             hidden = np.asarray(bias.compact, np.float32)
             if not ((hidden == 0) | (hidden < -1e4) & (hidden * scale < -1e4)).all():
-                raise Unsupported(user, "its bias is no mask")
+                raise Unsupported(user, "its bias is not a mask")
             masks.append((Const(hidden == 0, bias.shape), tuple(axes), True))
             return inner
         if node.name == "add":
-            # What is no float, such as a mask of truth values, is added as numbers.
+            # A mask that is not floating, such as one of truth values, is added as numbers.
             is_mask = lambda v: isinstance(v, Var) and v.floating and self.is_given(v)
             given = [(v, w) for v, w in pairs(x, "add") if is_mask(v) and w.shape == x.shape]
             given.sort(key=lambda pair: self.is_given(pair[1]))
@@ -292,7 +292,7 @@ class Attentions(Emission):
         raise Unsupported(user, f"its scores are changed by '{node.name}'")
 
     def _attention_in(self, node: Node) -> Attention:
-        """The attention that ends in the product `node`; raises Unsupported where it is none."""
+        """The attention that ends in the product `node`; raises Unsupported if it does not end one."""
         for which in (0, 1):
             softmax, moved, sinks = _softmax_below(node.inputs[which])
             if softmax is not None:
@@ -306,7 +306,7 @@ class Attentions(Emission):
         (contracted, batch) = product.params["dimension_numbers"]
         (last_contracted, last_batch) = node.params["dimension_numbers"]
 
-        # Labels of the axes of the probabilities: axes of the product.
+        # The labels of the axes of the probabilities are axes of the product.
         labels = [scores.order[a] for a in moved]
         p_contracted = [labels[int(a)] for a in last_contracted[which]]
         if len(p_contracted) != 1 or scores.order[softmax.axis] != p_contracted[0]:
@@ -331,7 +331,7 @@ class Attentions(Emission):
         if [n for n in k_of if n >= count] != [key]:
             raise Unsupported(node, "its keys have several axes of their own")
 
-        # Of v: its axes by the labels of the last product.
+        # The axes of v by the labels of the last product.
         v_axes = [int(x) for x in last_batch[1 - which]]
         v_of = {labels[int(p)]: x for p, x in zip(last_batch[which], v_axes)}
         v_of[key] = int(last_contracted[1 - which][0])
@@ -347,7 +347,7 @@ class Attentions(Emission):
         return Attention(q, k, v, q_of, k_of, v_of, widths, count, key, out, scores.scale, False, scores, sinks)
 
     def attention(self, var: Var, node: Node, found: Attention) -> Value:
-        """Emits attention; raises Unsupported where its operands are not stored as te has them."""
+        """Emits attention; raises Unsupported if its operands are not stored as te needs them."""
         q, k, v, q_of, scores = found.q, found.k, found.v, found.q_of, found.scores
         width, key_length = q.shape[found.widths[0]], k.shape[found.k_of[found.key]]
         assert scores is not None
@@ -357,7 +357,7 @@ class Attentions(Emission):
         if len(outside) > 1 or (outside and scores.masks):
             raise Unsupported(node, "it has several masks")
 
-        # Where the elements of q are says which of its axes are batches, the sequence, and heads.
+        # The order of q's elements in memory decides which axes are batches, the sequence, and heads.
         a = self.value(q, node)
         before, query, after, ones = _outer(q, a.layout, found, node)
         sequence = q.shape[q_of[query]]
@@ -369,7 +369,7 @@ class Attentions(Emission):
         if key_length != sequence:
             raise Unsupported(node, f"its queries and keys have sequences of {sequence} and {key_length}")
         for operand, of in ((k, found.k_of), (v, found.v_of)):
-            # PyTorch repeats what is of one batch.
+            # PyTorch repeats an operand with one batch.
             if any(operand.shape[of[n]] != q.shape[q_of[n]] for n in before if n in of):
                 raise Unsupported(node, "its keys or values are not of as many batches as its queries")
         matrices = [self.function.reshape(a.matrix, (batches * sequence, heads * width))]
@@ -416,12 +416,12 @@ class Attentions(Emission):
         return Value(self.function.cast(made, var.dtype), layout)
 
     def sinks(self, user: Node, sinks: Atom, heads: list[int]) -> build.Value:
-        """The vector of a number for each head; `heads` are its axes of those of the softmax."""
+        """The vector with one number for each head; `heads` are the axes of the softmax that are heads."""
         sinks = uncast(sinks)
         count = math.prod(sinks.shape[a] for a in heads)
         if isinstance(sinks, Const) and sinks.scalar is not None:
             return self.function.constant(float(sinks.scalar), (count,), "float32")
-        # Only what is made of arguments is given; what is spread is looked at before that.
+        # Only values that are computed from arguments are given, so the search goes to the operand of a broadcast.
         spread = node_of(sinks, "broadcast_in_dim")
         value = self.value(uncast(spread.inputs[0]) if spread is not None else sinks, user)
         layout: Layout | None = value.layout

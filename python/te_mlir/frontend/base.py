@@ -1,4 +1,4 @@
-"""What all emission to the dialect shares: values in matrices, operands, and what each framework says of them."""
+"""The base of all emission to the dialect: values in matrices, operands, and the methods that each framework defines."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from te_mlir.dtypes import BY_NAME
 from te_mlir.frontend.graph import Atom, Node, Var, short, width
 from te_mlir.layout import Layout, row_major
 
-#: Types of what products and most operations make.
+#: The types of the results of products and most operations.
 FLOATS = "te has float32, bfloat16, float16"
 
 
 class Unsupported(Exception):
-    """An operation that the dialect cannot express; `reason` says why.
+    """An operation that the dialect cannot express, with the reason.
 
-    place: that operation, or a value from outside. always: it is so whatever the operands are; else what an
-    operand is may be at fault.
+    place: that operation, or a value from outside. always: whether this holds for all operands; otherwise, it may
+    be because of how an operand is computed.
     """
 
     def __init__(self, place: Node | Var | None, reason: str, always: bool = False) -> None:
@@ -28,12 +28,12 @@ class Unsupported(Exception):
 
     @property
     def origin(self) -> Any:
-        """What the framework has for the place."""
+        """The framework's own object for the place."""
         return self.place.origin if self.place is not None else None
 
 
 class Value(NamedTuple):
-    """A value of the graph: the matrix that holds it, and where its elements are in that."""
+    """A value of the graph: the matrix that it is stored in, and the layout of its elements there."""
 
     matrix: build.Value
     layout: Layout
@@ -44,7 +44,7 @@ class Value(NamedTuple):
 
 
 def te_name(dtype: str) -> str | None:
-    """The dialect's element type of arrays; None where it has none."""
+    """The dialect's name of an element type; None if it does not have the type."""
     return dtype if dtype in BY_NAME and BY_NAME[dtype].bytes > 1 else None
 
 
@@ -55,26 +55,26 @@ class Emission:
         self.function = function
         self._values: dict[Atom, Value] = {}
 
-    # What frameworks say
+    # Methods that each framework defines
 
     def given(self, atom: Atom, user: Node | None) -> Value | None:
-        """The argument that a value is, or is made of before the call; None where it is to be emitted."""
+        """The argument that a value is, or that is computed from it before the call; None if it must be emitted."""
         raise NotImplementedError
 
     def lacks(self, node: Node) -> Unsupported:
-        """Why an operation that is not known is not imported."""
+        """Why an unknown operation is not imported."""
         raise NotImplementedError
 
     def is_inside(self, var: Var) -> bool:
-        """Whether a value would be emitted, and not come from outside."""
+        """Whether a value would be emitted, instead of coming from outside."""
         return True
 
     def is_given(self, atom: Atom) -> bool:
-        """Whether a value is there before each call's compiled part, so that it can be looked at."""
+        """Whether a value is available before the compiled part of each call, so that it can be checked."""
         return False
 
     def readers(self, var: Var) -> Iterable[Node]:
-        """The nodes that read a value, of those that results need."""
+        """The nodes that read a value, among those that results need."""
         raise NotImplementedError
 
     def operand(self, atom: Atom, user: Node) -> Value:
@@ -82,17 +82,17 @@ class Emission:
         return self.value(atom, user)
 
     def matched(self, var: Var, node: Node) -> Value | None:
-        """The value as what a pattern found in it; None where none is found."""
+        """Emits the value as the pattern that ends in it; None if no pattern does."""
         raise NotImplementedError
 
     # Values
 
     def is_made(self, atom: Atom) -> bool:
-        """Whether a value is emitted."""
+        """Whether a value has been emitted."""
         return atom in self._values
 
     def value(self, atom: Atom, user: Node | None = None) -> Value:
-        """The value, emitted now where it was not yet."""
+        """The value, which is emitted now if it was not before."""
         if atom not in self._values:
             made = self.given(atom, user)
             if made is None:
@@ -102,9 +102,9 @@ class Emission:
         return self._values[atom]
 
     def emit(self, var: Var) -> Value:
-        """Emits the operation that makes a value."""
+        """Emits the operation that computes a value."""
         node = var.node
-        assert node is not None, "what nothing makes is given"
+        assert node is not None, "a value without a node is given"
         if te_name(var.dtype) is None:
             raise Unsupported(node, f"its result has elements of {short(var.dtype)}; {FLOATS}")
         made = self.matched(var, node)
@@ -120,13 +120,13 @@ class Emission:
         return made
 
     def dense(self, var: Var, matrix: build.Value) -> Value:
-        """The row-major value `var` in a matrix, in elements of its type."""
+        """The row-major value `var` in a matrix, in its own element type."""
         if math.prod(matrix.shape) != math.prod(var.shape):
-            raise Unsupported(var.node, f"what it is of is broadcast to {list(var.shape)}")
+            raise Unsupported(var.node, f"its operand is broadcast to {list(var.shape)}")
         return Value(self.function.cast(matrix, var.dtype), row_major(var.shape))
 
     def wide(self, matrix: build.Value, var: Var) -> build.Value:
-        """The operand of an op that makes `var`: as wide as that, so that it is rounded where the program rounds it."""
+        """The operand of an op that computes `var`, as wide as `var`, so that it is rounded where the program rounds it."""
         wider = BY_NAME[matrix.dtype].bytes < width(var.dtype)
         return self.function.cast(matrix, var.dtype) if wider else matrix
 
@@ -152,16 +152,16 @@ class Emission:
         return self.function.cast(self.function.reshape(value.matrix, (value.elements,)), dtype)
 
     def whole(self, atom: Atom, user: Node) -> Value:
-        """A value that has each element of its matrix once."""
+        """A value that has each element of its matrix exactly once."""
         value = self.operand(atom, user)
         if not value.layout.is_whole(value.elements):
-            raise Unsupported(user, f"its operand {list(atom.shape)} is a part of a value, or repeats it")
+            raise Unsupported(user, f"its operand {list(atom.shape)} is a slice or a broadcast view")
         return value
 
     # Results
 
     def result(self, matrix: build.Value) -> int:
-        """Returns `matrix`; gives its place among the results."""
+        """Makes `matrix` a result, and returns its index among the results."""
         for index, (value, _) in enumerate(self.function.results):
             if value is matrix:
                 return index
@@ -170,5 +170,5 @@ class Emission:
 
 
 def matrix_of(shape: Sequence[int]) -> tuple[int, ...]:
-    """The sizes of the matrix, or the vector, that holds a row-major value."""
+    """The sizes of the matrix, or the vector, in which a row-major value is stored."""
     return tuple(shape) if len(shape) <= 1 else (math.prod(shape[:-1]), shape[-1])

@@ -1,4 +1,4 @@
-"""The mean cross entropy of rows, and sums of it, as te has them."""
+"""Emits the mean cross entropy of rows, and sums of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Losses(Emission):
     def targets(
         self, user: Node, found: CrossEntropy, place: np.ndarray[Any, Any], rows: int, classes: int
     ) -> tuple[build.Value, build.Value | None]:
-        """The targets of `rows` rows, of which the loss has those of `place`; of a sum also how many count."""
+        """The targets of `rows` rows, of which the loss reads those at `place`; for a sum also the number that count."""
         raise NotImplementedError
 
     def cross_entropy(self, var: Var, node: Node, found: CrossEntropy) -> Value:
@@ -38,11 +38,11 @@ class Losses(Emission):
             made = self.function.unary("arith.negf", made)
         elif found.factor != 1:
             made = self.function.mul(made, self.function.constant(found.factor, (), "float32"))
-        # Of the type that the program's has, which what comes after it was traced with.
+        # The loss has the type that it has in the program, because later operations were traced with that type.
         return self.dense(var, made)
 
     def _op_cross_entropy(self, var: Var, node: Node) -> Value:
-        # Where no pattern takes it in.
+        # No pattern contains it.
         found = named_loss(node)
         if found is None:
             raise self.lacks(node)
@@ -50,7 +50,7 @@ class Losses(Emission):
 
 
 def _rows_of(layout: Layout, columns: int) -> np.ndarray[Any, Any] | None:
-    """The row of the matrix that each row of a value is; None where rows of `columns` are not stored whole, each once."""
+    """The row of the matrix for each row of a value; None if the rows of `columns` are not each stored whole and once."""
     if not Layout(layout.dims[-1:]).is_row_major(columns) or layout.offset % columns:
         return None
     rows = np.zeros(1, np.int64)

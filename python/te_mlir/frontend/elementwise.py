@@ -1,4 +1,4 @@
-"""Operations of single elements, casts and views."""
+"""Elementwise operations, casts and views."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from te_mlir.layout import same
 
 
 class Elementwise(Activations):
-    """Emits operations of single elements, casts and views."""
+    """Emits elementwise operations, casts and views."""
 
     #: Powers that are emitted as products.
     powers: Sequence[int] = (2, 3, 4)
 
     def is_number(self, atom: Atom, other: Atom) -> bool:
-        """Whether it is one number, for each element of the other operand."""
+        """Whether it is one number that is combined with each element of the other operand."""
         return scalar(atom) is not None
 
     def number(self, atom: Atom, x: build.Value, user: Node) -> build.Value:
-        """A number, in every element of a matrix like `x`."""
+        """A matrix like `x` with a number in every element."""
         found = scalar(atom)
-        assert found is not None, "is_number said so"
+        assert found is not None, "is_number checked this"
         return self.function.constant(found, x.shape, x.dtype)
 
     def _op_add(self, var: Var, node: Node) -> Value:

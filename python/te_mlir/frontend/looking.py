@@ -1,9 +1,9 @@
-"""Looking through a graph: below casts, broadcasts and views, and at the operands of an operation in any order.
+"""Searches a graph through casts, broadcasts and views, and finds the operands of an operation in any order.
 
-Casts between floats of at most 32 bits are followed inside of a group of operations: te
-computes the groups that patterns find in f32 and rounds once. A value that goes into a
-group, and one that comes out of it, is rounded where the program rounds it. Broadcasts
-are followed where they say along which axis a vector is repeated.
+Inside a group of operations, casts between floats of at most 32 bits are followed, because te
+computes the groups that patterns find in f32 and rounds once. Values that enter or leave a group
+are rounded where the program rounds them. Broadcasts are followed to find the axis along which a
+vector is repeated.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ SAME_ORDER = ("reshape", "squeeze", "expand_dims")
 
 
 def node_of(value: Atom, *names: str) -> Node | None:
-    """The node that makes `value`, if it is one of these, and a pattern may take it in."""
+    """The node that computes `value`, if it has one of these names and a pattern may contain it."""
     node = value.node
     return node if node is not None and node.name in names and not node.apart else None
 
 
 def uncast(value: Atom) -> Atom:
-    """What casts between floats, and copies, are of.
+    """The value before casts between floats, and copies.
 
-    Casts to a type of one byte, which are quantisation, and casts of float64, in which te does not compute, stay.
+    Casts to a type of one byte, which quantise, and casts of float64, which te does not have, are not followed.
     """
     while True:
         node = node_of(value, "convert_element_type", "copy", "reduce_precision")
@@ -40,7 +40,7 @@ def uncast(value: Atom) -> Atom:
 
 
 def is_widened(value: Atom) -> bool:
-    """Whether a value was rounded to another type than its own, of at most its width: a pattern would not round there."""
+    """Whether a value was rounded to another type of at most its width, where a pattern would not round."""
     while True:
         node = node_of(value, "convert_element_type", "copy")
         if node is None or not isinstance(node.inputs[0], Var) or not node.inputs[0].floating:
@@ -52,7 +52,7 @@ def is_widened(value: Atom) -> bool:
 
 
 def narrowest(value: Atom) -> Atom:
-    """What widening casts are of: a cast that rounds stays."""
+    """The value before widening casts; casts that round are not followed."""
     while True:
         node = node_of(value, "convert_element_type", "copy")
         if node is None or not isinstance(node.inputs[0], Var) or not node.inputs[0].floating:
@@ -70,7 +70,7 @@ def leaf(value: Atom) -> Var:
 
 
 def is_same(a: Atom, b: Atom) -> bool:
-    """Whether two values are one, perhaps cast to wider types, and rounded alike."""
+    """Whether two values are the same value, possibly cast to wider types, and rounded in the same way."""
     while True:
         a, b = narrowest(a), narrowest(b)
         if a is b:
@@ -82,7 +82,7 @@ def is_same(a: Atom, b: Atom) -> bool:
 
 
 def scalar(value: Atom) -> float | None:
-    """The number that every element of a constant is."""
+    """The number in every element of a constant."""
     return value.scalar if isinstance(value, Const) else None
 
 
@@ -96,7 +96,7 @@ def pairs(value: Atom, *names: str) -> Iterator[tuple[Atom, Atom]]:
 
 
 def factors_of(value: Atom) -> list[Atom]:
-    """What a product is of, also those of products in it."""
+    """The factors of a product, including those of products among them."""
     node = node_of(uncast(value), "mul")
     if node is None:
         return [value]
@@ -104,31 +104,32 @@ def factors_of(value: Atom) -> list[Atom]:
 
 
 def is_about(value: Atom, number: float) -> bool:
-    """Whether every element of a constant is a number, as the constant's type rounds it."""
+    """Whether every element of a constant is a given number, rounded to the constant's type."""
     found = scalar(value)
     return found is not None and abs(found - number) <= abs(number) * rounding(value)
 
 
-#: Bits of a significand, without the first.
+#: Bits of a significand, without the leading bit.
 _SIGNIFICANDS = {"float64": 52, "float32": 23, "bfloat16": 7, "float16": 10}
 
 
 def rounding(value: Atom) -> float:
-    """How far the constants of a program are from what is meant, relative to it.
+    """The relative tolerance for constants of a program.
 
-    Rounded, and in f32 to six digits; numbers that the program has as they are, to nine.
+    Programs round constants to their type, and often write them with six digits in f32. Numbers that the program
+    passes directly have nine digits.
     """
     if isinstance(value, Const) and value.exact:
         return 2.0**-30
-    # Integers are what is meant; types of one byte are in no pattern.
+    # Integers are exact; no pattern has types of one byte.
     bits = _SIGNIFICANDS.get(value.dtype)
     return max(2.0**-bits, 2.0**-18) if bits is not None else 0.0
 
 
 def of_rows(value: Atom) -> Atom:
-    """What a value with one element for each row is, without the axes that were added behind.
+    """A value with one element for each row, without the axes that were added at the end.
 
-    Each broadcast that is followed keeps the axes before the last where they are.
+    Each broadcast that is followed keeps the places of the axes before the last.
     """
     while True:
         value = uncast(value)
@@ -152,7 +153,7 @@ def _without_last_one(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def vector(value: Atom, size: int) -> Var | None:
-    """The vector of `size` that is repeated along the last axis of a value, rounded as it is there."""
+    """The vector of `size` elements that is repeated to form a value, rounded as in the value."""
     while True:
         value = narrowest(value)
         if isinstance(value, Const) or not value.shape or value.shape[-1] != size:
@@ -173,7 +174,7 @@ def vector(value: Atom, size: int) -> Var | None:
 
 
 def mean_of(value: Atom) -> tuple[Var, tuple[int, ...]] | None:
-    """(x, axes) of the mean of x over axes."""
+    """(x, axes) if the value is the mean of x over axes."""
     value = of_rows(value)
     mean = node_of(value, "mean")
     if mean is not None and isinstance(mean.inputs[0], Var):
@@ -194,13 +195,13 @@ def mean_of(value: Atom) -> tuple[Var, tuple[int, ...]] | None:
 
 
 def row_mean(value: Atom) -> Var | None:
-    """x of the mean of x over its last axis."""
+    """x if the value is the mean of x over its last axis."""
     found = mean_of(value)
     return found[0] if found is not None and found[1] == (len(found[0].shape) - 1,) else None
 
 
 def part_of(value: Atom) -> tuple[Var, int, int, int] | None:
-    """(x, first, end, step) of a slice of the last axis of x, all of the others."""
+    """(x, first, end, step) if the value is a slice of only the last axis of x."""
     value = narrowest(value)
     node = node_of(value, "slice", "split")
     if node is None or not isinstance(node.inputs[0], Var):

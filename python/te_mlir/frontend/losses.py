@@ -1,9 +1,9 @@
-"""The cross entropy of rows, its means and its sums, as JAX programs spell them out.
+"""Finds the cross entropy of rows, its means and its sums, as JAX programs write them as formulas.
 
-A loss is a number times the sum, over the rows that a mask leaves, of each row's
-`-log(softmax(logits))[target]`. te has the mean of the rows that count. That is the loss
-where it is divided by their number; else JAX counts them, and the mean is multiplied.
-Casts between floats are followed, as in `patterns`.
+A loss is a number times the sum of `-log(softmax(logits))[target]` over the rows that a mask
+selects. te has the mean over the rows that count. That is the loss if the program divides by their
+number; otherwise, JAX counts the rows, and the mean is multiplied by the count. Casts between floats
+are followed, as in `looking`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from te_mlir.frontend.softmax import same_maximum, unshifted
 
 
 class Mask(NamedTuple):
-    """Rows that count, where `values` are not 0, or with `inverted` where they are 0; broadcast to `shape`."""
+    """The rows that count: those where `values` are not 0 or, with `inverted`, are 0; broadcast to `shape`."""
 
     values: Atom
     shape: tuple[int, ...]
@@ -40,8 +40,8 @@ class Mask(NamedTuple):
 class Picked(NamedTuple):
     """The elements of x at targets, one of each row.
 
-    clamps: targets beyond the classes are the last or the first. zeros: rows with such a
-    target have 0; else they have none, and are left out.
+    clamps: targets out of range are clamped to the last or the first class. zeros: rows with
+    such a target have 0; otherwise, they do not count.
     """
 
     x: Var
@@ -51,7 +51,7 @@ class Picked(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The cross entropy of each row, or of all rows their sum, times `sign`."""
+    """The cross entropy of each row, or the sum over all rows, times `sign`."""
 
     logits: Var
     picked: Picked
@@ -60,9 +60,10 @@ class Rows(NamedTuple):
 
 
 class CrossEntropy(NamedTuple):
-    """`factor` times the mean of -log(softmax(logits)) at targets, of the rows that all masks leave.
+    """`factor` times the mean of -log(softmax(logits)) at targets, over the rows that all masks select.
 
-    summed: times the number of these rows, too. ignore_index: the target of rows that do not count.
+    summed: whether it is also multiplied by the number of these rows. ignore_index: the target of rows that do not
+    count.
     """
 
     logits: Var
@@ -78,7 +79,7 @@ class CrossEntropy(NamedTuple):
 
 
 def _log_sum(value: Atom) -> Var | None:
-    """x of log(sum(exp(x))) along the last axis."""
+    """x if the value is log(sum(exp(x))) along the last axis."""
     log = node_of(of_rows(value), "log")
     if log is None:
         return None
@@ -93,7 +94,7 @@ def _log_sum(value: Atom) -> Var | None:
 
 
 def _log_softmax(value: Atom) -> Var | None:
-    """x of log_softmax(x) along the last axis, perhaps spelled out: `x - logsumexp(x)`, or of `x - max`."""
+    """x if the value is log_softmax(x) along the last axis, also as `x - logsumexp(x)`, with or without `x - max`."""
     named = node_of(uncast(value), "log_softmax")
     if named is not None and named.params["axis"] == len(value.shape) - 1:
         return named.inputs[0] if isinstance(named.inputs[0], Var) else None
@@ -111,7 +112,7 @@ def _log_softmax(value: Atom) -> Var | None:
 
 
 def _log_sum_exp(value: Atom) -> Var | None:
-    """x of logsumexp(x) along the last axis, perhaps spelled out: `log(sum(exp(x - max))) + max`, or without."""
+    """x if the value is logsumexp(x) along the last axis, also as `log(sum(exp(x - max))) + max`, or without the max."""
     named = node_of(of_rows(value), "logsumexp")
     if named is not None and tuple(named.params["axes"]) == (len(named.inputs[0].shape) - 1,):
         return named.inputs[0] if isinstance(named.inputs[0], Var) else None
@@ -129,7 +130,7 @@ def _log_sum_exp(value: Atom) -> Var | None:
 
 
 def _picked(value: Atom) -> Picked | None:
-    """What a value is the elements of at targets: gathered, or summed where a one-hot value is 1."""
+    """The elements at targets that a value consists of: gathered, or a sum of products with a one-hot value."""
     value = _same_elements(value)
     total = node_of(value, "reduce_sum")
     if total is None:
@@ -145,7 +146,7 @@ def _picked(value: Atom) -> Picked | None:
 
 
 def _same_elements(value: Atom) -> Atom:
-    """What a value with the same elements in the same order is, in other dimensions."""
+    """The value before operations that keep the elements and their order but change the dimensions."""
     while True:
         value = uncast(value)
         node = node_of(value, "reshape", "squeeze", "expand_dims", "broadcast_in_dim")
@@ -155,7 +156,7 @@ def _same_elements(value: Atom) -> Atom:
 
 
 def _gathered(value: Atom) -> Picked | None:
-    """One element of each row, by its place in it."""
+    """A gather of one element of each row."""
     node = node_of(value, "gather")
     x, picks = (node.inputs[0], node.params.get("picks")) if node is not None else (None, None)
     return Picked(x, *picks) if isinstance(x, Var) and picks is not None else None
@@ -183,7 +184,7 @@ def _one_hot(hot: Atom) -> Atom | None:
 
 
 def _unconverted(value: Atom) -> Atom:
-    """What casts of any type are of."""
+    """The value before casts of any type."""
     while True:
         node = node_of(value, "convert_element_type", "copy", "stop_gradient")
         if node is None:
@@ -203,7 +204,7 @@ def _is_mask(value: Atom) -> bool:
 
 
 def _of_row(mask: Atom) -> Atom:
-    """What a mask that is the same in each row is, cast and without the axes that were added behind."""
+    """A mask with one value for each row, before casts and without the axes that were added at the end."""
     while True:
         inner = _unconverted(of_rows(mask))
         if inner is mask:
@@ -226,7 +227,7 @@ def _is_number_of(divisor: Atom, mask: Mask) -> bool:
 
 
 def _counted(value: Atom, types: tuple[str, ...]) -> Atom:
-    """What casts to types are of that hold every count."""
+    """The value before casts to types that represent every count exactly."""
     while True:
         node = node_of(value, "convert_element_type", "copy", "stop_gradient")
         if node is None or value.dtype not in types:
@@ -235,7 +236,7 @@ def _counted(value: Atom, types: tuple[str, ...]) -> Atom:
 
 
 def _base(mask: Atom) -> Atom:
-    """What a mask has the elements of, cast and in other dimensions."""
+    """The value that a mask has the elements of, before casts and changes of dimensions."""
     while True:
         mask = _unconverted(mask)
         node = node_of(mask, "reshape", "squeeze", "expand_dims", "broadcast_in_dim")
@@ -254,7 +255,7 @@ def match_rows(value: Atom) -> Rows | None:
         for sign, (first, second) in ((1, node.inputs), (-1, node.inputs[::-1])):
             inner, logits = _picked(second), _log_sum_exp(first)
             if inner is not None and logits is not None and is_same(inner.x, logits):
-                # Where a one-hot row is 0, te leaves the row out; JAX has logsumexp(x) there (docs/guides/jax.md).
+                # If a one-hot row is 0, te does not count the row; JAX has logsumexp(x) there (docs/guides/jax.md).
                 return _of(Rows(logits, inner._replace(zeros=False), sign), value)
     picked = _picked(value)
     if picked is not None:
@@ -272,7 +273,7 @@ def _of(rows: Rows, value: Atom) -> Rows | None:
 
 
 def _hot_sum(product: Atom) -> Rows | None:
-    """Rows of `log_softmax(logits) * one_hot(targets)`, perhaps times a mask, which are then summed with other axes."""
+    """Rows of `log_softmax(logits) * one_hot(targets)`, possibly times a mask, which are then summed with other axes."""
     factors = factors_of(product)
     found = [(n, _log_softmax(f)) for n, f in enumerate(factors) if isinstance(f, Var)]
     logits = [(n, x) for n, x in found if x is not None]
@@ -295,7 +296,7 @@ def _hot_sum(product: Atom) -> Rows | None:
 
 
 def named_loss(node: Node) -> CrossEntropy | None:
-    """The cross entropy of a framework, of logits or of their log_softmax."""
+    """A framework's own cross entropy, of logits or of their log_softmax."""
     logits = _log_softmax(node.inputs[0]) if node.name == "nll_loss" else node.inputs[0]
     if not isinstance(logits, Var):
         return None
@@ -304,9 +305,9 @@ def named_loss(node: Node) -> CrossEntropy | None:
 
 
 def _without_widening(value: Var) -> Var:
-    """What views and casts to f32 are of, where only these are between, and something narrower is below.
+    """The value before views and casts to f32, if it is narrower and nothing else is in between.
 
-    The loss is computed in f32 whatever its logits are: a cast to f32 says nothing.
+    The loss is computed in f32 for logits of every type, so a cast to f32 has no effect.
     """
     current: Atom = value
     while True:
@@ -323,13 +324,13 @@ def _without_widening(value: Var) -> Var:
 
 
 def match_cross_entropy(value: Var) -> CrossEntropy | None:
-    """A mean of the cross entropy of rows, or, at the operation that adds up, a sum."""
+    """A mean of the cross entropy of rows or, if the value is the summing operation, a sum."""
     if value.shape:
         return None
     named = node_of(value, "cross_entropy", "nll_loss")
     if named is not None:
         return named_loss(named)
-    #: What the sum is multiplied by, and how far that may be from what is meant, as a part of it.
+    #: The factor of the sum, and the relative tolerance for it.
     factor, slack = 1.0, 0.0
     divisor: Atom | None = None
     masks: list[Mask] = []
@@ -384,7 +385,7 @@ def match_cross_entropy(value: Var) -> CrossEntropy | None:
 
 
 def _masked(value: Atom) -> tuple[Atom, Mask] | None:
-    """(x, mask) of `x * mask` or `where(mask, x, 0)`."""
+    """(x, mask) if the value is `x * mask` or `where(mask, x, 0)`."""
     for x, other in pairs(value, "mul"):
         if x.shape == value.shape and isinstance(x, Var) and _is_mask(other):
             return x, Mask(other, value.shape)

@@ -1,4 +1,4 @@
-"""RMS norms and layer norms, as operations of a framework or spelled out."""
+"""RMS norms and layer norms, as operations of a framework or written as formulas."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LayerNorm(NamedTuple):
 
 
 def _over_root(value: Atom) -> Iterator[tuple[Atom, Atom, float]]:
-    """(x, v, epsilon) of x / sqrt(v + epsilon)."""
+    """(x, v, epsilon) if the value is x / sqrt(v + epsilon)."""
     found: list[tuple[Atom, Atom]] = []
     for x, inverse in pairs(value, "mul"):
         root = node_of(of_rows(inverse), "rsqrt")
@@ -49,7 +49,7 @@ def _over_root(value: Atom) -> Iterator[tuple[Atom, Atom, float]]:
 
 
 def _above_zero(inside: Atom) -> Iterator[tuple[Atom, float]]:
-    """(v, epsilon) of v + epsilon."""
+    """(v, epsilon) if the value is v + epsilon."""
     for v, epsilon in pairs(of_rows(inside), "add"):
         number = scalar(epsilon)
         if number is not None and 0 <= number < math.inf:
@@ -57,7 +57,7 @@ def _above_zero(inside: Atom) -> Iterator[tuple[Atom, float]]:
 
 
 def _scaled_over_root(value: Atom) -> Iterator[tuple[Atom, Atom, float, Atom]]:
-    """(x, v, epsilon, gamma) of x / sqrt(v + epsilon) * gamma, or of x * (rsqrt(v + epsilon) * gamma)."""
+    """(x, v, epsilon, gamma) if the value is x / sqrt(v + epsilon) * gamma, or x * (rsqrt(v + epsilon) * gamma)."""
     for scaled, gamma in pairs(value, "mul"):
         for x, v, epsilon in _over_root(scaled):
             yield x, v, epsilon, gamma
@@ -84,7 +84,7 @@ def match_rms_norm(value: Var) -> RmsNorm | None:
 
 
 def _one_plus(factor: Atom, size: int) -> Iterator[tuple[bool, Var]]:
-    """(whether one is added, gamma) of what a norm multiplies with."""
+    """(whether one is added, gamma) for the factor of a norm."""
     gamma = vector(factor, size)
     if gamma is None:
         return
@@ -114,7 +114,7 @@ def match_layer_norm(value: Var) -> LayerNorm | None:
 
 
 def _centred(value: Atom) -> Var | None:
-    """x of `x - mean(x)`."""
+    """x if the value is `x - mean(x)`."""
     node = node_of(uncast(value), "sub")
     if node is None:
         return None
@@ -153,14 +153,14 @@ class Norms(Emission):
         return self.vector(atom, user, dtype)
 
     def _norm_operand(self, x: Atom, user: Node) -> tuple[build.Value, Layout]:
-        """The rows of a value as a matrix, in any order, and where its elements are in that."""
+        """The rows of a value as a matrix, in any order, and the layout of its elements there."""
         value, columns = self.value(x, user), x.shape[-1]
         if not value.layout.is_whole(value.elements) or not Layout(value.layout.dims[-1:]).is_row_major(columns):
             return self.rows(x, user), value.layout
         return self.function.reshape(value.matrix, (value.elements // columns, columns)), value.layout
 
     def _in_one_type(self, x: build.Value, vectors: list[Var], user: Node) -> tuple[build.Value, list[build.Value]]:
-        """The operands of a norm in the type of all, or in f32, so that none of them is rounded."""
+        """The operands of a norm in their common type, or in f32, so that none of them is rounded."""
         dtype = x.dtype if {v.dtype for v in vectors} <= {x.dtype} else "float32"
         return self.function.cast(x, dtype), [self.gain(v, user, dtype) for v in vectors]
 
@@ -176,7 +176,7 @@ class Norms(Emission):
         return Value(self.function.cast(self.function.layer_norm(x, gamma, beta, found.epsilon), var.dtype), layout)
 
     def _own_norm(self, node: Node) -> tuple[build.Value, list[build.Value | None], Layout]:
-        """The operands of a framework's own norm in the widest of their types; and where the rows are."""
+        """The operands of a framework's own norm in the widest of their types, and the layout of the rows."""
         x, *vectors = node.inputs
         matrix, layout = self._norm_operand(x, node)
         given = [v for v in vectors if v is not None]

@@ -1,4 +1,4 @@
-"""Rotary embeddings, as programs spell them out: of halves of a row, of pairs of neighbours, of a part of each head."""
+"""Rotary embeddings as programs write them: of halves of a row, of neighbouring pairs, or of a part of each head."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from te_mlir.frontend.base import Emission, Unsupported, Value
 from te_mlir.frontend.graph import Atom, Const, Node, Var
 from te_mlir.frontend.looking import SAME_ORDER, is_same, node_of, pairs, part_of, uncast
 
-#: What of a row of a table is alike: its halves, or its pairs; or half of a row is all that there is.
+#: How the rows of a table repeat elements: in halves or in pairs; or the table has only half of each row.
 HALVES, PAIRS, HALF = "halves", "pairs", "half"
 
 
 class Rope(NamedTuple):
-    """Pairs of elements of x rotated, half a row apart or neighbours.
+    """A rotation of pairs of elements of x, which are half a row apart or neighbours.
 
-    alike: what is alike in the tables. whole: what x is the first columns of, where the others stay.
+    alike: how the rows of the tables repeat elements. whole: the value whose first columns are x, if the others
+    are not rotated.
     """
 
     x: Var
@@ -53,7 +54,7 @@ def match_rope(value: Var) -> Rope | None:
 
 
 def _of_halves(first: Atom, second: Atom) -> Rope | None:
-    """`[x1 * cos - x2 * sin, x2 * cos + x1 * sin]`."""
+    """Matches `[x1 * cos - x2 * sin, x2 * cos + x1 * sin]`."""
     less, more = node_of(uncast(first), "sub"), node_of(uncast(second), "add")
     if less is None or more is None:
         return None
@@ -72,7 +73,7 @@ def _of_halves(first: Atom, second: Atom) -> Rope | None:
 
 
 def _of_first_columns(value: Var, first: Atom, second: Atom) -> Rope | None:
-    """`[rotated x[..., :n], x[..., n:]]`."""
+    """Matches `[rotated x[..., :n], x[..., n:]]`."""
     moved = uncast(first)
     rope = match_rope(moved) if isinstance(moved, Var) else None
     if rope is None or rope.whole is not None:
@@ -89,7 +90,7 @@ def _is_product(value: Atom, part: tuple[Var, int, int, int], table: Atom) -> bo
 
 
 def sizes(table: Atom) -> tuple[int, ...]:
-    """Sizes in four dimensions, as those of fewer are broadcast, and 1 where a table is known to repeat."""
+    """The sizes in four dimensions after broadcasting, with 1 along axes where a table is known to repeat."""
     shape = table.compact.shape if isinstance(table, Const) else table.shape
     return (1,) * (4 - len(shape)) + tuple(shape)
 
@@ -110,7 +111,7 @@ def _same_table(a: Atom, b: Atom) -> bool:
 
 
 def _rotated(value: Atom) -> Var | None:
-    """x of `concatenate([-x[..., half:], x[..., :half]])`."""
+    """x if the value is `concatenate([-x[..., half:], x[..., :half]])`."""
     node = node_of(uncast(value), "concatenate")
     if node is None or len(node.inputs) != 2 or int(node.params["dimension"]) != len(value.shape) - 1:
         return None
@@ -124,7 +125,7 @@ def _rotated(value: Atom) -> Var | None:
 
 
 def _rotated_pairs(value: Atom) -> Var | None:
-    """x of `stack([-x[..., 1::2], x[..., ::2]], -1)` with the last two axes as one."""
+    """x if the value is `stack([-x[..., 1::2], x[..., ::2]], -1)` with the last two axes joined."""
     joined = node_of(uncast(value), *SAME_ORDER)
     node = node_of(uncast(joined.inputs[0]), "stack") if joined is not None else None
     if node is None or len(node.inputs) != 2 or int(node.params["axis"]) != len(value.shape):
@@ -169,7 +170,7 @@ def has_equal_pairs(table: Atom) -> bool:
 
 
 def _repeats_last(value: Atom) -> bool:
-    """Whether the elements along the last axis are one, repeated."""
+    """Whether one element is repeated along the last axis."""
     node = value.node
     if node is None:
         return False
@@ -183,7 +184,7 @@ def _repeats_last(value: Atom) -> bool:
 
 
 def _follows(table: Atom, holds: Callable[[Atom], bool]) -> bool:
-    """Whether a table is made of one that a property of rows holds for, in a way that keeps it."""
+    """Whether a property of rows follows for a table from the tables that it is computed from."""
     node = table.node
     if node is None:
         return False
@@ -196,7 +197,7 @@ def _follows(table: Atom, holds: Callable[[Atom], bool]) -> bool:
     if node.name == "broadcast_in_dim":
         axes = node.params["broadcast_dimensions"]
         return kept and len(axes) > 0 and int(axes[-1]) == len(table.shape) - 1 and holds(operand)
-    # Of slices and gathers: rows of a table, whole.
+    # Slices and gathers keep the property if they take whole rows.
     return node.name in (*SAME_ORDER, "slice", "gather") and kept and holds(operand)
 
 
@@ -212,7 +213,7 @@ class Rotations(Emission):
     def rope(self, var: Var, node: Node, found: Rope) -> Value:
         """A rotation, in elements of `var`."""
         value = self.value(found.whole or found.x, node)
-        # As [batch, sequence, heads, width], before heads change places with positions or after.
+        # The axes as [batch, sequence, heads, width], with heads and positions exchanged or not.
         orders = [o for o in ((0, 2, 1, 3), (0, 1, 2, 3)) if value.layout.permute(o).is_row_major(value.elements)]
         if not orders:
             raise Unsupported(node, "a rotation is imported of heads that are views of [batch, sequence, heads, width]")

@@ -17,7 +17,7 @@ class Softmax(NamedTuple):
 
 
 def unshifted(value: Atom, axis: int) -> tuple[Atom, Atom | None]:
-    """(x, m) of `x - m`, where m is a maximum that is the same along an axis; m None where nothing is taken off."""
+    """(x, m) if the value is `x - m`, where m is a maximum that is constant along an axis; m is None without it."""
     node = node_of(uncast(value), "sub")
     if node is None or node.inputs[0].shape != value.shape:
         return value, None
@@ -26,7 +26,7 @@ def unshifted(value: Atom, axis: int) -> tuple[Atom, Atom | None]:
 
 
 def _is_maximum(value: Atom) -> bool:
-    """Whether a value is, but for infinities, a maximum along one axis."""
+    """Whether a value is a maximum along one axis, except for infinities."""
     while True:
         value = uncast(value)
         node = value.node
@@ -39,7 +39,7 @@ def _is_maximum(value: Atom) -> bool:
 
 
 def same_maximum(a: Atom | None, b: Atom | None) -> bool:
-    """Whether two values of rows are one maximum, and both have its gradient or none has."""
+    """Whether two values of rows are the same maximum, and both or neither have its gradient."""
     if a is None or b is None:
         return a is b
     (x, x_stopped), (y, y_stopped) = _stopped(a), _stopped(b)
@@ -51,7 +51,7 @@ def same_maximum(a: Atom | None, b: Atom | None) -> bool:
 
 
 def _stopped(value: Atom) -> tuple[Atom, bool]:
-    """(what a value of rows is, below stop_gradient; whether there is one)."""
+    """(the value of rows before stop_gradient, whether there is one)."""
     value, found = of_rows(value), False
     while node_of(value, "stop_gradient") is not None:
         value, found = of_rows(value.node.inputs[0]), True  # type: ignore[union-attr]
@@ -59,7 +59,7 @@ def _stopped(value: Atom) -> tuple[Atom, bool]:
 
 
 def _is_constant_along(value: Atom, axis: int) -> bool:
-    """Whether a value has one element along an axis, repeated."""
+    """Whether a value repeats one element along an axis."""
     while value.shape[axis] != 1:
         value = uncast(value)
         node = node_of(value, "broadcast_in_dim", "stop_gradient")
@@ -75,9 +75,9 @@ def _is_constant_along(value: Atom, axis: int) -> bool:
 
 
 def _total_of(value: Atom) -> tuple[Var, int] | None:
-    """(x, axis) of the sum of x along an axis, where it is repeated along that axis or has size 1 there."""
+    """(x, axis) if the value is the sum of x along an axis, and is repeated along that axis or has size 1 there."""
     rank = len(value.shape)
-    # Of each axis of the value, the axis of x that it has to be.
+    # For each axis of the value, the axis of x that it must be.
     labels: list[int | None] = list(range(rank))
     while True:
         value = uncast(value)

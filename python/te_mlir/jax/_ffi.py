@@ -1,8 +1,8 @@
 """libte_xla through ctypes, and its handlers as targets of XLA's FFI.
 
-A `Loaded` is a program that XLA can call; `Call` is one range of its launches as a
-JAX primitive: a function of arrays. The library keeps instances for each device
-and stream, without memory for temporaries: that is an array of XLA's.
+A `Loaded` is a program that XLA can call. A `Call` is a range of its launches as a JAX
+primitive, which is a function of arrays. The library keeps instances for each device
+and stream, without memory for temporaries, which is an array of XLA.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from te_mlir.program import Program
 
 TARGET = "te_mlir_step"
 
-#: The place of the buffer of temporaries (TE_XLA_ARENA).
+#: The index of the buffer of temporaries (TE_XLA_ARENA).
 ARENA = -1
 
 
@@ -75,11 +75,11 @@ _lock = threading.Lock()
 
 
 def library() -> ctypes.CDLL:
-    """libte_xla, loaded and its handlers registered once."""
+    """libte_xla, which is loaded once, with its handlers registered."""
     global _library
     with _lock:
         if _library is None:
-            # First, so that there is one runtime in the process.
+            # The runtime is loaded first, so that there is only one in the process.
             _capi.runtime()
             loaded = _capi._load("libte_xla.so.0", _XLA)
             if loaded.te_xla_runtime_version() != _capi.ABI_VERSION:
@@ -106,8 +106,8 @@ def jax_dtype(dtype: DType) -> np.dtype:
 class Loaded:
     """A program that XLA can call, on every device of its platform.
 
-    platform: "cpu" or "cuda". device: the number of the GPU that it is tried on. Calls
-    that were made of it are errors once it is gone.
+    platform: "cpu" or "cuda". device: the number of the GPU on which it is tested. Using a
+    Call after its Loaded was destroyed is an error.
     """
 
     def __init__(self, program: Program, platform: str, device: int = 0) -> None:
@@ -117,8 +117,8 @@ class Loaded:
         module = compiler.te_program_module(program.handle)
         self.num_launches: int = program.num_launches
         arena = ctypes.cast(module, POINTER(_Module)).contents.arena_bytes
-        #: Type of the array of temporaries; None where there are none. Two dimensions,
-        #: so that none of more than 2**31 bytes has a size that 32 bits cannot count.
+        #: Type of the array of temporaries; None if there are none. It has two dimensions, so
+        #: that an array of more than 2**31 bytes has no size that does not fit in 32 bits.
         self.arena = jax.ShapeDtypeStruct((-(-arena // 256), 256), np.uint8) if arena else None
         count = len(program.arguments)
         infos = (_capi.ArgumentInfo * max(count, 1))(
@@ -130,20 +130,20 @@ class Loaded:
             handles.te_xla_program_create(module, infos, backend, device, program.entry.encode(), ctypes.byref(number))
         )
         self.number: int = number.value
-        # `program` is an argument, so that its code goes after what runs it.
+        # `program` is an argument, so that its code outlives the code that runs it.
         finalizer = weakref.finalize(
             self, lambda program, number: handles.te_xla_program_destroy(number), program, self.number
         )
         finalizer.atexit = False
 
     def counts(self) -> tuple[int, int]:
-        """How often calls of it have run, and how many instances it has."""
+        """The number of calls that have run, and of instances."""
         runs, instances = c_int64(), c_int64()
         _check(library().te_xla_program_counts(self.number, ctypes.byref(runs), ctypes.byref(instances)))
         return runs.value, instances.value
 
     def type_of(self, place: int) -> jax.ShapeDtypeStruct:
-        """Shape and element type of the array at a place."""
+        """Shape and element type of the array at an index."""
         if place == ARENA:
             assert self.arena is not None
             return self.arena
@@ -152,15 +152,15 @@ class Loaded:
 
 
 def varying_axes(arrays: Sequence[Any]) -> frozenset[Any]:
-    """The axes of a jax.shard_map around along which any of the arrays differs; none where that is not followed."""
+    """The axes of an enclosing jax.shard_map along which any of the arrays varies; none if JAX does not track that."""
     manual = (getattr(jax.typeof(array), "mat", None) for array in arrays)
     return frozenset(axis for kind in manual for axis in getattr(kind, "varying", ()))
 
 
 def vary(arrays: Sequence[Any]) -> list[Any]:
-    """The arrays, all varying along the axes along which one of them does.
+    """Marks all arrays as varying along the axes along which any of them varies.
 
-    So JAX adds up gradients of those that are the same on all devices, as it does for its own operations.
+    JAX then sums the gradients of arrays that are the same on all devices, as it does for its own operations.
     """
     axes = varying_axes(arrays)
     missing = [tuple(axes - varying_axes([array])) for array in arrays]
@@ -170,9 +170,9 @@ def vary(arrays: Sequence[Any]) -> list[Any]:
 class Call:
     """A range of a program's launches as a function of arrays, for traces of JAX.
 
-    inputs, results: places of its arrays among the program's pointers, or ARENA. A
-    result that is an input's next value, and what comes and goes (an arena), are aliased:
-    XLA writes in place where nobody needs the old value, and copies where somebody does.
+    inputs, results: indices of its arrays among the program's pointers, or ARENA. A result that
+    is an input's next value, or an array that is input and result (an arena), is aliased: XLA
+    writes in place if the old value is not needed, and otherwise copies it.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class Call:
         arguments = loaded.program.arguments
         aliases = {}
         for index, place in enumerate(self.results):
-            # A place that comes and goes: temporaries, or a gradient that the forward had intermediates in.
+            # An index that is input and result: temporaries, or a gradient whose memory has intermediates.
             before = place if place == ARENA or place in self.inputs else arguments[place].carried_input
             if before in self.inputs and (before == place or before >= 0):
                 aliases[self.inputs.index(before)] = index
@@ -216,13 +216,13 @@ class Call:
         try:
             return list(call(*arrays, call=self._number))
         except NotImplementedError:
-            # What JAX says of custom calls speaks of what is chosen here.
+            # JAX's own message about custom calls would name options that are set here.
             raise ArgumentError(
                 f"'{self.loaded.program.entry}': expected arrays of the shapes that it was compiled for, but it is "
                 "called below jax.vmap, which would add a dimension; compile it for the batch, or use jax.lax.map"
             ) from None
         except ValueError:
-            # What autodiff traces with has a tangent; nothing else is.
+            # Only the tracers of autodiff have a tangent.
             if not any(isinstance(array, jax.core.Tracer) and hasattr(array, "tangent") for array in arrays):
                 raise
             raise ArgumentError(

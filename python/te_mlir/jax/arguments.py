@@ -1,4 +1,4 @@
-"""The arguments of a function that is imported: what JAX makes of a value before the call, and which are weights."""
+"""The arguments of an imported function: how JAX computes them before the call, and which of them are weights."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from te_mlir.layout import Layout, row_major
 
 
 class Feed(NamedTuple):
-    """An argument of the function: what JAX makes of a value before the call.
+    """An argument of the function, which JAX computes from a value before the call.
 
-    make: from that value to the argument; None where it is the value. differentiable:
-    whether a gradient of it exists.
+    make: computes the argument from that value; None if the argument is the value. differentiable:
+    whether it has a gradient.
     """
 
     atom: Atom
@@ -32,7 +32,7 @@ class Feed(NamedTuple):
     differentiable: bool
 
 
-#: Operations that move elements without changing them, and casts: cheap to do in JAX.
+#: Casts, and operations that move elements without changing them, which are cheap in JAX.
 _VIEWS = frozenset(
     [
         "reshape",
@@ -52,12 +52,12 @@ _VIEWS = frozenset(
 )
 
 
-#: What results, cotangents and gradients of the compiled part are called.
+#: The names of results, cotangents and gradients of the compiled part.
 _RESERVED = re.compile(r"result\d+|grad\..*")
 
 
 class Arguments(Emitter):
-    """Emits values of arguments. names: what these are called."""
+    """Emits values of arguments. names: the names of the arguments."""
 
     def __init__(self, graph: Graph, names: Sequence[str]) -> None:
         super().__init__(build.Function(build.Module(), "region", private=True))
@@ -65,7 +65,7 @@ class Arguments(Emitter):
         self.names = dict(zip(graph.inputs, names))
         self.feeds: list[Feed] = []
         self._fed: dict[tuple[Atom, str, tuple[int, ...], tuple[int, ...]], build.Value] = {}
-        #: Weights, by what they are a view of and as what they are read.
+        #: Weights, by the value that they are a view of and the shape in which they are read.
         self._parameters: dict[tuple[Atom, tuple[int, ...]], build.Value] = {}
         self._readers = readers_of(graph.outputs)
 
@@ -83,7 +83,7 @@ class Arguments(Emitter):
         user: Node | None = None,
         how: tuple[int, ...] = (),
     ) -> build.Value:
-        """The argument that is `make` of what JAX computes for `atom`; key, shape and `how` say what `make` does."""
+        """The argument that `make` returns for JAX's value of `atom`; key, shape and `how` identify what `make` does."""
         shape = tuple(shape if shape is not None else atom.shape)
         memo = atom, key, shape, how
         if memo in self._fed:
@@ -112,13 +112,13 @@ class Arguments(Emitter):
         return self.names[current] if isinstance(current, Var) and current in self.names else f"value{len(self.feeds)}"
 
     def is_light(self, atom: Atom) -> bool:
-        """Whether JAX makes it of an argument by moving and casting elements alone."""
+        """Whether JAX computes it from an argument only by moving and casting elements."""
         if isinstance(atom, Const) or atom.node is None:
             return True
         return atom.node.name in _VIEWS and all(map(self.is_light, atom.node.inputs))
 
     def _is_known_number(self, atom: Atom) -> bool:
-        """Whether it is one number that JAX makes of integers and numbers, such as how many tokens count."""
+        """Whether it is one number that JAX computes from integers and numbers, such as the number of tokens that count."""
         if isinstance(atom, Const) or atom.shape or atom.node is None or not atom.floating:
             return False
         nodes = ancestors(atom)
@@ -140,15 +140,15 @@ class Arguments(Emitter):
         return Value(matrix, row_major(shape))
 
     def gain(self, atom: Atom, node: Node, dtype: str) -> build.Value:
-        """The vector of a norm in elements `dtype`; a weight where it is a view or a cast of an argument."""
+        """The vector of a norm in elements `dtype`; a weight if it is a view or a cast of an argument."""
         if self.is_stored(atom, range(len(atom.shape))):
             return self.function.cast(self.parameter(atom, (math.prod(atom.shape),), node), dtype)
         return self.vector(atom, node, dtype)
 
     def parameter(self, atom: Atom, shape: tuple[int, ...], user: Node) -> build.Value:
-        """A view of an argument that lies there in the order of `shape`: that argument, a weight, and casts of it.
+        """A view of an argument whose elements are stored in the order of `shape`: the argument as a weight, and its casts.
 
-        JAX reshapes the argument, for nothing, as the compiler knows no weight behind a reshape.
+        JAX reshapes the argument, which costs nothing, because the compiler does not find a weight through a reshape.
         """
         key = atom, shape
         if key not in self._parameters:
@@ -171,7 +171,7 @@ class Arguments(Emitter):
         return lies is not None and lies.permute(order).is_row_major(math.prod(atom.shape))
 
     def layout_of(self, atom: Atom) -> Layout | None:
-        """How a light value lies in the argument that it is a view of; None where JAX has to make it."""
+        """The layout of a light value in the argument that it is a view of; None if JAX has to compute the value."""
         if isinstance(atom, Const) or atom.node is None:
             return row_major(atom.shape)
         operand = atom.node.inputs[0]
@@ -182,7 +182,7 @@ class Arguments(Emitter):
         return lies if lies is not None and lies.is_whole(math.prod(operand.shape)) else None
 
     def mark(self, matrix: build.Value) -> None:
-        """Makes an argument a parameter."""
+        """Marks an argument as a parameter."""
         for argument, attributes in self.function.arguments:
             if argument is matrix:
                 attributes["te.weight"] = ""

@@ -1,4 +1,4 @@
-"""What gathers take: rows of a table, or one element of each row."""
+"""Finds gathers of rows of a table, and gathers of one element of each row."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import jax
 from te_mlir.frontend.graph import Atom, Const, Node, Var
 from te_mlir.frontend.looking import counts_along, node_of, scalar
 
-#: The indices, and whether those beyond are the last or the first.
+#: The indices, and whether indices out of range are clamped to the last or the first.
 Taken = tuple[Atom, bool]
 
 
 def rows_of(node: Node) -> Taken | None:
-    """The rows of a matrix that a gather takes whole."""
+    """The indices of a gather that takes whole rows of a matrix."""
     (table, index), var = node.inputs, node.output
     numbers = node.params["dimension_numbers"]
     collapsed, start = tuple(numbers.collapsed_slice_dims), tuple(int(a) for a in numbers.start_index_map)
     behind = 1 + (collapsed == ())
     whole = node_of(index, "concatenate")
-    # Rows by their number and a column, the first, as jax.vmap makes them.
+    # jax.vmap gathers rows by their number and the first column.
     if start == (0, 1) and whole is not None and [v.shape[-1] for v in whole.inputs] == [1, 1]:
         index = whole.inputs[0]
         start = (0,) if scalar(whole.inputs[1]) == 0 else start
@@ -41,7 +41,7 @@ def rows_of(node: Node) -> Taken | None:
 
 
 def picks_of(node: Node) -> Taken | None:
-    """The elements of `take_along_axis(x, indices[..., None], -1)`, or `x[arange(rows), indices]`."""
+    """The indices of `take_along_axis(x, indices[..., None], -1)`, or of `x[arange(rows), indices]`."""
     (x, index), params = node.inputs, node.params
     if not isinstance(x, Var):
         return None
@@ -50,7 +50,7 @@ def picks_of(node: Node) -> Taken | None:
         return None
     clamps = "CLIP" in str(params["mode"])
     if tuple(numbers.start_index_map) == (rank - 1,):
-        # One place in each row, in the order of the rows; axes of size 1 need not be among the batches.
+        # One element of each row, in the order of the rows. Axes of size 1 need not be batch axes.
         batches = [int(a) for a in numbers.operand_batching_dims]
         places = [int(a) for a in numbers.start_indices_batching_dims]
         every = all(axis in batches for axis in range(rank - 1) if x.shape[axis] != 1)

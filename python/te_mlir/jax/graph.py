@@ -1,8 +1,8 @@
-"""A JAX function as the graph that frontends import: calls inlined, constants computed.
+"""Converts a JAX function to the graph that frontends import: calls are inlined and constants computed.
 
-`trace` makes it of a jaxpr. Constants are kept with size 1 where they are broadcast, so
-that a mask of [batch, heads, sequence, sequence] is one of [1, 1, sequence, sequence]. What
-the graph computes can also be computed by JAX (`Evaluator`): positions, tables, targets.
+`trace` converts a jaxpr. Constants have size 1 along axes where they are broadcast, so that a mask
+of [batch, heads, sequence, sequence] is one of [1, 1, sequence, sequence]. JAX can also compute
+values of the graph (`Evaluator`), such as positions, tables and targets.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import numpy as np
 from te_mlir.frontend.graph import Atom, Const, Node, Var, order_of, short
 from te_mlir.jax.gathers import picks_of, rows_of
 
-#: Larger constants are left to be computed in every call.
+#: Larger constants are computed in every call.
 LARGEST_CONSTANT = 1 << 24
 
 _CALLS = ("jit", "pjit", "checkpoint", "remat2", "closed_call", "core_call")
 
-#: Calls of functions that say by themselves what their derivatives are.
+#: Calls of functions that define their own derivatives.
 _CUSTOM = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
 
-#: Primitives that work on arrays with size 1 where others have more.
+#: Primitives that also work on operands with broadcast axes of size 1.
 _ELEMENTWISE = frozenset(
     [
         "abs",
@@ -76,20 +76,20 @@ _ELEMENTWISE = frozenset(
 
 
 class Place(NamedTuple):
-    """Where an operation is from. calls: those that it was inlined from, the innermost first."""
+    """The origin of an operation. calls: the calls that it was inlined from, innermost first."""
 
     equation: Any
     calls: tuple[Any, ...]
 
 
 def where(node: Node) -> str:
-    """`model.py:12`, the line of the program that an operation is from."""
+    """The line of the program that an operation comes from, such as `model.py:12`."""
     for equation in (node.origin.equation, *node.origin.calls):
         try:
             from jax._src import source_info_util
 
             line = str(source_info_util.summarize(equation.source_info)).split(" (")[0]
-        except Exception:  # noqa: BLE001, S112 - where JAX keeps it is no promise of JAX's.
+        except Exception:  # noqa: BLE001, S112 - JAX does not promise where it keeps it.
             continue
         if line.strip(":"):
             return line
@@ -97,18 +97,18 @@ def where(node: Node) -> str:
 
 
 def describe(node: Node) -> str:
-    """`sin(f32 [2, 16]) at model.py:12`, for messages."""
+    """The text of an operation for messages, such as `sin(f32 [2, 16]) at model.py:12`."""
     operands = ", ".join(f"{short(v.dtype)} {list(v.shape)}" for v in node.inputs)
     return f"{node.name}({operands}) at {where(node)}"
 
 
 def element_type(dtype: Any) -> Any:
-    """As NumPy has it; that of keys of random numbers, which NumPy has not, as JAX has it."""
+    """The element type in NumPy, or in JAX for keys of random numbers, which NumPy does not have."""
     return dtype if jnp.issubdtype(dtype, jax.dtypes.extended) else np.dtype(dtype)
 
 
 def typed(shape: Sequence[int], dtype: Any, node: Node | None = None) -> Var:
-    """A value whose elements have a type of JAX's, which is its origin."""
+    """A value whose elements have a type of JAX, which is stored as its origin."""
     return Var(shape, str(element_type(dtype)), node, origin=element_type(dtype))
 
 
@@ -118,12 +118,12 @@ def _type_of(value: Atom) -> Any:
 
 
 class Graph:
-    """inputs: the arguments' values. outputs: the results'."""
+    """A graph. inputs: the values of the arguments. outputs: the values of the results."""
 
     def __init__(self, inputs: list[Var], outputs: list[Atom]) -> None:
         self.inputs, self.outputs = inputs, outputs
         self.count = 0
-        #: Operations that do more than give a value.
+        #: Operations with side effects.
         self.effects: list[Node] = []
 
 
@@ -131,7 +131,7 @@ _tracing = threading.local()
 
 
 def is_tracing() -> bool:
-    """Whether this thread is in a function that is traced."""
+    """Whether this thread runs a function that is being traced."""
     return getattr(_tracing, "depth", 0) > 0
 
 
@@ -178,7 +178,7 @@ def _inline(
 
 
 def _unroll(graph: Graph, equation: Any, inputs: Sequence[Atom], calls: tuple[Any, ...]) -> list[Atom]:
-    """A scan as its steps one after another, on slices of what it is over."""
+    """Unrolls a scan into its steps, on slices of its operands."""
     params, inside = equation.params, (equation, *calls)
     body, length = params["jaxpr"], params["length"]
     first, last = params["num_consts"], params["num_consts"] + params["num_carry"]
@@ -204,14 +204,14 @@ def _unroll(graph: Graph, equation: Any, inputs: Sequence[Atom], calls: tuple[An
 
 
 def apply(graph: Graph, function: Any, inputs: Sequence[Atom], calls: tuple[Any, ...]) -> list[Atom]:
-    """The nodes of a function of JAX."""
+    """Adds the nodes of a function of JAX, and returns its results."""
     closed = jax.make_jaxpr(function)(*[jax.ShapeDtypeStruct(v.shape, _type_of(v)) for v in inputs])
     with jax.ensure_compile_time_eval():
         return _inline(graph, closed.jaxpr, closed.consts, inputs, calls)
 
 
 def custom_function(equation: Any) -> str:
-    """`name at file:line` of the function of a custom_jvp or custom_vjp call; "" where JAX does not say."""
+    """`name at file:line` of the function of a custom_jvp or custom_vjp call; "" if JAX does not give it."""
     for name in ("call_jaxpr", "fun_jaxpr"):
         callee = equation.params.get(name)
         if callee is not None:
@@ -224,9 +224,9 @@ def _source(function: Any) -> str:
 
 
 def _is_jaxs_own(equation: Any) -> bool:
-    """Whether the derivatives that a function has of its own are JAX's: rules that te has too, or derives.
+    """Whether JAX defines the custom derivatives of a function, which te can then derive itself.
 
-    One of JAX's that a user gives other derivatives (`jax.custom_vjp(jnp.tanh)`) is the user's.
+    For a function of JAX with other derivatives from the user (`jax.custom_vjp(jnp.tanh)`), this is false.
     """
     folder = f" at {os.path.dirname(jax.__file__)}{os.sep}"
     function = custom_function(equation)
@@ -235,8 +235,8 @@ def _is_jaxs_own(equation: Any) -> bool:
         return False
     if not any(f"{os.sep}custom_derivatives.py:" in _source(rule) for rule in rules):
         return True
-    # `defjvps` makes one rule of several, wherever they are from: JAX's functions have it where they are defined,
-    # and are not of themselves.
+    # `defjvps` combines several rules from any module into one of JAX. Functions of JAX use it in the module where
+    # they are defined, and are not called after themselves.
     name, _, line = function.partition(folder)
     module = line.rpartition(":")[0].removesuffix(".py").removesuffix(f"{os.sep}__init__").replace(os.sep, ".")
     defined = getattr(sys.modules.get(f"jax.{module}"), name, None)
@@ -255,10 +255,10 @@ def _callee(equation: Any) -> Any:
 
 
 def _captured(value: Any) -> Atom:
-    """What a function closes over: a constant, unless it is a value of a trace around this one."""
+    """A value that a function closes over: a constant, unless it is a value of an outer trace."""
     if isinstance(value, jax.core.Tracer):
         raise TypeError(
-            "expected the function to take every array that is traced as an argument, but it closes over one of "
+            "expected the function to take every traced array as an argument, but it closes over one of "
             f"{element_type(value.dtype)} {list(value.shape)}"
         )
     return Const(value, np.shape(value))
@@ -267,7 +267,7 @@ def _captured(value: Any) -> Atom:
 def _node(graph: Graph, equation: Any, inputs: list[Atom], calls: tuple[Any, ...]) -> list[Atom]:
     name, params = equation.primitive.name, equation.params
     types = [v.aval for v in equation.outvars]
-    # What is of an axis of jax.shard_map has a value alone.
+    # The effect of an axis of jax.shard_map is not a side effect.
     does_more = any(type(effect).__name__ != "NamedAxisEffect" for effect in equation.effects)
     if not does_more and all(isinstance(v, Const) for v in inputs):
         folded = _fold(equation, inputs, types)  # type: ignore[arg-type]
@@ -295,7 +295,7 @@ def _node(graph: Graph, equation: Any, inputs: list[Atom], calls: tuple[Any, ...
 
 
 def _simplify(name: str, inputs: list[Atom]) -> Atom | None:
-    """The operand that an operation is equal to where that has the shape of its result."""
+    """The operand that an operation is equal to if it has the shape of the result."""
     if name in ("slice", "reshape", "squeeze", "broadcast_in_dim"):
         return inputs[0]
     if name == "select_n" and isinstance(inputs[0], Const) and len(inputs) == 3:
@@ -311,7 +311,7 @@ def _simplify(name: str, inputs: list[Atom]) -> Atom | None:
 
 
 def _as_views(equation: Any, inputs: Sequence[Atom]) -> Callable[[Any], Any] | None:
-    """What is as plain views: a reshape that transposes, and a gather or a dynamic_slice at one known place."""
+    """A reshape that transposes, or a gather or dynamic_slice at a known place, as a function of plain views; else None."""
     name, params = equation.primitive.name, equation.params
     if name == "reshape" and params.get("dimensions") is not None:
         return lambda x: jax.lax.reshape(jax.lax.transpose(x, params["dimensions"]), params["new_sizes"])
@@ -322,7 +322,7 @@ def _as_views(equation: Any, inputs: Sequence[Atom]) -> Callable[[Any], Any] | N
     starts: list[int] = [0] * len(operand.shape)
     dropped: tuple[int, ...] = ()
     if name == "dynamic_slice":
-        # Moved to where the slice fits.
+        # JAX moves the start so that the slice fits.
         last = [size - part for size, part in zip(operand.shape, sizes)]
         starts = [min(max(int(index), 0), end) for index, end in zip(indices, last)]
     else:
@@ -363,14 +363,14 @@ def _fold(equation: Any, inputs: Sequence[Const], types: Sequence[Any]) -> list[
 
 
 def _evaluate(equation: Any, inputs: Sequence[Any]) -> list[Any]:
-    """What an equation makes of these arrays."""
+    """Computes the results of an equation for these arrays."""
     params = equation.primitive.get_bind_params(equation.params)
     made = equation.primitive.bind(*inputs, **params)
     return list(made) if equation.primitive.multiple_results else [made]
 
 
 class Evaluator:
-    """Values of a graph as JAX computes them, from those that are given."""
+    """Computes values of a graph with JAX, from values that are given."""
 
     def __init__(self, known: dict[Var, Any]) -> None:
         self.known = dict(known)
@@ -380,7 +380,7 @@ class Evaluator:
             return jnp.asarray(atom.array())
         for node in order_of(atom, self.known):
             equation = node.origin.equation
-            # The equation has operands that a node may have dropped: x * x became a square.
+            # The equation may have more operands than the node: x * x became a square.
             count = len(equation.invars)
             inputs = [self(v) for v in (node.inputs * count)[:count]]
             self.known.update(zip(node.outputs, _evaluate(equation, inputs)))

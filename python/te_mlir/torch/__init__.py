@@ -1,9 +1,9 @@
-"""PyTorch programs through te: `torch.compile(model, backend="te")`, and drop-in modules.
+"""Runs PyTorch programs through te: `torch.compile(model, backend="te")`, and drop-in modules.
 
 Importing this module loads PyTorch and registers the backend "te". A captured
-graph is imported into the dialect; the compiler derives the backward; one
-torch.autograd.Function runs both, on the tensors' own memory. What cannot be
-imported stays in PyTorch and is listed with the reason, or is an error with
+graph is imported into the dialect, and the compiler derives its backward. One
+torch.autograd.Function runs both, on the memory of the tensors. Nodes that cannot
+be imported stay in PyTorch and are listed with the reason, or are an error with
 `strict=True`.
 """
 

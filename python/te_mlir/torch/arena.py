@@ -1,4 +1,4 @@
-"""Instances of a region's programs: what the forward saves stays in the arena of one until its backward."""
+"""Instances of a region's programs: an instance's arena has what a forward saves until its backward."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Pointers = ctypes.Array[ctypes.c_void_p]
 
 
 class Memory:
-    """What a recorded instance reads and writes: the same addresses in every call.
+    """The tensors that a recorded instance reads and writes, at the same addresses in every call.
 
-    A tensor that lies elsewhere than in the call before is copied to one kept here.
+    A tensor whose address differs from that of the call before is copied to a tensor that is kept here.
     """
 
     def __init__(self) -> None:
         self.results: list[torch.Tensor] = []
         self.gradients: list[torch.Tensor] = []
         self.seen: list[int] = []
-        #: Copies of what moved.
+        #: Copies of the tensors that moved.
         self.own: dict[int, torch.Tensor] = {}
 
     def settle(self, tensors: Sequence[torch.Tensor], addresses: list[int], fixed: Sequence[bool]) -> list[int]:
-        """The addresses that a recorded step uses: of `fixed` tensors their own."""
+        """The addresses that a recorded step uses; `fixed` tensors are not copied."""
         if addresses != self.seen:
             for index in arrays.changed(self.seen, addresses):
                 if not fixed[index] and index not in self.own:
@@ -45,37 +45,38 @@ class Memory:
 
 
 class Arena:
-    """An instance with the pointers of its calls, and with its memory where it is recorded."""
+    """An instance with the pointers of its calls, and with its memory if it is recorded."""
 
     def __init__(self, instance: Instance, pointers: Pointers, recorded: bool) -> None:
         self.instance, self.pointers = instance, pointers
         self.memory = Memory() if recorded else None
-        #: Where the last forward read its inputs.
+        #: The addresses of the inputs of the last forward.
         self.inputs: list[int] = []
-        #: Where gradients lie that it adds to.
+        #: The addresses of the gradients that it adds to.
         self.mains: list[int] = []
-        #: What the last backward found: the inputs of its forward, and where those that are saved lay.
+        #: The addresses that the last backward used: the inputs of its forward, and those of them that are saved.
         self.found: tuple[list[int] | None, list[int] | None] = (None, None)
         self.cotangents = Memory()
-        #: Gradients whose memory the forward uses already.
+        #: Gradients whose memory the forward uses for intermediates.
         self.gradients: list[torch.Tensor] = []
-        #: Scales of the last forward [scales, 4], the first of each row, and whether they are there: others came since.
+        #: Copies of the scales of the last forward, in the first column of [scales, 4].
         self.scales: torch.Tensor | None = None
+        #: Whether `scales` are used, because the scales of the model changed since the forward.
         self.keeps_scales = False
 
 
 class Pool:
-    """Arenas of a program. template: the pointers of states; the others are set by each call."""
+    """The arenas of a program. template: the pointers of states; each call sets the others."""
 
     def __init__(self, program: Program, context: Context, template: list[int], recorded: bool) -> None:
         self.program, self.context, self.template, self.recorded = program, context, template, recorded
         self._type = ctypes.c_void_p * max(len(template), 1)
-        #: Those that no forward waits with.
+        #: The arenas that no forward uses.
         self.free: list[Arena] = []
 
     def take(self) -> Arena:
-        """An arena that no forward waits with."""
+        """Returns an arena that no forward uses."""
         if self.free:
             return self.free.pop()
-        # The pointers of states stay; what no call fills in is never read.
+        # The pointers of states do not change; pointers that no call sets are never read.
         return Arena(self.program.instance(self.context), self._type(*self.template), self.recorded)

@@ -1,4 +1,4 @@
-"""A region's forward and backward as one node of autograd."""
+"""The forward and backward of a region as one node of autograd."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from te_mlir.torch.tensors import dense
 
 
 class Runs(Protocol):
-    """A program in two parts: `runner.Loaded`."""
+    """A program in two parts, such as `runner.Loaded`."""
 
     places: Places
     pool: Pool
@@ -42,7 +42,7 @@ class Runs(Protocol):
 
 
 class Differentiated(Protocol):
-    """What a node of autograd is a call of: `runner.Region`."""
+    """A region that a node of autograd calls, such as `runner.Region`."""
 
     signature: Signature
     main_grads: MainGrads
@@ -53,7 +53,7 @@ class Differentiated(Protocol):
 
 
 class Call(torch.autograd.Function):
-    """A call of a region that is differentiated; the tensors that want gradients come last."""
+    """A call of a region that is differentiated; the tensors that need gradients come last."""
 
     @staticmethod
     def forward(
@@ -74,14 +74,14 @@ class Call(torch.autograd.Function):
         late = [k for k, (place, _) in enumerate(sums.alone) if place in loaded.places.begun_late]
         if first and late:
             ctx.begin = Begin([mains[sums.alone[k][0]] for k in late], [spans[k] for k in late])
-        # Where parts are shared, or columns, all of the parameter's, which is begun before.
+        # For parts that are shared, and for columns: the `main_grad` of the whole parameter, which was set to 0 before.
         whole = [sums.of_owner(i, tensors[i]) for i in sums.shared]
         ctx.written = spans + [(grad.data_ptr(), grad.data_ptr() + 4 * grad.numel()) for grad in whole]
         ctx.owners = [tensors[i] for _, i in sums.whole]
         ctx.sums = [mains[k] for k, _ in sums.whole]
         ctx.set_materialize_grads(False)
         ctx.region, ctx.loaded, ctx.later, ctx.mains = region, loaded, later, mains
-        # Kept alive, and distinguished from what was changed since.
+        # Autograd keeps these tensors alive, and notices if they are changed in place.
         places = loaded.places
         ctx.save_for_backward(*[tensors[i] for i in places.saved_inputs], *[results[i] for i in places.saved_outputs])
         discrete = region.signature.discrete
@@ -92,7 +92,7 @@ class Call(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
         region = ctx.region
-        # Raises where a tensor was changed in place since the forward.
+        # Raises if a tensor was changed in place since the forward.
         saved = ctx.saved_tensors
         given = _cotangents(region, cotangents)
         now = [getattr(owner, "main_grad", None) for owner in ctx.owners]
@@ -107,7 +107,7 @@ class Call(torch.autograd.Function):
         arena = ctx.lease.end()
         if arena is None:
             raise ArgumentError(
-                "expected one backward for each forward, but got a second; what the forward saved is gone "
+                "expected one backward for each forward, but got a second; what the forward saved is freed "
                 "after the first, so call the forward again (retain_graph has no effect here)"
             )
         begun = ctx.begin.end() if ctx.begin else ()
@@ -120,14 +120,14 @@ class Call(torch.autograd.Function):
         for part, main in (*ctx.shared, *begun):
             main.add_(part)
         Begin.report(ctx.written)
-        # With create_graph.
+        # This is the case with create_graph.
         if torch.is_grad_enabled():
             gradients = _Once.apply(region.anchor, *gradients)
         return (None, None, None, *([None] if region.signature.mains else []), *gradients)
 
 
 def _cotangents(region: Differentiated, cotangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
-    """Those that the backward takes, as it takes them; raises ArgumentError for others."""
+    """The cotangents that the backward takes, in its types and layouts; raises ArgumentError for others."""
     signature = region.signature
     for index, cotangent in enumerate(cotangents):
         if cotangent is not None and index not in signature.through:
@@ -153,12 +153,12 @@ _quick_apply = super(torch.autograd.Function, Call).apply
 
 
 def apply(*arguments: Any) -> Any:
-    """Call.apply; without functorch, that does nothing but look for its tensors, which costs 1 us each."""
+    """Call.apply. Without functorch, this skips its search for functorch's tensors, which costs 1 us for each argument."""
     return (Call.apply if torch._C._are_functorch_transforms_active() else _quick_apply)(*arguments)
 
 
 class _Once(torch.autograd.Function):
-    """Gradients as they are, which have none of their own."""
+    """Returns gradients unchanged, and raises if they are differentiated."""
 
     @staticmethod
     def forward(ctx: Any, anchor: torch.Tensor, *gradients: torch.Tensor) -> tuple[torch.Tensor, ...]:

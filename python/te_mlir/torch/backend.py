@@ -1,10 +1,9 @@
-"""The backend "te" of torch.compile, and `jit`, which is that with a handle.
+"""The backend "te" of torch.compile, and `jit`, which also gives access to the backend.
 
-Each captured graph becomes a `Graph`, in four steps, each a function of its own:
-`capture` traces it to ATen, `plan` chooses what is compiled, as much as the importer can
-make, and `build` makes regions and what runs around them. A node that cannot be expressed
-is left to PyTorch, where autograd differentiates it as always, and what depends on it is a
-part of the next region.
+Each captured graph becomes a `Graph` in steps, each a function of its own: `capture` traces it to
+ATen, `plan` chooses the nodes to compile, which are as many as the importer supports, and `build`
+creates the regions and the code around them. A node that cannot be imported stays in PyTorch, where
+autograd differentiates it, and the nodes that depend on it belong to the next region.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ from te_mlir.torch.states import States, WithStates
 
 
 class Graph:
-    """A captured graph: how much of it is compiled, and why the rest is not.
+    """A captured graph: the parts of it that are compiled, and why the rest is not.
 
     reasons: one line for each node that stays in PyTorch although it depends on a
-    parameter. parts: what is compiled, in the order that it runs in.
+    parameter. parts: the compiled parts, in the order in which they run.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class Graph:
             region.compilation.refuse = self._refuse
 
     def _refuse(self, count: int) -> list[str] | None:
-        """None where so many layers more may stay in high precision, or where that would be all, why others do."""
+        """None if so many further layers may stay in high precision; if none would be quantised, why others do already."""
         kept = [reason for region in self.regions for reason in region.compilation.kept.values()]
         layers = sum(len(region.function.layers()) for region in self.regions)
         return None if len(kept) + count < layers else kept
@@ -81,7 +80,7 @@ class Graph:
 
     @property
     def regions(self) -> list[Region]:
-        """The compiled parts, in the order that they run in."""
+        """The compiled parts, in the order in which they run."""
         return [part.region for part in self.parts]
 
     @property
@@ -100,14 +99,14 @@ class Graph:
         return self(*tensors)
 
     def _import_again(self, found: OtherMask, tensors: Sequence[torch.Tensor]) -> None:
-        """Imports the graph for other masks than it was; with strict, what is left to PyTorch for it is an error."""
+        """Imports the graph again for other masks; with strict, it is an error if nodes stay in PyTorch because of them."""
         if self.built is not None and not self.built.repeats:
             raise ArgumentError(
                 f"{describe(found.origin)}: {found.reason} in this call, which was not so when its graph was compiled, "
-                "and it cannot be begun again, as it writes to its inputs or buffers; torch.compiler.disable leaves a "
-                "function to PyTorch"
+                "and it cannot be started again, because it writes to its inputs or buffers; torch.compiler.disable "
+                "leaves a function to PyTorch"
             )
-        # One that changes from call to call is anything.
+        # A mask that changes from call to call may be any mask.
         self.masks[found.mask] = OTHER if found.mask in self.masks else found.kind
         first = self.region.is_first_microbatch if self.region else None
         self._import(tensors)
@@ -119,18 +118,18 @@ class Graph:
             warnings.warn("te: parts of a graph stay in PyTorch:\n  " + "\n  ".join(self.reasons), stacklevel=2)
 
     def reports(self, what: str, format: str) -> dict[str, str]:
-        """Reports of the compiled parts, by "part 0" and so on."""
+        """Reports of the compiled parts, under the names "part 0" and so on."""
         found: dict[str, str] = {}
         for index, region in enumerate(self.regions):
             training = bool(region.signature.wrt)
-            region.load(training)  # Which settles its options.
+            region.load(training)  # This settles its options.
             compilation = region.compilation
             text, options = compilation.text(training), compilation.options_for(training)
             found[f"part {index}"] = report(text, "step", what, format, **options)
         return found
 
     def report(self, what: str = "precision", format: str = "text") -> str:
-        """Reports of the compiled parts: precision, memory, constraints; all there is on one page as "html"."""
+        """Reports of the compiled parts: precision, memory or constraints; as "html", all of them on one page."""
         if not self.parts:
             return "nothing of this graph is compiled\n"
         reports = self.reports(what, format)
@@ -141,7 +140,7 @@ class Graph:
         return "".join(f"{name}\n{text}" for name, text in reports.items())
 
     def notes(self) -> list[str]:
-        """What is not compiled, or stays in high precision, and why."""
+        """The nodes that are not compiled, and the layers that stay in high precision, with the reasons."""
         kept = (reason for region in self.regions for reason in region.compilation.kept.values())
         return [
             *(f"stays in PyTorch: {reason}" for reason in self.reasons),
@@ -150,14 +149,14 @@ class Graph:
 
 
 def _strange(module: GraphModule, examples: Sequence[Any]) -> list[str]:
-    """What no compiled part can take among the arguments of a graph, the first of each kind."""
+    """Why compiled parts cannot take arguments of a graph: one reason for each kind of argument."""
     reasons: dict[Any, str] = {}
     for example, name in zip(examples, graphs.argument_names(module)):
         if isinstance(example, (int, float, torch.SymInt, torch.SymFloat)):
             reasons[int] = "a shape is not known when it is compiled; use torch.compile(..., dynamic=False)"
         elif not isinstance(example, torch.Tensor) or is_traceable_wrapper_subclass(example):
             kind = type(example)
-            reasons.setdefault(kind, f"argument '{name}' is a {kind.__name__}, no tensor in memory")
+            reasons.setdefault(kind, f"argument '{name}' is a {kind.__name__}, not a tensor in memory")
     return list(reasons.values())
 
 
@@ -166,13 +165,12 @@ class Backend:
 
     Options are those of `te_mlir.compile`. strict: a graph, or a part of one, that
     cannot be imported is an error, as is a fall-back to higher precision.
-    differentiate_outputs: "loss" takes gradients through the rank-0 results of a
-    graph alone, where it has any; "all" through every result. cache_weights: casts of
-    weights are kept while `is_first_microbatch` of this object is False. main_grad:
-    gradients of parameters are added to their `main_grad`, float32, and `grad` stays
-    None. cuda_graph: forward and backward are recorded once and replayed; results with
-    dimensions are overwritten by the next call. Activations are computed again in the
-    backward, as torch.compile does; remat="nothing" holds them.
+    differentiate_outputs: "loss" takes gradients only through the rank-0 results of a graph,
+    if it has any; "all" takes them through every result. cache_weights: casts of weights are
+    kept while `is_first_microbatch` of this object is False. main_grad: gradients of parameters
+    are added to their `main_grad`, float32, and `grad` stays None. cuda_graph: forward and
+    backward are recorded once and replayed; the next call overwrites results with dimensions.
+    Activations are recomputed in the backward, as torch.compile does; remat="nothing" saves them.
     """
 
     def __init__(
@@ -196,12 +194,12 @@ class Backend:
         )
         self.strict, self.differentiate_outputs = strict, differentiate_outputs
         self._is_first_microbatch: bool | None = True if cache_weights else None
-        #: What was captured, in order.
+        #: The captured graphs, in order.
         self.graphs: list[Graph] = []
         self.states = States()
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy compiles again; it has copies of the states.
+        # A copy compiles its graphs again, and has copies of the states.
         return {**self.__dict__, "graphs": []}
 
     def __call__(self, module: GraphModule, examples: list[Any]) -> Callable[..., Any]:
@@ -223,24 +221,24 @@ class Backend:
         return graph
 
     def _warn_of_limit(self) -> None:
-        """Tells that PyTorch is to run what comes next without te, as it does after so many shapes."""
+        """Warns that PyTorch runs later calls without te, because the function was compiled for too many shapes."""
         current = torch._guards.CompileContext.current_compile_id()
         limit = getattr(torch._dynamo.config, "recompile_limit", None)
         if current is not None and limit is not None and (current.frame_compile_id or 0) + 1 == limit:
             warnings.warn(
-                f"te: a function was compiled {limit} times, which is torch._dynamo.config.recompile_limit; what does "
-                "not fit one of these graphs runs in PyTorch alone. Pad inputs to fewer shapes, or raise the limit; "
+                f"te: a function was compiled {limit} times, which is torch._dynamo.config.recompile_limit; calls that "
+                "do not fit one of these graphs run only in PyTorch. Pad inputs to fewer shapes, or raise the limit; "
                 "models of one class count together until torch.compiler.reset()",
                 stacklevel=2,
             )
 
     @property
     def is_first_microbatch(self) -> bool | None:
-        """What the next calls are.
+        """Whether the next calls are of the first micro-batch.
 
-        True, at first with cache_weights: they cast the weights, and begin the sums in
-        main_grad anew. False: they use the casts of the call before, and add. None, at
-        first without cache_weights: they cast, and add.
+        True, the default with cache_weights: calls cast the weights, and start the sums in main_grad
+        again. False: calls reuse the casts of the call before, and add to the sums. None, the default
+        without cache_weights: calls cast the weights, and add to the sums.
         """
         return self._is_first_microbatch
 
@@ -267,7 +265,7 @@ class Backend:
             self.is_first_microbatch = before
 
     def report(self, what: str = "precision", format: str = "text") -> str:
-        """Reports of all graphs, and what stays in PyTorch; on one page as "html", where a part is compiled."""
+        """Reports of all graphs, and the nodes that stay in PyTorch; as "html", on one page, if a part is compiled."""
         if not self.graphs:
             return (
                 "no graph is compiled: the model was not called yet, or torch.compile runs it without te, as it does "
@@ -284,17 +282,17 @@ class Backend:
         return "".join(parts)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Copies of what recipes remember (histories, scales, random states), and of casts of weights that are kept.
+        """Copies of the states of recipes (histories, scales, random states), and of casts of weights that are kept.
 
-        By the name of the layer, or the weight, in the model.
+        The names are those of the layer, or the weight, in the model.
         """
         return self.states.values(casts=True)
 
     def load_state_dict(self, states: Mapping[str, torch.Tensor], strict: bool = True) -> None:
-        """Sets what `state_dict` gave, before a first call or after; then calls go on as those of the saved model.
+        """Sets the states that `state_dict` returned, before or after a first call. Calls then continue the saved model.
 
-        strict: a name that no state of this model has, and one that is missing, is a
-        KeyError. Raises ArgumentError for a tensor of another type or shape.
+        strict: an unknown or a missing name is a KeyError. Raises ArgumentError for a tensor of another
+        type or shape.
         """
         missing, unexpected = self.states.load(states, strict)
         if strict and missing:
@@ -306,7 +304,7 @@ class Backend:
             )
 
 
-#: States of torch.compile's graphs, by the dict of options that it gives with each of them.
+#: The states of torch.compile's graphs, by the number of the dict of options that it passes with each graph.
 _states_of_options: weakref.WeakValueDictionary[int, States] = weakref.WeakValueDictionary()
 
 
@@ -317,14 +315,14 @@ def backend(module: GraphModule, examples: list[Any], **options: Any) -> Callabl
     states = _states_of_options.get(id(given))
     if states is None:
         states = _states_of_options[id(given)] = made.states
-        # Kept, so that no other dict gets its number.
+        # The dict is kept, so that no other dict gets its number.
         states.key = given
     made.states = states
     return made(module, examples)
 
 
 class _Jitted(WithStates, torch._dynamo.eval_frame.OptimizedModule):
-    """What `jit` gives of a module: it saves what recipes remember, and its copies compile again."""
+    """The result of `jit` for a module: it saves the states of recipes, and its copies compile again."""
 
     te: Backend
     _fullgraph: bool
@@ -345,7 +343,7 @@ def _compiled(module: Any, te: Backend, fullgraph: bool) -> Any:
     if isinstance(compiled, torch._dynamo.eval_frame.OptimizedModule):
         te.states.belong_to(module)
         compiled.__class__ = _Jitted
-        # Not attributes of the module inside.
+        # These are not attributes of the wrapped module.
         object.__setattr__(compiled, "te", te)
         object.__setattr__(compiled, "_fullgraph", fullgraph)
     else:
@@ -354,10 +352,10 @@ def _compiled(module: Any, te: Backend, fullgraph: bool) -> Any:
 
 
 def jit(module: Any, *, fullgraph: bool | None = None, **options: Any) -> Any:
-    """`module` compiled by te: what torch.compile gives, with the Backend as `te`.
+    """Compiles `module` with te: returns the result of torch.compile, with the Backend as its attribute `te`.
 
-    options: those of Backend. fullgraph: whether a graph break is an error; with
-    strict it is.
+    options: those of Backend. fullgraph: whether a graph break is an error; by default, it is with
+    strict.
 
         model = te_mlir.torch.jit(model, recipe=te_mlir.Float8CurrentScaling(), strict=True)
         model(tokens).backward()

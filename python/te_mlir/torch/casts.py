@@ -1,11 +1,11 @@
-"""What torch.autocast does to a graph, written out as casts.
+"""Inserts the casts of torch.autocast into a graph.
 
-A graph that is traced before autograd has none of autocast's casts, but its nodes have
-results of the types that autocast gives them. Which ops have their operands cast,
-PyTorch's dispatcher says: those with a kernel for autocast's key, and each
-computes in the type of its result. So no list of ops is kept here, and a device or a
-release with other lists is followed. What stays in PyTorch runs in the blocks that
-it is in, where casts that are made already change nothing.
+A graph that is traced before autograd has no casts of autocast, but the results of its nodes
+have the types that autocast gives them. PyTorch's dispatcher decides which ops have their
+operands cast: those with a kernel for autocast's key. Each of them computes in the type of its
+result. So this module has no list of ops, and works with the lists of every device and release.
+Nodes that stay in PyTorch run in their torch.autocast blocks, where the inserted casts change
+nothing.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA", "xpu": "AutocastXPU"}
 
 
 class Mode(NamedTuple):
-    """What autocast does on a type of device: casts to `dtype`, or nothing."""
+    """The effect of autocast on a type of device: casts to `dtype`, or nothing."""
 
     dtype: torch.dtype | None = None
     cache: bool = False
 
 
 class Blocks(torch.fx.Interpreter):
-    """Runs a graph of dynamo's with its torch.autocast blocks in force, which tracing alone only notes."""
+    """Runs a graph of dynamo with its torch.autocast blocks in force, which plain tracing does not do."""
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is torch.amp.autocast_mode._enter_autocast:
@@ -47,7 +47,7 @@ class Blocks(torch.fx.Interpreter):
 
 
 def enabled(device: str) -> bool:
-    """Whether torch.autocast is on for a type of device, which may be one that it does not know."""
+    """Whether torch.autocast is on for a type of device, which may be unknown to it."""
     return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
@@ -64,13 +64,13 @@ def _is_exit(node: Node) -> bool:
 def _block(
     device: str, dtype: torch.dtype | None = None, on: bool = True, cache: bool | None = None
 ) -> tuple[str, Mode]:
-    """What the arguments of a beginning mean."""
+    """The device and the mode that the arguments of the start of a block set."""
     cache = torch.is_autocast_cache_enabled() if cache is None else cache
     return device, Mode(dtype or torch.get_autocast_dtype(device), cache) if on else Mode()
 
 
 class _Modes:
-    """The mode at each place of a graph, as its nodes are gone through."""
+    """The mode at the current place of a graph, while its nodes are visited in order."""
 
     def __init__(self) -> None:
         self._now: dict[str, Mode] = {}
@@ -84,7 +84,7 @@ class _Modes:
         return self._now[device]
 
     def go_through(self, node: Node) -> bool:
-        """Enters or leaves the block that `node` begins or ends; says whether that changes anything."""
+        """Enters or leaves the block that `node` begins or ends. Returns whether that changes anything."""
         if _is_exit(node):
             device, mode = self._before.pop(node.args[0])  # type: ignore[arg-type, index]
         else:
@@ -95,12 +95,12 @@ class _Modes:
         return changes
 
     def keep_nothing(self) -> bool:
-        """Whether no block is open, in the graph or around it: PyTorch forgets its casts there."""
+        """Whether no block is open, in the graph or around it: there PyTorch clears its cache of casts."""
         return not self._before and not any(map(enabled, _KEYS))
 
 
 def without_idle_blocks(graph: torch.fx.Graph) -> None:
-    """Takes out the torch.autocast blocks that change nothing, such as those for another device."""
+    """Removes the torch.autocast blocks that change nothing, such as those for another device."""
     devices = {v.device.type for v in (n.meta.get("val") for n in graph.nodes) if isinstance(v, torch.Tensor)}
     modes, idle = _Modes(), []
     for node in graph.nodes:
@@ -117,7 +117,7 @@ def without_idle_blocks(graph: torch.fx.Graph) -> None:
 
 
 def blocks_of(graph: torch.fx.Graph, nodes: Sequence[Node]) -> set[Node]:
-    """What begins and ends the torch.autocast blocks that some of `nodes` are in."""
+    """The nodes that begin and end the torch.autocast blocks that contain any of `nodes`."""
     wanted = set(nodes)
     open_blocks: list[Node] = []
     found: set[Node] = set()
@@ -137,7 +137,7 @@ def blocks_of(graph: torch.fx.Graph, nodes: Sequence[Node]) -> set[Node]:
 def insert_casts(graph: torch.fx.Graph, known: Callable[[Node], bool], leaves: set[Node]) -> None:
     """Casts the operands of the `known` nodes as torch.autocast does.
 
-    leaves: parameters and others whose casts PyTorch keeps, so that all users have one.
+    leaves: parameters and other nodes whose casts PyTorch caches, so that all users share one.
     """
     modes = _Modes()
     kept: dict[Any, Node] = {}
@@ -178,7 +178,7 @@ def insert_casts(graph: torch.fx.Graph, known: Callable[[Node], bool], leaves: s
 
 
 def _has_kernel(node: Node, device: str) -> bool:
-    """Whether autocast does something for the op of a node."""
+    """Whether autocast has a kernel for the op of a node."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or device not in _KEYS:
         return False

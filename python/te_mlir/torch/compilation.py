@@ -1,4 +1,4 @@
-"""The programs of a region: one for training, whose forward saves what its backward reads, and one without gradients."""
+"""The two programs of a region: one for training, with forward and backward, and one without gradients."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from te_mlir.torch.signature import Options, Signature
 
 
 class Compilation:
-    """Compiles a function; layers whose sizes the recipe does not take stay in high precision.
+    """Compiles a function. Layers whose sizes the recipe does not support stay in high precision.
 
-    function: its arguments are the inputs of `signature`, its results the outputs, in
-    order, of the same number of elements each. backend: of the runtime that it is for.
+    function: its arguments are the inputs of `signature`, and its results the outputs, in
+    order, with the same number of elements each. backend: the backend of the runtime.
     """
 
     def __init__(self, function: build.Function, signature: Signature, options: Options, backend: str) -> None:
@@ -33,18 +33,18 @@ class Compilation:
             "main_grad": options.main_grad,
             **dict(options.pipeline),
         }
-        # Whether activations are computed again in the backward, where nobody says what is.
-        # One of two operands saves only these anyway; its cast is not to be made twice.
+        # Whether activations are recomputed in the backward; the option `remat` overrides this. An
+        # activation with two operands only saves those, and repeating its cast would gain nothing.
         plain = any(op.name == "te.activation" and len(op.operands) == 1 for op in function.ops)
         self._remakes = "remat" not in self.options and plain
         self._programs: dict[bool, Program] = {}
-        #: Layers that stay in high precision as their sizes do not fit, with the reasons.
+        #: Layers that stay in high precision because of their sizes, with the reasons.
         self.kept: dict[str, str] = {}
-        #: Of a number of layers, None where so many more may, or why others do already.
+        #: For a number of further layers: None if they may stay in high precision too, else why others do already.
         self.refuse: Callable[[int], list[str] | None] = lambda count: []
 
     def options_for(self, training: bool) -> dict[str, Any]:
-        """The options of one of the two programs: only training saves something for a backward."""
+        """The options of one of the two programs; only the one for training saves values for a backward."""
         options = dict(self.options)
         if not training:
             options.pop("remat", None)
@@ -80,13 +80,13 @@ class Compilation:
         return module.to_mlir()
 
     def program(self, training: bool) -> Program:
-        """One of the two programs; compiled once."""
+        """One of the two programs, which is compiled at its first use."""
         while training not in self._programs:
             try:
                 pipeline = pipeline_text(**self.options_for(training))
                 self._programs[training] = Program(self.text(training), "step", pipeline)
             except CompileError as error:
-                # No backward reads what an activation makes.
+                # No backward reads the result of an activation, so the program has none to recompute.
                 if training and self._remakes and any(said.code == "remat-unknown" for said in error.diagnostics):
                     self._remakes = False
                 else:
@@ -94,7 +94,10 @@ class Compilation:
         return self._programs[training]
 
     def _keep(self, error: CompileError) -> None:
-        """Leaves the layers in high precision whose sizes do not fit; raises where there is no other, or none."""
+        """Leaves the layers whose sizes do not fit in high precision.
+
+        Raises if there are none, or if no other layer would be quantised.
+        """
         layers = [op.layer for op in self.function.layers() if op.layer]
         found = {said.layer: str(said) for said in error.diagnostics if said.code == "size-multiple"}
         unfit = {layer: text for layer, text in found.items() if layer in layers and layer not in self.kept}

@@ -1,8 +1,8 @@
 """Groups of ranks from torch.distributed.
 
-A program names groups by number (`te.groups`); this module gives each a process
-group. On a GPU the step uses the NCCL communicator of the process group; on a CPU
-it uses messages of any backend that sends and receives (gloo).
+A program names groups by number (`te.groups`); this module binds each number to a process
+group. On a GPU, the step uses the NCCL communicator of the process group; on a CPU, it uses
+messages of any backend that can send and receive (gloo).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from te_mlir.runtime import Context
 def bind_group(context: Context, group_id: int, group: dist.ProcessGroup | None = None) -> None:
     """Binds `group` (by default all processes) to the number `group_id` of programs on `context`.
 
-    Every process of the group calls this, before a program is compiled on the context.
+    Every process of the group must call this before a program is compiled on the context.
     The process group must outlive the context. Use one that nothing else uses
     (`dist.new_group(ranks)`): the collectives of two users of one communicator
     would have to run in one order on all ranks.
@@ -43,21 +43,21 @@ def bind_group(context: Context, group_id: int, group: dist.ProcessGroup | None 
 
 
 def refuse_averages() -> None:
-    """Raises ArgumentError in a call of DistributedDataParallel that is to average gradients, which are in main_grad."""
+    """Raises ArgumentError if DistributedDataParallel would average gradients in this call, because they are in main_grad."""
     outer = DistributedDataParallel._active_ddp_module
-    # A reentrant checkpoint has its gradients made later, where DistributedDataParallel is not active.
+    # The gradients of a reentrant checkpoint are computed later, when DistributedDataParallel is not active.
     if outer is not None and outer.require_backward_grad_sync and (torch.is_grad_enabled() or outer.training):
         raise ArgumentError(
-            "argument 'main_grad': expected gradients of this process alone, but DistributedDataParallel is to average "
-            "them, and sees 'grad' alone; compile without main_grad, or call it under no_sync() and add up main_grad "
+            "argument 'main_grad': expected gradients of only this process, but DistributedDataParallel would average "
+            "them, and uses only 'grad'; compile without main_grad, or call it under no_sync() and sum main_grad "
             "over the processes"
         )
 
 
 def is_gathered(parameter: torch.Tensor) -> bool:
-    """Whether fully_shard (FSDP2) put `parameter` together of shards for this call."""
+    """Whether fully_shard (FSDP2) gathered `parameter` from shards for this call."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
-    # What fully_shard keeps of the modules it was given.
+    # The states that fully_shard keeps for its modules.
     states = getattr(sys.modules.get("torch.distributed._composable_state"), "_module_state_mapping", ())
     modules = [m for m in states if isinstance(m, fsdp.FSDPModule)] if fsdp else []
     return any(p is parameter for module in modules for p in module.parameters())
@@ -67,7 +67,7 @@ def _communicator(group: Any, index: int) -> int:
     """The address of the group's ncclComm_t on a GPU."""
     device = torch.device("cuda", index)
     with torch.cuda.device(device):
-        # It is made by the first collective.
+        # The first collective creates it.
         dist.all_reduce(torch.zeros(1, device=device), group=group)
         torch.cuda.synchronize(device)
         try:
@@ -98,7 +98,7 @@ class _Exchange:
                     work = begin(torch.frombuffer(views[rank], dtype=torch.uint8), place, self.group)
                 except RuntimeError as error:
                     raise RuntimeError(f"rank {rank} cannot be reached: {_line(error)}") from None
-                if work is not None:  # it is of a process outside the group
+                if work is not None:  # None in a process outside the group
                     works.append((rank, work))
         for rank, work in works:
             left = max(end - time.monotonic(), 0.001)

@@ -1,4 +1,4 @@
-"""Gradients of weights that are added to `main_grad`, in float32, and not given to autograd."""
+"""Gradients of weights that are added to `main_grad`, in float32, instead of being returned to autograd."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from te_mlir.torch.tensors import Spec, addresses_of, check
 
 _main_grad = operator.attrgetter("main_grad")
 
-#: Addresses (first, behind the last).
+#: A range of addresses (first, one after the last).
 Span = tuple[int, int]
 
 
 class MainGrads:
     """The sums that a region adds gradients of its weights to.
 
-    shared: weights that have elements in common with others of the graph, here or in
-    other regions, and columns; each has a sum of its own, which PyTorch adds to the
-    parameter's. begun: weights whose whole parameters' `main_grad` this region sets to 0,
-    as the first that uses them, where the steps do not write all of it.
+    shared: weights that have elements in common with other weights of the graph, in this or
+    another region, and columns of parameters; each has a sum of its own, which PyTorch adds to
+    that of the parameter. begun: weights for which this region sets the `main_grad` of the whole
+    parameter to 0, because it uses them first and the steps do not write all of it.
     """
 
     def __init__(self, signature: Signature, names: Names, shared: Sequence[int], begun: Sequence[int]) -> None:
@@ -41,14 +41,14 @@ class MainGrads:
             if i in shared or inputs[i].is_copy
         }
         self.begun = [i for i in mains if i in begun]
-        #: The others: their places in `mains`, and their bytes.
+        #: Weights that are not shared: their indices in `mains`, and the bytes of their sums.
         self.alone = [(k, 4 * math.prod(inputs[i].shape)) for k, i in enumerate(mains) if i not in self.shared]
-        #: Those of the others that are parameters, not parts: their places in `mains`, and in the inputs.
+        #: Those that are whole parameters: their indices in `mains` and in the inputs.
         self.whole = [(k, i) for k, i in enumerate(mains) if i not in self.shared and inputs[i].part is None]
         self._seen: list[int] = []
 
     def of_call(self, tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], list[int]]:
-        """The `main_grad` of the weights, made of zeros where a parameter has none, and their addresses."""
+        """The `main_grad` of the weights, which are created as zeros if needed, and their addresses."""
         mains, shared = self.signature.mains, self.shared
         try:
             grads = list(map(_main_grad, [shared.get(i, tensors[i]) for i in mains]))
@@ -56,7 +56,7 @@ class MainGrads:
         except (AttributeError, TypeError):
             grads = [shared[i].main_grad if i in shared else self.of(i, tensors[i]) for i in mains]
             addresses = addresses_of(grads)
-        # A storage that is resized moves.
+        # A resized storage moves too.
         if addresses != self._seen:
             self._check_apart(grads)
             self._seen = addresses
@@ -77,7 +77,7 @@ class MainGrads:
                 )
 
     def of(self, index: int, parameter: torch.Tensor) -> torch.Tensor:
-        """The `main_grad` of a weight, which may be a part of a parameter; made where there is none."""
+        """The `main_grad` of a weight, which may be a part of a parameter; it is created if needed."""
         spec, grad = self.signature.inputs[index], self.of_owner(index, parameter)
         if spec.part is None:
             return grad
@@ -86,34 +86,35 @@ class MainGrads:
         return spec.part.of(grad)
 
     def of_owner(self, index: int, parameter: torch.Tensor) -> torch.Tensor:
-        """Likewise, of the whole parameter."""
+        """The `main_grad` of the whole parameter of a weight; it is created if needed."""
         spec = self.signature.inputs[index]
-        # PyTorch's tensors take any attribute.
+        # Any attribute can be set on a tensor.
         owner: Any = parameter if spec.part is None else self.names.owners[index]
         grad = getattr(owner, "main_grad", None)
         if grad is None:
             if not owner.is_leaf:
                 raise ArgumentError(
-                    f"argument '{spec.name}': expected a parameter for 'main_grad', but got a tensor made of one"
+                    f"argument '{spec.name}': expected a parameter for 'main_grad', but got a tensor computed from one"
                 )
             if groups.is_gathered(owner):
                 raise ArgumentError(
-                    f"argument '{spec.name}.main_grad': expected a parameter that lies whole in each process, but "
-                    "fully_shard gathered it, and takes 'grad' alone back to the shards; compile without main_grad"
+                    f"argument '{spec.name}.main_grad': expected a parameter that is stored whole in each process, but "
+                    "fully_shard gathered it, and returns only 'grad' to the shards; compile without main_grad"
                 )
             grad = owner.main_grad = torch.zeros(owner.shape, device=self.signature.device)
         return grad
 
 
-#: Of the sums that wait for a backward, in all threads.
+#: Protects the sums that wait for a backward, in all threads.
 _lock = threading.Lock()
 
 
 class Begin:
-    """A first micro-batch between its forward and its backward, which writes sums that others may have begun since.
+    """A first micro-batch between its forward and its backward, which overwrites the sums.
 
-    So a parameter that two graphs of a model use, or two calls of one, has the sum of both.
-    mains, spans: the sums, which are nobody else's in this call, and their addresses.
+    Other backwards may write the same sums in the meantime. Their values are kept, so that a
+    parameter that two graphs of a model use, or two calls of one graph, has the sum of both.
+    mains, spans: the sums, which do not overlap in this call, and their addresses.
     """
 
     _waiting: weakref.WeakSet[Begin] = weakref.WeakSet()
@@ -125,7 +126,7 @@ class Begin:
             self._waiting.add(self)
 
     def end(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """What was written of sums since, with zeros for the rest, and these sums."""
+        """For each sum that was written since: a copy with zeros for the elements that were not written, and the sum."""
         with _lock:
             self._waiting.discard(self)
         found = []
@@ -142,7 +143,10 @@ class Begin:
 
     @classmethod
     def clear(cls, spans: Sequence[Span]) -> None:
-        """Sets what is begun there, and not written since, to 0: one that adds comes before the one that begins."""
+        """Sets the sums there to 0 if a first micro-batch waits that would overwrite them, and nothing was written since.
+
+        A backward that adds then runs before the one that overwrites.
+        """
         with _lock:
             for begin in cls._waiting:
                 for main, (own, _) in zip(begin.mains, begin.spans):
@@ -153,7 +157,7 @@ class Begin:
 
     @classmethod
     def report(cls, spans: Sequence[Span]) -> None:
-        """Sums were written there."""
+        """Records that sums were written there."""
         with _lock:
             for begin in cls._waiting:
                 begin.written.update(spans)

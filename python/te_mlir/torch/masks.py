@@ -1,4 +1,4 @@
-"""Masks of attention and tables of rotations that a call may have otherwise than its graph was compiled for."""
+"""Checks masks of attention and tables of rotations, which may differ from those that a graph was compiled for."""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ from te_mlir.frontend.graph import Node
 
 
 class Kind(NamedTuple):
-    """What a mask may be that is compared in each call. window_left: of a causal one, how many keys before its own a query sees."""
+    """A kind of mask, which is checked in each call.
+
+    window_left: for a causal mask, the number of keys before its own that a query attends to.
+    """
 
     name: str
     window_left: int | None = None
 
     @property
     def text(self) -> str:
-        """For messages."""
+        """The text for messages."""
         return self.name if self.window_left is None else f"{self.name} with {self.window_left} keys before its own"
 
 
-#: It hides what is ahead, nothing, or others.
+#: Masks that hide later keys, no keys, or other keys.
 CAUSAL, OPEN, OTHER = Kind("causal"), Kind("open"), Kind("other")
-#: Keys of feeds that may be other in a call than their graph was compiled for.
+#: Keys of feeds whose values may differ from those that the graph was compiled for.
 COMPARED = ("mask", "halves", "pairs")
 
 
 class OtherMask(Unsupported):
-    """A call's mask is another than its graph was compiled for: the one of the node that `mask` names is a `kind`."""
+    """The mask of a call differs from the one its graph was compiled for: that of the node `mask` is a `kind`."""
 
     def __init__(self, place: Node, mask: str, kind: Kind) -> None:
         super().__init__(place, "its mask is not the causal one" if kind == OTHER else f"its mask is {kind.text}")
@@ -37,7 +40,7 @@ class OtherMask(Unsupported):
 
 
 class OtherTable(OtherMask):
-    """A call's table of a rotation is no table of halves, or pairs, that are equal, as its graph was compiled for."""
+    """A table of a rotation does not have the equal halves, or pairs, that its graph was compiled for."""
 
     def __init__(self, place: Node, table: str, of: str) -> None:
         Unsupported.__init__(self, place, f"the {of} of a table of a rotation differ")
@@ -49,7 +52,7 @@ def _seen(mask: torch.Tensor) -> torch.Tensor:
 
 
 def is_kind(mask: torch.Tensor, sequence: int, kind: Kind) -> bool:
-    """Whether a mask hides of keys from queries of one sequence what one of this kind, not OTHER, does."""
+    """Whether a mask hides the keys of a sequence that a mask of this kind, which is not OTHER, hides."""
     seen = _seen(mask)
     if kind == OPEN:
         return bool(seen.all())
@@ -58,12 +61,12 @@ def is_kind(mask: torch.Tensor, sequence: int, kind: Kind) -> bool:
     wanted = torch.ones(mask.shape, dtype=torch.bool, device=mask.device).tril()
     if kind.window_left is not None:
         wanted = wanted.triu(-kind.window_left)
-    # Scores are no larger than the number that hides one.
+    # An additive mask hides a score if it adds -1e4 or less.
     return torch.equal(seen, wanted) and (mask.dtype is torch.bool or torch.equal(mask <= -1e4, ~wanted))
 
 
 def kind_of(mask: torch.Tensor, sequence: int) -> Kind:
-    """What of `Kind` a mask is."""
+    """The kind of a mask."""
     for kind in (CAUSAL, OPEN):
         if is_kind(mask, sequence, kind):
             return kind

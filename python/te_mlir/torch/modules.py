@@ -1,11 +1,10 @@
-"""Drop-in modules with TransformerEngine's constructor arguments, where the options exist.
+"""Drop-in modules with TransformerEngine's constructor arguments, if the options exist.
 
-Each makes its function with the builder and runs it as one node of autograd; a
-function is compiled once for each shape. The recipe is that of the
-innermost `autocast`, else high precision. `is_first_microbatch` is TransformerEngine's: True
-casts the weights and keeps the casts, False uses these again, None keeps nothing.
-With `fuse_wgrad_accumulation` gradients of parameters are added to their `main_grad`,
-float32; True begins these sums anew.
+A module builds its function with the builder and runs it as one node of autograd. A function is
+compiled once for each shape. The recipe is that of the innermost `autocast`, or else high
+precision. `is_first_microbatch` is TransformerEngine's: True casts the weights and keeps the
+casts, False reuses these, and None keeps nothing. With `fuse_wgrad_accumulation`, gradients of
+parameters are added to their `main_grad` in float32; True starts these sums again from 0.
 
     with te_mlir.torch.autocast(recipe=te_mlir.Float8CurrentScaling()):
         y = te_mlir.torch.Linear(512, 512)(x)
@@ -36,7 +35,7 @@ _options: contextvars.ContextVar[Options] = contextvars.ContextVar("te_mlir_opti
 def autocast(
     enabled: bool = True, recipe: Recipe | None = None, target: str | None = None, **pipeline: Any
 ) -> Iterator[None]:
-    """Modules that are called in its block quantise as `recipe` says; nested ones replace it.
+    """Modules that are called in its block use `recipe`; nested blocks replace it.
 
     enabled: False is high precision. Further options are those of the pipeline.
     """
@@ -49,7 +48,7 @@ def autocast(
 
 
 class _Module(WithStates, torch.nn.Module):
-    """What the modules share: parameters, and regions by shape and recipe."""
+    """The base of the modules: parameters, and regions by shape and recipe."""
 
     def __init__(self, params_dtype: torch.dtype | None, device: Any, main_grad: bool, **refused: Any) -> None:
         super().__init__()
@@ -68,7 +67,7 @@ class _Module(WithStates, torch.nn.Module):
         self._states = States(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is compiled is compiled again where a copy is called.
+        # A copy compiles its regions again when it is called.
         return {**self.__dict__, "_regions": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -76,7 +75,7 @@ class _Module(WithStates, torch.nn.Module):
         self._states.belong_to(self)
 
     def _parameter(self, name: str, shape: Sequence[int], start: float | None = None) -> None:
-        """A parameter, each element `start`, or drawn normal(0, 0.023) as TransformerEngine's are."""
+        """Adds a parameter with every element `start`, or drawn from normal(0, 0.023) as in TransformerEngine."""
         data = torch.empty(tuple(shape), dtype=self._dtype, device=self._device)
         with torch.no_grad():
             if start is None:
@@ -111,7 +110,7 @@ class _Module(WithStates, torch.nn.Module):
                 "in PyTorch then"
             )
         if casts.enabled(x.device.type):
-            # As TransformerEngine's do.
+            # TransformerEngine's modules do the same.
             x = x.to(torch.get_autocast_dtype(x.device.type))
         lead, columns = x.shape[:-1], x.shape[-1]
         rows = dense(x.reshape(-1, columns))
@@ -142,11 +141,11 @@ class _Module(WithStates, torch.nn.Module):
             wants = tensor.requires_grad and (weight or name == "x")
             specs.append(Spec(name, tuple(tensor.shape), tensor.dtype, weight, wants and floating))
             value = function.argument(name, tuple(tensor.shape), dtype_name(tensor.dtype), weight=weight)
-            # Parameters of another type are rounded in the step, whose gradients are theirs.
+            # The step rounds parameters of another type, and its gradients have the type of the parameters.
             values[name] = function.cast(value, dtype_name(x.dtype)) if floating else value
         y = self._emit(function, values["x"], values)
         function.result("y", y)
-        # No view of rows, which hooks and writes in place are lost on.
+        # The output is not a view of rows, because hooks and in-place writes would not work on a view.
         output = Spec("y", (*lead, y.shape[-1]), x.dtype, differentiable=True)
         return Region(function, specs, [output], x.device, options, self._states)
 
@@ -247,7 +246,7 @@ class LayerNormLinear(_Module):
 
 
 class LayerNormMLP(LayerNormLinear):
-    """A norm, a linear layer to the hidden width, an activation, a linear layer back.
+    """A norm, a linear layer to the hidden width, an activation, and a linear layer back.
 
     activation: gelu, relu, silu, ..., or gated (swiglu, geglu, ...), whose first layer
     has twice the hidden width: [gate | up].
@@ -303,10 +302,9 @@ class LayerNormMLP(LayerNormLinear):
 class GroupedLinear(_Module):
     """A weight for each group of rows: weight [num_gemms, out_features, in_features].
 
-    TransformerEngine has `weight0`, `weight1`, ...; here they are one parameter, as
-    the kernels take them, and bias [num_gemms, out_features] too. Each group begins
-    at a multiple of `alignment` rows: pad groups to it (16, 32 or 128, as the recipe
-    needs).
+    TransformerEngine has `weight0`, `weight1`, ...; here they are one parameter, as the kernels
+    need them, and so is the bias [num_gemms, out_features]. Each group starts at a multiple of
+    `alignment` rows: pad groups to it (16, 32 or 128, depending on the recipe).
     """
 
     def __init__(
@@ -340,7 +338,7 @@ class GroupedLinear(_Module):
     def forward(self, x: torch.Tensor, m_splits: Any, is_first_microbatch: bool | None = None) -> torch.Tensor:
         """x [rows, in_features]; m_splits: rows of each group, a list or an int32 tensor [num_gemms].
 
-        A tensor is not looked at: rows that it does not count give zeros.
+        The values of a tensor are not checked: rows that it does not count give zeros.
         """
         if not isinstance(m_splits, torch.Tensor):
             if sum(m_splits) != x.shape[0] or len(m_splits) != self.num_gemms or min(m_splits) < 0:

@@ -1,4 +1,4 @@
-"""A planned graph as what runs: compiled regions, what feeds them, and what PyTorch runs around them."""
+"""Builds the parts of a planned graph: compiled regions, their feeds, and the code that PyTorch runs around them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from te_mlir.torch.tensors import Spec
 
 
 class Making(NamedTuple):
-    """How the regions of a graph are made."""
+    """The options for building the regions of a graph."""
 
     options: Options
     differentiate_outputs: str
@@ -32,9 +32,9 @@ class Making(NamedTuple):
 class Leaving:
     """How a node leaves its region: as a view of a result.
 
-    copied: where PyTorch writes to it, what shares its memory; these are one copy, and the
-    region's own result stays as it is. dense: without gaps, which code outside of the graph
-    may rely on.
+    copied: if PyTorch writes to it, a key for the nodes that share its memory; these share one
+    copy, and the region's own result does not change. dense: whether it must be without gaps,
+    because code outside of the graph may rely on that.
     """
 
     exit: Exit
@@ -46,8 +46,8 @@ class Leaving:
 class Part:
     """A region, what feeds it, and the program that follows it.
 
-    nodes: what leaves it, of which a call gives the tensors. plain: the region's results
-    that leave it, where each leaves as it is: a loss.
+    nodes: the nodes that leave it, whose tensors a call returns. plain: the region's results that
+    leave it, if all of them leave unchanged, such as a loss.
     """
 
     region: Region
@@ -81,9 +81,9 @@ class Part:
 class Built:
     """What a call of a graph runs, in order.
 
-    before: what comes before the first region and depends on nothing compiled; first: what
-    PyTorch runs then; rest: what it runs behind the last part. repeats: whether a call may
-    be begun again. reasons: what of the gradients of parameters PyTorch makes.
+    before: the nodes before the first region that depend on nothing compiled. first: the nodes
+    that PyTorch runs next. rest: the nodes that it runs after the last part. repeats: whether a
+    call can be started again. reasons: the gradients of parameters that PyTorch computes.
     """
 
     before: Before
@@ -109,7 +109,7 @@ class Built:
 
 
 def build(captured: Captured, planned: Planned, making: Making, buffers: Sequence[bool]) -> Built:
-    """What runs; buffers: which of the graph's arguments are buffers of the model."""
+    """Builds the parts of a graph. buffers: which of its arguments are buffers of the model."""
     flat, schedule, gradients = captured.flat, captured.schedule, captured.gradients
     plans = planned.regions
     feeds = [feeds_of(plan, captured) for plan in plans]
@@ -163,7 +163,7 @@ def _outputs(plan: Plan, gradients: set[Node], differentiate_outputs: str) -> li
     outputs = []
     for index, (value, _) in enumerate(results):
         through = differentiate_outputs == "all" or not any(scalars) or scalars[index] or index in going_on
-        # Of the shape that leaves, where there is one: no view, which hooks and writes in place are lost on.
+        # If a node leaves in row-major order, the result has its shape: on a view, hooks and in-place writes would not work.
         rows = (e.shape for e in plan.exits if e.result == index and e.layout.is_row_major(math.prod(value.shape)))
         shape = next(rows, value.shape)
         outputs.append(Spec(f"result{index}", shape, getattr(torch, value.dtype), differentiable=through))
@@ -173,8 +173,9 @@ def _outputs(plan: Plan, gradients: set[Node], differentiate_outputs: str) -> li
 def _leaving(captured: Captured, plan: Plan) -> list[Leaving]:
     """How the exits of a region leave it.
 
-    Results that PyTorch writes to: the region's own stay as they are, and what shares memory there shares it here.
-    What does not share it there, such as a result and its clone, may be written to by whoever gets both.
+    If PyTorch writes to a result, the region's own result does not change, and nodes that share memory in the graph
+    share a copy. Nodes that do not share memory in the graph, such as a result and its clone, get separate memory,
+    because the caller may write to either.
     """
     effects, written = captured.schedule.effects, captured.schedule.written_after(plan.time)
     output = next(n for n in captured.flat.graph.nodes if n.op == "output")
@@ -191,7 +192,7 @@ def _leaving(captured: Captured, plan: Plan) -> list[Leaving]:
 
 
 def _is_plain(leaving: Leaving, outputs: Sequence[Spec]) -> bool:
-    """Whether a node is a result of its region as it is."""
+    """Whether a node is an unchanged result of its region."""
     exit = leaving.exit
     return (
         leaving.copied is None

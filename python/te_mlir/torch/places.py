@@ -1,4 +1,4 @@
-"""Where the tensors of a region are among the pointers of its program, and where its backward begins."""
+"""The indices of a region's tensors among the pointers of its program, and the start of its backward."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from te_mlir.torch.signature import Signature
 
 @dataclass(frozen=True)
 class Places:
-    """Places of pointers, and numbers of launches.
+    """Indices of pointers, and numbers of launches.
 
-    of: places by name, and whether it is a result. inputs, outputs: of the signature's.
-    mains: of the weights whose gradients are added to: before, and after. gradients: of
-    `signature.given`; cotangents: of `signature.through`. flag: of the micro-batch, or -1.
-    cut: the launch that the backward begins with; from `update` on histories and scales are
-    updated, and nothing else is done; end: how many launches there are. begun_late: of
-    `mains`, those that the backward begins; the others the forward sets to 0. is_early:
-    whether the forward has intermediates in the memory of gradients. saved_inputs,
-    saved_outputs: which of the signature's the backward reads.
+    of: indices by name and by whether the pointer is a result. inputs, outputs: indices of the
+    signature's tensors. mains: for each weight whose gradient is accumulated, the indices of the
+    sum before and after. gradients: indices for `signature.given`. cotangents: indices for
+    `signature.through`. flag: index of the micro-batch flag, or -1. cut: the first launch of the
+    backward. update: the first of the final launches, which only update histories and scales.
+    end: the number of launches. begun_late: the `mains` that the backward overwrites first; the
+    forward sets the others to 0. is_early: whether the forward has intermediates in the memory of
+    gradients. saved_inputs, saved_outputs: the signature's tensors that the backward reads.
     """
 
     of: dict[tuple[str, bool], int]
@@ -40,7 +40,7 @@ class Places:
 
     @staticmethod
     def read(program: Program, signature: Signature, training: bool) -> Places:
-        """Those of one of the two programs of a region."""
+        """Reads the indices from one of the two programs of a region."""
         arguments = program.arguments
         of = {(a.name, a.is_result): i for i, a in enumerate(arguments)}
         inputs = [of[spec.name, False] for spec in signature.inputs]
@@ -60,7 +60,7 @@ class Places:
             late = [arguments[i] for i in outputs if arguments[i].last_launch >= cut]
             names = [argument.name for argument in late if argument.first_launch >= cut]
             if names:
-                raise ArgumentError(f"expected results to be made before the backward, but {names} are not")
+                raise ArgumentError(f"expected results to be computed before the backward, but {names} are not")
         return Places(
             of,
             inputs,

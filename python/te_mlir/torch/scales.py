@@ -1,4 +1,4 @@
-"""Scales that delayed scaling changes, while forwards wait for a backward that casts with those before."""
+"""Keeps the scales of a forward for its backward, if delayed scaling changes them in between."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from te_mlir.runtime import Tensor
 from te_mlir.torch.arena import Arena, Pool
 from te_mlir.torch.states import States
 
-#: Of what waits for a backward, in all threads.
+#: Protects the forwards that wait for a backward, in all threads.
 _lock = threading.Lock()
 
 
 class Scales:
-    """The scales that the forward of a program casts with; a backward may make such a cast again.
+    """The scales that the forward of a program casts with; a backward may repeat such a cast.
 
-    places: their pointers'; none where the program changes none. tensors: they themselves.
-    names: what the model calls them. waiting: forwards that wait for their backward.
+    places: the indices of their pointers; empty if the program changes no scales. tensors: the
+    scales. names: their names in the model. waiting: forwards that wait for their backward.
     """
 
     def __init__(self, states: States, own: Mapping[str, Tensor], places: Sequence[int], names: Sequence[str]) -> None:
@@ -44,7 +44,7 @@ class Scales:
                 self.waiting.discard(lease)
 
     def keep(self) -> None:
-        """Before scales change: forwards that wait keep those that they cast with."""
+        """Copies the scales for all forwards that wait. Call it before the scales change."""
         with _lock:
             users = self.states.users
             if self._others[0] != self.states.uses:
@@ -58,16 +58,16 @@ class Scales:
     def _copy_to(self, arena: Arena) -> None:
         scales = torch.stack(self.tensors)
         if arena.scales is None:
-            # Each where kernels may read it from.
+            # A row for each scale, so that each has an address that kernels can read from.
             arena.scales = scales.new_zeros(len(scales), 4)
         arena.scales[:, 0] = scales
         arena.keeps_scales = True
 
 
 class Lease:
-    """An arena between a forward and its backward; free again when either is gone."""
+    """An arena between a forward and its backward; it is free again after the backward, or if the forward is dropped."""
 
-    # Also of one that dynamo makes without a call of __init__.
+    # A class attribute, because dynamo creates objects without calling __init__.
     arena: Arena | None = None
 
     def __init__(self, pool: Pool, scales: Scales, arena: Arena) -> None:
@@ -75,7 +75,7 @@ class Lease:
         scales.wait(self)
 
     def end(self) -> Arena | None:
-        """The arena, the first time."""
+        """Returns the arena at the first call, and None later."""
         arena, self.arena = self.arena, None
         self.scales.discard(self)
         return arena

@@ -1,4 +1,4 @@
-"""What a region takes and gives: its tensors, which of them want gradients, and what the model calls its weights."""
+"""The arguments and results of a region, the need for gradients, and the names of its weights in the model."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from te_mlir.torch.tensors import Spec, addresses_of, check
 
 
 class Options(NamedTuple):
-    """How regions are compiled; `pipeline` are further options of the pipeline, by name."""
+    """How regions are compiled. pipeline: further options of the pipeline, by name."""
 
     recipe: Recipe | None = None
     backward_override: str | None = None
     target: str | None = None
     strict: bool = False
-    #: Casts of weights are kept from call to call, until a first micro-batch.
+    #: Casts of weights are kept from call to call, until the next first micro-batch.
     cache_weights: bool = False
-    #: Gradients of weights go to their `main_grad`, in float32, and not to autograd.
+    #: Gradients of weights are added to their `main_grad`, in float32, and not returned to autograd.
     main_grad: bool = False
     #: Forward and backward are recorded once and replayed.
     cuda_graph: bool = False
@@ -33,12 +33,12 @@ class Options(NamedTuple):
 
 @dataclass(frozen=True)
 class Signature:
-    """The tensors of a region, in order, and places in `inputs` and `outputs`.
+    """The tensors of a region, in order, and indices in `inputs` and `outputs`.
 
-    weights: inputs that are parameters, or parts of one. wrt: inputs that want gradients.
-    mains: of these, those whose gradients go to `main_grad`; given: the others, whose
-    gradients autograd gets. through: outputs that cotangents are taken of. discrete: those
-    that can have no gradient.
+    weights: inputs that are parameters or parts of one. wrt: inputs that need gradients. mains:
+    those of `wrt` whose gradients are added to `main_grad`. given: the others, whose gradients are
+    returned to autograd. through: outputs with cotangents. discrete: outputs that cannot have
+    gradients.
     """
 
     inputs: tuple[Spec, ...]
@@ -70,10 +70,10 @@ class Signature:
 
 
 class Names:
-    """What the model calls the weights of a region: layers that are alike share one.
+    """The names of a region's weights in the model. Equal layers share a region, so the names change.
 
-    current: names of the weights of the last call. owners: parameters of the next call, by
-    the inputs that are parts of them. are_known: whether `current` is of the next call, too.
+    current: names of the weights of the last call. owners: parameters of the next call, by the
+    inputs that are parts of them. are_known: whether `current` also holds for the next call.
     """
 
     def __init__(self, signature: Signature, states: States) -> None:
@@ -83,7 +83,7 @@ class Names:
         self.are_known = False
 
     def belong_to(self, owners: dict[int, torch.Tensor]) -> None:
-        """The parameters of the next call; copies of columns may lie where those of another layer lay."""
+        """Sets the parameters of the next call. Copies of columns may have the addresses of those of another layer."""
         if any(self.owners.get(index) is not owner for index, owner in owners.items()):
             self.are_known = False
         self.owners = owners
@@ -103,16 +103,16 @@ class Names:
         return {self.signature.inputs[i].name: name for i, name in zip(self.signature.weights, self.current)}
 
     def of_state(self, state: str) -> str:
-        """What the model calls a state that a program names after the layer of a weight."""
+        """The name in the model of a state that a program names after the layer of a weight."""
         return renamed(state, {layer_of(weight): layer_of(name) for weight, name in self._by_captured().items()})
 
     def of_cast(self, cast: str) -> str:
-        """What the model calls a cast, which a program names after the weight."""
+        """The name in the model of a cast that a program names after a weight."""
         return renamed(cast, self._by_captured())
 
 
 class Guard:
-    """Looks at the tensors of a call, and only at what differs from those of the call before."""
+    """Checks the tensors of a call, but only where they differ from those of the call before."""
 
     def __init__(self, signature: Signature, names: Names) -> None:
         self.signature, self.names = signature, names
@@ -131,7 +131,7 @@ class Guard:
             self._are_alike = arrays.torch_guard(tensors)
             self.names.are_known = False
         elif seen != self._seen:
-            # Tensors like those of the last call: where they lie now is left to look at. A storage that is resized moves.
+            # The tensors are like those of the last call, so only their addresses are checked. A resized storage moves.
             moved = arrays.changed(self._seen, seen)
             if not self._weights.isdisjoint(moved):
                 self.names.are_known = False

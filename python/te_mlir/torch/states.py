@@ -1,9 +1,9 @@
-"""What recipes remember of a model (histories, scales, random states), by the name of the weight.
+"""The states of recipes for a model (histories, scales, random states), by the name of the weight.
 
-A model has one `States`, whatever number of graphs is compiled of it: for training
-and without gradients, for each shape, for each part between graph breaks. They name
-a state `layers.0.q.x.scale` after the model's own parameter, so a layer's is
-the same in each, and graphs that several layers share keep them apart.
+A model has one `States` for all of its graphs: for training and without gradients, for each
+shape, and for each part between graph breaks. A state has the name of the model's own parameter,
+as in `layers.0.q.x.scale`. A layer therefore has the same state in each graph, and layers that
+share a graph have separate states.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from te_mlir.program import Argument
 from te_mlir.runtime import Context, Tensor
 
 RNG_STATE = "rng_state"
-#: What the keys of a module's state_dict begin with, after the module's own name.
+#: The prefix of keys in a module's state_dict, after the module's own name.
 PREFIX = "te."
 
 
 def layer_of(weight: str) -> str:
-    """The layer whose weight this is: `layers.0.q` of `layers.0.q.weight`."""
+    """The layer of a weight: `layers.0.q` for `layers.0.q.weight`."""
     return weight.removesuffix(".weight")
 
 
@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
     @staticmethod
     def in_name(name: str) -> Part | None:
-        """The part that `name` is of, as `name` of it writes that."""
+        """The part in a name that the method `name` returned, or None."""
         for piece in name.split("[")[1:]:
             inside, closed, _ = piece.partition("]")
             first, _, end = inside.removeprefix(":, ").partition(":")
@@ -51,19 +51,19 @@ class Part(NamedTuple):
         return f"[{':, ' if self.axis else ''}{self.first}:{self.end}]"
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The part of a parameter, or of what lies like it: a view."""
+        """A view of this part of a parameter, or of a tensor with its layout."""
         return tensor.narrow(self.axis, self.first, self.end - self.first)
 
     def name(self, weight: str) -> str:
-        """`qkv[0:64].weight` of `qkv.weight`."""
+        """The name of this part: `qkv[0:64].weight` for `qkv.weight`."""
         return f"{layer_of(weight)}{self}{weight[len(layer_of(weight)) :]}"
 
     def owner(self, name: str) -> str:
-        """The weight that `name` is of."""
+        """The weight that the part called `name` belongs to."""
         return name.replace(str(self), "", 1)
 
     def is_of(self, shape: Sequence[int]) -> bool:
-        """Whether a parameter of these sizes has it."""
+        """Whether a parameter of these sizes has this part."""
         return self.axis < len(shape) and self.first < self.end <= shape[self.axis]
 
     def meets(self, other: Part) -> bool:
@@ -72,11 +72,11 @@ class Part(NamedTuple):
 
 
 class StateName(NamedTuple):
-    """What the name of a state is made of, in a program as in what was saved.
+    """The parts of the name of a state, in a program and in saved states.
 
-    A recipe's is `<layer>.<x, w or dy>.<amax_history or scale>`, a weight's cast
-    `<weight>.<row or col>.<data, scale or amax>`; further ones of the same have a number
-    behind the second part. owner: the layer or the weight. rest: what follows it.
+    The name of a recipe's state is `<layer>.<x, w or dy>.<amax_history or scale>`; that of a weight's
+    cast is `<weight>.<row or col>.<data, scale or amax>`. Further states of the same name have a
+    number after the second part. owner: the layer or the weight. rest: the parts after it.
     """
 
     owner: str
@@ -85,9 +85,9 @@ class StateName(NamedTuple):
 
     @staticmethod
     def read(name: str) -> StateName | None:
-        """What `name` says; None for other names."""
+        """Parses the name of a state; None for other names."""
         owner, *rest = name.rsplit(".", 3)
-        # Numbers make one part more.
+        # A number is one more part.
         if len(rest) < 3 or not rest[1].isdecimal():
             owner, *rest = name.rsplit(".", 2)
         if len(rest) < 2 or not owner:
@@ -98,49 +98,49 @@ class StateName(NamedTuple):
         return None
 
     def of(self, owner: str) -> str:
-        """The same of another layer or weight."""
+        """The name of the same state of another layer or weight."""
         return f"{owner}.{self.rest}"
 
 
-#: Of a layer's operands, what a recipe remembers; of a weight's casts, what they consist of.
+#: The operands of a layer with a recipe's states for each; the usages of a weight's cast with its buffers.
 _OPERANDS, _MEASURED = ("x", "w", "dy"), ("amax_history", "scale")
 _USAGES, _BUFFERS = ("row", "col"), ("data", "scale", "amax")
 
 
 def renamed(state: str, names: Mapping[str, str]) -> str:
-    """The name of a state, of an owner that `names` calls otherwise."""
+    """The name of a state after its owner is renamed as in `names`."""
     found = StateName.read(state)
     return state if found is None or found.owner not in names else found.of(names[found.owner])
 
 
 def is_cast(name: str) -> bool:
-    """Whether a state of this name is a weight's cast."""
+    """Whether this is the name of a weight's cast."""
     found = StateName.read(name)
     return found is not None and found.is_cast
 
 
 class States:
-    """The states of a model, made when a graph first needs them, or of values that were loaded before.
+    """The states of a model. A state is created when a graph first needs it, or from a value that was loaded before.
 
-    module: what names its parameters; without one, graphs do.
+    module: the module that names the parameters; without one, the graphs name them.
     """
 
     def __init__(self, module: torch.nn.Module | None = None) -> None:
         self._tensors: dict[str, Tensor] = {}
-        # Casts of weights, of a recipe and a name, and those of them that a first micro-batch made.
+        # Casts of weights by recipe and name, and those that a first micro-batch computed.
         self._casts: dict[tuple[str, str], Tensor] = {}
         self.made: set[tuple[str, str]] = set()
-        # Loaded before a graph needs them.
+        # Values that were loaded before a graph needs them.
         self._waiting: dict[str, torch.Tensor] = {}
-        #: The loaded programs that read them, and how many there ever were.
+        #: The loaded programs that read the states, and the number of all such programs so far.
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()
         self.uses = 0
-        #: Something to keep as long as these states.
+        #: An object to keep alive as long as these states.
         self.key: Any = None
         self.belong_to(module)
 
     def belong_to(self, module: torch.nn.Module | None) -> None:
-        """From now on parameters are named as in `module`."""
+        """Names parameters as `module` does from now on."""
         self._module = weakref.ref(module) if module is not None else None
         self._names = WeakIdKeyDictionary()
 
@@ -152,7 +152,7 @@ class States:
         self._waiting = state["values"]
 
     def name_of(self, tensor: torch.Tensor, captured: str) -> str:
-        """The name of a weight; `captured` where it is nobody's parameter."""
+        """The name of a weight; `captured` if it is not a parameter of the module."""
         if not isinstance(tensor, torch.nn.Parameter):
             return captured
         if tensor not in self._names:
@@ -167,7 +167,7 @@ class States:
         return self._names[tensor]
 
     def tensor(self, name: str, argument: Argument, context: Context) -> Tensor:
-        """The state `name` on a device, as a program takes it."""
+        """The state `name` on a device, in the form that a program needs."""
         have = self._tensors.get(name)
         if have is None or have.context is not context:
             made = context.full(argument.shape, argument.dtype.name, argument.init or 0.0)
@@ -180,7 +180,7 @@ class States:
         return have
 
     def cast(self, recipe: str, name: str, argument: Argument, context: Context) -> Tensor:
-        """The cast `name` of a weight as `recipe` makes it; nothing is there before a first micro-batch."""
+        """The cast `name` of a weight under `recipe`; it has no value before a first micro-batch."""
         key = (recipe, name)
         if key not in self._casts or self._casts[key].context is not context:
             self._casts[key] = context.full(argument.shape, argument.dtype.name, argument.init or 0.0)
@@ -193,7 +193,7 @@ class States:
         return self._casts[key]
 
     def values(self, casts: bool = False) -> dict[str, torch.Tensor]:
-        """Copies by name."""
+        """Copies of the states by name."""
         found = {name: torch.from_dlpack(tensor).clone() for name, tensor in self._tensors.items()}
         waiting = (name for name in self._waiting if casts or not is_cast(name))
         found.update((name, self._waiting[name].clone()) for name in waiting)
@@ -202,11 +202,11 @@ class States:
         return found
 
     def load(self, values: Mapping[str, torch.Tensor], strict: bool = True) -> tuple[list[str], list[str]]:
-        """Makes `values` the states; what no graph has yet waits until one has.
+        """Sets the states to `values`. States that no graph needs yet are set when a graph needs them.
 
-        Names that are missing, and those that can be no state of this model; with
-        strict, nothing is changed where there are some. Raises ArgumentError for a
-        value of another type or shape. Casts of weights may be among them.
+        Returns the missing names, and the names that cannot be states of this model. With strict,
+        nothing is changed if there are any. Raises ArgumentError for a value of another type or
+        shape. The values may include casts of weights.
         """
         missing = [name for name in self._tensors if name not in values]
         unexpected = [name for name in values if not self._may_be(name)]
@@ -240,7 +240,7 @@ class States:
                     return True
         return False
 
-    # What a torch.nn.Module that has states does in state_dict and load_state_dict.
+    # A torch.nn.Module with states calls these in state_dict and load_state_dict.
 
     def save_to(self, destination: dict[str, Any], prefix: str) -> None:
         for name, value in self.values().items():
@@ -255,7 +255,7 @@ class States:
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> dict[str, Any]:
-        """Loads what is of these states; the rest is PyTorch's."""
+        """Loads the values of these states; PyTorch loads the others."""
         head = prefix + PREFIX
         mine = {key[len(head) :]: value for key, value in state_dict.items() if key.startswith(head)}
         try:
@@ -276,8 +276,8 @@ def _assign(state: Tensor, value: torch.Tensor) -> None:
 def _check_same(name: str, state: Tensor, argument: Argument) -> None:
     if state.shape != argument.shape or state.dtype != argument.dtype.name:
         raise ArgumentError(
-            f"state '{name}': expected {argument}, but got {state.dtype} {list(state.shape)}, which a program "
-            "before made"
+            f"state '{name}': expected {argument}, but got {state.dtype} {list(state.shape)}, which an earlier "
+            "program set"
         )
 
 
@@ -290,7 +290,7 @@ def _check_value(name: str, value: torch.Tensor, state: Tensor) -> None:
 
 
 class WithStates:
-    """What makes the states of a torch.nn.Module, its attribute `_states`, part of its state_dict."""
+    """Adds the states of a torch.nn.Module, its attribute `_states`, to its state_dict."""
 
     _states: States
 

@@ -1,4 +1,4 @@
-"""Tensors outside of a region: what each is expected to be, and whether a step can use its memory."""
+"""Checks of tensors outside of a region: their expected form, and whether a step can use their memory."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from te_mlir.dtypes import BY_NAME
 from te_mlir.errors import ArgumentError
 from te_mlir.torch.states import Part
 
-#: Where each of some tensors lies.
+#: A function that returns the addresses of tensors.
 addresses_of = arrays.torch_addresses()
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """`torch.bfloat16` is "bfloat16"."""
+    """The name of an element type: "bfloat16" for `torch.bfloat16`."""
     return str(dtype)[6:]
 
 
 def torch_to_te(dtype: torch.dtype) -> str | None:
-    """The name of an element type that the dialect has; None for others."""
+    """The name of an element type in the dialect; None if the dialect does not have it."""
     name = dtype_name(dtype)
     return name if name in BY_NAME and BY_NAME[name].bytes > 1 else None
 
 
 class Spec(NamedTuple):
-    """A tensor outside of a region: its name, sizes and element type, and whether it wants a gradient.
+    """A tensor outside of a region: its name, sizes and element type, and whether it needs a gradient.
 
-    part: what it is of a parameter. Rows are read where they are; columns are copied in each call.
+    part: if it is a part of a parameter, which one. Rows are read in place; columns are copied in each call.
     """
 
     name: str
@@ -81,7 +81,7 @@ def check(spec: Spec, tensor: torch.Tensor, device: torch.device, role: str = "a
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, or a copy where its memory does not hold its elements in order, from a place that kernels read."""
+    """The tensor, or a copy if its elements are not stored in order at an address that kernels can read."""
     inner = tensor.contiguous().resolve_neg()
     return inner.clone() if inner.data_ptr() % 16 else inner
 
@@ -92,5 +92,5 @@ def refuse_duals(specs: Sequence[Spec], tensors: Sequence[torch.Tensor]) -> None
         if forward_ad.unpack_dual(tensor).tangent is not None:
             raise ArgumentError(
                 f"argument '{spec.name}': expected no tangent, but got one (forward-mode differentiation); "
-                "te has gradients of backwards alone"
+                "te supports only backward differentiation"
             )
