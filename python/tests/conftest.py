@@ -4,6 +4,9 @@ import pytest
 
 import te_mlir
 
+# Helpers whose assertions say what they compared, as those of tests do.
+pytest.register_assert_rewrite("jax_compare", "torch_compare")
+
 RECIPES = {
     "high_precision": te_mlir.HighPrecision(),
     "delayed_scaling": te_mlir.DelayedScaling(amax_history_len=4),

@@ -10,49 +10,11 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp
 import jax_models as models
 import numpy as np
+from jax_compare import assert_close, batch, compare, llama_params
 
 import te_mlir
 import te_mlir.jax
 from te_mlir.errors import ArgumentError, ImportFailure
-
-
-def batch(sequence=32, vocabulary=64):
-    a, b = jax.random.split(jax.random.key(1))
-    return jax.random.randint(a, (2, sequence), 0, vocabulary), jax.random.randint(b, (2, sequence), 0, vocabulary)
-
-
-@functools.cache
-def llama_params(kv_heads=2, layers=1):
-    return jax.jit(functools.partial(models.llama_params, kv_heads=kv_heads, layers=layers))(jax.random.key(0))
-
-
-def leaves(tree):
-    return [leaf for leaf in jax.tree.leaves(tree) if leaf.dtype != jax.dtypes.float0]
-
-
-def assert_close(mine, theirs, bound=1e-5):
-    mine, theirs = leaves(mine), leaves(theirs)
-    assert len(mine) == len(theirs) > 0
-    for a, b in zip(mine, theirs):
-        error = jnp.linalg.norm((a - b).ravel()) / jnp.linalg.norm(b.ravel())
-        assert a.dtype == b.dtype and jnp.linalg.norm(b) > 0 and error < bound, error
-
-
-def compare(function, *args, **options):
-    """Results and gradients of all arguments, by te and by JAX."""
-    compiled = te_mlir.jax.jit(function, **options)
-    like = jax.eval_shape(function, *args)
-    cotangent = jax.tree.map(lambda a: np.cos(np.arange(a.size)).reshape(a.shape).astype(a.dtype), like)
-
-    def both(function, args):
-        results, pull = jax.vjp(function, *args)
-        return results, pull(cotangent)
-
-    # Jitted, as JAX compiles each operation by itself else.
-    wanted, got = (jax.jit(functools.partial(both, f))(args) for f in (function, compiled))
-    assert jax.tree.structure(got) == jax.tree.structure(wanted)
-    assert_close(got, wanted)
-    return compiled.lower(*args)
 
 
 @pytest.mark.parametrize(
@@ -239,6 +201,24 @@ def test_gradients_of_a_recipe_with_states_are_refused():
         compiled(params, x)
 
 
+def test_infinite_constants():
+    x, w = jnp.ones((16, 32)), jnp.ones((32, 32))
+    for number in (jnp.inf, -jnp.inf, jnp.nan):
+        mine = te_mlir.jax.jit(lambda x, w: (x @ w.T) * number)(x, w)
+        assert np.array_equal(mine, (x @ w.T) * number, equal_nan=True)
+
+
+def test_a_shape_compiles_once():
+    compiled = te_mlir.jax.jit(models.gpt)
+    params = models.gpt_params(jax.random.key(0))
+    for rows in (16, 32, 16):
+        assert compiled(params, jnp.ones((rows, 64))).shape == (rows, 64)
+    assert len(compiled.compiled) == 2
+
+
+# What is not imported
+
+
 def test_everything_that_cannot_be_imported_is_listed():
     def function(x, w):
         y = jnp.sin(x @ w)
@@ -252,147 +232,6 @@ def test_everything_that_cannot_be_imported_is_listed():
     assert sin.startswith("sin(f32 [16, 64]) at ") and f"test_jax_import.py:{line + 1}:" in sin
     assert cumsum.startswith("cumsum(f32 [16, 64]) at ") and f"test_jax_import.py:{line + 2}:" in cumsum
     assert "no counterpart in te but in gelu" in erf and f"test_jax_import.py:{line + 3}:" in erf
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("left", [1, 2, 5, 14, 15, 40])
-def test_attention_under_a_window(left, causal):
-    """A window to the left alone, or of both sides where what is ahead is hidden; one of the sequence is none."""
-
-    def function(x, wq, wkv):
-        q, kv = (x @ wq).reshape(2, 16, 4, 16), (x @ wkv).reshape(2, 16, 2, 16)
-        window = (left, 3) if causal else (left, 0)
-        return jax.nn.dot_product_attention(q, kv, kv, is_causal=causal, local_window_size=window)
-
-    keys = jax.random.split(jax.random.key(2), 3)
-    x, wq, wkv = (jax.random.normal(key, shape) for key, shape in zip(keys, ((32, 64), (64, 64), (64, 32))))
-    text = compare(function, x, wq / 8, wkv / 8).text()
-    assert text.count("te.attention") == 1 and "causal" in text
-    assert (f"window_size = array<i64: {left}, 0>" in text) == (left < 15)
-
-
-CAUSAL = np.tri(16, dtype=bool)
-
-
-def by_hand(weigh):
-    """Attention of 16 tokens whose softmax is of `weigh` of the scores."""
-
-    def function(x, wq, wkv):
-        q, kv = (x @ wq).reshape(2, 16, 4, 16), (x @ wkv).reshape(2, 16, 2, 16)
-        kv = jnp.repeat(kv, 2, axis=2)
-        scores = jnp.einsum("bqhd,bkhd->bhqk", q, kv)
-        return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(weigh(scores, wq[0, 0]), -1), kv)
-
-    keys = jax.random.split(jax.random.key(2), 3)
-    x, wq, wkv = (jax.random.normal(key, shape) for key, shape in zip(keys, ((32, 64), (64, 64), (64, 32))))
-    return function, x, wq / 8, wkv / 8
-
-
-@pytest.mark.parametrize("cap", [0.5, 2.0, 50.0])
-@pytest.mark.parametrize(
-    "weigh",
-    [
-        lambda s, cap: jnp.where(CAUSAL, jnp.tanh(s / 3 / cap) * cap, -jnp.inf),
-        lambda s, cap: cap * jnp.tanh(s * (1 / 3) / cap) + jnp.where(CAUSAL, 0.0, -1e30),
-    ],
-    ids=["where", "added"],
-)
-def test_attention_with_capped_scores(weigh, cap):
-    text = compare(*by_hand(lambda s, _: weigh(s, cap))).text()
-    assert text.count("te.attention") == 1 and f"softcap = {cap} : f32" in text and "math.tanh" not in text
-    assert "scale = 0.3333" in text and "causal" in text
-
-
-def sunk(weigh, grouped=False):
-    """Attention of 16 tokens with the weights `weigh` of the scores and a number for each head."""
-
-    def function(x, wq, wkv, sinks):
-        q, kv = (x @ wq).reshape(2, 16, 2, 2, 16), (x @ wkv).reshape(2, 16, 2, 16)
-        if grouped:
-            scores, n = jnp.einsum("bqgrd,bkgd->bgrqk", q, kv), sinks.reshape(1, 2, 2, 1, 1)
-            return jnp.einsum("bgrqk,bkgd->bqgrd", weigh(scores / 3, n), kv)
-        kv = jnp.repeat(kv, 2, axis=2)
-        scores, n = jnp.einsum("bqhd,bkhd->bhqk", q.reshape(2, 16, 4, 16), kv), sinks.reshape(1, 4, 1, 1)
-        return jnp.einsum("bhqk,bkhd->bqhd", weigh(scores / 3, n), kv)
-
-    keys = jax.random.split(jax.random.key(2), 4)
-    shapes = (32, 64), (64, 64), (64, 32), (4,)
-    x, wq, wkv, sinks = (jax.random.normal(key, shape) for key, shape in zip(keys, shapes))
-    return function, x, wq / 8, wkv / 8, sinks
-
-
-def beside(s, n):
-    """Scores, and a column of sinks."""
-    return jnp.concatenate([s, jnp.broadcast_to(n, s.shape[:-1] + (1,))], -1)
-
-
-def without_last(joined):
-    return jax.nn.softmax(joined, axis=-1)[..., :-1]
-
-
-@pytest.mark.parametrize("grouped", [False, True])
-@pytest.mark.parametrize(
-    "weigh",
-    [
-        lambda s, n: without_last(beside(s, n)),
-        lambda s, n: without_last(beside(jnp.where(CAUSAL, s, -1e30), n)),
-        lambda s, n: without_last(beside(jnp.where(CAUSAL, jnp.tanh(s / 2) * 2, -jnp.inf), n)),
-        lambda s, n: without_last(beside(s, 0.0)),
-    ],
-    ids=["plain", "causal", "capped", "off-by-one"],
-)
-def test_attention_with_sinks(weigh, grouped, request):
-    which = request.node.callspec.id
-    function, *args = sunk(weigh, grouped)
-    if "off-by-one" in which:
-        function, args = (lambda f: lambda x, wq, wkv: f(x, wq, wkv, jnp.zeros(4)))(function), args[:3]
-    text = compare(function, *args).text()
-    assert text.count("te.attention") == 1 and " sinks %" in text
-    assert ("causal" in text, "softcap = 2.0" in text) == ("causal" in which or "capped" in which, "capped" in which)
-
-
-@pytest.mark.parametrize(
-    "weigh",
-    [
-        lambda s, n: jax.nn.softmax(jnp.concatenate([jnp.broadcast_to(n, (2, 4, 16, 1)), s], -1), -1)[..., 1:],
-        lambda s, n: jax.nn.softmax(beside(s, n), -1)[..., 1:],
-        lambda s, n: jax.nn.softmax(beside(beside(s, n), n), -1)[..., :-2],
-        lambda s, n: jax.nn.softmax(beside(s, n), -2)[..., :-1],
-        lambda s, n: without_last(beside(s, n)) * 2,
-    ],
-    ids=["before", "with-the-sink", "two", "another-axis", "scaled"],
-)
-def test_what_are_nearly_sinks_is_told(weigh):
-    function, *args = sunk(weigh)
-    with pytest.raises(ImportFailure, match="a product of batches has no counterpart in te but in attention"):
-        te_mlir.jax.compile(function, args)
-
-
-def test_sinks_of_positions_are_told():
-    function, *args = sunk(lambda s, n: without_last(beside(s, jnp.tile(n, (2, 4, 4, 1)).reshape(2, 4, 16, 1))))
-    with pytest.raises(ImportFailure, match=r"its sinks are \[.*\], and not one number for each head"):
-        te_mlir.jax.compile(function, args)
-
-
-@pytest.mark.parametrize(
-    "weigh, reason",
-    [
-        (lambda s, n: jnp.tanh(s / 2) * 3, "changed by 'tanh'"),
-        (lambda s, n: jnp.tanh(jnp.where(CAUSAL, s, -1e30) / 2) * 2, "masked before they are capped"),
-        (lambda s, n: jnp.tanh((s + jnp.where(CAUSAL, 0.0, -1e30)) / 2) * 2, "masked before they are capped"),
-        (lambda s, n: jnp.tanh(s / 2) * 2 * 0.3, "scaled or capped after they are capped"),
-        (lambda s, n: jnp.tanh(jnp.tanh(s / 2) * 2 / 3) * 3, "scaled or capped after they are capped"),
-        (lambda s, n: jnp.tanh(s / n) * n, "changed by"),
-        (lambda s, n: jnp.tanh(s * 2) * 2, "changed by 'tanh'"),
-        (lambda s, n: jnp.tanh(2 / s) * 2, "changed by 'tanh'"),
-        (lambda s, n: jnp.tanh(s / -2) * -2, "changed by 'tanh'"),
-        (lambda s, n: jnp.tanh(s / 2) / 2, "changed by 'tanh'"),
-    ],
-)
-def test_scores_that_are_capped_otherwise_are_told(weigh, reason):
-    function, *args = by_hand(weigh)
-    with pytest.raises(ImportFailure, match=reason):
-        te_mlir.jax.compile(function, args)
 
 
 @pytest.mark.parametrize(
@@ -425,6 +264,19 @@ def assert_mixed_is_f32(function, x, w):
     assert te_mlir.jax.compile(function, (x, w))(x, w).dtype == jnp.float32
 
 
+def test_products_and_keys_that_are_no_floats_are_told():
+    x, w = jnp.ones((16, 32), jnp.int32), jnp.ones((32, 64), jnp.int32)
+    with pytest.raises(ImportFailure, match=r"dot_general\(i32 .* its result has elements of i32; te has float32"):
+        te_mlir.jax.jit(lambda x, w: x @ w)(x, w)
+
+    def dropped(x, w, key):
+        return x @ w * jax.random.bernoulli(key, 0.5, (16, 64))
+
+    for key in (jax.random.key(0), jax.random.PRNGKey(0)):
+        with pytest.raises(ImportFailure, match="convert_element_type.* its operand has elements of bool"):
+            te_mlir.jax.jit(dropped)(x.astype(jnp.float32), w.astype(jnp.float32), key)
+
+
 @jax.custom_vjp
 def reversed_gradient(x):
     return x * 1.0
@@ -448,298 +300,3 @@ def test_derivatives_of_ones_own_are_not_lost(function, name):
         te_mlir.jax.compile(lambda x, w: function(x @ w) @ w, (x, w))
     # JAX's own are no matter.
     assert te_mlir.jax.jit(lambda x, w: jax.nn.relu(x @ w.T))(x, w).shape == (16, 32)
-
-
-def test_infinite_constants():
-    x, w = jnp.ones((16, 32)), jnp.ones((32, 32))
-    for number in (jnp.inf, -jnp.inf, jnp.nan):
-        mine = te_mlir.jax.jit(lambda x, w: (x @ w.T) * number)(x, w)
-        assert np.array_equal(mine, (x @ w.T) * number, equal_nan=True)
-
-
-def test_outputs_beside_the_loss():
-    """JAX computes integers from compiled values; a gradient to them, or to logits, is an error."""
-    params, (ids, labels) = llama_params(), batch()
-
-    def function(params):
-        logits = models.llama(params, ids)
-        hits = jnp.argmax(logits, -1) == labels
-        return models.cross_entropy(logits, labels), (logits, hits, ids)
-
-    compiled = te_mlir.jax.jit(function)
-    (loss, (logits, hits, same)), gradients = jax.value_and_grad(compiled, has_aux=True)(params)
-    (wanted, (wanted_logits, wanted_hits, _)), theirs = jax.jit(jax.value_and_grad(function, has_aux=True))(params)
-    assert_close((loss, logits, gradients), (wanted, wanted_logits, theirs))
-    assert (hits == wanted_hits).all() and hits.dtype == bool and (same == ids).all()
-    with pytest.raises(ArgumentError, match="differentiate_outputs='all'"):
-        jax.grad(lambda params: compiled(params)[1][0].sum())(params)
-    both = te_mlir.jax.value_and_grad(function)
-    (again, _), mine = both(params)
-    assert again == loss and all((a == b).all() for a, b in zip(leaves(mine), leaves(gradients)))
-
-
-def test_argnums_and_argument_errors():
-    params, x = models.gpt_params(jax.random.key(0)), jax.random.normal(jax.random.key(1), (16, 64))
-
-    def loss(params, x):
-        y = models.gpt(params, x)
-        return models.cross_entropy(y, jnp.arange(16))
-
-    wanted = jax.jit(jax.value_and_grad(loss, argnums=(1, 0)))(params, x)
-    assert_close(te_mlir.jax.value_and_grad(loss, argnums=(1, 0))(params, x), wanted)
-    compiled = te_mlir.jax.compile(loss, (params, x))
-    with pytest.raises(ArgumentError, match=r"argument 'params.up.w': expected shape \[64, 256\], but got \[64, 64\]"):
-        compiled({**params, "up": {**params["up"], "w": jnp.ones((64, 64))}}, x)
-    with pytest.raises(ArgumentError, match="argument 'x': expected elements of float32, but got bfloat16"):
-        compiled(params, x.astype(jnp.bfloat16))
-    with pytest.raises(ArgumentError, match="expected arguments like .* but got no 'params.* more, and 'params', 'x."):
-        compiled(x, params)
-    with pytest.raises(ArgumentError, match="argument 'x': expected an array, but got float; .* functools.partial"):
-        te_mlir.jax.jit(loss)(params, 1.0)
-    graded = te_mlir.jax.value_and_grad(loss, argnums=(-1, -2))
-    assert_close(graded(params, x=x), wanted)
-    dot = lambda w, x: jnp.dot(x[0] @ w, x[1])  # noqa: E731
-    for function in (dot, lambda w, x: (dot(w, x), x @ w)):
-        mine = te_mlir.jax.value_and_grad(function)(x.T @ x, x)
-        assert_close(mine, jax.value_and_grad(function, has_aux=function is not dot)(x.T @ x, x))
-    for shaped in (lambda loss: loss[None], lambda loss: jnp.broadcast_to(loss, (5,))):
-        with pytest.raises(ArgumentError, match="one scalar result, but got 0"):
-            te_mlir.jax.value_and_grad(lambda *args: shaped(loss(*args)))(params, x)
-    for argnums, message in (((2,), "numbers below 2, .* but got 2"), ("x", "in 'argnums', but got 'x'")):
-        with pytest.raises(ArgumentError, match=message):
-            te_mlir.jax.value_and_grad(loss, argnums=argnums)(params, x)
-
-
-def _product(x, w, labels=None):
-    y = x @ w
-    return y if labels is None else models.cross_entropy(y, labels)
-
-
-def test_calls_that_do_not_fit_are_told():
-    x, w, labels = jnp.ones((16, 32)), jax.random.normal(jax.random.key(0), (32, 64)), jnp.arange(16)
-    delayed = te_mlir.jax.jit(_product, recipe=te_mlir.DelayedScaling())
-    compiled = te_mlir.jax.compile(_product, (x, w))
-    assert_close(compiled(x, w=w), x @ w)
-    assert_close(te_mlir.jax.jit(_product)(w=w, x=x), x @ w)
-    assert_close(te_mlir.jax.jit(lambda x, labels=None, w=None: x @ w)(x, w=w), x @ w)
-    calls = [
-        (lambda: compiled(x), ArgumentError, "expected arguments like .*, but got no 'w'"),
-        (lambda: compiled(x, w, labels), ArgumentError, "but got 'labels', which they have not"),
-        (lambda: compiled(x, None), ArgumentError, "but got no 'w'"),
-        (lambda: compiled(x, w, y=w), TypeError, "unexpected keyword argument 'y'"),
-        (lambda: te_mlir.jax.jit(lambda *, x, w: x @ w)(x=x, w=w), TypeError, "'x', 'w' have a name alone"),
-        (lambda: te_mlir.jax.jit(x), ArgumentError, "expected a function of JAX arrays, but got ArrayImpl"),
-        (lambda: te_mlir.jax.compile(_product, x), ArgumentError, "expected 'example_args' to be a list"),
-        (lambda: te_mlir.jax.value_and_grad(_product, 2)(x, w, labels), ArgumentError, "of int32, as 'labels' has"),
-        (lambda: delayed(x, w, state=[1]), ArgumentError, "expected a dict of arrays, but got list"),
-    ]
-    for call, error, message in calls:
-        with pytest.raises(error, match=message):
-            call()
-
-
-def test_defaults_that_are_no_arrays():
-    """One that nobody gives, before an argument that has a name, is a part of what is compiled."""
-    x, w = jnp.ones((16, 32)), jax.random.normal(jax.random.key(0), (32, 16))
-
-    function = lambda x, scale=0.5, act=jax.nn.relu, extra=None, w=None: act(x @ w) * scale  # noqa: E731
-    compiled = te_mlir.jax.jit(function)
-    for _ in range(2):
-        assert_close(compiled(x, w=w), function(x, w=w))
-    assert len(compiled.compiled) == 1
-    loss = lambda x, mean=True, w=None: _product(x, w, jnp.arange(16)) if mean else None  # noqa: E731
-    for argnums in (0, 2):
-        graded = te_mlir.jax.value_and_grad(loss, argnums)(x, w=w)
-        assert_close(graded, jax.value_and_grad(loss, argnums)(x, True, w))
-    with pytest.raises(ArgumentError, match="argument 'scale': expected an array, but got float"):
-        compiled(x, 0.5, w=w)
-
-
-def test_compiled_functions_inside_of_others_are_told():
-    x, w = jnp.ones((16, 32)), jax.random.normal(jax.random.key(0), (32, 16))
-    product = te_mlir.jax.jit(_product)
-    compiled, both = (
-        te_mlir.jax.compile(_product, (x, w)),
-        te_mlir.jax.value_and_grad(lambda x, w: _product(x, w).sum()),
-    )
-    for inner in (product, compiled, both):
-        with pytest.raises(ArgumentError, match="expected no function that te compiles inside of another"):
-            te_mlir.jax.jit(lambda x, w: inner(x, w))(x, w)  # noqa: B023
-    with pytest.raises(ArgumentError, match="expected no call of a compiled program in a function that te imports"):
-        te_mlir.jax.jit(lambda x, w: compiled.function(x, w)["result0"])(x, w)
-    outer = te_mlir.jax.jit(lambda x, w: product.__wrapped__(x, w) * 2)
-    assert_close(outer(x, w), 2 * (x @ w))
-    # Below jax.jit they are what they are elsewhere.
-    assert_close(jax.jit(lambda x, w: product(x, w) * 2)(x, w), 2 * (x @ w))
-
-
-def test_arrays_of_other_libraries():
-    """NumPy wide types become narrow ones of JAX, as in jax.jit; other types are an error."""
-    x, w, labels = np.ones((16, 32)), np.random.default_rng(0).normal(size=(32, 64)), np.arange(16)
-    assert (x.dtype, labels.dtype) == (np.float64, np.int64)
-    jitted = te_mlir.jax.jit(_product)
-    assert_close(jitted(x, w, labels), _product(*map(jnp.asarray, (x, w, labels))))
-    assert_close(jitted(jnp.asarray(x), w, jnp.asarray(labels)), jitted(x, w, labels))
-    assert len(jitted.compiled) == 1
-    with pytest.raises(ArgumentError, match="argument 'labels': expected elements of int32, but got float32"):
-        jitted.lower(x, w, labels)(x, w, labels.astype(np.float64))
-
-    class Foreign:
-        shape, dtype = (32, 64), "no type"
-
-    for called in (te_mlir.jax.compile(_product, (x, w)), jitted):
-        with pytest.raises(ArgumentError, match="argument 'w': expected an array, but got Foreign"):
-            called(x, Foreign())
-
-
-def test_what_jax_says_of_a_function_names_it():
-    """A branch on a value, and a tracer that is kept, of the user's function and argument."""
-    x, w = jnp.ones((16, 32)), jnp.ones((32, 64))
-    kept = []
-
-    def branches(x, w):
-        return x @ w if x.sum() > 0 else x
-
-    def leaks(x, w):
-        kept.append(x)
-        return x @ w
-
-    where = r"branches at .*test_jax_import.py:[\s\S]* argument x"
-    with pytest.raises(jax.errors.TracerBoolConversionError, match=where):
-        te_mlir.jax.jit(branches)(x, w)
-    te_mlir.jax.jit(leaks)(x, w)
-    with pytest.raises(jax.errors.UnexpectedTracerError, match=r"leaks at .*test_jax_import.py:"):
-        kept[0] + 1
-
-
-def test_products_and_keys_that_are_no_floats_are_told():
-    x, w = jnp.ones((16, 32), jnp.int32), jnp.ones((32, 64), jnp.int32)
-    with pytest.raises(ImportFailure, match=r"dot_general\(i32 .* its result has elements of i32; te has float32"):
-        te_mlir.jax.jit(_product)(x, w)
-
-    def dropped(x, w, key):
-        return x @ w * jax.random.bernoulli(key, 0.5, (16, 64))
-
-    for key in (jax.random.key(0), jax.random.PRNGKey(0)):
-        with pytest.raises(ImportFailure, match="convert_element_type.* its operand has elements of bool"):
-            te_mlir.jax.jit(dropped)(x.astype(jnp.float32), w.astype(jnp.float32), key)
-
-
-def test_a_shape_compiles_once():
-    compiled = te_mlir.jax.jit(models.gpt)
-    params = models.gpt_params(jax.random.key(0))
-    for rows in (16, 32, 16):
-        assert compiled(params, jnp.ones((rows, 64))).shape == (rows, 64)
-    assert len(compiled.compiled) == 2
-
-
-def test_report_names_layers_by_parameters():
-    params = models.llama_params(jax.random.key(0), jnp.bfloat16)
-    compiled = te_mlir.jax.compile(
-        models.llama_loss, (params, *batch()), recipe=te_mlir.Float8CurrentScaling(), strict=True
-    )
-    ledger = compiled.report("precision")
-    rows = [line.split() for line in ledger.splitlines() if line.split()[:1] in (["fprop"], ["dgrad"], ["wgrad"])]
-    assert len(rows) == 24 and all("f8E4M3FN" in row or "f8E5M2" in row for row in rows)
-    assert any(row[1] == "params.layers.0.down" for row in rows)
-
-
-def _normed(x, gamma):
-    wide = x.astype(jnp.float32)
-    return (wide * jax.lax.rsqrt(jnp.mean(wide * wide, -1, keepdims=True) + 1e-5)).astype(x.dtype) * gamma
-
-
-@pytest.mark.parametrize(
-    "of, shape, dtype",
-    [
-        (lambda w: w.astype(jnp.bfloat16), (64, 96), jnp.float32),
-        (lambda w: w.T.astype(jnp.bfloat16), (96, 64), jnp.float32),
-        (lambda w: w.astype(jnp.bfloat16).T, (96, 64), jnp.float32),
-        (lambda w: w.reshape(64, 96), (64, 3, 32), jnp.bfloat16),
-        (lambda w: w.reshape(96, 64).T, (96 * 64,), jnp.bfloat16),
-        (lambda w: w.astype(jnp.bfloat16).reshape(64, 96), (64, 3, 32), jnp.float32),
-        (lambda w: w.astype(jnp.bfloat16)[1], (2, 64, 96), jnp.float32),
-    ],
-    ids=["cast", "turned-cast", "cast-turned", "reshaped", "flat", "cast-reshaped", "stacked"],
-)
-def test_weights_that_are_cast_or_viewed_are_weights(of, shape, dtype):
-    """Their casts are kept, reports call them weights, and bits are those of the matrix as an argument."""
-    x, dy = (jax.random.normal(jax.random.key(n), (32, m), jnp.bfloat16) for n, m in ((0, 64), (1, 96)))
-    w = jax.random.normal(jax.random.key(2), shape, jnp.float32).astype(dtype)
-    recipe = te_mlir.Float8BlockScaling()
-
-    cached = te_mlir.jax.jit(lambda x, w: x @ of(w), recipe=recipe, cache_weights=True).lower(x, w)
-    assert any(name.startswith("w.") for name in cached.init_state())
-    given = cached.report("capture").split("given to a replay")[1].splitlines()
-    assert [line.split()[-1] for line in given if line.split()[:1] in (["x"], ["grad.result0"])] == ["input"] * 2
-    assert [line.split()[0].split(".")[0] for line in given if line.split()[-1:] == ["weight"]] == ["w"]
-
-    y, pull = jax.vjp(te_mlir.jax.jit(lambda x, w: x @ of(w), recipe=recipe), x, w)
-    wanted, pull_wanted = jax.vjp(te_mlir.jax.jit(lambda x, w: x @ w, recipe=recipe), x, of(w))
-    (dx, dw), (wanted_dx, dmatrix) = pull(dy), pull_wanted(dy)
-    (wanted_dw,) = jax.vjp(of, w)[1](dmatrix)
-    for one, other in ((y, wanted), (dx, wanted_dx), (dw, wanted_dw)):
-        assert one.dtype == other.dtype and np.any(one) and np.array_equal(one, other)
-
-
-def test_gains_and_tables_that_are_cast_are_weights():
-    def model(ids, table, gamma, w):
-        return _normed(table.astype(jnp.bfloat16)[ids], gamma.astype(jnp.bfloat16)) @ w.astype(jnp.bfloat16)
-
-    shapes = [jax.ShapeDtypeStruct((32,), jnp.int32)]
-    shapes += [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((128, 64), (64,), (64, 96))]
-    given = te_mlir.jax.compile(model, shapes).report("capture").splitlines()
-    assert {line.split()[0] for line in given if line.split()[-1:] == ["weight"]} == {"table", "gamma", "w"}
-
-
-def test_gradients_of_an_argument_that_is_two_weights_are_added_up():
-    normal = functools.partial(jax.random.normal, jax.random.key(0))
-    compiled = compare(lambda w, x: x @ w.reshape(32, 64) @ w.reshape(64, 32), normal((2048,)), normal((8, 32)))
-    assert compiled.text().count("te.weight") == 2 * 2
-
-
-def _flat(params, x):
-    """A layer of each shape that weights have: [in, out], of heads, cast, and [heads, width, out]."""
-    wide = x @ params["in"]
-    heads = jnp.einsum("ri,ihw->rhw", wide, params["heads"].astype(x.dtype))
-    return jnp.einsum("rhw,hwo->ro", heads, params["out"])
-
-
-@pytest.mark.parametrize(
-    "recipe",
-    [
-        te_mlir.HighPrecision(),
-        te_mlir.Float8CurrentScaling(),
-        te_mlir.Float8BlockScaling(),
-        te_mlir.MXFP8BlockScaling(),
-    ],
-    ids=lambda recipe: recipe.kind(),
-)
-def test_weights_in_out_are_not_transposed(recipe):
-    """Their bits, and those of their gradients, are those of the same layers with [out, in]."""
-    normal = lambda n, *shape: jax.random.normal(jax.random.key(n), shape, jnp.bfloat16)  # noqa: E731
-    params = {"in": normal(0, 64, 96), "heads": normal(1, 96, 2, 32).astype(jnp.float32), "out": normal(2, 2, 32, 64)}
-    x, dy = normal(3, 32, 64), normal(4, 32, 64)
-
-    back = {"in": (1, 0), "heads": (2, 0, 1), "out": (1, 2, 0)}
-    flipped = {
-        "in": params["in"].T,
-        "heads": params["heads"].transpose(1, 2, 0),
-        "out": params["out"].transpose(2, 0, 1),
-    }
-
-    def turned(params, x):
-        """The same function of the transposes, which products read as [out, in]."""
-        return _flat({name: w.transpose(back[name]) for name, w in params.items()}, x)
-
-    found = []
-    for function, weights in ((_flat, params), (turned, flipped)):
-        compiled = te_mlir.jax.jit(function, recipe=recipe)
-        text = compiled.lower(weights, x).text()
-        assert text.count("te.linear") == 3 and text.count("transposed_weight") == (3 if function is _flat else 0)
-        y, pull = jax.vjp(compiled, weights, x)
-        found.append((y, *pull(dy)))
-    (y, mine, dx), (wanted_y, theirs, wanted_dx) = found
-    pairs = [(y, wanted_y), (dx, wanted_dx), *((mine[name], theirs[name].transpose(back[name])) for name in back)]
-    for one, other in pairs:
-        assert one.shape == other.shape and np.any(one) and np.array_equal(one, other)

@@ -8,7 +8,7 @@ jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp
 import numpy as np
-from test_jax_import import compare
+from jax_compare import compare
 
 import te_mlir
 import te_mlir.jax

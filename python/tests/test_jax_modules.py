@@ -6,7 +6,7 @@ jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp
 import numpy as np
-from test_jax_import import compare, leaves
+from jax_compare import compare, leaves
 
 import te_mlir
 import te_mlir.jax

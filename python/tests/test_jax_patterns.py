@@ -10,7 +10,7 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp
 import jax_models as models
 import numpy as np
-from test_jax_import import assert_close, compare
+from jax_compare import assert_close, compare
 
 import te_mlir
 import te_mlir.jax

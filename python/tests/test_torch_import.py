@@ -1,6 +1,5 @@
 """PyTorch graphs through te: gradients against autograd, bits against hand-written MLIR."""
 
-import math
 import pathlib
 import warnings
 
@@ -11,35 +10,11 @@ torch = pytest.importorskip("torch")
 from models import GPT, Llama, RMSNorm
 from torch import nn
 from torch.nn import functional as F
+from torch_compare import Two, X, assert_close, batch, fresh, gradients  # noqa: F401
 
 import te_mlir
 import te_mlir.torch
 from te_mlir.errors import ImportFailure
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-
-
-def batch(sequence=32, vocabulary=64):
-    return torch.randint(0, vocabulary, (2, sequence)), torch.randint(0, vocabulary, (2, sequence))
-
-
-def gradients(module, *inputs, **options):
-    module.zero_grad()
-    result = module(*inputs, **options)
-    loss = result[0] if isinstance(result, tuple) else result.square().mean()
-    loss.backward()
-    return loss.detach(), {name: p.grad.clone() for name, p in module.named_parameters()}
-
-
-def assert_close(mine, theirs, bound=1e-5):
-    assert mine.keys() == theirs.keys() and mine
-    for name, gradient in theirs.items():
-        error = (mine[name] - gradient).norm() / gradient.norm()
-        assert gradient.norm() > 0 and error < bound, (name, error.item())
 
 
 @pytest.mark.parametrize(
@@ -366,268 +341,6 @@ def test_a_loss_has_the_type_of_pytorchs(reduction):
     mine.backward()
 
 
-class Masked(nn.Module):
-    """A layer, attention under a mask of each call, and a layer."""
-
-    def __init__(self, heads=4):
-        super().__init__()
-        self.qkv, self.out, self.heads = nn.Linear(64, 192, bias=False), nn.Linear(64, 64), heads
-
-    def forward(self, x, mask):
-        q, k, v = (t.view(2, 16, self.heads, -1).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        return self.out(y.transpose(1, 2).reshape(2, 16, 64))
-
-
-MASKS = {
-    "causal": torch.ones(1, 1, 16, 16, dtype=torch.bool).tril(),
-    "open": torch.ones(1, 1, 16, 16, dtype=torch.bool),
-    "open of one row": torch.ones(2, 1, 1, 16, dtype=torch.bool),
-    "added and causal": torch.full((1, 1, 16, 16), float("-inf")).triu(1),
-    "added and open": torch.zeros(2, 1, 16, 16),
-    "windowed": torch.ones(1, 1, 16, 16, dtype=torch.bool).tril().triu(-3),
-    "other window": torch.ones(1, 1, 16, 16, dtype=torch.bool).tril().triu(-4),
-    "own key alone": torch.eye(16, dtype=torch.bool).view(1, 1, 16, 16),
-    "added and windowed": torch.full((16, 16), float("-inf")).triu(1) + torch.full((16, 16), float("-inf")).tril(-5),
-    "window of both sides": torch.ones(1, 1, 16, 16, dtype=torch.bool).tril(3).triu(-3),
-    "blocks": torch.ones(1, 1, 4, 4, dtype=torch.bool).repeat_interleave(4, 2).repeat_interleave(4, 3).tril()
-    & torch.eye(4, dtype=torch.bool).repeat_interleave(4, 0).repeat_interleave(4, 1),
-    "first alone": torch.arange(16).expand(2, 1, 1, 16) < 1,
-    "padded": torch.arange(16).expand(2, 1, 1, 16) < torch.tensor([16, 9]).view(2, 1, 1, 1),
-    "added": torch.linspace(-1, 1, 256).view(1, 1, 16, 16),
-}
-
-
-@pytest.mark.parametrize("name", MASKS)
-def test_a_mask_is_that_of_the_call(name):
-    """Whatever a graph was compiled for, the next call may have another mask; what te has none for is PyTorch's."""
-    other = "causal" if name != "causal" else "padded"
-    for first, second in ((name, other), (other, name), (name, "windowed")):
-        torch._dynamo.reset()
-        model = Masked()
-        compiled = te_mlir.torch.jit(model)
-        for mask in (first, second, first):
-            mask = MASKS[mask].expand(2, 1, -1, -1).clone()
-            x = torch.randn(2, 16, 64)
-            wanted = torch.autograd.grad(model(x, mask).square().sum(), list(model.parameters()))
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                found = torch.autograd.grad(compiled(x, mask).square().sum(), list(model.parameters()))
-            for one, two in zip(found, wanted):
-                assert (one - two).norm() < 1e-5 * two.norm()
-
-
-def test_with_strict_a_mask_that_te_has_not_is_an_error():
-    x = torch.randn(2, 16, 64)
-    for name in ("causal", "open", "added and open", "windowed", "own key alone"):
-        torch._dynamo.reset()
-        te_mlir.torch.jit(Masked(), strict=True)(x, MASKS[name]).sum().backward()
-    torch._dynamo.reset()
-    for name in ("window of both sides", "blocks", "padded"):
-        torch._dynamo.reset()
-        with pytest.raises(ImportFailure, match="its mask is neither causal, with a window or without, nor all ones"):
-            te_mlir.torch.jit(Masked(), strict=True)(x, MASKS[name])
-
-
-class ByHand(Masked):
-    """Attention of products and a softmax; `weigh` makes the softmax's operand of the scores and the mask."""
-
-    def __init__(self, weigh, drop=0.0, turn=lambda k: k.transpose(2, 3)):
-        super().__init__()
-        self.weigh, self.drop, self.turn, self.number = weigh, drop, turn, nn.Buffer(torch.tensor(0.5))
-
-    def forward(self, x, mask):
-        q, k, v = (t.view(2, 16, self.heads, -1).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
-        weights = self.weigh(q @ self.turn(k), mask, self.number).softmax(-1, dtype=torch.float32)
-        y = F.dropout(weights.to(x.dtype), self.drop, self.training) @ v
-        return self.out(y.transpose(1, 2).reshape(2, 16, 64))
-
-
-#: What of the scores and the mask is attention, and the attributes that it has.
-BY_HAND = {
-    "plain": (lambda s, m, n: s * 0.3 + m, "scale = 0.3"),
-    "divided": (lambda s, m, n: m + s / 4, "scale = 0.25"),
-    "unscaled": (lambda s, m, n: s + m, "scale = 1.0"),
-    "capped": (lambda s, m, n: torch.tanh(s * 0.3 / 0.5) * 0.5 + m, "softcap = 0.5"),
-    "capped by a whole number": (lambda s, m, n: m + 2 * torch.tanh(s / 2), "softcap = 2.0"),
-    "in place": (lambda s, m, n: (s * 0.3).div_(2.0).tanh().mul(2.0).add_(m), "softcap = 2.0"),
-}
-
-#: What is none.
-NEAR = {
-    "two caps": lambda s, m, n: torch.tanh(s * 0.3 / 0.5) * 0.6 + m,
-    "capped after the mask": lambda s, m, n: torch.tanh((s * 0.3 + m) / 0.5) * 0.5,
-    "scaled after the cap": lambda s, m, n: torch.tanh(s / 0.5) * 0.5 * 0.3 + m,
-    "a product for the quotient": lambda s, m, n: torch.tanh(s * 0.5) * 0.5 + m,
-    "a divided tanh": lambda s, m, n: torch.tanh(s / 0.5) / 0.5 + m,
-    "a number divided": lambda s, m, n: torch.tanh(0.5 / s) * 0.5 + m,
-    "a cap that is a tensor": lambda s, m, n: torch.tanh(s / n) * n + m,
-    "a negative cap": lambda s, m, n: torch.tanh(s / -0.5) * -0.5 + m,
-    "a sigmoid": lambda s, m, n: torch.sigmoid(s / 0.5) * 0.5 + m,
-    "a mask of truth values": lambda s, m, n: s * 0.3 + (m == 0),
-    "the other way around": lambda s, m, n: (s * 0.3 + m).transpose(2, 3),
-    "scores added twice": lambda s, m, n: s + s,
-    "scores in 8 bits": lambda s, m, n: (s * 0.3).to(torch.float8_e4m3fn).to(s.dtype) + m,
-    "capped in 8 bits": lambda s, m, n: torch.tanh((s / 0.5).to(torch.float8_e5m2).float()) * 0.5 + m,
-    "a scale that f32 has not": lambda s, m, n: s * 1e-39 + m,
-    "a divisor that f32 has not": lambda s, m, n: s / 1e39 + m,
-}
-
-
-@pytest.mark.parametrize("mask", ["added and causal", "added and windowed", "added and open", "added"])
-@pytest.mark.parametrize("name", BY_HAND)
-def test_attention_by_hand(name, mask):
-    """Also capped; under a mask that te has not it is PyTorch's."""
-    weigh, attribute = BY_HAND[name]
-    mask_ = MASKS[mask].expand(2, 1, 16, 16).clone()
-    lines = assert_by_hand(ByHand(weigh), mask_)
-    attention = [line for line in lines if "te.attention" in line]
-    assert len(attention) == (mask != "added") and all(attribute in line for line in attention)
-    assert all(("softcap" in line) == ("softcap" in attribute) for line in attention)
-    assert all(("window_size" in line, "causal" in line) == ("wind" in mask, "open" not in mask) for line in attention)
-
-
-@pytest.mark.parametrize("name", NEAR)
-def test_what_is_nearly_attention_by_hand_is_pytorchs(name):
-    lines = assert_by_hand(ByHand(NEAR[name]), MASKS["added and causal"].clamp_min(-1e9))
-    assert sum("te.linear" in line for line in lines) == 4 and not [line for line in lines if "te.attention" in line]
-
-
-def test_attention_by_hand_turns_keys_in_any_way():
-    for turn in (lambda k: k.mT, lambda k: k.swapaxes(-1, -2), lambda k: k.swapdims(2, 3)):
-        torch._dynamo.reset()
-        lines = assert_by_hand(ByHand(BY_HAND["plain"][0], turn=turn), MASKS["added and causal"])
-        assert any("te.attention" in line for line in lines)
-
-
-class Sunk(ByHand):
-    """Attention by hand with a number for each head.
-
-    `weigh` makes the weights of the scores, the mask and these numbers, [1, heads, 1, 1].
-    """
-
-    def __init__(self, weigh, trained=True):
-        super().__init__(None)
-        self.weigh, self.sinks = weigh, nn.Parameter(torch.randn(self.heads), requires_grad=trained)
-
-    def forward(self, x, mask):
-        q, k, v = (t.view(2, 16, self.heads, -1).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
-        y = self.weigh(q @ k.transpose(2, 3) * 0.3, mask, self.sinks.view(1, -1, 1, 1)) @ v
-        return self.out(y.transpose(1, 2).reshape(2, 16, 64))
-
-
-def spread(sinks):
-    return sinks.expand(2, -1, 16, -1)
-
-
-def joined(s, m, n):
-    return torch.cat([s + m, spread(n)], -1)
-
-
-def unshifted(x):
-    """As transformers' gpt-oss has it."""
-    return x - x.max(dim=-1, keepdim=True).values
-
-
-def after(joined):
-    return joined.softmax(-1)[..., :-1]
-
-
-#: Weights of attention sinks, and whether the number is trained there.
-SINKS = {
-    "as gpt-oss": (lambda s, m, n: after(unshifted(joined(s, m, n))), True),
-    "as they are": (lambda s, m, n: after(joined(s, m, n)), True),
-    "an amax": (
-        lambda s, m, n: (lambda c: after(c - c.amax(-1, keepdim=True)))(torch.cat([s + m, spread(n)], 3)),
-        True,
-    ),
-    "the largest of all": (
-        lambda s, m, n: (lambda c: after(c - c.amax((-2, -1), keepdim=True)))(joined(s, m, n)),
-        True,
-    ),
-    "capped": (lambda s, m, n: after(torch.cat([m + torch.tanh(s / 0.5) * 0.5, spread(n)], -1)), True),
-    "of three dimensions": (lambda s, m, n: after(torch.cat([s + m, n[0].expand(2, -1, 16, 1)], -1)), True),
-    "off by one": (lambda s, m, n: after(torch.cat([s + m, s.new_zeros(2, 4, 16, 1)], -1)), False),
-    "not trained": (lambda s, m, n: after(joined(s, m, n)), False),
-}
-
-#: What is none.
-NEAR_SINKS = {
-    "before the scores": lambda s, m, n: torch.cat([spread(n), s + m], -1).softmax(-1)[..., 1:],
-    "with the sink for the first key": lambda s, m, n: joined(s, m, n).softmax(-1)[..., 1:],
-    "every other": lambda s, m, n: joined(s, m, n).softmax(-1)[..., 0:16:2].repeat(1, 1, 1, 2),
-    "two": lambda s, m, n: torch.cat([s + m, spread(n), spread(n)], -1).softmax(-1)[..., :-2],
-    "two in one": lambda s, m, n: torch.cat([s + m, n.expand(2, -1, 16, 2)], -1).softmax(-1)[..., :-2],
-    "the largest of the scores": lambda s, m, n: after(joined(s + m, -(s + m).amax(-1, keepdim=True), n)),
-    "the smallest": lambda s, m, n: (lambda c: after(c - c.min(-1, keepdim=True).values * 2))(joined(s, m, n)),
-    "twice the largest": lambda s, m, n: (lambda c: after(2 * c.amax(-1, keepdim=True) - c))(joined(s, m, n)),
-    "a head's of another": lambda s, m, n: after(torch.cat([s + m, spread(n) * s.amax(-1, keepdim=True)], -1)),
-    "of the positions": lambda s, m, n: after(torch.cat([s + m, n.view(1, 1, 4, 1).repeat(2, 4, 4, 1)], -1)),
-    "scaled weights": lambda s, m, n: after(joined(s, m, n)) * 2,
-    "softmax of another axis": lambda s, m, n: joined(s, m, n).softmax(-2)[..., :-1],
-    "cut before": lambda s, m, n: joined(s, m, n)[..., :-1].softmax(-1) + 0 * n,
-}
-
-
-@pytest.mark.parametrize("mask", ["added and causal", "added and windowed", "added and open", "added"])
-@pytest.mark.parametrize("name", SINKS)
-def test_attention_by_hand_with_sinks(name, mask):
-    weigh, trained = SINKS[name]
-    lines = assert_by_hand(Sunk(weigh, trained), MASKS[mask].expand(2, 1, 16, 16).clone())
-    attention = [line for line in lines if "te.attention" in line]
-    assert len(attention) == (mask != "added") and all(" sinks %" in line for line in attention)
-    assert all(("softcap = 0.5" in line) == (name == "capped") for line in attention)
-    assert all(("window_size" in line, "causal" in line) == ("wind" in mask, "open" not in mask) for line in attention)
-
-
-@pytest.mark.parametrize("name", NEAR_SINKS)
-def test_what_are_nearly_sinks_is_pytorchs(name):
-    mask = MASKS["added and causal"].clamp_min(-1e4)
-    lines = assert_by_hand(Sunk(NEAR_SINKS[name]), mask)
-    assert not [line for line in lines if "te.attention" in line]
-
-
-def test_with_strict_sinks_of_another_shape_are_an_error():
-    model = Sunk(lambda s, m, n: after(torch.cat([s + m, n.view(1, 1, 4, 1).repeat(2, 4, 4, 1)], -1)))
-    reason = r"aten.matmul.*its sinks are \[2, 4, 16, 1\], and not one number for each head"
-    with pytest.raises(Exception, match=reason):
-        te_mlir.torch.jit(model, strict=True)(torch.randn(2, 16, 64), MASKS["added and causal"])
-
-
-def test_a_sink_changes_the_result():
-    """What the others are compared with sees it: a larger one takes from the weights."""
-    model, mask, x = Sunk(SINKS["as gpt-oss"][0]), MASKS["added and causal"], torch.randn(2, 16, 64)
-    compiled = te_mlir.torch.jit(model, strict=True)
-    one = compiled(x, mask)
-    with torch.no_grad():
-        model.sinks.add_(2)
-    two = compiled(x, mask)
-    assert (one - two).norm() > 0.05 * one.norm() and torch.allclose(two, model(x, mask), atol=1e-5)
-
-
-def test_dropout_of_attention_by_hand_is_pytorchs():
-    model = ByHand(BY_HAND["capped"][0], drop=0.5).eval()
-    assert any("te.attention" in line for line in assert_by_hand(model, MASKS["added and causal"]))
-    torch._dynamo.reset()
-    assert not any("te.attention" in line for line in assert_by_hand(model.train(), MASKS["added and causal"]))
-
-
-def assert_by_hand(model, mask):
-    """Autograd's gradients; gives the lines of what is compiled."""
-    compiled = te_mlir.torch.jit(model)
-    x = torch.randn(2, 16, 64)
-    found = []
-    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    for one in (model, compiled):
-        torch.manual_seed(1)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found.append(torch.autograd.grad(one(x, mask).square().sum(), wanted))
-    for mine, autograds in zip(*found):
-        assert (mine - autograds).norm() <= 1e-5 * autograds.norm()
-    return [str(op) for graph in compiled.te.graphs for region in graph.regions for op in region.function.ops]
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_numbers_in_tensors_without_dimensions(dtype):
     """Operands from outside, as the scale of an embedding is; other ones in a later call, too."""
@@ -666,89 +379,28 @@ def test_numbers_in_tensors_that_have_gradients_are_told():
         te_mlir.torch.jit(Scaled(), strict=True)(torch.randn(16, 64))
 
 
-# Misuse
+def test_the_last_graph_before_pytorch_goes_on_alone_is_told():
+    model = Two(lambda self, x: self.l1(x))
+    with torch._dynamo.config.patch(recompile_limit=2):
+        compiled = te_mlir.torch.jit(model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            compiled(X)
+        with pytest.warns(UserWarning, match="compiled 2 times, which is torch._dynamo.config.recompile_limit"):
+            compiled(X[:8])
 
 
-def compiled_gpt():
-    return te_mlir.torch.jit(GPT(), strict=True)
-
-
-def test_second_backward_is_an_error():
-    y = compiled_gpt()(torch.randn(16, 64)).sum()
-    y.backward(retain_graph=True)
-    with pytest.raises(te_mlir.ArgumentError, match="expected one backward for each forward"):
-        y.backward()
-
-
-def test_a_parameter_changed_before_the_backward_is_an_error():
-    compiled = compiled_gpt()
-    y = compiled(torch.randn(16, 64)).sum()
-    with torch.no_grad():
-        compiled._orig_mod.down.weight.add_(1)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        y.backward()
-
-
-def test_a_gradient_of_logits_is_an_error_unless_asked_for():
-    ids, labels = batch()
-    model = Llama()
-    with pytest.raises(te_mlir.ArgumentError, match="differentiate_outputs='all'"):
-        te_mlir.torch.jit(model, strict=True)(ids, labels)[1].sum().backward()
-    torch._dynamo.reset()
-    compiled = te_mlir.torch.jit(model, strict=True, differentiate_outputs="all")
-    _, logits = compiled(ids, labels)
-    logits.square().mean().backward()
-    mine = {name: p.grad.clone() for name, p in model.named_parameters()}
-    model.zero_grad()
-    model(ids, labels)[1].square().mean().backward()
-    assert_close(mine, {name: p.grad for name, p in model.named_parameters()})
-
-
-def test_a_parameter_of_another_size_is_told():
-    compiled = compiled_gpt()
-    compiled(torch.randn(16, 64))
-    region = compiled.te.graphs[0].region
-    tensors = [torch.zeros(spec.shape, dtype=spec.dtype) for spec in region.signature.inputs]
-    region(*tensors)
-    for index, spec in enumerate(region.signature.inputs):
-        wrong = list(tensors)
-        wrong[index] = torch.zeros((*spec.shape, 2))
-        with pytest.raises(te_mlir.ArgumentError, match=f"argument '{spec.name}': expected shape"):
-            region(*wrong)
-        wrong[index] = torch.zeros(spec.shape, dtype=torch.float64)
-        with pytest.raises(te_mlir.ArgumentError, match=f"argument '{spec.name}': expected elements of float32"):
-            region(*wrong)
-        wrong[index] = torch.zeros(spec.shape, dtype=spec.dtype, device="meta")
-        with pytest.raises(te_mlir.ArgumentError, match=f"argument '{spec.name}': expected memory of 'cpu', but got"):
-            region(*wrong)
-        odd = torch.zeros(math.prod(spec.shape) + 1)
-        wrong[index] = odd[1:].view(spec.shape)
-        with pytest.raises(te_mlir.ArgumentError, match=f"argument '{spec.name}': expected memory aligned to 16"):
-            region(*wrong)
-        freed = torch.zeros(spec.shape)
-        freed.untyped_storage().resize_(0)
-        wrong[index] = freed
-        with pytest.raises(te_mlir.ArgumentError, match=f"argument '{spec.name}': expected a tensor with memory"):
-            region(*wrong)
-        if len(spec.shape) == 2:
-            wrong[index] = torch.zeros(spec.shape[::-1]).t()
-            with pytest.raises(te_mlir.ArgumentError, match=f"argument '{spec.name}': expected a row-major"):
-                region(*wrong)
-
-
-def test_a_parameter_resized_after_compile_is_compiled_for_or_told():
-    compiled = compiled_gpt()
-    x = torch.randn(16, 64)
-    model = compiled._orig_mod
-    compiled(x).sum().backward()
-    # A forward of other sizes is another graph.
-    model.up = nn.Linear(64, 128)
-    model.down = nn.Linear(128, 64)
-    model.zero_grad()
-    compiled(x).sum().backward()
-    assert model.up.weight.grad.shape == (128, 64)
-    # Between forward and backward, with the same version: the memory is gone.
-    y = compiled(x).sum()
-    model.down.weight.untyped_storage().resize_(0)
-    with pytest.raises(te_mlir.ArgumentError, match="argument 'down.weight': expected a tensor with memory"):
-        y.backward()
+def test_models_of_one_class_count_together_until_a_reset():
+    with torch._dynamo.config.patch(recompile_limit=2):
+        models = [te_mlir.torch.jit(Two(lambda self, x: self.l1(x))) for _ in range(4)]
+        assert models[0].te.report() == models[3].te.report()
+        assert "no graph is compiled: the model was not called yet" in models[0].te.report()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for model in models[:3]:
+                model(X)
+        assert [len(model.te.graphs) for model in models] == [1, 1, 0, 0]
+        assert "or torch.compile runs it without te" in models[2].te.report()
+        torch.compiler.reset()
+        models[3](X)
+        assert len(models[3].te.graphs) == 1

@@ -4,17 +4,19 @@ A pattern is several ops made one, which must not go through what stops a gradie
 written to in between, or is broadcast.
 """
 
+import copy
 import math
+import warnings
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from test_torch_effects import Two, X, compare, fresh, strict_error  # noqa: E402, F401
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
+from torch import nn
+from torch.nn import functional as F
+from torch_compare import Two, X, compare, fresh, strict_error  # noqa: F401
 
-import te_mlir.torch  # noqa: E402
+import te_mlir.torch
 
 
 def frozen_transpose(self, x):
@@ -245,3 +247,39 @@ def test_keys_of_one_head_are_those_of_all():
         return torch.softmax(q @ k.transpose(-1, -2) / 4, -1) @ k
 
     assert not compare(Two(function, one=nn.Linear(32, 8)), torch.linspace(-3, 4, 512).sin().view(2, 8, 32))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_epsilon_of_rms_norm_is_that_of_f32(dtype):
+    model = nn.Sequential(nn.RMSNorm(32), nn.Linear(32, 32)).to(dtype)
+    x = (0.01 * X).to(dtype)
+    wanted = model(x)
+    mine = te_mlir.torch.jit(model, strict=True)(x)
+    assert (mine - wanted).norm() < (1e-5 if dtype is torch.float32 else 2e-2) * wanted.norm()
+
+
+@pytest.mark.parametrize("arguments", [(-1,), ()])
+def test_a_mean_over_other_values_is_no_norm(arguments):
+    def function(self, x):
+        return self.l2(x * torch.rsqrt((x**2).mean(*arguments) + 1e-6) * self.l1.weight[0])
+
+    compare(Two(function), torch.linspace(-1, 2, 1024).view(32, 32))
+
+
+@pytest.mark.parametrize(
+    "function, strict",
+    [
+        (lambda self, x: self.l2(torch.div(self.l1(x), 3, rounding_mode="floor")), False),
+        (lambda self, x: self.l2(self.l1(x) * float("inf")), True),
+        (lambda self, x: self.l1(x) - float("inf"), True),
+        (lambda self, x: F.linear(self.l1(x), self.l2.weight.data), False),
+        (lambda self, x: self.l1(x * torch.tensor([2.0] * 32)), True),
+    ],
+)
+def test_odd_operands(function, strict):
+    model = Two(function)
+    theirs = copy.deepcopy(model)(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mine = te_mlir.torch.jit(model, strict=strict)(X)
+    assert torch.allclose(mine, theirs, rtol=1e-5, atol=1e-5, equal_nan=True)

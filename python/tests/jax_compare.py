@@ -1,0 +1,49 @@
+"""What tests of JAX functions share: inputs, and comparisons of results and gradients with JAX's."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import jax_models as models
+import numpy as np
+
+import te_mlir.jax
+
+
+def batch(sequence=32, vocabulary=64):
+    a, b = jax.random.split(jax.random.key(1))
+    return jax.random.randint(a, (2, sequence), 0, vocabulary), jax.random.randint(b, (2, sequence), 0, vocabulary)
+
+
+@functools.cache
+def llama_params(kv_heads=2, layers=1):
+    return jax.jit(functools.partial(models.llama_params, kv_heads=kv_heads, layers=layers))(jax.random.key(0))
+
+
+def leaves(tree):
+    return [leaf for leaf in jax.tree.leaves(tree) if leaf.dtype != jax.dtypes.float0]
+
+
+def assert_close(mine, theirs, bound=1e-5):
+    mine, theirs = leaves(mine), leaves(theirs)
+    assert len(mine) == len(theirs) > 0
+    for a, b in zip(mine, theirs):
+        error = jnp.linalg.norm((a - b).ravel()) / jnp.linalg.norm(b.ravel())
+        assert a.dtype == b.dtype and jnp.linalg.norm(b) > 0 and error < bound, error
+
+
+def compare(function, *args, **options):
+    """Results and gradients of all arguments, by te and by JAX."""
+    compiled = te_mlir.jax.jit(function, **options)
+    like = jax.eval_shape(function, *args)
+    cotangent = jax.tree.map(lambda a: np.cos(np.arange(a.size)).reshape(a.shape).astype(a.dtype), like)
+
+    def both(function, args):
+        results, pull = jax.vjp(function, *args)
+        return results, pull(cotangent)
+
+    # Jitted, as JAX compiles each operation by itself else.
+    wanted, got = (jax.jit(functools.partial(both, f))(args) for f in (function, compiled))
+    assert jax.tree.structure(got) == jax.tree.structure(wanted)
+    assert_close(got, wanted)
+    return compiled.lower(*args)

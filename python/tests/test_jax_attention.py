@@ -1,0 +1,157 @@
+"""Attention of JAX functions: under a window, with capped scores, and with sinks."""
+
+import pytest
+
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp
+import numpy as np
+from jax_compare import compare
+
+import te_mlir
+import te_mlir.jax
+from te_mlir.errors import ImportFailure
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("left", [1, 2, 5, 14, 15, 40])
+def test_attention_under_a_window(left, causal):
+    """A window to the left alone, or of both sides where what is ahead is hidden; one of the sequence is none."""
+
+    def function(x, wq, wkv):
+        q, kv = (x @ wq).reshape(2, 16, 4, 16), (x @ wkv).reshape(2, 16, 2, 16)
+        window = (left, 3) if causal else (left, 0)
+        return jax.nn.dot_product_attention(q, kv, kv, is_causal=causal, local_window_size=window)
+
+    keys = jax.random.split(jax.random.key(2), 3)
+    x, wq, wkv = (jax.random.normal(key, shape) for key, shape in zip(keys, ((32, 64), (64, 64), (64, 32))))
+    text = compare(function, x, wq / 8, wkv / 8).text()
+    assert text.count("te.attention") == 1 and "causal" in text
+    assert (f"window_size = array<i64: {left}, 0>" in text) == (left < 15)
+
+
+CAUSAL = np.tri(16, dtype=bool)
+
+
+def by_hand(weigh):
+    """Attention of 16 tokens whose softmax is of `weigh` of the scores."""
+
+    def function(x, wq, wkv):
+        q, kv = (x @ wq).reshape(2, 16, 4, 16), (x @ wkv).reshape(2, 16, 2, 16)
+        kv = jnp.repeat(kv, 2, axis=2)
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q, kv)
+        return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(weigh(scores, wq[0, 0]), -1), kv)
+
+    keys = jax.random.split(jax.random.key(2), 3)
+    x, wq, wkv = (jax.random.normal(key, shape) for key, shape in zip(keys, ((32, 64), (64, 64), (64, 32))))
+    return function, x, wq / 8, wkv / 8
+
+
+@pytest.mark.parametrize("cap", [0.5, 2.0, 50.0])
+@pytest.mark.parametrize(
+    "weigh",
+    [
+        lambda s, cap: jnp.where(CAUSAL, jnp.tanh(s / 3 / cap) * cap, -jnp.inf),
+        lambda s, cap: cap * jnp.tanh(s * (1 / 3) / cap) + jnp.where(CAUSAL, 0.0, -1e30),
+    ],
+    ids=["where", "added"],
+)
+def test_attention_with_capped_scores(weigh, cap):
+    text = compare(*by_hand(lambda s, _: weigh(s, cap))).text()
+    assert text.count("te.attention") == 1 and f"softcap = {cap} : f32" in text and "math.tanh" not in text
+    assert "scale = 0.3333" in text and "causal" in text
+
+
+@pytest.mark.parametrize(
+    "weigh, reason",
+    [
+        (lambda s, n: jnp.tanh(s / 2) * 3, "changed by 'tanh'"),
+        (lambda s, n: jnp.tanh(jnp.where(CAUSAL, s, -1e30) / 2) * 2, "masked before they are capped"),
+        (lambda s, n: jnp.tanh((s + jnp.where(CAUSAL, 0.0, -1e30)) / 2) * 2, "masked before they are capped"),
+        (lambda s, n: jnp.tanh(s / 2) * 2 * 0.3, "scaled or capped after they are capped"),
+        (lambda s, n: jnp.tanh(jnp.tanh(s / 2) * 2 / 3) * 3, "scaled or capped after they are capped"),
+        (lambda s, n: jnp.tanh(s / n) * n, "changed by"),
+        (lambda s, n: jnp.tanh(s * 2) * 2, "changed by 'tanh'"),
+        (lambda s, n: jnp.tanh(2 / s) * 2, "changed by 'tanh'"),
+        (lambda s, n: jnp.tanh(s / -2) * -2, "changed by 'tanh'"),
+        (lambda s, n: jnp.tanh(s / 2) / 2, "changed by 'tanh'"),
+    ],
+)
+def test_scores_that_are_capped_otherwise_are_told(weigh, reason):
+    function, *args = by_hand(weigh)
+    with pytest.raises(ImportFailure, match=reason):
+        te_mlir.jax.compile(function, args)
+
+
+# Sinks
+
+
+def sunk(weigh, grouped=False):
+    """Attention of 16 tokens with the weights `weigh` of the scores and a number for each head."""
+
+    def function(x, wq, wkv, sinks):
+        q, kv = (x @ wq).reshape(2, 16, 2, 2, 16), (x @ wkv).reshape(2, 16, 2, 16)
+        if grouped:
+            scores, n = jnp.einsum("bqgrd,bkgd->bgrqk", q, kv), sinks.reshape(1, 2, 2, 1, 1)
+            return jnp.einsum("bgrqk,bkgd->bqgrd", weigh(scores / 3, n), kv)
+        kv = jnp.repeat(kv, 2, axis=2)
+        scores, n = jnp.einsum("bqhd,bkhd->bhqk", q.reshape(2, 16, 4, 16), kv), sinks.reshape(1, 4, 1, 1)
+        return jnp.einsum("bhqk,bkhd->bqhd", weigh(scores / 3, n), kv)
+
+    keys = jax.random.split(jax.random.key(2), 4)
+    shapes = (32, 64), (64, 64), (64, 32), (4,)
+    x, wq, wkv, sinks = (jax.random.normal(key, shape) for key, shape in zip(keys, shapes))
+    return function, x, wq / 8, wkv / 8, sinks
+
+
+def beside(s, n):
+    """Scores, and a column of sinks."""
+    return jnp.concatenate([s, jnp.broadcast_to(n, s.shape[:-1] + (1,))], -1)
+
+
+def without_last(joined):
+    return jax.nn.softmax(joined, axis=-1)[..., :-1]
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize(
+    "weigh",
+    [
+        lambda s, n: without_last(beside(s, n)),
+        lambda s, n: without_last(beside(jnp.where(CAUSAL, s, -1e30), n)),
+        lambda s, n: without_last(beside(jnp.where(CAUSAL, jnp.tanh(s / 2) * 2, -jnp.inf), n)),
+        lambda s, n: without_last(beside(s, 0.0)),
+    ],
+    ids=["plain", "causal", "capped", "off-by-one"],
+)
+def test_attention_with_sinks(weigh, grouped, request):
+    which = request.node.callspec.id
+    function, *args = sunk(weigh, grouped)
+    if "off-by-one" in which:
+        function, args = (lambda f: lambda x, wq, wkv: f(x, wq, wkv, jnp.zeros(4)))(function), args[:3]
+    text = compare(function, *args).text()
+    assert text.count("te.attention") == 1 and " sinks %" in text
+    assert ("causal" in text, "softcap = 2.0" in text) == ("causal" in which or "capped" in which, "capped" in which)
+
+
+@pytest.mark.parametrize(
+    "weigh",
+    [
+        lambda s, n: jax.nn.softmax(jnp.concatenate([jnp.broadcast_to(n, (2, 4, 16, 1)), s], -1), -1)[..., 1:],
+        lambda s, n: jax.nn.softmax(beside(s, n), -1)[..., 1:],
+        lambda s, n: jax.nn.softmax(beside(beside(s, n), n), -1)[..., :-2],
+        lambda s, n: jax.nn.softmax(beside(s, n), -2)[..., :-1],
+        lambda s, n: without_last(beside(s, n)) * 2,
+    ],
+    ids=["before", "with-the-sink", "two", "another-axis", "scaled"],
+)
+def test_what_are_nearly_sinks_is_told(weigh):
+    function, *args = sunk(weigh)
+    with pytest.raises(ImportFailure, match="a product of batches has no counterpart in te but in attention"):
+        te_mlir.jax.compile(function, args)
+
+
+def test_sinks_of_positions_are_told():
+    function, *args = sunk(lambda s, n: without_last(beside(s, jnp.tile(n, (2, 4, 4, 1)).reshape(2, 4, 16, 1))))
+    with pytest.raises(ImportFailure, match=r"its sinks are \[.*\], and not one number for each head"):
+        te_mlir.jax.compile(function, args)

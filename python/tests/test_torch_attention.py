@@ -1,0 +1,303 @@
+"""Attention under a mask of each call, also written by hand, capped, and with sinks."""
+
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn
+from torch.nn import functional as F
+from torch_compare import X, compare, fresh, strict_error  # noqa: F401
+
+import te_mlir
+import te_mlir.torch
+from te_mlir.errors import ImportFailure
+
+
+class Masked(nn.Module):
+    """A layer, attention under a mask of each call, and a layer."""
+
+    def __init__(self, heads=4):
+        super().__init__()
+        self.qkv, self.out, self.heads = nn.Linear(64, 192, bias=False), nn.Linear(64, 64), heads
+
+    def forward(self, x, mask):
+        q, k, v = (t.view(2, 16, self.heads, -1).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.out(y.transpose(1, 2).reshape(2, 16, 64))
+
+
+MASKS = {
+    "causal": torch.ones(1, 1, 16, 16, dtype=torch.bool).tril(),
+    "open": torch.ones(1, 1, 16, 16, dtype=torch.bool),
+    "open of one row": torch.ones(2, 1, 1, 16, dtype=torch.bool),
+    "added and causal": torch.full((1, 1, 16, 16), float("-inf")).triu(1),
+    "added and open": torch.zeros(2, 1, 16, 16),
+    "windowed": torch.ones(1, 1, 16, 16, dtype=torch.bool).tril().triu(-3),
+    "other window": torch.ones(1, 1, 16, 16, dtype=torch.bool).tril().triu(-4),
+    "own key alone": torch.eye(16, dtype=torch.bool).view(1, 1, 16, 16),
+    "added and windowed": torch.full((16, 16), float("-inf")).triu(1) + torch.full((16, 16), float("-inf")).tril(-5),
+    "window of both sides": torch.ones(1, 1, 16, 16, dtype=torch.bool).tril(3).triu(-3),
+    "blocks": torch.ones(1, 1, 4, 4, dtype=torch.bool).repeat_interleave(4, 2).repeat_interleave(4, 3).tril()
+    & torch.eye(4, dtype=torch.bool).repeat_interleave(4, 0).repeat_interleave(4, 1),
+    "first alone": torch.arange(16).expand(2, 1, 1, 16) < 1,
+    "padded": torch.arange(16).expand(2, 1, 1, 16) < torch.tensor([16, 9]).view(2, 1, 1, 1),
+    "added": torch.linspace(-1, 1, 256).view(1, 1, 16, 16),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_a_mask_is_that_of_the_call(name):
+    """Whatever a graph was compiled for, the next call may have another mask; what te has none for is PyTorch's."""
+    other = "causal" if name != "causal" else "padded"
+    for first, second in ((name, other), (other, name), (name, "windowed")):
+        torch._dynamo.reset()
+        model = Masked()
+        compiled = te_mlir.torch.jit(model)
+        for mask in (first, second, first):
+            mask = MASKS[mask].expand(2, 1, -1, -1).clone()
+            x = torch.randn(2, 16, 64)
+            wanted = torch.autograd.grad(model(x, mask).square().sum(), list(model.parameters()))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = torch.autograd.grad(compiled(x, mask).square().sum(), list(model.parameters()))
+            for one, two in zip(found, wanted):
+                assert (one - two).norm() < 1e-5 * two.norm()
+
+
+def test_with_strict_a_mask_that_te_has_not_is_an_error():
+    x = torch.randn(2, 16, 64)
+    for name in ("causal", "open", "added and open", "windowed", "own key alone"):
+        torch._dynamo.reset()
+        te_mlir.torch.jit(Masked(), strict=True)(x, MASKS[name]).sum().backward()
+    torch._dynamo.reset()
+    for name in ("window of both sides", "blocks", "padded"):
+        torch._dynamo.reset()
+        with pytest.raises(ImportFailure, match="its mask is neither causal, with a window or without, nor all ones"):
+            te_mlir.torch.jit(Masked(), strict=True)(x, MASKS[name])
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(32, 32) for _ in range(3))
+
+    def forward(self, x, mask):
+        q, k, v = (w(x).view(1, 16, 2, 16).transpose(1, 2) for w in (self.q, self.k, self.v))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+def test_a_mask_is_causal_only_where_it_hides():
+    hidden = torch.ones(16, 16).triu(1)
+    for number in (float("-inf"), torch.finfo(torch.float32).min):
+        torch._dynamo.reset()
+        compare(Attention(), X[None], torch.zeros(16, 16).masked_fill(hidden.bool(), number), strict=True)
+    for wrong in (-hidden, torch.eye(16), -1e9 * hidden + 0.5 * torch.eye(16)):
+        torch._dynamo.reset()
+        assert compare(Attention(), X[None], wrong)
+        assert "its mask is neither causal, with a window or without, nor all ones" in strict_error(
+            Attention(), X[None], wrong
+        )
+
+
+class ByHand(Masked):
+    """Attention of products and a softmax; `weigh` makes the softmax's operand of the scores and the mask."""
+
+    def __init__(self, weigh, drop=0.0, turn=lambda k: k.transpose(2, 3)):
+        super().__init__()
+        self.weigh, self.drop, self.turn, self.number = weigh, drop, turn, nn.Buffer(torch.tensor(0.5))
+
+    def forward(self, x, mask):
+        q, k, v = (t.view(2, 16, self.heads, -1).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        weights = self.weigh(q @ self.turn(k), mask, self.number).softmax(-1, dtype=torch.float32)
+        y = F.dropout(weights.to(x.dtype), self.drop, self.training) @ v
+        return self.out(y.transpose(1, 2).reshape(2, 16, 64))
+
+
+#: What of the scores and the mask is attention, and the attributes that it has.
+BY_HAND = {
+    "plain": (lambda s, m, n: s * 0.3 + m, "scale = 0.3"),
+    "divided": (lambda s, m, n: m + s / 4, "scale = 0.25"),
+    "unscaled": (lambda s, m, n: s + m, "scale = 1.0"),
+    "capped": (lambda s, m, n: torch.tanh(s * 0.3 / 0.5) * 0.5 + m, "softcap = 0.5"),
+    "capped by a whole number": (lambda s, m, n: m + 2 * torch.tanh(s / 2), "softcap = 2.0"),
+    "in place": (lambda s, m, n: (s * 0.3).div_(2.0).tanh().mul(2.0).add_(m), "softcap = 2.0"),
+}
+
+#: What is none.
+NEAR = {
+    "two caps": lambda s, m, n: torch.tanh(s * 0.3 / 0.5) * 0.6 + m,
+    "capped after the mask": lambda s, m, n: torch.tanh((s * 0.3 + m) / 0.5) * 0.5,
+    "scaled after the cap": lambda s, m, n: torch.tanh(s / 0.5) * 0.5 * 0.3 + m,
+    "a product for the quotient": lambda s, m, n: torch.tanh(s * 0.5) * 0.5 + m,
+    "a divided tanh": lambda s, m, n: torch.tanh(s / 0.5) / 0.5 + m,
+    "a number divided": lambda s, m, n: torch.tanh(0.5 / s) * 0.5 + m,
+    "a cap that is a tensor": lambda s, m, n: torch.tanh(s / n) * n + m,
+    "a negative cap": lambda s, m, n: torch.tanh(s / -0.5) * -0.5 + m,
+    "a sigmoid": lambda s, m, n: torch.sigmoid(s / 0.5) * 0.5 + m,
+    "a mask of truth values": lambda s, m, n: s * 0.3 + (m == 0),
+    "the other way around": lambda s, m, n: (s * 0.3 + m).transpose(2, 3),
+    "scores added twice": lambda s, m, n: s + s,
+    "scores in 8 bits": lambda s, m, n: (s * 0.3).to(torch.float8_e4m3fn).to(s.dtype) + m,
+    "capped in 8 bits": lambda s, m, n: torch.tanh((s / 0.5).to(torch.float8_e5m2).float()) * 0.5 + m,
+    "a scale that f32 has not": lambda s, m, n: s * 1e-39 + m,
+    "a divisor that f32 has not": lambda s, m, n: s / 1e39 + m,
+}
+
+
+def assert_by_hand(model, mask):
+    """Autograd's gradients; gives the lines of what is compiled."""
+    compiled = te_mlir.torch.jit(model)
+    x = torch.randn(2, 16, 64)
+    found = []
+    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for one in (model, compiled):
+        torch.manual_seed(1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found.append(torch.autograd.grad(one(x, mask).square().sum(), wanted))
+    for mine, autograds in zip(*found):
+        assert (mine - autograds).norm() <= 1e-5 * autograds.norm()
+    return [str(op) for graph in compiled.te.graphs for region in graph.regions for op in region.function.ops]
+
+
+@pytest.mark.parametrize("mask", ["added and causal", "added and windowed", "added and open", "added"])
+@pytest.mark.parametrize("name", BY_HAND)
+def test_attention_by_hand(name, mask):
+    """Also capped; under a mask that te has not it is PyTorch's."""
+    weigh, attribute = BY_HAND[name]
+    mask_ = MASKS[mask].expand(2, 1, 16, 16).clone()
+    lines = assert_by_hand(ByHand(weigh), mask_)
+    attention = [line for line in lines if "te.attention" in line]
+    assert len(attention) == (mask != "added") and all(attribute in line for line in attention)
+    assert all(("softcap" in line) == ("softcap" in attribute) for line in attention)
+    assert all(("window_size" in line, "causal" in line) == ("wind" in mask, "open" not in mask) for line in attention)
+
+
+@pytest.mark.parametrize("name", NEAR)
+def test_what_is_nearly_attention_by_hand_is_pytorchs(name):
+    lines = assert_by_hand(ByHand(NEAR[name]), MASKS["added and causal"].clamp_min(-1e9))
+    assert sum("te.linear" in line for line in lines) == 4 and not [line for line in lines if "te.attention" in line]
+
+
+def test_attention_by_hand_turns_keys_in_any_way():
+    for turn in (lambda k: k.mT, lambda k: k.swapaxes(-1, -2), lambda k: k.swapdims(2, 3)):
+        torch._dynamo.reset()
+        lines = assert_by_hand(ByHand(BY_HAND["plain"][0], turn=turn), MASKS["added and causal"])
+        assert any("te.attention" in line for line in lines)
+
+
+def test_dropout_of_attention_by_hand_is_pytorchs():
+    model = ByHand(BY_HAND["capped"][0], drop=0.5).eval()
+    assert any("te.attention" in line for line in assert_by_hand(model, MASKS["added and causal"]))
+    torch._dynamo.reset()
+    assert not any("te.attention" in line for line in assert_by_hand(model.train(), MASKS["added and causal"]))
+
+
+# Sinks
+
+
+class Sunk(ByHand):
+    """Attention by hand with a number for each head.
+
+    `weigh` makes the weights of the scores, the mask and these numbers, [1, heads, 1, 1].
+    """
+
+    def __init__(self, weigh, trained=True):
+        super().__init__(None)
+        self.weigh, self.sinks = weigh, nn.Parameter(torch.randn(self.heads), requires_grad=trained)
+
+    def forward(self, x, mask):
+        q, k, v = (t.view(2, 16, self.heads, -1).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        y = self.weigh(q @ k.transpose(2, 3) * 0.3, mask, self.sinks.view(1, -1, 1, 1)) @ v
+        return self.out(y.transpose(1, 2).reshape(2, 16, 64))
+
+
+def spread(sinks):
+    return sinks.expand(2, -1, 16, -1)
+
+
+def joined(s, m, n):
+    return torch.cat([s + m, spread(n)], -1)
+
+
+def unshifted(x):
+    """As transformers' gpt-oss has it."""
+    return x - x.max(dim=-1, keepdim=True).values
+
+
+def after(joined):
+    return joined.softmax(-1)[..., :-1]
+
+
+#: Weights of attention sinks, and whether the number is trained there.
+SINKS = {
+    "as gpt-oss": (lambda s, m, n: after(unshifted(joined(s, m, n))), True),
+    "as they are": (lambda s, m, n: after(joined(s, m, n)), True),
+    "an amax": (
+        lambda s, m, n: (lambda c: after(c - c.amax(-1, keepdim=True)))(torch.cat([s + m, spread(n)], 3)),
+        True,
+    ),
+    "the largest of all": (
+        lambda s, m, n: (lambda c: after(c - c.amax((-2, -1), keepdim=True)))(joined(s, m, n)),
+        True,
+    ),
+    "capped": (lambda s, m, n: after(torch.cat([m + torch.tanh(s / 0.5) * 0.5, spread(n)], -1)), True),
+    "of three dimensions": (lambda s, m, n: after(torch.cat([s + m, n[0].expand(2, -1, 16, 1)], -1)), True),
+    "off by one": (lambda s, m, n: after(torch.cat([s + m, s.new_zeros(2, 4, 16, 1)], -1)), False),
+    "not trained": (lambda s, m, n: after(joined(s, m, n)), False),
+}
+
+#: What is none.
+NEAR_SINKS = {
+    "before the scores": lambda s, m, n: torch.cat([spread(n), s + m], -1).softmax(-1)[..., 1:],
+    "with the sink for the first key": lambda s, m, n: joined(s, m, n).softmax(-1)[..., 1:],
+    "every other": lambda s, m, n: joined(s, m, n).softmax(-1)[..., 0:16:2].repeat(1, 1, 1, 2),
+    "two": lambda s, m, n: torch.cat([s + m, spread(n), spread(n)], -1).softmax(-1)[..., :-2],
+    "two in one": lambda s, m, n: torch.cat([s + m, n.expand(2, -1, 16, 2)], -1).softmax(-1)[..., :-2],
+    "the largest of the scores": lambda s, m, n: after(joined(s + m, -(s + m).amax(-1, keepdim=True), n)),
+    "the smallest": lambda s, m, n: (lambda c: after(c - c.min(-1, keepdim=True).values * 2))(joined(s, m, n)),
+    "twice the largest": lambda s, m, n: (lambda c: after(2 * c.amax(-1, keepdim=True) - c))(joined(s, m, n)),
+    "a head's of another": lambda s, m, n: after(torch.cat([s + m, spread(n) * s.amax(-1, keepdim=True)], -1)),
+    "of the positions": lambda s, m, n: after(torch.cat([s + m, n.view(1, 1, 4, 1).repeat(2, 4, 4, 1)], -1)),
+    "scaled weights": lambda s, m, n: after(joined(s, m, n)) * 2,
+    "softmax of another axis": lambda s, m, n: joined(s, m, n).softmax(-2)[..., :-1],
+    "cut before": lambda s, m, n: joined(s, m, n)[..., :-1].softmax(-1) + 0 * n,
+}
+
+
+@pytest.mark.parametrize("mask", ["added and causal", "added and windowed", "added and open", "added"])
+@pytest.mark.parametrize("name", SINKS)
+def test_attention_by_hand_with_sinks(name, mask):
+    weigh, trained = SINKS[name]
+    lines = assert_by_hand(Sunk(weigh, trained), MASKS[mask].expand(2, 1, 16, 16).clone())
+    attention = [line for line in lines if "te.attention" in line]
+    assert len(attention) == (mask != "added") and all(" sinks %" in line for line in attention)
+    assert all(("softcap = 0.5" in line) == (name == "capped") for line in attention)
+    assert all(("window_size" in line, "causal" in line) == ("wind" in mask, "open" not in mask) for line in attention)
+
+
+@pytest.mark.parametrize("name", NEAR_SINKS)
+def test_what_are_nearly_sinks_is_pytorchs(name):
+    mask = MASKS["added and causal"].clamp_min(-1e4)
+    lines = assert_by_hand(Sunk(NEAR_SINKS[name]), mask)
+    assert not [line for line in lines if "te.attention" in line]
+
+
+def test_with_strict_sinks_of_another_shape_are_an_error():
+    model = Sunk(lambda s, m, n: after(torch.cat([s + m, n.view(1, 1, 4, 1).repeat(2, 4, 4, 1)], -1)))
+    reason = r"aten.matmul.*its sinks are \[2, 4, 16, 1\], and not one number for each head"
+    with pytest.raises(Exception, match=reason):
+        te_mlir.torch.jit(model, strict=True)(torch.randn(2, 16, 64), MASKS["added and causal"])
+
+
+def test_a_sink_changes_the_result():
+    """What the others are compared with sees it: a larger one takes from the weights."""
+    model, mask, x = Sunk(SINKS["as gpt-oss"][0]), MASKS["added and causal"], torch.randn(2, 16, 64)
+    compiled = te_mlir.torch.jit(model, strict=True)
+    one = compiled(x, mask)
+    with torch.no_grad():
+        model.sinks.add_(2)
+    two = compiled(x, mask)
+    assert (one - two).norm() > 0.05 * one.norm() and torch.allclose(two, model(x, mask), atol=1e-5)

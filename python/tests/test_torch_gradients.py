@@ -1,0 +1,186 @@
+"""Gradients that a forward stops or changes, checkpoints, and derivatives that there are not.
+
+Each is as in PyTorch, compiled or not; what is not compiled is listed.
+"""
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+from torch_compare import Two, X, compare, fresh, run, strict_error  # noqa: F401
+
+import te_mlir.torch
+
+
+def frozen(self, x):
+    with torch.no_grad():
+        h = self.l1(x)
+    return self.l2(h)
+
+
+def frozen_after(self, x):
+    h = self.l1(x)
+    with torch.no_grad():
+        scale = self.l2(h).abs().mean()
+    return h * scale
+
+
+def detached(self, x):
+    return self.l2(self.l1(x).detach())
+
+
+@pytest.mark.parametrize("function", [frozen, frozen_after, detached])
+def test_no_gradient_where_pytorch_has_none(function):
+    reasons = compare(Two(function), X)
+    assert reasons
+    strict_error(Two(function), X)
+
+
+def test_a_frozen_backbone_leaves_the_head_compiled():
+    compiled = te_mlir.torch.jit(Two(frozen))
+    with pytest.warns(UserWarning, match="no gradient goes through it"):
+        compiled(X).sum().backward()
+    assert compiled.te.graphs[0].region is not None
+    assert compiled.l1.weight.grad is None and compiled.l2.weight.grad is not None
+
+
+def test_a_call_without_gradients():
+    model = Two(lambda self, x: self.l2(self.l1(x)))
+    with torch.no_grad():
+        assert compare(model, X, strict=True) == []
+
+    def enabled(self, x):
+        with torch.enable_grad():
+            return self.l2(self.l1(x))
+
+    assert any("torch.enable_grad" in reason for reason in compare(Two(enabled), X, context=torch.no_grad))
+
+
+class Reverse(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -gradient
+
+
+def reversed_gradient(self, x):
+    return self.l2(Reverse.apply(self.l1(x)))
+
+
+def hooked(self, x):
+    h = self.l1(x)
+    h.register_hook(lambda gradient: gradient * 0)
+    return self.l2(h)
+
+
+def inference(self, x):
+    with torch.inference_mode():
+        h = self.l1(x)
+    return self.l2(h.clone())
+
+
+@pytest.mark.parametrize(
+    "function, reason",
+    [(reversed_gradient, "torch.autograd.Function"), (hooked, "register_hook"), (inference, "inference_mode")],
+)
+def test_gradients_that_tracing_would_lose(function, reason):
+    assert any(reason in line for line in compare(Two(function), X))
+    assert reason in strict_error(Two(function), X)
+
+
+def test_checkpoints_are_what_they_wrap():
+    def function(self, x):
+        return self.l2(checkpoint(lambda h: F.silu(self.l1(h)) + 1, x, use_reentrant=False))
+
+    assert compare(Two(function), X, strict=True) == []
+    assert compare(Two(lambda self, x: checkpoint(reversed_gradient, self, x, use_reentrant=False)), X)
+
+
+def test_a_first_call_may_be_in_a_checkpoint():
+    model = Two(lambda self, x: self.l2(F.silu(self.l1(x))))
+    theirs = run(copy.deepcopy(model), [X])
+    inner = te_mlir.torch.jit(model, strict=True)
+    mine = run(Two(lambda self, x: checkpoint(inner, x, use_reentrant=False)), [X])
+    assert torch.allclose(mine[0], theirs[0], rtol=1e-5, atol=1e-5)
+    assert torch.allclose(model.l1.weight.grad, theirs["l1.weight.grad"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("cuda_graph", [False, True])
+def test_parts_may_be_in_a_checkpoint(reentrant, cuda_graph):
+    """What a backward reads of its own results is made again, in other memory."""
+
+    def function(self, x):
+        h = self.l1(x)
+        h = h + F.dropout(self.l2(F.silu(h)), 0.5)
+        return self.l2(torch.sin(self.l1(h)))
+
+    runs = []
+    for wrap in (lambda m: m, lambda m: te_mlir.torch.jit(m, cuda_graph=cuda_graph)):
+        torch.manual_seed(7)
+        model = Two(function)
+        inner = wrap(model)
+        for seed in range(2):
+            torch.manual_seed(seed)
+            x = X.clone().requires_grad_()
+            checkpoint(inner, x, use_reentrant=reentrant).square().mean().backward()
+        runs.append([x.grad, *(p.grad for p in model.parameters())])
+    assert len(inner.te.graphs[0].parts) > 1
+    for mine, theirs in zip(*runs):
+        assert torch.allclose(mine, theirs, rtol=1e-5, atol=1e-7)
+
+
+def test_other_derivatives_are_errors():
+    model = te_mlir.torch.jit(Two(lambda self, x: self.l2(F.silu(self.l1(x)))), strict=True)
+    x = X.clone().requires_grad_()
+    y = model(x)
+    with pytest.raises(te_mlir.ArgumentError, match="one gradient of .* but got several at once"):
+        torch.autograd.grad(y, x, torch.stack([y.detach()] * 2), is_grads_batched=True)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(X, torch.ones_like(X))
+        with pytest.raises(te_mlir.ArgumentError, match="expected no tangent"):
+            model(dual)
+        assert model(X).shape == X.shape
+
+
+def test_double_backward_is_an_error():
+    compiled = te_mlir.torch.jit(Two(lambda self, x: self.l2(F.silu(self.l1(x)))), strict=True)
+    x = X.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
+    with pytest.raises(te_mlir.ArgumentError, match="no second derivatives"):
+        (compiled(x).mean() + gradient.square().sum()).backward()
+
+
+# Element types
+
+
+def bf16():
+    return torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+def test_autocast_that_changes_nothing_is_no_matter():
+    def function(self, x):
+        with torch.autocast("cpu", enabled=False):
+            return self.l2(self.l1(x))
+
+    assert compare(Two(function), X, strict=True) == []
+    assert compare(Two(lambda self, x: self.l1(x)), X, context=lambda: torch.autocast("cuda"), strict=True) == []
+
+
+def test_modules_follow_autocast():
+    layer = te_mlir.torch.Linear(32, 32)
+    with bf16():
+        y = layer(X)
+        wanted = F.linear(X, layer.weight, layer.bias)
+    assert y.dtype is torch.bfloat16 is wanted.dtype
+    # Sums of the same bf16 products in f32, then rounded: they are one step of bf16 apart at most, and 32 terms' errors near 0.
+    assert torch.allclose(y.float(), wanted.float(), rtol=2**-7, atol=32 * 2**-24)
+    y.float().sum().backward()
+    assert layer.weight.grad.dtype is torch.float32
