@@ -12,6 +12,7 @@
 #include "CompileStep.h"
 
 #include "Bench.h"
+#include "ModelStep.h"
 #include "Ranks.h"
 
 #include "TEDialect/InitAllTE.h"
@@ -20,7 +21,6 @@
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/bit.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/WithColor.h"
 #include "llvm/Support/raw_ostream.h"
@@ -28,7 +28,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
-#include <numeric>
+#include <memory>
 
 using namespace mlir;
 using mlir::te::ArgumentInfo;
@@ -41,124 +41,6 @@ constexpr const char *kRecipes[] = {"high_precision", "float8_current_scaling",
                                     "float8_block_scaling", "delayed_scaling"};
 /// Steps whose losses are compared.
 constexpr int kSteps = 3;
-
-int64_t elementsOf(const ArgumentInfo &info) {
-  return std::accumulate(info.shape.begin(), info.shape.end(), int64_t(1),
-                         std::multiplies<int64_t>());
-}
-
-bool isLoss(const ArgumentInfo &info) {
-  return info.role == ArgumentInfo::Role::Result && info.name == "loss" &&
-         info.type == TE_RT_F32 && info.shape.empty();
-}
-
-/// What an argument holds, as a block that is repeated: ids below 256, matrices
-/// of weights of a standard deviation of 0.02, gains of 1, states as `te.init`
-/// says, a learning rate of 1e-5, and 1 where another scalar is.
-std::vector<char> contentOf(const ArgumentInfo &info, std::mt19937 &generator) {
-  const int64_t count = std::min<int64_t>(elementsOf(info), (1 << 20) + 7);
-  if (info.type == TE_RT_I32) {
-    std::vector<int32_t> values(static_cast<size_t>(count));
-    for (int32_t &value : values)
-      value = static_cast<int32_t>(generator() % 256);
-    return {reinterpret_cast<char *>(values.data()),
-            reinterpret_cast<char *>(values.data() + count)};
-  }
-  std::vector<float> values(static_cast<size_t>(count));
-  const bool isMatrix = info.shape.size() > 1;
-  std::normal_distribution<float> normal(0.0f, info.isWeight ? 0.02f : 0.5f);
-  for (float &value : values)
-    value = info.init           ? *info.init
-            : isMatrix          ? normal(generator)
-            : info.name == "lr" ? 1e-5f
-                                : 1.0f;
-  if (info.type == TE_RT_F32)
-    return {reinterpret_cast<char *>(values.data()),
-            reinterpret_cast<char *>(values.data() + count)};
-  if (info.type != TE_RT_BF16) {
-    llvm::WithColor::error(llvm::errs(), "te-bench")
-        << "expected arguments in f32, bf16 or i32, but got " << info.typeName
-        << " of '" << info.name << "'\n";
-    std::_Exit(1);
-  }
-  std::vector<char> halves;
-  for (float value : values) {
-    const auto bits = llvm::bit_cast<uint32_t>(value);
-    halves.push_back(static_cast<char>(bits >> 16));
-    halves.push_back(static_cast<char>(bits >> 24));
-  }
-  return halves;
-}
-
-/// The step of one rank.
-class LoadedStep {
-public:
-  LoadedStep(te_rt_context *context, const mlir::te::CompiledStep &step,
-             int rank)
-      : memory(context) {
-    std::mt19937 generator(static_cast<unsigned>(rank + 1));
-    for (const ArgumentInfo &info : step.arguments()) {
-      if (info.carriedInput >= 0) {
-        pointers.push_back(pointers[static_cast<size_t>(info.carriedInput)]);
-        continue;
-      }
-      argumentBytes += info.bytes;
-      weightElements += info.isWeight ? elementsOf(info) : 0;
-      pointers.push_back(memory.allocate(info.bytes));
-      if (info.role == ArgumentInfo::Role::Result) {
-        if (isLoss(info))
-          loss = pointers.back();
-        continue;
-      }
-      const std::vector<char> block = contentOf(info, generator);
-      for (int64_t done = 0; done < info.bytes;
-           done += static_cast<int64_t>(block.size()))
-        need(te_rt_copy_to_device(context,
-                                  static_cast<char *>(pointers.back()) + done,
-                                  block.data(),
-                                  std::min(info.bytes - done,
-                                           static_cast<int64_t>(block.size()))),
-             "copy");
-    }
-    need(te_rt_instance_create(context, &step.module(), &instance),
-         "loading the step");
-    need(te_rt_instance_memory(instance, &arenaBytes, &workspaceBytes),
-         "memory");
-  }
-  ~LoadedStep() { te_rt_instance_destroy(instance); }
-  LoadedStep(const LoadedStep &) = delete;
-
-  void replay() {
-    need(te_rt_instance_run_graph(instance, pointers.data()), "step");
-  }
-  /// Milliseconds of each launch of a step whose launches wait for each other.
-  std::vector<float> trace(size_t launches) {
-    std::vector<float> times(launches);
-    need(te_rt_instance_trace(
-             instance, pointers.data(),
-             [](void *user, int32_t slot, const char *, float milliseconds) {
-               static_cast<float *>(user)[slot] = milliseconds;
-             },
-             times.data()),
-         "trace");
-    return times;
-  }
-  float readLoss() const {
-    float value = 0.0f;
-    need(te_rt_copy_to_host(memory.owner(), &value, loss, sizeof(value)),
-         "copy");
-    return value;
-  }
-
-  int64_t argumentBytes = 0, weightElements = 0;
-  int64_t arenaBytes = 0, workspaceBytes = 0;
-
-private:
-  DeviceBuffers memory;
-  std::vector<void *> pointers;
-  void *loss = nullptr;
-  te_rt_instance *instance = nullptr;
-};
 
 /// A parameter of a launch; 0 where it has none of this name.
 double parameterOf(const LaunchInfo &launch, StringRef name) {
@@ -213,6 +95,131 @@ llvm::json::Array kernelsOf(const mlir::te::CompiledStep &step,
   return rows;
 }
 
+/// A step that was compiled and measured over all ranks.
+struct ModelRow {
+  const char *recipe = "", *overlap = "";
+  int ranks = 0;
+  int64_t tokens = 0, launches = 0;
+  double flops = 0;
+  /// Over the same step in bf16; 0 where that was not measured.
+  double speedup = 0;
+  Timing timing;
+  /// Of each rank, and whether they are those of the step on one stream.
+  std::vector<std::vector<float>> losses;
+  bool isSame = true;
+  int64_t weightElements = 0, argumentBytes = 0;
+  int64_t arenaBytes = 0, workspaceBytes = 0;
+  llvm::json::Array kernels;
+
+  double tokensPerSecond() const {
+    return 1e3 * static_cast<double>(tokens) / timing.sustainedMs;
+  }
+  double tflops() const { return flops / timing.sustainedMs * 1e-9; }
+};
+
+void print(const ModelRow &row) {
+  auto mib = [](int64_t bytes) {
+    return static_cast<double>(bytes) / 1048576.0;
+  };
+  llvm::outs() << llvm::format(
+      "%-24s %-6s %10.3f %12.3f %16.0f %7.0f %7.2f  %-9.5f %13.0f %10.0f "
+      "%14.0f %9lld%s\n",
+      row.recipe, row.overlap, row.timing.burstMs, row.timing.sustainedMs,
+      row.tokensPerSecond(), row.tflops(), row.speedup,
+      static_cast<double>(row.losses.front().back()), mib(row.argumentBytes),
+      mib(row.arenaBytes), mib(row.workspaceBytes),
+      static_cast<long long>(row.launches),
+      row.isSame ? "" : "  LOSSES DIFFER");
+  llvm::outs().flush();
+}
+
+llvm::json::Object toJson(const ModelRow &row) {
+  llvm::json::Object object{{"recipe", row.recipe},
+                            {"ranks", row.ranks},
+                            {"overlap", row.overlap},
+                            {"tokens", row.tokens},
+                            {"graph_burst_ms", row.timing.burstMs},
+                            {"graph_sustained_ms", row.timing.sustainedMs},
+                            {"tokens_per_second", row.tokensPerSecond()},
+                            {"flops", row.flops},
+                            {"tflops", row.tflops()},
+                            {"losses", llvm::json::Array(row.losses.front())},
+                            {"same_losses", row.isSame},
+                            {"weight_elements", row.weightElements},
+                            {"argument_bytes", row.argumentBytes},
+                            {"arena_bytes", row.arenaBytes},
+                            {"workspace_bytes", row.workspaceBytes},
+                            {"launches", row.launches},
+                            {"kernels", llvm::json::Array(row.kernels)}};
+  if (row.speedup != 0)
+    object.insert({"speedup_over_bf16", row.speedup});
+  return object;
+}
+
+/// The number of ids of a step; exits unless it has ids, a loss, and groups of
+/// `ranks` ranks.
+int64_t tokensOf(const mlir::te::CompiledStep &step, const std::string &file,
+                 int ranks) {
+  int64_t tokens = 0;
+  bool hasLoss = false;
+  for (const ArgumentInfo &info : step.arguments()) {
+    if (info.name == "ids")
+      tokens = elementsOf(info);
+    hasLoss |= isLoss(info);
+  }
+  if (tokens == 0 || !hasLoss) {
+    llvm::WithColor::error(llvm::errs(), "te-bench")
+        << "expected '" << file << "' to have an argument 'ids' and a "
+        << "result 'loss' of type f32, but it has no "
+        << (hasLoss ? "'ids'" : "'loss'") << "\n";
+    std::exit(1);
+  }
+  for (const mlir::te::GroupInfo &group : step.groups())
+    if (group.size != ranks) {
+      llvm::WithColor::error(llvm::errs(), "te-bench")
+          << "expected '--ranks' to be " << group.size
+          << ", the ranks of group '" << group.name << "' of '" << file
+          << "', but got " << ranks << "\n";
+      std::exit(mlir::te::kUsage);
+    }
+  return tokens;
+}
+
+/// Loads a step on all ranks, and fills in what is measured of it.
+void measureStep(const Ranks &ranks, const Effort &effort,
+                 const mlir::te::CompiledStep &step, ModelRow &row) {
+  std::vector<std::unique_ptr<LoadedStep>> loaded(
+      static_cast<size_t>(ranks.size()));
+  row.losses.resize(loaded.size());
+  ranks.each([&](te_rt_context *context, int rank) {
+    auto &one = loaded[static_cast<size_t>(rank)];
+    one = std::make_unique<LoadedStep>(context, step, rank);
+    for (int i = 0; i < kSteps; ++i) {
+      one->replay();
+      row.losses[static_cast<size_t>(rank)].push_back(one->readLoss());
+    }
+  });
+  row.timing = ranks.measure(effort, [&](int rank, int64_t) {
+    loaded[static_cast<size_t>(rank)]->replay();
+  });
+  std::vector<float> times;
+  ranks.each([&](te_rt_context *, int rank) {
+    std::vector<float> mine =
+        loaded[static_cast<size_t>(rank)]->trace(step.launches().size());
+    if (rank == 0)
+      times = std::move(mine);
+  });
+  row.kernels = kernelsOf(step, times);
+  const LoadedStep &one = *loaded.front();
+  row.weightElements = one.weightElements;
+  row.argumentBytes = one.argumentBytes;
+  row.arenaBytes = one.arenaBytes;
+  row.workspaceBytes = one.workspaceBytes;
+  ranks.each([&](te_rt_context *, int rank) {
+    loaded[static_cast<size_t>(rank)].reset();
+  });
+}
+
 } // namespace
 
 namespace te::bench {
@@ -240,111 +247,36 @@ llvm::json::Array runModelBench(const std::string &backend, const Effort &full,
       continue;
     std::vector<std::vector<float>> wanted;
     for (const char *overlap : {"never", "auto"}) {
-      const bool isFirst = StringRef(overlap) == "never";
-      if (!isFirst && size == 1)
+      if (!wanted.empty() && size == 1)
         break;
       mlir::te::TrainingPipelineOptions options;
       options.recipe = recipe;
       options.strict = true;
       options.overlap = overlap;
-      int64_t launches = 0;
-      auto step = compileStep(&mlirContext, file, options, launches);
-      int64_t tokens = 0;
-      bool hasLoss = false;
-      for (const ArgumentInfo &info : step->arguments()) {
-        if (info.name == "ids")
-          tokens = elementsOf(info);
-        hasLoss |= isLoss(info);
-      }
-      if (tokens == 0 || !hasLoss) {
-        llvm::WithColor::error(llvm::errs(), "te-bench")
-            << "expected '" << file << "' to have an argument 'ids' and a "
-            << "result 'loss' of type f32, but it has no "
-            << (hasLoss ? "'ids'" : "'loss'") << "\n";
-        std::exit(1);
-      }
-      for (const mlir::te::GroupInfo &group : step->groups()) {
-        if (group.size != size) {
-          llvm::WithColor::error(llvm::errs(), "te-bench")
-              << "expected '--ranks' to be " << group.size
-              << ", the ranks of group '" << group.name << "' of '" << file
-              << "', but got " << size << "\n";
-          std::exit(mlir::te::kUsage);
-        }
-        if (!isBound)
+      ModelRow row;
+      row.recipe = recipe;
+      row.overlap = overlap;
+      row.ranks = size;
+      auto step = compileStep(&mlirContext, file, options, row.launches);
+      row.tokens = tokensOf(*step, file, size);
+      row.flops = flopsOf(*step);
+      if (!isBound)
+        for (const mlir::te::GroupInfo &group : step->groups())
           team.bind(group.id, size);
-      }
       isBound = true;
-
-      std::vector<std::unique_ptr<LoadedStep>> loaded(
-          static_cast<size_t>(size));
-      std::vector<std::vector<float>> losses(static_cast<size_t>(size));
-      ranks.each([&](te_rt_context *context, int rank) {
-        auto &one = loaded[static_cast<size_t>(rank)];
-        one = std::make_unique<LoadedStep>(context, *step, rank);
-        for (int i = 0; i < kSteps; ++i) {
-          one->replay();
-          losses[static_cast<size_t>(rank)].push_back(one->readLoss());
-        }
-      });
-      if (isFirst)
-        wanted = losses;
-      const bool isFinite = llvm::all_of(
-          losses, [](ArrayRef<float> of) { return std::isfinite(of.back()); });
-      const bool isSame = losses == wanted && isFinite;
-      failed |= !isSame;
-      const Timing timing = ranks.measure(effort, [&](int rank, int64_t) {
-        loaded[static_cast<size_t>(rank)]->replay();
-      });
-      std::vector<float> times;
-      ranks.each([&](te_rt_context *, int rank) {
-        std::vector<float> mine =
-            loaded[static_cast<size_t>(rank)]->trace(step->launches().size());
-        if (rank == 0)
-          times = std::move(mine);
-      });
-      const LoadedStep &one = *loaded.front();
+      measureStep(ranks, effort, *step, row);
+      if (wanted.empty())
+        wanted = row.losses;
+      row.isSame = row.losses == wanted &&
+                   llvm::all_of(row.losses, [](ArrayRef<float> of) {
+                     return std::isfinite(of.back());
+                   });
+      failed |= !row.isSame;
       if (StringRef(recipe) == "high_precision")
-        plainMs[overlap] = timing.sustainedMs;
-      const double speedup = plainMs[overlap] / timing.sustainedMs;
-      const double flops = flopsOf(*step);
-      const double tokensPerSecond =
-          1e3 * static_cast<double>(tokens) / timing.sustainedMs;
-      auto mib = [](int64_t bytes) {
-        return static_cast<double>(bytes) / 1048576.0;
-      };
-      llvm::outs() << llvm::format(
-          "%-24s %-6s %10.3f %12.3f %16.0f %7.0f %7.2f  %-9.5f %13.0f %10.0f "
-          "%14.0f %9lld%s\n",
-          recipe, overlap, timing.burstMs, timing.sustainedMs, tokensPerSecond,
-          flops / timing.sustainedMs * 1e-9, speedup,
-          static_cast<double>(losses.front().back()), mib(one.argumentBytes),
-          mib(one.arenaBytes), mib(one.workspaceBytes),
-          static_cast<long long>(launches), isSame ? "" : "  LOSSES DIFFER");
-      llvm::outs().flush();
-      rows.push_back(
-          llvm::json::Object{{"recipe", recipe},
-                             {"ranks", size},
-                             {"overlap", overlap},
-                             {"tokens", tokens},
-                             {"graph_burst_ms", timing.burstMs},
-                             {"graph_sustained_ms", timing.sustainedMs},
-                             {"tokens_per_second", tokensPerSecond},
-                             {"flops", flops},
-                             {"tflops", flops / timing.sustainedMs * 1e-9},
-                             {"losses", llvm::json::Array(losses.front())},
-                             {"same_losses", isSame},
-                             {"weight_elements", one.weightElements},
-                             {"argument_bytes", one.argumentBytes},
-                             {"arena_bytes", one.arenaBytes},
-                             {"workspace_bytes", one.workspaceBytes},
-                             {"launches", launches},
-                             {"kernels", kernelsOf(*step, times)}});
-      if (speedup != 0)
-        rows.back().getAsObject()->insert({"speedup_over_bf16", speedup});
-      ranks.each([&](te_rt_context *, int rank) {
-        loaded[static_cast<size_t>(rank)].reset();
-      });
+        plainMs[overlap] = row.timing.sustainedMs;
+      row.speedup = plainMs[overlap] / row.timing.sustainedMs;
+      print(row);
+      rows.push_back(toJson(row));
     }
   }
   return rows;
