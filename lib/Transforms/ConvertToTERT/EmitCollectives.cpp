@@ -72,6 +72,14 @@ RowAxis rowsOfScales(ScaledType type) {
   llvm_unreachable("a per-tensor scale has no rows");
 }
 
+/// Whether an array of a value of type `type` is that of the whole, which all
+/// ranks have.
+bool isOfWhole(ScaledType type, StringRef array) {
+  if (array == "amax")
+    return !type.is(ScaleVariant::RowScaled);
+  return array == "scale" && type.getScheme() == Scheme::PerTensor;
+}
+
 /// From one part to the next, and from row to row, in bytes.
 struct StridesOfParts {
   int64_t part, row;
@@ -206,12 +214,8 @@ LogicalResult te::emitLaunches(AllGatherOp op, LaunchEmitter &emitter) {
       parts = {rows, bytes, unit, count, wholeCount, wholeCount * unit};
     } else if (scaled.isShard() && layout.part == "data") {
       parts = {1, shape[0], 1, shape[0], whole.getDataBytes(), 0};
-    } else if (layout.part == "amax"
-                   ? !scaled.is(ScaleVariant::RowScaled)
-                   : layout.part == "scale" &&
-                         (scaled.isShard() ||
-                          scaled.getScheme() == Scheme::PerTensor)) {
-      // Those of the whole, which all ranks have.
+    } else if (isOfWhole(scaled, layout.part) ||
+               (scaled.isShard() && layout.part == "scale")) {
       emitter.copy(op.getLoc(), (*from)[i], to.back());
       continue;
     } else if (layout.part == "amax") {
@@ -270,105 +274,103 @@ LogicalResult te::emitLaunches(ReduceScatterOp op, LaunchEmitter &emitter) {
       .emit();
 }
 
-template <>
-LogicalResult te::emitLaunches(AllToAllOp op, LaunchEmitter &emitter) {
-  const int64_t ranks = lookupGroup(op, op.getGroup()).getSize();
-  FailureOr<Buffers> from = emitter.lookup(op.getX());
-  if (failed(from))
-    return failure();
-  std::string base = emitter.baseName(op, op.getY());
+namespace {
+
+/// One array on its way: parts that lie one after another, before and after,
+/// and where those go that have other places in the end.
+struct Exchange {
+  Value toSend, got, y;
+  int64_t bytes;
+  Parts received;
+};
+
+/// The axes of a stored array, two of which are exchanged.
+struct ExchangedAxes {
+  SmallVector<int64_t> sizes;
+  int64_t split, concat;
+};
+
+ExchangedAxes exchangedAxes(AllToAllOp op, const tert::BufferLayout &layout,
+                            int64_t ranks) {
   auto scaled = dyn_cast<ScaledType>(op.getX().getType());
+  const int64_t split = op.getSplit(), concat = op.getConcat();
+  if (!scaled)
+    return {llvm::to_vector(cast<ShapedType>(op.getX().getType()).getShape()),
+            split, concat};
+  const RowAxis rows = layout.part == "amax"   ? RowAxis{0, scaled.getRows()}
+                       : layout.part == "data" ? rowsOfData(scaled)
+                                               : rowsOfScales(scaled);
+  // A block may span groups that travel together.
+  const int64_t groups =
+      split == concat && split == 0 ? ranks : op.getSentGroups();
+  SmallVector<int64_t> sizes = llvm::to_vector(layout.shape);
+  sizes[rows.axis] = groups;
+  sizes.insert(sizes.begin() + rows.axis + 1, rows.count / groups);
+  return {sizes, split + rows.axis, concat + rows.axis};
+}
 
-  /// One array on its way: parts that lie one after another, before and after,
-  /// and where those go that have other places in the end.
-  struct Exchange {
-    Value toSend, got, y;
-    int64_t bytes;
-    Parts received;
-  };
-  SmallVector<Exchange, 3> exchanges;
-  Buffers to;
-  for (auto [i, layout] :
-       llvm::enumerate(tert::getBufferLayouts(op.getY().getType()))) {
-    const bool isOnly = layout.part == "value";
-    std::string name = isOnly ? base : base + "." + layout.part.str();
-    Value x = (*from)[i];
-    Value y = emitter.alloc(op.getLoc(), name, emitter.causeOf(op, op.getY()),
-                            layout.bytes);
-    to.push_back(y);
-    // The array's axes, two of which are exchanged.
-    SmallVector<int64_t> sizes;
-    int64_t split = op.getSplit(), concat = op.getConcat();
-    if (!scaled) {
-      sizes = llvm::to_vector(cast<ShapedType>(op.getX().getType()).getShape());
-    } else if (layout.part == "amax"
-                   ? !scaled.is(ScaleVariant::RowScaled)
-                   : layout.part == "scale" &&
-                         scaled.getScheme() == Scheme::PerTensor) {
-      // Those of the whole, which all ranks have.
-      emitter.copy(op.getLoc(), x, y);
-      continue;
-    } else {
-      const RowAxis rows = layout.part == "amax" ? RowAxis{0, scaled.getRows()}
-                           : layout.part == "data" ? rowsOfData(scaled)
-                                                   : rowsOfScales(scaled);
-      // A block may span groups that travel together.
-      const int64_t groups =
-          split == concat && split == 0 ? ranks : op.getSentGroups();
-      sizes = llvm::to_vector(layout.shape);
-      sizes[rows.axis] = groups;
-      sizes.insert(sizes.begin() + rows.axis + 1, rows.count / groups);
-      split += rows.axis;
-      concat += rows.axis;
-    }
-    const int64_t unit =
-        product(layout.shape) == 0 ? 0 : layout.bytes / product(layout.shape);
-    const int64_t all = product(sizes) * unit;
-    // Behind the last row of scales may be padding.
-    Value dense = y;
-    if (all != layout.bytes) {
-      if (failed(fillZeros(emitter, op, y)))
-        return failure();
-      x = emitter.slice(op.getLoc(), x, 0, all);
-      dense = emitter.slice(op.getLoc(), y, 0, all);
-    }
-    SmallVector<int64_t> part = sizes;
-    part[split] /= ranks;
-    const int64_t bytes = all / ranks;
-    /// Of a part: runs before the axis, how many of it, bytes of one.
-    auto along = [&](int64_t axis) {
-      const int64_t rows = product(ArrayRef(part).take_front(axis));
-      const int64_t count = part[axis];
-      return Parts{rows,
-                   rows == 0 ? 0 : bytes / rows,
-                   rows * count == 0 ? 0 : bytes / rows / count,
-                   count,
-                   count * ranks,
-                   0};
-    };
-    auto scratch = [&](StringRef suffix) {
-      return emitter.alloc(op.getLoc(),
-                           emitter.baseName(op) +
-                               (isOnly ? "" : ("." + layout.part).str()) +
-                               suffix.str(),
-                           emitter.causeOf(op, op.getY()), all);
-    };
-    // Where parts lie one after another anyway, nothing is copied.
-    const Parts sent = along(split), received = along(concat);
-    Value toSend = x;
-    if (sent.rows > 1) {
-      toSend = scratch(".sent");
-      if (failed(copyParts(emitter, op, x, toSend, sent.rows, sent.unitBytes,
-                           sent.count, sent.wholeCount,
-                           {sent.stride(), ranks * sent.rowBytes},
-                           {bytes, sent.rowBytes})))
-        return failure();
-    }
-    Value got = received.rows > 1 ? scratch(".received") : dense;
-    exchanges.push_back({toSend, got, dense, bytes, received});
+/// A part of `bytes`, seen along `axis`: runs before the axis, how many of it,
+/// bytes of one.
+Parts alongAxis(ArrayRef<int64_t> part, int64_t axis, int64_t bytes,
+                int64_t ranks) {
+  const int64_t rows = product(part.take_front(axis));
+  const int64_t count = part[axis];
+  return {rows,
+          rows == 0 ? 0 : bytes / rows,
+          rows * count == 0 ? 0 : bytes / rows / count,
+          count,
+          count * ranks,
+          0};
+}
+
+} // namespace
+
+/// Puts the parts of `x` one after another, and says where the received ones
+/// go. Where they lie so anyway, nothing is copied.
+static FailureOr<Exchange> prepareExchange(AllToAllOp op,
+                                           LaunchEmitter &emitter,
+                                           const tert::BufferLayout &layout,
+                                           Value x, Value y, int64_t ranks) {
+  const ExchangedAxes axes = exchangedAxes(op, layout, ranks);
+  const int64_t unit =
+      product(layout.shape) == 0 ? 0 : layout.bytes / product(layout.shape);
+  const int64_t all = product(axes.sizes) * unit, bytes = all / ranks;
+  // Behind the last row of scales may be padding.
+  if (all != layout.bytes) {
+    if (failed(fillZeros(emitter, op, y)))
+      return failure();
+    x = emitter.slice(op.getLoc(), x, 0, all);
+    y = emitter.slice(op.getLoc(), y, 0, all);
   }
+  SmallVector<int64_t> part = axes.sizes;
+  part[axes.split] /= ranks;
+  const Parts sent = alongAxis(part, axes.split, bytes, ranks);
+  const Parts received = alongAxis(part, axes.concat, bytes, ranks);
+  auto scratch = [&](StringRef suffix) {
+    const bool isOnly = layout.part == "value";
+    return emitter.alloc(op.getLoc(),
+                         emitter.baseName(op) +
+                             (isOnly ? "" : ("." + layout.part).str()) +
+                             suffix.str(),
+                         emitter.causeOf(op, op.getY()), all);
+  };
+  Value toSend = x;
+  if (sent.rows > 1) {
+    toSend = scratch(".sent");
+    if (failed(copyParts(emitter, op, x, toSend, sent.rows, sent.unitBytes,
+                         sent.count, sent.wholeCount,
+                         {sent.stride(), ranks * sent.rowBytes},
+                         {bytes, sent.rowBytes})))
+      return failure();
+  }
+  Value got = received.rows > 1 ? scratch(".received") : y;
+  return Exchange{toSend, got, y, bytes, received};
+}
 
-  // Data and scales in one operation.
+/// One operation for two arrays, such as data and scales.
+static LogicalResult launchExchanges(AllToAllOp op, LaunchEmitter &emitter,
+                                     ArrayRef<Exchange> exchanges,
+                                     int64_t ranks) {
   for (size_t i = 0; i < exchanges.size(); i += 2) {
     const bool isPair = i + 1 < exchanges.size();
     LaunchCall call(emitter, op, "all_to_all");
@@ -385,6 +387,37 @@ LogicalResult te::emitLaunches(AllToAllOp op, LaunchEmitter &emitter) {
     if (failed(call.emit()))
       return failure();
   }
+  return success();
+}
+
+template <>
+LogicalResult te::emitLaunches(AllToAllOp op, LaunchEmitter &emitter) {
+  const int64_t ranks = lookupGroup(op, op.getGroup()).getSize();
+  FailureOr<Buffers> from = emitter.lookup(op.getX());
+  if (failed(from))
+    return failure();
+  std::string base = emitter.baseName(op, op.getY());
+  auto scaled = dyn_cast<ScaledType>(op.getX().getType());
+  SmallVector<Exchange, 3> exchanges;
+  Buffers to;
+  for (auto [i, layout] :
+       llvm::enumerate(tert::getBufferLayouts(op.getY().getType()))) {
+    to.push_back(emitter.alloc(
+        op.getLoc(),
+        layout.part == "value" ? base : base + "." + layout.part.str(),
+        emitter.causeOf(op, op.getY()), layout.bytes));
+    if (scaled && isOfWhole(scaled, layout.part)) {
+      emitter.copy(op.getLoc(), (*from)[i], to.back());
+      continue;
+    }
+    FailureOr<Exchange> exchange =
+        prepareExchange(op, emitter, layout, (*from)[i], to.back(), ranks);
+    if (failed(exchange))
+      return failure();
+    exchanges.push_back(*exchange);
+  }
+  if (failed(launchExchanges(op, emitter, exchanges, ranks)))
+    return failure();
   for (const Exchange &each : exchanges)
     if (const Parts &parts = each.received;
         parts.rows > 1 &&
