@@ -13,6 +13,8 @@ import argparse
 SIZES = dict(
     layers=8, ranks=1, tokens=8192, sequence=8192, hidden=4096, ffn=14336, heads=32, kv_heads=8, vocabulary=128256
 )
+#: Between the arguments and results of a function.
+SEPARATOR = ",\n      "
 
 
 def arguments():
@@ -53,159 +55,181 @@ def tensor(*shape):
     return f"tensor<{'x'.join(map(str, shape))}>"
 
 
-def write(layers, ranks, tokens, sequence, hidden, ffn, heads, kv_heads, vocabulary):
-    dim = hidden // heads
-    kv_width = dim * kv_heads
-    split = ", te.sharding = [#te.shard<axis = 0, group = 0>]" if ranks > 1 else ""
-    x, q, kv = (f"tensor<{tokens}x{n}xbf16>" for n in (hidden, hidden, kv_width))
-    ids, table = f"tensor<{tokens}xi32>", f"tensor<{sequence}x{dim // 2}xf32>"
-    logits, wide, narrow = (f"tensor<{tokens}x{n}xbf16>" for n in (vocabulary, 2 * ffn, ffn))
-    gain = (hidden,)
-    own = {
-        "g1": gain,
-        "wq": (hidden, hidden),
-        "wk": (kv_width, hidden),
-        "wv": (kv_width, hidden),
-        "wo": (hidden, hidden),
-        "g2": gain,
-        "wu": (2 * ffn, hidden),
-        "wd": (hidden, ffn),
-    }
+def whole(shape):
+    return tensor(*shape, "bf16")
 
-    def master(shape):
-        """The type of a rank's part."""
-        return tensor(*((shape[0] // ranks, *shape[1:]) if len(shape) == 2 else shape), "f32")
 
-    def whole(shape):
-        return tensor(*shape, "bf16")
+def argument(name, type, more=""):
+    return f'%{name.replace(".", "_")}: {type} {{te.name = "{name}"{more}}}'
 
-    weights = [("embedding", (vocabulary, hidden))]
-    weights += [(f"l{i}.{name}", shape) for i in range(layers) for name, shape in own.items()]
-    weights += [("gain", gain), ("head", (vocabulary, hidden))]
-    given = [(f"%{name}", type) for name, type in (("ids", ids), ("targets", ids), ("cos", table), ("sin", table))]
 
-    lines = []
+class Writer:
+    """The lines of a program, and the types in it."""
 
-    def read(to, name, shape):
-        """`to` is the whole weight in bf16."""
-        mine = master(shape).replace("f32", "bf16")
-        if ranks == 1 or len(shape) == 1:
-            lines.append(f"    %{to} = arith.truncf %{name} : {master(shape)} to {mine}")
-            return
-        lines.append(f"    %{to}_own = arith.truncf %{name} : {master(shape)} to {mine}")
-        lines.append(f"    %{to} = te.all_gather %{to}_own group 0 axis 0 : {mine} -> {whole(shape)}")
-
-    def linear(to, value, name, types, more=""):
-        lines.append(
-            f"    %{to} = te.linear %{value}, %{name}_all{more} : {types[0]}, {whole(own.get(name, (vocabulary, hidden)))} -> {types[1]}"
+    def __init__(self, layers, ranks, tokens, sequence, hidden, ffn, heads, kv_heads, vocabulary):
+        self.lines, self.layers, self.ranks = [], layers, ranks
+        self.sequence, self.heads, self.kv_heads = sequence, heads, kv_heads
+        self.title = (
+            f"A training step of a Llama over {ranks} rank{'s' * (ranks > 1)}: {layers} layers of {hidden} and {ffn}, "
+            f"{tokens} tokens in sequences of {sequence}, a vocabulary of {vocabulary}; scripts/llama_step.py."
         )
+        self.split = ", te.sharding = [#te.shard<axis = 0, group = 0>]" if ranks > 1 else ""
+        kv_width = hidden // heads * kv_heads
+        self.x, self.kv, self.logits, self.wide, self.narrow = (
+            tensor(tokens, n, "bf16") for n in (hidden, kv_width, vocabulary, 2 * ffn, ffn)
+        )
+        self.ids, self.table = tensor(tokens, "i32"), tensor(sequence, hidden // heads // 2, "f32")
+        self.gain, self.words = (hidden,), (vocabulary, hidden)
+        #: Shapes of the weights of a layer.
+        self.own = {
+            "g1": self.gain,
+            "wq": (hidden, hidden),
+            "wk": (kv_width, hidden),
+            "wv": (kv_width, hidden),
+            "wo": (hidden, hidden),
+            "g2": self.gain,
+            "wu": (2 * ffn, hidden),
+            "wd": (hidden, ffn),
+        }
+        #: (name, shape) of every weight of the model.
+        self.weights = [
+            ("embedding", self.words),
+            *((f"l{i}.{name}", shape) for i in range(layers) for name, shape in self.own.items()),
+            ("gain", self.gain),
+            ("head", self.words),
+        ]
+        self.norm = f"{{epsilon = 1.0e-5 : f32}} : {self.x}, {whole(self.gain)}"
 
-    groups = (
-        f' attributes {{te.groups = [#te.group<id = 0, name = "dp", axis = "dp", size = {ranks}>]}}'
-        if ranks > 1
-        else ""
-    )
-    sizes = f"{layers} layers of {hidden} and {ffn}, {tokens} tokens in sequences of {sequence}, a vocabulary of {vocabulary}"
-    lines += [
-        f"// A training step of a Llama over {ranks} rank{'s' * (ranks > 1)}: {sizes}; scripts/llama_step.py.",
-        "",
-        f"module{groups} {{",
-    ]
+    def master(self, shape):
+        """The type of a rank's part."""
+        return tensor(*((shape[0] // self.ranks, *shape[1:]) if len(shape) == 2 else shape), "f32")
 
-    # A layer.
-    parameters = ", ".join(
-        f"%{name}: {master(shape)}{f' {{{split[2:]}}}' if split and len(shape) == 2 else ''}"
-        for name, shape in own.items()
-    )
-    lines.append(f"  func.func private @layer(%x: {x}, %cos: {table}, %sin: {table}, {parameters}) -> {x} {{")
-    for name, shape in own.items():
-        read(f"{name}_all", name, shape)
-    norm = f"{{epsilon = 1.0e-5 : f32}} : {x}, {whole(gain)}"
-    lines.append(f"    %n1 = te.rms_norm %x, %g1_all {norm}")
-    linear("q0", "n1", "wq", (x, q))
-    linear("k0", "n1", "wk", (x, kv))
-    linear("v", "n1", "wv", (x, kv))
-    lines += [
-        f"    %q = te.rope %q0, %cos, %sin {{heads = {heads} : i64}} : {q}, {table}",
-        f"    %k = te.rope %k0, %cos, %sin {{heads = {kv_heads} : i64}} : {kv}, {table}",
-        f"    %a = te.attention %q, %k, %v {{heads = {heads} : i64, kv_heads = {kv_heads} : i64, sequence = {sequence} : i64, causal}} : {q}, {kv}",
-    ]
-    linear("o", "a", "wo", (q, x))
-    lines += [f"    %r = arith.addf %x, %o : {x}", f"    %n2 = te.rms_norm %r, %g2_all {norm}"]
-    linear("u", "n2", "wu", (x, wide))
-    lines.append(f"    %h = te.activation <swiglu> %u : {wide} -> {narrow}")
-    linear("d", "h", "wd", (narrow, x))
-    lines += [f"    %y = arith.addf %r, %d : {x}", f"    return %y : {x}", "  }", ""]
+    def marks(self, shape):
+        return self.split if len(shape) == 2 else ""
 
-    # The loss.
-    def argument(name, type, more=""):
-        return f'%{name.replace(".", "_")}: {type} {{te.name = "{name}"{more}}}'
-
-    def inputs():
+    def inputs(self):
         return [
-            argument("ids", ids, split),
-            argument("targets", ids, split),
-            argument("cos", table),
-            argument("sin", table),
+            argument("ids", self.ids, self.split),
+            argument("targets", self.ids, self.split),
+            argument("cos", self.table),
+            argument("sin", self.table),
         ]
 
-    def marks(shape):
-        return split if len(shape) == 2 else ""
+    def op(self, line):
+        self.lines.append(f"    {line}")
 
-    parameters = [argument(name, master(shape), marks(shape)) for name, shape in weights]
-    separator = ",\n      "
-    lines.append(f"  func.func private @loss({separator.join(inputs() + parameters)}) -> tensor<f32> {{")
-    read("embedding_all", "embedding", (vocabulary, hidden))
-    lines.append(f"    %x0 = te.embedding %ids, %embedding_all : {ids}, {whole((vocabulary, hidden))} -> {x}")
-    for i in range(layers):
-        names = ", ".join(f"%l{i}_{name}" for name in own)
-        types = ", ".join(master(shape) for shape in own.values())
-        lines.append(
-            f"    %x{i + 1} = func.call @layer(%x{i}, %cos, %sin, {names}) : ({x}, {table}, {table}, {types}) -> {x}"
-        )
-    read("gain_all", "gain", gain)
-    lines.append(f"    %n = te.rms_norm %x{layers}, %gain_all {norm}")
-    read("head_all", "head", (vocabulary, hidden))
-    linear("logits", "n", "head", (x, logits), " {te.recipe = #te.recipe<high_precision>}")
-    lines += [
-        f"    %loss = te.cross_entropy %logits, %targets : {logits}, {ids}",
-        "    return %loss : tensor<f32>",
-        "  }",
-        "",
-    ]
+    def read(self, to, name, shape):
+        """`to` is the whole weight in bf16."""
+        mine = self.master(shape).replace("f32", "bf16")
+        if self.ranks == 1 or len(shape) == 1:
+            self.op(f"%{to} = arith.truncf %{name} : {self.master(shape)} to {mine}")
+            return
+        self.op(f"%{to}_own = arith.truncf %{name} : {self.master(shape)} to {mine}")
+        self.op(f"%{to} = te.all_gather %{to}_own group 0 axis 0 : {mine} -> {whole(shape)}")
 
-    # The step.
-    states, results = [], ['tensor<f32> {te.name = "loss"}']
-    for name, shape in weights:
-        for suffix, more in (("", ", te.weight"), (".m", ", te.init = 0.0 : f32"), (".v", ", te.init = 0.0 : f32")):
-            states.append(argument(name + suffix, master(shape), more + marks(shape)))
-            results.append(f'{master(shape)} {{te.name = "{name}{suffix}"}}')
-    scalars = [argument("lr", "tensor<f32>"), argument("step", "tensor<f32>")]
-    lines.append(
-        f"  func.func @step({separator.join(inputs() + scalars + states)})\n      -> ({separator.join(results)}) {{"
-    )
-    lines.append("    %one = arith.constant dense<1.0> : tensor<f32>")
-    names = [name.replace(".", "_") for name, _ in weights]
-    types = [master(shape) for _, shape in weights]
-    wrt = ", ".join(str(len(given) + i) for i in range(len(weights)))
-    all_types = ", ".join([type for _, type in given] + types)
-    lines.append(
-        f"    %loss{''.join(f', %{name}_grad' for name in names)}\n      = te.vjp @loss({', '.join([n for n, _ in given] + ['%' + n for n in names])})"
-        f" cotangents(%one) wrt [{wrt}]\n      : ({all_types}), (tensor<f32>) -> ({', '.join(['tensor<f32>', *types])})"
-    )
-    returned = ["%loss"]
-    for name, (_, shape), type in zip(names, weights, types):
-        after = [f"%{name}{suffix}_next" for suffix in ("", "_m", "_v")]
-        decay = "0.1" if len(shape) == 2 else "0.0"
-        lines.append(
-            f"    {', '.join(after)} = te.adamw %{name}, %{name}_grad, %{name}_m, %{name}_v lr %lr step %step "
-            f"{{weight_decay = {decay} : f32}} : {type}, {type}"
+    def linear(self, to, value, name, types, more=""):
+        weight = whole(self.own.get(name, self.words))
+        self.op(f"%{to} = te.linear %{value}, %{name}_all{more} : {types[0]}, {weight} -> {types[1]}")
+
+    def layer(self):
+        x, kv, table = self.x, self.kv, self.table
+        parameters = ", ".join(
+            f"%{name}: {self.master(shape)}{f' {{{self.split[2:]}}}' if self.marks(shape) else ''}"
+            for name, shape in self.own.items()
         )
-        returned += after
-    returned_types = ", ".join(["tensor<f32>"] + [type for type in types for _ in range(3)])
-    lines += [f"    return {', '.join(returned)}\n      : {returned_types}", "  }", "}"]
-    return "\n".join(lines) + "\n"
+        self.lines.append(f"  func.func private @layer(%x: {x}, %cos: {table}, %sin: {table}, {parameters}) -> {x} {{")
+        for name, shape in self.own.items():
+            self.read(f"{name}_all", name, shape)
+        self.op(f"%n1 = te.rms_norm %x, %g1_all {self.norm}")
+        self.linear("q0", "n1", "wq", (x, x))
+        self.linear("k0", "n1", "wk", (x, kv))
+        self.linear("v", "n1", "wv", (x, kv))
+        self.op(f"%q = te.rope %q0, %cos, %sin {{heads = {self.heads} : i64}} : {x}, {table}")
+        self.op(f"%k = te.rope %k0, %cos, %sin {{heads = {self.kv_heads} : i64}} : {kv}, {table}")
+        self.op(
+            f"%a = te.attention %q, %k, %v {{heads = {self.heads} : i64, kv_heads = {self.kv_heads} : i64, "
+            f"sequence = {self.sequence} : i64, causal}} : {x}, {kv}"
+        )
+        self.linear("o", "a", "wo", (x, x))
+        self.op(f"%r = arith.addf %x, %o : {x}")
+        self.op(f"%n2 = te.rms_norm %r, %g2_all {self.norm}")
+        self.linear("u", "n2", "wu", (x, self.wide))
+        self.op(f"%h = te.activation <swiglu> %u : {self.wide} -> {self.narrow}")
+        self.linear("d", "h", "wd", (self.narrow, x))
+        self.op(f"%y = arith.addf %r, %d : {x}")
+        self.op(f"return %y : {x}")
+        self.lines += ["  }", ""]
+
+    def loss(self):
+        x, table = self.x, self.table
+        parameters = [argument(name, self.master(shape), self.marks(shape)) for name, shape in self.weights]
+        self.lines.append(f"  func.func private @loss({SEPARATOR.join(self.inputs() + parameters)}) -> tensor<f32> {{")
+        self.read("embedding_all", "embedding", self.words)
+        self.op(f"%x0 = te.embedding %ids, %embedding_all : {self.ids}, {whole(self.words)} -> {x}")
+        types = ", ".join(self.master(shape) for shape in self.own.values())
+        for i in range(self.layers):
+            names = ", ".join(f"%l{i}_{name}" for name in self.own)
+            self.op(
+                f"%x{i + 1} = func.call @layer(%x{i}, %cos, %sin, {names}) : ({x}, {table}, {table}, {types}) -> {x}"
+            )
+        self.read("gain_all", "gain", self.gain)
+        self.op(f"%n = te.rms_norm %x{self.layers}, %gain_all {self.norm}")
+        self.read("head_all", "head", self.words)
+        self.linear("logits", "n", "head", (x, self.logits), " {te.recipe = #te.recipe<high_precision>}")
+        self.op(f"%loss = te.cross_entropy %logits, %targets : {self.logits}, {self.ids}")
+        self.op("return %loss : tensor<f32>")
+        self.lines += ["  }", ""]
+
+    def gradients(self):
+        """The loss, and a gradient of each weight."""
+        given = [("%ids", self.ids), ("%targets", self.ids), ("%cos", self.table), ("%sin", self.table)]
+        names = [name.replace(".", "_") for name, _ in self.weights]
+        types = [self.master(shape) for _, shape in self.weights]
+        operands = ", ".join([name for name, _ in given] + [f"%{name}" for name in names])
+        wrt = ", ".join(str(len(given) + i) for i in range(len(self.weights)))
+        self.op("%one = arith.constant dense<1.0> : tensor<f32>")
+        self.op(
+            f"%loss{''.join(f', %{name}_grad' for name in names)}\n      = te.vjp @loss({operands})"
+            f" cotangents(%one) wrt [{wrt}]\n      : ({', '.join([type for _, type in given] + types)}), (tensor<f32>)"
+            f" -> ({', '.join(['tensor<f32>', *types])})"
+        )
+
+    def step(self):
+        states, results = [], ['tensor<f32> {te.name = "loss"}']
+        for name, shape in self.weights:
+            for suffix, more in (("", ", te.weight"), (".m", ", te.init = 0.0 : f32"), (".v", ", te.init = 0.0 : f32")):
+                states.append(argument(name + suffix, self.master(shape), more + self.marks(shape)))
+                results.append(f'{self.master(shape)} {{te.name = "{name}{suffix}"}}')
+        scalars = [argument("lr", "tensor<f32>"), argument("step", "tensor<f32>")]
+        self.lines.append(
+            f"  func.func @step({SEPARATOR.join(self.inputs() + scalars + states)})\n"
+            f"      -> ({SEPARATOR.join(results)}) {{"
+        )
+        self.gradients()
+        returned, types = ["%loss"], ["tensor<f32>"]
+        for weight, shape in self.weights:
+            name, type = weight.replace(".", "_"), self.master(shape)
+            after = [f"%{name}{suffix}_next" for suffix in ("", "_m", "_v")]
+            decay = "0.1" if len(shape) == 2 else "0.0"
+            self.op(
+                f"{', '.join(after)} = te.adamw %{name}, %{name}_grad, %{name}_m, %{name}_v lr %lr step %step "
+                f"{{weight_decay = {decay} : f32}} : {type}, {type}"
+            )
+            returned += after
+            types += [type] * 3
+        self.op(f"return {', '.join(returned)}\n      : {', '.join(types)}")
+        self.lines.append("  }")
+
+    def text(self):
+        groups = f'#te.group<id = 0, name = "dp", axis = "dp", size = {self.ranks}>'
+        attributes = f" attributes {{te.groups = [{groups}]}}" if self.ranks > 1 else ""
+        self.lines += [f"// {self.title}", "", f"module{attributes} {{"]
+        self.layer()
+        self.loss()
+        self.step()
+        self.lines.append("}")
+        return "\n".join(self.lines) + "\n"
 
 
 if __name__ == "__main__":
-    print(write(**vars(arguments())), end="")
+    print(Writer(**vars(arguments())).text(), end="")
