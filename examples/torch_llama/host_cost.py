@@ -37,7 +37,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import te_mlir
 import te_mlir.torch
-from te_mlir import arrays
+from te_mlir import makers
 from te_mlir.runtime import Instance
 from te_mlir.torch.autograd import Call
 from te_mlir.torch.backend import Graph
@@ -62,7 +62,7 @@ PARTS = {
     "main_grads": (MainGrads, "of_call"),
     "forward": (Loaded, "run_forward"),
     "backward": (Loaded, "run_backward"),
-    "new tensors": (arrays.TorchMaker, "unsorted"),
+    "new tensors": (makers.TorchMaker, "unsorted"),
     "region": (Region, "__call__"),
     "node": (Call, "backward"),
     "graph": (Graph, "__call__"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from te_mlir import arrays
@@ -26,11 +27,34 @@ def current_stream(device: tuple[int, int]) -> int:
         return 0
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
-        return arrays.torch_stream(device)()
+        return torch_stream(device)()
     cupy = sys.modules.get("cupy")
     if cupy is not None:
         return cupy.cuda.get_current_stream().ptr or 1
     return 0
+
+
+def torch_stream(device: tuple[int, int]) -> Callable[[], int]:
+    """A function to the stream that PyTorch works on there, once it has begun to; 0 on a CPU."""
+    torch: Any = sys.modules["torch"]
+    if device[0] != arrays.CUDA:
+        return lambda: 0
+    raw, index = getattr(torch._C, "_cuda_getCurrentRawStream", None), device[1]
+    if raw is None:
+        return lambda: torch.cuda.current_stream(index).cuda_stream or 1
+    return lambda: raw(index) or 1
+
+
+def torch_stream_of(device: Any) -> Callable[[], int]:
+    """As torch_stream, of PyTorch's device."""
+    return torch_stream((arrays.CUDA if device.type == "cuda" else arrays.CPU, device.index or 0))
+
+
+def torch_recording(device: Any) -> Callable[[], bool]:
+    """A function to whether PyTorch records a CUDA graph on the current stream, which has memory of its own."""
+    if device.type != "cuda":
+        return bool
+    return getattr(sys.modules["torch"]._C, "_cuda_isCurrentStreamCapturing", lambda: True)
 
 
 def stream_handle(stream: Any, device: tuple[int, int]) -> int:

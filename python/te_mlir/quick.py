@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from te_mlir import arrays
+from te_mlir import arrays, devices, makers
 from te_mlir.overlaps import Overlaps, Watch
 from te_mlir.program import FLAG
 
@@ -50,7 +50,7 @@ class Quick:
         self.places.extend((written[name],) for name in out)
         self.bytes = [interface.bytes[to[0]] for to in self.places]
         self.address = sys.modules["torch"].Tensor.data_ptr
-        self.stream = arrays.torch_stream(device)
+        self.stream = devices.torch_stream(device)
         self.seen = arrays.torch_addresses()(tensors)
         self.last = self.seen
         self.settled = True
@@ -58,7 +58,7 @@ class Quick:
         results = [name for name in written if name not in out]
         made = [written[name] for name in results]
         kinds = [(shape, arrays.torch_dtype(dtype), shares) for shape, dtype, shares in map(interface.kind_of, results)]
-        self.make = arrays.TorchMaker(kinds, tensors[0].device, made)
+        self.make = makers.TorchMaker(kinds, tensors[0].device, made)
         self.made = [results[i] for i in self.make.order]
         self.results: dict[str, Any] = dict.fromkeys(written)
         fresh = set(made) if kept is None else set()

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from te_mlir import arrays
+from te_mlir import arrays, makers
 from te_mlir.devices import check_view, current_stream, stream_handle
 from te_mlir.errors import ArgumentError
 from te_mlir.interface import Interface
@@ -287,7 +287,7 @@ class Step:
 
         if stream is None:
             stream = current_stream(self.context.device)
-        make = arrays.maker_like(list(given.values()), self.context)
+        make = makers.maker_like(list(given.values()), self.context)
         owners, results = [], {}
         # Arrays of results that are neither given nor kept.
         fresh = [name for name in self.results if name not in self._kept and (out or {}).get(name) is None]

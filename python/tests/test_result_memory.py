@@ -9,13 +9,13 @@ import pytest
 from programs import count, train_step
 
 import te_mlir
-from te_mlir import arrays, build
+from te_mlir import build, makers
 
 
 def test_new_results_share_memory_and_nothing_else(reference, monkeypatch):
-    for limit, blocks in ((arrays.SHARED_BYTES, 2), (4096, 3)):
+    for limit, blocks in ((makers.SHARED_BYTES, 2), (4096, 3)):
         # grad.x has 4096 bytes and grad.w 6144; y, which is no gradient, has memory of its own.
-        monkeypatch.setattr(arrays, "SHARED_BYTES", limit)
+        monkeypatch.setattr(makers, "SHARED_BYTES", limit)
         torch, step, tensors = train_step(reference)
         step(**tensors)
         first, second = step(**tensors), step(**tensors)
@@ -61,7 +61,7 @@ def test_new_tensors_are_what_empty_makes():
     places = [*reversed(range(10)), *range(11, len(kinds) + 1)]
     Pointers = ctypes.c_void_p * (len(kinds) + 1)
     pointers = Pointers()
-    make = arrays.TorchMaker(kinds, torch.device("cpu"), places, 64)
+    make = makers.TorchMaker(kinds, torch.device("cpu"), places, 64)
     assert [len(block.groups) for block in make._blocks] == [2, 1]
     # Memory of these is used again, but the pointers are others.
     make(Pointers())
@@ -79,7 +79,7 @@ def test_new_tensors_are_what_empty_makes():
     for number, tensor in enumerate(made):
         assert (tensor.view(torch.uint8) == number + 1).all() if tensor.dim() else tensor == 2
     assert [t.untyped_storage().data_ptr() == made[0].untyped_storage().data_ptr() for t in made] == [
-        t.dtype is torch.float32 and t.nbytes <= arrays.SHARED_BYTES and shares for t, (*_, shares) in zip(made, kinds)
+        t.dtype is torch.float32 and t.nbytes <= makers.SHARED_BYTES and shares for t, (*_, shares) in zip(made, kinds)
     ]
 
 
@@ -87,10 +87,10 @@ def test_pointers_follow_memory_that_comes_and_goes():
     torch = pytest.importorskip("torch")
     kinds = [*[((rows, 256), torch.float32, True) for rows in (8, 2, 4, 2, 8, 2)], ((3, 5), torch.float32, True)]
     places = [4, 5, 6, 0, 1, 2, 8]
-    make = arrays.TorchMaker(kinds, torch.device("cpu"), places)
+    make = makers.TorchMaker(kinds, torch.device("cpu"), places)
     several = [(ctypes.c_void_p * 9)() for _ in range(2)]
     kept, seen = [], set()
-    for number in range(5 * arrays._ADDRESSES):
+    for number in range(5 * makers._ADDRESSES):
         pointers = several[number % 3 == 0]
         pointers[3] = 7
         made = make(pointers)
@@ -98,18 +98,18 @@ def test_pointers_follow_memory_that_comes_and_goes():
         assert pointers[3] == 7 and pointers[7] is None
         seen.add(made[0].data_ptr())
         # More addresses than are noted, then few in turn.
-        kept = [*kept, made] if number < 2 * arrays._ADDRESSES else [made]
-    assert len(seen) > arrays._ADDRESSES and 0 < len(make._blocks[0].written) <= arrays._ADDRESSES
+        kept = [*kept, made] if number < 2 * makers._ADDRESSES else [made]
+    assert len(seen) > makers._ADDRESSES and 0 < len(make._blocks[0].written) <= makers._ADDRESSES
 
 
 def test_losses_of_several_calls_share_memory_and_nothing_else():
     torch = pytest.importorskip("torch")
     kinds = [((), torch.float32, False), ((32,), torch.bfloat16, False), ((33,), torch.bfloat16, False)]
-    make = arrays.TorchMaker(kinds, torch.device("cpu"), [0, 1, 2])
+    make = makers.TorchMaker(kinds, torch.device("cpu"), [0, 1, 2])
     pointers = (ctypes.c_void_p * 3)()
     kept = []
-    for number in range(2 * arrays._SLOTS + 1):
-        inference = number in (5, arrays._SLOTS)
+    for number in range(2 * makers._SLOTS + 1):
+        inference = number in (5, makers._SLOTS)
         with torch.inference_mode(inference):
             made = make(pointers)
             for tensor in made[:2]:
@@ -137,7 +137,7 @@ def test_losses_of_several_calls_share_memory_and_nothing_else():
     slots = make._alone[0][-1]
     slots._recording = lambda: True
     first, second = slots.take(7), slots.take(7)
-    assert first[1] == second[1] == 0 and first[0].nbytes == arrays._SLOT_BYTES
+    assert first[1] == second[1] == 0 and first[0].nbytes == makers._SLOT_BYTES
     assert len({t.data_ptr() for t in (first[0], second[0], again)}) == 3
 
 

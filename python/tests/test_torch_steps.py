@@ -175,7 +175,7 @@ def test_recorded_steps_train_as_others():
 def test_gradients_in_one_block_train_as_others(monkeypatch):
     runs = []
     for shared in (1 << 20, 0):
-        monkeypatch.setattr(te_mlir.arrays, "SHARED_BYTES", shared)
+        monkeypatch.setattr(te_mlir.makers, "SHARED_BYTES", shared)
         torch._dynamo.reset()
         torch.manual_seed(0)
         model = Llama().bfloat16()

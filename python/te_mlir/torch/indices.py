@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from te_mlir import arrays
+from te_mlir import arrays, devices, makers
 from te_mlir.torch import graph as capture
 from te_mlir.torch.tensors import dense
 
@@ -50,8 +50,8 @@ class Indices:
     def _plan(self, given: torch.Tensor) -> None:
         """Notes what is the same for all tensors like `given`."""
         self._kind, self._made = (given.shape, given.stride(), given.device), None
-        self._make = arrays.TorchMaker([((given.numel(),), torch.int32, False)], given.device)
-        self._stream, self._recording = arrays.torch_stream_of(given.device), arrays.torch_recording(given.device)
+        self._make = makers.TorchMaker([((given.numel(),), torch.int32, False)], given.device)
+        self._stream, self._recording = devices.torch_stream_of(given.device), devices.torch_recording(given.device)
         made = torch.empty(given.shape, dtype=torch.int32, device="meta")
         kept = given.shape[-1] - self.shift if self.shift else 0
         parts = [(given, self.shift, kept), (made, 0, kept)]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch.autograd import forward_ad
 
-from te_mlir import arrays, build
+from te_mlir import arrays, build, devices, makers
 from te_mlir.errors import ArgumentError
 from te_mlir.program import Program
 from te_mlir.runtime import Context, MicrobatchFlag, Tensor
@@ -118,7 +118,7 @@ class Loaded:
         self.make_gradients = _maker(gradients, signature.device, True, places.gradients, null)
         #: Of a recorded step, whose own are overwritten by the next backward.
         self.make_copies = _maker(gradients, signature.device, True)
-        self._current = arrays.torch_stream(region.context.device)
+        self._current = devices.torch_stream(region.context.device)
         self._last_stream: int | None = None
 
     def later(self) -> bool:
@@ -307,7 +307,7 @@ def _scales(region: Region, program: Program, places: Places, states: dict[str, 
 
 def _maker(
     specs: Sequence[Spec], device: torch.device, shares: bool, places: Sequence[int] = (), null: int = 0
-) -> arrays.TorchMaker:
+) -> makers.TorchMaker:
     """Makes tensors like `specs`, and points the pointers of these places to them."""
     kinds = [(spec.shape, spec.dtype, shares) for spec in specs]
-    return arrays.TorchMaker(kinds, device, places, null)
+    return makers.TorchMaker(kinds, device, places, null)
