@@ -11,15 +11,8 @@ from torch.fx import GraphModule, Node
 from te_mlir.torch import casts, patterns
 from te_mlir.torch import graph as graphs
 from te_mlir.torch.adapter import imports
-from te_mlir.torch.partition import (
-    Schedule,
-    dependents,
-    frozen_nodes,
-    refusal,
-    same_tensors,
-    wanting,
-    written_nodes,
-)
+from te_mlir.torch.effects import frozen_nodes, same_tensors, written_nodes
+from te_mlir.torch.partition import Schedule, dependents, refusal, wanting
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from torch.fx import GraphModule, Node
 from te_mlir.torch import casts
 from te_mlir.torch import graph as graphs
 from te_mlir.torch.arguments import Feed
+from te_mlir.torch.effects import is_grad_mode
 from te_mlir.torch.masks import COMPARED
-from te_mlir.torch.partition import Schedule, is_grad_mode
+from te_mlir.torch.partition import Schedule
 from te_mlir.torch.plan import Plan
 
 

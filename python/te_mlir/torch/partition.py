@@ -20,15 +20,16 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
 
 from te_mlir.torch import casts, patterns
-
-#: Stands for the generator among the memory that nodes touch.
-_RANDOM = "random"
-
-#: Ops that write to arguments although their schemas do not say so: which ones, and the one that turns it on.
-_HIDDEN_WRITES = {"batch_norm": ((3, 4), 5), "instance_norm": ((3, 4), 5)}
-
-#: In-place ops that are the same as others where nobody looks at the tensor by its old names.
-_PLAIN = frozenset(["add", "sub", "mul", "div", "relu", "silu", "gelu", "neg", "exp", "tanh", "sqrt", "pow"])
+from te_mlir.torch.effects import (
+    RANDOM,
+    Effects,
+    frozen_nodes,
+    is_grad_mode,
+    is_mode,
+    set_grad_enabled,
+    storages,
+    without_plain_writes,
+)
 
 #: Higher-order ops that are what is in them: the compiler itself chooses what to compute again.
 _INLINED = frozenset(("tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap", "invoke_subgraph"))
@@ -40,15 +41,6 @@ _HARMLESS = frozenset(("_log_api_usage_once", "lazy_load_decompositions"))
 _GRADIENT_METHODS = frozenset(
     ("register_hook", "register_post_accumulate_grad_hook", "requires_grad_", "retain_grad", "backward")
 )
-
-
-def storages(value: Any) -> set[Any]:
-    """Ids of the memory behind a value that tracing left on a node."""
-    if isinstance(value, torch.Tensor):
-        return {value.untyped_storage()._cdata}
-    if isinstance(value, (list, tuple)):
-        return set().union(*(storages(v) for v in value)) if value else set()
-    return set()
 
 
 def refusal(module: GraphModule, flat: GraphModule) -> str | None:
@@ -114,199 +106,6 @@ def _name(node: Node) -> str:
     return target if isinstance(target, str) else getattr(target, "__name__", None) or str(target)
 
 
-set_grad_enabled = torch._C._set_grad_enabled
-
-
-def is_grad_mode(node: Node) -> bool:
-    return node.op == "call_function" and node.target is set_grad_enabled
-
-
-def is_mode(node: Node) -> bool:
-    """Whether `node` changes how others run, and computes nothing."""
-    return is_grad_mode(node) or casts.is_mode(node)
-
-
-def frozen_nodes(graph: torch.fx.Graph) -> set[Node]:
-    """Nodes that no gradient goes through: those below torch.no_grad, and `detach`."""
-    enabled = torch.is_grad_enabled()
-    found: set[Node] = set()
-    for node in graph.nodes:
-        if is_grad_mode(node):
-            enabled = bool(node.args[0])
-        elif node.op == "call_function" and (
-            not enabled and torch.is_grad_enabled() or node.target is torch.ops.aten.detach.default
-        ):
-            found.add(node)
-    return found
-
-
-def same_tensors(graph: torch.fx.Graph) -> None:
-    """Uses of what an op below torch.no_grad gives are uses of its operand, where it gives that itself.
-
-    The operand may want a gradient. In-place ops write to it; others, such as a cast to the type that it has, do nothing.
-    """
-    frozen = frozen_nodes(graph)
-    for node in graph.nodes:
-        given = node.args[0] if node in frozen and node.args else None
-        if isinstance(given, Node) and given not in frozen and _gives_operand(node, given):
-            node.replace_all_uses_with(given)
-
-
-def _gives_operand(node: Node, operand: Node) -> bool:
-    target, value, before = node.target, node.meta.get("val"), operand.meta.get("val")
-    if not isinstance(target, torch._ops.OpOverload) or not isinstance(before, FakeTensor):
-        return False
-    returns = target._schema.returns
-    if len(returns) == 1 and returns[0].alias_info is not None and returns[0].alias_info.is_write:
-        return True
-    if not isinstance(value, torch.Tensor) or storages(value) != storages(before):
-        return False
-    given = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-    with before.fake_mode, torch.no_grad():
-        return target(*given[0], **given[1]) is before
-
-
-class Effects:
-    """What the nodes of a graph touch and write.
-
-    examples: the arguments, in order; those that share memory are one piece of it.
-    """
-
-    def __init__(self, graph: torch.fx.Graph, examples: Sequence[torch.Tensor]) -> None:
-        self.order = {node: index for index, node in enumerate(graph.nodes)}
-        self._of: dict[Any, Any] = {}
-        owners: dict[Any, Any] = {}
-        for node, example in zip((n for n in graph.nodes if n.op == "placeholder"), examples):
-            for key in storages(node.meta.get("val")):
-                self._of[key] = owners.setdefault(_memory(example, node), key)
-        #: Memory of arguments, and of tensors that the graph holds.
-        self.outer: set[Any] = set()
-        for node in graph.nodes:
-            if node.op in ("placeholder", "get_attr"):
-                self.outer |= self.own(node)
-        self.writes: dict[Node, set[Any]] = {}
-        for node in graph.nodes:
-            written = self._written(node)
-            if written:
-                self.writes[node] = written
-        self._touching: dict[Any, list[Node]] = {}
-        hot = set().union(*self.writes.values()) if self.writes else set()
-        for node in graph.nodes if hot else ():
-            if node.op == "call_function":
-                for key in (self.touched(node) | self.writes.get(node, set())) & hot:
-                    self._touching.setdefault(key, []).append(node)
-
-    def own(self, node: Node) -> set[Any]:
-        """The memory that the node's value lies in."""
-        return {self._of.get(key, key) for key in storages(node.meta.get("val"))}
-
-    def touched(self, node: Node) -> set[Any]:
-        """The memory that the node reads or names."""
-        return self.own(node).union(*(self.own(n) for n in node.all_input_nodes))
-
-    def _written(self, node: Node) -> set[Any]:
-        if node.op != "call_function" or is_grad_mode(node):
-            return set()
-        written: set[Any] = set()
-        target = node.target
-        if isinstance(target, torch._ops.HigherOrderOperator):
-            return set().union(*(self.own(n) for n in node.all_input_nodes)) if node.all_input_nodes else set()
-        if not isinstance(target, torch._ops.OpOverload):
-            return set()
-        arguments = target._schema.arguments
-        for argument, value in [*zip(arguments, node.args), *((a, node.kwargs.get(a.name)) for a in arguments)]:
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                written |= set().union(*(self.own(n) for n in _nodes(value)), set())
-        places, switch = _HIDDEN_WRITES.get(target._schema.name.removeprefix("aten::"), ((), 0))
-        if places and node.args[switch]:
-            written |= set().union(*(self.own(n) for i in places for n in _nodes(node.args[i])), set())
-        if _is_random(node):
-            written.add(_RANDOM)
-        return written
-
-    def users_of_memory(self, key: Any) -> Sequence[Node]:
-        return self._touching.get(key, ())
-
-    def read_before_writes(self) -> set[Node]:
-        """The nodes that touch memory that another writes to after them."""
-        return {
-            node
-            for writer, written in self.writes.items()
-            for key in written
-            for node in self.users_of_memory(key)
-            if self.order[node] < self.order[writer]
-        }
-
-    def neighbours(self) -> tuple[dict[Node, list[Node]], dict[Node, list[Node]]]:
-        """Of each node those that come before it, and after it, because one of the two writes what both touch."""
-        before: dict[Node, list[Node]] = {}
-        after: dict[Node, list[Node]] = {}
-        for writer, written in self.writes.items():
-            for key in written:
-                for other in self.users_of_memory(key):
-                    if other is not writer:
-                        first, last = (writer, other) if self.order[writer] < self.order[other] else (other, writer)
-                        before.setdefault(last, []).append(first)
-                        after.setdefault(first, []).append(last)
-        return before, after
-
-
-def written_nodes(graph: torch.fx.Graph, examples: Sequence[torch.Tensor]) -> set[Node]:
-    """The nodes whose memory is written to in place, by whatever name."""
-    effects = Effects(graph, examples)
-    memory: set[Any] = set().union(*effects.writes.values(), set())
-    return {node for node in graph.nodes if memory & effects.own(node)} if memory else set()
-
-
-def _memory(example: torch.Tensor, node: Node) -> Any:
-    try:
-        return example.untyped_storage()._cdata
-    except (RuntimeError, NotImplementedError):
-        # A tensor without memory of the usual kind shares none.
-        return node
-
-
-def _nodes(value: Any) -> list[Node]:
-    found: list[Node] = []
-    torch.fx.node.map_arg(value, found.append)
-    return found
-
-
-def _is_random(node: Node) -> bool:
-    target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in target.tags:
-        return False
-    given = dict(zip((a.name for a in target._schema.arguments), node.args), **node.kwargs)
-    if given.get("train", given.get("training", True)) is False:
-        return False
-    return bool(given.get("p", given.get("dropout_p", 0.0 if "dropout_p" in str(target._schema) else 1.0)))
-
-
-def without_plain_writes(graph: torch.fx.Graph, effects: Effects) -> bool:
-    """Makes new tensors of in-place ops wherever nothing can tell; says whether there was one."""
-    changed = False
-    for node in list(effects.writes):
-        name = str(node.target).split(".")
-        if name[0] != "aten" or not name[1].endswith("_") or name[1][:-1] not in _PLAIN:
-            continue
-        packet = getattr(torch.ops.aten, name[1][:-1])
-        target, written = node.args[0], effects.writes[node]
-        if name[2] not in packet.overloads() or not isinstance(target, Node) or written & effects.outer:
-            continue
-        operands = [n.meta["val"] for n in node.all_input_nodes]
-        if not target.meta["val"].is_floating_point() or len({v.dtype for v in operands}) != 1:
-            continue
-        place = effects.order[node]
-        old = {n for key in written for n in effects.users_of_memory(key) if effects.order[n] < place}
-        old = {n for n in old if effects.own(n) & written}
-        if any(effects.order[user] > place for n in old for user in n.users):
-            continue
-        node.target = getattr(packet, name[2])
-        node.kwargs = {key: value for key, value in node.kwargs.items() if key != "inplace"}
-        changed = True
-    return changed
-
-
 #: What is there before everything: arguments, and what is computed without gradients.
 BEFORE = -2
 
@@ -367,7 +166,7 @@ class Schedule:
             if node not in self._moving or node in self.roots or node in self.frozen or node not in self.dependent:
                 continue
             if node in self.effects.writes:
-                in_place = self.effects.writes[node] - {_RANDOM}
+                in_place = self.effects.writes[node] - {RANDOM}
                 found.append((node, "it writes to a tensor in place" if in_place else "it draws random numbers"))
             elif not _is_floating(node) and any(n in self._moving and _is_floating(n) for n in node.all_input_nodes):
                 found.append((node, f"'{node.target}' has no counterpart in te"))

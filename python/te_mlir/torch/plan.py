@@ -14,10 +14,11 @@ from te_mlir.layout import Layout
 from te_mlir.torch import patterns
 from te_mlir.torch.arguments import Feed, describe, fake
 from te_mlir.torch.capture import Captured
+from te_mlir.torch.effects import storages
 from te_mlir.torch.importer import Importer
 from te_mlir.torch.indices import Indices, source_of
 from te_mlir.torch.masks import Kind
-from te_mlir.torch.partition import Schedule, storages
+from te_mlir.torch.partition import Schedule
 
 
 @dataclass(frozen=True)
