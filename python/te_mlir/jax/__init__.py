@@ -7,7 +7,8 @@ loads JAX.
 """
 
 from te_mlir.jax.compiled import Compiled, Jitted, ValueAndGrad, compile, jit, value_and_grad
-from te_mlir.jax.function import Function, Options, Spec, load
+from te_mlir.jax.function import Function, load
+from te_mlir.jax.specs import Options, Spec
 
 __all__ = [
     "Compiled",

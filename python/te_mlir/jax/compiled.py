@@ -8,8 +8,6 @@ after it (views of results), and is differentiated by JAX.
 from __future__ import annotations
 
 import functools
-import inspect
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,90 +21,14 @@ from te_mlir.dtypes import BY_NAME
 from te_mlir.errors import ArgumentError, ImportFailure
 from te_mlir.frontend.emitter import FLOATS, te_name
 from te_mlir.frontend.graph import Var, ancestors, short
-from te_mlir.jax._ffi import vary
-from te_mlir.jax.function import Function, Options, Spec, State, check, jax_dtype, platform_of
-from te_mlir.jax.graph import Evaluator, Graph, describe, is_tracing, trace
+from te_mlir.jax._ffi import jax_dtype, vary
+from te_mlir.jax.calls import NUMPY, Default, by_position, canonical, is_weak, leaf_names, refuse_inside, some
+from te_mlir.jax.function import Function
+from te_mlir.jax.graph import Evaluator, Graph, describe, trace
 from te_mlir.jax.importer import Importer
+from te_mlir.jax.specs import Options, Spec, State, check, platform_of
 from te_mlir.program import report
 from te_mlir.recipes import Recipe
-
-
-def _leaf_names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
-    """`params.layers.0.w` for each leaf of the arguments."""
-    try:
-        parameters = list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        parameters = []
-    names = []
-    for index, arg in enumerate(args):
-        head = parameters[index] if index < len(parameters) else f"arg{index}"
-        for path, _ in jax.tree_util.tree_flatten_with_path(arg)[0]:
-            parts = re.findall(r"[A-Za-z0-9_]+", jax.tree_util.keystr(path))
-            names.append(".".join([head, *parts]))
-    return names
-
-
-_NUMPY = (np.ndarray, np.generic)
-
-
-def _canonical(dtype: Any) -> Any:
-    """The element type that JAX has elements of NumPy's in: f32 for f64."""
-    return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
-
-
-def _is_weak(leaf: Any) -> bool:
-    """Whether the type of an array gives way to that of others, as numbers' does."""
-    return bool(getattr(leaf, "weak_type", False))
-
-
-def _some(names: Sequence[str]) -> str:
-    """The first of some names."""
-    return ", ".join(f"'{name}'" for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-
-
-@jax.tree_util.register_static
-class _Default:
-    """A default that is no array, such as a flag: part of what is compiled, and no argument of it."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __hash__(self) -> int:
-        return hash(type(self.value))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Default) and self.value is other.value
-
-
-def _default(value: Any) -> Any:
-    """A default as an argument: arrays are arguments as others are."""
-    return value if all(hasattr(leaf, "dtype") for leaf in jax.tree_util.tree_leaves(value)) else _Default(value)
-
-
-def _refuse_inside(function: Callable[..., Any], leaves: Sequence[Any]) -> None:
-    """Raises where a compiled function is called in another that te imports."""
-    if is_tracing() and any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-        name = getattr(function, "__name__", "a function")
-        raise ArgumentError(
-            f"'{name}': expected no function that te compiles inside of another, but got a call of it in one; call the "
-            f"function that it is made of ('{name}.__wrapped__'), which becomes a part of the other"
-        )
-
-
-def _by_position(function: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
-    """All arguments of a call by position; raises TypeError where `function` cannot be called so."""
-    if not named:
-        return args
-    bound = inspect.signature(function).bind(*args, **named)
-    parameters = list(bound.signature.parameters.values())
-    last = max(n for n, parameter in enumerate(parameters) if parameter.name in bound.arguments)
-    # Those between, which are not given.
-    for parameter in parameters[:last]:
-        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.name not in bound.arguments:
-            bound.arguments[parameter.name] = _default(parameter.default)
-    if bound.kwargs:
-        raise TypeError(f"expected arguments that have a position, but {_some(list(bound.kwargs))} have a name alone")
-    return bound.args
 
 
 def _other_products(graph: Graph) -> list[str]:
@@ -141,21 +63,21 @@ class Compiled:
         self.tree: Any
         self._wrapped = function
         leaves, self.tree = jax.tree_util.tree_flatten(tuple(args))
-        self.names = _leaf_names(function, args)
+        self.names = leaf_names(function, args)
         self.types: list[jax.ShapeDtypeStruct] = []
         for name, leaf in zip(self.names, leaves):
             try:
-                dtype = _canonical(leaf.dtype)
-                self.types.append(jax.ShapeDtypeStruct(leaf.shape, dtype, weak_type=_is_weak(leaf)))
+                dtype = canonical(leaf.dtype)
+                self.types.append(jax.ShapeDtypeStruct(leaf.shape, dtype, weak_type=is_weak(leaf)))
             except (AttributeError, TypeError):
                 raise ArgumentError(
                     f"argument '{name}': expected an array, but got {type(leaf).__name__}; jnp.asarray makes a number "
                     "one, and functools.partial binds what is none"
                 ) from None
         given = jax.tree_util.tree_unflatten(self.tree, self.types)
-        if any(isinstance(arg, _Default) for arg in given):
+        if any(isinstance(arg, Default) for arg in given):
             bound = functools.wraps(function)(
-                lambda *args: function(*(arg.value if isinstance(arg, _Default) else arg for arg in args))
+                lambda *args: function(*(arg.value if isinstance(arg, Default) else arg for arg in args))
             )
             self.graph, self.out_tree = trace(bound, given)
         else:
@@ -232,11 +154,11 @@ class Compiled:
 
     def _leaves(self, args: Sequence[Any]) -> list[Any]:
         leaves, tree = jax.tree_util.tree_flatten(tuple(args))
-        _refuse_inside(self._wrapped, leaves)
+        refuse_inside(self._wrapped, leaves)
         if tree != self.tree:
             raise ArgumentError(f"expected arguments like those that it was compiled for, but got {self._unlike(args)}")
         # As JAX takes those of NumPy.
-        leaves = [np.asarray(v, _canonical(v.dtype)) if isinstance(v, _NUMPY) else v for v in leaves]
+        leaves = [np.asarray(v, canonical(v.dtype)) if isinstance(v, NUMPY) else v for v in leaves]
         for name, type_, leaf in zip(self.names, self.types, leaves):
             dtype = te_name(str(type_.dtype))
             if dtype is not None:
@@ -250,10 +172,10 @@ class Compiled:
 
     def _unlike(self, args: Sequence[Any]) -> str:
         """How arguments of another tree differ."""
-        given = _leaf_names(self._wrapped, args)
+        given = leaf_names(self._wrapped, args)
         missing, new = ([n for n in a if n not in b] for a, b in ((self.names, given), (given, self.names)))
-        parts = [f"no {_some(missing)}"] if missing else []
-        parts += [f"{_some(new)}, which they have not"] if new else []
+        parts = [f"no {some(missing)}"] if missing else []
+        parts += [f"{some(new)}, which they have not"] if new else []
         return ", and ".join(parts) or str(jax.tree_util.tree_structure(tuple(args)))
 
     def _feeds(self, leaves: Sequence[Any]) -> list[Any]:
@@ -273,7 +195,7 @@ class Compiled:
         return jax.tree_util.tree_unflatten(self.out_tree, [evaluate(output) for output in self.graph.outputs])
 
     def __call__(self, *args: Any, state: Mapping[str, Any] | None = None, **named: Any) -> Any:
-        leaves = self._leaves(_by_position(self._wrapped, args, named))
+        leaves = self._leaves(by_position(self._wrapped, args, named))
         made = self.function(*self._feeds(leaves), state=state)
         stateful = isinstance(made, tuple)
         results = made[0] if stateful else made
@@ -373,9 +295,9 @@ class Jitted:
     def lower(self, *args: Any) -> Compiled:
         """The compiled function for arguments like these."""
         leaves, tree = jax.tree_util.tree_flatten(args)
-        _refuse_inside(self.function, leaves)
-        types = (_canonical(v.dtype) if isinstance(v, _NUMPY) else getattr(v, "dtype", type(v)) for v in leaves)
-        key = (tree, tuple((np.shape(v), str(dtype), _is_weak(v)) for v, dtype in zip(leaves, types)))
+        refuse_inside(self.function, leaves)
+        types = (canonical(v.dtype) if isinstance(v, NUMPY) else getattr(v, "dtype", type(v)) for v in leaves)
+        key = (tree, tuple((np.shape(v), str(dtype), is_weak(v)) for v, dtype in zip(leaves, types)))
         with self._lock:
             if key not in self.compiled:
                 self.compiled[key] = Compiled(
@@ -384,7 +306,7 @@ class Jitted:
             return self.compiled[key]
 
     def __call__(self, *args: Any, state: Mapping[str, Any] | None = None, **named: Any) -> Any:
-        args = _by_position(self.function, args, named)
+        args = by_position(self.function, args, named)
         return self.lower(*args)(*args, state=state)
 
     def init_state(self, *args: Any) -> State:
@@ -402,7 +324,7 @@ class ValueAndGrad:
         self._single = isinstance(argnums, int)
 
     def __call__(self, *args: Any, state: Mapping[str, Any] | None = None, **named: Any) -> Any:
-        args = _by_position(self.function.function, args, named)
+        args = by_position(self.function.function, args, named)
         made = self.function.lower(*args).value_and_grad(*args, argnums=self.argnums, state=state)
         return (made[0], made[1][0], *made[2:]) if self._single else made
 

@@ -11,86 +11,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from te_mlir.dtypes import BY_NAME
 from te_mlir.errors import ArgumentError
 from te_mlir.jax._ffi import ARENA, Call, Loaded, jax_dtype, vary
 from te_mlir.jax.graph import is_tracing
-from te_mlir.program import Argument, Program, pipeline_text
+from te_mlir.jax.specs import Options, Spec, State, check, platform_of
+from te_mlir.program import Argument, Program
 from te_mlir.recipes import Recipe
-
-State = dict[str, Any]
-
-
-class Spec(NamedTuple):
-    """An argument or a result: its name, sizes, and element type as te has it ("bfloat16").
-
-    init: the value of an argument that is not passed. differentiable: whether it has a
-    gradient.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    init: float | None = None
-    differentiable: bool = True
-
-
-class Options(NamedTuple):
-    """Options of te_mlir.compile."""
-
-    recipe: Recipe | str | None = None
-    backward_override: str | None = None
-    target: str | None = None
-    strict: bool = False
-    pipeline: tuple[tuple[str, Any], ...] = ()
-
-    def text(self, platform: str) -> str:
-        """The option string of the pipeline, on a platform."""
-        target = self.target or ("reference" if platform == "cpu" else None)
-        return pipeline_text(self.recipe, self.backward_override, target, self.strict, **dict(self.pipeline))
-
 
 #: Makes the source that is compiled: without derivatives (None), or with those of the
 #: inputs whose numbers are given. The flag says whether the compiler differentiates it.
 Source = Callable[[tuple[int, ...] | None], tuple[Any, bool]]
-
-
-def platform_of(values: Sequence[Any], platform: str | None = None) -> tuple[str, int]:
-    """("cpu" or "cuda", number of the device) that `values` are on, or JAX's default."""
-    devices = set()
-    for value in values:
-        if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
-            devices |= value.devices()
-    if platform is None:
-        default = getattr(jax.config, "jax_default_device", None)
-        if len({d.platform for d in devices}) == 1:
-            platform = next(iter(devices)).platform
-        else:
-            platform = getattr(default, "platform", None) or jax.default_backend()
-    name = {"gpu": "cuda"}.get(platform, platform)
-    if name not in ("cpu", "cuda"):
-        raise ArgumentError(f"expected 'platform' to be 'cpu' or 'cuda', but got '{platform}'")
-    numbers = [d.local_hardware_id or 0 for d in devices if d.platform in ("gpu", "cuda")]
-    return name, min(numbers, default=0) if name == "cuda" else 0
-
-
-def check(spec: Spec, value: Any, what: str = "argument") -> None:
-    """Raises ArgumentError, naming the argument, unless `value` is such an array."""
-    try:
-        shape, dtype = jnp.shape(value), np.dtype(jnp.result_type(value) if np.isscalar(value) else value.dtype)
-    except (AttributeError, TypeError):
-        raise ArgumentError(f"{what} '{spec.name}': expected an array, but got {type(value).__name__}") from None
-    wanted = jax_dtype(BY_NAME[spec.dtype])
-    if dtype != wanted:
-        raise ArgumentError(f"{what} '{spec.name}': expected elements of {wanted.name}, but got {dtype.name}")
-    if shape != spec.shape:
-        raise ArgumentError(f"{what} '{spec.name}': expected shape {list(spec.shape)}, but got {list(shape)}")
 
 
 class _Binary:

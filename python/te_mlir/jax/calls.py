@@ -1,0 +1,92 @@
+"""The arguments of a call of a JAX function: by position, with names, and as JAX takes those of NumPy."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from te_mlir.errors import ArgumentError
+from te_mlir.jax.graph import is_tracing
+
+#: Arrays of NumPy.
+NUMPY = (np.ndarray, np.generic)
+
+
+def leaf_names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
+    """`params.layers.0.w` for each leaf of the arguments."""
+    try:
+        parameters = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        parameters = []
+    names = []
+    for index, arg in enumerate(args):
+        head = parameters[index] if index < len(parameters) else f"arg{index}"
+        for path, _ in jax.tree_util.tree_flatten_with_path(arg)[0]:
+            parts = re.findall(r"[A-Za-z0-9_]+", jax.tree_util.keystr(path))
+            names.append(".".join([head, *parts]))
+    return names
+
+
+def canonical(dtype: Any) -> Any:
+    """The element type that JAX has elements of NumPy's in: f32 for f64."""
+    return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
+
+
+def is_weak(leaf: Any) -> bool:
+    """Whether the type of an array gives way to that of others, as numbers' does."""
+    return bool(getattr(leaf, "weak_type", False))
+
+
+def some(names: Sequence[str]) -> str:
+    """The first of some names."""
+    return ", ".join(f"'{name}'" for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+@jax.tree_util.register_static
+class Default:
+    """A default that is no array, such as a flag: part of what is compiled, and no argument of it."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return hash(type(self.value))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Default) and self.value is other.value
+
+
+def _default(value: Any) -> Any:
+    """A default as an argument: arrays are arguments as others are."""
+    return value if all(hasattr(leaf, "dtype") for leaf in jax.tree_util.tree_leaves(value)) else Default(value)
+
+
+def refuse_inside(function: Callable[..., Any], leaves: Sequence[Any]) -> None:
+    """Raises where a compiled function is called in another that te imports."""
+    if is_tracing() and any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        name = getattr(function, "__name__", "a function")
+        raise ArgumentError(
+            f"'{name}': expected no function that te compiles inside of another, but got a call of it in one; call the "
+            f"function that it is made of ('{name}.__wrapped__'), which becomes a part of the other"
+        )
+
+
+def by_position(function: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+    """All arguments of a call by position; raises TypeError where `function` cannot be called so."""
+    if not named:
+        return args
+    bound = inspect.signature(function).bind(*args, **named)
+    parameters = list(bound.signature.parameters.values())
+    last = max(n for n, parameter in enumerate(parameters) if parameter.name in bound.arguments)
+    # Those between, which are not given.
+    for parameter in parameters[:last]:
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.name not in bound.arguments:
+            bound.arguments[parameter.name] = _default(parameter.default)
+    if bound.kwargs:
+        raise TypeError(f"expected arguments that have a position, but {some(list(bound.kwargs))} have a name alone")
+    return bound.args
