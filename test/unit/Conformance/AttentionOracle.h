@@ -1,0 +1,105 @@
+//===- AttentionOracle.h - attention and its gradients in f64 -------------===//
+
+#ifndef TE_CONFORMANCE_ATTENTIONORACLE_H
+#define TE_CONFORMANCE_ATTENTIONORACLE_H
+
+#include "Conformance/Oracle.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace te::conformance {
+
+/// Which attention is computed, and of what.
+struct Shape {
+  int64_t batch, sequence, heads, kvHeads, headDim;
+  bool causal;
+  double size; // of the elements of q and k
+  int64_t windowLeft = -1;
+  float softcap = 0;
+  /// Of the sinks; 0 is a softmax off by one, and NaN none.
+  double sinkSize = std::numeric_limits<double>::quiet_NaN();
+
+  bool hasSinks() const { return !std::isnan(sinkSize); }
+  int64_t tokens() const { return batch * sequence; }
+  int64_t queries() const { return tokens() * heads * headDim; }
+  int64_t keys() const { return tokens() * kvHeads * headDim; }
+  float scale() const {
+    return static_cast<float>(1 / std::sqrt(static_cast<double>(headDim)));
+  }
+  std::string text() const {
+    return "batch " + std::to_string(batch) + " sequence " +
+           std::to_string(sequence) + " heads " + std::to_string(heads) + "/" +
+           std::to_string(kvHeads) + " x " + std::to_string(headDim) +
+           (causal ? " causal" : "") + " size " + std::to_string(size) +
+           " window " + std::to_string(windowLeft) + " softcap " +
+           std::to_string(softcap) + " sinks " + std::to_string(sinkSize);
+  }
+};
+
+/// Values with a bound each of what may be wrong about them.
+struct Bounded {
+  explicit Bounded(int64_t size) : value(size), bound(size) {}
+  std::vector<double> value, bound;
+};
+
+/// One attention in f64. Rows of q, k, v are found by sequence, head, position.
+class Attention64 {
+public:
+  Attention64(const Shape &s, int32_t type, bool isReference);
+
+  const Shape s;
+  const double narrow, tiny, tanhError, tanhFloor;
+  const Array q, k, v, dout, sinks;
+  Bounded o, lse, dq, dk, dv, dsinks;
+  /// What the backward is given: o and lse, rounded.
+  Array givenO, givenLse;
+
+private:
+  template <typename Body> void forEachRow(Body body) {
+    for (int64_t b = 0; b < s.batch; ++b)
+      for (int64_t h = 0; h < s.heads; ++h)
+        for (int64_t i = 0; i < s.sequence; ++i)
+          body(b, h, i);
+  }
+  int64_t queryAt(int64_t b, int64_t h, int64_t i) const {
+    return ((b * s.sequence + i) * s.heads + h) * s.headDim;
+  }
+  int64_t keyAt(int64_t b, int64_t h, int64_t j) const {
+    return ((b * s.sequence + j) * s.kvHeads + h / (s.heads / s.kvHeads)) *
+           s.headDim;
+  }
+  int64_t lseAt(int64_t b, int64_t h, int64_t i) const {
+    return (b * s.heads + h) * s.sequence + i;
+  }
+  bool sees(int64_t i, int64_t j) const {
+    return (!s.causal || j <= i) && (s.windowLeft < 0 || j >= i - s.windowLeft);
+  }
+
+  double sinkOf(int64_t h) const {
+    return s.hasSinks() ? sinks.at(h) : -INFINITY;
+  }
+
+  /// Caps score `j`, and what its gradient is multiplied by.
+  void cap(int64_t j);
+
+  /// The scores of a row and, of each, the error of its exponent; `largest` is
+  /// the magnitude of what is no score of a key.
+  void score(int64_t b, int64_t h, int64_t i, double largest);
+
+  void forward(int64_t b, int64_t h, int64_t i);
+
+  void backward(int64_t b, int64_t h, int64_t i);
+
+  std::vector<double> q64, k64, v64, dout64, scores, errors, slopes,
+      slopeErrors;
+  /// Of each head, the sum of the magnitudes that dsinks is the sum of.
+  std::vector<double> sinkTerms = std::vector<double>(s.heads);
+  double worst = 0;
+};
+
+} // namespace te::conformance
+
+#endif // TE_CONFORMANCE_ATTENTIONORACLE_H
