@@ -291,7 +291,7 @@ class Function:
         softcap: float | None = None,
         sinks: Value | None = None,
     ) -> Value:
-        """Softmax attention; q [tokens, heads * d], k and v [tokens, kv_heads * d].
+        """Softmax attention, [tokens, heads * e]; q [tokens, heads * d], k [tokens, kv_heads * d], v [tokens, kv_heads * e].
 
         deterministic: gradients have the same bits every time, which needs more memory on a GPU.
         window_left: the number of earlier positions that a position reads (causal attention); None: all.
@@ -311,7 +311,9 @@ class Function:
             attributes["deterministic"] = "false"
         operands = [q, k, v, sinks] if sinks else [q, k, v]
         syntax = f"{_names([q, k, v])}{_term('sinks', sinks)}"
-        return self.append("te.attention", operands, [(q.shape, q.dtype)], _types([q, k]), syntax, attributes)[0]
+        result = (q.shape[0], heads * v.shape[1] // kv_heads)
+        types = _types([q, k]) if v.shape == k.shape else f"{_types([q, k, v])} -> {type_text(result, q.dtype)}"
+        return self.append("te.attention", operands, [(result, q.dtype)], types, syntax, attributes)[0]
 
     def cross_entropy(self, logits: Value, targets: Value, ignore_index: int = -100) -> Value:
         """The mean loss, float32 []; logits [rows, vocabulary], targets [rows] of int32."""

@@ -47,6 +47,18 @@ def by_hand(weigh):
     return function, x, wq / 8, wkv / 8
 
 
+def test_attention_of_values_of_another_width():
+    def function(x, wq, wk, wv):
+        q, k, v = ((x @ w).reshape(2, 16, heads, -1) for w, heads in ((wq, 4), (wk, 4), (wv, 4)))
+        scores = jnp.where(CAUSAL, jnp.einsum("bqhd,bkhd->bhqk", q, k), -jnp.inf)
+        return jnp.einsum("bhqk,bkhe->bqhe", jax.nn.softmax(scores, -1), v).reshape(32, -1)
+
+    keys = jax.random.split(jax.random.key(4), 4)
+    x, *w = (jax.random.normal(key, shape) / 4 for key, shape in zip(keys, ((32, 64), (64, 96), (64, 96), (64, 64))))
+    text = compare(function, x, *w).text()
+    assert text.count("te.attention") == 1 and "tensor<32x64xf32> -> tensor<32x64xf32>" in text
+
+
 @pytest.mark.parametrize("cap", [0.5, 2.0, 50.0])
 @pytest.mark.parametrize(
     "weigh",

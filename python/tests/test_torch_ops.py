@@ -188,6 +188,18 @@ OPS = [
         sin=lambda: pairs("sin", 4),
     ),
     op("attention", lambda m, *qkv: attend(*map(heads, qkv)), 3),
+    op(
+        "attention-narrow-values",
+        lambda m, q, k, v: attend(heads(q), heads(k), heads(m.narrow(v)), is_causal=True),
+        3,
+        narrow=lambda: nn.Linear(WIDTH, WIDTH // 2, bias=False),
+    ),
+    op(
+        "attention-wide-shared-values",
+        lambda m, q, k, v: attend(heads(q), heads(m.narrow(k), 2), heads(v, 2), enable_gqa=True),
+        3,
+        narrow=lambda: nn.Linear(WIDTH, WIDTH // 2, bias=False),
+    ),
     op("attention-causal", lambda m, *qkv: attend(*map(heads, qkv), is_causal=True, scale=0.5), 3),
     op(
         "attention-groups",

@@ -212,8 +212,8 @@ void addLayers(Cases &cases) {
 void addAttention(Cases &cases) {
   const Parameters heads = {{"tokens", T},       {"sequence", 4096},
                             {"heads", 32},       {"head_dim", 128},
-                            {"kv_heads", 8},     {"rotary_dim", 128},
-                            {"type", TE_RT_BF16}};
+                            {"value_dim", 128},  {"kv_heads", 8},
+                            {"rotary_dim", 128}, {"type", TE_RT_BF16}};
   cases.push_back({"rope 8192x4096", "rope", heads});
   // Causal: half of the pairs of positions are multiplied, in 2 products
   // forward and 5 backward. A window of 1024 keys has 7/16 of the pairs.

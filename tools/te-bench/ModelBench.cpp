@@ -57,13 +57,14 @@ double flopsOf(const mlir::te::CompiledStep &step) {
     };
     if (launch.kernel == "matmul" || launch.kernel == "scaled_matmul")
       flops += 2 * number("m") * number("n") * number("k");
-    // Two products forward, five backward: the scores are made again.
-    const double products = launch.kernel == "attention"            ? 2
-                            : launch.kernel == "attention_backward" ? 5
-                                                                    : 0;
-    flops += products * 2 * number("tokens") * number("sequence") *
-             number("heads") * number("head_dim") /
-             (number("causal") != 0 ? 2 : 1);
+    // Two GEMMs forward and five backward, which computes the scores again.
+    const double columns =
+        launch.kernel == "attention" ? number("head_dim") + number("value_dim")
+        : launch.kernel == "attention_backward"
+            ? 3 * number("head_dim") + 2 * number("value_dim")
+            : 0;
+    flops += 2 * number("tokens") * number("sequence") * number("heads") *
+             columns / (number("causal") != 0 ? 2 : 1);
   }
   return flops;
 }

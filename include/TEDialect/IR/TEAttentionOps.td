@@ -69,14 +69,16 @@ defvar TE_AttentionMethods = [{
 
 def TE_AttentionOp
     : TE_PureOp<"attention",
-        TE_Axes<(axes "t c":$q, "t d":$k, "t d":$v), (axes "t c":$o)>,
-        [AllTypesMatch<["q", "o"]>, AllTypesMatch<["k", "v"]>,
-        DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
+        TE_AxesIf<"getK().getType() == getV().getType()",
+                  (axes "t c":$q, "t d":$k, "t d":$v), (axes "t c":$o),
+                  (axes "t c":$q, "t d":$k, "t ~d":$v), (axes "t ~c":$o)>,
+        [DeclareOpInterfaceMethods<TE_DifferentiableOpInterface>]> {
   let summary = "softmax attention of every head over its sequence";
   let description = [{
-    `q` and `o` are `[tokens, heads * head_dim]`, `k` and `v`
-    `[tokens, kv_heads * head_dim]`; tokens are whole sequences of `sequence`,
-    which do not attend to each other. Head `h` reads the key-value head
+    `q` is `[tokens, heads * head_dim]`, `k` `[tokens, kv_heads * head_dim]`, `v`
+    `[tokens, kv_heads * value_dim]` and `o` `[tokens, heads * value_dim]`. If the
+    types of `v` and `o` are not written, they are those of `k` and `q`. Tokens
+    are whole sequences of `sequence`, which do not attend to each other. Head `h` reads the key-value head
     `h / (heads / kv_heads)`. For positions `i`, `j` of one sequence:
 
     `s[i, j] = scale * <q[i], k[j]>`,
@@ -100,7 +102,7 @@ def TE_AttentionOp
     Constraints:
     1. (attention-c1) The columns of `q` are a multiple of `heads`, which is one or more.
     2. (attention-c2) `heads` is a multiple of `kv_heads`, which is one or more.
-    3. (attention-c3) `k` and `v` are `[tokens, kv_heads * head_dim]` of the element type of `q`.
+    3. (attention-c3) `k`, `v` and `o` have the sizes given above and the element type of `q`.
     4. (attention-c4) The rows of `q` are a multiple of `sequence`, which is one or more.
     5. (attention-c5) `scale` is finite.
     6. (attention-c6) `lse` is `[tokens * heads]`.
@@ -119,18 +121,20 @@ def TE_AttentionOp
       : tensor<256x512xbf16>, tensor<256x128xbf16>
     %o4 = te.attention %q, %k, %v sinks %s : tensor<8xf32> {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
       : tensor<256x512xbf16>, tensor<256x128xbf16>
+    %o5 = te.attention %q, %k, %v2 {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
+      : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>
     ```
   }];
   let arguments = !con((ins
     Arg<TE_HPMatrix, "[tokens, heads * head_dim]">:$q,
     Arg<TE_HPMatrix, "[tokens, kv_heads * head_dim]">:$k,
-    Arg<TE_HPMatrix, "[tokens, kv_heads * head_dim]">:$v,
+    Arg<TE_HPMatrix, "[tokens, kv_heads * value_dim]">:$v,
     Arg<Optional<TE_F32Vector>, "a score of each head beside those of keys">:$sinks), TE_AttentionAttrs);
-  let results = (outs Res<TE_HPMatrix, "type of q">:$o,
+  let results = (outs Res<TE_HPMatrix, "[tokens, heads * value_dim]">:$o,
                       Res<Optional<TE_F32Vector>, "[tokens * heads]">:$lse);
   let assemblyFormat = [{
     $q `,` $k `,` $v (`sinks` $sinks^ `:` type($sinks))? attr-dict
-    `:` type($q) `,` type($k) (`lse` type($lse)^)?
+    `:` custom<AttentionTypes>(type($q), type($k), type($v), type($o)) (`lse` type($lse)^)?
   }];
   let extraClassDeclaration = TE_AttentionMethods;
   let hasVerifier = 1;
@@ -138,10 +142,14 @@ def TE_AttentionOp
 
 def TE_AttentionBackwardOp
     : TE_BackwardOp<"attention_backward",
-        TE_Axes<(axes "t c":$dout, "t c":$q, "t d":$k, "t d":$v, "t c":$o), (axes "t c":$dq, "t d":$dk, "t d":$dv)>,
+        TE_AxesIf<"getK().getType() == getV().getType()",
+                  (axes "t c":$dout, "t c":$q, "t d":$k, "t d":$v, "t c":$o),
+                  (axes "t c":$dq, "t d":$dk, "t d":$dv),
+                  (axes "t ~c":$dout, "t c":$q, "t d":$k, "t ~d":$v, "t ~c":$o),
+                  (axes "t c":$dq, "t d":$dk, "t ~d":$dv)>,
         /*saved=*/["q", "k", "v", "o", "lse"],
-        [AllTypesMatch<["dout", "q", "o", "dq"]>,
-                                       AllTypesMatch<["k", "v", "dk", "dv"]>]> {
+        [AllTypesMatch<["q", "dq"]>, AllTypesMatch<["k", "dk"]>,
+         AllTypesMatch<["v", "dv"]>, AllTypesMatch<["dout", "o"]>]> {
   let summary = "gradients of attention";
   let description = [{
     With `p[i, j] = exp(s[i, j] - lse[i])`, 0 if `i` does not see `j`, and
@@ -171,7 +179,7 @@ def TE_AttentionBackwardOp
     Arg<TE_HPMatrix, "cotangent of o">:$dout,
     Arg<TE_HPMatrix, "[tokens, heads * head_dim]">:$q,
     Arg<TE_HPMatrix, "[tokens, kv_heads * head_dim]">:$k,
-    Arg<TE_HPMatrix, "[tokens, kv_heads * head_dim]">:$v,
+    Arg<TE_HPMatrix, "[tokens, kv_heads * value_dim]">:$v,
     Arg<TE_HPMatrix, "result of the forward">:$o,
     Arg<TE_F32Vector, "[tokens * heads]">:$lse), TE_AttentionAttrs);
   let results = (outs Res<TE_HPMatrix, "type of q">:$dq,
@@ -179,7 +187,7 @@ def TE_AttentionBackwardOp
                       Res<TE_HPMatrix, "type of v">:$dv);
   let assemblyFormat = [{
     $dout `,` $q `,` $k `,` $v `,` $o `,` $lse attr-dict
-    `:` type($q) `,` type($k) `,` type($lse)
+    `:` custom<AttentionBackwardTypes>(type($q), type($k), type($v), type($o), type($lse))
   }];
   let extraClassDeclaration = TE_AttentionMethods;
   let hasVerifier = 1;

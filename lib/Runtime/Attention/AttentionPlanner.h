@@ -13,8 +13,12 @@ public:
   explicit AttentionPlanner(LibraryPaths paths) : paths(std::move(paths)) {}
 
   /// The planner must outlive the graph.
-  Status plan(const AttentionProblem &problem,
-              std::unique_ptr<CudnnGraph> *graph);
+  template <typename Params>
+  Status plan(const Params &params, std::unique_ptr<CudnnGraph> *graph) {
+    if (!cudnn)
+      TE_RT_RETURN_IF_FAILED(Cudnn::load(paths, &cudnn));
+    return cudnn->plan(params, graph);
+  }
 
 private:
   const LibraryPaths paths;

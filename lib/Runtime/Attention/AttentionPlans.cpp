@@ -13,13 +13,6 @@
 
 namespace te::rt::cuda {
 
-Status AttentionPlanner::plan(const AttentionProblem &problem,
-                              std::unique_ptr<CudnnGraph> *graph) {
-  if (!cudnn)
-    TE_RT_RETURN_IF_FAILED(Cudnn::load(paths, &cudnn));
-  return cudnn->plan(problem, graph);
-}
-
 namespace {
 
 /// `bind` returns the pointers of a launch.
@@ -35,26 +28,8 @@ Status planGraph(const CudaDevice &device, const Params &params, Bind bind,
         makePlan(device, [](Launcher, void *const *) { return Status::ok(); });
     return Status::ok();
   }
-  AttentionProblem problem;
-  problem.batch = params.tokens / params.sequence;
-  problem.sequence = params.sequence;
-  problem.heads = params.heads;
-  problem.kvHeads = params.kv_heads;
-  problem.headDim = params.head_dim;
-  problem.type = params.type;
-  problem.scale = params.scale;
-  problem.softcap = params.softcap;
-  problem.causal = params.causal != 0;
-  if (params.window_left < params.sequence - 1)
-    problem.windowLeft = params.window_left;
-  if constexpr (requires { params.has_sinks; })
-    problem.hasSinks = params.has_sinks != 0;
-  if constexpr (requires { params.deterministic; }) {
-    problem.backward = true;
-    problem.deterministic = params.deterministic != 0;
-  }
   std::unique_ptr<CudnnGraph> made;
-  TE_RT_RETURN_IF_FAILED(device.attention->plan(problem, &made));
+  TE_RT_RETURN_IF_FAILED(device.attention->plan(params, &made));
   std::shared_ptr<CudnnGraph> graph = std::move(made);
   *plan = makeWorkspacePlan(
       device, graph->workspaceBytes(),

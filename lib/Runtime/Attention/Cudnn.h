@@ -9,6 +9,7 @@
 #ifndef TE_RUNTIME_ATTENTION_CUDNN_H
 #define TE_RUNTIME_ATTENTION_CUDNN_H
 
+#include "Core/Kernels.h"
 #include "Core/Status.h"
 #include "Cuda/Library.h"
 
@@ -16,25 +17,6 @@
 #include <memory>
 
 namespace te::rt::cuda {
-
-/// What a graph depends on: the parameters of the kernels `attention` and
-/// `attention_backward`.
-struct AttentionProblem {
-  int64_t batch = 0, sequence = 0, heads = 0, kvHeads = 0, headDim = 0;
-  int32_t type = 0;
-  float scale = 0.0f;
-  /// The bound of the scores (soft cap), or 0 for none.
-  float softcap = 0.0f;
-  bool causal = false, backward = false;
-  /// Whether the forward has an extra logit for each head in the softmax
-  /// denominator.
-  bool hasSinks = false;
-  /// For causal attention: the number of earlier positions that a position
-  /// attends to, or -1 for all of them.
-  int64_t windowLeft = -1;
-  /// Whether the backward gives the same bits every time.
-  bool deterministic = true;
-};
 
 /// Device pointers of one launch, for the tensors of its graph. The forward
 /// reads sinks and writes o and lse; the backward reads these and dout, and
@@ -67,7 +49,9 @@ public:
 
   /// Returns TE_RT_UNSUPPORTED, with cuDNN's message, where cuDNN has no engine
   /// for the problem. The graph must not outlive this object.
-  virtual Status plan(const AttentionProblem &problem,
+  virtual Status plan(const attention_params &params,
+                      std::unique_ptr<CudnnGraph> *graph) = 0;
+  virtual Status plan(const attention_backward_params &params,
                       std::unique_ptr<CudnnGraph> *graph) = 0;
 };
 

@@ -71,16 +71,13 @@ class Graph final : public CudnnGraph {
 public:
   Graph(cudnnHandle_t handle) : handle(handle) {}
 
-  Status build(const AttentionProblem &problem) {
+  template <typename Params> Status build(const Params &params) {
     graph
-        .set_io_data_type(problem.type == TE_RT_F16 ? fe::DataType_t::HALF
-                                                    : fe::DataType_t::BFLOAT16)
+        .set_io_data_type(params.type == TE_RT_F16 ? fe::DataType_t::HALF
+                                                   : fe::DataType_t::BFLOAT16)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
-    if (problem.backward)
-      addBackward(problem);
-    else
-      addForward(problem);
+    add(params);
     TE_RT_RETURN_IF_FAILED(check(graph.build(handle, {fe::HeurMode_t::A}),
                                  TE_RT_UNSUPPORTED,
                                  "cuDNN has no engine for this attention"));
@@ -111,41 +108,56 @@ public:
 private:
   using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
+  /// How many heads a matrix of tokens has, and the size of each.
+  struct Heads {
+    int64_t count, size;
+  };
+  template <typename Params> struct Shape {
+    explicit Shape(const Params &p)
+        : q{p.heads, p.head_dim}, k{p.kv_heads, p.head_dim},
+          v{p.kv_heads, p.value_dim}, o{p.heads, p.value_dim} {}
+    Heads q, k, v, o;
+  };
+
   /// Sets the shape and strides of `tensor` to the heads of a matrix of tokens.
-  template <typename T>
-  static T &asHeads(T &tensor, Uid uid, const AttentionProblem &p,
-                    int64_t heads) {
-    const int64_t columns = heads * p.headDim;
+  template <typename Params>
+  static void asHeads(fe::graph::Tensor_attributes &tensor, Uid uid,
+                      const Params &p, Heads heads) {
+    const int64_t columns = heads.count * heads.size;
     tensor.set_uid(uid)
-        .set_dim({p.batch, heads, p.sequence, p.headDim})
-        .set_stride({p.sequence * columns, p.headDim, columns, 1});
-    return tensor;
+        .set_dim({p.tokens / p.sequence, heads.count, p.sequence, heads.size})
+        .set_stride({p.sequence * columns, heads.size, columns, 1});
   }
-  static void asLse(fe::graph::Tensor_attributes &tensor,
-                    const AttentionProblem &p) {
+  template <typename Params>
+  static void asLse(fe::graph::Tensor_attributes &tensor, const Params &p) {
     tensor.set_uid(Lse)
-        .set_dim({p.batch, p.heads, p.sequence, 1})
+        .set_dim({p.tokens / p.sequence, p.heads, p.sequence, 1})
         .set_stride({p.heads * p.sequence, p.sequence, 1, 1})
         .set_data_type(fe::DataType_t::FLOAT);
   }
 
-  Tensor input(Uid uid, const AttentionProblem &p, int64_t heads) {
+  template <typename Params>
+  Tensor input(Uid uid, const Params &p, Heads heads) {
     fe::graph::Tensor_attributes tensor;
-    return graph.tensor(asHeads(tensor, uid, p, heads));
+    asHeads(tensor, uid, p, heads);
+    return graph.tensor(tensor);
   }
-  static void output(const Tensor &tensor, Uid uid, const AttentionProblem &p,
-                     int64_t heads) {
-    asHeads(*tensor, uid, p, heads).set_output(true);
+  template <typename Params>
+  static void output(const Tensor &tensor, Uid uid, const Params &p,
+                     Heads heads) {
+    asHeads(*tensor, uid, p, heads);
+    tensor->set_output(true);
   }
 
   /// Sets the mask in the terms of the frontend: its left bound includes the
-  /// position itself, that is keys `j > i - bound`.
+  /// position itself, that is keys `j > i - bound`. A window that hides nothing
+  /// is none.
   struct Mask {
-    explicit Mask(const AttentionProblem &p) {
+    template <typename Params> explicit Mask(const Params &p) {
       if (p.causal)
         right = 0;
-      if (p.windowLeft >= 0)
-        left = p.windowLeft + 1;
+      if (p.window_left >= 0 && p.window_left < p.sequence - 1)
+        left = p.window_left + 1;
     }
     std::optional<int64_t> left, right;
   };
@@ -154,11 +166,11 @@ private:
   /// does not accept its own masks, so the modifier masks, too. The modifier of
   /// the backward only differentiates the cap: masked scores have weight 0, so
   /// the gradient that it gets for them is 0.
-  template <typename Options>
-  static void setScores(Options &options, const AttentionProblem &p) {
+  template <typename Options, typename Params>
+  static void setScores(Options &options, const Params &p) {
     const Mask mask(p);
     if (p.softcap == 0.0f) {
-      options.set_causal_mask(p.causal);
+      options.set_causal_mask(p.causal != 0);
       if (mask.left)
         options.set_diagonal_band_left_bound(static_cast<int>(*mask.left));
       return;
@@ -180,43 +192,45 @@ private:
       });
   }
 
-  void addForward(const AttentionProblem &p) {
+  void add(const attention_params &p) {
+    const Shape shape(p);
     auto options = fe::graph::SDPA_attributes()
                        .set_name("attention")
                        .set_generate_stats(true)
                        .set_attn_scale(p.scale);
     setScores(options, p);
-    if (p.hasSinks)
+    if (p.has_sinks)
       options.set_sink_token(
           graph.tensor(fe::graph::Tensor_attributes()
                            .set_uid(Sinks)
                            .set_dim({1, p.heads, 1, 1})
                            .set_stride({p.heads, 1, 1, 1})
                            .set_data_type(fe::DataType_t::FLOAT)));
-    auto [o, lse] = graph.sdpa(input(Q, p, p.heads), input(K, p, p.kvHeads),
-                               input(V, p, p.kvHeads), std::move(options));
-    output(o, O, p, p.heads);
+    auto [o, lse] = graph.sdpa(input(Q, p, shape.q), input(K, p, shape.k),
+                               input(V, p, shape.v), std::move(options));
+    output(o, O, p, shape.o);
     asLse(*lse, p);
     lse->set_output(true);
   }
 
   /// Sinks do not change the backward, because lse includes them. A separate
   /// kernel computes their own gradient (plan_attention_sink_grad).
-  void addBackward(const AttentionProblem &p) {
+  void add(const attention_backward_params &p) {
+    const Shape shape(p);
     auto options = fe::graph::SDPA_backward_attributes()
                        .set_name("attention_backward")
                        .set_attn_scale(p.scale)
-                       .set_deterministic_algorithm(p.deterministic);
+                       .set_deterministic_algorithm(p.deterministic != 0);
     setScores(options, p);
     fe::graph::Tensor_attributes lse;
     asLse(lse, p);
     auto [dq, dk, dv] = graph.sdpa_backward(
-        input(Q, p, p.heads), input(K, p, p.kvHeads), input(V, p, p.kvHeads),
-        input(O, p, p.heads), input(Dout, p, p.heads), graph.tensor(lse),
+        input(Q, p, shape.q), input(K, p, shape.k), input(V, p, shape.v),
+        input(O, p, shape.o), input(Dout, p, shape.o), graph.tensor(lse),
         std::move(options));
-    output(dq, Dq, p, p.heads);
-    output(dk, Dk, p, p.kvHeads);
-    output(dv, Dv, p, p.kvHeads);
+    output(dq, Dq, p, shape.q);
+    output(dk, Dk, p, shape.k);
+    output(dv, Dv, p, shape.v);
   }
 
   cudnnHandle_t handle;
@@ -246,17 +260,26 @@ public:
     });
   }
 
-  Status plan(const AttentionProblem &problem,
+  Status plan(const attention_params &params,
               std::unique_ptr<CudnnGraph> *graph) override {
+    return build(params, graph);
+  }
+  Status plan(const attention_backward_params &params,
+              std::unique_ptr<CudnnGraph> *graph) override {
+    return build(params, graph);
+  }
+
+private:
+  template <typename Params>
+  Status build(const Params &params, std::unique_ptr<CudnnGraph> *graph) {
     return guarded([&]() -> Status {
       auto made = std::make_unique<Graph>(handle);
-      TE_RT_RETURN_IF_FAILED(made->build(problem));
+      TE_RT_RETURN_IF_FAILED(made->build(params));
       *graph = std::move(made);
       return Status::ok();
     });
   }
 
-private:
   cudnnHandle_t handle = nullptr;
 };
 

@@ -9,6 +9,7 @@
 
 #include "Reference/Reference.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace te::rt::reference {
@@ -33,6 +34,12 @@ struct Place {
 
   int64_t element(int64_t i, int64_t d) const {
     return ((batch * sequence + i) * heads + head) * dim + d;
+  }
+  /// The same head in a matrix whose heads have another size.
+  Place withDim(int64_t other) const {
+    Place place = *this;
+    place.dim = other;
+    return place;
   }
 };
 
@@ -78,7 +85,7 @@ Score scoreOf(const Params &p, const float *query, const float *key) {
 }
 
 template <typename Params> int64_t workOf(const Params &p) {
-  return p.tokens * p.heads * p.sequence * p.head_dim;
+  return p.tokens * p.heads * p.sequence * std::max(p.head_dim, p.value_dim);
 }
 
 } // namespace
@@ -92,10 +99,11 @@ void attention(const attention_params &p, void *const *buffers) {
     const int64_t kvHead = h / (p.heads / p.kv_heads);
     const Place kvPlace{p.sequence, batch,      kvHead,
                         p.kv_heads, p.head_dim, p.type};
+    const Place oPlace = place.withDim(p.value_dim);
     const Head q = loadHead(buffers[b::q], place);
     const Head k = loadHead(buffers[b::k], kvPlace);
-    const Head v = loadHead(buffers[b::v], kvPlace);
-    std::vector<float> scores(p.sequence), sum(p.head_dim);
+    const Head v = loadHead(buffers[b::v], kvPlace.withDim(p.value_dim));
+    std::vector<float> scores(p.sequence), sum(p.value_dim);
     // exp of a sink that is not there is 0.
     const float sink = p.has_sinks ? sinks[h] : -math::kInfinity;
     for (int64_t i = 0; i < p.sequence; ++i) {
@@ -110,13 +118,13 @@ void attention(const attention_params &p, void *const *buffers) {
       for (int64_t j = first; j < end; ++j) {
         const float weight = math::exp(scores[j] - largest);
         total += weight;
-        addScaled(weight, v.row(j), p.head_dim, sum.data());
+        addScaled(weight, v.row(j), p.value_dim, sum.data());
       }
       if (p.has_sinks)
         total += math::exp(sink - largest);
       lse[(batch * p.heads + h) * p.sequence + i] = largest + std::log(total);
-      for (int64_t d = 0; d < p.head_dim; ++d)
-        store(buffers[b::o], place.element(i, d), sum[d] / total, p.type);
+      for (int64_t d = 0; d < p.value_dim; ++d)
+        store(buffers[b::o], oPlace.element(i, d), sum[d] / total, p.type);
     }
   };
   parallelFor(p.tokens / p.sequence * p.heads, workOf(p),
@@ -134,39 +142,42 @@ void attention_backward(const attention_backward_params &p,
   auto oneKvHead = [&](int64_t batch, int64_t kvHead) {
     const Place kvPlace{p.sequence, batch,      kvHead,
                         p.kv_heads, p.head_dim, p.type};
+    const Place vPlace = kvPlace.withDim(p.value_dim);
     const Head k = loadHead(buffers[b::k], kvPlace);
-    const Head v = loadHead(buffers[b::v], kvPlace);
-    Head dk(p.sequence, p.head_dim), dv(p.sequence, p.head_dim);
+    const Head v = loadHead(buffers[b::v], vPlace);
+    Head dk(p.sequence, p.head_dim), dv(p.sequence, p.value_dim);
     std::vector<float> dq(p.head_dim);
     for (int64_t h = kvHead * group; h < (kvHead + 1) * group; ++h) {
       const Place place{p.sequence, batch, h, p.heads, p.head_dim, p.type};
+      const Place oPlace = place.withDim(p.value_dim);
       const Head q = loadHead(buffers[b::q], place);
-      const Head o = loadHead(buffers[b::o], place);
-      const Head dout = loadHead(buffers[b::dout], place);
+      const Head o = loadHead(buffers[b::o], oPlace);
+      const Head dout = loadHead(buffers[b::dout], oPlace);
       for (int64_t i = 0; i < p.sequence; ++i) {
-        const float delta = dot(dout.row(i), o.row(i), p.head_dim);
+        const float delta = dot(dout.row(i), o.row(i), p.value_dim);
         const float rowLse = lse[(batch * p.heads + h) * p.sequence + i];
         std::fill(dq.begin(), dq.end(), 0.0f);
         for (int64_t j = firstKey(p, i); j < endKey(p, i); ++j) {
           const Score score = scoreOf(p, q.row(i), k.row(j));
           const float weight = math::exp(score.value - rowLse);
           const float ds = weight *
-                           (dot(dout.row(i), v.row(j), p.head_dim) - delta) *
+                           (dot(dout.row(i), v.row(j), p.value_dim) - delta) *
                            score.slope;
           addScaled(ds, k.row(j), p.head_dim, dq.data());
           addScaled(ds, q.row(i), p.head_dim, dk.row(j));
-          addScaled(weight, dout.row(i), p.head_dim, dv.row(j));
+          addScaled(weight, dout.row(i), p.value_dim, dv.row(j));
         }
         for (int64_t d = 0; d < p.head_dim; ++d)
           store(buffers[b::dq], place.element(i, d), p.scale * dq[d], p.type);
       }
     }
-    for (int64_t j = 0; j < p.sequence; ++j)
-      for (int64_t d = 0; d < p.head_dim; ++d) {
-        const int64_t at = kvPlace.element(j, d);
-        store(buffers[b::dk], at, p.scale * dk.row(j)[d], p.type);
-        store(buffers[b::dv], at, dv.row(j)[d], p.type);
-      }
+    for (int64_t j = 0; j < p.sequence; ++j) {
+      for (int64_t d = 0; d < p.head_dim; ++d)
+        store(buffers[b::dk], kvPlace.element(j, d), p.scale * dk.row(j)[d],
+              p.type);
+      for (int64_t d = 0; d < p.value_dim; ++d)
+        store(buffers[b::dv], vPlace.element(j, d), dv.row(j)[d], p.type);
+    }
   };
   parallelFor(p.tokens / p.sequence * p.kv_heads, workOf(p),
               [&](int64_t begin, int64_t end) {

@@ -14,6 +14,7 @@ template <typename Op>
 static LaunchCall &attentionCall(LaunchCall &&call, Op op) {
   return call.i64("tokens", dim(op.getQ(), 0))
       .i64("head_dim", dim(op.getQ(), 1) / op.getHeads())
+      .i64("value_dim", dim(op.getV(), 1) / op.getKvHeads())
       .type("type", elementType(op.getQ()))
       .i64("window_left", op.getWindowLeft())
       .f32("scale", op.getScaleOrDefault())

@@ -337,7 +337,7 @@ class Attentions(Emission):
         v_of[key] = int(last_contracted[1 - which][0])
         v_free = [x for x in range(len(v.shape)) if x not in v_of.values()]
         if len(v_free) != 1:
-            raise Unsupported(node, f"its values are not of the width {q.shape[q_width]} of its queries")
+            raise Unsupported(node, "its values have several axes beside those of its keys")
 
         # The result's axes: batches, then what is left of each operand in turn.
         left = [labels[int(p)] for p in last_batch[which]]
@@ -349,10 +349,11 @@ class Attentions(Emission):
     def attention(self, var: Var, node: Node, found: Attention) -> Value:
         """Emits attention; raises Unsupported if its operands are not stored as te needs them."""
         q, k, v, q_of, scores = found.q, found.k, found.v, found.q_of, found.scores
-        width, key_length = q.shape[found.widths[0]], k.shape[found.k_of[found.key]]
+        width, value_width = q.shape[found.widths[0]], v.shape[found.widths[2]]
+        key_length, value_length = k.shape[found.k_of[found.key]], v.shape[found.v_of[found.key]]
         assert scores is not None
-        if v.shape[found.widths[2]] != width or v.shape[found.v_of[found.key]] != key_length:
-            raise Unsupported(node, f"its values are not of the width {width} of its queries")
+        if value_length != key_length:
+            raise Unsupported(node, f"its keys and values have sequences of {key_length} and {value_length}")
         outside = [self.outside_mask(node, mask, key_length) for mask in scores.outside]
         if len(outside) > 1 or (outside and scores.masks):
             raise Unsupported(node, "it has several masks")
@@ -373,12 +374,12 @@ class Attentions(Emission):
             if any(operand.shape[of[n]] != q.shape[q_of[n]] for n in before if n in of):
                 raise Unsupported(node, "its keys or values are not of as many batches as its queries")
         matrices = [self.function.reshape(a.matrix, (batches * sequence, heads * width))]
-        kv_heads = 0
+        counts = []
         for operand, of, last in ((k, found.k_of, found.widths[1]), (v, found.v_of, found.widths[2])):
-            b = self.value(operand, node)
+            b, size = self.value(operand, node), operand.shape[last]
             shared = [n for n in after if n in of]
             merged = math.prod(operand.shape[of[n]] for n in shared)
-            kv_heads = b.elements // (batches * sequence * width)
+            kv_heads = b.elements // (batches * sequence * size)
             order = [of[n] for n in before] + [of[found.key]] + [of[n] for n in shared]
             order += [x for x in range(len(operand.shape)) if x not in order and x != last] + [last]
             repeat = merged // max(kv_heads, 1)
@@ -386,8 +387,9 @@ class Attentions(Emission):
             spread = row_major(shape) if repeat == 1 else _repeated(shape, kv_heads, repeat, len(before) + 1)
             if not kv_heads or spread is None or not same(b.layout.permute(order), spread):
                 raise Unsupported(node, "its keys or values are not stored as [batch, sequence, heads, width]")
-            matrices.append(self.function.reshape(b.matrix, (batches * sequence, kv_heads * width)))
-        if matrices[1].shape != matrices[2].shape or heads % kv_heads:
+            counts.append(kv_heads)
+            matrices.append(self.function.reshape(b.matrix, (batches * sequence, kv_heads * size)))
+        if counts[0] != counts[1] or heads % counts[0]:
             raise Unsupported(node, "its keys and values have other numbers of heads")
         of_both = [n for n in after if n < found.batches]
         if after and of_both != after[: len(of_both)]:
@@ -401,7 +403,7 @@ class Attentions(Emission):
             matrices[1],
             matrices[2],
             heads,
-            kv_heads,
+            counts[0],
             sequence,
             causal or (found.causal and not outside),
             found.scale,
@@ -411,7 +413,7 @@ class Attentions(Emission):
             None if sinks is None else self.sinks(node, sinks, [scores.order.index(n) for n in after]),
         )
         held = before + [query] + after + ones
-        layout = row_major([q.shape[q_of[n]] for n in held] + [width])
+        layout = row_major([q.shape[q_of[n]] for n in held] + [value_width])
         layout = layout.permute([len(held) if n == WIDTH else held.index(n) for n in found.out])
         return Value(self.function.cast(made, var.dtype), layout)
 

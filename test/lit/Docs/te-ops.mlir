@@ -294,7 +294,8 @@ func.func @rope(%x: tensor<256x512xbf16>, %cos: tensor<128x64xf32>, %sin: tensor
 }
 
 // CHECK-LABEL: @attention
-func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: tensor<256x128xbf16>, %s: tensor<8xf32>, %do: tensor<256x512xbf16>) {
+func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: tensor<256x128xbf16>, %s: tensor<8xf32>, %do: tensor<256x512xbf16>,
+    %v2: tensor<256x64xbf16>, %do2: tensor<256x256xbf16>, %lse2: tensor<2048xf32>) {
   // CHECK: te.attention %{{.*}}, %{{.*}}, %{{.*}} {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64} : tensor<256x512xbf16>, tensor<256x128xbf16>
   // CHECK: te.attention %{{.*}} {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, window_size = array<i64: 31, 0>}
   // CHECK: te.attention %{{.*}} {causal, heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, softcap = 5.000000e+01 : f32}
@@ -314,6 +315,13 @@ func.func @attention(%q: tensor<256x512xbf16>, %k: tensor<256x128xbf16>, %v: ten
   %dq, %dk, %dv = te.attention_backward %do, %q, %k, %v, %o, %lse
     {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
     : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<2048xf32>
+  // CHECK: te.attention {{.*}} : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>
+  %o5 = te.attention %q, %k, %v2 {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
+    : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>
+  // CHECK: te.attention_backward {{.*}} : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>, tensor<2048xf32>
+  %dq2, %dk2, %dv2 = te.attention_backward %do2, %q, %k, %v2, %o5, %lse2
+    {heads = 8 : i64, kv_heads = 2 : i64, sequence = 128 : i64, causal}
+    : tensor<256x512xbf16>, tensor<256x128xbf16>, tensor<256x64xbf16> -> tensor<256x256xbf16>, tensor<2048xf32>
   // CHECK: te.attention_sink_grad
   %ds = te.attention_sink_grad %do, %o, %lse, %s {sequence = 128 : i64}
     : tensor<256x512xbf16>, tensor<2048xf32>, tensor<8xf32>

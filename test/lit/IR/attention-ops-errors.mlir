@@ -65,6 +65,22 @@ func.func @attention_c3(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>) {
 
 // -----
 
+func.func @attention_c3_values(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %v: tensor<8x6xf32>) {
+  // expected-error @below {{expected 'o' to have shape 8x12, but got 8x8}}
+  %o = te.attention %q, %k, %v {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64} : tensor<8x8xf32>, tensor<8x4xf32>, tensor<8x6xf32> -> tensor<8x8xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c3_value_heads(%q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %v: tensor<8x5xf32>) {
+  // expected-error @below {{expected 'v' to have shape 8x4, but got 8x5}}
+  %o = te.attention %q, %k, %v {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64} : tensor<8x8xf32>, tensor<8x4xf32>, tensor<8x5xf32> -> tensor<8x8xf32>
+  return
+}
+
+// -----
+
 func.func @attention_c3_element_type(%q: tensor<8x8xf32>, %k: tensor<8x4xbf16>) {
   // expected-error @below {{expected 'k' and 'q' to have one element type, but got 'bf16' and 'f32'}}
   %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64} : tensor<8x8xf32>, tensor<8x4xbf16>

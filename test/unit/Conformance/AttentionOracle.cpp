@@ -61,11 +61,11 @@ Attention64::Attention64(const Shape &s, int32_t type, bool isReference)
       tanhFloor(isReference ? 0 : 4 * kU),
       q(makeOperand(type, s.queries(), s.size, 1)),
       k(makeOperand(type, s.keys(), s.size, 2)),
-      v(makeOperand(type, s.keys(), 1, 3)),
-      dout(makeOperand(type, s.queries(), 1, 4)),
+      v(makeOperand(type, s.keyValues(), 1, 3)),
+      dout(makeOperand(type, s.outputs(), 1, 4)),
       sinks(makeOperand(TE_RT_F32, s.heads, s.hasSinks() ? s.sinkSize : 0, 5)),
-      o(s.queries()), lse(s.tokens() * s.heads), dq(s.queries()), dk(s.keys()),
-      dv(s.keys()), dsinks(s.heads) {
+      o(s.outputs()), lse(s.tokens() * s.heads), dq(s.queries()), dk(s.keys()),
+      dv(s.keyValues()), dsinks(s.heads) {
   q64 = valuesOf(q), k64 = valuesOf(k), v64 = valuesOf(v);
   dout64 = valuesOf(dout);
   forEachRow([&](int64_t b, int64_t h, int64_t i) { forward(b, h, i); });
@@ -128,19 +128,19 @@ void Attention64::forward(int64_t b, int64_t h, int64_t i) {
   double total = std::exp(sink - top);
   for (double each : scores)
     total += std::exp(each - top);
-  const int64_t row = lseAt(b, h, i), out = queryAt(b, h, i);
+  const int64_t row = lseAt(b, h, i), out = outputAt(b, h, i);
   const double length = static_cast<double>(s.sequence + s.hasSinks());
   lse.value[row] = top + std::log(total);
   // The error of log is that of its argument, relative, and its own.
   lse.bound[row] = 1.01 * (worst + (length + 4) * kU +
                            4 * kU * (std::fabs(top) + std::log(total) + 1));
-  for (int64_t d = 0; d < s.headDim; ++d) {
+  for (int64_t d = 0; d < s.valueDim(); ++d) {
     double sum = 0, size = 0, all = 0;
     for (int64_t j = 0; j < s.sequence; ++j) {
       if (!sees(i, j))
         continue;
       const double w = std::exp(scores[j] - lse.value[row]);
-      const double value = v64[keyAt(b, h, j) + d];
+      const double value = v64[valueAt(b, h, j) + d];
       sum += w * value;
       size += w * std::fabs(value);
       all += std::fabs(value);
@@ -154,12 +154,12 @@ void Attention64::forward(int64_t b, int64_t h, int64_t i) {
 
 void Attention64::backward(int64_t b, int64_t h, int64_t i) {
   score(b, h, i, 0);
-  const int64_t out = queryAt(b, h, i);
+  const int64_t query = queryAt(b, h, i), out = outputAt(b, h, i);
   const double rowLse = givenLse.at(lseAt(b, h, i));
   const double length = static_cast<double>(s.sequence * s.heads / s.kvHeads);
-  const double dots = (s.headDim + 3) * kU;
+  const double dots = (s.valueDim() + 3) * kU;
   double delta = 0, deltaSize = 0;
-  for (int64_t d = 0; d < s.headDim; ++d) {
+  for (int64_t d = 0; d < s.valueDim(); ++d) {
     delta += dout64[out + d] * givenO.at(out + d);
     deltaSize += std::fabs(dout64[out + d] * givenO.at(out + d));
   }
@@ -176,11 +176,11 @@ void Attention64::backward(int64_t b, int64_t h, int64_t i) {
   for (int64_t j = 0; j < s.sequence; ++j) {
     if (!sees(i, j))
       continue;
-    const int64_t key = keyAt(b, h, j);
+    const int64_t key = keyAt(b, h, j), value = valueAt(b, h, j);
     double dp = 0, dpSize = 0;
-    for (int64_t d = 0; d < s.headDim; ++d) {
-      dp += dout64[out + d] * v64[key + d];
-      dpSize += std::fabs(dout64[out + d] * v64[key + d]);
+    for (int64_t d = 0; d < s.valueDim(); ++d) {
+      dp += dout64[out + d] * v64[value + d];
+      dpSize += std::fabs(dout64[out + d] * v64[value + d]);
     }
     const double w = std::exp(scores[j] - rowLse);
     const double wError =
@@ -198,18 +198,20 @@ void Attention64::backward(int64_t b, int64_t h, int64_t i) {
                            (slopeErrors[j] + 3 * kU * slope) * std::fabs(all);
     const double sums = (length + 3) * kU;
     for (int64_t d = 0; d < s.headDim; ++d) {
-      const double kd = k64[key + d], qd = q64[out + d],
-                   doutd = dout64[out + d];
-      dq.value[out + d] += s.scale() * ds * kd;
-      dq.bound[out + d] += 1.01 * s.scale() * std::fabs(kd) *
-                               (dsError + std::fabs(ds) * (sums + narrow)) +
-                           1.01 * std::fabs(kd) * subnormal;
+      const double kd = k64[key + d], qd = q64[query + d];
+      dq.value[query + d] += s.scale() * ds * kd;
+      dq.bound[query + d] += 1.01 * s.scale() * std::fabs(kd) *
+                                 (dsError + std::fabs(ds) * (sums + narrow)) +
+                             1.01 * std::fabs(kd) * subnormal;
       dk.value[key + d] += s.scale() * ds * qd;
       dk.bound[key + d] += s.scale() * std::fabs(qd) *
                                (dsError + std::fabs(ds) * (sums + 2 * narrow)) +
                            std::fabs(qd) * subnormal;
-      dv.value[key + d] += w * doutd;
-      dv.bound[key + d] +=
+    }
+    for (int64_t d = 0; d < s.valueDim(); ++d) {
+      const double doutd = dout64[out + d];
+      dv.value[value + d] += w * doutd;
+      dv.bound[value + d] +=
           std::fabs(doutd) * (wError + w * (sums + 2 * narrow) + tiny);
     }
   }

@@ -22,20 +22,27 @@ struct Shape {
   /// Of the sinks; 0 is a softmax off by one, and NaN none.
   double sinkSize = std::numeric_limits<double>::quiet_NaN();
 
+  /// Of the heads of v and o; 0: that of q and k.
+  int64_t ownValueDim = 0;
+
   bool hasSinks() const { return !std::isnan(sinkSize); }
+  int64_t valueDim() const { return ownValueDim ? ownValueDim : headDim; }
   int64_t tokens() const { return batch * sequence; }
   int64_t queries() const { return tokens() * heads * headDim; }
   int64_t keys() const { return tokens() * kvHeads * headDim; }
+  int64_t keyValues() const { return tokens() * kvHeads * valueDim(); }
+  int64_t outputs() const { return tokens() * heads * valueDim(); }
   float scale() const {
     return static_cast<float>(1 / std::sqrt(static_cast<double>(headDim)));
   }
   std::string text() const {
     return "batch " + std::to_string(batch) + " sequence " +
            std::to_string(sequence) + " heads " + std::to_string(heads) + "/" +
-           std::to_string(kvHeads) + " x " + std::to_string(headDim) +
-           (causal ? " causal" : "") + " size " + std::to_string(size) +
-           " window " + std::to_string(windowLeft) + " softcap " +
-           std::to_string(softcap) + " sinks " + std::to_string(sinkSize);
+           std::to_string(kvHeads) + " x " + std::to_string(headDim) + ":" +
+           std::to_string(valueDim()) + (causal ? " causal" : "") + " size " +
+           std::to_string(size) + " window " + std::to_string(windowLeft) +
+           " softcap " + std::to_string(softcap) + " sinks " +
+           std::to_string(sinkSize);
   }
 };
 
@@ -70,6 +77,12 @@ private:
   int64_t keyAt(int64_t b, int64_t h, int64_t j) const {
     return ((b * s.sequence + j) * s.kvHeads + h / (s.heads / s.kvHeads)) *
            s.headDim;
+  }
+  int64_t outputAt(int64_t b, int64_t h, int64_t i) const {
+    return queryAt(b, h, i) / s.headDim * s.valueDim();
+  }
+  int64_t valueAt(int64_t b, int64_t h, int64_t j) const {
+    return keyAt(b, h, j) / s.headDim * s.valueDim();
   }
   int64_t lseAt(int64_t b, int64_t h, int64_t i) const {
     return (b * s.heads + h) * s.sequence + i;

@@ -45,7 +45,8 @@ TEST_P(Errors, AttentionSizes) {
                       int64_t windowLeft = -1, int32_t causal = 1,
                       float softcap = 0, int32_t hasSinks = 0) {
     return TE_PLAN(attention, tokens, sequence, heads, kvHeads, headDim,
-                   TE_RT_BF16, causal, windowLeft, scale, softcap, hasSinks);
+                   headDim, TE_RT_BF16, causal, windowLeft, scale, softcap,
+                   hasSinks);
   };
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT, attention(8, 0, 4, 2, 64, 1),
                       {"attention", "'sequence' to be one or more", "0"}));
@@ -69,7 +70,7 @@ TEST_P(Errors, AttentionSizes) {
                         {"'softcap' to be finite and zero or more"}));
   EXPECT_TRUE(
       refuses(TE_RT_INVALID_ARGUMENT,
-              TE_PLAN(attention_backward, 8, 3, 4, 2, 64, TE_RT_BF16, 0, -1,
+              TE_PLAN(attention_backward, 8, 3, 4, 2, 64, 64, TE_RT_BF16, 0, -1,
                       1.0f, 0.0f, 1),
               {"attention_backward", "'tokens' to be a multiple of 3", "8"}));
   EXPECT_TRUE(refuses(TE_RT_INVALID_ARGUMENT,
@@ -93,8 +94,8 @@ TEST_P(Errors, AttentionWithoutItsSinks) {
   const std::vector<uint16_t> x(64 * 64);
   std::vector<uint16_t> o(64 * 64);
   std::vector<float> lse(64);
-  EXPECT_EQ(device().tryRun(TE_PLAN(attention, 64, 64, 1, 1, 64, TE_RT_BF16, 1,
-                                    -1, 1.0f, 0.0f, 1),
+  EXPECT_EQ(device().tryRun(TE_PLAN(attention, 64, 64, 1, 1, 64, 64, TE_RT_BF16,
+                                    1, -1, 1.0f, 0.0f, 1),
                             {in(x), in(x), in(x), none(), out(o), out(lse)}),
             TE_RT_INVALID_ARGUMENT);
   EXPECT_TRUE(lastErrorHas({"'sinks' for 'has_sinks' 1, but got null"}));

@@ -4,9 +4,9 @@ def Attention : Family<"Attention", 2>;
 
 def attention : Kernel<Attention> {
   let Description = [{
-    Softmax attention of q[tokens, heads * head_dim] over k and v [tokens, kv_heads *
-    head_dim]. The tokens are whole sequences, and head h reads key-value head
-    h / (heads / kv_heads). For one head, the sums are over all j of the sequence. When
+    Softmax attention of q[tokens, heads * head_dim] over k[tokens, kv_heads *
+    head_dim] and v[tokens, kv_heads * value_dim]. The tokens are whole sequences, and
+    head h reads key-value head h / (heads / kv_heads). For one head, the sums are over all j of the sequence. When
     causal, they are over j <= i, and unless window_left is -1, over i - window_left <=
     j <= i; nothing else is read. With
       s[i, j] = scale * sum_d q[i, d] k[j, d], replaced, unless softcap is 0, with
@@ -21,17 +21,18 @@ def attention : Kernel<Attention> {
     f16, and may read masked elements: a NaN there can reach o.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$sequence, Count:$heads, Count:$kv_heads,
-                               Count:$head_dim, WideType:$type, Flag:$causal,
+                               Count:$head_dim, Count:$value_dim, WideType:$type, Flag:$causal,
                                AnyInt64:$window_left, Finite:$scale, NonNegative:$softcap,
                                Flag:$has_sinks);
   let Buffers = (buffers In<["tokens", "heads * head_dim"], "type">:$q,
                          In<["tokens", "kv_heads * head_dim"], "type">:$k,
-                         In<["tokens", "kv_heads * head_dim"], "type">:$v,
+                         In<["tokens", "kv_heads * value_dim"], "type">:$v,
                          InOpt<["heads"], "f32">:$sinks,
-                         Out<["tokens", "heads * head_dim"], "type">:$o,
+                         Out<["tokens", "heads * value_dim"], "type">:$o,
                          Out<["tokens", "heads"], "f32">:$lse);
-  let Relations = [Fits<"heads", "head_dim">,
+  let Relations = [Fits<"heads", "head_dim">, Fits<"heads", "value_dim">,
                    FitsText<"'tokens' and 'heads' times 'head_dim'", "tokens", "heads * head_dim">,
+                   FitsText<"'tokens' and 'heads' times 'value_dim'", "tokens", "heads * value_dim">,
                    Multiple<"tokens", "sequence">,
                    Multiple<"heads", "kv_heads">];
   let HasRule = 1;
@@ -51,20 +52,21 @@ def attention_backward : Kernel<Attention> {
     heads * tokens * sequence elements.
   }];
   let Parameters = (parameters Dim:$tokens, Count:$sequence, Count:$heads, Count:$kv_heads,
-                               Count:$head_dim, WideType:$type, Flag:$causal,
+                               Count:$head_dim, Count:$value_dim, WideType:$type, Flag:$causal,
                                AnyInt64:$window_left, Finite:$scale, NonNegative:$softcap,
                                Flag:$deterministic);
-  let Buffers = (buffers In<["tokens", "heads * head_dim"], "type">:$dout,
+  let Buffers = (buffers In<["tokens", "heads * value_dim"], "type">:$dout,
                          In<["tokens", "heads * head_dim"], "type">:$q,
                          In<["tokens", "kv_heads * head_dim"], "type">:$k,
-                         In<["tokens", "kv_heads * head_dim"], "type">:$v,
-                         In<["tokens", "heads * head_dim"], "type">:$o,
+                         In<["tokens", "kv_heads * value_dim"], "type">:$v,
+                         In<["tokens", "heads * value_dim"], "type">:$o,
                          In<["tokens", "heads"], "f32">:$lse,
                          Out<["tokens", "heads * head_dim"], "type">:$dq,
                          Out<["tokens", "kv_heads * head_dim"], "type">:$dk,
-                         Out<["tokens", "kv_heads * head_dim"], "type">:$dv);
-  let Relations = [Fits<"heads", "head_dim">,
+                         Out<["tokens", "kv_heads * value_dim"], "type">:$dv);
+  let Relations = [Fits<"heads", "head_dim">, Fits<"heads", "value_dim">,
                    FitsText<"'tokens' and 'heads' times 'head_dim'", "tokens", "heads * head_dim">,
+                   FitsText<"'tokens' and 'heads' times 'value_dim'", "tokens", "heads * value_dim">,
                    Multiple<"tokens", "sequence">,
                    Multiple<"heads", "kv_heads">];
   let HasRule = 1;

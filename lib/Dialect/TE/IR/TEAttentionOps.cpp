@@ -64,7 +64,7 @@ LogicalResult RopeOp::verify() {
 template <typename Op> static LogicalResult verifyAttention(Op op, Value lse) {
   int64_t heads = op.getHeads(), kvHeads = op.getKvHeads();
   int64_t sequence = op.getSequence();
-  Type q = op.getQ().getType(), k = op.getK().getType();
+  Type q = op.getQ().getType(), v = op.getV().getType();
   int64_t tokens = shapeOf(q)[0], columns = shapeOf(q)[1];
   // attention-c1
   if (failed(verifyHeads(op, heads, "q", columns)))
@@ -75,9 +75,20 @@ template <typename Op> static LogicalResult verifyAttention(Op op, Value lse) {
                                "divide 'heads' ("
                             << heads << "), but got " << kvHeads;
   // attention-c3
-  if (failed(verifyShape(op, "k", k, {tokens, columns / heads * kvHeads})) ||
-      failed(verifySameElementType(op, "k", k, "q", q)))
-    return failure();
+  const int64_t valueDim = shapeOf(v)[1] / kvHeads;
+  struct Expected {
+    StringRef name;
+    Type type;
+    int64_t columns;
+  };
+  for (const Expected &each : {
+           Expected{"k", op.getK().getType(), columns / heads * kvHeads},
+           Expected{"v", v, valueDim * kvHeads},
+           Expected{"o", op.getO().getType(), valueDim * heads},
+       })
+    if (failed(verifyShape(op, each.name, each.type, {tokens, each.columns})) ||
+        failed(verifySameElementType(op, each.name, each.type, "q", q)))
+      return failure();
   // attention-c4
   if (failed(verifySequence(op, sequence, "q", tokens)))
     return failure();
@@ -107,7 +118,7 @@ template <typename Op> static LogicalResult verifyAttention(Op op, Value lse) {
 }
 
 LogicalResult AttentionOp::verify() {
-  if (!areStatic({getQ(), getK()}))
+  if (!areStatic({getQ(), getK(), getV(), getO()}))
     return success();
   if (failed(verifyAttention(*this, getLse())))
     return failure();
@@ -118,7 +129,7 @@ LogicalResult AttentionOp::verify() {
 }
 
 LogicalResult AttentionBackwardOp::verify() {
-  if (!areStatic({getQ(), getK()}))
+  if (!areStatic({getQ(), getK(), getV(), getO()}))
     return success();
   // attention_backward-c1
   return verifyAttention(*this, getLse());

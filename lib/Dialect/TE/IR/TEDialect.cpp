@@ -132,6 +132,50 @@ static void printShardTypes(OpAsmPrinter &printer, Operation *, Type usage,
   printer << usage;
 }
 
+/// `q, k` of attention, or `q, k, v -> o` where heads of values have a size of
+/// their own.
+static ParseResult parseAttentionTypes(OpAsmParser &parser, Type &q, Type &k,
+                                       Type &v, Type &o) {
+  if (parser.parseType(q) || parser.parseComma() || parser.parseType(k))
+    return failure();
+  v = k;
+  o = q;
+  if (failed(parser.parseOptionalComma()))
+    return success();
+  return failure(parser.parseType(v) || parser.parseArrow() ||
+                 parser.parseType(o));
+}
+
+static void printAttentionTypes(OpAsmPrinter &printer, Operation *, Type q,
+                                Type k, Type v, Type o) {
+  printer << q << ", " << k;
+  if (v != k || o != q)
+    printer << ", " << v << " -> " << o;
+}
+
+/// The same and `, lse`.
+static ParseResult parseAttentionBackwardTypes(OpAsmParser &parser, Type &q,
+                                               Type &k, Type &v, Type &o,
+                                               Type &lse) {
+  if (parser.parseType(q) || parser.parseComma() || parser.parseType(k) ||
+      parser.parseComma() || parser.parseType(lse))
+    return failure();
+  v = k;
+  o = q;
+  if (failed(parser.parseOptionalArrow()))
+    return success();
+  v = lse;
+  return failure(parser.parseType(o) || parser.parseComma() ||
+                 parser.parseType(lse));
+}
+
+static void printAttentionBackwardTypes(OpAsmPrinter &printer, Operation *op,
+                                        Type q, Type k, Type v, Type o,
+                                        Type lse) {
+  printAttentionTypes(printer, op, q, k, v, o);
+  printer << ", " << lse;
+}
+
 /// The sizes of the groups of a value of type `scaled`, which is written.
 static ParseResult parseSizesType(OpAsmParser &, Type scaled, Type &groupSizes,
                                   const OptionalOperand &operand) {

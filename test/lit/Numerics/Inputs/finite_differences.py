@@ -238,12 +238,12 @@ SCALE = float(np.float32(0.7))
 
 def heads_of(matrix, repeat=1):
     """[batch, heads, position, element] of a matrix of tokens."""
-    return np.repeat(matrix.reshape(B, S, -1, D).transpose(0, 2, 1, 3), repeat, axis=1)
+    return np.repeat(matrix.reshape(B, S, HEADS // repeat, -1).transpose(0, 2, 1, 3), repeat, axis=1)
 
 
 def matrix_of(heads, repeat=1):
     """The other way; `repeat` heads are added up."""
-    return heads.reshape(B, -1, repeat, S, D).sum(axis=2).transpose(0, 2, 1, 3).reshape(B * S, -1)
+    return heads.reshape(B, -1, repeat, S, heads.shape[-1]).sum(axis=2).transpose(0, 2, 1, 3).reshape(B * S, -1)
 
 
 def attend(v, causal, window, cap):
@@ -283,8 +283,9 @@ def attention_slack(v, d, causal, window, cap):
     lse_error = eta + terms + 4 + top + 2 * np.abs(lse)
     rho = sigma + lse_error + np.abs(finite - lse) + 4
     dp, delta = dout @ w.swapaxes(2, 3), np.sum(dout * o, axis=3, keepdims=True)
-    dp_error = (D + 1) * np.abs(dout) @ np.abs(w).swapaxes(2, 3)
-    delta_error = (D + 1) * np.sum(np.abs(dout * o), axis=3, keepdims=True) + np.sum(
+    values = w.shape[-1]
+    dp_error = (values + 1) * np.abs(dout) @ np.abs(w).swapaxes(2, 3)
+    delta_error = (values + 1) * np.sum(np.abs(dout * o), axis=3, keepdims=True) + np.sum(
         np.abs(dout) * o_size, axis=3, keepdims=True
     ) * (2 * eta + 2 * terms + 2)
     ds = p * np.abs(dp - delta)
@@ -322,6 +323,15 @@ for sinks, seen, *which in (
         lambda v, minus, which=which: attention(v, *which),
         slack=lambda v, d, which=which: attention_slack(v, d, *which),
     )
+check(
+    "attention of values of another size",
+    "  %y = te.attention %q, %k, %v {heads = 4 : i64, kv_heads = 2 : i64, sequence = 4 : i64, scale = 0.7 : f32, causal}"
+    " : tensor<8x12xf32>, tensor<8x6xf32>, tensor<8x10xf32> -> tensor<8x20xf32>",
+    {"q": draw(8, 12), "k": draw(8, 6), "v": draw(8, 10)},
+    {"y": "tensor<8x20xf32>"},
+    lambda v, minus: attention(v, True, S, None),
+    slack=lambda v, d: attention_slack(v, d, True, S, None),
+)
 
 
 def sigmoid(x):

@@ -15,8 +15,8 @@ func.func @rotates(%x: tensor<6x8xbf16> {te.name = "x"}, %cos: tensor<3x1xf32> {
 // -1 is none, as is a cap of 0.
 // CHECK-LABEL: func.func @attends
 // CHECK: tert.alloc "attention.lse" activation : !tert.buffer<96>
-// CHECK: tert.launch "attention" {causal = 1 : i32, has_sinks = 0 : i32, head_dim = 4 : i64, heads = 4 : i64, kv_heads = 2 : i64, scale = 5.000000e-01 : f32, sequence = 3 : i64, softcap = 3.000000e+01 : f32, tokens = 6 : i64, type = 0 : i32, window_left = 1 : i64}(%{{.*}}, %[[K:.*]], %[[K]], %[[NULL:.*]], %{{.*}}, %{{.*}}) : {{.*}}!tert.buffer<0>
-// CHECK: tert.launch "attention_backward" {causal = 0 : i32, deterministic = 0 : i32, head_dim = 8 : i64, heads = 2 : i64, kv_heads = 1 : i64, scale = 2.500000e-01 : f32, sequence = 6 : i64, softcap = 0.000000e+00 : f32, tokens = 6 : i64, type = 0 : i32, window_left = -1 : i64}
+// CHECK: tert.launch "attention" {causal = 1 : i32, has_sinks = 0 : i32, head_dim = 4 : i64, heads = 4 : i64, kv_heads = 2 : i64, scale = 5.000000e-01 : f32, sequence = 3 : i64, softcap = 3.000000e+01 : f32, tokens = 6 : i64, type = 0 : i32, value_dim = 4 : i64, window_left = 1 : i64}(%{{.*}}, %[[K:.*]], %[[K]], %[[NULL:.*]], %{{.*}}, %{{.*}}) : {{.*}}!tert.buffer<0>
+// CHECK: tert.launch "attention_backward" {causal = 0 : i32, deterministic = 0 : i32, head_dim = 8 : i64, heads = 2 : i64, kv_heads = 1 : i64, scale = 2.500000e-01 : f32, sequence = 6 : i64, softcap = 0.000000e+00 : f32, tokens = 6 : i64, type = 0 : i32, value_dim = 8 : i64, window_left = -1 : i64}
 func.func @attends(%q: tensor<6x16xf32> {te.name = "q"}, %k: tensor<6x8xf32> {te.name = "k"}, %lse: tensor<12xf32> {te.name = "lse"})
     -> (tensor<6x16xf32> {te.name = "o"}, tensor<6x8xf32> {te.name = "dk"}) {
   %o = te.attention %q, %k, %k {heads = 4 : i64, kv_heads = 2 : i64, sequence = 3 : i64, causal, window_size = array<i64: 1, 0>, softcap = 30.0 : f32} : tensor<6x16xf32>, tensor<6x8xf32>

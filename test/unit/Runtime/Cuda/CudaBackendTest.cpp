@@ -65,7 +65,7 @@ TEST_F(CudaBackend, AttentionOfNothingNeedsNoLibrary) {
   ASSERT_STATUS_OK(cuda::createBackend(paths, &backend));
   attention_params params{};
   params.tokens = 128;
-  params.sequence = params.head_dim = 64;
+  params.sequence = params.head_dim = params.value_dim = 64;
   params.heads = params.kv_heads = 2;
   params.type = TE_RT_BF16;
   params.scale = 0.125f;

@@ -25,7 +25,7 @@ template <typename Params> Params shape() {
   params.sequence = 64;
   params.heads = 4;
   params.kv_heads = 2;
-  params.head_dim = 32;
+  params.head_dim = params.value_dim = 32;
   params.type = TE_RT_BF16;
   params.scale = 0.125f;
   params.causal = 1;
