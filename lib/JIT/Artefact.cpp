@@ -9,6 +9,8 @@
 
 #include "TEDialect/JIT/Artefact.h"
 
+#include "GeneratedCode.h"
+
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
@@ -148,6 +150,8 @@ LogicalResult mlir::te::writeArtefact(ModuleOp lowered,
   FailureOr<std::vector<ArgumentInfo>> arguments = readArguments(lowered);
   if (failed(arguments))
     return failure();
+  if (failed(compileDeviceCode(lowered)))
+    return failure();
   registerBuiltinDialectTranslation(*lowered.getContext());
   registerLLVMDialectTranslation(*lowered.getContext());
   llvm::LLVMContext context;
@@ -155,6 +159,8 @@ LogicalResult mlir::te::writeArtefact(ModuleOp lowered,
       translateModuleToLLVMIR(lowered, context, info.symbol);
   if (!module)
     return lowered.emitError() << "expected a module of the llvm dialect only";
+  if (llvm::Error error = linkGeneratedCode(*module))
+    return lowered.emitError() << llvm::toString(std::move(error));
   for (llvm::Function &function : *module)
     if (!function.isDeclaration())
       function.setLinkage(llvm::GlobalValue::InternalLinkage);

@@ -8,6 +8,8 @@
 
 #include "TEDialect/JIT/JIT.h"
 
+#include "GeneratedCode.h"
+
 #include "TEDialect/Runtime/te_runtime_compiled.h"
 #include "TEDialect/TERT/Groups.h"
 #include "TEDialect/TERT/RuntimeTypes.h"
@@ -178,6 +180,8 @@ CompiledStep::compile(ModuleOp lowered) {
            << "cannot compile the step: " << llvm::toString(std::move(error));
   };
 
+  if (failed(compileDeviceCode(lowered)))
+    return failure();
   registerBuiltinDialectTranslation(*lowered.getContext());
   registerLLVMDialectTranslation(*lowered.getContext());
   auto context = std::make_unique<llvm::LLVMContext>();
@@ -185,6 +189,9 @@ CompiledStep::compile(ModuleOp lowered) {
       translateModuleToLLVMIR(lowered, *context, "te_step");
   if (!module)
     return lowered.emitError() << "expected a module of the llvm dialect only";
+
+  if (llvm::Error error = linkGeneratedCode(*module))
+    return fail(std::move(error));
 
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();

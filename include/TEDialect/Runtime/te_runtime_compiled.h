@@ -18,6 +18,27 @@
 extern "C" {
 #endif
 
+/// Code that was generated for launches of the kernel `generated`, as a
+/// constant of the module. It computes elements of all outputs from the same
+/// elements of the inputs; before it writes an element, it has read all inputs
+/// of that element.
+typedef struct te_rt_generated {
+  /// What messages call it.
+  const char *name;
+  /// Computes the elements from `begin` to before `end`; `buffers` as those of
+  /// the launch.
+  void (*host)(void *const *buffers, int64_t begin, int64_t end);
+  /// PTX with the kernel `device_name`, whose parameters are the addresses of
+  /// the buffers that are not absent, in order, then `count` as i64, and 1 as
+  /// i32 if all addresses are multiples of 16. Null if the module is not for a
+  /// GPU.
+  const char *device_code;
+  const char *device_name;
+  /// Threads of one block, and how many elements they compute.
+  int32_t block;
+  int32_t block_elements;
+} te_rt_generated;
+
 /// Enqueues the plan in `slot`. `buffers` are in the order of its row in
 /// Kernels.td; absent optional buffers are NULL.
 TE_RT_API te_rt_status te_rt_launch(te_rt_instance *instance, int32_t slot,

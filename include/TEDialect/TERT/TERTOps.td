@@ -109,6 +109,9 @@ def TERT_LaunchOp
     a buffer and one writes it (Streams.h), and a step ends when both streams
     have.
 
+    A launch of `generated` has its code as `body`: elementwise `arith` and `math`
+    ops on scalars, which `te-convert-tert-to-llvm` compiles.
+
     Constraints:
     1. (launch-c1) `kernel` is a row.
     2. (launch-c2) `parameters` are exactly the row's, by name and type.
@@ -116,6 +119,7 @@ def TERT_LaunchOp
     4. (launch-c4) only optional buffers are `tert.null`.
     5. (launch-c5) a written buffer is no other buffer of the launch, except an input of the row that may share its memory.
     6. (launch-c6) only a collective is `side`.
+    7. (launch-c7) only a launch of `generated` has a `body`, a block that takes one element of each input and ends in `tert.yield` of one element of each output.
 
     Example:
 
@@ -128,10 +132,27 @@ def TERT_LaunchOp
   }];
   let arguments = (ins StrAttr:$kernel, DictionaryAttr:$parameters,
                        Variadic<TERT_BufferType>:$buffers, UnitAttr:$side);
+  let regions = (region MaxSizedRegion<1>:$body);
   let assemblyFormat = [{
-    $kernel $parameters `(` $buffers `)` (`side` $side^)? attr-dict `:` type($buffers)
+    $kernel $parameters `(` $buffers `)` (`side` $side^)? attr-dict `:` type($buffers) ($body^)?
   }];
   let hasVerifier = 1;
+}
+
+def TERT_YieldOp
+    : TERT_Op<"yield", [Pure, Terminator, HasParent<"LaunchOp">]> {
+  let summary = "end generated code";
+  let description = [{
+    Gives an element of each output.
+
+    Example:
+
+    ```mlir
+    tert.yield %sum : bf16
+    ```
+  }];
+  let arguments = (ins Variadic<AnyFloat>:$values);
+  let assemblyFormat = "$values attr-dict `:` type($values)";
 }
 
 #endif // TEDIALECT_TERT_TERTOPS_TD

@@ -80,4 +80,16 @@ Status CudaDevice::function(const char *name, CUfunction *function,
   return Status::ok();
 }
 
+Status CudaDevice::generated(const char *ptx, const char *name,
+                             CUfunction *function) const {
+  CUmodule &module = generatedModules[ptx];
+  if (!module) {
+    TE_RT_RETURN_IF_FAILED(check(driver->cuModuleLoadData(&module, ptx),
+                                 "compiling generated PTX"));
+    modules.push_back(module);
+  }
+  return check(driver->cuModuleGetFunction(function, module, name),
+               "cuModuleGetFunction");
+}
+
 } // namespace te::rt::cuda

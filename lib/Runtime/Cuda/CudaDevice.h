@@ -47,7 +47,8 @@ public:
   int computeMajor = 0, computeMinor = 0;
   int multiprocessors = 0;
   int l2Bytes = 0;
-  std::vector<CUmodule> modules;
+  /// Mutable, because planning may load generated code.
+  mutable std::vector<CUmodule> modules;
 
   /// Makes the kernels of `module` known by name. After a failure it is in
   /// `modules` too, so that it is unloaded with them.
@@ -59,6 +60,11 @@ public:
   /// still be launched.
   Status function(const char *name, CUfunction *function,
                   int sharedBytes = 0) const;
+
+  /// Finds the kernel `name` of `ptx`, which is compiled for this device when
+  /// it is first asked for.
+  Status generated(const char *ptx, const char *name,
+                   CUfunction *function) const;
 
   /// Converts `result` to a Status that names the driver's error and the
   /// operation `what`.
@@ -72,6 +78,8 @@ private:
   };
   /// The kernels by name.
   mutable std::unordered_map<std::string, Kernel> kernels;
+  /// Compiled PTX by its text.
+  mutable std::unordered_map<std::string, CUmodule> generatedModules;
 };
 
 } // namespace te::rt::cuda

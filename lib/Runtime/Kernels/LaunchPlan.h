@@ -60,9 +60,13 @@ public:
   template <typename Args>
   Status operator()(const LaunchConfig &config, const Args &args) const {
     static_assert(std::is_trivially_copyable_v<Args>);
+    void *arguments[] = {const_cast<Args *>(&args)};
+    return (*this)(config, static_cast<void **>(arguments));
+  }
+  /// The same for a kernel with several arguments, given by their addresses.
+  Status operator()(const LaunchConfig &config, void **arguments) const {
     if (config.gridX == 0 || config.gridY == 0 || config.gridZ == 0)
       return Status::ok();
-    void *arguments[] = {const_cast<Args *>(&args)};
     CUresult result = device.driver->cuLaunchKernel(
         config.function, config.gridX, config.gridY, config.gridZ, config.block,
         1, 1, config.sharedBytes, stream, arguments, nullptr);

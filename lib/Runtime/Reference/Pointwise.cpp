@@ -7,6 +7,8 @@
 
 #include "Reference/Reference.h"
 
+#include "TEDialect/Runtime/te_runtime_compiled.h"
+
 #include <cstring>
 
 namespace te::rt::reference {
@@ -19,6 +21,13 @@ void pointwise(const pointwise_params &p, void *const *buffers) {
           math::pointwise(p.op, load(buffers[b::a], i, p.type),
                           load(second, i, p.type)),
           p.out_type);
+}
+
+void generated(const generated_params &p, void *const *buffers) {
+  const auto *code = reinterpret_cast<const te_rt_generated *>(p.function);
+  parallelFor(p.count, p.count, [&](int64_t begin, int64_t end) {
+    code->host(buffers, begin, end);
+  });
 }
 
 void copy(const copy_params &p, void *const *buffers) {

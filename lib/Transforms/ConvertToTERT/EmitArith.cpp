@@ -11,7 +11,9 @@
 #include "TEDialect/TERT/PointwiseOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 
 using namespace mlir;
@@ -153,6 +155,51 @@ void te::attachMathKernels(MLIRContext *context) {
   attachPointwiseKernels(context, "math");
 }
 
+/// A region of te-form-regions, whose body becomes that of the launch.
+template <>
+LogicalResult te::emitLaunches(linalg::GenericOp op, LaunchEmitter &emitter) {
+  LaunchCall call(emitter, op, "generated");
+  call.i64("count", count(op.getResult(0))).i64("function", 0);
+  unsigned absent[2] = {};
+  for (const tert::KernelBuffer &buffer :
+       tert::lookupKernel("generated")->buffers)
+    ++absent[buffer.isOutput];
+  for (Value input : op.getInputs())
+    call.in(input);
+  call.none(absent[0] - op.getInputs().size());
+  for (Value output : op.getResults())
+    call.out(output);
+  call.none(absent[1] - op.getNumResults());
+  FailureOr<tert::LaunchOp> launch = call.launch();
+  if (failed(launch))
+    return failure();
+
+  Block *from = op.getBody();
+  const unsigned numInputs = op.getInputs().size();
+  OpBuilder b(op.getContext());
+  Block *body = b.createBlock(&launch->getBody());
+  IRMapping map;
+  for (BlockArgument argument : from->getArguments().take_front(numInputs))
+    map.map(argument, body->addArgument(argument.getType(), argument.getLoc()));
+  for (Operation &each : from->without_terminator())
+    b.clone(each, map);
+  SmallVector<Value> results;
+  for (Value result : from->getTerminator()->getOperands())
+    results.push_back(map.lookup(result));
+  tert::YieldOp::create(b, op.getLoc(), results);
+  return success();
+}
+
+/// Where a region writes; the buffer is that of the region's result.
+template <> LogicalResult te::emitLaunches(tensor::EmptyOp, LaunchEmitter &) {
+  return success();
+}
+
+void te::attachLinalgKernels(MLIRContext *context) {
+  attachKernels<linalg::GenericOp>(context);
+}
+
 void te::attachTensorKernels(MLIRContext *context) {
+  attachKernels<tensor::EmptyOp>(context);
   attachViews<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(context);
 }

@@ -11,6 +11,7 @@
 #include "LaunchCall.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/Support/ErrorHandling.h"
@@ -66,6 +67,9 @@ void te::registerTEKernels(DialectRegistry &registry) {
   });
   registry.addExtension(+[](MLIRContext *context, math::MathDialect *) {
     attachMathKernels(context);
+  });
+  registry.addExtension(+[](MLIRContext *context, linalg::LinalgDialect *) {
+    attachLinalgKernels(context);
   });
   registry.addExtension(+[](MLIRContext *context, tensor::TensorDialect *) {
     attachTensorKernels(context);

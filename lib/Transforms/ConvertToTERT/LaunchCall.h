@@ -245,14 +245,16 @@ public:
     return *this;
   }
 
-  LogicalResult emit() {
+  LogicalResult emit() { return success(succeeded(launch())); }
+
+  /// As `emit`, and returns the launch.
+  FailureOr<tert::LaunchOp> launch() {
     // An error was reported for the operand or result without a buffer.
     if (!isValid)
       return failure();
-    tert::LaunchOp::create(emitter.getBuilder(), op->getLoc(), kernel.name,
-                           emitter.getBuilder().getDictionaryAttr(parameters),
-                           buffers);
-    return success();
+    return tert::LaunchOp::create(
+        emitter.getBuilder(), op->getLoc(), kernel.name,
+        emitter.getBuilder().getDictionaryAttr(parameters), buffers);
   }
 
 private:
@@ -324,6 +326,7 @@ void attachCastKernels(MLIRContext *context);
 void attachCollectiveKernels(MLIRContext *context);
 void attachGroupedKernels(MLIRContext *context);
 void attachLayerKernels(MLIRContext *context);
+void attachLinalgKernels(MLIRContext *context);
 void attachMathKernels(MLIRContext *context);
 void attachMoeKernels(MLIRContext *context);
 void attachProbeKernels(MLIRContext *context);

@@ -11,6 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "GeneratedCode.h"
+
 #include "TEDialect/Analysis/GemmOrigin.h"
 #include "TEDialect/Runtime/te_runtime_types.h"
 #include "TEDialect/Support/KernelRows.h"
@@ -39,8 +41,9 @@ namespace {
 
 class ModuleLowering {
 public:
-  explicit ModuleLowering(func::FuncOp function)
-      : function(function), context(function.getContext()), builder(context),
+  ModuleLowering(func::FuncOp function, bool forDevice)
+      : function(function), generated(function, forDevice),
+        context(function.getContext()), builder(context),
         ptr(LLVM::LLVMPointerType::get(context)), i32(builder.getI32Type()),
         i64(builder.getI64Type()) {}
 
@@ -56,6 +59,7 @@ public:
   ArrayAttr describeUses();
 
   unsigned numLaunches() const { return launches.size(); }
+  unsigned numGenerated() const { return generated.numGenerated(); }
 
 private:
   /// Emits the launches from slot `begin` to before slot `end`, and the return,
@@ -78,6 +82,7 @@ private:
   }
 
   func::FuncOp function;
+  GeneratedCode generated;
   MLIRContext *context;
   OpBuilder builder;
   Type ptr, i32, i64;
@@ -149,6 +154,12 @@ void ModuleLowering::emitPlans(LLVM::LLVMFuncOp load, size_t begin,
     const tert::KernelInfo *kernel = tert::lookupKernel(launch.getKernel());
     SmallVector<Value> operands = {instance, constantI32(loc, slot)};
     for (const tert::KernelParameter &parameter : kernel->parameters) {
+      if (!launch.getBody().empty() && parameter.name == "function") {
+        Value record = LLVM::AddressOfOp::create(
+            builder, loc, ptr, generated.get(launch).getSymName());
+        operands.push_back(LLVM::PtrToIntOp::create(builder, loc, i64, record));
+        continue;
+      }
       auto value = cast<TypedAttr>(launch.getParameters().get(parameter.name));
       operands.push_back(
           LLVM::ConstantOp::create(builder, loc, value.getType(), value));
@@ -431,9 +442,14 @@ public:
     FailureOr<func::FuncOp> step = findStep();
     if (failed(step))
       return signalPassFailure();
-    ModuleLowering lowering(*step);
+    const bool forDevice = target != "reference";
+    ModuleLowering lowering(*step, forDevice);
     lowering.run();
     numLaunches += lowering.numLaunches();
+    numGenerated += lowering.numGenerated();
+    if (forDevice && lowering.numGenerated() != 0)
+      getOperation()->setAttr(tert::kTargetAttr,
+                              StringAttr::get(&getContext(), target));
     getOperation()->setAttr(tert::kSignatureAttr,
                             (*step)->getAttr(tert::kSignatureAttr));
     getOperation()->setAttr(tert::kLaunchesAttr, lowering.getDescriptions());

@@ -148,6 +148,9 @@ void populateSchedule(OpPassManager &manager,
                       const TrainingPipelineOptions &options) {
   // Before order decides memory, and after the last pass that places ops.
   manager.addNestedPass<func::FuncOp>(createHoistSumsPass());
+  // After sums have their place, which decides what can run together.
+  if (options.fuse)
+    manager.addNestedPass<func::FuncOp>(createFormRegionsPass());
   manager.addPass(createConvertToTERTPass());
   // After ops became launches, and before memory depends on their order.
   if (options.overlap != "never")
@@ -160,8 +163,9 @@ void populateSchedule(OpPassManager &manager,
     manager.addPass(createReportMemoryPass({options.reportFormat}));
 }
 
-void populateLower(OpPassManager &manager, const TrainingPipelineOptions &) {
-  manager.addPass(createConvertTERTToLLVMPass());
+void populateLower(OpPassManager &manager,
+                   const TrainingPipelineOptions &options) {
+  manager.addPass(createConvertTERTToLLVMPass({options.target}));
 }
 
 constexpr PhaseInfo phases[] = {

@@ -124,7 +124,9 @@ bool readsAcrossBoundary(Operation *op, BlockFacts &facts) {
 }
 
 bool isNotLaunchCode(Operation *op, BlockFacts &) {
-  return !isStructure(op) && !inDialect(op, "tert");
+  // The body of generated code is arithmetic on elements.
+  return !isStructure(op) && !inDialect(op, "tert") &&
+         !inDialect(op->getParentOp(), "tert");
 }
 
 bool hasTensor(Operation *op, BlockFacts &) {

@@ -44,3 +44,20 @@ func.func @launch(%x: !tert.buffer<262144>, %y: !tert.buffer<262144>) {
     : !tert.buffer<262144>, !tert.buffer<262144>
   return
 }
+
+// CHECK-LABEL: @generated
+func.func @generated(%x: !tert.buffer<64>, %y: !tert.buffer<64>) {
+  %none = tert.null : !tert.buffer<0>
+  // CHECK: tert.launch "generated"
+  // CHECK: ^bb0(%{{.*}}: bf16):
+  // CHECK: tert.yield %{{.*}} : bf16
+  tert.launch "generated" {count = 32 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<64>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<64>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: bf16):
+    %wide = arith.extf %in : bf16 to f32
+    %twice = arith.addf %wide, %wide : f32
+    %sum = arith.truncf %twice : f32 to bf16
+    tert.yield %sum : bf16
+  }
+  return
+}

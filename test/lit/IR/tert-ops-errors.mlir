@@ -97,3 +97,25 @@ func.func @launch_c6(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
   tert.launch "copy" {bytes = 256 : i64} (%x, %y) side : !tert.buffer<256>, !tert.buffer<256>
   return
 }
+
+// -----
+func.func @launch_c7(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  // expected-error @below {{expected no 'body' for kernel 'copy'}}
+  tert.launch "copy" {bytes = 256 : i64} (%x, %y) : !tert.buffer<256>, !tert.buffer<256> {
+  ^bb0(%in: f32):
+    tert.yield %in : f32
+  }
+  return
+}
+
+// -----
+func.func @launch_c7_elements(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  %none = tert.null : !tert.buffer<0>
+  // expected-error @below {{expected a body that takes an element of each of 2 inputs and yields one of each of 1 outputs}}
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %x, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<256>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    tert.yield %in : f32
+  }
+  return
+}

@@ -10,6 +10,8 @@
 #include "Conformance/Harness.h"
 #include "Conformance/Oracle.h"
 
+#include "TEDialect/Runtime/te_runtime_compiled.h"
+
 #include <cmath>
 #include <cstring>
 
@@ -21,6 +23,9 @@ constexpr double kU = 0x1p-24;
 constexpr int32_t kTypes[] = {TE_RT_F32, TE_RT_BF16, TE_RT_F16};
 
 class Pointwise : public BackendTest {};
+
+/// Places of the first input and the first output of `generated`.
+constexpr int kGeneratedIn = 0, kGeneratedOut = 8;
 
 float one(int op, float a, float b) {
   const double x = a, y = b;
@@ -68,6 +73,73 @@ TEST_P(Pointwise, OperatorsRoundOnce) {
               << kind << " op " << op << " " << type << " to " << outType;
         }
       }
+}
+
+/// y = x + x of f32, as a module brings it: code for the CPU, and PTX.
+void twice(void *const *buffers, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
+    const float x = static_cast<const float *>(buffers[kGeneratedIn])[i];
+    static_cast<float *>(buffers[kGeneratedOut])[i] = x + x;
+  }
+}
+constexpr char kTwicePtx[] = R"(
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry twice(.param .u64 x, .param .u64 y, .param .u64 count,
+                      .param .u32 aligned) {
+  .reg .pred %p;
+  .reg .b32 %thread, %block;
+  .reg .b64 %x, %y, %count, %i, %t;
+  .reg .f32 %f;
+  ld.param.u64 %x, [x];
+  ld.param.u64 %y, [y];
+  ld.param.u64 %count, [count];
+  mov.u32 %thread, %tid.x;
+  mov.u32 %block, %ctaid.x;
+  mul.wide.u32 %i, %block, 128;
+  cvt.u64.u32 %t, %thread;
+  add.u64 %i, %i, %t;
+  setp.ge.s64 %p, %i, %count;
+  @%p bra done;
+  shl.b64 %i, %i, 2;
+  add.u64 %x, %x, %i;
+  add.u64 %y, %y, %i;
+  ld.global.f32 %f, [%x];
+  add.rn.f32 %f, %f, %f;
+  st.global.f32 [%y], %f;
+done:
+  ret;
+})";
+
+TEST_P(Pointwise, GeneratedCodeOfAModule) {
+  const te_rt_generated code = {"twice", twice, kTwicePtx, "twice", 128, 128};
+  for (size_t count : {0u, 1u, 1000u}) {
+    const Array x = makeArray("wide", TE_RT_F32, count, 1);
+    Array y(TE_RT_F32, count);
+    std::vector<Buffer> buffers(12, none());
+    buffers[kGeneratedIn] = in(x.bytes);
+    buffers[kGeneratedOut] = out(y.bytes);
+    device().run(TE_PLAN(generated, static_cast<int64_t>(count),
+                         reinterpret_cast<int64_t>(&code)),
+                 buffers);
+    for (size_t i = 0; i < count; ++i)
+      ASSERT_EQ(y.at(i), 2 * x.at(i)) << i;
+  }
+}
+
+// A module for the CPU runs on no GPU.
+TEST_P(Pointwise, GeneratedCodeWithoutPtxIsRefusedByAGpu) {
+  if (GetParam() == "reference")
+    return;
+  const te_rt_generated code = {"twice", twice, nullptr, "twice", 128, 128};
+  EXPECT_EQ(
+      device().tryRun(TE_PLAN(generated, 1, reinterpret_cast<int64_t>(&code)),
+                      std::vector<Buffer>(12, none())),
+      TE_RT_UNSUPPORTED);
+  EXPECT_NE(std::string(te_rt_last_error()).find("target=reference"),
+            std::string::npos)
+      << te_rt_last_error();
 }
 
 TEST_P(Pointwise, ExpAndTanhWithinTwoUlp) {

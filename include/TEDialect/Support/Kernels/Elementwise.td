@@ -45,6 +45,36 @@ def pointwise : Kernel<Elementwise> {
   let Reuses = [MayReuse<"out", "a">, MayReuse<"out", "b">];
 }
 
+def generated : Kernel<Elementwise> {
+  let Description = [{
+    Runs code that the compiler generated for one step: out0[i], out1[i], ... from
+    in0[i], in1[i], ... for each i < `count`. `function` is the address of a
+    te_rt_generated in the module, which also knows the types of the elements.
+    Buffers that the code does not use are absent; those it uses come first.
+  }];
+  let Parameters = (parameters Dim:$count, AnyInt64:$function);
+  let Buffers = (buffers InOpt<["count"], "byte">:$in0,
+                         InOpt<["count"], "byte">:$in1,
+                         InOpt<["count"], "byte">:$in2,
+                         InOpt<["count"], "byte">:$in3,
+                         InOpt<["count"], "byte">:$in4,
+                         InOpt<["count"], "byte">:$in5,
+                         InOpt<["count"], "byte">:$in6,
+                         InOpt<["count"], "byte">:$in7,
+                         OutOpt<["count"], "byte">:$out0,
+                         OutOpt<["count"], "byte">:$out1,
+                         OutOpt<["count"], "byte">:$out2,
+                         OutOpt<["count"], "byte">:$out3);
+  let Reuses = [MayReuse<"out0", "in0">, MayReuse<"out1", "in0">, MayReuse<"out2", "in0">, MayReuse<"out3", "in0">,
+                MayReuse<"out0", "in1">, MayReuse<"out1", "in1">, MayReuse<"out2", "in1">, MayReuse<"out3", "in1">,
+                MayReuse<"out0", "in2">, MayReuse<"out1", "in2">, MayReuse<"out2", "in2">, MayReuse<"out3", "in2">,
+                MayReuse<"out0", "in3">, MayReuse<"out1", "in3">, MayReuse<"out2", "in3">, MayReuse<"out3", "in3">,
+                MayReuse<"out0", "in4">, MayReuse<"out1", "in4">, MayReuse<"out2", "in4">, MayReuse<"out3", "in4">,
+                MayReuse<"out0", "in5">, MayReuse<"out1", "in5">, MayReuse<"out2", "in5">, MayReuse<"out3", "in5">,
+                MayReuse<"out0", "in6">, MayReuse<"out1", "in6">, MayReuse<"out2", "in6">, MayReuse<"out3", "in6">,
+                MayReuse<"out0", "in7">, MayReuse<"out1", "in7">, MayReuse<"out2", "in7">, MayReuse<"out3", "in7">];
+}
+
 def rng_advance : Kernel<Elementwise> {
   let Description = [{
     new_state = (seed, offset + count mod 2^32) of state = (seed, offset), both

@@ -73,4 +73,38 @@ def HoistSumsPass : Pass<"te-hoist-sums", "func::FuncOp"> {
   ];
 }
 
+def FormRegionsPass : Pass<"te-form-regions", "func::FuncOp"> {
+  let summary = "compute elementwise ops of one shape in one launch";
+  let description = [{
+    Elementwise `arith` and `math` ops on tensors of one shape become one
+    `linalg.generic`, for which code is generated: values between them are not
+    stored, and each input is read once. Every op still rounds its result to its
+    type, so that no bit changes. An op joins the region of an operand unless
+
+    * an op outside of the region needs the operand before it;
+    * an op stands between them that runs meanwhile, and the region reads more
+      bytes for the last time than it writes;
+    * the region would have more than 8 inputs, 4 outputs or 64 ops.
+
+    Runs after `te-hoist-sums`, right before `te-convert-to-tert`.
+
+    ```mlir
+    %a = arith.mulf %x, %y : tensor<64x32xbf16>
+    %b = arith.addf %a, %z : tensor<64x32xbf16>
+    // becomes
+    %b = linalg.generic {...} ins(%x, %y, %z : ...) outs(%empty : tensor<64x32xbf16>) {
+    ^bb0(%in: bf16, %in_0: bf16, %in_1: bf16, %out: bf16):
+      ...
+      linalg.yield %5 : bf16
+    } -> tensor<64x32xbf16>
+    ```
+  }];
+  let dependentDialects = ["::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+  let statistics = [
+    Statistic<"numRegions", "num-regions", "regions formed">,
+    Statistic<"numOps", "num-ops", "ops in regions">
+  ];
+}
+
 #endif // TEDIALECT_TRANSFORMS_CONVERTTOTERT_PASSES

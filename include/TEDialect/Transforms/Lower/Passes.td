@@ -20,6 +20,11 @@ def ConvertTERTToLLVMPass : Pass<"te-convert-tert-to-llvm", "ModuleOp"> {
     * `te_module` is the `te_rt_module` that a host program passes to
       `te_rt_instance_create`.
 
+    The body of each launch of `generated` becomes a function for the CPU and, unless
+    `target` is `reference`, a GPU kernel with the attribute `tert.device`, which is
+    compiled to PTX when the module is compiled. Launches with equal bodies share
+    them.
+
     The pass needs `te-plan-memory`, and leaves only the llvm dialect. On the
     module it leaves `tert.signature`, which describes the arguments,
     `tert.launches`, which describes each slot, and `tert.uses`, which says which
@@ -33,9 +38,15 @@ def ConvertTERTToLLVMPass : Pass<"te-convert-tert-to-llvm", "ModuleOp"> {
     %ignored = llvm.call @te_rt_launch(%instance, %slot, %buffers) : (!llvm.ptr, i32, !llvm.ptr) -> i32
     ```
   }];
+  let options = [
+    Option<"target", "target", "std::string", "\"reference\"",
+           "the machine that generated code is for, beside the CPU: 'reference' "
+           "for none, or a GPU such as 'sm_90'">
+  ];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
   let statistics = [
-    Statistic<"numLaunches", "num-launches", "launches of one step">
+    Statistic<"numLaunches", "num-launches", "launches of one step">,
+    Statistic<"numGenerated", "num-generated", "different bodies of generated code">
   ];
 }
 

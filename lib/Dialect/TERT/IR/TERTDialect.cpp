@@ -122,6 +122,28 @@ static LogicalResult verifyParameters(LaunchOp op, const KernelInfo &kernel) {
   return success();
 }
 
+/// The body of generated code takes and gives as many elements as there are
+/// buffers.
+static LogicalResult verifyBody(LaunchOp op, const KernelInfo &kernel) {
+  // launch-c7
+  const bool isGenerated = kernel.name == "generated";
+  if (op.getBody().empty() == isGenerated)
+    return op.emitOpError() << "expected " << (isGenerated ? "a" : "no")
+                            << " 'body' for kernel '" << kernel.name << "'";
+  if (!isGenerated)
+    return success();
+  auto yield = dyn_cast<YieldOp>(op.getBody().front().back());
+  int64_t given[2] = {};
+  for (auto [info, buffer] : llvm::zip_equal(kernel.buffers, op.getBuffers()))
+    given[info.isOutput] += !buffer.getDefiningOp<NullOp>();
+  const int64_t taken = op.getBody().getNumArguments();
+  if (!yield || given[0] != taken || given[1] != yield->getNumOperands())
+    return op.emitOpError()
+           << "expected a body that takes an element of each of " << given[0]
+           << " inputs and yields one of each of " << given[1] << " outputs";
+  return success();
+}
+
 LogicalResult LaunchOp::verify() {
   // launch-c1
   const KernelInfo *kernel = lookupKernel(getKernel());
@@ -160,7 +182,7 @@ LogicalResult LaunchOp::verify() {
                              << info.name << "' into the buffer of '"
                              << kernel->buffers[other].name << "'";
   }
-  return success();
+  return verifyBody(*this, *kernel);
 }
 
 void LaunchOp::getEffects(

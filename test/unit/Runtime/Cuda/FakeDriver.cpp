@@ -39,8 +39,8 @@ Object *enqueuingStream(CUstream stream, const char *call) {
   return book().use(stream, Kind::stream, call);
 }
 
-/// Names in the symbol tables of a fatbin's images that start like our kernels.
-/// They are there in plain text, one after a zero byte.
+/// Names in the symbol tables of a fatbin's images that start like our kernels,
+/// where they are in plain text, one after a zero byte; and all kernels of PTX.
 const std::set<std::string> &kernelsIn(const void *image) {
   static std::map<const void *, std::set<std::string>> known;
   const auto found = known.find(image);
@@ -60,6 +60,15 @@ const std::set<std::string> &kernelsIn(const void *image) {
     for (size_t at = text.find(start); at != text.npos;
          at = text.find(start, at + 1))
       names.insert(text.data() + at + 1);
+  } else {
+    // PTX has them behind ".entry".
+    const std::string_view text(static_cast<const char *>(image));
+    const std::string_view start(".entry ");
+    for (size_t at = text.find(start); at != text.npos;
+         at = text.find(start, at + 1)) {
+      const std::string_view rest = text.substr(at + start.size());
+      names.emplace(rest.substr(0, rest.find('(')));
+    }
   }
   return known[image] = std::move(names);
 }

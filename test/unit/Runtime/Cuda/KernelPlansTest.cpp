@@ -11,6 +11,7 @@
 #include "Runtime/Cuda/FakeCudaTest.h"
 
 #include "Core/Capabilities.h"
+#include "TEDialect/Runtime/te_runtime_compiled.h"
 
 #include <set>
 
@@ -48,7 +49,14 @@ private:
   size_t position = 0;
 };
 
+constexpr te_rt_generated kGenerated = {
+    "nothing", nullptr, ".version 8.0\n.visible .entry nothing() { ret; }",
+    "nothing", 128,     128};
+
 std::vector<int64_t> sizes(const std::string &name) {
+  // The code of 'generated'.
+  if (name == "function")
+    return {reinterpret_cast<int64_t>(&kGenerated)};
   // An empty sum with a bias is refused; GemmPlannerTest has empty products.
   if (name == "k")
     return {16, 256};

@@ -1,0 +1,212 @@
+//===- GeneratedCode.cpp - machine code of generated kernels --------------===//
+
+#include "GeneratedCode.h"
+
+#include "TEDialect/TERT/TERT.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/Bitcode/BitcodeReader.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Linker/Linker.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/Target/TargetOptions.h"
+#include "llvm/Transforms/IPO/AlwaysInliner.h"
+
+// By name: llvm/Support/TargetSelect.h would initialise every target.
+extern "C" {
+void LLVMInitializeNVPTXTarget();
+void LLVMInitializeNVPTXTargetInfo();
+void LLVMInitializeNVPTXTargetMC();
+void LLVMInitializeNVPTXAsmPrinter();
+}
+
+/// ScalarMath.cpp as bitcode.
+extern "C" const char te_embedded_scalar_math[], te_embedded_scalar_math_end[];
+
+using namespace mlir;
+using namespace mlir::te;
+
+static bool isScalarFunction(const llvm::Function &function) {
+  return function.getName().starts_with("te_scalar_");
+}
+
+static bool isGenerated(const llvm::Function &function) {
+  return function.getName().starts_with("te_generated_");
+}
+
+/// Links the definitions of all te_scalar_* that `module` calls.
+static llvm::Error linkScalarMath(llvm::Module &module) {
+  const llvm::StringRef bitcode(te_embedded_scalar_math,
+                                te_embedded_scalar_math_end -
+                                    te_embedded_scalar_math);
+  llvm::Expected<std::unique_ptr<llvm::Module>> library =
+      llvm::parseBitcodeFile({bitcode, "scalar_math"}, module.getContext());
+  if (!library)
+    return library.takeError();
+  // It was compiled for this CPU, and is the same for any.
+  (*library)->setTargetTriple(module.getTargetTriple());
+  (*library)->setDataLayout(module.getDataLayout());
+  (*library)->setModuleInlineAsm("");
+  for (llvm::Function &function : **library)
+    for (llvm::StringRef attribute :
+         {"target-cpu", "target-features", "tune-cpu", "frame-pointer"})
+      function.removeFnAttr(attribute);
+  if (llvm::Linker::linkModules(module, std::move(*library),
+                                llvm::Linker::LinkOnlyNeeded))
+    return llvm::createStringError("cannot link the scalar functions");
+  for (llvm::Function &function : module)
+    if (isScalarFunction(function) && !function.isDeclaration()) {
+      function.setLinkage(llvm::GlobalValue::InternalLinkage);
+      function.removeFnAttr(llvm::Attribute::NoInline);
+      function.addFnAttr(llvm::Attribute::AlwaysInline);
+    }
+  return llvm::Error::success();
+}
+
+/// Calls `run` with a pass builder and the analyses that its passes need.
+template <typename Run>
+static void withPasses(llvm::TargetMachine *machine, Run run) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager callGraph;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(callGraph);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, callGraph, modules);
+  run(builder, functions, modules);
+}
+
+/// Replaces intrinsics that are calls of libm on some processors.
+static void makePortable(llvm::Module &module) {
+  for (auto [intrinsic, name] :
+       {std::pair(llvm::Intrinsic::fma, "te_scalar_fma"),
+        std::pair(llvm::Intrinsic::rint, "te_scalar_rint")}) {
+    llvm::Function *found = llvm::Intrinsic::getDeclarationIfExists(
+        &module, intrinsic, {llvm::Type::getFloatTy(module.getContext())});
+    if (!found)
+      continue;
+    llvm::FunctionCallee own =
+        module.getOrInsertFunction(name, found->getFunctionType());
+    found->replaceAllUsesWith(own.getCallee());
+  }
+}
+
+llvm::Error te::linkGeneratedCode(llvm::Module &module) {
+  if (llvm::none_of(module, isGenerated))
+    return llvm::Error::success();
+  if (llvm::Error error = linkScalarMath(module))
+    return error;
+  makePortable(module);
+  if (llvm::Error error = linkScalarMath(module))
+    return error;
+  withPasses(nullptr, [&](llvm::PassBuilder &builder,
+                          llvm::FunctionAnalysisManager &functions,
+                          llvm::ModuleAnalysisManager &modules) {
+    llvm::ModulePassManager inliner;
+    inliner.addPass(llvm::AlwaysInlinerPass());
+    inliner.run(module, modules);
+    llvm::FunctionPassManager passes =
+        builder.buildFunctionSimplificationPipeline(
+            llvm::OptimizationLevel::O2, llvm::ThinOrFullLTOPhase::None);
+    for (llvm::Function &function : module)
+      if (isGenerated(function))
+        passes.run(function, functions);
+  });
+  return llvm::Error::success();
+}
+
+/// The module of the functions with tert.device, which leave `lowered`.
+static OwningOpRef<ModuleOp> takeDeviceFunctions(ModuleOp lowered) {
+  OwningOpRef<ModuleOp> device(ModuleOp::create(lowered.getLoc()));
+  for (auto function :
+       llvm::make_early_inc_range(lowered.getOps<LLVM::LLVMFuncOp>())) {
+    if (function->hasAttr(tert::kDeviceAttr)) {
+      function->remove();
+      function->removeAttr(tert::kDeviceAttr);
+      device->push_back(function);
+    } else if (function.isExternal() &&
+               function.getName().starts_with("te_scalar_")) {
+      device->push_back(function->clone());
+    }
+  }
+  return device;
+}
+
+/// PTX of `module`, whose functions are kernels.
+static llvm::Expected<std::string> emitPtx(llvm::Module &module,
+                                           llvm::StringRef gpu) {
+  LLVMInitializeNVPTXTargetInfo();
+  LLVMInitializeNVPTXTarget();
+  LLVMInitializeNVPTXTargetMC();
+  LLVMInitializeNVPTXAsmPrinter();
+  const llvm::Triple triple("nvptx64-nvidia-cuda");
+  std::string error;
+  const llvm::Target *target =
+      llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!target)
+    return llvm::createStringError(error);
+  // Nothing is contracted: a result has the bits that the CPU computes.
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
+      triple, gpu, /*Features=*/"+ptx80", options, llvm::Reloc::PIC_,
+      std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  module.setTargetTriple(triple);
+  module.setDataLayout(machine->createDataLayout());
+  for (llvm::Function &function : module)
+    if (!function.isDeclaration())
+      function.setCallingConv(llvm::CallingConv::PTX_Kernel);
+  if (llvm::Error failure = linkScalarMath(module))
+    return failure;
+  withPasses(machine.get(), [&](llvm::PassBuilder &builder,
+                                llvm::FunctionAnalysisManager &,
+                                llvm::ModuleAnalysisManager &modules) {
+    builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3)
+        .run(module, modules);
+  });
+  llvm::SmallString<0> text;
+  llvm::raw_svector_ostream stream(text);
+  llvm::legacy::PassManager passes;
+  if (machine->addPassesToEmitFile(passes, stream, nullptr,
+                                   llvm::CodeGenFileType::AssemblyFile))
+    return llvm::createStringError("'" + gpu + "' has no writer of PTX");
+  passes.run(module);
+  return text.str().str();
+}
+
+LogicalResult te::compileDeviceCode(ModuleOp lowered) {
+  auto code = lowered.lookupSymbol<LLVM::GlobalOp>(tert::kDeviceCode);
+  auto gpu = lowered->getAttrOfType<StringAttr>(tert::kTargetAttr);
+  if (!code || !gpu)
+    return success();
+  OwningOpRef<ModuleOp> device = takeDeviceFunctions(lowered);
+  if (device->getOps<LLVM::LLVMFuncOp>().empty())
+    return success();
+  registerBuiltinDialectTranslation(*lowered.getContext());
+  registerLLVMDialectTranslation(*lowered.getContext());
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> module =
+      translateModuleToLLVMIR(*device, context, "te_device");
+  if (!module)
+    return lowered.emitError() << "expected generated code of the llvm dialect";
+  llvm::Expected<std::string> ptx = emitPtx(*module, gpu.getValue());
+  if (!ptx)
+    return lowered.emitError()
+           << "cannot compile generated code for '" << gpu.getValue()
+           << "': " << llvm::toString(ptx.takeError());
+  Builder b(lowered.getContext());
+  ptx->push_back('\0');
+  code.setGlobalType(LLVM::LLVMArrayType::get(b.getI8Type(), ptx->size()));
+  code.setValueAttr(b.getStringAttr(*ptx));
+  return success();
+}

@@ -1,0 +1,371 @@
+//===- GeneratedCode.cpp - code for launches that bring their own ---------===//
+//
+// A thread of the GPU kernel computes some vectors of 16 or 32 bytes, all loads
+// of which are issued before the first result is computed. Blocks that are not
+// full, or whose buffers are not aligned, go element by element.
+//
+//===----------------------------------------------------------------------===//
+
+#include "GeneratedCode.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::te;
+
+/// Threads of a block, and elements of a thread.
+static constexpr int32_t kBlock = 256, kElements = 16;
+/// Global memory, as NVPTX counts address spaces.
+static constexpr unsigned kGlobalMemory = 1;
+
+namespace {
+
+/// Emits one function.
+class FunctionEmitter {
+public:
+  FunctionEmitter(func::FuncOp step, tert::LaunchOp launch, StringRef name)
+      : step(step), launch(launch), name(name.str()), b(step.getContext()),
+        loc(launch.getLoc()), body(launch.getBody().front()) {
+    for (Type type : body.getArgumentTypes())
+      inputs.push_back(type);
+    for (Type type : body.getTerminator()->getOperandTypes())
+      outputs.push_back(type);
+  }
+
+  void emitHost();
+  void emitDevice();
+
+private:
+  /// The function, with the builder at the start of its body.
+  LLVM::LLVMFuncOp define(StringRef suffix, ArrayRef<Type> types);
+  Block *addBlock(ArrayRef<Type> arguments = {}) {
+    OpBuilder::InsertionGuard guard(b);
+    Region *region = b.getInsertionBlock()->getParent();
+    return b.createBlock(region, region->end(), arguments,
+                         SmallVector<Location>(arguments.size(), loc));
+  }
+
+  Value number(Type type, int64_t value) {
+    return LLVM::ConstantOp::create(b, loc, type,
+                                    b.getIntegerAttr(type, value));
+  }
+  Value intrinsic(StringRef name, Type result, ValueRange operands = {}) {
+    return LLVM::CallIntrinsicOp::create(b, loc, result, b.getStringAttr(name),
+                                         operands)
+        .getResults();
+  }
+  Value call(StringRef function, Type result, ValueRange operands);
+  Value at(Value pointer, Type element, Value index) {
+    return LLVM::GEPOp::create(b, loc, pointer.getType(), element, pointer,
+                               ArrayRef<LLVM::GEPArg>{index});
+  }
+
+  /// The results of the body for one element of each input.
+  SmallVector<Value> compute(ValueRange elements);
+  Value computeOp(Operation &op, ValueRange operands);
+  Value narrow(Value value, Type type);
+  Value widen(Value value, Type type);
+  /// What an element is in memory and registers: bits, if a CPU would convert
+  /// it.
+  Type storage(Type type) {
+    return isDevice || type.isF32() ? type : b.getI16Type();
+  }
+
+  /// Loads, computes and stores the element `index`.
+  void computeElement(ArrayRef<Value> pointers, Value index);
+
+  func::FuncOp step;
+  tert::LaunchOp launch;
+  std::string name;
+  OpBuilder b;
+  Location loc;
+  Block &body;
+  SmallVector<Type> inputs, outputs;
+  bool isDevice = false;
+};
+
+} // namespace
+
+LLVM::LLVMFuncOp FunctionEmitter::define(StringRef suffix,
+                                         ArrayRef<Type> types) {
+  b.setInsertionPoint(step);
+  auto function = LLVM::LLVMFuncOp::create(
+      b, loc, (name + suffix).str(),
+      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()),
+                                  types));
+  b.setInsertionPointToStart(function.addEntryBlock(b));
+  return function;
+}
+
+Value FunctionEmitter::call(StringRef function, Type result,
+                            ValueRange operands) {
+  auto module = step->getParentOfType<ModuleOp>();
+  auto callee = module.lookupSymbol<LLVM::LLVMFuncOp>(function);
+  if (!callee) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(module.getBody());
+    callee = LLVM::LLVMFuncOp::create(
+        b, step.getLoc(), function,
+        LLVM::LLVMFunctionType::get(result,
+                                    llvm::to_vector(operands.getTypes())));
+  }
+  return LLVM::CallOp::create(b, loc, callee, operands).getResult();
+}
+
+/// A GPU converts in one instruction, which gives the bits of Core/Types.h: an
+/// intrinsic, because LLVM may move other ops across fptrunc, which changes the
+/// sign of a NaN. The instructions of CPUs flush subnormals.
+Value FunctionEmitter::narrow(Value value, Type type) {
+  if (isDevice && type.isBF16())
+    return intrinsic("llvm.nvvm.f2bf16.rn", type, value);
+  if (isDevice)
+    return LLVM::BitcastOp::create(
+        b, loc, type, intrinsic("llvm.nvvm.f2h.rn", b.getI16Type(), value));
+  return call(type.isBF16() ? "te_scalar_to_bf16" : "te_scalar_to_f16",
+              b.getI16Type(), value);
+}
+
+Value FunctionEmitter::widen(Value value, Type type) {
+  if (isDevice)
+    return LLVM::FPExtOp::create(b, loc, b.getF32Type(), value);
+  return call(type.isBF16() ? "te_scalar_from_bf16" : "te_scalar_from_f16",
+              b.getF32Type(), value);
+}
+
+Value FunctionEmitter::computeOp(Operation &op, ValueRange x) {
+  const Type f32 = b.getF32Type();
+  return TypeSwitch<Operation *, Value>(&op)
+      .Case<arith::AddFOp>([&](auto) -> Value {
+        return LLVM::FAddOp::create(b, loc, x[0], x[1]);
+      })
+      .Case<arith::SubFOp>([&](auto) -> Value {
+        return LLVM::FSubOp::create(b, loc, x[0], x[1]);
+      })
+      .Case<arith::MulFOp>([&](auto) -> Value {
+        return LLVM::FMulOp::create(b, loc, x[0], x[1]);
+      })
+      .Case<arith::DivFOp>([&](auto) -> Value {
+        return LLVM::FDivOp::create(b, loc, x[0], x[1]);
+      })
+      .Case<arith::NegFOp>(
+          [&](auto) -> Value { return LLVM::FNegOp::create(b, loc, x[0]); })
+      .Case<math::SqrtOp>(
+          [&](auto) -> Value { return LLVM::SqrtOp::create(b, loc, x[0]); })
+      .Case<arith::MaximumFOp>(
+          [&](auto) -> Value { return call("te_scalar_max", f32, x); })
+      .Case<arith::MinimumFOp>(
+          [&](auto) -> Value { return call("te_scalar_min", f32, x); })
+      .Case<math::ExpOp>(
+          [&](auto) -> Value { return call("te_scalar_exp", f32, x); })
+      .Case<math::TanhOp>(
+          [&](auto) -> Value { return call("te_scalar_tanh", f32, x); })
+      .Case<arith::ExtFOp>(
+          [&](auto op) -> Value { return widen(x[0], op.getIn().getType()); })
+      .Case<arith::TruncFOp>(
+          [&](auto op) -> Value { return narrow(x[0], op.getType()); })
+      .Case<arith::ConstantOp>([&](auto op) -> Value {
+        return LLVM::ConstantOp::create(b, loc, op.getType(), op.getValue());
+      })
+      .DefaultUnreachable("te-form-regions makes no other op");
+}
+
+SmallVector<Value> FunctionEmitter::compute(ValueRange elements) {
+  DenseMap<Value, Value> values;
+  for (auto [argument, element] :
+       llvm::zip_equal(body.getArguments(), elements))
+    values[argument] = element;
+  auto of = [&](Value value) { return values.lookup(value); };
+  for (Operation &op : body.without_terminator())
+    values[op.getResult(0)] =
+        computeOp(op, llvm::map_to_vector(op.getOperands(), of));
+  return llvm::map_to_vector(body.getTerminator()->getOperands(), of);
+}
+
+void FunctionEmitter::computeElement(ArrayRef<Value> pointers, Value index) {
+  SmallVector<Value> elements;
+  for (auto [type, pointer] : llvm::zip(inputs, pointers))
+    elements.push_back(
+        LLVM::LoadOp::create(b, loc, storage(type), at(pointer, type, index)));
+  for (auto [type, pointer, result] : llvm::zip_equal(
+           outputs, pointers.drop_front(inputs.size()), compute(elements)))
+    LLVM::StoreOp::create(b, loc, result, at(pointer, type, index));
+}
+
+void FunctionEmitter::emitHost() {
+  const Type ptr = LLVM::LLVMPointerType::get(b.getContext());
+  const Type i64 = b.getI64Type();
+  LLVM::LLVMFuncOp function = define("", {ptr, i64, i64});
+  function.setLinkage(LLVM::Linkage::Internal);
+  SmallVector<Value> pointers;
+  for (auto [index, buffer] : llvm::enumerate(launch.getBuffers()))
+    if (!buffer.getDefiningOp<tert::NullOp>())
+      pointers.push_back(LLVM::LoadOp::create(
+          b, loc, ptr, at(function.getArgument(0), ptr, number(i64, index))));
+  Block *header = addBlock(i64), *work = addBlock(), *exit = addBlock();
+  LLVM::BrOp::create(b, loc, function.getArgument(1), header);
+  b.setInsertionPointToStart(header);
+  Value index = header->getArgument(0);
+  Value inside = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::slt, index,
+                                      function.getArgument(2));
+  LLVM::CondBrOp::create(b, loc, inside, work, ValueRange(), exit,
+                         ValueRange());
+  b.setInsertionPointToStart(work);
+  computeElement(pointers, index);
+  Value next = LLVM::AddOp::create(b, loc, index, number(i64, 1));
+  LLVM::BrOp::create(b, loc, next, header);
+  b.setInsertionPointToStart(exit);
+  LLVM::ReturnOp::create(b, loc, ValueRange());
+}
+
+void FunctionEmitter::emitDevice() {
+  isDevice = true;
+  const Type i32 = b.getI32Type(), i64 = b.getI64Type(), i1 = b.getI1Type();
+  const Type global = LLVM::LLVMPointerType::get(b.getContext(), kGlobalMemory);
+  SmallVector<Type> types(inputs.size() + outputs.size(), global);
+  types.append({i64, i32});
+  LLVM::LLVMFuncOp function = define("_device", types);
+  function->setAttr(tert::kDeviceAttr, b.getUnitAttr());
+  SmallVector<Value> pointers(function.getArguments().drop_back(2));
+  Value count = function.getArguments().drop_back(1).back(),
+        aligned = function.getArguments().back();
+
+  // Vectors of 16 bytes of the narrowest type.
+  unsigned narrowest = 32;
+  for (Type type : llvm::concat<Type>(inputs, outputs))
+    narrowest = std::min(narrowest, type.getIntOrFloatBitWidth());
+  const int64_t length = 128 / narrowest, vectors = kElements / length;
+  auto wide = [&](int32_t value) { return number(i64, value); };
+  Value thread = LLVM::ZExtOp::create(
+      b, loc, i64, intrinsic("llvm.nvvm.read.ptx.sreg.tid.x", i32));
+  Value blockIndex = LLVM::ZExtOp::create(
+      b, loc, i64, intrinsic("llvm.nvvm.read.ptx.sreg.ctaid.x", i32));
+  Value first =
+      LLVM::MulOp::create(b, loc, blockIndex, wide(kBlock * kElements));
+  Value end = LLVM::AddOp::create(b, loc, first, wide(kBlock * kElements));
+  Value isFull =
+      LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::sle, end, count);
+  Value isAligned = LLVM::TruncOp::create(b, loc, i1, aligned);
+  Value fast = LLVM::AndOp::create(b, loc, isFull, isAligned);
+  Block *whole = addBlock(), *header = addBlock(i64), *work = addBlock(),
+        *exit = addBlock();
+  Value last = LLVM::SMinOp::create(b, loc, end, count);
+  Value start = LLVM::AddOp::create(b, loc, first, thread);
+  LLVM::CondBrOp::create(b, loc, fast, whole, ValueRange(), header,
+                         ValueRange(start));
+
+  b.setInsertionPointToStart(whole);
+  SmallVector<Value> places;
+  SmallVector<SmallVector<Value>> loaded(vectors);
+  for (int64_t v = 0; v < vectors; ++v) {
+    Value place = LLVM::AddOp::create(b, loc, thread, wide(v * kBlock));
+    place = LLVM::MulOp::create(b, loc, place, wide(length));
+    places.push_back(LLVM::AddOp::create(b, loc, first, place));
+    for (auto [type, pointer] : llvm::zip(inputs, pointers))
+      loaded[v].push_back(LLVM::LoadOp::create(
+          b, loc, VectorType::get(length, type),
+          at(pointer, type, places.back()), /*alignment=*/16));
+  }
+  for (int64_t v = 0; v < vectors; ++v) {
+    SmallVector<Value> results;
+    for (Type type : outputs)
+      results.push_back(
+          LLVM::PoisonOp::create(b, loc, VectorType::get(length, type)));
+    for (int64_t i = 0; i < length; ++i) {
+      Value lane = number(i32, i);
+      SmallVector<Value> elements =
+          llvm::map_to_vector(loaded[v], [&](Value vector) -> Value {
+            return LLVM::ExtractElementOp::create(b, loc, vector, lane);
+          });
+      for (auto [vector, element] : llvm::zip_equal(results, compute(elements)))
+        vector = LLVM::InsertElementOp::create(b, loc, vector, element, lane);
+    }
+    for (auto [type, pointer, result] : llvm::zip_equal(
+             outputs, ArrayRef(pointers).drop_front(inputs.size()), results))
+      LLVM::StoreOp::create(b, loc, result, at(pointer, type, places[v]),
+                            /*alignment=*/16);
+  }
+  LLVM::BrOp::create(b, loc, ValueRange(), exit);
+
+  b.setInsertionPointToStart(header);
+  Value index = header->getArgument(0);
+  Value inside =
+      LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::slt, index, last);
+  LLVM::CondBrOp::create(b, loc, inside, work, ValueRange(), exit,
+                         ValueRange());
+  b.setInsertionPointToStart(work);
+  computeElement(pointers, index);
+  Value next = LLVM::AddOp::create(b, loc, index, wide(kBlock));
+  LLVM::BrOp::create(b, loc, next, header);
+  b.setInsertionPointToStart(exit);
+  LLVM::ReturnOp::create(b, loc, ValueRange());
+}
+
+/// A constant with the text, which ends in a zero.
+static LLVM::GlobalOp addText(OpBuilder &b, Location loc, const Twine &name,
+                              StringRef text) {
+  const std::string bytes = text.str() + '\0';
+  return LLVM::GlobalOp::create(
+      b, loc, LLVM::LLVMArrayType::get(b.getI8Type(), bytes.size()),
+      /*isConstant=*/true, LLVM::Linkage::Private, name.str(),
+      b.getStringAttr(bytes));
+}
+
+LLVM::GlobalOp GeneratedCode::get(tert::LaunchOp launch) {
+  std::string key;
+  llvm::raw_string_ostream text(key);
+  for (Value buffer : launch.getBuffers())
+    text << (buffer.getDefiningOp<tert::NullOp>() ? '0' : '1');
+  OpPrintingFlags flags;
+  flags.useLocalScope();
+  for (Type type : launch.getBody().getArgumentTypes())
+    text << type << ' ';
+  for (Operation &op : launch.getBody().front())
+    op.print(text, flags);
+  LLVM::GlobalOp &record = records[key];
+  if (record)
+    return record;
+
+  const std::string name = "te_generated_" + std::to_string(records.size() - 1);
+  FunctionEmitter(step, launch, name).emitHost();
+  if (forDevice)
+    FunctionEmitter(step, launch, name).emitDevice();
+
+  OpBuilder b(step);
+  Location loc = launch.getLoc();
+  const Type ptr = LLVM::LLVMPointerType::get(b.getContext());
+  const Type i32 = b.getI32Type();
+  auto module = step->getParentOfType<ModuleOp>();
+  // Its value is set when the kernels are compiled.
+  if (forDevice && !module.lookupSymbol(tert::kDeviceCode))
+    addText(b, loc, tert::kDeviceCode, "");
+  LLVM::GlobalOp hostName = addText(b, loc, name + "_name", name);
+  LLVM::GlobalOp deviceName =
+      addText(b, loc, name + "_device_name", name + "_device");
+  // The fields of te_rt_generated, in order.
+  auto type = LLVM::LLVMStructType::getLiteral(b.getContext(),
+                                               {ptr, ptr, ptr, ptr, i32, i32});
+  record = LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/true,
+                                  LLVM::Linkage::Private, name + "_record",
+                                  /*value=*/Attribute());
+  b.createBlock(&record.getInitializerRegion());
+  auto address = [&](StringRef symbol) -> Value {
+    return LLVM::AddressOfOp::create(b, loc, ptr, symbol);
+  };
+  auto number = [&](int32_t value) -> Value {
+    return LLVM::ConstantOp::create(b, loc, i32, b.getI32IntegerAttr(value));
+  };
+  Value fields[] = {address(hostName.getSymName()),
+                    address(name),
+                    forDevice ? address(tert::kDeviceCode)
+                              : Value(LLVM::ZeroOp::create(b, loc, ptr)),
+                    address(deviceName.getSymName()),
+                    number(kBlock),
+                    number(kBlock * kElements)};
+  Value value = LLVM::PoisonOp::create(b, loc, type);
+  for (auto [index, field] : llvm::enumerate(fields))
+    value = LLVM::InsertValueOp::create(b, loc, value, field, index);
+  LLVM::ReturnOp::create(b, loc, value);
+  return record;
+}

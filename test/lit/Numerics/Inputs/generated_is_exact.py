@@ -1,0 +1,120 @@
+"""Generated code has the bits of the kernels that compute one op at a time.
+
+Random elementwise programs of f32, bf16 and f16 with values of every kind. Each runs with one launch for each op on the
+reference backend, and with generated code on the backend of the test.
+"""
+
+import argparse
+
+import numpy as np
+from harness import BACKEND, FOLDER, PARSER, compile_to, expect, finish, forget_last_run, run, same_bytes
+
+options = argparse.ArgumentParser(parents=[PARSER])
+options.add_argument("--programs", type=int, default=6)
+options.add_argument("--regions", type=int, default=8, help="in a program")
+options.add_argument("--seed", type=int, default=0)
+arguments = options.parse_args()
+
+SHAPES = [(1,), (3, 5), (16, 64), (4099,), (33, 129), (2, 8, 24)]
+WIDTHS = {"f32": np.uint32, "bf16": np.uint16, "f16": np.uint16}
+BINARY = ("addf", "subf", "mulf", "divf", "maximumf", "minimumf")
+UNARY = ("arith.negf", "math.exp", "math.tanh", "math.sqrt")
+
+
+def draw(rng, shape, dtype):
+    """Numbers of ordinary size, among them bit patterns of every kind: zeros, subnormals, infinities and NaNs."""
+    count, bits = int(np.prod(shape)), WIDTHS[dtype]
+    plain = (rng.standard_normal(count) * 4.0 ** rng.integers(-3, 4, count)).astype(np.float32)
+    if dtype == "f16":
+        drawn = plain.astype(np.float16).view(np.uint16)
+    else:
+        drawn = plain.view(np.uint32) >> (16 if dtype == "bf16" else 0)
+    special = {
+        "f32": [0, 0x80000000, 1, 0x807FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F7FFFFF],
+        "bf16": [0, 0x8000, 1, 0x807F, 0x7F80, 0xFF80, 0x7FC0, 0x7F7F],
+        "f16": [0, 0x8000, 1, 0x83FF, 0x7C00, 0xFC00, 0x7E00, 0x7BFF],
+    }[dtype]
+    where = rng.random(count) < 0.1
+    return np.where(where, rng.choice(special, count), drawn).astype(bits).reshape(shape)
+
+
+def region(rng, number):
+    """Text of some ops, and the inputs and results, each with the name of its type."""
+    shape = SHAPES[rng.integers(len(SHAPES))]
+    type_of = lambda dtype: f"tensor<{'x'.join(map(str, shape))}x{dtype}>"
+    inputs = {f"x{number}_{i}": rng.choice(list(WIDTHS)) for i in range(rng.integers(1, 5))}
+    values, lines, fresh = dict(inputs), [], iter(range(1000))
+
+    def emit(text, dtype):
+        name = f"v{number}_{next(fresh)}"
+        lines.append(f"  %{name} = {text}")
+        values[name] = dtype
+        return name
+
+    def cast(name, dtype):
+        have = values[name]
+        if have == dtype:
+            return name
+        if "f32" not in (have, dtype):
+            return cast(cast(name, "f32"), dtype)
+        op = "extf" if dtype == "f32" else "truncf"
+        return emit(f"arith.{op} %{name} : {type_of(have)} to {type_of(dtype)}", dtype)
+
+    for _ in range(rng.integers(2, 10)):
+        a, b = rng.choice(list(values), 2)
+        dtype = values[a]
+        kind = rng.integers(4)
+        if kind == 0:
+            emit(f"{rng.choice(UNARY)} %{a} : {type_of(dtype)}", dtype)
+        elif kind == 1:
+            cast(a, rng.choice(list(WIDTHS)))
+        elif kind == 2:
+            constant = emit(f"arith.constant dense<{rng.choice([0.5, -1.25, 3.0, 0.0])}> : {type_of(dtype)}", dtype)
+            emit(f"arith.{rng.choice(BINARY)} %{a}, %{constant} : {type_of(dtype)}", dtype)
+            del values[constant]
+        else:
+            emit(f"arith.{rng.choice(BINARY)} %{a}, %{cast(b, dtype)} : {type_of(dtype)}", dtype)
+    emit(f"arith.negf %{a} : {type_of(values[a])}", values[a])
+    made = [name for name in values if name not in inputs]
+    results = {made[-1]} | {name for name in made if rng.random() < 0.2}
+    with_types = lambda names: {name: type_of(values[name]) for name in names}
+    arrays = {name: draw(rng, shape, dtype) for name, dtype in inputs.items()}
+    return lines, with_types(inputs), with_types(sorted(results)), arrays
+
+
+def same(a, b):
+    """Equal bits, where all NaNs of f32 are one."""
+    if a.dtype != np.float32:
+        return same_bytes(a, b)
+    return np.array_equal(a.view(np.uint32)[~np.isnan(a)], b.view(np.uint32)[~np.isnan(b)]) and np.array_equal(
+        np.isnan(a), np.isnan(b)
+    )
+
+
+regions = 0
+for program in range(arguments.programs):
+    rng = np.random.default_rng([arguments.seed, program])
+    lines, inputs, results, arrays = [], {}, {}, {}
+    for number in range(arguments.regions):
+        for whole, part in zip((lines, inputs, results, arrays), region(rng, number)):
+            whole.extend(part) if isinstance(whole, list) else whole.update(part)
+    given = ", ".join(f'%{name}: {kind} {{te.name = "{name}"}}' for name, kind in inputs.items())
+    made = ", ".join(f'{kind} {{te.name = "{name}"}}' for name, kind in results.items())
+    returned = f"  return {', '.join('%' + name for name in results)} : {', '.join(results.values())}"
+    module = FOLDER / f"program{program}.mlir"
+    module.write_text("\n".join([f"func.func @f({given}) -> ({made}) {{", *lines, returned, "}"]))
+    arrays = {
+        n: a.view(np.float16 if "f16" in inputs[n] and "bf16" not in inputs[n] else a.dtype) for n, a in arrays.items()
+    }
+    arrays = {n: a.view(np.float32) if "f32" in inputs[n] else a for n, a in arrays.items()}
+    wanted = run(module, "f", arrays, "fuse=false target=reference", backend="reference")
+    forget_last_run()
+    found = run(module, "f", arrays, "target=sm_90" if BACKEND == "cuda" else "target=reference")
+    for name in results:
+        expect(same(wanted[name], found[name]), f"program {program}: '{name}'")
+    launches = compile_to(module, "schedule", "")
+    regions += launches.count('"generated"')
+    forget_last_run()
+expect(regions >= arguments.programs * arguments.regions // 2, f"{regions} regions are too few to say anything")
+print(f"regions: {regions}")
+finish("generated-is-exact")
