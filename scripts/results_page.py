@@ -30,7 +30,7 @@ MEASURED = {
     "h200-model-32-layers": ("28187d8", "2026-11-22"),
     "h200-moe": ("b8fc9de", "2026-11-21"),
     "h200-parallel": ("0fccedc", "2026-11-22"),
-    "h200-torch-llama": ("ae2ca57", "2026-11-23"),
+    "h200-torch-llama": ("aa174c2", "2026-11-23"),
     "h200-host-cost": ("901c88e", "2026-11-22"),
 }
 NAMES = {
