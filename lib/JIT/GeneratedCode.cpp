@@ -9,6 +9,8 @@
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/Bitcode/BitcodeReader.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -70,6 +72,26 @@ static llvm::Error linkScalarMath(llvm::Module &module) {
   return llvm::Error::success();
 }
 
+/// Defines te_scalar_approximate_reciprocal, on a GPU as its instruction.
+static void defineReciprocal(llvm::Module &module, bool isGpu) {
+  llvm::Function *called =
+      module.getFunction("te_scalar_approximate_reciprocal");
+  if (!called)
+    return;
+  if (isGpu) {
+    called->replaceAllUsesWith(llvm::Intrinsic::getOrInsertDeclaration(
+        &module, llvm::Intrinsic::nvvm_rcp_approx_ftz_f));
+    called->eraseFromParent();
+    return;
+  }
+  called->setLinkage(llvm::GlobalValue::InternalLinkage);
+  called->addFnAttr(llvm::Attribute::AlwaysInline);
+  llvm::IRBuilder<> builder(
+      llvm::BasicBlock::Create(module.getContext(), "", called));
+  builder.CreateRet(builder.CreateFDiv(
+      llvm::ConstantFP::get(called->getReturnType(), 1.0), called->getArg(0)));
+}
+
 /// Calls `run` with a pass builder and the analyses that its passes need.
 template <typename Run>
 static void withPasses(llvm::TargetMachine *machine, Run run) {
@@ -106,6 +128,7 @@ llvm::Error te::linkGeneratedCode(llvm::Module &module) {
     return llvm::Error::success();
   if (llvm::Error error = linkScalarMath(module))
     return error;
+  defineReciprocal(module, /*isGpu=*/false);
   makePortable(module);
   if (llvm::Error error = linkScalarMath(module))
     return error;
@@ -168,6 +191,7 @@ static llvm::Expected<std::string> emitPtx(llvm::Module &module,
       function.setCallingConv(llvm::CallingConv::PTX_Kernel);
   if (llvm::Error failure = linkScalarMath(module))
     return failure;
+  defineReciprocal(module, /*isGpu=*/true);
   withPasses(machine.get(), [&](llvm::PassBuilder &builder,
                                 llvm::FunctionAnalysisManager &,
                                 llvm::ModuleAnalysisManager &modules) {

@@ -12,8 +12,55 @@ using namespace te::rt;
 
 extern "C" {
 
-float te_scalar_exp(float x) { return math::exp(x); }
-float te_scalar_tanh(float x) { return math::tanh(x); }
+/// An approximation of 1 / y on a GPU, the exact quotient elsewhere: lib/JIT
+/// replaces calls of it.
+float te_scalar_approximate_reciprocal(float y);
+
+// The bits of math::exp and math::tanh without branches, so that a GPU computes
+// several elements side by side.
+
+/// The bounds are where the result becomes 0 and infinity. The sum with 1.5 *
+/// 2^23 is a rounded one, whose low bits are the integer.
+float te_scalar_exp(float x) {
+  x = x < -104.0f ? -104.0f : x > 88.8f ? 88.8f : x;
+  const float shift = 12582912.0f;
+  const float shifted = x * 1.44269504f + shift;
+  const float n = shifted - shift;
+  float r = fmaf(n, -0.693359375f, x);
+  r = fmaf(n, 2.12194440e-4f, r);
+  float p = 1.9875691500e-4f;
+  p = fmaf(p, r, 1.3981999507e-3f);
+  p = fmaf(p, r, 8.3334519073e-3f);
+  p = fmaf(p, r, 4.1665795894e-2f);
+  p = fmaf(p, r, 1.6666665459e-1f);
+  p = fmaf(p, r, 5.0000001201e-1f);
+  p = fmaf(p, r * r, r) + 1.0f;
+  const int power =
+      static_cast<int>(math::floatToBits(shifted) - math::floatToBits(shift));
+  // A NaN has any bits, and stays one.
+  const int half = power / 2;
+  return p * math::bitsToFloat(static_cast<uint32_t>(half + 127) << 23) *
+         math::bitsToFloat(static_cast<uint32_t>(power - half + 127) << 23);
+}
+
+/// From 9.1 on the result is 1, so the argument of exp can end at 10. One step
+/// of Newton's method makes the reciprocal, of a number from 1 to 2^29, exact.
+float te_scalar_tanh(float x) {
+  const float z = x * x;
+  float p = -5.70498872745e-3f;
+  p = fmaf(p, z, 2.06390887954e-2f);
+  p = fmaf(p, z, -5.37397155531e-2f);
+  p = fmaf(p, z, 1.33314422036e-1f);
+  p = fmaf(p, z, -3.33332819422e-1f);
+  const float small = fmaf(p * z, x, x);
+  const float size = std::fabs(x), a = size > 10.0f ? 10.0f : size;
+  const float y = te_scalar_exp(a + a) + 1.0f;
+  const float near = te_scalar_approximate_reciprocal(y);
+  const float reciprocal = fmaf(near, fmaf(-y, near, 1.0f), near);
+  const float large = std::copysign(fmaf(-2.0f, reciprocal, 1.0f), x);
+  const float result = size < 0.625f ? small : large;
+  return x != x ? x : result;
+}
 float te_scalar_max(float a, float b) {
   return math::pointwise(TE_RT_MAX, a, b);
 }
