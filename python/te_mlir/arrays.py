@@ -1,8 +1,8 @@
-"""Arrays of other libraries as pointers, and memory of ours as arrays of theirs.
+"""Pointers to arrays of other libraries, and memory of te_mlir as arrays of other libraries.
 
-`view` looks at an array without copying: PyTorch's and NumPy's by their own
-attributes, which is fast, any other by DLPack. Neither framework is imported
-here: an array that is theirs shows that they are loaded.
+`view` describes an array without copying it: arrays of PyTorch and NumPy by their own
+attributes, which is fast, and any other by DLPack. This module imports neither framework:
+if an array is theirs, they are loaded already.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
 
 
 class View(NamedTuple):
-    """Where an array lies.
+    """The memory of an array.
 
-    device: DLPack's (type, index). owner: what keeps the memory while it is used.
-    readonly: nobody may write there, as its library says.
+    device: DLPack's (type, index). owner: an object that keeps the memory alive while it is used.
+    readonly: whether its library forbids writing to it.
     """
 
     pointer: int
@@ -79,10 +79,10 @@ class _DLManagedTensorVersioned(ctypes.Structure):
     ]
 
 
-#: Flags of a versioned one: it may not be written, or it is a copy that nobody else sees.
+#: Flags of a versioned tensor: it is read-only, or it is a copy that no one else uses.
 _READ_ONLY_OR_COPIED = 3
 
-_api = ctypes.PyDLL(None)  # Not the one of ctypes, whose declarations others change.
+_api = ctypes.PyDLL(None)  # Not ctypes.pythonapi, because other modules change its declarations.
 _api.PyCapsule_IsValid.restype = ctypes.c_int
 _api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _api.PyCapsule_GetPointer.restype = ctypes.c_void_p
@@ -102,7 +102,7 @@ def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> b
     return True
 
 
-#: Of a tensor whose memory holds the negatives of its elements.
+#: The error for a tensor whose memory has the negatives of its elements.
 NEGATED = "expected a tensor whose memory holds its elements, but got one with the negative bit; call .resolve_neg()"
 
 
@@ -129,7 +129,7 @@ def _torch_view(tensor: Any, torch: Any) -> View:
 
 
 def torch_part() -> Callable[..., Any]:
-    """A function (tensor, sizes, strides, first element) to a tensor in its memory; quick, where PyTorch has one."""
+    """A function (tensor, sizes, strides, first element) that returns a tensor in its memory; fast if PyTorch has one."""
     guards = sys.modules["torch"]._C._dynamo.guards
 
     def part(tensor: Any, sizes: Sequence[int], strides: Sequence[int], first: int) -> Any:
@@ -139,9 +139,10 @@ def torch_part() -> Callable[..., Any]:
 
 
 def torch_guard(tensors: tuple[Any, ...]) -> Callable[..., bool] | None:
-    """Whether other tensors are like these, in one call: class, elements, sizes, strides, device, negative bit.
+    """A function that checks in one call whether tensors are like these, except for their memory.
 
-    None where this PyTorch cannot tell, or where there are none. It says nothing of memory.
+    It compares class, element type, sizes, strides, device and negative bit. None if this PyTorch has no such
+    function, or if there are no tensors.
     """
     try:
         from torch._C._dynamo.guards import TensorGuards
@@ -149,31 +150,31 @@ def torch_guard(tensors: tuple[Any, ...]) -> Callable[..., bool] | None:
         sizes: Any = [list(t.shape) for t in tensors]
         strides: Any = [list(t.stride()) for t in tensors]
         return TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
-    except Exception:  # Not a part of PyTorch's API: whatever it says, the slow way is there.
+    except Exception:  # It is not a part of PyTorch's API; after any error, the slow way is used.
         return None
 
 
 def torch_addresses() -> Callable[[Iterable[Any]], list[int]]:
-    """A function from tensors to where they lie: 0.1 us each, as calls without Python between."""
+    """A function that returns the addresses of tensors: 0.1 us for each, because it calls no Python code."""
     address = sys.modules["torch"].Tensor.data_ptr
     return lambda tensors: list(map(address, tensors))
 
 
 def changed(before: Sequence[Any], now: Sequence[Any]) -> list[int]:
-    """Places of what is not as before."""
+    """The indices at which `now` differs from `before`."""
     return list(itertools.compress(itertools.count(), map(operator.ne, before, now)))
 
 
 def _dlpack_tensor(array: Any, options: dict[str, Any]) -> tuple[Any, _DLTensor, bool]:
-    """A capsule, the tensor in it, and whether that may not be written."""
+    """A capsule, the tensor in it, and whether the tensor is read-only."""
     try:
         capsule = array.__dlpack__(max_version=(1, 0), **options)
     except TypeError:
-        # Of a library from before DLPack 1.0.
+        # The library supports only versions before DLPack 1.0.
         capsule = array.__dlpack__(**options)
     if _api.PyCapsule_IsValid(capsule, b"dltensor"):
         old = ctypes.cast(_api.PyCapsule_GetPointer(capsule, b"dltensor"), ctypes.POINTER(_DLManagedTensor))
-        # JAX's may not be written, and do not say so.
+        # Arrays of JAX are read-only but are not marked as such.
         jax = sys.modules.get("jax")
         return capsule, old.contents.dl_tensor, jax is not None and isinstance(array, jax.Array)
     if not _api.PyCapsule_IsValid(capsule, b"dltensor_versioned"):
@@ -198,16 +199,16 @@ def _dlpack_view(array: Any, stream: int | None) -> View:
         shape,
         _is_contiguous(shape, strides),
         device,
-        # Not consumed: the capsule's own destructor frees what it holds.
+        # The capsule is not consumed: its own destructor frees its tensor.
         capsule,
         readonly,
     )
 
 
 def view(array: Any, stream: int | None = None) -> View:
-    """Where `array` lies; raises ArgumentError where it is no array in memory.
+    """The memory of `array`; raises ArgumentError if it is not an array in memory.
 
-    stream: the CUDA stream that will read it, for arrays that come by DLPack.
+    stream: the CUDA stream that will read it, for arrays that are read by DLPack.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
@@ -229,7 +230,7 @@ def view(array: Any, stream: int | None = None) -> View:
 
 
 def torch_dtype(dtype: DType) -> Any:
-    """The torch.dtype of elements `dtype`; uint8 for types that torch stores otherwise."""
+    """The torch.dtype of elements `dtype`; uint8 for types that torch does not have in this form."""
     torch = sys.modules["torch"]
     return torch.uint8 if dtype.name == "float4_e2m1fn" else getattr(torch, dtype.name)
 
@@ -247,8 +248,8 @@ def numpy_dtype(dtype: DType) -> Any:
     return numpy.dtype(numpy.uint8 if dtype.name == "float4_e2m1fn" else getattr(ml_dtypes, dtype.name))
 
 
-# Export: a managed tensor lives in `_exported` until its consumer's deleter runs. Consumers may go after this module
-# when Python ends, so what they call is never freed and has no names to look up.
+# Export: a managed tensor stays in `_exported` until its consumer runs the deleter. When Python ends, consumers may be
+# destroyed after this module, so the functions that they call are never freed and look up no names.
 _exported: dict[int, Any] = {}
 
 
@@ -278,7 +279,7 @@ for _callback in (_release, _drop_capsule):
 
 
 def export(pointer: int, dtype: DType, shape: tuple[int, ...], device: tuple[int, int], owner: Any) -> Any:
-    """A DLPack capsule of memory that `owner` keeps."""
+    """A DLPack capsule of memory that `owner` keeps alive."""
     managed = _DLManagedTensor()
     extents = (ctypes.c_int64 * max(len(shape), 1))(*shape)
     tensor = managed.dl_tensor
@@ -293,7 +294,7 @@ def export(pointer: int, dtype: DType, shape: tuple[int, ...], device: tuple[int
 
 
 def named(name: str) -> DType:
-    """The element type `name`; raises ArgumentError for one that the runtime lacks."""
+    """The element type `name`; raises ArgumentError if the runtime does not have it."""
     if name not in BY_NAME:
         raise ArgumentError(f"expected an element type of {', '.join(BY_NAME)}, but got '{name}'")
     return BY_NAME[name]

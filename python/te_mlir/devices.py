@@ -1,4 +1,4 @@
-"""Devices, streams and arrays of a call, and what is wrong with them."""
+"""Checks of the devices, streams and arrays of a call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def device_text(device: tuple[int, int]) -> str:
 
 
 def current_stream(device: tuple[int, int]) -> int:
-    """The stream that PyTorch or CuPy works on there; 0, the context's own, without them.
+    """The current stream of PyTorch or CuPy on a device; without them 0, the context's own stream.
 
     The legacy default stream of CUDA is 1.
     """
@@ -35,7 +35,7 @@ def current_stream(device: tuple[int, int]) -> int:
 
 
 def torch_stream(device: tuple[int, int]) -> Callable[[], int]:
-    """A function to the stream that PyTorch works on there, once it has begun to; 0 on a CPU."""
+    """A function that returns PyTorch's current stream on a device, once PyTorch uses it; 0 on a CPU."""
     torch: Any = sys.modules["torch"]
     if device[0] != arrays.CUDA:
         return lambda: 0
@@ -46,12 +46,12 @@ def torch_stream(device: tuple[int, int]) -> Callable[[], int]:
 
 
 def torch_stream_of(device: Any) -> Callable[[], int]:
-    """As torch_stream, of PyTorch's device."""
+    """Does what torch_stream does, for a torch.device."""
     return torch_stream((arrays.CUDA if device.type == "cuda" else arrays.CPU, device.index or 0))
 
 
 def torch_recording(device: Any) -> Callable[[], bool]:
-    """A function to whether PyTorch records a CUDA graph on the current stream, which has memory of its own."""
+    """A function that returns whether PyTorch records a CUDA graph on the current stream; a graph has its own memory."""
     if device.type != "cuda":
         return bool
     return getattr(sys.modules["torch"]._C, "_cuda_isCurrentStreamCapturing", lambda: True)
@@ -60,7 +60,7 @@ def torch_recording(device: Any) -> Callable[[], bool]:
 def stream_handle(stream: Any, device: tuple[int, int]) -> int:
     """The CUstream of PyTorch's or CuPy's stream, or of a number, for work on `device`; raises ArgumentError.
 
-    A number is taken as it is; the runtime says what is wrong with it.
+    A number is not checked here; the runtime reports an invalid one.
     """
     if device[0] != arrays.CUDA:
         if stream == 0:
@@ -88,13 +88,13 @@ def check_view(
     device: tuple[int, int],
     what: str = "argument",
 ) -> None:
-    """Raises ArgumentError, naming the argument, unless `view` is such an array."""
+    """Raises ArgumentError, naming the argument, unless `view` has this element type, shape, device and layout."""
     if not matches(dtype, view.dtype):
         raise ArgumentError(f"{what} '{name}': expected elements of {dtype.name}, but got {view.dtype}")
     if view.shape != shape:
         raise ArgumentError(f"{what} '{name}': expected shape {list(shape)}, but got {list(view.shape)}")
     if view.device != device:
-        # Pinned and managed memory is the host's and the device's.
+        # Pinned and managed memory can be used by the host and by the device.
         host = view.device[0] in (arrays.CUDA_HOST, arrays.CUDA_MANAGED)
         if not host:
             raise ArgumentError(

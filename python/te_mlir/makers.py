@@ -1,6 +1,6 @@
-"""New arrays for what a step makes, in the caller's kind of array.
+"""Creates arrays for the results of a step, in the caller's kind of array.
 
-No framework is imported here: a tensor or device that is PyTorch's shows that it is loaded.
+This module imports no framework: if a tensor or device is PyTorch's, PyTorch is loaded already.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from typing import Any
 from te_mlir import arrays, devices
 from te_mlir.dtypes import DType
 
-#: Gradients of up to so many bytes share an allocation: PyTorch's allocator takes those from blocks of its own as well.
+#: Gradients of at most so many bytes share an allocation. PyTorch's allocator also takes such sizes from shared blocks.
 SHARED_BYTES = 1 << 20
-#: Where they begin in it, as allocations of a GPU do.
+#: The alignment of each of them, which is that of allocations on a GPU.
 _ALIGNMENT = 512
-#: So many tensors whose rows are alike are made faster by one call than by one each.
+#: From so many tensors with equal rows on, splitting one tensor is faster than one call for each.
 _SPLIT = 6
-#: For so many addresses of a block the pointers are kept: a slice of an array is written one by one.
+#: The number of addresses of a block for which the pointers are cached, because computing them is slow.
 _ADDRESSES = 16
 
 
 class _Block:
-    """An allocation that tensors of one type share, and how it is taken apart.
+    """An allocation that tensors of one type share, and how it is divided.
 
-    size, strides: of the allocation, whose rows are those of the first group. groups: (size, strides, first element,
-    rows of each) of tensors whose rows are alike; None for the sizes of the first, whose last part is the rest of the
-    block. single: (size, strides, first element) of each other tensor. runs: (place, place behind, first bytes) of
-    tensors whose pointers follow each other. written: of the addresses of late, the bytes of the pointers of each run,
-    as allocators give few addresses in turn. seen: the pointers that were written last, and for which address.
+    size, strides: those of the allocation, whose rows are those of the first group. groups: (size, strides, first
+    element, number of rows of each) for tensors with equal rows; the first group has None as sizes, and its last part
+    is the rest of the block. single: (size, strides, first element) of each other tensor. runs: (index, index after
+    the last, first bytes) for tensors whose pointers follow one another. written: the bytes of the pointers of each
+    run, for recent addresses, because allocators alternate between few addresses. seen: the pointers and the address
+    that were written last.
     """
 
     def __init__(self, dtype: Any, members: Sequence[tuple[Any, list[int]]], kinds: Any, places: Sequence[int]) -> None:
@@ -54,7 +55,7 @@ class _Block:
                 counts = [kinds[kind][0][0] for kind in group]
                 size = (sum(counts), *rows)
                 self.groups.append((size, _strides(size), begin // dtype.itemsize, counts))
-        # Never empty, so that each has an address.
+        # The block is never empty, so that each tensor has an address.
         elements = max(end, _ALIGNMENT) // dtype.itemsize
         self.size: tuple[int, ...] = (elements,)
         if self.groups:
@@ -73,7 +74,7 @@ class _Block:
         self.seen: tuple[Any, int] = (None, 0)
 
     def point(self, pointers: Any, address: int) -> None:
-        """Writes where the tensors lie in a block at `address`; pointers: an array of ctypes."""
+        """Writes the addresses of the tensors in a block at `address`; pointers: an array of ctypes."""
         written = self.written.get(address)
         if written is None:
             if len(self.written) >= _ADDRESSES:
@@ -87,15 +88,15 @@ class _Block:
         self.seen = pointers, address
 
 
-#: Results of up to so many bytes, such as losses, of so many calls share an allocation.
+#: Results of at most so many bytes, such as losses, share an allocation with those of so many calls.
 _SLOT_BYTES, _SLOTS = 64, 64
 
 
 class _Slots:
-    """Memory for a small tensor of elements `dtype` of each of many calls; none is used twice.
+    """Memory for one small tensor of type `dtype` in each of many calls; no slot is used twice.
 
-    On a GPU an allocation costs the host more than the rest of what makes a tensor. What is allocated is of one stream,
-    so another one gets slots of its own, and a CUDA graph that PyTorch records gets memory of its own.
+    On a GPU, an allocation costs the host more than the rest of creating a tensor. An allocation belongs to one stream,
+    so another stream gets its own slots, and a CUDA graph that PyTorch records gets its own memory.
     """
 
     def __init__(self, dtype: Any, device: Any) -> None:
@@ -104,15 +105,15 @@ class _Slots:
         self._allocate = lambda count: torch.empty(size * count // _SLOTS, dtype=dtype, device=device)
         self._step = _SLOT_BYTES // dtype.itemsize
         self._recording = devices.torch_recording(device)
-        #: Memory, its storage, the stream, and slots that are left: at once, as several threads may take one.
+        #: Memory, its storage, the stream, and the free slots, in one tuple, because several threads may take slots.
         self._left: tuple[Any, Any, int, list[int]] = (None, (), 0, [])
 
     def take(self, stream: int) -> tuple[Any, int]:
-        """A tensor, and the first element of the slot in it, for work on this stream."""
+        """A tensor, and the first element of a slot in it, for work on this stream."""
         memory, storage, before, slots = self._left
         if self._recording():
             return self._allocate(1), 0
-        # A storage may have been resized by who got a part of it.
+        # A caller that got a part of a storage may have resized it.
         if before != stream or len(storage) != _SLOTS * _SLOT_BYTES:
             slots = []
         try:
@@ -125,13 +126,13 @@ class _Slots:
 
 
 class TorchMaker:
-    """Makes new row-major tensors of PyTorch, of the same shapes and types in each call.
+    """Creates row-major tensors of PyTorch, with the same shapes and types in each call.
 
-    kinds: (shape, torch.dtype, shares) of each. places: of their pointers, which are nobody else's; null: the pointer
-    of what has no memory.
-    Those that share, of up to SHARED_BYTES, lie in one allocation for each type, because allocations are most of what
-    a call costs. They are no views, and have version counters of their own; their memory is free when the last of
-    them is. So are small ones of several calls.
+    kinds: (shape, torch.dtype, shares) of each. places: the indices of their pointers, which no other tensor has. null:
+    the pointer of a tensor without memory.
+    Tensors that share and have at most SHARED_BYTES are in one allocation for each type, because allocations take most
+    of the time of a call. They are not views, and have version counters of their own. Their memory is freed with the
+    last of them. Small tensors of several calls share an allocation in the same way.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class TorchMaker:
         guards = torch._C._dynamo.guards
         self._index, self._null = device.index or 0, null
         self._slow = lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device=device)
-        # What torch.compile's own code calls: it neither parses arguments nor dispatches, and takes the current device.
+        # The function that torch.compile's code calls. It parses no arguments, does not dispatch, and uses the current device.
         self._quick = getattr(guards, f"_empty_strided_{device.type}", self._slow)
         self._current: Callable[[], int] | None = None
         if device.type == "cuda":
@@ -158,7 +159,7 @@ class TorchMaker:
         for kind, (shape, dtype, shares) in enumerate(kinds):
             size = math.prod(shape) * dtype.itemsize
             if shares and self._view is not None and size <= SHARED_BYTES:
-                # Tensors whose rows are alike, and fill their places, are taken apart by one call.
+                # Tensors with equal rows that need no padding are created by one split.
                 rows = shape[1:] if shape and size and size % _ALIGNMENT == 0 else None
                 shared.setdefault(dtype, {}).setdefault(rows, []).append(kind)
         self._blocks: list[_Block] = []
@@ -173,7 +174,7 @@ class TorchMaker:
             self._blocks.append(_Block(dtype, members, kinds, places))
             order += [kind for _, group in members for kind in group]
         alone = [kind for kind in range(len(kinds)) if kind not in order]
-        #: (size, strides, dtype, place, where its memory is from, if it is small).
+        #: (size, strides, dtype, index, slots if it is small) of tensors that do not share.
         self._alone = []
         for kind in alone:
             shape, dtype, _ = kinds[kind]
@@ -181,21 +182,21 @@ class TorchMaker:
             slots = _Slots(dtype, device) if small else None
             self._alone.append((shape, _strides(shape), dtype, places[kind] if places else -1, slots))
         order += alone
-        #: The numbers of the tensors, as `unsorted` gives them.
+        #: The numbers of the tensors, in the order in which `unsorted` returns them.
         self.order = order
         back = sorted(range(len(order)), key=order.__getitem__)
         self._sort = None if back == sorted(back) else operator.itemgetter(*back)
 
     def __call__(self, pointers: Any = None, stream: int | None = None) -> list[Any]:
-        """The tensors, in the order of `kinds`; their addresses go to `pointers`, at `places`.
+        """Creates the tensors, in the order of `kinds`, and writes their addresses to `pointers`, at `places`.
 
-        stream: that they are for, if it is not the current one.
+        stream: the stream that uses them, if it is not the current one.
         """
         made = self.unsorted(pointers, self._stream() if stream is None else stream)
         return made if self._sort is None else list(self._sort(made))
 
     def unsorted(self, pointers: Any, stream: int) -> list[Any]:
-        """As a call, in the order of `order`."""
+        """Does what a call does, with the tensors in the order of `order`."""
         empty: Any = self._quick
         if self._current is not None and self._current() != self._index:
             empty = self._slow
@@ -230,15 +231,14 @@ def _strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(max(extent, 1) for extent in shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-#: Makes new arrays of these (shape, elements, whether it may share memory).
+#: Creates arrays for each (shape, element type, whether it may share memory).
 Maker = Callable[[Sequence[tuple[tuple[int, ...], DType, bool]]], Sequence[Any]]
 
 
 def maker_like(given: Sequence[Any], context: Any) -> Maker:
-    """What makes results: arrays of the library of the first of `given` that is known.
+    """A function that creates results, as arrays of the library of the first known array of `given`.
 
-    PyTorch's and NumPy's where such an array is given; else te_mlir.Tensor, which
-    every DLPack library takes.
+    Known are PyTorch and NumPy. Otherwise, results are te_mlir.Tensor, which every library with DLPack can use.
     """
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     for array in given:
@@ -253,7 +253,7 @@ def maker_like(given: Sequence[Any], context: Any) -> Maker:
 
 
 def _aligned(numpy: Any, shape: tuple[int, ...], dtype: DType) -> Any:
-    """A NumPy array whose memory is aligned to 64 bytes; NumPy itself promises 16."""
+    """A NumPy array whose memory is aligned to 64 bytes; NumPy itself guarantees only 16."""
     kind = arrays.numpy_dtype(dtype)
     count = 1
     for size in shape:

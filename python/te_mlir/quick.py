@@ -1,4 +1,4 @@
-"""Calls of a step that are like the one before: what of them is left to look at."""
+"""The few checks that are needed in a call of a step that is like the call before."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from te_mlir.program import FLAG
 
 
 class Quick:
-    """A call that was checked: what to look at in the next one that is like it.
+    """A call that was checked, and what must be checked in the next call that is like it.
 
-    names, positional: how its tensors were given, `outs` in out. places: for each the
-    pointers that are its, bytes: what is read or written there. seen: where they lay; a
-    storage that is resized moves. settled: whether the step has pointers to what was seen,
-    as it lies; last: those that it has, -1 where nobody knows. watch: what must be apart.
-    fixed: inputs that a recorded step is recorded again for; of others that move it copies
-    the content, to `own`. made: names of results as a call makes them; results: all, in their order.
-    kept: the results that each call overwrites, or None. stream: gives the current one. address: PyTorch's own function of a tensor.
-    flag: place of the one that no call gives, or -1; later: what it was last.
+    names, positional, outs: how its tensors were passed: by name, by position, or in `out`. places: for
+    each tensor the indices of its pointers. bytes: for each tensor the bytes that are read or written.
+    seen: the addresses of the tensors; a resized storage moves too. settled: whether the step's pointers
+    are `seen`. last: the addresses that the step has, or -1 if unknown. watch: the pointers that must not
+    overlap. fixed: inputs for which a recorded step is recorded again if they move; the content of others
+    that move is copied to `own`. made: names of the results in the order in which a call creates them.
+    results: all results, in their order. kept: the results that each call overwrites, or None. stream:
+    returns the current stream. address: PyTorch's own function for the address of a tensor. flag: the
+    index of the micro-batch flag if no call passes it, or -1. later: its last value.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Quick:
         self.watch = Watch(overlaps, [i for i in interface.watched if i not in fresh])
         self.flag = -1 if FLAG in self.given else interface.flag
         self.later = later
-        # Of the results that are kept.
+        # The storages of the results that are kept.
         storages = [t.untyped_storage() for t in (kept or {}).values()]
         self.storages = list({storage.data_ptr(): storage for storage in storages}.values())
         self.kept = self.where_kept()

@@ -28,20 +28,20 @@ _COPY = "but got a read-only one; give a copy"
 class Step:
     """A program on a device, ready to be called.
 
-    Call it with arrays by name, or in the order of `inputs`; the results are a dict
-    by name, in arrays of the first argument's library. Nothing is copied. Work is
-    enqueued on the caller's current stream (`stream=` names another, by the object of
-    PyTorch or CuPy, or by its address); `out=` are arrays for results, by name. States belong
-    to the step: they begin as `te.init` or `set_state` says, each call changes them,
-    and `state` gives them by name. A state may also be given to a call as an
-    argument; then that array is read and changed in place. `copy.deepcopy` and pickle
-    copy the states; a copy shares the program, and what is loaded from a file compiles it again.
+    Call it with arrays by name, or in the order of `inputs`. The results are a dict by name,
+    in arrays of the first argument's library. Nothing is copied. Work is enqueued on the
+    caller's current stream; `stream=` is another stream of PyTorch or CuPy, or its address.
+    `out=` are arrays for results, by name. States belong to the step: they start with the
+    value of `te.init` or `set_state`, each call changes them, and `state` returns them by
+    name. A state may also be passed to a call as an argument; then that array is read and
+    changed in place. `copy.deepcopy` and pickle copy the states. A copy shares the program,
+    and a step that is loaded from a file compiles it again.
 
-    With `reuse_results` results are the same arrays in every call, which each call
-    overwrites. With `cuda_graph` they are too, and the launches are recorded in the
-    first call, on a GPU as a CUDA graph, and replayed. Where an input that is neither a
-    weight nor a state lies elsewhere than before, its content is copied to a tensor of
-    the step's own (PyTorch on the current stream), else the step is recorded again.
+    With `reuse_results`, results are the same arrays in every call, which each call
+    overwrites. `cuda_graph` does the same; in addition, the launches are recorded in the
+    first call, on a GPU as a CUDA graph, and replayed. If an input that is neither a weight
+    nor a state has another address than before, its content is copied to a tensor of the
+    step (for PyTorch on the current stream); otherwise, the step is recorded again.
     """
 
     def __init__(
@@ -61,16 +61,16 @@ class Step:
         self._pointers = (ctypes.c_void_p * max(len(self.arguments), 1))()
         self.interface = interface = Interface.of(self.arguments)
         self.overlaps = Overlaps(interface, self._pointers)
-        #: Names of what a call needs, in order.
+        #: Names of the arguments that a call needs, in order.
         self.inputs = interface.inputs
-        #: Names of what a call returns, in order; states are not among them.
+        #: Names of the results that a call returns, in order, without states.
         self.results: list[str] = list(interface.results)
         self._state: dict[str, Any] = {}
-        #: States that hold nothing yet.
+        #: States without a value.
         self._unmade = set(interface.unmade)
         self._flag = MicrobatchFlag(self.context) if interface.flag >= 0 else None
         self._later = False
-        #: With reuse_results: what calls return.
+        #: With reuse_results: the arrays that calls return.
         self._kept: dict[str, Any] = {}
         self._quick: Quick | None = None
 
@@ -94,7 +94,7 @@ class Step:
         return {name: self._state[name] for name in self.state_names if name in self._state}
 
     def _wait(self) -> None:
-        """Waits for calls on any stream; copies of the runtime follow its own alone."""
+        """Waits for calls on any stream, because copies of the runtime wait only for its own stream."""
         torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
         if self.context.device[0] == arrays.CUDA and torch is not None and torch.cuda.is_initialized():
             torch.cuda.synchronize(self.context.device[1])
@@ -115,7 +115,7 @@ class Step:
         return {name: self._own_state(name) for name in self.state_names}
 
     def set_state(self, values: Mapping[str, Any]) -> None:
-        """Makes `values` the states of these names, without copying them."""
+        """Uses the arrays `values` as the states with these names, without copying them."""
         for name, value in values.items():
             if name not in self.interface.states:
                 raise ArgumentError(f"expected states of {_names(self.state_names)}, but got '{name}'")
@@ -125,7 +125,7 @@ class Step:
         self._quick = None
 
     def _is_untouched(self, name: str) -> bool:
-        """Whether a state is still what te.init says; some fill it where it lies."""
+        """Whether a state still has the value of te.init; some states are filled in place."""
         state = self._state.get(name)
         return state is None or (isinstance(state, Tensor) and state.is_full_of(math.nan))
 
@@ -142,11 +142,11 @@ class Step:
 
     @contextlib.contextmanager
     def microbatch(self, first: bool) -> Iterator[None]:
-        """Calls in its block are of the first micro-batch of a step of the optimizer, or of a later one.
+        """Calls in its block are of the first micro-batch of an optimizer step, or of a later one.
 
-        Of a program with cache_weights or main_grad. The first casts the weights and
-        begins the gradients anew; later ones use these casts and add to the gradients.
-        Outside of such a block each call is a first one.
+        This is for programs with cache_weights or main_grad. The first micro-batch casts the
+        weights and overwrites the gradients; later ones reuse these casts and add to the
+        gradients. Outside of such a block, each call is a first one.
         """
         if self._flag is None:
             raise ArgumentError("expected a step with 'cache_weights' or 'main_grad' for 'microbatch', but got neither")
@@ -159,7 +159,7 @@ class Step:
     # Calls
 
     def check(self, name: str, array: Any, stream: int | None = None) -> arrays.View:
-        """Where `array` lies, if it can be the argument `name`; else raises ArgumentError."""
+        """The memory of `array` if it can be the argument `name`; else raises ArgumentError."""
         argument = self.arguments[self.interface.index[name]]
         if isinstance(array, Tensor) and array.context is self.context:
             view = arrays.View(array.pointer, array.dtype, array.shape, True, self.context.device, array)
@@ -174,7 +174,7 @@ class Step:
         return view
 
     def __call__(self, /, *args: Any, **named: Any) -> dict[str, Any]:
-        # Parameters of its own, `stream` and `out`, would be compared with each name: 1 us for 36.
+        # If `stream` and `out` were parameters, Python would compare them with each name: 1 us for 36.
         stream = named.pop("stream", None) if "stream" in named else None
         out = named.pop("out", None) if "out" in named else None
         if stream is not None:
@@ -190,7 +190,7 @@ class Step:
         return self._checked(args, named, stream, out)
 
     def _again(self, quick: Quick, tensors: tuple[Any, ...], given: int | None) -> dict[str, Any]:
-        """A call that is like the one before but for addresses, on the stream `given`."""
+        """Runs a call that differs from the one before only in addresses, on the stream `given`."""
         stream = quick.stream() if given is None else given
         pointers = self._pointers
         with self._lock:
@@ -215,11 +215,11 @@ class Step:
         return results
 
     def _settle(self, quick: Quick, tensors: tuple[Any, ...], addresses: list[int], current: bool) -> None:
-        """Points the step to tensors of which some moved, on the current stream or not; raises ArgumentError."""
+        """Updates the step's pointers after some tensors moved, on the current stream or not; raises ArgumentError."""
         quick.settled = False
         count = len(quick.given)
         moved = arrays.changed(quick.seen, addresses)
-        # Tells what has no memory, or too little, or is not aligned.
+        # Raises for tensors without memory, with too little, or that are not aligned.
         for index in moved:
             tensor = tensors[index]
             whole = not tensor.storage_offset() and len(tensor.untyped_storage()) >= quick.bytes[index]
@@ -249,7 +249,7 @@ class Step:
                     self._pointers[place] = addresses[index]
             quick.watch.check({quick.places[index][0] for index in moved})
             quick.last = addresses
-        # What is copied is copied in each call.
+        # Tensors that are copied are copied in each call.
         quick.settled = not quick.own
 
     def _point_flag(self, stream: int) -> None:
@@ -262,7 +262,7 @@ class Step:
     def _checked(
         self, args: tuple[Any, ...], named: dict[str, Any], stream: int | None, out: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        """A call of which nothing is known."""
+        """Runs a call with all checks."""
         self._quick = None
         if len(args) > len(self.inputs):
             raise ArgumentError(
@@ -289,13 +289,13 @@ class Step:
             stream = current_stream(self.context.device)
         make = makers.maker_like(list(given.values()), self.context)
         owners, results = [], {}
-        # Arrays of results that are neither given nor kept.
+        # Create arrays for results that are neither passed nor kept.
         fresh = [name for name in self.results if name not in self._kept and (out or {}).get(name) is None]
         made: dict[str, Any] = {}
         unmade = [name for name in self._unmade.difference(given) if self._later and self._is_untouched(name)]
         if unmade:
             raise ArgumentError(
-                "argument 'first': expected True in the first call, as there are no casts of weights to use again "
+                "argument 'first': expected True in the first call, as there are no casts of weights to reuse "
                 f"in {_names(sorted(unmade))}, but got False"
             )
         with self._lock:
@@ -331,13 +331,13 @@ class Step:
             else:
                 self._instance.run(self._pointers, stream)
             self._unmade.clear()
-            # Arrays that a call is to write to become those that are kept.
+            # The arrays of `out` become the results that are kept.
             if not out or not self.reuse_results:
                 self._quick = self._quick_of(args, named, out or {})
         return results
 
     def _quick_of(self, args: tuple[Any, ...], named: Mapping[str, Any], out: Mapping[str, Any]) -> Quick | None:
-        """What makes the next call quick, where it is PyTorch's tensors alone."""
+        """What the next call can skip checking, if all arrays are PyTorch's tensors; else None."""
         torch = sys.modules.get("torch")
         tensors = (*args, *named.values(), *out.values())
         empty = any(0 in a.shape for a in self.arguments)
@@ -364,7 +364,7 @@ class Step:
         return view
 
     def _default(self, name: str) -> Any:
-        """What stands in for an argument with 'te.init' that no call gives."""
+        """The array for an argument with 'te.init' that no call passes."""
         argument = self.arguments[self.interface.index[name]]
         key = f"\0{name}"
         if key not in self._state:
@@ -375,7 +375,7 @@ class Step:
 def _copied(
     program: Program, context: Context, cuda_graph: bool, reuse_results: bool, states: dict[str, Any], unmade: set[str]
 ) -> Step:
-    """A step with these states."""
+    """Creates a step with these states."""
     step = Step(program, context, cuda_graph, reuse_results)
     step.set_state(states)
     step._unmade = unmade
@@ -405,21 +405,20 @@ def compile(
 ) -> Step:
     """Compiles the function `entry` of `source` and loads it on a device.
 
-    source: text or bytecode of a module, a pathlib.Path to it, or an object with
-    `to_mlir()`, such as te_mlir.build.Module. recipe: replaces the module's. backward_override: None
-    leaves the recipe's own, "none", "high_precision" or "dequantized". target:
-    "sm_90", "sm_100" or "reference"; without one, of the device. strict: a
-    fall-back to higher precision is an error. vjp: differentiate; the step then
-    takes cotangents `grad.<result>` and returns gradients `grad.<argument>`.
-    main_grad: gradients `grad.<weight>` are float32 states that calls add to.
-    cache_weights: casts of weights are states too; `step.microbatch` says when they
-    are made. cuda_graph: calls are recorded once and replayed. reuse_results: each call
-    overwrites the results of the one before instead of making new arrays.
-    context: the device; without one, a GPU where there is one, else the CPU. Further
-    options are those of the pipeline, with underscores.
+    source: text or bytecode of a module, a pathlib.Path to it, or an object with `to_mlir()`,
+    such as te_mlir.build.Module. recipe: replaces the module's. backward_override: "none",
+    "high_precision" or "dequantized"; None keeps the recipe's own. target: "sm_90", "sm_100" or
+    "reference"; by default that of the device. strict: a fall-back to higher precision is an
+    error. vjp: differentiate; the step then takes cotangents `grad.<result>` and returns
+    gradients `grad.<argument>`. main_grad: gradients `grad.<weight>` are float32 states that
+    calls add to. cache_weights: casts of weights are states too, which are computed in the first
+    micro-batch (`step.microbatch`). cuda_graph: calls are recorded once and replayed.
+    reuse_results: each call overwrites the results of the one before instead of creating new
+    arrays. context: the device; by default a GPU if there is one, else the CPU. Further options
+    are those of the pipeline, with underscores.
 
-    Raises CompileError with the compiler's messages and their places, RuntimeFailure
-    where the device cannot run the step.
+    Raises CompileError with the compiler's messages and their locations, and RuntimeFailure
+    if the device cannot run the step.
     """
     context = context or context_of()
     for name, value in (("main_grad", main_grad), ("cache_weights", cache_weights)):

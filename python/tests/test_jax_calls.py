@@ -81,10 +81,10 @@ def test_calls_that_do_not_fit_are_told():
     assert_close(te_mlir.jax.jit(lambda x, labels=None, w=None: x @ w)(x, w=w), x @ w)
     calls = [
         (lambda: compiled(x), ArgumentError, "expected arguments like .*, but got no 'w'"),
-        (lambda: compiled(x, w, labels), ArgumentError, "but got 'labels', which they have not"),
+        (lambda: compiled(x, w, labels), ArgumentError, "but got 'labels', which they did not have"),
         (lambda: compiled(x, None), ArgumentError, "but got no 'w'"),
         (lambda: compiled(x, w, y=w), TypeError, "unexpected keyword argument 'y'"),
-        (lambda: te_mlir.jax.jit(lambda *, x, w: x @ w)(x=x, w=w), TypeError, "'x', 'w' have a name alone"),
+        (lambda: te_mlir.jax.jit(lambda *, x, w: x @ w)(x=x, w=w), TypeError, "'x', 'w' have only a name"),
         (lambda: te_mlir.jax.jit(x), ArgumentError, "expected a function of JAX arrays, but got ArrayImpl"),
         (lambda: te_mlir.jax.compile(_product, x), ArgumentError, "expected 'example_args' to be a list"),
         (lambda: te_mlir.jax.value_and_grad(_product, 2)(x, w, labels), ArgumentError, "of int32, as 'labels' has"),

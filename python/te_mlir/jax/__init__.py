@@ -1,9 +1,9 @@
-"""JAX programs through te: compiled steps as pure functions, by XLA's FFI.
+"""Runs JAX programs through te: compiled steps as pure functions, by XLA's FFI.
 
 `jit` imports a JAX function into the dialect and compiles it; `load` takes a program that
 is written in the dialect. Functions are called, jitted and differentiated like any other
-of JAX, run on XLA's own stream, and have all their memory from XLA. Importing this module
-loads JAX.
+function of JAX, run on XLA's own stream, and get all their memory from XLA. Importing this
+module loads JAX.
 """
 
 from te_mlir.jax.compiled import Compiled, Jitted, ValueAndGrad, compile, jit, value_and_grad

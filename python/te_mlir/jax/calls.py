@@ -1,4 +1,4 @@
-"""The arguments of a call of a JAX function: by position, with names, and as JAX takes those of NumPy."""
+"""The arguments of a call of a JAX function: by position, with names, and with NumPy's types as JAX converts them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy as np
 from te_mlir.errors import ArgumentError
 from te_mlir.jax.graph import is_tracing
 
-#: Arrays of NumPy.
+#: The classes of NumPy's arrays.
 NUMPY = (np.ndarray, np.generic)
 
 
 def leaf_names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
-    """`params.layers.0.w` for each leaf of the arguments."""
+    """The name of each leaf of the arguments, such as `params.layers.0.w`."""
     try:
         parameters = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
@@ -33,12 +33,12 @@ def leaf_names(function: Callable[..., Any], args: Sequence[Any]) -> list[str]:
 
 
 def canonical(dtype: Any) -> Any:
-    """The element type that JAX has elements of NumPy's in: f32 for f64."""
+    """The element type that JAX converts NumPy's elements to: f32 for f64."""
     return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
 
 
 def is_weak(leaf: Any) -> bool:
-    """Whether the type of an array gives way to that of others, as numbers' does."""
+    """Whether JAX promotes the type of an array to that of others, as it does for Python numbers."""
     return bool(getattr(leaf, "weak_type", False))
 
 
@@ -49,7 +49,7 @@ def some(names: Sequence[str]) -> str:
 
 @jax.tree_util.register_static
 class Default:
-    """A default that is no array, such as a flag: part of what is compiled, and no argument of it."""
+    """A default value that is not an array, such as a flag. It is a part of the compiled function, not an argument."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -62,31 +62,31 @@ class Default:
 
 
 def _default(value: Any) -> Any:
-    """A default as an argument: arrays are arguments as others are."""
+    """A default value as an argument; arrays are ordinary arguments."""
     return value if all(hasattr(leaf, "dtype") for leaf in jax.tree_util.tree_leaves(value)) else Default(value)
 
 
 def refuse_inside(function: Callable[..., Any], leaves: Sequence[Any]) -> None:
-    """Raises where a compiled function is called in another that te imports."""
+    """Raises if a compiled function is called in another function that te imports."""
     if is_tracing() and any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
         name = getattr(function, "__name__", "a function")
         raise ArgumentError(
             f"'{name}': expected no function that te compiles inside of another, but got a call of it in one; call the "
-            f"function that it is made of ('{name}.__wrapped__'), which becomes a part of the other"
+            f"function that it wraps ('{name}.__wrapped__'), which becomes a part of the other"
         )
 
 
 def by_position(function: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
-    """All arguments of a call by position; raises TypeError where `function` cannot be called so."""
+    """All arguments of a call by position; raises TypeError if `function` cannot be called in this way."""
     if not named:
         return args
     bound = inspect.signature(function).bind(*args, **named)
     parameters = list(bound.signature.parameters.values())
     last = max(n for n, parameter in enumerate(parameters) if parameter.name in bound.arguments)
-    # Those between, which are not given.
+    # Parameters in between that are not passed.
     for parameter in parameters[:last]:
         if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.name not in bound.arguments:
             bound.arguments[parameter.name] = _default(parameter.default)
     if bound.kwargs:
-        raise TypeError(f"expected arguments that have a position, but {some(list(bound.kwargs))} have a name alone")
+        raise TypeError(f"expected arguments that have a position, but {some(list(bound.kwargs))} have only a name")
     return bound.args

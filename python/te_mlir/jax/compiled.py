@@ -1,8 +1,8 @@
-"""JAX functions through te: `jit`, `compile`, `value_and_grad`.
+"""Compiles JAX functions with te: `jit`, `compile`, `value_and_grad`.
 
-A function is traced once for each shape of its arguments, imported whole, and compiled.
-What is left for JAX is before the compiled step (indices, tables, transposed weights) and
-after it (views of results), and is differentiated by JAX.
+A function is traced once for each shape of its arguments, imported as a whole, and compiled.
+JAX runs operations before the compiled step (indices, tables, transposed weights) and after it
+(views of results), and differentiates them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from te_mlir.recipes import Recipe
 
 
 def _other_products(graph: Graph) -> list[str]:
-    """Why products of a function are not imported that are of no floating-point type."""
+    """Why products of a function that are not floating-point are not imported."""
     nodes = {node for output in graph.outputs if isinstance(output, Var) for node in ancestors(output)}
     return [
         f"{describe(node)}: its result has elements of {short(node.output.dtype)}; {FLOATS}"
@@ -42,10 +42,10 @@ def _other_products(graph: Graph) -> list[str]:
 
 
 class Compiled:
-    """A JAX function of arguments of known shapes, compiled.
+    """A JAX function that is compiled for arguments of known shapes.
 
-    names: of the arguments' leaves, in order. Call it with arguments as the function's. With
-    a recipe that has states, calls take `state=` and return (result, next state).
+    names: the names of the arguments' leaves, in order. It is called like the function. With a
+    recipe that has states, calls take `state=` and return (result, next state).
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class Compiled:
                 self.types.append(jax.ShapeDtypeStruct(leaf.shape, dtype, weak_type=is_weak(leaf)))
             except (AttributeError, TypeError):
                 raise ArgumentError(
-                    f"argument '{name}': expected an array, but got {type(leaf).__name__}; jnp.asarray makes a number "
-                    "one, and functools.partial binds what is none"
+                    f"argument '{name}': expected an array, but got {type(leaf).__name__}; jnp.asarray converts a "
+                    "number, and functools.partial binds other values"
                 ) from None
         given = jax.tree_util.tree_unflatten(self.tree, self.types)
         if any(isinstance(arg, Default) for arg in given):
@@ -92,12 +92,12 @@ class Compiled:
         outputs = [
             Spec(f"result{n}", value.shape, value.dtype) for n, (value, _) in enumerate(self.importer.function.results)
         ]
-        # The places of results of the function that have no dimensions.
+        # The indices of the function's results without dimensions.
         exits = self.importer.exits
         self._scalars = {
             exits[v].place for v in self.graph.outputs if isinstance(v, Var) and v in exits and not v.shape
         }
-        #: Results that cotangents are taken of: of a loss and others, the loss.
+        #: Results that have cotangents: if there is a loss among others, only the loss.
         self.through = [
             n for n in range(len(outputs)) if differentiate_outputs == "all" or not self._scalars or n in self._scalars
         ]
@@ -106,13 +106,13 @@ class Compiled:
             for f in self.importer.feeds
         ]
         name, device = platform_of(leaves, platform)
-        #: The compiled part.
+        #: The compiled part of the function.
         self.function = Function(
             lambda wrt: (self.text(wrt), False), "step", options, name, device, "<jax>", inputs, outputs
         )
 
     def text(self, wrt: Sequence[int] | None = None) -> str:
-        """The program that is compiled; wrt: with gradients of these arguments of it."""
+        """The text of the compiled program. wrt: the arguments to differentiate with respect to."""
         region, module = self.importer.function, build.Module()
         step = build.Function(module, "step")
         operands = []
@@ -157,7 +157,7 @@ class Compiled:
         refuse_inside(self._wrapped, leaves)
         if tree != self.tree:
             raise ArgumentError(f"expected arguments like those that it was compiled for, but got {self._unlike(args)}")
-        # As JAX takes those of NumPy.
+        # JAX converts the types of NumPy's arrays in the same way.
         leaves = [np.asarray(v, canonical(v.dtype)) if isinstance(v, NUMPY) else v for v in leaves]
         for name, type_, leaf in zip(self.names, self.types, leaves):
             dtype = te_name(str(type_.dtype))
@@ -171,11 +171,11 @@ class Compiled:
         return leaves
 
     def _unlike(self, args: Sequence[Any]) -> str:
-        """How arguments of another tree differ."""
+        """How arguments with another tree differ from those of the compilation."""
         given = leaf_names(self._wrapped, args)
         missing, new = ([n for n in a if n not in b] for a, b in ((self.names, given), (given, self.names)))
         parts = [f"no {some(missing)}"] if missing else []
-        parts += [f"{some(new)}, which they have not"] if new else []
+        parts += [f"{some(new)}, which they did not have"] if new else []
         return ", and ".join(parts) or str(jax.tree_util.tree_structure(tuple(args)))
 
     def _feeds(self, leaves: Sequence[Any]) -> list[Any]:
@@ -205,7 +205,7 @@ class Compiled:
     # Gradients in the same call
 
     def _wrt(self, argnums: Sequence[int]) -> tuple[list[int], list[int]]:
-        """(numbers of leaves, numbers of the step's arguments that are made of them)."""
+        """(numbers of leaves, numbers of the step's arguments that are computed from them)."""
         counts = [child.num_leaves for child in self.tree.children()]
         leaves = []
         for n in argnums:
@@ -232,15 +232,15 @@ class Compiled:
         return leaves, feeds
 
     def init_state(self, argnums: Sequence[int] | None = None) -> State:
-        """The states at the beginning; argnums: those of `value_and_grad` of these arguments."""
+        """The initial states. argnums: for `value_and_grad` with these arguments."""
         if argnums is None:
             return self.function.init_state()
         return self.function.init_state([self.function.inputs[n].name for n in self._wrt(argnums)[1]])
 
     def value_and_grad(self, *args: Any, argnums: Sequence[int] = (0,), state: Mapping[str, Any] | None = None) -> Any:
-        """(result, gradients of the arguments `argnums`), and the next state where there are states.
+        """(result, gradients of the arguments `argnums`), and the next state if there are states.
 
-        The function's result is a scalar loss, or has one alone.
+        The function's result must be a scalar loss, or have exactly one scalar.
         """
         leaves = self._leaves(args)
         numbers, wrt = self._wrt(argnums)
@@ -278,7 +278,7 @@ class Compiled:
 
 
 class Jitted:
-    """A JAX function that is compiled for each shape of its arguments, when it is first called so."""
+    """A JAX function that is compiled for each shape of its arguments, at the first call with that shape."""
 
     def __init__(
         self, function: Callable[..., Any], options: Options, platform: str | None, differentiate_outputs: str
@@ -288,7 +288,7 @@ class Jitted:
         functools.update_wrapper(self, function)
         self.function, self.options, self.platform = function, options, platform
         self.differentiate_outputs = differentiate_outputs
-        #: What was compiled, by the types of the arguments.
+        #: The compiled functions by the types of the arguments.
         self.compiled: dict[Any, Compiled] = {}
         self._lock = threading.RLock()
 
@@ -310,12 +310,12 @@ class Jitted:
         return self.lower(*args)(*args, state=state)
 
     def init_state(self, *args: Any) -> State:
-        """The states of calls with arguments like these, at the beginning."""
+        """The initial states for calls with arguments like these."""
         return self.lower(*args).init_state()
 
 
 class ValueAndGrad:
-    """A function that gives (result, gradients), and the next state where the recipe has states."""
+    """A function that returns (result, gradients), and the next state if the recipe has states."""
 
     def __init__(self, function: Jitted, argnums: int | Sequence[int]) -> None:
         functools.update_wrapper(self, function)
@@ -329,7 +329,7 @@ class ValueAndGrad:
         return (made[0], made[1][0], *made[2:]) if self._single else made
 
     def init_state(self, *args: Any) -> State:
-        """The states of calls with arguments like these, at the beginning."""
+        """The initial states for calls with arguments like these."""
         return self.function.lower(*args).init_state(self.argnums)
 
 
@@ -344,22 +344,22 @@ def jit(
     differentiate_outputs: str = "loss",
     **options: Any,
 ) -> Jitted:
-    """`function`, compiled by te for each shape of its arguments; a pure function of JAX.
+    """Compiles `function` with te for each shape of its arguments, and returns a pure function of JAX.
 
-    Call it inside of jax.jit, differentiate it by jax.grad. platform: "cpu" or "cuda"; without
-    one, that of the arguments, or of JAX's default device. differentiate_outputs: "loss" takes
-    gradients through the rank-0 results alone, where there are any; "all" through every result.
+    It can be called inside of jax.jit, and differentiated by jax.grad. platform: "cpu" or "cuda"; by
+    default that of the arguments, or of JAX's default device. differentiate_outputs: "loss" takes
+    gradients only through the rank-0 results, if there are any; "all" takes them through every result.
     Other arguments are those of te_mlir.compile.
 
     Raises ImportFailure, which lists each operation that te cannot express, with its shapes
-    and line; CompileError where a recipe cannot be applied.
+    and line, and CompileError if a recipe cannot be applied.
     """
     settings = Options(recipe, backward_override, target, strict, tuple(options.items()))
     return Jitted(function, settings, platform, differentiate_outputs)
 
 
 def compile(function: Callable[..., Any], example_args: Sequence[Any], **options: Any) -> Compiled:
-    """`function` compiled now, for arguments like `example_args` (arrays or ShapeDtypeStructs).
+    """Compiles `function` now, for arguments like `example_args` (arrays or ShapeDtypeStructs).
 
     Options are those of `jit`.
     """
@@ -369,9 +369,8 @@ def compile(function: Callable[..., Any], example_args: Sequence[Any], **options
 
 
 def value_and_grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, **options: Any) -> ValueAndGrad:
-    """(result, gradients) of a loss in one call; with states, (result, gradients, next state).
+    """A function that returns (result, gradients) of a loss in one call; with states, (result, gradients, next state).
 
-    The forward leaves nothing behind, and states that the backward changes are returned. Options
-    are those of `jit`.
+    Nothing is saved between calls, and states that the backward changes are returned. Options are those of `jit`.
     """
     return ValueAndGrad(jit(function, **options), argnums)

@@ -1,10 +1,10 @@
 """A compiled program as a pure function of JAX arrays.
 
-Everything that a call reads is an argument, and everything that it makes is a
-result: also the states of the recipe and, under differentiation, the memory that the
-forward saves for the backward, an array like any other (a *residual* of
-jax.custom_vjp). A function can therefore be called, jitted, differentiated and run
-again in any order, on any device of its platform.
+Everything that a call reads is an argument, and everything that it computes is a result.
+This includes the states of the recipe and, when differentiating, the memory that the forward
+saves for the backward, which is an array like any other (a *residual* of jax.custom_vjp). A
+function can therefore be called, jitted, differentiated and run again in any order, on any
+device of its platform.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from te_mlir.jax.specs import Options, Spec, State, check, platform_of
 from te_mlir.program import Argument, Program
 from te_mlir.recipes import Recipe
 
-#: Makes the source that is compiled: without derivatives (None), or with those of the
-#: inputs whose numbers are given. The flag says whether the compiler differentiates it.
+#: Returns the source to compile: without derivatives (None), or with those for the given input
+#: numbers. The flag is whether the compiler must differentiate it.
 Source = Callable[[tuple[int, ...] | None], tuple[Any, bool]]
 
 
 class _Binary:
-    """One compiled program: the places of its states, and how its arguments go by name."""
+    """One compiled program, with the indices of its states and of its arguments by name."""
 
     def __init__(self, function: Function, wrt: tuple[int, ...] | None) -> None:
         source, vjp = function.source(wrt)
@@ -42,7 +42,7 @@ class _Binary:
         self.inputs = {a.name: i for i, a in enumerate(arguments) if not a.is_result}
         self.results = {a.name: i for i, a in enumerate(arguments) if a.is_result and a.carried_input < 0}
         carried = {a.carried_input: i for i, a in enumerate(arguments) if a.carried_input >= 0}
-        #: Places of a state, and of its next value, by name.
+        #: The indices of each state and of its next value, by name.
         self.states = {arguments[before].name: (before, after) for before, after in carried.items()}
 
     def argument(self, name: str) -> Argument:
@@ -50,7 +50,7 @@ class _Binary:
 
 
 class _Training(_Binary):
-    """A program with derivatives, and its cut into a forward and a backward."""
+    """A program with derivatives, and its split into a forward and a backward."""
 
     def __init__(self, function: Function, wrt: tuple[int, ...]) -> None:
         super().__init__(function, wrt)
@@ -58,7 +58,7 @@ class _Training(_Binary):
         outputs = [self.results[spec.name] for spec in function.outputs]
         self.through = [n for n, spec in enumerate(function.outputs) if f"grad.{spec.name}" in self.inputs]
         cotangents = [self.inputs[f"grad.{function.outputs[n].name}"] for n in self.through]
-        # Whose gradient the program has; it may have more than were asked for.
+        # The inputs whose gradients the program has, which may be more than were asked for.
         self.wrt = [n for n, spec in enumerate(function.inputs) if f"grad.{spec.name}" in self.results]
         gradients = [self.results[f"grad.{function.inputs[n].name}"] for n in self.wrt]
         inputs = [self.inputs[spec.name] for spec in function.inputs]
@@ -67,12 +67,12 @@ class _Training(_Binary):
         for place in outputs:
             if arguments[place].first_launch >= cut:
                 raise ArgumentError(
-                    f"expected result '{arguments[place].name}' to be made before the backward, but it is not"
+                    f"expected result '{arguments[place].name}' to be computed before the backward, but it is not"
                 )
         #: Inputs and results that the backward reads.
         self.kept_inputs = [n for n, i in enumerate(inputs) if arguments[i].last_launch >= cut]
         self.kept_outputs = [n for n, i in enumerate(outputs) if arguments[i].last_launch >= cut]
-        # Gradients in whose memory the forward has intermediates: left for the backward, as the arena is.
+        # Gradients whose memory has intermediates of the forward; they are saved for the backward, like the arena.
         early = [i for i in gradients if 0 <= arguments[i].first_launch < cut]
         self.forward = Call(self.loaded, inputs, outputs + early + [ARENA], 0, cut)
         kept = [inputs[n] for n in self.kept_inputs] + [outputs[n] for n in self.kept_outputs]
@@ -83,7 +83,7 @@ class _Training(_Binary):
             cut,
             end,
         )
-        #: Everything at once: states, inputs and cotangents to results, gradients and states.
+        #: The whole program as one call: from states, inputs and cotangents to results, gradients and states.
         before = [b for b, _ in self.states.values()]
         after = [a for _, a in self.states.values()]
         self.both = Call(self.loaded, before + inputs + cotangents, after + outputs + gradients + [ARENA])
@@ -93,12 +93,12 @@ class Function:
     """A program of the dialect as a function of arrays.
 
     inputs, outputs: what a call takes and returns, in order. platform: "cpu" or "cuda".
-    A program with states has them as a dict of arrays: `init_state()` makes it, and calls
-    take `state=` and return the next one beside their results.
+    The states of a program are a dict of arrays: `init_state()` creates it, and calls take `state=`
+    and return the next one with their results.
 
-    JAX's jit, grad, vjp and donation work, on any device of the platform; vmap, forward
-    mode and second derivatives do not. Use `value_and_grad` for gradients of a program
-    with states: its backward makes states, and a cotangent cannot carry them.
+    JAX's jit, grad, vjp and donation work, on any device of the platform; vmap, forward mode and
+    second derivatives do not. Use `value_and_grad` for gradients of a program with states: its
+    backward computes states, which cotangents cannot pass on.
     """
 
     def __init__(
@@ -154,10 +154,10 @@ class Function:
     # States
 
     def init_state(self, wrt: Sequence[str] | None = None) -> State:
-        """The initial states by name, as 'te.init' says.
+        """The initial states by name, with the values of 'te.init'.
 
-        wrt: those of `value_and_grad` with this `wrt`, which also has states for
-        gradients; None: those of a call.
+        wrt: for `value_and_grad` with this `wrt`, which also has states for gradients; None: for a
+        call.
         """
         binary = self._forward() if wrt is None else self._trained(self._numbers(wrt))
         state = {}
@@ -230,7 +230,7 @@ class Function:
                 )
 
     def __call__(self, *args: Any, state: Mapping[str, Any] | None = None, **named: Any) -> Any:
-        """Results by name; with states, (results, next state)."""
+        """Returns the results by name; with states, (results, next state)."""
         values = self._positional(args, named)
         binary = self._forward()
         if not binary.states:
@@ -244,11 +244,11 @@ class Function:
         return {spec.name: value for spec, value in zip(self.outputs, results)}
 
     def flat(self, values: Sequence[Any]) -> list[Any]:
-        """Results in order, of checked arguments in order, of a function without states."""
+        """Returns the results in order, for checked arguments in order, of a function without states."""
         return list(self._differentiable(*values))
 
     def _run_forward(self, states: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """(results, next states) of the program without derivatives."""
+        """Runs the program without derivatives, and returns (results, next states)."""
         binary = self._forward()
         with self._lock:
             if self._call is None:
@@ -279,7 +279,7 @@ class Function:
             made = training.forward(*values)
             outputs = made[: len(self.outputs)]
             kept = [values[n] for n in training.kept_inputs] + [outputs[n] for n in training.kept_outputs]
-            # A program without temporaries has nothing to leave.
+            # A program without temporaries has nothing to save.
             return tuple(outputs), (_Key(tuple(wrt)), made[len(self.outputs) :], kept)
 
         def backward(residuals: Any, cotangents: Sequence[Any]) -> Any:
@@ -302,7 +302,7 @@ class Function:
         return call
 
     def _wants(self, index: int) -> bool:
-        """Whether an input that JAX differentiates has a gradient; raises where it should and has none."""
+        """Whether an input that JAX differentiates has a gradient; raises if it should have one but does not."""
         spec = self.inputs[index]
         if spec.differentiable:
             return True
@@ -331,11 +331,11 @@ class Function:
         state: Mapping[str, Any] | None = None,
         **named: Any,
     ) -> Any:
-        """(results, gradients), both by name, of one forward and backward in one call.
+        """Runs one forward and backward in one call, and returns (results, gradients), both by name.
 
-        wrt: names of inputs; None: all that have gradients. cotangents: by name of the
-        result; the default is 1 for a scalar that is the only result, else 0. With
-        states it returns (results, gradients, next state); start with `init_state(wrt)`.
+        wrt: names of inputs; None: all that have gradients. cotangents: by name of the result; the
+        default is 1 for a scalar that is the only result, else 0. With states, it returns (results,
+        gradients, next state); start with `init_state(wrt)`.
         """
         numbers = self._numbers(wrt)
         values = self._positional(args, named)
@@ -367,7 +367,7 @@ class Function:
     def flat_value_and_grad(
         self, training: _Training, states: Sequence[Any], values: Sequence[Any], cotangents: Sequence[Any]
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """(results, gradients of training.wrt, next states), all in order."""
+        """Returns (results, gradients of training.wrt, next states), all in order."""
         made = training.both(*states, *values, *cotangents)
         a, b = len(training.states), len(training.states) + len(self.outputs)
         return made[a:b], made[b : b + len(training.wrt)], made[:a]
@@ -375,7 +375,7 @@ class Function:
 
 @jax.tree_util.register_static
 class _Key:
-    """Which program a residual is of: part of its type, not of its values."""
+    """The program that a residual belongs to. It is a part of the residual's type, not of its values."""
 
     def __init__(self, wrt: tuple[int, ...]) -> None:
         self.wrt = wrt
@@ -425,13 +425,13 @@ def load(
     source_name: str = "<text>",
     **options: Any,
 ) -> Function:
-    """The function `entry` of an MLIR program as a function of JAX arrays.
+    """Loads the function `entry` of an MLIR program as a function of JAX arrays.
 
     source: text or bytecode, or an object with `to_mlir()`. platform: "cpu" or "cuda", by
     default that of JAX's default device. Other arguments are those of te_mlir.compile.
-    The function is compiled now, its derivative when it is first needed.
+    The function is compiled now, and its derivative when it is first needed.
 
-    Raises CompileError with the compiler's messages and their places, and RuntimeFailure
+    Raises CompileError with the compiler's messages and their locations, and RuntimeFailure
     if the device cannot run the step.
     """
     chosen, device = platform_of((), platform)

@@ -1,4 +1,4 @@
-"""What a compiled function takes and gives, how it is compiled, and for which device."""
+"""The arguments and results of a compiled function, and its options and device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ State = dict[str, Any]
 
 
 class Spec(NamedTuple):
-    """An argument or a result: its name, sizes, and element type as te has it ("bfloat16").
+    """An argument or a result: its name, sizes, and element type in te ("bfloat16").
 
     init: the value of an argument that is not passed. differentiable: whether it has a
     gradient.
@@ -67,7 +67,7 @@ def platform_of(values: Sequence[Any], platform: str | None = None) -> tuple[str
 
 
 def check(spec: Spec, value: Any, what: str = "argument") -> None:
-    """Raises ArgumentError, naming the argument, unless `value` is such an array."""
+    """Raises ArgumentError, naming the argument, unless `value` is an array of this element type and shape."""
     try:
         shape, dtype = jnp.shape(value), np.dtype(jnp.result_type(value) if np.isscalar(value) else value.dtype)
     except (AttributeError, TypeError):

@@ -1,4 +1,4 @@
-"""What of a captured graph runs in PyTorch: before the compiled regions, between them, and behind."""
+"""The nodes of a captured graph that run in PyTorch: before, between and after the compiled regions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from te_mlir.torch.plan import Plan
 
 
 def needed_by(nodes: Sequence[Node], known: set[Node]) -> set[Node]:
-    """The nodes that `nodes` depend on, and these, as far as they are not known."""
+    """`nodes` and the nodes that they depend on, without the known ones."""
     found: set[Node] = set()
     pending = [n for n in nodes if n not in known]
     while pending:
@@ -49,9 +49,9 @@ def function_of(
 
 
 class Before:
-    """Computes what comes before a region, once for each call, and keeps what did not change.
+    """Computes the values before a region in each call, and keeps those that did not change.
 
-    wanted: the nodes whose values are given, in order.
+    wanted: the nodes whose values are returned, in order.
     """
 
     def __init__(self, flat: GraphModule, schedule: Schedule, wanted: Sequence[Node], state: Sequence[bool]) -> None:
@@ -60,7 +60,7 @@ class Before:
         nodes = [n for n in graph.nodes if n.op != "placeholder" and (schedule.is_before(n) or n in schedule.free)]
         needed = needed_by([*wanted, *(n for n in nodes if n.is_impure() or n in effects.writes)], set())
         placeholders = [n for n in graph.nodes if n.op == "placeholder"]
-        # Only what comes of buffers is kept; an input may change unseen.
+        # Only values that are computed from buffers are kept, because a change of an input may go unnoticed.
         self.kept = {node for node, is_state in zip(placeholders, state) if is_state}
         self.kept -= {node for node in self.kept if any(effects.users_of_memory(key) for key in effects.own(node))}
         for node in nodes:
@@ -79,7 +79,7 @@ class Before:
         self._values: Sequence[torch.Tensor] | None = None
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> tuple[bool, dict[Node, torch.Tensor]]:
-        """Whether what is kept was made anew, and the values of the wanted nodes."""
+        """Whether the kept values were computed again, and the values of the wanted nodes."""
         renewed = False
         if self.once is not None:
             versions = [(tensors[i], tensors[i]._version) for i in self.watched]
@@ -88,7 +88,8 @@ class Before:
                 for (t, version), (was, before, copy) in zip(versions, self._versions)
             ):
                 with torch.no_grad():
-                    # On a CPU also what no version counts, a write through `data`, is seen; a GPU would have to wait.
+                    # A write through `data` does not change the version. On a CPU it is found by comparing the values;
+                    # on a GPU, that would have to wait for the device.
                     self._versions = [(t, v, t.clone() if t.device.type == "cpu" else None) for t, v in versions]
                     self._values, renewed = self.once(*tensors), True
         held = self._values or ()
@@ -100,13 +101,13 @@ class Before:
 
 
 class Feeder:
-    """Makes the arguments of a region of what came before it; makes again only what changed."""
+    """Computes the arguments of a region from the values before it, and computes again only those that changed."""
 
     def __init__(self, flat: GraphModule, feeds: Sequence[Feed], before: Before) -> None:
         places = {n: i for i, n in enumerate(n for n in flat.graph.nodes if n.op == "placeholder")}
-        #: Which of the graph's arguments each is, if it is one as it lies.
+        #: For each argument of the region, the index of the graph's argument that it is, or -1.
         self.sources = [places.get(f.node, -1) if f.make is None else -1 for f in feeds]
-        #: The others: (place, feed, the graph's argument or -1, whether it is kept).
+        #: The others: (index, feed, index of the graph's argument or -1, whether it is kept).
         self.made = [
             (i, f, places.get(f.node, -1), f.node.op != "placeholder" and f.node in before.kept)
             for i, f in enumerate(feeds)
@@ -114,8 +115,8 @@ class Feeder:
         ]
         self._held: dict[int, torch.Tensor] = {}
         self._parts = [m for m in self.made if m[1].part is not None]
-        #: Of `made`, masks and tables: a call that has others than its graph is begun again, so they are seen before
-        #: anything runs.
+        #: Masks and tables in `made`. If a call has others than its graph, the call is started again, so they are checked
+        #: before anything runs.
         self._compared = [m for m in self.made if m[1].key in COMPARED]
         self._seen: set[int] = set()
 
@@ -124,7 +125,7 @@ class Feeder:
         return {index: tensors[source] for index, feed, source, _ in self._parts}
 
     def look(self, tensors: Sequence[torch.Tensor], renewed: bool, values: dict[Node, torch.Tensor]) -> None:
-        """Raises OtherMask for a mask, or a table of a rotation, that is there before the first region."""
+        """Checks masks, and tables of rotations, that are available before the first region; raises OtherMask."""
         for index, feed, source, kept in self._compared:
             if (source >= 0 or feed.node in values) and (not kept or renewed or index not in self._held):
                 assert feed.make is not None
@@ -151,17 +152,17 @@ class Feeder:
                 with torch.no_grad():
                     tensor = self._held[index] = feed.make(tensor)
             else:
-                # Not below no_grad: it may want a gradient.
+                # This is not under no_grad, because the tensor may need a gradient.
                 tensor = feed.make(tensor)
             arguments[index] = tensor
         return arguments
 
 
 class Eager:
-    """What runs in PyTorch before the first region, or after one.
+    """The nodes that run in PyTorch before the first region, or after a region.
 
-    nodes: what it computes. exits: nodes that leave the region. given: what else it needs, beside the
-    graph's arguments. made: the nodes that it gives, or None for the results of the graph.
+    nodes: the nodes that it computes. exits: nodes that leave the region. given: other nodes that it needs,
+    besides the graph's arguments. made: the nodes that it returns, or None for the results of the graph.
     """
 
     def __init__(
@@ -173,7 +174,7 @@ class Eager:
         self._idle = not nodes
 
     def into(self, values: dict[Node, torch.Tensor], tensors: Sequence[torch.Tensor]) -> None:
-        """Adds what it makes to the values of nodes."""
+        """Adds its results to the values of nodes."""
         if not self._idle:
             values.update(zip(self.made, self.run(*tensors, *(values[node] for node in (*self.exits, *self.given)))))
 
@@ -181,14 +182,14 @@ class Eager:
 def eager_of(
     flat: GraphModule, schedule: Schedule, plans: Sequence[Plan], feeds: Sequence[Sequence[Feed]]
 ) -> list[Eager]:
-    """What runs in PyTorch before the first region and after each."""
+    """The nodes that run in PyTorch before the first region and after each region."""
     graph = flat.graph
     times = [-1] + [plan.time + 1 for plan in plans]
     exits = {exit.node for plan in plans for exit in plan.exits}
     effects = [n for n in graph.nodes if n.op == "call_function" and (n.is_impure() or n in schedule.effects.writes)]
     fed = [{f.node for f in own if f.node.op != "placeholder"} for own in feeds]
     found: list[Eager] = []
-    #: What later programs and regions need of earlier ones.
+    #: The nodes of earlier parts that later ones need.
     needed: set[Node] = set()
     for index in reversed(range(len(times))):
         end = times[index + 1] if index + 1 < len(times) else schedule.end
@@ -198,7 +199,7 @@ def eager_of(
         targets: list[Node] = [n for n in graph.nodes if n.op == "output"]
         if index < len(plans):
             needed |= fed[index]
-            # Also the views of arguments of a region that the next one begins with.
+            # Include the views of a region's arguments that the next region starts with.
             targets = [n for n in graph.nodes if n in needed and (n in here or n in fed[index] - known)]
         within = needed_by([*targets, *(n for n in effects if n in here)], known)
         own = [exit.node for exit in plans[index - 1].exits] if index else []

@@ -1,6 +1,6 @@
-"""What the nodes of a graph do beside their values: memory that they write to, random numbers, and modes for others.
+"""The side effects of the nodes of a graph: writes to memory, random numbers, and modes for other nodes.
 
-What touches the same memory or generator stays in the order of the program.
+Nodes that use the same memory or generator stay in the order of the program.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from torch.fx import Node
 
 from te_mlir.torch import casts
 
-#: Stands for the generator among the memory that nodes touch.
+#: The key of the random generator among the memory that nodes use.
 RANDOM = "random"
 
-#: Ops that write to arguments although their schemas do not say so: which ones, and the one that turns it on.
+#: Ops that write to arguments although their schemas do not declare it: the arguments, and the flag that enables it.
 _HIDDEN_WRITES = {"batch_norm": ((3, 4), 5), "instance_norm": ((3, 4), 5)}
 
-#: In-place ops that are the same as others where nobody looks at the tensor by its old names.
+#: In-place ops that can be replaced with other ops if the tensor is not read under its old names.
 _PLAIN = frozenset(["add", "sub", "mul", "div", "relu", "silu", "gelu", "neg", "exp", "tanh", "sqrt", "pow"])
 
 
 def storages(value: Any) -> set[Any]:
-    """Ids of the memory behind a value that tracing left on a node."""
+    """Ids of the memory of a value that tracing stored on a node."""
     if isinstance(value, torch.Tensor):
         return {value.untyped_storage()._cdata}
     if isinstance(value, (list, tuple)):
@@ -46,7 +46,7 @@ def is_mode(node: Node) -> bool:
 
 
 def frozen_nodes(graph: torch.fx.Graph) -> set[Node]:
-    """Nodes that no gradient goes through: those below torch.no_grad, and `detach`."""
+    """Nodes through which no gradient passes: those under torch.no_grad, and `detach`."""
     enabled = torch.is_grad_enabled()
     found: set[Node] = set()
     for node in graph.nodes:
@@ -60,9 +60,9 @@ def frozen_nodes(graph: torch.fx.Graph) -> set[Node]:
 
 
 def same_tensors(graph: torch.fx.Graph) -> None:
-    """Uses of what an op below torch.no_grad gives are uses of its operand, where it gives that itself.
+    """If an op under torch.no_grad returns its operand, replaces uses of the result with the operand.
 
-    The operand may want a gradient. In-place ops write to it; others, such as a cast to the type that it has, do nothing.
+    The operand may need a gradient. In-place ops write to it; others, such as a cast to the type that it has, do nothing.
     """
     frozen = frozen_nodes(graph)
     for node in graph.nodes:
@@ -86,9 +86,9 @@ def _gives_operand(node: Node, operand: Node) -> bool:
 
 
 class Effects:
-    """What the nodes of a graph touch and write.
+    """The memory that the nodes of a graph use and write.
 
-    examples: the arguments, in order; those that share memory are one piece of it.
+    examples: the arguments, in order. Arguments that share memory count as one piece of memory.
     """
 
     def __init__(self, graph: torch.fx.Graph, examples: Sequence[torch.Tensor]) -> None:
@@ -98,7 +98,7 @@ class Effects:
         for node, example in zip((n for n in graph.nodes if n.op == "placeholder"), examples):
             for key in storages(node.meta.get("val")):
                 self._of[key] = owners.setdefault(_memory(example, node), key)
-        #: Memory of arguments, and of tensors that the graph holds.
+        #: Memory of arguments, and of tensors that belong to the graph.
         self.outer: set[Any] = set()
         for node in graph.nodes:
             if node.op in ("placeholder", "get_attr"):
@@ -116,11 +116,11 @@ class Effects:
                     self._touching.setdefault(key, []).append(node)
 
     def own(self, node: Node) -> set[Any]:
-        """The memory that the node's value lies in."""
+        """The memory of the node's value."""
         return {self._of.get(key, key) for key in storages(node.meta.get("val"))}
 
     def touched(self, node: Node) -> set[Any]:
-        """The memory that the node reads or names."""
+        """The memory that the node reads or has a view of."""
         return self.own(node).union(*(self.own(n) for n in node.all_input_nodes))
 
     def _written(self, node: Node) -> set[Any]:
@@ -147,7 +147,7 @@ class Effects:
         return self._touching.get(key, ())
 
     def read_before_writes(self) -> set[Node]:
-        """The nodes that touch memory that another writes to after them."""
+        """The nodes that use memory which a later node writes."""
         return {
             node
             for writer, written in self.writes.items()
@@ -157,7 +157,7 @@ class Effects:
         }
 
     def neighbours(self) -> tuple[dict[Node, list[Node]], dict[Node, list[Node]]]:
-        """Of each node those that come before it, and after it, because one of the two writes what both touch."""
+        """For each node, the nodes that must stay before it and after it, because one of the two writes memory of both."""
         before: dict[Node, list[Node]] = {}
         after: dict[Node, list[Node]] = {}
         for writer, written in self.writes.items():
@@ -171,7 +171,7 @@ class Effects:
 
 
 def written_nodes(graph: torch.fx.Graph, examples: Sequence[torch.Tensor]) -> set[Node]:
-    """The nodes whose memory is written to in place, by whatever name."""
+    """The nodes whose memory is written in place, also through another view."""
     effects = Effects(graph, examples)
     memory: set[Any] = set().union(*effects.writes.values(), set())
     return {node for node in graph.nodes if memory & effects.own(node)} if memory else set()
@@ -181,7 +181,7 @@ def _memory(example: torch.Tensor, node: Node) -> Any:
     try:
         return example.untyped_storage()._cdata
     except (RuntimeError, NotImplementedError):
-        # A tensor without memory of the usual kind shares none.
+        # A tensor without ordinary memory shares none.
         return node
 
 
@@ -202,7 +202,7 @@ def _is_random(node: Node) -> bool:
 
 
 def without_plain_writes(graph: torch.fx.Graph, effects: Effects) -> bool:
-    """Makes new tensors of in-place ops wherever nothing can tell; says whether there was one."""
+    """Replaces in-place ops with ops that create new tensors if no one can notice. Returns whether there was one."""
     changed = False
     for node in list(effects.writes):
         name = str(node.target).split(".")

@@ -1,8 +1,7 @@
-"""Integers of PyTorch as the int32 indices that te takes, in as few calls of PyTorch as can be.
+"""Converts integers of PyTorch to the int32 indices that te takes, in as few calls of PyTorch as possible.
 
-Each call costs the host some us, more where others of its code have left the caches.
-Labels that a loss shifts by one, padded, sliced, made contiguous and converted, are
-written to their place at once.
+Each call costs the host some us, and more if other code has filled the caches. Labels that a loss
+shifts by one are padded, sliced, made contiguous and converted in one write.
 """
 
 from __future__ import annotations
@@ -19,53 +18,53 @@ from te_mlir.torch.tensors import dense
 
 _LOWEST, _HIGHEST = -(2**31), 2**31 - 1
 _part = arrays.torch_part()
-#: How many have a storage; None where this PyTorch does not tell who else has a tensor.
+#: Returns the number of users of a storage; None if this PyTorch does not count the users of a tensor.
 _holders: Any = getattr(torch._C, "_storage_Use_Count", None) if hasattr(torch.Tensor, "_use_count") else None
 
 
 def clamped(index: int) -> int:
-    """What Indices makes of an integer."""
+    """The int32 that Indices converts an integer to."""
     return min(max(index, _LOWEST), _HIGHEST)
 
 
 class Indices:
-    """From integers to int32 ones in one dimension; what is beyond int32 stays beyond every table.
+    """Converts integers to int32 in one dimension. Integers out of the range of int32 stay out of the range of every table.
 
-    shift: the last dimension goes without its first `shift`, and ends with as many `fill`.
-    A call writes to the memory of the one before where nobody has that any more, no backward
-    either: recorded launches find it where it was, and the `fill` is there.
+    shift: the first `shift` elements of the last dimension are dropped, and as many `fill` are
+    appended. If the memory of the last call has no other users, such as a backward, a call writes
+    to it again. Recorded launches then find it at the same address, and the `fill` is there already.
     """
 
     def __init__(self, shift: int = 0, fill: int = 0) -> None:
         self.shift, self.fill = shift, clamped(fill)
         self._kind: Any = None
-        #: What the last call gave, as it is written to, and for whom: a stream, and whether in inference mode.
+        #: The result of the last call, the view to write to, and its key: the stream, and whether in inference mode.
         self._made: Any = None
         self._to: Any = None
         self._key: Any = None
-        #: Its storage, and how many had these when nobody else did.
+        #: Its storage, and the numbers of users of both while there was no other user.
         self._storage: Any = None
         self._counts: tuple[int, ...] = ()
 
     def _plan(self, given: torch.Tensor) -> None:
-        """Notes what is the same for all tensors like `given`."""
+        """Stores everything that is the same for all tensors like `given`."""
         self._kind, self._made = (given.shape, given.stride(), given.device), None
         self._make = makers.TorchMaker([((given.numel(),), torch.int32, False)], given.device)
         self._stream, self._recording = devices.torch_stream_of(given.device), devices.torch_recording(given.device)
         made = torch.empty(given.shape, dtype=torch.int32, device="meta")
         kept = given.shape[-1] - self.shift if self.shift else 0
         parts = [(given, self.shift, kept), (made, 0, kept)]
-        #: (sizes, strides, first element) of what is read, and of where that goes.
+        #: (sizes, strides, first element) of the part to read and of the part to write.
         self._parts = []
         for tensor, first, count in parts:
             part = tensor.narrow(-1, first, count) if self.shift else tensor
             start = part.storage_offset() - tensor.storage_offset()
             self._parts.append((tuple(part.shape), part.stride(), start))
-        # As tensors: with bounds that are numbers, clamp writes to no other type than it reads.
+        # The bounds are tensors, because with numbers as bounds, clamp can write only the type that it reads.
         self._bounds = tuple(torch.tensor(bound, device=given.device) for bound in (_LOWEST, _HIGHEST))
 
     def _holders(self, made: Any) -> tuple[int, ...]:
-        """How many have the tensor and its storage, in Python and below."""
+        """The numbers of users of the tensor and its storage, in Python and in C++."""
         storage = self._storage
         return sys.getrefcount(made), made._use_count(), sys.getrefcount(storage), _holders(storage._cdata)
 
@@ -94,7 +93,7 @@ class Indices:
 
 
 def source_of(node: Node, graph: Graph) -> tuple[Node, Indices] | None:
-    """An argument, and what makes the indices of a node of it, where the node is that argument shifted."""
+    """If `node` is an argument or a shifted argument: the argument, and the Indices that compute the node from it."""
     if capture.writes(graph):
         return None
     found: Any = node
@@ -117,7 +116,7 @@ _SAME_ORDER = {
 
 
 def _is_same(node: Node, source: Any) -> bool:
-    """Whether both have elements of one type on one device."""
+    """Whether both have the same element type and device."""
     if not isinstance(source, Node):
         return False
     value, before = node.meta["val"], source.meta["val"]

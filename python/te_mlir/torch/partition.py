@@ -1,10 +1,10 @@
-"""What of a graph runs where: before everything, in a compiled region, or in PyTorch between regions.
+"""Decides where each node of a graph runs: before the regions, in a compiled region, or in PyTorch between regions.
 
-Data says most of it: what depends on a parameter is to be compiled, what that needs
-comes before, and what cannot be compiled comes between. Effects say the rest. A node
-that writes to a tensor, draws random numbers, or does something that no tensor shows
-has its place among all that touch the same memory or generator: these stay in the
-order of the program, though each region runs as one.
+Data dependences decide most of it: nodes that depend on a parameter are compiled, the nodes that
+those need run before, and nodes that cannot be compiled run between regions. Side effects decide
+the rest. A node that writes to a tensor, draws random numbers, or has another side effect stays in
+the order of the program among all nodes that use the same memory or generator, although each region
+runs as a whole.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from te_mlir.torch.effects import (
     without_plain_writes,
 )
 
-#: Higher-order ops that are what is in them: the compiler itself chooses what to compute again.
+#: Higher-order ops that are replaced with their bodies, because the compiler itself chooses what to recompute.
 _INLINED = frozenset(("tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap", "invoke_subgraph"))
 
-#: What takes no tensor and gives none, and does nothing that a graph would see.
+#: Functions without tensors as arguments or results that do not affect a graph.
 _HARMLESS = frozenset(("_log_api_usage_once", "lazy_load_decompositions"))
 
-#: Methods that change how a tensor is differentiated, which no ATen op shows.
+#: Methods that change how a tensor is differentiated without an ATen op.
 _GRADIENT_METHODS = frozenset(
     ("register_hook", "register_post_accumulate_grad_hook", "requires_grad_", "retain_grad", "backward")
 )
 
 
 def refusal(module: GraphModule, flat: GraphModule) -> str | None:
-    """Why no part of a captured graph may be compiled: what it does that tracing it to ATen would lose."""
+    """Why no part of a captured graph may be compiled: something that it does would be lost in tracing it to ATen."""
     kept = {str(n.target) for n in flat.graph.nodes if n.op == "call_function"}
     for part in module.modules():
         for node in part.graph.nodes if isinstance(part, GraphModule) else ():
@@ -67,7 +67,7 @@ def refusal(module: GraphModule, flat: GraphModule) -> str | None:
 
 
 def _where(node: Node) -> str:
-    """`model.py:12`, the line of the program that a node comes from; "" where tracing did not note it."""
+    """The line of the program that a node comes from, such as `model.py:12`; "" if tracing did not record it."""
     found = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
     return f"{os.path.basename(found[-1][0])}:{found[-1][1]}" if found else ""
 
@@ -90,7 +90,7 @@ def _lost(node: Node, kept: set[str]) -> str | None:
         return f"'torch.autograd.{name}' is not imported"
     if is_mode(node) or getattr(node.target, "__module__", "") in ("_operator", "math"):
         return None
-    # What takes no tensor and gives none is there for what it does.
+    # A function without tensors as arguments or results is called for its side effects.
     value = node.meta.get("example_value", node.meta.get("val"))
     if value is None and name not in _HARMLESS and not any(_is_tensor(n) for n in node.all_input_nodes):
         return f"'{name}' is not imported"
@@ -106,21 +106,21 @@ def _name(node: Node) -> str:
     return target if isinstance(target, str) else getattr(target, "__name__", None) or str(target)
 
 
-#: What is there before everything: arguments, and what is computed without gradients.
+#: The time of arguments, and of values that are computed from them without gradients.
 BEFORE = -2
 
-#: Layers, for which regions are made.
+#: The layers that make a region worth compiling.
 _LAYERS = ("linear", "mm", "matmul", "addmm")
 
 
 class Schedule:
     """When each node runs: BEFORE, at 2k in the k-th region, or at 2k + 1 in PyTorch after it (-1: before the first).
 
-    roots: what gradients are wanted of, and parameters. left: nodes that depend on them
-    and stay in PyTorch. free: what is computed of parameters alone, such as their casts,
-    which is a part of every region that uses it. A node runs as early as it can, but for what only later regions
-    need, such as the norm after a dropout, which is theirs. What touches memory that
-    is written to, or draws random numbers, keeps its order.
+    roots: parameters, and other arguments that need gradients. left: nodes that depend on roots and
+    stay in PyTorch. free: nodes that are computed only from parameters, such as their casts, which are
+    a part of every region that uses them. A node runs as early as possible, except for nodes that only
+    later regions need, such as the norm after a dropout, which belong to those regions. Nodes that use
+    memory that is written to, or that draw random numbers, keep their order.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Schedule:
         self.graph, self.roots, self.parameters = graph, roots, parameters
         self.effects = Effects(graph, examples)
         if without_plain_writes(graph, self.effects):
-            # What was written and never read is nothing now.
+            # Values that were written and never read are dead now.
             graph.eliminate_dead_code()
             self.effects = Effects(graph, examples)
         patterns.set_apart(self.effects.read_before_writes())
@@ -144,7 +144,7 @@ class Schedule:
         self._arrange()
 
     def without_gradients(self) -> list[Node]:
-        """Where values that depend on a root begin to stop gradients."""
+        """The nodes at which values that depend on a root stop passing gradients."""
         firsts = []
         stopped: set[Node] = set()
         for node in self.graph.nodes:
@@ -156,11 +156,11 @@ class Schedule:
         return firsts
 
     def writes_outside(self) -> bool:
-        """Whether arguments, or what the graph holds, are written to."""
+        """Whether arguments, or tensors that belong to the graph, are written to."""
         return any(written & self.effects.outer for written in self.effects.writes.values())
 
     def refused(self) -> list[tuple[Node, str]]:
-        """What depends on a root and is PyTorch's whatever it computes, with reasons."""
+        """The nodes that depend on a root and stay in PyTorch regardless of what they compute, with reasons."""
         found = []
         for node in self._nodes:
             if node not in self._moving or node in self.roots or node in self.frozen or node not in self.dependent:
@@ -173,9 +173,9 @@ class Schedule:
         return found
 
     def leave(self, node: Node, inside: set[Node]) -> bool:
-        """Leaves a node in PyTorch, or where it is none of `inside` its users; says whether there was one to leave."""
+        """Leaves a node in PyTorch or, if it is not in `inside`, its users. Returns whether there was a node to leave."""
         found = {node} & inside or {n for n in node.users if n in inside}
-        # What gives several tensors goes with each of them.
+        # A node with several results stays with each of them.
         found |= {n.args[0] for n in found if n.target is operator.getitem}  # type: ignore[misc]
         found -= self.roots
         self.left |= found
@@ -189,11 +189,11 @@ class Schedule:
 
     @property
     def end(self) -> int:
-        """After all times."""
+        """The time after all others."""
         return max(self.time.values(), default=0) + 1
 
     def is_before(self, node: Node) -> bool:
-        """Whether a node is computed before everything, without gradients."""
+        """Whether a node is computed before all regions, without gradients."""
         return node.op != "placeholder" and self.time.get(node) == BEFORE and node not in self.free
 
     def is_staying(self, node: Node) -> bool:
@@ -205,7 +205,7 @@ class Schedule:
         return self.is_staying(node) and time <= self.time[node] < end
 
     def inside(self, time: int) -> set[Node]:
-        """The nodes of the region of a time, and what they may begin with."""
+        """The nodes of the region of a time, and the free nodes that they may use."""
         return {n for n in self._nodes if self.time[n] == time} | self.free | self.roots
 
     def written_after(self, time: int) -> set[Any]:
@@ -217,7 +217,7 @@ class Schedule:
         return node in self.dependent and any(patterns.is_op(node, name) for name in _LAYERS)
 
     def _stays(self, node: Node) -> bool:
-        """Whether a node that depends on roots is PyTorch's, whatever it computes."""
+        """Whether a node that depends on roots stays in PyTorch regardless of what it computes."""
         if node in self.left or node in self._idle or node in self.frozen or node not in self.dependent:
             return True
         if node.target is operator.getitem and node.args[0] in self._staying:
@@ -232,7 +232,7 @@ class Schedule:
             idle = {n for n in self._nodes if self.time[n] in regions - layers}
             if not idle:
                 return
-            # Nothing is gained by a region without a layer.
+            # A region without a layer gains nothing.
             self._idle |= idle
 
     def _arrange_once(self) -> None:
@@ -244,7 +244,7 @@ class Schedule:
         for node in self._nodes:
             above = node.all_input_nodes
             earliest = max((time[n] for n in (*above, *self._earlier.get(node, ())) if n in time), default=BEFORE)
-            # No gradient goes through what is computed of roots alone, but stops them.
+            # No gradient passes through a node that is computed only from roots and stops gradients.
             if earliest == BEFORE and (node in self.frozen or not any(n in moving for n in above)):
                 time[node] = BEFORE
                 continue
@@ -257,7 +257,7 @@ class Schedule:
             elif (
                 all(n in self.parameters or n in free or n not in moving for n in above)
                 and not _makes_rows(node)
-                # What is written to has its place in the order.
+                # Memory that is written to keeps its order.
                 and node not in self._earlier
                 and node not in self._later
             ):
@@ -274,12 +274,12 @@ class Schedule:
 
 
 def _makes_rows(node: Node) -> bool:
-    """Whether a node of parameters makes more than they are."""
+    """Whether the result of a node of parameters is larger than the parameters."""
     return patterns.is_op(node, "embedding")
 
 
 def _is_floating(node: Node) -> bool:
-    """Whether what is used of a node's value, which may be several tensors, is of floating-point numbers."""
+    """Whether the used tensors of a node's value are floating-point; the value may be several tensors."""
     value = node.meta.get("val")
     if isinstance(value, (list, tuple)) and node.users and all(n.target is operator.getitem for n in node.users):
         value = [value[n.args[1]] for n in node.users]  # type: ignore[index]
@@ -288,7 +288,7 @@ def _is_floating(node: Node) -> bool:
 
 
 def wanting(graph: torch.fx.Graph, frozen: set[Node], leaves: set[Node]) -> set[Node]:
-    """The nodes that have gradients, where `leaves` want them."""
+    """The nodes that have gradients if `leaves` need them."""
     found = set(leaves)
     for node in graph.nodes:
         if node.op != "call_function" or node in frozen or not any(n in found for n in node.all_input_nodes):
@@ -305,7 +305,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 def dependents(graph: torch.fx.Graph, roots: set[Node]) -> set[Node]:
-    """The nodes that depend on `roots`, and these."""
+    """`roots`, and the nodes that depend on them."""
     found = set(roots)
     for node in graph.nodes:
         if node.op not in ("placeholder", "output") and any(n in found for n in node.all_input_nodes):

@@ -1,9 +1,9 @@
 """A compiled function that autograd can call.
 
-`Region` is a function, its arguments and results as tensors, and which arguments want
-gradients. Forward and backward are one compiled step that is run in two parts: what the
-forward saves stays in the arena of an instance between them. So each forward that waits
-for its backward has an instance, and a backward can be run once.
+A `Region` is a function, with its arguments and results as tensors, and the arguments that
+need gradients. Forward and backward are one compiled step that runs in two parts: values that
+the forward saves stay in the arena of an instance in between. Each forward that waits for its
+backward therefore has an instance, and a backward can run only once.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from te_mlir.torch.tensors import Spec, addresses_of, check, refuse_duals
 class Region:
     """A function, on one device, that autograd can call.
 
-    function: its arguments are `inputs`, its results `outputs`, in order, of the same
-    number of elements each. outputs: where `differentiable`, a cotangent is taken.
-    shared, begun: those of MainGrads. is_first_microbatch: True: calls cast the weights and
-    begin the gradients in main_grad. False: they use the casts of the call before and add.
-    None: they cast and add, which goes only without cache_weights.
+    function: its arguments are `inputs`, its results `outputs`, in order, with the same number
+    of elements each. outputs: those that are `differentiable` have a cotangent. shared, begun:
+    those of MainGrads. is_first_microbatch: if True, calls cast the weights and overwrite the
+    gradients in main_grad. If False, they reuse the casts of the call before and add to the
+    gradients. If None, they cast and add, which requires that cache_weights is off.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class Region:
             (arrays.CPU, 0) if device.type == "cpu" else (arrays.CUDA, device.index or 0)
         )
         self.options = options
-        #: What recipes remember of the model: other regions of it have the same.
+        #: The states of recipes for the model, which all of its regions share.
         self.states = states or States()
         self.signature = Signature.of(inputs, outputs, device, options.main_grad)
         self.compilation = Compilation(function, self.signature, options, self.context.backend)
         self.names = Names(self.signature, self.states)
         self.guard = Guard(self.signature, self.names)
         self.main_grads = MainGrads(self.signature, self.names, shared, begun)
-        # What autograd follows where it has no other tensor that wants a gradient.
+        # Autograd follows this tensor if no other tensor needs a gradient.
         self.anchor = torch.empty((), device=device, requires_grad=True)
         self.is_first_microbatch: bool | None = True if options.cache_weights else None
         self.flag = MicrobatchFlag(self.context)
@@ -73,7 +73,7 @@ class Region:
         return self.compilation.function
 
     def load(self, training: bool) -> Loaded:
-        """The step with the states of the weights of the last call; compiled once."""
+        """The step with the states of the weights of the last call, which is compiled once."""
         key = (training, self.names.current)
         if key not in self._loaded:
             self._loaded[key] = Loaded(self, self.compilation.program(training), training)
@@ -103,9 +103,9 @@ class Loaded:
     def __init__(self, region: Region, program: Program, training: bool) -> None:
         self.region, signature = region, region.signature
         self.places = places = Places.read(program, signature, training)
-        # What a part does not use must be no null pointer.
+        # A pointer that a part does not use must not be null.
         self.dummy = region.context.empty((64,), "float32")
-        # The pointers are theirs.
+        # The pointers point to these states.
         self.states, self.casts = _states(region, program, training)
         null, states = self.dummy.pointer, self.states
         template = [states[a.name].pointer if a.name in states else null for a in program.arguments]
@@ -116,13 +116,13 @@ class Loaded:
         gradients = [signature.inputs[i] for i in signature.given] if training else []
         self.make_results = _maker(signature.outputs, signature.device, False, places.outputs, null)
         self.make_gradients = _maker(gradients, signature.device, True, places.gradients, null)
-        #: Of a recorded step, whose own are overwritten by the next backward.
+        #: Copies of the gradients of a recorded step, because the next backward overwrites its own.
         self.make_copies = _maker(gradients, signature.device, True)
         self._current = devices.torch_stream(region.context.device)
         self._last_stream: int | None = None
 
     def later(self) -> bool:
-        """Whether this call is of a later micro-batch; notes that there are casts of weights from now on."""
+        """Whether this call is of a later micro-batch. Records that there are casts of weights from now on."""
         first = self.region.is_first_microbatch
         if not self.region.options.cache_weights:
             return first is not True
@@ -130,7 +130,7 @@ class Loaded:
         if not first and not made.issuperset(self.casts):
             raise ArgumentError(
                 "argument 'is_first_microbatch': expected True in the first call, as there are no casts of "
-                "weights to use again, but got False"
+                "weights to reuse, but got False"
             )
         made.update(self.casts)
         return not first
@@ -142,21 +142,21 @@ class Loaded:
             pointers[place] = flag.written(later, stream) if recorded else flag.constant(later)
 
     def _stream(self) -> int:
-        """The current stream; waits where it is not the one that instances were used on."""
+        """The current stream, which waits for the stream of the last call if that was another one."""
         stream = self._current()
         if stream != self._last_stream:
-            # A stream that is captured starts from the one before by its own events.
+            # A stream that is being captured waits for the earlier one by its own events.
             if self._last_stream is not None and stream and not torch.cuda.is_current_stream_capturing():
                 torch.cuda.synchronize(self.region.signature.device)
             self._last_stream = stream
         return stream
 
     def forward(self, tensors: Sequence[torch.Tensor], addresses: list[int]) -> list[torch.Tensor]:
-        """Results of a call without a backward."""
+        """Returns the results of a call without a backward."""
         later, arena = self.later(), self.pool.take()
         end = self.places.end
         if not torch.is_grad_enabled():
-            # Evaluation changes nothing of training, and a forward that a checkpoint runs again counts once.
+            # An evaluation does not change states of training, and a forward that a checkpoint repeats counts only once.
             end = self.places.update
         elif self.scales.places:
             self.scales.keep()
@@ -174,12 +174,15 @@ class Loaded:
         mains: list[int] | None = None,
         end: int | None = None,
     ) -> list[torch.Tensor]:
-        """Results; the backward can go on with the arena. end: of the launches, if not where the backward begins."""
+        """Returns the results, and leaves the arena ready for the backward.
+
+        end: the last launch to run, if it is not the one before the backward.
+        """
         places, stream = self.places, self._stream()
         end = places.cut if end is None else end
         arena.keeps_scales = False
         pointers, memory, dummy = arena.pointers, arena.memory, self.dummy.pointer
-        # Already here: sums that begin anew are set to 0 at the beginning of the step.
+        # The pointers are set in the forward, because sums that start again are set to 0 at the start of the step.
         if mains and mains != arena.mains:
             for (before, after), address in zip(places.mains, mains):
                 pointers[before] = pointers[after] = address or dummy
@@ -204,11 +207,11 @@ class Loaded:
             arena.instance.run_part(pointers, stream, 0, end)
             return results
         arena.instance.replay(pointers, stream, 0, end)
-        # Numbers are the caller's own; of larger results only until the next call.
+        # Numbers are copied for the caller; larger results are valid only until the next call.
         return [r.detach() if r.numel() > 1 else r.clone() for r in memory.results]
 
     def _find_saved(self, arena: Arena, saved: Sequence[torch.Tensor]) -> None:
-        """Points the backward to what the forward saved, where that lies now; raises ArgumentError where it is gone."""
+        """Sets the backward's pointers to the tensors that the forward saved; raises ArgumentError if one was freed."""
         signature, places = self.region.signature, self.places
         count = len(places.saved_inputs)
         addresses = addresses_of(saved[:count])
@@ -224,9 +227,9 @@ class Loaded:
             arena.found = (arena.inputs, addresses)
         for index, tensor in zip(places.saved_outputs, saved[count:]):
             place, address = places.outputs[index], tensor.data_ptr()
-            # A recorded step's own results are kept here.
+            # The results of a recorded step are kept in its memory.
             if arena.memory is None and tensor.numel() and address != arena.pointers[place]:
-                # Of a checkpoint, which made it again; the next forward writes elsewhere.
+                # A checkpoint computed the result again; the next forward writes to other memory.
                 check(signature.outputs[index], tensor, signature.device, "result")
                 arena.pointers[place] = address
 
@@ -237,7 +240,7 @@ class Loaded:
         saved: Sequence[torch.Tensor],
         cotangents: Sequence[torch.Tensor],
     ) -> list[torch.Tensor]:
-        """Gradients of `signature.given`."""
+        """Returns the gradients of `signature.given`."""
         places, stream = self.places, self._stream()
         pointers, memory = arena.pointers, arena.memory
         self._find_saved(arena, saved)
@@ -273,10 +276,10 @@ class Loaded:
 
 
 def _states(region: Region, program: Program, training: bool) -> tuple[dict[str, Tensor], set[tuple[str, str]]]:
-    """The states of a program by its own names; and keys of those that are casts of weights, in `States.made`."""
+    """The states of a program by its own names, and the keys in `States.made` of those that are casts of weights."""
     signature, states = region.signature, region.states
     mains = [f"grad.{signature.inputs[i].name}" for i in signature.mains] if training else []
-    # What casts of weights depend on, beside the weights.
+    # Casts of weights depend on these options, besides the weights.
     options = region.options
     recipe = repr((options.recipe, options.backward_override, options.target, options.pipeline))
     found: dict[str, Tensor] = {}
@@ -287,7 +290,7 @@ def _states(region: Region, program: Program, training: bool) -> tuple[dict[str,
         source = program.arguments[argument.carried_input]
         name = source.name
         if math.isnan(source.init or 0.0):
-            # Nothing is there until a first micro-batch makes it.
+            # The cast has no value until a first micro-batch computes it.
             key = (recipe, region.names.of_cast(name))
             found[name] = states.cast(*key, source, region.context)
             casts.add(key)
@@ -297,7 +300,7 @@ def _states(region: Region, program: Program, training: bool) -> tuple[dict[str,
 
 
 def _scales(region: Region, program: Program, places: Places, states: dict[str, Tensor]) -> Scales:
-    """Scales that the forward of a program casts with."""
+    """The scales that the forward of a program casts with."""
     delayed = [name for name in states if name.endswith(".scale") and not is_cast(name)]
     read = {name: program.arguments[places.of[name, False]].first_launch for name in delayed}
     own = {name: states[name] for name, slot in read.items() if 0 <= slot < places.cut}
@@ -308,6 +311,6 @@ def _scales(region: Region, program: Program, places: Places, states: dict[str, 
 def _maker(
     specs: Sequence[Spec], device: torch.device, shares: bool, places: Sequence[int] = (), null: int = 0
 ) -> makers.TorchMaker:
-    """Makes tensors like `specs`, and points the pointers of these places to them."""
+    """A function that creates tensors like `specs`, and writes their addresses to the pointers at these places."""
     kinds = [(spec.shape, spec.dtype, shares) for spec in specs]
     return makers.TorchMaker(kinds, device, places, null)
