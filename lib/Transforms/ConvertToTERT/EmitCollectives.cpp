@@ -1,9 +1,9 @@
 //===- EmitCollectives.cpp - launches over the ranks of a group -----------===//
 //
-// Collectives of the runtime put the parts of all ranks one after another. That
-// is the result where parts are split along the first axis of what is stored;
-// else it goes to a scratch buffer, from where a strided copy puts every row of
-// every part in its place, and drops the padding of scales between parts.
+// Collectives of the runtime concatenate the parts of all ranks. That is the
+// result if parts are split along the first axis of the stored data. Otherwise,
+// the parts go to a scratch buffer, from which a strided copy moves every row
+// of every part to its place, and drops the padding of scales between parts.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,33 +16,34 @@ using namespace mlir::te;
 
 namespace {
 
-/// How the parts of an array lie in the whole, which may end within a part.
+/// The layout of the parts of an array in the whole, which may end within a
+/// part.
 struct Parts {
-  /// Rows of a part as stored, and bytes between them.
+  /// The rows of a part as stored, and the bytes from one to the next.
   int64_t rows, rowBytes;
-  /// Along the split axis: bytes of one, how many a part and the whole have.
+  /// Along the split axis: the bytes of one unit, and the number of units in a
+  /// part and in the whole.
   int64_t unitBytes, count, wholeCount;
-  /// Of the whole: from row to row.
+  /// The bytes from one row to the next in the whole.
   int64_t rowStride;
 
   int64_t bytes() const { return rows * rowBytes; }
-  /// From one part to the next in the whole.
+  /// The bytes from one part to the next in the whole.
   int64_t stride() const { return count * unitBytes; }
 };
 
-/// Parts of `rows` x `cols` elements of `bytes`, of which `count` along `axis`
-/// are put one after another in a whole of `wholeCols` columns, as far as its
-/// `wholeCount`.
+/// Parts of `rows` x `cols` elements of `bytes`. `count` of them along `axis`
+/// are concatenated in a whole of `wholeCols` columns, up to its `wholeCount`.
 Parts partsAlong(unsigned axis, int64_t rows, int64_t cols, int64_t bytes,
                  int64_t count, int64_t wholeCount, int64_t wholeCols) {
-  // Along the rows, all of a part is one run.
+  // If parts are split along the rows, a part is one run.
   if (axis == 0)
     return {1, rows * cols * bytes, cols * bytes, count, wholeCount, 0};
   return {rows, cols * bytes, bytes, count, wholeCount, wholeCols * bytes};
 }
 
-/// Along which axis of the stored data, and scales, the rows of a value of type
-/// `type` run, and how many there are.
+/// The axis of the stored data or scales along which the rows of a value of
+/// type `type` are stored, and the number of rows.
 struct RowAxis {
   unsigned axis;
   int64_t count;
@@ -72,15 +73,15 @@ RowAxis rowsOfScales(ScaledType type) {
   llvm_unreachable("a per-tensor scale has no rows");
 }
 
-/// Whether an array of a value of type `type` is that of the whole, which all
-/// ranks have.
+/// Whether an array of a value of type `type` belongs to the whole value and is
+/// the same on all ranks.
 bool isOfWhole(ScaledType type, StringRef array) {
   if (array == "amax")
     return !type.is(ScaleVariant::RowScaled);
   return array == "scale" && type.getScheme() == Scheme::PerTensor;
 }
 
-/// From one part to the next, and from row to row, in bytes.
+/// The bytes from one part to the next, and from one row to the next.
 struct StridesOfParts {
   int64_t part, row;
 };
@@ -98,7 +99,7 @@ int64_t bytesOf(Value buffer) {
 
 } // namespace
 
-/// Gathers the parts in `from` to `to`, which lie there as `parts` says.
+/// Gathers the parts in `from` to `to`, where their layout is `parts`.
 static LogicalResult
 emitGather(function_ref<LogicalResult(Value, Value)> gather,
            function_ref<Value(int64_t)> alloc,
@@ -116,7 +117,7 @@ emitGather(function_ref<LogicalResult(Value, Value)> gather,
 
 static LogicalResult fillZeros(LaunchEmitter &emitter, Operation *op,
                                Value buffer) {
-  // What has padding is scales, in tiles of 512 bytes, or a tensor.
+  // Buffers with padding are scales, in tiles of 512 bytes, or tensors.
   const bool isWide = bytesOf(buffer) % 4 == 0;
   return LaunchCall(emitter, op, "fill")
       .i64("count", bytesOf(buffer) / (isWide ? 4 : 2))
@@ -127,8 +128,9 @@ static LogicalResult fillZeros(LaunchEmitter &emitter, Operation *op,
       .emit();
 }
 
-/// Copies an axis of `wholeCount` units, `count` to a part, between parts and
-/// the whole, row by row: full parts, then what the last one has of it.
+/// Copies an axis of `wholeCount` units, with `count` in a part, between parts
+/// and the whole, row by row: first the full parts, then the units of the last
+/// part.
 static LogicalResult copyParts(LaunchEmitter &emitter, Operation *op, Value x,
                                Value y, int64_t rows, int64_t unitBytes,
                                int64_t count, int64_t wholeCount,
@@ -250,7 +252,7 @@ LogicalResult te::emitLaunches(ReduceScatterOp op, LaunchEmitter &emitter) {
       cast<ShapedType>(op.getY().getType()).getDimSize(op.getAxis());
   const bool isUneven = wholeCount != count * ranks;
   if (rows > 1 || isUneven) {
-    // [rows, whole, rest] to [ranks, rows, count, rest].
+    // Copy [rows, whole, rest] to [ranks, rows, count, rest].
     const int64_t unit =
         rows * wholeCount == 0 ? 0 : bytesOf(x) / rows / wholeCount;
     Value parts = emitter.alloc(op.getLoc(), emitter.baseName(op) + ".parts",
@@ -276,8 +278,8 @@ LogicalResult te::emitLaunches(ReduceScatterOp op, LaunchEmitter &emitter) {
 
 namespace {
 
-/// One array on its way: parts that lie one after another, before and after,
-/// and where those go that have other places in the end.
+/// The exchange of one array: the concatenated parts before and after it, and
+/// the final layout of the received parts.
 struct Exchange {
   Value toSend, got, y;
   int64_t bytes;
@@ -309,8 +311,8 @@ ExchangedAxes exchangedAxes(AllToAllOp op, const tert::BufferLayout &layout,
   return {sizes, split + rows.axis, concat + rows.axis};
 }
 
-/// A part of `bytes`, seen along `axis`: runs before the axis, how many of it,
-/// bytes of one.
+/// The layout of a part of `bytes` along `axis`: the number of runs before the
+/// axis, the size of the axis, and the bytes of one unit.
 Parts alongAxis(ArrayRef<int64_t> part, int64_t axis, int64_t bytes,
                 int64_t ranks) {
   const int64_t rows = product(part.take_front(axis));
@@ -325,8 +327,8 @@ Parts alongAxis(ArrayRef<int64_t> part, int64_t axis, int64_t bytes,
 
 } // namespace
 
-/// Puts the parts of `x` one after another, and says where the received ones
-/// go. Where they lie so anyway, nothing is copied.
+/// Concatenates the parts of `x`, and determines the layout of the received
+/// parts. Nothing is copied if the parts are concatenated already.
 static FailureOr<Exchange> prepareExchange(AllToAllOp op,
                                            LaunchEmitter &emitter,
                                            const tert::BufferLayout &layout,
@@ -335,7 +337,7 @@ static FailureOr<Exchange> prepareExchange(AllToAllOp op,
   const int64_t unit =
       product(layout.shape) == 0 ? 0 : layout.bytes / product(layout.shape);
   const int64_t all = product(axes.sizes) * unit, bytes = all / ranks;
-  // Behind the last row of scales may be padding.
+  // There may be padding after the last row of scales.
   if (all != layout.bytes) {
     if (failed(fillZeros(emitter, op, y)))
       return failure();
@@ -367,7 +369,7 @@ static FailureOr<Exchange> prepareExchange(AllToAllOp op,
   return Exchange{toSend, got, y, bytes, received};
 }
 
-/// One operation for two arrays, such as data and scales.
+/// Emits one operation for two arrays, such as data and scales.
 static LogicalResult launchExchanges(AllToAllOp op, LaunchEmitter &emitter,
                                      ArrayRef<Exchange> exchanges,
                                      int64_t ranks) {
@@ -430,8 +432,8 @@ LogicalResult te::emitLaunches(AllToAllOp op, LaunchEmitter &emitter) {
   return success();
 }
 
-/// Amaxes that are reduced together lie one after another; whoever makes one
-/// writes it there (`placeOf`).
+/// Amaxes that are reduced together are stored one after another. The op that
+/// computes an amax writes it there (`placeOf`).
 template <>
 LogicalResult te::emitLaunches(AmaxReduceOp op, LaunchEmitter &emitter) {
   if (op.getAmaxes().size() == 1)
@@ -456,7 +458,7 @@ LogicalResult te::emitLaunches(AmaxReduceOp op, LaunchEmitter &emitter) {
     FailureOr<Buffers> made = emitter.lookup(amax);
     if (failed(made))
       return failure();
-    // An argument, or an amax that another op reduces, too.
+    // It is an argument, or an amax that another op reduces too.
     auto part = made->front().getDefiningOp<tert::SliceOp>();
     if (!part || part.getBuffer() != from ||
         static_cast<int64_t>(part.getOffset()) != offset)
