@@ -1,4 +1,4 @@
-"""Tests run on the reference backend, also where there is a GPU, but for those of torch.autocast, which differs there."""
+"""Tests run on the reference backend even if there is a GPU, except for those of torch.autocast, which differs there."""
 
 import pytest
 

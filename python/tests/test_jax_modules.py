@@ -294,7 +294,10 @@ def test_flax_nnx(name):
 
 
 def compare_modules(function, parameters, data):
-    """As `compare`, but for gradients of what adds one number to all scores of a query: they are 0 but for rounding."""
+    """Does what `compare` does, except for gradients of values that add one number to all scores of a query.
+
+    Those gradients are 0 except for rounding.
+    """
     compiled = te_mlir.jax.jit(function, differentiate_outputs="all")
     data = jnp.asarray(data)
 

@@ -115,7 +115,7 @@ def test_a_first_call_may_be_in_a_checkpoint():
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize("cuda_graph", [False, True])
 def test_parts_may_be_in_a_checkpoint(reentrant, cuda_graph):
-    """What a backward reads of its own results is made again, in other memory."""
+    """The results that a backward reads are recomputed, in other memory."""
 
     def function(self, x):
         h = self.l1(x)

@@ -279,7 +279,7 @@ def test_products_with_what_is_no_parameter(product, option):
             parts = [parameter.grad, parameter.main_grad]
             found += [sum(p for p in parts if p is not None)] if any(p is not None and p.any() for p in parts) else []
         assert_same(found, wanted)
-        # What is no parameter is another in the next call.
+        # A tensor that is not a parameter may be another one in the next call.
         with torch.no_grad():
             x.mul_(1.5)
             model.fixed.mul_(1.5)

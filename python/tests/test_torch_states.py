@@ -173,7 +173,7 @@ def test_a_forward_that_a_checkpoint_runs_again_counts_once(make, reentrant):
 @pytest.mark.parametrize("rows", [32, 64])
 @pytest.mark.parametrize("cuda_graph", [False, True])
 def test_casts_that_are_made_again_have_the_scales_of_their_forward(cuda_graph, rows):
-    """Backwards come after others' updates. With remat="nothing" no cast of a forward is made again."""
+    """Backwards run after the updates of other forwards. With remat="nothing", no cast of a forward is repeated."""
     runs = []
     for options in ({}, {"remat": "everything"}, {"remat": "nothing"}):
         torch._dynamo.reset()

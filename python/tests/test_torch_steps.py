@@ -35,7 +35,7 @@ def wide_gradients(model, inputs):
 
 
 def assert_sums(model, wanted):
-    """main_grad is `wanted` but for the rounding of each part of it to bf16."""
+    """Checks that main_grad is `wanted`, except for the rounding of each part of it to bf16."""
     for name, parameter in model.named_parameters():
         assert parameter.grad is None, name
         main = parameter.main_grad
@@ -99,7 +99,7 @@ def test_the_first_micro_batch_may_come_last_in_the_backward(order, cuda_graph):
 
 @pytest.mark.parametrize("make", [GPT, Llama])
 def test_a_sum_that_is_another_in_the_backward_is_told(make):
-    """As of a step that sets gradients to none after its forward; the gradient would be lost with the former sum."""
+    """For example, if a step sets gradients to None after its forward: the gradient would be lost with the earlier sum."""
     model = make()
     compiled = te_mlir.torch.jit(model, strict=True, main_grad=True)
     inputs = (torch.randn(16, 64),) if make is GPT else batches(1)[0]

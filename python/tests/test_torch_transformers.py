@@ -98,7 +98,7 @@ def test_options_of_the_model(options):
     compiled = te_mlir.torch.jit(model, strict=True)
     _, gradients = run(compiled, inputs)
     for name, gradient in wanted.items():
-        # Of softmax(q k + q b) that of b is 0 but for rounding.
+        # The gradient of b in softmax(q k + q b) is 0 except for rounding.
         if not name.endswith("k_proj.bias"):
             assert (gradients[name] - gradient).norm() < 1e-5 * gradient.norm(), name
     assert_imported_whole(compiled)
@@ -263,7 +263,7 @@ def assert_same(loss, gradients, wanted_loss, wanted):
     assert abs(loss - wanted_loss) < 1e-5 * wanted_loss
     largest = max(gradient.norm() for gradient in wanted.values())
     for key, gradient in wanted.items():
-        # A bias of keys has none but for rounding; with a window of one key, neither have queries and keys.
+        # The gradient of a bias of keys is 0 except for rounding, and with a window of one key also that of queries and keys.
         if gradient.norm() > 1e-6 * largest:
             assert (gradients[key] - gradient).norm() < 1e-5 * gradient.norm(), key
 
@@ -415,7 +415,7 @@ def test_attention_of_gpt_oss():
     compiled = te_mlir.torch.jit(model, strict=True)
     found, wanted = (torch.autograd.grad(one(x).square().sum(), list(model.parameters())) for one in (compiled, model))
     for (name, _), one, other in zip(model.named_parameters(), found, wanted):
-        # The softmax of a bias of keys is that without it, but for what it takes from the sink.
+        # A bias of keys changes the softmax only relative to the sink.
         assert (one - other).norm() <= 1e-5 * other.norm(), name
     lines = [str(op) for graph in compiled.te.graphs for region in graph.regions for op in region.function.ops]
     attentions = [line for line in lines if "te.attention" in line]

@@ -286,7 +286,7 @@ public:
       : acceptor(io, {asio::ip::tcp::v4(),
                       static_cast<asio::ip::port_type>(port)}) {}
 
-  /// Reads the first message of whoever comes and sends it back.
+  /// Reads the first message of a client and sends it back.
   Bytes echo() {
     asio::ip::tcp::socket socket(io);
     acceptor.accept(socket);
