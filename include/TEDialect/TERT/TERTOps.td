@@ -119,7 +119,7 @@ def TERT_LaunchOp
     4. (launch-c4) only optional buffers are `tert.null`.
     5. (launch-c5) a written buffer is no other buffer of the launch, except an input of the row that may share its memory.
     6. (launch-c6) only a collective is `side`.
-    7. (launch-c7) only a launch of `generated` has a `body`, a block that takes one element of each input and ends in `tert.yield` of one element of each output.
+    7. (launch-c7) only a launch of `generated` has a `body`: `arith` and `math` ops on f32 and conversions between f32 and bf16 or f16, which take an element of each input buffer and end in `tert.yield` of one of each output buffer; the buffers have `count` elements.
 
     Example:
 

@@ -119,3 +119,29 @@ func.func @launch_c7_elements(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
   }
   return
 }
+
+// -----
+func.func @launch_c7_op(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  %none = tert.null : !tert.buffer<0>
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    // expected-error @below {{expected generated code to be arith and math ops on f32, and conversions between f32 and bf16 or f16}}
+    %out = math.sin %in : f32
+    tert.yield %out : f32
+  }
+  return
+}
+
+// -----
+func.func @launch_c7_size(%x: !tert.buffer<256>, %y: !tert.buffer<256>) {
+  %none = tert.null : !tert.buffer<0>
+  // expected-error @below {{expected a buffer of 64 elements of type bf16, but got one of 256 bytes}}
+  tert.launch "generated" {count = 64 : i64, function = 0 : i64} (%x, %none, %none, %none, %none, %none, %none, %none, %y, %none, %none, %none)
+    : !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<256>, !tert.buffer<0>, !tert.buffer<0>, !tert.buffer<0> {
+  ^bb0(%in: f32):
+    %out = arith.truncf %in : f32 to bf16
+    tert.yield %out : bf16
+  }
+  return
+}

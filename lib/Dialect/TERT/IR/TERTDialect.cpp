@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "TEDialect/TERT/KernelTable.h"
+#include "TEDialect/TERT/PointwiseOps.h"
 #include "TEDialect/TERT/TERT.h"
 
 #include "mlir/IR/DialectImplementation.h"
@@ -122,8 +123,27 @@ static LogicalResult verifyParameters(LaunchOp op, const KernelInfo &kernel) {
   return success();
 }
 
-/// The body of generated code takes and gives as many elements as there are
-/// buffers.
+/// An op that code can be generated for: arithmetic on f32, and conversions.
+static bool isScalarCode(Operation &op) {
+  auto isFloat = [](Type type) {
+    return type.isF32() || type.isBF16() || type.isF16();
+  };
+  auto isF32 = [](Type type) { return type.isF32(); };
+  if (op.getNumResults() != 1 || !isFloat(op.getResult(0).getType()) ||
+      !llvm::all_of(op.getOperandTypes(), isFloat))
+    return false;
+  const StringRef name = op.getName().getStringRef();
+  if (name == "arith.extf")
+    return op.getResult(0).getType().isF32();
+  if (name == "arith.truncf")
+    return op.getOperand(0).getType().isF32() && !op.hasAttr("roundingmode");
+  if (name != "arith.constant" && !lookupPointwise(name))
+    return false;
+  return op.getResult(0).getType().isF32() &&
+         llvm::all_of(op.getOperandTypes(), isF32);
+}
+
+/// The body of generated code has an element of each buffer, of its size.
 static LogicalResult verifyBody(LaunchOp op, const KernelInfo &kernel) {
   // launch-c7
   const bool isGenerated = kernel.name == "generated";
@@ -132,15 +152,41 @@ static LogicalResult verifyBody(LaunchOp op, const KernelInfo &kernel) {
                             << " 'body' for kernel '" << kernel.name << "'";
   if (!isGenerated)
     return success();
-  auto yield = dyn_cast<YieldOp>(op.getBody().front().back());
-  int64_t given[2] = {};
+  Block &body = op.getBody().front();
+  SmallVector<Value> buffers[2];
   for (auto [info, buffer] : llvm::zip_equal(kernel.buffers, op.getBuffers()))
-    given[info.isOutput] += !buffer.getDefiningOp<NullOp>();
-  const int64_t taken = op.getBody().getNumArguments();
-  if (!yield || given[0] != taken || given[1] != yield->getNumOperands())
+    if (!buffer.getDefiningOp<NullOp>())
+      buffers[info.isOutput].push_back(buffer);
+  auto yield = body.empty() ? YieldOp() : dyn_cast<YieldOp>(body.back());
+  if (!yield || buffers[0].size() != body.getNumArguments() ||
+      buffers[1].size() != yield->getNumOperands())
     return op.emitOpError()
-           << "expected a body that takes an element of each of " << given[0]
-           << " inputs and yields one of each of " << given[1] << " outputs";
+           << "expected a body that takes an element of each of "
+           << buffers[0].size() << " inputs and yields one of each of "
+           << buffers[1].size() << " outputs";
+  for (Operation &each : body.without_terminator())
+    if (!isScalarCode(each))
+      return each.emitOpError()
+             << "expected generated code to be arith and math ops on f32, and "
+                "conversions between f32 and bf16 or f16";
+  const int64_t count =
+      cast<IntegerAttr>(op.getParameters().get("count")).getInt();
+  auto verifySize = [&](Type element, Value buffer) -> LogicalResult {
+    const int64_t bytes = cast<BufferType>(buffer.getType()).getBytes();
+    if ((element.isF32() || element.isBF16() || element.isF16()) &&
+        count >= 0 && count == bytes * 8 / element.getIntOrFloatBitWidth())
+      return success();
+    return op.emitOpError()
+           << "expected a buffer of " << count << " elements of type "
+           << element << ", but got one of " << bytes << " bytes";
+  };
+  for (auto [argument, buffer] :
+       llvm::zip_equal(body.getArguments(), buffers[0]))
+    if (failed(verifySize(argument.getType(), buffer)))
+      return failure();
+  for (auto [value, buffer] : llvm::zip_equal(yield->getOperands(), buffers[1]))
+    if (failed(verifySize(value.getType(), buffer)))
+      return failure();
   return success();
 }
 
