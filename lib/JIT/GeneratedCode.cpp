@@ -182,8 +182,8 @@ static llvm::Expected<std::string> emitPtx(llvm::Module &module,
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
-      triple, gpu, /*Features=*/"+ptx80", options, llvm::Reloc::PIC_,
-      std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+      triple, gpu, /*Features=*/gpu == "sm_100" ? "+ptx86" : "+ptx80", options,
+      llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
   module.setTargetTriple(triple);
   module.setDataLayout(machine->createDataLayout());
   for (llvm::Function &function : module)
@@ -213,9 +213,12 @@ LogicalResult te::compileDeviceCode(ModuleOp lowered) {
   auto gpu = lowered->getAttrOfType<StringAttr>(tert::kTargetAttr);
   if (!code || !gpu)
     return success();
-  OwningOpRef<ModuleOp> device = takeDeviceFunctions(lowered);
-  if (device->getOps<LLVM::LLVMFuncOp>().empty())
+  // Without any, they were compiled before.
+  if (llvm::none_of(lowered.getOps<LLVM::LLVMFuncOp>(), [](auto function) {
+        return function->hasAttr(tert::kDeviceAttr);
+      }))
     return success();
+  OwningOpRef<ModuleOp> device = takeDeviceFunctions(lowered);
   registerBuiltinDialectTranslation(*lowered.getContext());
   registerLLVMDialectTranslation(*lowered.getContext());
   llvm::LLVMContext context;

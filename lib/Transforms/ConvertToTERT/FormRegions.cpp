@@ -30,8 +30,16 @@ namespace mlir::te {
 using namespace mlir;
 using namespace mlir::te;
 
-/// Ops of one region: a bound on the time to compile it.
-static constexpr size_t kMostOps = 64;
+/// A bound on the time to compile a region, in additions.
+static constexpr unsigned kMostCost = 64;
+
+/// What an op costs in additions, of code and so of time to compile it.
+static unsigned costOf(Operation *op) {
+  return isa<math::TanhOp>(op)                  ? 16
+         : isa<math::ExpOp>(op)                 ? 8
+         : isa<math::SqrtOp, arith::DivFOp>(op) ? 4
+                                                : 1;
+}
 
 /// An elementwise op that generated code can compute.
 static bool isFusible(Operation &op) {
@@ -101,8 +109,7 @@ private:
 
   size_t mostInputs = 0, mostOutputs = 0;
   DenseMap<Operation *, unsigned> positions;
-  /// How many ops that become launches, and are in no region, stand before each
-  /// position.
+  /// How many ops that compute something stand before each position.
   SmallVector<unsigned> launchesBefore;
 };
 
@@ -124,25 +131,41 @@ Interface FormRegions::interfaceOf(const Region &region) {
 /// Whether `earlier` may run where `last`, the last op of `later`, stands.
 bool FormRegions::mayJoin(const Region &earlier, const Region &later,
                           Operation *last) {
-  if (earlier.size() + later.size() > kMostOps)
+  unsigned cost = 0;
+  for (const Region *region : {&earlier, &later})
+    for (Operation *op : *region)
+      cost += costOf(op);
+  if (cost > kMostCost)
     return false;
-  for (Operation *op : earlier)
-    for (Operation *user : op->getUsers())
-      if (!earlier.contains(user) && !later.contains(user) &&
-          positions.lookup(user) < positions.lookup(last))
-        return false;
-  // Between the two, what `earlier` reads would be alive instead of what it
-  // makes.
+  auto isOutside = [&](Operation *op) {
+    return !earlier.contains(op) && !later.contains(op);
+  };
   const unsigned from = positions.lookup(earlier.back()),
                  to = positions.lookup(last);
-  if (launchesBefore[from] != launchesBefore[to]) {
+  for (Operation *op : earlier)
+    for (Operation *user : op->getUsers())
+      if (isOutside(user) && positions.lookup(user) < to)
+        return false;
+
+  unsigned between = launchesBefore[to] - launchesBefore[from] - 1;
+  for (Operation *op : later)
+    between -= op != last && positions.lookup(op) > from;
+  if (between != 0) {
+    // What `earlier` reads is alive until `to` instead of what it makes.
     Interface interface = interfaceOf(earlier);
     int64_t held = 0, freed = 0;
-    for (Value input : interface.inputs)
-      if (llvm::all_of(input.getUsers(), [&](Operation *user) {
-            return positions.lookup(user) <= from;
-          }))
-        held += bytesOf(input);
+    for (Value input : interface.inputs) {
+      bool isHeld = true;
+      for (Operation *user : input.getUsers()) {
+        const unsigned position = positions.lookup(user);
+        isHeld &= !isOutside(user) || position < to;
+        // An argument may be overwritten with its next value there.
+        if (isa<BlockArgument>(input) && isOutside(user) && position > from &&
+            position < to)
+          return false;
+      }
+      held += isHeld ? bytesOf(input) : 0;
+    }
     for (Value output : interface.outputs)
       freed += bytesOf(output);
     if (held > freed)
@@ -162,7 +185,7 @@ void FormRegions::form(Block &block) {
   for (Operation &op : block) {
     positions.try_emplace(&op, positions.size());
     launchesBefore.push_back(launches);
-    launches += !isFusible(op) && !isa<arith::ConstantOp>(op) &&
+    launches += !isa<arith::ConstantOp>(op) &&
                 llvm::none_of(op.getResults(), [](Value result) {
                   return lookThroughViews(result) != result;
                 });

@@ -84,7 +84,9 @@ def FormRegionsPass : Pass<"te-form-regions", "func::FuncOp"> {
     * an op outside of the region needs the operand before it;
     * an op stands between them that runs meanwhile, and the region reads more
       bytes for the last time than it writes;
-    * the region would have more than 8 inputs, 4 outputs or 64 ops.
+    * an argument that it reads is read between them, and may be overwritten there;
+    * the region would have more than 8 inputs or 4 outputs, or cost more than 64
+      additions to compile (`exp` counts as 8, `tanh` as 16).
 
     Runs after `te-hoist-sums`, right before `te-convert-to-tert`.
 

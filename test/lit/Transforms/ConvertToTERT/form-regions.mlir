@@ -61,3 +61,50 @@ func.func @frees(%x: tensor<8x8xf32> {te.name = "x"}) -> (tensor<8x8xf32> {te.na
   %y = arith.mulf %d, %d : tensor<8x8xf32>
   return %y : tensor<8x8xf32>
 }
+
+// -----
+
+// The products are read again below; with the conversions at the end all of them would be alive until then.
+// CHECK-LABEL: func.func @holds
+// CHECK-COUNT-2: arith.truncf
+// CHECK-NOT: linalg.generic
+func.func @holds(%x: tensor<8x8xf32> {te.name = "x"}) -> (tensor<8x8xbf16> {te.name = "a"}, tensor<8x8xbf16> {te.name = "b"}) {
+  %i = te.matmul %x, %x contract = [1, 1] : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %e = arith.truncf %i : tensor<8x8xf32> to tensor<8x8xbf16>
+  %u = te.matmul %i, %x contract = [1, 1] : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %f = arith.truncf %u : tensor<8x8xf32> to tensor<8x8xbf16>
+  %w = te.matmul %u, %x contract = [1, 1] : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xbf16>
+  %a = arith.negf %e : tensor<8x8xbf16>
+  %b = arith.addf %f, %w : tensor<8x8xbf16>
+  return %a, %b : tensor<8x8xbf16>, tensor<8x8xbf16>
+}
+
+// -----
+
+// The update overwrites its parameter, whose old value was read before.
+// CHECK-LABEL: func.func @updates
+// CHECK: arith.negf
+// CHECK: te.sgd
+// CHECK: arith.addf
+func.func @updates(%w: tensor<8x8xf32> {te.name = "w"}, %g: tensor<8x8xf32> {te.name = "g"}, %lr: tensor<f32> {te.name = "lr"})
+    -> (tensor<8x8xf32> {te.name = "w"}, tensor<8x8xf32> {te.name = "change"}) {
+  %n = arith.negf %w : tensor<8x8xf32>
+  %w2 = te.sgd %w, %g lr %lr : tensor<8x8xf32>, tensor<8x8xf32>
+  %change = arith.addf %n, %w2 : tensor<8x8xf32>
+  return %w2, %change : tensor<8x8xf32>, tensor<8x8xf32>
+}
+
+// -----
+
+// Five times tanh would take long to compile at once.
+// CHECK-LABEL: func.func @long
+// CHECK-COUNT-2: linalg.generic
+func.func @long(%x: tensor<8x8xf32> {te.name = "x"}) -> (tensor<8x8xf32> {te.name = "y"}) {
+  %a = math.tanh %x : tensor<8x8xf32>
+  %b = math.tanh %a : tensor<8x8xf32>
+  %c = math.tanh %b : tensor<8x8xf32>
+  %d = math.tanh %c : tensor<8x8xf32>
+  %e = math.tanh %d : tensor<8x8xf32>
+  %y = arith.addf %e, %e : tensor<8x8xf32>
+  return %y : tensor<8x8xf32>
+}
