@@ -43,8 +43,8 @@ float te_scalar_exp(float x) {
          math::bitsToFloat(static_cast<uint32_t>(power - half + 127) << 23);
 }
 
-/// From 9.1 on the result is 1, so the argument of exp can end at 10. The reciprocal
-/// on a GPU is that of the runtime's kernels (fast_math.cuh).
+/// From 9.1 on the result is 1, so the argument of exp can end at 10. The
+/// reciprocal on a GPU is that of the runtime's kernels (fast_math.cuh).
 float te_scalar_tanh(float x) {
   const float z = x * x;
   float p = -5.70498872745e-3f;
