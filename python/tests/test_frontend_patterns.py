@@ -25,21 +25,27 @@ class Torch:
         self.logsumexp = lambda x: torch.logsumexp(x, -1)
         self.picked = lambda x, places: torch.gather(x, -1, places[:, None])[:, 0]
         self.cast = lambda x, dtype: x.to(getattr(torch, dtype))
+        self.split = lambda x, count: x.chunk(count, -1)
+        self.rows = lambda table, ids: torch.nn.functional.embedding(ids, table)
         self.torch = torch
 
     def model(self, function, *others):
-        """A layer and `function` of it; and the same compiled."""
+        """A layer and `function` of it; and the same compiled. others: arrays are parameters."""
         import te_mlir.torch
 
         torch = self.torch
+        made = [torch.nn.Parameter(torch.tensor(a)) if isinstance(a, np.ndarray) else a for a in others]
 
         class Model(torch.nn.Module):
             def __init__(self):
                 super().__init__()
                 self.w, self.g, self.b = (torch.nn.Parameter(torch.tensor(a)) for a in (W, G, B))
+                self.more = torch.nn.ParameterList(a for a in made if isinstance(a, torch.nn.Parameter))
 
             def forward(self, x):
-                return function(x @ self.w, self.g, self.b, *others)
+                more = iter(self.more)
+                own = [next(more) if isinstance(a, torch.nn.Parameter) else a for a in made]
+                return function(x @ self.w, self.g, self.b, *own)
 
         torch._dynamo.reset()
         model = Model()
@@ -62,9 +68,8 @@ class Torch:
         got, wanted = [], []
         for run, found in ((compiled, got), (model, wanted)):
             y = run(x)
-            used = torch.autograd.grad(
-                (y * torch.arange(y.numel()).cos().view_as(y)).sum(), [model.w, model.g, model.b], allow_unused=True
-            )
+            leaves = [model.w, model.g, model.b, *model.more]
+            used = torch.autograd.grad((y * torch.arange(y.numel()).cos().view_as(y)).sum(), leaves, allow_unused=True)
             found += [y, *(gradient for gradient in used if gradient is not None)]
         assert len(got) == len(wanted) > 1
         assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(got, wanted))
@@ -87,6 +92,8 @@ class Jax:
         self.logsumexp = lambda x: jax.nn.logsumexp(x, -1)
         self.picked = lambda x, places: jnp.take_along_axis(x, places[:, None], -1)[:, 0]
         self.cast = lambda x, dtype: x.astype(dtype)
+        self.split = lambda x, count: jnp.split(x, count, -1)
+        self.rows = lambda table, ids: table[ids]
         self.jax, self.jnp = jax, jnp
 
     def call(self, function):
@@ -102,16 +109,18 @@ class Jax:
         return *found, compiled.lower(*arguments).text()
 
     def run(self, function, *others):
-        """The program of `function` of a layer; its results and gradients are those of JAX."""
+        """The program of `function` of a layer; its results and gradients are those of JAX. others: arrays are arguments."""
         import te_mlir.jax
 
         jax, jnp = self.jax, self.jnp
+        more = [a for a in others if isinstance(a, np.ndarray)]
 
-        def model(x, w, g, b):
-            return function(x @ w, g, b, *others)
+        def model(x, w, g, b, *more):
+            given = iter(more)
+            return function(x @ w, g, b, *(next(given) if isinstance(a, np.ndarray) else a for a in others))
 
         compiled = te_mlir.jax.jit(model)
-        arguments = [jnp.asarray(a) for a in (H, W, G, B)]
+        arguments = [jnp.asarray(a) for a in (H, W, G, B, *more)]
         found = []
         for run in (compiled, model):
             y, pull = jax.vjp(run, *arguments)
@@ -309,7 +318,8 @@ def test_a_vector_that_a_program_rounds_is_added_rounded(framework, dtype):
 def test_a_vector_is_added_in_the_type_of_the_sum(x, b):
     pytest.importorskip("torch")
     f = Torch()
-    got, wanted, text = f.call(lambda h, g, v: (f.cast(h, x) + f.cast(v, b),))
+    # Of what is no GEMM, whose bias it would be.
+    got, wanted, text = f.call(lambda h, g, v: (f.cast(f.relu(h), x) + f.cast(v, b),))
     (line,) = [line for line in text.splitlines() if "te.bias_add" in line]
     assert "tensor<16x64xf32>, tensor<64xf32>" in line, line
     bound = 1e-5 if x == "float32" else 1e-2
@@ -330,6 +340,141 @@ def test_a_norm_in_f64_is_not_computed_in_f32():
     f = Torch()
     with pytest.raises(Exception, match="its result has elements of f64"):
         f.call(lambda h, g, b: ((over_root(f, h.double()) * g.double()).to(torch.float32),))
+
+
+def normal(number, *shape):
+    return (np.random.default_rng(number).normal(size=shape) / shape[0] ** 0.5).astype(np.float32)
+
+
+#: Of a layer [16, 64], a weight and a bias: the function, the weight, and whether te reads it as [in, out].
+LAYERS = {
+    "in, out": (lambda f, h, w, b: h @ w + b, normal(4, 64, 96), True),
+    "out, in": (lambda f, h, w, b: h @ w.T + b, normal(4, 96, 64), False),
+    "transposed twice": (lambda f, h, w, b: h @ w.T.T + b, normal(4, 64, 96), True),
+    "bias first": (lambda f, h, w, b: b + h @ w, normal(4, 64, 96), True),
+    "weight first": (lambda f, h, w, b: (w @ h.T).T + b, normal(4, 96, 64), False),
+    "bias of heads": (lambda f, h, w, b: (h @ w).reshape(2, 8, 4, 24) + b.reshape(4, 24), normal(4, 64, 96), True),
+    "bias of each row": (lambda f, h, w, b: (h @ w) + b[None], normal(4, 64, 96), True),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_of_both_frontends(framework, name):
+    function, w, transposed = LAYERS[name]
+    text = framework.run(lambda h, g, b, w, c: function(framework, framework.relu(h), w, c), w, normal(5, 96))
+    lines = [line for line in text.splitlines() if "te.linear" in line]
+    assert len(lines) == 2 and " bias %" in lines[1] and "te.bias_add" not in text, text
+    assert ("transposed_weight" in lines[1]) == transposed, lines[1]
+
+
+#: What is added that is no bias: of each row, of a layer that is used again, and in another type.
+NO_BIAS = {
+    "of rows": lambda f, h, w, b: h @ w + f.relu(h @ w),
+    "used again": lambda f, h, w, b: (lambda y: (y + b) * f.relu(y))(h @ w),
+}
+
+
+@pytest.mark.parametrize("name", NO_BIAS)
+def test_what_is_nearly_a_bias_of_both_is_none(framework, name):
+    w, b = normal(4, 64, 96), normal(5, 96)
+    text = framework.run(lambda h, g, _, w, c: NO_BIAS[name](framework, framework.relu(h), w, c), w, b)
+    assert " bias %" not in text, text
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_sum_in_a_wider_type_is_of_a_rounded_product(framework, dtype):
+    got, wanted, text = framework.call(lambda h, g, b: (framework.cast(framework.cast(h, dtype), "float32") + b,))
+    assert " bias %" not in text and np.allclose(got, wanted, rtol=1e-6, atol=1e-6), text
+
+
+def test_a_bias_that_a_program_rounds_is_rounded(framework):
+    def added(h, g, b):
+        return (h + framework.cast(framework.cast(b, "bfloat16"), "float32"),)
+
+    got, wanted, text = framework.call(added)
+    assert " bias %" in text and np.allclose(got, wanted, rtol=1e-6, atol=1e-6), text
+
+
+def in_slices(f, y):
+    return [y[..., n * 64 : n * 64 + 64] for n in range(3)]
+
+
+def by_index(f, y):
+    y = y.reshape(2, 8, 3, 64)
+    return [y[:, :, n] for n in range(3)]
+
+
+def by_heads(f, y):
+    return [part.reshape(16, 4, 16).swapaxes(0, 1) for part in f.split(y, 3)]
+
+
+#: Three parts of 64 columns of a layer [16, 192]: how they are read.
+PARTS = {
+    "split": lambda f, y: f.split(y, 3),
+    "slices": in_slices,
+    "index": by_index,
+    "another order": lambda f, y: f.split(y, 3)[::-1],
+    "heads": by_heads,
+    "a reshape before": lambda f, y: f.split(y.reshape(2, 8, 192), 3),
+}
+#: The layer, of a weight [in, out] and a bias.
+WHOLE = {
+    "no bias": (lambda f, h, w, b: h @ w, False),
+    "bias": (lambda f, h, w, b: h @ w + b, True),
+    "out, in": (lambda f, h, w, b: h @ w.T + b, True),
+}
+
+
+@pytest.mark.parametrize("whole", WHOLE)
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_of_both_frontends(framework, name, whole):
+    layer, bias = WHOLE[whole]
+    w = normal(4, 192, 64) if whole == "out, in" else normal(4, 64, 192)
+
+    def function(h, g, b, w, c):
+        q, k, v = PARTS[name](framework, layer(framework, framework.relu(h), w, c))
+        return framework.relu(q) * k + v
+
+    text = framework.run(function, w, normal(5, 192))
+    lines = [line for line in text.splitlines() if "te.linear" in line]
+    assert len(lines) == 4 and "te.bias_add" not in text, text
+    assert all((" bias %" in line) == bias for line in lines[1:]), lines
+    assert "extract_slice" not in text
+
+
+def test_parts_of_what_is_cast_are_rounded(framework):
+    def function(h, g, b):
+        first, second = framework.split(framework.cast(h, "bfloat16"), 2)
+        return framework.cast(first, "float32"), framework.relu(second)
+
+    got, wanted, text = framework.call(function)
+    assert text.count("te.linear") == 2 and text.count("te.activation") == 1, text
+    for mine, theirs in zip(got, wanted):
+        assert np.allclose(mine, theirs, rtol=1e-2, atol=1e-2)
+        assert not (mine.view(np.uint32) & 0xFFFF).any()
+
+
+#: Those that are no columns, or beside which all is read.
+NO_PARTS = {
+    "rows": lambda f, y, v: f.relu(y[:8]) + y[8:],
+    "every second": lambda f, y, v: f.relu(y[..., ::2]) + y[..., 1::2],
+    "all, too": lambda f, y, v: f.relu(y[..., :96]) + y[..., 96:] + f.relu(y) @ v,
+}
+
+
+@pytest.mark.parametrize("name", NO_PARTS)
+def test_what_is_nearly_a_part_of_both_is_none(framework, name):
+    def function(h, g, b, w, v):
+        return NO_PARTS[name](framework, framework.relu(h) @ w, v)
+
+    with pytest.raises(Exception, match="is a slice or a broadcast view|is not followed"):
+        framework.run(function, normal(4, 64, 192), normal(5, 192, 96))
+
+
+def test_embeddings_of_both_frontends(framework):
+    ids = framework.array(LABELS % 32)
+    text = framework.run(lambda h, g, b, table, ids: h + framework.rows(table, ids), normal(4, 32, 64), ids)
+    assert text.count("te.embedding") == 1, text
 
 
 def test_numbers_that_no_type_rounds_are_what_they_are():

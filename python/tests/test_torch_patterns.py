@@ -67,6 +67,17 @@ def test_no_pattern_takes_in_what_stops_gradients(function):
     strict_error(Two(function), X)
 
 
+def test_a_part_that_stops_gradients_is_no_layer():
+    def function(self, x):
+        h = self.wide(x)
+        with torch.no_grad():
+            gate = h[:, :32]
+        return self.l2(gate * h[:, 32:])
+
+    reasons = compare(Two(function, wide=nn.Linear(32, 64)), X)
+    assert any("no gradient goes through it" in reason for reason in reasons)
+
+
 @pytest.mark.parametrize(
     "look", [torch.Tensor.float, torch.Tensor.contiguous, lambda t: t.type_as(X), lambda t: t.add_(1)]
 )

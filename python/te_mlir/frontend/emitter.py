@@ -11,7 +11,7 @@ from te_mlir.frontend.activations import match_activation
 from te_mlir.frontend.attention import Attentions
 from te_mlir.frontend.base import FLOATS, Unsupported, Value, te_name
 from te_mlir.frontend.cross_entropy import Losses
-from te_mlir.frontend.elementwise import Elementwise
+from te_mlir.frontend.embedding import Embeddings
 from te_mlir.frontend.graph import Node, Var
 from te_mlir.frontend.looking import is_widened
 from te_mlir.frontend.losses import match_cross_entropy
@@ -19,7 +19,7 @@ from te_mlir.frontend.norms import Norms, match_layer_norm, match_rms_norm
 from te_mlir.frontend.rotary import Rotations, match_rope
 
 
-class Emitter(Elementwise, Norms, Rotations, Attentions, Losses):
+class Emitter(Embeddings, Norms, Rotations, Attentions, Losses):
     """Emits values of a graph into one function, each as the first that a pattern finds in it, or by itself."""
 
     def matched(self, var: Var, node: Node) -> Value | None:

@@ -11,11 +11,12 @@ What a framework has as one operation has a name of its own, and these parameter
 * mean, logsumexp (axes), softmax, log_softmax (axis): of one operand
 * relu, silu, gelu (approximate: by tanh, else by erf)
 * rms_norm (epsilon): of x and gamma; layer_norm (epsilon): of x, gamma and beta, each None where there is none
-* linear: of x, a weight [out, in] and a bias or None; embedding (padding): of a table and indices
+* embedding (padding): of a table and indices
 * attention (causal, scale): of q, k and v, each [batch, heads, sequence, width], and a mask or None
 * cross_entropy, nll_loss (ignore_index, summed): of logits [rows, classes], or their log_softmax, and targets
 
-A gather takes elements of each row, and has `picks`, their (indices, whether those beyond are clamped), or None.
+A linear layer is a dot_general, and an add where it has a bias. A gather that takes an element of each row has `picks`,
+their (indices, whether those beyond are clamped), one that takes rows of a matrix has `rows`, alike; else these are None.
 
 An operation of any other name is one that the dialect may lack. Elementwise operations
 have operands of one rank, where size 1 is repeated, or without dimensions.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from te_mlir.frontend.graph import Atom, Node, Var
 from te_mlir.layout import Dim, Layout, row_major
@@ -53,13 +54,17 @@ def viewed(var: Var, node: Node, layout: Layout) -> Layout | None:
     return None
 
 
+def along(views: Iterable[tuple[Var, Node]], layout: Layout | None) -> Layout | None:
+    """The layout after a chain of views that starts at a value with `layout`; None if a view is not followed."""
+    for made, view in views:
+        layout = viewed(made, view, layout) if layout is not None else None
+    return layout
+
+
 def base_of(value: Atom) -> tuple[Atom, Layout | None]:
     """What a value is a view of, and how it lies there."""
     views = []
     while isinstance(value, Var) and value.node is not None and value.node.name in (*PARTS, *WHOLE):
         views.append((value, value.node))
         value = value.node.inputs[0]
-    layout: Layout | None = row_major(value.shape)
-    for made, view in reversed(views):
-        layout = viewed(made, view, layout) if layout is not None else None
-    return value, layout
+    return value, along(reversed(views), row_major(value.shape))

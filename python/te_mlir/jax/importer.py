@@ -9,7 +9,6 @@ with the reasons, so that one error names all of them.
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ from te_mlir.frontend import losses, rotary
 from te_mlir.frontend.emitter import Unsupported, Value, te_name
 from te_mlir.frontend.graph import Atom, Node, Var
 from te_mlir.jax.graph import Graph, apply, custom_function, describe
-from te_mlir.jax.products import Products
+from te_mlir.jax.weights import Weights
 from te_mlir.layout import Layout, row_major
 
 
@@ -40,7 +39,7 @@ class Exit(NamedTuple):
         return matrix.reshape([size for size, _, _ in held]).transpose(order).reshape(self.layout.shape)
 
 
-class Importer(Products):
+class Importer(Weights):
     """Emits values of a graph into one function. names: what the arguments are called."""
 
     def __init__(self, graph: Graph, names: Sequence[str]) -> None:
@@ -168,24 +167,6 @@ class Importer(Products):
             return targets, None
         number = lambda t: jnp.sum((t >= 0) & (t < classes)).astype(jnp.float32)
         return targets, self.feed(places, "count", number, (), "float32", False, user, (classes,))
-
-    def _op_gather(self, var: Var, node: Node) -> Value:
-        table, rows = node.inputs[0], node.params["rows"]
-        if rows is None:
-            raise Unsupported(node, "only whole rows of a matrix are gathered (an embedding)")
-        index, clamps = rows
-        last = table.shape[0] - 1
-        ids = self.feed(
-            index,
-            "ids",
-            lambda t: (jnp.clip(t, 0, last) if clamps else t).reshape(-1).astype(jnp.int32),
-            (math.prod(var.shape[:-1]),),
-            "int32",
-            differentiable=False,
-            user=node,
-            how=(last,) if clamps else (),
-        )
-        return self.dense(var, self.function.embedding(ids, self._weight(table, node, (0,), (1,))))
 
     def table(
         self, table: Atom, user: Node, found: rotary.Rope, order: Sequence[int], batch: int, sequence: int

@@ -95,9 +95,9 @@ class Adapter:
         return self.op(node, str(node.target), [self.var(n) for n in node.all_input_nodes], reason=reason)
 
     def between(self, shape: Sequence[int], dtype: str, made: Node) -> Var:
-        """A value inside of what is one node of the ATen graph."""
+        """A value inside one node of the ATen graph, which patterns reach only through that node."""
         var = Var(shape, dtype, made)
-        var.uses, made.outputs = 1, [var]
+        var.uses, made.outputs, made.apart = 1, [var], False
         return var
 
     def aligned(self, node: Origin, value: Any, rank: int) -> Any:
@@ -123,6 +123,28 @@ class Adapter:
         part = self.part(node, source, axis, index, index + 1)
         shape = (*source.shape[:axis], 1, *source.shape[axis + 1 :])
         return self.op(node, "reshape", [self.between(shape, source.dtype, part)])
+
+    def gemm(self, node: Origin, var: Var, x: Var, w: Var, axis: int, bias: Any) -> Node:
+        """The GEMM of x and a matrix or vector `w` over its `axis`, plus a bias if the node adds one."""
+        numbers = ((max(len(x.shape) - 1, 0),), (axis,)), ((), ())
+        made = self.op(node, "dot_general", [x, w], dimension_numbers=numbers)
+        if bias is None:
+            return made
+        return self.op(
+            node, "add", [self.between(var.shape, var.dtype, made), self.aligned(node, bias, len(var.shape))]
+        )
+
+    # Readers
+
+    def uses(self, var: Var) -> list[Var]:
+        """The values that are computed from that of a node; several results of one node count separately."""
+        users = var.origin.users
+        return [self.var(v) for user in users for v in (user.users if name_of(user) in SPLITS else [user])]
+
+    def readers(self, var: Var) -> list[Node]:
+        """The operations of the users of a node."""
+        nodes = [self.var(user).node for user in var.origin.users] if var.origin is not None else []
+        return [node for node in nodes if node is not None]
 
     def _item(self, node: Origin, several: Origin, index: int) -> Node:
         """One of several results."""
@@ -227,19 +249,22 @@ def _dropout(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
 
 
 def _linear(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
-    return adapter.op(node, "linear", [adapter.atom(given[n]) for n in ("input", "weight", "bias")])
+    x, w = adapter.var(given["input"]), adapter.var(given["weight"])
+    return adapter.gemm(node, var, x, w, len(w.shape) - 1, given["bias"])
 
 
 def _product(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
     x, w = adapter.var(given["self"]), adapter.var(given["mat2" if "mat2" in given else "other"])
     rank = len(w.shape)
-    if rank > 2 and len(x.shape) != rank:
+    if rank <= 2:
+        return adapter.gemm(node, var, x, w, 0, None)
+    if len(x.shape) != rank:
         return adapter.lacking(node, "its operands have other numbers of dimensions")
     # Those that repeat are the heads of keys and values.
-    if any(b not in (1, a) for a, b in zip(x.shape[:-2], w.shape[:-2] if rank > 2 else ())):
+    if any(b not in (1, a) for a, b in zip(x.shape[:-2], w.shape[:-2])):
         return adapter.lacking(node, "its operands are of other batches")
     batches = tuple(range(rank - 2))
-    contracted = (max(len(x.shape) - 1, 0),), (max(rank - 2, 0),)
+    contracted = (rank - 1,), (rank - 2,)
     return adapter.op(node, "dot_general", [x, w], dimension_numbers=(contracted, (batches, batches)))
 
 
@@ -247,7 +272,7 @@ def _addmm(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
     bias, x, w = (adapter.var(given[n]) for n in ("self", "mat1", "mat2"))
     if given["beta"] != 1 or given["alpha"] != 1 or len(bias.shape) != 1:
         return adapter.lacking(node, "its factors are not 1, or its bias is no vector")
-    return adapter.op(node, "addmm", [x, w, bias])
+    return adapter.gemm(node, var, x, w, 0, given["self"])
 
 
 def _embedding(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:

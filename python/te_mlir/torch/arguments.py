@@ -12,11 +12,12 @@ from te_mlir import build
 from te_mlir.frontend.base import Unsupported, Value, matrix_of
 from te_mlir.frontend.emitter import Emitter
 from te_mlir.frontend.graph import Atom, Const, Node, Var
-from te_mlir.frontend.looking import node_of
+from te_mlir.frontend.looking import is_widened, node_of
 from te_mlir.layout import row_major
 from te_mlir.torch.adapter import Adapter
 from te_mlir.torch.masks import Kind
 from te_mlir.torch.states import Part
+from te_mlir.torch.stored import Stored, stored
 from te_mlir.torch.tensors import dense, dtype_name, torch_to_te
 
 #: The key of a parameter as an argument that has no gradient.
@@ -172,15 +173,23 @@ class Arguments(Emitter):
             raise Unsupported(user, f"{atom.scalar!r} is no tensor")
         if atom.origin is None:
             return None
-        part = self.row_range(atom)
-        if part is not None:
-            # Rows of a parameter, which are stored one after another in its memory.
-            source = self.slice_source(atom)
-            rows = self.feed(source, str(part), part.of, atom.shape, part=part)
-            return Value(rows, row_major(atom.shape))
+        node = node_of(atom, "slice")
+        if node is not None and node.inputs[0].shape != atom.shape and not is_widened(node.inputs[0]):
+            found = self.stored(atom)
+            if found is not None and found.part is not None:
+                return self._part(atom, found, found.part)
         if self.is_inside(atom):
             return None
         return Value(self.feed(atom.origin, make=None if self.is_parameter(atom) else dense), row_major(atom.shape))
+
+    def _part(self, atom: Var, found: Stored, part: Part) -> Value:
+        """Rows of a parameter, which are read in place, or columns, which are copied before each call."""
+        source, shape = found.parameter.origin, atom.shape
+        if found.transposed:
+            copy = self.feed(source, str(part), lambda t: part.of(t).contiguous(), shape[::-1], part=part)
+            return Value(self.function.cast(copy, atom.dtype), row_major(shape[::-1]).permute((1, 0)))
+        rows = self.feed(source, str(part), part.of, shape, part=part)
+        return Value(self.function.cast(rows, atom.dtype), row_major(shape))
 
     def not_row_major(self, atom: Atom, user: Node) -> Unsupported:
         if not isinstance(atom, Var) or atom.origin is None or not self.is_inside(atom):
@@ -189,26 +198,11 @@ class Arguments(Emitter):
         return Unsupported(atom, f"it gives {list(atom.shape)}, a view that is not row-major in memory")
 
     def readers(self, var: Var) -> list[Node]:
-        nodes = [self.adapter.var(user).node for user in var.origin.users] if var.origin is not None else []
-        return [node for node in nodes if node is not None]
+        return self.adapter.readers(var)
 
     def is_parameter(self, atom: Atom | None) -> bool:
         return isinstance(atom, Var) and atom.origin in self.parameters
 
-    def slice_source(self, var: Var) -> Origin:
-        """The node that a slice is of."""
-        assert var.node is not None
-        source: Origin = var.node.inputs[0].origin
-        return source
-
-    def row_range(self, atom: Atom) -> Part | None:
-        node = node_of(atom, "slice")
-        is_slice = isinstance(atom, Var) and str(getattr(atom.origin, "target", "")).startswith("aten.slice.")
-        if node is None or not is_slice or not self.is_parameter(node.inputs[0]):
-            return None
-        table, starts, limits = fake(node.inputs[0].origin), node.params["start_indices"], node.params["limit_indices"]
-        others = any(starts[1:]) or tuple(limits[1:]) != tuple(table.shape[1:])
-        aligned = starts[0] * table.stride(0) * table.element_size() % 16 == 0
-        if others or any(step != 1 for step in node.params["strides"]) or not aligned or not atom.shape[0]:
-            return None
-        return Part(0, starts[0], limits[0])
+    def stored(self, atom: Atom) -> Stored | None:
+        """Where in a parameter a value is stored; None if it is not stored in one."""
+        return stored(atom, self.parameters)

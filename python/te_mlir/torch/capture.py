@@ -12,6 +12,7 @@ from te_mlir.torch import casts, patterns
 from te_mlir.torch import graph as graphs
 from te_mlir.torch.adapter import imports
 from te_mlir.torch.effects import frozen_nodes, same_tensors, written_nodes
+from te_mlir.torch.fused import cut_layers
 from te_mlir.torch.partition import Schedule, dependents, refusal, wanting
 
 
@@ -57,9 +58,7 @@ def capture(module: GraphModule, examples: Sequence[torch.Tensor], names: Sequen
     wanted = {node for node, example in zip(placeholders, examples) if example.requires_grad}
     roots = parameters | wanted
     patterns.set_apart(frozen_nodes(flat.graph) & dependents(flat.graph, wanted))
-    written = written_nodes(flat.graph, examples)
-    graphs.products_to_linears(flat.graph, parameters, written)
-    graphs.cut_linears(flat.graph, parameters, written)
+    cut_layers(flat.graph, parameters, written_nodes(flat.graph, examples))
     graphs.merge_equal(flat.graph, dependents(flat.graph, roots))
     schedule = Schedule(flat.graph, roots, parameters, examples)
     return Captured(

@@ -16,8 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from te_mlir.layout import row_major, same
-from te_mlir.torch import casts, patterns, views
+from te_mlir.torch import casts
 
 
 def flatten(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.GraphModule:
@@ -126,86 +125,6 @@ def shift_of(node: Node) -> tuple[Node, int, Any] | None:
     if list(amounts) != [0, k] or mode[:1] != ["constant"]:
         return None
     return inner, k, mode[1] if len(mode) > 1 and mode[1] is not None else 0
-
-
-def products_to_linears(graph: torch.fx.Graph, parameters: set[Node], written: set[Node]) -> None:
-    """Makes linear layers of products with a parameter or its transpose, as models with [in, out] weights have them."""
-    for node in list(graph.nodes):
-        name = next((n for n in ("addmm", "mm", "matmul") if patterns.is_op(node, n)), None)
-        if name is None or node in written or node.kwargs:
-            continue
-        bias, x, w = node.args if name == "addmm" else (None, *node.args)
-        weight = patterns.transposed(w)
-        is_parameter = patterns.without_casts(w if weight is None else weight) in parameters
-        if not is_parameter or len(w.meta["val"].shape) != 2:
-            continue
-        if bias is not None and bias.meta["val"].shape != w.meta["val"].shape[1:]:
-            continue
-        if len(x.meta["val"].shape) < 2 or w in written:
-            continue
-        with graph.inserting_before(node):
-            if weight is None:
-                weight = graph.call_function(torch.ops.aten.t.default, (w,))
-                weight.meta["val"] = w.meta["val"].t()
-            made = graph.call_function(torch.ops.aten.linear.default, (x, weight, bias))
-        made.meta["val"] = node.meta["val"]
-        node.replace_all_uses_with(made)
-        graph.erase_node(node)
-    graph.eliminate_dead_code()
-
-
-def cut_linears(graph: torch.fx.Graph, parameters: set[Node], written: set[Node]) -> None:
-    """Makes a linear layer of each part of one whose columns are only ever used in parts: q, k and v, gate and up.
-
-    Products of rows of the weight, which lie where they are, for views of columns that
-    no kernel takes. written: nodes that share memory with something that is written to.
-    """
-    for layer in [n for n in graph.nodes if str(n.target) == "aten.linear.default"]:
-        x, weight, bias = (list(layer.args) + [None])[:3]
-        columns = layer.meta["val"].shape[-1]
-        rows = layer.meta["val"].numel() // max(columns, 1)
-        parts = views.parts(layer, rows, columns) if rows else None
-        operands = [v for v in (weight, bias) if v is not None]
-        if not parts or layer in written or any(part.node in written for part in parts):
-            continue
-        if any(patterns.without_casts(patterns.transposed(v) or v) not in parameters for v in operands):
-            continue
-        # Sizes that every recipe takes, which makes the rows' addresses multiples of 16.
-        if any((part.end - part.first) % 32 or part.first % 32 for part in parts):
-            continue
-        made: dict[Any, Node] = {}
-        for part in sorted(parts, key=lambda p: (p.first, p.end)):
-            place = part.first, part.end
-            if place not in made:
-                with graph.inserting_before(layer):
-                    made[place] = graph.call_function(layer.target, (x, *(_rows(graph, v, *place) for v in operands)))
-                made[place].meta["val"] = layer.meta["val"][..., : part.end - part.first].contiguous()
-            _replace(graph, part, made[place])
-    graph.eliminate_dead_code()
-
-
-def _replace(graph: torch.fx.Graph, part: views.Part, layer: Node) -> None:
-    """Puts a layer of these columns alone in the place of a part of one of more."""
-    value, shape = layer.meta["val"], tuple(part.node.meta["val"].shape)
-    if same(part.layout, row_major(value.shape)):
-        part.node.replace_all_uses_with(layer)
-        return
-    strides = [dim[0][1] if dim else 1 for dim in part.layout.dims]
-    with graph.inserting_before(part.node):
-        view = graph.call_function(torch.ops.aten.as_strided.default, (layer, list(shape), strides))
-    view.meta["val"] = value.as_strided(shape, strides)
-    part.node.replace_all_uses_with(view)
-
-
-def _rows(graph: torch.fx.Graph, vector: Node, first: int, end: int) -> Node:
-    """Rows of a parameter, cast as `vector` casts it."""
-    parameter = vector if patterns.transposed(vector) is not None else patterns.without_casts(vector)
-    rows = graph.call_function(torch.ops.aten.slice.Tensor, (parameter, 0, first, end))
-    rows.meta["val"] = parameter.meta["val"][first:end]
-    if vector is not parameter:
-        rows = graph.call_function(torch.ops.aten.to.dtype, (rows, vector.meta["val"].dtype))
-        rows.meta["val"] = vector.meta["val"][first:end]
-    return rows
 
 
 _PARTS = re.compile(r"\['([^']+)'\]|\[(\d+)\]|\.([A-Za-z_]\w*)")

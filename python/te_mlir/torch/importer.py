@@ -9,28 +9,27 @@ masks, integer targets: the *prologue*). A node that cannot be emitted raises
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch.fx import Node as Origin
 
 from te_mlir import build
 from te_mlir.frontend import rotary
-from te_mlir.frontend.emitter import Unsupported, Value, te_name
+from te_mlir.frontend.emitter import Unsupported, Value
 from te_mlir.frontend.graph import Atom, Node, Var
-from te_mlir.frontend.looking import node_of, uncast
+from te_mlir.frontend.looking import uncast
 from te_mlir.frontend.losses import CrossEntropy
 from te_mlir.layout import row_major
-from te_mlir.torch.arguments import FIXED, Arguments, fake
+from te_mlir.torch.arguments import fake
 from te_mlir.torch.indices import Indices
 from te_mlir.torch.masks import CAUSAL, OPEN, OTHER, OtherMask, OtherTable, is_kind, kind_of
-from te_mlir.torch.states import Part, layer_of
-from te_mlir.torch.tensors import dense, dtype_name
+from te_mlir.torch.tensors import dtype_name
+from te_mlir.torch.weights import Weights
 
 
-class Importer(Arguments):
+class Importer(Weights):
     """Emits the nodes of a graph into one function."""
 
     # PyTorch rounds others once.
@@ -38,127 +37,6 @@ class Importer(Arguments):
 
     def lacks(self, node: Node) -> Unsupported:
         return Unsupported(node, node.params.get("reason", f"'{node.origin.target}' has no counterpart in te"))
-
-    # Linear layers
-
-    def _op_linear(self, var: Var, node: Node) -> Value:
-        x, w, bias = node.inputs
-        a, transposed = self.rows(x, node), self._transposed(w, node)
-        b = transposed or self._fixed(w) or self.rows(w, node)
-        c = self.vector(bias, node, a.dtype) if bias is not None else None
-        if a.dtype != b.dtype:
-            raise Unsupported(node, f"its operands have elements of {a.dtype} and {b.dtype}")
-        layer = self._layer(node, w)
-        return self.dense(var, self.function.linear(a, b, c, layer=layer, transposed_weight=transposed is not None))
-
-    def _fixed(self, w: Atom | None) -> build.Value | None:
-        """A matrix from outside of the region that is no parameter, or a cast of one, as the weight of a product.
-
-        It is passed as a vector: for the compiler an argument that is such a matrix is a weight whose mark is
-        missing, which it neither keeps casts of nor adds gradients of to 'main_grad'.
-        """
-        if not isinstance(w, Var) or w.origin is None:
-            return None
-        if self.is_inside(w):
-            dtype, cast = te_name(w.dtype), node_of(w, "convert_element_type")
-            inner = self._fixed(cast.inputs[0]) if cast is not None and uncast(w) is not w else None
-            return None if inner is None or dtype is None else self.function.cast(inner, dtype)
-        if self.is_parameter(w) or self.row_range(w) is not None or len(w.shape) != 2:
-            return None
-        vector = self.feed(w.origin, "flat", lambda t: dense(t).view(-1), (math.prod(w.shape),))
-        return self.function.reshape(vector, w.shape)
-
-    def _transposed(self, w: Atom, user: Node) -> build.Value | None:
-        """The matrix [in, out] that `w` is the transpose of, where that is a parameter, or a copy of columns of one."""
-        found = self._columns(w)
-        if found is None:
-            return None
-        whole, parameter, part = found
-        if part is None:
-            return self.rows(whole, user)
-        copy = self.feed(parameter, str(part), lambda t: part.of(t).contiguous(), w.shape[::-1], part=part)
-        return self.function.cast(copy, w.dtype)
-
-    def _columns(self, w: Atom) -> tuple[Atom, Origin, Part | None] | None:
-        """(matrix, parameter, part) where `w` is the transpose of the matrix, or of columns of it.
-
-        The matrix is the parameter, perhaps cast.
-        """
-        first, whole, part = 0, w, node_of(w, "slice")
-        if part is not None and len(w.shape) == 2 and not part.params["start_indices"][1]:
-            source = part.inputs[0]
-            if w.shape[1] == source.shape[1] and part.params["strides"] == (1, 1):
-                whole, first = source, part.params["start_indices"][0]
-        matrix = _transpose_of(whole)
-        parameter = uncast(matrix) if matrix is not None else None
-        if matrix is None or not isinstance(parameter, Var) or not self.is_parameter(parameter):
-            return None
-        is_part = w.shape != whole.shape
-        return matrix, parameter.origin, Part(1, first, first + w.shape[0]) if is_part else None
-
-    def _layer(self, node: Node, w: Atom) -> str:
-        """What reports call a layer: its parameter, also where that is rounded to the type that it computes in."""
-        columns, part = self._columns(w), None
-        if columns is not None:
-            _, parameter, part = columns
-        else:
-            source = uncast(w)
-            assert isinstance(source, Var)
-            part = self.row_range(source)
-            parameter = source.origin if part is None else self.slice_source(source)
-        if parameter not in self.parameters:
-            return str(node.origin.name)
-        name = self.names.get(parameter, parameter.name)
-        return layer_of(name if part is None else part.name(name))
-
-    def _op_addmm(self, var: Var, node: Node) -> Value:
-        return self.matmul(var, node)
-
-    def matmul(self, var: Var, node: Node) -> Value:
-        x, w, bias = (*node.inputs, None)[:3]
-        fixed = self._fixed(_transpose_of(w))
-        if fixed is not None:
-            a = self.rows(x, node, fixed.shape[1])
-            c = self.vector(bias, node, a.dtype) if bias is not None else None
-            return self.dense(var, self.function.linear(a, fixed, c, layer=node.origin.name))
-        b = self.value(w, node)
-        if len(b.layout.dims) != 2 or not b.layout.permute((1, 0)).is_row_major(b.elements):
-            raise Unsupported(node, "only products with the transpose of a row-major matrix are linear layers")
-        k, n = b.layout.shape
-        a = self.rows(x, node, k)
-        matrix = self.function.reshape(b.matrix, (n, k))
-        c = self.vector(bias, node, a.dtype) if bias is not None else None
-        parameter: Atom = w
-        while not self.is_parameter(parameter) and node_of(parameter, "transpose", "reshape", "copy"):
-            assert parameter.node is not None
-            parameter = uncast(parameter.node.inputs[0])
-        return self.dense(var, self.function.linear(a, matrix, c, layer=self._layer(node, parameter)))
-
-    # Rows of tables
-
-    def _op_embedding(self, var: Var, node: Node) -> Value:
-        (table, ids), padding_idx = node.inputs, node.params["padding"]
-        rows = self.rows(table, node)
-        if padding_idx < 0:
-            return self.dense(var, self.function.embedding(self._ids(ids), rows))
-        # Rows of ids outside the table are zeros, and have no gradients: those of padding come from a table without.
-        if not self.is_parameter(table):
-            raise Unsupported(node, "its table, which is to have a row without a gradient, is no parameter")
-        fixed = self.feed(table.origin, FIXED, torch.Tensor.detach)
-        others = self._ids(ids, f"ids_but_{padding_idx}", lambda t: t.masked_fill(t == padding_idx, -1))
-        padding = self._ids(ids, f"ids_{padding_idx}", lambda t: t.masked_fill(t != padding_idx, -1))
-        parts = self.function.embedding(others, rows), self.function.embedding(padding, fixed)
-        return self.dense(var, self.function.add(*parts))
-
-    def _ids(
-        self, ids: Var, key: str = "ids", mask: Callable[[torch.Tensor], torch.Tensor] | None = None
-    ) -> build.Value:
-        origin = self.origin_of(ids)
-        if origin in self.inside:
-            raise Unsupported(ids, "it makes indices of compiled values")
-        make = Indices()
-        count = (math.prod(ids.shape),)
-        return self.feed(origin, key, make if mask is None else lambda t: make(mask(t)), count, torch.int32)
 
     # Rotations
 
@@ -234,7 +112,7 @@ class Importer(Arguments):
             raise Unsupported(user, "its targets are no integers of the input")
         count, origin = len(place), self.origin_of(targets)
         if count == rows and (place == np.arange(rows)).all():
-            ids = self._ids(targets)
+            ids = self.ids(targets, "ids", Indices())
         else:
             # logits[..., :-1, :]: the last row of each sequence has no target.
             length = count // max(rows - count, 1)
@@ -276,10 +154,3 @@ class Importer(Arguments):
         dtype: torch.dtype = fake(user.origin).dtype
         matrix = self.feed(atom.origin, dtype_name(dtype), lambda t: t.to(dtype).contiguous(), dtype=dtype)
         return Value(matrix, row_major(atom.shape))
-
-
-def _transpose_of(value: Atom) -> Atom | None:
-    """What a matrix is the transpose of."""
-    node = node_of(value, "transpose")
-    is_matrix = node is not None and tuple(node.params["permutation"]) == (1, 0)
-    return node.inputs[0] if node is not None and is_matrix else None

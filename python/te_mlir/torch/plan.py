@@ -11,7 +11,6 @@ from torch.fx import Node
 
 from te_mlir.frontend.base import Unsupported
 from te_mlir.layout import Layout
-from te_mlir.torch import patterns
 from te_mlir.torch.arguments import Feed, describe, fake
 from te_mlir.torch.capture import Captured
 from te_mlir.torch.effects import storages
@@ -77,9 +76,10 @@ def _attempt(
     inside = schedule.inside(time)
     importer = Importer(inside, names, schedule.parameters, wanting, masks)
     exits: list[Exit] = []
+    layers = importer.layers(node for node in schedule.graph.nodes if node in inside)
     for node in schedule.graph.nodes:
         # In the order of the program, whatever else leaves it: gradients are added in it.
-        if node in inside and patterns.is_op(node, "linear"):
+        if node in layers:
             importer.tensor(node)
         users_outside = any(user not in inside for user in node.users)
         if node not in inside or node in schedule.free or node.op == "placeholder" or not users_outside:

@@ -1,0 +1,73 @@
+"""Embeddings: rows of a table at indices that are known before each call."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from te_mlir import build
+from te_mlir.frontend.base import Unsupported, Value
+from te_mlir.frontend.graph import Atom, Node, Var
+from te_mlir.frontend.linear import Linears
+
+
+class Embedding(NamedTuple):
+    """Rows of a table at `indices`.
+
+    clamps: whether an index outside the table reads the nearest row. padding: the index of the row that has no
+    gradient; None if all rows have one.
+    """
+
+    table: Atom
+    indices: Atom
+    clamps: bool
+    padding: int | None
+
+
+def match_embedding(node: Node) -> Embedding | None:
+    """The embedding that a node computes: one of the framework's, or a gather of whole rows. None for other gathers."""
+    if node.name == "embedding":
+        (table, indices), padding = node.inputs, int(node.params["padding"])
+        return Embedding(table, indices, False, padding if padding >= 0 else None)
+    rows = node.params.get("rows")
+    if rows is None:
+        return None
+    indices, clamps = rows
+    return Embedding(node.inputs[0], indices, clamps, None)
+
+
+class Embeddings(Linears):
+    """Emits embeddings."""
+
+    # Defined by each frontend
+
+    def vocabulary(self, table: Atom, user: Node) -> build.Value:
+        """The table as a matrix, which is a weight if it is an argument."""
+        return self.rows(table, user)
+
+    def constant_vocabulary(self, table: Atom, user: Node) -> build.Value:
+        """The table as an argument without a gradient."""
+        raise NotImplementedError
+
+    def indices(self, found: Embedding, user: Node, only: int | None = None, but: int | None = None) -> build.Value:
+        """The vector of indices. Indices other than `only`, or equal to `but`, are replaced by one outside the table."""
+        raise NotImplementedError
+
+    # Emission
+
+    def _op_embedding(self, var: Var, node: Node) -> Value:
+        found = match_embedding(node)
+        if found is None and "rows" not in node.params:
+            raise self.lacks(node)
+        if found is None:
+            raise Unsupported(node, "only whole rows of a matrix are gathered (an embedding)")
+        padding = found.padding
+        if padding is None:
+            indices = self.indices(found, node)
+            return self.dense(var, self.function.embedding(indices, self.vocabulary(found.table, node)))
+        # An index outside the table gives a row of zeros, without a gradient. The padding row is read from a second
+        # argument, the same table without a gradient.
+        others, own = self.indices(found, node, but=padding), self.indices(found, node, only=padding)
+        table, constant = self.vocabulary(found.table, node), self.constant_vocabulary(found.table, node)
+        return self.dense(var, self.function.add(*map(self.function.embedding, (others, own), (table, constant))))
+
+    _op_gather = _op_embedding

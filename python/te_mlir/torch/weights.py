@@ -1,0 +1,122 @@
+"""The weights of linear layers, and tables of embeddings, as arguments of a region."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+import torch
+from torch.fx import Node as Origin
+
+from te_mlir import build
+from te_mlir.frontend.base import Unsupported, te_name
+from te_mlir.frontend.embedding import Embedding
+from te_mlir.frontend.graph import Atom, Node, Var
+from te_mlir.frontend.linear import Linear, Operand
+from te_mlir.frontend.looking import node_of, uncast
+from te_mlir.frontend.parts import Columns
+from te_mlir.torch.arguments import FIXED, Arguments
+from te_mlir.torch.indices import Indices
+from te_mlir.torch.states import layer_of
+from te_mlir.torch.tensors import dense
+
+
+class Weights(Arguments):
+    """Emits weights, tables and indices."""
+
+    def layers(self, nodes: Iterable[Origin]) -> set[Origin]:
+        """The nodes that compute a linear layer of a parameter: its GEMM, or the sum if there is a bias."""
+        found = {node: self.linear_of(self.adapter.var(node)) for node in nodes}
+        summed = {layer.node for layer in found.values() if layer is not None and layer.bias is not None}
+        return {
+            node
+            for node, layer in found.items()
+            if layer is not None
+            and self.is_weight(layer.w.atom)
+            and (layer.bias is not None or layer.node not in summed)
+        }
+
+    def is_weight(self, atom: Atom) -> bool:
+        return self.stored(atom) is not None
+
+    def layer_name(self, w: Atom, part: Columns | None, user: Node) -> str | None:
+        # That of the parameter, also if it is cast to the type that the layer computes in.
+        found = self.stored(w)
+        while found is None and (by := node_of(uncast(w), "transpose", "reshape")) is not None:
+            w = by.inputs[0]
+            found = self.stored(w)
+        if found is None:
+            return str(user.origin.name)
+        parameter = found.parameter.origin
+        name = self.names.get(parameter, parameter.name)
+        return layer_of(name if found.part is None else found.part.name(name))
+
+    def linear(self, var: Var, found: Linear, part: Columns | None = None) -> build.Value:
+        w = found.w
+        if w.free > w.summed and not self.is_weight(w.atom):
+            # If it is not a layer, the GEMM stays in PyTorch, and not first the views that it reads.
+            self.weight(w, part, found.node)
+        return super().linear(var, found, part)
+
+    def weight(self, w: Operand, part: Columns | None, user: Node) -> tuple[build.Value, bool]:
+        assert part is None, "layers are cut into parts before the graph is divided"
+        below = _transpose_of(w.atom)
+        if below is not None and (w.free > w.summed or self.is_weight(below)):
+            w = Operand(below, w.summed, w.free)
+        fixed = self._fixed(w.atom) if w.free < w.summed else None
+        if fixed is not None:
+            return fixed, False
+        # PyTorch computes other GEMMs.
+        other = Unsupported(user, "only products with the transpose of a row-major matrix are linear layers")
+        if len(w.atom.shape) != 2:
+            raise other
+        matrix, transposed = super().weight(w, part, user)
+        if transposed and not self.is_weight(w.atom):
+            raise other
+        return matrix, transposed
+
+    def _fixed(self, w: Atom | None) -> build.Value | None:
+        """A matrix from outside the region that is not a parameter, or a cast of such a matrix, as a weight.
+
+        It is passed as a vector. The compiler would take a matrix that is an argument for a weight without a mark, of
+        which it neither saves casts nor adds gradients to 'main_grad'.
+        """
+        if not isinstance(w, Var) or w.origin is None:
+            return None
+        if self.is_inside(w):
+            dtype, cast = te_name(w.dtype), node_of(w, "convert_element_type")
+            inner = self._fixed(cast.inputs[0]) if cast is not None and uncast(w) is not w else None
+            return None if inner is None or dtype is None else self.function.cast(inner, dtype)
+        if self.stored(w) is not None or len(w.shape) != 2:
+            return None
+        vector = self.feed(w.origin, "flat", lambda t: dense(t).view(-1), (math.prod(w.shape),))
+        return self.function.reshape(vector, w.shape)
+
+    # Rows of tables
+
+    def constant_vocabulary(self, table: Atom, user: Node) -> build.Value:
+        if not isinstance(table, Var) or not self.is_parameter(table):
+            raise Unsupported(user, "its table, which is to have a row without a gradient, is no parameter")
+        return self.feed(table.origin, FIXED, torch.Tensor.detach)
+
+    def indices(self, found: Embedding, user: Node, only: int | None = None, but: int | None = None) -> build.Value:
+        make = Indices()
+        if but is not None:
+            return self.ids(found.indices, f"ids_but_{but}", lambda t: make(t.masked_fill(t == but, -1)))
+        if only is not None:
+            return self.ids(found.indices, f"ids_{only}", lambda t: make(t.masked_fill(t != only, -1)))
+        return self.ids(found.indices, "ids", make)
+
+    def ids(self, ids: Atom, key: str, make: Callable[[torch.Tensor], torch.Tensor]) -> build.Value:
+        """Indices that `make` computes from integers before the call; key: identifies what `make` does."""
+        origin = self.origin_of(ids)
+        if origin in self.inside:
+            raise Unsupported(self.adapter.var(origin), "it makes indices of compiled values")
+        return self.feed(origin, key, make, (math.prod(ids.shape),), torch.int32)
+
+
+def _transpose_of(value: Atom) -> Atom | None:
+    """The operand, if a value is the transpose of a matrix."""
+    node = node_of(value, "transpose")
+    is_matrix = node is not None and tuple(node.params["permutation"]) == (1, 0)
+    return node.inputs[0] if node is not None and is_matrix else None
