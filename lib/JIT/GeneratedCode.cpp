@@ -1,4 +1,4 @@
-//===- GeneratedCode.cpp - machine code of generated kernels --------------===//
+//===- GeneratedCode.cpp - compile the code of fused regions --------------===//
 
 #include "GeneratedCode.h"
 
@@ -21,7 +21,8 @@
 #include "llvm/Target/TargetOptions.h"
 #include "llvm/Transforms/IPO/AlwaysInliner.h"
 
-// By name: llvm/Support/TargetSelect.h would initialise every target.
+// Declared here because llvm/Support/TargetSelect.h declares the functions of
+// every target that LLVM was built with.
 extern "C" {
 void LLVMInitializeNVPTXTarget();
 void LLVMInitializeNVPTXTargetInfo();
@@ -29,7 +30,7 @@ void LLVMInitializeNVPTXTargetMC();
 void LLVMInitializeNVPTXAsmPrinter();
 }
 
-/// ScalarMath.cpp as bitcode.
+/// The bitcode of ScalarMath.cpp.
 extern "C" const char te_embedded_scalar_math[], te_embedded_scalar_math_end[];
 
 using namespace mlir;
@@ -43,7 +44,8 @@ static bool isGenerated(const llvm::Function &function) {
   return function.getName().starts_with("te_generated_");
 }
 
-/// Links the definitions of all te_scalar_* that `module` calls.
+/// Links the definitions of the te_scalar_* functions that `module` calls, and
+/// marks them to be inlined.
 static llvm::Error linkScalarMath(llvm::Module &module) {
   const llvm::StringRef bitcode(te_embedded_scalar_math,
                                 te_embedded_scalar_math_end -
@@ -52,7 +54,8 @@ static llvm::Error linkScalarMath(llvm::Module &module) {
       llvm::parseBitcodeFile({bitcode, "scalar_math"}, module.getContext());
   if (!library)
     return library.takeError();
-  // It was compiled for this CPU, and is the same for any.
+  // The bitcode was compiled for the CPU of the build. It is valid for other
+  // targets once the attributes that name the CPU are removed.
   (*library)->setTargetTriple(module.getTargetTriple());
   (*library)->setDataLayout(module.getDataLayout());
   (*library)->setModuleInlineAsm("");
@@ -72,7 +75,8 @@ static llvm::Error linkScalarMath(llvm::Module &module) {
   return llvm::Error::success();
 }
 
-/// Defines te_scalar_approximate_reciprocal, on a GPU as its instruction.
+/// Defines te_scalar_approximate_reciprocal: as an instruction on a GPU, and as
+/// a division on a CPU.
 static void defineReciprocal(llvm::Module &module, bool isGpu) {
   llvm::Function *called =
       module.getFunction("te_scalar_approximate_reciprocal");
@@ -92,7 +96,7 @@ static void defineReciprocal(llvm::Module &module, bool isGpu) {
       llvm::ConstantFP::get(called->getReturnType(), 1.0), called->getArg(0)));
 }
 
-/// Calls `run` with a pass builder and the analyses that its passes need.
+/// Calls `run` with a pass builder and registered analysis managers.
 template <typename Run>
 static void withPasses(llvm::TargetMachine *machine, Run run) {
   llvm::LoopAnalysisManager loops;
@@ -108,7 +112,8 @@ static void withPasses(llvm::TargetMachine *machine, Run run) {
   run(builder, functions, modules);
 }
 
-/// Replaces intrinsics that are calls of libm on some processors.
+/// Replaces the intrinsics that LLVM lowers to calls of libm on processors
+/// without the instruction.
 static void makePortable(llvm::Module &module) {
   for (auto [intrinsic, name] :
        {std::pair(llvm::Intrinsic::fma, "te_scalar_fma"),
@@ -148,7 +153,8 @@ llvm::Error te::linkGeneratedCode(llvm::Module &module) {
   return llvm::Error::success();
 }
 
-/// The module of the functions with tert.device, which leave `lowered`.
+/// Moves the functions with tert.device from `lowered` to a new module, with
+/// the declarations of the te_scalar_* functions.
 static OwningOpRef<ModuleOp> takeDeviceFunctions(ModuleOp lowered) {
   OwningOpRef<ModuleOp> device(ModuleOp::create(lowered.getLoc()));
   for (auto function :
@@ -165,7 +171,7 @@ static OwningOpRef<ModuleOp> takeDeviceFunctions(ModuleOp lowered) {
   return device;
 }
 
-/// PTX of `module`, whose functions are kernels.
+/// Compiles `module`, in which every defined function is a kernel, to PTX.
 static llvm::Expected<std::string> emitPtx(llvm::Module &module,
                                            llvm::StringRef gpu) {
   LLVMInitializeNVPTXTargetInfo();
@@ -178,7 +184,7 @@ static llvm::Expected<std::string> emitPtx(llvm::Module &module,
       llvm::TargetRegistry::lookupTarget(triple, error);
   if (!target)
     return llvm::createStringError(error);
-  // Nothing is contracted: a result has the bits that the CPU computes.
+  // No fused multiply-add is formed, so that results have the bits of the CPU.
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
@@ -213,7 +219,7 @@ LogicalResult te::compileDeviceCode(ModuleOp lowered) {
   auto gpu = lowered->getAttrOfType<StringAttr>(tert::kTargetAttr);
   if (!code || !gpu)
     return success();
-  // Without any, they were compiled before.
+  // If there are none, an earlier call has compiled them.
   if (llvm::none_of(lowered.getOps<LLVM::LLVMFuncOp>(), [](auto function) {
         return function->hasAttr(tert::kDeviceAttr);
       }))

@@ -1,7 +1,7 @@
-//===- GeneratedCode.h - machine code of generated kernels ----------------===//
+//===- GeneratedCode.h - compile the code of fused regions ----------------===//
 //
-// The second half of lib/Transforms/Lower/GeneratedCode.h: from the llvm
-// dialect to PTX, and to LLVM IR of the CPU that needs no library.
+// Compiles the functions that lib/Transforms/Lower/GeneratedCode.h emits: the
+// GPU kernels to PTX, and the host functions to LLVM IR that calls no library.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,13 +17,13 @@ class Module;
 
 namespace mlir::te {
 
-/// Compiles the functions of `lowered` that are for a GPU to PTX, which becomes
-/// the constant `te_device_code`, and erases them. A module that has none is
-/// left as it is.
+/// Removes the GPU kernels from `lowered`, compiles them to PTX and stores the
+/// PTX in the constant `te_device_code`. Does nothing if there are none.
 LogicalResult compileDeviceCode(ModuleOp lowered);
 
-/// Defines what generated functions call, and optimises these functions and no
-/// others. They need no library, on any processor.
+/// Links the te_scalar_* functions that generated host functions call, and
+/// optimises the generated functions but no other function of `module`. The
+/// result does not call libm on any processor.
 llvm::Error linkGeneratedCode(llvm::Module &module);
 
 } // namespace mlir::te

@@ -1,7 +1,8 @@
-//===- ScalarMath.cpp - what generated code calls -------------------------===//
+//===- ScalarMath.cpp - scalar functions for generated code ---------------===//
 //
-// Compiled to LLVM bitcode and linked into generated code, for the CPU and for
-// GPUs: one definition for both, and the one that the runtime's kernels have.
+// This file is compiled to LLVM bitcode, which lib/JIT links into generated
+// code for the CPU and for GPUs. Both therefore compute the same bits, and so
+// do the kernels of the runtime, whose formulas are used or repeated here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,15 +13,15 @@ using namespace te::rt;
 
 extern "C" {
 
-/// An approximation of 1 / y on a GPU, the exact quotient elsewhere: lib/JIT
-/// replaces calls of it.
+/// 1 / y: an approximation on a GPU, and the correctly rounded quotient on a
+/// CPU. lib/JIT defines it.
 float te_scalar_approximate_reciprocal(float y);
 
-// The bits of math::exp and math::tanh without branches, so that a GPU computes
-// several elements side by side.
+// te_scalar_exp and te_scalar_tanh have the bits of math::exp and math::tanh.
+// They have no branches, so that a GPU can interleave several elements.
 
-/// The bounds are where the result becomes 0 and infinity. The sum with 1.5 *
-/// 2^23 is a rounded one, whose low bits are the integer.
+/// The result is 0 below the first bound and infinite above the second. Adding
+/// 1.5 * 2^23 rounds to an integer and leaves it in the low bits of the sum.
 float te_scalar_exp(float x) {
   x = x < -104.0f ? -104.0f : x > 88.8f ? 88.8f : x;
   const float shift = 12582912.0f;
@@ -37,13 +38,13 @@ float te_scalar_exp(float x) {
   p = fmaf(p, r * r, r) + 1.0f;
   const int power =
       static_cast<int>(math::floatToBits(shifted) - math::floatToBits(shift));
-  // A NaN has any bits, and stays one.
+  // For a NaN, `power` is arbitrary, but `p` is a NaN and so is the result.
   const int half = power / 2;
   return p * math::bitsToFloat(static_cast<uint32_t>(half + 127) << 23) *
          math::bitsToFloat(static_cast<uint32_t>(power - half + 127) << 23);
 }
 
-/// From 9.1 on the result is 1, so the argument of exp can end at 10. The
+/// The result rounds to 1 if |x| > 9.1, so |x| is clamped to 10 before exp. The
 /// reciprocal on a GPU is that of the runtime's kernels (fast_math.cuh).
 float te_scalar_tanh(float x) {
   const float z = x * x;
@@ -72,9 +73,12 @@ uint16_t te_scalar_to_bf16(float value) { return floatToBf16(value); }
 float te_scalar_from_f16(uint16_t bits) { return f16ToFloat(bits); }
 uint16_t te_scalar_to_f16(float value) { return floatToF16(value); }
 
-// What a processor without the instruction would call libm for; see
-// makePortable. fma: the product is exact in f64, the sum is rounded to odd
-// there, and f64 has enough bits that the second rounding is the only one.
+// fma and rint for processors without the instruction, where LLVM would call
+// libm; see makePortable in GeneratedCode.cpp.
+
+/// The product is exact in f64, and the sum is rounded to odd. f64 has enough
+/// more bits than f32 that rounding this sum to f32 is correct (Boldo,
+/// Melquiond: "Emulation of a FMA and correctly rounded sums", 2008).
 float te_scalar_fma(float a, float b, float c) {
   const double product = static_cast<double>(a) * b, summand = c;
   const double sum = product + summand;
@@ -86,7 +90,7 @@ float te_scalar_fma(float a, float b, float c) {
     bits += (lost > 0) == (sum > 0) ? 1 : -1;
   return static_cast<float>(std::bit_cast<double>(bits));
 }
-/// From 2^23 on there is nothing to round.
+/// Floats of 2^23 and more are integers.
 float te_scalar_rint(float x) {
   const float magic = std::fabs(x) < 0x1p23f ? 0x1p23f : 0.0f;
   return std::copysign((std::fabs(x) + magic) - magic, x);

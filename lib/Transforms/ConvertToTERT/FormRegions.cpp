@@ -1,9 +1,10 @@
-//===- FormRegions.cpp - elementwise ops that become one launch -----------===//
+//===- FormRegions.cpp - fuse elementwise ops into one launch -------------===//
 //
-// A region is a set of elementwise ops of one shape that run together, where
-// its last op stands. An op joins the region of an operand unless somebody
-// outside needs the operand earlier, or the region would hold more memory until
-// then than it frees.
+// A region is a set of elementwise ops of one shape that are computed together,
+// at the position of the last of them. The ops are visited in program order,
+// and each is merged with the regions of its operands where `mayJoin` allows
+// it. Merging delays the earlier region, so it must not break an earlier use of
+// its results and must not increase the memory in use.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,10 +31,11 @@ namespace mlir::te {
 using namespace mlir;
 using namespace mlir::te;
 
-/// A bound on the time to compile a region, in additions.
+/// The largest cost of a region, as a multiple of one addition. It bounds the
+/// time to compile the region.
 static constexpr unsigned kMostCost = 64;
 
-/// What an op costs in additions, of code and so of time to compile it.
+/// The size of the code of `op`, as a multiple of one addition.
 static unsigned costOf(Operation *op) {
   return isa<math::TanhOp>(op)                  ? 16
          : isa<math::ExpOp>(op)                 ? 8
@@ -41,7 +43,7 @@ static unsigned costOf(Operation *op) {
                                                 : 1;
 }
 
-/// An elementwise op that generated code can compute.
+/// Whether `op` is elementwise and the code generator supports it.
 static bool isFusible(Operation &op) {
   auto type = op.getNumResults() == 1
                   ? dyn_cast<RankedTensorType>(op.getResult(0).getType())
@@ -61,7 +63,7 @@ static bool isFusible(Operation &op) {
   return isFloat(type) && llvm::all_of(op.getOperandTypes(), isFloat);
 }
 
-/// The number that every element of `value` is, if it is a constant.
+/// The value of all elements if `value` is a splat constant.
 static std::optional<APFloat> splatOf(Value value) {
   DenseFPElementsAttr constant;
   if (matchPattern(value, m_Constant(&constant)) && constant.isSplat())
@@ -78,7 +80,8 @@ namespace {
 
 using Region = llvm::SmallSetVector<Operation *, 4>;
 
-/// What a region reads, constants apart, and what others read of it.
+/// The tensors that a region reads, except splat constants, and its results
+/// that ops outside of it read.
 struct Interface {
   llvm::SmallSetVector<Value, 8> inputs;
   SmallVector<Value, 4> outputs;
@@ -109,7 +112,8 @@ private:
 
   size_t mostInputs = 0, mostOutputs = 0;
   DenseMap<Operation *, unsigned> positions;
-  /// How many ops that compute something stand before each position.
+  /// For each position, the number of earlier ops that are launched: all except
+  /// constants and views.
   SmallVector<unsigned> launchesBefore;
 };
 
@@ -128,7 +132,8 @@ Interface FormRegions::interfaceOf(const Region &region) {
   return interface;
 }
 
-/// Whether `earlier` may run where `last`, the last op of `later`, stands.
+/// Whether `earlier` may be delayed to the position of `last`, the last op of
+/// `later`, and merged with `later`.
 bool FormRegions::mayJoin(const Region &earlier, const Region &later,
                           Operation *last) {
   unsigned cost = 0;
@@ -151,7 +156,8 @@ bool FormRegions::mayJoin(const Region &earlier, const Region &later,
   for (Operation *op : later)
     between -= op != last && positions.lookup(op) > from;
   if (between != 0) {
-    // What `earlier` reads is alive until `to` instead of what it makes.
+    // Other launches run between the two regions. During these, the inputs of
+    // `earlier` are alive in place of its results.
     Interface interface = interfaceOf(earlier);
     int64_t held = 0, freed = 0;
     for (Value input : interface.inputs) {
@@ -159,7 +165,7 @@ bool FormRegions::mayJoin(const Region &earlier, const Region &later,
       for (Operation *user : input.getUsers()) {
         const unsigned position = positions.lookup(user);
         isHeld &= !isOutside(user) || position < to;
-        // An argument may be overwritten with its next value there.
+        // An op in between may update this argument in place.
         if (isa<BlockArgument>(input) && isOutside(user) && position > from &&
             position < to)
           return false;
@@ -190,7 +196,7 @@ void FormRegions::form(Block &block) {
                   return lookThroughViews(result) != result;
                 });
   }
-  // Regions by their last op, and the region of each op.
+  // The region that ends with each op, and the last op of each op's region.
   DenseMap<Operation *, Region> regions;
   DenseMap<Operation *, Operation *> lastOf;
   for (Operation &op : block) {
@@ -209,7 +215,7 @@ void FormRegions::form(Block &block) {
       Region &earlier = regions[last];
       if (!mayJoin(earlier, joined, &op))
         continue;
-      // In the order of the program.
+      // The ops of a region are in program order.
       Region both(earlier.begin(), earlier.end());
       both.insert(joined.begin(), joined.end());
       joined = std::move(both);
@@ -225,8 +231,8 @@ void FormRegions::form(Block &block) {
       replace(found->second);
 }
 
-/// Replaces the ops of `region` with one linalg.generic on elements. Arithmetic
-/// is in f32, and each result is rounded to its type, as the ops are defined.
+/// Replaces the ops of `region` with one linalg.generic. It computes in f32 and
+/// rounds the result of each op to its type, as the separate ops do.
 void FormRegions::replace(const Region &region) {
   SmallVector<Operation *> ops(region.begin(), region.end());
   llvm::sort(ops, [&](Operation *a, Operation *b) {
@@ -253,7 +259,7 @@ void FormRegions::replace(const Region &region) {
     IRMapping scalars;
     for (auto [input, element] : llvm::zip(interface.inputs, elements))
       scalars.map(input, element);
-    // Each value as f32; converted once.
+    // The values in f32. Each is converted once.
     DenseMap<Value, Value> wide;
     auto widen = [&](Value tensor) -> Value {
       Value &known = wide[tensor];

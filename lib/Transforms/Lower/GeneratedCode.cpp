@@ -1,8 +1,9 @@
-//===- GeneratedCode.cpp - code for launches that bring their own ---------===//
+//===- GeneratedCode.cpp - code of fused elementwise regions --------------===//
 //
-// A thread of the GPU kernel computes some vectors of 16 or 32 bytes, all loads
-// of which are issued before the first result is computed. Blocks that are not
-// full, or whose buffers are not aligned, go element by element.
+// A thread of the GPU kernel computes several vectors of 16 or 32 bytes. It
+// issues the loads of all vectors before it computes the first result. The last
+// block, if it is not full, and launches whose buffers are not aligned compute
+// one element at a time.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,14 +16,14 @@
 using namespace mlir;
 using namespace mlir::te;
 
-/// Threads of a block, and elements of a thread.
+/// The threads per block and the elements per thread.
 static constexpr int32_t kBlock = 256, kElements = 16;
-/// Global memory, as NVPTX counts address spaces.
+/// The address space of global memory in NVPTX.
 static constexpr unsigned kGlobalMemory = 1;
 
 namespace {
 
-/// Emits one function.
+/// Emits either the host or the device function of one launch.
 class FunctionEmitter {
 public:
   FunctionEmitter(func::FuncOp step, tert::LaunchOp launch, StringRef name)
@@ -38,7 +39,8 @@ public:
   void emitDevice();
 
 private:
-  /// The function, with the builder at the start of its body.
+  /// Creates the function and sets the insertion point to the start of its
+  /// body.
   LLVM::LLVMFuncOp define(StringRef suffix, ArrayRef<Type> types);
   Block *addBlock(ArrayRef<Type> arguments = {}) {
     OpBuilder::InsertionGuard guard(b);
@@ -62,18 +64,18 @@ private:
                                ArrayRef<LLVM::GEPArg>{index});
   }
 
-  /// The results of the body for one element of each input.
+  /// Emits the body for one element of each input and returns its results.
   SmallVector<Value> compute(ValueRange elements);
   Value computeOp(Operation &op, ValueRange operands);
   Value narrow(Value value, Type type);
   Value widen(Value value, Type type);
-  /// What an element is in memory and registers: bits, if a CPU would convert
-  /// it.
+  /// The type of an element in memory and registers. On a CPU, narrow floats
+  /// are integers with their bits, so that LLVM does not convert them.
   Type storage(Type type) {
     return isDevice || type.isF32() ? type : b.getI16Type();
   }
 
-  /// Loads, computes and stores the element `index`.
+  /// Emits code that loads, computes and stores the element `index`.
   void computeElement(ArrayRef<Value> pointers, Value index);
 
   func::FuncOp step;
@@ -114,9 +116,10 @@ Value FunctionEmitter::call(StringRef function, Type result,
   return LLVM::CallOp::create(b, loc, callee, operands).getResult();
 }
 
-/// A GPU converts in one instruction, which gives the bits of Core/Types.h: an
-/// intrinsic, because LLVM may move other ops across fptrunc, which changes the
-/// sign of a NaN. The instructions of CPUs flush subnormals.
+/// On a GPU, one instruction has the same bits as Core/Types.h. It is emitted
+/// as an intrinsic, because LLVM may move other ops across an fptrunc, which
+/// changes the sign of a NaN. The instructions of CPUs flush subnormals, so the
+/// host code calls the functions of Core/Types.h.
 Value FunctionEmitter::narrow(Value value, Type type) {
   if (isDevice && type.isBF16())
     return intrinsic("llvm.nvvm.f2bf16.rn", type, value);
@@ -231,7 +234,7 @@ void FunctionEmitter::emitDevice() {
   Value count = function.getArguments().drop_back(1).back(),
         aligned = function.getArguments().back();
 
-  // Vectors of 16 bytes of the narrowest type.
+  // A vector has 16 bytes in the narrowest type of the inputs and outputs.
   unsigned narrowest = 32;
   for (Type type : llvm::concat<Type>(inputs, outputs))
     narrowest = std::min(narrowest, type.getIntOrFloatBitWidth());
@@ -302,7 +305,7 @@ void FunctionEmitter::emitDevice() {
   LLVM::ReturnOp::create(b, loc, ValueRange());
 }
 
-/// A constant with the text, which ends in a zero.
+/// Adds a constant with `text` and a terminating zero.
 static LLVM::GlobalOp addText(OpBuilder &b, Location loc, const Twine &name,
                               StringRef text) {
   const std::string bytes = text.str() + '\0';
@@ -337,7 +340,7 @@ LLVM::GlobalOp GeneratedCode::get(tert::LaunchOp launch) {
   const Type ptr = LLVM::LLVMPointerType::get(b.getContext());
   const Type i32 = b.getI32Type();
   auto module = step->getParentOfType<ModuleOp>();
-  // Its value is set when the kernels are compiled.
+  // compileDeviceCode in lib/JIT sets the value to the PTX of all kernels.
   if (forDevice && !module.lookupSymbol(tert::kDeviceCode))
     addText(b, loc, tert::kDeviceCode, "");
   LLVM::GlobalOp hostName = addText(b, loc, name + "_name", name);

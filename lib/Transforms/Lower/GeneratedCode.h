@@ -1,15 +1,17 @@
-//===- GeneratedCode.h - code for launches that bring their own -----------===//
+//===- GeneratedCode.h - code of fused elementwise regions ----------------===//
 //
-// Each different body of a launch of `generated` becomes
+// Launches of the kernel `generated` have a body with elementwise ops. Three
+// symbols are emitted for each distinct body:
 //
-//   te_generated_N          a loop over elements for the CPU
-//   te_generated_N_device   a GPU kernel with the attribute tert.device, which
-//                           lib/JIT compiles to PTX apart from the module
-//   te_generated_N_record   the te_rt_generated that names both
+//   te_generated_N          the host function, a loop over elements
+//   te_generated_N_device   the GPU kernel. It has the attribute tert.device;
+//                           lib/JIT removes it from the module and compiles it
+//                           to PTX.
+//   te_generated_N_record   a te_rt_generated that refers to both
 //
-// Functions of Core/Math.h (exp, tanh, ...) and conversions of narrow floats
-// are calls of te_scalar_*; lib/JIT links their definitions, which are those of
-// the runtime, so that both kinds of code have the same bits.
+// The functions of Core/Math.h (exp, tanh, ...) and conversions of narrow
+// floats are emitted as calls of te_scalar_*. lib/JIT links one definition of
+// these for the host and for GPUs, so that both compute the same bits.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,13 +26,16 @@
 
 namespace mlir::te {
 
+/// Emits the code of all `generated` launches of a step.
 class GeneratedCode {
 public:
-  /// Functions are placed before `step`; those of a GPU only if `forDevice`.
+  /// Inserts functions before `step`. GPU kernels are emitted only if
+  /// `forDevice` is set.
   GeneratedCode(func::FuncOp step, bool forDevice)
       : step(step), forDevice(forDevice) {}
 
-  /// The record of the launch's code.
+  /// The te_rt_generated record of the launch. Launches with equal bodies share
+  /// one.
   LLVM::GlobalOp get(tert::LaunchOp launch);
 
   unsigned numGenerated() const { return records.size(); }
@@ -38,7 +43,7 @@ public:
 private:
   func::FuncOp step;
   bool forDevice;
-  /// By the text of a body.
+  /// The key is the printed body, and which buffers are absent.
   llvm::StringMap<LLVM::GlobalOp> records;
 };
 

@@ -1,7 +1,7 @@
-//===- Generated.cpp - plans of code that a module brings -----------------===//
+//===- Generated.cpp - plan launches of generated code --------------------===//
 //
-// The PTX of a module has all of its kernels. The driver compiles it when the
-// first of them is planned, and caches the result on disk.
+// A module contains the PTX of all its generated kernels. The driver compiles
+// it when the first of them is planned, and caches the result on disk.
 //
 //===----------------------------------------------------------------------===//
 
