@@ -380,11 +380,13 @@ def test_a_rotation_whose_tables_differ_runs_in_pytorch(rotate, equal, other, pl
             torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
         parts.append(len(compiled.te.graphs[0].parts))
     of = "halves" if rotate is rotate_half else "pairs"
-    assert parts == [1, 2, 2] and any(f"the {of} of a table of" in r for r in compiled.te.graphs[0].reasons)
+    assert parts == [1, 2, 2] and any(
+        f"the {of} of a rotary table are not equal" in r for r in compiled.te.graphs[0].reasons
+    )
 
     for counts, error in ((False, ImportFailure), (True, te_mlir.ArgumentError)):
         torch._dynamo.reset()
         strict = te_mlir.torch.jit(Turned(rotate, counts), strict=not counts)
         strict(x, **good)
-        with pytest.raises(error, match=rf"aten.add.*the {of} of a table of a rotation differ"):
+        with pytest.raises(error, match=rf"aten.add.*the {of} of a rotary table are not equal"):
             strict(x, **wrong)

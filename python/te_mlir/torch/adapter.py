@@ -1,7 +1,7 @@
-"""From ATen graphs to the graph that frontends import.
+"""Converts ATen graphs to the graph that both frontends import (`te_mlir.frontend.graph`).
 
-Each node of the ATen graph is a value, made when it is first looked at; some are several
-operations there, whose values between have no origin.
+Each node of the ATen graph becomes a value, which is converted when it is first read. A node may
+become several operations; the values between them have no origin.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from torch.fx import Node as Origin
 
 from te_mlir.frontend.graph import Const, Node, Var
 
-#: Ops that give several views of one tensor.
+#: Ops that return several views of one tensor.
 SPLITS = ("split", "split_with_sizes", "chunk", "unsafe_split", "unsafe_chunk", "tensor_split", "unbind")
 
-#: Key of a node's meta where no pattern may take the node in.
+#: The key in a node's meta that excludes the node from patterns.
 APART = "te_apart"
 
 Given = dict[str, Any]
 
 
 def name_of(node: Origin) -> str:
-    """`add` of aten.add.Tensor."""
+    """The name of a node's op: `add` for aten.add.Tensor."""
     target = str(node.target)
     return target.split(".")[1] if target.startswith("aten.") else target
 
 
 def given(node: Origin) -> Given:
-    """The arguments of an ATen op by name."""
+    """The arguments of a call of an ATen op by name, including defaults."""
     target: Any = node.target
     arguments = target._schema.arguments
     defaults = {a.name: a.default_value for a in arguments if a.has_default_value()}
@@ -45,13 +45,13 @@ def _shape(node: Origin) -> tuple[int, ...]:
 
 
 class Adapter:
-    """The values of the nodes of an ATen graph, whose origins these nodes are."""
+    """Converts the nodes of an ATen graph to values, whose origins are these nodes."""
 
     def __init__(self) -> None:
         self._vars: dict[Origin, Var] = {}
 
     def var(self, node: Origin) -> Var:
-        """The value of a node; of several tensors one without dimensions."""
+        """The value of a node. A node with several tensors has one value without dimensions."""
         if node not in self._vars:
             value: Any = node.meta.get("val")
             is_tensor = isinstance(value, torch.Tensor)
@@ -62,7 +62,7 @@ class Adapter:
         return self._vars[node]
 
     def atom(self, value: Any) -> Any:
-        """A node's value, or a number as the program has it; None of anything else."""
+        """The value of a node, or of a number, which is not rounded; None for other arguments."""
         if isinstance(value, Origin):
             return self.var(value)
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -87,21 +87,21 @@ class Adapter:
         return made
 
     def op(self, node: Origin, name: str, inputs: Sequence[Any], **params: Any) -> Node:
-        """An operation that `node` is, or that is a part of it."""
+        """Creates an operation for all or a part of `node`."""
         return Node(name, inputs, params, node, APART in node.meta)
 
     def lacking(self, node: Origin, reason: str) -> Node:
-        """A node that is no operation of the protocol."""
+        """Creates an operation for a node that cannot be imported, with the reason."""
         return self.op(node, str(node.target), [self.var(n) for n in node.all_input_nodes], reason=reason)
 
     def between(self, shape: Sequence[int], dtype: str, made: Node) -> Var:
-        """A value inside one node of the ATen graph, which patterns reach only through that node."""
+        """The result of an operation that is not the last one of its ATen node; patterns reach it only through that node."""
         var = Var(shape, dtype, made)
         var.uses, made.outputs, made.apart = 1, [var], False
         return var
 
     def aligned(self, node: Origin, value: Any, rank: int) -> Any:
-        """An operand with as many dimensions as others, or none."""
+        """An operand of an elementwise op, with `rank` dimensions or none."""
         atom = self.atom(value)
         if not isinstance(atom, Var) or len(atom.shape) in (0, rank):
             return atom
@@ -110,14 +110,14 @@ class Adapter:
         return self.between(shape, atom.dtype, self.op(node, "broadcast_in_dim", [atom], broadcast_dimensions=axes))
 
     def part(self, node: Origin, source: Var, axis: int, first: int, end: int, step: int = 1) -> Node:
-        """Elements of one axis."""
+        """Creates a slice of one axis: elements `first`, `first + step`, ... before `end`."""
         starts, limits, strides = [0] * len(source.shape), list(source.shape), [1] * len(source.shape)
         starts[axis], limits[axis], strides[axis] = first, end, step
         params = {"start_indices": tuple(starts), "limit_indices": tuple(limits), "strides": tuple(strides)}
         return self.op(node, "slice", [source], **params)
 
     def place(self, node: Origin, source: Var, axis: int, index: int) -> Node:
-        """One place of an axis, without that axis."""
+        """Creates a slice at one index of an axis, without that axis."""
         if source.shape[axis] == 1:
             return self.op(node, "reshape", [source])
         part = self.part(node, source, axis, index, index + 1)
@@ -125,7 +125,10 @@ class Adapter:
         return self.op(node, "reshape", [self.between(shape, source.dtype, part)])
 
     def gemm(self, node: Origin, var: Var, x: Var, w: Var, axis: int, bias: Any) -> Node:
-        """The GEMM of x and a matrix or vector `w` over its `axis`, plus a bias if the node adds one."""
+        """Creates the product of x, contracted over its last axis, and a matrix or vector `w`, contracted over `axis`.
+
+        The bias of the node is added, if it has one.
+        """
         numbers = ((max(len(x.shape) - 1, 0),), (axis,)), ((), ())
         made = self.op(node, "dot_general", [x, w], dimension_numbers=numbers)
         if bias is None:
@@ -137,17 +140,17 @@ class Adapter:
     # Readers
 
     def uses(self, var: Var) -> list[Var]:
-        """The values that are computed from that of a node; several results of one node count separately."""
+        """The values computed directly from `var`. If a node returns several views, each of them counts."""
         users = var.origin.users
         return [self.var(v) for user in users for v in (user.users if name_of(user) in SPLITS else [user])]
 
     def readers(self, var: Var) -> list[Node]:
-        """The operations of the users of a node."""
+        """The operations that read `var`."""
         nodes = [self.var(user).node for user in var.origin.users] if var.origin is not None else []
         return [node for node in nodes if node is not None]
 
     def _item(self, node: Origin, several: Origin, index: int) -> Node:
-        """One of several results."""
+        """Creates the operation for one of the results of a node."""
         values: Any = several.meta.get("val")
         if name_of(several) == "max" and str(several.target) == "aten.max.dim" and index == 0:
             arguments = given(several)
@@ -228,10 +231,10 @@ def _cast(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
 
 def _cat(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
     tensors = [adapter.var(n) for n in given["tensors"]]
-    # What a cache that was empty gives.
+    # A key-value cache that is still empty is concatenated as a tensor without elements.
     filled = [v for v in tensors if math.prod(v.shape)]
     if len(filled) == 1 and filled[0].shape == var.shape:
-        # Of the widest type of all, also of those without elements.
+        # The result has the widest type of all tensors, including those without elements.
         return adapter.op(node, "convert_element_type" if filled[0].dtype != var.dtype else "copy", filled)
     axis = given["dim"] % max(len(var.shape), 1)
     return adapter.op(node, "concatenate", tensors, dimension=axis, reason="it joins several tensors")
@@ -259,10 +262,10 @@ def _product(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
     if rank <= 2:
         return adapter.gemm(node, var, x, w, 0, None)
     if len(x.shape) != rank:
-        return adapter.lacking(node, "its operands have other numbers of dimensions")
-    # Those that repeat are the heads of keys and values.
+        return adapter.lacking(node, "its operands have different numbers of dimensions")
+    # Batches of size 1 are repeated: these are the heads of keys and values in grouped-query attention.
     if any(b not in (1, a) for a, b in zip(x.shape[:-2], w.shape[:-2])):
-        return adapter.lacking(node, "its operands are of other batches")
+        return adapter.lacking(node, "its operands have different batch sizes")
     batches = tuple(range(rank - 2))
     contracted = (rank - 1,), (rank - 2,)
     return adapter.op(node, "dot_general", [x, w], dimension_numbers=(contracted, (batches, batches)))
@@ -271,7 +274,7 @@ def _product(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
 def _addmm(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
     bias, x, w = (adapter.var(given[n]) for n in ("self", "mat1", "mat2"))
     if given["beta"] != 1 or given["alpha"] != 1 or len(bias.shape) != 1:
-        return adapter.lacking(node, "its factors are not 1, or its bias is no vector")
+        return adapter.lacking(node, "its 'alpha' or 'beta' is not 1, or its bias is not a vector")
     return adapter.gemm(node, var, x, w, 0, given["self"])
 
 
@@ -284,15 +287,15 @@ def _embedding(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
 
 def _rms_norm(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
     if given["weight"] is None or len(given["normalized_shape"]) != 1:
-        return adapter.lacking(node, "it has no weight, or is over several dimensions")
-    # Of the type that it is computed in, as in PyTorch.
+        return adapter.lacking(node, "it has no weight, or normalises several dimensions")
+    # The default is the epsilon of the type that the norm is computed in, as in PyTorch.
     epsilon = torch.finfo(torch.float32).eps if given["eps"] is None else given["eps"]
     return adapter.op(node, "rms_norm", [adapter.var(given[n]) for n in ("input", "weight")], epsilon=epsilon)
 
 
 def _layer_norm(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node:
     if len(given["normalized_shape"]) != 1:
-        return adapter.lacking(node, "it is over several dimensions")
+        return adapter.lacking(node, "it normalises several dimensions")
     operands = [adapter.atom(given[n]) for n in ("input", "weight", "bias")]
     return adapter.op(node, "layer_norm", operands, epsilon=given["eps"])
 
@@ -311,7 +314,7 @@ def _cross_entropy(adapter: Adapter, node: Origin, given: Given, var: Var) -> No
         return adapter.lacking(node, "only mean and sum without weights and label smoothing are implemented")
     logits, targets = (adapter.var(given[n]) for n in ("self", "target"))
     if len(logits.shape) != 2 or targets.floating:
-        return adapter.lacking(node, "its logits are not [rows, classes], or its targets no integers of the input")
+        return adapter.lacking(node, "its logits are not [rows, classes], or its targets are not integers")
     name = "nll_loss" if name_of(node).startswith("nll_loss") else "cross_entropy"
     params = {"ignore_index": given["ignore_index"], "summed": given["reduction"] == 2}
     return adapter.op(node, name, [logits, targets], **params, reason=f"'{node.target}' has no counterpart in te")
@@ -328,7 +331,7 @@ def _gather(adapter: Adapter, node: Origin, given: Given, var: Var) -> Node | No
 
 
 def _view(view: Callable[[Adapter, Origin, Given, Var], Node]) -> Make:
-    """A view, unless it is one of the same bits as another type."""
+    """Applies `view`, unless the node reinterprets the bits of its operand as another type."""
 
     def make(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node | None:
         source = adapter.var(node.args[0])  # type: ignore[arg-type]
@@ -386,7 +389,7 @@ def _strided(adapter: Adapter, node: Origin, given: Given, source: Var) -> Node:
     return adapter.op(node, "as_strided", [source], **params)
 
 
-#: Ops that are emitted by themselves, of some of their calls at least.
+#: Ops that can be emitted without a pattern, for at least some of their arguments.
 _EMITTED: dict[str, Make] = {
     **{name: _unary(name) for name in ("neg", "exp", "tanh", "sqrt", "relu", "silu", "square")},
     **{name: _binary(name) for name in ("add", "sub", "mul", "div")},
@@ -409,7 +412,7 @@ _EMITTED: dict[str, Make] = {
 
 _OPS: dict[str, Make] = {
     **_EMITTED,
-    # Parts of patterns.
+    # Ops that are emitted only as a part of a pattern.
     **{name: _unary(name) for name in ("log", "rsqrt", "abs", "erf", "erfc")},
     "mean": _over_axes("mean"),
     "sum": _over_axes("reduce_sum"),
@@ -436,5 +439,5 @@ _OPS: dict[str, Make] = {
 
 
 def imports(node: Origin) -> bool:
-    """Whether there is an import of the op of a node, of some of its calls at least."""
+    """Whether the op of a node can be emitted, for at least some of its arguments."""
     return name_of(node) in _EMITTED

@@ -1,4 +1,4 @@
-"""Instances of a region's programs: an instance's arena has what a forward saves until its backward."""
+"""Instances of a region's programs. The arena of an instance stores the values that a forward saves for its backward."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Pointers = ctypes.Array[ctypes.c_void_p]
 
 
 class Memory:
-    """The tensors that a recorded instance reads and writes, at the same addresses in every call.
+    """The tensors of an instance that is recorded as a CUDA graph, which uses the same addresses in every call.
 
-    A tensor whose address differs from that of the call before is copied to a tensor that is kept here.
+    An input whose address changes between calls is copied to a tensor that this object owns.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The arguments of a region: what PyTorch makes of nodes before it, parameters, and parts of these."""
+"""The arguments of a region: parameters, parts of parameters, and values that PyTorch computes before the region."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from te_mlir.torch.states import Part
 from te_mlir.torch.stored import Stored, stored
 from te_mlir.torch.tensors import dense, dtype_name, torch_to_te
 
-#: The key of a parameter as an argument that has no gradient.
+#: The key of a parameter that is passed as an argument without a gradient.
 FIXED = "fixed"
 
 
 class Feed(NamedTuple):
-    """An argument of the region: what PyTorch makes of a node before the call.
+    """An argument of a region, which is computed from the tensor of a node before the call.
 
-    node: outside of the region. make: from its tensor to the argument. name, weight:
-    of a parameter, which is passed as it is, or of a part of one.
+    node: a node outside of the region. key: identifies what `make` does. make: computes the argument from the node's
+    tensor; None if the argument is that tensor. name, shape, dtype: those of the argument. weight: whether it is a
+    parameter or a part of one. part: which part of the parameter it is, or None.
     """
 
     node: Origin
@@ -42,12 +43,12 @@ class Feed(NamedTuple):
 
 
 def fake(node: Origin) -> torch.Tensor:
-    """The tensor without content that tracing left on the node."""
+    """The fake tensor of a node, which has a shape and a type but no values."""
     return node.meta["val"]
 
 
 def describe(node: Origin) -> str:
-    """`aten.sin(f32 [2, 16])`, for messages."""
+    """A node in messages: `aten.sin(float32 [2, 16])`."""
     name = str(node.target).removesuffix(".default") if node.op == "call_function" else node.op
     operands = []
     for argument in node.all_input_nodes:
@@ -58,9 +59,10 @@ def describe(node: Origin) -> str:
 
 
 class _Function(build.Function):
-    """A function that computes once what is asked for twice.
+    """A function without duplicate ops: appending an op that it already has returns the results of the first.
 
-    Equal results would be one in the compiler, which copies it for the second after the backward.
+    Otherwise, the compiler would merge the duplicates. If both were results of the function, it would then write the
+    second by a copy at the end of the step, after the backward.
     """
 
     def __init__(self, module: build.Module, name: str, private: bool = False) -> None:
@@ -94,11 +96,11 @@ class _Function(build.Function):
 
 
 class Arguments(Emitter):
-    """Emits values from outside of a region.
+    """Emits the arguments of a region.
 
-    inside: the nodes that are compiled. names: what placeholders are called.
-    parameters: those that are parameters. wanting: the nodes that have gradients.
-    masks: of what kind those are, by name, that are not causal, and which tables of rotations are OTHER.
+    inside: the nodes that are compiled. names: the names of placeholders. parameters: the placeholders that are
+    parameters. wanting: the nodes that have gradients. masks: by the name of the node, the kinds of the masks that are
+    not causal; tables of rotary embeddings without equal halves or pairs are OTHER.
     """
 
     def __init__(
@@ -117,7 +119,7 @@ class Arguments(Emitter):
         self._fed: dict[tuple[Origin, str], build.Value] = {}
 
     def tensor(self, node: Origin) -> Value:
-        """The tensor that a node gives, emitted now where it was not yet."""
+        """The value of a node, which is emitted now if it was not before."""
         return self.value(self.adapter.var(node))
 
     # Arguments
@@ -131,10 +133,11 @@ class Arguments(Emitter):
         dtype: torch.dtype | None = None,
         part: Part | None = None,
     ) -> build.Value:
-        """The argument that is `make` of what `node`, outside of the region, gives.
+        """The argument that `make` computes from the tensor of `node`, which is outside of the region.
 
-        key: what `make` does, with all that it depends on, to share equal ones. shape, dtype: of what it makes.
-        part: what it is of a parameter.
+        key: identifies what `make` does, including every value that it depends on; feeds of one node with equal keys
+        share an argument. shape, dtype: those of the result of `make`, by default those of the node. part: which part
+        of a parameter the argument is.
         """
         if (node, key) in self._fed:
             return self._fed[node, key]
@@ -162,7 +165,7 @@ class Arguments(Emitter):
         return isinstance(atom, Var) and self.origin_of(atom) not in self.inside
 
     def origin_of(self, atom: Atom) -> Origin:
-        """The node that a value is of, which may be repeated along new axes."""
+        """The node of a value, below operations that only repeat it along new axes."""
         while atom.node is not None and isinstance(atom, Var) and atom.origin is None:
             atom = atom.node.inputs[0]
         assert isinstance(atom, Var), "constants have no axes"
@@ -170,7 +173,7 @@ class Arguments(Emitter):
 
     def given(self, atom: Atom, user: Node | None) -> Value | None:
         if isinstance(atom, Const):
-            raise Unsupported(user, f"{atom.scalar!r} is no tensor")
+            raise Unsupported(user, f"its operand {atom.scalar!r} is a number, not a tensor")
         if atom.origin is None:
             return None
         node = node_of(atom, "slice")
@@ -183,7 +186,7 @@ class Arguments(Emitter):
         return Value(self.feed(atom.origin, make=None if self.is_parameter(atom) else dense), row_major(atom.shape))
 
     def _part(self, atom: Var, found: Stored, part: Part) -> Value:
-        """Rows of a parameter, which are read in place, or columns, which are copied before each call."""
+        """A part of a parameter: rows are read in place, and columns are copied before each call."""
         source, shape = found.parameter.origin, atom.shape
         if found.transposed:
             copy = self.feed(source, str(part), lambda t: part.of(t).contiguous(), shape[::-1], part=part)
@@ -194,8 +197,8 @@ class Arguments(Emitter):
     def not_row_major(self, atom: Atom, user: Node) -> Unsupported:
         if not isinstance(atom, Var) or atom.origin is None or not self.is_inside(atom):
             return super().not_row_major(atom, user)
-        # PyTorch makes it so; what needs it goes on from there.
-        return Unsupported(atom, f"it gives {list(atom.shape)}, a view that is not row-major in memory")
+        # The node of the view stays in PyTorch, where its reader can make it contiguous. The reader may then be compiled.
+        return Unsupported(atom, f"its result {list(atom.shape)} is a view that is not row-major in memory")
 
     def readers(self, var: Var) -> list[Node]:
         return self.adapter.readers(var)

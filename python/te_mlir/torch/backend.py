@@ -69,7 +69,7 @@ class Graph:
             region.compilation.refuse = self._refuse
 
     def _refuse(self, count: int) -> list[str] | None:
-        """None if so many further layers may stay in high precision; if none would be quantised, why others do already."""
+        """None if `count` more layers may stay in high precision; else, as none would be quantised, why others do already."""
         kept = [reason for region in self.regions for reason in region.compilation.kept.values()]
         layers = sum(len(region.function.layers()) for region in self.regions)
         return None if len(kept) + count < layers else kept
@@ -102,9 +102,9 @@ class Graph:
         """Imports the graph again for other masks; with strict, it is an error if nodes stay in PyTorch because of them."""
         if self.built is not None and not self.built.repeats:
             raise ArgumentError(
-                f"{describe(found.origin)}: {found.reason} in this call, which was not so when its graph was compiled, "
-                "and it cannot be started again, because it writes to its inputs or buffers; torch.compiler.disable "
-                "leaves a function to PyTorch"
+                f"{describe(found.origin)}: {found.reason} in this call, unlike when its graph was compiled; the call "
+                "cannot be run again with another graph, because it writes to its inputs or buffers; apply "
+                "torch.compiler.disable to run the function in PyTorch"
             )
         # A mask that changes from call to call may be any mask.
         self.masks[found.mask] = OTHER if found.mask in self.masks else found.kind
@@ -131,7 +131,7 @@ class Graph:
     def report(self, what: str = "precision", format: str = "text") -> str:
         """Reports of the compiled parts: precision, memory or constraints; as "html", all of them on one page."""
         if not self.parts:
-            return "nothing of this graph is compiled\n"
+            return "no part of this graph is compiled\n"
         reports = self.reports(what, format)
         if format == "html":
             return one_page(reports, self.notes())

@@ -1,4 +1,4 @@
-"""A graph of torch.compile as ATen ops, and what of it may be compiled."""
+"""Traces a graph of torch.compile to ATen ops, and schedules its nodes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from te_mlir.torch.partition import Schedule, dependents, refusal, wanting
 
 @dataclass(frozen=True)
 class Captured:
-    """A graph that can be planned.
+    """A traced graph, from which `plan` chooses the regions.
 
-    flat: the graph. names: of its arguments. schedule: what runs where. gradients: the
-    nodes that have gradients. devices: of its arguments.
+    flat: the graph. names: the names of its arguments. schedule: where each node runs. gradients: the
+    nodes that have gradients. devices: the devices of its arguments.
     """
 
     flat: GraphModule
@@ -36,10 +36,10 @@ class Captured:
 
 
 def capture(module: GraphModule, examples: Sequence[torch.Tensor], names: Sequence[str]) -> Captured | str:
-    """The graph, of arguments of these names; or why it is left to PyTorch as it is."""
+    """The traced graph; or, if all of it stays in PyTorch, the reason. names: the names of the arguments."""
     try:
         flat = graphs.flatten(module, examples)
-    except Exception as error:  # Whatever tracing does not take, PyTorch does.
+    except Exception as error:  # A graph that cannot be traced stays in PyTorch.
         reason = str(error)
         return f"the graph cannot be traced: {reason.splitlines()[0] if reason else type(error)}"
     refused = refusal(module, flat)

@@ -1,8 +1,7 @@
-"""From what torch.compile captured to a flat ATen graph.
+"""Traces graphs that torch.compile captured to ATen ops.
 
-The graph is traced again with tensors of the same types that hold nothing, before
-any decomposition, so that `linear`, `rms_norm`, `scaled_dot_product_attention` and
-`cross_entropy_loss` are single nodes.
+Tracing uses fake tensors and no decompositions, so that `linear`, `rms_norm`,
+`scaled_dot_product_attention` and `cross_entropy_loss` stay single nodes.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ def flatten(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.G
     """The ATen graph of `module` on arguments like `examples`, all of them tensors."""
     module = _without_checkpoints(module)
     with FakeTensorMode(allow_non_fake_inputs=True):
-        # New ones for each argument: equal objects would become one input.
+        # Each argument gets its own fake tensor, because arguments that are one object would become one input.
         fakes = [
             torch.empty_strided(
                 tuple(t.shape), tuple(t.stride()), dtype=t.dtype, device=t.device, requires_grad=t.requires_grad
             )
             for t in examples
         ]
-        # What autograd saves here is nobody's: a checkpoint around the call would count it.
+        # These hooks replace those of a checkpoint around the call, which would count the tensors saved while tracing.
         with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
             flat = make_fx(casts.Blocks(module).run, pre_dispatch=True, tracing_mode="real")(*fakes)
     for node in list(flat.graph.nodes):
-        # A constant is detached when it is made, which would count as a write.
+        # Tracing detaches each constant in place, which would count as a write.
         if str(node.target) == "aten.detach_.default" and str(node.args[0].target).startswith("aten.lift_fresh"):
             node.replace_all_uses_with(node.args[0])
             flat.graph.erase_node(node)
@@ -43,7 +42,7 @@ def flatten(module: torch.fx.GraphModule, examples: Sequence[Any]) -> torch.fx.G
 
 
 def _without_checkpoints(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """`module` with what torch.utils.checkpoint wraps in its place: the compiler chooses what to compute again."""
+    """`module` with the bodies of torch.utils.checkpoint inlined, because the compiler chooses what to recompute."""
     checkpoint = torch.ops.higher_order.tag_activation_checkpoint
     if not any(n.target is checkpoint for n in module.graph.nodes):
         return module
@@ -51,7 +50,7 @@ def _without_checkpoints(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     graph.output(graph.graph_copy(module.graph, {}))
     for node in [n for n in graph.nodes if n.target is checkpoint]:
         body, *operands = node.args
-        assert isinstance(body, Node) and isinstance(body.target, str), "dynamo hands over the body by its name"
+        assert isinstance(body, Node) and isinstance(body.target, str), "dynamo passes the body by name"
         with graph.inserting_before(node):
             node.replace_all_uses_with(graph.call_module(body.target, tuple(operands)))
         graph.erase_node(node)
@@ -59,13 +58,13 @@ def _without_checkpoints(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
 
 
 def writes(graph: torch.fx.Graph) -> bool:
-    """Whether there are writes in place: what is written to may be no longer what it was."""
+    """Whether a graph writes to a tensor in place, so that equal calls may have different results."""
     called = [n.target for n in graph.nodes if n.op == "call_function"]
     return any(isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable for target in called)
 
 
 def merge_equal(graph: torch.fx.Graph, except_for: set[Node]) -> None:
-    """Computes once what several nodes compute alike, such as the tables that each layer unsqueezes."""
+    """Merges nodes that compute the same value, such as the views of a table that each layer creates."""
     if writes(graph):
         return
     seen: dict[Any, Node] = {}
@@ -74,7 +73,7 @@ def merge_equal(graph: torch.fx.Graph, except_for: set[Node]) -> None:
             continue
         if torch.Tag.nondeterministic_seeded in node.target.tags:
             continue
-        # In torch.autocast blocks an op has results of other types.
+        # In a torch.autocast block, the same call may have a result of another type.
         dtype = getattr(node.meta.get("val"), "dtype", None)
         key = (node.target, str(node.args), str(sorted(node.kwargs.items())), dtype)
         if key in seen:
@@ -85,7 +84,7 @@ def merge_equal(graph: torch.fx.Graph, except_for: set[Node]) -> None:
 
 
 def simplify(graph: torch.fx.Graph) -> None:
-    """Takes out calls that do nothing, and shifts labels in one call; each call of PyTorch costs the host some us."""
+    """Removes calls without effect, and merges a pad and a slice that shift labels. Each call of PyTorch costs the host some us."""
     if writes(graph):
         return
     for node in list(graph.nodes):
@@ -108,7 +107,7 @@ def simplify(graph: torch.fx.Graph) -> None:
 
 
 def shift_of(node: Node) -> tuple[Node, int, Any] | None:
-    """(inner, k, fill) where `node` is `inner` without the first k of its last dimension, and k times `fill` behind."""
+    """(inner, k, fill) if `node` is `inner` shifted left by k along its last dimension, with `fill` at the end; else None."""
     source = node.args[0] if node.args else None
     if str(node.target) != "aten.slice.Tensor" or not isinstance(source, Node):
         return None
@@ -131,7 +130,7 @@ _PARTS = re.compile(r"\['([^']+)'\]|\[(\d+)\]|\.([A-Za-z_]\w*)")
 
 
 def argument_names(module: torch.fx.GraphModule) -> list[str]:
-    """What to call the arguments: `layers.0.q_proj.weight` for parameters, else their own names."""
+    """The names of the arguments: `layers.0.q_proj.weight` for a parameter, and the placeholder's name for others."""
     names: list[str] = []
     for node in module.graph.nodes:
         if node.op != "placeholder":
@@ -146,7 +145,7 @@ def argument_names(module: torch.fx.GraphModule) -> list[str]:
 
 
 def buffers(module: torch.fx.GraphModule) -> list[bool]:
-    """Which arguments are buffers of a module, rather than parameters or inputs of a call."""
+    """For each argument, whether it is a buffer of a module, instead of a parameter or an input of the call."""
     found = []
     for node in module.graph.nodes:
         if node.op == "placeholder":
@@ -162,7 +161,7 @@ def _source_name(source: Any) -> str:
 
 
 def _pretty(source: str) -> str:
-    """`L['self']._modules['q']._parameters['weight']` is q.weight."""
+    """The name in the model of a source: `q.weight` for `L['self']._modules['q']._parameters['weight']`."""
     parts = [next(p for p in found if p) for found in _PARTS.findall(source)]
     dropped = ("_modules", "_parameters", "_buffers", "self", "mod", "fn", "kwargs", "args")
     return ".".join(p for p in parts if p not in dropped) or source

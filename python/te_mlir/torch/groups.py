@@ -1,8 +1,8 @@
-"""Groups of ranks from torch.distributed.
+"""Binds the groups of a program to process groups of torch.distributed.
 
-A program names groups by number (`te.groups`); this module binds each number to a process
-group. On a GPU, the step uses the NCCL communicator of the process group; on a CPU, it uses
-messages of any backend that can send and receive (gloo).
+A program names groups by number (`te.groups`). On a GPU, a step uses the NCCL communicator of
+the process group. On a CPU, it sends and receives through the process group, with any backend
+that supports this (gloo).
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def bind_group(context: Context, group_id: int, group: dist.ProcessGroup | None 
         group = dist.group.WORLD
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     if rank < 0:
-        raise ArgumentError(f"argument 'group': expected one that this process, rank {dist.get_rank()}, is in")
+        raise ArgumentError(
+            f"argument 'group': expected a group that contains this process, but rank {dist.get_rank()} is not in it"
+        )
     if size == 1:
         context.bind_group(group_id, None, 1, 0)
     elif context.backend == "cuda":
@@ -57,7 +59,7 @@ def refuse_averages() -> None:
 def is_gathered(parameter: torch.Tensor) -> bool:
     """Whether fully_shard (FSDP2) gathered `parameter` from shards for this call."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
-    # The states that fully_shard keeps for its modules.
+    # fully_shard stores a state for each of its modules here.
     states = getattr(sys.modules.get("torch.distributed._composable_state"), "_module_state_mapping", ())
     modules = [m for m in states if isinstance(m, fsdp.FSDPModule)] if fsdp else []
     return any(p is parameter for module in modules for p in module.parameters())
@@ -67,7 +69,7 @@ def _communicator(group: Any, index: int) -> int:
     """The address of the group's ncclComm_t on a GPU."""
     device = torch.device("cuda", index)
     with torch.cuda.device(device):
-        # The first collective creates it.
+        # The first collective creates the communicator.
         dist.all_reduce(torch.zeros(1, device=device), group=group)
         torch.cuda.synchronize(device)
         try:
@@ -75,14 +77,14 @@ def _communicator(group: Any, index: int) -> int:
             address: int = backend._comm_ptr()
         except (AttributeError, RuntimeError) as error:
             raise ArgumentError(
-                "argument 'group': expected a process group of NCCL that gives its communicator, but "
+                "argument 'group': expected an NCCL process group that exposes its communicator, but "
                 f"PyTorch {torch.__version__} says: {error}"
             ) from None
     return address
 
 
 class _Exchange:
-    """An exchange of bytes by sends and receives, whose errors name the rank."""
+    """Exchanges bytes with all other ranks by sends and receives. Errors name the rank that failed."""
 
     def __init__(self, group: Any, size: int, rank: int) -> None:
         self.group, self.rank = group, rank

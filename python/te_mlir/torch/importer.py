@@ -1,9 +1,8 @@
-"""From an ATen graph to a function of the dialect.
+"""Emits the nodes of an ATen graph as a function of the dialect.
 
-Nodes that depend on a parameter, or on a tensor that wants a gradient, are to be
-compiled; the others stay in PyTorch and are computed before (positions, tables,
-masks, integer targets: the *prologue*). A node that cannot be emitted raises
-`Unsupported` with the reason.
+Nodes that depend on a parameter, or on a tensor that needs a gradient, are compiled. PyTorch
+computes the others (positions, tables, masks, integer targets) before the compiled part. A node
+that cannot be emitted raises `Unsupported` with the reason.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from te_mlir.torch.weights import Weights
 class Importer(Weights):
     """Emits the nodes of a graph into one function."""
 
-    # PyTorch rounds others once.
+    # PyTorch computes other powers with one rounding; repeated multiplication has several.
     powers = (2,)
 
     def lacks(self, node: Node) -> Unsupported:
@@ -70,33 +69,33 @@ class Importer(Weights):
     # Attention
 
     def is_deterministic(self) -> bool:
-        # As PyTorch's own attention is.
+        # This is the flag that PyTorch's own attention follows.
         return torch.are_deterministic_algorithms_enabled()
 
     def sinks(self, user: Node, sinks: Atom, heads: list[int]) -> build.Value:
         source = uncast(sinks)
         origin = self.origin_of(source)
         if str(origin.target).startswith(("aten.zeros.", "aten.new_zeros.")):
-            # Whatever their shape, all are one.
+            # Every element is 0, so the shape of the tensor does not matter.
             count = math.prod(user.output.shape[a] for a in heads)
             return self.feed(origin, "sinks", lambda t: t.new_zeros(count).float(), (count,), torch.float32)
         return super().sinks(user, sinks, heads)
 
     def outside_mask(self, user: Node, mask: Atom, sequence: int) -> tuple[bool, int | None]:
-        # What the mask is taken to be; it feeds nothing, but is compared before each call.
+        # The compiled code does not read the mask. It assumes a kind of mask, which is compared before each call.
         source = self.origin_of(mask)
         if source in self.inside or source in self.wanting:
             raise Unsupported(user, "its mask depends on compiled values")
         kind = self.masks.get(source.name, CAUSAL)
         if kind == OTHER:
-            raise Unsupported(user, "its mask is neither causal, with a window or without, nor all ones")
+            raise Unsupported(user, "its mask is neither causal (with or without a window) nor all ones")
 
         def check(t: torch.Tensor) -> torch.Tensor:
             if not is_kind(t, sequence, kind):
                 raise OtherMask(user, source.name, kind_of(t, sequence))
             return torch.zeros((), device=t.device)
 
-        # A scalar that the compiler drops: what matters is that it is made.
+        # The feed is a scalar that no op reads. It exists because `check` runs when a feed is computed.
         self.feed(source, "mask", check, (), torch.float32)
         return kind != OPEN, kind.window_left
 
@@ -107,14 +106,14 @@ class Importer(Weights):
     ) -> tuple[build.Value, build.Value | None]:
         targets, ignored = found.targets, found.ignore_index
         if found.masks:
-            raise Unsupported(user, "it is of some rows; 'ignore_index' is imported for these")
+            raise Unsupported(user, "a mask selects its rows; use 'ignore_index' to ignore rows")
         if not isinstance(targets, Var) or not self.is_given(targets) or targets.floating:
-            raise Unsupported(user, "its targets are no integers of the input")
+            raise Unsupported(user, "its targets are not integers that are computed before the compiled part")
         count, origin = len(place), self.origin_of(targets)
         if count == rows and (place == np.arange(rows)).all():
             ids = self.ids(targets, "ids", Indices())
         else:
-            # logits[..., :-1, :]: the last row of each sequence has no target.
+            # The logits are logits[..., :-1, :]: the last row of each sequence has no target.
             length = count // max(rows - count, 1)
             before_last = np.arange(rows).reshape(-1, length + 1)[:, :-1] if rows % (length + 1) == 0 else place[:0]
             if not np.array_equal(before_last.reshape(-1), place):
@@ -135,14 +134,14 @@ class Importer(Weights):
         return super().is_number(atom, other) or (bool(other.shape) and self._is_outside_number(atom))
 
     def _is_outside_number(self, atom: Atom) -> bool:
-        """Whether a tensor without dimensions comes from outside of the region, and has no gradient."""
+        """Whether a value is a rank-0 tensor from outside of the region without a gradient."""
         some = (self.inside, self.parameters, self.wanting)
         return isinstance(atom, Var) and not atom.shape and not any(atom.origin in nodes for nodes in some)
 
     def number(self, atom: Atom, x: build.Value, user: Node) -> build.Value:
         if not isinstance(atom, Var):
             return super().number(atom, x, user)
-        # Elementwise ops have operands of one shape; what comes of buffers alone is made once.
+        # Elementwise ops need operands of one shape. A feed that depends only on buffers is computed once.
         of: torch.dtype = fake(user.origin).dtype
         make = lambda t: t.to(of).expand(x.shape).contiguous()
         return self.feed(atom.origin, f"{x.dtype} {list(x.shape)}", make, x.shape, of)
@@ -150,7 +149,7 @@ class Importer(Weights):
     def operand(self, atom: Atom, user: Node) -> Value:
         if not isinstance(atom, Var) or self.is_inside(atom) or atom.floating:
             return self.value(atom, user)
-        # Integers from outside of the region come as numbers of the result's type.
+        # PyTorch converts integers from outside of the region to the type of the result.
         dtype: torch.dtype = fake(user.origin).dtype
         matrix = self.feed(atom.origin, dtype_name(dtype), lambda t: t.to(dtype).contiguous(), dtype=dtype)
         return Value(matrix, row_major(atom.shape))

@@ -126,7 +126,7 @@ class Begin:
             self._waiting.add(self)
 
     def end(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """For each sum that was written since: a copy with zeros for the elements that were not written, and the sum."""
+        """For each sum that was written since: (a copy of the written elements, with zeros for the others; the sum)."""
         with _lock:
             self._waiting.discard(self)
         found = []
@@ -143,9 +143,9 @@ class Begin:
 
     @classmethod
     def clear(cls, spans: Sequence[Span]) -> None:
-        """Sets the sums there to 0 if a first micro-batch waits that would overwrite them, and nothing was written since.
+        """Sets the sums at these addresses to 0 if a first micro-batch will overwrite them and nothing was written since.
 
-        A backward that adds then runs before the one that overwrites.
+        The backward that calls this adds to the sums before the backward that overwrites them has run.
         """
         with _lock:
             for begin in cls._waiting:
@@ -157,7 +157,7 @@ class Begin:
 
     @classmethod
     def report(cls, spans: Sequence[Span]) -> None:
-        """Records that sums were written there."""
+        """Records that the sums at these addresses were written."""
         with _lock:
             for begin in cls._waiting:
                 begin.written.update(spans)

@@ -1,4 +1,4 @@
-"""Checks masks of attention and tables of rotations, which may differ from those that a graph was compiled for."""
+"""Checks in each call whether attention masks and rotary tables are of the kind that a graph was compiled for."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Kind(NamedTuple):
 
 #: Masks that hide later keys, no keys, or other keys.
 CAUSAL, OPEN, OTHER = Kind("causal"), Kind("open"), Kind("other")
-#: Keys of feeds whose values may differ from those that the graph was compiled for.
+#: The keys of feeds whose values must be of the kind that the graph was compiled for.
 COMPARED = ("mask", "halves", "pairs")
 
 
 class OtherMask(Unsupported):
-    """The mask of a call differs from the one its graph was compiled for: that of the node `mask` is a `kind`."""
+    """In this call, the mask of the node `mask` is a `kind`, which is not the kind that the graph was compiled for."""
 
     def __init__(self, place: Node, mask: str, kind: Kind) -> None:
         super().__init__(place, "its mask is not the causal one" if kind == OTHER else f"its mask is {kind.text}")
@@ -40,10 +40,10 @@ class OtherMask(Unsupported):
 
 
 class OtherTable(OtherMask):
-    """A table of a rotation does not have the equal halves, or pairs, that its graph was compiled for."""
+    """In this call, a rotary table does not have equal halves (or pairs), which the graph was compiled for."""
 
     def __init__(self, place: Node, table: str, of: str) -> None:
-        Unsupported.__init__(self, place, f"the {of} of a table of a rotation differ")
+        Unsupported.__init__(self, place, f"the {of} of a rotary table are not equal")
         self.mask, self.kind = table, OTHER
 
 

@@ -35,7 +35,7 @@ _options: contextvars.ContextVar[Options] = contextvars.ContextVar("te_mlir_opti
 def autocast(
     enabled: bool = True, recipe: Recipe | None = None, target: str | None = None, **pipeline: Any
 ) -> Iterator[None]:
-    """Modules that are called in its block use `recipe`; nested blocks replace it.
+    """A context manager: modules that are called in its block use `recipe`. A nested block replaces it.
 
     enabled: False is high precision. Further options are those of the pipeline.
     """
@@ -88,7 +88,7 @@ class _Module(WithStates, torch.nn.Module):
         raise NotImplementedError
 
     def _inputs(self, x: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
-        """Further inputs by name; the parameters follow."""
+        """Further inputs by name, before the parameters."""
         return []
 
     def _run(
@@ -106,8 +106,8 @@ class _Module(WithStates, torch.nn.Module):
         if torch._C._are_functorch_transforms_active():
             raise ArgumentError(
                 f"expected a call of {type(self).__name__} on tensors in memory, but got one that is transformed "
-                "(torch.func.grad, vjp or vmap); a module of torch.nn that te_mlir.torch.jit compiles can be, and runs "
-                "in PyTorch then"
+                "(torch.func.grad, vjp or vmap); a torch.nn module that te_mlir.torch.jit compiles supports these, and then "
+                "runs in PyTorch"
             )
         if casts.enabled(x.device.type):
             # TransformerEngine's modules do the same.
@@ -182,12 +182,15 @@ class Linear(_Module):
         return f.linear(x, values["weight"], values.get("bias"))
 
     def forward(self, x: torch.Tensor, is_first_microbatch: bool | None = None) -> torch.Tensor:
-        """x [..., in_features] gives [..., out_features] of the same element type."""
+        """x: [..., in_features]. Returns [..., out_features] in the element type of x."""
         return self._run(x, is_first_microbatch)
 
 
 class LayerNormLinear(_Module):
-    """A norm of x, then a linear layer; normalization "LayerNorm" or "RMSNorm"."""
+    """y = norm(x) weight^T + bias: x [..., in_features], weight [out_features, in_features].
+
+    normalization: "LayerNorm" or "RMSNorm".
+    """
 
     def __init__(
         self,
@@ -241,12 +244,12 @@ class LayerNormLinear(_Module):
         return f.linear(self._norm(f, x, values), values["weight"], values.get("bias"))
 
     def forward(self, x: torch.Tensor, is_first_microbatch: bool | None = None) -> torch.Tensor:
-        """x [..., in_features] gives [..., out_features] of the same element type."""
+        """x: [..., in_features]. Returns [..., out_features] in the element type of x."""
         return self._run(x, is_first_microbatch)
 
 
 class LayerNormMLP(LayerNormLinear):
-    """A norm, a linear layer to the hidden width, an activation, and a linear layer back.
+    """A norm, a linear layer to the hidden width, an activation, and a linear layer back to the width of x.
 
     activation: gelu, relu, silu, ..., or gated (swiglu, geglu, ...), whose first layer
     has twice the hidden width: [gate | up].
@@ -300,7 +303,7 @@ class LayerNormMLP(LayerNormLinear):
 
 
 class GroupedLinear(_Module):
-    """A weight for each group of rows: weight [num_gemms, out_features, in_features].
+    """A linear layer with a separate weight for each group of rows: weight [num_gemms, out_features, in_features].
 
     TransformerEngine has `weight0`, `weight1`, ...; here they are one parameter, as the kernels
     need them, and so is the bias [num_gemms, out_features]. Each group starts at a multiple of
@@ -336,9 +339,10 @@ class GroupedLinear(_Module):
         return f.grouped_linear(x, values["weight"], values["m_splits"], values.get("bias"), self.alignment)
 
     def forward(self, x: torch.Tensor, m_splits: Any, is_first_microbatch: bool | None = None) -> torch.Tensor:
-        """x [rows, in_features]; m_splits: rows of each group, a list or an int32 tensor [num_gemms].
+        """x: [rows, in_features]. m_splits: the rows of each group, a list or an int32 tensor [num_gemms].
 
-        The values of a tensor are not checked: rows that it does not count give zeros.
+        Returns [rows, out_features] in the element type of x. The values of a tensor `m_splits` are not checked; rows
+        after the last group give zeros.
         """
         if not isinstance(m_splits, torch.Tensor):
             if sum(m_splits) != x.shape[0] or len(m_splits) != self.num_gemms or min(m_splits) < 0:

@@ -51,16 +51,18 @@ def refusal(module: GraphModule, flat: GraphModule) -> str | None:
             found = _lost(node, kept)
             if found is not None:
                 place = f", at {_where(node)}" if _where(node) else ""
-                return f"{found}{place}; torch.compiler.disable on the function that has it lets the rest be compiled"
+                return (
+                    f"{found}{place}; apply torch.compiler.disable to the function that contains it to compile the rest"
+                )
     for node in flat.graph.nodes:
         if node.op == "get_attr" and isinstance(getattr(flat, str(node.target), None), FakeTensor):
-            return "a tensor is used that tracing does not follow, such as 'Tensor.data'; use 'detach()'"
+            return "tracing does not support a tensor that it reads, such as 'Tensor.data'; use 'detach()'"
         known = isinstance(node.target, (torch._ops.OpOverload, torch._ops.HigherOrderOperator))
         known = known or node.target in (operator.getitem, set_grad_enabled)
         if node.op == "call_function" and not known and not casts.is_mode(node):
-            return f"'{_name(node)}' is not known here"
+            return f"'{_name(node)}' is not imported"
         if str(node.target).startswith("aten.as_strided") and node.all_input_nodes[0].op != "placeholder":
-            return "'Tensor.as_strided' names places in memory, where results of compiled code may lie otherwise"
+            return "'Tensor.as_strided' assumes strides, and results of compiled code may have others"
     if not torch.is_grad_enabled() and any(is_grad_mode(n) and n.args[0] for n in flat.graph.nodes):
         return "torch.enable_grad in a call without gradients is not imported"
     return None
@@ -129,7 +131,7 @@ class Schedule:
         self.graph, self.roots, self.parameters = graph, roots, parameters
         self.effects = Effects(graph, examples)
         if without_plain_writes(graph, self.effects):
-            # Values that were written and never read are dead now.
+            # Values that were written but never read are now dead code.
             graph.eliminate_dead_code()
             self.effects = Effects(graph, examples)
         patterns.set_apart(self.effects.read_before_writes())

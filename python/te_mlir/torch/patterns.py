@@ -1,4 +1,4 @@
-"""What is asked of single nodes of an ATen graph where it is divided."""
+"""Queries and marks of single nodes of an ATen graph, before it is divided into regions."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def is_op(node: Any, name: str) -> bool:
 
 
 def set_apart(nodes: Iterable[Node]) -> None:
-    """Keeps patterns off `nodes`: no gradient goes through them, or what they read is written to after them."""
+    """Excludes `nodes` from patterns: no gradient passes through them, or a later node writes to memory that they use."""
     for node in nodes:
         node.meta[APART] = True

@@ -1,4 +1,4 @@
-"""The indices of a region's tensors among the pointers of its program, and the start of its backward."""
+"""The indices of a region's tensors among the pointers of its program, and the launch at which its backward starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which parts of a captured graph are compiled, as large as the importer can make them, and why they are not larger."""
+"""Chooses the regions of a captured graph, as large as the importer supports, and lists why they are not larger."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from te_mlir.torch.partition import Schedule
 
 @dataclass(frozen=True)
 class Exit:
-    """A node that something outside of the region uses: a view of one of its results.
+    """A node of a region that is used outside of it: a view of one of the region's results.
 
-    shape, strides: of the node's own tensor.
+    layout: the layout of the node's elements in the result. shape, strides: those of the node's tensor in PyTorch.
     """
 
     node: Node
@@ -36,7 +36,7 @@ class Exit:
 
 @dataclass(frozen=True)
 class Plan:
-    """A region of a graph: the nodes inside, the function, and what leaves it."""
+    """A region of a graph: its time in the schedule, the nodes inside, the function, and the nodes used outside."""
 
     time: int
     inside: set[Node]
@@ -46,14 +46,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Planned:
-    """The regions of a graph, in the order that they run in; reasons: one line for each node that stays in PyTorch."""
+    """The regions of a graph, in the order in which they run. reasons: one line for each node that stays in PyTorch."""
 
     regions: tuple[Plan, ...]
     reasons: tuple[str, ...]
 
 
 def plan(captured: Captured, masks: Mapping[str, Kind]) -> Planned:
-    """The regions of a graph; masks: those that are not causal, as Importer has them."""
+    """Chooses the regions of a graph. masks: the kinds of the masks that are not causal, as in `Arguments`."""
     schedule = captured.schedule
     regions, reasons = _regions(schedule, captured.names, captured.gradients, masks)
     if not regions:
@@ -64,7 +64,9 @@ def plan(captured: Captured, masks: Mapping[str, Kind]) -> Planned:
     for region in regions:
         torn = _torn(schedule, region)
         if torn is not None:
-            reasons.append(f"{describe(torn)}: a tensor that shares its memory is written to, and lies otherwise here")
+            reasons.append(
+                f"{describe(torn)}: PyTorch writes to a tensor that shares its memory, but its compiled result would be a copy"
+            )
             return Planned((), tuple(reasons))
     return Planned(tuple(regions), tuple(reasons))
 
@@ -72,23 +74,23 @@ def plan(captured: Captured, masks: Mapping[str, Kind]) -> Planned:
 def _attempt(
     schedule: Schedule, time: int, names: dict[Node, str], wanting: set[Node], masks: Mapping[str, Kind]
 ) -> Plan:
-    """Emits all that leaves the region of a time; raises Unsupported at the first node that cannot be."""
+    """Emits the region of a time, from the nodes used outside of it; raises Unsupported for the first that cannot be emitted."""
     inside = schedule.inside(time)
     importer = Importer(inside, names, schedule.parameters, wanting, masks)
     exits: list[Exit] = []
     layers = importer.layers(node for node in schedule.graph.nodes if node in inside)
     for node in schedule.graph.nodes:
-        # In the order of the program, whatever else leaves it: gradients are added in it.
+        # Layers are emitted in the order of the program, because gradients are summed in the order of the function.
         if node in layers:
             importer.tensor(node)
         users_outside = any(user not in inside for user in node.users)
         if node not in inside or node in schedule.free or node.op == "placeholder" or not users_outside:
             continue
-        # Of several views, each is its own.
+        # If a node has several views, the nodes that read each of them are the exits.
         if not isinstance(node.meta.get("val"), torch.Tensor):
             continue
         value = importer.tensor(node)
-        # Views of arguments are PyTorch's to make.
+        # PyTorch creates views of arguments itself.
         if not any(value.matrix is argument for argument, _ in importer.function.arguments):
             tensor = fake(node)
             place = importer.result(value.matrix)
@@ -117,14 +119,14 @@ def _regions(
 
 
 def view_of(result: torch.Tensor, exit: Exit) -> torch.Tensor:
-    """The tensor that a node gives, of the result that holds it; autograd follows it."""
+    """The tensor of a node, as a view of the region's result that autograd tracks."""
     shape, layout = exit.shape, exit.layout
     if layout.is_row_major(result.numel()):
         return result if result.shape == shape else result.view(shape)
-    # Small results share a storage.
+    # The result may have an offset, because small results share a storage.
     first = result.storage_offset() + layout.offset
     if all(len(dim) <= 1 for dim in layout.dims):
-        # Also with PyTorch's strides of size 1, by which it knows what it writes to from what it reads.
+        # Axes of size 1 get PyTorch's own strides, from which its in-place ops infer which elements overlap.
         strides = [dim[0][1] if dim else stride for dim, stride in zip(layout.dims, exit.strides)]
         return result.as_strided(shape, strides, first)
     sizes = [size for dim in layout.dims for size, _ in dim]
@@ -133,7 +135,7 @@ def view_of(result: torch.Tensor, exit: Exit) -> torch.Tensor:
 
 
 def _torn(schedule: Schedule, plan: Plan) -> Node | None:
-    """A node whose memory is written to after the region, and that would be a copy of what others view of it."""
+    """A node that needs a copy of a result, although PyTorch writes to its memory later through another node; or None."""
     written = schedule.written_after(plan.time)
     memory = [schedule.effects.own(exit.node) & written for exit in plan.exits]
     for exit, own in zip(plan.exits, memory):
@@ -146,7 +148,7 @@ def _torn(schedule: Schedule, plan: Plan) -> Node | None:
 
 
 def feeds_of(plan: Plan, captured: Captured) -> list[Feed]:
-    """The feeds of a region; of what is written to after it, which its backward may read, a copy."""
+    """The feeds of a region. A tensor that is written to after the region is copied, because the backward may read it."""
     schedule, graph = captured.schedule, captured.flat.graph
     written = schedule.written_after(plan.time)
 
@@ -159,18 +161,18 @@ def feeds_of(plan: Plan, captured: Captured) -> list[Feed]:
 
 
 def _direct(feed: Feed, graph: torch.fx.Graph) -> Feed:
-    """Indices made of the graph's argument, where they are shifted labels."""
+    """The feed; if it is shifted labels, it computes indices from the graph's argument in one step."""
     found = source_of(feed.node, graph) if isinstance(feed.make, Indices) else None
     return feed if found is None else feed._replace(node=found[0], make=found[1])
 
 
 def _overlap(a: Feed, b: Feed) -> bool:
-    """Whether two feeds are a parameter, or parts of it, in part the same."""
+    """Whether two feeds have elements of one parameter in common."""
     return a.node is b.node and (a.part is None or b.part is None or a.part.meets(b.part))
 
 
 def sums_of(feeds: Sequence[Sequence[Feed]]) -> list[tuple[list[int], list[int]]]:
-    """`shared` and `begun` of a Region, of the feeds of each."""
+    """For the feeds of each region, `shared` and `begun` of its `MainGrads`."""
     weights = [(own, i, f) for own, fs in enumerate(feeds) for i, f in enumerate(fs) if f.weight]
     found: list[tuple[list[int], list[int]]] = [([], []) for _ in feeds]
     for node in dict.fromkeys(f.node for _, _, f in weights):
@@ -179,7 +181,7 @@ def sums_of(feeds: Sequence[Sequence[Feed]]) -> list[tuple[list[int], list[int]]
         for own, index, _ in shared:
             found[own][0].append(index)
         columns = any(f.part is not None and f.part.axis == 1 for _, _, f in uses)
-        # Otherwise the steps write every element of it, each once.
+        # Otherwise, the steps write every element of the sum exactly once.
         if shared or columns or sum(math.prod(f.shape) for _, _, f in uses) != fake(node).numel():
             own, index, _ = uses[0]
             found[own][1].append(index)

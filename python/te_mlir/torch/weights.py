@@ -1,4 +1,4 @@
-"""The weights of linear layers, and tables of embeddings, as arguments of a region."""
+"""Passes the weights of linear layers, the tables of embeddings and their indices to a region."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Weights(Arguments):
     """Emits weights, tables and indices."""
 
     def layers(self, nodes: Iterable[Origin]) -> set[Origin]:
-        """The nodes that compute a linear layer of a parameter: its GEMM, or the sum if there is a bias."""
+        """The nodes that compute a linear layer whose weight is a parameter: the GEMM, or the sum with a bias."""
         found = {node: self.linear_of(self.adapter.var(node)) for node in nodes}
         summed = {layer.node for layer in found.values() if layer is not None and layer.bias is not None}
         return {
@@ -40,7 +40,7 @@ class Weights(Arguments):
         return self.stored(atom) is not None
 
     def layer_name(self, w: Atom, part: Columns | None, user: Node) -> str | None:
-        # That of the parameter, also if it is cast to the type that the layer computes in.
+        # The layer has the name of its parameter, also if the parameter is cast to the type of the layer.
         found = self.stored(w)
         while found is None and (by := node_of(uncast(w), "transpose", "reshape")) is not None:
             w = by.inputs[0]
@@ -54,7 +54,7 @@ class Weights(Arguments):
     def linear(self, var: Var, found: Linear, part: Columns | None = None) -> build.Value:
         w = found.w
         if w.free > w.summed and not self.is_weight(w.atom):
-            # If it is not a layer, the GEMM stays in PyTorch, and not first the views that it reads.
+            # Raise for the GEMM before its operands are emitted: otherwise, the views that it reads would be reported.
             self.weight(w, part, found.node)
         return super().linear(var, found, part)
 
@@ -66,8 +66,7 @@ class Weights(Arguments):
         fixed = self._fixed(w.atom) if w.free < w.summed else None
         if fixed is not None:
             return fixed, False
-        # PyTorch computes other GEMMs.
-        other = Unsupported(user, "only products with the transpose of a row-major matrix are linear layers")
+        other = Unsupported(user, "only GEMMs with the transpose of a row-major matrix are imported as linear layers")
         if len(w.atom.shape) != 2:
             raise other
         matrix, transposed = super().weight(w, part, user)
@@ -78,8 +77,8 @@ class Weights(Arguments):
     def _fixed(self, w: Atom | None) -> build.Value | None:
         """A matrix from outside the region that is not a parameter, or a cast of such a matrix, as a weight.
 
-        It is passed as a vector. The compiler would take a matrix that is an argument for a weight without a mark, of
-        which it neither saves casts nor adds gradients to 'main_grad'.
+        It is passed as a vector. The compiler treats a matrix that is an argument as a weight, even if it is not marked
+        as a parameter, but then neither caches its casts nor adds its gradient to 'main_grad'.
         """
         if not isinstance(w, Var) or w.origin is None:
             return None
@@ -96,7 +95,7 @@ class Weights(Arguments):
 
     def constant_vocabulary(self, table: Atom, user: Node) -> build.Value:
         if not isinstance(table, Var) or not self.is_parameter(table):
-            raise Unsupported(user, "its table, which is to have a row without a gradient, is no parameter")
+            raise Unsupported(user, "expected its table, which has a padding row, to be a parameter")
         return self.feed(table.origin, FIXED, torch.Tensor.detach)
 
     def indices(self, found: Embedding, user: Node, only: int | None = None, but: int | None = None) -> build.Value:
@@ -111,12 +110,12 @@ class Weights(Arguments):
         """Indices that `make` computes from integers before the call; key: identifies what `make` does."""
         origin = self.origin_of(ids)
         if origin in self.inside:
-            raise Unsupported(self.adapter.var(origin), "it makes indices of compiled values")
+            raise Unsupported(self.adapter.var(origin), "it computes indices from compiled values")
         return self.feed(origin, key, make, (math.prod(ids.shape),), torch.int32)
 
 
 def _transpose_of(value: Atom) -> Atom | None:
-    """The operand, if a value is the transpose of a matrix."""
+    """The operand of a value that is the transpose of a matrix; None for other values."""
     node = node_of(value, "transpose")
     is_matrix = node is not None and tuple(node.params["permutation"]) == (1, 0)
     return node.inputs[0] if node is not None and is_matrix else None
